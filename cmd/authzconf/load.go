@@ -27,6 +27,7 @@ type loadFlags struct {
 	provider, nodeImage, engine    string
 	image, nodeObjects             string
 	existing                       existingFlags
+	apiServers                     []string
 	adjust                         profile.Adjust
 	shards                         int
 	seed                           int64
@@ -60,6 +61,7 @@ func (f *loadFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.engine, "engine", storm.Processes, "what shards are: "+storm.Processes+", or "+storm.Pods+" (pods of an Indexed Job, with --provider kind or existing)")
 	fl.StringVar(&f.provider, "provider", target.Local, "where the servers come from: local (child processes that share one etcd), kind (a cluster each) or existing (the cluster of --kubeconfig, which alone counts: --authorizer rbac and --counts)")
 	f.existing.add(fl)
+	fl.StringSliceVar(&f.apiServers, "api-servers", nil, "with --provider existing, the address of each API server (https://HOST:PORT) if there are several: the metrics of all count")
 	fl.StringVar(&f.image, "image", "", "with --provider existing, an image of authzconf that its nodes can pull: shards are pods of it (without: processes of this machine)")
 	fl.StringVar(&f.nodeObjects, "node-objects", bareNodes, "what the agents' nodes are: "+bareNodes+" (objects without a status), or with --provider existing "+kwokNodes+" (kept Ready by the kwok that is in the cluster)")
 	fl.StringVar(&f.nodeImage, "kind-node-image", "", "node image of kind (default kindest/node of the version)")
@@ -96,7 +98,7 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 	}
 	o = storm.Options{
 		Profile: p, ProfileYAML: text, Binaries: binaries(c), Seed: f.seed,
-		Provider: f.provider, NodeImage: f.nodeImage, Engine: f.engine, Image: f.image, Kwok: f.nodeObjects == kwokNodes,
+		Provider: f.provider, NodeImage: f.nodeImage, Engine: f.engine, Image: f.image, Kwok: f.nodeObjects == kwokNodes, APIServers: f.apiServers,
 		Shards: f.shards, Command: []string{self, "load", "shard"}, RecorderCommand: []string{self, "load", "recorder"},
 		Tool: suiteVersion(), Called: called,
 	}

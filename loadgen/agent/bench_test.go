@@ -27,7 +27,7 @@ func BenchmarkRequest(b *testing.B) {
 	defer s.alarm.close()
 	b.ReportAllocs()
 	for b.Loop() {
-		s.one(b.Context(), task{})
+		s.retrying(b.Context(), task{}, nil)
 	}
 	if n := s.tally.block.Answers["200"]; n != s.tally.block.Sent {
 		b.Errorf("%d of %d were answered", n, s.tally.block.Sent)

@@ -154,11 +154,11 @@ func (s *Storm) open(ctx, inner context.Context, schedule []pacer.Send) {
 			first := due
 			for range s.Before.Times {
 				first.Kind = int32(s.Before.Kind)
-				s.one(inner, first)
+				s.retrying(inner, first, nil)
 				first.At = time.Since(s.Start) // when the next could be sent
 			}
 			due.At = first.At
-			s.one(inner, due)
+			s.retrying(inner, due, nil)
 			s.room.Add(-1)
 		}()
 	}
@@ -209,14 +209,11 @@ func (s *Storm) reflect(ctx, inner context.Context, first pacer.Send) (planned i
 	return planned
 }
 
-// one sends a request, again if it is told to, and counts what becomes of it.
-func (s *Storm) one(ctx context.Context, next task) { s.retrying(ctx, next, nil) }
-
 // mostRetries is how often a request is sent again after a Retry-After (maxRetries of client-go's rest.Request).
 const mostRetries = 10
 
-// retrying is one of an agent that comes back, if there is a backoff: then every failure is followed by another try. It
-// returns the last answer, and false if that is not as expected.
+// retrying sends a request, again if it is told to, and counts what becomes of it. With a backoff, which agents that come
+// back have, every failure is followed by another try. It returns the last answer, and false if that is not as expected.
 func (s *Storm) retrying(ctx context.Context, next task, backoff *pacer.Backoff) (got reply, ok bool) {
 	agent, kind := int(next.Agent), next.Kind
 	intended, actual := s.Start.Add(next.At), time.Now()

@@ -41,8 +41,8 @@ func (o *Options) Check() error {
 		problem = fmt.Sprintf("the profile %s restarts API servers, or has several: expected --provider %s", o.Profile.Name, target.Local)
 	case o.NodeImage != "" && provider != target.Kind:
 		problem = "--kind-node-image is for --provider " + target.Kind
-	case (o.Image != "" || o.Kwok) && provider != target.Existing:
-		problem = "--image and --node-objects kwok are for --provider " + target.Existing
+	case (o.Image != "" || o.Kwok || len(o.APIServers) > 0) && provider != target.Existing:
+		problem = "--image, --api-servers and --node-objects kwok are for --provider " + target.Existing
 	case o.Image != "" && engine != Pods:
 		problem = fmt.Sprintf("--image is what pods run: expected --engine %s beside it", Pods)
 	case provider == target.Existing:

@@ -44,22 +44,24 @@ func (r *runner) used(s *server) map[string]run.Cost {
 // measureIdle measures what the programs use while no agent asks. Where nobody but the API server counts, it goes on
 // until what others ask is steady: controllers have to do with nodes and pods that are new.
 func (r *runner) measureIdle(ctx context.Context) {
-	for round, last := 0, (map[profile.Server]int64)(nil); round < mostRounds && ctx.Err() == nil; round++ {
+	rounds := make([]map[profile.Server]int64, steadyRounds)
+	for len(rounds) < mostRounds && ctx.Err() == nil {
 		now := r.idleOnce(ctx)
-		if steady(last, now) {
+		if steady(rounds[len(rounds)-steadyRounds], now) && steady(rounds[len(rounds)-1], now) {
 			r.noteOthers(now)
 			return
 		}
-		last = now
+		rounds = append(rounds, now)
 	}
 	if ctx.Err() != nil {
 		return
 	}
-	r.problem(-1, "what others ask is not steady: it changed in %d times %s", mostRounds, r.idleLength())
+	r.problem(-1, "what others ask is not steady: it changed in %d times %s", mostRounds-steadyRounds, r.idleLength())
 }
 
-// mostRounds is how often others are counted until they are steady.
-const mostRounds = 12
+// mostRounds is how often others are counted until they are as they were one time and three times before: of nodes that are
+// not ready controllers mark each pod, for minutes, and fewer and fewer.
+const mostRounds, steadyRounds = 36, 3
 
 // idleLength is how long the programs are watched while no agent asks.
 func (r *runner) idleLength() time.Duration { return min(profile.CacheLife, r.Profile.Block) }

@@ -65,18 +65,8 @@ func (r *runner) claim(ctx context.Context, s *server) error {
 	if _, there := counted.of(processStart); !there {
 		return refused("without a recorder the API server's metrics are what counts, and /metrics has no %s", processStart)
 	}
-	servers, err := apiServers(ctx, admin)
-	if err != nil {
-		return err
-	}
-	if len(servers) < 2 {
-		servers, err = several(ctx, admin)
-	}
-	switch {
-	case err != nil:
-		return refused("without a recorder the API server's metrics are what counts, and they cannot be read: %v", err)
-	case len(servers) > 1:
-		return refused("the cluster has %d API servers (%s), and the metrics of one of them are read, which is not always the same: expected one", len(servers), strings.Join(servers, ", "))
+	if err := r.tellApart(ctx, s, admin); err != nil {
+		return refused("without a recorder the API server's metrics are what counts, and %v", err)
 	}
 	if err := r.Existing.Existing.Claim(ctx, shard.Namespace, population.Label); err != nil {
 		return err
@@ -86,6 +76,40 @@ func (r *runner) claim(ctx context.Context, s *server) error {
 		nodes, nodes*r.Profile.PodsPerNode+len(r.Profile.Used())*(r.Profile.Identities()+1), r.Profile.Minted(), len(r.Profile.Used())+2, existing.Label))
 	r.circumstances()
 	return nil
+}
+
+// tellApart makes sure that the metrics of every API server are read: of those that the cluster lists, and of those that
+// answer on the address of the kubeconfig, each told by when it began.
+func (r *runner) tellApart(ctx context.Context, s *server, admin *rest.Config) (err error) {
+	for _, host := range r.APIServers {
+		one := rest.CopyConfig(admin)
+		one.Host = host
+		began, err := several(ctx, one, 1)
+		if err != nil || len(began) == 0 || slices.Contains(s.known, began[0]) {
+			return fmt.Errorf("those of --api-servers %s cannot be read, or are those of another: %v %w", host, began, err)
+		}
+		s.each, s.known = append(s.each, one), append(s.known, began[0])
+	}
+	listed, err := apiServers(ctx, admin)
+	if err != nil {
+		return err
+	}
+	behind, err := several(ctx, admin, connections)
+	if err != nil {
+		return fmt.Errorf("they cannot be read: %w", err)
+	}
+	if len(r.APIServers) == 0 {
+		s.known = behind[:min(1, len(behind))]
+	}
+	if others := s.unknown(behind); len(listed) > max(1, len(s.each)) || len(others) > 0 {
+		return fmt.Errorf("the cluster has %d API servers (%s), of which %d are read: expected the address of each in --api-servers", max(len(listed), len(behind)), strings.Join(append(listed, others...), ", "), max(1, len(s.each)))
+	}
+	return nil
+}
+
+// unknown are the API servers that are not those whose metrics are read.
+func (s *server) unknown(began []string) []string {
+	return slices.DeleteFunc(slices.Clone(began), func(b string) bool { return slices.Contains(s.known, b) })
 }
 
 // circumstances notes what is different from a run with servers of our own.
@@ -200,9 +224,11 @@ func (r *runner) watchOthers(ctx context.Context) {
 		before[name] = int64(float64(n) * float64(r.idleLength()) / float64(r.Profile.Block))
 	}
 	if r.Provider == target.Existing {
-		admin, _ := r.servers[r.Profile.Servers()[0]].credentials()
-		if began, err := several(ctx, admin); err != nil || len(began) > 1 {
-			r.problem(-1, "after the last block the metrics are those of %d API servers (%s), and one was counted: %v", len(began), strings.Join(began, ", "), err)
+		s := r.servers[r.Profile.Servers()[0]]
+		admin, _ := s.credentials()
+		began, err := several(ctx, admin, connections)
+		if others := s.unknown(began); err != nil || len(others) > 0 {
+			r.problem(-1, "after the last block other API servers answer (%s) than were counted: %v", strings.Join(others, ", "), err)
 		}
 	}
 	if now := r.idleOnce(ctx); ctx.Err() == nil && !steady(before, now) {
@@ -221,15 +247,11 @@ func (r *runner) replaced(before, after counters) error {
 // connections is how many servers a balancer is asked for: of two, each is missed by chance once in 2^15.
 const connections = 16
 
-// several are the API servers that answer on the address of the kubeconfig, each by when it began. Every request has a
-// connection of its own, for a balancer keeps to what it chose for as long as a connection lasts.
-func several(ctx context.Context, admin *rest.Config) (began []string, err error) {
-	client, err := rest.HTTPClientFor(admin)
-	if err != nil {
-		return nil, err
-	}
+// several are the API servers that answer on an address, each by when it began. Every request has a connection of its own,
+// for a balancer keeps to what it chose for as long as a connection lasts.
+func several(ctx context.Context, admin *rest.Config, connections int) (began []string, err error) {
 	for range connections {
-		one, err := unshared(ctx, client, admin.Host)
+		one, err := unshared(ctx, admin, processStart)
 		if err != nil {
 			return nil, err
 		}
@@ -241,11 +263,15 @@ func several(ctx context.Context, admin *rest.Config) (began []string, err error
 	return slices.Compact(began), nil
 }
 
-// unshared reads the metric that tells processes apart by a request whose connection is used no more.
-func unshared(ctx context.Context, client *http.Client, host string) (counters, error) {
+// unshared reads metrics by a request whose connection is used no more.
+func unshared(ctx context.Context, admin *rest.Config, names ...string) (counters, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, host+"/metrics?name[]="+processStart, nil)
+	client, err := rest.HTTPClientFor(admin)
+	if err != nil {
+		return nil, err
+	}
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, admin.Host+"/metrics?"+url.Values{"name[]": names}.Encode(), nil)
 	if err != nil {
 		return nil, err
 	}

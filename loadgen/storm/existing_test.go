@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/authzconf/authzconf/clusters/balancer"
 	"github.com/authzconf/authzconf/clusters/existing"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/target"
@@ -154,6 +155,54 @@ func TestExistingStorm(t *testing.T) {
 	if !slices.ContainsFunc(out.Notes, func(s string) bool { return strings.Contains(s, "outside the cluster") }) ||
 		!slices.ContainsFunc(out.Notes, func(s string) bool { return strings.Contains(s, "are subtracted") }) {
 		t.Errorf("notes %v", out.Notes)
+	}
+	nothingLeft(t, client)
+}
+
+// Of several API servers behind one address the metrics of all are read, if each is named; else nothing is made.
+func TestExistingServers(t *testing.T) {
+	plane, client := foreign(t)
+	second, err := local.Start(t.Context(), local.Options{Release: newest(), FeatureGates: map[string]bool{target.GateName: true}, Join: plane})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = second.Stop() })
+	one, two := plane.Admin(), second.Admin()
+	front, err := balancer.Start(strings.TrimPrefix(one.Host, "https://"), strings.TrimPrefix(two.Host, "https://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = front.Close() })
+	kubeconfig := kubeconfigOf(t, &clientcmdapi.Cluster{Server: "https://" + front.Addr(), CertificateAuthorityData: one.CAData},
+		&clientcmdapi.AuthInfo{ClientCertificateData: one.CertData, ClientKeyData: one.KeyData})
+	for want, hosts := range map[string][]string{
+		"the cluster has 2 API servers":              nil,
+		"of which 1 are read":                        {two.Host},
+		"those of --api-servers " + two.Host:         {two.Host, two.Host},
+		"those of --api-servers https://127.0.0.1:1": {"https://127.0.0.1:1"},
+	} {
+		o := inExisting(t, kubeconfig, "refused")
+		o.APIServers = hosts
+		_, err := Execute(t.Context(), o)
+		refusedAs(t, err, want, "--api-servers", "nothing was created")
+	}
+	nothingLeft(t, client)
+	o := inExisting(t, kubeconfig, "several")
+	o.APIServers, o.Profile.Comparisons, o.Profile.Block = []string{one.Host, two.Host}, o.Profile.Comparisons[:1], 2*time.Second
+	out, err := Execute(t.Context(), o)
+	if err != nil || len(out.Problems) > 0 || len(out.Blocks) != 2 {
+		t.Fatalf("%v, %+v", err, out)
+	}
+	for _, b := range out.Blocks {
+		if each := map[string]int64{"none": 1, "denied": 3}[b.Variant]; b.Sent != 40 || len(b.Wrong) > 0 || total(b) != each*40 || len(b.Unreconciled) > 0 || b.Cost[run.APIServer].CPU <= 0 {
+			t.Errorf("%s: sent %d, wrong %v, reviews %+v, attempts %+v, %v, cost %v", b.Variant, b.Sent, b.Wrong, b.Reviews, b.Attempts, b.Unreconciled, b.Cost)
+		}
+	}
+	for _, admin := range []*rest.Config{one, two} {
+		counted, err := unshared(t.Context(), admin, authorizationAttempts)
+		if s, there := counted.of(authorizationAttempts); err != nil || !there || s.value == 0 || s.value == 120 {
+			t.Errorf("%s was asked nothing, or all: %+v %v", admin.Host, s, err)
+		}
 	}
 	nothingLeft(t, client)
 }

@@ -109,7 +109,7 @@ func TestSeveral(t *testing.T) {
 			}
 			server.Start()
 			defer server.Close()
-			if began, err := several(t.Context(), &rest.Config{Host: server.URL}); err != nil || len(began) != c.want {
+			if began, err := several(t.Context(), &rest.Config{Host: server.URL}, 16); err != nil || len(began) != c.want {
 				t.Errorf("%d servers: %v %v", c.servers, began, err)
 			}
 		})

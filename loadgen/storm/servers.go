@@ -36,6 +36,10 @@ type server struct {
 	balancer *balancer.Balancer // nil before a single one
 	// attempts says whether it counts checks of impersonation.
 	attempts bool
+	// each is where the API servers of a cluster that exists are read, if there are several, and known when those that are
+	// read began.
+	each  []*rest.Config
+	known []string
 	// population is who is there, and generator who sends: both may be those of the other server, too.
 	population *population.Population
 	generator  shard.Generator
@@ -163,6 +167,16 @@ func (s *server) used() (cpu time.Duration, rss int64) {
 func (s *server) read() (counters, error) {
 	all := counters{}
 	all.add(s.counted)
+	for _, admin := range s.each {
+		c, err := unshared(context.Background(), admin, scraped...)
+		if err != nil {
+			return nil, err
+		}
+		all.add(c)
+	}
+	if len(s.each) > 0 {
+		return all, nil
+	}
 	for _, t := range s.targets {
 		c, err := read(t)
 		if err != nil {

@@ -36,6 +36,8 @@ type Options struct {
 	// its own, of NodeImage if that is given. Of target.Existing there is one, which Existing says.
 	Provider, NodeImage string
 	Existing            target.Options
+	// APIServers are the addresses of those of an existing cluster, https://HOST:PORT, if it has several.
+	APIServers []string
 	// Image is that of the Pods of an existing cluster. Kwok says that its nodes have kwok.
 	Image string
 	Kwok  bool

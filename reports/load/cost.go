@@ -2,7 +2,6 @@ package load
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -48,16 +47,20 @@ var titles = []func(r *run.Run) string{
 	func(r *run.Run) string { return r.Authorizer },
 }
 
+func (c *Cost) add(col column) {
+	c.Columns = append(c.Columns, col)
+	for _, v := range col.Result.Variants {
+		if row := (variantKey{v.Variant, v.Server}); !slices.Contains(c.Variants, row) {
+			c.Variants = append(c.Variants, row)
+		}
+	}
+}
+
 // NewCost judges each run by its own thresholds. Runs are put in order of profile, agents, accounts, then authorizer.
 func NewCost(runs ...Saved) *Cost {
 	c := &Cost{}
 	for _, s := range runs {
-		c.Columns = append(c.Columns, column{Saved: s, Result: Judge(s.Run, s.Thresholds)})
-		for _, g := range groupVariants(&s.Run) {
-			if !slices.Contains(c.Variants, g.key) {
-				c.Variants = append(c.Variants, g.key)
-			}
-		}
+		c.add(column{Saved: s, Result: Judge(s.Run, s.Thresholds)})
 	}
 	slices.SortStableFunc(c.Columns, func(x, y column) int {
 		return cmp.Or(cmp.Compare(x.Run.Profile, y.Run.Profile), x.Run.Agents-y.Run.Agents, x.Run.Population.ServiceAccounts-y.Run.Population.ServiceAccounts,
@@ -142,31 +145,23 @@ func (c *Cost) waves(files map[string][]byte) error {
 	return nil
 }
 
-// plots are the curves and, where requests came in waves, reviews over time, as SVG files.
-func (c *Cost) plots() (map[string][]byte, error) {
+// Files are README.md, the curves and, where requests came in waves, reviews over time, as SVG files.
+func (c *Cost) Files() (map[string][]byte, error) {
 	reviews, err := c.curve()
 	files := map[string][]byte{"reviews.svg": []byte(reviews)}
 	err = cmp.Or(err, c.waves(files))
 	maps.DeleteFunc(files, func(_ string, svg []byte) bool { return len(svg) == 0 })
-	return files, err
-}
-
-// Files are README.md and the plots.
-func (c *Cost) Files() (map[string][]byte, error) {
-	files, err := c.plots()
 	readme, err2 := c.Markdown(slices.Sorted(maps.Keys(files))...)
 	files["README.md"] = readme
-	return files, errors.Join(err, err2)
+	return files, cmp.Or(err, err2)
 }
 
 // Write writes Files to a folder.
 func (c *Cost) Write(dir string) error {
 	files, err := c.Files()
-	return cmp.Or(err, writeAll(dir, files))
-}
-
-func writeAll(dir string, files map[string][]byte) error {
-	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
 	for name, data := range files {
 		err = cmp.Or(err, os.WriteFile(filepath.Join(dir, name), data, 0o644))
 	}

@@ -272,9 +272,6 @@ type Variant struct {
 	WebhookP99 float64 `json:"webhookP99Milliseconds"`
 }
 
-// Due is how many requests were to be sent.
-func (v *Variant) Due() int64 { return v.Sent + v.Dropped }
-
 // QuantileBound is a quantile in ms.
 type QuantileBound struct {
 	Milliseconds float64 `json:"milliseconds"`

@@ -63,12 +63,7 @@ func earlier(dir string, now []Part) (parts []Part, err error) {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		for _, title := range slices.Sorted(maps.Keys(all)) {
-			p.Columns = append(p.Columns, column{Title: title, Result: all[title]})
-			for _, v := range all[title].Variants {
-				if row := (variantKey{v.Variant, v.Server}); !slices.Contains(p.Variants, row) {
-					p.Variants = append(p.Variants, row)
-				}
-			}
+			p.add(column{Title: title, Result: all[title]})
 		}
 		parts = append(parts, p)
 	}
@@ -111,10 +106,6 @@ func Results(runs, dir string) error {
 		}
 	}
 	before, err := earlier(dir, parts)
-	for _, p := range before { // of their figures curves can be drawn
-		plots, drawErr := p.plots()
-		err = cmp.Or(err, drawErr, writeAll(filepath.Join(dir, p.Name), plots))
-	}
 	if err != nil {
 		return err
 	}
@@ -158,9 +149,6 @@ func measured(parts []Part, variant, server string, do func(part string, c *colu
 	}
 }
 
-// shownPhases are the blocks of a variant that a statement rests on.
-var shownPhases = []string{"first contact", "steady state"}
-
 // statement rests on runs in which nothing disturbed the counting. Reviews that are not as predicted refute it.
 func (s said) statement(parts []Part) Statement {
 	out := Statement{Quote: s.quote, Section: "Scalability", Verdict: "not measured"}
@@ -169,7 +157,7 @@ func (s said) statement(parts []Part) Statement {
 		means := map[[2]string][]float64{}
 		measured(parts, variant, s.server, func(part string, c *column, v *Variant) {
 			for _, r := range []*ReviewRate{v.FirstContact, &v.Reviews} {
-				if r == nil || !slices.Contains(shownPhases, r.Of) || r.Verdict != asPredicted && r.Verdict != notPredicted || !c.Result.counted() {
+				if r == nil || r.Of == allBlocks || r.Verdict != asPredicted && r.Verdict != notPredicted || !c.Result.counted() {
 					continue
 				}
 				means[[2]string{r.Of, r.Verdict}] = append(means[[2]string{r.Of, r.Verdict}], r.PerRequest.Estimate)

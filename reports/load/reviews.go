@@ -53,8 +53,9 @@ type CheckRate struct {
 	Predicted  *Range  `json:"predicted,omitempty"`
 }
 
-// Verdicts on reviews per request.
+// Verdicts on reviews per request, and those that are in no phase.
 const (
+	allBlocks    = "all blocks"
 	asPredicted  = "as predicted"
 	notPredicted = "not as predicted"
 )
@@ -79,7 +80,7 @@ func phases(blocks []*run.Block) (reviews ReviewRate, first *ReviewRate) {
 	if len(steady) > 0 {
 		return reviewRate("steady state", steady), first
 	}
-	return reviewRate("all blocks", blocks), first
+	return reviewRate(allBlocks, blocks), first
 }
 
 func reviewRate(of string, blocks []*run.Block) ReviewRate {

@@ -130,26 +130,28 @@ func (c *Cost) base(i int) string {
 // slug makes a file's name of a title.
 var slug = strings.NewReplacer(", ", "-", " ", "-", ":", "", "(", "", ")", "")
 
-// waves draws the reviews over time of the runs in which they came in waves: where in some second there were three times as
-// many as on average.
-func (c *Cost) waves(files map[string][]byte) error {
+// perRun draws the differences of each run of which something can be said, and the reviews over time where they came in waves:
+// where in some second there were three times as many as on average.
+func (c *Cost) perRun(files map[string][]byte) error {
 	for _, col := range c.Columns {
-		if slices.ContainsFunc(col.Result.Variants, func(v Variant) bool { return float64(v.MostReviews) > 3*v.ReviewsPerSecond }) {
-			svg, err := plotTimeline(groupVariants(&col.Run), "top right")
-			if err != nil {
-				return err
-			}
+		svg, err := plotEffects(col.Result.Comparisons)
+		files[slug.Replace(col.Title)+"-differences.svg"] = []byte(svg)
+		if err == nil && slices.ContainsFunc(col.Result.Variants, func(v Variant) bool { return float64(v.MostReviews) > 3*v.ReviewsPerSecond }) {
+			svg, err = plotTimeline(groupVariants(&col.Run), "top right")
 			files[slug.Replace(col.Title)+".svg"] = []byte(svg)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// Files are README.md, the curves and, where requests came in waves, reviews over time, as SVG files.
+// Files are README.md and the plots, as SVG files.
 func (c *Cost) Files() (map[string][]byte, error) {
 	reviews, err := c.curve()
 	files := map[string][]byte{"reviews.svg": []byte(reviews)}
-	err = cmp.Or(err, c.waves(files))
+	err = cmp.Or(err, c.perRun(files))
 	maps.DeleteFunc(files, func(_ string, svg []byte) bool { return len(svg) == 0 })
 	readme, err2 := c.Markdown(slices.Sorted(maps.Keys(files))...)
 	files["README.md"] = readme

@@ -24,28 +24,22 @@ import (
 // fromLibrary is what k8s.io/apiserver makes of an API-server vector, as far as it has a part for it: Proceeds,
 // Admitted and Starts stay empty.
 func fromLibrary(ctx context.Context, m *vectors.APIServer) (*vectors.Want, error) {
-	run := &libraryRun{m: m, want: &vectors.Want{Asked: []string{}, AskedLater: []string{}, EvaluatedBy: []string{}, ConditionsChain: []string{}}}
-	named := make([]union.NamedAuthorizer, 0, len(m.Chain))
-	for i := range m.Chain {
-		one, err := run.authorizer(&m.Chain[i])
-		if err != nil {
-			return nil, err
-		}
-		named = append(named, union.NamedAuthorizer{AuthorizerName: m.Chain[i].Name, Authorizer: one})
-	}
-	chain, err := union.New(named...)
-	if err != nil {
-		return nil, fmt.Errorf("union.New: %w", err)
-	}
-	attributes := authorizer.AttributesRecord{
+	run := &libraryRun{m: m, attributes: authorizer.AttributesRecord{
 		User: &user.DefaultInfo{Name: "someone"}, Verb: m.Request.Verb, APIGroup: m.Request.APIGroup, APIVersion: m.Request.APIVersion,
 		Resource: m.Request.Resource, Subresource: m.Request.Subresource, ResourceRequest: true,
+	}, want: &vectors.Want{Asked: []string{}, AskedLater: []string{}, EvaluatedBy: []string{}, ConditionsChain: []string{}}}
+	chain, err := run.chain(m.Chain)
+	if err != nil {
+		return nil, err
+	}
+	if run.second, err = run.chain(m.Compound); err != nil {
+		return nil, err
 	}
 	var decision authorizer.ConditionsAwareDecision
 	if m.Request.Mode == "None" {
-		decision = authorizer.ConditionsAwareDecisionFromParts(chain.Authorize(ctx, attributes))
+		decision = authorizer.ConditionsAwareDecisionFromParts(chain.Authorize(ctx, run.attributes))
 	} else {
-		decision = chain.ConditionsAwareAuthorize(ctx, attributes)
+		decision = chain.ConditionsAwareAuthorize(ctx, run.attributes)
 	}
 	run.want.Authorized = kind(decision)
 	run.asking = &run.want.AskedLater
@@ -67,9 +61,25 @@ func fromLibrary(ctx context.Context, m *vectors.APIServer) (*vectors.Want, erro
 
 // libraryRun notes who is asked what.
 type libraryRun struct {
-	m      *vectors.APIServer
-	want   *vectors.Want
-	asking *[]string
+	m          *vectors.APIServer
+	want       *vectors.Want
+	asking     *[]string
+	attributes authorizer.AttributesRecord
+	// second is the chain that answers checks by the function authorizer.
+	second authorizer.Authorizer
+}
+
+// chain is the library's union of authorizers.
+func (r *libraryRun) chain(all []vectors.Authorizer) (authorizer.Authorizer, error) {
+	named := make([]union.NamedAuthorizer, 0, len(all))
+	for i := range all {
+		one, err := r.authorizer(&all[i])
+		if err != nil {
+			return nil, err
+		}
+		named = append(named, union.NamedAuthorizer{AuthorizerName: all[i].Name, Authorizer: one})
+	}
+	return union.New(named...)
 }
 
 // evaluate is the second phase for one object: the types that the server evaluates itself first, then the rest by
@@ -90,7 +100,7 @@ func (r *libraryRun) evaluate(ctx context.Context, chain authorizer.Authorizer, 
 }
 
 // builtin is the server's own evaluator. What it fails at is left to the authorizer.
-func (r *libraryRun) builtin(_ context.Context, c authorizer.Condition, data authorizer.ConditionsData) authorizer.ConditionEvaluationResult {
+func (r *libraryRun) builtin(ctx context.Context, c authorizer.Condition, data authorizer.ConditionsData) authorizer.ConditionEvaluationResult {
 	mine := c.(condition)
 	truth := mine.PerObject[data.(record).object]
 	if mine.Builtin != "" {
@@ -98,6 +108,10 @@ func (r *libraryRun) builtin(_ context.Context, c authorizer.Condition, data aut
 	}
 	if truth == vectors.Error || !slices.Contains(r.m.Server.BuiltinTypes, c.GetType()) {
 		return authorizer.ConditionsEvaluationResultUnevaluatable()
+	}
+	if mine.Secondary {
+		d, _, _ := r.second.Authorize(ctx, r.attributes)
+		return authorizer.ConditionEvaluationResultBoolean(d == authorizer.DecisionAllow)
 	}
 	return authorizer.ConditionEvaluationResultBoolean(truth == vectors.True)
 }

@@ -39,18 +39,14 @@ func texts(ctx context.Context, all []*vectors.Vector) (out []string) {
 // said is what the chain of a vector says in each phase.
 func said(ctx context.Context, m *vectors.APIServer) (string, error) {
 	run := &libraryRun{m: m, want: &vectors.Want{}}
-	named := make([]union.NamedAuthorizer, 0, len(m.Chain))
-	for i := range m.Chain {
-		one, err := run.authorizer(&m.Chain[i])
-		if err != nil {
-			return "", err
-		}
-		named = append(named, union.NamedAuthorizer{AuthorizerName: m.Chain[i].Name, Authorizer: one})
-	}
-	chain, err := union.New(named...)
+	chain, err := run.chain(m.Chain)
 	if err != nil {
 		return "", err
 	}
+	if run.second, err = run.chain(m.Compound); err != nil {
+		return "", err
+	}
+	run.asking = &run.want.Asked
 	d := chain.ConditionsAwareAuthorize(ctx, authorizer.AttributesRecord{})
 	partly := authorizer.PartiallyEvaluateConditionsAwareDecision(ctx, d, record{}, run.builtin)
 	return fmt.Sprintf("unasked %s; %s; here %s; in the end %s",

@@ -23,6 +23,8 @@ type set struct {
 	mode     vectors.FailureMode
 	effects  []vectors.Decision
 	types    []string
+	// secondary are the conditions that ask for a check.
+	secondary []bool
 	// truths and builtin are, by object, what the conditions evaluate to for the
 	// authorizer and for the API server's own evaluator.
 	truths, builtin [][]vectors.Truth
@@ -55,7 +57,7 @@ func (r *run) ask(a *vectors.Authorizer) link {
 	s := set{mode: a.FailureMode, truths: make([][]vectors.Truth, r.m.Objects), builtin: make([][]vectors.Truth, r.m.Objects)}
 	for _, c := range a.Conditions {
 		conditions = append(conditions, c.Condition)
-		s.effects, s.types = append(s.effects, c.Effect), append(s.types, c.Type)
+		s.effects, s.types, s.secondary = append(s.effects, c.Effect), append(s.types, c.Type), append(s.secondary, c.Secondary)
 		for o := range r.m.Objects {
 			s.truths[o] = append(s.truths[o], c.PerObject[o])
 			builtin := c.PerObject[o]

@@ -17,7 +17,7 @@ func predict(w *wire.Revision, m *vectors.APIServer, reading vectors.Reading) *v
 	}
 	main := r.check(m.Chain)
 	main.Starts = &starts
-	if m.Compound != nil && *main.Admitted {
+	if m.Compound != nil && *main.Admitted && !bySecond(m.Chain) {
 		// Both checks are made; only the outcome of the second is of interest. That of escalate supports no conditions.
 		second := *m
 		if m.Request.Resource == "clusterroles" {
@@ -26,6 +26,13 @@ func predict(w *wire.Revision, m *vectors.APIServer, reading vectors.Reading) *v
 		*main.Admitted = *(&run{wire: w, m: &second, reading: reading}).check(m.Compound).Admitted
 	}
 	return main
+}
+
+// bySecond says whether a condition asks for the second check itself.
+func bySecond(chain []vectors.Authorizer) bool {
+	return slices.ContainsFunc(chain, func(a vectors.Authorizer) bool {
+		return slices.ContainsFunc(a.Conditions, func(c vectors.EvaluatedCondition) bool { return c.Secondary })
+	})
 }
 
 // run is one request.
@@ -177,7 +184,7 @@ func (r *run) evaluate(links []link, rest []vectors.Authorizer, object int, late
 		}
 		d, err := l.decision, l.err
 		if d == vectors.Conditional {
-			d, err = r.resolve(&l, object, evaluated)
+			d, err = r.resolve(&l, object, later, evaluated)
 		}
 		if d != vectors.NoOpinion {
 			return d, err
@@ -198,7 +205,7 @@ func (r *run) reason(links []link, rest []vectors.Authorizer, d vectors.Decision
 		l := &links[i]
 		got := l.decision
 		if got == vectors.Conditional {
-			got, _ = r.resolve(l, 0, &[]string{})
+			got, _ = r.resolve(l, 0, &[]string{}, &[]string{})
 		}
 		if got != d {
 			continue
@@ -220,7 +227,7 @@ func (r *run) reason(links []link, rest []vectors.Authorizer, d vectors.Decision
 
 // resolve evaluates the sets of one authorizer, in the API server's own process if
 // it knows every type, and else by calling the authorizer, once.
-func (r *run) resolve(l *link, object int, evaluated *[]string) (vectors.Decision, bool) {
+func (r *run) resolve(l *link, object int, later, evaluated *[]string) (vectors.Decision, bool) {
 	builtin := true
 	for _, s := range l.sets {
 		for i, t := range s.types {
@@ -238,9 +245,14 @@ func (r *run) resolve(l *link, object int, evaluated *[]string) (vectors.Decisio
 		if s.concrete != "" {
 			return s.concrete, errs
 		}
-		truths := s.truths[object]
+		truths := slices.Clone(s.truths[object])
 		if builtin {
-			truths = s.builtin[object]
+			truths = slices.Clone(s.builtin[object])
+		}
+		for i := range truths {
+			if builtin && i < len(s.secondary) && s.secondary[i] {
+				truths[i] = r.second(later)
+			}
 		}
 		d, err := Evaluate(s.mode, s.effects, truths)
 		if d != vectors.NoOpinion {
@@ -249,4 +261,18 @@ func (r *run) resolve(l *link, object int, evaluated *[]string) (vectors.Decisio
 		errs = errs || err
 	}
 	return vectors.NoOpinion, errs
+}
+
+// second is the truth of a condition that asks for the second check, of all authorizers in their order and without
+// conditions.
+func (r *run) second(later *[]string) vectors.Truth {
+	m := *r.m
+	m.Request.Mode = "None"
+	w := &vectors.Want{Asked: []string{}}
+	(&run{wire: r.wire, m: &m, reading: r.reading}).authorize(m.Compound, w)
+	*later = append(*later, w.Asked...)
+	if w.Authorized == vectors.Allow {
+		return vectors.True
+	}
+	return vectors.False
 }

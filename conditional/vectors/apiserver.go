@@ -18,7 +18,8 @@ type APIServer struct {
 	// Chain are the authorizers in their order.
 	Chain []Authorizer `json:"chain" yaml:"chain"`
 	// Compound is a second check that the request has to pass, with the same authorizers under the same names and other
-	// answers: of create when an update turns into one or for a connect request, or of escalate for a ClusterRole.
+	// answers: of create when an update turns into one or for a connect request, of escalate for a ClusterRole, or the one
+	// that a condition asks for by the function authorizer.
 	Compound []Authorizer `json:"compound,omitempty" yaml:"compound,omitempty"`
 	// Objects is how many objects admission sees one after another. Left out, it is one; deletecollection has as
 	// many as there are.
@@ -107,6 +108,9 @@ type EvaluatedCondition struct {
 	PerObject []Truth `json:"perObject,omitempty" yaml:"perObject,omitempty"`
 	// Builtin is what the API server's own evaluator makes of it, if that differs: an error, say, because it lacks a function that the authorizer has.
 	Builtin Truth `json:"builtin,omitempty" yaml:"builtin,omitempty"`
+	// Secondary says that the API server's own evaluator finds it true if the check of Compound is allowed, which takes no
+	// conditions, and false if it is not.
+	Secondary bool `json:"secondary,omitempty" yaml:"secondary,omitempty"`
 	// Length makes the text of the condition that many bytes long.
 	Length int `json:"length,omitempty" yaml:"length,omitempty"`
 	// Repeat makes that many conditions of it: their IDs end in -0, -1 and so on.
@@ -157,10 +161,11 @@ type Table struct {
 
 // Row is a chain of a Table and what it results in. The authorizers are named a0, a1 and so on.
 type Row struct {
-	// Chain are words of Authorizers, separated by spaces.
-	Chain string `json:"chain" yaml:"chain"`
-	Want  Want   `json:"want" yaml:"want"`
-	Eager *Want  `json:"eager,omitempty" yaml:"eager,omitempty"`
+	// Chain are words of Authorizers, separated by spaces, as is Compound.
+	Chain    string `json:"chain" yaml:"chain"`
+	Compound string `json:"compound,omitempty" yaml:"compound,omitempty"`
+	Want     Want   `json:"want" yaml:"want"`
+	Eager    *Want  `json:"eager,omitempty" yaml:"eager,omitempty"`
 }
 
 // Reading is when the authorizers behind a conditional allow are asked.

@@ -72,11 +72,11 @@ func (c *checker) table(t *Table) {
 	for i, row := range t.Rows {
 		path := fmt.Sprintf("$.table.rows[%d]", i)
 		words := strings.Fields(row.Chain)
-		for _, word := range words {
+		for _, word := range append(words, strings.Fields(row.Compound)...) {
 			_, known := t.Authorizers[word]
 			c.must(known, path+".chain", "%q is not a word of authorizers", word)
 		}
-		key := strings.Join(words, " ")
+		key := strings.TrimSuffix(strings.Join(words, " ")+" then "+row.Compound, " then ")
 		c.must(!seen[key], path, "the chain %q is there twice", key)
 		seen[key] = true
 	}

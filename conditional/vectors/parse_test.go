@@ -24,6 +24,7 @@ func TestParse(t *testing.T) {
 		{"a name twice", head + "apiServer: {chain: [{name: a1, decision: Deny}, {decision: Allow}], want: {decision: Deny}}\n", `the name "a1" is there twice`},
 		{"an unknown word", head + "table: {authorizers: {allow: {decision: Allow}}, rows: [{chain: allow deny, want: {decision: Allow}}]}\n", `"deny" is not a word of authorizers`},
 		{"a row twice", head + "table: {authorizers: {a: {decision: Allow}}, rows: [{chain: a, want: {decision: Allow}}, {chain: ' a', want: {decision: Allow}}]}\n", `the chain "a" is there twice`},
+		{"an unknown word of the second check", head + "table: {authorizers: {allow: {decision: Allow}}, rows: [{chain: allow, compound: deny, want: {decision: Allow}}]}\n", `"deny" is not a word of authorizers`},
 		{"evaluate of nothing", head + "webhook: {policies: [], steps: [{evaluate: {of: 0, data: {}, want: {oneOf: [Allow]}}}]}\n", "of is 0"},
 		{"a step of two", head + "webhook: {policies: [], steps: [{setPolicies: [{id: a, effect: Allow, expression: x}], evaluate: {of: 0, data: {}, want: {oneOf: [Allow]}}}]}\n", "exactly one of authorize"},
 		{"a policy twice", head + "webhook: {policies: [{id: a, effect: Allow, expression: x}, {id: a, effect: Deny, expression: x}], steps: [{setPolicies: []}]}\n", `the ID "a" is there twice`},

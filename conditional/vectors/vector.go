@@ -114,17 +114,26 @@ func (t *Table) expand(v *Vector) []*Vector {
 	out := make([]*Vector, 0, len(t.Rows))
 	for _, row := range t.Rows {
 		m := &APIServer{Server: t.Server, Request: t.Request, Want: row.Want, Eager: row.Eager}
+		m.Chain, m.Compound = t.chain(row.Chain), t.chain(row.Compound)
 		words := strings.Fields(row.Chain)
-		for _, word := range words {
-			a := t.Authorizers[word]
-			a.Conditions = slices.Clone(a.Conditions)
-			m.Chain = append(m.Chain, a)
+		if row.Compound != "" {
+			words = append(append(words, "then"), strings.Fields(row.Compound)...)
 		}
 		out = append(out, &Vector{
 			ID: v.ID + "/" + strings.Join(words, "."), File: v.File,
 			Description: v.Description + ": " + strings.Join(words, ", "),
 			Source:      v.Source, Level: v.Level, APIServer: m,
 		})
+	}
+	return out
+}
+
+// chain are the authorizers of words.
+func (t *Table) chain(words string) (out []Authorizer) {
+	for word := range strings.FieldsSeq(words) {
+		a := t.Authorizers[word]
+		a.Conditions = slices.Clone(a.Conditions)
+		out = append(out, a)
 	}
 	return out
 }

@@ -228,13 +228,16 @@ func (c certified) Time(level certify.CertificationLevel) string {
 
 func newCertifyPolicy() *cobra.Command {
 	var (
-		form, dir    string
-		seed         int64
-		conditionals bool
+		form, dir, file string
+		seed            int64
+		conditionals    bool
 	)
 	c := plainCommand("policy", func(c *cobra.Command) error {
 		if conditionals {
-			return printConditionalPolicy(c.OutOrStdout(), seed)
+			return printConditionalPolicy(c.OutOrStdout(), form, file, seed)
+		}
+		if file != "" {
+			return errors.New("--policy is for --conditional")
 		}
 		held, err := policyOf(seed)
 		if err != nil {
@@ -263,7 +266,8 @@ func newCertifyPolicy() *cobra.Command {
 	c.Flags().StringVarP(&form, "output", "o", "json", "form: "+strings.Join(policy.Formats(), ", "))
 	c.Flags().StringVar(&dir, "dir", "", "folder for the files of opa and cedar-k8s; those of another seed in it are replaced")
 	c.Flags().Int64Var(&seed, "seed", 0, "seed of names and order")
-	c.Flags().BoolVar(&conditionals, "conditional", false, "the policies of certify --conditional, as JSON")
+	c.Flags().BoolVar(&conditionals, "conditional", false, "the policies of certify --conditional, as "+strings.Join(certification.Forms(), ", "))
+	c.Flags().StringVar(&file, "policy", "", "with --conditional, file with policies in JSON, as a policy hook gets them, instead of those of the seed")
 	return c
 }
 

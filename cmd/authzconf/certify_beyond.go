@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/authzconf/authzconf/certify/policy"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conditional/certification"
+	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
 	"github.com/authzconf/authzconf/conditional/wire"
 	"github.com/authzconf/authzconf/engine/target"
@@ -226,15 +228,27 @@ func (f *certifyFlags) runConditional(c *cobra.Command) error {
 	return result
 }
 
-func printConditionalPolicy(out io.Writer, seed int64) error {
+func printConditionalPolicy(out io.Writer, form, file string, seed int64) error {
 	plan, err := conditionalPlan(seed)
 	if err != nil {
 		return err
 	}
-	raw, err := certification.PoliciesJSON(plan.Policies())
-	if err != nil {
-		return err
+	all := plan.Policies()
+	if file != "" {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		held, err := reference.Load(file, raw)
+		if err != nil {
+			return err
+		}
+		all = held.Policies()
 	}
-	_, err = fmt.Fprintf(out, "%s\n", raw)
+	raw, err := certification.Export(form, all)
+	if err != nil {
+		return fmt.Errorf("-o: %w", err)
+	}
+	_, err = out.Write(raw)
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/base64"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,6 +28,7 @@ type attack struct {
 	Protocol  string      `json:"protocol,omitempty"`
 	Spelt     string      `json:"spelt,omitempty"`
 	Arrives   string      `json:"arrives,omitempty"`
+	Ways      []attack    `json:"ways,omitempty"`
 	rawAttack `json:",inline"`
 
 	// crowded says that others are under way at the same time: then answers may take as long as those of plain requests.
@@ -51,7 +53,8 @@ type rawAttack struct {
 	Body     string   `json:"body,omitempty"`
 	HangUp   bool     `json:"hangUp,omitempty"`
 	// Cut leaves the header without its end.
-	Cut bool `json:"cut,omitempty"`
+	Cut      bool `json:"cut,omitempty"`
+	SamePort bool `json:"samePort,omitempty"`
 }
 
 const (
@@ -78,7 +81,16 @@ func crowd(people []*Identity, requests int) (all []attack) {
 
 // attacks are the table. The first two are the controls of the two people.
 var attacks = sync.OnceValue(func() []attack {
-	all := fixtures.Table[[]attack]("attacks.yaml", attacksFile)
+	var all []attack
+	for _, a := range fixtures.Table[[]attack]("attacks.yaml", attacksFile) {
+		for _, way := range a.Ways {
+			way.Name, way.Who, way.Lines = way.Name+": "+a.Name, a.Who, slices.Concat(a.Lines, way.Lines)
+			all = append(all, way)
+		}
+		if a.Ways == nil {
+			all = append(all, a)
+		}
+	}
 	for i := range all {
 		a := &all[i]
 		if a.Requests == nil {
@@ -91,6 +103,9 @@ var attacks = sync.OnceValue(func() []attack {
 	}
 	return all
 })
+
+// long is what a body is that is sent on before it is there.
+var long = strings.Repeat("x", 100_000)
 
 // smuggledMark ends the marker of a request within a request.
 const smuggledMark = "s"
@@ -128,7 +143,7 @@ func (s scene) requests(n int, a attack) (out []rawAttack) {
 // sent is the attack as evidence shows it.
 func (s scene) sent(n int, a attack) []string {
 	s.Shown = true
-	return scenarios.Each(s.requests(n, a), func(r rawAttack) string { return reports.Redact(r.text()) })
+	return scenarios.Each(s.requests(n, a), func(r rawAttack) string { return reports.Redact(strings.Replace(r.text(), long, "x…", 1)) })
 }
 
 func (s scene) write(a attack, r rawAttack, marker, smuggled string) rawAttack {
@@ -136,11 +151,14 @@ func (s scene) write(a attack, r rawAttack, marker, smuggled string) rawAttack {
 	if a.Protocol == protocol2 { // its names are in lower case, but for what the table itself writes
 		names = strings.ToLower
 	}
+	believed := http.CanonicalHeaderKey(slices.Concat(s.People[other].trusted(), []string{"x-forwarded-user"})[0])
 	fill := strings.NewReplacer(
 		"{query}", "fieldSelector=metadata.name%3D"+marker, "{same}", "fieldSelector=metadata.name%3D"+strings.TrimRight(marker, "0123456789")+sameMark, "{path/}", strings.TrimPrefix(pods, "/"), "{path}", s.Prefix+pods, "{prefix}", s.Prefix,
 		"{host}", s.Host, "{marker}", marker, "{smuggled}", smuggled,
 		"{me.name}", s.name(me), "{other.name}", s.name(other), "{other.basic}", base64.StdEncoding.EncodeToString([]byte(s.name(other)+":x")), "{other.jwt}", forged(s.name(other)), "{other.protocol}", base64.RawURLEncoding.EncodeToString([]byte(forged(s.name(other)))), "{me:names}", strings.Join(s.People[me].names(), ", "),
 		"{me}", mine.lines(s.Shown, names), "{ME}", s.People[me].lines(s.Shown, mixedCase), "{other}", s.People[other].lines(s.Shown, names),
+		"{me:half}", s.People[me].secrets(half).lines(s.Shown, names), "{me:nearly}", s.People[me].secrets(nearly).lines(s.Shown, names), "{me:unsigned}", s.People[me].secrets(unsigned).lines(s.Shown, names),
+		"{other.header}", believed, "{other.header_}", strings.ReplaceAll(believed, "-", "_"), "{long}", long,
 		"{who}", s.People[r.Who].lines(s.Shown, names))
 	w := r
 	known := append(s.People[me].trusted(), s.People[other].trusted()...)
@@ -150,13 +168,17 @@ func (s scene) write(a attack, r rawAttack, marker, smuggled string) rawAttack {
 			return slices.Contains(names, strings.ToLower(name))
 		})
 	}
-	lines := without(r.Lines, known) // who may send it is whom it names
-	if s.People[other].public {      // then a request within a request that names somebody is that person's
+	lines := without(strings.Split(strings.Join(r.Lines, "\r\n"), "\r\n"), known) // who may send it is whom it names
+	if s.People[other].public {                                                   // then a request within a request that names somebody is that person's
 		known = append(known, "impersonate-user")
 	}
 	body := strings.Join(without(strings.Split(r.Body, "\r\n"), known), "\r\n")
 	w.Target, w.Body, w.Lines, w.Trailers = fill.Replace(r.Target), fill.Replace(body), nil, scenarios.Each(r.Trailers, fill.Replace)
-	for _, line := range append([]string{names("Host") + ": " + s.Host, names("User-Agent") + ": " + marker, names("Audit-Id") + ": " + marker}, lines...) {
+	head := []string{names("Host") + ": " + s.Host, names("Audit-Id") + ": " + marker}
+	if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "User-Agent:") }) {
+		head = append(head, names("User-Agent")+": "+marker)
+	}
+	for _, line := range append(head, lines...) {
 		if line = strings.ReplaceAll(fill.Replace(line), "{length}", strconv.Itoa(len(w.Body))); line != "" { // whose certificate is the credential sends no line
 			w.Lines = append(w.Lines, line)
 		}

@@ -30,10 +30,11 @@ func users(n int) (out []*Identity) {
 // tierOf is the group of somebody's tier.
 func tierOf(i int) string { return reference.TierPrefix + reference.Tiers()[i%5] }
 
-// userGrants let every one of so many read pods.
+// userGrants let every one of so many read pods, and be redirected by the API server.
 func userGrants(people []*Identity, step int) (out []scenarios.Grant) {
 	for i := 0; i < len(people); i += step {
-		out = append(out, scenarios.Grant{Subject: scenarios.Subject{User: people[i].Name}, Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"pods"}, Namespace: Namespace})
+		out = append(out, scenarios.Grant{Subject: scenarios.Subject{User: people[i].Name}, Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"pods"}, Namespace: Namespace},
+			scenarios.Grant{Subject: scenarios.Subject{User: people[i].Name}, Verbs: []string{"get"}, NonResourceURLs: []string{"/debug/pprof"}})
 	}
 	return out
 }

@@ -2,6 +2,7 @@ package deputy
 
 import (
 	"cmp"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -53,7 +54,7 @@ func proxies(t *testing.T, p *plane) map[string]faultyAgent {
 			}
 		}
 	}
-	last, connections, cache := "", sync.Map{}, sync.Map{}
+	last, connections, ports, cache := "", sync.Map{}, sync.Map{}, sync.Map{}
 	var mu sync.Mutex
 	own := rewrite(func(_ *http.Request, out http.Header) {
 		clean(out)
@@ -81,11 +82,54 @@ func proxies(t *testing.T, p *plane) map[string]faultyAgent {
 			s, _ = url.QueryUnescape(s)
 			return s
 		}), `a name with a plus sign: it was made as "alice@corp x", not as "alice@corp+x"`},
-		"trims names":    {named(strings.TrimSpace), `a name with a space that is not ASCII: it was made as "alice@corp", not as`},
-		"splits names":   {named(func(s string) string { return strings.Split(s, ",")[0] }), `a name with a comma: it was made as "alice@corp", not as "alice@corp, x"`},
-		"strips domains": {named(func(s string) string { return s[strings.LastIndex(s, "\\")+1:] }), `a name with a domain before it: it was made as "alice@corp", not as "CORP\\alice@corp"`},
+		"trims names":           {named(strings.TrimSpace), `a name with a space that is not ASCII: it was made as "alice@corp", not as`},
+		"splits names":          {named(func(s string) string { return strings.Split(s, ",")[0] }), `a name with a comma: it was made as "alice@corp", not as "alice@corp, x"`},
+		"strips domains":        {named(func(s string) string { return s[strings.LastIndex(s, "\\")+1:] }), `a name with a domain before it: it was made as "alice@corp", not as "CORP\\alice@corp"`},
+		"cuts names":            {named(func(s string) string { return s[:min(len(s), 64)] }), `a name that is long: it was made as "alice@corp-0123`},
+		"reads names as a list": {named(func(s string) string { return strings.Split(s, ";")[0] }), `a name with a semicolon: it was made as "alice@corp", not as "alice@corp;x"`},
+		"believes streams": {unless(func(r *http.Request) bool {
+			return r.Header.Get("Upgrade") != "" && r.Header.Get("X-Forwarded-User") != ""
+		}, rewrite(func(in *http.Request, out http.Header) {
+			clean(out)
+			forward(out, in.Header.Get("X-Forwarded-User"))
+		})), `a terminal by WebSocket: headers of other proxies: it was made as "bob@corp", not as "alice@corp"`},
+		"reads the query": {unless(func(r *http.Request) bool { return r.URL.Query().Has(sessionHeader) }, rewrite(func(in *http.Request, out http.Header) {
+			clean(out)
+			forward(out, in.URL.Query().Get(sessionHeader))
+		})), "the header that names people in the query: it has no identity, and was made as"},
+		"takes underscores for hyphens": {unless(func(r *http.Request) bool { return r.Header["X_session"] != nil }, rewrite(func(in *http.Request, out http.Header) {
+			clean(out)
+			forward(out, in.Header["X_session"][0])
+		})), "the header that names people with underscores: it has no identity, and was made as"},
+		"adds trailers": {unless(func(r *http.Request) bool { return r.Trailer != nil }, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			r.Body, r.Header[sessionHeader] = http.NoBody, r.Trailer[sessionHeader]
+			named(strings.Clone).ServeHTTP(w, r)
+		})), "the header that names people as a trailer: it has no identity, and was made as"},
+		"lets probes in":  {unless(func(r *http.Request) bool { return strings.HasPrefix(r.UserAgent(), "kube-probe/") }, own), "nobody by a program that is often let in: it was made as the proxy itself"},
+		"lets inside in":  {unless(func(r *http.Request) bool { return r.Header.Get("X-Real-Ip") == "127.0.0.1" }, own), "nobody who is inside: it was made as the proxy itself"},
+		"asks what it is": {unless(func(r *http.Request) bool { return r.Header.Get("X-Original-Uri") == "/healthz" }, own), "nobody who says what is asked for: it was made as the proxy itself"},
+		"streams what is large": {unless(func(r *http.Request) bool { return r.ContentLength > 1<<16 }, signedIn(own)),
+			"a large create: of one's own: it was made as the proxy itself"},
+		"keeps the schema":  {unless(func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/openapi") }, signedIn(own)), "the schema: of one's own: it was made as the proxy itself"},
+		"follows redirects": {unless(func(r *http.Request) bool { return r.URL.Path == "/debug/pprof" }, signedIn(follows(p))), "a redirect: of one's own: it was made as the proxy itself"},
+		"takes prefixes off": {unless(func(r *http.Request) bool { return r.Header.Get("Grpc-Metadata-Impersonate-Uid") != "" }, rewrite(func(in *http.Request, out http.Header) {
+			forward(out, in.Header.Get(sessionHeader))
+			out.Set("Impersonate-Uid", in.Header.Get("Grpc-Metadata-Impersonate-Uid"))
+		})), `names that become impersonation when something is taken away: it was made as "alice@corp" with the UID "1"`},
+		"remembers ports": {unless(func(r *http.Request) bool {
+			if r.Header.Get(sessionHeader) != "" {
+				ports.Store(r.RemoteAddr, r.Header.Get(sessionHeader))
+			}
+			_, known := ports.Load(r.RemoteAddr)
+			return r.Close && known && r.Header.Get(sessionHeader) == ""
+		}, rewrite(func(in *http.Request, out http.Header) {
+			who, _ := ports.Load(in.RemoteAddr)
+			clean(out)
+			forward(out, who.(string))
+		})), "nobody from the port of somebody who is gone: it has no identity, and was made as"},
 		"lets upgrades through": {unless(func(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }, own),
-			"a WebSocket and no identity: it was made as the proxy itself"},
+			"a WebSocket: no identity: it was made as the proxy itself"},
 		"public folders": {unless(func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/static/") }, own),
 			"a parent behind paths that are often public: it was made as the proxy itself"},
 		"public files": {unless(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, ".css") }, own),
@@ -98,7 +142,7 @@ func proxies(t *testing.T, p *plane) map[string]faultyAgent {
 			if in.Header.Get("Upgrade") == "" {
 				out.Set("Impersonate-Group", "dev")
 			}
-		})), `a WebSocket: it was made as "alice@corp" without the group "dev"`},
+		})), `a WebSocket: of one's own: it was made as "alice@corp" without the group "dev"`},
 		"gives old answers": {http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			next := named(strings.Clone)
 			if r.Method != http.MethodGet || r.URL.Query().Has("watch") || r.Header.Get("Upgrade") != "" {
@@ -193,7 +237,7 @@ func proxies(t *testing.T, p *plane) map[string]faultyAgent {
 			if strings.Contains(in.URL.Path, "/namespaces/") {
 				out.Set("Impersonate-User", in.Header.Get(sessionHeader))
 			}
-		})), "nodes: it was made as the proxy itself"},
+		})), "nodes: of one's own: it was made as the proxy itself"},
 		"public paths": {http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			next := rewrite(func(in *http.Request, out http.Header) {
 				clean(out)
@@ -207,4 +251,32 @@ func proxies(t *testing.T, p *plane) map[string]faultyAgent {
 			next.ServeHTTP(w, r)
 		}), "a double slash and no identity: it was made as the proxy itself"},
 	}
+}
+
+// follows asks in the name of the person, and goes where it is sent in its own.
+func follows(p *plane) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		req, err := http.NewRequestWithContext(r.Context(), r.Method, p.url.String()+r.URL.RequestURI(), nil)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		for _, name := range []string{"User-Agent", "Audit-Id"} {
+			req.Header.Set(name, r.Header.Get(name))
+		}
+		req.Header.Set("Authorization", "Bearer "+p.token)
+		req.Header.Set("Impersonate-User", r.Header.Get(sessionHeader))
+		client := http.Client{Transport: p.transport, CheckRedirect: func(next *http.Request, _ []*http.Request) error {
+			next.Header.Del("Impersonate-User")
+			return nil
+		}}
+		resp, err := client.Do(req)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		defer func() { _ = resp.Body.Close() }()
+		w.WriteHeader(resp.StatusCode)
+		_, _ = io.Copy(w, resp.Body)
+	})
 }

@@ -27,7 +27,7 @@ type judging struct {
 	seen map[string]authenticationv1.UserInfo
 	// groups are those that anybody has to have.
 	groups []string
-	// events are those of impersonated requests, by their audit IDs.
+	// events are those of impersonated requests and of nobody's, by their audit IDs.
 	events map[string]*auditv1.Event
 }
 
@@ -39,8 +39,8 @@ func (e *attacksEvidence) judge(part *Part, table []attack, people []*Identity, 
 	j := &judging{people: cast(people), account: account, reference: reference, seen: map[string]authenticationv1.UserInfo{}, events: map[string]*auditv1.Event{}}
 	for i := range e.Attacks {
 		for _, ev := range e.Attacks[i].distinct() {
-			if ev.ImpersonatedUser != nil {
-				j.events[string(ev.AuditID)] = ev
+			if id := string(ev.AuditID); ev.ImpersonatedUser != nil || ev.User.Username == user.Anonymous && j.events[id] == nil {
+				j.events[id] = ev
 			}
 		}
 	}
@@ -141,8 +141,8 @@ func (j *judging) fromElsewhere(a attack, answers []reply, arrived map[int]bool)
 		switch {
 		case told && len(arrived) > 0 && !known[whose]:
 			return fmt.Sprintf("request %d was answered with a %s, and did not arrive: it is the answer to somebody else", i+1, got.Kind)
-		case ev != nil && ev.ImpersonatedUser.Username != j.people[whose].spelt(a.Spelt).Name:
-			return fmt.Sprintf("request %d was answered with what %q was told", i+1, ev.ImpersonatedUser.Username)
+		case ev != nil && (ev.ImpersonatedUser != nil || arrived[i+1]) && arriving(ev).Username != j.people[whose].spelt(a.Spelt).Name:
+			return fmt.Sprintf("request %d was answered with what %q was told", i+1, arriving(ev).Username)
 		}
 	}
 	return ""

@@ -314,7 +314,7 @@ func proxyGrants(people []*Identity, constrained bool) []scenarios.Grant {
 		return scenarios.Each(verbs, func(verb string) string { return "impersonate-on:user-info:" + verb })
 	}
 	list = append(list, grant(on("create"), "authorization.k8s.io", nil, "selfsubjectaccessreviews", "selfsubjectrulesreviews"),
-		scenarios.Grant{Subject: scenarios.Subject{User: proxyName}, Verbs: on("get"), NonResourceURLs: []string{"/api", "/apis", "/version"}})
+		scenarios.Grant{Subject: scenarios.Subject{User: proxyName}, Verbs: on("get"), NonResourceURLs: []string{"/api", "/apis", "/version", "/debug/pprof"}})
 	for _, k := range kinds {
 		list = append(list, grant(on(sortedVerbs()...), k.group, nil, k.full()))
 	}

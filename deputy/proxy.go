@@ -259,7 +259,7 @@ func launch(command string, output *os.File, env ...string) (cmd *exec.Cmd, ende
 }
 
 func (p *Proxy) answers(ctx context.Context) bool {
-	conn, err := dial(ctx, &url.URL{Scheme: "http", Host: p.at.url.Host}, nil, nil, "", attack{}.wait())
+	conn, err := dial(ctx, &url.URL{Scheme: "http", Host: p.at.url.Host}, nil, nil, "", attack{}.wait(), nil)
 	if err == nil {
 		_ = conn.Close()
 	}

@@ -159,6 +159,23 @@ func TestParseIdentities(t *testing.T) {
 	}
 }
 
+// What is nearly a secret is made of secrets alone, and is none.
+func TestSecrets(t *testing.T) {
+	id := &Identity{Name: "alice", headers: []header{{"X-Forwarded-User", "alice"}, {"Authorization", "Bearer head.claims.signature"}, {"Cookie", "session=0123456789A"}}}
+	for want, change := range map[string]func(string) string{
+		"Authorization: Bearer head.cla\r\nCookie: session=01":                       half,
+		"Authorization: Bearer head.claims.sigAature\r\nCookie: session=01234A6789A": nearly,
+		"Authorization: Bearer head.claims.\r\nCookie: session=01":                   unsigned,
+	} {
+		if got := id.secrets(change).lines(false, strings.Clone); got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+	if got := asserted("alice", "dev").secrets(half).headers; got != nil || nearly("") != "" {
+		t.Errorf("%+v", got)
+	}
+}
+
 func FuzzParseIdentities(f *testing.F) {
 	f.Add("alice[dev]=header:X-User: secret-word")
 	f.Add("alice=cookie:session=secret-word")

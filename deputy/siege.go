@@ -128,10 +128,12 @@ func (ep *endpoint) try(ctx context.Context, s scene, n int, a attack, one *atta
 	}
 	requests := s.requests(n, a)
 	if a.Protocol != protocol2 {
-		one.Answers = overHTTP1(func() (net.Conn, error) { return dial(ctx, ep.url, ep.tls, cert, "http/1.1", a.wait()) }, requests, a)
+		one.Answers = overHTTP1(func(from net.Addr) (net.Conn, error) {
+			return dial(ctx, ep.url, ep.tls, cert, "http/1.1", a.wait(), from)
+		}, requests, a)
 		return
 	}
-	conn, err := dial(ctx, ep.url, ep.tls, cert, "h2", a.wait())
+	conn, err := dial(ctx, ep.url, ep.tls, cert, "h2", a.wait(), nil)
 	if err == nil {
 		one.Answers, err = overHTTP2(conn, ep.url.Scheme, requests, a)
 		_ = conn.Close()

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net"
 	"net/http"
 	"net/url"
@@ -164,10 +165,12 @@ type revocationEvidence struct {
 	WatchCode int    `json:"watchCode"`
 	// Revoked is when the command had done it.
 	Revoked time.Time `json:"revoked"`
-	// Last is the last request of the person from then on: the first that was refused, or that when the time was up.
+	// Last is the last request of the person from then on: the first watch that was refused after a list was, or what was let in
+	// when the time was up.
 	Last struct {
 		At      time.Time `json:"at"`
 		Code    int       `json:"code"`
+		Watch   bool      `json:"watch,omitempty"`
 		Refused bool      `json:"refused,omitempty"`
 	} `json:"last"`
 	// WatchEnded is when the watch did; none if it was open to the end.
@@ -201,14 +204,19 @@ func (ep *endpoint) revoke(ctx context.Context, command string) (*revocationEvid
 	}
 	e.Revoked = now()
 	for deadline := time.Now().Add(ep.timeout); !e.Last.Refused && time.Now().Before(deadline); {
-		var list struct{ Kind string }
-		e.Last.At, e.Last.Code = now(), 0
-		resp, err := ask("")
-		if err == nil {
-			e.Last.Code = resp.StatusCode
-			err = errors.Join(json.NewDecoder(resp.Body).Decode(&list), resp.Body.Close())
+		for i, query := range []string{"", "&watch=true&timeoutSeconds=1"} {
+			if e.Last.Watch = i > 0; e.Last.Watch && !e.Last.Refused {
+				break
+			}
+			e.Last.At, e.Last.Code, e.Last.Refused = now(), 0, true
+			if resp, err := ask(query); err == nil {
+				var got struct{ Kind, Type string }
+				kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+				err := errors.Join(json.NewDecoder(resp.Body).Decode(&got), resp.Body.Close())
+				open := errors.Is(err, io.EOF) && kind == "application/json" && e.Last.Watch                                // of which nothing is to be told
+				e.Last.Code, e.Last.Refused = resp.StatusCode, resp.StatusCode/100 != 2 || got.Kind+got.Type == "" && !open // a login page may be a 200
+			}
 		}
-		e.Last.Refused = err != nil || list.Kind == "" || e.Last.Code/100 != 2 // a login page may be a 200
 		if !clusters.Pause(ctx, 250*time.Millisecond) {
 			return nil, ctx.Err()
 		}
@@ -235,7 +243,7 @@ func (e *revocationEvidence) judge(part *Part, who *Identity) error {
 	if e.Last.Refused {
 		part.Outcomes["refused "+since(e.Last.At)]++
 	} else {
-		part.fail("%s is let in %s the credentials were revoked (code %d, --timeout)", who.Name, since(e.Last.At), e.Last.Code)
+		part.fail("%s is let in %s the credentials were revoked, by a %s (code %d, --timeout)", who.Name, since(e.Last.At), map[bool]string{true: "watch", false: "list"}[e.Last.Watch], e.Last.Code)
 	}
 	switch {
 	case e.WatchCode != http.StatusOK:

@@ -30,18 +30,19 @@ type reply struct {
 
 var errNotOffered = errors.New("HTTP/2 is not offered")
 
-// dial connects, with a client certificate if there is one.
-func dial(ctx context.Context, to *url.URL, config *tls.Config, cert *tls.Certificate, protocol string, wait time.Duration) (net.Conn, error) {
+// dial connects, with a client certificate and from an address if there is one.
+func dial(ctx context.Context, to *url.URL, config *tls.Config, cert *tls.Certificate, protocol string, wait time.Duration, from net.Addr) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
+	dialer := &net.Dialer{LocalAddr: from}
 	if to.Scheme != "https" {
-		return (&net.Dialer{}).DialContext(ctx, "tcp", to.Host)
+		return dialer.DialContext(ctx, "tcp", to.Host)
 	}
 	config = config.Clone()
 	if config.NextProtos = []string{protocol}; cert != nil {
 		config.Certificates = []tls.Certificate{*cert}
 	}
-	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", to.Host)
+	conn, err := (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, "tcp", to.Host)
 	if err != nil && protocol == http2.NextProtoTLS && strings.Contains(err.Error(), "no application protocol") {
 		err = errNotOffered
 	}
@@ -53,7 +54,7 @@ func dial(ctx context.Context, to *url.URL, config *tls.Config, cert *tls.Certif
 
 // overHTTP1 writes requests to one connection, or to the next where one hangs up, and reads their answers. Client
 // libraries refuse to write most of these.
-func overHTTP1(connect func() (net.Conn, error), requests []rawAttack, a attack) []reply {
+func overHTTP1(connect func(from net.Addr) (net.Conn, error), requests []rawAttack, a attack) []reply {
 	out := make([]reply, len(requests))
 	var conn net.Conn
 	var reader *bufio.Reader
@@ -77,12 +78,21 @@ func overHTTP1(connect func() (net.Conn, error), requests []rawAttack, a attack)
 		body, err := io.ReadAll(resp.Body)
 		_ = json.Unmarshal(body, &object)
 		out[i].Kind = object.Kind
+		if resp.Close && !a.Pipelined {
+			done()
+		}
 		return errors.Join(err, resp.Body.Close())
 	}
 	for i, r := range requests {
 		var err error
+		var from net.Addr
+		if r.SamePort && conn != nil {
+			from = conn.LocalAddr()
+			reset(conn)
+			conn = nil
+		}
 		if conn == nil {
-			if conn, err = connect(); err != nil {
+			if conn, err = connect(from); err != nil {
 				out[i].Problem = err.Error()
 				continue
 			}
@@ -109,6 +119,18 @@ func overHTTP1(connect func() (net.Conn, error), requests []rawAttack, a attack)
 		}
 	}
 	return out
+}
+
+// reset ends a connection in such a way that its port can be used at once.
+func reset(conn net.Conn) {
+	raw := conn
+	if over, ok := conn.(*tls.Conn); ok {
+		raw = over.NetConn()
+	}
+	if tcp, ok := raw.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = raw.Close()
 }
 
 // overHTTP2 opens a stream for each request, all at once if pipelined, and reads the answers.

@@ -211,11 +211,15 @@ func (c *Certification) Title() string {
 func (b Bundle) checkShown(c *Certification) (differences []string, err error) {
 	want, err := c.shown()
 	for _, name := range slices.Sorted(maps.Keys(b)) {
-		if content, ok := want[name]; (ok || strings.HasPrefix(name, badgePrefix)) && !bytes.Equal(b[name], content) {
+		switch content, ok := want[name]; {
+		case ok && bytes.Equal(b[name], content), slices.Contains([]string{certificationFile, evidenceFile, signatureFile}, name):
+		case ok || strings.HasPrefix(name, badgePrefix):
 			differences = append(differences, fmt.Sprintf("%.80s: it does not show what %s says", name, certificationFile))
+		default:
+			differences = append(differences, fmt.Sprintf("%.80q: it is not a file of a bundle", name))
 		}
 	}
-	for _, name := range []string{summaryFile, pageFile} {
+	for _, name := range []string{summaryFile, pageFile, junitFile} {
 		if b[name] == nil {
 			differences = append(differences, name+": it is missing")
 		}

@@ -16,6 +16,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 )
 
@@ -160,12 +161,15 @@ func (e *OtherSuiteError) Error() string {
 
 // Certification is what the bundle claims. Nothing is checked but the form.
 func (b Bundle) Certification() (*Certification, error) {
-	c := &Certification{}
-	err := yaml.Unmarshal(b[certificationFile], c)
-	if err == nil && c.APIVersion != "" && c.APIVersion != version {
-		return nil, fmt.Errorf("%s: apiVersion %.80q: expected %s; earlier versions of authzconf judge what they wrote", certificationFile, c.APIVersion, version)
+	var head struct {
+		APIVersion string `json:"apiVersion"`
 	}
-	if err = yaml.UnmarshalStrict(b[certificationFile], c); err != nil {
+	err := yaml.Unmarshal(b[certificationFile], &head)
+	if err == nil && head.APIVersion != "" && head.APIVersion != version {
+		return nil, fmt.Errorf("%s: apiVersion %.80q: expected %s; earlier versions of authzconf judge what they wrote", certificationFile, head.APIVersion, version)
+	}
+	c := &Certification{}
+	if err = reports.DecodeYAML(b[certificationFile], c); err != nil {
 		return nil, fmt.Errorf("%s: %s", certificationFile, firstLine(err))
 	}
 	return c, nil
@@ -232,7 +236,7 @@ func ParseEvidence[A any](raw []byte) (out []A, err error) {
 	lines.Buffer(nil, maxBundleFile) // what was seen of a scenario is one line
 	for n := 1; lines.Scan(); n++ {
 		var a A
-		if strict(lines.Bytes(), &a) != nil {
+		if reports.DecodeStrictly(lines.Bytes(), &a) != nil {
 			return nil, fmt.Errorf("%s:%d: it is not an answer", evidenceFile, n)
 		}
 		out = append(out, a)

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/authzconf/authzconf/reports"
 )
 
 // PredicateType names what the signature of a bundle claims: that its signer stands for the certification in it.
@@ -170,7 +172,7 @@ func ParseChallenge(raw []byte, key *Key) (*Challenge, error) {
 		return nil, err
 	}
 	c := &Challenge{}
-	if err := strict(s.Predicate, c); err != nil || len(c.Nonce) != 64 || !c.Begins.Before(c.Ends) {
+	if err := reports.DecodeStrictly(s.Predicate, c); err != nil || len(c.Nonce) != 64 || !c.Begins.Before(c.Ends) {
 		return nil, errors.New("what is signed is not a challenge")
 	}
 	return c, nil

@@ -1,7 +1,6 @@
 package certify
 
 import (
-	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -19,6 +18,8 @@ import (
 
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 	"github.com/secure-systems-lab/go-securesystemslib/signerverifier"
+
+	"github.com/authzconf/authzconf/reports"
 )
 
 const (
@@ -103,7 +104,7 @@ func openStatement(key *Key, raw []byte, predicateType string) (*statement, erro
 	switch {
 	case e.PayloadType != payloadType:
 		return nil, fmt.Errorf("what is signed is %.80q, not an in-toto statement", e.PayloadType)
-	case strict(payload, &s) != nil || s.Type != statementType:
+	case reports.DecodeStrictly(payload, &s) != nil || s.Type != statementType:
 		return nil, errors.New("what is signed is not an in-toto statement v1")
 	case s.PredicateType != predicateType:
 		return nil, fmt.Errorf("what is signed is about %.80q, and not %q", s.PredicateType, predicateType)
@@ -113,23 +114,10 @@ func openStatement(key *Key, raw []byte, predicateType string) (*statement, erro
 
 func parseEnvelope(raw []byte) (*dsse.Envelope, error) {
 	var e dsse.Envelope
-	if len(raw) > maxEnvelope || strict(raw, &e) != nil || len(e.Signatures) == 0 {
+	if len(raw) > maxEnvelope || reports.DecodeStrictly(raw, &e) != nil || len(e.Signatures) == 0 {
 		return nil, errors.New("it is not a DSSE envelope with a signature")
 	}
 	return &e, nil
-}
-
-// strict decodes one JSON value with known fields.
-func strict(raw []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is more behind it")
-	}
-	return nil
 }
 
 // differences says which files are not what was signed, one line for each.

@@ -15,6 +15,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
@@ -25,6 +27,7 @@ import (
 	"github.com/authzconf/authzconf/granular/model"
 	"github.com/authzconf/authzconf/granular/permissions"
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -148,15 +151,15 @@ func Judge(scenarios []*Scenario, e *Evidence, on target.Options, by By) (*Repor
 
 // judgeAll judges every attempt that could be made by itself and by what the recorder has seen of granular verbs. An
 // error says that the evidence is not of these scenarios.
-func judgeAll(kind string, scenarios []*Scenario, e *Evidence) (results []*Result, err error) {
-	asked := map[string][]*authorizationv1.ResourceAttributes{} // by user: each attempt has one of its own
+func judgeAll(kind string, all []*Scenario, e *Evidence) (results []*Result, err error) {
+	asked := map[string][]*authorizationv1.SubjectAccessReviewSpec{} // by user: each attempt has one of its own
 	for _, r := range e.Reviews {
 		if granular(r) {
-			asked[r.Spec.User] = append(asked[r.Spec.User], r.Spec.ResourceAttributes)
+			asked[r.Spec.User] = append(asked[r.Spec.User], &r.Spec)
 		}
 	}
 	left := e.Attempts
-	for _, s := range scenarios {
+	for _, s := range all {
 		for _, a := range s.Attempts {
 			r := &Result{Scenario: s.ID, Section: s.Section, Attempt: a.Name, Fields: -1}
 			results = append(results, r)
@@ -169,9 +172,9 @@ func judgeAll(kind string, scenarios []*Scenario, e *Evidence) (results []*Resul
 			}
 			one := left[0]
 			left = left[1:]
-			user := actorOf(s.ID + "/" + a.Name).user
-			questions := asked[user]
-			delete(asked, user)
+			who := actorOf(s.ID + "/" + a.Name).user
+			questions := asked[who]
+			delete(asked, who)
 			if r.Took, r.Invalid = one.Took, one.Invalid; r.Invalid != "" {
 				continue
 			}
@@ -179,16 +182,16 @@ func judgeAll(kind string, scenarios []*Scenario, e *Evidence) (results []*Resul
 			if err != nil {
 				return nil, fmt.Errorf("%s %s: %w", s.ID, a.Name, err)
 			}
-			o.asked = questions
+			others := o.ask(questions)
 			wanted := o.decided(kind, a)
 			if o.decision != nil {
 				r.Checks, r.Fields = o.decision.Checks, o.decision.Fields
 			}
-			r.Problems = judge(kind, wanted, s.Wanted(a), o)
+			r.Problems = append(judge(kind, wanted, s.Wanted(a), o), others...)
 		}
 	}
-	for user := range asked {
-		return nil, fmt.Errorf("there is evidence of reviews about %s, who makes no attempt", user)
+	for who := range asked {
+		return nil, fmt.Errorf("there is evidence of reviews about %s, who makes no attempt", who)
 	}
 	if len(left) > 0 {
 		return nil, fmt.Errorf("there is evidence of %s %s, which is not asked for", left[0].Scenario, left[0].Attempt)
@@ -207,6 +210,19 @@ type observation struct {
 	// chains is what the model predicts; predicted says whether it could.
 	chains    []permissions.Chain
 	predicted bool
+}
+
+// ask takes what the recorder has seen, and says of whom it was asked but of who sent the request.
+func (o *observation) ask(questions []*authorizationv1.SubjectAccessReviewSpec) (others []string) {
+	sent := *o.Request.Credential
+	sent.Groups = append(slices.Clone(sent.Groups), user.AllAuthenticated)
+	for _, q := range questions {
+		if who := scenarios.UserOf(q.User, q.UID, q.Groups, q.Extra); who.Render() != sent.Render() {
+			others = append(others, fmt.Sprintf("the authorizer was asked about %s, and the request was of %s", who.Render(), sent.Render()))
+		}
+		o.asked = append(o.asked, q.ResourceAttributes)
+	}
+	return others
 }
 
 // about is whose attempt it is, and at which object.
@@ -284,16 +300,18 @@ func (one *Attempted) observation(set *permissions.Set, s *Scenario, a *Attempt)
 	if err != nil {
 		return nil, err
 	}
-	if c := one.Request.Credential; c == nil || c.Name != o.actor.user {
-		return nil, fmt.Errorf("the request was not sent by %s", o.actor.user)
+	groups := serviceaccount.MakeGroupNames(o.actor.namespace)
+	if c := one.Request.Credential; c == nil || c.Name != o.actor.user || !slices.Equal(c.Groups, groups) {
+		return nil, fmt.Errorf("the request was not sent by %s in the groups %q", o.actor.user, groups)
 	}
 	want.Credential = one.Request.Credential
 	if why := reports.Change(one.Request, want); why != "" {
 		return nil, fmt.Errorf("another request was sent: %s", why)
 	}
 	for what, object := range map[string]map[string]any{"before": one.Before, "after": one.After, "result": one.Result} {
-		if in := (&unstructured.Unstructured{Object: object}).GetNamespace(); in != "" && in != o.actor.namespace {
-			return nil, fmt.Errorf("the object of %q is one in the namespace %s, and the attempt was in %s", what, in, o.actor.namespace)
+		at := place{o.resource, (&unstructured.Unstructured{Object: object}).GetNamespace(), (&unstructured.Unstructured{Object: object}).GetName()}
+		if object != nil && at != o.place {
+			return nil, fmt.Errorf("the object of %q is %q in the namespace %q, and the attempt was at %q in %q", what, at.name, at.namespace, o.name, o.namespace)
 		}
 	}
 	o.predict(set, sending)

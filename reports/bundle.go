@@ -187,8 +187,8 @@ func DecodeReport(name string, data []byte) (*ConformanceReport, error) {
 		return nil, fmt.Errorf("%s: is %q of %q; this authzconf reads a %s of %s: run again for one", name, head.Kind, head.APIVersion, Kind, APIVersion)
 	}
 	r := &ConformanceReport{}
-	if err := yaml.UnmarshalStrict(data, r); err != nil {
-		return nil, fmt.Errorf("%s: %s", name, firstLine(strings.TrimPrefix(err.Error(), "error unmarshaling JSON: ")))
+	if err := DecodeYAML(data, r); err != nil {
+		return nil, fmt.Errorf("%s: %s", name, firstLine(err.Error()))
 	}
 	return r, nil
 }

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"sync"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -161,12 +159,17 @@ func Take[T any](p *Pieces, name string) (*T, error) {
 		return nil, fmt.Errorf("%s: the command line asks for this evidence, and there is none", pieceFile(name))
 	}
 	out := new(T)
-	unpacked, err := gzip.NewReader(bytes.NewReader(data))
+	packed := bytes.NewReader(data)
+	unpacked, err := gzip.NewReader(packed)
 	if err == nil {
+		unpacked.Multistream(false)
 		data, err = io.ReadAll(io.LimitReader(unpacked, filing.Limit+1))
 	}
 	if err == nil && len(data) > filing.Limit {
 		err = fmt.Errorf("it is larger than %d bytes", filing.Limit)
+	}
+	if err == nil && packed.Len() > 0 {
+		err = errors.New("there is something behind its end")
 	}
 	if err == nil {
 		err = DecodeStrictly(data, out)
@@ -227,8 +230,8 @@ func Recheck[R Recorded](dir string, kind *filing.Kind, report R, again func(R, 
 		return nil, err
 	}
 	defer done()
-	if err := yaml.UnmarshalStrict(v.Marker, report); err != nil {
-		v.differ("%s: %s", kind.Marker, firstLine(strings.TrimPrefix(err.Error(), "error unmarshaling JSON: ")))
+	if err := DecodeYAML(v.Marker, report); err != nil {
+		v.differ("%s: %s", kind.Marker, firstLine(err.Error()))
 		return v.Verification, nil
 	}
 	v.Report = &ConformanceReport{Files: report.Made().Files, SuiteVersion: report.Made().SuiteVersion}

@@ -2,14 +2,17 @@ package reports
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
+
+	sigsjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/scenarios"
@@ -252,7 +255,7 @@ func (v *verifier) recomputePath(again *ConformanceReport) {
 			continue // derive says that the stage was not reached
 		}
 		e := &StageEvidence{}
-		if err := json.Unmarshal(data, e); err != nil || e.Cell != stage.Cell {
+		if err := DecodeStrictly(data, e); err != nil || e.Cell != stage.Cell {
 			v.differ("%s: is not the evidence of stage %s", stagePath(stage.Cell), stage.Cell)
 			continue
 		}
@@ -351,13 +354,27 @@ func decodeEvidence(data []byte) (*verdicts.Evidence, error) {
 	return e, DecodeStrictly(data, e)
 }
 
-// DecodeStrictly reads JSON that has nothing unknown in it and nothing behind it.
+// DecodeStrictly reads JSON that says one thing to whoever reads it: no field is unknown, there twice, or spelled with
+// other capitals, and nothing is behind it.
 func DecodeStrictly(data []byte, into any) error {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	err := dec.Decode(into)
-	if err == nil && dec.More() {
-		err = errors.New("there is something behind its end")
-	}
-	return err
+	strict, err := sigsjson.UnmarshalStrict(data, into)
+	return errors.Join(append(strict, err)...)
 }
+
+// DecodeYAML is DecodeStrictly for YAML of one document, which may be JSON.
+func DecodeYAML(data []byte, into any) error {
+	switch {
+	case bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")):
+		return DecodeStrictly(data, into)
+	case yamlDocument.Match(data):
+		return errors.New("it is more than one document")
+	}
+	raw, err := yaml.YAMLToJSONStrict(data)
+	if err != nil {
+		return errors.New(strings.Join(strings.Fields(err.Error()), " "))
+	}
+	return DecodeStrictly(raw, into)
+}
+
+// yamlDocument begins or ends one of several: what is behind it is not read.
+var yamlDocument = regexp.MustCompile(`(?m)^(---|\.\.\.)`)

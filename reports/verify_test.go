@@ -99,7 +99,7 @@ func TestVerifyFinds(t *testing.T) {
 		{"evidence with an unknown field", func(t *testing.T, dir string) {
 			edit(t, dir, someEvidence, `"suffix"`, `"more": 1, "suffix"`)
 			mend(t, dir, someEvidence)
-		}, someEvidence + `: json: unknown field "more"`},
+		}, someEvidence + `: unknown field "more"`},
 		{"evidence and result dropped", func(t *testing.T, dir string) {
 			remove(t, dir, someEvidence)
 			rewrite(t, dir, func(r *ConformanceReport) {

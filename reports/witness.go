@@ -147,6 +147,11 @@ func (w *Witness) Judge(cell verdicts.Cell) []string {
 	if p := w.Probes; p != nil && (p.Front != p.Sent || p.Back != 1) {
 		mismatches = append(mismatches, fmt.Sprintf("the recorder must see %d probe reviews before the other authorizers and 1 behind them; it saw %d and %d", p.Sent, p.Front, p.Back))
 	}
+	for _, p := range w.Programs {
+		if p.Name == "kube-apiserver" && p.Version != "" {
+			mismatches = mismatch(mismatches, "program", cell.Kubernetes, p.Version)
+		}
+	}
 	for i, a := range w.AskedAuthorizers {
 		if !slices.ContainsFunc(w.SeenAuthorizers, func(e AuthorizerEvidence) bool { return e.Authorizer == a && e.Evidence != "" }) {
 			mismatches = append(mismatches, fmt.Sprintf("authorizer %d, %s %q: nothing shows that it is in the chain", i, a.Type, a.Name))

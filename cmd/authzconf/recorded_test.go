@@ -343,6 +343,20 @@ var cheats = map[string]map[string]struct {
 		"an added field":    {func(f folder) { f.edit(f.marker, func(r map[string]any) { r["passed"] = true }) }, `unknown field "passed"`},
 		"others asked for":  {command("story-1/labels", "story-1/"), "where it has to be"},
 		"scenarios of mine": {command("--focus", "--scenarios"), "--scenarios says which to judge by"},
+		"sent by somebody in other groups": {func(f folder) {
+			f.edit(attemptsFile, func(e map[string]any) {
+				object(e, "attempts", 0, "request", "credential")["groups"] = []any{"system:masters"}
+			})
+		}, "in the groups"},
+		"asked about somebody with another UID": {func(f folder) {
+			f.edit(attemptsFile, func(e map[string]any) { object(e, "attempts", 0, "request", "credential")["uid"] = "0" })
+		}, "not what the evidence gives"},
+		"another object before": {func(f folder) {
+			f.edit(attemptsFile, func(e map[string]any) { object(e, "attempts", 0, "before", "metadata")["name"] = "other" })
+		}, `the object of "before" is "other"`},
+		"another program": {func(f folder) {
+			f.edit(attemptsFile, func(e map[string]any) { object(e, "target", "witness", "programs", 0)["version"] = "1.36.0" })
+		}, "program: asked for 1.37.1, the server says 1.36.0"},
 		"the server edited": {func(f folder) {
 			f.edit(attemptsFile, func(e map[string]any) { object(e, "target")["kubernetes"] = "1.36.0" })
 		}, "is not the one of the command line"},

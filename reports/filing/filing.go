@@ -3,6 +3,7 @@
 package filing
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -132,7 +133,7 @@ func (k *Kind) Read(dir string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for name := range owned {
 		if err == nil {
-			files[name], err = root.ReadFile(name)
+			files[name], err = ReadFile(root.FS(), name)
 		}
 	}
 	return files, err
@@ -141,8 +142,25 @@ func (k *Kind) Read(dir string) (map[string][]byte, error) {
 // Limit is how many bytes a file of a report may have.
 const Limit = 64 << 20
 
-// ReadFile reads a file that is no larger than anything in a report may be.
+// ReadIn is ReadFile of a file in a folder, which no link leads out of.
+func ReadIn(dir, name string) ([]byte, error) {
+	root, err := os.OpenRoot(cmp.Or(dir, "."))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	return ReadFile(root.FS(), name)
+}
+
+// ReadFile reads a file that is no larger than anything in a report may be, and neither a device nor a pipe.
 func ReadFile(from fs.FS, name string) ([]byte, error) {
+	info, err := fs.Stat(from, name)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is not a regular file")
+	}
+	if err != nil {
+		return nil, err
+	}
 	f, err := from.Open(name)
 	if err != nil {
 		return nil, err
@@ -157,7 +175,7 @@ func ReadFile(from fs.FS, name string) ([]byte, error) {
 
 // In says whether the folder dir holds a report of this kind.
 func (k *Kind) In(dir string) bool {
-	data, err := ReadFile(os.DirFS(dir), k.Marker)
+	data, err := ReadIn(dir, k.Marker)
 	return err == nil && k.known(data)
 }
 

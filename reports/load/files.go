@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	sigsjson "sigs.k8s.io/json"
-
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/reports/load/run"
@@ -63,7 +61,7 @@ func Load(path string) (r run.Run, err error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, runFile)
 	}
-	data, err := os.ReadFile(path)
+	data, err := filing.ReadIn(filepath.Split(path))
 	if err != nil {
 		return r, fmt.Errorf("there is no load run: %w", err)
 	}
@@ -85,13 +83,13 @@ func LoadSaved(dir string) (s Saved, err error) {
 	if s.Run, err = Load(dir); err != nil {
 		return s, err
 	}
-	data, err := os.ReadFile(filepath.Join(dir, runFile))
+	data, err := filing.ReadIn(dir, runFile)
 	if err != nil {
 		return s, err
 	}
 	s.Digest = fmt.Sprintf("%x", sha256.Sum256(data))
 	path := filepath.Join(dir, reportFile)
-	if data, err = os.ReadFile(path); err != nil {
+	if data, err = filing.ReadIn(dir, reportFile); err != nil {
 		return s, fmt.Errorf("there is no load report: %w", err)
 	}
 	if err = decode(path, data, &s.stored, Kind); err == nil && (s.stored.Seed != s.Run.Seed || !s.stored.Started.Equal(s.Run.Started)) {
@@ -112,11 +110,7 @@ func decode(path string, data []byte, v any, kind string) error {
 	if head.Kind != kind || head.APIVersion != run.APIVersion {
 		return fmt.Errorf("%s is a %q of %q, expected a %s of %s", path, head.Kind, head.APIVersion, kind, run.APIVersion)
 	}
-	strict, err := sigsjson.UnmarshalStrict(data, v)
-	if err == nil && len(strict) > 0 {
-		err = strict[0]
-	}
-	if err != nil {
+	if err := reports.DecodeStrictly(data, v); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
@@ -153,7 +147,7 @@ func Verify(dir, tool string, declared func(*run.Run) (Thresholds, error)) (Resu
 		if page && r.Tool != tool {
 			continue
 		}
-		got, err := os.ReadFile(filepath.Join(dir, name))
+		got, err := filing.ReadIn(dir, name)
 		if err != nil {
 			differences = append(differences, fmt.Sprintf("%s cannot be read: %s", name, strings.TrimPrefix(err.Error(), "open ")))
 		} else if !bytes.Equal(got, files[name]) {

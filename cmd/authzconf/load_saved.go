@@ -11,11 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/storm"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/load"
 	loadrun "github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // printable leaves out what would steer a terminal, or end the comment that a name stands in: names come from files.
@@ -47,34 +50,40 @@ func verifyLoad(c *cobra.Command, path string) error {
 	return err
 }
 
-// declaredBy are the thresholds that the text of a run's profile has, with the flags of its command. The text of a
-// built-in profile has to be ours.
-func declaredBy(r *loadrun.Run) (t load.Thresholds, err error) {
+// declaredBy are the thresholds and comparisons that the text of a run's profile has, with the flags of its command. The
+// text of a built-in profile has to be ours, and the servers of the version that was asked for.
+func declaredBy(r *loadrun.Run) (t load.Thresholds, compared []string, err error) {
 	var f loadFlags
 	c := &cobra.Command{FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true}}
 	f.add(c)
 	if err := c.ParseFlags(r.Command[slices.Index(r.Command, "load")+1:]); err != nil {
-		return t, err
+		return t, nil, err
 	}
 	for _, name := range []string{f.profile, r.Profile} { // what was asked for, and what the report calls it
 		if !slices.Contains(profile.Names(), name) {
 			continue
 		}
 		if _, text, err := profile.Load(name); err != nil || string(text) != r.ProfileYAML {
-			return t, errors.Join(err, fmt.Errorf("the text of the built-in profile %s is not that of this authzconf: one of your own needs another name", name))
+			return t, nil, errors.Join(err, fmt.Errorf("the text of the built-in profile %s is not that of this authzconf: one of your own needs another name", name))
 		}
 	}
 	p, err := profile.Parse(r.Profile+".yaml", []byte(r.ProfileYAML))
 	if err != nil {
-		return t, err
+		return t, nil, err
 	}
 	if p, err = f.adjusted(c, p); err != nil {
-		return t, err
+		return t, nil, err
 	}
 	if p.Agents() != r.Agents || p.Pairs != r.Pairs || p.Starts != r.Starts {
-		return t, fmt.Errorf("the run has %d agents, %d pairs and %d starts, its profile and command %d, %d and %d", r.Agents, r.Pairs, r.Starts, p.Agents(), p.Pairs, p.Starts)
+		return t, nil, fmt.Errorf("the run has %d agents, %d pairs and %d starts, its profile and command %d, %d and %d", r.Agents, r.Pairs, r.Starts, p.Agents(), p.Pairs, p.Starts)
 	}
-	return storm.Thresholds(p), nil
+	release, err := local.ParseRelease(f.kubernetes)
+	for _, s := range r.Servers {
+		if err == nil && f.provider != target.Existing && !strings.HasPrefix(s.GitVersion, "v"+release.Minor+".") {
+			err = fmt.Errorf("%s is Kubernetes %s, and its command asks for %s", s.Name, s.GitVersion, release.Minor)
+		}
+	}
+	return storm.Thresholds(p), scenarios.Each(p.Comparisons, func(c profile.Comparison) string { return c.Name }), err
 }
 
 func newLoadCost() *cobra.Command {

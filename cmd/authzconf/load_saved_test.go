@@ -85,7 +85,8 @@ func TestLoadVerify(t *testing.T) {
 	write := func(r loadrun.Run, t load.Thresholds) error { return load.Write(dir, r, load.Judge(r, t)) }
 	lowered := thresholds
 	lowered.MinPairs = 1
-	fewer, counted, unprofiled := r, r, r
+	fewer, counted, unprofiled, older := r, r, r, r
+	older.Servers = []loadrun.Server{{Name: "gate-on", GitVersion: "v1.36.2", Gate: "on"}}
 	fewer.Command = append(slices.Clone(r.Command), "--pairs", "3")
 	counted.Blocks = slices.Clone(r.Blocks)
 	counted.Blocks[0].Sent, counted.Blocks[0].Planned = 300, 300
@@ -105,6 +106,7 @@ func TestLoadVerify(t *testing.T) {
 		{"fewer pairs than were asked for", func() error { return write(fewer, thresholds) }, exitFailed, "its profile and command 100, 3 and 3"},
 		{"another text under the name of a built-in profile", func() error { return write(milder, thresholds) }, exitFailed, "the text of the built-in profile denied-flood is not that of this authzconf"},
 		{"a file under the name of a built-in profile", func() error { return write(filed, thresholds) }, exitFailed, "the text of the built-in profile denied-flood is not that of this authzconf"},
+		{"a server of another version", func() error { return write(older, thresholds) }, exitFailed, "gate-on is Kubernetes v1.36.2, and its command asks for 1.37"},
 		{"no profile", func() error { return write(unprofiled, thresholds) }, exitFailed, "what the run was to keep cannot be told"},
 		{"a better outcome", func() error {
 			path := filepath.Join(dir, "report.json")

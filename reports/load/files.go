@@ -119,8 +119,9 @@ func decode(path string, data []byte, v any, kind string) error {
 // Verify judges the run of a report folder again, by the thresholds in its report, and lists in what the folder
 // differs from what follows. An error means that there is no report to be verified. Tool is the version of this
 // authzconf: pages are only expected to come out the same again if the report is of it. declared, if given, says which
-// thresholds the text of the run's profile and its command amount to: those of the report have to be the same.
-func Verify(dir, tool string, declared func(*run.Run) (Thresholds, error)) (Result, []string, error) {
+// thresholds the text of the run's profile and its command amount to, and which comparisons: those of the report have to
+// be the same, and a run that passed has all of them.
+func Verify(dir, tool string, declared func(*run.Run) (Thresholds, []string, error)) (Result, []string, error) {
 	saved, err := LoadSaved(dir)
 	if err != nil {
 		return Result{}, nil, err
@@ -133,7 +134,13 @@ func Verify(dir, tool string, declared func(*run.Run) (Thresholds, error)) (Resu
 	}
 	var differences []string
 	if declared != nil {
-		if t, err := declared(&r); err != nil {
+		t, compared, err := declared(&r)
+		for _, name := range compared {
+			if result.Outcome == Passed && !slices.ContainsFunc(r.Blocks, func(b run.Block) bool { return b.Comparison == name }) {
+				differences = append(differences, fmt.Sprintf("the run has no block of the comparison %s, which its profile and command ask for", name))
+			}
+		}
+		if err != nil {
 			differences = append(differences, fmt.Sprintf("what the run was to keep cannot be told: %s", err))
 		} else if change := reports.Change(stored.Thresholds, t); change != "" {
 			differences = append(differences, "the thresholds of the report are not those of the run's profile and command: "+change)

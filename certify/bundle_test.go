@@ -182,6 +182,15 @@ func TestVerifyTellsVersionsApart(t *testing.T) {
 	if _, differences, _ := direct(t).Verify(more); len(differences) != 1 {
 		t.Errorf("a badge of a level that is not granted: %v", differences)
 	}
+	for _, name := range []string{"index.html", "BADGE-soak.svg", "Certification.yaml", junitFile} {
+		more := maps.Clone(bundle)
+		if more[name] = []byte("levels: [soak]"); name == junitFile {
+			delete(more, name)
+		}
+		if _, differences, _ := direct(t).Verify(more); len(differences) != 1 {
+			t.Errorf("%s: %v", name, differences)
+		}
+	}
 }
 
 // TestOldVersion has a bundle of an earlier version: it is refused with one clear error.

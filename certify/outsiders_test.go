@@ -72,6 +72,36 @@ var outsiders = map[string]faultyDecider{
 		_, _ = h.Write([]byte(s.User))
 		return fmt.Sprint(h.Sum32(), s.Groups)
 	}),
+	"updates finalizers": readsResource(func(a *attributes) {
+		if a.Subresource == "finalizers" && a.Verb == "update" {
+			a.Subresource = ""
+		}
+	}),
+	"the narrowest grant alone": func(right reference.Decider, grants []rule) reference.Decider {
+		p := newProduct()
+		narrow := p.decider(slices.DeleteFunc(slices.Clone(grants), func(g rule) bool { return g.Namespace == "" }))
+		p.verb = func(rule, spec) bool { return true }
+		about := p.decider(slices.DeleteFunc(slices.Clone(grants), func(g rule) bool { return g.Namespace == "" }))
+		return func(s spec) scenarios.Decision {
+			if about(s) == scenarios.Allow {
+				return narrow(s)
+			}
+			return right(s)
+		}
+	},
+	"signers of a domain": func(right reference.Decider, _ []rule) reference.Decider {
+		return func(s spec) scenarios.Decision {
+			d, domain := right(s), s.DeepCopy()
+			if before, _, ok := strings.Cut(nameOf(s), "/"); ok && d != scenarios.Allow && resourceIs(s, "signers") {
+				domain.ResourceAttributes.Name = before + "/*"
+				return right(*domain)
+			}
+			return d
+		}
+	},
+	"a read is a read": cachesSome(func(s spec) string { return s.User + nameOf(s) }, func(s spec) bool {
+		return nameOf(s) != "" && slices.Contains([]string{"get", "list", "watch"}, verbOf(s))
+	}),
 	"UTF-8 of three bytes": readsText(func(r rune) rune { return map[bool]rune{true: '?', false: r}[r > 0xffff] }),
 	"UCS-2":                readsText(func(r rune) rune { return r & 0xffff }),
 	"no control characters": readsText(func(r rune) rune {
@@ -94,6 +124,13 @@ var outsiders = map[string]faultyDecider{
 }
 
 type attributes = authorizationv1.ResourceAttributes
+
+func nameOf(s spec) string {
+	if s.ResourceAttributes == nil {
+		return ""
+	}
+	return s.ResourceAttributes.Name
+}
 
 func resourceIs(s spec, name string) bool {
 	return s.ResourceAttributes != nil && s.ResourceAttributes.Resource == name

@@ -261,5 +261,8 @@ func (b *Plan) robust() []Question {
 	extra.Extra = map[string]authorizationv1.ExtraValue{"example.com/large": {strings.Repeat("e", 256<<10)}}
 	large(scenarios.Allow, extra)
 	large(scenarios.NoOpinion, on(n.Reader, "get", "", "pods", n.Other, strings.Repeat("n", 64<<10)))
+	extra = on(n.Reader, "get", "", "pods", n.Other, "one") // nearly all that the header of a request may be
+	extra.Extra = map[string]authorizationv1.ExtraValue{"example.com/large": {strings.Repeat("e", 900<<10)}}
+	large(scenarios.NoOpinion, extra)
 	return p.out
 }

@@ -34,13 +34,13 @@ var pods = object{Resource: "pods"}
 // implied are the cases of what does not follow: one verb, mode, resource or scope from another.
 func (d *deck) implied() {
 	for _, verb := range d.Verbs {
-		one, rest, o, in := d.name(), d.name(), d.Resources[d.random.IntN(len(d.Resources))], d.name()
+		one, rest, o, in, name := d.name(), d.name(), d.Resources[d.random.IntN(len(d.Resources))], d.name(), d.name()
 		others := slices.DeleteFunc(slices.Clone(d.Verbs), func(v string) bool { return v == verb })
 		all := rule(rest, "", o, in)
 		all.Verbs = others
 		c := Case{Reason: "verb-implied", Grants: []scenarios.Grant{rule(one, verb, o, in), all}}
 		for _, v := range d.Verbs {
-			c.Asked = append(c.Asked, ask(one, v, o, in, ""), ask(one, v, o, in, d.name()))
+			c.Asked = append(c.Asked, ask(one, v, o, in, ""), ask(one, v, o, in, name))
 		}
 		c.Asked = append(c.Asked, ask(rest, verb, o, in, ""), ask(rest, others[0], o, in, ""))
 		d.add(c)
@@ -54,6 +54,8 @@ func (d *deck) implied() {
 		d.add(c)
 	}
 	d.modes()
+	d.followed()
+	d.hidden()
 	for _, o := range d.Resources {
 		user, verb, in := d.name(), []string{"get", "list", "create", "impersonate", "impersonate-on:user-info:get"}[d.random.IntN(5)], d.name()
 		if d.random.IntN(3) == 0 {
@@ -76,6 +78,50 @@ func (d *deck) implied() {
 				c.Asked = append(c.Asked, ask(user, verb, object{Resource: "namespaces"}, s[0], s[1]))
 			}
 		}
+		d.add(c)
+	}
+}
+
+// followed are the cases of what seems to follow from something else that is done with the same object.
+func (d *deck) followed() {
+	for i, pair := range d.Follows {
+		c, in, name := Case{Reason: "resource-implied"}, []string{"", d.name()}[i%2], d.name()
+		users := [2]string{d.name(), d.name()}
+		for side := range pair {
+			for which, user := range users {
+				words := strings.Fields(strings.ReplaceAll(pair[(side+which)%2], "{}", name))
+				at, names := append(strings.Split(words[1], "/"), ""), words[2:]
+				o := object{Group: at[0], Resource: at[1], Subresource: at[2]}
+				if side == 0 {
+					c.Grants = append(c.Grants, rule(user, words[0], o, in, names...))
+				}
+				c.Asked = append(c.Asked, ask(user, words[0], o, in, strings.Join(append(names, name)[:1], "")))
+			}
+		}
+		d.add(c)
+	}
+}
+
+// hidden are two grants about the same, of which the narrower takes nothing from the wider.
+func (d *deck) hidden() {
+	for i := range 4 {
+		user, group, in, name := d.name(), d.name(), d.name(), d.name()
+		wide, narrow := rule(user, "get", pods, ""), rule(user, "delete", pods, in, name)
+		if i%2 == 0 {
+			narrow.Names = nil
+		}
+		if i > 1 {
+			wide.Subject = scenarios.Subject{Group: group}
+		}
+		c := Case{Reason: "grants-merged", Grants: []scenarios.Grant{wide, narrow, pathRule(user, "get", "/"+in+"/*"), pathRule(user, "post", "/"+in+"/x")}}
+		for _, verb := range []string{"get", "delete"} {
+			for _, at := range [][2]string{{in, name}, {in, d.name()}, {d.name(), name}, {in, ""}} {
+				s := ask(user, verb, pods, at[0], at[1])
+				s.Groups = append(s.Groups, group)
+				c.Asked = append(c.Asked, s)
+			}
+		}
+		c.Asked = append(c.Asked, askPath(user, "get", "/"+in+"/x"), askPath(user, "post", "/"+in+"/x"), askPath(user, "post", "/"+in+"/y"))
 		d.add(c)
 	}
 }

@@ -39,18 +39,20 @@ type object struct {
 
 // tables are relations.yaml.
 type tables struct {
-	Relations  []Relation `json:"relations"`
-	Verbs      []string   `json:"verbs"`
-	PathVerbs  []string   `json:"pathVerbs"`
-	Actions    []string   `json:"actions"`
-	Modes      []string   `json:"modes"`
-	Resources  []object   `json:"resources"`
-	Users      []string   `json:"users"`
-	Groups     []string   `json:"groups"`
-	Namespaces []string   `json:"namespaces"`
-	Paths      []string   `json:"paths"`
-	Freely     []object   `json:"freely"`
-	Separators []string   `json:"separators"`
+	Relations []Relation `json:"relations"`
+	Verbs     []string   `json:"verbs"`
+	PathVerbs []string   `json:"pathVerbs"`
+	Actions   []string   `json:"actions"`
+	Modes     []string   `json:"modes"`
+	Resources []object   `json:"resources"`
+	// Follows are pairs of a verb, an API group, resource and subresource, and a name if it matters.
+	Follows    [][2]string `json:"follows"`
+	Users      []string    `json:"users"`
+	Groups     []string    `json:"groups"`
+	Namespaces []string    `json:"namespaces"`
+	Paths      []string    `json:"paths"`
+	Freely     []object    `json:"freely"`
+	Separators []string    `json:"separators"`
 	// Busy are what somebody with a name that everybody knows may do unasked, Extra keys of user.extra, Objects what else
 	// code knows by name.
 	Busy    []object `json:"busy"`

@@ -101,6 +101,12 @@ func TestWriteLoadVerify(t *testing.T) {
 	if err != nil || len(differences) > 0 || again.Outcome != result.Outcome {
 		t.Fatalf("%s, %q, %v", again.Outcome, differences, err)
 	}
+	asked := func(*run.Run) (Thresholds, []string, error) {
+		return smallThresholds(), []string{r.Blocks[0].Comparison, "left out"}, nil
+	}
+	if _, differences, _ := Verify(dir, r.Tool, asked); again.Outcome != Passed || len(differences) != 1 || !strings.Contains(differences[0], "no block of the comparison left out") {
+		t.Errorf("a comparison is left out of a run that %s: %q", again.Outcome, differences)
+	}
 	for name, change := range map[string][2]string{
 		reportFile:  {`"estimate": `, `"estimate": 1`},
 		summaryFile: {"# Load: ", "# Load: not "},

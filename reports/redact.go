@@ -84,10 +84,30 @@ func looksRandom(s string) bool {
 	return len(word) >= 24 || !plain && !capital
 }
 
-// RedactEvidence returns evidence in which no credential is left. Structure is kept, and evidence that holds
-// none comes back equal. A runner calls it before judging, so that the verdict is that of what is stored.
+// RedactEvidence returns evidence in which no credential is left. Structure is kept, and evidence that holds none comes
+// back as it is, with times as a reader has them: without the monotonic clock. A runner calls it before judging, so that
+// the verdict is that of what is stored.
 func RedactEvidence(e *verdicts.Evidence) (*verdicts.Evidence, error) {
-	return redactedCopy(e, "the evidence of "+e.Scenario+" on "+e.Cell.Name)
+	raw, err := encodeJSON(e, "")
+	if err != nil || !harmless(raw) || bytes.Contains(raw, []byte(`\ufffd`)) { // a reader has that for what is not UTF-8
+		return redactedCopy(e, "the evidence of "+e.Scenario+" on "+e.Cell.Name)
+	}
+	for part := e; part != nil; part = part.Control {
+		part.Started, part.Ended = part.Started.Round(0), part.Ended.Round(0)
+		byWallClock(part.Steps)
+	}
+	return e, nil
+}
+
+func byWallClock(steps []verdicts.Observation) {
+	for i := range steps {
+		o := &steps[i]
+		o.Sent, o.Answered = o.Sent.Round(0), o.Answered.Round(0)
+		for i := range o.Reviews {
+			o.Reviews[i].At = o.Reviews[i].At.Round(0)
+		}
+		byWallClock(o.Requests)
+	}
 }
 
 // redactedCopy passes a value through redaction as JSON, whether anything changes or not: times come back as a reader
@@ -128,25 +148,42 @@ func redactJSON(raw []byte) (clean []byte, changed bool, err error) {
 }
 
 // suspicious are the words without one of which nothing in a JSON value is redacted: those of the patterns, in lower case,
-// how secretFields and the kinds of Secrets end, with the quote behind them, plain or within a text, what an escape of
-// any of these begins with, and the backslashes of what is a text within texts more often than that.
-var suspicious = slices.Concat([]string{
-	"ls0tls1crudjti", "private key", "key-data", "keydata", "eyj", "zxlk", "token=", "bearer", "basic", `\u00`,
-	`"kind":"secret`, `\"kind\":\"secret`, `\\\"kind\\\":\\\"secret`, `\\\\\\\`,
-}, withQuotes("authorization", "cookie", "token", "password", "secret", "secretlist"))
-
-func withQuotes(words ...string) (out []string) {
-	for _, word := range words {
-		out = append(out, word+`"`, word+`\`)
+// and the backslashes of what is a text within texts more often than twice; or how secretFields end and the kinds of
+// Secrets, with what is behind them there.
+var (
+	suspicious = []string{
+		"ls0tls1crudjti", "private key", "key-data", "keydata", "eyj", "zxlk", "token=", "bearer", "basic",
+		`"kind":"secret`, `\"kind\":\"secret`, `\\\"kind\\\":\\\"secret`, `\\\\\\\`, `secret"`, `secretlist"`, `secret\`, `secretlist\`,
 	}
-	return out
+	suspiciousFields = []string{"authorization", "cookie", "token", "password"}
+)
+
+// asField says that a word ends a field: its quote stands behind it, as it is within a text, or with the colon or a space.
+func asField(lower []byte, word string) bool {
+	for {
+		_, rest, found := bytes.Cut(lower, []byte(word))
+		if !found {
+			return false
+		}
+		if lower = rest; len(rest) > 1 && (rest[0] == '\\' || rest[0] == '"' && strings.IndexByte(": \t\n\r", rest[1]) >= 0) {
+			return true
+		}
+	}
 }
+
+// escapes are those of one character that no word above can have, and that encoders write for HTML's sake.
+var escapes = []string{`\u003c`, `\u003e`, `\u0026`}
 
 // harmless says that there is nothing to redact in a JSON value: most have none of the words, and reading them in order to
 // see that takes far longer.
 func harmless(raw []byte) bool {
 	lower := bytes.ToLower(raw)
-	return !slices.ContainsFunc(suspicious, func(word string) bool { return bytes.Contains(lower, []byte(word)) })
+	hidden := bytes.Count(lower, []byte(`\u00`)) // of which a word can be made that is none of these
+	for _, escape := range escapes {
+		hidden -= bytes.Count(lower, []byte(escape))
+	}
+	return hidden == 0 && !slices.ContainsFunc(suspicious, func(word string) bool { return bytes.Contains(lower, []byte(word)) }) &&
+		!slices.ContainsFunc(suspiciousFields, func(word string) bool { return asField(lower, word) })
 }
 
 // redactValue redacts a decoded JSON value, the value of field.

@@ -3,12 +3,15 @@ package reports
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"os"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -196,8 +199,23 @@ func TestHarmless(t *testing.T) {
 			secret = string(raw)
 		}
 	}
-	if text := []byte(`{"verb":"get","resource":"secrets","reason":"cannot impersonate"}`); !harmless(text) {
-		t.Errorf("%s is not harmless", text)
+	for _, space := range []string{"", " ", "\t", "\n", "\r"} { // before a colon, in a text that nobody has compacted
+		text := `{"value": "{\"access_token\"` + strings.Trim(strconv.Quote(space), `"`) + `: \"x\"}"}`
+		if clean, changed, err := redactJSON([]byte(text)); err != nil || !changed {
+			t.Errorf("%s: changed %t to %s, %v", text, changed, clean, err)
+		}
+	}
+	if text := []byte(`{"value": "\u0042earer 0123456789abcdefghijklmnop"}`); harmless(text) {
+		t.Errorf("%s is harmless", text)
+	}
+	for _, text := range []string{
+		`{"verb":"get","resource":"secrets","reason":"cannot impersonate"}`,
+		`{"verb":"create","resource":"serviceaccounts","subresource":"token","name":"thing"}`,
+		`{"requestURI":"/api?a=b\u0026c=d","message":"a field is \u003cnil\u003e"}`,
+	} {
+		if !harmless([]byte(text)) {
+			t.Errorf("%s is not harmless", text)
+		}
 	}
 }
 
@@ -217,15 +235,21 @@ func FuzzRedact(f *testing.F) {
 	})
 }
 
-// TestRedactedTimes wants the times of what is judged and shown to be those that a reader of the report has: a duration
-// by the monotonic clock may be another.
-func TestRedactedTimes(t *testing.T) {
+// TestRedactedAsRead wants what is judged and shown to be what a reader of the report has: no monotonic clock, by which
+// durations may be others, and no bytes that JSON cannot have.
+func TestRedactedAsRead(t *testing.T) {
 	now := time.Now()
-	clean, err := RedactEvidence(&verdicts.Evidence{Started: now, Ended: now})
-	if err != nil {
-		t.Fatal(err)
+	steps := func() []verdicts.Observation {
+		return []verdicts.Observation{{Sent: now, Answered: now, Reviews: []verdicts.Review{{At: now}}, Requests: []verdicts.Observation{{Sent: now, Reviews: []verdicts.Review{{At: now}}}}}}
 	}
-	if text := clean.Started.String(); strings.Contains(text, "m=") || !clean.Started.Equal(now) {
-		t.Errorf("%s", text)
+	for _, scenario := range []string{"plain", "Bearer " + secretOpaque, "no \xff text"} {
+		clean, err := RedactEvidence(&verdicts.Evidence{Scenario: scenario, Started: now, Ended: now, Steps: steps(), Control: &verdicts.Evidence{Started: now, Ended: now, Steps: steps()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := fmt.Sprintf("%+v %+v", *clean, *clean.Control)
+		if strings.Contains(text, " m=") || !utf8.ValidString(text) || !clean.Control.Steps[0].Requests[0].Reviews[0].At.Equal(now) {
+			t.Errorf("%s: %q", scenario, text)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 )
@@ -102,8 +103,10 @@ func (b *binder) copy(to, from reflect.Value, keep bool) {
 			to.SetString(b.text.rename(from.String()))
 		}
 	case reflect.Struct:
-		for i := range from.NumField() {
-			b.copy(to.Field(i), from.Field(i), keep || from.Type().Field(i).Tag.Get("bind") == "keep")
+		for i, kept := range keptFields(from.Type()) {
+			if field := from.Field(i); !field.IsZero() { // to is
+				b.copy(to.Field(i), field, keep || kept)
+			}
 		}
 	case reflect.Pointer:
 		if !from.IsNil() {
@@ -131,6 +134,22 @@ func (b *binder) copy(to, from reflect.Value, keep bool) {
 	default:
 		to.Set(from)
 	}
+}
+
+// keptOf has what keptFields has said.
+var keptOf sync.Map
+
+// keptFields says of each field of a type whether it is tagged `bind:"keep"`.
+func keptFields(t reflect.Type) []bool {
+	if kept, ok := keptOf.Load(t); ok {
+		return kept.([]bool)
+	}
+	kept := make([]bool, t.NumField())
+	for i := range kept {
+		kept[i] = t.Field(i).Tag.Get("bind") == "keep"
+	}
+	keptOf.Store(t, kept)
+	return kept
 }
 
 // nameless are the fields of Kubernetes objects that hold no names. Only their strings and lists of strings are

@@ -131,7 +131,7 @@ func (j *judge) steps(first int, group []scenarios.Step, seen []Observation) (pr
 // request is the judge of one request.
 func (j *judge) request(i int, st *scenarios.Step, o *Observation) *stepJudge {
 	return &stepJudge{
-		judge: j, index: i, request: st.Request, requestor: j.s.Requestors[st.Request.By], expect: st.Expect, o: o, event: AuditOf(o),
+		judge: j, index: i, request: st.Request, requestor: j.s.Requestors[st.Request.By], expect: st.Expect, o: o, event: AuditOf(o), status: StatusOf(o.Response),
 		client: j.s.Steps[i].Kubectl != nil,
 	}
 }

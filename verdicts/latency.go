@@ -88,7 +88,7 @@ func (v *stepJudge) latency() {
 	if bad == nil {
 		got = spent(spentThere, total)
 	}
-	attempted := v.event.ImpersonatedUser != nil || OutcomeOf(v.o.Response) == scenarios.ImpersonationForbidden
+	attempted := v.event.ImpersonatedUser != nil || outcomeOf(v.o.Response.Code, v.status) == scenarios.ImpersonationForbidden
 	switch {
 	case err == nil && attempted && v.measured():
 		v.compare("audit (latency of impersonation)", someTime, got)

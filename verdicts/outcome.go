@@ -73,18 +73,20 @@ func ConstraintOf(ev *auditv1.Event) string {
 
 // OutcomeOf classifies an answer from its code and text alone. It returns "" where these do not tell (a 400 or a
 // 5xx that does not speak of impersonation): the audit event decides then.
-func OutcomeOf(r Response) scenarios.Outcome {
-	message := ptr.Deref(StatusOf(r), metav1.Status{}).Message
+func OutcomeOf(r Response) scenarios.Outcome { return outcomeOf(r.Code, StatusOf(r)) }
+
+func outcomeOf(code int, status *metav1.Status) scenarios.Outcome {
+	message := ptr.Deref(status, metav1.Status{}).Message
 	switch {
-	case r.Code == codeUnauthorized:
+	case code == codeUnauthorized:
 		return scenarios.Unauthenticated
-	case r.Code == codeHeadersTooLarge:
+	case code == codeHeadersTooLarge:
 		return scenarios.HeadersTooLarge
-	case r.Code == codeForbidden:
+	case code == codeForbidden:
 		return forbiddenOutcome(message)
-	case r.Code == codeBadRequest && strings.Contains(message, noUserText):
+	case code == codeBadRequest && strings.Contains(message, noUserText):
 		return scenarios.BadRequest
-	case r.Code == codeBadRequest, r.Code >= 500, r.Code == 0:
+	case code == codeBadRequest, code >= 500, code == 0:
 		return ""
 	default:
 		return scenarios.Allowed
@@ -142,7 +144,7 @@ func (v *stepJudge) told() {
 	if v.o.Response.Code == codeUnauthorized {
 		user, stage = scenarios.User{}.Render(), auditv1.StageResponseStarted
 	}
-	if st := StatusOf(v.o.Response); st != nil && v.o.Response.Code == codeForbidden {
+	if st := v.status; st != nil && v.o.Response.Code == codeForbidden {
 		logged := ptr.Deref(ev.ResponseStatus, metav1.Status{})
 		v.compare("reason", string(metav1.StatusReasonForbidden), string(st.Reason))
 		v.compare("audit.responseStatus", string(st.Reason)+": "+st.Message, string(logged.Reason)+": "+logged.Message)

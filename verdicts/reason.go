@@ -132,7 +132,7 @@ func is(u authenticationv1.UserInfo, subject string) bool {
 // refusal is the reason of a refusal: what stands behind the base of the answer's message, which ends with a quoted
 // name, or at the cluster scope.
 func (v *stepJudge) refusal(got string) string {
-	st := StatusOf(v.o.Response)
+	st := v.status
 	if st == nil || v.event.Verb == "watch" {
 		return orElse(got == noReason, "a reason", anyReason)
 	}

@@ -26,6 +26,7 @@ type stepJudge struct {
 	o         *Observation
 	client    bool // the request is one of a client program's
 	event     *auditv1.Event
+	status    *metav1.Status // of the answer
 	decided   []Decided
 }
 
@@ -86,7 +87,7 @@ func (v *stepJudge) lost(counted string) bool {
 // outcome judges the class of the answer, its code and message. Where the audit event is to be had it has to tell
 // the same as the answer.
 func (v *stepJudge) outcome() {
-	got := OutcomeOf(v.o.Response)
+	got := outcomeOf(v.o.Response.Code, v.status)
 	if got == "" {
 		got = outcomeFromAudit(v.o.Response.Code, v.event)
 	}
@@ -94,7 +95,7 @@ func (v *stepJudge) outcome() {
 		switch decision := v.event.Annotations[decisionAnnotation]; {
 		case decision == "allow":
 			got = scenarios.Allowed // refused behind authorization: by admission, or a handler's own check
-		case decision == "" && StatusOf(v.o.Response) != nil:
+		case decision == "" && v.status != nil:
 			got = scenarios.ImpersonationForbidden // refused before it, with the text of an authorizer
 		}
 	}
@@ -127,7 +128,7 @@ func (v *stepJudge) onlyAuditTells(got scenarios.Outcome) bool {
 
 // message judges the text of the answer.
 func (v *stepJudge) message() {
-	got := strings.TrimSpace(ptr.Deref(StatusOf(v.o.Response), metav1.Status{Message: v.o.Response.Body}).Message)
+	got := strings.TrimSpace(ptr.Deref(v.status, metav1.Status{Message: v.o.Response.Body}).Message)
 	if v.expect.Message != "" {
 		v.compare("message", v.expect.Message, got)
 	}

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
@@ -63,11 +65,20 @@ func (x *auditIndex) Write(p []byte) (int, error) {
 	}
 }
 
+// eventHead is what an event is sorted by: reading all of it takes three times as long.
+type eventHead struct {
+	AuditID        types.UID                 `json:"auditID"`
+	Stage          auditv1.Stage             `json:"stage"`
+	User           authenticationv1.UserInfo `json:"user"`
+	Impersonated   *struct{}                 `json:"impersonatedUser"`
+	ResponseStatus *struct{ Code int32 }     `json:"responseStatus"`
+}
+
 func (x *auditIndex) line(line []byte) {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return
 	}
-	var head auditv1.Event
+	var head eventHead
 	if err := json.Unmarshal(line, &head); err != nil || head.AuditID == "" {
 		x.garbage = cmp.Or(x.garbage, string(line))
 		return
@@ -79,7 +90,7 @@ func (x *auditIndex) line(line []byte) {
 		return
 	}
 	id := string(head.AuditID)
-	if _, awaited := x.waiting[id]; x.ignore && !awaited && head.ImpersonatedUser == nil &&
+	if _, awaited := x.waiting[id]; x.ignore && !awaited && head.Impersonated == nil &&
 		isComponent(head.User.Username, head.User.Groups, head.User.Extra[user.CredentialIDKey]) {
 		return
 	}

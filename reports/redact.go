@@ -158,17 +158,14 @@ var (
 	suspiciousFields = []string{"authorization", "cookie", "token", "password"}
 )
 
-// asField says that a word ends a field: its quote stands behind it, as it is within a text, or with the colon or a space.
+// asField says that a word ends a field: a colon is behind it, after no more than a quote and space, as they are within texts.
 func asField(lower []byte, word string) bool {
-	for {
-		_, rest, found := bytes.Cut(lower, []byte(word))
-		if !found {
-			return false
-		}
-		if lower = rest; len(rest) > 1 && (rest[0] == '\\' || rest[0] == '"' && strings.IndexByte(": \t\n\r", rest[1]) >= 0) {
+	for rest, found := lower, true; found; {
+		if _, rest, found = bytes.Cut(rest, []byte(word)); bytes.HasPrefix(bytes.TrimLeft(rest, "\\\" \t\r\ntrn"), []byte(":")) {
 			return true
 		}
 	}
+	return false
 }
 
 // escapes are those of one character that no word above can have, and that encoders write for HTML's sake.

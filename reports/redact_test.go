@@ -211,6 +211,7 @@ func TestHarmless(t *testing.T) {
 	for _, text := range []string{
 		`{"verb":"get","resource":"secrets","reason":"cannot impersonate"}`,
 		`{"verb":"create","resource":"serviceaccounts","subresource":"token","name":"thing"}`,
+		`{"message":"cannot impersonate-on:user-info:create resource \"serviceaccounts/token\" in API group \"\""}`,
 		`{"requestURI":"/api?a=b\u0026c=d","message":"a field is \u003cnil\u003e"}`,
 	} {
 		if !harmless([]byte(text)) {

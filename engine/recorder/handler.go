@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -58,8 +59,12 @@ func (r *Recorder) handle(w http.ResponseWriter, req *http.Request) {
 		}
 	}
 	var asked review
-	if err == nil {
-		asked, err = readReview(body)
+	if last := r.read.Load(); err == nil && last != nil && bytes.Equal(last.body, body) {
+		asked = last.review // Back is asked what Front was asked just before
+	} else if err == nil {
+		if asked, err = readReview(body); err == nil {
+			r.read.Store(&read{body, asked})
+		}
 	}
 	if err != nil {
 		why := oneLine(err.Error())
@@ -160,6 +165,12 @@ const kind = "SubjectAccessReview"
 
 type review struct {
 	spec authorizationv1.SubjectAccessReviewSpec
+}
+
+// read is a review with the body that it was read from.
+type read struct {
+	body []byte
+	review
 }
 
 // probe says whether the harness asked for it itself.

@@ -59,6 +59,8 @@ type Expect struct {
 	Admission []User `json:"admission,omitzero" yaml:"admission,omitempty"`
 	// Flow is by what priority and fairness let the request through; {} means that it did not get so far.
 	Flow *Flow `json:"flow,omitempty" yaml:"flow,omitempty"`
+	// Warnings are the values of the answer's Warning headers. Left out there must be none, but on clusters of others.
+	Warnings []string `json:"warnings,omitempty" yaml:"warnings,omitempty"`
 	// Counters are the increases of the authorization metrics by series, written name{label=value,...} with the labels
 	// sorted, and for a histogram the name with _count. A series of the same name that is not listed must not move.
 	Counters map[string]int `json:"counters,omitempty" yaml:"counters,omitempty"`

@@ -183,6 +183,15 @@ func (r *Request) UserAgent() string {
 // WireHeaders are the header lines that the request must be sent with, credentials and what every request has
 // apart, as evidence shows them.
 func (r *Request) WireHeaders() map[string][]string {
+	h := r.lines()
+	for name, values := range h {
+		h[name] = ShownValues(values)
+	}
+	return h
+}
+
+// lines are the header lines as they are sent.
+func (r *Request) lines() map[string][]string {
 	h := r.Impersonate.headers()
 	if r.Body != nil || r.Operations != nil {
 		h.Set("Content-Type", r.ContentType())
@@ -194,10 +203,33 @@ func (r *Request) WireHeaders() map[string][]string {
 		h[line.Name] = append(h[line.Name], line.Bytes())
 	}
 	delete(h, agentHeader)
-	for name, values := range h {
-		h[name] = ShownValues(values)
-	}
 	return h
+}
+
+// Wanted is the user that the headers ask for, before the API server adds groups (processImpersonationHeaders in
+// k8s.io/apiserver/pkg/endpoints/filters/impersonation).
+func (r *Request) Wanted() User {
+	u := User{Extra: map[string][]string{}}
+	for name, values := range r.lines() {
+		name = textproto.CanonicalMIMEHeaderKey(name)
+		values = Each(values, func(v string) string { return strings.Trim(v, " \t") }) // as HTTP does
+		key, extra := strings.CutPrefix(name, "Impersonate-Extra-")
+		switch {
+		case name == userHeader:
+			u.Name = values[0]
+		case name == "Impersonate-Uid":
+			u.UID = values[0]
+		case name == "Impersonate-Group":
+			u.Groups = values
+		case extra:
+			key = strings.ToLower(key)
+			if plain, err := url.PathUnescape(key); err == nil {
+				key = plain
+			}
+			u.Extra[key] = append(u.Extra[key], values...)
+		}
+	}
+	return u
 }
 
 // headers are those of client-go (transport.NewImpersonatingRoundTripper), which are written here once more so that

@@ -1,6 +1,7 @@
 package verdicts
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -99,5 +100,68 @@ func TestHeadersTooLarge(t *testing.T) {
 	}
 	if r := judged(func(*scenarios.Expect) {}, refused); r.Verdict != Failed || r.Differences[0].Field != "outcome" {
 		t.Errorf("verdict %s: %v", r.Verdict, r.Differences)
+	}
+}
+
+// What a scenario does not state of an answer, of its audit events and of the resulting user is judged all the same.
+func TestUnstated(t *testing.T) {
+	long := func(o *Observation) {
+		o.AuditStarted = []byte(strings.NewReplacer("ResponseComplete", "ResponseStarted", `"code":200}`, `"code":200},"stageTimestamp":"2026-01-01T00:00:00.000000Z"`).Replace(string(o.Audit)))
+	}
+	started := func(old, text string) func(*Observation) {
+		return func(o *Observation) {
+			long(o)
+			o.AuditStarted = []byte(strings.Replace(string(o.AuditStarted), old, text, 1))
+		}
+	}
+	const began, inEvent = "audit as the answer begins", "user in the audit event"
+	for name, test := range map[string]struct {
+		change func(*Observation)
+		field  string
+	}{
+		"nothing":                     {unchanged, ""},
+		"a warning":                   {func(o *Observation) { o.Response.Warnings = []string{`299 - "beware"`} }, "warnings"},
+		"as the answer begins":        {long, ""},
+		"not as the answer begins":    {func(o *Observation) { o.AuditStarted = []byte(`"none"`) }, began},
+		"begun by somebody else":      {started(`"username":"alice`, `"username":"eve`), began},
+		"begun by no mode":            {started(`"authenticationMetadata":{"impersonationConstraint":"impersonate:user-info"},`, ""), began},
+		"begun for another reason":    {started("RBAC: allowed by", "RBAC: allowed, by"), began},
+		"a group in the review alone": {func(o *Observation) { o.Reviews[2].Spec.Groups = []string{"system:authenticated", "crew"} }, "user in the final review"},
+		"a UID that nobody asked for": {func(o *Observation) {
+			o.Reviews[2].Spec.UID = "1"
+			o.Audit = []byte(strings.Replace(string(o.Audit), `"impersonatedUser":{`, `"impersonatedUser":{"uid":"1",`, 1))
+		}, inEvent},
+		"a name cut short": {func(o *Observation) {
+			o.Reviews[2].Spec.User = "bob"
+			o.Audit = []byte(strings.Replace(string(o.Audit), `"username":"bob-abc123"`, `"username":"bob"`, 1))
+		}, inEvent},
+	} {
+		r := judged(func(e *scenarios.Expect) { e.User, e.Reviews = nil, nil }, test.change)
+		found := slices.ContainsFunc(r.Differences, func(d Difference) bool { return d.Field == test.field })
+		if (test.field == "") != (r.Verdict == Passed) || found != (test.field != "") {
+			t.Errorf("%s: verdict %s: %v", name, r.Verdict, r.Differences)
+		}
+	}
+}
+
+// The details of a refusal are those that its message begins with.
+func TestDetailsOfRefusals(t *testing.T) {
+	const message = `pods \"web\" is forbidden: User \"alice-abc123\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope`
+	for details, want := range map[string]Verdict{
+		`{"name":"web","kind":"pods"}`: Passed, `{"kind":"pods"}`: Failed, `{"name":"web","group":"apps","kind":"pods"}`: Failed, `{"name":"we","kind":"pods"}`: Failed, `{}`: Failed,
+	} {
+		body := `{"kind":"Status","status":"Failure","reason":"Forbidden","message":"` + message + `","details":` + details + `,"code":403}`
+		r := judged(func(e *scenarios.Expect) { *e = scenarios.Expect{Outcome: scenarios.ImpersonationForbidden} }, func(o *Observation) {
+			o.Response = Response{Code: 403, AuditID: "id1", Body: body}
+			o.Audit, o.Reviews, o.Metrics = nil, nil, nil
+			o.NoAudit = "none"
+		})
+		got := Passed
+		if slices.ContainsFunc(r.Differences, func(d Difference) bool { return d.Field == "refusal" }) {
+			got = Failed
+		}
+		if got != want {
+			t.Errorf("%s: %v", details, r.Differences)
+		}
 	}
 }

@@ -88,6 +88,9 @@ type Observation struct {
 	Reviews []Review `json:"reviews"`
 	// Audit is the request's audit event as written by the API server; nil where the target shows none.
 	Audit json.RawMessage `json:"audit,omitempty"`
+	// AuditStarted is the event that was written as the answer to a request that runs long began (a watch, an exec), or the
+	// word none; nil where nobody looked.
+	AuditStarted json.RawMessage `json:"auditStarted,omitempty"`
 	// NoAudit says what was waited for where the API server wrote no audit event, though it did of the request that
 	// was sent to find out.
 	NoAudit string `json:"noAudit,omitempty"`
@@ -155,6 +158,18 @@ func (r SentRequest) Unread() bool {
 		_, err = scenarios.RequestInfo(r.Method, address)
 	}
 	return err != nil
+}
+
+// RunsLong says whether the API server takes the request for one that runs long, of which it writes an audit event as the
+// answer begins (BasicLongRunningRequestCheck in k8s.io/apiserver/pkg/server/filters).
+func (r SentRequest) RunsLong() bool {
+	address, err := url.Parse(r.URL)
+	if err != nil {
+		return false
+	}
+	info, err := scenarios.RequestInfo(r.Method, address)
+	return err == nil && info.IsResourceRequest &&
+		(slices.Contains([]string{"watch", "proxy"}, info.Verb) || slices.Contains([]string{"attach", "exec", "proxy", "log", "portforward"}, info.Subresource))
 }
 
 // Response is an answer of the API server.

@@ -3,6 +3,7 @@ package verdicts
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -12,8 +13,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/ptr"
@@ -147,8 +151,9 @@ func (v *stepJudge) told() {
 	if st := v.status; st != nil && v.o.Response.Code == codeForbidden {
 		logged := ptr.Deref(ev.ResponseStatus, metav1.Status{})
 		v.compare("reason", string(metav1.StatusReasonForbidden), string(st.Reason))
-		v.compare("audit.responseStatus", string(st.Reason)+": "+st.Message, string(logged.Reason)+": "+logged.Message)
+		v.compare("audit.responseStatus", renderRefusal(*st), renderRefusal(logged))
 	}
+	v.started()
 	for _, c := range []struct{ field, want, got string }{
 		{"audit.auditID", v.o.Response.AuditID, string(ev.AuditID)},
 		{"audit.stage", string(stage), string(ev.Stage)},
@@ -162,6 +167,47 @@ func (v *stepJudge) told() {
 	} {
 		v.compare(c.field, c.want, c.got)
 	}
+}
+
+// renderRefusal is what a Status says of a refusal, on one line.
+func renderRefusal(st metav1.Status) string {
+	d := ptr.Deref(st.Details, metav1.StatusDetails{})
+	return fmt.Sprintf("%s: %s (%s %q of %q)", st.Reason, st.Message, d.Kind, d.Name, d.Group)
+}
+
+// refused judges that a refusal by an authorizer says in its details what its message begins with (NewForbidden in
+// k8s.io/apimachinery/pkg/api/errors), and that it is a failure.
+func (v *stepJudge) refused() {
+	st := StatusOf(v.o.Response)
+	if st == nil || v.o.Response.Code != codeForbidden || !forbidden.MatchString(st.Message) {
+		return
+	}
+	d := ptr.Deref(st.Details, metav1.StatusDetails{})
+	if strings.ContainsRune(d.Name, utf8.RuneError) {
+		return // it stands for bytes that JSON does not have, and that the message quotes
+	}
+	about := schema.GroupResource{Group: d.Group, Resource: d.Kind}
+	head := apierrors.NewForbidden(about, d.Name, errors.New("")).ErrStatus.Message
+	want := apierrors.NewForbidden(about, d.Name, errors.New(strings.TrimPrefix(st.Message, head))).ErrStatus
+	v.compare("refusal", want.Status+" "+renderRefusal(want), st.Status+" "+renderRefusal(*st))
+}
+
+// started judges the event that was written as the answer began: while the request runs, it is all that there is, and says
+// what the last one says.
+func (v *stepJudge) started() {
+	if len(v.o.AuditStarted) == 0 {
+		return
+	}
+	said := func(ev *auditv1.Event) string {
+		if ev == nil {
+			return noReason
+		}
+		ev.Annotations = map[string]string{decisionAnnotation: ev.Annotations[decisionAnnotation], reasonAnnotation: ev.Annotations[reasonAnnotation]}
+		ev.Stage, ev.StageTimestamp, ev.ResponseStatus = "", metav1.MicroTime{}, &metav1.Status{Code: ptr.Deref(ev.ResponseStatus, metav1.Status{}).Code}
+		text, err := json.Marshal(ev)
+		return orElse(err == nil, string(text), noReason)
+	}
+	v.compare("audit as the answer begins", said(AuditOf(v.o)), said(AuditOf(&Observation{Audit: v.o.AuditStarted})))
 }
 
 // agentLimit is how long a user agent in an audit event is at most (maybeTruncateUserAgent in

@@ -111,6 +111,10 @@ func (v *stepJudge) outcome() {
 		v.compare("code", strconv.Itoa(v.expect.Code), strconv.Itoa(v.o.Response.Code))
 	}
 	v.message()
+	v.refused()
+	if v.expect.Warnings != nil || v.e.Cell.Provider != Existing {
+		v.compare("warnings", scenarios.List(v.expect.Warnings), scenarios.List(v.o.Response.Warnings))
+	}
 	if v.expect.Output != "" { // of a log or a command
 		v.compare("output", v.expect.Output, strings.TrimSpace(v.o.Response.Body))
 	}
@@ -188,6 +192,21 @@ func (v *stepJudge) user() {
 	if sources == 0 {
 		v.notJudged("user")
 	}
+}
+
+// wanted judges the resulting user where the scenario does not state it: who the headers ask for, with the groups that are
+// asked for first, and the same in the final access review as in the audit event.
+func (v *stepJudge) wanted() {
+	if v.expect.User != nil || v.event == nil || v.event.ImpersonatedUser == nil {
+		return
+	}
+	u := v.event.ImpersonatedUser
+	got, want := scenarios.UserOf(u.Username, u.UID, u.Groups, u.Extra), v.request.Wanted()
+	if n := len(v.decided); n > 0 && v.decided[n-1].Spec.User == v.impersonated() {
+		v.compare("user in the final review", got.Render(), reviewUser(v.decided[n-1].Spec).Render())
+	}
+	got.Groups = got.Groups[:min(len(got.Groups), len(want.Groups))]
+	v.compare("user in the audit event", want.Render(), got.Render())
 }
 
 // finalReviewExpected is false where the scenario says that nobody is asked about the impersonated user: members

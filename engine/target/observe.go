@@ -39,6 +39,7 @@ type auditIndex struct {
 	mu      sync.Mutex
 	partial []byte
 	events  map[string]json.RawMessage
+	started map[string]json.RawMessage // those of the beginning of answers
 	waiting map[string]chan json.RawMessage
 	missed  int    // events that did not come
 	garbage string // first line that was no event
@@ -47,7 +48,7 @@ type auditIndex struct {
 }
 
 func newAuditIndex() *auditIndex {
-	return &auditIndex{events: map[string]json.RawMessage{}, waiting: map[string]chan json.RawMessage{}}
+	return &auditIndex{events: map[string]json.RawMessage{}, started: map[string]json.RawMessage{}, waiting: map[string]chan json.RawMessage{}}
 }
 
 // Write implements io.Writer. It never fails: a line that is no event is kept and makes Await fail.
@@ -86,6 +87,9 @@ func (x *auditIndex) line(line []byte) {
 	// Of a request that is not authenticated there is no other event than this one, which names no user.
 	unauthenticated := head.Stage == auditv1.StageResponseStarted && head.User.Username == "" &&
 		head.ResponseStatus != nil && head.ResponseStatus.Code == http.StatusUnauthorized
+	if head.Stage == auditv1.StageResponseStarted && !unauthenticated {
+		x.started[string(head.AuditID)] = bytes.Clone(line)
+	}
 	if head.Stage != auditv1.StageResponseComplete && head.Stage != auditv1.StagePanic && !unauthenticated {
 		return
 	}
@@ -144,6 +148,16 @@ func (x *auditIndex) take(auditID string) (json.RawMessage, bool) {
 	raw, ok := x.events[auditID]
 	delete(x.events, auditID)
 	return raw, ok
+}
+
+// beginning returns the event of the beginning of a finished request's answer, which was written before its last, or the word
+// none, and forgets it.
+func (x *auditIndex) beginning(auditID string) json.RawMessage {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	raw := cmp.Or(string(x.started[auditID]), `"none"`)
+	delete(x.started, auditID)
+	return json.RawMessage(raw)
 }
 
 // errNoEvent is wrapped by the error about an audit event that did not come.

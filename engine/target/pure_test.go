@@ -108,6 +108,12 @@ func TestAuditIndex(t *testing.T) {
 	if err != nil || !strings.Contains(string(raw), "ResponseComplete") {
 		t.Fatalf("got %s, %v", raw, err)
 	}
+	if got := string(x.beginning("a")); !strings.Contains(got, "ResponseStarted") {
+		t.Errorf("as the answer began: %s", got)
+	}
+	if got := string(x.beginning("a")); got != `"none"` {
+		t.Errorf("as the answer began, again: %s", got)
+	}
 	go func() {
 		time.Sleep(10 * time.Millisecond)
 		write(event("late", "ResponseComplete"))

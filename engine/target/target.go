@@ -325,6 +325,8 @@ func (t *Target) Observe(ctx context.Context, o *verdicts.Observation, send func
 			return errors.Join(err, t.Err())
 		} else if err != nil {
 			o.NoAudit = err.Error()
+		} else if o.Request.RunsLong() {
+			o.AuditStarted = t.events.beginning(o.Response.AuditID)
 		}
 	}
 	o.Backend, o.Admission = t.aggregated.take()

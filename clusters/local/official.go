@@ -11,6 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"net/http"
 	"os"
 	"path"
 	"path/filepath"
@@ -18,8 +20,10 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/fixtures"
 )
 
@@ -196,4 +200,192 @@ func Digest(path string) (string, error) {
 		digests.Store(key, digest)
 	}
 	return digest, err
+}
+
+const (
+	// answerTimeout is how long a run waits, in all, for hosts that have not answered yet.
+	answerTimeout = 3 * time.Second
+	// stallTimeout is how long a download may stand still; retries is how often in a row it may break off for nothing.
+	stallTimeout = 20 * time.Second
+	retries      = 3
+	// pause is before something is tried again, doubled each time.
+	pause = 250 * time.Millisecond
+)
+
+// asked is what a run knows of the hosts it asked: those that do not answer cost it time once.
+type asked struct {
+	silent sync.Map     // hosts that did not answer
+	waited atomic.Int64 // how long it waited for them, in ns
+}
+
+// thisRun is about the hosts that this process asked.
+var thisRun = &asked{}
+
+// errSilent is the error of a host that is not asked again, and is wrapped by that of the first time.
+var errSilent = errors.New("nothing answers")
+
+// client fetches by way of the proxies that the environment names, as net/http does. A folder can be a mirror, too.
+var client = sync.OnceValue(func() *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // as it is documented
+	transport.DisableCompression = true                          // lengths and ranges are those of the file
+	transport.RegisterProtocol("file", http.NewFileTransport(http.Dir("/")))
+	return &http.Client{Transport: transport}
+})
+
+// refusal is an answer that will be the same the next time.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+type download struct {
+	*asked
+	url, path   string
+	have, total atomic.Int64
+}
+
+// whole fetches the file with this digest. It goes on with what an earlier run left of it, and begins anew if that
+// was something else.
+func (d *download) whole(ctx context.Context, digest string) error {
+	_, fresh := os.Stat(d.path)
+	if err := d.all(ctx); err != nil {
+		return err
+	}
+	got, err := Digest(d.path)
+	if err != nil || got == digest {
+		return err
+	}
+	if err := os.Remove(d.path); err != nil {
+		return err
+	}
+	if fresh == nil {
+		return d.whole(ctx, digest)
+	}
+	return fmt.Errorf("%s is not what was published: its SHA-256 is %s, not %s", d.url, got, digest)
+}
+
+// all fetches the file to its end, again from where it broke off as long as that gets on.
+func (d *download) all(ctx context.Context) error {
+	for failures := 0; ; failures++ {
+		before := d.have.Load()
+		err := d.rest(ctx)
+		_, refused := errors.AsType[refusal](err)
+		_, ours := errors.AsType[*fs.PathError](err)
+		if err == nil || refused || ours || errors.Is(err, errSilent) || ctx.Err() != nil {
+			return err
+		}
+		if d.have.Load() > before {
+			failures = 0
+		}
+		if failures == retries {
+			return fmt.Errorf("the download broke off at %d of %d bytes: %w", d.have.Load(), d.total.Load(), err)
+		}
+		clusters.Pause(ctx, pause<<failures)
+	}
+}
+
+// rest fetches what is missing of the file, in one request.
+func (d *download) rest(ctx context.Context) error {
+	file, err := os.OpenFile(d.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	have := info.Size()
+	d.have.Store(have)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.url, nil)
+	if err != nil {
+		return err
+	}
+	if have > 0 {
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
+	}
+	host, begin, timeout := req.URL.Host, time.Now(), answerTimeout-time.Duration(d.waited.Load())
+	if _, silent := d.silent.Load(host); silent || timeout <= 0 {
+		return errSilent
+	}
+	watch := time.AfterFunc(timeout, func() { cancel(errors.New("nothing came for too long")) })
+	defer watch.Stop()
+	resp, err := client().Do(req)
+	if err != nil {
+		if d.total.Load() > 0 { // it did answer
+			return err
+		}
+		d.silent.Store(host, true)
+		d.waited.Add(int64(time.Since(begin)))
+		return fmt.Errorf("%w: %w", errSilent, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	gone := resp.StatusCode == http.StatusRequestedRangeNotSatisfiable
+	switch {
+	case resp.StatusCode >= 500:
+		return fmt.Errorf("%s: %s", d.url, resp.Status)
+	case resp.StatusCode >= 400 && !gone:
+		return refusal(d.url + ": " + resp.Status)
+	case have > 0 && resp.StatusCode != http.StatusPartialContent: // it has no such rest, or sends the whole
+		d.have.Store(0)
+		if err := file.Truncate(0); err != nil || gone {
+			return errors.Join(err, errors.New("what is there of the file is not its beginning"))
+		}
+	}
+	watch.Reset(stallTimeout)
+	d.total.Store(d.have.Load() + max(0, resp.ContentLength))
+	_, err = io.Copy(io.MultiWriter(file, meter{d, watch}), resp.Body)
+	return errors.Join(err, file.Close())
+}
+
+// meter counts what has come, and keeps the download from being given up.
+type meter struct {
+	*download
+	watch *time.Timer
+}
+
+func (m meter) Write(p []byte) (int, error) {
+	m.have.Add(int64(len(p)))
+	m.watch.Reset(stallTimeout)
+	return len(p), nil
+}
+
+func (d *download) published(ctx context.Context, beside string) (string, error) {
+	list := &download{asked: d.asked, url: beside, path: d.path + "-sha256"}
+	defer func() { _ = os.Remove(list.path) }()
+	_ = os.Remove(list.path)
+	if err := list.all(ctx); err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(list.path)
+	digest := digestOf(string(text), path.Base(d.url))
+	if err == nil && digest == "" {
+		err = fmt.Errorf("%s has no SHA-256 of %s", beside, path.Base(d.url))
+	}
+	return digest, err
+}
+
+// digestOf finds the digest of a file in what sha256sum writes, with or without names; "" if there is none.
+func digestOf(text, name string) string {
+	for line := range strings.Lines(text) {
+		fields := append(strings.Fields(line), name)
+		if len(fields) > 1 && len(fields[0]) == 64 && strings.TrimPrefix(fields[1], "*") == name {
+			return fields[0]
+		}
+	}
+	return ""
+}
+
+// progress says how much of something is done, and how long the rest takes at that rate.
+func progress(done, total int64, took time.Duration) string {
+	if done <= 0 || total <= 0 {
+		return "nothing yet"
+	}
+	share := min(float64(done)/float64(total), 0.99)
+	left := time.Duration(float64(took) * (1 - share) / share)
+	if left > 90*time.Second {
+		return fmt.Sprintf("%.0f %%, about %d min", 100*share, (left+time.Minute-1)/time.Minute)
+	}
+	return fmt.Sprintf("%.0f %%, about %d s", 100*share, (left+time.Second-1)/time.Second)
 }

@@ -3,12 +3,23 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
+	"github.com/authzconf/authzconf/advice"
+	"github.com/authzconf/authzconf/clusters/existing"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/fixtures"
@@ -130,4 +141,231 @@ func (f *explainFlags) scenario(c *cobra.Command, id string) error {
 	}
 	config.Kubernetes = facts.Kubernetes
 	return writeExplained(c.OutOrStdout(), config, server, []string{s.ID + ": " + s.Description, "", text})
+}
+
+// explainFlags describe a request, who sends it, and what is granted.
+type explainFlags struct {
+	as      scenarios.Impersonate
+	asExtra []string
+
+	by, node string
+	byGroups []string
+
+	asked    scenarios.Request // without its resource
+	resource string
+
+	gate, kubernetes, grants, kubeconfig string
+
+	selection selectionFlags // only its folder
+}
+
+func (f *explainFlags) register(c *cobra.Command) {
+	fl := c.Flags()
+	fl.SortFlags = false
+	fl.StringVar(&f.by, "by", "", "who authenticates: a user, or system:serviceaccount:NAMESPACE:NAME")
+	fl.StringArrayVar(&f.byGroups, "by-group", nil, "a group of the user who authenticates, besides system:authenticated")
+	fl.StringVar(&f.node, "node", "", "the node that the service account's token is bound to")
+	fl.StringVar(&f.as.User, "as", "", "the user to impersonate, as in kubectl --as")
+	fl.StringArrayVar(&f.as.Groups, "as-group", nil, "a group to impersonate")
+	fl.StringVar(&f.as.UID, "as-uid", "", "the UID to impersonate")
+	fl.StringArrayVar(&f.asExtra, "as-user-extra", nil, "KEY=VALUE of extra to impersonate")
+	fl.StringVar(&f.asked.Verb, "verb", "", "get, list, watch, create, update, patch, delete, deletecollection; with --path an HTTP method")
+	fl.StringVar(&f.resource, "resource", "", "RESOURCE[.GROUP][/SUBRESOURCE], such as pods/exec or deployments.apps")
+	fl.StringVar(&f.asked.Namespace, "namespace", "", "the namespace of the request (default: cluster-wide)")
+	fl.StringVar(&f.asked.Name, "name", "", "the object's name")
+	fl.StringVar(&f.asked.FieldSelector, "field-selector", "", "for list, watch and deletecollection")
+	fl.StringVar(&f.asked.LabelSelector, "label-selector", "", "for list, watch and deletecollection")
+	fl.StringVar(&f.asked.Path, "path", "", "a path that is not a resource, such as /apis, instead of --resource")
+	fl.StringVar(&f.grants, "grants", "", "file of roles and bindings")
+	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "ask the authorizer of this cluster instead")
+	fl.StringVar(&f.kubernetes, "kubernetes", "", "version of the API server (default the newest known; with --kubeconfig the cluster's)")
+	fl.StringVar(&f.selection.dir, "scenarios", "", "folder to find SCENARIO in instead of the built-in ones")
+	fl.StringVar(&f.gate, "gate", "default", "ConstrainedImpersonation: on, off or default")
+}
+
+func (f *explainFlags) questionFlags(c *cobra.Command) (given []string) {
+	c.Flags().Visit(func(flag *pflag.Flag) {
+		if !slices.Contains([]string{"kubernetes", "gate", "scenarios"}, flag.Name) {
+			given = append(given, flag.Name)
+		}
+	})
+	return given
+}
+
+// check finds what is missing or contradicts itself.
+func (f *explainFlags) check() error {
+	_, asExtra := f.extra()
+	switch {
+	case f.selection.dir != "":
+		return errors.New("--scenarios goes with the ID of a scenario")
+	case f.by == "":
+		return errors.New("--by is missing: it says who authenticates (or give the ID of a scenario)")
+	case f.as.User == "" && f.as.UID == "" && len(f.as.Groups) == 0 && len(f.asExtra) == 0:
+		return errors.New("--as is missing: it says who is impersonated")
+	case f.node != "" && !strings.HasPrefix(f.by, "system:serviceaccount:"):
+		return fmt.Errorf("--node %s: only a service account's token is bound to a node, and --by is %q", f.node, f.by)
+	case len(f.byGroups) > 0 && strings.HasPrefix(f.by, "system:serviceaccount:"):
+		return errors.New("--by-group: the groups of a service account cannot be chosen")
+	case f.grants != "" && f.kubeconfig != "":
+		return errors.New("--grants and --kubeconfig exclude each other: permissions come from one of them")
+	case asExtra != nil:
+		return asExtra
+	case f.gate != "on" && f.gate != "off" && f.gate != "default":
+		return fmt.Errorf("--gate %q is not one of on, off, default", f.gate)
+	case f.asked.Path != "":
+		return f.checkPath()
+	case f.resource == "":
+		return errors.New("--resource and --path are missing: one of them says what is requested")
+	}
+	return f.checkResource()
+}
+
+func (f *explainFlags) checkPath() error {
+	verbs := []string{"get", "head", "post", "put", "patch", "delete", "options"}
+	switch {
+	case f.resource != "" || f.asked.Namespace != "" || f.asked.Name != "" || f.asked.FieldSelector != "" || f.asked.LabelSelector != "":
+		return errors.New("--path excludes --resource, --namespace, --name and the selectors")
+	case !strings.HasPrefix(f.asked.Path, "/"):
+		return fmt.Errorf("--path %q does not begin with a slash", f.asked.Path)
+	case !slices.Contains(verbs, f.asked.Verb):
+		return fmt.Errorf("--verb %q is not one of %s, which go with --path", f.asked.Verb, strings.Join(verbs, ", "))
+	}
+	return nil
+}
+
+func (f *explainFlags) checkResource() error {
+	verbs := []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
+	_, subresource, hasSub := strings.Cut(f.resource, "/")
+	many := slices.Contains([]string{"list", "watch", "deletecollection"}, f.asked.Verb)
+	switch {
+	case !slices.Contains(verbs, f.asked.Verb):
+		return fmt.Errorf("--verb %q is not one of %s", f.asked.Verb, strings.Join(verbs, ", "))
+	case hasSub && (subresource == "" || strings.Contains(subresource, "/")), strings.HasPrefix(f.resource, "/"), strings.HasPrefix(f.resource, "."):
+		return fmt.Errorf("--resource %q is not of the form RESOURCE[.GROUP][/SUBRESOURCE]", f.resource)
+	case hasSub && f.asked.Name == "":
+		return fmt.Errorf("--resource %s: a subresource needs --name", f.resource)
+	case many && f.asked.Name != "":
+		return fmt.Errorf("--verb %s has no --name (for one object: --field-selector metadata.name=%s)", f.asked.Verb, f.asked.Name)
+	case f.asked.Verb == "create" && f.asked.Name != "" && !hasSub:
+		return errors.New("--verb create has no --name: the API server does not look for one in the object")
+	case !many && f.asked.Verb != "create" && f.asked.Name == "":
+		return fmt.Errorf("--verb %s needs --name", f.asked.Verb)
+	case !many && (f.asked.FieldSelector != "" || f.asked.LabelSelector != ""):
+		return fmt.Errorf("--verb %s has no selectors", f.asked.Verb)
+	}
+	return nil
+}
+
+// extra is --as-user-extra as a map.
+func (f *explainFlags) extra() (map[string][]string, error) {
+	extra := map[string][]string{}
+	for _, e := range f.asExtra {
+		key, value, ok := strings.Cut(e, "=")
+		if !ok {
+			return nil, fmt.Errorf("--as-user-extra %q is not of the form KEY=VALUE", e)
+		}
+		extra[key] = append(extra[key], value)
+	}
+	return extra, nil
+}
+
+func (f *explainFlags) impersonate() *scenarios.Impersonate {
+	f.as.Extra, _ = f.extra() // checked
+	return &f.as
+}
+
+// requestor is who authenticates; a token that is bound to a node is one of a pod there.
+func (f *explainFlags) requestor() scenarios.User {
+	if rest, ok := strings.CutPrefix(f.by, "system:serviceaccount:"); ok {
+		if namespace, name, ok := strings.Cut(rest, ":"); ok {
+			sa := &scenarios.ServiceAccount{Namespace: namespace, Name: name, Node: f.node}
+			if f.node != "" {
+				sa.Pod = name
+			}
+			return oracle.RequestorOf(name, scenarios.Requestor{ServiceAccount: sa})
+		}
+	}
+	return oracle.Authenticated(scenarios.User{Name: f.by, Groups: f.byGroups})
+}
+
+func (f *explainFlags) request() oracle.Request {
+	r := f.asked
+	full, subresource, _ := strings.Cut(f.resource, "/")
+	r.Resource, r.APIGroup, _ = strings.Cut(full, ".")
+	r.Subresource = subresource
+	return oracle.RequestOf(&r)
+}
+
+func readGrants(path string) ([]map[string]any, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("--grants: %w", err)
+	}
+	objects, _, err := advice.ReadRBAC(path, raw)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("--grants: %w", err)
+	case len(objects) == 0:
+		return nil, fmt.Errorf("--grants %s has neither roles nor bindings", path)
+	}
+	return objects, nil
+}
+
+// liveCluster answers reviews by those of a cluster. The first failure ends the questions.
+type liveCluster struct {
+	*existing.Cluster
+	ctx    context.Context
+	client kubernetes.Interface
+
+	mu    sync.Mutex
+	known map[string]oracle.Answer
+	err   error
+}
+
+func newLiveCluster(ctx context.Context, kubeconfig, context string) (*liveCluster, error) {
+	cluster, err := existing.Open(kubeconfig, context, "")
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	client, err := kubernetes.NewForConfig(cluster.Admin())
+	return &liveCluster{Cluster: cluster, ctx: ctx, client: client, known: map[string]oracle.Answer{}}, err
+}
+
+// version is the cluster's, as "1.37".
+func (l *liveCluster) version() (string, error) {
+	v, err := l.client.Discovery().ServerVersion()
+	if err != nil {
+		return "", invalid(fmt.Errorf("the version of the cluster: %w", err))
+	}
+	return v.Major + "." + strings.TrimRight(v.Minor, "+"), nil
+}
+
+// authorize asks a SubjectAccessReview. IDs that stand for the real ones are in the extra of a service account;
+// no ordinary authorizer looks at them.
+func (l *liveCluster) authorize(spec authorizationv1.SubjectAccessReviewSpec) oracle.Answer {
+	none := oracle.Answer{Decision: scenarios.NoOpinion}
+	raw, err := json.Marshal(spec)
+	l.mu.Lock()
+	a, ok := l.known[string(raw)]
+	failed := err != nil || l.err != nil
+	l.mu.Unlock()
+	if ok || failed {
+		return cmp.Or(a, none)
+	}
+	r, err := l.client.AuthorizationV1().SubjectAccessReviews().Create(l.ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.err = cmp.Or(l.err, fmt.Errorf("asking the cluster: %w", err))
+		return none
+	}
+	a = oracle.Answer{Decision: scenarios.NoOpinion, Reason: r.Status.Reason, Err: r.Status.EvaluationError}
+	switch {
+	case r.Status.Allowed:
+		a.Decision, a.Source, a.Reason = scenarios.Allow, r.Status.Reason, ""
+	case r.Status.Denied:
+		a.Decision = scenarios.Deny
+	}
+	l.known[string(raw)] = a
+	return a
 }

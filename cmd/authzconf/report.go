@@ -3,15 +3,18 @@ package main
 import (
 	"bytes"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"text/tabwriter"
 	"text/template"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/clusters/existing"
 	"github.com/authzconf/authzconf/reports"
@@ -147,6 +150,34 @@ func render(w io.Writer, name string, data any) error {
 func renderTable(w io.Writer, name string, data any, flags uint) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', flags)
 	return errors.Join(render(t, name, data), t.Flush())
+}
+
+// printAs prints data as JSON, YAML or by a text of output.tmpl.
+func printAs(w io.Writer, form, text string, data any) error {
+	if form == "text" {
+		return render(w, text, data)
+	}
+	raw, err := json.MarshalIndent(data, "", "  ")
+	if err == nil && form == "yaml" {
+		raw, err = yaml.JSONToYAML(raw)
+	}
+	if err == nil {
+		_, err = fmt.Fprintln(w, strings.TrimRight(string(raw), "\n"))
+	}
+	return err
+}
+
+// nearest are the names that may be meant, as cobra tells them of commands.
+func nearest(name string, names []string) []string {
+	root := &cobra.Command{SuggestionsMinimumDistance: 3}
+	for _, known := range names {
+		c := &cobra.Command{Use: known, Run: func(*cobra.Command, []string) {}}
+		if strings.Contains(name, known) || strings.Contains(known, name) {
+			c.SuggestFor = []string{name}
+		}
+		root.AddCommand(c)
+	}
+	return root.SuggestionsFor(name)
 }
 
 // problem is a result that is not passed, and how many more of the cell have the same reason.

@@ -33,23 +33,18 @@ var (
 	pageStyle string
 
 	pageTemplates = template.Must(template.New("load").Funcs(functions).Funcs(template.FuncMap{
-		"style":     func() template.CSS { return template.CSS(pageStyle) },
-		"colour":    func(i int) template.CSS { return template.CSS(statistics.Colour(i)) },
-		"dashed":    statistics.Dashed,
-		"bracket":   bracket,
-		"percentOf": func(part float64) string { return fmt.Sprintf("%g %%", 100*part) },
+		"style":   func() template.CSS { return template.CSS(pageStyle) },
+		"colour":  func(i int) template.CSS { return template.CSS(statistics.Colour(i)) },
+		"dashed":  statistics.Dashed,
+		"bracket": bracket, "percentOf": percentOf,
 	}).Parse(figureTemplates + pageTemplate))
 )
 
 var functions = map[string]any{
-	"bound":    boundText,
-	"reviews":  func(r ReviewRate) string { return strings.TrimSuffix(reviewsText(r), " reviews per request") },
+	"said":     said,
 	"asked":    asked,
 	"queues":   queuesText,
 	"named":    func(name string, r ReviewRate) named { return named{name, r} },
-	"change":   changeText,
-	"ms":       millisecondsText,
-	"p":        pText,
 	"time":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 	"duration": text,
 	"mib":      func(n int64) int64 { return n >> 20 },
@@ -113,7 +108,7 @@ var (
 	//go:embed load.md.tmpl
 	markdownSource string
 	textTemplates  = texttemplate.Must(texttemplate.New("markdown").Funcs(functions).Funcs(texttemplate.FuncMap{
-		"md": md, "counted": reports.Plural, "margin": marginText, "short": shortEffect, "join": func(words []string) string { return strings.ReplaceAll(strings.Join(words, " "), "`", "") },
+		"md": md, "counted": reports.Plural, "join": func(words []string) string { return strings.ReplaceAll(strings.Join(words, " "), "`", "") },
 	}).Parse(figureTemplates + markdownSource))
 )
 
@@ -247,46 +242,10 @@ func percent(part float64) string {
 	return fmt.Sprintf("%+.1f %%", 100*part)
 }
 
+func percentOf(part float64) string { return fmt.Sprintf("%g %%", 100*part) }
+
 func bracket(i statistics.Interval) string {
 	return fmt.Sprintf("[%s, %s]", strings.TrimSuffix(percent(i.Low), " %"), percent(i.High))
-}
-
-// changeText is "+3.1 % [+1.2, +5.0 %]", or why it is unknown.
-func changeText(e Effect) string {
-	if !e.Measured {
-		return "unknown (" + e.Why + ")"
-	}
-	return percent(e.Change.Estimate) + " " + bracket(e.Change)
-}
-
-// millisecondsText is "+0.120 [+0.050, +0.190] ms".
-func millisecondsText(e Effect) string {
-	if !e.Measured {
-		return ""
-	}
-	return fmt.Sprintf("%+.3f [%+.3f, %+.3f] ms", e.Milliseconds.Estimate, e.Milliseconds.Low, e.Milliseconds.High)
-}
-
-func boundText(q QuantileBound) string {
-	if !q.Bounded {
-		return fmt.Sprintf("%.2f ms (no bounds: %d answers)", q.Milliseconds, q.Samples)
-	}
-	return fmt.Sprintf("%.2f ms [%.2f, %.2f]", q.Milliseconds, q.Low, q.High)
-}
-
-func reviewsText(r ReviewRate) string {
-	if !r.Bounded {
-		return fmt.Sprintf("%.3f reviews per request", r.PerRequest.Estimate)
-	}
-	return fmt.Sprintf("%.3f [%.3f, %.3f] reviews per request", r.PerRequest.Estimate, r.PerRequest.Low, r.PerRequest.High)
-}
-
-// pText is "0.004 (adjusted 0.028)": the interval beside it goes with the first.
-func pText(e Effect) string {
-	if !e.Measured {
-		return ""
-	}
-	return pValue(e.P) + " (adjusted " + pValue(e.PHolm) + ")"
 }
 
 func pValue(p float64) string {
@@ -296,32 +255,25 @@ func pValue(p float64) string {
 	return fmt.Sprintf("%.3f", p)
 }
 
-// marginText is "equivalent: [-0.5, +1.2 %] against 5 %".
-func marginText(e Effect) string {
-	if e.Verdict == "" {
-		return "not asked"
-	}
-	if !e.Measured {
-		return "unknown"
-	}
-	return fmt.Sprintf("%s: 90 %% interval %s, margin %g %%", e.Verdict, bracket(e.Ninety), 100*e.Margin)
-}
+var (
+	//go:embed sentences.tmpl
+	sentenceTemplates string
+	sentences         = texttemplate.Must(texttemplate.New("sentences").Funcs(texttemplate.FuncMap{
+		"percent": percent, "bracket": bracket, "pValue": pValue, "percentOf": percentOf,
+	}).Parse(sentenceTemplates))
+)
 
-func shortEffect(e Effect) string {
-	if !e.Measured {
-		return changeText(e)
+// said words a figure by a template of sentences.tmpl.
+func said(sentence string, figure any) string {
+	var b strings.Builder
+	if err := sentences.ExecuteTemplate(&b, sentence, figure); err != nil {
+		panic(err)
 	}
-	return changeText(e) + ", " + millisecondsText(e) + ", p " + pText(e)
+	return b.String()
 }
 
 // String is the effect on one line: "+3.1 % [+1.2, +5.0 %], +0.12 [+0.05, +0.19] ms, p 0.003 (adjusted 0.02); equivalent: …".
-func (e Effect) String() string {
-	s := shortEffect(e)
-	if e.Measured && e.Verdict != "" {
-		s += "; " + marginText(e)
-	}
-	return s
-}
+func (e Effect) String() string { return said("effect and margin", e) }
 
 // asked says who took part and, of the blocks, how many asked and how many times each.
 func asked(r *run.Run) string {

@@ -109,11 +109,7 @@ func (o *Population) Settle(ctx context.Context, anonymous *rest.Config, p *prof
 		return err
 	}
 	defer client.CloseIdleConnections()
-	variants, err := p.Variants()
-	if err != nil {
-		return err
-	}
-	for _, variant := range variants {
+	for _, variant := range p.Variants() {
 		if !p.UsedOn(variant.Name, server) {
 			continue
 		}

@@ -78,12 +78,8 @@ func Create(ctx context.Context, place Place, p *profile.Profile) (*Population, 
 	if err != nil {
 		return nil, err
 	}
-	variants, err := p.Variants()
-	if err != nil {
-		return nil, err
-	}
 	b := &builder{Place: place, client: client, profile: p}
-	nodes := p.Nodes + 1 // one is that of the pods that take no part
+	variants, nodes := p.Variants(), p.Nodes+1 // one is that of the pods that take no part
 	b.total = int64(nodes + nodes*p.PodsPerNode + p.Authorizer.Bindings + len(variants)*(p.Accounts()+1+2*(p.Identities()+1)))
 	if err := b.create(ctx, namespace(podSpace)); err != nil {
 		return nil, err

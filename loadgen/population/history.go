@@ -47,11 +47,7 @@ func NewHistory(p *profile.Profile, server profile.Server, kubernetes string) (*
 	if server.Gate() == profile.GateOn {
 		c.Gate = scenarios.GateOn
 	}
-	variants, err := p.Variants()
-	if err != nil {
-		return nil, err
-	}
-	for _, variant := range variants {
+	for _, variant := range p.Variants() {
 		c.Grants = append(c.Grants, Grants(variant)...)
 	}
 	fewest, err := oracle.New(c)

@@ -165,10 +165,7 @@ func (p *Profile) checkComparisons(c *checker) {
 				compared.B.Server, compared.B.Server.Gate(), compared.B.Server.Gate()+second)
 		}
 	}
-	cold := slices.ContainsFunc(p.Used(), func(name string) bool {
-		v, err := VariantNamed(name)
-		return err == nil && v.Cache == Cold
-	})
+	cold := slices.ContainsFunc(p.sides(), func(s Side) bool { return s.Does().Cache == Cold })
 	c.ok(cold || p.ColdShare == 0, "$.coldShare", "coldShare is for cold variants: expected one of them to be compared")
 	claims := slices.ContainsFunc(p.Comparisons, func(c Comparison) bool { return c.Margins != Margins{} })
 	c.ok(aa == 1 || aa == 0 && !claims, "$.comparisons", "%d comparisons have the same variant and gate on both sides: expected exactly one, to show what no difference looks like, or none where there are no margins", aa)

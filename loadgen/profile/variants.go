@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // As is whom a variant's agents impersonate.
@@ -105,16 +106,15 @@ func (p *Profile) Used() (variants []string) {
 	return variants
 }
 
+// Does is the variant of a side. One that there is not is found when a profile is checked.
+func (s Side) Does() Variant {
+	v, _ := VariantNamed(s.Variant)
+	return v
+}
+
 // Variants are those that are compared, as Used names them.
-func (p *Profile) Variants() (list []Variant, err error) {
-	for _, name := range p.Used() {
-		v, err := VariantNamed(name)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, v)
-	}
-	return list, nil
+func (p *Profile) Variants() []Variant {
+	return scenarios.Each(p.Used(), func(name string) Variant { return Side{Variant: name}.Does() })
 }
 
 // UsedOn says whether a variant is compared on a server.

@@ -131,11 +131,7 @@ func (w *Worker) Live() agent.Live {
 
 // Block implements Generator.
 func (w *Worker) Block(ctx context.Context, o Order) (*run.Block, error) {
-	variant, err := profile.VariantNamed(o.Side.Variant)
-	if err != nil {
-		return nil, err
-	}
-	pool := w.pools[o.Side.Server]
+	variant, pool := o.Side.Does(), w.pools[o.Side.Server]
 	if pool == nil {
 		return nil, fmt.Errorf("there is no server %s", o.Side.Server)
 	}

@@ -32,12 +32,7 @@ const readTimeout = 20 * time.Second
 // block runs one block, and tells whether to go on.
 func (r *runner) block(ctx context.Context, i int) bool {
 	p := r.plan[i]
-	s := r.servers[p.side.Server]
-	variant, err := profile.VariantNamed(p.side.Variant)
-	if err != nil {
-		r.problem(i, "%v", err)
-		return false
-	}
+	s, variant := r.servers[p.side.Server], p.side.Does()
 	sends := r.Profile.Plan(p.seed).Stripe(0, 1)
 	if (variant.Cache == profile.Cold || r.Profile.FirstContact()) && !r.forget(ctx, p.side) {
 		return false

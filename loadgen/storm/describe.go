@@ -49,14 +49,10 @@ func foretell(o Options, side profile.Side) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	variant, err := profile.VariantNamed(side.Variant)
-	if err != nil {
-		return "", err
-	}
 	var texts []string
 	for i := range 2 {
 		sends := o.Profile.Plan(uint64(o.Seed)).Stripe(0, 1)
-		predicted, err := history.Predict(variant, time.Time{}.Add(time.Second+time.Duration(i)*2*o.Profile.Block), population.Planned(sends, 0))
+		predicted, err := history.Predict(side.Does(), time.Time{}.Add(time.Second+time.Duration(i)*2*o.Profile.Block), population.Planned(sends, 0))
 		if err != nil {
 			return "", err
 		}

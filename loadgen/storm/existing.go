@@ -150,12 +150,8 @@ func (r *runner) lacking(ctx context.Context) (texts []string, err error) {
 	if err != nil || len(free) == 0 {
 		return texts, err
 	}
-	variants, err := r.Profile.Variants()
-	if err != nil {
-		return nil, err
-	}
 	needs = nil
-	for _, v := range variants {
+	for _, v := range r.Profile.Variants() {
 		for _, g := range population.Grants(v) {
 			needs = append(needs, existing.Needs(strings.Join(g.Verbs, " "), g.APIGroups[0], g.Resources...)...)
 		}

@@ -2,9 +2,13 @@ package target
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -176,3 +180,188 @@ func (t *Target) blind() bool { return t.Cell.Provider == Existing || t.started.
 
 // Substitutes says whether ServiceAccounts are substituted for the users of scenarios.
 func (t *Target) Substitutes() bool { return t.Cell.Provider == Existing }
+
+// replaceAPIServer returns how long it took.
+func (t *Target) replaceAPIServer(ctx context.Context, o Options, wanted local.Options) (time.Duration, error) {
+	switch cluster := t.cluster.(type) {
+	case *local.ControlPlane:
+		err := cluster.RestartAPIServer(ctx, func(lo *local.Options) { *lo = wanted })
+		return cluster.ReadyIn(), err
+	case *kind.Cluster:
+		err := cluster.RestartAPIServer(ctx, func(ko *kind.Options) { *ko = kindOptions(o, wanted) })
+		return cluster.ReadyIn(), err
+	}
+	return 0, errors.New("the API server of this cluster cannot be replaced")
+}
+
+// Restart ends the API server and starts it as o says: another version, gate or authorizer chain, on the same
+// etcd, with the same keys, at the same address and with the same recorder. It reads the witness back anew. Nobody
+// else may use the target meanwhile. After an error no API server runs, and Restart may be called again.
+func (t *Target) Restart(ctx context.Context, o Options) error {
+	t.users.Lock()
+	defer t.users.Unlock()
+	between, err := loadMiddle(o.Chain)
+	if err != nil {
+		return err
+	}
+	if o.Cell.Provider == Kind && Shared(t.started, o) && !t.started.hasABAC() && !o.hasABAC() {
+		return t.changeChain(ctx, o)
+	}
+	t.Cell, t.between, t.asked, t.now, t.Kubectl = o.Cell, between, o.Chain, o.Chain, o.Kubectl
+	t.Witness, t.last = reports.Witness{}, nil
+	wanted, err := t.options(o)
+	if err != nil {
+		return err
+	}
+	t.adminHTTP.CloseIdleConnections()
+	took, err := t.replaceAPIServer(ctx, o, wanted)
+	if err != nil {
+		return err
+	}
+	t.started, t.replaced = o, time.Now().Add(-took)
+	if err := t.witness(ctx, o); err != nil {
+		return fmt.Errorf("after the restart: %w", err)
+	}
+	return nil
+}
+
+// Renew ends the API server and starts it as it was, while others use it: its caches are empty. Version and gate are
+// read back; that the chain is as before is not asked, for the recorder may be counting.
+func (t *Target) Renew(ctx context.Context) error {
+	t.users.Lock()
+	defer t.users.Unlock()
+	o := t.started
+	wanted, err := t.options(o)
+	if err != nil {
+		return err
+	}
+	t.adminHTTP.CloseIdleConnections()
+	t.Witness.Mismatches = nil
+	if _, err := t.replaceAPIServer(ctx, o, wanted); err != nil {
+		return err
+	}
+	return t.readBack(ctx, o)
+}
+
+// Replaced is when the API server that runs now was started by Restart: the one before had ended.
+func (t *Target) Replaced() time.Time { return t.replaced }
+
+// Mark is what Verbs counts from.
+func (t *Target) Mark() uint64 { return t.recorder.Mark() }
+
+// Verbs counts the access reviews that have arrived at the front of the chain since a mark, by verb, without the
+// harness's own, and without those of an API server that Restart replaced since.
+func (t *Target) Verbs(mark uint64) map[string]int {
+	verbs := map[string]int{}
+	for _, r := range t.recorder.Since(mark) {
+		if r.Point != recorder.Front || r.At.Before(t.replaced) || t.others(r.Spec) {
+			continue
+		}
+		if a := r.Spec.ResourceAttributes; a != nil {
+			verbs[a.Verb]++
+		} else if a := r.Spec.NonResourceAttributes; a != nil {
+			verbs[a.Verb]++
+		}
+	}
+	return verbs
+}
+
+// Rebase takes what the impersonation counters are now for what they were after
+// the last request: others have sent some meanwhile.
+func (t *Target) Rebase(ctx context.Context) (err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.recount(ctx)
+}
+
+func (t *Target) recount(ctx context.Context) (err error) {
+	if t.last != nil {
+		t.last, err = t.impersonationCounters(ctx)
+	}
+	return err
+}
+
+// Shared says whether one cluster can be two targets, one after the other: they differ in nothing but the
+// authorizer chain. An API server reads an ABAC policy only when it starts; a cluster of kind takes so long to make
+// that its API server is restarted for one, while a local control plane is made anew.
+func Shared(a, b Options) bool {
+	if a.Chain == b.Chain || a.Cell.Provider == Existing {
+		return false
+	}
+	if a.Cell.Provider == Local && (a.hasABAC() || b.hasABAC()) {
+		return false
+	}
+	for _, o := range []*Options{&a, &b} {
+		o.Cell.Name, o.Chain, o.Kubectl = "", "", ""
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+// hasABAC says whether the chain has an ABAC authorizer. That there is no such chain is said when it is used.
+func (o Options) hasABAC() bool {
+	between, err := loadMiddle(o.Chain)
+	return err == nil && between.ABACPolicy != ""
+}
+
+// Switch makes the target the one that o asks for, which shares its cluster. Where it can, the API server takes over
+// the other authorizer chain while it runs. The witness is read anew. Nobody else may use the target meanwhile.
+func (t *Target) Switch(ctx context.Context, o Options) error {
+	if t.started.hasABAC() || o.hasABAC() {
+		return t.Restart(ctx, o)
+	}
+	t.users.Lock()
+	defer t.users.Unlock()
+	return t.changeChain(ctx, o)
+}
+
+// changeChain makes the target another cell's by its chain alone.
+func (t *Target) changeChain(ctx context.Context, o Options) error {
+	if err := t.Reload(ctx, o.Chain); err != nil {
+		return err
+	}
+	t.Cell, t.asked, t.started, t.Kubectl = o.Cell, o.Chain, o, o.Kubectl
+	t.Witness, t.last = reports.Witness{}, nil
+	return t.witness(ctx, o)
+}
+
+// What follows is for storms, in which many requests are under way and nothing is attributed to one of them.
+
+// Count has the recorder count reviews instead of recording them; see recorder.Recorder.Count.
+func (t *Target) Count(c *recorder.Counting) { t.own.Count(c) }
+
+// Other says of a review that it is about a component of the cluster, and of nobody who was created for a storm.
+func (t *Target) Other(_ recorder.Point, spec authorizationv1.SubjectAccessReviewSpec) bool {
+	return t.others(spec)
+}
+
+// Components says whether the cluster has components that ask all the time.
+func (t *Target) Components() bool { return t.network != nil }
+
+// PIDs are the process IDs of the API server and its etcd; 0 for one that does not run, is another target's, or not
+// this machine's.
+func (t *Target) PIDs() local.PIDs {
+	if plane, ok := t.Plane(); ok {
+		return plane.PIDs()
+	}
+	return local.PIDs{}
+}
+
+// Storage is the etcd of a local control plane, and nil of any other cluster.
+func (t *Target) Storage() (*local.Storage, error) {
+	if plane, ok := t.Plane(); ok {
+		return plane.Storage()
+	}
+	return nil, nil //nolint:nilnil // none, and that is not an error
+}
+
+// Plane is the local control plane, whose processes can be broken on purpose; false of any other cluster.
+func (t *Target) Plane() (*local.ControlPlane, bool) {
+	plane, ok := t.cluster.(*local.ControlPlane)
+	return plane, ok
+}
+
+// SetWebhookDown lets the scripted webhook authorizer answer 503 to everything, or no longer.
+func (t *Target) SetWebhookDown(down bool) { t.policy.down.Store(down) }
+
+// TakeEvent returns the audit event of an answered request if this API server wrote it, and forgets it.
+func (t *Target) TakeEvent(auditID string) (json.RawMessage, bool) { return t.events.take(auditID) }

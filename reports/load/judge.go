@@ -97,7 +97,7 @@ func withinLimit(q QuantileBound, limit time.Duration) (State, string) {
 	if !q.Bounded {
 		return Unknown, fmt.Sprintf("%d answers; a p99 needs %d", q.Samples, statistics.SamplesNeeded(0.99, level))
 	}
-	return against(q.Low, q.High, milliseconds(limit)), fmt.Sprintf("%s, at most %s", said("bound", q), limit)
+	return against(q.Low, q.High, milliseconds(limit)), fmt.Sprintf("%s, at most %s", worded("bound", q), limit)
 }
 
 // against is the state of a limit for something of which the bounds are known.

@@ -41,7 +41,7 @@ var (
 )
 
 var functions = map[string]any{
-	"said":     said,
+	"worded":   worded,
 	"asked":    asked,
 	"queues":   queuesText,
 	"named":    func(name string, r ReviewRate) named { return named{name, r} },
@@ -263,8 +263,8 @@ var (
 	}).Parse(sentenceTemplates))
 )
 
-// said words a figure by a template of sentences.tmpl.
-func said(sentence string, figure any) string {
+// worded words a figure by a template of sentences.tmpl.
+func worded(sentence string, figure any) string {
 	var b strings.Builder
 	if err := sentences.ExecuteTemplate(&b, sentence, figure); err != nil {
 		panic(err)
@@ -273,7 +273,7 @@ func said(sentence string, figure any) string {
 }
 
 // String is the effect on one line: "+3.1 % [+1.2, +5.0 %], +0.12 [+0.05, +0.19] ms, p 0.003 (adjusted 0.02); equivalent: …".
-func (e Effect) String() string { return said("effect and margin", e) }
+func (e Effect) String() string { return worded("effect and margin", e) }
 
 // asked says who took part and, of the blocks, how many asked and how many times each.
 func asked(r *run.Run) string {

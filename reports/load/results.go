@@ -118,15 +118,15 @@ func Results(runs, dir string) error {
 	return os.WriteFile(filepath.Join(dir, "README.md"), text, 0o644)
 }
 
-// quoted is a statement about the reviews that variants cost, own that of the request itself included or not.
-type quoted struct {
+// said is a statement about the reviews that variants cost, own that of the request itself included or not.
+type said struct {
 	quote, server string
 	variants      []string
 	reviews       float64
 }
 
 // scalability are those of the KEP's section Scalability. A request that is disallowed has no review of its own.
-var scalability = []quoted{
+var scalability = []said{
 	{"The existing impersonation mechanism will introduce 1 access review.", "gate-off", []string{"legacy-gate-off"}, 1 + 1},
 	{"2 access review check if the new access rule is passed.", "gate-on", []string{"associated-node-cold", "arbitrary-node"}, 2 + 1},
 	{"3 access review check if the new access rule is not passed, and the legacy impersonate access rule is passed.", "gate-on", []string{"legacy-gate-on", "fallback"}, 3 + 1},
@@ -134,7 +134,7 @@ var scalability = []quoted{
 }
 
 func statements(parts []Part) (list []Statement) {
-	list = scenarios.Each(scalability, func(s quoted) Statement { return s.statement(parts) })
+	list = scenarios.Each(scalability, func(s said) Statement { return s.statement(parts) })
 	return append(list, highVolume(parts), objectivesHeld(parts), resources(parts))
 }
 
@@ -150,7 +150,7 @@ func measured(parts []Part, variant, server string, do func(part string, c *colu
 }
 
 // statement rests on runs in which nothing disturbed the counting. Reviews that are not as predicted refute it.
-func (s quoted) statement(parts []Part) Statement {
+func (s said) statement(parts []Part) Statement {
 	out := Statement{Quote: s.quote, Section: "Scalability", Verdict: "not measured"}
 	least, most, refuted := math.Inf(1), 0.0, false
 	for _, variant := range s.variants {
@@ -264,7 +264,7 @@ func resources(parts []Part) Statement {
 			for _, x := range c.Result.Comparisons {
 				if x.CPU.Measured {
 					out.Verdict, out.From = "measured: CPU of the "+run.APIServer+" above idle per request", []string{p.Name}
-					out.Figures = append(out.Figures, fmt.Sprintf("%s, B %s against A %s: %s", x.Name, x.B, x.A, said("effect", x.CPU)))
+					out.Figures = append(out.Figures, fmt.Sprintf("%s, B %s against A %s: %s", x.Name, x.B, x.A, worded("effect", x.CPU)))
 				}
 			}
 		}

@@ -186,7 +186,7 @@ func judgeReviews(r *Result, name string, reviews ReviewRate, limit float64) {
 		r.limit(name, "reviewsPerRequest", Unknown, "the recorder received no review at all")
 		return
 	}
-	r.limit(name, "reviewsPerRequest", against(rate.Low, rate.High, limit), "%s reviews per request, at most %g", said("reviews", reviews), limit)
+	r.limit(name, "reviewsPerRequest", against(rate.Low, rate.High, limit), "%s reviews per request, at most %g", worded("reviews", reviews), limit)
 }
 
 func checkCounts(blocks []*run.Block) map[run.ReviewKind]int64 {

@@ -59,7 +59,7 @@ func behaviourTables(r *ConformanceReport, evidence []*verdicts.Evidence, set *s
 	var tables []behaviourTable
 	for i := range r.Cells {
 		c := &r.Cells[i]
-		t := entry(&tables, func(t *behaviourTable) bool { return t.Chain == c.Facts.Chain }, behaviourTable{Chain: c.Facts.Chain})
+		t := entry(&tables, func(t behaviourTable) bool { return t.Chain == c.Facts.Chain }, behaviourTable{Chain: c.Facts.Chain})
 		t.Cells = append(t.Cells, c)
 	}
 	tables = slices.DeleteFunc(tables, func(t behaviourTable) bool { return len(t.Cells) < 2 })

@@ -127,7 +127,7 @@ func (f *FlowEvidence) Judge(scenario ScenarioFor) {
 				what = "wrong"
 			}
 			// Of each kind the first is kept.
-			entry(&f.Answers, func(b *FlowAnswer) bool {
+			entry(&f.Answers, func(b FlowAnswer) bool {
 				return b.Cell == a.Cell && b.Scenario == a.Scenario && b.Verdict == a.Verdict && b.Reason == a.Reason
 			}, a).Count++
 		}

@@ -156,8 +156,8 @@ func (p *page) find(f Finding, set *scenarios.Set, base string) {
 	if s, ok := set.Get(f.Scenario); ok {
 		fresh.Description = s.Description
 	}
-	v := entry(&p.Findings, func(v *findingView) bool { return v.Scenario == f.Scenario }, fresh)
-	seen := entry(&v.Sights, func(s *sight) bool { return s.Verdict == f.Verdict && slices.Equal(s.Seen, f.Seen) }, sight{Finding: f})
+	v := entry(&p.Findings, func(v findingView) bool { return v.Scenario == f.Scenario }, fresh)
+	seen := entry(&v.Sights, func(s sight) bool { return s.Verdict == f.Verdict && slices.Equal(s.Seen, f.Seen) }, sight{Finding: f})
 	if !slices.Contains(seen.Cells, f.Cell) {
 		seen.Cells = append(seen.Cells, f.Cell)
 	}
@@ -287,11 +287,10 @@ func (v *Verification) Show(base string) (s Shown, err error) {
 		return s, err
 	}
 	p.Base = base
-	if s.Failures, err = p.part("failures"); err != nil {
-		return s, err
-	}
-	s.Changes, err = p.part("changes")
-	return s, err
+	s.Failures, err = p.part("failures")
+	changes, err2 := p.part("changes")
+	s.Changes = changes
+	return s, errors.Join(err, err2)
 }
 
 func (p *page) part(name string) (template.HTML, error) {

@@ -131,10 +131,8 @@ func KeepRedacted[T any](p *Pieces, name string, clean *T) error {
 	}
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
-	if _, err := w.Write(raw); err != nil {
-		return err
-	}
-	if err := w.Close(); err != nil {
+	_, err = w.Write(raw)
+	if err = errors.Join(err, w.Close()); err != nil {
 		return err
 	}
 	p.mu.Lock()

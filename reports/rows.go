@@ -102,7 +102,7 @@ func (row *matrixRow) leftOut(n NotRun) tile {
 	default:
 		m, why = markInvalid, "the report says nothing about it"
 	}
-	entry(&row.NotRun, func(h *notRunHere) bool { return h.Why == why }, notRunHere{Why: why}).Count++
+	entry(&row.NotRun, func(h notRunHere) bool { return h.Why == why }, notRunHere{Why: why}).Count++
 	return tile{mark: m}
 }
 
@@ -153,7 +153,7 @@ type alike struct {
 
 // group puts what was seen on a cell beside its like. Of them the one that shows most is shown.
 func group(groups []alike, s seen) []alike {
-	g := entry(&groups, func(g *alike) bool { return g.shown.equal(s) }, alike{shown: s})
+	g := entry(&groups, func(g alike) bool { return g.shown.equal(s) }, alike{shown: s})
 	g.all = append(g.all, s)
 	if s.behaviour.metrics && !g.shown.behaviour.metrics {
 		g.shown = s

@@ -126,7 +126,7 @@ type notRunGroup struct {
 // appearance.
 func notRunGroups(c Cell) (groups []notRunGroup) {
 	add := func(why string, cause NotRunCause, id string) {
-		g := entry(&groups, func(g *notRunGroup) bool { return g.Why == why }, notRunGroup{Why: why, Cause: cause})
+		g := entry(&groups, func(g notRunGroup) bool { return g.Why == why }, notRunGroup{Why: why, Cause: cause})
 		g.Scenarios = append(g.Scenarios, id)
 	}
 	for _, r := range c.Results {
@@ -174,14 +174,12 @@ func Plural(n int, noun string) string {
 }
 
 // entry is the one of a list that fits, or else a new one at its end.
-func entry[T any](list *[]T, fits func(*T) bool, fresh T) *T {
-	for i := range *list {
-		if fits(&(*list)[i]) {
-			return &(*list)[i]
-		}
+func entry[T any](list *[]T, fits func(T) bool, fresh T) *T {
+	i := slices.IndexFunc(*list, fits)
+	if i < 0 {
+		i, *list = len(*list), append(*list, fresh)
 	}
-	*list = append(*list, fresh)
-	return &(*list)[len(*list)-1]
+	return &(*list)[i]
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

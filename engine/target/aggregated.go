@@ -59,11 +59,12 @@ func (t *Target) Aggregate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ca, err := frontProxyCA(ctx, client)
+	// Whose certificates the API server identifies itself with is read as every aggregated API server does.
+	config, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "extension-apiserver-authentication", metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	server, err := t.serveAggregated(ctx, ca)
+	server, err := t.serveAggregated(ctx, []byte(config.Data["requestheader-client-ca-file"]))
 	if err != nil {
 		return err
 	}
@@ -85,16 +86,6 @@ func (t *Target) serveAggregated(ctx context.Context, ca []byte) (*Loopback, err
 		return nil, err
 	}
 	return serve(listener, &t.aggregated, ca, name)
-}
-
-// frontProxyCA reads whose certificates the API server identifies itself with, as every aggregated API server does.
-func frontProxyCA(ctx context.Context, client kubernetes.Interface) ([]byte, error) {
-	const name, key = "extension-apiserver-authentication", "requestheader-client-ca-file"
-	config, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	return []byte(config.Data[key]), nil
 }
 
 // register makes the API known, and waits until it is served.

@@ -7,7 +7,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"net/http"
@@ -72,22 +71,17 @@ func (t *Target) read(ctx context.Context, path string, prefixes []string) (map[
 		return nil, fmt.Errorf("reading /metrics: %s", resp.Status)
 	}
 	var kept bytes.Buffer
-	lines := bufio.NewReaderSize(resp.Body, 1<<16)
-	for {
-		line, err := lines.ReadSlice('\n')
-		if wanted(line, prefixes) {
-			kept.Write(line)
-		}
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-			return nil, fmt.Errorf("reading /metrics: %w", err)
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if wanted(lines.Bytes(), prefixes) {
+			kept.Write(lines.Bytes())
+			kept.WriteByte('\n')
 		}
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(&kept)
-	if err != nil {
+	if err = errors.Join(lines.Err(), err); err != nil {
 		return nil, fmt.Errorf("reading /metrics: %w", err)
 	}
 	return families, nil

@@ -31,39 +31,32 @@ type comparisonPairs struct {
 
 // groupPairs pairs the blocks of a run. A block without the name of a comparison belongs to none.
 func groupPairs(r *run.Run) []comparisonPairs {
-	type numbered struct {
-		key    comparisonKey
-		number int
-	}
-	sides := map[numbered]map[string][]*run.Block{}
+	groups := map[comparisonKey]map[int]map[string][]*run.Block{} // by pair and role
 	for i := range r.Blocks {
 		b := &r.Blocks[i]
 		if b.Comparison == "" {
 			continue
 		}
-		n := numbered{comparisonKey{b.Comparison, b.AA}, b.Pair}
-		if sides[n] == nil {
-			sides[n] = map[string][]*run.Block{}
+		key := comparisonKey{b.Comparison, b.AA}
+		if groups[key] == nil {
+			groups[key] = map[int]map[string][]*run.Block{}
 		}
-		sides[n][b.Role] = append(sides[n][b.Role], b)
-	}
-	groups := map[comparisonKey]*comparisonPairs{}
-	for n, by := range sides {
-		g := groups[n.key]
-		if g == nil {
-			g = &comparisonPairs{key: n.key}
-			groups[n.key] = g
+		if groups[key][b.Pair] == nil {
+			groups[key][b.Pair] = map[string][]*run.Block{}
 		}
-		if len(by["A"]) != 1 || len(by["B"]) != 1 || len(by) != 2 {
-			g.problems = append(g.problems, fmt.Sprintf("pair %d of %s has %d blocks as A and %d as B, expected one of each", n.number, n.key.name, len(by["A"]), len(by["B"])))
-			continue
-		}
-		g.pairs = append(g.pairs, pair{n.number, by["A"][0], by["B"][0]})
+		groups[key][b.Pair][b.Role] = append(groups[key][b.Pair][b.Role], b)
 	}
 	var all []comparisonPairs
-	for _, g := range groups {
-		slices.SortFunc(g.pairs, func(x, y pair) int { return cmp.Compare(x.number, y.number) })
-		slices.Sort(g.problems)
+	for key, pairs := range groups {
+		g := comparisonPairs{key: key}
+		for _, number := range slices.Sorted(maps.Keys(pairs)) {
+			by := pairs[number]
+			if len(by["A"]) != 1 || len(by["B"]) != 1 || len(by) != 2 {
+				g.problems = append(g.problems, fmt.Sprintf("pair %d of %s has %d blocks as A and %d as B, expected one of each", number, key.name, len(by["A"]), len(by["B"])))
+				continue
+			}
+			g.pairs = append(g.pairs, pair{number, by["A"][0], by["B"][0]})
+		}
 		for _, p := range g.pairs {
 			if first := g.pairs[0]; keyOf(p.a) != keyOf(first.a) || keyOf(p.b) != keyOf(first.b) {
 				g.problems = append(g.problems, fmt.Sprintf("pair %d of %s compares other variants or servers than pair %d", p.number, g.key.name, first.number))
@@ -75,7 +68,7 @@ func groupPairs(r *run.Run) []comparisonPairs {
 				g.problems = append(g.problems, fmt.Sprintf("pair %d of %s is called A/A and compares %s with %s", p.number, g.key.name, keyOf(p.a), keyOf(p.b)))
 			}
 		}
-		all = append(all, *g)
+		all = append(all, g)
 	}
 	slices.SortFunc(all, func(x, y comparisonPairs) int {
 		if x.key.aa != y.key.aa {

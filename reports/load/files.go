@@ -58,14 +58,20 @@ func Write(dir string, r run.Run, result Result) error {
 // Load reads the run of a report folder, or of a file. What is not known is an error: a run that is judged without a
 // part of it would be judged wrong.
 func Load(path string) (r run.Run, err error) {
+	r, _, err = read(path)
+	return r, err
+}
+
+// read is Load, with the SHA-256 of the file.
+func read(path string) (r run.Run, digest string, err error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, runFile)
 	}
 	data, err := filing.ReadIn(filepath.Split(path))
 	if err != nil {
-		return r, fmt.Errorf("there is no load run: %w", err)
+		return r, "", fmt.Errorf("there is no load run: %w", err)
 	}
-	return r, decode(path, data, &r, run.Kind)
+	return r, fmt.Sprintf("%x", sha256.Sum256(data)), decode(path, data, &r, run.Kind)
 }
 
 // Saved is a run and the thresholds that were declared for it.
@@ -80,16 +86,12 @@ type Saved struct {
 
 // LoadSaved reads the run of a report folder, and its thresholds from the report beside it.
 func LoadSaved(dir string) (s Saved, err error) {
-	if s.Run, err = Load(dir); err != nil {
+	if s.Run, s.Digest, err = read(dir); err != nil {
 		return s, err
 	}
-	data, err := filing.ReadIn(dir, runFile)
-	if err != nil {
-		return s, err
-	}
-	s.Digest = fmt.Sprintf("%x", sha256.Sum256(data))
 	path := filepath.Join(dir, reportFile)
-	if data, err = filing.ReadIn(dir, reportFile); err != nil {
+	data, err := filing.ReadIn(dir, reportFile)
+	if err != nil {
 		return s, fmt.Errorf("there is no load report: %w", err)
 	}
 	if err = decode(path, data, &s.stored, Kind); err == nil && (s.stored.Seed != s.Run.Seed || !s.stored.Started.Equal(s.Run.Started)) {

@@ -23,7 +23,11 @@ import (
 //
 // That reviews per request are as predicted is a limit of its own, always.
 func Judge(r run.Run, t Thresholds) Result {
-	result := newResult(&r, t)
+	result := Result{
+		APIVersion: APIVersion, Kind: Kind,
+		Profile: r.Profile, Seed: r.Seed, Tool: r.Tool, Started: r.Started, Thresholds: t,
+		Variants: []Variant{}, Comparisons: []Comparison{}, Limits: []LimitResult{},
+	}
 	variants, groups := groupVariants(&r), groupPairs(&r)
 	for _, g := range variants {
 		result.Variants = append(result.Variants, measureVariant(g))
@@ -38,14 +42,6 @@ func Judge(r run.Run, t Thresholds) Result {
 	noteBlocks(&result, r.Blocks)
 	result.conclude()
 	return result
-}
-
-func newResult(r *run.Run, t Thresholds) Result {
-	return Result{
-		APIVersion: APIVersion, Kind: Kind,
-		Profile: r.Profile, Seed: r.Seed, Tool: r.Tool, Started: r.Started, Thresholds: t,
-		Variants: []Variant{}, Comparisons: []Comparison{}, Limits: []LimitResult{},
-	}
 }
 
 // noteBlocks shows what errors without a class of their own said, and how many reviews were given up.

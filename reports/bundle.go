@@ -84,7 +84,6 @@ func bundle(r *ConformanceReport, evidence []*verdicts.Evidence, texts Texts) (m
 	return files, clean, nil
 }
 
-// addEvidence renders evidence on all processors.
 func addEvidence(files map[string][]byte, evidence []*verdicts.Evidence) error {
 	rendered := make([][]byte, len(evidence))
 	var group errgroup.Group

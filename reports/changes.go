@@ -29,7 +29,6 @@ type behaviourTable struct {
 	Limited []*scenarios.Scenario
 }
 
-// behaviourRow is one scenario on the cells of its table.
 type behaviourRow struct {
 	Scenario string
 	// Letters say which cells behaved alike; empty is not run, "!" invalid.
@@ -50,7 +49,6 @@ type behaviourStep struct {
 	Lines []string
 }
 
-// letterInvalid stands for a scenario of which nothing is known.
 const letterInvalid = "!"
 
 // behaviourTables compares the cells of a report, chain by chain. Chains without two cells, or without anything
@@ -90,7 +88,6 @@ func (r behaviourRow) rank() int {
 	return 0
 }
 
-// leavesToChance says whether a scenario expects one of several things.
 func leavesToChance(s *scenarios.Scenario) bool {
 	return s != nil && slices.ContainsFunc(s.Steps, func(st scenarios.Step) bool { return st.Expect != nil && len(st.Expect.OneOf) > 0 })
 }
@@ -199,7 +196,6 @@ func letter(n int) string {
 	return text
 }
 
-// changedLines are the lines that only one side has.
 func changedLines(a, b seenBehaviour) []string {
 	return slices.DeleteFunc(diffLines(a.comparable(b), b.comparable(a)), func(l string) bool { return strings.HasPrefix(l, "  ") })
 }
@@ -311,7 +307,6 @@ func readSide(s Side) (sideData, error) {
 	return side, nil
 }
 
-// cell finds the asked for cell.
 func (r *ConformanceReport) cell(s Side) (Cell, error) {
 	if s.Cell == "" && len(r.Cells) == 1 {
 		return r.Cells[0], nil

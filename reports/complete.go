@@ -40,7 +40,6 @@ func (r *ConformanceReport) Complete(set *scenarios.Set, evidence []*verdicts.Ev
 	return r.Conclude()
 }
 
-// digestOf is the digest over all scenarios, which are sorted.
 func digestOf(refs []ScenarioRef) string {
 	h := sha256.New()
 	for _, s := range refs {

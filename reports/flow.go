@@ -185,7 +185,6 @@ func (f *FlowEvidence) answer(s *FlowSample, scenario ScenarioFor) (answers []Fl
 	return answers, false
 }
 
-// judgeBy judges an answer by the scenario that is for a cell.
 func (f *FlowEvidence) judgeBy(name string, s *FlowSample, scenario ScenarioFor) FlowAnswer {
 	a := FlowAnswer{Cell: name, Example: &s.Seen, Verdict: verdicts.Invalid}
 	one, cell := scenario(name, s.Setup)
@@ -198,7 +197,6 @@ func (f *FlowEvidence) judgeBy(name string, s *FlowSample, scenario ScenarioFor)
 	return a
 }
 
-// best is the first answer that passed, or else the first.
 func best(answers []FlowAnswer) FlowAnswer {
 	return answers[max(0, slices.IndexFunc(answers, func(a FlowAnswer) bool { return a.Verdict == verdicts.Passed }))]
 }

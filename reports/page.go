@@ -19,7 +19,6 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// page is what report.html, summary.md and junit.xml show.
 type page struct {
 	Report   *ConformanceReport
 	Name     string // of the implementation, with its version
@@ -163,7 +162,6 @@ func (p *page) find(f Finding, set *scenarios.Set, base string) {
 	}
 }
 
-// requiresText words what a scenario needs of a target.
 func requiresText(r scenarios.Requires) string {
 	gate := string(r.Gate)
 	if r.Gate == scenarios.GateAny {

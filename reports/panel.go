@@ -49,14 +49,12 @@ type panelCell struct {
 	NotJudged []string
 }
 
-// checkView is one expectation beside what was seen.
 type checkView struct {
 	Field, Want, Got string
 	// State is same or differs.
 	State string
 }
 
-// newPanel shows a result with its evidence, which may be missing.
 func newPanel(s *scenarios.Scenario, c *Cell, r verdicts.Result, e *verdicts.Evidence) panel {
 	p := panel{
 		Anchor: anchor(c.Name, r.Scenario), Cells: []panelCell{{Name: c.Name, NotJudged: r.NotJudged}}, Mark: markOf(r), Result: r, Reason: furtherReason(r),

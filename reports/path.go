@@ -108,7 +108,6 @@ func Constrained(verb string) bool {
 	return strings.HasPrefix(verb, "impersonate:") || strings.HasPrefix(verb, "impersonate-on:")
 }
 
-// derive fills in what follows from the evidence.
 func (p *PathReport) derive(r *ConformanceReport, set *scenarios.Set, evidence []*verdicts.Evidence) {
 	of := map[string]*StageEvidence{}
 	for _, e := range p.Evidence {
@@ -147,7 +146,6 @@ func (p *PathReport) derive(r *ConformanceReport, set *scenarios.Set, evidence [
 	}
 }
 
-// cellNamed is nil if there is none.
 func (r *ConformanceReport) cellNamed(name string) *Cell {
 	for i := range r.Cells {
 		if r.Cells[i].Name == name {
@@ -194,7 +192,6 @@ func (l *PathStage) objects(first map[string]ObjectState, now []ObjectState) {
 	}
 }
 
-// jsonChange names the first place in which two JSON texts differ.
 func jsonChange(before, after string) string {
 	var a, b any
 	if json.Unmarshal([]byte(before), &a) != nil || json.Unmarshal([]byte(after), &b) != nil {
@@ -271,7 +268,6 @@ func (l *PathStage) noConstrained(cell string, verbs map[string]int) {
 	l.claim(ClaimNoConstrained, verdicts.Passed, fmt.Sprintf("none of %s%s", Plural(total, "review"), where))
 }
 
-// conclude adds the claims to the reasons of the outcome.
 func (p *PathReport) conclude(c *conclusion) {
 	for _, l := range p.Stages {
 		for _, claim := range l.Claims {

@@ -236,7 +236,6 @@ func redactString(field, s string) string {
 	return Redact(s)
 }
 
-// blank replaces all values.
 func blank(values map[string]any) (changed bool) {
 	for k, v := range values {
 		if v != redacted {

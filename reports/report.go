@@ -189,7 +189,6 @@ func Levels() []scenarios.Level {
 	return []scenarios.Level{scenarios.Core, scenarios.Extended, scenarios.Divergence}
 }
 
-// executed says whether a verdict means that the scenario was run.
 func executed(v verdicts.Verdict) bool {
 	return v == verdicts.Passed || v == verdicts.Failed || v == verdicts.Invalid
 }

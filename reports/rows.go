@@ -92,7 +92,6 @@ func (row *matrixRow) count(many bool) {
 	}
 }
 
-// leftOut notes why the scenario was not run on a cell.
 func (row *matrixRow) leftOut(n NotRun) tile {
 	m, why := markNotRun, "for another version, gate or authorizer chain"
 	switch n.Cause {
@@ -126,7 +125,6 @@ func seenResult(c *Cell, r verdicts.Result, e *verdicts.Evidence) seen {
 	return s
 }
 
-// plain is a text with the scenario's own names.
 func (s seen) plain(text string) string {
 	if s.evidence == nil {
 		return text

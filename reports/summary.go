@@ -157,7 +157,6 @@ func firstLine(s string) string {
 	return line
 }
 
-// ellipsis cuts a text off after length characters.
 func ellipsis(s string, length int) string {
 	if text := []rune(s); len(text) > length {
 		return string(text[:length]) + "…"
@@ -341,7 +340,6 @@ func GA(sources []Source) (string, error) {
 	return string(text), err
 }
 
-// at is what a report shows.
 func (l *gaLook) at(s Source, known []findings.Finding) (figures []string) {
 	switch {
 	case s.Problem != "":

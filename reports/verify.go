@@ -81,7 +81,6 @@ func Verify(dir string, o VerifyOptions) (*Verification, error) {
 	return v.Verification, nil
 }
 
-// open opens the folder of a report, and reads its marker and signature.
 func open(dir, marker string) (v *verifier, done func(), err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -160,7 +159,6 @@ func (v *verifier) readFiles(owns func(name string) bool) {
 	}
 }
 
-// loadScenarios reads the texts that were run, from the folder.
 func (v *verifier) loadScenarios(builtin *scenarios.Set) bool {
 	texts, _ := fs.Sub(v.root, scenariosDir) // both paths are valid ones
 	fixtures, _ := fs.Sub(v.root, fixturesDir)
@@ -175,7 +173,6 @@ func (v *verifier) loadScenarios(builtin *scenarios.Set) bool {
 	return true
 }
 
-// recompute makes the report again from the evidence.
 func (v *verifier) recompute() {
 	again := *v.Report
 	again.Cells = nil

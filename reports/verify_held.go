@@ -253,7 +253,6 @@ func (v *verifier) compare() {
 	}
 }
 
-// compareResults compares one cell's results with the recomputed ones.
 func (v *verifier) compareResults(got, want Cell) {
 	again := map[string]verdicts.Result{}
 	for _, r := range want.Results {
@@ -301,7 +300,6 @@ func Change(evidence, asked any) string {
 	return fmt.Sprintf("%s: it has %s, the command line asks for %s", strings.TrimPrefix(where, "."), brief(a), brief(b))
 }
 
-// generic is a value as decoded JSON.
 func generic(v any) any {
 	raw, err := encodeJSON(v, "")
 	if err != nil {
@@ -348,7 +346,6 @@ func firstChange(at string, a, b any) (where string, left, right any) {
 	return at, a, b
 }
 
-// brief is a value in a message.
 func brief(v any) string {
 	if v == nil {
 		return "nothing"

@@ -209,7 +209,6 @@ type AgentCheck struct {
 	Got  string `json:"got"`
 }
 
-// conclude adds what the agents of a cell have to say.
 func (a *Agents) conclude(cell string, c *conclusion) {
 	switch {
 	case a.Problem != "":

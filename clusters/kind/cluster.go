@@ -180,7 +180,6 @@ func (c *Cluster) await(ctx context.Context, failed string, try func(context.Con
 	return err
 }
 
-// readyPoll is the pause between two looks at the API server.
 const readyPoll = 50 * time.Millisecond
 
 func (c *Cluster) get(ctx context.Context, path string) ([]byte, error) {
@@ -191,7 +190,6 @@ func (c *Cluster) get(ctx context.Context, path string) ([]byte, error) {
 	return client.RESTClient().Get().AbsPath(path).DoRaw(ctx)
 }
 
-// watch reports when the control-plane node ends by itself.
 func (c *Cluster) watch() {
 	_, err := docker(c.ctx, "wait", c.controlPlane())
 	if c.ctx.Err() != nil {

@@ -64,7 +64,6 @@ func usage(ctx context.Context, err error, problem, hint string) error {
 	return &local.UsageError{Problem: fmt.Sprintf("%s: %v", problem, err), Hint: hint, Err: err}
 }
 
-// checkDisk looks at the disk of an engine on this machine.
 func checkDisk(ctx context.Context) error {
 	root, err := docker(ctx, "info", "--format", "{{.DockerRootDir}}")
 	if err != nil {
@@ -198,7 +197,6 @@ func ensureNetwork(ctx context.Context, name string) (dockerNetwork, error) {
 	return found[0], nil
 }
 
-// networkLock is the file whose lock is held while the network is made.
 const networkLock = "network.lock"
 
 type dockerNetwork struct {

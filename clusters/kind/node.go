@@ -86,7 +86,6 @@ func (c *Cluster) failureLog(logger *lineLogger) string {
 	return b.String()
 }
 
-// lineLogger keeps what kind says, to be shown if it fails.
 type lineLogger struct {
 	mu    sync.Mutex
 	lines []string
@@ -157,7 +156,6 @@ func (c *Cluster) RestartAPIServer(ctx context.Context, change func(*Options)) e
 	return nil
 }
 
-// rewriteManifest replaces the arguments of last time by those of o.
 func (c *Cluster) rewriteManifest(ctx context.Context, o Options, image string, at time.Time) error {
 	raw, err := c.readNode(ctx, manifestPath)
 	if err != nil {

@@ -59,7 +59,6 @@ type Options struct {
 	local.Options
 }
 
-// complete fills in defaults and refuses what cannot be.
 func (o Options) complete() (Options, error) {
 	o.FeatureGates, o.Files, o.KubeAPIServerArgs = maps.Clone(o.FeatureGates), maps.Clone(o.Files), slices.Clone(o.KubeAPIServerArgs)
 	if o.Image == "" {
@@ -122,7 +121,6 @@ func (o Options) args() []arg {
 	return args
 }
 
-// files are the contents of the folder that the API server reads.
 func (o Options) files() map[string][]byte {
 	files := map[string][]byte{}
 	maps.Copy(files, o.Files)
@@ -209,7 +207,6 @@ func newState(asked string) (name string, s *state, err error) {
 	return name, &state{path: path, lock: lock}, nil
 }
 
-// inUse says whether the run of a cluster lives.
 func inUse(name string) bool {
 	path, err := statePath(name)
 	if err != nil {
@@ -245,7 +242,6 @@ func (s *state) write(files map[string][]byte) error {
 	return nil
 }
 
-// leave gives the lock up, and removes the folder unless it is kept.
 func (s *state) leave(keep bool) error {
 	defer s.lock.Unlock()
 	if keep {

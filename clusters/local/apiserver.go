@@ -40,7 +40,6 @@ func (c *ControlPlane) writeKeys(keys *pki) error {
 	return nil
 }
 
-// writeInputs writes the files that options give.
 func (c *ControlPlane) writeInputs(o Options) error {
 	inputs := map[string][]byte{}
 	maps.Copy(inputs, o.Files)
@@ -260,7 +259,6 @@ func (c *ControlPlane) setPort(port int) {
 	c.port = port
 }
 
-// lostPort tells whether a process ended because its port was taken.
 func lostPort(err error) bool {
 	failed, ok := errors.AsType[*ProcessError](err)
 	return ok && strings.Contains(failed.Reason, "address already in use")

@@ -323,7 +323,6 @@ func (r Release) emulated(s string) (string, error) {
 	return minor, nil
 }
 
-// pin is one embedded module: what a program is built from.
 type pin struct {
 	name     string
 	mod, sum []byte

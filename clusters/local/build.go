@@ -27,12 +27,10 @@ func BuildEnv() []string {
 	return []string{"CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=readonly", "GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH}
 }
 
-// buildArgs are the go command's arguments, but for the output's name.
 func buildArgs(p program) []string {
 	return []string{"build", "-v", "-mod=readonly", "-trimpath", "-ldflags", p.ldflags}
 }
 
-// cacheKey names everything a built program depends on.
 func cacheKey(p program, pin pin, goVersion string) string {
 	hash := sha256.New()
 	for _, s := range append(append(BuildEnv(), buildArgs(p)...), p.pkg, goVersion, string(pin.mod), string(pin.sum)) {
@@ -114,7 +112,6 @@ func (b *Binaries) goVersion(ctx context.Context, source string) (string, error)
 	return strings.TrimSpace(out), err
 }
 
-// goCmd prepares a go command for RunChild.
 func (b *Binaries) goCmd(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, cmp.Or(b.goCommand, "go"), args...)
 	cmd.Dir = dir
@@ -232,7 +229,6 @@ func (o *buildOutput) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// progress says how far the build is after some time.
 func (o *buildOutput) progress(took time.Duration) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

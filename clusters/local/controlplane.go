@@ -154,7 +154,6 @@ func (c *ControlPlane) waitEtcd(ctx context.Context) error {
 	})
 }
 
-// watch reports the process when it ends by itself.
 func (c *ControlPlane) watch(p *process, report func(error)) {
 	c.watchers.Go(func() {
 		<-p.done
@@ -164,7 +163,6 @@ func (c *ControlPlane) watch(p *process, report func(error)) {
 	})
 }
 
-// fail keeps the first failure and tells everybody.
 func (c *ControlPlane) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -271,7 +269,6 @@ func (c *ControlPlane) Programs() Programs { return guarded(&c.mu, &c.programs) 
 // ReadyIn is how long the last start of the API server took until it was ready.
 func (c *ControlPlane) ReadyIn() time.Duration { return guarded(&c.mu, &c.readyIn) }
 
-// guarded reads what a mutex guards.
 func guarded[T any](mu *sync.Mutex, value *T) T {
 	mu.Lock()
 	defer mu.Unlock()

@@ -49,7 +49,6 @@ func (c *ControlPlane) dismiss(joined *ControlPlane) {
 	delete(c.joined, joined)
 }
 
-// others are the control planes that use this one's etcd.
 func (c *ControlPlane) others() []*ControlPlane {
 	c.mu.Lock()
 	defer c.mu.Unlock()

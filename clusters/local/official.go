@@ -63,7 +63,6 @@ type publication struct {
 
 var publications = fixtures.Table[map[string]publication]("official.yaml", officialYAML)
 
-// offer is a program as it is published.
 type offer struct {
 	url, beside, member string
 	digest              string // the pinned one; empty if there is none
@@ -283,7 +282,6 @@ func (d *download) all(ctx context.Context) error {
 	}
 }
 
-// rest fetches what is missing of the file, in one request.
 func (d *download) rest(ctx context.Context) error {
 	file, err := os.OpenFile(d.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {

@@ -108,7 +108,6 @@ type Options struct {
 	ReadyTimeout time.Duration
 }
 
-// clone copies what a caller may change in place.
 func (o Options) clone() Options {
 	o.FeatureGates, o.Files = maps.Clone(o.FeatureGates), maps.Clone(o.Files)
 	o.AuthorizationConfig, o.AuditPolicy = slices.Clone(o.AuthorizationConfig), slices.Clone(o.AuditPolicy)

@@ -29,7 +29,6 @@ type processSpec struct {
 	stdout io.Writer // nil: the log
 }
 
-// process is one child, from its start until it has been reaped.
 type process struct {
 	name    string
 	pid     int
@@ -95,7 +94,6 @@ func (p *process) run(started chan<- error) {
 	close(p.done)
 }
 
-// exited tells whether the process has been reaped.
 func (p *process) exited() bool {
 	select {
 	case <-p.done:

@@ -61,7 +61,6 @@ func newCertify() *cobra.Command {
 	return c
 }
 
-// directKind is certification by SubjectAccessReview.
 func directKind() (certify.Kind[certify.Answer], error) {
 	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
 	return certify.Direct(set), err
@@ -115,7 +114,6 @@ func (f *certifyFlags) run(c *cobra.Command) error {
 	return runDirect(c, f)
 }
 
-// runDirect is certify without --conditional.
 func runDirect(c *cobra.Command, f *certifyFlags) error {
 	kind, err := directKind()
 	if err != nil {
@@ -211,7 +209,6 @@ func finish[A any](out io.Writer, f *certifyFlags, kind certify.Kind[A], run *ce
 	return outcomeOf(c.Results, f.tried())
 }
 
-// certified is a certification with how long its levels took.
 type certified struct {
 	*certify.Certification
 	took map[string]time.Duration

@@ -171,7 +171,6 @@ func newCertifyVerify() *cobra.Command {
 	return c
 }
 
-// verifier judges a bundle of any kind again.
 func verifier() (certify.Verifier, error) {
 	direct, err := directKind()
 	if err != nil {

@@ -150,7 +150,6 @@ func (f *conditionsRunFlags) ask(c *cobra.Command, dir string, all []*vectors.Ve
 	return invalid(err)
 }
 
-// playGate keeps what a kube-apiserver makes of the vectors of a folder.
 func (f *conditionsRunFlags) playGate(c *cobra.Command, all []*vectors.Vector, into *reports.Pieces) error {
 	release, err := local.ParseRelease(f.kubernetes)
 	if err != nil {
@@ -167,7 +166,6 @@ func (f *conditionsRunFlags) playGate(c *cobra.Command, all []*vectors.Vector, i
 	return invalid(err)
 }
 
-// certifyReference certifies the reference as any webhook is.
 func certifyReference(ctx context.Context, o certification.Options) (*certify.Run[certification.Exchange], error) {
 	a := reference.New(&reference.Snapshot{})
 	a.Wire = o.Wire
@@ -226,7 +224,6 @@ func ownVectors(texts map[string]string) string {
 	return fmt.Sprintf("of %d of authzconf's %d files", own, len(all))
 }
 
-// again judges what was seen.
 func (f *conditionsRunFlags) again(c *cobra.Command, was *certification.Played, p *reports.Pieces, verify *verifyFlags) (*certification.Played, error) {
 	reseed(c, &f.seed, was.Seed)
 	texts, err := reports.Take[map[string]string](p, "vectors")

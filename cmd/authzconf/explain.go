@@ -143,7 +143,6 @@ func (f *explainFlags) scenario(c *cobra.Command, id string) error {
 	return writeExplained(c.OutOrStdout(), config, server, []string{s.ID + ": " + s.Description, "", text})
 }
 
-// explainFlags describe a request, who sends it, and what is granted.
 type explainFlags struct {
 	as      scenarios.Impersonate
 	asExtra []string
@@ -192,7 +191,6 @@ func (f *explainFlags) questionFlags(c *cobra.Command) (given []string) {
 	return given
 }
 
-// check finds what is missing or contradicts itself.
 func (f *explainFlags) check() error {
 	_, asExtra := f.extra()
 	switch {
@@ -256,7 +254,6 @@ func (f *explainFlags) checkResource() error {
 	return nil
 }
 
-// extra is --as-user-extra as a map.
 func (f *explainFlags) extra() (map[string][]string, error) {
 	extra := map[string][]string{}
 	for _, e := range f.asExtra {
@@ -331,7 +328,6 @@ func newLiveCluster(ctx context.Context, kubeconfig, context string) (*liveClust
 	return &liveCluster{Cluster: cluster, ctx: ctx, client: client, known: map[string]oracle.Answer{}}, err
 }
 
-// version is the cluster's, as "1.37".
 func (l *liveCluster) version() (string, error) {
 	v, err := l.client.Discovery().ServerVersion()
 	if err != nil {

@@ -22,7 +22,6 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// filedFlags say where a report goes, and by whom it is signed.
 type filedFlags struct {
 	reportDir, signKey string
 	key                *certify.Key
@@ -124,7 +123,6 @@ func recheck[F, T any, R interface {
 	}}
 }
 
-// conclude prints what became of a verification, and of the signature.
 func conclude(c *cobra.Command, v *reports.Verification, keys []*certify.Key, marker string, outcome any, verified string) error {
 	for _, note := range v.Notes {
 		_, _ = fmt.Fprintf(c.OutOrStdout(), "note: %s\n", note)
@@ -164,7 +162,6 @@ type heldRun struct {
 	asked  *reports.ConformanceReport
 }
 
-// asked is what the command line of a report asks for.
 func asked(r *reports.ConformanceReport, set *scenarios.Set) (*reports.ConformanceReport, error) {
 	if len(r.Command) < 2 {
 		return nil, errors.New("there is none")

@@ -28,7 +28,6 @@ import (
 	"github.com/authzconf/authzconf/suites"
 )
 
-// selectionFlags choose scenarios; run and list share them.
 type selectionFlags struct {
 	dir, focus, skip, labels string
 	suites, levels           []string
@@ -68,7 +67,6 @@ func folderOr(dir string, builtin fs.FS) (fs.FS, error) {
 	return os.DirFS(dir), nil
 }
 
-// vectors reads the vector files of the same folder.
 func (f *selectionFlags) vectors() ([]*vectors.Vector, error) {
 	var files fs.FS = scenarios.FS
 	if f.dir != "" {
@@ -129,7 +127,6 @@ func pattern(flag, text string) (*regexp.Regexp, error) {
 	return re, nil
 }
 
-// matrixFlags choose what to run on; run, matrix and up share them.
 type matrixFlags struct {
 	matrix matrix.Matrix
 	gates  map[string]string
@@ -144,7 +141,6 @@ func (f *matrixFlags) register(c *cobra.Command, gate string) {
 	f.registerCommon(c)
 }
 
-// providers are those that make a cluster.
 const providers = "local (etcd and kube-apiserver as child processes) or kind (two nodes, in containers)"
 
 // registerCommon adds what says nothing about which cells there are.
@@ -204,7 +200,6 @@ func programFlags(fl *pflag.FlagSet) {
 	fl.String("binaries-mirror", "", "URL (http, https or file) below which dl.k8s.io/... and github.com/... are mirrored (default $"+local.MirrorVariable+")")
 }
 
-// binaries finds programs as the flags of a command say, if it has them.
 func binaries(c *cobra.Command) *local.Binaries {
 	source, _ := c.Flags().GetString("binaries")
 	mirror, _ := c.Flags().GetString("binaries-mirror")

@@ -20,7 +20,6 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// granularFlags choose scenarios of KEP-3617 and what they run before.
 type granularFlags struct {
 	filedFlags
 	dir, focus, kubernetes string

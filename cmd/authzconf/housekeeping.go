@@ -168,7 +168,6 @@ func (f *existingFlags) add(fl *pflag.FlagSet) {
 	fl.BoolVar(&f.iUnderstand, "i-understand", false, "use a cluster even if it seems to be there for more than tests")
 }
 
-// unused refuses flags that are for another provider.
 func (f *existingFlags) unused() error {
 	if f.kubeconfig != "" || f.context != "" || f.iUnderstand {
 		return fmt.Errorf("--kubeconfig, --context and --i-understand are for --provider %s", target.Existing)

@@ -127,7 +127,6 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 	return o, o.Check()
 }
 
-// What --node-objects may be.
 const bareNodes, kwokNodes = "bare", "kwok"
 
 func (f *loadFlags) adjusted(c *cobra.Command, p *profile.Profile) (*profile.Profile, error) {

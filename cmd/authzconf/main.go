@@ -56,7 +56,6 @@ func invalid(err error) error {
 	return &exitError{code: exitInvalid, err: err}
 }
 
-// exitWith ends a command that has printed all it has to say.
 func exitWith(code int) error {
 	if code == exitPassed {
 		return nil
@@ -161,7 +160,6 @@ func commandWith(use string, args cobra.PositionalArgs, run func(c *cobra.Comman
 	return &cobra.Command{Use: use, Args: args, RunE: run}
 }
 
-// plainCommand is one without arguments.
 func plainCommand(use string, run func(c *cobra.Command) error) *cobra.Command {
 	return commandWith(use, cobra.NoArgs, func(c *cobra.Command, _ []string) error { return run(c) })
 }

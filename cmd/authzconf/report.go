@@ -144,7 +144,6 @@ var outputs = template.Must(template.New("output").Funcs(reports.TextFuncs).Func
 	"minus":     func(a, b any) int64 { return reflect.ValueOf(a).Int() - reflect.ValueOf(b).Int() },
 }).Parse(outputText))
 
-// render prints a text of output.tmpl.
 func render(w io.Writer, name string, data any) error {
 	var b bytes.Buffer
 	err := outputs.ExecuteTemplate(&b, name, data)
@@ -154,7 +153,6 @@ func render(w io.Writer, name string, data any) error {
 	return err
 }
 
-// renderTable prints a text of output.tmpl that is a table.
 func renderTable(w io.Writer, name string, data any, flags uint) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', flags)
 	return errors.Join(render(t, name, data), t.Flush())
@@ -244,7 +242,6 @@ func newDisplay(out io.Writer) *display {
 	return &display{out: out, live: ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb", shown: time.Now()}
 }
 
-// due says whether it is time for another line, for what counts quickly.
 func (d *display) due() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -269,7 +266,6 @@ func (d *display) status(text string) {
 	d.shown = time.Now()
 }
 
-// line prints a whole line above the live one.
 func (d *display) line(text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -344,14 +340,12 @@ func (p *loadProgress) progress(now storm.Progress) {
 	p.status(loadLine(before, now))
 }
 
-// created counts the objects that are there before the first block.
 func (p *loadProgress) created(done, total int64) {
 	if done == total || p.due() {
 		p.status(inEnglish.Sprintf("%d of %d objects", done, total))
 	}
 }
 
-// inEnglish groups digits.
 var inEnglish = message.NewPrinter(language.English)
 
 func loadLine(before, now storm.Progress) string {

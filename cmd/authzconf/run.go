@@ -40,7 +40,6 @@ func (f *recordedFlags) common() session.Common {
 	return session.Common{Version: suiteVersion(), Command: called, Seed: f.seed}
 }
 
-// writable says whether the report of a run can be written, before it.
 func (f *recordedFlags) writable(texts reports.Texts) error {
 	if f.reportDir == "" {
 		return nil

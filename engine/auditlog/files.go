@@ -107,7 +107,6 @@ func (r *Reader) ReadFile(ctx context.Context, path string) (err error) {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// unreadable counts a file with a broken head.
 func (r *Reader) unreadable(path string, err error) error {
 	r.file, r.line = path, 0
 	r.stats.Files++
@@ -142,7 +141,6 @@ func spread(data []byte) bool {
 		bytes.Contains(data[:min(len(data), 4<<10)], listHead)
 }
 
-// counted counts what is read through it.
 type counted struct {
 	io.Reader
 	n *int64

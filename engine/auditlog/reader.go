@@ -151,7 +151,6 @@ func (r *Reader) lines(data []byte) (rest []byte, err error) {
 	return rest, nil
 }
 
-// next is where the word stands next, or the end.
 func next(data []byte, from int) int {
 	if i := bytes.Index(data[from:], needle); i >= 0 {
 		return from + i

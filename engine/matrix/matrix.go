@@ -166,7 +166,6 @@ func Emulated() []string {
 // FileKind is the kind of a matrix file, of reports.FileVersion.
 const FileKind = "Matrix"
 
-// file is a matrix file: the cells are those of all entries.
 type file struct {
 	APIVersion string  `yaml:"apiVersion"`
 	Kind       string  `yaml:"kind"`

@@ -66,7 +66,6 @@ type Agents struct {
 	set     *appsv1.DaemonSet // the last of them
 }
 
-// agentName begins the name of everything that agents need.
 const agentName = "node-agent-"
 
 // account is who agents with a suffix are.

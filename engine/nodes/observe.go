@@ -23,7 +23,6 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// controlPlaneLabel is on nodes that run the control plane.
 const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
 
 // Live are the names of the nodes that are ready and that a kubelet speaks for, workers first. Scenarios make Node
@@ -115,7 +114,6 @@ func (a *Agents) holder(token, node string) (*holder, error) {
 	return &holder{client, node}, err
 }
 
-// list lists the node's pods as the node, and returns the status code.
 func (h *holder) list(ctx context.Context) (int, error) {
 	_, err := h.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + h.node, ResourceVersion: "0"})
 	if err == nil {

@@ -30,7 +30,6 @@ const (
 // echoed: an API server reads only the status.
 var unopinionated = []byte(`{"apiVersion":"` + APIVersion + `","kind":"` + kind + `","metadata":{},"spec":{},"status":{"allowed":false,"denied":false}}` + "\n")
 
-// contentType is shared by all answers.
 var contentType = []string{"application/json"}
 
 func (r *Recorder) handle(w http.ResponseWriter, req *http.Request) {
@@ -117,7 +116,6 @@ func readBody(req *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// oneLine makes a short line out of text that may come from a client.
 func oneLine(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if len(s) > maxReason {
@@ -221,7 +219,6 @@ type Record struct {
 	Answer *Answer
 }
 
-// journal is the record of all arrivals, in order.
 type journal struct {
 	mu      sync.Mutex
 	seq     uint64
@@ -246,7 +243,6 @@ func (j *journal) pass() {
 	j.seq++
 }
 
-// refuse counts a malformed review.
 func (j *journal) refuse(why string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -199,13 +199,11 @@ const (
 	Back Point = "back"
 )
 
-// mount is a point that is being served.
 type mount struct {
 	point  Point
 	script Script // nil has no opinion
 }
 
-// mountsFor makes the mounts of a recorder, by URL path.
 func mountsFor(scripts map[Point]Script) (map[string]*mount, error) {
 	mounts := map[string]*mount{}
 	for _, p := range append([]Point{Front, Back}, slices.Sorted(maps.Keys(scripts))...) {
@@ -253,7 +251,6 @@ type Counting struct {
 // malformed reviews are treated as ever, and counted ones take their place in the order.
 func (r *Recorder) Count(c *Counting) { r.counting.Store(c) }
 
-// count answers one review that is only counted.
 func (r *Recorder) count(c *Counting, w http.ResponseWriter, req *http.Request, p Point, verb string) {
 	begin := time.Now()
 	r.pass()

@@ -84,7 +84,6 @@ func (run *run) closeShells() {
 
 func (s *shell) kubeconfig() string { return filepath.Join(s.home, "kubeconfig") }
 
-// kubectl runs one command and observes each of its requests.
 func (run *run) kubectl(ctx context.Context, step int, k *scenarios.Kubectl) (verdicts.Observation, error) {
 	o := verdicts.Observation{
 		Step: step, Request: verdicts.SentRequest{Requestor: run.bound.Requestors[k.By].Username()},
@@ -124,7 +123,6 @@ func (s *shell) shown(out *bytes.Buffer) string {
 	return strings.NewReplacer(s.home, "$HOME", s.tap.URL, "$SERVER").Replace(text)
 }
 
-// take returns what was seen since the last call, and forgets it.
 func (s *shell) take() (seen []verdicts.Observation, userAgent string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

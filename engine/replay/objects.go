@@ -24,7 +24,6 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// path is where an object is read.
 func (p *provisioner) path(u *unstructured.Unstructured) (string, error) {
 	kind := u.GroupVersionKind()
 	mapping, err := p.mapper.RESTMapping(kind.GroupKind(), kind.Version)
@@ -65,7 +64,6 @@ func (p *provisioner) apply(ctx context.Context, manifests []map[string]any) err
 	return group.Wait()
 }
 
-// grant creates roles and bindings and waits until they are in force.
 func (p *provisioner) grant(ctx context.Context, objects []scenarios.RBACObject) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	for _, o := range objects {
@@ -157,7 +155,6 @@ func (p *provisioner) runPod(ctx context.Context, sa *scenarios.ServiceAccount) 
 	return utilerrors.FilterOut(err, apierrors.IsAlreadyExists)
 }
 
-// awaitPods waits until all pods run that the scenario has on real nodes.
 func (p *provisioner) awaitPods(ctx context.Context, bound *scenarios.Scenario) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	for _, key := range bound.Pods() {

@@ -46,7 +46,6 @@ const (
 // grantPoll are the pauses between two questions whether they have: short ones first.
 var grantPoll = wait.Backoff{Duration: 2 * time.Millisecond, Factor: 1.05, Steps: 1000, Cap: 50 * time.Millisecond}
 
-// provisioner creates what scenarios need, as a member of system:masters.
 type provisioner struct {
 	client kubernetes.Interface
 	mapper meta.RESTMapper

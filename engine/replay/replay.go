@@ -23,7 +23,6 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// run is one replay of one scenario.
 type run struct {
 	target *target.Target
 	admin  *provisioner
@@ -113,7 +112,6 @@ func (r *Replayer) replay(ctx context.Context, s *scenarios.Scenario, suffix str
 	return e
 }
 
-// steps carries out all steps, and adds what was seen to the evidence.
 func (run *run) steps(ctx context.Context, e *verdicts.Evidence) {
 	last := time.Now()
 	for i := 0; i < len(run.bound.Steps); {

@@ -31,10 +31,8 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// bodyLimit is how much of an answer is kept as evidence.
 const bodyLimit = 64 << 10
 
-// auditIDHeader names the audit event of a request.
 const auditIDHeader = "Audit-Id"
 
 // requestTimeout ends a request that the API server does not answer. Nothing in

@@ -138,7 +138,6 @@ func plan(set *scenarios.Set, c target.Options, sel Selection) CellPlan {
 	return p
 }
 
-// chains are the special authorizer chains that scenarios ask for.
 func chains(set *scenarios.Set) []string {
 	names := slices.DeleteFunc(scenarios.Each(set.All(), func(s *scenarios.Scenario) string { return s.Requires.Chain }), func(name string) bool { return name == "" })
 	slices.Sort(names)
@@ -196,7 +195,6 @@ func (sel Selection) Choose(set *scenarios.Set) []*scenarios.Scenario {
 	return slices.DeleteFunc(slices.Clone(set.All()), func(s *scenarios.Scenario) bool { return sel.leavesOut(s) != "" })
 }
 
-// onExisting decides for a cluster that somebody else made.
 func onExisting(s *scenarios.Scenario, facts scenarios.Facts) Item {
 	ok, unsupported, why := s.SelectedThere(facts)
 	switch {

@@ -95,7 +95,6 @@ func Execute(ctx context.Context, o Options) (*Recorded, error) {
 	return r, nil
 }
 
-// median is the median time that scenarios took, their waits apart.
 func median(set *scenarios.Set, evidence []*verdicts.Evidence) time.Duration {
 	var took []time.Duration
 	for _, e := range evidence {
@@ -150,13 +149,11 @@ func availableMemory() int64 {
 	return int64(*memory.MemAvailableBytes)
 }
 
-// memoryEvery is the pause between two looks.
 const memoryEvery = 2 * time.Second
 
 // memoryWatch remembers the most memory that was held at once.
 type memoryWatch struct{ peak atomic.Int64 }
 
-// watch looks until ctx ends.
 func (w *memoryWatch) watch(ctx context.Context, held func() int64) {
 	wait.UntilWithContext(ctx, func(context.Context) { w.peak.Store(max(w.peak.Load(), held())) }, memoryEvery)
 }

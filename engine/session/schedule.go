@@ -194,7 +194,6 @@ func (c *Cell) findKubectl(ctx context.Context) (err error) {
 	return nil
 }
 
-// startCell brings the cell's target up, unless the session has ended.
 func (s *Session) startCell(c *Cell) {
 	if s.ctx.Err() != nil {
 		if c.Err == nil {

@@ -195,7 +195,6 @@ func (p CellPlan) NotRun(cell *reports.Cell) {
 // causes are the words of a report for why a scenario was not run.
 var causes = map[Fate]reports.NotRunCause{NotSelected: reports.CauseTarget, LeftOut: reports.CauseUser, NotMade: reports.CausePath}
 
-// replayer fails where the cell cannot be believed.
 func (c *Cell) replayer() (*replay.Replayer, error) {
 	if c.Err != nil {
 		return nil, c.Err
@@ -256,7 +255,6 @@ func (c *Cell) finish(j *job, evidence *verdicts.Evidence, events func(Event)) {
 	events(Event{Result: &j.result, Took: max(0, evidence.Ended.Sub(evidence.Started)-j.scenario.Waits())})
 }
 
-// invalidEvidence stands for a scenario that could not be run at all.
 func invalidEvidence(c *Cell, j *job, blame verdicts.Blame, err error) *verdicts.Evidence {
 	return &verdicts.Evidence{
 		Scenario: j.scenario.ID, Digest: j.scenario.Digest, Cell: c.Plan.Target.Cell,

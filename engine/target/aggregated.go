@@ -88,7 +88,6 @@ func (t *Target) serveAggregated(ctx context.Context, ca []byte) (*Loopback, err
 	return serve(listener, &t.aggregated, ca, name)
 }
 
-// register makes the API known, and waits until it is served.
 func (t *Target) register(ctx context.Context, client kubernetes.Interface, server *Loopback) error {
 	raw, err := fixtures.FS.ReadFile("aggregated.yaml")
 	if err != nil {
@@ -136,7 +135,6 @@ func (a *aggregated) stop() error {
 	return err
 }
 
-// take returns what was seen since the last call, and forgets it.
 func (a *aggregated) take() ([]verdicts.BackendRequest, []scenarios.User) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -172,7 +170,6 @@ func (a *aggregated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// record keeps who the API server says is asking.
 func (a *aggregated) record(r *http.Request) {
 	b := verdicts.BackendRequest{Method: r.Method, URL: r.URL.RequestURI(), User: RemoteUser(r.Header)}
 	for name, values := range r.Header {

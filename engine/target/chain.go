@@ -26,7 +26,6 @@ import (
 // policyPoint is the recorder's point that answers as scenarios say.
 const policyPoint recorder.Point = "policy"
 
-// abacFile is the ABAC policy's name in the run's folder.
 const abacFile = "abac.jsonl"
 
 // middle is what stands between the recorder's two points: a file of fixtures/chains.
@@ -255,7 +254,6 @@ func (t *Target) reload(ctx context.Context, between middle, name string) error 
 	return err
 }
 
-// reloads are the API server's counts by status.
 func (t *Target) reloads(ctx context.Context) (map[string]float64, error) {
 	families, err := t.scrapeNamed(ctx, reloadsMetric)
 	if err != nil {
@@ -295,7 +293,6 @@ type Authorizer struct {
 	Timeout time.Duration
 }
 
-// webhookFile is where the kubeconfig of one of Options.Webhooks is.
 func webhookFile(name string) string { return "authorizer-" + name + ".kubeconfig" }
 
 // middle is the chain with the authorizer in its position.
@@ -354,7 +351,6 @@ func (t *Target) SetPolicy(rules []scenarios.PolicyRule) {
 	t.policy.rules = append(t.policy.rules, rules...)
 }
 
-// answer implements recorder.Script.
 func (p *policy) answer(spec authorizationv1.SubjectAccessReviewSpec) recorder.Answer {
 	if p.down.Load() {
 		return recorder.Answer{Code: http.StatusServiceUnavailable}

@@ -25,7 +25,6 @@ import (
 // series identifies one impersonation counter. others are its further labels, which it should not have.
 type series struct{ name, mode, decision, others, kind string }
 
-// counters are values of the impersonation series at one moment.
 type counters map[series]counted
 
 // counted is how often something was counted, and for a histogram, also the sum of what was.

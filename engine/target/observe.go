@@ -289,12 +289,10 @@ func (t *Target) RequestClient(r *scenarios.Request, requestor scenarios.Request
 	})
 }
 
-// roundTripper is a function that sends requests.
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (send roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return send(r) }
 
-// asUser names the user in the request headers that a proxy sends.
 func asUser(r scenarios.Requestor) transport.WrapperFunc {
 	return func(rt http.RoundTripper) http.RoundTripper {
 		return transport.NewAuthProxyRoundTripper(r.User, r.UID, r.Groups, r.Extra, rt)

@@ -121,7 +121,6 @@ type Plain struct {
 	Args          []string
 }
 
-// startPlain starts one, and reads back its version and gate.
 func (t *Target) startPlain(ctx context.Context, o Options) error {
 	if o.Cell.Provider != Local {
 		return fmt.Errorf("a plain target is of the provider %s", Local)
@@ -181,7 +180,6 @@ func (t *Target) blind() bool { return t.Cell.Provider == Existing || t.started.
 // Substitutes says whether ServiceAccounts are substituted for the users of scenarios.
 func (t *Target) Substitutes() bool { return t.Cell.Provider == Existing }
 
-// replaceAPIServer returns how long it took.
 func (t *Target) replaceAPIServer(ctx context.Context, o Options, wanted local.Options) (time.Duration, error) {
 	switch cluster := t.cluster.(type) {
 	case *local.ControlPlane:

@@ -184,7 +184,6 @@ func startLocal(ctx context.Context, o Options, lo local.Options) (clusters.Clus
 	return plane, nil
 }
 
-// options is the control plane with its recorder, audit log and chain.
 func (t *Target) options(o Options) (lo local.Options, err error) {
 	lo = o.LocalOptions(0)
 	if o.Plain != nil {

@@ -58,7 +58,6 @@ func (t *Target) readBack(ctx context.Context, o Options, more ...func(context.C
 	return nil
 }
 
-// witnessPrograms says what runs, of a local control plane.
 func (t *Target) witnessPrograms(context.Context) error {
 	plane, ok := t.Plane()
 	if !ok {
@@ -142,7 +141,6 @@ func (t *Target) ask(ctx context.Context, client *http.Client, path string, h ht
 	return a, err
 }
 
-// probe is one request of the witness.
 type probe struct {
 	// Groups are the requestor's, Path what it gets.
 	Groups []string `json:"groups"`

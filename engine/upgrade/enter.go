@@ -58,7 +58,6 @@ func (u *Upgrade) enter(ctx context.Context, stage *Stage) error {
 	return err
 }
 
-// begin starts a server of the first stage.
 func (u *Upgrade) begin(ctx context.Context, stage *Stage) error {
 	begin := time.Now()
 	o := stage.Plan.Target
@@ -78,7 +77,6 @@ func (u *Upgrade) begin(ctx context.Context, stage *Stage) error {
 	return err
 }
 
-// replace ends the server's API server and starts that of the stage.
 func (u *Upgrade) replace(ctx context.Context, stage *Stage) error {
 	begin := time.Now()
 	err := u.targets[stage.Server].Restart(ctx, stage.Plan.Target)
@@ -201,7 +199,6 @@ type flowSetup struct {
 	kept     *replay.Kept
 }
 
-// startFlow sends requests to host until stop is called or ctx ends.
 func startFlow(ctx context.Context, run *replay.Replayer, host string, setups []flowSetup) *flow {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &flow{host: host, setup: setups, cancel: cancel}

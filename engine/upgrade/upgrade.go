@@ -43,7 +43,6 @@ type Upgrade struct {
 	balancer  *balancer.Balancer // nil where no requests flow, or straight
 }
 
-// servers is how many API servers high availability has.
 const servers = 2
 
 // Stage is one stay, a cell of the report. Its Err says why the stage was not reached, or what broke on it.
@@ -137,7 +136,6 @@ func (u *Upgrade) plan(stage *Stage, asked target.Options) error {
 	return nil
 }
 
-// flows tells whether requests flow on the way to any stage.
 func (u *Upgrade) flows() bool {
 	return u.Path.HighAvailability || slices.ContainsFunc(u.Path.Stages, func(l upgradepath.Stage) bool { return l.Fault != "" })
 }

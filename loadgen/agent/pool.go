@@ -115,7 +115,6 @@ func (p *Pool) Close() {
 	}
 }
 
-// of is the connection of an agent.
 func (p *Pool) of(ctx context.Context, agent int) (*http.ClientConn, error) {
 	return p.open(ctx, &p.conns[agent/p.shards/p.perConn])
 }
@@ -156,7 +155,6 @@ func (p *Pool) renewed(ctx context.Context, agent int, old *http.ClientConn) (*h
 // other is the class of errors that have none of their own.
 const other = "other"
 
-// classify names an error by its kind.
 func classify(err error) string {
 	var alert tls.AlertError
 	var verification *tls.CertificateVerificationError

@@ -89,7 +89,6 @@ func (p Plan) random(agent int, stream uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(p.Seed, uint64(agent)<<2|stream))
 }
 
-// agent appends the requests of one agent.
 func (p Plan) agent(all []Send, agent int) []Send {
 	kinds := kindDrawer{random: p.random(agent, streamKinds), mix: p.Mix}
 	add := func(at time.Duration) bool {
@@ -146,7 +145,6 @@ func (p Plan) positions(agent int) func() float64 {
 	}
 }
 
-// at turns a position into a time.
 func (p Plan) at(position float64) time.Duration {
 	ns := math.Round(float64(position/p.Rate) * 1e9)
 	if ns > float64(math.MaxInt64/4) {
@@ -179,7 +177,6 @@ func (p Plan) Expected() float64 {
 // Scheduled says whether arrivals are at given times, and have no rate.
 func (p Plan) Scheduled() bool { return p.Arrivals == Burst || p.Arrivals == Waves }
 
-// kindDrawer draws kinds by their weights.
 type kindDrawer struct {
 	random *rand.Rand
 	mix    []int

@@ -143,7 +143,6 @@ func (o *Population) settleVariant(ctx context.Context, client *http.Client, hos
 	return nil
 }
 
-// try asks once.
 func try(ctx context.Context, client *http.Client, host string, asked agent.Request) (status int, text string, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, host+asked.Path+"?"+asked.Query, nil)
 	if err != nil {

@@ -202,7 +202,6 @@ func (b *builder) node(i int) object {
 
 const kwokTimeout = time.Minute
 
-// awaitKwok waits until kwok has the last node Ready.
 func (b *builder) awaitKwok(ctx context.Context) error {
 	name := nodeName(b.profile.Nodes)
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, kwokTimeout, true, func(ctx context.Context) (bool, error) {

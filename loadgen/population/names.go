@@ -57,7 +57,6 @@ type ask struct {
 	imp            *scenarios.Impersonate
 }
 
-// asking resolves an agent.
 func asking(p *profile.Profile, variant profile.Variant, a int) ask {
 	q := ask{identity: a % p.Identities()}
 	if a == p.Agents() { // the one that takes no part

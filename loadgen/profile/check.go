@@ -32,7 +32,6 @@ type checker struct {
 	err error
 }
 
-// ok notes a problem at a path unless the condition holds.
 func (c *checker) ok(holds bool, path, format string, args ...any) {
 	if c.err == nil && !holds {
 		c.err = fmt.Errorf("%s: %s", c.at(path), fmt.Sprintf(format, args...))

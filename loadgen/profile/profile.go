@@ -279,7 +279,6 @@ func (p *Profile) Once() bool {
 // FirstContact says whether a block begins with agents that the server has forgotten.
 func (p *Profile) FirstContact() bool { return p.Plan(0).Scheduled() || p.Arrivals.Opening }
 
-// period is how often one agent asks, on average.
 func (p *Profile) period() time.Duration {
 	if p.Once() {
 		// Between two blocks of a cold variant the server is given time to forget.

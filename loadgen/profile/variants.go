@@ -88,7 +88,6 @@ func VariantNamed(name string) (Variant, error) {
 	return Variant{}, fmt.Errorf("variant %q: expected one of %s", name, strings.Join(names, ", "))
 }
 
-// sides are those of all comparisons.
 func (p *Profile) sides() (sides []Side) {
 	for _, c := range p.Comparisons {
 		sides = append(sides, c.A, c.B)

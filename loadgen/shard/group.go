@@ -29,7 +29,6 @@ type Group struct {
 	timeout time.Duration
 }
 
-// member is one shard.
 type member struct {
 	name   string
 	link   *Link

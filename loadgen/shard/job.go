@@ -116,7 +116,6 @@ func CreatePods(ctx context.Context, config *rest.Config, shards int, life time.
 	return j, nil
 }
 
-// await waits until all pods run.
 func (j *Pods) await(ctx context.Context) error {
 	running, states := 0, ""
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
@@ -154,7 +153,6 @@ func unpullable(c corev1.ContainerStatus) bool {
 	return c.State.Waiting != nil && slices.Contains([]string{"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}, c.State.Waiting.Reason)
 }
 
-// statesOf says why pods do not run.
 func statesOf(pods []corev1.Pod) string {
 	if len(pods) == 0 {
 		return "there is no pod"
@@ -277,7 +275,6 @@ func (j *Pods) nodeFate(ctx context.Context, name string) string {
 	return ""
 }
 
-// closing remembers that it was closed.
 type closing struct {
 	io.WriteCloser
 	asked atomic.Bool

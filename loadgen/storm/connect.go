@@ -54,7 +54,6 @@ func (o *Options) Check() error {
 	return &local.UsageError{Problem: problem}
 }
 
-// checkFiles says whether this machine can have all the connections.
 func (o *Options) checkFiles() error {
 	if o.Engine == Pods {
 		return nil // a pod has a limit of its own, and looks at it

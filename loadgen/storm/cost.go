@@ -22,7 +22,6 @@ import (
 	"github.com/authzconf/authzconf/reports/load/run"
 )
 
-// used is what the programs behind a side have used so far.
 func (r *runner) used(s *server) map[string]run.Cost {
 	all := map[string]run.Cost{}
 	note := func(name string, cpu time.Duration, rss int64) {

@@ -63,7 +63,6 @@ func foretell(o Options, side profile.Side) (string, error) {
 	return strings.Join(texts, "\t"), nil
 }
 
-// who is who takes part.
 func who(p *profile.Profile) run.Population {
 	every := p.Arrivals.Every
 	if p.Once() {

@@ -156,7 +156,6 @@ func (p *recorderProcess) close() error {
 	return p.link.Wait()
 }
 
-// count has the recorder count from now on, and returns what reads it.
 func (r *runner) count(s *server, start time.Time, delayed bool) (read func() tallies) {
 	c := counting{Start: start}
 	if delayed {

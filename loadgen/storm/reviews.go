@@ -95,7 +95,6 @@ func (r *reviews) answered(p recorder.Point, took time.Duration) {
 	r.Latency.Record(took)
 }
 
-// soFar is a copy of what was counted.
 func (r *reviews) soFar() (t tallies) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,7 +106,6 @@ func (r *reviews) soFar() (t tallies) {
 	return t
 }
 
-// total is of all reviews at the front.
 func (t tallies) total() (n int64) {
 	for _, second := range t.Timeline {
 		n += second
@@ -169,7 +167,6 @@ const processStart = "process_start_time_seconds"
 // heapSys is a gauge of every Go program, too: what its heap has needed at most, for that is not given back.
 const heapSys = "go_memstats_heap_sys_bytes"
 
-// of is a series of a family, if there is one.
 func (c counters) of(family string) (one sample, there bool) {
 	for _, s := range c {
 		if s.family == family {

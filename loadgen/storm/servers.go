@@ -102,7 +102,6 @@ func (r *runner) start(ctx context.Context) error {
 	return nil
 }
 
-// options are those of one API server.
 func (r *runner) options(name profile.Server, join *target.Target) target.Options {
 	if r.Provider == target.Existing {
 		return r.Existing

@@ -74,7 +74,6 @@ type Progress struct {
 	Reviews int64
 }
 
-// progressEvery is the pause between two calls of Options.Progress.
 const progressEvery = time.Second
 
 // Engines.

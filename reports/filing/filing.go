@@ -243,7 +243,6 @@ func (k *Kind) owned(root *os.Root) (map[string]bool, error) {
 	})
 }
 
-// known says whether a file is a marker of this kind.
 func (k *Kind) known(data []byte) bool {
 	decode := func(data []byte, v any) error { return yaml.Unmarshal(data, v) }
 	if path.Ext(k.Marker) == ".json" {

@@ -303,7 +303,6 @@ func (c *checker) trends(variants []variantBlocks, comparisons []Comparison) {
 	}
 }
 
-// claims says whether something is said of the difference of two sides.
 func claims(c Comparison) bool { return !c.AA && (c.P50.Measured || c.P99.Measured) }
 
 // same looks at the comparisons of two servers that are the same. They differ if the harness does, or if the order

@@ -12,7 +12,6 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// pair is two blocks that are compared.
 type pair struct {
 	number int
 	a, b   *run.Block
@@ -121,7 +120,6 @@ func compareAll(groups []comparisonPairs, t Thresholds) (comparisons []Compariso
 	return comparisons
 }
 
-// design is how many pairs there are, and in how many starts.
 func (g comparisonPairs) design() design {
 	starts := map[int]bool{}
 	for _, p := range g.pairs {
@@ -136,7 +134,6 @@ func meanReviews(blocks []*run.Block) float64 { return reviewRate("", blocks).Pe
 // often faster than an answer.
 const errorsCompared = 0.01
 
-// unmeasured is an effect of which nothing can be said.
 func unmeasured(format string, args ...any) Effect {
 	return Effect{Why: fmt.Sprintf(format, args...), P: 1, PHolm: 1}
 }

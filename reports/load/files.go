@@ -62,7 +62,6 @@ func Load(path string) (r run.Run, err error) {
 	return r, err
 }
 
-// read is Load, with the SHA-256 of the file.
 func read(path string) (r run.Run, digest string, err error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, runFile)

@@ -206,7 +206,6 @@ func judgeEffect(r *Result, c Comparison, name string, e Effect) {
 	r.limit(c.Name, name, state, "%s", e)
 }
 
-// conclude derives the outcome from checks and limits.
 func (r *Result) conclude() {
 	var ground, broken, unknown []string
 	for _, c := range r.Checks {

@@ -28,7 +28,6 @@ import (
 	"github.com/authzconf/authzconf/engine/nodes"
 )
 
-// tokenFile is where a pod's token is projected to.
 const tokenFile = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 // The environment, see fixtures/nodes/agent.yaml.
@@ -118,7 +117,6 @@ func run(ctx context.Context) error {
 
 const attemptTimeout = 10 * time.Second
 
-// request is one that is made again and again.
 type request struct {
 	line nodes.Attempt
 	send func(ctx context.Context) error

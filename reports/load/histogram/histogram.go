@@ -34,7 +34,6 @@ type Histogram struct {
 	max    int64
 }
 
-// index is the bucket of a value in ns.
 func index(v int64) int {
 	switch {
 	case v < sub:
@@ -201,7 +200,6 @@ func (h *Histogram) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// check says how sum, minimum and maximum contradict the counts.
 func (h *Histogram) check() error {
 	if h.count == 0 {
 		if h.sum != 0 || h.min != 0 || h.max != 0 {

@@ -300,18 +300,18 @@ func newCertifyMatrix() *cobra.Command {
 		if out == "" {
 			return errors.New("-o is needed: the page to write")
 		}
-		trusted, err := publicKeys(keys)
-		if err != nil {
-			return err
-		}
-		return writeMatrix(c, args, out, trusted)
+		return writeMatrix(c, args, out, keys)
 	})
 	c.Flags().StringVarP(&out, "output", "o", "", "the page to write")
 	c.Flags().StringArrayVar(&keys, "key", nil, "a public key: one of those given must have signed each bundle")
 	return c
 }
 
-func writeMatrix(c *cobra.Command, args []string, out string, keys []*certify.Key) error {
+func writeMatrix(c *cobra.Command, args []string, out string, keys []string) error {
+	trusted, err := publicKeys(keys)
+	if err != nil {
+		return err
+	}
 	var paths []string
 	for _, arg := range args {
 		found, err := certify.Bundles(arg)
@@ -324,7 +324,7 @@ func writeMatrix(c *cobra.Command, args []string, out string, keys []*certify.Ke
 	if err != nil {
 		return err
 	}
-	page, err := certify.Register(verify, suiteVersion(), filepath.Dir(out), paths, keys)
+	page, err := certify.Register(verify, suiteVersion(), filepath.Dir(out), paths, trusted)
 	if err != nil {
 		return err
 	}

@@ -65,27 +65,10 @@ func overHTTP1(connect func(from net.Addr) (net.Conn, error), requests []rawAtta
 		}
 	}
 	defer done()
-	read := func(i int) error {
-		resp, err := http.ReadResponse(reader, &http.Request{Method: requests[i].Method})
-		if err != nil {
-			return err
-		}
-		out[i].Code, out[i].AuditID = resp.StatusCode, resp.Header.Get("Audit-Id")
-		if resp.StatusCode == http.StatusSwitchingProtocols {
-			return errors.New("the connection was upgraded")
-		}
-		var object struct{ Kind string }
-		body, err := io.ReadAll(resp.Body)
-		_ = json.Unmarshal(body, &object)
-		out[i].Kind = object.Kind
-		if resp.Close && !a.Pipelined {
-			done()
-		}
-		return errors.Join(err, resp.Body.Close())
-	}
 	for i, r := range requests {
-		var err error
 		var from net.Addr
+		var err error
+		var ended bool
 		if r.SamePort && conn != nil {
 			from = conn.LocalAddr()
 			reset(conn)
@@ -100,12 +83,12 @@ func overHTTP1(connect func(from net.Addr) (net.Conn, error), requests []rawAtta
 		}
 		_ = conn.SetDeadline(time.Now().Add(a.wait()))
 		if _, err = io.WriteString(conn, r.text()); err == nil && !a.Pipelined && !r.HangUp {
-			err = read(i)
+			ended, err = out[i].read(reader, r.Method)
 		}
 		if err != nil {
 			out[i].Problem = err.Error()
 		}
-		if err != nil || r.HangUp {
+		if err != nil || ended || r.HangUp {
 			done()
 		}
 	}
@@ -113,12 +96,29 @@ func overHTTP1(connect func(from net.Addr) (net.Conn, error), requests []rawAtta
 		if !a.Pipelined || conn == nil {
 			break
 		}
-		if err := read(i); err != nil {
+		if _, err := out[i].read(reader, requests[i].Method); err != nil {
 			out[i].Problem = err.Error()
 			break
 		}
 	}
 	return out
+}
+
+// read reads the answer to a request, and says whether the connection ends with it.
+func (r *reply) read(from *bufio.Reader, method string) (ended bool, err error) {
+	resp, err := http.ReadResponse(from, &http.Request{Method: method})
+	if err != nil {
+		return false, err
+	}
+	r.Code, r.AuditID = resp.StatusCode, resp.Header.Get("Audit-Id")
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return false, errors.New("the connection was upgraded")
+	}
+	var object struct{ Kind string }
+	body, err := io.ReadAll(resp.Body)
+	_ = json.Unmarshal(body, &object)
+	r.Kind = object.Kind
+	return resp.Close, errors.Join(err, resp.Body.Close())
 }
 
 // reset ends a connection in such a way that its port can be used at once.

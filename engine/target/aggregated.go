@@ -2,10 +2,15 @@ package target
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -20,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
+	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -242,4 +248,62 @@ func (a *aggregated) admit(r *http.Request) any {
 		a.admitted = append(a.admitted, scenarios.UserOf(u.Username, u.UID, u.Groups, u.Extra))
 	}
 	return admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}}
+}
+
+// Loopback is an HTTPS server of the harness on the loopback interface.
+type Loopback struct {
+	// URL is where it listens, and Port the last part of it. CA is the certificate to trust, in PEM.
+	URL  string
+	Port int
+	CA   []byte
+
+	server *http.Server
+	done   chan struct{}
+}
+
+// ServeLoopback starts a server on a free port, with a certificate of its own. It speaks HTTP/1.1 only: with
+// HTTP/2 no connection can be upgraded. clientCA, if given, is the authority in PEM that clients may have a
+// certificate of, which the handler can ask for; names are further ones to be reached under.
+func ServeLoopback(ctx context.Context, handler http.Handler, clientCA []byte, names ...string) (*Loopback, error) {
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listening on the loopback interface: %w", err)
+	}
+	return serve(listener, handler, clientCA, names...)
+}
+
+// serve is ServeLoopback on any listener, which is closed after an error, too.
+func serve(listener net.Listener, handler http.Handler, clientCA []byte, names ...string) (*Loopback, error) {
+	end := time.Now().Add(recorder.Lifetime)
+	pki, err := recorder.NewPKI(end, end, names...)
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	config := pki.ServerConfig()
+	config.ClientAuth, config.ClientCAs, config.NextProtos = tls.NoClientCert, x509.NewCertPool(), []string{"http/1.1"}
+	if clientCA != nil {
+		config.ClientAuth = tls.VerifyClientCertIfGiven
+		if !config.ClientCAs.AppendCertsFromPEM(clientCA) {
+			return nil, errors.Join(errors.New("the client CA holds no certificate"), listener.Close())
+		}
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	l := &Loopback{
+		URL: fmt.Sprintf("https://127.0.0.1:%d", port), Port: port, CA: pki.CA,
+		server: &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0)},
+		done:   make(chan struct{}),
+	}
+	go func() {
+		defer close(l.done)
+		_ = l.server.Serve(tls.NewListener(listener, config))
+	}()
+	return l, nil
+}
+
+// Close ends the server and every connection.
+func (l *Loopback) Close() error {
+	err := l.server.Close()
+	<-l.done
+	return err
 }

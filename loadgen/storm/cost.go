@@ -43,7 +43,7 @@ func (r *runner) used(s *server) map[string]run.Cost {
 // measureIdle measures what the programs use while no agent asks. Where nobody but the API server counts, it goes on
 // until what others ask is steady: controllers have to do with nodes and pods that are new.
 func (r *runner) measureIdle(ctx context.Context) {
-	rounds := make([]map[profile.Server]int64, steadyRounds)
+	rounds := slices.Repeat([]map[profile.Server]int64{nil}, steadyRounds)
 	for len(rounds) < mostRounds && ctx.Err() == nil {
 		now := r.idleOnce(ctx)
 		if steady(rounds[len(rounds)-steadyRounds], now) && steady(rounds[len(rounds)-1], now) {

@@ -40,7 +40,8 @@ type Answer struct {
 	// APIVersion and Kind are given if they are not those of the review.
 	APIVersion string `json:"apiVersion,omitempty"`
 	Kind       string `json:"kind,omitempty"`
-	// Status says whether the answer has one; the fields of it that no version of a review has are in Unknown.
+	// Status says whether the answer has one. Of its fields that API servers ignore Unknown has those that may mean
+	// something to somebody: conditions (KEP-5681), and known ones in other capitals.
 	Status    bool     `json:"status,omitempty"`
 	Allowed   bool     `json:"allowed,omitempty"`
 	Denied    bool     `json:"denied,omitempty"`
@@ -200,8 +201,10 @@ func (a *Answer) read(raw []byte, v Question) {
 		return
 	}
 	a.Status, a.EvalError = true, said != ""
+	known := []string{"allowed", "denied", "evaluationError", "reason"}
 	for _, f := range slices.Sorted(maps.Keys(status)) {
-		if !slices.Contains([]string{"allowed", "denied", "evaluationError", "reason"}, f) && len(a.Unknown) < maxUnknown {
+		misspelt := slices.ContainsFunc(known, func(k string) bool { return k != f && strings.EqualFold(k, f) })
+		if (misspelt || strings.HasPrefix(strings.ToLower(f), "condition")) && len(a.Unknown) < maxUnknown {
 			a.Unknown = append(a.Unknown, word(f))
 		}
 	}

@@ -58,6 +58,7 @@ func TestDifferentlyRight(t *testing.T) {
 		"reasons":       {answering(b, 200, reviewed(`{"allowed":ALLOWED,"reason":"because rule 7 says <so> \u00e9 and so on"}`)), none},
 		"echoes":        {answering(b, 200, `{"kind":"SubjectAccessReview","apiVersion":"VERSION","metadata":{"creationTimestamp":null,"managedFields":[]},"spec":SPEC,"status":{"allowed":ALLOWED}}`), none},
 		"more":          {answering(b, 200, `{"kind":"SubjectAccessReview","apiVersion":"VERSION","trace":{"id":7},"status":{"allowed":ALLOWED}}`), none},
+		"a field more":  {answering(b, 200, reviewed(`{"allowed":ALLOWED,"latency":"3ms","policy":{"id":7}}`)), none},
 		"202":           {answering(b, http.StatusAccepted, reviewed(`{"allowed":ALLOWED}`)), none},
 		"on lines":      {answering(b, 200, "\n{\n  \"status\": {\n    \"allowed\": ALLOWED\n  },\n  \"kind\": \"SubjectAccessReview\",\n  \"apiVersion\": \"VERSION\"\n}\n\n"), none},
 		"nulls":         {answering(b, 200, `{"apiVersion":"VERSION","kind":"SubjectAccessReview","metadata":null,"spec":null,"status":{"allowed":ALLOWED,"denied":null,"reason":null,"evaluationError":""}}`), none},

@@ -172,8 +172,8 @@ func compactRule(r scenarios.Grant) string {
 
 const rbacGroup = "rbac.authorization.k8s.io"
 
-// store is what comes behind authorization and asks authorizers again: RBAC's escalation check, self-reviews, and
-// the second verb of exec.
+// store is what comes behind authorization and asks authorizers again: RBAC's escalation check, self-reviews, who may
+// approve certificates, and the second verb of exec.
 func (s *Server) store(p *Prediction, k asker, subject scenarios.User, r Request) {
 	switch r.APIGroup + "/" + r.Resource {
 	case rbacGroup + "/roles", rbacGroup + "/clusterroles":
@@ -189,6 +189,9 @@ func (s *Server) store(p *Prediction, k asker, subject scenarios.User, r Request
 		if a, about, ok := reviewed(r); ok {
 			p.add(k.ask(question{"", about, a}))
 		}
+	case "certificates.k8s.io/certificatesigningrequests":
+		s.approve(p, k, subject, r)
+		s.write(p, k, subject, r)
 	default:
 		if r.Verb == "delete" && r.APIGroup == "" && r.Subresource == "" && !r.DryRun { // at once: the model knows no grace
 			s.tokens.gone[boundPath(r.Resource, r.Namespace, r.Name)] = true
@@ -216,6 +219,25 @@ func (s *Server) connect(p *Prediction, k asker, subject scenarios.User, r Reque
 		p.Code = 403
 		p.Messages = []string{strings.TrimSpace(statusForbidden("", r.Resource, r.Name, review.Answer.Reason))}
 	}
+}
+
+// approve is admission's check of who approves: the signer by its name, and then by its domain (IsAuthorizedForSignerName
+// of k8s.io/kubernetes/plugin/pkg/admission/certificates).
+func (s *Server) approve(p *Prediction, k asker, subject scenarios.User, r Request) {
+	at := s.policy.find(r.APIGroup, r.Resource, "", r.Name)
+	if at < 0 || r.Subresource != "approval" || r.Verb != "patch" && r.Verb != "update" {
+		return
+	}
+	signer := scenarios.Text(s.policy.objects[at], "spec", "signerName")
+	domain, _, _ := strings.Cut(signer, "/")
+	for _, name := range []string{signer, domain + "/*"} {
+		a := Attributes{Verb: "approve", APIGroup: r.APIGroup, Version: "*", Resource: "signers", Name: name, ResourceRequest: true}
+		if p.add(k.ask(question{"", subject, a})).Allowed() {
+			return
+		}
+	}
+	p.Code = 403
+	p.Messages = []string{statusForbidden(r.APIGroup, r.Resource, r.Name, fmt.Sprintf("user not permitted to approve requests with signerName %q", signer))}
 }
 
 // creates are the resources that an update creates (AllowCreateOnUpdate of their strategies).

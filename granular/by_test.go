@@ -284,8 +284,12 @@ func (s *stranger) ask(ctx context.Context, client kubernetes.Interface, r *admi
 	if r.Operation == admissionv1.Create {
 		at.Name = ""
 	}
+	extra := map[string]authorizationv1.ExtraValue{}
+	for key, values := range r.UserInfo.Extra {
+		extra[key] = authorizationv1.ExtraValue(values)
+	}
 	review, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
-		Spec: authorizationv1.SubjectAccessReviewSpec{User: r.UserInfo.Username, Groups: r.UserInfo.Groups, UID: r.UserInfo.UID, ResourceAttributes: at},
+		Spec: authorizationv1.SubjectAccessReviewSpec{User: r.UserInfo.Username, Groups: r.UserInfo.Groups, UID: r.UserInfo.UID, Extra: extra, ResourceAttributes: at},
 	}, metav1.CreateOptions{})
 	return err == nil && review.Status.Allowed
 }

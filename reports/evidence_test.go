@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -155,7 +156,7 @@ func observe(i int, st *scenarios.Step, by scenarios.Requestor, at time.Time) ve
 	o.Request.Credential, o.Request.URL, o.Request.Headers = &credential, r.URI(), r.WireHeaders()
 	impersonated := scenarios.User{}
 	if r.Impersonate != nil {
-		impersonated.Name = r.Impersonate.User
+		impersonated = r.Wanted()
 	}
 	if x.User != nil {
 		impersonated = *x.User
@@ -252,6 +253,9 @@ func moved(reviews []verdicts.Review, x *scenarios.Expect, by scenarios.Requesto
 	return samples
 }
 
+// aboutWhat matches what a refusal is about: its resource, API group and name.
+var aboutWhat = regexp.MustCompile(`^([^. ]+)(?:\.(\S+))?(?: "(.*)")? is forbidden: `)
+
 // answered is the response with its audit event.
 func answered(x *scenarios.Expect, r *scenarios.Request, by, impersonated scenarios.User, at time.Time) (verdicts.Response, json.RawMessage) {
 	id := types.UID(fmt.Sprintf("0b4c1f52-6f0e-4a53-9d4a-%012x", at.Sub(epoch).Milliseconds()))
@@ -269,7 +273,9 @@ func answered(x *scenarios.Expect, r *scenarios.Request, by, impersonated scenar
 	if x.Outcome == scenarios.Allowed {
 		ev.Annotations = map[string]string{"authorization.k8s.io/decision": "allow", "authorization.k8s.io/reason": everywhere(cmp.Or(impersonated.Name, by.Name))}
 		if impersonated.Name != "" {
-			ev.ImpersonatedUser = &authenticationv1.UserInfo{Username: impersonated.Name, Groups: impersonated.Groups}
+			ev.ImpersonatedUser = &authenticationv1.UserInfo{
+				Username: impersonated.Name, UID: impersonated.UID, Groups: impersonated.Groups, Extra: extraOf[authenticationv1.ExtraValue](impersonated),
+			}
 		}
 	} else {
 		resp.Code = 403
@@ -279,6 +285,9 @@ func answered(x *scenarios.Expect, r *scenarios.Request, by, impersonated scenar
 		logged = &metav1.Status{
 			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Message: x.Message,
 			Reason: metav1.StatusReasonForbidden, Code: 403,
+		}
+		if about := aboutWhat.FindStringSubmatch(x.Message); about != nil {
+			logged.Details = &metav1.StatusDetails{Kind: about[1], Group: about[2], Name: about[3]}
 		}
 		body, _ := json.Marshal(logged)
 		resp.Body = string(body)

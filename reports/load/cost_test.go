@@ -174,7 +174,9 @@ func TestStatements(t *testing.T) {
 		"late, and counted":     {Result{Variants: []Variant{rate("denied", "gate-on", 3, asPredicted)}, Checks: []Check{{Name: "generator kept up", State: Broken}}}, 3, "holds: 3"},
 		"objective held":        {Result{Limits: []LimitResult{slo("a on gate-on", Held), slo("b on gate-off", Held)}}, 5, "held"},
 		"objective not known":   {Result{Limits: []LimitResult{slo("a on gate-on", Held), slo("b on gate-off", Unknown)}}, 5, "held wherever it could be judged"},
-		"broken by the feature": {Result{Limits: []LimitResult{slo("a on gate-on", Broken), slo("b on gate-off", Held)}}, 5, "broken"},
+		"broken by the feature": {Result{Limits: []LimitResult{slo("a on gate-on", Broken), slo("b on gate-off", Held)}, Comparisons: []Comparison{{P99: Effect{Measured: true}}}}, 5, "broken"},
+		"broken in one pair": {Result{Limits: []LimitResult{slo("a on gate-on", Broken), slo("b on gate-off", Held)}, Comparisons: []Comparison{{}}}, 5,
+			"not known: broken only where there are too few pairs to tell the feature from the machine"},
 		"broken by the machine": {Result{Limits: []LimitResult{slo("a on gate-on", Broken), slo("b on gate-off", Broken)}}, 5, "broken without the feature as well, where it is"},
 	} {
 		parts := []Part{{Name: "p", Cost: &Cost{Columns: []column{{Title: "run", Result: c.result}}}}}

@@ -218,7 +218,7 @@ func highVolume(parts []Part) Statement {
 // not broken by the feature.
 func objectivesHeld(parts []Part) Statement {
 	out := Statement{Quote: "Use of this feature should not change existing API SLOs.", Section: "SLOs", Verdict: "not judged"}
-	states, changed := map[State]int{}, false
+	states, changed, open := map[State]int{}, false, false
 	for _, p := range parts {
 		for _, c := range p.Columns {
 			slos := slices.DeleteFunc(slices.Clone(c.Result.Limits), func(l LimitResult) bool { return !strings.HasPrefix(l.Name, sloName) })
@@ -234,7 +234,10 @@ func objectivesHeld(parts []Part) Statement {
 				without := slices.ContainsFunc(slos, func(x LimitResult) bool {
 					return x.State == Broken && x.Name == l.Name && strings.Contains(x.Of, "gate-off")
 				})
-				changed = changed || l.State == Broken && !without
+				if l.State == Broken && !without {
+					compared := slices.ContainsFunc(c.Result.Comparisons, func(x Comparison) bool { return x.P99.Measured })
+					changed, open = changed || compared, open || !compared
+				}
 			}
 		}
 	}
@@ -242,6 +245,8 @@ func objectivesHeld(parts []Part) Statement {
 	switch {
 	case changed:
 		out.Verdict = "broken"
+	case open:
+		out.Verdict = "not known: broken only where there are too few pairs to tell the feature from the machine"
 	case states[Broken] > 0:
 		out.Verdict = "broken without the feature as well, where it is"
 	case states[Held] == 0:

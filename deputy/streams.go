@@ -210,11 +210,7 @@ func (ep *endpoint) revoke(ctx context.Context, command string) (*revocationEvid
 			}
 			e.Last.At, e.Last.Code, e.Last.Refused = now(), 0, true
 			if resp, err := ask(query); err == nil {
-				var got struct{ Kind, Type string }
-				kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-				err := errors.Join(json.NewDecoder(resp.Body).Decode(&got), resp.Body.Close())
-				open := errors.Is(err, io.EOF) && kind == "application/json" && e.Last.Watch                                // of which nothing is to be told
-				e.Last.Code, e.Last.Refused = resp.StatusCode, resp.StatusCode/100 != 2 || got.Kind+got.Type == "" && !open // a login page may be a 200
+				e.Last.Code, e.Last.Refused = resp.StatusCode, !letIn(resp, e.Last.Watch)
 			}
 		}
 		if !clusters.Pause(ctx, 250*time.Millisecond) {
@@ -230,6 +226,16 @@ func (ep *endpoint) revoke(ctx context.Context, command string) (*revocationEvid
 	}
 	e.Events, err = ep.trail.since(ctx, e.Run, "")
 	return e, err
+}
+
+// letIn says whether an answer is an API server's to somebody who may ask: a login page may be a 200. A watch that stays
+// open has nothing to tell.
+func letIn(resp *http.Response, watch bool) bool {
+	var got struct{ Kind, Type string }
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	err := errors.Join(json.NewDecoder(resp.Body).Decode(&got), resp.Body.Close())
+	open := watch && errors.Is(err, io.EOF) && kind == "application/json"
+	return resp.StatusCode/100 == 2 && (got.Kind+got.Type != "" || open)
 }
 
 // judge holds the proxy to a refusal, and to nobody else arriving. That a watch stays open is told, and nothing more: an API

@@ -53,8 +53,8 @@ func (f folder) instead(name string, put func(path string) error) {
 
 func pipe(path string) error { return syscall.Mkfifo(path, 0o600) }
 
-// TestRecordedSaysOneThing: what one reader of a report could take for something else than the next is no report. Evidence
-// says nothing twice, in no other capitals, and nothing behind its end; and verify neither waits nor runs out of memory.
+// TestRecordedSaysOneThing has files that two readers could read differently: a key twice or in other capitals, and
+// something behind the end. All are refused, and verify neither waits nor runs out of memory.
 func TestRecordedSaysOneThing(t *testing.T) {
 	same := func(s string) string { return s }
 	for way, c := range map[string]struct {

@@ -126,10 +126,12 @@ transcripts: ## hold the vectors of certification to the access reviews in a rep
 engines: ## certify Cedar, Open Policy Agent and OpenFGA with the policy as certify policy writes it
 	cd ci/engines && go vet ./... && go test -timeout 20m $(TESTFLAGS) ./...
 
-# Proxies as they are commonly written, in a module of their own.
+# Proxies as they are commonly written, and a product, in modules of their own.
 .PHONY: subjects
 subjects: build ## try authzconf deputy --proxy on proxies as they are commonly written (_output/subjects)
-	cd ci/subjects && go vet ./... && AUTHZCONF=$(abspath $(AUTHZCONF)) SUBJECTS=$(abspath _output/subjects) go test -count 1 -timeout 20m $(TESTFLAGS) ./...
+	@set -e; for module in ci/subjects ci/subjects/tailscale; do \
+		(cd $$module && go vet ./... && AUTHZCONF=$(abspath $(AUTHZCONF)) SUBJECTS=$(abspath _output/subjects) go test -count 1 -timeout 20m $(TESTFLAGS) ./...); \
+	done
 
 # A module that imports ours, as an author's does.
 .PHONY: example

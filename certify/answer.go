@@ -210,7 +210,6 @@ func (a *Answer) read(raw []byte, v Question) {
 	}
 }
 
-// field reads one, if it is there.
 func field(of map[string]json.RawMessage, name string, into any) bool {
 	raw, ok := of[name]
 	return !ok || json.Unmarshal(raw, into) == nil
@@ -251,7 +250,6 @@ func repeats(echoed, sent any) bool {
 	return reflect.ValueOf(echoed).IsZero() || echoed == sent
 }
 
-// decision is what the answer says.
 func (a Answer) decision() scenarios.Decision {
 	switch {
 	case a.Denied:
@@ -262,7 +260,6 @@ func (a Answer) decision() scenarios.Decision {
 	return scenarios.NoOpinion
 }
 
-// maxShown is how much of a request is shown.
 const maxShown = 4 << 10
 
 // Explain sends a question of a plan once more, and shows request and answer on one screen: what was asked, as curl

@@ -12,7 +12,6 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// about names what an answer is about.
 type about struct{ check, vector string }
 
 // controls are what the reference authorizer did where another one was wrong.
@@ -48,7 +47,6 @@ func (b *Plan) controls(answers []Answer) controls {
 	return c
 }
 
-// isWrong says whether anything is wrong with an answer.
 func (b *Plan) isWrong(a Answer) bool {
 	if a.Seen != nil {
 		j, err := b.judgeSeen(a)
@@ -83,7 +81,6 @@ func (c controls) of(a Answer, reason string) verdicts.Blame {
 	return verdicts.BlameHarness
 }
 
-// overloaded says whether the reference could not keep a rate either.
 func (c controls) overloaded(check string) bool {
 	r, ok := c.rates[check]
 	return ok && (r.Inconclusive || len(r.findings()) > 0)
@@ -131,7 +128,6 @@ func (c controls) ofRate(r Rate, reason string) verdicts.Blame {
 // soakControl is how long the reference is asked at most where a soak found something.
 const soakControl = time.Minute
 
-// control asks the reference what was answered wrongly.
 func (r *runner) control(ctx context.Context, findings []Finding) error {
 	var levels []CertificationLevel
 	for _, f := range findings {
@@ -192,7 +188,6 @@ func Serve(h http.Handler) (w *Webhook, stop func() error, err error) {
 	return w, s.Close, nil
 }
 
-// decider is the policy as the reference authorizer has it.
 func (b *Plan) decider() reference.Decider {
 	return func(s spec) scenarios.Decision { return b.Policy.Decide(s) }
 }

@@ -37,7 +37,6 @@ const (
 // Bundle are the files of a certification, by their slash-separated names.
 type Bundle map[string][]byte
 
-// add takes a file, within the limits.
 func (b Bundle) add(name string, r io.Reader, left *int64) error {
 	limit := min(int64(maxBundleFile), *left)
 	raw, err := io.ReadAll(io.LimitReader(r, limit+1))

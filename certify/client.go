@@ -55,7 +55,6 @@ type certificates struct {
 	all []string
 }
 
-// note remembers the certificate of a connection.
 func (c *certificates) note(s tls.ConnectionState) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,14 +158,12 @@ func firstLine(err error) string {
 	return line
 }
 
-// client speaks to a webhook over connections of its own.
 type client struct {
 	*Webhook
 	http   *http.Client
 	opened atomic.Int64 // connections
 }
 
-// client makes one, for HTTP/1.1 alone if that is asked for.
 func (w *Webhook) client(http1 bool) (*client, error) {
 	t := &http.Transport{
 		// Less than all of the time, so that a handshake that hangs is known for one.
@@ -209,7 +206,6 @@ func (c *client) request(ctx context.Context, method string, body []byte) (*http
 	return req, nil
 }
 
-// reply is what came back for a request, or what went wrong on the way.
 type reply struct {
 	code, protocol int
 	body           []byte
@@ -231,7 +227,6 @@ func (c *client) send(ctx context.Context, method string, body []byte) (r reply)
 	return got
 }
 
-// exchange is one request with its answer.
 func (c *client) exchange(ctx context.Context, method string, body []byte) (r reply) {
 	req, err := c.request(ctx, method, body)
 	if err != nil {
@@ -260,7 +255,6 @@ func (c *client) exchange(ctx context.Context, method string, body []byte) (r re
 	return r
 }
 
-// ask puts a question and says what was answered.
 func (c *client) ask(ctx context.Context, check string, v Question) Answer {
 	a := Answer{Check: check, Vector: v.ID}
 	body, err := v.body()

@@ -104,7 +104,6 @@ func startCluster(ctx context.Context, b *Plan, w *Webhook, o ClusterOptions) (_
 	return c, nil
 }
 
-// start starts the API server and holds it to what was asked for.
 func (c *cluster) start(ctx context.Context, webhooks map[string][]byte) (err error) {
 	release := c.o.Release
 	if release == (local.Release{}) {
@@ -141,7 +140,6 @@ func (c *cluster) giveRole(ctx context.Context) error {
 	return c.replayer.Grant(ctx, s)
 }
 
-// stop ends everything, last first.
 func (c *cluster) stop() error {
 	var errs []error
 	for _, stop := range slices.Backward(c.stops) {
@@ -217,8 +215,7 @@ func (c *cluster) place(ctx context.Context, checks []clusterCheck) error {
 const (
 	// recovery is how long an API server may take to reach a webhook that is back.
 	recovery = 5 * time.Second
-	// poll is the pause between two questions.
-	poll = 50 * time.Millisecond
+	poll     = 50 * time.Millisecond
 )
 
 // question asks the API server; in phase back until the answer is the expected one, or it has been waited for long
@@ -235,7 +232,6 @@ func (c *cluster) question(ctx context.Context, check clusterCheck) Answer {
 	}
 }
 
-// review asks the whole chain.
 func (c *cluster) review(ctx context.Context, s spec) *Seen {
 	seen := &Seen{}
 	answer, err := c.replayer.Admin().AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: s}, metav1.CreateOptions{})
@@ -247,7 +243,6 @@ func (c *cluster) review(ctx context.Context, s spec) *Seen {
 	return seen
 }
 
-// inCluster runs the levels that need an API server.
 func (r *runner) inCluster(ctx context.Context) (err error) {
 	began := time.Now()
 	r.Runner.Progress("starting an API server", 0)
@@ -275,7 +270,6 @@ func (r *runner) inCluster(ctx context.Context) (err error) {
 	return c.controls(ctx, r)
 }
 
-// controls asks the reference on the same API server what was answered wrongly.
 func (c *cluster) controls(ctx context.Context, r *runner) error {
 	wrong, windowsToo := map[string]bool{}, false
 	for _, a := range c.out {

@@ -29,7 +29,6 @@ type Seen struct {
 	Scenario *verdicts.Evidence `json:"scenario,omitempty"`
 }
 
-// judged is what an answer of an API server amounts to.
 type judged struct {
 	level   CertificationLevel
 	reason  string // empty if all is well
@@ -111,7 +110,6 @@ func judgeWindow(a Answer) (j judged, err error) {
 	return j, nil
 }
 
-// clusterChecks are the checks of the chain by ID.
 func (b *Plan) clusterChecks() map[string]clusterCheck {
 	if b.checks == nil {
 		b.checks = map[string]clusterCheck{}
@@ -175,7 +173,6 @@ func (b *Plan) describe(v Question, a Answer) string {
 	return out.String()
 }
 
-// got is what came back.
 func got(a Answer) string {
 	if a.Fault != "" {
 		if a.HTTP != 0 {
@@ -192,7 +189,6 @@ func got(a Answer) string {
 	return text
 }
 
-// grantText is a grant on a line.
 func grantText(g scenarios.Grant) string {
 	who := fmt.Sprintf("user %+q", word(g.Subject.User))
 	if g.Subject.Group != "" {

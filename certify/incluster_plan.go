@@ -43,8 +43,7 @@ const (
 	unauthorizedTTL = 2 * time.Second
 	// slack is what a window may be longer than the times to live that make it up: the time between two questions,
 	// and a busy machine.
-	slack = time.Second
-	// webhookTimeout is the timeout in the AuthorizationConfiguration.
+	slack          = time.Second
 	webhookTimeout = 5 * time.Second
 )
 
@@ -61,7 +60,6 @@ func (p place) String() string {
 	return string(p.position) + "/no-opinion"
 }
 
-// places are all ways that are tried.
 func places() (out []place) {
 	for _, position := range target.Positions() {
 		out = append(out, place{position, false}, place{position, true})
@@ -115,7 +113,6 @@ func (b *Plan) clusterPlan() (out []clusterCheck) {
 	return out
 }
 
-// questions are those of one place, in the order of phases.
 func (b *Plan) questions(p place) []clusterCheck {
 	n := b.Policy.Probe
 	var out []clusterCheck

@@ -26,7 +26,6 @@ type Finding struct {
 	Examples []string `json:"examples"`
 }
 
-// maxExamples is how many are named.
 const maxExamples = 3
 
 // unreachable are faults of the whole server: behind them nothing can be judged.
@@ -225,7 +224,6 @@ func (b *Plan) judgeAll(answers []Answer) ([]Finding, error) {
 	return found.Sorted(append(Levels(), Load, Soak, InCluster, Revocation)), nil
 }
 
-// addSeen judges what an API server did.
 func (b *Plan) addSeen(found Findings, controls controls, a Answer) error {
 	if a.Seen.Cell != nil || a.Seen.NotSupported != "" {
 		return nil
@@ -240,7 +238,6 @@ func (b *Plan) addSeen(found Findings, controls controls, a Answer) error {
 	return err
 }
 
-// levelOf is what an answer counts for.
 func levelOf(v Question, a Answer) CertificationLevel {
 	switch {
 	case a.Check == soak:

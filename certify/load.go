@@ -84,7 +84,6 @@ const (
 	volume    = loadCheck + "volume"
 	idle      = loadCheck + "idle"
 	afterIdle = 500
-	// soak is the check of level soak.
 	soak      = "soak"
 	maxVolume = 10_000_000
 	maxRate   = 100_000
@@ -114,7 +113,6 @@ type Stage struct {
 	Right int `json:"right,omitempty"`
 }
 
-// load asks at each rate, in order.
 func (r *runner) load(ctx context.Context) {
 	r.Step(string(Load), func() {
 		for _, rate := range r.LoadOptions.Rates {
@@ -219,7 +217,6 @@ type Rate struct {
 	Memory []int64   `json:"memoryBytes,omitempty"`
 }
 
-// check is the name of the check at the rate.
 func (r Rate) check() string {
 	if r.Soak > 0 {
 		return soak
@@ -227,7 +224,6 @@ func (r Rate) check() string {
 	return fmt.Sprintf("%s%d", loadCheck, r.Asked)
 }
 
-// rates measures what the evidence shows of each rate.
 func (b *Plan) rates(answers []Answer) (out []Rate, planned, answered int) {
 	at := map[string]int{}
 	counts := map[string]*histogram.Histogram{}
@@ -315,7 +311,6 @@ func excused(a Answer, rates []Rate) bool {
 	return a.Fault != "" && slices.ContainsFunc(rates, func(r Rate) bool { return r.Inconclusive && a.Check == r.check() })
 }
 
-// isLoad says whether a check is one at a rate.
 func isLoad(check string) bool { return check == soak || strings.HasPrefix(check, loadCheck) }
 
 const (

@@ -107,7 +107,6 @@ func (b *Plan) measured(answers []Answer, findings []Finding) (out []LevelResult
 	return out
 }
 
-// late says that the harness was, if it was.
 func late(rates []Rate) string {
 	if slices.ContainsFunc(rates, func(r Rate) bool { return r.Inconclusive }) {
 		return "the harness was late itself at a rate"

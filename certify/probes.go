@@ -15,7 +15,6 @@ import (
 
 const authn = "authentication.k8s.io"
 
-// prober collects vectors of one level.
 type prober struct {
 	plan  *Plan
 	level CertificationLevel
@@ -41,7 +40,6 @@ func (p *prober) add(reason string, expect scenarios.Decision, s spec) *Question
 func (p *prober) yes(reason string, s spec) *Question { return p.add(reason, scenarios.Allow, s) }
 func (p *prober) no(reason string, s spec) *Question  { return p.add(reason, scenarios.NoOpinion, s) }
 
-// on is a review about a resource, "pods/exec" for a subresource.
 func on(user, verb, group, resource, namespace, name string) spec {
 	resource, sub, _ := strings.Cut(resource, "/")
 	return spec{User: user, Groups: []string{"system:authenticated"}, ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -88,7 +86,6 @@ func (b *Plan) special() []Question {
 // understood. The others are about what only looks granted.
 var coreReasons = []string{"limits-a-list", "wildcard-granted", "scope-confused", "grants-merged"}
 
-// relations are the questions of the policy's cases.
 func (b *Plan) relations() (out []Question) {
 	core, over := b.prober(Core, "relation"), b.prober(NoOvergrant, "relation")
 	broad := map[[2]string]string{} // the first question that ignores an attribute, by that and what is expected

@@ -18,7 +18,6 @@ import (
 	"github.com/authzconf/authzconf/certify/policy"
 )
 
-// maxProblem is how much of a problem the page shows.
 const maxProblem = 200
 
 // Bundles finds the bundles of a path: itself, if it is one, or what is directly below it. Tars that are not bundles
@@ -81,7 +80,6 @@ func Register(verify Verifier, version, folder string, paths []string, keys []*K
 	return page, nil
 }
 
-// relative is the link from a folder to a path.
 func relative(folder, path string) (string, error) {
 	from, err := filepath.Abs(folder)
 	to, err2 := filepath.Abs(path)
@@ -89,7 +87,6 @@ func relative(folder, path string) (string, error) {
 	return filepath.ToSlash(link), errors.Join(err, err2, err3)
 }
 
-// rowOf judges one bundle.
 func rowOf(verify Verifier, path string, keys []*Key) Row {
 	// Nothing of a file that cannot be read is repeated.
 	unreadable := Row{

@@ -20,7 +20,6 @@ import (
 	"github.com/authzconf/authzconf/reports/filing"
 )
 
-// version is that of certification.yaml.
 const version = "authzconf.dev/v1alpha2"
 
 // Product is what is certified, in its vendor's words.
@@ -125,7 +124,6 @@ func (k Kind[A]) Write(folder string, c *Certification, answers []A) error {
 	return k.Folder().Write(folder, b)
 }
 
-// bundleOf are the files of a certification.
 func bundleOf[A any](c *Certification, answers []A) (Bundle, error) {
 	var evidence bytes.Buffer
 	lines := json.NewEncoder(&evidence)
@@ -247,7 +245,6 @@ func ParseEvidence[A any](raw []byte) (out []A, err error) {
 	return out, lines.Err()
 }
 
-// maxProductField is the longest name of a vendor or a product.
 const maxProductField = 100
 
 // Check says what is wrong with the description. Either nothing is said, or vendor, product and version are.

@@ -146,7 +146,6 @@ func (c *cluster) watch(ctx context.Context, direct *client, phase string, since
 	}
 }
 
-// notice asks in the way of a window whether it is allowed.
 func (c *cluster) notice(ctx context.Context, direct *client, w window) (bool, error) {
 	n := c.plan.Policy.Probe
 	question := on(n.Reader, "get", "", "pods", n.Namespace, "revoked")

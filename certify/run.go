@@ -217,7 +217,6 @@ func (b *Plan) first() (out []Question) {
 	return out
 }
 
-// runner asks what a plan has.
 type runner struct {
 	*Runner[Answer]
 	Options
@@ -270,7 +269,6 @@ func (r *runner) everything(ctx context.Context) error {
 	return nil
 }
 
-// sequence asks one after the other.
 func (r *runner) sequence(ctx context.Context, c *client, check string, vectors []Question) bool {
 	for _, v := range vectors {
 		a := c.ask(ctx, check, v)

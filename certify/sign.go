@@ -48,7 +48,6 @@ func Sign(folder string, key *Key) error {
 	return os.WriteFile(filepath.Join(folder, signatureFile), raw, 0o644)
 }
 
-// signed are files that are signed, or are to be.
 type signed struct {
 	// file is the only one of them that the signature does not cover: it holds it.
 	file, predicateType string
@@ -65,7 +64,6 @@ func (b Bundle) signed() signed {
 	return s
 }
 
-// without is a bundle without a file.
 func (b Bundle) without(file string) Bundle {
 	out := maps.Clone(b)
 	delete(out, file)

@@ -39,7 +39,6 @@ type statement struct {
 	Predicate     json.RawMessage `json:"predicate"`
 }
 
-// fileDigest is one file.
 type fileDigest struct {
 	Name   string            `json:"name"`
 	Digest map[string]string `json:"digest"`

@@ -211,7 +211,6 @@ func (b *Plan) seal() error {
 	return nil
 }
 
-// apiVersion is that of the vector's review.
 func (v Question) apiVersion() string {
 	if v.Form == v1beta1 {
 		return reference.V1beta1
@@ -219,7 +218,6 @@ func (v Question) apiVersion() string {
 	return reference.V1
 }
 
-// body is what is posted.
 func (v Question) body() ([]byte, error) {
 	if v.Form == literal {
 		return v.Body, nil

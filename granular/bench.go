@@ -95,7 +95,6 @@ func actorOf(id string) actor {
 	return actor{namespace: namespace, user: "system:serviceaccount:" + namespace + ":" + account}
 }
 
-// actor provides the actor of an attempt; no two attempts have the same id.
 func (b *Bench) actor(ctx context.Context, id string, gvr schema.GroupVersionResource, grants, names []string) (actor, error) {
 	if known, ok := b.actors.Load(id); ok {
 		return known.(actor), nil
@@ -135,7 +134,6 @@ func poll(ctx context.Context, what string, is func(context.Context) (bool, erro
 
 var widgets = schema.GroupVersion{Group: "granular.authzconf.dev", Version: "v1"}
 
-// installWidgets makes the custom resource.
 func (b *Bench) installWidgets(ctx context.Context) error {
 	var crd map[string]any
 	err := yaml.UnmarshalStrict(widgetYAML, &crd)

@@ -49,13 +49,11 @@ type By struct {
 	Kubeconfig string
 }
 
-// applies says whether a kind of enforcer can do anything about an attempt.
 func (a *Attempt) applies(kind string) bool {
 	verb, held := strings.CutPrefix(a.Checks[0], "yes ")
 	return kind != Policies && kind != Webhook || held && verb != permissions.GeneralVerb
 }
 
-// holds says whether an attempt holds a permission.
 func (a *Attempt) holds(verb string) bool { return slices.Contains(a.Grants, verb) }
 
 // decided says of what keeps no record of its own what it has decided, by what the API server's authorizer was asked.
@@ -91,7 +89,6 @@ type gate struct {
 	decisions map[string][]enforcer.Decision
 }
 
-// open has something enforced.
 func (b *Bench) open(ctx context.Context, by By) (g *gate, err error) {
 	g = &gate{way: b.target.Anonymous(), decisions: map[string][]enforcer.Decision{}}
 	switch by.Kind {
@@ -121,7 +118,6 @@ func (g *gate) Close() {
 	}
 }
 
-// config is a client configuration with a token.
 func (g *gate) config(token string) *rest.Config {
 	out := rest.CopyConfig(g.way)
 	out.BearerToken, out.QPS, out.WarningHandler = token, -1, rest.NoWarnings{} // of fields that no schema has

@@ -120,7 +120,6 @@ func lasting(object map[string]any) map[string]any {
 	return object
 }
 
-// objectName is the name in the request's path.
 func (p place) objectName(r *Request) string {
 	if r.Verb == "create" {
 		return ""
@@ -128,7 +127,6 @@ func (p place) objectName(r *Request) string {
 	return p.name
 }
 
-// denial is the message of an API server for a missing permission.
 func denial(a *Attempt, wanted *Request, o *observation) string {
 	return responsewriters.ForbiddenStatusError(authorizer.AttributesRecord{
 		User: &user.DefaultInfo{Name: o.actor.user}, Verb: a.Missing, ResourceRequest: true, APIGroup: o.resource.Group,

@@ -199,7 +199,6 @@ func judgeAll(kind string, all []*Scenario, e *Evidence) (results []*Result, err
 	return results, nil
 }
 
-// observation is everything that an attempt has shown.
 type observation struct {
 	*Attempted
 	actor actor

@@ -120,7 +120,6 @@ func Parse(name string, data []byte) (*Scenario, error) {
 	return s, nil
 }
 
-// check says what is wrong and where.
 func (s *Scenario) check() (at string, err error) {
 	switch {
 	case s.Description == "" || s.Section == "":

@@ -23,7 +23,6 @@ type place struct {
 	namespace, name string
 }
 
-// placeOf is that of an object, in the version of a request.
 func placeOf(object map[string]any, version, namespace string) place {
 	resource, _ := meta.UnsafeGuessKindToResource((&unstructured.Unstructured{Object: object}).GroupVersionKind())
 	resource.Version = cmp.Or(version, resource.Version)
@@ -33,7 +32,6 @@ func placeOf(object map[string]any, version, namespace string) place {
 	return place{resource, namespace, subject}
 }
 
-// of is a client for the objects of the place.
 func (p place) of(client dynamic.Interface) dynamic.ResourceInterface {
 	return client.Resource(p.resource).Namespace(p.namespace)
 }
@@ -109,7 +107,6 @@ var patchTypes = map[string]types.PatchType{
 	"strategicMergePatch": types.StrategicMergePatchType, "apply": types.ApplyPatchType,
 }
 
-// body is the object that is sent, nil for what is none.
 func (s *sending) body() (*unstructured.Unstructured, error) {
 	switch s.Verb {
 	case "create", "apply":

@@ -24,7 +24,6 @@ type stage struct {
 	runs [][]question
 }
 
-// question is a review that is not asked yet.
 type question struct {
 	mode Mode
 	user scenarios.User
@@ -63,7 +62,6 @@ func (k asker) stages(at *Attempt, list []stage) {
 	at.Allowed = len(at.Messages) == 0
 }
 
-// stage returns the possible texts of a denial.
 func (k asker) stage(at *Attempt, st stage) (messages []string) {
 	if len(st.refusals) > 0 {
 		at.Refused = true
@@ -190,7 +188,6 @@ func (s *Server) Do(requestor scenarios.User, imp *scenarios.Impersonate, r Requ
 	return p
 }
 
-// become notes that impersonation succeeded.
 func (p *Prediction) become(u scenarios.User, mode Mode) {
 	p.User, p.Mode, p.Messages = &u, mode, nil
 	p.Audit.ImpersonatedUser = true

@@ -204,7 +204,6 @@ func (s *Server) authorize(spec authorizationv1.SubjectAccessReviewSpec) (a Answ
 	return Answer{Decision: scenarios.NoOpinion, Reason: strings.Join(reasons, "\n"), Err: aggregate(errs), vague: vague}, false
 }
 
-// aggregate is the text of several errors.
 func aggregate(texts []string) string {
 	if len(texts) == 0 {
 		return ""

@@ -52,7 +52,6 @@ func play(s *scenarios.Scenario, server *Server, before func(*Server), fixtures 
 	return out, nil
 }
 
-// exchange is one request of a step.
 type exchange struct {
 	by      string // alias of the requestor
 	imp     *scenarios.Impersonate
@@ -86,7 +85,6 @@ func exchanges(id string, i int, st scenarios.Step) ([]exchange, error) {
 	return nil, fmt.Errorf("%s: step %d is of a kind that the model does not know", id, i)
 }
 
-// pass carries out a step that sends nothing, and says in words what it was.
 func (s *Server) pass(sc *scenarios.Scenario, st scenarios.Step, fixtures fs.FS) (words string, err error) {
 	grants := func(id string) []scenarios.Grant {
 		return slices.DeleteFunc(slices.Clone(sc.Grants), func(g scenarios.Grant) bool { return g.ID != id })
@@ -127,7 +125,6 @@ func ServerFor(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS) (*Serve
 	return server, server.chainFrom(s.Requires.Chain, s.Policy, fixtures)
 }
 
-// chainFrom puts a chain of the fixtures folder in force.
 func (s *Server) chainFrom(name string, rules []scenarios.PolicyRule, fixtures fs.FS) error {
 	file, err := fs.ReadFile(fixtures, "chains/"+name+".yaml")
 	if err != nil {

@@ -34,7 +34,6 @@ type memory struct {
 	outer, inner map[string]remembered
 }
 
-// remembered is a success.
 type remembered struct {
 	user scenarios.User
 	span
@@ -248,7 +247,6 @@ func (s *Server) try(mode Mode, wanted, requestor scenarios.User, a Attributes) 
 	return at, became
 }
 
-// words say what is remembered, since when and how long yet.
 func (m *memory) words(what string, r remembered) string {
 	age := m.now - r.since
 	return fmt.Sprintf("%s was allowed %s ago and stays remembered for %s", what, age.Round(time.Millisecond), (cacheTTL - age).Round(time.Millisecond))

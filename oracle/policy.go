@@ -105,7 +105,6 @@ func WithBuiltInRoles(objects []map[string]any) []map[string]any {
 	}), objects)
 }
 
-// role finds a role among the objects and the built-in ones.
 func (p policy) role(kind, namespace, name string) map[string]any {
 	for _, list := range [][]map[string]any{p.objects, builtIn()} {
 		for _, o := range list {

@@ -192,7 +192,6 @@ func (p Prediction) finalHidden() bool {
 	return slices.ContainsFunc(p.Segments, func(g Segment) bool { return slices.ContainsFunc(slices.Concat(g.Runs...), hidden) })
 }
 
-// visible are the reviews that a webhook sees.
 func visible(seq []Review) []Review {
 	return slices.DeleteFunc(slices.Clone(seq), func(r Review) bool { return r.Hidden })
 }

@@ -39,7 +39,6 @@ func orders[T any](runs [][]T, ends func(run []T) bool) (out [][]T) {
 	return out
 }
 
-// denied says whether a run ends with a denial.
 func denied(run []Review) bool { return len(run) > 0 && !run[len(run)-1].Allowed() }
 
 // Sequences are the possible sequences of all reviews, what webhooks do not see included. There is one, unless

@@ -136,7 +136,6 @@ func (b seenBehaviour) equal(other seenBehaviour) bool {
 	return slices.Equal(b.comparable(other), other.comparable(b))
 }
 
-// add adds a row for a scenario that ran on more than one cell.
 func (t *behaviourTable) add(scenario string, chance bool, at map[key]*verdicts.Evidence) {
 	row := behaviourRow{Scenario: scenario, Chance: chance, Letters: make([]string, len(t.Cells))}
 	var kinds []seenBehaviour // by letter; of two that cannot be told apart, the one with more to see
@@ -267,7 +266,6 @@ func Diff(a, b Side) (*BehaviourDiff, error) {
 	return d, nil
 }
 
-// sideData is what a cell has by scenario.
 type sideData struct {
 	cell     string
 	verdict  map[string]verdicts.Verdict

@@ -139,7 +139,6 @@ func (c *conclusion) required(r *ConformanceReport, cell *Cell) {
 	}
 }
 
-// conclusion collects reasons by what follows from them.
 type conclusion struct {
 	unknown []string // required and not known: invalid
 	failed  []string

@@ -52,7 +52,6 @@ type findingView struct {
 	Sights []sight
 }
 
-// sight is what some cells have shown alike.
 type sight struct {
 	Finding
 	Cells []string

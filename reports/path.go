@@ -159,7 +159,6 @@ func (l *PathStage) claim(name string, v verdicts.Verdict, detail string) {
 	l.Claims = append(l.Claims, Claim{Name: name, Verdict: v, Detail: detail})
 }
 
-// objects compares with what was read first.
 func (l *PathStage) objects(first map[string]ObjectState, now []ObjectState) {
 	var changed []string
 	seen, compared := map[string]bool{}, 0

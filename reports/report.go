@@ -155,7 +155,6 @@ type Counts struct {
 // Executed is how many scenarios were run to an end, whatever the end.
 func (c Counts) Executed() int { return c.Passed + c.Failed + c.KnownFailing + c.Invalid }
 
-// of is the count of what is shown by a mark.
 func (c *Counts) of(m mark) *int {
 	return map[mark]*int{
 		markPassed: &c.Passed, markFailed: &c.Failed, markKnown: &c.KnownFailing, markInvalid: &c.Invalid,

@@ -105,7 +105,6 @@ func (row *matrixRow) leftOut(n NotRun) tile {
 	return tile{mark: m}
 }
 
-// seen is one scenario on one cell: what came of it, and what was seen.
 type seen struct {
 	cell      *Cell
 	result    verdicts.Result

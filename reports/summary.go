@@ -183,7 +183,6 @@ func entry[T any](list *[]T, fits func(T) bool, fresh T) *T {
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-// someOf lists names, of many only the first.
 func someOf(names []string) string {
 	const shown = 4
 	if len(names) <= shown+1 {
@@ -225,7 +224,6 @@ func PRR(v *Verification) (string, error) {
 	return string(text), err
 }
 
-// setupRow is a setup with what became of its request on each stage.
 type setupRow struct {
 	Name    string
 	Answers []string
@@ -363,7 +361,6 @@ func (l *gaLook) at(s Source, known []findings.Finding) (figures []string) {
 	return figures
 }
 
-// figure is what a cell shows, "" for nothing.
 func (l *gaLook) figure(c *Cell, set *scenarios.Set, known []findings.Finding) string {
 	passed := map[string]bool{} // of those that were run
 	for _, r := range c.Results {

@@ -92,7 +92,6 @@ func cellNames(cells []Cell) []string {
 // clockTolerance is how far the clocks of the API server and of this process may be apart.
 const clockTolerance = 2 * time.Second
 
-// span is a time in which a request was under way.
 type span struct {
 	from, to time.Time
 	file     string

@@ -13,7 +13,6 @@ type checker struct {
 	src *source
 }
 
-// check applies every rule that needs no other scenario.
 func check(f *loadedFile) {
 	c := &checker{s: f.scenario, src: f.source}
 	c.identity()
@@ -32,7 +31,6 @@ func check(f *loadedFile) {
 	c.names()
 }
 
-// at builds a path into the file.
 func at(path ...any) []any { return path }
 
 func (c *checker) fail(path []any, format string, args ...any) { c.src.failAt(path, format, args...) }

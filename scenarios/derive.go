@@ -26,7 +26,6 @@ func (s *Scenario) Full() *Scenario { return s.mapExpect(deriver.fill) }
 // Lean returns a copy of the scenario without the expectations that Full derives: the form in which a file states it.
 func (s *Scenario) Lean() *Scenario { return s.mapExpect(deriver.strip) }
 
-// mapExpect copies a scenario with each expectation replaced.
 func (s *Scenario) mapExpect(fn func(deriver, Expect) Expect) *Scenario {
 	out := *s
 	out.Steps = Each(s.Steps, func(st Step) Step {

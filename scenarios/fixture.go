@@ -62,7 +62,6 @@ func Manifests(file string, raw []byte) ([]map[string]any, error) {
 	return out, src.errs.orNil()
 }
 
-// manifestProblems says what keeps an object from being created.
 func manifestProblems(obj map[string]any) []string {
 	var out []string
 	for _, field := range []string{"apiVersion", "kind"} {

@@ -76,7 +76,6 @@ type loader struct {
 	errs     Errors // those that belong to no parsed file
 }
 
-// loadedFile is a scenario with the tree it came from.
 type loadedFile struct {
 	scenario *Scenario
 	source   *source

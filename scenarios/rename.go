@@ -18,7 +18,6 @@ import (
 // several names fit, the longest is taken. Names that URL-encoding changes are found in their encoded forms too.
 func Rename(s string, names map[string]string) string { return newRenamer(names).rename(s) }
 
-// renamer is a prepared set of names.
 type renamer struct {
 	byFirst map[byte][]renaming
 }

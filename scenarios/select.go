@@ -174,7 +174,6 @@ func (s *Scenario) Substitute() (out *Scenario, why string) {
 	return copied, swap.left(copied)
 }
 
-// substitutes are the accounts by the users that they stand for.
 type substitutes struct{ names map[string]string }
 
 func (s substitutes) whole(name string) string { return cmp.Or(s.names[name], name) }

@@ -120,7 +120,6 @@ func posOf(n *yaml.Node) position {
 	return position{n.Line, n.Column}
 }
 
-// pair is a key of a mapping with its value.
 type pair struct{ key, value *yaml.Node }
 
 func pairs(n *yaml.Node) (list []pair, ok bool) {

@@ -99,7 +99,6 @@ func (s *Scenario) permissionsAt(step int, impersonated bool) []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// addPermissions adds the single permissions that a user has by grants.
 func addPermissions(set map[string]bool, who string, grants []Grant, name string, groups []string) {
 	everybody := user.AllAuthenticated
 	if name == user.Anonymous {

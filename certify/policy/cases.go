@@ -25,7 +25,6 @@ type Case struct {
 	Asked []spec
 }
 
-// deck makes cases of a seed.
 type deck struct {
 	*tables
 	random *rand.Rand
@@ -249,7 +248,6 @@ type Probe struct {
 	Target, Namespace, Other string
 }
 
-// newProbe makes the names.
 func newProbe(seed int64) Probe {
 	suffix := scenarios.Suffix(seed, "certify", "probe")
 	name := func(s string) string { return s + "-" + suffix }
@@ -261,7 +259,6 @@ func newProbe(seed int64) Probe {
 	}
 }
 
-// grants are those of the probes.
 func (p Probe) grants() []scenarios.Grant {
 	const authn = "authentication.k8s.io"
 	users, services := object{Resource: "users"}, rule("", "list", object{Resource: "services"}, p.Namespace)

@@ -34,7 +34,6 @@ func (p *Policy) Cedar() ([]byte, error) {
 	return out, nil
 }
 
-// cedarPermit adds a policy that a grant became.
 func cedarPermit(out []byte, annotation, principal string, verbs []string, resource string, when []string) []byte {
 	action := "action"
 	if !slices.Contains(verbs, "*") {

@@ -55,7 +55,6 @@ func (p *Policy) Export(format string) (map[string][]byte, error) {
 	return files, err
 }
 
-// document is the policy in JSON.
 type document struct {
 	APIVersion string            `json:"apiVersion"`
 	Kind       string            `json:"kind"`
@@ -155,7 +154,6 @@ func (p *Policy) Rego() ([]byte, error) {
 	return fmt.Appendf(nil, "# The policy of certification, seed %d.\n%s\ngrants := %s\n", p.Seed, regoRules, asciiJSON(raw)), err
 }
 
-// asciiJSON escapes what is not ASCII.
 func asciiJSON(raw []byte) string {
 	var out strings.Builder
 	for _, r := range string(raw) {

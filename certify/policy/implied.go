@@ -9,12 +9,10 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// rule grants one thing.
 func rule(user, verb string, o object, namespace string, names ...string) scenarios.Grant {
 	return scenarios.Grant{Subject: scenarios.Subject{User: user}, Verbs: []string{verb}, APIGroups: []string{o.Group}, Resources: []string{scenarios.FullResource(o.Resource, o.Subresource)}, Namespace: namespace, Names: names}
 }
 
-// pathRule grants one path.
 func pathRule(user, verb string, paths ...string) scenarios.Grant {
 	return scenarios.Grant{Subject: scenarios.Subject{User: user}, Verbs: []string{verb}, NonResourceURLs: paths}
 }

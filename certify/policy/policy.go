@@ -74,7 +74,6 @@ func Random(seed int64, purpose string) *rand.Rand {
 	return rand.New(rand.NewChaCha8(key))
 }
 
-// distinct leaves out grants that are there already.
 func distinct(grants []scenarios.Grant) (out []scenarios.Grant) {
 	seen := map[string]bool{}
 	for _, g := range grants {

@@ -29,7 +29,6 @@ type Relation struct {
 	Pairs [][2]string `json:"pairs"`
 }
 
-// object is a kind of object that is asked about.
 type object struct {
 	Group       string `json:"group"`
 	Resource    string `json:"resource"`
@@ -37,7 +36,6 @@ type object struct {
 	Verb        string `json:"verb"`
 }
 
-// tables are relations.yaml.
 type tables struct {
 	Relations []Relation `json:"relations"`
 	Verbs     []string   `json:"verbs"`
@@ -115,7 +113,6 @@ func Form(form, s string) string {
 	})
 }
 
-// titled is a map of characters that makes the first letter a capital.
 func titled() func(rune) rune {
 	done := false
 	return func(r rune) rune {

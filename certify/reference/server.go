@@ -24,7 +24,6 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// path is where reviews are posted.
 const path = "/authorize"
 
 // Server is a running webhook on a free port of the loopback interface.

@@ -76,7 +76,6 @@ type entry struct {
 	content []byte
 }
 
-// archive is a tar of files that belong to root.
 func archive(files ...entry) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)

@@ -232,7 +232,6 @@ func parseNetworks(data []byte) ([]dockerNetwork, error) {
 	return networks, nil
 }
 
-// parse takes the first IPv4 subnet.
 func (n dockerNetwork) parse() (Network, error) {
 	for _, c := range n.IPAM.Config {
 		subnet, err := netip.ParsePrefix(c.Subnet)

@@ -103,13 +103,11 @@ func (l *lineLogger) tail(n int) string {
 	return "\n" + strings.Join(l.lines[max(0, len(l.lines)-n):], "\n")
 }
 
-// Warn, Warnf, Error, Errorf and V implement kind's log.Logger.
 func (l *lineLogger) Warn(message string)               { l.add(message) }
 func (l *lineLogger) Warnf(format string, args ...any)  { l.add(fmt.Sprintf(format, args...)) }
 func (l *lineLogger) Error(message string)              { l.add(message) }
 func (l *lineLogger) Errorf(format string, args ...any) { l.add(fmt.Sprintf(format, args...)) }
 
-// V implements kind's log.Logger: its information is not kept.
 func (l *lineLogger) V(kindlog.Level) kindlog.InfoLogger { return kindlog.NoopInfoLogger{} }
 
 const (

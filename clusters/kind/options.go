@@ -36,7 +36,6 @@ const (
 	// ImageRepository is where node images come from unless one is named.
 	ImageRepository = "kindest/node"
 
-	// readyTimeout is how long a cluster may take.
 	readyTimeout = 5 * time.Minute
 )
 
@@ -253,7 +252,6 @@ func (s *state) leave(keep bool) error {
 // tailPoll is the pause between two looks at a file that has not grown.
 const tailPoll = time.Millisecond
 
-// tail hands what is appended to a file to a sink.
 type tail struct {
 	file *os.File
 	sink io.Writer

@@ -305,7 +305,6 @@ type pki struct {
 	serviceAccountKey, serviceAccountPub []byte
 }
 
-// files are the names, in the run's folder, of what kube-apiserver reads.
 func (p *pki) files() map[string][]byte {
 	return map[string][]byte{
 		"client-ca.crt":       p.clientCA,

@@ -175,7 +175,6 @@ func (b *Binaries) count(ctx context.Context, p program, source string, output *
 	output.total = before + len(strings.Fields(list))
 }
 
-// reportEvery calls report at intervals until the returned function has been called.
 func reportEvery(interval time.Duration, report func()) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup

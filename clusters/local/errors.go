@@ -99,7 +99,6 @@ func rootCause(err error) error {
 }
 
 const (
-	// errorLogLines is how many log lines an error shows.
 	errorLogLines = 20
 	// reasonLogLines is how many are searched for the program's own message.
 	reasonLogLines = 200

@@ -217,7 +217,6 @@ type asked struct {
 	waited atomic.Int64 // how long it waited for them, in ns
 }
 
-// thisRun is about the hosts that this process asked.
 var thisRun = &asked{}
 
 // errSilent is the error of a host that is not asked again, and is wrapped by that of the first time.
@@ -337,7 +336,6 @@ func (d *download) rest(ctx context.Context) error {
 	return errors.Join(err, file.Close())
 }
 
-// meter counts what has come, and keeps the download from being given up.
 type meter struct {
 	*download
 	watch *time.Timer

@@ -160,7 +160,6 @@ var handedOut = struct {
 	ports map[int]bool
 }{ports: map[int]bool{}}
 
-// freePort returns a loopback port nobody listens on and that this process has never handed out.
 func freePort() (int, error) {
 	handedOut.Lock()
 	defer handedOut.Unlock()

@@ -176,7 +176,6 @@ func (f *adviseFlags) read(ctx context.Context, files []string, stderr io.Writer
 	return summary, r.Stats(), nil
 }
 
-// try tries the manifests on a control plane: what was seen, its neighbours, and what must be refused besides.
 func (f *adviseFlags) try(c *cobra.Command, seen []advice.Seen, refused []advice.Neighbour, manifests []byte) error {
 	neighbours, without := advice.Neighbours(seen)
 	neighbours = append(neighbours, refused...)
@@ -275,7 +274,6 @@ func (f *adviseFlags) present(c *cobra.Command) (objects []map[string]any, err e
 	return advice.Aggregated(oracle.WithBuiltInRoles(objects))
 }
 
-// holders says who may impersonate whom. Files with a binding to a role that is not in them do not say all.
 func (f *adviseFlags) holders(c *cobra.Command, present []map[string]any) error {
 	holders, dangling := advice.Holders(present)
 	shown := slices.DeleteFunc(slices.Clone(holders), advice.Holder.Idle)

@@ -66,7 +66,6 @@ func directKind() (certify.Kind[certify.Answer], error) {
 	return certify.Direct(set), err
 }
 
-// planOf is what is asked under a seed.
 func planOf(seed int64) (*certify.Plan, error) {
 	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
 	if err != nil {

@@ -99,7 +99,6 @@ func (f *conditionsRunFlags) run(c *cobra.Command, args []string) error {
 	return exitWith(map[verdicts.Verdict]int{verdicts.Failed: exitFailed, verdicts.Invalid: exitInvalid}[r.Outcome])
 }
 
-// prefixOf begins the IDs of vectors below kep-5681, by which known divergences are told, whichever folder of it is played.
 func prefixOf(dir string) string {
 	full, _ := filepath.Abs(dir) // which fails if there is no working directory
 	if _, below, is := strings.Cut(filepath.ToSlash(full)+"/", "/kep-5681/"); is {

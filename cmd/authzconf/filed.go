@@ -51,7 +51,6 @@ func (f *filedFlags) ready(kind *filing.Kind) error {
 	return writable(kind, f.reportDir)
 }
 
-// sign signs a report that was written, or takes the signature of an earlier one away.
 func (f *filedFlags) sign(marker string, outcome any) error {
 	if f.key == nil {
 		return reports.Sign(f.reportDir, marker, nil)

@@ -56,7 +56,6 @@ func (f *selectionFlags) load() (reports.Texts, error) {
 	return texts, nil
 }
 
-// folderOr is the folder of --scenarios, or what is built in.
 func folderOr(dir string, builtin fs.FS) (fs.FS, error) {
 	if dir == "" {
 		return builtin, nil

@@ -233,7 +233,6 @@ const (
 	plainEvery = 5 * time.Second
 	// liveEvery is the pause between two counts on a terminal, for what counts quickly.
 	liveEvery = 200 * time.Millisecond
-	// eraseLine clears the live line.
 	eraseLine = "\r\x1b[K"
 )
 

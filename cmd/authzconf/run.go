@@ -213,7 +213,6 @@ func newMatrix(flags *conformanceFlags) *cobra.Command {
 	return c
 }
 
-// expand makes the cells, of the file or of the other flags.
 func (e *expansion) expand(c *cobra.Command, files *inputs) ([]target.Options, error) {
 	m, err := e.resolve()
 	if err != nil {
@@ -287,7 +286,6 @@ func (f *upgradeFlags) load() (*upgradepath.Path, error) {
 	return upgradepath.Load(f.file, data)
 }
 
-// base is what all stages have in common.
 func (f *upgradeFlags) base(c *cobra.Command, p *upgradepath.Path) (matrix.Matrix, error) {
 	for _, stage := range p.Stages {
 		f.cells.matrix.Kubernetes = append(f.cells.matrix.Kubernetes, stage.Kubernetes)

@@ -198,7 +198,6 @@ func (r *Reader) items(in io.Reader) error {
 	}
 }
 
-// array reads the items of one list. It tells whether the list was whole.
 func (r *Reader) array(d *list) (whole bool, err error) {
 	open, err := d.Token()
 	if err != nil {

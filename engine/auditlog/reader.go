@@ -43,10 +43,8 @@ type Bad struct {
 }
 
 const (
-	// listedBad is how many bad lines are named.
 	listedBad = 5
-	// chunk is how much is read at once.
-	chunk = 1 << 20
+	chunk     = 1 << 20
 	// longestLine is the longest that is taken: an API server cuts events before that
 	// (--audit-log-truncate-max-batch-size is 10 MiB).
 	longestLine = 16 << 20
@@ -189,7 +187,6 @@ func (r *Reader) oneLine(line []byte, found bool) error {
 	return nil
 }
 
-// event takes an event that may impersonate.
 func (r *Reader) event(raw []byte, item int64) error {
 	e, err := decode(raw)
 	if err != nil {

@@ -34,10 +34,8 @@ import (
 )
 
 const (
-	// timeout is how long what a cluster does by itself may take.
 	timeout = 2 * time.Minute
-	// poll is the pause between two looks.
-	poll = 250 * time.Millisecond
+	poll    = 250 * time.Millisecond
 )
 
 // Cluster is what the suite needs of a target.

@@ -67,7 +67,6 @@ func (a *Agents) Lines(ctx context.Context, node string) ([]Attempt, error) {
 	return parse(raw)
 }
 
-// parse reads lines; a last one that is not whole yet is left out.
 func parse(raw []byte) ([]Attempt, error) {
 	var all []Attempt
 	for text := range bytes.Lines(raw) {

@@ -227,7 +227,6 @@ type journal struct {
 	first   string // why the first was refused
 }
 
-// add records a well-formed review. Time is taken under the lock, so that it can never contradict the order.
 func (j *journal) add(r Record) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -134,7 +134,6 @@ func (s *shell) take() (seen []verdicts.Observation, userAgent string, err error
 	return seen, userAgent, err
 }
 
-// ServeHTTP implements the tap.
 func (s *shell) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	o, resp, body, err := s.pass(r) //nolint:bodyclose // pass has read and closed it
 	s.mu.Lock()

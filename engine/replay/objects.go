@@ -80,7 +80,6 @@ func (p *provisioner) grant(ctx context.Context, objects []scenarios.RBACObject)
 	return group.Wait()
 }
 
-// revoke deletes bindings and roles and waits until they are not in force any more.
 func (p *provisioner) revoke(ctx context.Context, objects []scenarios.RBACObject) error {
 	for _, o := range objects {
 		for _, at := range slices.Backward(o.Paths()) {
@@ -126,8 +125,7 @@ func (p *provisioner) shown(ctx context.Context, spec authorizationv1.SubjectAcc
 const (
 	// podTimeout is how long a pod may take to run, its image being there.
 	podTimeout = time.Minute
-	// podPoll is the pause between two looks at it.
-	podPoll = 200 * time.Millisecond
+	podPoll    = 200 * time.Millisecond
 )
 
 // realNodes are the nodes that stand for those of a scenario.

@@ -144,7 +144,6 @@ func chains(set *scenarios.Set) []string {
 	return slices.Compact(names)
 }
 
-// nothingWhy counts the reasons for which nothing is left.
 func nothingWhy(plans []CellPlan) string {
 	var left, selected, unsupported int
 	for _, p := range plans {

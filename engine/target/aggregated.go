@@ -233,7 +233,6 @@ func (a *aggregated) probe(ctx context.Context, client kubernetes.Interface) err
 	return nil
 }
 
-// admit keeps whom an admission review names.
 func (a *aggregated) admit(r *http.Request) any {
 	var review admissionv1.AdmissionReview
 	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {

@@ -120,7 +120,6 @@ func (c chain) apply(o *local.Options) (err error) {
 
 func kubeconfigName(p recorder.Point) string { return "recorder-" + string(p) + ".kubeconfig" }
 
-// point is the recorder as an authorizer.
 func (c chain) point(p recorder.Point) apiserverv1.AuthorizerConfiguration {
 	w := &apiserverv1.WebhookConfiguration{
 		Timeout: metav1.Duration{Duration: 10 * time.Second},
@@ -223,7 +222,6 @@ func (t *Target) Reload(ctx context.Context, name string) error {
 	return t.reload(ctx, between, name)
 }
 
-// reload is Reload of a chain that has been read already.
 func (t *Target) reload(ctx context.Context, between middle, name string) error {
 	plane, ok := t.cluster.(interface{ ReloadAuthorization(config []byte) error })
 	if !ok {

@@ -115,7 +115,6 @@ func (t *Target) witnessGate(ctx context.Context) error {
 	return nil
 }
 
-// answer is what a request of the harness itself is answered with.
 type answer struct {
 	code             int
 	message, auditID string
@@ -180,7 +179,6 @@ func (t *Target) witnessChain(ctx context.Context) error {
 	return t.witnessMetrics(ctx, before)
 }
 
-// all are the authorizers of a chain with the recorder at both ends.
 func (m middle) all() []reports.Authorizer {
 	all := []reports.Authorizer{{Type: "Webhook", Name: "recorder-front"}}
 	for _, a := range m.Authorizers {

@@ -172,7 +172,6 @@ func (u *Upgrade) neighbours(stage *Stage) map[string]map[string]int {
 }
 
 const (
-	// flowWorkers is how many requests are under way at once.
 	flowWorkers = 4
 	// flowPause is between two requests of a worker: some hundred a second leave
 	// the processors to the API servers that start meanwhile.
@@ -181,7 +180,6 @@ const (
 	flowTimeout = 10 * time.Second
 )
 
-// flow sends the requests of setups, one setup after the other, all the time.
 type flow struct {
 	host  string
 	setup []flowSetup
@@ -193,7 +191,6 @@ type flow struct {
 	samples []reports.FlowSample
 }
 
-// flowSetup is a setup whose request is sent.
 type flowSetup struct {
 	scenario *scenarios.Scenario // any of the setup: the request is the same
 	kept     *replay.Kept

@@ -223,7 +223,6 @@ func (u *Upgrade) stay(ctx context.Context, stage *Stage) (err error) {
 	return ctx.Err()
 }
 
-// objects reads what the setups have, as the API server of the stage writes it.
 func (u *Upgrade) objects(ctx context.Context, run *replay.Replayer, stage *Stage) (states []reports.ObjectState, err error) {
 	for _, name := range u.set.Setups() {
 		kept, ok := u.kept[name]
@@ -249,7 +248,6 @@ func controlled(o target.Options, path string) bool {
 	return o.Cell.Provider == target.Kind && (strings.HasPrefix(path, "/api/v1/nodes/") || strings.Contains(path, "/pods/"))
 }
 
-// make makes the setup of a scenario if this is the stage for it.
 func (u *Upgrade) make(ctx context.Context, run *replay.Replayer, stage *Stage, s *scenarios.Scenario) error {
 	if _, made := u.kept[s.Setup]; made || !slices.Contains(stage.Made, s.Setup) {
 		return nil

@@ -191,7 +191,6 @@ func (w *orderWalk) list(list *smdschema.List, old, updated []any, path fieldpat
 	}
 }
 
-// index says where each item is.
 func (w *orderWalk) index(list *smdschema.List, items []any) map[string]int {
 	out := map[string]int{}
 	for i, item := range items {

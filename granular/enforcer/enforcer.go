@@ -122,7 +122,6 @@ func New(o Options) (*Enforcer, error) {
 	return &Enforcer{o: o, client: client, objects: objects, url: u, forward: transport, schemas: schemas{Client: client.Discovery().OpenAPIV3(), kept: map[schema.GroupVersion]published{}}}, nil
 }
 
-// authenticate asks the API server who sent a request.
 func (e *Enforcer) authenticate(ctx context.Context, r *http.Request) (user.Info, error) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || token == "" {

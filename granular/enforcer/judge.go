@@ -91,7 +91,6 @@ func (e *Enforcer) check(ctx context.Context, r *Request, root *permissions.Node
 	return &outcome{as: as, body: body}, nil
 }
 
-// stored is the object that a request is about, nil if there is none.
 func (e *Enforcer) stored(ctx context.Context, r *Request) (map[string]any, error) {
 	if r.Info.Verb == "create" {
 		return nil, nil

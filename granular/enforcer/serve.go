@@ -76,7 +76,6 @@ type outcome struct {
 	body []byte
 }
 
-// respond answers with an error as a Status object.
 func respond(w http.ResponseWriter, r *http.Request, err error) {
 	responsewriters.ErrorNegotiated(err, scheme.Codecs, schema.GroupVersion{Version: "v1"}, w, r)
 }
@@ -188,7 +187,6 @@ var secondary = sets.New("rbac.authorization.k8s.io", "certificates.k8s.io", "ad
 
 var errMediaType = errors.New("the body must be JSON or YAML, or a patch of one of the four types, for its fields to be checked")
 
-// readRequest reads the body of a request that is to be checked.
 func readRequest(w http.ResponseWriter, r *http.Request, u user.Info, info *apirequest.RequestInfo) (*Request, error) {
 	// What is read of the path must be what the API server reads.
 	if path.Clean(r.URL.Path) != strings.TrimSuffix(r.URL.Path, "/") {

@@ -66,7 +66,6 @@ func keep(sent, created any) (any, bool) {
 	return out, len(out) > 0 || len(c) == 0
 }
 
-// absent stands for no value.
 type absent struct{}
 
 func at(object map[string]any, name string) any {
@@ -104,7 +103,6 @@ func walk(node *permissions.Node, above permissions.Chain, parameter string, old
 	return []permissions.Chain{here}
 }
 
-// fields is a value as a map; what is absent has no fields.
 func fields(v any) (map[string]any, bool) {
 	if _, none := v.(absent); none {
 		return map[string]any{}, true

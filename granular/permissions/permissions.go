@@ -179,7 +179,6 @@ func checkResource(r resource) error {
 	return nil
 }
 
-// checkField checks a field; seen are the paths before it.
 func checkField(f *Field, seen map[string]bool) error {
 	if f == nil {
 		return fmt.Errorf("expected a field, with path and verb")

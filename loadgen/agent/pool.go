@@ -196,7 +196,6 @@ func eof(err error) bool {
 	}, func(text string) bool { return strings.Contains(err.Error(), text) })
 }
 
-// tally counts what becomes of the requests of a block.
 type tally struct {
 	start     time.Time
 	tolerance time.Duration

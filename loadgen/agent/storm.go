@@ -351,7 +351,6 @@ func inFull(resp *http.Response) string {
 	return run.Unready
 }
 
-// causeOf is why a request was given up, if it was.
 func causeOf(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return errors.Join(context.Cause(ctx), err)
@@ -359,7 +358,6 @@ func causeOf(ctx context.Context, err error) error {
 	return err
 }
 
-// following is a watch that goes on.
 type following struct {
 	body   io.ReadCloser
 	cancel context.CancelCauseFunc

@@ -31,7 +31,6 @@ type Storage interface {
 // batch is how many objects are written by one goroutine before it counts them.
 const batch = 500
 
-// object is a typed object of the API.
 type object interface {
 	metav1.Object
 	runtime.Object

@@ -86,7 +86,6 @@ func Start(ctx context.Context, launcher Launcher, jobs []Job) (_ *Group, err er
 	return g, cmp.Or(errs...)
 }
 
-// all does something with each of the members at once.
 func (g *Group) all(do func(i int, m *member) error) []error {
 	errs := make([]error, len(g.members))
 	var group sync.WaitGroup

@@ -28,15 +28,11 @@ import (
 )
 
 const (
-	// podProgram is the package of the shard that runs in pods.
 	podProgram = "github.com/authzconf/authzconf/loadgen/shard/program"
 	// PathVariable names a shard that is built already; see image.Program.
-	PathVariable = "AUTHZCONF_SHARD"
-	// podPath is the program within its image.
-	podPath = "/shard"
-	// startTimeout is how long the pods may take to run.
-	startTimeout = 3 * time.Minute
-	// deleteTimeout is how long deleting the Job may take.
+	PathVariable  = "AUTHZCONF_SHARD"
+	podPath       = "/shard"
+	startTimeout  = 3 * time.Minute
 	deleteTimeout = time.Minute
 )
 
@@ -226,7 +222,6 @@ func (j *Pods) Launch(_ context.Context, i, _ int) (*Link, error) {
 	}, nil
 }
 
-// fate says what became of a pod whose stream has ended.
 func (j *Pods) fate(i int, name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -260,7 +255,6 @@ func (j *Pods) fate(i int, name string) error {
 	return fmt.Errorf("its pod %s %s", name, text)
 }
 
-// nodeFate says what became of a pod's node, if anything did.
 func (j *Pods) nodeFate(ctx context.Context, name string) string {
 	node, err := j.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	ready := err == nil && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
@@ -285,7 +279,6 @@ func (c *closing) Close() error {
 	return c.WriteCloser.Close()
 }
 
-// tail keeps the end of what a shard says on stderr.
 type tail struct {
 	mu   sync.Mutex
 	text string

@@ -236,12 +236,10 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer.
 func (s *stream) Close() error { s.end(); return nil }
 
 const serviceName = "Shard"
 
-// none is an argument or an answer that says nothing.
 type none = struct{}
 
 // service is what a shard does for its coordinator: first Open.
@@ -251,7 +249,6 @@ type service struct {
 	stop   chan struct{}
 }
 
-// Open takes the job, and opens the connections.
 func (s *service) Open(job Job, _ *none) error {
 	// What sends at its own times wakes for each of them, and waking another processor costs more than the request.
 	// Bursts have work for all processors.
@@ -269,7 +266,6 @@ func (s *service) Open(job Job, _ *none) error {
 	return w.Open(s.life)
 }
 
-// Block runs one block.
 func (s *service) Block(o Order, out *run.Block) error {
 	ctx, cancel := context.WithCancel(s.life)
 	defer cancel()
@@ -302,13 +298,11 @@ func (s *service) Stop(none, *none) error {
 	return nil
 }
 
-// Live is how the block is going.
 func (s *service) Live(_ none, out *agent.Live) error {
 	*out = s.worker.Load().Live()
 	return nil
 }
 
-// Now is what time it is here.
 func (s *service) Now(_ none, out *time.Time) error {
 	*out = time.Now()
 	return nil

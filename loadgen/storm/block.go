@@ -22,7 +22,6 @@ import (
 	"github.com/authzconf/authzconf/reports/load/run"
 )
 
-// scraped are the metrics that are read before and after each block.
 var scraped = []string{processStart, authorizationAttempts, webhookEvaluations, flowControl + "rejected_requests_total", flowControl + "dispatched_requests_total", flowControl + "request_wait_duration_seconds",
 	decisions, "go_memstats_alloc_bytes_total", heapSys, "go_gc_duration_seconds", cpuSeconds}
 
@@ -165,8 +164,7 @@ func (r *runner) foretold(s *server, b *run.Block, variant profile.Variant, star
 const (
 	// tries is in how many schedules the smallest is looked for: each takes as long as its requests, and what the
 	// server needs to forget.
-	tries = 16
-	// shownRequests is how many requests of the smallest schedule are kept.
+	tries         = 16
 	shownRequests = 20
 )
 
@@ -235,7 +233,6 @@ func (r *runner) report(i int, p planned, start time.Time, counted func() tallie
 	return func() { cancel(); ended.Wait() }
 }
 
-// planned is a block that is to run.
 type planned struct {
 	comparison profile.Comparison
 	start      int // of the servers

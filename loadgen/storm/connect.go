@@ -97,7 +97,6 @@ func (r *runner) connect(ctx context.Context) error {
 	return nil
 }
 
-// generator makes the shards that storm some servers.
 func (r *runner) generator(ctx context.Context, names []profile.Server) (shard.Generator, error) {
 	endpoints := map[profile.Server]shard.Endpoint{}
 	for _, name := range names {
@@ -307,10 +306,8 @@ func (p *recorderProcess) ask(q question) (a answer) {
 	return a
 }
 
-// Mark, Since, Reset, Kubeconfig and Err are those of recorder.Recorder.
 func (p *recorderProcess) Mark() uint64 { return p.ask(question{}).Mark }
 
-// Since implements target.Recording.
 func (p *recorderProcess) Since(mark uint64, users ...string) []recorder.Record {
 	return p.ask(question{Since: &mark, Users: users}).Records
 }
@@ -318,12 +315,10 @@ func (p *recorderProcess) Since(mark uint64, users ...string) []recorder.Record 
 // Reset implements target.Recording: in a storm nothing is kept that could be forgotten.
 func (p *recorderProcess) Reset() {}
 
-// Kubeconfig implements target.Recording.
 func (p *recorderProcess) Kubeconfig(point recorder.Point) []byte {
 	return p.ask(question{Kubeconfig: point}).Kubeconfig
 }
 
-// Err implements target.Recording.
 func (p *recorderProcess) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

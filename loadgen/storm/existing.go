@@ -138,7 +138,6 @@ func outOfReach(c *rest.Config) string {
 	return ""
 }
 
-// lacking are the permissions that the run needs and its user does not have.
 func (r *runner) lacking(ctx context.Context) (texts []string, err error) {
 	needs := existing.Storming(existing.Storm{Pods: r.Engine == Pods, Kwok: r.Kwok, Level: r.Profile.PriorityLevel != nil})
 	cluster := r.Existing.Existing
@@ -200,7 +199,6 @@ func steady(before, now map[profile.Server]int64) bool {
 	return true
 }
 
-// noteOthers notes what is subtracted.
 func (r *runner) noteOthers(checks map[profile.Server]int64) {
 	for _, name := range r.Profile.Servers() {
 		if r.alone() {

@@ -23,7 +23,6 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// reviews counts what the recorder receives in a block.
 type reviews struct {
 	start time.Time
 	mu    sync.Mutex
@@ -60,7 +59,6 @@ func (s *server) others() isOther {
 	return nil
 }
 
-// counting is what the recorder is given.
 func (r *reviews) counting(c counting, others isOther) *recorder.Counting {
 	out := &recorder.Counting{Arrived: r.arrive, Answered: r.answered, Other: others}
 	if c.Delay > 0 {
@@ -152,7 +150,6 @@ const (
 	decisions             = "apiserver_authorization_decisions_total"
 )
 
-// counters are the values of series, by name and labels.
 type counters map[string]sample
 
 type sample struct {

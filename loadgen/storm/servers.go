@@ -151,7 +151,6 @@ func (s *server) credentials() (admin, anonymous *rest.Config) {
 	return admin, anonymous
 }
 
-// used is the processor time that all API servers have used so far, and the memory that they have now.
 func (s *server) used() (cpu time.Duration, rss int64) {
 	cpu = s.spent
 	for _, t := range s.targets {

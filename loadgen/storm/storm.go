@@ -229,7 +229,6 @@ func (r *runner) populate(ctx context.Context, s *server) (err error) {
 	return nil
 }
 
-// sharedStorage says whether the servers have one etcd.
 func (r *runner) sharedStorage() bool { return r.Provider != target.Kind }
 
 func machine() run.Machine {

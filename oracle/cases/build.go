@@ -38,7 +38,6 @@ var parts = fixtures.Table[struct {
 	Sequences           map[string][]string
 }]("parts.yaml", partsYAML)
 
-// builder makes one scenario.
 type builder struct {
 	Choice
 	rng *rand.Rand
@@ -83,7 +82,6 @@ func (b *builder) requestor(alias, node string) scenarios.Requestor {
 	return r
 }
 
-// name is the wanted user, or another one of the same kind.
 func (b *builder) name(other bool) string {
 	names := parts.Users[b.level(wanted)]
 	b.oneOf(&names[0])
@@ -93,7 +91,6 @@ func (b *builder) name(other bool) string {
 	return names[0]
 }
 
-// headers are those of the first request.
 func (b *builder) headers() *scenarios.Impersonate {
 	imp := &scenarios.Impersonate{User: b.name(false)}
 	if b.is(uid, "given") {
@@ -183,7 +180,6 @@ func (b *builder) changeSteps() []scenarios.Step {
 	return []scenarios.Step{{Grant: id}} // it comes later instead
 }
 
-// requestOf is a request of one kind.
 func (b *builder) requestOf(kind string) scenarios.Request {
 	core := pick(b.rng, "pods", "configmaps", "secrets")
 	r := parts.Requests[kind]
@@ -194,7 +190,6 @@ func (b *builder) requestOf(kind string) scenarios.Request {
 	return r
 }
 
-// steps are the requests in order.
 func (b *builder) steps() []scenarios.Request {
 	base, by := b.requestOf(b.level(request)), parts.Selectors[b.level(selector)]
 	b.oneOf(&by.LabelSelector, &by.FieldSelector)
@@ -216,7 +211,6 @@ func (b *builder) steps() []scenarios.Request {
 	})
 }
 
-// otherRequest has the same headers.
 func (b *builder) otherRequest(base scenarios.Request) scenarios.Request {
 	levels := factors[request].Levels
 	r := b.requestOf(levels[b.rng.IntN(len(levels))])

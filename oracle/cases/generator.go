@@ -179,7 +179,6 @@ const (
 //go:embed factors.yaml
 var factorsYAML []byte
 
-// factors are all factors with their levels.
 var factors = fixtures.Table[[factorCount]Factor]("factors.yaml", factorsYAML)
 
 // Choice is one level of each factor, by index.

@@ -64,7 +64,6 @@ func (b *builder) add(g scenarios.Grant) {
 	b.s.Grants = append(b.s.Grants, g)
 }
 
-// permission is a grant of a request.
 func permission(verbs []string, r scenarios.Request) scenarios.Grant {
 	if r.Path != "" {
 		return scenarios.Grant{Verbs: verbs, NonResourceURLs: []string{r.Path}}
@@ -72,7 +71,6 @@ func permission(verbs []string, r scenarios.Request) scenarios.Grant {
 	return scenarios.Grant{Verbs: verbs, APIGroups: []string{r.APIGroup}, Resources: []string{scenarios.FullResource(r.Resource, r.Subresource)}}
 }
 
-// action is the grant of a request's action check.
 func (b *builder) action(modes []string, r scenarios.Request, first bool) {
 	g := permission(scenarios.Each(modes, func(m string) string { return "impersonate-on:" + m + ":" + r.Verb }), r)
 	if first {
@@ -111,7 +109,6 @@ func (b *builder) action(modes []string, r scenarios.Request, first bool) {
 	b.add(g)
 }
 
-// identity are the grants of identity checks.
 func (b *builder) identity(modes []string, steps []scenarios.Request) {
 	if b.is(identity, "other-mode") {
 		modes = []string{constrained[(slices.Index(constrained, modes[0])+1+b.rng.IntN(3))%4]}

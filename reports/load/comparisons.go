@@ -205,7 +205,6 @@ func (e *Effect) judge(margin float64) {
 	}
 }
 
-// latencies are the effects of a comparison that thresholds are about.
 func latencies(c *Comparison) []*Effect { return []*Effect{&c.P50, &c.P99} }
 
 // adjust sets the p-values of one family for there being several.
@@ -244,7 +243,6 @@ type ProfileDifference struct {
 }
 
 const (
-	// shownFunctions is how many functions are listed.
 	shownFunctions = 8
 	// leastSamples is without which the share of a function says nothing: one of a half is 5 % off as a rule.
 	leastSamples = 100

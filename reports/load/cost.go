@@ -23,7 +23,6 @@ type Cost struct {
 	Variants []variantKey
 }
 
-// column is one run.
 type column struct {
 	Saved
 	Result Result
@@ -122,12 +121,10 @@ func (c *Cost) curve() (string, error) {
 	return chart.SVG()
 }
 
-// base is a column's profile without the number of agents that it is for.
 func (c *Cost) base(i int) string {
 	return strings.TrimRight(c.Columns[i].Result.Profile, "-0123456789")
 }
 
-// slug makes a file's name of a title.
 var slug = strings.NewReplacer(", ", "-", " ", "-", ":", "", "(", "", ")", "")
 
 // perRun draws the differences of each run of which something can be said, and the reviews over time where they came in waves:

@@ -88,7 +88,6 @@ func judgeVariants(r *Result, groups []variantBlocks) {
 	}
 }
 
-// withinLimit judges the bounds of a quantile, not the value that was seen.
 func withinLimit(q QuantileBound, limit time.Duration) (State, string) {
 	if !q.Bounded {
 		return Unknown, fmt.Sprintf("%d answers; a p99 needs %d", q.Samples, statistics.SamplesNeeded(0.99, level))
@@ -96,7 +95,6 @@ func withinLimit(q QuantileBound, limit time.Duration) (State, string) {
 	return against(q.Low, q.High, milliseconds(limit)), fmt.Sprintf("%s, at most %s", worded("bound", q), limit)
 }
 
-// against is the state of a limit for something of which the bounds are known.
 func against(low, high, limit float64) State {
 	switch {
 	case high <= limit:

@@ -262,9 +262,7 @@ func ParseReceiver(text string) (*url.URL, error) {
 }
 
 const (
-	// pushed is how many series are in one request.
 	pushed = 2000
-	// pushes is how often a request is sent at most.
 	pushes = 5
 )
 
@@ -286,7 +284,6 @@ func (to *Receiver) Push(ctx context.Context, streams []*model.SampleStream) err
 	return nil
 }
 
-// post sends one request. If it fails, again says whether another try makes sense.
 func (to *Receiver) post(ctx context.Context, streams []*model.SampleStream) (again bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

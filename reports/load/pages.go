@@ -55,7 +55,6 @@ var functions = map[string]any{
 	"effects":  func(c Comparison) []namedEffect { return []namedEffect{{"p50", c.P50}, {"p99", c.P99}, {"CPU", c.CPU}} },
 }
 
-// named is reviews per request with the name of its variant.
 type namedEffect struct {
 	Name string
 	Effect
@@ -123,7 +122,6 @@ func Markdown(r *run.Run, result *Result) ([]byte, error) {
 	return markdown("summary", page{Run: r, Result: result})
 }
 
-// interval is that of the mean, if there is one.
 func (r ReviewRate) interval() *statistics.Interval {
 	if r.Bounded {
 		return &r.PerRequest
@@ -234,7 +232,6 @@ func plotTimeline(groups []variantBlocks, legend string) (string, error) {
 
 func text(d run.Duration) string { return time.Duration(d).String() }
 
-// percent is a part as "+3.1 %".
 func percent(part float64) string {
 	if math.Abs(part) < 0.0005 {
 		return "0.0 %"

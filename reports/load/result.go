@@ -89,7 +89,6 @@ func (t Thresholds) margins(comparison string) Margins {
 	return Margins{P50: t.Margin, P99: t.MarginP99}
 }
 
-// declareMargins says whether any difference is to be judged.
 func (t Thresholds) declareMargins() bool {
 	own := slices.Collect(maps.Values(t.Comparisons))
 	return t.Margin > 0 || t.MarginP99 > 0 || slices.ContainsFunc(own, func(m Margins) bool { return m != Margins{} })
@@ -151,7 +150,6 @@ func (d design) String() string {
 	return reports.Plural(d.pairs, "pair") + " in " + reports.Plural(d.starts, "start")
 }
 
-// covers says whether this is no less than another.
 func (d design) covers(least design) bool { return d.pairs >= least.pairs && d.starts >= least.starts }
 
 func (t Thresholds) declared() design {

@@ -27,7 +27,6 @@ type Part struct {
 // lost where another part is measured later, or elsewhere.
 const publishedFile = "runs.json"
 
-// publish writes the page of a part and what stays of its runs.
 func (p *Part) publish(dir string) error {
 	all := map[string]Result{}
 	for _, c := range p.Columns {

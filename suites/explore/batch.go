@@ -67,7 +67,6 @@ func specialsOf(n int) []string {
 	return []string{[]string{"", beside}[n%2]}
 }
 
-// batch is what is sent in one go.
 type batch struct {
 	name, special   string
 	walks           []*walk
@@ -149,7 +148,6 @@ func (l *lane) provision(ctx context.Context, b *batch) error {
 	return group.Wait()
 }
 
-// send sends all requests of a batch, one at a time.
 func (l *lane) send(ctx context.Context, b *batch) error {
 	if b.special == restarted {
 		h := l.hosts[0]
@@ -253,7 +251,6 @@ func (l *lane) emptyEvidence(p *prepared) *verdicts.Evidence {
 	}
 }
 
-// timeout ends a request that is not answered.
 const timeout = 60 * time.Second
 
 // sent is one request that was answered. Its reviews came after the place from, up to the place to.

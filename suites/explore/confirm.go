@@ -101,7 +101,6 @@ func (l *lane) alone(ctx context.Context, of *prepared, s *scenarios.Scenario, o
 	return verdicts.Judge(p.scenario, ev), nil
 }
 
-// runAlone sends a scenario, and keeps what was seen.
 func (l *lane) runAlone(ctx context.Context, p *prepared, objects bool) (ev *verdicts.Evidence, err error) {
 	h, err := l.hostFor(ctx, p.at)
 	switch {

@@ -256,7 +256,6 @@ var Folder = filing.Kind{
 	Files: append([]string{"scenarios/*/case-*.yaml", "evidence/*.json.gz", "evidence/*/*.json.gz"}, reports.BriefFiles...),
 }
 
-// conclude sets the outcome.
 func (r *Report) conclude() { r.Conclude(r.Disagreed(), r.Broken() != nil) }
 
 // Pages are a scenario file for each disagreement.

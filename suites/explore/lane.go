@@ -38,7 +38,6 @@ type lane struct {
 	first    time.Time  // when its first request was sent
 }
 
-// newLane is one in of lanes of the cell.
 func (x *explorer) newLane(index, of int) *lane {
 	c := x.cell.Cell
 	l := &lane{explorer: x, index: index, of: of, asked: x.cell.Wanted(), beside: map[string]reports.Found{}, found: CellReport{Name: c.Name, Kubernetes: c.Kubernetes, Gate: c.Gate, Lanes: of}}
@@ -137,7 +136,6 @@ func (l *lane) full() bool {
 	return l.found.Stopped
 }
 
-// prepareAll makes the batches, and their grants.
 func (l *lane) prepareAll(ctx context.Context, ready chan<- *batch) error {
 	for b, err := range l.all() {
 		if err == nil {

@@ -114,7 +114,6 @@ func (p *prepared) counted() bool {
 	return slices.Contains(p.asked.Facts.Capabilities, scenarios.Metrics)
 }
 
-// host is an API server that is sent to.
 type host struct {
 	target *target.Target
 	replay *replay.Replayer
@@ -134,7 +133,6 @@ func start(ctx context.Context, o target.Options) (h *host, err error) {
 	return h, err
 }
 
-// options are those of a server.
 func (l *lane) options(at place) target.Options {
 	o := l.cell
 	o.Front = l.allow

@@ -40,8 +40,7 @@ type ended struct {
 }
 
 const (
-	endPiece = "end"
-	// clockTolerance is how far the clock may have been set meanwhile.
+	endPiece       = "end"
 	clockTolerance = 2 * time.Second
 )
 
@@ -185,7 +184,6 @@ func (l *lane) holdCase(p *prepared, e *verdicts.Evidence, shown []scenarios.Cap
 	return nil
 }
 
-// collect makes evidence of what was seen of a batch.
 func (l *lane) collect(ctx context.Context, b *batch) (*seen, error) {
 	s := &seen{}
 	for _, of := range b.seen {
@@ -261,7 +259,6 @@ func (l *lane) judge(b *batch, s *seen) {
 	l.progress(l)
 }
 
-// span adds the time of a request to that of the lane.
 func (l *lane) span(o *verdicts.Observation) {
 	if l.first.IsZero() {
 		l.first = o.Sent
@@ -269,7 +266,6 @@ func (l *lane) span(o *verdicts.Observation) {
 	l.found.Seconds = max(l.found.Seconds, o.Answered.Sub(l.first).Seconds())
 }
 
-// counts are increases of series, by metric, mode and decision.
 type counts map[string]int
 
 // add counts the impersonation checks that were seen.
@@ -282,7 +278,6 @@ func (c counts) add(o *verdicts.Observation) {
 	}
 }
 
-// attempts counts what was predicted.
 func (c counts) attempts(list []scenarios.MetricDelta) {
 	for _, d := range list {
 		c[key(verdicts.AttemptsMetric, d.Mode, d.Decision)] += d.Count

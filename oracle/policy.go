@@ -1,16 +1,19 @@
 package oracle
 
 import (
+	_ "embed"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	_ "embed"
 
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
@@ -133,4 +136,179 @@ func withNamespace(o map[string]any, namespace string) map[string]any {
 	out := unstructured.Unstructured{Object: runtime.DeepCopyJSON(o)}
 	out.SetNamespace(namespace)
 	return out.Object
+}
+
+// nodeGrants is what the Node authorizer allows every node alike: NodeRules of
+// k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go, without the resources that
+// NodeAuthorizer.Authorize decides itself.
+var nodeGrants = sync.OnceValue(func() []scenarios.Grant { return fixtures.Table[[]scenarios.Grant]("nodes.yaml", nodesYAML) })
+
+//go:embed nodes.yaml
+var nodesYAML []byte
+
+// nodeAuthorizer is NodeAuthorizer.Authorize (k8s.io/kubernetes/plugin/pkg/auth/authorizer/node/node_authorizer.go).
+func (s *Server) nodeAuthorizer(spec authorizationv1.SubjectAccessReviewSpec) Answer {
+	node, named := strings.CutPrefix(spec.User, nodeUserPrefix)
+	if !named || !slices.Contains(spec.Groups, nodesGroup) {
+		return Answer{Decision: scenarios.NoOpinion}
+	}
+	if node == "" {
+		return no(fmt.Sprintf("unknown node for user %q", spec.User))
+	}
+	if a := spec.ResourceAttributes; a != nil {
+		if answer, subdivided := s.nodeResource(node, a); subdivided {
+			return answer
+		}
+	}
+	if scenarios.Covered(nodeGrants(), spec) {
+		return yesNode
+	}
+	return no("")
+}
+
+var yesNode = Answer{Decision: scenarios.Allow, Source: "the Node authorizer: nodes may do this for their own work"}
+
+func no(reason string) Answer { return Answer{Decision: scenarios.NoOpinion, Reason: reason} }
+
+// nodeResource decides about the resources that are not the same for every node; ok is false for the others.
+func (s *Server) nodeResource(node string, a *authorizationv1.ResourceAttributes) (answer Answer, ok bool) {
+	switch a.Group + "/" + a.Resource {
+	case "/nodes":
+		return nodeObject(node, a), true
+	case "/pods":
+		return s.nodePod(node, a), true
+	case "/serviceaccounts":
+		return s.nodeAccount(node, a), true
+	case "/secrets", "/configmaps":
+		return s.nodeRead(node, a), true
+	case "/persistentvolumeclaims":
+		if a.Subresource == "status" {
+			if a.Verb != "update" && a.Verb != "patch" {
+				return no("can only get/update/patch this type"), true
+			}
+			return unrelated(node, a), true
+		}
+		return nodeGet(node, a), true
+	case "/persistentvolumes", "resource.k8s.io/resourceclaims", "storage.k8s.io/volumeattachments":
+		return nodeGet(node, a), true
+	case "coordination.k8s.io/leases":
+		return nodeOwn(node, a, "node lease"), true
+	case "storage.k8s.io/csinodes":
+		return nodeOwn(node, a, "CSINode"), true
+	}
+	return Answer{}, false
+}
+
+// nodeObject is authorizeNode.
+func nodeObject(node string, a *authorizationv1.ResourceAttributes) Answer {
+	switch {
+	case a.Subresource == "" && slices.Contains([]string{"create", "update", "patch"}, a.Verb),
+		a.Subresource == "status" && slices.Contains([]string{"update", "patch"}, a.Verb):
+		return yesNode
+	case a.Subresource != "" || !slices.Contains([]string{"get", "list", "watch"}, a.Verb):
+		return no("")
+	case a.Name == node:
+		return yesNode
+	case a.Name == "":
+		return no(fmt.Sprintf("node '%s' cannot read all nodes, only its own Node object", node))
+	}
+	return no(fmt.Sprintf("node '%s' cannot read '%s', only its own Node object", node, a.Name))
+}
+
+// nodePod is authorizePod.
+func (s *Server) nodePod(node string, a *authorizationv1.ResourceAttributes) Answer {
+	itself := func(p pod) bool { return p.name == a.Name }
+	switch a.Subresource + " " + a.Verb {
+	case " get":
+		return s.related(node, a, itself)
+	case " list", " watch":
+		if scoped(a, node) {
+			return yesNode
+		}
+		if a.Name != "" {
+			return s.related(node, a, itself)
+		}
+		return no("can only list/watch pods with spec.nodeName field selector")
+	case " create", " delete", "status update", "status patch", "eviction create":
+		return yesNode
+	}
+	return no("")
+}
+
+// scoped tells whether a field selector keeps to the pods of the node.
+func scoped(a *authorizationv1.ResourceAttributes, node string) bool {
+	return a.FieldSelector != nil && slices.ContainsFunc(a.FieldSelector.Requirements, func(r metav1.FieldSelectorRequirement) bool {
+		return r.Key == "spec.nodeName" && r.Operator == metav1.FieldSelectorOpIn && slices.Equal(r.Values, []string{node})
+	})
+}
+
+// related allows what is about an object that a pod of the node has to do with.
+func (s *Server) related(node string, a *authorizationv1.ResourceAttributes, by func(pod) bool) Answer {
+	if slices.ContainsFunc(s.policy.pods, func(p pod) bool { return p.node == node && p.namespace == a.Namespace && by(p) }) {
+		return yesNode
+	}
+	return unrelated(node, a)
+}
+
+// nodeAccount is authorizeServiceAccount: the accounts of the node's pods.
+func (s *Server) nodeAccount(node string, a *authorizationv1.ResourceAttributes) Answer {
+	switch {
+	case a.Verb == "get" && a.Subresource == "":
+		if a.Name == "" {
+			return no("No Object name found")
+		}
+	case a.Verb != "create" || a.Name == "":
+		return no("can only create tokens for individual service accounts")
+	case a.Subresource != "token":
+		return no("can only create token subresource of serviceaccount")
+	}
+	return s.related(node, a, func(p pod) bool { return p.account == a.Name })
+}
+
+// nodeRead is authorizeReadNamespacedObject.
+func (s *Server) nodeRead(node string, a *authorizationv1.ResourceAttributes) Answer {
+	switch {
+	case !slices.Contains([]string{"get", "list", "watch"}, a.Verb):
+		return no("can only read resources of this type")
+	case a.Subresource != "":
+		return no("cannot read subresource")
+	case a.Namespace == "":
+		return no("can only read namespaced object of this type")
+	}
+	return s.related(node, a, func(p pod) bool { return slices.Contains(p.reads, a.Resource+"/"+a.Name) })
+}
+
+// nodeGet is authorizeGet.
+func nodeGet(node string, a *authorizationv1.ResourceAttributes) Answer {
+	switch {
+	case a.Verb != "get":
+		return no("can only get individual resources of this type")
+	case a.Subresource != "":
+		return no("cannot get subresource")
+	}
+	return unrelated(node, a)
+}
+
+// unrelated is what hasPathFrom comes to for objects that no pod of the node uses.
+func unrelated(node string, a *authorizationv1.ResourceAttributes) Answer {
+	if a.Name == "" {
+		return no("No Object name found")
+	}
+	return no(fmt.Sprintf("no relationship found between node '%s' and this object", node))
+}
+
+// nodeOwn is authorizeLease and authorizeCSINode, without the status subresource of an alpha feature: each node has
+// one such object, of its own name.
+func nodeOwn(node string, a *authorizationv1.ResourceAttributes, kind string) Answer {
+	switch {
+	case a.Resource == "csinodes" && a.Subresource != "":
+		return no("cannot authorize CSINode subresources")
+	case !slices.Contains([]string{"get", "create", "update", "patch", "delete"}, a.Verb):
+		return no("can only get, create, update, patch, or delete a " + kind)
+	case a.Resource == "leases" && a.Namespace != "kube-node-lease":
+		return no(`can only access leases in the "kube-node-lease" system namespace`)
+	case a.Verb != "create" && a.Name != node:
+		return no("can only access " + kind + " with the same name as the requesting node")
+	}
+	return yesNode
 }

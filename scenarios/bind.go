@@ -271,9 +271,8 @@ func (c *checker) headers(r *Request, path []any) {
 				c.fail(extend(p, "name"), "the header %q is there as %q too (expected one spelling: the order of the lines is not defined otherwise)", h.Name, before.Name)
 			}
 		}
-		if r.Impersonate != nil && isUserHeader(h) && h.Name != userHeader {
-			c.fail(extend(p, "name"), "the header %q is given beside impersonate (expected %s: the order of the lines is not defined otherwise)", h.Name, userHeader)
-		}
+		c.failIf(r.Impersonate != nil && isUserHeader(h) && h.Name != userHeader, extend(p, "name"),
+			"the header %q is given beside impersonate (expected %s: the order of the lines is not defined otherwise)", h.Name, userHeader)
 		if _, err := hex.DecodeString(h.Hex); err != nil {
 			c.fail(extend(p, "hex"), "hex is %q (expected pairs of hexadecimal digits)", h.Hex)
 		}

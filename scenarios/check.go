@@ -35,6 +35,12 @@ func at(path ...any) []any { return path }
 
 func (c *checker) fail(path []any, format string, args ...any) { c.src.failAt(path, format, args...) }
 
+func (c *checker) failIf(bad bool, path []any, format string, args ...any) {
+	if bad {
+		c.fail(path, format, args...)
+	}
+}
+
 // missing records that a required field is missing or empty. A field that is there and did not decode has been
 // reported already.
 func (c *checker) missing(path []any, empty bool, expected string) {
@@ -46,9 +52,7 @@ func (c *checker) missing(path []any, empty bool, expected string) {
 		c.fail(path, "%v is missing (expected %s)", name, expected)
 		return
 	}
-	if !c.src.failedAt(path) {
-		c.fail(path, "%v is empty (expected %s)", name, expected)
-	}
+	c.failIf(!c.src.failedAt(path), path, "%v is empty (expected %s)", name, expected)
 }
 
 // enum records a value that is not one of those allowed; an empty one is a missing field and not reported here.
@@ -87,12 +91,10 @@ func (c *checker) requires() {
 	enum(c, at("requires", "gate"), r.Gate, GateOn, GateOff, GateAny)
 	for i, capability := range r.Capabilities {
 		c.missing(at("requires", "capabilities", i), capability == "", "a capability")
-		if capability != "" && !slices.Contains(AllCapabilities(), capability) {
-			c.fail(at("requires", "capabilities", i), "capability %q is unknown (expected one of %s)", capability, joinStrings(AllCapabilities(), ", "))
-		}
-		if slices.Contains(r.Capabilities[:i], capability) {
-			c.fail(at("requires", "capabilities", i), "capability %q is listed twice (expected each once)", capability)
-		}
+		c.failIf(capability != "" && !slices.Contains(AllCapabilities(), capability), at("requires", "capabilities", i),
+			"capability %q is unknown (expected one of %s)", capability, joinStrings(AllCapabilities(), ", "))
+		c.failIf(slices.Contains(r.Capabilities[:i], capability), at("requires", "capabilities", i),
+			"capability %q is listed twice (expected each once)", capability)
 	}
 	for field, text := range map[string]string{"kubernetes": r.Kubernetes, "binary": r.Binary} {
 		if text == "" {
@@ -114,9 +116,7 @@ func (c *checker) requestors() {
 	}
 	for _, alias := range slices.Sorted(maps.Keys(c.s.Requestors)) {
 		path := at("requestors", alias)
-		if !used[alias] {
-			c.fail(path, "requestor %q is not used (expected a request with by: %s)", alias, alias)
-		}
+		c.failIf(!used[alias], path, "requestor %q is not used (expected a request with by: %s)", alias, alias)
 		c.requestor(c.s.Requestors[alias], path)
 	}
 }
@@ -144,12 +144,10 @@ func (c *checker) requestor(r Requestor, path []any) {
 	path = extend(path, "serviceAccount")
 	c.missing(extend(path, "namespace"), sa.Namespace == "", "the account's namespace")
 	c.missing(extend(path, "name"), sa.Name == "", "the account's name")
-	if sa.NodeObject != nil && sa.Node == "" {
-		c.fail(extend(path, "nodeObject"), "nodeObject is given without node (expected both)")
-	}
-	if sa.Secret != "" && sa.Pod+sa.Node != "" {
-		c.fail(extend(path, "secret"), "secret is given with pod or node (expected one that the token is bound to)")
-	}
+	c.failIf(sa.NodeObject != nil && sa.Node == "", extend(path, "nodeObject"),
+		"nodeObject is given without node (expected both)")
+	c.failIf(sa.Secret != "" && sa.Pod+sa.Node != "", extend(path, "secret"),
+		"secret is given with pod or node (expected one that the token is bound to)")
 	for claim, at := range sa.Times {
 		if _, err := time.ParseDuration(at); err != nil || !slices.Contains([]string{"exp", "iat", "nbf", "warnafter"}, claim) || sa.Running {
 			c.fail(extend(path, "times"), "times has %s: %q (expected exp, iat, nbf or warnafter with a duration from now, such as \"-2m\", of an account that does not run)", claim, at)
@@ -162,9 +160,8 @@ func (c *checker) manifests() {
 	seen := map[[3]string]bool{}
 	define := func(m map[string]any, path []any) {
 		key := [3]string{Text(m, "kind"), Text(m, "metadata", "namespace"), Text(m, "metadata", "name")}
-		if key[0] != "" && key[2] != "" && seen[key] {
-			c.fail(path, "%s %q is defined twice (expected each object once in fixtures and objects)", key[0], key[2])
-		}
+		c.failIf(key[0] != "" && key[2] != "" && seen[key], path,
+			"%s %q is defined twice (expected each object once in fixtures and objects)", key[0], key[2])
 		seen[key] = true
 	}
 	for _, m := range c.s.Manifests {
@@ -199,9 +196,8 @@ func (c *checker) grant(g Grant, path []any) {
 		}
 	}
 	if len(g.NonResourceURLs) > 0 {
-		if len(g.APIGroups) > 0 || len(g.Resources) > 0 || len(g.Names) > 0 || g.Namespace != "" {
-			c.fail(path, "the grant has nonResourceURLs and fields of resources (expected one of the two)")
-		}
+		c.failIf(len(g.APIGroups) > 0 || len(g.Resources) > 0 || len(g.Names) > 0 || g.Namespace != "", path,
+			"the grant has nonResourceURLs and fields of resources (expected one of the two)")
 		for i, u := range g.NonResourceURLs {
 			if u != "" && u != "*" && (!strings.HasPrefix(u, "/") || strings.Contains(strings.TrimSuffix(u, "*"), "*")) {
 				c.fail(extend(path, "nonResourceURLs", i), "%q is not a path (expected one that begins with /, with \"*\" at the end only)", u)
@@ -245,16 +241,13 @@ const (
 )
 
 func (c *checker) policy() {
-	if len(c.s.Policy) > 0 && c.s.Requires.Chain == "" {
-		c.fail(at("policy"), "policy is given without requires.chain (expected a chain with a webhook)")
-	}
+	c.failIf(len(c.s.Policy) > 0 && c.s.Requires.Chain == "", at("policy"),
+		"policy is given without requires.chain (expected a chain with a webhook)")
 	for i, r := range c.s.Policy {
 		path := at("policy", i)
 		c.missing(extend(path, "answer"), r.Answer == "", "one of allow, deny, noOpinion, both, error, forbidden, garbage, silence")
 		enum(c, extend(path, "answer"), r.Answer, AnswerAllow, AnswerDeny, AnswerNoOpinion, AnswerBoth, AnswerError, AnswerForbidden, AnswerGarbage, AnswerSilence)
-		if r.For.ID != "" {
-			c.fail(extend(path, "for"), "a rule has no id (expected it in grants only)")
-		}
+		c.failIf(r.For.ID != "", extend(path, "for"), "a rule has no id (expected it in grants only)")
 		c.grant(r.For, extend(path, "for"))
 	}
 }

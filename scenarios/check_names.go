@@ -3,6 +3,7 @@ package scenarios
 import (
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -30,7 +31,7 @@ func (c *checker) names() {
 		}
 		problem := nameProblem(n)
 		if word, bad := clash[n.name]; problem == "" && bad && n.kind != roleName {
-			what := "part of " + quote(word)
+			what := "part of " + strconv.Quote(word)
 			if word == fixedWords {
 				what = "a word of Kubernetes' own messages"
 			}
@@ -150,13 +151,10 @@ const maxNodes = 2
 // nodes checks the names that stand for real nodes. They are replaced like names that are made unique, so the same
 // must hold of them.
 func (c *checker) nodes() {
-	if len(c.s.Nodes) > maxNodes {
-		c.fail(at("nodes"), "there are %d nodes (expected at most %d)", len(c.s.Nodes), maxNodes)
-	}
+	c.failIf(len(c.s.Nodes) > maxNodes, at("nodes"), "there are %d nodes (expected at most %d)", len(c.s.Nodes), maxNodes)
 	if len(c.s.Nodes) == 0 {
-		if slices.Contains(c.s.Requires.Capabilities, KubeletNodes) {
-			c.fail(at("requires", "capabilities"), "capability %q is listed without nodes (expected nodes, from which it follows)", KubeletNodes)
-		}
+		c.failIf(slices.Contains(c.s.Requires.Capabilities, KubeletNodes), at("requires", "capabilities"),
+			"capability %q is listed without nodes (expected nodes, from which it follows)", KubeletNodes)
 		return
 	}
 	clash := ambiguous(sets.New(c.s.Nodes...), c.s.words())
@@ -180,21 +178,16 @@ func (c *checker) nodes() {
 // running checks a service account whose pod really runs.
 func (c *checker) running(sa *ServiceAccount, path []any) {
 	if !sa.Running {
-		if slices.Contains(c.s.Nodes, sa.Node) && sa.Node != "" {
-			c.fail(extend(path, "node"), "node %q is a real node, and running is not given (expected both)", sa.Node)
-		}
+		c.failIf(slices.Contains(c.s.Nodes, sa.Node) && sa.Node != "", extend(path, "node"),
+			"node %q is a real node, and running is not given (expected both)", sa.Node)
 		return
 	}
 	path = extend(path, "running")
-	if sa.Pod == "" {
-		c.fail(path, "running is given without pod (expected both)")
-	}
-	if !slices.Contains(c.s.Nodes, sa.Node) {
-		c.fail(path, "running is given with node %q (expected one of the scenario's nodes)", sa.Node)
-	}
-	if sa.NodeObject != nil {
-		c.fail(path, "running is given with nodeObject (expected one of the two: a real node has its object)")
-	}
+	c.failIf(sa.Pod == "", path, "running is given without pod (expected both)")
+	c.failIf(!slices.Contains(c.s.Nodes, sa.Node), path,
+		"running is given with node %q (expected one of the scenario's nodes)", sa.Node)
+	c.failIf(sa.NodeObject != nil, path,
+		"running is given with nodeObject (expected one of the two: a real node has its object)")
 }
 
 // Pods are the pods that the scenario runs on real nodes, by namespace and name: those of requestors, and objects

@@ -19,8 +19,6 @@ var (
 	collectionVerbs = []string{"list", "watch", "deletecollection"}
 )
 
-func quote(s string) string { return strconv.Quote(s) }
-
 func (c *checker) steps() {
 	c.missing(at("steps"), len(c.s.Steps) == 0, "at least one step")
 	requests := 0
@@ -53,9 +51,7 @@ func (c *checker) steps() {
 		}
 	}
 	c.reloads()
-	if len(c.s.Steps) > 0 && requests == 0 {
-		c.fail(at("steps"), "no step sends a request (expected at least one)")
-	}
+	c.failIf(len(c.s.Steps) > 0 && requests == 0, at("steps"), "no step sends a request (expected at least one)")
 }
 
 // action checks that a step does exactly one thing.
@@ -76,15 +72,11 @@ func (c *checker) action(st Step, path []any) {
 	default:
 		c.fail(path, "the step has %s (expected exactly one of request, kubectl, wait, grant, revoke, reload)", strings.Join(actions, " and "))
 	}
-	if st.Request != nil && st.Expect == nil {
-		c.fail(path, "the request has no expect (expected at least an outcome)")
-	}
-	if st.Request == nil && st.Expect != nil {
-		c.fail(extend(path, "expect"), "expect is given without a request (expected both)")
-	}
-	if (st.Kubectl == nil) != (st.ExpectClient == nil) {
-		c.fail(path, "only one of kubectl and expectClient is given (expected both)")
-	}
+	c.failIf(st.Request != nil && st.Expect == nil, path, "the request has no expect (expected at least an outcome)")
+	c.failIf(st.Request == nil && st.Expect != nil, extend(path, "expect"),
+		"expect is given without a request (expected both)")
+	c.failIf((st.Kubectl == nil) != (st.ExpectClient == nil), path,
+		"only one of kubectl and expectClient is given (expected both)")
 	if st.Await && (st.Request == nil || st.Request.WantedUser() != "" || st.Expect == nil || st.Expect.Code == 0) {
 		c.fail(extend(path, "await"), "await is given without a plain request and its code (expected both, and nobody impersonated: what is shown is not tried again)")
 	}
@@ -137,9 +129,8 @@ func (c *checker) request(r *Request, path []any) {
 		c.fail(path, "the request has a path and fields of a resource (expected one of the two)")
 	case r.Path != "":
 		enum(c, extend(path, "verb"), r.Verb, httpVerbs...)
-		if !strings.HasPrefix(r.Path, "/") {
-			c.fail(extend(path, "path"), "path is %q (expected one that begins with /)", r.Path)
-		}
+		c.failIf(!strings.HasPrefix(r.Path, "/"), extend(path, "path"),
+			"path is %q (expected one that begins with /)", r.Path)
 	case r.Resource == "" && c.src.failedAt(path):
 	case r.Resource == "":
 		c.fail(path, "the request has neither path nor resource (expected one of the two)")
@@ -156,13 +147,11 @@ func (c *checker) objectOf(r *Request, path []any) {
 	}
 	switch {
 	case slices.Contains(collectionVerbs, r.Verb):
-		if r.Name != "" {
-			c.fail(extend(path, "name"), "%s has a name (expected none; a fieldSelector on metadata.name selects one object)", r.Verb)
-		}
+		c.failIf(r.Name != "", extend(path, "name"),
+			"%s has a name (expected none; a fieldSelector on metadata.name selects one object)", r.Verb)
 	case r.Verb == "create":
-		if r.Name != "" && r.Subresource == "" {
-			c.fail(extend(path, "name"), "create has a name (expected it in the body; with a subresource it goes here)")
-		}
+		c.failIf(r.Name != "" && r.Subresource == "", extend(path, "name"),
+			"create has a name (expected it in the body; with a subresource it goes here)")
 	case r.Name == "" && slices.Contains(resourceVerbs, r.Verb):
 		c.fail(extend(path, "name"), "%s has no name (expected the name of an object)", r.Verb)
 	}
@@ -187,9 +176,8 @@ func (c *checker) expect(e *Expect, path []any) {
 		for i, u := range users {
 			c.missing(extend(path, field, i, "name"), u.Name == "", "the name of the user that the "+field+" was told of")
 		}
-		if users != nil && !slices.Contains(c.s.Requires.Capabilities, Aggregation) {
-			c.fail(extend(path, field), "%s is given without the capability aggregation (expected it in requires)", field)
-		}
+		c.failIf(users != nil && !slices.Contains(c.s.Requires.Capabilities, Aggregation), extend(path, field),
+			"%s is given without the capability aggregation (expected it in requires)", field)
 	}
 	for i, line := range e.Log {
 		c.pattern(extend(path, "log", i), "log", line)
@@ -257,18 +245,15 @@ func (c *checker) review(r Review, path []any, nested bool) {
 func (c *checker) deltas(list []MetricDelta, path []any) {
 	for i, d := range list {
 		p := extend(path, i)
-		if !slices.Contains(modes, d.Mode) {
-			c.fail(extend(p, "mode"), "mode is %q (expected one of %s, or \"\")", d.Mode, strings.Join(modes[1:], ", "))
-		}
+		c.failIf(!slices.Contains(modes, d.Mode), extend(p, "mode"),
+			"mode is %q (expected one of %s, or \"\")", d.Mode, strings.Join(modes[1:], ", "))
 		c.missing(extend(p, "decision"), d.Decision == "", "allowed or denied")
 		enum(c, extend(p, "decision"), d.Decision, "allowed", "denied")
-		if d.Count < 1 {
-			c.fail(extend(p, "count"), "count is %d (expected at least 1; a series that must not move is left out)", d.Count)
-		}
+		c.failIf(d.Count < 1, extend(p, "count"),
+			"count is %d (expected at least 1; a series that must not move is left out)", d.Count)
 		for _, before := range list[:i] {
-			if before.Mode == d.Mode && before.Decision == d.Decision {
-				c.fail(p, "the series with mode %q and decision %q is listed twice (expected each once)", d.Mode, d.Decision)
-			}
+			c.failIf(before.Mode == d.Mode && before.Decision == d.Decision, p,
+				"the series with mode %q and decision %q is listed twice (expected each once)", d.Mode, d.Decision)
 		}
 	}
 }

@@ -197,12 +197,10 @@ func (c *checker) pattern(path []any, field, text string) {
 // alternatives checks oneOf, in which none may say less than another or the same, and messageMatches.
 func (c *checker) alternatives(e *Expect, path []any) {
 	c.pattern(extend(path, "messageMatches"), "messageMatches", e.MessageMatches)
-	if e.Message != "" && e.MessageMatches != "" {
-		c.fail(extend(path, "messageMatches"), "message and messageMatches are given (expected one of the two)")
-	}
-	if e.OneOf != nil && len(e.OneOf) < 2 {
-		c.fail(extend(path, "oneOf"), "oneOf has %d alternatives (expected at least 2)", len(e.OneOf))
-	}
+	c.failIf(e.Message != "" && e.MessageMatches != "", extend(path, "messageMatches"),
+		"message and messageMatches are given (expected one of the two)")
+	c.failIf(e.OneOf != nil && len(e.OneOf) < 2, extend(path, "oneOf"),
+		"oneOf has %d alternatives (expected at least 2)", len(e.OneOf))
 	for i, a := range e.OneOf {
 		p := extend(path, "oneOf", i)
 		for j, r := range a.Reviews {
@@ -218,9 +216,7 @@ func (c *checker) alternatives(e *Expect, path []any) {
 			c.fail(p, "a field is given in oneOf and beside it (expected one of the two)")
 		}
 		for j := range i {
-			if reflect.DeepEqual(a, e.OneOf[j]) {
-				c.fail(p, "the alternative is the same as number %d (expected another)", j+1)
-			}
+			c.failIf(reflect.DeepEqual(a, e.OneOf[j]), p, "the alternative is the same as number %d (expected another)", j+1)
 		}
 	}
 }
@@ -246,7 +242,6 @@ func (c *checker) reloads() {
 		}
 		now = st.Reload
 	}
-	if now != c.s.Requires.Chain {
-		c.fail(at("steps"), "the last reload leaves the chain %q (expected the one of requires.chain, %q)", now, c.s.Requires.Chain)
-	}
+	c.failIf(now != c.s.Requires.Chain, at("steps"),
+		"the last reload leaves the chain %q (expected the one of requires.chain, %q)", now, c.s.Requires.Chain)
 }

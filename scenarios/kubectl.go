@@ -148,9 +148,8 @@ func (c *checker) kubectl(k *Kubectl, path []any) {
 			c.fail(extend(path, "args", i), "%q has its value in the next argument (expected --flag=value)", a)
 		}
 		for _, own := range []string{"--kubeconfig", "--server", "--token", "--cache-dir", "--user", "--context", "--cluster"} {
-			if a == own || strings.HasPrefix(a, own+"=") {
-				c.fail(extend(path, "args", i), "%s is given (expected it left out: the harness sets it)", own)
-			}
+			c.failIf(a == own || strings.HasPrefix(a, own+"="), extend(path, "args", i),
+				"%s is given (expected it left out: the harness sets it)", own)
 		}
 	}
 }
@@ -162,9 +161,7 @@ func (c *checker) expectClient(e *ClientExpect, path []any) {
 		p := extend(path, "requests", i)
 		c.missing(extend(p, "method"), r.Method == "", "an HTTP method")
 		enum(c, extend(p, "method"), r.Method, "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-		if !strings.HasPrefix(r.Path, "/") {
-			c.fail(extend(p, "path"), "path is %q (expected one that begins with /)", r.Path)
-		}
+		c.failIf(!strings.HasPrefix(r.Path, "/"), extend(p, "path"), "path is %q (expected one that begins with /)", r.Path)
 		c.expect(&r.Expect, extend(p, "expect"))
 	}
 }

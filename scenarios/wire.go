@@ -283,13 +283,10 @@ func ShownValues(values []string) []string {
 func (c *checker) wire(r *Request, path []any) {
 	enum(c, extend(path, "patch"), r.Patch, slices.Sorted(maps.Keys(contentTypes))...)
 	enum(c, extend(path, "upgrade"), r.Upgrade, WebSocket, SPDY, Tunnel)
-	if r.Patch != "" && r.Verb != "patch" {
-		c.fail(extend(path, "patch"), "patch is given with the verb %s (expected it with patch only)", r.Verb)
-	}
-	if (r.Operations != nil) != (r.Patch == JSONPatch) && !c.src.failedAt(path) {
-		c.fail(path, "only one of operations and patch: json is given (expected both)")
-	}
-	if r.Operations != nil && r.Body != nil {
-		c.fail(extend(path, "body"), "body is given beside operations (expected one of the two)")
-	}
+	c.failIf(r.Patch != "" && r.Verb != "patch", extend(path, "patch"),
+		"patch is given with the verb %s (expected it with patch only)", r.Verb)
+	c.failIf((r.Operations != nil) != (r.Patch == JSONPatch) && !c.src.failedAt(path), path,
+		"only one of operations and patch: json is given (expected both)")
+	c.failIf(r.Operations != nil && r.Body != nil, extend(path, "body"),
+		"body is given beside operations (expected one of the two)")
 }

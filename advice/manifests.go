@@ -95,7 +95,6 @@ func ReadRBAC(file string, raw []byte) (objects []map[string]any, leftOut map[st
 
 var errNoObject = errors.New("not a Kubernetes object (expected one with apiVersion and kind)")
 
-// read reads an object, or a list of them.
 func (d *document) read() (err error) {
 	text := d.text
 	if !json.Valid(text) {
@@ -161,7 +160,6 @@ func checked(o map[string]any) error {
 	return nil
 }
 
-// problem is what an API server would not take.
 func (m *manifest) problem(kind string) string {
 	for i, s := range m.Subjects {
 		switch known := s.Kind == rbacv1.UserKind || s.Kind == rbacv1.GroupKind || s.Kind == rbacv1.ServiceAccountKind; {

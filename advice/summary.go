@@ -171,7 +171,6 @@ func (r *requestor) limited(a Action, most int) Action {
 	return a
 }
 
-// identity finds which mode and grants an impersonation needs.
 func (s *Summary) identity(r *requestor, who scenarios.User, as scenarios.Impersonate) *identity {
 	key := fmt.Sprintf("%q %q %q %q %q", as.User, who.Extra, as.UID, as.Groups, as.Extra) // maps are printed in order
 	if known := r.as[key]; known != nil {

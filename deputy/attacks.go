@@ -110,7 +110,6 @@ var long = strings.Repeat("x", 100_000)
 // smuggledMark ends the marker of a request within a request.
 const smuggledMark = "s"
 
-// markerOf is the marker of a request: a run's own, which attack, which of its requests.
 func markerOf(run string, attack int, request any) string {
 	return fmt.Sprintf("%s-%06d-%v", run, attack, request)
 }

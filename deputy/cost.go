@@ -25,7 +25,6 @@ var buttonsFile []byte
 // buttons are the pages of a dashboard, by what each asks before it is shown.
 var buttons = sync.OnceValue(func() []page { return fixtures.Table[[]page]("buttons.yaml", buttonsFile) })
 
-// page is an entry of buttons.yaml.
 type page struct {
 	Page string   `json:"page"`
 	Asks []string `json:"asks"`
@@ -58,7 +57,6 @@ type Cost struct {
 	Incomplete bool `json:"incomplete,omitempty"`
 }
 
-// asks are the reviews of a page that somebody opens, with what each is about.
 func (g page) asks(who *Identity, namespace string) (questions []pair, requests []*scenarios.Request) {
 	for _, text := range g.Asks {
 		verb, what, _ := strings.Cut(text, " ")
@@ -210,7 +208,6 @@ func (v visitEvidence) judge(part *Part, s *suite, g page, who *Identity, way st
 // String is a cost on one line.
 func (c Cost) String() string { return said("cost", c) }
 
-// question is what a review is about, on one line.
 func question(a *authorizationv1.ResourceAttributes) string {
 	return strings.Join([]string{a.Verb, scenarios.FullResource(a.Resource, a.Subresource), a.Group, a.Version, a.Namespace, a.Name}, " ")
 }

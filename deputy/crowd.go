@@ -27,7 +27,6 @@ func users(n int) (out []*Identity) {
 	return out
 }
 
-// tierOf is the group of somebody's tier.
 func tierOf(i int) string { return reference.TierPrefix + reference.Tiers()[i%5] }
 
 // userGrants let every one of so many read pods, and be redirected by the API server.
@@ -45,7 +44,6 @@ const everyOther = 2
 // sessionHeader stands for a session's cookie: it says who is in front of the browser.
 const sessionHeader = "X-Session"
 
-// inSession are people as the deputy knows them.
 func inSession(people []*Identity) []*Identity {
 	return scenarios.Each(people, func(p *Identity) *Identity {
 		return &Identity{Name: p.Name, Groups: p.Groups, headers: []header{{sessionHeader, p.Name}}}
@@ -60,7 +58,6 @@ type front struct {
 	rows []reference.Row
 }
 
-// newFront starts a deputy for people in front of to.
 func (p *plane) newFront(ctx context.Context, to *url.URL, rt http.RoundTripper, token string, people []*Identity) (*front, error) {
 	f := &front{}
 	tiers, sessions := map[string]string{}, map[string]reference.User{}

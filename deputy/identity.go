@@ -137,7 +137,6 @@ func RedactIdentity(value string) string {
 	return value
 }
 
-// lines are the header lines with the credentials, or with whose they are in their place.
 func (id *Identity) lines(shown bool, names func(string) string) string {
 	var out []string
 	for _, h := range id.headers {
@@ -217,7 +216,6 @@ func (id *Identity) as(r *scenarios.Request) *scenarios.Request {
 	return &out
 }
 
-// set puts the credentials on a request.
 func (id *Identity) set(to http.Header) {
 	for _, h := range id.headers {
 		to.Add(h.name, h.value)

@@ -17,7 +17,6 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// judging is what attacks are judged by.
 type judging struct {
 	people map[string]*Identity
 	// account is the proxy's own; on a cluster of somebody else's it is what the controls show.

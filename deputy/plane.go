@@ -128,7 +128,6 @@ func (p *plane) writeKubeconfig(dir string) (string, error) {
 // (k8s.io/apiserver/pkg/endpoints/filters/authorization.go).
 func decision(e auditv1.Event) string { return e.Annotations["authorization.k8s.io/decision"] }
 
-// kind is a resource.
 type kind struct {
 	group, version, resource, sub string
 	cluster                       bool
@@ -178,7 +177,6 @@ const (
 	grantCount  = 60
 )
 
-// somebody are people who do not exist but here.
 func somebody() (out []*Identity) {
 	for i := range peopleCount {
 		who := asserted(fmt.Sprintf("user-%d@corp", i), tierOf(i))
@@ -188,7 +186,6 @@ func somebody() (out []*Identity) {
 	return out
 }
 
-// newFixture generates one for people.
 func newFixture(seed int64, people []*Identity) (*fixture, *rand.Rand) {
 	random := rand.New(rand.NewPCG(uint64(seed), 0))
 	f := &fixture{people: people}
@@ -227,7 +224,6 @@ func (f *fixture) grant(random *rand.Rand) scenarios.Grant {
 
 func sortedVerbs() []string { return slices.Sorted(maps.Keys(verbs)) }
 
-// pairs are all that there are, in an order at random.
 func (f *fixture) pairs(random *rand.Rand) (out []pair) {
 	for _, who := range f.people {
 		for _, verb := range sortedVerbs() {
@@ -255,7 +251,6 @@ func (f *fixture) pairs(random *rand.Rand) (out []pair) {
 	return out
 }
 
-// String is the pair for people.
 func (p pair) String() string {
 	s := fmt.Sprintf("%s: %s %s", p.who.Name, p.verb, p.kind.full())
 	if p.name != "" {

@@ -232,7 +232,6 @@ func selfReview(kind string, spec map[string]any) *scenarios.Request {
 	}
 }
 
-// reviewed is what a review says.
 func reviewed(o *verdicts.Observation) (answer, authorizationv1.SubjectAccessReviewStatus, error) {
 	var got authorizationv1.SelfSubjectAccessReview
 	a, err := answered(o, &got)

@@ -267,7 +267,6 @@ func (o Options) observe(ctx context.Context, kind string, pieces *reports.Piece
 	return nil
 }
 
-// see runs a part.
 func (o Options) see(ctx context.Context, part string, s *suite, p *plane, ep *endpoint, e *partEvidence) (err error) {
 	switch part {
 	case "preflight":

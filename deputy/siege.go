@@ -39,7 +39,6 @@ type endpoint struct {
 	close func() error
 }
 
-// client sends what a person sends, with the person's certificate if there is one. Headers are the request's own.
 func (ep *endpoint) client(who *Identity) *http.Client {
 	config := ep.tls.Clone()
 	if who.cert != nil {

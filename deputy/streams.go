@@ -58,7 +58,6 @@ func (p *plane) tunnel(ctx context.Context, agent *endpoint) (e *tunnelEvidence,
 	return e, err
 }
 
-// judge judges streams by what came through.
 func (e *tunnelEvidence) judge(part *Part) error {
 	if len(e.Streams) != len(streams) {
 		return fmt.Errorf("there is evidence of %d streams, not of %d", len(e.Streams), len(streams))

@@ -32,7 +32,6 @@ func RenderUsers(users []scenarios.User) string {
 	return lines(users, scenarios.User.Render)
 }
 
-// lines lists things on one line.
 func lines[T any](list []T, line func(T) string) string {
 	return scenarios.List(scenarios.Each(list, line))
 }
@@ -71,7 +70,6 @@ func (v *stepJudge) around() {
 	}
 }
 
-// logged judges that there is a line for each pattern.
 func (v *stepJudge) logged() {
 	for _, pattern := range v.expect.Log {
 		line, err := regexp.Compile(pattern)

@@ -9,7 +9,6 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// serverMade matches what an API server makes up anew each time: the IDs of objects and of credentials.
 var serverMade = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
 // localAddress matches where something listens for one run, which a message may name.

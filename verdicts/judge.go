@@ -136,7 +136,6 @@ func (j *judge) request(i int, st *scenarios.Step, o *Observation) *stepJudge {
 	}
 }
 
-// step judges one request.
 func (j *judge) step(i int, st *scenarios.Step, o *Observation) (problem string) {
 	v := j.request(i, st, o)
 	if problem := cmp.Or(v.sent(), v.noEvent()); problem != "" {

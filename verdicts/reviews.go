@@ -12,7 +12,6 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// reviews judges the ordered list of access reviews.
 func (v *stepJudge) reviews() {
 	want := v.expect.Reviews
 	if want == nil {
@@ -38,7 +37,6 @@ func (v *stepJudge) reviews() {
 	}
 }
 
-// count is the number of single reviews in an expectation.
 func count(want []scenarios.Review) int {
 	n := 0
 	for _, w := range want {
@@ -64,7 +62,6 @@ func (v *stepJudge) unordered(at int, want []scenarios.Review, got []Decided) {
 	v.compare(field, renderWanted(missing), renderDecided(rest))
 }
 
-// review compares one review attribute by attribute.
 func (v *stepJudge) review(i int, want scenarios.Review, got Decided) {
 	diffs := v.differences(want, got)
 	v.result.Judged++

@@ -56,7 +56,6 @@ func (v *stepJudge) sent() (problem string) {
 	return v.credential()
 }
 
-// impersonationHeaders are those that were sent.
 func impersonationHeaders(r SentRequest) map[string][]string {
 	out := map[string][]string{}
 	for name, values := range r.Headers {

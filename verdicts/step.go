@@ -16,7 +16,6 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// stepJudge judges one request step.
 type stepJudge struct {
 	*judge
 	index     int
@@ -130,7 +129,6 @@ func (v *stepJudge) onlyAuditTells(got scenarios.Outcome) bool {
 	return got == "" || behind
 }
 
-// message judges the text of the answer.
 func (v *stepJudge) message() {
 	got := strings.TrimSpace(ptr.Deref(v.status, metav1.Status{Message: v.o.Response.Body}).Message)
 	if v.expect.Message != "" {
@@ -217,7 +215,6 @@ func (v *stepJudge) finalReviewExpected() bool {
 	})
 }
 
-// audit judges the audit event.
 func (v *stepJudge) audit() {
 	want := v.expect.Audit
 	if want == nil {

@@ -104,7 +104,6 @@ type translation struct {
 	named  int
 }
 
-// say writes a function.
 func (t *translation) say(what string, operands ...any) string {
 	format, ok := t.Formats[what]
 	if !ok && t.cannot == "" {

@@ -18,7 +18,6 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// judge collects findings.
 type judge struct {
 	plan  *Plan
 	found certify.Findings
@@ -153,7 +152,6 @@ func read[T any](j *judge, e *entry, x Exchange, by func([]byte) (T, error), int
 	return err == nil
 }
 
-// review judges an answer of the first phase.
 func (j *judge) review(e *entry, x Exchange, step *vectors.AuthorizeStep) {
 	var s *vectors.SubjectAccessReviewStatus
 	if !j.readable(e, x, wire.AccessVersion, wire.AccessKind) || j.mixed(e, x) || !read(j, e, x, j.wire.ReadAccess, &s) {
@@ -220,7 +218,6 @@ func (j *judge) unaware(e *entry, x Exchange, s *vectors.SubjectAccessReviewStat
 	}
 }
 
-// evaluate judges an answer of the second phase.
 func (j *judge) evaluate(e *entry, x Exchange, step *vectors.EvaluateStep) {
 	if x.Variant == Foreign && x.Fault == "" && x.HTTP >= 400 && x.HTTP < 500 {
 		return // a refusal
@@ -263,7 +260,6 @@ func (j *judge) form(e *entry, x Exchange, s *vectors.SubjectAccessReviewStatus,
 	return wrong
 }
 
-// conditionsOf are the conditions of all sets.
 func conditionsOf(s *vectors.SubjectAccessReviewStatus) (out []vectors.Condition) {
 	for _, set := range vectors.Leaves(s.ConditionsChain) {
 		out = append(out, set.Conditions...)
@@ -271,7 +267,6 @@ func conditionsOf(s *vectors.SubjectAccessReviewStatus) (out []vectors.Condition
 	return out
 }
 
-// effectsOf are the effects of the conditions, each once, sorted.
 func effectsOf(s *vectors.SubjectAccessReviewStatus) []vectors.Decision {
 	return slices.Compact(slices.Sorted(slices.Values(scenarios.Each(conditionsOf(s), func(c vectors.Condition) vectors.Decision { return c.Effect }))))
 }
@@ -283,7 +278,6 @@ func residualsOf(s *vectors.SubjectAccessReviewStatus) ([]string, bool) {
 	return sortedExpressions(scenarios.Each(all, func(c vectors.Condition) string { return c.Condition })), !other
 }
 
-// sortedExpressions writes expressions in one way.
 func sortedExpressions(in []string) []string {
 	out := make([]string, len(in))
 	for i, text := range in {

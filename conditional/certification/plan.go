@@ -40,7 +40,6 @@ type Plan struct {
 	byID    map[string]*entry
 }
 
-// entry is a vector under its names.
 type entry struct {
 	id     string
 	level  certify.CertificationLevel
@@ -109,7 +108,6 @@ func Kind(all []*vectors.Vector) certify.Kind[Exchange] {
 	}}
 }
 
-// kind is that in certification.yaml.
 const kind = "ConditionalAuthorizerCertification"
 
 // Suite is the digest of all vectors, as they are asked.
@@ -158,7 +156,6 @@ func (b *Plan) Len(l certify.CertificationLevel) (n int) {
 	return n
 }
 
-// reason is what a wrong answer to a vector is called.
 func (e *entry) reason() string { return path.Base(e.id) }
 
 // ServeReference runs the reference authorizer in a revision of the wire with the policies of a file, and writes the kubeconfig for it. The

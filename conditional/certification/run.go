@@ -162,7 +162,6 @@ func (r *runner) spoken(ctx context.Context) *wire.Revision {
 	return wire.Seed
 }
 
-// vector asks one vector.
 func (r *runner) vector(ctx context.Context, e *entry) (err error) {
 	if e.level == Atomic {
 		defer func() { err = errors.Join(err, r.Load(ctx, r.Plan.Policies())) }()
@@ -230,7 +229,6 @@ func chainIn(w *wire.Revision, answer []byte) []vectors.ConditionSet {
 	return status.ConditionsChain
 }
 
-// evaluate asks the second.
 func (r *runner) evaluate(ctx context.Context, e *entry, step int, data vectors.ConditionData, chain []vectors.ConditionSet) {
 	for _, variant := range e.variants(step, len(r.to) > replicas) {
 		sets := map[Variant][]vectors.ConditionSet{Asked: chain, Foreign: foreign(chain), Replica: chain}[variant]
@@ -251,7 +249,6 @@ func foreign(chain []vectors.ConditionSet) []vectors.ConditionSet {
 	return out
 }
 
-// post asks and writes down.
 func (r *runner) post(ctx context.Context, to int, x Exchange, raw []byte, err error) []byte {
 	x.Wire = r.Wire.Name
 	if err != nil {

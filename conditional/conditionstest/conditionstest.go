@@ -122,7 +122,6 @@ func hold(t T, all []*vectors.Vector, h http.Handler, o Options) error {
 	return nil
 }
 
-// place is where a vector stands, and in which file.
 func place(v *vectors.Vector) string {
 	return v.Source.Document + ", " + v.Source.Section + ": " + v.ID
 }

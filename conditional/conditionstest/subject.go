@@ -36,7 +36,6 @@ type subject struct {
 	given      sync.Map // of authorizer.ConditionsAwareDecision
 }
 
-// Review is the first phase.
 func (s *subject) Review(spec vectors.SubjectAccessReviewSpec) vectors.SubjectAccessReviewStatus {
 	attributes := attributesOf(spec.SubjectAccessReviewSpec)
 	if spec.Mode() == vectors.None {
@@ -51,7 +50,6 @@ func (s *subject) Review(spec vectors.SubjectAccessReviewSpec) vectors.SubjectAc
 	return vectors.SubjectAccessReviewStatus{ConditionsChain: chain}
 }
 
-// Evaluate is the second phase.
 func (s *subject) Evaluate(q *vectors.AuthorizationConditionsRequest) vectors.AuthorizationConditionsResponse {
 	d, ok := s.given.Load(key(q.ConditionSets))
 	if !ok {
@@ -111,7 +109,6 @@ func sets(name string, d authorizer.ConditionsAwareDecision) (out []vectors.Cond
 	return out
 }
 
-// attributesOf are those of a request that leads to a review.
 func attributesOf(s authorizationv1.SubjectAccessReviewSpec) authorizer.AttributesRecord {
 	u := &user.DefaultInfo{Name: s.User, UID: s.UID, Groups: s.Groups, Extra: map[string][]string{}}
 	for k, v := range s.Extra {
@@ -138,13 +135,10 @@ func (l late) GetOperation() authorizer.AdmissionOperation {
 	return authorizer.AdmissionOperation(l.data.Operation)
 }
 
-// GetOperationOptions are the options of the operation.
 func (l late) GetOperationOptions() runtime.Object { return object(l.data.Options) }
 
-// GetObject is the object that is sent, GetOldObject the stored one.
 func (l late) GetObject() runtime.Object { return object(l.data.Object) }
 
-// GetOldObject is the stored object.
 func (l late) GetOldObject() runtime.Object { return object(l.data.OldObject) }
 
 func object(o vectors.Object) runtime.Object {
@@ -187,7 +181,6 @@ func chained(t T, all []*vectors.Vector, a authorizer.Authorizer, o Options) err
 	return nil
 }
 
-// chain is where the authorizer stands.
 type chain struct {
 	name           string
 	before, behind authorizer.Authorizer
@@ -222,7 +215,6 @@ func (c *chain) ask(ctx context.Context, a authorizer.Authorizer, spec vectors.S
 	return nil
 }
 
-// always decides one thing.
 func always(d authorizer.Decision) authorizer.Authorizer {
 	return authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 		return d, "", nil
@@ -232,7 +224,6 @@ func always(d authorizer.Decision) authorizer.Authorizer {
 // undecided denies on a condition that is false, which evaluates itself.
 type undecided struct{ authorizer.AuthorizerFunc }
 
-// ConditionsAwareAuthorize implements authorizer.Authorizer.
 func (undecided) ConditionsAwareAuthorize(context.Context, authorizer.Attributes) authorizer.ConditionsAwareDecision {
 	return authorizer.ConditionsAwareDecisionConditionsMap([]authorizer.Condition{authorizer.GenericCondition{
 		ID: "never", EvaluateFunc: func(context.Context, authorizer.ConditionsData) authorizer.ConditionEvaluationResult {
@@ -241,7 +232,6 @@ func (undecided) ConditionsAwareAuthorize(context.Context, authorizer.Attributes
 	}}, nil, nil)
 }
 
-// EvaluateConditions implements authorizer.Authorizer.
 func (undecided) EvaluateConditions(ctx context.Context, d authorizer.ConditionsAwareDecision, data authorizer.ConditionsData) (authorizer.Decision, string, error) {
 	return d.ConditionsMap().Evaluate(ctx, data, nil)
 }

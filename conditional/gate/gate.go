@@ -42,7 +42,6 @@ type Play struct {
 	Seen []Seen `json:"seen"`
 }
 
-// kind is what an API server has to be started anew for.
 type kind struct{ gate, plugin string }
 
 // Run plays vectors, those about the same configuration on one API server.
@@ -66,7 +65,6 @@ func Run(ctx context.Context, all []*vectors.Vector, o Options) (*Play, error) {
 	return out, nil
 }
 
-// on plays vectors on an API server of a kind.
 func (p *Play) on(ctx context.Context, k kind, length int, all []*vectors.Vector, o Options) (err error) {
 	playing := &player{said: &webhooks{wire: o.Wire}}
 	if playing.hooks, err = target.ServeLoopback(ctx, playing.said.handler(), nil); err != nil {

@@ -158,7 +158,6 @@ func names(events []string, event string) []string {
 	return out
 }
 
-// shown are the sets of a SubjectAccessReview, by the names of the vector.
 func shown(r *vectors.SubjectAccessReviewStatus, m *vectors.APIServer) []string {
 	out := []string{}
 	for _, set := range r.ConditionsChain {

@@ -62,7 +62,6 @@ const userPrefix = "authzconf:vector:"
 // kinds are those of resources that requests are sent for, by the resource; "" of those without an object of ours.
 var kinds = map[string]string{"configmaps": "ConfigMap", "deployments": "Deployment", "leases": "Lease", "pods": "", "nodes": "", "clusterroles": "ClusterRole"}
 
-// methods are the HTTP methods of verbs.
 var methods = map[string]string{
 	"create": http.MethodPost, "update": http.MethodPut, "patch": http.MethodPatch, "delete": http.MethodDelete,
 	"deletecollection": http.MethodDelete, "get": http.MethodGet, "list": http.MethodGet, "watch": http.MethodGet,
@@ -77,7 +76,6 @@ func sentFor(m *vectors.APIServer) vectors.Request {
 	return q
 }
 
-// object is one of a request.
 func object(q vectors.Request, label string, number int) map[string]any {
 	labels := map[string]any{"vector": label}
 	o := map[string]any{
@@ -94,7 +92,6 @@ func object(q vectors.Request, label string, number int) map[string]any {
 	return o
 }
 
-// send sends a request while the webhooks follow a script.
 func (p *player) send(ctx context.Context, m *vectors.APIServer, s *script) (*Sent, error) {
 	q := sentFor(m)
 	p.n++
@@ -142,7 +139,6 @@ func (p *player) under(s *script, do func() (int, []byte, error)) (int, []byte, 
 	return do()
 }
 
-// play plays a vector.
 func (p *player) play(ctx context.Context, v *vectors.Vector) (seen Seen, err error) {
 	m := v.APIServer
 	seen = Seen{Vector: v.ID, Starts: true}
@@ -201,7 +197,6 @@ func (p *player) review(ctx context.Context, m *vectors.APIServer, seen *Seen) e
 	return err
 }
 
-// exchange sends a request of a user; of the admin if there is none.
 func (p *player) exchange(ctx context.Context, user, method, path, contentType string, body any) (int, []byte, error) {
 	client, err := rest.HTTPClientFor(p.Admin())
 	if user != "" {

@@ -100,7 +100,6 @@ func link(chain []vectors.Authorizer, place string) *vectors.Authorizer {
 	return nil
 }
 
-// access answers a SubjectAccessReview.
 func (w *webhooks) access(s *script, place string, body []byte) ([]byte, error) {
 	spec, err := w.wire.DecodeAccess(body)
 	if err != nil {
@@ -179,7 +178,6 @@ func numberOf(prefix string, data vectors.ConditionData) (n int) {
 	return -1
 }
 
-// evaluate is what an authorizer makes of its sets.
 func evaluate(a *vectors.Authorizer, sets []vectors.ConditionSet, object int) (d vectors.Decision, failed bool) {
 	for _, set := range vectors.Leaves(sets) {
 		d = (&vectors.SubjectAccessReviewStatus{Allowed: set.Allowed, Denied: set.Denied}).Decision()
@@ -204,7 +202,6 @@ func evaluate(a *vectors.Authorizer, sets []vectors.ConditionSet, object int) (d
 	return vectors.NoOpinion, failed
 }
 
-// mutate changes nothing.
 func (w *webhooks) mutate(s *script, _ string, body []byte) ([]byte, error) {
 	var in admissionv1.AdmissionReview
 	if err := json.Unmarshal(body, &in); err != nil || in.Request == nil {

@@ -160,7 +160,6 @@ func noted(to *[]string, name string) {
 	}
 }
 
-// link is one authorizer of a vector.
 type link struct {
 	run *libraryRun
 	a   *vectors.Authorizer
@@ -175,7 +174,6 @@ func (l *link) Authorize(ctx context.Context, a authorizer.Attributes) (authoriz
 	return d.FailureDecision(), d.Reason(), d.Error()
 }
 
-// ConditionsAwareAuthorize implements authorizer.Authorizer.
 func (l *link) ConditionsAwareAuthorize(context.Context, authorizer.Attributes) authorizer.ConditionsAwareDecision {
 	if l.run.asking == nil {
 		l.run.asking = &l.run.want.Asked
@@ -205,7 +203,6 @@ func (l *link) ConditionsAwareAuthorize(context.Context, authorizer.Attributes) 
 	return authorizer.ConditionsAwareDecisionConditionsMap(by[vectors.Deny], by[vectors.NoOpinion], by[vectors.Allow])
 }
 
-// EvaluateConditions implements authorizer.Authorizer.
 func (l *link) EvaluateConditions(ctx context.Context, d authorizer.ConditionsAwareDecision, data authorizer.ConditionsData) (authorizer.Decision, string, error) {
 	noted(&l.run.want.EvaluatedBy, l.a.Name)
 	if l.a.Cannot {
@@ -220,7 +217,6 @@ func (l *link) EvaluateConditions(ctx context.Context, d authorizer.ConditionsAw
 	})
 }
 
-// condition is a vector's as the library's.
 type condition struct{ vectors.EvaluatedCondition }
 
 func (c condition) GetID() string          { return c.ID }
@@ -233,7 +229,6 @@ func (c condition) Evaluate(context.Context, authorizer.ConditionsData) authoriz
 	return authorizer.ConditionsEvaluationResultUnevaluatable()
 }
 
-// kind is the word for a decision.
 func kind(d authorizer.ConditionsAwareDecision) vectors.Decision {
 	switch {
 	case d.IsAllow():

@@ -118,7 +118,6 @@ func Play(ctx context.Context, v *vectors.Vector) (verdicts.Verdict, []string, e
 	return verdicts.Passed, nil, nil
 }
 
-// judge counts one vector.
 func (r *Report) judge(ctx context.Context, v *vectors.Vector, list *List, s *Section, differing map[string]bool) error {
 	if v.Webhook != nil {
 		s.Webhook++
@@ -255,7 +254,6 @@ func Known() (*List, error) {
 	return &l, nil
 }
 
-// names tells whether a divergence is about a vector.
 func (d *Divergence) names(id string) bool {
 	return slices.ContainsFunc(d.Vectors, func(v string) bool {
 		return v == id || strings.HasSuffix(v, "/") && strings.HasPrefix(id, v)

@@ -86,7 +86,6 @@ func (t *triple) outcome(truths func(*expression) []vectors.Truth) (first vector
 	return first
 }
 
-// spec is the review of the request.
 func (f *facts) spec() *vectors.SubjectAccessReviewSpec {
 	s := &vectors.SubjectAccessReviewSpec{ConditionalAuthorization: &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.Optimized}}
 	s.User, s.Groups = f.user, f.groups
@@ -142,7 +141,6 @@ func (g *generator) expression(depth int) *expression {
 	return e
 }
 
-// request fills in what is known early.
 func (g *generator) request(f *facts) {
 	f.user, f.verb = pick(g, "alice", "bob", "eve"), pick(g, "create", "update", "delete")
 	f.name = pick(g, "", "gold", "alice")
@@ -201,7 +199,6 @@ func (r *runner) shrink(t *triple, reason string) (*triple, string) {
 	return best, reason
 }
 
-// try judges one case alone.
 func (r *runner) try(t *triple) string {
 	loaded, err := r.subject(t.words(), t.mode)
 	if err != nil {

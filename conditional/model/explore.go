@@ -198,7 +198,6 @@ func (r *runner) group(n, cases int) error {
 	return nil
 }
 
-// judge says how a case is not as it must be.
 func (r *runner) judge(t *triple, loaded Loaded, status *vectors.SubjectAccessReviewStatus) string {
 	if err := r.options.Wire.Rules.Validate(*status, vectors.Optimized); err != nil {
 		return "the answer breaks a rule: " + err.Error()
@@ -232,7 +231,6 @@ func (r *runner) ask(loaded Loaded, spec vectors.SubjectAccessReviewSpec) (*vect
 	return across(spec, w.AskAccess, w.DecodeAccess, loaded.Review, w.AnswerAccess, w.ReadAccess)
 }
 
-// evaluate asks the second.
 func (r *runner) evaluate(loaded Loaded, q vectors.AuthorizationConditionsRequest) (*vectors.AuthorizationConditionsResponse, error) {
 	w := r.options.Wire
 	return across(q, w.AskConditions, w.DecodeConditions, loaded.Evaluate, w.AnswerConditions, w.ReadConditions)

@@ -28,7 +28,6 @@ type atom struct {
 // unknown is the fourth value: what only the second phase shows.
 const unknown vectors.Truth = "unknown"
 
-// String is the expression in CEL.
 func (e *expression) String() string {
 	switch e.op {
 	case "":
@@ -233,7 +232,6 @@ func of(t func(*facts) vectors.Object, read func(*facts, vectors.Object) (bool, 
 	}
 }
 
-// named says whether an object has a name.
 func named(o vectors.Object, name string) bool {
 	is, _ := text(o, "metadata", "name")
 	return is == name

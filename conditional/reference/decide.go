@@ -128,7 +128,6 @@ func conditions(d FirstPhase, groups ...[]vectors.Condition) FirstPhase {
 // programs keeps compiled conditions: the same ones come again and again.
 var programs = lru.New(4096)
 
-// program compiles a condition.
 func program(condition string) (cel.Program, error) {
 	if p, ok := programs.Get(condition); ok {
 		return p.(cel.Program), nil

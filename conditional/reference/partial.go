@@ -70,7 +70,6 @@ func celError(err error) error {
 	return errors.New(first)
 }
 
-// substitution replaces known values.
 type substitution struct {
 	ast.ExprFactory
 	known map[string]any

@@ -23,7 +23,6 @@ func (c *checker) must(ok bool, path, format string, args ...any) {
 	}
 }
 
-// oneOf checks a word of a fixed set.
 func oneOf[T ~string](c *checker, path string, value T, words ...T) {
 	c.must(slices.Contains(words, value), path, "%q is unknown (expected one of %s)", value, join(words))
 }

@@ -41,7 +41,6 @@ func (b *Breaches) when(is bool, reason, format string, args ...any) {
 	}
 }
 
-// err is the first breach.
 func (b Breaches) err() error {
 	if len(b) == 0 {
 		return nil

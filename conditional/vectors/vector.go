@@ -128,7 +128,6 @@ func (t *Table) expand(v *Vector) []*Vector {
 	return out
 }
 
-// chain are the authorizers of words.
 func (t *Table) chain(words string) (out []Authorizer) {
 	for word := range strings.FieldsSeq(words) {
 		a := t.Authorizers[word]

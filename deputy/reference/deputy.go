@@ -163,7 +163,6 @@ func plainConnection(h http.Header) bool {
 	return true
 }
 
-// refuse answers as an API server would.
 func refuse(w http.ResponseWriter, code int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)

@@ -74,7 +74,6 @@ func fileToRewrite(args []string) (file string, members []string) {
 	return "", nil
 }
 
-// split finds runc's command among the arguments.
 func split(args []string) (command string, rest []string) {
 	for i := 0; i < len(args); i++ {
 		name, isFlag := flagName(args[i])
@@ -104,7 +103,6 @@ func flagValue(args []string, names ...string) string {
 	return ""
 }
 
-// flagName removes the dashes.
 func flagName(arg string) (name string, isFlag bool) {
 	name = strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-")
 	return name, name != arg

@@ -2,18 +2,21 @@ package deputy
 
 import (
 	"cmp"
+	_ "embed"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"text/template"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -259,4 +262,20 @@ func (p *Part) find(name string, e *attackEvidence, why string) {
 	codes := scenarios.Each(e.Answers, func(r reply) int { return r.Code })
 	p.Findings = append(p.Findings, Finding{Attack: name, Sent: e.Sent, Answers: codes, Arrived: why})
 	p.fail("%s: %s", name, why)
+}
+
+var (
+	//go:embed report.txt.tmpl
+	plainText string
+
+	plainPages = template.Must(template.New("plain").Funcs(reports.TextFuncs).Parse(plainText))
+)
+
+// said is a text of report.txt.tmpl.
+func said(name string, data any) string {
+	var b strings.Builder
+	if err := plainPages.ExecuteTemplate(&b, name, data); err != nil {
+		panic(err) // it is compiled in
+	}
+	return b.String()
 }

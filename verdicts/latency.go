@@ -1,9 +1,12 @@
 package verdicts
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -137,4 +140,123 @@ func orElse(ok bool, yes, no string) string {
 		return yes
 	}
 	return no
+}
+
+// How far a request may be behind its time before a wrong answer is no longer held against the API server. What waits
+// is about windows of ten seconds, and comes within a second of their ends; what does not wait may still rely on what
+// the API server remembers for ten seconds.
+const (
+	slackOfWaits = 500 * time.Millisecond
+	slack        = 5 * time.Second
+)
+
+// behind says by how much the request of a failed result came too late, if it did: a busy machine answers late, and then
+// the time for which an API server remembers something is over before the scenario asks again. It is counted up to
+// the first difference, from the first request, without the scenario's waits.
+func behind(s *scenarios.Scenario, e *Evidence, r Result) string {
+	if r.Verdict != Failed || len(r.Differences) == 0 || len(e.Steps) == 0 {
+		return ""
+	}
+	first, at := &e.Steps[0], r.Differences[0].Step
+	for i := range e.Steps {
+		if e.Steps[i].Step != at {
+			continue
+		}
+		may, waits := slack, time.Duration(0)
+		for _, st := range s.Steps[first.Step:at] {
+			waits += time.Duration(st.Wait)
+		}
+		if waits > 0 {
+			may = slackOfWaits
+		}
+		if late := e.Steps[i].Sent.Sub(first.Sent) - waits; late > may {
+			return fmt.Sprintf("step %d was sent %s behind its time, more than the %s that the scenario leaves", at, late.Round(time.Millisecond), may)
+		}
+	}
+	return ""
+}
+
+// inTime is the result of a scenario whose requests came too late: that of its control run, unless that was late, too,
+// or broke. Nothing is known then.
+func inTime(s *scenarios.Scenario, e *Evidence, late string) Result {
+	r := judgeOnce(s, e.Control)
+	switch again := behind(s, e.Control, r); {
+	case r.Verdict == Passed:
+		r.Reason = late + "; the control run, which was in time, is judged"
+	case r.Verdict == Failed && again == "":
+		r.Blame, r.Reason = blame(s, e.Control, r)
+		r.Reason += "; the first run is not judged: " + late
+	default:
+		r = Result{Scenario: r.Scenario, Level: r.Level, Verdict: Invalid, Blame: BlameEnvironment}
+		r.Reason = late + "; the control run is not judged either: " + orElse(again != "", again, r.Reason)
+	}
+	r.Cell = e.Cell.Name
+	return r
+}
+
+// Unheeded is a grant, or its end, that an API server accepted and that its access reviews did not show.
+type Unheeded struct {
+	// Step is the index of the step that granted or revoked, 0 for what is granted before the first.
+	Step int `json:"step"`
+	// Review is what was asked, Want whether it should have been allowed, and Answer the last answer.
+	Review authorizationv1.SubjectAccessReviewSpec   `json:"review"`
+	Want   bool                                      `json:"want"`
+	Answer authorizationv1.SubjectAccessReviewStatus `json:"answer"`
+	// Asked is how many reviews were answered, Millis how long after the change the last was.
+	Asked  int   `json:"asked"`
+	Millis int64 `json:"millis"`
+	// Stored are the roles and bindings of the grant that the API server shows afterwards.
+	Stored []map[string]any `json:"stored"`
+}
+
+// What says that an API server had time to see a change, and was not too busy to answer.
+const (
+	heedMillis = 10_000
+	heedAsked  = 20
+)
+
+// The fields of what an API server does wrong while a scenario is set up.
+const (
+	grantField = "grant"
+	setupField = "setup"
+)
+
+// refused tells whether the API server did what it never does to a member of system:masters who asks for a resource that
+// every API server has: it refused, or its handler panicked, after which net/http resets the stream. What admission or
+// validation refuses may be the scenario's fault.
+func (p Problem) refused() bool {
+	answer := p.Answer
+	if answer == nil {
+		return p.Blame == BlameHarness && strings.Contains(p.Text, "INTERNAL_ERROR; received from peer")
+	}
+	switch answer.Code {
+	case codeUnauthorized, codeMethodNotAllowed:
+		return true
+	case codeNotFound:
+		return strings.Contains(answer.Message, "the server could not find the requested resource")
+	case codeForbidden:
+		return strings.Contains(answer.Message, ` is forbidden: User "`) && strings.Contains(answer.Message, " cannot ")
+	}
+	return false
+}
+
+// broken is the verdict on an API server on which the scenario could not be set up.
+func (j *judge) broken(d Difference) Result {
+	j.result.Judged++
+	j.result.Differences = append(j.result.Differences, d)
+	return j.conclude()
+}
+
+// unheeded judges that reviews do not follow roles. The API server contradicts itself if the roles and bindings that it
+// shows say otherwise than its reviews, it had time, it answered, and no authorizer before RBAC denied. Of an existing
+// cluster nobody here knows whether it has an RBAC authorizer at all.
+func (j *judge) unheeded(u *Unheeded) Result {
+	said := fmt.Sprintf("allowed=%v after %d reviews in %d ms: %s", u.Answer.Allowed, u.Asked, u.Millis, describe(u.Review))
+	switch {
+	case j.e.Cell.Provider == Existing || u.Answer.Allowed == u.Want || u.Answer.Denied || u.Asked < heedAsked || u.Millis < heedMillis:
+		return j.invalid(BlameEnvironment, "whether a grant is in force could not be seen: "+said)
+	case scenarios.Covered(scenarios.RulesFromManifests(u.Stored), u.Review) != u.Want:
+		return j.invalid(BlameEnvironment, "the roles and bindings that the API server shows are not those that it was given: "+said)
+	}
+	return j.broken(Difference{Step: u.Step, Field: grantField, Want: fmt.Sprintf("allowed=%v, as its roles and bindings say", u.Want), Got: said})
 }

@@ -20,23 +20,19 @@ errors contains id if {
 	not id in fails
 }
 
-# in, as CEL has it: of a list its elements, of a map its keys. What is not there is neither in nor not in.
+# in, as CEL has it: of a list its elements, of a map its keys. What is not there is neither in nor not in. What is which
+# the expression tells, so that no more than that is left of it.
 member(value, list) if {
 	is_array(list)
 	value in list
 }
 
-member(key, map) if {
-	is_object(map)
-	key in object.keys(map)
-}
-
-lacks(value, list) if {
+alien(value, list) if {
 	is_array(list)
 	not value in list
 }
 
-lacks(key, map) if {
+lacks(map, key) if {
 	is_object(map)
 	not key in object.keys(map)
 }

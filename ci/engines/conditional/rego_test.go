@@ -14,6 +14,7 @@ import (
 
 	"github.com/authzconf/authzconf/conditional/certification"
 	"github.com/authzconf/authzconf/conditional/conditionstest"
+	"github.com/authzconf/authzconf/conditional/model"
 	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
 	"github.com/authzconf/authzconf/conditional/wire"
@@ -27,6 +28,28 @@ func TestConditionalRego(t *testing.T) {
 			a := &opaAuthorizer{Authorizer: newConcrete(t, w)}
 			conditionstest.RunHandler(t, reference.Handler(w, a), conditionstest.Options{Seed: 7, Load: a.load})
 		})
+	}
+}
+
+// TestConditionalRegoGenerated compares two phases with one. What is left in Rego is longer than in CEL, since it lists every
+// way in which a policy holds or fails: at 1,024 bytes some of it is too long, and the request refused, as it must be. So a
+// condition has the 10,240 bytes here that the newest pre-release of Kubernetes allows.
+func TestConditionalRegoGenerated(t *testing.T) {
+	for _, known := range wire.Revisions() {
+		w := *known
+		w.Rules.Condition = 10_240
+		subject := func(policies []vectors.Policy, mode vectors.FailureMode) (model.Loaded, error) {
+			a := &opaAuthorizer{Authorizer: newConcrete(t, &w), mode: mode}
+			return a, a.load(policies)
+		}
+		found, err := model.Explore(t.Context(), subject, model.Exploration{Wire: &w, Cases: 2000, Seed: 7})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("wire %s: %d cases, first phase %v, in the end %v", w.Name, found.Cases, found.ByAnswer, found.ByDecision)
+		for _, d := range found.Disagreements {
+			t.Errorf("wire %s, case %d: %s\n%s", w.Name, d.Case, d.Reason, d.Vector)
+		}
 	}
 }
 

@@ -103,6 +103,7 @@ func (r *ConformanceReport) notCovered() (lines []string) {
 	for id, why := range lacks {
 		if !ran[id] {
 			what, found := strings.CutPrefix(why, "the target lacks ")
+			what, _, _ = strings.Cut(what, ",") // and for whom there is no substitute
 			counts[cmp.Or(map[bool]string{true: " for lack of " + what}[found], " not supported")]++
 		}
 	}

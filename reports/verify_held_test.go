@@ -189,7 +189,7 @@ func TestRequired(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	lacking := result("c/d", scenarios.Extended, verdicts.NotSupported)
-	lacking.Reason = "the target lacks nodes"
+	lacking.Reason = "the target lacks nodes, and no substitute is possible: there is none"
 	r.Cells[0].NotRun, r.Cells[0].Results = nil, append(r.Cells[0].Results, lacking)
 	if o := r.Conclude(); o.ExitCode != ExitPassed || o.Line() != "passed; 1 scenario for lack of nodes: not judged" {
 		t.Errorf("%+v: %s", o, o.Line())

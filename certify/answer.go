@@ -140,7 +140,6 @@ func redacted(text []byte) []byte {
 	return text
 }
 
-// keepWhat keeps what was said with an answer that is wrong.
 func (a *Answer) keepWhat(raw []byte, v Question) {
 	if len(judge(v, *a)) == 0 {
 		return

@@ -22,7 +22,6 @@ type controls struct {
 	rates          map[string]Rate
 }
 
-// controls finds the answers of the reference in the evidence.
 func (b *Plan) controls(answers []Answer) controls {
 	c := controls{b, map[about]Answer{}, map[about]Answer{}, map[string]Rate{}}
 	var own []Answer

@@ -213,7 +213,6 @@ type reply struct {
 	idle           bool // nothing had gone over the connection for a while
 }
 
-// send sends a body and reads what comes back. It never fails: what goes wrong is part of the reply.
 func (c *client) send(ctx context.Context, method string, body []byte) (r reply) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()

@@ -120,7 +120,6 @@ func (b *Plan) clusterChecks() map[string]clusterCheck {
 	return b.checks
 }
 
-// onCell says what API server the checks in a cluster are for.
 func (b *Plan) onCell(c verdicts.Cell) {
 	if b.cell != c {
 		b.cell, b.checks = c, nil

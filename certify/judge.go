@@ -37,7 +37,6 @@ var unreachable = []string{
 // blamable are failures that may have the cause which a vector is about.
 var blamable = []string{"http-status", "closes-the-connection", "does-not-answer-in-time", "answer-unreadable"}
 
-// judge says what is wrong with an answer: nothing, or several things.
 func judge(v Question, a Answer) (reasons []string) {
 	if v.Expect == "" {
 		return judgeRefusal(v, a)

@@ -131,7 +131,6 @@ func (r *runner) load(ctx context.Context) {
 	}
 }
 
-// amount asks so many, a few at a time, and keeps the answers that are wrong.
 func (r *runner) amount(ctx context.Context, check string, n int) bool {
 	if check == volume {
 		r.Runner.Progress(check, n)

@@ -282,7 +282,6 @@ func (c *cluster) revoke(ctx context.Context, progress func(string, int)) error 
 	return nil
 }
 
-// unready says that a window cannot be measured, as it is not open at first.
 func (c *cluster) unready(w window, got bool, err error) {
 	seen := &Seen{Error: fmt.Sprintf("before the change allowed was %t", got)}
 	if err != nil {

@@ -233,7 +233,6 @@ func (p Page) Believed() (n int) {
 	return n
 }
 
-// contact is where a contact leads: a page or a mail address.
 func contact(s string) string {
 	if strings.HasPrefix(s, "https://") {
 		return s

@@ -180,7 +180,6 @@ func (e *NotLoadedError) Error() string {
 	return fmt.Sprintf("0 of %d grants are allowed: is the policy of seed %d loaded? (authzconf certify policy --seed %d prints it, -o says in which form)", e.Asked, e.Seed, e.Seed)
 }
 
-// preflighted is how many grants are asked about before anything else.
 const preflighted = 100
 
 // preflight asks what is first, and is content with one grant that is allowed, or with an answer that says something
@@ -296,7 +295,6 @@ const stride = 7919
 // apart is the i-th question of a list in an order in which neighbours are far apart.
 func apart(all []Question, i int) Question { return all[i*stride%len(all)] }
 
-// times are n questions of a list, the i-th as nth says.
 func times(all []Question, n int, nth func(all []Question, i int) Question) []Question {
 	out := make([]Question, n)
 	for i := range out {

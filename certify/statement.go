@@ -218,7 +218,6 @@ func NewKey(path string) (*Key, error) {
 	return ParseKey(raw)
 }
 
-// createFile writes a file that must not be there yet: a key that is overwritten is gone.
 func createFile(path string, content []byte, mode os.FileMode) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {

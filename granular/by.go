@@ -256,7 +256,6 @@ const (
 	subject = "subject"
 )
 
-// actorOf is the actor of an attempt, without its token.
 func actorOf(id string) actor {
 	sum := sha256.Sum256([]byte(id))
 	namespace := "granular-" + hex.EncodeToString(sum[:6])

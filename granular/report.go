@@ -121,7 +121,6 @@ func judge(kind string, a *Attempt, wanted *Request, o *observation) (problems [
 	return append(problems, compareModel(a, o)...)
 }
 
-// lasting is an object without what is new whenever it is written.
 func lasting(object map[string]any) map[string]any {
 	object = runtime.DeepCopyJSON(object)
 	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"} {
@@ -223,7 +222,6 @@ func (p place) named(object any) (*unstructured.Unstructured, error) {
 	return out, nil
 }
 
-// restore puts the object of a scenario into its first state, or removes it. A namespace stays, with the first labels.
 func (b *Bench) restore(ctx context.Context, p place, object map[string]any) error {
 	client := p.of(b.admin)
 	first, err := p.named(object)
@@ -254,7 +252,6 @@ func (b *Bench) restore(ctx context.Context, p place, object map[string]any) err
 	return err
 }
 
-// stored is the object as it is now; nil if there is none.
 func (p place) stored(ctx context.Context, client dynamic.Interface) (map[string]any, error) {
 	o, err := p.of(client).Get(ctx, p.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -300,7 +297,6 @@ func (s *sending) body() (*unstructured.Unstructured, error) {
 	return nil, nil
 }
 
-// send sends a request with a client, as a dry run or not. The error is the API server's.
 func (s *sending) send(ctx context.Context, from dynamic.Interface, dryRun bool) (*unstructured.Unstructured, error) {
 	client := s.of(from)
 	var dry, sub []string

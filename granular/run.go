@@ -277,7 +277,6 @@ func (b *Bench) observe(ctx context.Context, g *gate, wanted *Request, o *observ
 	return err
 }
 
-// recording writes down the requests of a client as they leave.
 func recording(shown *verdicts.SentRequest) transport.WrapperFunc {
 	return func(rt http.RoundTripper) http.RoundTripper {
 		return target.Tapped(rt, func(sent *http.Request) {
@@ -317,7 +316,6 @@ func (one *Attempted) observation(set *permissions.Set, s *Scenario, a *Attempt)
 	return o, nil
 }
 
-// rendered is the request as it has to leave.
 func (s *sending) rendered() (shown verdicts.SentRequest, err error) {
 	nowhere := recording(&shown)(http.NewFileTransport(http.FS(embed.FS{})))
 	client, err := dynamic.NewForConfigAndClient(&rest.Config{Host: "http://localhost"}, &http.Client{Transport: nowhere})

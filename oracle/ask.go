@@ -52,7 +52,6 @@ func (k asker) ask(q question) Review {
 	return r
 }
 
-// stages goes through the stages until one is denied, and notes in an attempt what was asked and whether it succeeded.
 func (k asker) stages(at *Attempt, list []stage) {
 	for _, st := range list {
 		if at.Messages = k.stage(at, st); len(at.Messages) > 0 {

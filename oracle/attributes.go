@@ -187,7 +187,6 @@ func wantedUser(imp *scenarios.Impersonate, raw []scenarios.Header) (u scenarios
 	return u, u.Name != "" || u.UID != "" || len(u.Groups) > 0 || len(extra) > 0
 }
 
-// headerBytes is about what the headers take on the wire.
 func headerBytes(imp *scenarios.Impersonate, raw []scenarios.Header) (n int) {
 	for _, h := range raw {
 		n += len(h.Name) + len(h.Value)*max(1, h.Repeat) + len(h.Hex)/2 + len(": \r\n")

@@ -230,7 +230,6 @@ func object(group, resource, subresource, namespace, name string) string {
 	return text
 }
 
-// rest are the reviews behind impersonation.
 func rest(p Prediction) []Segment {
 	return slices.DeleteFunc(slices.Clone(p.Segments), func(g Segment) bool {
 		return len(g.Runs) != 1 || len(g.Runs[0]) == 0 || g.Runs[0][0].Mode != ""
@@ -264,7 +263,6 @@ func Play(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS) ([]Played, e
 	return play(s, server, func(*Server) {}, fixtures)
 }
 
-// play runs the steps; before is called before each request.
 func play(s *scenarios.Scenario, server *Server, before func(*Server), fixtures fs.FS) (out []Played, err error) {
 	for i, st := range s.Steps {
 		sent, err := exchanges(s.ID, i, st)

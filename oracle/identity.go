@@ -60,7 +60,6 @@ func (i identity) person(resource, subresource, name string) question {
 	return q
 }
 
-// name is the check of the user name (authorizeUsername).
 func (i identity) name(user string) question {
 	q := i.about("users", user)
 	if node, ok := nodeOf(user); ok && i.constrained {
@@ -75,7 +74,6 @@ func (i identity) name(user string) question {
 	return q
 }
 
-// stages are the checks in the order of impersonationModeState.check: user, UID, groups, extra.
 func (i identity) stages(wanted scenarios.User) []stage {
 	list := []stage{{runs: [][]question{{i.name(wanted.Name)}}}}
 	if len(wanted.Groups) > 0 {
@@ -225,7 +223,6 @@ func RequestorOf(alias string, r scenarios.Requestor) scenarios.User {
 	return Authenticated(scenarios.UserFrom(info.UserInfo()))
 }
 
-// onlyName tells whether nothing but a user name is wanted.
 func onlyName(u scenarios.User) bool { return u.UID == "" && len(u.Groups) == 0 && len(u.Extra) == 0 }
 
 // completed is the resulting user with the group that everybody gets (impersonationModeState.check and

@@ -132,7 +132,6 @@ func outerKey(mode Mode, wanted, requestor scenarios.User, a Attributes) (key st
 	return cacheKey(mode, wanted, requestor, a, labels), !a.BadSelector
 }
 
-// indexEntry is which mode last succeeded for a requestor's name (modeIndexCache).
 type indexEntry struct {
 	mode Mode
 	by   time.Duration // when it was stored at the latest

@@ -28,7 +28,6 @@ type policy struct {
 	pods     []pod
 }
 
-// pod is what the Node authorizer knows of a pod.
 type pod struct {
 	namespace, name, node, account string
 	reads                          []string // secrets/NAME and configmaps/NAME
@@ -120,7 +119,6 @@ func (p policy) role(kind, namespace, name string) map[string]any {
 	return nil
 }
 
-// find is the index of an object among those that are known, -1 if there is none.
 func (p policy) find(group, resource, namespace, name string) int {
 	return slices.IndexFunc(p.objects, func(o map[string]any) bool {
 		is, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(scenarios.Text(o, "apiVersion"), scenarios.Text(o, "kind")))

@@ -240,7 +240,6 @@ func (s *Server) approve(p *Prediction, k asker, subject scenarios.User, r Reque
 	p.Messages = []string{statusForbidden(r.APIGroup, r.Resource, r.Name, fmt.Sprintf("user not permitted to approve requests with signerName %q", signer))}
 }
 
-// creates are the resources that an update creates (AllowCreateOnUpdate of their strategies).
 var creates = []string{
 	"coordination.k8s.io/leases", "coordination.k8s.io/leasecandidates", "/endpoints", "/events", "/limitranges",
 	"/services", "node.k8s.io/runtimeclasses",

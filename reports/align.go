@@ -202,7 +202,6 @@ func pairReviews(want, got *review) reviewRow {
 	return row
 }
 
-// alone is a side that has no counterpart.
 func alone(r *review) *reviewSide {
 	side := &reviewSide{Decision: r.Decision}
 	for _, a := range r.attrs() {

@@ -186,7 +186,6 @@ func (t *behaviourTable) limited(scenario string, at map[key]*verdicts.Evidence)
 	})
 }
 
-// letter is A for 0, and after Z comes A1.
 func letter(n int) string {
 	text := string(rune('A' + n%26))
 	if n >= 26 {

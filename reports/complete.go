@@ -152,7 +152,6 @@ func answerLine(o *verdicts.Observation) string {
 	return line
 }
 
-// plainNames turns unique names back into those of the scenario. Longer ones go first, for one name may begin another.
 func plainNames(names map[string]string, text string) string {
 	plain := sortedKeys(names)
 	slices.SortStableFunc(plain, func(a, b string) int { return len(names[b]) - len(names[a]) })

@@ -244,7 +244,6 @@ func unaccounted(all []ScenarioRef, cell *Cell) []string {
 // exampleLength is how much of an example's reason is said: a whole transcript would hide the other reasons.
 const exampleLength = 200
 
-// tally counts the results that match, and words the first as an example.
 func tally(results []verdicts.Result, match func(verdicts.Result) bool) (n int, first string) {
 	for _, r := range results {
 		if !match(r) {
@@ -264,7 +263,6 @@ func tally(results []verdicts.Result, match func(verdicts.Result) bool) (n int, 
 	return n, first
 }
 
-// reasonOf is what to say of a result in a list.
 func reasonOf(r verdicts.Result) string {
 	if r.KnownFailing != "" {
 		return r.KnownFailing

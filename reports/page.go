@@ -66,7 +66,6 @@ var (
 	markSkipped      = mark{"skipped", "»", "skipped"}
 	markNotRun       = mark{"na", "·", "not for this cell"}
 
-	// allMarks are in the order in which they are shown.
 	allMarks = []mark{markPassed, markFailed, markKnown, markInvalid, markNotSupported, markSkipped, markNotRun}
 )
 
@@ -84,7 +83,6 @@ func markOf(r verdicts.Result) mark {
 
 func verdictMark(v verdicts.Verdict) mark { return cmp.Or(verdictMarks[v], markInvalid) }
 
-// bad says whether a result failed or is invalid, and is not known to fail.
 func bad(r verdicts.Result) bool {
 	return r.KnownFailing == "" && (r.Verdict == verdicts.Failed || r.Verdict == verdicts.Invalid)
 }
@@ -109,7 +107,6 @@ func (c *Cell) Counts() (all Counts) {
 // Trusted says whether the cell is what was asked for.
 func (c *Cell) Trusted() bool { return c.Problem == "" && len(c.Witness.Mismatches) == 0 }
 
-// anchor is the fragment of a scenario, or of one on a cell.
 func anchor(parts ...string) string {
 	return strings.NewReplacer(" ", "_", "\"", "_").Replace(strings.Join(parts, ":"))
 }

@@ -100,7 +100,6 @@ func newStep(i int, prefix string, st *scenarios.Step, bound *scenarios.Scenario
 	return v
 }
 
-// said is the message of an answer, or what a client printed.
 func said(o *verdicts.Observation) string {
 	if o.Client != nil {
 		return excerpt(o.Client.Stderr + o.Client.Stdout)

@@ -230,7 +230,6 @@ func (l *PathStage) tokens(first map[string]string, evidence []*verdicts.Evidenc
 	}
 }
 
-// credentials are the token IDs of requestors, as audit events show them.
 func credentials(e *verdicts.Evidence) map[string]string {
 	out := map[string]string{}
 	for i := range e.Steps {

@@ -12,7 +12,6 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// redacted stands where a secret was.
 const redacted = "[redacted]"
 
 // Secrets as they look wherever they turn up: in an answer's text, an audit event, a log line within an error.

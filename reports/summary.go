@@ -115,7 +115,6 @@ func furtherReason(r verdicts.Result) string {
 	return strings.TrimPrefix(rest, "; ")
 }
 
-// notRunGroup is the scenarios of a cell that were not run for one reason.
 type notRunGroup struct {
 	Why       string
 	Cause     NotRunCause
@@ -140,7 +139,6 @@ func notRunGroups(c Cell) (groups []notRunGroup) {
 	return groups
 }
 
-// markdown escapes what would change the meaning of a text within a table or a list.
 func markdown(s string) string {
 	return strings.NewReplacer("\\", "\\\\", "|", "\\|", "*", "\\*", "_", "\\_", "`", "\\`", "<", "&lt;", "[", "\\[", "\n", " ").Replace(s)
 }
@@ -172,7 +170,6 @@ func Plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// entry is the one of a list that fits, or else a new one at its end.
 func entry[T any](list *[]T, fits func(T) bool, fresh T) *T {
 	i := slices.IndexFunc(*list, fits)
 	if i < 0 {

@@ -219,7 +219,6 @@ func (v *verifier) holdBuiltin(builtin *scenarios.Set) {
 	v.differ("the scenario texts differ from those to judge by (built in, unless --scenarios names others): %s; the first: %s", Plural(len(wrong), "difference"), wrong[0])
 }
 
-// compare lists where the recomputed report says something else.
 func (v *verifier) compare() {
 	before, is, again := len(v.Differences), v.Report, v.Recomputed
 	type part struct {

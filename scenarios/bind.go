@@ -94,7 +94,6 @@ func renamed[T any](b *binder, from T) (out T) {
 // Clone is a copy of the scenario that shares nothing with it.
 func (s *Scenario) Clone() *Scenario { return new(renamed(&binder{text: newRenamer(nil)}, *s)) }
 
-// copy sets to to a copy of from, in which nothing is renamed if keep is set.
 func (b *binder) copy(to, from reflect.Value, keep bool) {
 	switch from.Kind() {
 	case reflect.String:

@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// checker applies the rules of the format to one decoded scenario.
 type checker struct {
 	s   *Scenario
 	src *source
@@ -252,7 +251,6 @@ func (c *checker) policy() {
 	}
 }
 
-// chainFile is where the fixtures folder says what a chain is.
 func chainFile(name string) string { return "chains/" + name + ".yaml" }
 
 // chains are those that the scenario meets, each once, the first one first.

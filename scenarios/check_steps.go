@@ -54,7 +54,6 @@ func (c *checker) steps() {
 	c.failIf(len(c.s.Steps) > 0 && requests == 0, at("steps"), "no step sends a request (expected at least one)")
 }
 
-// action checks that a step does exactly one thing.
 func (c *checker) action(st Step, path []any) {
 	var actions []string
 	for _, a := range []struct {

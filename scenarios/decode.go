@@ -97,7 +97,6 @@ func (s *source) decode(n *yaml.Node, v reflect.Value, label string) {
 	}
 }
 
-// wrongType records that a node is of another type than v.
 func (s *source) wrongType(n *yaml.Node, t reflect.Type, label string) {
 	hint := ""
 	if t.Kind() == reflect.String && slices.Contains(plainTags, n.ShortTag()) {
@@ -244,7 +243,6 @@ func stringOf(n *yaml.Node) (string, bool) {
 	return n.Value, n.Kind == yaml.ScalarNode && !indirect(n) && (tag == "!!str" || tag == "!!timestamp")
 }
 
-// describe names the type of a node in words.
 func describe(n *yaml.Node) string {
 	switch {
 	case indirect(n):
@@ -258,7 +256,6 @@ func describe(n *yaml.Node) string {
 	return cmp.Or(words[n.ShortTag()], "a string")
 }
 
-// expectation names the type of a Go value in words.
 func expectation(t reflect.Type) string {
 	if t == duration || t == reflect.TypeFor[Duration]() {
 		return "a duration such as 10500ms"

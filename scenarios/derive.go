@@ -52,7 +52,6 @@ type deriver struct {
 	gate    Gate
 }
 
-// fill derives what is left out.
 func (d deriver) fill(e Expect) Expect {
 	e.Code = cmp.Or(e.Code, refusalCodes[e.Outcome])
 	if e.Audit == nil {
@@ -131,12 +130,10 @@ func (f *loadedFile) findNoted() {
 	}
 }
 
-// authorized tells whether the outcome is one of a request that the impersonation filter let through.
 func authorized(o Outcome) bool {
 	return o == Allowed || o == RequestForbidden || o == EscalationForbidden
 }
 
-// impersonated tells whether the request is carried out as somebody else.
 func (d deriver) impersonated(o Outcome) bool { return authorized(o) && d.request.WantedUser() != "" }
 
 // mode is that by which the request was impersonated, "" if that is unknown.
@@ -170,7 +167,6 @@ func (r Review) mode() string {
 	return mode
 }
 
-// flatten lists reviews without their unordered groups.
 func flatten(list []Review) (out []Review) {
 	for _, r := range list {
 		if r.Unordered != nil {
@@ -238,7 +234,6 @@ func (d deriver) metrics(e Expect) (*MetricsExpect, []Alternative) {
 	return each[0].Metrics, e.OneOf
 }
 
-// authorizations counts the reviews about the impersonation, in their order.
 func authorizations(list []Review) []MetricDelta {
 	out := []MetricDelta{}
 	for _, r := range flatten(list) {

@@ -176,7 +176,6 @@ type MetricDelta struct {
 	Count int `json:"count" yaml:"count"`
 }
 
-// allReviews are the reviews of an expectation, those of alternatives included.
 func (e *Expect) allReviews() []Review {
 	return slices.Concat(e.Reviews, slices.Concat(Each(e.OneOf, func(a Alternative) []Review { return a.Reviews })...))
 }

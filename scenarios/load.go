@@ -31,7 +31,6 @@ const maxFileSize = 1 << 20
 // without being one.
 const VectorSuffix = ".vector.yaml"
 
-// validID keeps IDs usable in filters, file names and URLs.
 var validID = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*$`)
 
 // Load reads every *.yaml below files as a scenario, but for those that end in VectorSuffix, and checks every rule

@@ -198,7 +198,6 @@ type Set struct {
 // judged all the same), and the denials that say neither what was answered nor what was asked.
 func (s *Set) Noted() Errors { return s.noted }
 
-// add inserts a scenario whose ID is new.
 func (s *Set) add(sc *Scenario) {
 	i, _ := slices.BinarySearchFunc(s.all, sc.ID, func(e *Scenario, id string) int { return strings.Compare(e.ID, id) })
 	s.all = slices.Insert(s.all, i, sc)
@@ -281,7 +280,6 @@ type renamer struct {
 
 type renaming struct{ from, to string }
 
-// newRenamer prepares names for many calls of rename.
 func newRenamer(names map[string]string) *renamer {
 	all := make(map[string]string, len(names))
 	for from, to := range names {
@@ -336,7 +334,6 @@ func (r *renamer) rename(s string) string {
 	return out.String()
 }
 
-// match finds the longest name that stands whole at s[i:].
 func (r *renamer) match(s string, i int) (renaming, bool) {
 	for _, c := range r.byFirst[s[i]] {
 		if strings.HasPrefix(s[i:], c.from) && startsHere(s, i) && endsHere(s, i+len(c.from)) {

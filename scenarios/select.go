@@ -178,7 +178,6 @@ type substitutes struct{ names map[string]string }
 
 func (s substitutes) whole(name string) string { return cmp.Or(s.names[name], name) }
 
-// text swaps the names that an API server quotes.
 func (s substitutes) text(t string) string {
 	for user, account := range s.names {
 		t = strings.ReplaceAll(t, `User "`+user+`"`, `User "`+account+`"`)

@@ -31,7 +31,6 @@ type source struct {
 	broken []*yaml.Node
 }
 
-// position is a place in a file, counted from 1.
 type position struct{ line, col int }
 
 func (s *source) fail(at position, format string, args ...any) {

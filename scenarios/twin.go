@@ -63,7 +63,6 @@ func bare(r *Request) Request {
 	return out
 }
 
-// generic is a bare request with the names of the impersonated user replaced.
 func generic(r *Request) Request {
 	if r.Impersonate == nil {
 		return bare(r)

@@ -190,7 +190,6 @@ func (r *Request) WireHeaders() map[string][]string {
 	return h
 }
 
-// lines are the header lines as they are sent.
 func (r *Request) lines() map[string][]string {
 	h := r.Impersonate.headers()
 	if r.Body != nil || r.Operations != nil {

@@ -102,7 +102,6 @@ func (d *deck) setting(a Attribute) setting {
 	return s
 }
 
-// grant is what is granted on one side, but for these attributes.
 func (s setting) grant(side int, but ...Attribute) scenarios.Grant {
 	left := func(name string) bool {
 		return slices.ContainsFunc(but, func(a Attribute) bool { return a.Name == name })

@@ -184,7 +184,6 @@ func (p *Policy) CedarK8s() (map[string][]byte, error) {
 	return files, nil
 }
 
-// cedarPrincipal is how a subject is recognised, and the file of its type; none if there is no opinion about it.
 func cedarPrincipal(s scenarios.Subject) (file, principal string, when []string) {
 	parts := strings.Split(s.User, ":")
 	name := "principal.name == " + cedarString(parts[len(parts)-1])

@@ -227,7 +227,6 @@ func Decode(body []byte) (version string, spec authorizationv1.SubjectAccessRevi
 	return head.APIVersion, spec, check(spec)
 }
 
-// check refuses what asks nothing, or about nobody.
 func check(s authorizationv1.SubjectAccessReviewSpec) error {
 	switch {
 	case s.User == "" && len(s.Groups) == 0:

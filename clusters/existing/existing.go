@@ -195,7 +195,6 @@ func collection(path string) bool {
 	return !strings.HasPrefix(path, "/apis/authorization.k8s.io/") && !strings.HasPrefix(path, "/apis/authentication.k8s.io/") && !strings.HasSuffix(path, "/token")
 }
 
-// label adds the labels to an object. What cannot be read is sent as it is.
 func label(raw []byte, run string) []byte {
 	var u unstructured.Unstructured
 	if json.Unmarshal(raw, &u.Object) != nil || u.Object["metadata"] == nil {
@@ -230,7 +229,6 @@ func (c *Cluster) Stop() error {
 // kind is one of objects: those of the version 1 of a group.
 type kind struct{ group, name string }
 
-// path is where objects are, all or those of a namespace.
 func (k kind) path(space string) string {
 	api := "/api/v1/"
 	if k.group != "" {

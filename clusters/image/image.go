@@ -40,7 +40,6 @@ type Image struct {
 	User int
 }
 
-// epoch stands for every time, so that equal programs make equal archives.
 var epoch = time.Unix(0, 0).UTC()
 
 // Archive is what docker save would write. Its bytes depend on the image alone.

@@ -129,7 +129,6 @@ func (c *Cluster) create(ctx context.Context) error {
 	return nil
 }
 
-// connect takes the keys from the control-plane node.
 func (c *Cluster) connect(ctx context.Context) error {
 	raw, err := kindcluster.NewProvider(kindcluster.ProviderWithDocker()).KubeConfig(c.name, false)
 	if err != nil {

@@ -187,7 +187,6 @@ func statePath(name string) (string, error) {
 	return filepath.Join(root, statePrefix+name), nil
 }
 
-// newState makes the folder of a new cluster, under a name that none has.
 func newState(asked string) (name string, s *state, err error) {
 	name = NamePrefix + strings.Trim(asked+"-"+utilrand.String(6), "-")
 	path, err := statePath(name)

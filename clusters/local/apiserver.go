@@ -319,12 +319,10 @@ func (p *pki) files() map[string][]byte {
 	}
 }
 
-// servingNames are the names under which the API server may be reached, from here and, as in any cluster, from inside.
 var servingNames = []string{
 	"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 }
 
-// servingIPs are the loopback address and the first address of the range of Services.
 var servingIPs = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback, net.IPv4(10, 0, 0, 1)}
 
 // newPKI makes the keys of one control plane, valid from an hour before now.

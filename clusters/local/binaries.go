@@ -328,7 +328,6 @@ type pin struct {
 	mod, sum []byte
 }
 
-// write puts the module into a folder. Files that are as they should be are left alone: others may be building from them.
 func (p pin) write(dir string) error {
 	return cmp.Or(writeIfChanged(filepath.Join(dir, "go.mod"), p.mod), writeIfChanged(filepath.Join(dir, "go.sum"), p.sum))
 }
@@ -338,7 +337,6 @@ func readPin(name string) pin {
 	return pin{name: name, mod: read(".mod"), sum: read(".sum")}
 }
 
-// version returns the version, without v, at which the pin requires a module.
 func (p pin) version(module string) string {
 	file := must(modfile.ParseLax(p.name+".mod", p.mod, nil))
 	i := slices.IndexFunc(file.Require, func(r *modfile.Require) bool { return r.Mod.Path == module })

@@ -202,7 +202,6 @@ func noSpace(verb string, p program, dir, hint string, err error) error {
 	return &UsageError{Problem: fmt.Sprintf("no space to %s %s %s into %s", verb, p.name, p.version, dir), Hint: hint, Err: err}
 }
 
-// buildOutput counts what `go build -v` prints, a line in each Write, and keeps its last lines.
 type buildOutput struct {
 	mu       sync.Mutex
 	packages int

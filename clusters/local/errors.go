@@ -185,7 +185,6 @@ func findReason(lines []string) string {
 	return ""
 }
 
-// indentedText joins the lines of a klog value that was too long for one line.
 func indentedText(lines []string) string {
 	var out []string
 	for _, line := range lines {

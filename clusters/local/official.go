@@ -51,7 +51,6 @@ const (
 //go:embed versions/official.yaml
 var officialYAML []byte
 
-// publication says where a project publishes a program, with places for the version and the architecture.
 type publication struct {
 	URL string `json:"url"`
 	// Beside is where the digest of the file is published; SHA256 are pinned ones, by version and architecture.
@@ -70,7 +69,6 @@ type offer struct {
 	target              string // its place in the cache
 }
 
-// offer says where a program is published, and where it is kept.
 func (b *Binaries) offer(p program) (o offer, err error) {
 	cache, err := b.cacheDir()
 	if err != nil {
@@ -142,7 +140,6 @@ func (b *Binaries) fetch(ctx context.Context, p program, o offer) error {
 	})
 }
 
-// install makes the program of the file that was fetched, in one step.
 func (o offer) install(file string) error {
 	if o.member == "" {
 		return errors.Join(os.Chmod(file, 0o755), os.Rename(file, o.target))

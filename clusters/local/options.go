@@ -120,7 +120,6 @@ func (o Options) clone() Options {
 	return o
 }
 
-// complete fills in defaults and refuses what can be seen to be wrong before anything is started.
 func (o Options) complete() (Options, error) {
 	o = o.clone()
 	if o.Release == (Release{}) {
@@ -197,7 +196,6 @@ const (
 	keepFile = "keep"
 )
 
-// runDir is the folder of one run, locked as long as the run lives.
 type runDir struct {
 	path string
 	lock *FileLock

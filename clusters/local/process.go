@@ -131,7 +131,6 @@ func (p *process) stop(grace time.Duration) error {
 // stopRequested tells whether this package ended the process, as opposed to it ending by itself.
 func (p *process) stopRequested() bool { return guarded(&p.mu, &p.stopping) }
 
-// failure describes the process with its last log lines. state says what happened to it.
 func (p *process) failure(state string, cause error) *ProcessError {
 	lines := readTail(p.logPath, p.logFrom, reasonLogLines)
 	return &ProcessError{
@@ -177,7 +176,6 @@ func freePort() (int, error) {
 	return 0, errors.New("no free loopback port found")
 }
 
-// claimPort checks that a port asked for is free, and keeps it from being handed out.
 func claimPort(port int) error {
 	if port < 1 || port > 65535 {
 		return &UsageError{Problem: fmt.Sprintf("port %d does not exist", port), Hint: "use 1 to 65535, or 0 for a free one"}

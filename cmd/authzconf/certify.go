@@ -267,7 +267,6 @@ func newCertifyPolicy() *cobra.Command {
 	return c
 }
 
-// serveReference starts the reference of either kind. A policy is needed where there is no plan with one.
 func serveReference(seed int64, policy, kubeconfig, revision string, conditionals bool) (stop func() error, err error) {
 	switch {
 	case !conditionals:

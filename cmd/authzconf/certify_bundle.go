@@ -94,7 +94,6 @@ func newChallenge() *cobra.Command {
 	return c
 }
 
-// check is about everything that can be wrong with the flags before anything is asked.
 func (f *certifyFlags) check() error {
 	if err := f.product.Check(); err != nil {
 		return fmt.Errorf("--vendor, --product, --product-version, --contact: %w", err)
@@ -125,7 +124,6 @@ func (f *bundleFlags) tried() (out []certify.CertificationLevel) {
 	return out
 }
 
-// handOver leaves the results for who waits for them, however the run ended.
 func (f *certifyFlags) handOver(err error) error {
 	if f.results == "" {
 		return err

@@ -107,7 +107,6 @@ func prefixOf(dir string) string {
 	return ""
 }
 
-// ask keeps what an authorizer answers to the vectors of a folder.
 func (f *conditionsRunFlags) ask(c *cobra.Command, dir string, all []*vectors.Vector, into *reports.Pieces) error {
 	if f.apiServer {
 		return f.playGate(c, all, into)

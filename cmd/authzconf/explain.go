@@ -86,7 +86,6 @@ func writeExplained(out io.Writer, config oracle.Config, server *oracle.Server, 
 	return err
 }
 
-// config is the server that the flags describe, offline.
 func (f *explainFlags) config() (config oracle.Config, notes []string, err error) {
 	config.Gate = scenarios.Gate(f.gate)
 	if f.gate == "default" {

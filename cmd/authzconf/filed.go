@@ -43,7 +43,6 @@ func (f *filedFlags) readKey() (err error) {
 	return err
 }
 
-// ready says before a run whether its report can be written and signed.
 func (f *filedFlags) ready(kind *filing.Kind) error {
 	if err := f.readKey(); err != nil {
 		return err

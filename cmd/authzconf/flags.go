@@ -166,7 +166,6 @@ func (f *matrixFlags) resolve() (matrix.Matrix, error) {
 	return f.matrix, nil
 }
 
-// resolveImages reads --kind-node-image: an image for every version, or one by minor.
 func (f *matrixFlags) resolveImages() error {
 	f.matrix.NodeImages = map[string]string{}
 	if len(f.images) > 0 && f.matrix.Provider != target.Kind {

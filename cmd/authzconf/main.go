@@ -155,7 +155,6 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// commandWith is a command with arguments; its texts are in help.yaml.
 func commandWith(use string, args cobra.PositionalArgs, run func(c *cobra.Command, args []string) error) *cobra.Command {
 	return &cobra.Command{Use: use, Args: args, RunE: run}
 }

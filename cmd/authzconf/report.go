@@ -158,7 +158,6 @@ func renderTable(w io.Writer, name string, data any, flags uint) error {
 	return errors.Join(render(t, name, data), t.Flush())
 }
 
-// printAs prints data as JSON, YAML or by a text of output.tmpl.
 func printAs(w io.Writer, form, text string, data any) error {
 	if form == "text" {
 		return render(w, text, data)
@@ -186,7 +185,6 @@ func nearest(name string, names []string) []string {
 	return root.SuggestionsFor(name)
 }
 
-// problem is a result that is not passed, and how many more of the cell have the same reason.
 type problem struct {
 	What string
 	verdicts.Result
@@ -229,7 +227,6 @@ type display struct {
 }
 
 const (
-	// plainEvery is the pause between two plain lines.
 	plainEvery = 5 * time.Second
 	// liveEvery is the pause between two counts on a terminal, for what counts quickly.
 	liveEvery = 200 * time.Millisecond

@@ -230,7 +230,6 @@ func (r *Reader) array(d *list) (whole bool, err error) {
 	return true, nil
 }
 
-// typed gives an item the kind that items of a list may go without.
 func typed(raw json.RawMessage) (json.RawMessage, error) {
 	var item map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &item); err != nil {

@@ -66,7 +66,6 @@ type Agents struct {
 
 const agentName = "node-agent-"
 
-// account is who agents with a suffix are.
 func account(suffix string) string {
 	return "system:serviceaccount:" + agentName + suffix + ":" + agentName + suffix
 }

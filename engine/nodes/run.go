@@ -211,7 +211,6 @@ func (s *Stolen) outlives(seconds *float64) reports.AgentCheck {
 	return check
 }
 
-// atWork reads one round and more of every agent.
 func (a *Agents) atWork(ctx context.Context, s *Seen) (err error) {
 	for _, node := range a.Nodes {
 		if s.Work[node], err = a.rounds(ctx, node, time.Time{}); err != nil {

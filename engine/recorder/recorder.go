@@ -153,7 +153,6 @@ func (r *Recorder) serve(l net.Listener) {
 	_ = r.server.Close()
 }
 
-// track counts open connections, for Close to wait for.
 func (r *Recorder) track(_ net.Conn, s http.ConnState) {
 	switch s {
 	case http.StateNew:

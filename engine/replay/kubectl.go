@@ -48,7 +48,6 @@ type shell struct {
 	err  error
 }
 
-// shell makes the requestor's shell when it is first needed.
 func (run *run) shell(ctx context.Context, by string) (_ *shell, err error) {
 	if s := run.shells[by]; s != nil {
 		return s, nil
@@ -153,7 +152,6 @@ func (s *shell) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// pass sends a client's request to the API server and observes it. The answer's body is read whole.
 func (s *shell) pass(r *http.Request) (o verdicts.Observation, resp *http.Response, body []byte, err error) {
 	sent, err := io.ReadAll(r.Body)
 	if err != nil {

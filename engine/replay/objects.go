@@ -143,7 +143,6 @@ func (p *provisioner) realNodes(ctx context.Context, s *scenarios.Scenario) ([]s
 	return live[:len(s.Nodes)], nil
 }
 
-// runPod creates the pod of a requestor whose pod really runs.
 func (p *provisioner) runPod(ctx context.Context, sa *scenarios.ServiceAccount) error {
 	pod, err := nodes.Pod(sa.Pod, sa.Name, sa.Node)
 	if err != nil {

@@ -200,7 +200,6 @@ func (run *run) step(ctx context.Context, i int, steps []scenarios.Step, last ti
 // breakCheck is how often a waiting scenario looks whether its target is well.
 const breakCheck = 200 * time.Millisecond
 
-// wait sleeps, unless the target breaks meanwhile.
 func (run *run) wait(ctx context.Context, until time.Time) error {
 	err := wait.PollUntilContextTimeout(ctx, breakCheck, time.Until(until), true, func(context.Context) (bool, error) {
 		return false, run.target.Err()

@@ -136,7 +136,6 @@ func grouped(cells []*Cell) (groups [][]*Cell) {
 	return groups
 }
 
-// inherit takes over the cluster of the cell before, if that is sound.
 func (s *Session) inherit(c, before *Cell) {
 	if before.Target == nil {
 		return

@@ -293,7 +293,6 @@ type Authorizer struct {
 
 func webhookFile(name string) string { return "authorizer-" + name + ".kubeconfig" }
 
-// middle is the chain with the authorizer in its position.
 func (a Authorizer) middle() (middle, error) {
 	file := local.DirPlaceholder + "/" + webhookFile(a.Webhook)
 	policy := apiserverv1.FailurePolicyNoOpinion

@@ -203,7 +203,6 @@ func (c counters) since(before counters) []verdicts.MetricSample {
 	return samples
 }
 
-// gaugeValues are the values of a family's samples by the value of one label, summed.
 func gaugeValues(family *dto.MetricFamily, label string) map[string]float64 {
 	values := map[string]float64{}
 	for _, m := range family.GetMetric() {

@@ -143,7 +143,6 @@ func (x *auditIndex) Await(ctx context.Context, auditID string) (json.RawMessage
 	return nil, fmt.Errorf("%w with ID %s within %s", errNoEvent, auditID, timeout)
 }
 
-// take returns the event of a finished request if it is there, and forgets it.
 func (x *auditIndex) take(auditID string) (json.RawMessage, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -223,7 +223,6 @@ func (f *flow) work(ctx context.Context, run *replay.Replayer, first int) {
 	}
 }
 
-// stop ends the flow and returns what was sent, in the order of sending.
 func (f *flow) stop() []reports.FlowSample {
 	f.cancel()
 	f.workers.Wait()

@@ -194,7 +194,6 @@ func (u *Upgrade) stage(ctx context.Context, stage *Stage) error {
 	return nil
 }
 
-// stay makes the setups of the stage, replays what is for it, and reads what is left.
 func (u *Upgrade) stay(ctx context.Context, stage *Stage) (err error) {
 	t := u.targets[stage.Server]
 	run, err := replay.New(t)

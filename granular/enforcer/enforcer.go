@@ -139,7 +139,6 @@ func (e *Enforcer) authenticate(ctx context.Context, r *http.Request) (user.Info
 	return &user.DefaultInfo{Name: u.Username, UID: u.UID, Groups: u.Groups, Extra: scenarios.UserOf("", "", nil, u.Extra).Extra}, nil
 }
 
-// asker asks the cluster's authorizer, and keeps what it was asked.
 func (e *Enforcer) asker(ctx context.Context, r *Request, d *Decision) Ask {
 	return func(verb string) (bool, error) {
 		a := e.o.Steps.Attributes(r, verb)
@@ -179,7 +178,6 @@ type Changed struct {
 	Chain permissions.Chain
 }
 
-// question is a permission and the fields that it covers.
 type question struct {
 	verb   string
 	depth  int

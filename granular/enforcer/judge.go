@@ -110,7 +110,6 @@ func (e *Enforcer) stored(ctx context.Context, r *Request) (map[string]any, erro
 	return old.Object, nil
 }
 
-// dryRun lets the API server compute what a request makes of the object. If it refuses, that is the error.
 func (e *Enforcer) dryRun(ctx context.Context, r *Request, as user.Info, old map[string]any, body []byte) (Change, error) {
 	c := Change{Old: old}
 	query, err := url.ParseQuery(r.http.URL.RawQuery)

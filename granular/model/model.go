@@ -141,7 +141,6 @@ type list struct {
 	keys  []string
 }
 
-// keyed reads a value as a list of items that are described; nil if it is not.
 func keyed(items *permissions.Node, v any) *list {
 	out := &list{items: map[string]any{}}
 	if _, none := v.(absent); none {
@@ -181,7 +180,6 @@ func walkLists(items *permissions.Node, here permissions.Chain, old, updated *li
 	return out
 }
 
-// distinct drops chains that occur twice.
 func distinct(chains []permissions.Chain) (out []permissions.Chain) {
 	seen := map[string]bool{}
 	for _, c := range chains {

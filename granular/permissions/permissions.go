@@ -303,7 +303,6 @@ func (s *Set) Fields(group, version, name string) (out []*Field) {
 	return out
 }
 
-// check finds contradictions in every tree that can be asked for.
 func (s *Set) check() error {
 	for _, r := range s.Resources {
 		for _, version := range r.Versions {

@@ -234,7 +234,6 @@ func (t *tally) sent(intended, actual time.Time) {
 	t.second(actual).Sent++
 }
 
-// retry counts an answer after which the agent asks again.
 func (t *tally) retry(status int, err error) {
 	name := nameOf(status, err)
 	t.mu.Lock()

@@ -166,7 +166,6 @@ func (s *Storm) open(ctx, inner context.Context, schedule []pacer.Send) {
 	s.alarm.wait(s.Start.Add(s.Plan.Length))
 }
 
-// reflectors lets every agent begin at its time.
 func (s *Storm) reflectors(ctx, inner context.Context, schedule []pacer.Send) {
 	var planned atomic.Int64
 	var agents sync.WaitGroup

@@ -38,7 +38,6 @@ type member struct {
 }
 
 const (
-	// openTimeout is how long shards may take to open their connections.
 	openTimeout = 5 * time.Minute
 	// blockTimeout is a Group's: a shard that is stopped, or cut off, never hands over anything.
 	blockTimeout = 30 * time.Second

@@ -144,7 +144,6 @@ func (j *Pods) await(ctx context.Context) error {
 	return err
 }
 
-// unpullable says whether a container waits for an image that has failed to come, and was tried again.
 func unpullable(c corev1.ContainerStatus) bool {
 	return c.State.Waiting != nil && slices.Contains([]string{"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}, c.State.Waiting.Reason)
 }

@@ -62,7 +62,6 @@ func (r *runner) measureIdle(ctx context.Context) {
 // not ready controllers mark each pod, for minutes, and fewer and fewer.
 const mostRounds, steadyRounds = 36, 3
 
-// idleLength is how long the programs are watched while no agent asks.
 func (r *runner) idleLength() time.Duration { return min(profile.CacheLife, r.Profile.Block) }
 
 // idleOnce watches once, and says how many checks of others each server allowed.
@@ -205,7 +204,6 @@ func fetchProfile(ctx context.Context, admin *rest.Config, length time.Duration)
 	return client.CoreV1().RESTClient().Get().AbsPath("/debug/pprof/profile").Param("seconds", seconds).DoRaw(ctx)
 }
 
-// mostFunctions is how many functions of a profile are kept: those that were seen most often.
 const mostFunctions = 100
 
 // flat counts in which functions a program was when the profile looked.

@@ -112,7 +112,6 @@ func (s *server) unknown(began []string) []string {
 	return slices.DeleteFunc(slices.Clone(began), func(b string) bool { return slices.Contains(s.known, b) })
 }
 
-// circumstances notes what is different from a run with servers of our own.
 func (r *runner) circumstances() {
 	agents := "the agents ran in processes beside authzconf, outside the cluster"
 	if r.Engine == Pods {
@@ -122,7 +121,6 @@ func (r *runner) circumstances() {
 	r.out.Notes = append(r.out.Notes, "the cluster is one that exists: "+agents+"; their nodes are objects "+nodes+"; no review was seen, and all counts are the API server's own metrics")
 }
 
-// outOfReach says what of a client's configuration agents do not have.
 func outOfReach(c *rest.Config) string {
 	at, err := url.Parse(c.Host)
 	switch {

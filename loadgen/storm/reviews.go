@@ -204,7 +204,6 @@ func (c counters) add(other counters) {
 	}
 }
 
-// since are the increases that are not 0.
 func (c counters) since(before counters) (list []sample) {
 	for key, s := range c {
 		if s.family != heapSys {

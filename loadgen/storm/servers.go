@@ -132,7 +132,6 @@ func (r *runner) mismatches(block int, name profile.Server, list []string) {
 	}
 }
 
-// backends are the addresses of the API servers but one.
 func (s *server) backends(without *target.Target) (hosts []string) {
 	for _, t := range s.targets {
 		if t != without {

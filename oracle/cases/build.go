@@ -68,7 +68,6 @@ func build(choice Choice, rng *rand.Rand) *scenarios.Scenario {
 
 func pick[T any](rng *rand.Rand, list ...T) T { return list[rng.IntN(len(list))] }
 
-// requestor adds one under an alias; node is the one it is on, if it is.
 func (b *builder) requestor(alias, node string) scenarios.Requestor {
 	r := parts.Requestors[b.level(requestor)]
 	if strings.HasPrefix(r.User, accountUser) && b.rng.IntN(2) == 0 {
@@ -114,7 +113,6 @@ func drawn[T any](b *builder, factor int, of map[string][]T) (out T) {
 	return out
 }
 
-// draw takes one of a list, and nothing from the random numbers where there is no choice.
 func draw[T any](rng *rand.Rand, all []T) (one T) {
 	switch len(all) {
 	case 0:
@@ -221,7 +219,6 @@ func (b *builder) otherRequest(base scenarios.Request) scenarios.Request {
 	return r
 }
 
-// copyHeaders makes headers that can be changed.
 func copyHeaders(imp *scenarios.Impersonate) *scenarios.Impersonate {
 	if imp == nil {
 		return &scenarios.Impersonate{}
@@ -247,7 +244,6 @@ func asMaster(base scenarios.Request) scenarios.Request {
 	return base
 }
 
-// onlyName leaves all headers but the user's out.
 func onlyName(base scenarios.Request) scenarios.Request {
 	if base.Impersonate == nil || base.Impersonate.User == "" {
 		return base

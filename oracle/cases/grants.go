@@ -217,7 +217,6 @@ func (b *builder) identities(steps []scenarios.Request, constrainedToo bool) (re
 	return resources, first
 }
 
-// rights is what the wanted user of the first request may do.
 func (b *builder) rights(steps []scenarios.Request) {
 	r := steps[0]
 	var user, group string

@@ -199,7 +199,6 @@ func YAML(value any, comments ...string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// plain has a tree written in lines, with quotes where they are needed.
 func plain(n *yaml.Node) {
 	n.Style = 0
 	for _, item := range n.Content {

@@ -32,7 +32,6 @@ const (
 	trendLimit = 0.05
 )
 
-// checker collects what is wrong with a kind of thing.
 type checker struct {
 	name    string
 	wrong   []string

@@ -149,7 +149,6 @@ func quantile(q float64) func(*run.Block) (float64, string) {
 	}
 }
 
-// serverCPU is the processor time of the API server above idle for each request, in ms.
 func serverCPU(b *run.Block) (float64, string) {
 	u := usageOf([]*run.Block{b})[run.APIServer].PerRequest
 	if u <= 0 {

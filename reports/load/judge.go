@@ -181,7 +181,6 @@ func noteClocks(r *Result, clocks []run.Clock) {
 		len(clocks), time.Duration(most.Offset), time.Duration(most.Uncertainty), most.Shard))
 }
 
-// judgeMissing shows the comparisons of the profile that never ran: a report that left them out would look complete.
 func judgeMissing(r *Result, groups []comparisonPairs) {
 	for _, name := range slices.Sorted(maps.Keys(r.Thresholds.Comparisons)) {
 		if !slices.ContainsFunc(groups, func(g comparisonPairs) bool { return g.key.name == name }) {

@@ -149,7 +149,6 @@ func plotEffects(comparisons []Comparison) (string, error) {
 	return statistics.Forest("how much longer B takes than A", "how much longer B takes than A, in percent", rows)
 }
 
-// plotReviews shows reviews per request by variant, beside the bounds of the prediction.
 func plotReviews(variants []Variant) (string, error) {
 	var rows []statistics.Row
 	for _, v := range variants {

@@ -101,7 +101,6 @@ func (t Thresholds) aboutLatency() bool {
 	return t.declareMargins() || limited(t.Limits) || slices.ContainsFunc(slices.Collect(maps.Values(t.Variants)), limited)
 }
 
-// defaultMinPairs is how many pairs a claim needs if nothing else was declared.
 const defaultMinPairs = 20
 
 // Validate says which threshold makes no sense, by the path that it has in a file. One that is below 0 would not
@@ -143,7 +142,6 @@ func (l Limits) validate(path string) error {
 	return nil
 }
 
-// design is how many pairs a comparison has, and in how many starts of the servers.
 type design struct{ pairs, starts int }
 
 func (d design) String() string {

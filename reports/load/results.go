@@ -137,7 +137,6 @@ func statements(parts []Part) (list []Statement) {
 	return append(list, highVolume(parts), objectivesHeld(parts), resources(parts))
 }
 
-// measured are what the runs have of a variant, by part.
 func measured(parts []Part, variant, server string, do func(part string, c *column, v *Variant)) {
 	for _, p := range parts {
 		for i := range p.Columns {
@@ -260,7 +259,6 @@ func objectivesHeld(parts []Part) Statement {
 	return out
 }
 
-// resources are the comparisons of processor time that have what a claim needs.
 func resources(parts []Part) Statement {
 	out := Statement{Quote: "NA", Section: "Resource usage", Verdict: "not judged: no comparison has the pairs and starts that a claim needs"}
 	for _, p := range parts {

@@ -203,14 +203,12 @@ type variantKey struct{ variant, server string }
 
 func keyOf(b *run.Block) variantKey { return variantKey{b.Variant, b.Server} }
 
-// String is the variant with its server.
 func (k variantKey) String() string { return k.variant + " on " + k.server }
 
 func (k variantKey) compare(other variantKey) int {
 	return cmp.Or(cmp.Compare(k.variant, other.variant), cmp.Compare(k.server, other.server))
 }
 
-// variantBlocks are the blocks of a variant, in the order in which they ran.
 type variantBlocks struct {
 	key    variantKey
 	name   string

@@ -130,7 +130,6 @@ func canBeObjects(bound *scenarios.Scenario) bool {
 	})
 }
 
-// provision creates the RBAC objects of a batch, while another one is sent.
 func (l *lane) provision(ctx context.Context, b *batch) error {
 	const atOnce = 4 // more would only keep the API server from answering the others
 	group, ctx := errgroup.WithContext(ctx)
@@ -260,7 +259,6 @@ type sent struct {
 	from, to    uint64
 }
 
-// request sends the request of a step, as any user over one connection.
 func (l *lane) request(ctx context.Context, h *host, bound *scenarios.Scenario, step int) (verdicts.Observation, error) {
 	r := bound.Steps[step].Request
 	q := bound.Requestors[r.By]

@@ -116,7 +116,6 @@ func (x *explorer) run(ctx context.Context) error {
 	return nil
 }
 
-// report puts what the lanes found together.
 func (x *explorer) report() (sum CellReport) {
 	sum = x.lanes[0].found
 	for _, l := range x.lanes[1:] {
@@ -196,7 +195,6 @@ type Disagreement struct {
 	Scenario string `json:"-"`
 }
 
-// and adds what another lane of the same cell found.
 func (c CellReport) and(d CellReport) CellReport {
 	c.Cases += d.Cases
 	c.Requests += d.Requests

@@ -51,7 +51,6 @@ func (x *explorer) newLane(index, of int) *lane {
 	return l
 }
 
-// start brings the control plane up, and tells whether it is. An error is the user's to mend.
 func (l *lane) start(ctx context.Context) (up bool, err error) {
 	begun := time.Now()
 	if l.hosts[0], err = start(ctx, l.options(place{})); err != nil {
@@ -85,7 +84,6 @@ func (l *lane) stop() {
 	}
 }
 
-// broke notes why a cell is not to be believed; what ends because it was interrupted is not broken.
 func (l *lane) broke(err error) {
 	if err == nil || errors.Is(err, context.Canceled) && (l.hosts[0] == nil || l.hosts[0].target.Err() == nil) {
 		return
@@ -245,7 +243,6 @@ func (l *lane) confirm(ctx context.Context, p *prepared) error {
 	return nil
 }
 
-// shrink makes a case small while it differs.
 func (l *lane) shrink(ctx context.Context, p *prepared, r verdicts.Result) (*scenarios.Scenario, verdicts.Result, error) {
 	var broken error
 	small := cases.Shrink(p.scenario, shrinkLimit, func(s *scenarios.Scenario) bool {
@@ -371,7 +368,6 @@ func (l *lane) allow(spec authorizationv1.SubjectAccessReviewSpec) recorder.Answ
 	return recorder.Answer{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: grants != nil && scenarios.Covered(*grants, spec)}}
 }
 
-// grantsOf brings the grants of a bound scenario into force that hold before a step.
 func (l *lane) grantsOf(bound *scenarios.Scenario, step int) {
 	grants := bound.GrantsAt(step)
 	l.grants.Store(&grants)

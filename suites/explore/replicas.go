@@ -47,7 +47,6 @@ type turn struct {
 
 func (w *walk) ended() bool { return w.next == len(w.turns) }
 
-// flips is how often the gate is switched in a walk.
 const flips = 2
 
 // walk puts the steps of a case, which have their last request once more where the batch is special, in the order in which
@@ -109,7 +108,6 @@ func requests(s *scenarios.Scenario) (n int) {
 	return n
 }
 
-// counted says whether the server counts impersonation.
 func (p *prepared) counted() bool {
 	return slices.Contains(p.asked.Facts.Capabilities, scenarios.Metrics)
 }
@@ -121,7 +119,6 @@ type host struct {
 	batch  *target.Batch // nil unless one is open
 }
 
-// start starts an API server, with an etcd unless it joins another.
 func start(ctx context.Context, o target.Options) (h *host, err error) {
 	h = &host{}
 	if h.target, err = target.Start(ctx, o); err != nil {

@@ -25,7 +25,6 @@ type seen struct {
 	Alone   []*verdicts.Evidence    `json:"alone,omitempty"`
 }
 
-// laneEvidence is what a lane was.
 type laneEvidence struct {
 	Target *reports.Found `json:"target,omitempty"` // nil where it did not start
 	// Beside is what the API server beside it was, by the name of the cell.
@@ -34,7 +33,6 @@ type laneEvidence struct {
 	Broken []string                 `json:"broken,omitempty"` // what no evidence of a case shows
 }
 
-// ended is how the exploration ended.
 type ended struct {
 	Interrupted bool `json:"interrupted"`
 }
@@ -46,7 +44,6 @@ const (
 
 func (l *lane) name() string { return fmt.Sprintf("%s/lane-%d", l.asked.Name, l.index) }
 
-// keep keeps what the lane was.
 func (l *lane) keep() error {
 	e := &laneEvidence{Of: l.of, Broken: l.found.Problems, Beside: l.beside}
 	if l.hosts[0] != nil {

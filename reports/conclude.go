@@ -251,7 +251,7 @@ func tally(results []verdicts.Result, match func(verdicts.Result) bool) (n int, 
 		}
 		if n == 0 {
 			first = ": " + r.Scenario
-			if why := reasonOf(r); why != "" {
+			if why := cmp.Or(r.KnownFailing, r.Reason); why != "" {
 				first += ": " + ellipsis(firstLine(why), exampleLength)
 			}
 		}
@@ -261,13 +261,6 @@ func tally(results []verdicts.Result, match func(verdicts.Result) bool) (n int, 
 		first = "; the first" + first
 	}
 	return n, first
-}
-
-func reasonOf(r verdicts.Result) string {
-	if r.KnownFailing != "" {
-		return r.KnownFailing
-	}
-	return r.Reason
 }
 
 func unknownVerdict(r verdicts.Result) bool {

@@ -57,7 +57,7 @@ func (c *checker) missing(path []any, empty bool, expected string) {
 // enum records a value that is not one of those allowed; an empty one is a missing field and not reported here.
 func enum[T ~string](c *checker, path []any, value T, allowed ...T) {
 	if value != "" && !slices.Contains(allowed, value) {
-		c.fail(path, "%v is %q (expected one of %s)", path[len(path)-1], string(value), joinStrings(allowed, ", "))
+		c.fail(path, "%v is %q (expected one of %s)", path[len(path)-1], string(value), joinStrings(allowed))
 	}
 }
 
@@ -91,7 +91,7 @@ func (c *checker) requires() {
 	for i, capability := range r.Capabilities {
 		c.missing(at("requires", "capabilities", i), capability == "", "a capability")
 		c.failIf(capability != "" && !slices.Contains(AllCapabilities(), capability), at("requires", "capabilities", i),
-			"capability %q is unknown (expected one of %s)", capability, joinStrings(AllCapabilities(), ", "))
+			"capability %q is unknown (expected one of %s)", capability, joinStrings(AllCapabilities()))
 		c.failIf(slices.Contains(r.Capabilities[:i], capability), at("requires", "capabilities", i),
 			"capability %q is listed twice (expected each once)", capability)
 	}

@@ -157,7 +157,7 @@ func (c *checker) objectOf(r *Request, path []any) {
 }
 
 func (c *checker) expect(e *Expect, path []any) {
-	c.missing(extend(path, "outcome"), e.Outcome == "", "one of "+joinStrings(outcomes, ", "))
+	c.missing(extend(path, "outcome"), e.Outcome == "", "one of "+joinStrings(outcomes))
 	enum(c, extend(path, "outcome"), e.Outcome, outcomes...)
 	if expected := codeProblem(e.Outcome, e.Code); expected != "" && e.Code != 0 {
 		c.fail(extend(path, "code"), "code %d does not go with outcome %s (expected %s)", e.Code, e.Outcome, expected)

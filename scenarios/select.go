@@ -48,7 +48,7 @@ func (s *Scenario) Selected(f Facts) (ok bool, missing []Capability, why string)
 		return false, nil, fmt.Sprintf("needs the authorizer chain %q, the target has %q", s.Requires.Chain, f.Chain)
 	}
 	if missing = slices.DeleteFunc(s.Needs(), func(c Capability) bool { return slices.Contains(f.Capabilities, c) }); len(missing) > 0 {
-		return false, missing, fmt.Sprintf("needs %s, which the target does not offer", joinStrings(missing, ", "))
+		return false, missing, fmt.Sprintf("needs %s, which the target does not offer", joinStrings(missing))
 	}
 	return true, nil, ""
 }
@@ -122,10 +122,10 @@ func versionRange(text string) (*semver.Constraints, error) {
 }
 
 // Lacks says which capabilities a target does not have.
-func Lacks(missing []Capability) string { return "the target lacks " + joinStrings(missing, ", ") }
+func Lacks(missing []Capability) string { return "the target lacks " + joinStrings(missing) }
 
-func joinStrings[T ~string](list []T, sep string) string {
-	return strings.Join(Each(list, func(v T) string { return string(v) }), sep)
+func joinStrings[T ~string](list []T) string {
+	return strings.Join(Each(list, func(v T) string { return string(v) }), ", ")
 }
 
 // Substitute returns a copy of a bound scenario in which service accounts take the place of users that are

@@ -246,7 +246,8 @@ func (c *Cluster) Stop() error {
 		defer cancel()
 		var errs []error
 		if c.opts.Keep {
-			errs = append(errs, c.settle())
+			// What stays works without this process.
+			errs = append(errs, c.ReloadAuthorization([]byte("apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- {type: Node, name: node}\n- {type: RBAC, name: rbac}\n")))
 		} else {
 			errs = append(errs, removeContainers(ctx, c.name))
 		}
@@ -256,11 +257,6 @@ func (c *Cluster) Stop() error {
 		c.stopErr = errors.Join(append(errs, c.state.leave(c.opts.Keep))...)
 	})
 	return c.stopErr
-}
-
-// settle leaves a cluster that works without this process.
-func (c *Cluster) settle() error {
-	return c.ReloadAuthorization([]byte("apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- {type: Node, name: node}\n- {type: RBAC, name: rbac}\n"))
 }
 
 // ReloadAuthorization puts another AuthorizationConfiguration in place of the present one in the running API

@@ -328,10 +328,6 @@ type pin struct {
 	mod, sum []byte
 }
 
-func (p pin) write(dir string) error {
-	return cmp.Or(writeIfChanged(filepath.Join(dir, "go.mod"), p.mod), writeIfChanged(filepath.Join(dir, "go.sum"), p.sum))
-}
-
 func readPin(name string) pin {
 	read := func(ext string) []byte { return must(pins.ReadFile("versions/" + name + ext)) }
 	return pin{name: name, mod: read(".mod"), sum: read(".sum")}

@@ -75,7 +75,7 @@ func (b *Binaries) place(ctx context.Context, p program) (source, target string,
 	if err := os.MkdirAll(source, 0o755); err != nil {
 		return "", "", folderError("cache folder", cache, CacheVariable, err)
 	}
-	if err := pin.write(source); err != nil {
+	if err := cmp.Or(writeIfChanged(filepath.Join(source, "go.mod"), pin.mod), writeIfChanged(filepath.Join(source, "go.sum"), pin.sum)); err != nil {
 		return "", "", folderError("cache folder", cache, CacheVariable, err)
 	}
 	goVersion, err := b.goVersion(ctx, source)

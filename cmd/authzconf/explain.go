@@ -67,7 +67,8 @@ func (f *explainFlags) question(ctx context.Context, out io.Writer) error {
 	for _, d := range server.Dangling() {
 		notes = append(notes, "In the file, "+d+".")
 	}
-	imp := f.impersonate()
+	imp := &f.as
+	imp.Extra, _ = f.extra() // checked
 	p := server.Do(f.requestor(), imp, f.request())
 	text := server.Explain(p, imp, f.request())
 	if live != nil && live.err != nil {
@@ -263,11 +264,6 @@ func (f *explainFlags) extra() (map[string][]string, error) {
 		extra[key] = append(extra[key], value)
 	}
 	return extra, nil
-}
-
-func (f *explainFlags) impersonate() *scenarios.Impersonate {
-	f.as.Extra, _ = f.extra() // checked
-	return &f.as
 }
 
 // requestor is who authenticates; a token that is bound to a node is one of a pod there.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/reports"
@@ -153,10 +152,6 @@ const memoryEvery = 2 * time.Second
 
 // memoryWatch remembers the most memory that was held at once.
 type memoryWatch struct{ peak atomic.Int64 }
-
-func (w *memoryWatch) watch(ctx context.Context, held func() int64) {
-	wait.UntilWithContext(ctx, func(context.Context) { w.peak.Store(max(w.peak.Load(), held())) }, memoryEvery)
-}
 
 // lessMemory says how much less memory the machine has free than now: for clusters
 // of kind, whose processes are the container engine's and not our children.

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/nodes"
 	"github.com/authzconf/authzconf/engine/target"
@@ -108,7 +110,8 @@ func (s *Session) startAll() error {
 	if len(s.Cells) > 0 && s.Cells[0].Plan.Target.Cell.Provider == target.Kind {
 		held = lessMemory()
 	}
-	go s.memory.watch(watching, held)
+	peak := &s.memory.peak
+	go wait.UntilWithContext(watching, func(context.Context) { peak.Store(max(peak.Load(), held())) }, memoryEvery)
 	go func() {
 		s.workers.Wait()
 		done()

@@ -187,12 +187,6 @@ func (m middle) all() []reports.Authorizer {
 	return append(all, reports.Authorizer{Type: "Webhook", Name: "recorder-back"})
 }
 
-// Authorizers are those that a target with a chain is asked to have.
-func Authorizers(chain string) ([]reports.Authorizer, error) {
-	m, err := loadMiddle(chain)
-	return m.all(), err
-}
-
 // authorizerActs are the API server's counters of what authorizers did, by the name of the metric and of the
 // authorizer.
 func (t *Target) authorizerActs(ctx context.Context) (map[string]map[string]float64, error) {
@@ -309,7 +303,8 @@ func minorBefore(version string, minor uint64) bool {
 func (o Options) Wanted() reports.Found {
 	f := reports.Found{Cell: o.Cell, Facts: ExpectedFacts(o)}
 	f.Witness.ExpectedGate = string(f.Facts.Gate)
-	f.Witness.AskedAuthorizers, _ = Authorizers(o.Chain) // a chain that is none has no target
+	m, _ := loadMiddle(o.Chain) // a chain that is none has no target
+	f.Witness.AskedAuthorizers = m.all()
 	return f
 }
 

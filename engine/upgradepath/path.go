@@ -226,7 +226,7 @@ func (p *Path) checkStage(i int, stage Stage) error {
 	stage.Gate = "" // what the matrix says of a gate is about its flag
 	o, err := stage.target(i, matrix.Matrix{Provider: target.Local})
 	if err != nil {
-		return plain(err)
+		return errors.New(strings.ReplaceAll(err.Error(), "\n", "; ")) // a hint has a line of its own
 	}
 	asked := target.Asked(cmp.Or(gate, string(target.AskDefault)))
 	if !slices.Contains([]target.Asked{target.AskOn, target.AskOff, target.AskDefault}, asked) {
@@ -275,6 +275,3 @@ func (p *Path) checkStage(i int, stage Stage) error {
 func same(a, b target.Options) bool {
 	return a.Release == b.Release && a.Cell.Emulated == b.Cell.Emulated && a.Cell.Gate == b.Cell.Gate && a.Chain == b.Chain
 }
-
-// plain is an error without its hint on a line of its own.
-func plain(err error) error { return errors.New(strings.ReplaceAll(err.Error(), "\n", "; ")) }

@@ -162,7 +162,7 @@ func Forest(label, axis string, rows []Row) (string, error) {
 	var bars errorBars
 	for i, r := range slices.Backward(rows) {
 		y := float64(len(rows) - 1 - i)
-		names = append(names, spaced(r.Name))
+		names = append(names, r.Name+strings.Repeat(" ", 1+len(r.Name)/5)) // the reader's letters may be wider
 		if r.Band != nil {
 			band, err := plotter.NewPolygon(plotter.XYs{{X: r.Band.Low, Y: y - 0.35}, {X: r.Band.High, Y: y - 0.35}, {X: r.Band.High, Y: y + 0.35}, {X: r.Band.Low, Y: y + 0.35}})
 			if err != nil {
@@ -206,9 +206,6 @@ func Forest(label, axis string, rows []Row) (string, error) {
 	p.Y.Min, p.Y.Max = -0.6, float64(len(rows))-0.4
 	return svg(p, label, float64(60+26*len(rows))), nil
 }
-
-// spaced makes room for a name: the reader's letters may be wider than those that the space is measured by.
-func spaced(name string) string { return name + strings.Repeat(" ", 1+len(name)/5) }
 
 // Colours that people with colour blindness can tell apart (Okabe and Ito); after the last of them lines are dashed.
 var palette = []color.RGBA{

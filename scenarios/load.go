@@ -97,7 +97,7 @@ func LoadAll[T any](files fs.FS, suffix string, parse func(name string, raw []by
 	err := fs.WalkDir(files, ".", func(p string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return fmt.Errorf("%s: cannot be read (expected a readable folder): %w", p, err)
+			return fmt.Errorf("%s: cannot be read (expected a readable folder): %s", p, plainFSError(err))
 		case d.IsDir() && leftOut(p):
 			return fs.SkipDir
 		case d.IsDir() || !strings.HasSuffix(p, suffix):

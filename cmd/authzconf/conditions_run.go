@@ -133,7 +133,11 @@ func (f *conditionsRunFlags) ask(c *cobra.Command, dir string, all []*vectors.Ve
 			continue
 		}
 		if _, err := reference.NewSnapshot(v.Webhook.Policies); err != nil {
-			return fmt.Errorf("%s: in webhook: %w", filepath.Join(dir, v.File), err)
+			name := filepath.Join(dir, v.File)
+			raw, _ := os.ReadFile(name) // as it was read before
+			doc, _ := scenarios.Decode(name, raw, "a test vector", &vectors.Vector{})
+			at, why, _ := strings.Cut(err.Error(), ": ")
+			return fmt.Errorf("%s: %s (expected a policy as the reference authorizer takes it)", doc.At("$.webhook"+at[1:]), why)
 		}
 	}
 	var exchanges []certification.Exchange

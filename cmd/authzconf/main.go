@@ -156,7 +156,13 @@ func newRoot() *cobra.Command {
 }
 
 func commandWith(use string, args cobra.PositionalArgs, run func(c *cobra.Command, args []string) error) *cobra.Command {
-	return &cobra.Command{Use: use, Args: args, RunE: run}
+	expected := func(c *cobra.Command, given []string) error {
+		if err := args(c, given); err != nil {
+			return fmt.Errorf("%w (expected: %s)", err, c.UseLine())
+		}
+		return nil
+	}
+	return &cobra.Command{Use: use, Args: expected, RunE: run}
 }
 
 func plainCommand(use string, run func(c *cobra.Command) error) *cobra.Command {

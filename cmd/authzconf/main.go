@@ -166,7 +166,7 @@ func commandWith(use string, args cobra.PositionalArgs, run func(c *cobra.Comman
 }
 
 func plainCommand(use string, run func(c *cobra.Command) error) *cobra.Command {
-	return commandWith(use, cobra.NoArgs, func(c *cobra.Command, _ []string) error { return run(c) })
+	return &cobra.Command{Use: use, Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error { return run(c) }}
 }
 
 //go:embed help.yaml

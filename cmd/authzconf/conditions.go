@@ -129,7 +129,7 @@ func (f *conditionsExploreFlags) explore(ctx context.Context, progress func(done
 	if err != nil {
 		return nil, err
 	}
-	r, err := model.Explore(ctx, reference.Subject(w), model.Exploration{Wire: w, Subject: "the reference authorizer", Cases: f.cases, Seed: f.seed, Progress: progress})
+	r, err := model.Explore(ctx, reference.Subject(w), model.Exploration{Wire: w, Subject: ourReference, Cases: f.cases, Seed: f.seed, Progress: progress})
 	return r, invalid(err)
 }
 

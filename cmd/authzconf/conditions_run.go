@@ -28,6 +28,9 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
+// ourReference is the subject of reports that are about nothing but the reference.
+const ourReference = "the reference authorizer (by our reference only)"
+
 // conditionsRunFlags say what vectors are played against: the reference unless it is something else.
 type conditionsRunFlags struct {
 	filedFlags
@@ -265,7 +268,7 @@ func (f *conditionsRunFlags) again(c *cobra.Command, was *certification.Played, 
 			r.Add(one)
 		}
 	}
-	if r.Subject = "the reference authorizer"; f.library {
+	if r.Subject = ourReference; f.library {
 		r.Subject = library.Library()
 	} else if f.kubeconfig != "" {
 		r.Subject = "the webhook of " + f.kubeconfig

@@ -63,9 +63,9 @@ func TestMessageMatches(t *testing.T) {
 // request was never authorized.
 func TestForbiddenInOtherWords(t *testing.T) {
 	words := func(o *Observation) {
-		o.Response = Response{Code: 403, AuditID: "id1", Body: `{"kind":"Status","reason":"Forbidden","message":"ask the owner"}`}
+		o.Response = Response{Code: 403, AuditID: "id1", Body: `{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden","message":"ask the owner"}`}
 		event, _, _ := strings.Cut(string(o.Audit), `"impersonatedUser"`)
-		o.Audit = []byte(strings.Replace(event, `{"code":200},`, `{"code":403,"reason":"Forbidden","message":"ask the owner"},"userAgent":"authzconf","sourceIPs":["127.0.0.1"]}`, 1))
+		o.Audit = []byte(strings.Replace(event, `{"code":200},`, `{"code":403,"status":"Failure","reason":"Forbidden","message":"ask the owner"},"userAgent":"authzconf","sourceIPs":["127.0.0.1"]}`, 1))
 		o.Reviews, o.Metrics = nil, nil
 	}
 	for name, test := range map[string]struct {
@@ -75,6 +75,9 @@ func TestForbiddenInOtherWords(t *testing.T) {
 		"sound":             {func(*Observation) {}, ""},
 		"another reason":    {func(o *Observation) { o.Response.Body = strings.Replace(o.Response.Body, "Forbidden", "Conflict", 1) }, "reason"},
 		"reason logged":     {func(o *Observation) { o.Audit = []byte(strings.Replace(string(o.Audit), "Forbidden", "Conflict", 1)) }, "audit.responseStatus"},
+		"another code":      {func(o *Observation) { o.Response.Body = strings.Replace(o.Response.Body, "403", "404", 1) }, "status"},
+		"another version":   {func(o *Observation) { o.Response.Body = strings.Replace(o.Response.Body, "v1", "v2", 1) }, "status"},
+		"success logged":    {func(o *Observation) { o.Audit = []byte(strings.Replace(string(o.Audit), "Failure", "Success", 1)) }, "audit.responseStatus.status"},
 		"no message logged": {func(o *Observation) { o.Audit = []byte(strings.Replace(string(o.Audit), "ask the owner", "", 1)) }, "audit.responseStatus"},
 	} {
 		r := judged(func(e *scenarios.Expect) {

@@ -16,14 +16,18 @@ import (
 // backend judges whom the aggregated API server was told of. Of impersonation it must not be told at all.
 func (v *stepJudge) backend() {
 	var seen []scenarios.User
-	var left []string
+	var left, sent []string
 	for _, r := range v.o.Backend {
 		seen = append(seen, r.User)
+		sent = append(sent, r.Method+" "+r.URL)
 		if len(r.Impersonation) > 0 {
 			left = append(left, fmt.Sprint(r.Impersonation))
 		}
 	}
 	v.compare("backend", RenderUsers(v.expect.Backend), RenderUsers(seen))
+	if len(seen) == 1 {
+		v.compare("backend (request)", v.o.Request.Method+" "+v.o.Request.URL, sent[0])
+	}
 	v.compare("backend (impersonation headers)", "none", scenarios.List(left))
 }
 
@@ -64,6 +68,8 @@ func (v *stepJudge) around() {
 		switch {
 		case part.asked && part.seen:
 			part.judge()
+		case part.asked && v.e.Cell.Provider == "local" && v.has(scenarios.Metrics): // which shows all of it
+			v.compare(part.field, "something to be judged", "nothing")
 		case part.asked:
 			v.notJudged(part.field)
 		}

@@ -1,6 +1,7 @@
 package verdicts
 
 import (
+	"cmp"
 	"testing"
 
 	"github.com/authzconf/authzconf/scenarios"
@@ -20,10 +21,14 @@ func TestJudgeBackend(t *testing.T) {
 		"not reached":     {[]scenarios.User{bob}, nil, "backend"},
 		"reached":         {[]scenarios.User{}, []BackendRequest{{User: told}}, "backend"},
 		"the requestor":   {[]scenarios.User{bob}, []BackendRequest{{User: scenarios.User{Name: "alice-" + suffix}}}, "backend"},
+		"another request": {[]scenarios.User{bob}, []BackendRequest{{Method: "PUT", User: told}}, "backend (request)"},
 		"told of impersonation": {[]scenarios.User{bob}, []BackendRequest{{User: told, Impersonation: map[string][]string{"Impersonate-User": {"bob"}}}},
 			"backend (impersonation headers)"},
 	} {
 		s, e := listAsBob(), seen()
+		for i, r := range test.seen {
+			test.seen[i].Method, test.seen[i].URL = cmp.Or(r.Method, "GET"), e.Steps[0].Request.URL
+		}
 		s.Steps[0].Expect.Backend, e.Steps[0].Backend = test.want, test.seen
 		r := Judge(s, e)
 		switch {

@@ -138,7 +138,7 @@ func (j *judge) request(i int, st *scenarios.Step, o *Observation) *stepJudge {
 
 func (j *judge) step(i int, st *scenarios.Step, o *Observation) (problem string) {
 	v := j.request(i, st, o)
-	if problem := cmp.Or(v.sent(), v.noEvent()); problem != "" {
+	if problem := cmp.Or(v.sent(), v.noEvent(), v.scripted()); problem != "" {
 		return problem
 	}
 	v.decided = v.folded(o.Reviews)
@@ -148,6 +148,7 @@ func (j *judge) step(i int, st *scenarios.Step, o *Observation) (problem string)
 	v.foreign()
 	v.outcome()
 	v.told()
+	v.answered()
 	v.user()
 	v.wanted()
 	v.reviews()

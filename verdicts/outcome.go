@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"net/textproto"
 	"net/url"
@@ -30,6 +29,7 @@ var forbidden = regexp.MustCompile(`User "([^"]*)" cannot (\S+) (?:resource|path
 
 // The HTTP status codes that tell outcomes apart (RFC 9110, RFC 6585).
 const (
+	codeCreated          = 201
 	codeBadRequest       = 400
 	codeUnauthorized     = 401
 	codeForbidden        = 403
@@ -133,6 +133,7 @@ func (v *stepJudge) told() {
 	if ev == nil {
 		return
 	}
+	defer v.envelope("audit", v.o.Audit)
 	address, err := url.Parse(v.o.Request.URL)
 	if err != nil {
 		address = &url.URL{Path: v.o.Request.URL}
@@ -207,6 +208,9 @@ func (v *stepJudge) started() {
 		text, err := json.Marshal(ev)
 		return orElse(err == nil, string(text), noReason)
 	}
+	defer v.envelope("audit as the answer begins", v.o.AuditStarted)
+	begun := ptr.Deref(AuditOf(&Observation{Audit: v.o.AuditStarted}), auditv1.Event{}).Stage
+	defer v.compare("audit.stage as the answer begins", string(auditv1.StageResponseStarted), string(begun))
 	v.compare("audit as the answer begins", said(AuditOf(v.o)), said(AuditOf(&Observation{Audit: v.o.AuditStarted})))
 }
 
@@ -268,27 +272,11 @@ func renderObject(r *auditv1.ObjectReference) string {
 	return fmt.Sprintf("%s/%s of %s/%s, %q in %q", r.Resource, r.Subresource, r.APIGroup, r.APIVersion, r.Name, r.Namespace)
 }
 
-// userFields are those of a user in an audit event.
-var userFields = []string{"extra", "groups", "uid", "username"}
-
-// impersonatedUser is the impersonated user of an event as it is written there, with the names of fields that
-// nobody knows.
-func impersonatedUser(o *Observation, ev *auditv1.Event) string {
+// impersonatedUser is the impersonated user of an event.
+func impersonatedUser(ev *auditv1.Event) string {
 	u := ev.ImpersonatedUser
 	if u == nil {
 		return "no impersonatedUser"
 	}
-	text := scenarios.UserOf(u.Username, u.UID, u.Groups, u.Extra).Render()
-	var raw struct {
-		User map[string]json.RawMessage `json:"impersonatedUser"`
-	}
-	if err := json.Unmarshal(o.Audit, &raw); err != nil {
-		return err.Error()
-	}
-	for _, field := range slices.Sorted(maps.Keys(raw.User)) {
-		if !slices.Contains(userFields, field) {
-			text += fmt.Sprintf(" %s=%s", field, raw.User[field])
-		}
-	}
-	return text
+	return scenarios.UserOf(u.Username, u.UID, u.Groups, u.Extra).Render()
 }

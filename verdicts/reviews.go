@@ -2,6 +2,7 @@ package verdicts
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 func (v *stepJudge) reviews() {
 	want := v.expect.Reviews
 	if want == nil {
+		v.about()
 		return
 	}
 	if !v.has(scenarios.Reviews) {
@@ -35,6 +37,26 @@ func (v *stepJudge) reviews() {
 		v.unordered(at, w.Unordered, v.decided[at:at+len(w.Unordered)])
 		at += len(w.Unordered)
 	}
+}
+
+// about judges, where no reviews are stated, that one of those about the impersonated user asks what the request is.
+func (v *stepJudge) about() {
+	address, err := url.Parse(v.o.Request.URL)
+	theirs := slices.DeleteFunc(slices.Clone(v.decided), func(d Decided) bool { return d.Spec.User != v.impersonated() || d.Spec.User == v.requestor.Username() })
+	if err != nil || len(theirs) == 0 || v.expect.OneOf != nil {
+		return
+	}
+	info, err := scenarios.RequestInfo(v.o.Request.Method, address)
+	if err != nil {
+		return
+	}
+	want := scenarios.Review{Verb: info.Verb, Path: info.Path}
+	if info.IsResourceRequest {
+		want = scenarios.Review{Verb: info.Verb, Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource, Subresource: info.Subresource, Namespace: info.Namespace, Name: info.Name}
+	}
+	says := func(r scenarios.Review) string { return r.Verb + " " + r.Version + " " + RenderAbout(r) }
+	got := scenarios.Each(theirs, func(d Decided) string { return says(Describe(d)) })
+	v.compare("reviews (what they are about)", says(want), orElse(slices.Contains(got, says(want)), says(want), scenarios.List(got)))
 }
 
 func count(want []scenarios.Review) int {

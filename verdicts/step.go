@@ -185,7 +185,7 @@ func (v *stepJudge) user() {
 	}
 	if v.event != nil {
 		sources++
-		v.compare("user in the audit event", want.Render(), impersonatedUser(v.o, v.event))
+		v.compare("user in the audit event", want.Render(), impersonatedUser(v.event))
 	}
 	if sources == 0 {
 		v.notJudged("user")

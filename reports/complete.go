@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -170,8 +171,8 @@ type KnownFailing struct {
 	Scenario string `json:"scenario" yaml:"scenario"`
 	// Cell is a pattern for the names of cells; left out it is every cell.
 	Cell string `json:"cell,omitempty" yaml:"cell,omitempty"`
-	// Reason is a part of the failure's reason, or of one of its differences in the form "field: want …, got …".
-	// It must be given: a scenario that begins to fail otherwise is news.
+	// Reason is the beginning of one of the failure's differences in the form "field: want …, got …", with the whole
+	// field. It must be given: a scenario that begins to fail otherwise is news.
 	Reason string `json:"reason" yaml:"reason"`
 	// Issue is where the failure is being dealt with.
 	Issue string `json:"issue,omitempty" yaml:"issue,omitempty"`
@@ -224,12 +225,16 @@ func glob(pattern, name string) bool {
 	return ok && err == nil
 }
 
-// explains says whether the stated reason is that of a failure.
+// explains says whether the stated reason is that of a failure: a part of one of its differences that names the field.
 func (k KnownFailing) explains(r verdicts.Result) bool {
-	return strings.Contains(r.Reason, k.Reason) || slices.ContainsFunc(r.Differences, func(d verdicts.Difference) bool {
-		return strings.Contains(fmt.Sprintf("%s: want %s, got %s", d.Field, d.Want, d.Got), k.Reason)
+	return slices.ContainsFunc(r.Differences, func(d verdicts.Difference) bool {
+		text := fmt.Sprintf("step %d: %s: want %s, got %s", d.Step, d.Field, d.Want, d.Got)
+		return strings.HasPrefix(stepOf.ReplaceAllString(k.Reason, ""), d.Field) && strings.Contains(text, k.Reason)
 	})
 }
+
+// stepOf is what a reason may begin with.
+var stepOf = regexp.MustCompile(`^step \d+: `)
 
 // applyKnownFailing marks the results that fail as the entries state, and sets what became of each entry. Marks
 // of before are dropped, so that it can be done again from a report that was read.
@@ -310,7 +315,7 @@ func (l knownFailingList) check(at func(path string) string) error {
 			bad("", "entry %d names no scenario", i+1)
 		}
 		if strings.TrimSpace(e.Reason) == "" {
-			bad("", "entry %d states no reason: say a part of the failure that is expected", i+1)
+			bad("", "entry %d states no reason: say a difference that is expected, from its field on", i+1)
 		}
 		for _, p := range [][2]string{{".scenario", e.Scenario}, {".cell", e.Cell}} {
 			if _, err := path.Match(p[1], ""); err != nil {

@@ -19,7 +19,11 @@ func oneCell(results ...verdicts.Result) *ConformanceReport {
 }
 
 func result(id string, level scenarios.Level, v verdicts.Verdict) verdicts.Result {
-	return verdicts.Result{Scenario: id, Level: level, Verdict: v, Reason: "reason of " + id}
+	r := verdicts.Result{Scenario: id, Level: level, Verdict: v, Reason: "reason of " + id}
+	if v == verdicts.Failed {
+		r.Differences = []verdicts.Difference{{Field: r.Reason, Want: "x", Got: "y"}}
+	}
+	return r
 }
 
 func TestConclude(t *testing.T) {

@@ -48,8 +48,8 @@ type Verification struct {
 	Marker, Signature []byte
 	// Differences are where the folder is not whole, or does not say what its evidence says.
 	Differences []string
-	// Notes are worth knowing but no difference.
-	Notes []string
+	// Notes are worth knowing but no difference. Unjudged are what only another authzconf could judge.
+	Notes, Unjudged []string
 }
 
 // OK says whether the report holds.

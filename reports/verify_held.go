@@ -106,6 +106,9 @@ func (v *verifier) holdTogether() {
 		file := evidencePath(e.Cell.Name, e.Scenario)
 		s, known := v.set.Get(e.Scenario)
 		beside[file] = known && slices.ContainsFunc(s.Steps, func(st scenarios.Step) bool { return st.Beside })
+		if c := e.Control; c != nil && (c.Scenario != e.Scenario || c.Digest != e.Digest || c.Cell != e.Cell || !slices.Equal(c.Capabilities, e.Capabilities)) {
+			v.differ("%s: the control run is of another scenario or target", file)
+		}
 		for _, one := range []struct {
 			e    *verdicts.Evidence
 			more []string
@@ -363,8 +366,7 @@ func released(version string) bool {
 
 var sourceVersion = regexp.MustCompile(`^(v[0-9].*|[0-9a-f]{7,40})$`)
 
-// comparePages makes the pages again. Another version of authzconf may make others, so then a change is only
-// noted: their digests still hold.
+// comparePages makes the pages again. Another authzconf may make others, so then it has to say whether these are its.
 func (v *verifier) comparePages(suiteVersion string) {
 	if !v.OK() {
 		return // They would differ for the reasons that were found already.
@@ -382,7 +384,7 @@ func (v *verifier) comparePages(suiteVersion string) {
 		case suiteVersion == v.Report.SuiteVersion && released(suiteVersion):
 			v.differ("%s: is not what the evidence gives", name)
 		default:
-			v.note("%s: this authzconf makes another page of the report than authzconf %s did", name, v.Report.SuiteVersion)
+			v.Unjudged = append(v.Unjudged, fmt.Sprintf("%s: this authzconf makes another page of the report than authzconf %s did, or it was edited", name, v.Report.SuiteVersion))
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package verdicts
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -80,7 +81,7 @@ func (v *stepJudge) scripted() (problem string) {
 		switch {
 		case r.APIVersion != "authorization.k8s.io/v1" || !slices.Contains([]string{Front, Back, Policy}, r.Point):
 			return fmt.Sprintf("a review of %q arrived at %q", r.APIVersion, r.Point)
-		case r.Point != Policy && r.Decision != "" && !v.e.Authorizer || r.Point == Policy && known && r.Decision != want && plain:
+		case r.Point != Policy && cmp.Or(r.Decision, scenarios.NoOpinion) != scenarios.NoOpinion && !v.e.Authorizer || r.Point == Policy && known && r.Decision != want && plain:
 			return fmt.Sprintf("the webhook at %q is said to have answered %q to %s, by the scenario %q", r.Point, r.Decision, describe(r.Spec), want)
 		}
 	}

@@ -323,3 +323,33 @@ func TestBlame(t *testing.T) {
 		})
 	}
 }
+
+// TestMinted: a token that the API server made with other claims than it was asked for is its own fault; one that might be
+// another requestor's, or that was made elsewhere, says nothing about it.
+func TestMinted(t *testing.T) {
+	account := func(change func(*scenarios.ServiceAccount)) scenarios.Requestor {
+		sa := &scenarios.ServiceAccount{Namespace: "n", Name: "agent", Pod: "pod", Node: "node1"}
+		change(sa)
+		return scenarios.Requestor{ServiceAccount: sa}
+	}
+	as := func(*scenarios.ServiceAccount) {}
+	groups := []string{"system:serviceaccounts", "system:serviceaccounts:n"}
+	for name, c := range map[string]struct {
+		who, other scenarios.Requestor
+		of         scenarios.User
+		failed     bool
+	}{
+		"without its node":         {account(as), scenarios.Requestor{User: "bob"}, scenarios.User{Name: "system:serviceaccount:n:agent", Groups: groups}, true},
+		"without a name":           {account(as), scenarios.Requestor{User: "bob"}, scenarios.User{Name: "system:serviceaccount:n:", Groups: groups}, true},
+		"without a namespace":      {account(as), scenarios.Requestor{User: "bob"}, scenarios.User{Name: "system:serviceaccount::agent", Groups: groups}, true},
+		"of somebody else":         {account(as), scenarios.Requestor{User: "bob"}, scenarios.User{Name: "system:serviceaccount:n:eve", Groups: groups}, false},
+		"of another token of it":   {account(as), account(func(sa *scenarios.ServiceAccount) { sa.Pod = "" }), scenarios.User{Name: "system:serviceaccount:n:agent", Groups: groups}, false},
+		"that a kubelet asked for": {account(func(sa *scenarios.ServiceAccount) { sa.Running = true }), scenarios.Requestor{User: "bob"}, scenarios.User{Name: "system:serviceaccount:n:agent", Groups: groups}, false},
+	} {
+		v := &stepJudge{judge: &judge{s: &scenarios.Scenario{Requestors: map[string]scenarios.Requestor{"a": c.who, "b": c.other}}}, requestor: c.who,
+			o: &Observation{Request: SentRequest{Credential: &c.of}}}
+		if problem := v.credential(); (problem == "") != c.failed || (len(v.result.Differences) == 1) != c.failed {
+			t.Errorf("%s: %q, %v", name, problem, v.result.Differences)
+		}
+	}
+}

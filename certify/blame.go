@@ -161,8 +161,8 @@ func (r *runner) control(ctx context.Context, findings []Finding) error {
 	again.direct(ctx)
 	again.load(ctx)
 	for _, a := range r.Answers { // and what was wrong in the rest of it
-		if v, ok := r.Plan.byID[a.Vector]; ok && a.Check == soak && o.LoadOptions.Soak > 0 && r.Plan.isWrong(a) {
-			right := c.ask(ctx, soak, v)
+		if v, ok := r.Plan.byID[a.Vector]; ok && (a.Check == first || a.Check == soak && o.LoadOptions.Soak > 0) && r.Plan.isWrong(a) {
+			right := c.ask(ctx, a.Check, v)
 			right.Micros = 1000 * right.Millis
 			again.Answers = append(again.Answers, right)
 		}

@@ -340,7 +340,8 @@ func (d *deck) selectors() {
 	verbs := []string{"list", "watch", "deletecollection", "impersonate-on:user-info:list", "impersonate-on:user-info:watch", "impersonate-on:user-info:deletecollection"}
 	all, one := rule(user, "", pods, in), rule(named, "", pods, in, "one")
 	all.Verbs, one.Verbs = verbs, verbs
-	c.Grants = []scenarios.Grant{all, one}
+	gets := d.name() // may get each, and a list of those with a name is no get
+	c.Grants = []scenarios.Grant{all, one, rule(gets, "get", pods, in)}
 	type by = metav1.FieldSelectorRequirement
 	is, not, has, lacks := metav1.FieldSelectorOpIn, metav1.FieldSelectorOpNotIn, metav1.FieldSelectorOpExists, metav1.FieldSelectorOpDoesNotExist
 	for i, fields := range [][]by{
@@ -370,6 +371,7 @@ func (d *deck) selectors() {
 			verb := verbs[i]
 			narrow(ask(named, verb, pods, in, ""))
 			narrow(ask(named, verb, pods, in, "one"))
+			narrow(ask(gets, verb, pods, in, ""))
 			narrow(ask(user, verb, pods, "", ""))
 			narrow(ask(node, verb, pods, in, ""))
 			narrow(ask(node, verb, pods, "", ""))

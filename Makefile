@@ -127,9 +127,11 @@ engines: ## certify Cedar, Open Policy Agent and OpenFGA with the policy as cert
 	cd ci/engines && go vet ./... && go test -timeout 20m $(TESTFLAGS) ./...
 
 # Proxies as they are commonly written, and a product, in modules of their own.
+CLIENTS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/authzconf/clients
 .PHONY: subjects
 subjects: build ## try authzconf deputy --proxy on proxies as they are commonly written (_output/subjects)
-	@set -e; for module in ci/subjects ci/subjects/tailscale; do \
+	@! command -v npm >/dev/null || npm install --silent --no-audit --no-fund --prefix $(CLIENTS) @kubernetes/client-node@1.4.0 || echo 'the JavaScript client is left out: npm could not install it'
+	@set -e; export CLIENT_NODE=$(CLIENTS); for module in ci/subjects ci/subjects/tailscale; do \
 		(cd $$module && go vet ./... && AUTHZCONF=$(abspath $(AUTHZCONF)) SUBJECTS=$(abspath _output/subjects) go test -count 1 -timeout 20m $(TESTFLAGS) ./...); \
 	done
 

@@ -62,7 +62,7 @@ var clients = map[string]func(ctx context.Context, kubeconfig string) (*exec.Cmd
 	"@kubernetes/client-node": func(ctx context.Context, kubeconfig string) (*exec.Cmd, error) {
 		dir := cmp.Or(os.Getenv("CLIENT_NODE"), ".")
 		if _, err := os.Stat(filepath.Join(dir, "node_modules", "@kubernetes", "client-node")); err != nil {
-			return nil, fmt.Errorf("it is not below CLIENT_NODE: npm install @kubernetes/client-node there")
+			return nil, fmt.Errorf("it is not below CLIENT_NODE: npm install @kubernetes/client-node@1.4.0 there")
 		}
 		cmd := exec.CommandContext(ctx, "node", "--input-type=module", "-e", `import * as k8s from '@kubernetes/client-node';
 const config = new k8s.KubeConfig(); config.loadFromFile(process.env.KUBECONFIG);
@@ -71,10 +71,12 @@ await config.makeApiClient(k8s.CoreV1Api).listNamespacedPod({namespace: 'team'})
 		return cmd, nil
 	},
 	"Python's kubernetes": func(ctx context.Context, kubeconfig string) (*exec.Cmd, error) {
-		python := cmp.Or(os.Getenv("CLIENT_PYTHON"), "python3")
-		if exec.CommandContext(ctx, python, "-c", "import kubernetes").Run() != nil {
-			return nil, fmt.Errorf("%s does not have it: apt-get install python3-kubernetes, and CLIENT_PYTHON=/usr/bin/python3", python)
+		pythons := []string{"python3", "/usr/bin/python3"} // Debian's, where another one comes first in PATH
+		found := slices.IndexFunc(pythons, func(name string) bool { return exec.CommandContext(ctx, name, "-c", "import kubernetes").Run() == nil })
+		if found < 0 {
+			return nil, fmt.Errorf("no Python has it: apt-get install python3-kubernetes")
 		}
+		python := pythons[found]
 		cmd := exec.CommandContext(ctx, python, "-c", "from kubernetes import client, config\nconfig.load_kube_config()\nclient.CoreV1Api().list_namespaced_pod('team')")
 		cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 		return cmd, nil

@@ -137,6 +137,7 @@ func exitCode(err error, stderr io.Writer) int {
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "authzconf",
+		Version:       fmt.Sprintf("%s (Kubernetes %s)", suiteVersion(), matrix.Known()),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
@@ -149,6 +150,7 @@ func newRoot() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
+	root.SetVersionTemplate("authzconf {{.Version}}\n")
 	root.SetHelpCommandGroupID(housekeeping)
 	root.SetCompletionCommandGroupID(housekeeping)
 	teach(root)
@@ -220,7 +222,7 @@ func suiteVersion() string {
 
 func newVersion() *cobra.Command {
 	return plainCommand("version", func(c *cobra.Command) error {
-		_, err := fmt.Fprintf(c.OutOrStdout(), "authzconf %s (Kubernetes %s)\n", suiteVersion(), matrix.Known())
+		_, err := fmt.Fprintf(c.OutOrStdout(), "authzconf %s\n", c.Root().Version)
 		return err
 	})
 }

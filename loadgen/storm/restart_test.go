@@ -1,0 +1,40 @@
+package storm
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/loadgen/profile"
+)
+
+// An API server that a profile restarts and that never comes back is said to be gone; the run ends then, and keeps
+// what it has seen.
+func TestServerThatDoesNotComeBack(t *testing.T) {
+	real, err := (&local.Binaries{}).KubeAPIServer(t.Context(), newest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	marker, once := filepath.Join(t.TempDir(), "marker"), filepath.Join(t.TempDir(), "once")
+	script := fmt.Sprintf("#!/bin/sh\nif [ -e %s ]; then echo broken data >&2; exit 7; fi; touch %s; exec %s \"$@\"\n", marker, marker, real)
+	if err := os.WriteFile(once, []byte(script), 0o700); err != nil { //nolint:gosec // it is run
+		t.Fatal(err)
+	}
+	t.Setenv("TEST_ASSET_KUBE_APISERVER", once)
+
+	p := burst(profile.Comparison{Name: "aa", A: side("none", profile.GateOff), B: side("none", profile.GateOff)})
+	p.Arrivals = profile.Arrivals{Kind: "constant", Every: time.Second}
+	p.Block, p.Pairs = 4*time.Second, 5
+	p.Event = profile.Event{Kind: profile.Restart, After: time.Second}
+	out := execute(t.Context(), t, p, nil)
+	if len(out.Blocks) > 1 || len(out.Problems) == 0 {
+		t.Fatalf("%d blocks, problems %v", len(out.Blocks), out.Problems)
+	}
+	if text := out.Problems[0].Text; !strings.Contains(text, "did not come back after its restart") || !strings.Contains(text, "exit status 7") {
+		t.Errorf("the problem is %q", text)
+	}
+}

@@ -134,9 +134,7 @@ func (s *Summary) note(who scenarios.User, as scenarios.Impersonate, action Acti
 	}
 	r.groups.Insert(who.Groups...)
 	action = r.limited(action, s.o.MaxNames)
-	if r.what[action] == nil {
-		r.what[action] = &action
-	}
+	r.what[action] = cmp.Or(r.what[action], &action)
 	p := pair{s.identity(r, who, as), r.what[action]}
 	_, known := r.seen[p]
 	if !known {

@@ -162,12 +162,7 @@ func (c *cluster) authorizer(p place) target.Authorizer {
 // chain carries out the checks of a plan that are wanted, place by place.
 func (c *cluster) chain(ctx context.Context, plan []clusterCheck, progress func(string, int)) error {
 	for _, p := range places() {
-		var here []clusterCheck
-		for _, check := range plan {
-			if check.Place == p {
-				here = append(here, check)
-			}
-		}
+		here := scenarios.Where(plan, func(check clusterCheck) bool { return check.Place == p })
 		if len(here) == 0 {
 			continue
 		}

@@ -105,9 +105,7 @@ type findingKey struct {
 // Add counts a finding, whose example is kept if it is one of the first.
 func (all Findings) Add(f Finding, example string) {
 	key := findingKey{f.Reason, f.Level, f.Blame, f.Advice}
-	if all[key] == nil {
-		all[key] = &f
-	}
+	all[key] = cmp.Or(all[key], &f)
 	known := all[key]
 	if known.Count++; len(known.Examples) < maxExamples {
 		known.Examples = append(known.Examples, example)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/certify/policy"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 const maxProblem = 200
@@ -225,12 +226,7 @@ func (p Page) HTML() ([]byte, error) {
 
 // Believed counts the rows that hold.
 func (p Page) Believed() (n int) {
-	for _, r := range p.Rows {
-		if len(r.Problems) == 0 {
-			n++
-		}
-	}
-	return n
+	return scenarios.Count(p.Rows, func(r Row) bool { return len(r.Problems) == 0 })
 }
 
 func contact(s string) string {

@@ -281,12 +281,7 @@ func (r *runner) sequence(ctx context.Context, c *client, check string, vectors 
 
 // repeatable are the questions that can be asked again at any time.
 func (b *Plan) repeatable() (out []Question) {
-	for _, v := range b.All() {
-		if v.Form == "" && v.Expect != "" && v.Level != Robust {
-			out = append(out, v)
-		}
-	}
-	return out
+	return scenarios.Where(b.All(), func(v Question) bool { return v.Form == "" && v.Expect != "" && v.Level != Robust })
 }
 
 // stride is a prime: going on by it comes to all of a list whose length is no multiple of it.

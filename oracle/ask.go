@@ -142,10 +142,9 @@ func statusForbidden(group, resource, name, text string) string {
 
 // keyRuns are the questions about extra, a run for each key.
 func keyRuns[T any](extra map[string][]string, ask func(key, value string) T) (runs [][]T) {
-	for _, key := range slices.Sorted(maps.Keys(extra)) {
-		runs = append(runs, scenarios.Each(extra[key], func(value string) T { return ask(key, value) }))
-	}
-	return runs
+	return scenarios.Each(slices.Sorted(maps.Keys(extra)), func(key string) []T {
+		return scenarios.Each(extra[key], func(value string) T { return ask(key, value) })
+	})
 }
 
 // Do predicts what the server does with a request of requestor, who is authenticated (RequestorOf, Authenticated),

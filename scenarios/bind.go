@@ -197,18 +197,6 @@ func rewritten(field string, value any, fn func(field, text string) string) any 
 	return value
 }
 
-// Each is what fn makes of each of a list; nil of none.
-func Each[T, U any](l []T, fn func(T) U) []U {
-	if l == nil {
-		return nil
-	}
-	out := make([]U, len(l))
-	for i, v := range l {
-		out[i] = fn(v)
-	}
-	return out
-}
-
 const (
 	userHeader = "Impersonate-User"
 	// maxHeader keeps a mistyped repetition from filling the memory. It is twice what an API server reads of a request.

@@ -357,9 +357,5 @@ func (s *Scenario) Alone() bool {
 
 // Waits is the time that the scenario spends in wait steps.
 func (s *Scenario) Waits() time.Duration {
-	var sum time.Duration
-	for _, st := range s.Steps {
-		sum += time.Duration(st.Wait)
-	}
-	return sum
+	return Sum(s.Steps, func(st Step) time.Duration { return time.Duration(st.Wait) })
 }

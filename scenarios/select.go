@@ -74,13 +74,7 @@ func (s *Scenario) Needs() []Capability {
 	if len(s.Grants) > 0 || slices.ContainsFunc(slices.Concat(s.Manifests, s.Objects), isRBAC) {
 		need.Insert(RBAC)
 	}
-	var out []Capability
-	for _, c := range AllCapabilities() {
-		if need.Has(c) {
-			out = append(out, c)
-		}
-	}
-	return out
+	return Where(AllCapabilities(), func(c Capability) bool { return need.Has(c) })
 }
 
 // outside says why a version is not in a range, or "" if it is.

@@ -60,11 +60,7 @@ func (v *stepJudge) about() {
 }
 
 func count(want []scenarios.Review) int {
-	n := 0
-	for _, w := range want {
-		n += max(1, len(w.Unordered))
-	}
-	return n
+	return scenarios.Sum(want, func(w scenarios.Review) int { return max(1, len(w.Unordered)) })
 }
 
 // unordered pairs each wanted review with a seen one that equals it; what is left is compared as sets, so that the

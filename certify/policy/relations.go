@@ -82,9 +82,7 @@ var placeholder = regexp.MustCompile(`\{[a-z0-9]*\}`)
 
 // Form writes one side of a pair about a string.
 func Form(form, s string) string {
-	if s == "" {
-		s = "x"
-	}
+	s = cmp.Or(s, "x")
 	runes, last := []rune(s), len(s)-1
 	return placeholder.ReplaceAllStringFunc(form, func(found string) string {
 		switch found {

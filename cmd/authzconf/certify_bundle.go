@@ -14,6 +14,7 @@ import (
 
 	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 type bundleFlags struct {
@@ -116,12 +117,9 @@ func (f *certifyFlags) check() error {
 }
 
 func (f *bundleFlags) tried() (out []certify.CertificationLevel) {
-	for _, l := range certify.Levels() {
-		if len(f.levels) == 0 || slices.Contains(f.levels, string(l)) {
-			out = append(out, l)
-		}
-	}
-	return out
+	return scenarios.Where(certify.Levels(), func(l certify.CertificationLevel) bool {
+		return len(f.levels) == 0 || slices.Contains(f.levels, string(l))
+	})
 }
 
 func (f *certifyFlags) handOver(err error) error {

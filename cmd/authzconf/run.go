@@ -17,6 +17,7 @@ import (
 	"github.com/authzconf/authzconf/engine/upgrade"
 	"github.com/authzconf/authzconf/engine/upgradepath"
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // recordedFlags say what becomes of a run; run, matrix and upgrade share them.
@@ -121,10 +122,7 @@ func (f *conformanceFlags) run(c *cobra.Command, cells func() ([]target.Options,
 	if err := render(c.ErrOrStderr(), "made", o.Plan); err != nil {
 		return invalid(err)
 	}
-	total := 0
-	for _, p := range o.Plan {
-		total += p.Count(session.Run)
-	}
+	total := scenarios.Sum(o.Plan, func(p session.CellPlan) int { return p.Count(session.Run) })
 	show := newProgress(c.ErrOrStderr(), total, f.verbose)
 	o.Events = show.event
 	run, err := session.Execute(c.Context(), o)

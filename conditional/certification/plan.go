@@ -20,6 +20,7 @@ import (
 	"github.com/authzconf/authzconf/conditional/wire"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -152,12 +153,7 @@ func (b *Plan) Bound(id string) *vectors.Webhook { return b.byID[id].Webhook }
 
 // Len is how many vectors a level has.
 func (b *Plan) Len(l certify.CertificationLevel) (n int) {
-	for _, e := range b.entries {
-		if e.level == l {
-			n++
-		}
-	}
-	return n
+	return scenarios.Count(b.entries, func(e entry) bool { return e.level == l })
 }
 
 func (e *entry) reason() string { return path.Base(e.id) }

@@ -175,9 +175,7 @@ func (l *link) Authorize(ctx context.Context, a authorizer.Attributes) (authoriz
 }
 
 func (l *link) ConditionsAwareAuthorize(context.Context, authorizer.Attributes) authorizer.ConditionsAwareDecision {
-	if l.run.asking == nil {
-		l.run.asking = &l.run.want.Asked
-	}
+	l.run.asking = cmp.Or(l.run.asking, &l.run.want.Asked)
 	if !l.a.Cached {
 		noted(l.run.asking, l.a.Name)
 	}

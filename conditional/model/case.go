@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -76,9 +77,7 @@ func (t *triple) outcome(truths func(*expression) []vectors.Truth) (first vector
 	}
 	for _, w := range ways(parts) {
 		d, _ := Evaluate(t.mode, effects, w)
-		if first == "" {
-			first = d
-		}
+		first = cmp.Or(first, d)
 		if d != first {
 			return vectors.Conditional
 		}

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // APIServer is a request, what the authorizers of a chain say to it, and what the API server makes of that.
@@ -198,12 +200,9 @@ func (w Want) But(other Want) Want {
 
 // Stated is how many fields a result states that another one knows.
 func (w *Want) Stated(got *Want) (n int) {
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[Want]()) {
-		if !reflect.ValueOf(w).Elem().FieldByIndex(f.Index).IsZero() && !reflect.ValueOf(got).Elem().FieldByIndex(f.Index).IsZero() {
-			n++
-		}
-	}
-	return n
+	return scenarios.Count(reflect.VisibleFields(reflect.TypeFor[Want]()), func(f reflect.StructField) bool {
+		return !reflect.ValueOf(w).Elem().FieldByIndex(f.Index).IsZero() && !reflect.ValueOf(got).Elem().FieldByIndex(f.Index).IsZero()
+	})
 }
 
 // Unknown are the fields that a result states, and another one does not know.

@@ -74,13 +74,7 @@ type CellPlan struct {
 
 // Count is the number of items with a fate.
 func (p CellPlan) Count(f Fate) int {
-	n := 0
-	for _, i := range p.Items {
-		if i.Fate == f {
-			n++
-		}
-	}
-	return n
+	return scenarios.Count(p.Items, func(i Item) bool { return i.Fate == f })
 }
 
 // Runs are the scenarios that will be replayed, in order.

@@ -197,9 +197,7 @@ func (c counters) since(before counters) []verdicts.MetricSample {
 			samples = append(samples, verdicts.MetricSample{Name: s.name, Mode: s.mode, Decision: s.decision, Delta: -n.times})
 		}
 	}
-	slices.SortFunc(samples, func(a, b verdicts.MetricSample) int {
-		return strings.Compare(a.Series(), b.Series())
-	})
+	slices.SortFunc(samples, func(a, b verdicts.MetricSample) int { return strings.Compare(a.Series(), b.Series()) })
 	return samples
 }
 

@@ -240,9 +240,7 @@ func (p *Profile) Adjusted(a Adjust, given func(flag string) bool) (*Profile, er
 			return nil, err
 		}
 	}
-	at := func(path string) string {
-		return cmp.Or(flags[path], "profile "+p.Name+" with the given flags")
-	}
+	at := func(path string) string { return cmp.Or(flags[path], "profile "+p.Name+" with the given flags") }
 	if err := out.Check(at); err != nil {
 		return nil, err
 	}

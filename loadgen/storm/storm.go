@@ -27,6 +27,7 @@ import (
 	"github.com/authzconf/authzconf/loadgen/shard"
 	"github.com/authzconf/authzconf/reports/load"
 	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Options are a run.
@@ -160,10 +161,7 @@ func (r *runner) problem(block int, format string, args ...any) {
 
 // stop ends the shards, then the servers: first the one that uses the other's etcd.
 func (r *runner) stop() error {
-	var errs []error
-	for _, g := range r.generators {
-		errs = append(errs, g.Close())
-	}
+	errs := scenarios.Each(r.generators, func(g shard.Generator) error { return g.Close() })
 	for _, undo := range r.undo {
 		errs = append(errs, undo())
 	}

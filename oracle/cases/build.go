@@ -1,6 +1,7 @@
 package cases
 
 import (
+	"cmp"
 	_ "embed" // what levels are made of
 	"maps"
 	"math/rand/v2"
@@ -231,9 +232,7 @@ func copyHeaders(imp *scenarios.Impersonate) *scenarios.Impersonate {
 func (b *builder) otherWanted(base scenarios.Request) scenarios.Request {
 	base.Impersonate = copyHeaders(base.Impersonate)
 	base.Impersonate.User = b.name(true)
-	if base.Impersonate.User == "" {
-		base.Impersonate.User = "wanda"
-	}
+	base.Impersonate.User = cmp.Or(base.Impersonate.User, "wanda")
 	return base
 }
 

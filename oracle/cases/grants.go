@@ -1,6 +1,7 @@
 package cases
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -194,9 +195,7 @@ func (b *builder) identities(steps []scenarios.Request, constrainedToo bool) (re
 		if account, ok := strings.CutPrefix(name, accountUser); ok && b.is(wanted, "account") {
 			resource, name = "serviceaccounts", account[strings.Index(account, ":")+1:]
 		}
-		if first == "" {
-			first = resource
-		}
+		first = cmp.Or(first, resource)
 		put(resource, name)
 		if imp.UID != "" {
 			put("uids", imp.UID)

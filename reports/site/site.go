@@ -23,6 +23,7 @@ import (
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/reports/load"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 const (
@@ -164,12 +165,7 @@ func (s *Site) Add(dir, kind string) *Report {
 
 // Verified counts the reports that hold.
 func (s *Site) Verified() (n int) {
-	for _, r := range s.Reports {
-		if r.Outcome != NotVerified {
-			n++
-		}
-	}
-	return n
+	return scenarios.Count(s.Reports, func(r *Report) bool { return r.Outcome != NotVerified })
 }
 
 // Versions are those of authzconf that made the reports, Catalogues the digests of the scenarios that they were judged by.

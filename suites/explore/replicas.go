@@ -100,12 +100,7 @@ func (l *lane) walk(c cases.Case, special string) *walk {
 }
 
 func requests(s *scenarios.Scenario) (n int) {
-	for _, st := range s.Steps {
-		if st.Request != nil {
-			n++
-		}
-	}
-	return n
+	return scenarios.Count(s.Steps, func(st scenarios.Step) bool { return st.Request != nil })
 }
 
 func (p *prepared) counted() bool {

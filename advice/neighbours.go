@@ -106,8 +106,7 @@ func (s Seen) others() map[string][]Action {
 	return respects
 }
 
-// footprint is what each requestor was seen to do in each mode, as whoever: what
-// constrained grants of that mode have to allow as any of them.
+// footprint is what a requestor was seen to do in a mode, as whoever: what grants of that mode have to allow as anybody.
 type footprint map[footKey]bool
 
 type footKey struct {

@@ -25,8 +25,7 @@ type LegacyRule struct {
 	Used bool
 }
 
-// Legacy goes through the roles and bindings of a cluster and says of every rule
-// that grants legacy impersonation whether something rests on it.
+// Legacy says of every rule in a cluster's roles that grants legacy impersonation whether something rests on it.
 func (a *Advice) Legacy(objects []map[string]any) (out []LegacyRule) {
 	holders, _ := Holders(objects)
 	for _, h := range holders {

@@ -53,8 +53,7 @@ type Answer struct {
 	Said string `json:"said,omitempty"`
 	// Opened is how many connections a check needed; on its last answer only.
 	Opened int64 `json:"opened,omitempty"`
-	// Micros is how long it took from when the review was meant to be sent, LateUs how late it was sent, in
-	// microseconds; under load only.
+	// Micros is how long it took from when it was meant to be sent, LateUs how late it was; under load only, in µs.
 	Micros int64 `json:"us,omitempty"`
 	LateUs int64 `json:"lateUs,omitempty"`
 	// Stage says what follows under load, Seen what an API server did.
@@ -214,8 +213,7 @@ func field(of map[string]json.RawMessage, name string, into any) bool {
 	return !ok || json.Unmarshal(raw, into) == nil
 }
 
-// foreign compares the fields of a repeated spec with those that were sent. Left out or empty is not wrong: an API
-// server reads the status only.
+// foreign compares a repeated spec with what was sent. Left out is not wrong: an API server reads the status only.
 func (a *Answer) foreign(raw json.RawMessage, v Question) {
 	if len(raw) <= len("{}") {
 		return // nothing is repeated, which is what most servers do

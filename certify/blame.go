@@ -91,8 +91,7 @@ func (c controls) unclear(a Answer) bool {
 	return err != nil || j.unclear
 }
 
-// contradicts says whether it is the expectation that the reference fell short of: what it decided is what the
-// policy says.
+// contradicts says whether the reference fell short of the expectation: what it decided is what the policy says.
 func (c controls) contradicts(a Answer) bool {
 	if a.Check == revocation {
 		// The webhook itself has nothing but the reference behind it.

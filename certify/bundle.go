@@ -94,8 +94,7 @@ func readFolder(folder string) (Bundle, error) {
 	})
 }
 
-// readTar reads a tar. The bundle is where the certification is, at the top or in a folder; what is beside that
-// folder does not belong to it.
+// readTar reads a tar. The bundle is the folder that the certification is in; what is beside it does not belong to it.
 func readTar(file string) (Bundle, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -151,8 +150,7 @@ func (b Bundle) root() (Bundle, error) {
 	return out, nil
 }
 
-// Tar writes the bundle as a compressed tar, below a folder, with further files beside it. Equal bundles make
-// equal bytes.
+// Tar writes the bundle as a compressed tar, below a folder, with other files beside it. Equal bundles make equal bytes.
 func (b Bundle) Tar(w io.Writer, folder string, beside map[string][]byte) error {
 	all := map[string][]byte{}
 	maps.Copy(all, beside)
@@ -229,8 +227,7 @@ func (b Bundle) checkShown(c *Certification) (differences []string, err error) {
 // label is the left half of every badge.
 const label = "authzconf certified"
 
-// badge is a picture of a level that is granted, in SVG without anything to fetch. The title is its text for who
-// cannot see it, and what it is about.
+// badge is a picture of a granted level, SVG without anything to fetch, with a title for who cannot see it.
 func badge(level, title string) []byte {
 	// Widths are those of 11 px Verdana, roughly; textLength makes them exact.
 	width := func(s string) int { return 7*utf8.RuneCountInString(s) + 10 }

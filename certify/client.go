@@ -29,8 +29,7 @@ import (
 const (
 	// maxAnswer is more than an answer that repeats the largest review.
 	maxAnswer = 1 << 20
-	// Timeout is how long an answer may take, unless something else is asked for; slow is what
-	// AuthorizationConfiguration recommends.
+	// Timeout is how long an answer may take by default; slow is what AuthorizationConfiguration recommends.
 	Timeout = 10 * time.Second
 	slow    = 3 * time.Second
 	// idleFor is less than a server waits before it closes a connection.

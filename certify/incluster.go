@@ -25,14 +25,12 @@ type ClusterOptions struct {
 	// Release and Binaries are those of the API server.
 	Release  local.Release
 	Binaries *local.Binaries
-	// Load gives the authorizer another policy; nil if it cannot be given any, and then nothing is said about
-	// revocation.
+	// Load gives the authorizer another policy; nil if it takes none, and then nothing is said about revocation.
 	Load func(context.Context, *policy.Policy) error
 	// OwnCache is how long the authorizer itself may remember what it decided, as its vendor says.
 	OwnCache time.Duration
 
-	// gate is what the API server is really started with, for a test in which it is not what is expected; empty is
-	// as expected.
+	// gate is what the API server is really started with, for a test in which that is not expected; empty is as expected.
 	gate target.Asked
 	// only, for a test, leaves out other checks of the chain: the level is not granted then.
 	only func(clusterCheck) bool
@@ -59,8 +57,7 @@ type cluster struct {
 	out      []Answer
 }
 
-// startCluster brings up an API server that knows the webhook and the reference authorizer, and has neither in its
-// chain yet.
+// startCluster brings up an API server that knows the webhook and the reference, and has neither in its chain yet.
 func startCluster(ctx context.Context, b *Plan, w *Webhook, o ClusterOptions) (_ *cluster, err error) {
 	c := &cluster{o: o, plan: b, webhook: w, name: testedWebhook, relays: map[string]relay{}}
 	defer func() {
@@ -213,8 +210,7 @@ const (
 	poll     = 50 * time.Millisecond
 )
 
-// question asks the API server; in phase back until the answer is the expected one, or it has been waited for long
-// enough.
+// question asks the API server; in phase back until the answer is the expected one or the time for it is over.
 func (c *cluster) question(ctx context.Context, check clusterCheck) Answer {
 	began := time.Now()
 	for {

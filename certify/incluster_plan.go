@@ -22,11 +22,9 @@ import (
 
 // The levels that need an API server. They are tried if that is asked for.
 const (
-	// InCluster is about an authorizer in the chain of a real API server: its position, failure policy, caches,
-	// and impersonation from end to end.
+	// InCluster is about the chain of a real API server: position, failure policy, caches, impersonation from end to end.
 	InCluster CertificationLevel = "in-cluster"
-	// Revocation is about how long a grant that was taken away goes on to be allowed. It needs a way to load
-	// another policy.
+	// Revocation is about how long a grant goes on to be allowed once taken away. It needs a way to load another policy.
 	Revocation CertificationLevel = "revocation"
 )
 
@@ -41,8 +39,7 @@ const (
 	// defaults (5 min and 30 s), which nobody would wait for.
 	authorizedTTL   = 3 * time.Second
 	unauthorizedTTL = 2 * time.Second
-	// slack is what a window may be longer than the times to live that make it up: the time between two questions,
-	// and a busy machine.
+	// slack is what a window may be longer than its times to live: the time between two questions, and a busy machine.
 	slack          = time.Second
 	webhookTimeout = 5 * time.Second
 )
@@ -156,8 +153,7 @@ func (b *Plan) questions(p place) []clusterCheck {
 	return out
 }
 
-// completeScenarios are those for the API server whose grants are all in the policy, and which only send requests.
-// Their names are not made unique yet.
+// completeScenarios only send requests, for the API server; all their grants are in the policy. No name is unique yet.
 func (b *Plan) completeScenarios() (out []*scenarios.Scenario) {
 	facts := target.ExpectedFacts(target.Options{Cell: b.cell})
 	for _, s := range b.scenarios {

@@ -16,8 +16,7 @@ type Finding struct {
 	// Reason is its short name, Level what it costs.
 	Reason string             `json:"reason"`
 	Level  CertificationLevel `json:"level"`
-	// Blame is whose fault it is, as far as the reference authorizer shows that: the same was asked of it. Empty
-	// is not found out.
+	// Blame is whose fault it is, as far as the reference, which was asked the same, shows it. Empty is not found out.
 	Blame verdicts.Blame `json:"blame,omitempty"`
 	// Advice says that the text only recommends it: it costs no level.
 	Advice bool `json:"advice,omitempty"`

@@ -26,11 +26,9 @@ type LoadOptions struct {
 	// Rates are reviews per second, each kept up for Length.
 	Rates  []int
 	Length time.Duration
-	// P99 is what 99 % of the answers may take, counted from when the review was meant to be sent: a server that
-	// makes the harness wait gains nothing by it.
+	// P99 is what 99 % of the answers may take, from when the review was to be sent: making the harness wait gains nothing.
 	P99 time.Duration
-	// Volume is how many reviews are asked after that, as fast as they are answered, and Idle how long nothing is
-	// asked then, before some more.
+	// Volume is how many reviews are then asked as fast as they are answered, Idle how long nothing is before some more.
 	Volume int
 	Idle   time.Duration
 	// Soak is how long SoakRate reviews per second are asked after all that; 0 is not at all.
@@ -87,11 +85,9 @@ const (
 	soak      = "soak"
 	maxVolume = 10_000_000
 	maxRate   = 100_000
-	// outstanding is how many reviews may be unanswered. What would come on top of them is not sent, and counts as
-	// dropped.
+	// outstanding is how many reviews may be unanswered. What would come on top is not sent, and counts as dropped.
 	outstanding = 5000
-	// lag is by how much a review may be sent late, maxLate how many of a thousand may be later: beyond that it is
-	// the harness that was measured.
+	// lag is how late a review may be sent, maxLate how many of a thousand may be later: or the harness was measured.
 	lag     = 50 * time.Millisecond
 	maxLate = 10
 )
@@ -209,8 +205,7 @@ type Rate struct {
 	Dropped int `json:"dropped"`
 	// Inconclusive says that the harness could not keep the rate itself.
 	Inconclusive bool `json:"inconclusive,omitempty"`
-	// Soak is how long the rate of level soak was kept up, in seconds; P99s are those of each tenth of it, and Memory
-	// is what the webhook had.
+	// Soak is how many seconds the rate of level soak was kept up; P99s are by tenth, and Memory is what the webhook had.
 	Soak   float64   `json:"soakSeconds,omitempty"`
 	P99s   []float64 `json:"p99sMs,omitempty"`
 	Memory []int64   `json:"memoryBytes,omitempty"`

@@ -239,8 +239,7 @@ const MaxOwnCache = time.Minute
 // limit is how long a window may be, in all.
 func (w window) limit(ownCache time.Duration) time.Duration { return w.Limit + ownCache + slack }
 
-// revoke takes grants away from some users and gives them back, and measures how long each way of asking takes to
-// notice.
+// revoke takes grants from some users, gives them back, and measures how long each way of asking takes to notice.
 func (c *cluster) revoke(ctx context.Context, progress func(string, int)) error {
 	progress(revocation, len(windows()))
 	n := c.plan.Policy.Probe
@@ -343,8 +342,7 @@ func (c *cluster) notice(ctx context.Context, direct *client, w window) (bool, e
 	return c.impersonates(ctx, n.Constrained, &scenarios.Request{Verb: "list", Resource: "pods", Namespace: n.Namespace})
 }
 
-// impersonates sends a request as the target of impersonation, and says whether the user was let to. What the
-// target may do is another question.
+// impersonates says whether the user was let become the target. What the target may do is another question.
 func (c *cluster) impersonates(ctx context.Context, user string, r *scenarios.Request) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, webhookTimeout+slack)
 	defer cancel()

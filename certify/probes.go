@@ -174,8 +174,7 @@ func (b *Plan) derived() []Question {
 	return p.out
 }
 
-// repeated are the reviews of the scenarios, and some of the others, again in v1beta1, and some with fields that nobody
-// knows yet.
+// repeated are the scenarios' reviews and some others again in v1beta1, and some with fields that nobody knows yet.
 func (b *Plan) repeated(others []Question) []Question {
 	var out []Question
 	again := func(v Question, form Form, reason string) {

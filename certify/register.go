@@ -212,8 +212,7 @@ func (c *Certification) Summary() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// HTML is the page, one file without anything to fetch. The rows are sorted by vendor, product, and date, the
-// newest first.
+// HTML is the page, one file without anything to fetch. Rows are sorted by vendor, product and date, the newest first.
 func (p Page) HTML() ([]byte, error) {
 	p.Rows = slices.Clone(p.Rows)
 	slices.SortStableFunc(p.Rows, func(x, y Row) int {

@@ -70,8 +70,7 @@ const (
 	maxBundleFile     = 64 << 20
 )
 
-// Kind is a kind of certification, with the answers that its evidence is made of. Everything else about bundles is
-// the same for all kinds.
+// Kind is a kind of certification, with the answers of its evidence. All else about bundles is the same for all kinds.
 type Kind[A any] struct {
 	// Name is the kind in certification.yaml, Title what an error calls it.
 	Name, Title string
@@ -173,8 +172,7 @@ func (b Bundle) Certification() (*Certification, error) {
 	return c, nil
 }
 
-// Verify judges a bundle again, from its evidence, and says what differs. A bundle of another version of the suite
-// is an OtherSuiteError.
+// Verify judges a bundle again, from its evidence, and says what differs. One of another suite is an OtherSuiteError.
 func (k Kind[A]) Verify(b Bundle) (c *Certification, differences []string, err error) {
 	if c, err = b.Certification(); err != nil {
 		return nil, nil, err

@@ -14,8 +14,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// The checks. Plain asks every vector once, one after the other; the others repeat vectors in other circumstances,
-// for level robust.
+// The checks. Plain asks every vector once, in order; the others repeat some in other circumstances, for level robust.
 const (
 	plain       = "plain"
 	http1       = "http1"
@@ -169,8 +168,7 @@ func Certify(ctx context.Context, o Options) (*Run[Answer], error) {
 	})
 }
 
-// NotLoadedError says that nothing is allowed of what the policy grants. It is about the setup, and not about the
-// authorizer.
+// NotLoadedError says that nothing is allowed of what the policy grants: it is about the setup, not the authorizer.
 type NotLoadedError struct {
 	Asked int
 	Seed  int64
@@ -182,8 +180,7 @@ func (e *NotLoadedError) Error() string {
 
 const preflighted = 100
 
-// preflight asks what is first, and is content with one grant that is allowed, or with an answer that says something
-// else than no.
+// preflight asks what is first, and is content with one allowed grant, or an answer that says something else than no.
 func (r *runner) preflight(ctx context.Context) error {
 	asked, loaded := 0, false
 	for _, v := range r.Plan.first() {
@@ -298,8 +295,7 @@ func times(all []Question, n int, nth func(all []Question, i int) Question) []Qu
 	return out
 }
 
-// askedAgain are the questions that are asked first of all, and those that are asked again for the level Robust, by check,
-// in their order.
+// askedAgain are the questions that are asked first, and again for the level Robust, by check, in their order.
 func (b *Plan) askedAgain() map[string][]Question {
 	vectors := b.repeatable()
 	// Neighbours, of one user as a rule, and each twice: somebody else's answer, or that to another question of somebody, is

@@ -80,8 +80,7 @@ func (s signed) signers() (ids []string) {
 	return ids
 }
 
-// check says what is wrong with the signature: nothing, if the key has signed every file as it is. Without a key only
-// whose it is is not checked.
+// check says what is wrong with the signature of the files as they are. Without a key only whose it is is not checked.
 func (s signed) check(key *Key) (differences []string) {
 	if s.Bundle[s.file] == nil {
 		return []string{s.file + ": is missing: nobody has signed"}

@@ -79,8 +79,7 @@ func digest(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// openStatement returns the statement of an envelope that this key has signed, or anybody without a key. Its errors say
-// why it is not one.
+// openStatement returns the statement of an envelope that this key has signed, or anybody without a key.
 func openStatement(key *Key, raw []byte, predicateType string) (*statement, error) {
 	e, err := parseEnvelope(raw)
 	if err != nil {

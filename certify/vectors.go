@@ -64,11 +64,9 @@ type Question struct {
 	Method string
 	// Expect is the decision of the policy; empty if the request must be refused.
 	Expect scenarios.Decision
-	// Reason is what a wrong decision is called; Blame what every failure is called that might as well have
-	// another cause.
+	// Reason is what a wrong decision is called; Blame what a failure is called that might have another cause.
 	Reason, Blame string
-	// Base is the vector that this one repeats in other circumstances. If that one is answered wrongly already,
-	// this one says nothing new.
+	// Base is the vector that this one repeats in other circumstances. If that is answered wrongly, this says nothing new.
 	Base string
 }
 
@@ -130,8 +128,7 @@ func newPlan(all []*scenarios.Scenario, seed int64) (*Plan, error) {
 	return b, b.seal()
 }
 
-// reviews are those that API servers send in the scenarios, each once, and the scenario that sends it first.
-// Hidden ones reach no webhook.
+// reviews are those that webhooks get in the scenarios, each once, and the scenario that sends it first.
 func reviews(bound []*scenarios.Scenario) (specs []spec, from []string, err error) {
 	seen := map[string]bool{}
 	for _, s := range bound {
@@ -188,8 +185,7 @@ func (b *Plan) Suite() string { return b.Digest }
 // All are the vectors of the plan.
 func (b *Plan) All() []Question { return slices.Concat(b.Scenario, b.Probes) }
 
-// seal computes the digest and checks that each vector agrees with the policy: a probe that contradicts it would
-// be an alarm about everybody.
+// seal computes the digest and checks that each vector agrees with the policy, or it would be an alarm about everybody.
 func (b *Plan) seal() error {
 	h := sha256.New()
 	for _, v := range b.All() {

@@ -20,8 +20,7 @@ import (
 
 // Cluster is a running API server with the ways to reach it. Its methods may be called from several goroutines.
 type Cluster interface {
-	// Admin authenticates as a member of system:masters (of an existing cluster: as whom its kubeconfig is for),
-	// without a client-side request limit.
+	// Admin is in system:masters (of an existing cluster: whom its kubeconfig is for), without a client-side limit.
 	Admin() *rest.Config
 	// FrontProxy authenticates as a proxy that may name any user in X-Remote- headers; nil where the cluster has none.
 	FrontProxy() *rest.Config

@@ -253,8 +253,7 @@ func answered(o *verdicts.Observation, review any) (answer, error) {
 	return yes, json.Unmarshal([]byte(o.Response.Body), review)
 }
 
-// request is the real one, on trial: what it is told is what authorization
-// decided, whatever comes behind it (a missing object, an empty body).
+// request is the real one, on trial: what it is told is what authorization decided, whatever comes behind it.
 func (p pair) request() *scenarios.Request {
 	r := &scenarios.Request{
 		Verb: p.verb, APIGroup: p.kind.group, Version: p.kind.version, Resource: p.kind.resource, Subresource: p.kind.sub,

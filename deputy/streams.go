@@ -164,8 +164,7 @@ type revocationEvidence struct {
 	WatchCode int    `json:"watchCode"`
 	// Revoked is when the command had done it.
 	Revoked time.Time `json:"revoked"`
-	// Last is the last request of the person from then on: the first watch that was refused after a list was, or what was let in
-	// when the time was up.
+	// Last is the person's last request: the first watch refused after a list was, or what was let in when time was up.
 	Last struct {
 		At      time.Time `json:"at"`
 		Code    int       `json:"code"`

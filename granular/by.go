@@ -70,9 +70,8 @@ func (a *Attempt) applies(kind string) bool {
 
 func (a *Attempt) holds(verb string) bool { return slices.Contains(a.Grants, verb) }
 
-// decided says of what keeps no record of its own what it has decided, by what the API server's authorizer was asked.
-// Of an attempt by a webhook the model says what has to become of it: its descriptions may be others than those of the
-// scenario.
+// decided says of what keeps no record of its own what it has decided, by what the API server's authorizer was asked. Of
+// an attempt by a webhook the model says what has to become of it: its descriptions may be others than the scenario's.
 func (o *observation) decided(kind string, a *Attempt) *Attempt {
 	if kind == Reference {
 		return a

@@ -143,8 +143,7 @@ func denial(a *Attempt, wanted *Request, o *observation) string {
 	}, a.Reason).ErrStatus.Message
 }
 
-// compareRecords compares what the API server's own authorizer was asked with what is
-// right for the request, and with what the enforcer says that it asked.
+// compareRecords holds what the API server's authorizer was asked to what is right and to what the enforcer says of it.
 func compareRecords(wanted *Request, o *observation) (problems []string) {
 	type question struct{ verb, group, resource, subresource, namespace, name string }
 	var claimed []question

@@ -34,8 +34,7 @@ type asker struct {
 	*Server
 	// by says whose permission is asked.
 	by scenarios.By
-	// plain is for the filter of servers without the gate, which does not go on after an error, and leaves its
-	// text out.
+	// plain is for servers without the gate, whose filter ends at an error, and leaves its text out.
 	plain bool
 }
 
@@ -194,8 +193,7 @@ func (p *Prediction) become(u scenarios.User, mode Mode) {
 	}
 }
 
-// attempted counts one attempt: under its mode if it succeeded, under none if not (modeFromConstraint,
-// constrainedImpersonationHandler.ServeHTTP).
+// attempted counts an attempt, under its mode if it succeeded (constrainedImpersonationHandler.ServeHTTP).
 func (s *Server) attempted(p *Prediction) {
 	if !p.Counted {
 		return
@@ -242,8 +240,7 @@ func (s *Server) withoutUser(p *Prediction, u scenarios.User) {
 	}
 }
 
-// final authorizes the request itself, as whoever it has become (withAuthorization of
-// k8s.io/apiserver/pkg/endpoints/filters/authorization.go).
+// final authorizes the request as whoever it has become (k8s.io/apiserver/pkg/endpoints/filters, withAuthorization).
 func (s *Server) final(p *Prediction, subject scenarios.User, r Request) {
 	k := asker{Server: s, by: scenarios.ByRequestor}
 	if p.User != nil {

@@ -49,8 +49,7 @@ type Request struct {
 	Unread string
 }
 
-// RequestOf is a scenario's request as it arrives: its HTTP method and path are parsed again, because that is all
-// the server gets.
+// RequestOf is a scenario's request as it arrives: its HTTP method and path are parsed, which is all the server gets.
 func RequestOf(r *scenarios.Request) Request {
 	out := Request{Body: r.Body, Headers: r.Headers, Apply: r.Patch == scenarios.ApplyPatch}
 	if u, err := url.Parse(r.URI()); err == nil {

@@ -28,8 +28,7 @@ type chainFile struct {
 	ABACPolicy string
 }
 
-// Chain puts the authorizer chain of a chain file in the place of Node and RBAC. rules are what its scripted
-// webhook answers.
+// Chain puts the authorizers of a chain file in place of Node and RBAC. rules are what its scripted webhook answers.
 func (s *Server) Chain(file []byte, rules []scenarios.PolicyRule) error {
 	var f chainFile
 	if err := yaml.Unmarshal(file, &f); err != nil {
@@ -160,8 +159,7 @@ func (p abacPolicy) matches(spec authorizationv1.SubjectAccessReviewSpec) bool {
 
 // Authorizer is one link of the chain that access reviews go through.
 type Authorizer struct {
-	// Name stands before the reason in messages of 1.37 and later. An authorizer without a name gives reasons that
-	// are whole already.
+	// Name stands before the reason in messages since 1.37. An authorizer without a name gives whole reasons.
 	Name string
 	// Hidden says that webhooks of the chain do not see what it decides.
 	Hidden bool

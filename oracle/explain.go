@@ -103,8 +103,7 @@ func grantFor(spec authorizationv1.SubjectAccessReviewSpec) scenarios.Grant {
 	return g
 }
 
-// NearMisses are the grants that would allow a review if they were different in one respect, with that respect:
-// what is usually wrong with a rule.
+// NearMisses are the grants that would allow a review if one respect were different, with it: what is usually wrong.
 func (s *Server) NearMisses(spec authorizationv1.SubjectAccessReviewSpec) (out []string) {
 	a := spec.ResourceAttributes
 	if a == nil {
@@ -124,8 +123,7 @@ func (s *Server) NearMisses(spec authorizationv1.SubjectAccessReviewSpec) (out [
 			{func(g *scenarios.Grant) { g.Resources = []string{"*"} }, fmt.Sprintf("its resource is %q, the check is about %q", strings.Join(g.Resources, ", "), scenarios.FullResource(a.Resource, a.Subresource))},
 			{func(g *scenarios.Grant) { g.Verbs = []string{"*"} }, fmt.Sprintf("its verb is %q, the check is about %q", strings.Join(g.Verbs, ", "), a.Verb)},
 		} {
-			// A rule about something else altogether is not a near miss: of verbs only those of impersonation are
-			// alike.
+			// A rule about something else is not a near miss: of verbs only those of impersonation are alike.
 			if strings.HasPrefix(try.what, "its verb") && !slices.ContainsFunc(g.Verbs, func(v string) bool { return strings.HasPrefix(v, "impersonate") }) {
 				continue
 			}

@@ -121,8 +121,7 @@ func cacheKey(parts ...any) string {
 	return string(sum[:])
 }
 
-// outerKey adds the request to what a success depends on. Nothing is cached of a request with a selector that
-// cannot be parsed: ok is false.
+// outerKey adds the request to what a success depends on; not ok if it has a selector that cannot be parsed.
 func outerKey(mode Mode, wanted, requestor scenarios.User, a Attributes) (key string, ok bool) {
 	labels := make([]string, len(a.Labels))
 	for i, r := range a.Labels {
@@ -204,8 +203,7 @@ func associated(requestor scenarios.User) scenarios.User {
 	return requestor
 }
 
-// try tries one mode (constrainedImpersonationModeState.check, and legacy, which has no action check and remembers
-// nothing).
+// try tries a mode (constrainedImpersonationModeState.check; legacy has no action check and remembers nothing).
 func (s *Server) try(mode Mode, wanted, requestor scenarios.User, a Attributes) (at Attempt, became scenarios.User) {
 	at.Mode = mode
 	if at.NotApplicable = notApplicable(mode, wanted, requestor); at.NotApplicable != "" {

@@ -15,8 +15,7 @@ const (
 	maxOrders = 120
 )
 
-// orders are the runs in every order, each order once and at most maxOrders of them. A run that ends it has none behind
-// it.
+// orders are the runs in every order, each once and at most maxOrders. A run that ends it has none behind it.
 func orders[T any](runs [][]T, ends func(run []T) bool) (out [][]T) {
 	used := make([]bool, len(runs))
 	var extend func(head []T, left int)
@@ -93,8 +92,7 @@ func (p Prediction) Possibilities() (out []Possibility, complete bool) {
 	return out, complete
 }
 
-// messages are the texts that can go with a sequence: of impersonation that is forbidden, the first denial in the
-// order of the modes.
+// messages are the texts that can go with a sequence: if forbidden, of the first denial in the order of the modes.
 func (p Prediction) messages(seq []Review) []string {
 	if p.Outcome != scenarios.ImpersonationForbidden {
 		return p.Messages
@@ -148,8 +146,7 @@ type Prediction struct {
 	Outcome scenarios.Outcome
 	// Code is 400, 403 or 500; 0 if what comes behind authorization decides it.
 	Code int
-	// Messages are the possible texts of the answer, more than one where it depends on the order of a Go map; none
-	// where others write it.
+	// Messages are the possible texts of the answer, several if by the order of a Go map; none where others write it.
 	Messages []string
 	// Requestor authenticated.
 	Requestor scenarios.User

@@ -47,8 +47,7 @@ type Config struct {
 	Chain []Authorizer
 }
 
-// Server is the model of one API server process, with all that it remembers. It is not safe for use by several
-// goroutines.
+// Server is the model of one API server process, with all that it remembers. It is not safe for concurrent use.
 type Server struct {
 	effective, binary uint64 // minor versions
 	gate              bool
@@ -122,8 +121,7 @@ func (s *Server) Revoke(grants ...scenarios.Grant) {
 	}
 }
 
-// countsImpersonation tells whether the server keeps apiserver_impersonation_*: code of 1.36, of the filter that
-// the gate turns on.
+// countsImpersonation tells whether the server keeps apiserver_impersonation_*: since 1.36, with the gate on.
 func (s *Server) countsImpersonation() bool { return s.gate && s.binary >= 36 }
 
 // missingRules are the rules, in their smallest parts, that a user does not hold in a namespace, by plain

@@ -62,8 +62,7 @@ func (r review) attrs() []reviewAttr {
 	}
 }
 
-// distance says how much two reviews differ: what is asked weighs more than of whom, so that the rows of a
-// shifted transcript still meet.
+// distance says how much two reviews differ: what is asked weighs most, so that rows of a shifted transcript still meet.
 func distance(a, b review) int {
 	d := 0
 	x, y := a.attrs(), b.attrs()
@@ -138,8 +137,7 @@ func matchUnordered(want, got []review) []review {
 	return got
 }
 
-// gapCost is what a row with one empty side costs: less than two reviews that have nothing in common, more than
-// two that differ in an attribute or two.
+// gapCost is what a row with one side costs: less than two reviews with nothing in common, more than two that are alike.
 const gapCost = 3
 
 // align puts two lists of n and m beside each other at the least cost: that of pairs, and that of a gap for each that

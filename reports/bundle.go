@@ -169,8 +169,7 @@ func encodeReport(r *ConformanceReport) ([]byte, error) {
 	return append([]byte("# What authzconf found. Check it with: authzconf verify <this folder>\n"), data...), nil
 }
 
-// DecodeReport reads report.yaml. It is strict: a field that this version of authzconf does not know may be what
-// matters. name is for the messages.
+// DecodeReport reads report.yaml, strictly: a field that this authzconf does not know may matter. name is for messages.
 func DecodeReport(name string, data []byte) (*ConformanceReport, error) {
 	if len(data) > filing.Limit {
 		return nil, fmt.Errorf("%s: larger than %d bytes", name, filing.Limit)

@@ -224,8 +224,7 @@ type BehaviourDiff struct {
 	OnlyA, OnlyB []string
 }
 
-// ScenarioDiff is a scenario in which two cells differ. What is made up anew in every run (names, IDs, times)
-// does not count.
+// ScenarioDiff is a scenario in which two cells differ. What is new in every run (names, IDs, times) does not count.
 type ScenarioDiff struct {
 	Scenario string
 	// A and B are the verdicts.

@@ -28,8 +28,7 @@ type Outcome struct {
 	Reasons []string `json:"reasons,omitempty"`
 	// NotCovered says, a line per reason, of how many scenarios nothing is known since no target can show them.
 	NotCovered []string `json:"notCovered,omitempty"`
-	// Notes say what a reader of "passed" should know: known failures, what the user left out, what the target
-	// could not show.
+	// Notes say what a reader of "passed" should know: known failures, what was left out, what the target could not show.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -160,8 +159,7 @@ func (c *conclusion) outcome() Outcome {
 	return o
 }
 
-// cell adds the reasons of one cell. Scenarios are counted by kind, with the first as the example: the results
-// themselves are in the cell.
+// cell adds the reasons of one cell, whose scenarios are counted by kind, with the first as the example.
 func (c *conclusion) cell(all []ScenarioRef, cell *Cell) {
 	say := func(to *[]string, format string, args ...any) {
 		*to = append(*to, cell.Name+": "+fmt.Sprintf(format, args...))
@@ -215,8 +213,7 @@ func (c *conclusion) cell(all []ScenarioRef, cell *Cell) {
 	}
 }
 
-// unaccounted finds scenarios that a cell says nothing, or two things, about, and results of scenarios that
-// nobody loaded.
+// unaccounted finds scenarios without a result in a cell, or with two, and results of scenarios that nobody loaded.
 func unaccounted(all []ScenarioRef, cell *Cell) []string {
 	times := map[string]int{}
 	for _, r := range cell.Results {

@@ -47,8 +47,7 @@ type FlowSample struct {
 	Seen   verdicts.Observation `json:"seen"`
 }
 
-// FlowStay is a time in which an API server was that of one cell: from when it was ready until it had ended. A zero
-// time is open.
+// FlowStay is when an API server was that of one cell: from when it was ready to its end. A zero time is open.
 type FlowStay struct {
 	Cell  string    `json:"cell"`
 	Ready time.Time `json:"ready"`
@@ -61,8 +60,7 @@ type FlowAnswer struct {
 	Cell string `json:"cell"`
 	// Scenario is the one of the request's setup that is for that server.
 	Scenario string `json:"scenario"`
-	// Verdict is by outcome, code, message, resulting user and audit event; not by access reviews, which depend
-	// on what the server has cached.
+	// Verdict is by outcome, code, message, resulting user and audit event; not by access reviews, as servers have caches.
 	Verdict verdicts.Verdict `json:"verdict"`
 	Reason  string           `json:"reason,omitempty"`
 	// Count is how many answers were of this kind, Example the first.
@@ -74,8 +72,7 @@ type FlowAnswer struct {
 type Window struct {
 	// What is unanswered or wrong.
 	What string `json:"what"`
-	// Start is when the first such request was sent, Milliseconds the time from then until the next request that
-	// was answered rightly was sent.
+	// Start is when the first such request was sent, Milliseconds the time until the next that was answered rightly.
 	Start        time.Time `json:"start"`
 	Milliseconds float64   `json:"milliseconds"`
 	// Requests is how many there were.

@@ -192,8 +192,7 @@ var (
 	}).Parse(pageTemplate))
 )
 
-// preformatted escapes text between tags. Quotes are left alone there, which makes JSON, the greatest part of
-// the page, a fifth shorter.
+// preformatted escapes text between tags. Quotes are left alone, which makes JSON, most of the page, a fifth shorter.
 func preformatted(text string) template.HTML {
 	return template.HTML(strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "\x00", "\uFFFD").Replace(text))
 }
@@ -293,8 +292,7 @@ func (p *page) part(name string) (template.HTML, error) {
 	return template.HTML(strings.TrimSpace(Redact(b.String()))), err
 }
 
-// Divergences shows where documents and servers differ, as the reports at bases have seen it. What several have seen is
-// there once.
+// Divergences shows where documents and servers differ, as the reports at bases saw it, once if several did.
 func Divergences(all []*Verification, bases []string) (template.HTML, error) {
 	p := page{Base: "."}
 	for i, v := range all {

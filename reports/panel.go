@@ -135,8 +135,7 @@ func (v *stepView) reviews(st *scenarios.Step, requestor scenarios.Requestor, pr
 // requestorField is the field of a difference in who a review says that the requestor is.
 var requestorField = regexp.MustCompile(`^reviews\[(\d+)\]\.requestor$`)
 
-// markJudged adds what the judge found in a review beyond the attributes that a row shows: groups, UID and extra of the
-// requestor.
+// markJudged adds what the judge found in a review and no attribute shows: groups, UID and extra of the requestor.
 func (v *stepView) markJudged(prefix string, r verdicts.Result) {
 	for _, d := range r.Differences {
 		m := requestorField.FindStringSubmatch(strings.TrimPrefix(d.Field, prefix))

@@ -15,8 +15,7 @@ import (
 
 const pathDir = "path"
 
-// PathReport is what the report of an upgrade path has besides that of a run: its cells are the stages, in
-// order, on one etcd.
+// PathReport is what an upgrade path's report has besides a run's: its cells are the stages, in order, on one etcd.
 type PathReport struct {
 	// Name is that of the path file, or the path as it was written.
 	Name string `json:"name"`

@@ -18,8 +18,7 @@ const redacted = "[redacted]"
 var (
 	// bearer is a credential after its scheme. "Bearer token" in a sentence is not one, see looksRandom.
 	bearer = regexp.MustCompile(`(?i)\b(bearer|basic)(\s+|%20|\.authorization\.k8s\.io\.)([A-Za-z0-9._~+/=-]{8,})`)
-	// jwt begins with the base64 of {" and so does every token of the API server, even one that was cut off
-	// before its first dot.
+	// jwt begins with the base64 of {" as does every token of the API server, even one cut off before its first dot.
 	jwt = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{10,}(\.[A-Za-z0-9_-]*){0,4}`)
 	// jwtData is the same once more in base64, as in a Secret's data.
 	jwtData = regexp.MustCompile(`\bZXlK[A-Za-z0-9+/]{12,}={0,2}`)
@@ -126,8 +125,7 @@ func redactedCopy[T any](v *T, what string) (*T, error) {
 	return out, nil
 }
 
-// redactJSON redacts every string of a JSON value, and the fields that are secret by name. If nothing was, raw
-// itself is returned.
+// redactJSON redacts every string of a JSON value, and fields that are secret by name; raw itself if there were none.
 func redactJSON(raw []byte) (clean []byte, changed bool, err error) {
 	if harmless(raw) {
 		return raw, false, nil
@@ -170,8 +168,7 @@ func asField(lower []byte, word string) bool {
 // escapes are those of one character that no word above can have, and that encoders write for HTML's sake.
 var escapes = []string{`\u003c`, `\u003e`, `\u0026`}
 
-// harmless says that there is nothing to redact in a JSON value: most have none of the words, and reading them in order to
-// see that takes far longer.
+// harmless says that nothing in a JSON value is to be redacted: most have none of the words, which is seen fast.
 func harmless(raw []byte) bool {
 	lower := bytes.ToLower(raw)
 	hidden := bytes.Count(lower, []byte(`\u00`)) // of which a word can be made that is none of these
@@ -244,8 +241,7 @@ func blank(values map[string]any) (changed bool) {
 	return changed
 }
 
-// encodeJSON is json.Marshal without escaping < and >, which would make message texts hard to read, indented
-// unless indent is empty.
+// encodeJSON is json.Marshal with < and > left readable, and indented unless indent is empty.
 func encodeJSON(v any, indent string) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -173,8 +173,7 @@ func (g alike) panel(s *scenarios.Scenario) panel {
 	return p
 }
 
-// clientSteps show a run of a client: the command with what became of it, then each of its requests as a request
-// step is shown.
+// clientSteps show a run of a client: the command with its outcome, then its requests as request steps are shown.
 func clientSteps(i int, bound *scenarios.Scenario, met []verdicts.Difference, r verdicts.Result, e *verdicts.Evidence, o *verdicts.Observation) []stepView {
 	st := &bound.Steps[i]
 	v := stepView{Number: i, Step: st, Bound: bound, Seen: o}

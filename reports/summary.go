@@ -104,8 +104,7 @@ func (c *Cell) CountRows(cells int) []CountRow {
 	return rows
 }
 
-// furtherReason is what a reason says beyond the first difference, with which that of a failure begins: why the
-// blame is what it is.
+// furtherReason is what a reason says beyond the first difference: why the blame is what it is.
 func furtherReason(r verdicts.Result) string {
 	if len(r.Differences) == 0 {
 		return r.Reason
@@ -121,8 +120,7 @@ type notRunGroup struct {
 	Scenarios []string
 }
 
-// notRunGroups groups the scenarios that were not run, unsupported ones included, by their reason, in order of
-// appearance.
+// notRunGroups groups the scenarios that were not run, unsupported ones too, by reason, in order of appearance.
 func notRunGroups(c Cell) (groups []notRunGroup) {
 	add := func(why string, cause NotRunCause, id string) {
 		g := entry(&groups, func(g notRunGroup) bool { return g.Why == why }, notRunGroup{Why: why, Cause: cause})
@@ -203,9 +201,8 @@ func escapeXML(s string) string {
 }
 
 // PRR writes what a KEP's author needs under "Were upgrade and rollback tested?" of the production readiness
-// questionnaire: what was run, what came out, how to do it again, and the digest of the evidence. It says yes
-// only if everything passed. An error means that the report is not one of an upgrade path, or does not follow
-// from its evidence.
+// questionnaire: what was run, what came out, how to do it again, and the digest of the evidence. It says yes only if
+// everything passed. An error: the report is not of an upgrade path, or does not follow from its evidence.
 func PRR(v *Verification) (string, error) {
 	r := v.Report
 	if r.Path == nil {

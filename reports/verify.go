@@ -23,13 +23,11 @@ import (
 type VerifyOptions struct {
 	// Builtin are the scenarios to judge by: a report that was made with others differs. Nil compares nothing.
 	Builtin *scenarios.Set
-	// Plan says what the command line of a report asks for, as a report that nothing was run for. Nil holds it to
-	// nothing.
+	// Plan says what the command line of a report asks for, as a report of nothing run. Nil holds it to nothing.
 	Plan func(*ConformanceReport, *scenarios.Set) (*ConformanceReport, error)
 	// Agents judges what was seen of the node agents of a cell, as Cell.Agents has it.
 	Agents func(seed int64, cell string, a *Agents) (*Agents, error)
-	// SuiteVersion is the version of this authzconf. Pages are only expected to come out the same again if the
-	// report is of the same one.
+	// SuiteVersion is the version of this authzconf. Pages need only come out the same if the report is of it.
 	SuiteVersion string
 }
 

@@ -25,8 +25,7 @@ type Witness struct {
 	// is the minor of the binary; empty where the server does not tell (before 1.33).
 	EmulatedVersion string `json:"emulatedVersion,omitempty"`
 
-	// ExpectedGate is the state, on or off, that the gate must have: as asked, or as the effective version has
-	// it by default.
+	// ExpectedGate is the state, on or off, that the gate must have: as asked, or by the effective version's default.
 	ExpectedGate string `json:"expectedGate,omitempty"`
 	// GateMetric is the sample kubernetes_feature_enabled{name="ConstrainedImpersonation"} of GET /metrics: on (1), off
 	// (0), or absent (the version has no such gate, which counts as off). Empty where metrics cannot be read.

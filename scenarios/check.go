@@ -40,8 +40,7 @@ func (c *checker) failIf(bad bool, path []any, format string, args ...any) {
 	}
 }
 
-// missing records that a required field is missing or empty. A field that is there and did not decode has been
-// reported already.
+// missing records that a required field is missing or empty, unless it did not decode and is reported already.
 func (c *checker) missing(path []any, empty bool, expected string) {
 	if !empty {
 		return

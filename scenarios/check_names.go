@@ -87,16 +87,14 @@ func (s *Scenario) mentions(name string) bool {
 	return !reflect.DeepEqual(plain, renamed(&binder{text: newRenamer(map[string]string{name: name + "-x"})}, plain))
 }
 
-// fixedWords are what the API server's messages and paths are made of. A name like one of them could not be told
-// from the text around it.
+// fixedWords are what the API server's messages and paths are made of: a name like one could not be told from them.
 const fixedWords = `is forbidden User cannot resource in API group the namespace at cluster scope
 	impersonating empty string key extra an invalid a non-lowercase values value not allowed requested
 	&user.DefaultInfo{Name: UID: Groups: Extra:map []string nil} without user name attempting to grant
 	RBAC permissions currently held {APIGroups Resources Verbs ResourceNames} system: masters nodes node
 	serviceaccount serviceaccounts authenticated unauthenticated anonymous /api/v1 /apis/ namespaces`
 
-// words lists the texts of a scenario that Bind must not change, although a name may look the same: verbs, API
-// groups, resources and fixed wording.
+// words lists the texts of a scenario that Bind must not change, although a name may look the same.
 func (s *Scenario) words() []string {
 	set := sets.New(fixedWords)
 	grant := func(g Grant) { set.Insert(slices.Concat(g.Verbs, g.APIGroups, g.Resources)...) }
@@ -148,8 +146,7 @@ func ambiguous(names sets.Set[string], words []string) map[string]string {
 // maxNodes is how many nodes a scenario may name: a target with the capability has at least so many.
 const maxNodes = 2
 
-// nodes checks the names that stand for real nodes. They are replaced like names that are made unique, so the same
-// must hold of them.
+// nodes checks the names of real nodes. They are replaced like names that are made unique, so the same must hold.
 func (c *checker) nodes() {
 	c.failIf(len(c.s.Nodes) > maxNodes, at("nodes"), "there are %d nodes (expected at most %d)", len(c.s.Nodes), maxNodes)
 	if len(c.s.Nodes) == 0 {
@@ -190,8 +187,7 @@ func (c *checker) running(sa *ServiceAccount, path []any) {
 		"running is given with nodeObject (expected one of the two: a real node has its object)")
 }
 
-// Pods are the pods that the scenario runs on real nodes, by namespace and name: those of requestors, and objects
-// that name such a node.
+// Pods are those that the scenario runs on real nodes, by namespace and name: of requestors, and objects on such a node.
 func (s *Scenario) Pods() [][2]string {
 	var out [][2]string
 	add := func(node, namespace, name string) {

@@ -192,8 +192,7 @@ func (s *source) decodeScalar(n *yaml.Node, v reflect.Value, label string) {
 	}
 }
 
-// decodeAny gives the types of decoded JSON, integers as int64, which is what runtime.DeepCopyJSON and
-// unstructured objects take.
+// decodeAny gives the types of decoded JSON, integers as int64, as runtime.DeepCopyJSON takes them.
 func (s *source) decodeAny(n *yaml.Node, label string) any {
 	if text, ok := stringOf(n); ok {
 		return text

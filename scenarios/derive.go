@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// What follows from the rest of an expectation is not written into files. The loader derives it, and it is judged
-// like everything else:
+// What follows from the rest of an expectation is not written into files. The loader derives it, and it is judged, too:
 //
 //   - the code follows from the outcome, unless that is allowed or serverError;
 //   - the audit fields follow from the outcome and the mode, where the reviews or
@@ -19,8 +18,7 @@ import (
 // then the file states the audit fields, and the mode is taken from their constraint. "audit: {}" and "metrics:
 // {}" say that nothing of it is to be judged.
 
-// Full returns a copy of the scenario with everything derived that its expectations leave to be derived. Scenarios
-// that Load returns are full.
+// Full returns a copy with everything derived that expectations leave to be. Scenarios that Load returns are full.
 func (s *Scenario) Full() *Scenario { return s.mapExpect(deriver.fill) }
 
 // Lean returns a copy of the scenario without the expectations that Full derives: the form in which a file states it.
@@ -79,8 +77,7 @@ func (d deriver) strip(e Expect) Expect {
 	return e
 }
 
-// leavable are the fields that may be left out, in the order in which that is tried: metrics may need the mode
-// that audit states.
+// leavable are the fields that may be left out, in the order of trying: metrics may need the mode that audit states.
 var leavable = []struct {
 	field string
 	out   func(Expect) Expect

@@ -10,8 +10,7 @@ import (
 type Outcome string
 
 const (
-	// Allowed: authorization let the request through, whatever came then (404 for an object that does not exist is
-	// Allowed).
+	// Allowed: authorization let the request through, whatever came then (404 for a missing object is Allowed).
 	Allowed Outcome = "allowed"
 	// ImpersonationForbidden: 403 by the impersonation filter.
 	ImpersonationForbidden Outcome = "impersonationForbidden"
@@ -23,15 +22,13 @@ const (
 	BadRequest Outcome = "badRequest"
 	// Unauthenticated: 401.
 	Unauthenticated Outcome = "unauthenticated"
-	// HeadersTooLarge: 431 by the HTTP server, before anything else: nothing is authenticated, and there is no
-	// audit event.
+	// HeadersTooLarge: 431 by the HTTP server, before all else: nothing is authenticated, and there is no audit event.
 	HeadersTooLarge Outcome = "headersTooLarge"
 	// ServerError: 5xx before the request was authorized.
 	ServerError Outcome = "serverError"
 )
 
-// Expect states what must be seen of a request. What is left out is not judged; an empty list means that there
-// must be none.
+// Expect states what must be seen of a request. What is left out is not judged; an empty list means none.
 type Expect struct {
 	// Outcome must be given.
 	Outcome Outcome `json:"outcome" yaml:"outcome"`
@@ -42,20 +39,15 @@ type Expect struct {
 	// MessageMatches is a regular expression for the whole message, where a part of it is not known before: the
 	// address of a webhook, for example.
 	MessageMatches string `json:"messageMatches,omitempty" yaml:"messageMatches,omitempty"`
-	// User is the resulting user: who the request was authorized as. It is judged against the final access review
-	// and the audit event.
+	// User is whom the request was authorized as. It is judged against the final access review and the audit event.
 	User *User `json:"user,omitempty" yaml:"user,omitempty"`
-	// Reviews are the access reviews that the request caused, in order, the final one of the impersonated user
-	// included.
+	// Reviews are the access reviews of the request in order, the final one of the impersonated user included.
 	Reviews []Review `json:"reviews,omitzero" yaml:"reviews,omitempty"`
-	// Output is the body of the answer without surrounding space, where it is not a Status: a log, or what a
-	// command wrote that was run by exec.
+	// Output is the body of the answer without surrounding space, where it is not a Status: a log, or what exec wrote.
 	Output string `json:"output,omitempty" yaml:"output,omitempty"`
-	// Backend are the users that the aggregated API server was told of, one for each request that reached it. []
-	// means that none did.
+	// Backend are the users that the aggregated API server was told of, one for each request. [] means that none came.
 	Backend []User `json:"backend,omitzero" yaml:"backend,omitempty"`
-	// Admission are the users that the admission webhook was told of, one for each review that reached it. [] means
-	// that none did.
+	// Admission are the users that the admission webhook was told of, one for each review. [] means that none came.
 	Admission []User `json:"admission,omitzero" yaml:"admission,omitempty"`
 	// Flow is by what priority and fairness let the request through; {} means that it did not get so far.
 	Flow *Flow `json:"flow,omitempty" yaml:"flow,omitempty"`
@@ -108,8 +100,7 @@ const (
 	NoOpinion Decision = "noOpinion"
 )
 
-// Review is one access review. All attributes are stated: one that is left out must be empty in the review, but
-// for those that say otherwise.
+// Review is one access review. An attribute that is left out must be empty in it, but for those that say otherwise.
 type Review struct {
 	// Unordered, if given, is a group of reviews that may come in any order, and excludes every other field (extra
 	// keys come from a Go map).
@@ -146,8 +137,7 @@ const (
 	ByImpersonated By = "impersonated"
 )
 
-// AuditExpect is about the ResponseComplete (for a watch: ResponseStarted) audit event. Pointers that are nil are
-// not judged.
+// AuditExpect is about the ResponseComplete (for a watch: ResponseStarted) audit event. Nil is not judged.
 type AuditExpect struct {
 	// ImpersonatedUser says whether the event has impersonatedUser; its content is judged through Expect.User.
 	ImpersonatedUser *bool `json:"impersonatedUser,omitempty" yaml:"impersonatedUser,omitempty"`

@@ -10,8 +10,7 @@ import (
 type Kubectl struct {
 	// By is the alias of the requestor, a service account: kubectl authenticates with its token.
 	By string `json:"by" yaml:"by" bind:"keep"`
-	// Args are the arguments. Values of flags stand behind "=" (--as=bob, --namespace=shop), so that it can be
-	// told what is a value.
+	// Args are the arguments. Values of flags stand behind "=" (--as=bob, --namespace=shop), to be told from others.
 	Args []string `json:"args" yaml:"args"`
 }
 
@@ -19,8 +18,7 @@ type Kubectl struct {
 type ClientExpect struct {
 	// ExitCode is that of the process. It must be given.
 	ExitCode *int `json:"exitCode" yaml:"exitCode"`
-	// Stdout and Stderr are texts that the output must contain; [] means that there must be no output. Left out,
-	// the output is not judged.
+	// Stdout and Stderr are texts that the output must contain; [] means that there is none. Left out, it is not judged.
 	Stdout []string `json:"stdout,omitzero" yaml:"stdout,omitempty"`
 	Stderr []string `json:"stderr,omitzero" yaml:"stderr,omitempty"`
 	// Requests are all the requests that the client sent, in order. They must be given; [] means that there were none.
@@ -52,8 +50,7 @@ func (k *Kubectl) flag(name string) string {
 	return values[len(values)-1] // the last counts
 }
 
-// Impersonate is what the flags --as, --as-group, --as-uid and --as-user-extra make kubectl send; nil if there are
-// none.
+// Impersonate is what the flags --as, --as-group, --as-uid and --as-user-extra make kubectl send; nil without any.
 func (k *Kubectl) Impersonate() *Impersonate {
 	i := &Impersonate{User: k.flag("as"), UID: k.flag("as-uid"), Groups: k.flags("as-group")}
 	for _, e := range k.flags("as-user-extra") {
@@ -72,8 +69,7 @@ func (k *Kubectl) Impersonate() *Impersonate {
 // Line is the command as it would be typed.
 func (k *Kubectl) Line() string { return "kubectl " + strings.Join(k.Args, " ") }
 
-// request stands for the command where two steps are compared and where names are looked for: its path is the
-// command without what the other fields say.
+// request stands for the command in comparisons: its path is the command without what the other fields say.
 func (k *Kubectl) request() *Request {
 	plain := slices.DeleteFunc(slices.Clone(k.Args), func(a string) bool { return strings.HasPrefix(a, "--as") })
 	return &Request{
@@ -99,8 +95,7 @@ func (st Step) Sent() *Request {
 	return st.Request
 }
 
-// outcome is what a step that sends something ends in: for a client, that of its first request that is refused; ""
-// if it fails for another reason.
+// outcome is what a step ends in: for a client, the first request that is refused; "" if it fails otherwise.
 func (st Step) outcome() Outcome {
 	switch {
 	case st.Expect != nil:

@@ -23,8 +23,7 @@ import (
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 )
 
-// maxFileSize is the largest scenario or fixture that is read. Real ones have a few KB; the limit keeps a wrong
-// path from filling the memory.
+// maxFileSize limits a scenario or fixture. Real ones have a few KB; a wrong path must not fill the memory.
 const maxFileSize = 1 << 20
 
 // VectorSuffix ends the name of a file that holds a test vector of package vectors. It lies among the scenarios

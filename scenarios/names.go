@@ -45,8 +45,7 @@ func (f *nameFinder) add(kind nameKind, name string, path ...any) {
 	}
 }
 
-// user adds the names within a user or group name. What begins with "system:" means something to Kubernetes and is
-// not renamed whole.
+// user adds the names within a user or group name. What begins with "system:" has a meaning and is not renamed whole.
 func (f *nameFinder) user(name string, path ...any) {
 	if node, ok := strings.CutPrefix(name, "system:node:"); ok {
 		if len(validation.IsDNS1123Subdomain(node)) == 0 {
@@ -146,8 +145,7 @@ func (f *nameFinder) request(r *Request, path ...any) {
 	}
 }
 
-// fixedNames are kinds whose objects' names Kubernetes derives from their content; with another name they would be
-// refused.
+// fixedNames are kinds whose names Kubernetes derives from their content; objects with other names are refused.
 var fixedNames = []string{"CustomResourceDefinition", "APIService"}
 
 // manifest adds the names of an object: its own, its namespace, the node of a pod, and the subjects of a binding.
@@ -204,8 +202,7 @@ func (s *Set) add(sc *Scenario) {
 	s.byID[sc.ID] = sc
 }
 
-// All returns the scenarios sorted by ID. The slice is the caller's; the scenarios are shared and must not be
-// changed (Bind gives a copy).
+// All returns the scenarios sorted by ID. The slice is the caller's, the scenarios are shared (Bind gives a copy).
 func (s *Set) All() []*Scenario { return slices.Clone(s.all) }
 
 // Len is the number of scenarios.
@@ -234,8 +231,7 @@ func (s *Set) Setups() []string {
 	return sets.List(names.Delete(""))
 }
 
-// checkSetup applies the rules about setups, once all scenarios are known: a scenario is compared with the first
-// of its setup.
+// checkSetup applies the rules about setups to all scenarios: each is compared with the first of its setup.
 func checkSetup(f *loadedFile, set *Set, broken map[string]bool) {
 	s, src := f.scenario, f.source
 	if s.Setup == "" || !f.readable || src.failedAt(nil) {
@@ -304,8 +300,7 @@ func newRenamer(names map[string]string) *renamer {
 	return r
 }
 
-// rename makes one pass from left to right. Boundaries are judged on the original text, so that replacements
-// cannot influence each other.
+// rename makes one pass. Boundaries are judged on the original text: replacements do not influence each other.
 func (r *renamer) rename(s string) string {
 	if len(r.byFirst) == 0 || s == "" {
 		return s
@@ -372,8 +367,7 @@ func endsHere(s string, i int) bool {
 	return !isToken(after)
 }
 
-// unescape decodes a percent-encoded byte at s[i:]. Bytes of a multi-byte character come out as the replacement
-// letter, which is a token character.
+// unescape decodes a percent-encoded byte at s[i:]; those of multi-byte characters become a token character.
 func unescape(s string, i int) (rune, bool) {
 	if i+3 > len(s) || s[i] != '%' {
 		return 0, false

@@ -216,8 +216,7 @@ func subjectsOf(m map[string]any) []rbacv1.Subject {
 	return binding.Subjects
 }
 
-// subjectOf is the subject of a binding; none if it is of no kind. A service account without a namespace is in that of
-// the binding.
+// subjectOf is the subject of a binding, if of a known kind. A service account's namespace is the binding's by default.
 func subjectOf(bound rbacv1.Subject, namespace string) Subject {
 	switch ns := cmp.Or(bound.Namespace, namespace); {
 	case bound.Kind == rbacv1.UserKind:

@@ -33,8 +33,7 @@ type RBACObject struct {
 	// Scenario is the ID of the one that they are for: an annotation tells a person who finds the objects.
 	Scenario string
 
-	// Check is a review that is allowed exactly when role and binding are in force: what to poll until an
-	// authorizer has seen a change.
+	// Check is a review that is allowed exactly when role and binding are in force: polled until authorizers see a change.
 	Check authorizationv1.SubjectAccessReviewSpec
 	// Exclusive tells whether nothing else in the scenario allows Check. If it is false, every review of this
 	// grant is allowed by another one as well, and Check says nothing about this one.
@@ -122,8 +121,7 @@ func (s *Scenario) GrantsAt(step int) []Grant {
 	return slices.DeleteFunc(slices.Clone(s.Grants), func(g Grant) bool { return !s.GrantedAt(g.ID, step) })
 }
 
-// InForceAtStart tells whether the grant of that ID holds before the first step: unless the first step that names
-// it is a grant step.
+// InForceAtStart tells whether the grant of that ID holds at first: unless the first step that names it is a grant step.
 func (s *Scenario) InForceAtStart(grantID string) bool {
 	first := slices.IndexFunc(s.Steps, func(st Step) bool { return st.Grant == grantID || st.Revoke == grantID })
 	return grantID == "" || first < 0 || s.Steps[first].Grant != grantID
@@ -144,8 +142,7 @@ func rbacSubject(s Subject) rbacv1.Subject {
 	return rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: s.User}
 }
 
-// pickCheck chooses the first review that the grants allow and the others do not. If there is none, it is the
-// first one, and false.
+// pickCheck chooses the first review that the grants allow and the others do not; without one the first, and false.
 func pickCheck(grants, others []Grant) (authorizationv1.SubjectAccessReviewSpec, bool) {
 	all := slices.Concat(Each(grants, Grant.Examples)...)
 	if i := slices.IndexFunc(all, func(spec authorizationv1.SubjectAccessReviewSpec) bool { return !Covered(others, spec) }); i >= 0 {

@@ -27,11 +27,9 @@ const (
 	Divergence Level = "divergence"
 )
 
-// Scenario is one behaviour. The zero value is not usable: scenarios come from Load, which checks every rule of
-// the format.
+// Scenario is one behaviour. The zero value is not usable: scenarios come from Load, which checks the format.
 type Scenario struct {
-	// ID is the file's path below the scenarios folder without extension. It is set by the loader and is not part
-	// of the file.
+	// ID is the file's path below the scenarios folder without extension, as the loader sets it.
 	ID string `json:"-" yaml:"-" bind:"keep"`
 	// File is the path the scenario was read from, for error messages.
 	File string `json:"-" yaml:"-" bind:"keep"`
@@ -87,8 +85,7 @@ type Scenario struct {
 
 // Source is where a behaviour is described.
 type Source struct {
-	// Document is the short name: KEP-5284, docs/user-impersonation, or kubernetes for behaviour that only the
-	// source code shows.
+	// Document is the short name: KEP-5284, docs/user-impersonation, or kubernetes for what only source code shows.
 	Document string `json:"document" yaml:"document"`
 	// Section is the heading, or the file and function.
 	Section string `json:"section" yaml:"section"`
@@ -122,8 +119,7 @@ const (
 	Tokens Capability = "tokens"
 	// RBAC: grants can be given as RBAC objects.
 	RBAC Capability = "rbac"
-	// Aggregation: an aggregated API, things of conformance.authzconf.dev/v1, is served by the harness, which sees
-	// what arrives there.
+	// Aggregation: the harness serves an aggregated API, things of conformance.authzconf.dev/v1, and sees what arrives.
 	Aggregation Capability = "aggregation"
 	// KubeletNodes: at least two nodes whose kubelets run pods, and the image of the node agent on them.
 	KubeletNodes Capability = "nodes"
@@ -141,8 +137,7 @@ type Requires struct {
 	// Kubernetes is a range of minor versions, for example ">=1.35" or ">=1.35, <1.37". Empty means every version.
 	// It is compared with the effective version: the emulated one where emulation is used.
 	Kubernetes string `json:"kubernetes,omitempty" yaml:"kubernetes,omitempty"`
-	// Binary is the same for the version of the binary, for behaviour that emulation does not change (messages,
-	// metrics).
+	// Binary is the same of the binary, for behaviour that emulation does not change (messages, metrics).
 	Binary string `json:"binary,omitempty" yaml:"binary,omitempty"`
 	// Gate is the state of ConstrainedImpersonation. It must be given.
 	Gate Gate `json:"gate" yaml:"gate"`
@@ -165,8 +160,7 @@ type Requestor struct {
 	Extra  map[string][]string `json:"extra,omitempty" yaml:"extra,omitempty"`
 	// ServiceAccount is a real ServiceAccount with a token of its own.
 	ServiceAccount *ServiceAccount `json:"serviceAccount,omitempty" yaml:"serviceAccount,omitempty"`
-	// Anonymous sends no credentials. All scenarios share this requestor, and with it the API server's memory of
-	// who impersonated how.
+	// Anonymous sends no credentials. All scenarios share it, and with it the API server's memory of who impersonated how.
 	Anonymous bool `json:"anonymous,omitempty" yaml:"anonymous,omitempty"`
 }
 
@@ -219,8 +213,7 @@ func (r Requestor) Username() string {
 	return r.User
 }
 
-// Grant is a neutral permission: Subject may do Verbs on Resources of APIGroups (only those of Names, if given),
-// or on NonResourceURLs.
+// Grant is a permission: Subject may do Verbs on Resources of APIGroups (only Names, if given), or on NonResourceURLs.
 type Grant struct {
 	// ID lets grant and revoke steps name this grant. If the first step that names it is a grant step, it is not
 	// in force before that step; otherwise it is in force from the start.
@@ -238,8 +231,7 @@ type Grant struct {
 	Names []string `json:"resourceNames,omitempty" yaml:"resourceNames,omitempty"`
 	// Namespace limits the grant to one namespace. Empty means all of them and cluster scope.
 	Namespace string `json:"namespace,omitempty" yaml:"namespace,omitempty"`
-	// NonResourceURLs are paths, "*" at the end matches any rest. They exclude APIGroups, Resources, Names and
-	// Namespace.
+	// NonResourceURLs are paths, with "*" at the end for any rest, and exclude APIGroups, Resources, Names and Namespace.
 	NonResourceURLs []string `json:"nonResourceURLs,omitempty" yaml:"nonResourceURLs,omitempty"`
 }
 
@@ -264,8 +256,7 @@ type Step struct {
 	// Await sends the request again until it is answered with the expected code: for what an API server takes over
 	// from others after a while. The last time is the one that is judged.
 	Await bool `json:"await,omitempty" yaml:"await,omitempty"`
-	// Wait lets time pass since the previous request was answered, for example "10500ms". Waits of different
-	// scenarios overlap.
+	// Wait lets time pass since the previous answer, for example "10500ms". Waits of different scenarios overlap.
 	Wait Duration `json:"wait,omitzero" yaml:"wait,omitempty"`
 	// Grant brings the grant of that ID into force.
 	Grant string `json:"grant,omitempty" yaml:"grant,omitempty" bind:"keep"`
@@ -347,8 +338,7 @@ func (s *Scenario) Together(i int) []Step {
 	return s.Steps[i:end]
 }
 
-// Alone tells whether the scenario needs a target for itself: it changes the authorizer chain, or counts what all
-// requests are counted in.
+// Alone tells whether the scenario needs a target for itself: it changes the authorizer chain, or reads shared counters.
 func (s *Scenario) Alone() bool {
 	return slices.ContainsFunc(s.Steps, func(st Step) bool {
 		return st.Reload != "" || st.Expect != nil && st.Expect.Counters != nil

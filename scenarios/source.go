@@ -26,8 +26,7 @@ type source struct {
 	lenient bool
 	// noted are the fields that say too much or too little. They are taken.
 	noted Errors
-	// broken are the nodes that could not be decoded. Rules about what is in them would only repeat the error in
-	// other words.
+	// broken are the nodes that could not be decoded. Rules about what is in them would only repeat the error.
 	broken []*yaml.Node
 }
 
@@ -72,8 +71,7 @@ func (s *source) holdsBroken(n *yaml.Node) bool {
 	return slices.Contains(s.broken, n) || slices.ContainsFunc(n.Content, s.holdsBroken)
 }
 
-// parseYAML parses a file into its documents' trees. Documents that hold nothing are kept as nil, so that a caller
-// can count them.
+// parseYAML parses a file into its documents' trees. Empty documents are nil, so that a caller can count them.
 func parseYAML(file string, raw []byte) (docs []*yaml.Node, wrong *Error) {
 	if len(raw) > maxFileSize {
 		return nil, &Error{File: file, Line: 1, Col: 1, Msg: "cannot be read: it is larger than 1 MiB (expected a few KB)"}
@@ -176,8 +174,7 @@ func (e *Error) Place() string {
 	return fmt.Sprintf("%s:%d:%d", e.File, e.Line, e.Col)
 }
 
-// Errors is every violation found in a set of files, ordered by file, line and column. A load does not stop at the
-// first one.
+// Errors is every violation in a set of files, ordered by file, line and column. A load does not stop at the first.
 type Errors []*Error
 
 // Error implements error, one violation a line.
@@ -213,8 +210,7 @@ func Decode(name string, data []byte, what string, v any) (*Document, error) {
 	return &Document{s}, s.errs.orNil()
 }
 
-// DecodeKind is Decode of a file that says of which version and kind it is; an empty version is that of a format
-// without one.
+// DecodeKind is Decode of a file that says its version and kind; an empty version is that of a format without one.
 func DecodeKind(name string, data []byte, what, apiVersion, kind string, v any) (*Document, error) {
 	doc, err := Decode(name, data, what, v)
 	for _, field := range [][2]string{{"apiVersion", apiVersion}, {"kind", kind}} {
@@ -229,8 +225,7 @@ func DecodeKind(name string, data []byte, what, apiVersion, kind string, v any) 
 	return doc, err
 }
 
-// resolve puts what an alias stands for in its place. What is named has no aliases itself, so that a file cannot grow
-// without end.
+// resolve puts what an alias stands for in its place; there are no aliases in it, so that a file cannot grow without end.
 func resolve(n *yaml.Node, named bool) {
 	for i, item := range n.Content {
 		if item.Kind == yaml.AliasNode && !named {

@@ -138,8 +138,7 @@ func (s *Scenario) requestSteps(outcomes ...Outcome) []int {
 	return out
 }
 
-// unpaired lists the requests with one of the outcomes that are not allowed, unchanged, in another step of the
-// scenario.
+// unpaired lists the requests with one of the outcomes that no other step of the scenario repeats.
 func (s *Scenario) unpaired(outcomes ...Outcome) []int {
 	allowed := s.requestSteps(Allowed)
 	return slices.DeleteFunc(s.requestSteps(outcomes...), func(d int) bool {

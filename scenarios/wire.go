@@ -44,8 +44,7 @@ const (
 	WebSocket Upgrade = "websocket"
 	// SPDY is what clients used before; it is asked for with POST.
 	SPDY Upgrade = "spdy"
-	// Tunnel is SPDY within a WebSocket, which is how port-forward asks since it uses WebSockets; it is asked for
-	// with GET.
+	// Tunnel is SPDY within a WebSocket, as port-forward asks since it uses WebSockets; it is asked for with GET.
 	Tunnel Upgrade = "tunnel"
 )
 
@@ -88,8 +87,7 @@ func (r *Request) Content() (json.RawMessage, error) {
 	return nil, nil
 }
 
-// HTTPMethods are the HTTP methods of the request verbs, as
-// k8s.io/apiserver/pkg/endpoints/request/requestinfo.go reads them.
+// HTTPMethods are those of the request verbs, as k8s.io/apiserver/pkg/endpoints/request/requestinfo.go reads them.
 var HTTPMethods = map[string]string{
 	"get": "GET", "list": "GET", "watch": "GET",
 	"create": "POST", "update": "PUT", "patch": "PATCH",
@@ -180,8 +178,7 @@ func (r *Request) UserAgent() string {
 	return "authzconf"
 }
 
-// WireHeaders are the header lines that the request must be sent with, credentials and what every request has
-// apart, as evidence shows them.
+// WireHeaders are the header lines that the request must be sent with, as evidence shows them: without what all have.
 func (r *Request) WireHeaders() map[string][]string {
 	h := r.lines()
 	for name, values := range h {
@@ -231,8 +228,7 @@ func (r *Request) Wanted() User {
 	return u
 }
 
-// headers are those of client-go (transport.NewImpersonatingRoundTripper), which are written here once more so that
-// what was sent can be held to something.
+// headers are those of client-go (NewImpersonatingRoundTripper), written once more to hold what was sent to something.
 func (i *Impersonate) headers() textproto.MIMEHeader {
 	h := textproto.MIMEHeader{}
 	if i == nil {

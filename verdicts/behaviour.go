@@ -36,8 +36,7 @@ func Behaviour(e *Evidence) []string {
 	return lines
 }
 
-// reviewBehaviour renders reviews in order, but for runs of extra checks: their keys come from a Go map, so their
-// order is generated anew as well.
+// reviewBehaviour renders reviews in order, but for runs of extra checks, whose keys come from a Go map.
 func reviewBehaviour(decided []Decided) []string {
 	var lines []string
 	extras := 0 // length of the run of extra checks at the end of lines

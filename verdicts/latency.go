@@ -20,8 +20,7 @@ const (
 	noAnnotated = "absent"
 )
 
-// clockSlack is how much longer the API server may count than a request took here: the clock that times are taken
-// from can be set meanwhile.
+// clockSlack is how much longer the API server may count than a request took here, for clocks can be set meanwhile.
 const clockSlack = time.Second
 
 // spent says what a duration within a request is.
@@ -120,8 +119,7 @@ func (v *stepJudge) counted() (d time.Duration, ok bool) {
 	return 0, false
 }
 
-// between is the time from the first to the last impersonation check as the recorder saw them: an attempt cannot
-// have taken less.
+// between is the time from the first to the last impersonation check: an attempt cannot have taken less.
 func (v *stepJudge) between() time.Duration {
 	var first, last time.Time
 	for _, d := range v.decided {

@@ -214,8 +214,7 @@ func (v *stepJudge) started() {
 	v.compare("audit as the answer begins", said(AuditOf(v.o)), said(AuditOf(&Observation{Audit: v.o.AuditStarted})))
 }
 
-// agentLimit is how long a user agent in an audit event is at most (maybeTruncateUserAgent in
-// k8s.io/apiserver/pkg/audit/request.go).
+// agentLimit is how long a user agent in an audit event is at most (maybeTruncateUserAgent in k8s.io/apiserver).
 const agentLimit = 1024
 
 // loopback is where requests come from to a control plane on this machine.

@@ -135,8 +135,7 @@ func is(u authenticationv1.UserInfo, subject string) bool {
 	return subject == u.Username || slices.Contains(u.Groups, subject) || ok && subject == name+"/"+ns
 }
 
-// refusal is the reason of a refusal: what stands behind the base of the answer's message, which ends with a quoted
-// name, or at the cluster scope.
+// refusal is what stands behind the base of the answer's message, which ends with a quoted name, or at the cluster scope.
 func (v *stepJudge) refusal(got string) string {
 	st := v.status
 	if st == nil || v.event.Verb == "watch" {

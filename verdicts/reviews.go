@@ -63,8 +63,7 @@ func count(want []scenarios.Review) int {
 	return scenarios.Sum(want, func(w scenarios.Review) int { return max(1, len(w.Unordered)) })
 }
 
-// unordered pairs each wanted review with a seen one that equals it; what is left is compared as sets, so that the
-// difference shows both sides.
+// unordered pairs each wanted review with an equal one; the rest is compared as sets, to show both sides.
 func (v *stepJudge) unordered(at int, want []scenarios.Review, got []Decided) {
 	rest := slices.Clone(got)
 	var missing []scenarios.Review
@@ -278,8 +277,7 @@ func wrongDecision(s *scenarios.Scenario, e *Evidence) (string, bool) {
 	return "", false
 }
 
-// escalates says whether the step may have changed roles itself, so that the grants of the scenario are not all
-// there is.
+// escalates says whether the step may have changed roles, so that the scenario's grants are not all there is.
 func escalates(s *scenarios.Scenario, step int) bool {
 	return slices.ContainsFunc(s.Steps[:step+1], func(st scenarios.Step) bool {
 		return st.Request != nil && st.Request.APIGroup == "rbac.authorization.k8s.io"

@@ -23,8 +23,7 @@ func NotSent(r *scenarios.Request, by scenarios.Requestor, o *Observation) strin
 	return (&stepJudge{request: r, requestor: by, o: o}).sent()
 }
 
-// sent holds what was recorded of the request to what the scenario states. A request that was not sent as it
-// should be says nothing about the API server.
+// sent holds what was sent to what the scenario states: another request would say nothing about the API server.
 func (v *stepJudge) sent() (problem string) {
 	got, want := v.o.Request, v.requestor
 	if got.Requestor != want.Username() {

@@ -83,8 +83,7 @@ func (v *stepJudge) lost(counted string) bool {
 	})
 }
 
-// outcome judges the class of the answer, its code and message. Where the audit event is to be had it has to tell
-// the same as the answer.
+// outcome judges the class of the answer, its code and message; an audit event has to tell the same.
 func (v *stepJudge) outcome() {
 	got := outcomeOf(v.o.Response.Code, v.status)
 	if got == "" {
@@ -207,8 +206,7 @@ func (v *stepJudge) wanted() {
 	v.compare("user in the audit event", want.Render(), got.Render())
 }
 
-// finalReviewExpected is false where the scenario says that nobody is asked about the impersonated user: members
-// of system:masters pass before every authorizer.
+// finalReviewExpected is false where the scenario says that nobody is asked: system:masters pass before authorizers.
 func (v *stepJudge) finalReviewExpected() bool {
 	return v.expect.Reviews == nil || slices.ContainsFunc(v.expect.Reviews, func(r scenarios.Review) bool {
 		return r.By == scenarios.ByImpersonated
@@ -255,8 +253,7 @@ const (
 // contradictions are the fields in which an API server contradicts itself.
 var contradictions = []string{countedField, aboutField, chainField}
 
-// metrics judges the impersonation counters, and that each duration histogram counted as often as its counter, and
-// times that can be.
+// metrics judges the impersonation counters, their histograms' counts, and that the times can be.
 func (v *stepJudge) metrics() {
 	want := v.expect.Metrics
 	if want == nil {

@@ -38,13 +38,11 @@ type Options struct {
 	Seed int64
 	// Sample is 1 in how many reviews is asked. Left out, it is 1: all of some 47,000, which takes half a minute.
 	Sample int
-	// Levels are those that are asked. Left out, they are core and no-overgrant; robust is about size, concurrency and
-	// drift, and takes longer.
+	// Levels are those that are asked. Left out, core and no-overgrant; robust (size, concurrency and drift) takes longer.
 	Levels []certify.CertificationLevel
 }
 
-// Run asks a webhook that answers SubjectAccessReview, whatever their path. It is served by TLS, as an API server
-// demands it.
+// Run asks a webhook that answers SubjectAccessReview, whatever their path, served by TLS as API servers demand.
 func Run(t T, h http.Handler, o Options) {
 	t.Helper()
 	run, err := ask(t.Context(), h, o)
@@ -96,8 +94,7 @@ func ask(ctx context.Context, h http.Handler, o Options) (*certify.Run[certify.A
 	return certify.Certify(ctx, certify.Options{Webhook: webhook, Plan: plan, Levels: o.Levels, Blame: true})
 }
 
-// RunURL is Run for a webhook that is served already, by http or https. Its certificate is not checked: what is
-// tested is what it answers.
+// RunURL is Run for a webhook that is served already. Its certificate is not checked: what is tested is what it answers.
 func RunURL(t T, address string, o Options) {
 	t.Helper()
 	h, err := At(address)

@@ -234,8 +234,7 @@ func (d *deck) twins(c *Case, a Attribute, r Relation) {
 // Probe are identities with grants that the scenarios and the cases do not have: each is granted one thing, so that
 // whatever else it gets was given by mistake.
 type Probe struct {
-	// Legacy may impersonate Target in the legacy way and no other; Constrained may do it in mode user-info and no
-	// other.
+	// Legacy may impersonate Target in the legacy way alone, Constrained in mode user-info alone.
 	Legacy, Constrained string
 	// Reader may get, list and watch pods in Namespace; Wide may get pods in all.
 	Reader, Wide string

@@ -205,8 +205,7 @@ func isNode(user string) bool {
 	return strings.HasPrefix(user, "system:node:") && strings.Count(user, ":") == 2
 }
 
-// cedarImpersonate permits what a part of a grant (scenarios.Grant.Parts) lets somebody impersonate, and says whether
-// that is all of it.
+// cedarImpersonate permits what a part of a grant lets somebody impersonate, and says whether that is all of it.
 func cedarImpersonate(part scenarios.Grant, permit func(resource string, when []string)) (whole bool) {
 	group, name := part.APIGroups[0], strings.Join(part.Names, "")
 	resource, sub, _ := strings.Cut(part.Resources[0], "/")

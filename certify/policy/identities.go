@@ -160,8 +160,7 @@ func (d *deck) beside() {
 	d.add(c)
 }
 
-// extra is what must not matter of user.extra, whatever its keys mean to somebody; and groups are a list, whose ends are
-// no characters.
+// extra is what must not matter of user.extra, whatever keys mean; and groups are a list, whose ends are no characters.
 func (d *deck) extra() {
 	in, user, group := d.name(), d.name(), d.name()
 	member := rule("", "list", pods, in)

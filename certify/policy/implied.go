@@ -172,8 +172,7 @@ func (d *deck) modes() {
 	}
 }
 
-// within are the verbs of a subresource, which imply one another no more than others; of each two there is a user who has
-// the one and lacks the other.
+// within are the verbs of a subresource, which imply none either; of each two somebody has the one and lacks the other.
 func (d *deck) within() {
 	for _, o := range d.Resources {
 		for set := range 6 {
@@ -251,8 +250,7 @@ func (d *deck) crossed(a, b Attribute) {
 	d.add(c)
 }
 
-// joined are reviews that have the key of a granted one if two attributes are joined in it, whatever stands between
-// them.
+// joined are reviews that have the key of a granted one where two attributes are joined, whatever stands between them.
 func (d *deck) joined(a, b Attribute) {
 	c := Case{Reason: "attributes-joined"}
 	parts, s, name := []string{""}, d.setting(Attribute{}), d.name()

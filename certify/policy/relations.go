@@ -204,8 +204,7 @@ func (a Attribute) value(s spec) (string, bool) {
 	return v, ok
 }
 
-// Like is a review that only the wrong comparison of an attribute takes for this one, if the relation has such a pair
-// that fits any string.
+// Like is a review that only a wrong comparison takes for this one, if the relation has a pair that fits any string.
 func (a Attribute) Like(s authorizationv1.SubjectAccessReviewSpec, pair [2]string) (authorizationv1.SubjectAccessReviewSpec, bool) {
 	v, ok := a.value(s)
 	like := Form(pair[1], v)

@@ -1,6 +1,5 @@
-// Package reference is an authorizer webhook that holds the neutral policy of certification and gets everything
-// right. It is what other authorizers are measured against, and what the harness itself is: an alarm about the
-// reference is a false one.
+// Package reference is an authorizer webhook that holds the neutral policy of certification and gets everything right.
+// Other authorizers are measured against it, and the harness: an alarm about it is a false one.
 package reference
 
 import (
@@ -34,8 +33,7 @@ type Server struct {
 	served chan struct{}
 }
 
-// Start serves a handler by TLS until Close, to clients with the certificate that Kubeconfig holds. A nil pki is a
-// new one.
+// Start serves a handler by TLS until Close, to clients with the certificate in Kubeconfig. A nil pki is a new one.
 func Start(h http.Handler, pki *recorder.PKI) (*Server, error) {
 	if pki == nil {
 		end := time.Now().Add(24 * time.Hour)
@@ -100,8 +98,7 @@ func (s *Server) Base() string { return strings.TrimSuffix(s.url, path) }
 // CA is the certificate, in PEM, of the authority that signed the serving certificate.
 func (s *Server) CA() []byte { return slices.Clone(s.pki.CA) }
 
-// Kubeconfig is the webhook configuration of an API server. It holds a client key: write it to a file that nobody
-// else can read.
+// Kubeconfig is the webhook configuration of an API server. It holds a client key: nobody else may read its file.
 func (s *Server) Kubeconfig() ([]byte, error) { return s.pki.Kubeconfig("authorizer", s.url) }
 
 // File is a file that may change, such as one that a policy hook overwrites.

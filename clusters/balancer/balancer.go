@@ -1,5 +1,4 @@
-// Package balancer is a TCP balancer on the loopback interface, as stands before the API servers
-// of a highly available control plane.
+// Package balancer is a TCP balancer on the loopback interface, as stands before highly available API servers.
 package balancer
 
 import (
@@ -31,8 +30,7 @@ type Balancer struct {
 	open     map[net.Conn]bool // to clients and to backends
 }
 
-// Start listens on a free port of the loopback interface and passes connections on to backends,
-// which are host:port. The caller has to call Close.
+// Start listens on a free loopback port and passes connections on to backends (host:port). The caller has to call Close.
 func Start(backends ...string) (*Balancer, error) {
 	b := &Balancer{backends: slices.Clone(backends), open: map[net.Conn]bool{}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
@@ -66,8 +64,7 @@ func (b *Balancer) Cut() {
 	}
 }
 
-// Close stops listening, closes every connection, and returns when all of it is over. Further
-// calls do nothing and return nil.
+// Close stops listening, closes every connection, and returns when that is over. Further calls do nothing.
 func (b *Balancer) Close() error {
 	b.cancel()
 	b.Cut()
@@ -159,8 +156,7 @@ func (b *Balancer) pick(refused map[string]bool) string {
 	return ""
 }
 
-// admit remembers a connection, of a client or to a backend; false after Close, or if the backend has been taken out
-// while it was dialled.
+// admit remembers a connection; false after Close, or if the backend has been taken out while it was dialled.
 func (b *Balancer) admit(conn net.Conn, backend string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -32,8 +32,7 @@ type Image struct {
 	Name string
 	// Architecture is that of the program, as GOARCH has it.
 	Architecture string
-	// Program is the content of a static executable, Path its place in the image
-	// and the entrypoint, for example /agent.
+	// Program is a static executable, Path its place in the image and the entrypoint, for example /agent.
 	Program []byte
 	Path    string
 	// User is the number of the user that it runs as.

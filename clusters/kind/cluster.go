@@ -138,8 +138,7 @@ func (c *Cluster) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The usual administrator is authorized by RBAC like everybody, and the
-	// recorder would see every request; this one is a member of system:masters.
+	// RBAC authorizes the usual administrator, so that the recorder would see every request; this one is in system:masters.
 	var super, cert, key []byte
 	for path, into := range map[string]*[]byte{"super-admin.conf": &super, "pki/front-proxy-client.crt": &cert, "pki/front-proxy-client.key": &key} {
 		if *into, err = c.readNode(ctx, "/etc/kubernetes/"+path); err != nil {

@@ -247,8 +247,7 @@ func (n dockerNetwork) parse() (Network, error) {
 	return Network{}, fmt.Errorf("docker's network %s has no IPv4 subnet", networkName)
 }
 
-// Listen opens a port on this machine's address of the network. Connections from
-// anywhere but the network are closed at once.
+// Listen opens a port on this machine's address of the network. Connections from elsewhere are closed at once.
 func (n Network) Listen(ctx context.Context) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", netip.AddrPortFrom(n.Gateway, 0).String())
 	if err != nil {

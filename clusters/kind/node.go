@@ -112,8 +112,7 @@ func (l *lineLogger) V(kindlog.Level) kindlog.InfoLogger { return kindlog.NoopIn
 
 const (
 	manifestPath = "/etc/kubernetes/manifests/kube-apiserver.yaml"
-	// generation is an argument-free mark in the manifest, so that the kubelet
-	// restarts the pod even if nothing else differs.
+	// generation is an argument-free mark in the manifest, for the kubelet to restart the pod even if nothing else differs.
 	generation = "authzconf.dev/generation"
 )
 
@@ -169,8 +168,7 @@ func (c *Cluster) rewriteManifest(ctx context.Context, o Options, image string, 
 	return err
 }
 
-// editManifest is pure: it takes the arguments old out of the manifest of a
-// static pod, and puts the arguments wanted in.
+// editManifest takes the arguments old out of the manifest of a static pod, and puts the arguments wanted in.
 func editManifest(raw []byte, old, wanted []arg, image, mark string) ([]byte, error) {
 	var pod corev1.Pod
 	if err := yaml.UnmarshalStrict(raw, &pod); err != nil {
@@ -223,8 +221,7 @@ func (c *Cluster) startTime(ctx context.Context) (float64, error) {
 	return strconv.ParseFloat(string(m[1]), 64)
 }
 
-// bringAPIServer puts the kube-apiserver of another node image onto the
-// control-plane node, and returns its image's name there.
+// bringAPIServer puts the kube-apiserver of another node image onto the control-plane node, and returns its image's name.
 func (c *Cluster) bringAPIServer(ctx context.Context, o Options) (string, error) {
 	version, err := ImageVersion(ctx, o.Image)
 	if err != nil {

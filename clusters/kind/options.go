@@ -137,8 +137,7 @@ func expand(text string) string { return strings.ReplaceAll(text, local.DirPlace
 //go:embed config.yaml.tmpl
 var configTemplate string
 
-// config is kind's configuration of a cluster whose API server reads configDir
-// and writes its audit log to auditDir, both of this machine.
+// config is kind's configuration of a cluster whose API server reads configDir and writes to auditDir, both of ours.
 func (o Options) config(name, configDir, auditDir string) (*v1alpha4.Cluster, error) {
 	byName, added := map[string]string{}, []map[string]any{}
 	for _, a := range o.args() {
@@ -172,8 +171,7 @@ const (
 	auditDir    = "audit"
 )
 
-// state is the folder of one cluster on this machine, locked as long as its run
-// lives: that is how others know that it is in use.
+// state is the folder of one cluster on this machine, locked while its run lives, which tells others that it is in use.
 type state struct {
 	path string
 	lock *local.FileLock
@@ -229,8 +227,7 @@ func removeState(name string) error {
 func (s *state) config() string { return filepath.Join(s.path, configDir) }
 func (s *state) audit() string  { return filepath.Join(s.path, auditDir) }
 
-// write puts files, readable by this user only, into the API server's folder,
-// each in one step: who reloads one never sees a half.
+// write puts files, for this user only, into the API server's folder, each in one step: nobody reads a half.
 func (s *state) write(files map[string][]byte) error {
 	for name, data := range files {
 		if err := local.WriteFile(filepath.Join(s.config(), name), data); err != nil {

@@ -166,8 +166,7 @@ func (c *ControlPlane) waitReady(ctx context.Context, p *process) error {
 	})
 }
 
-// await polls until something is so, or until the process, the control plane (unless lost is nil), or the time has
-// ended.
+// await polls until something is so, or the process, the control plane (unless lost is nil) or the time has ended.
 func (c *ControlPlane) await(ctx context.Context, p *process, lost <-chan struct{}, interval time.Duration, is func() bool) error {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()

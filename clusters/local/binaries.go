@@ -29,8 +29,7 @@ const CacheVariable = "AUTHZCONF_CACHE"
 // published, whose digest is checked; a build from the pinned module, with the Go toolchain. A variable that is set but
 // names no program is a [*UsageError]: silently running another one would make every result wrong.
 //
-// Programs named by variables may be of any version, whatever release was asked for: whoever
-// needs to know has to ask the running server.
+// Programs named by variables may be of any version, whatever release was asked for: only the running server tells.
 //
 // The zero value is ready for use.
 type Binaries struct {
@@ -46,8 +45,7 @@ type Binaries struct {
 	// two at a time; nothing when it is there. If nil, nothing is reported.
 	Progress io.Writer
 
-	// goCommand is the go command, published what there is to download, asked what the run knows of hosts; tests
-	// name others.
+	// goCommand is the go command, published what can be downloaded, asked what the run knows of hosts; tests name others.
 	goCommand string
 	published map[string]publication
 	asked     *asked
@@ -80,8 +78,7 @@ func kubeAPIServer(r Release) program {
 		version: r.Version,
 		pin:     "kubernetes-" + r.Minor,
 		pkg:     kubernetesModule + "/cmd/kube-apiserver",
-		// Built from a module it does not know its version. The major and minor numbers of
-		// /version come from elsewhere.
+		// Built from a module it does not know its version. The numbers of /version come from elsewhere.
 		ldflags:  "-s -w -X k8s.io/component-base/version.gitVersion=v" + r.Version,
 		variable: "TEST_ASSET_KUBE_APISERVER",
 	}

@@ -172,8 +172,7 @@ func (c *ControlPlane) fail(err error) {
 	}
 }
 
-// Done is closed when kube-apiserver or the etcd that it uses ends by itself: not when Stop or
-// another method of this package has ended it.
+// Done is closed when kube-apiserver or the etcd that it uses ends by itself, not by Stop or another method here.
 func (c *ControlPlane) Done() <-chan struct{} { return c.done }
 
 // Err says why results can no longer be trusted: a [*ProcessError] once a process has ended by
@@ -253,8 +252,7 @@ func (c *ControlPlane) PIDs() PIDs {
 	return out
 }
 
-// Dir is the run's folder, as an absolute path. It holds the logs of its processes, etcd.log and
-// kube-apiserver.log, and everything else of the run.
+// Dir is the absolute path of the run's folder. It holds etcd.log, kube-apiserver.log and everything else of the run.
 func (c *ControlPlane) Dir() string { return c.run.path }
 
 // Port is where the API server listens on 127.0.0.1.

@@ -79,8 +79,7 @@ func (e *ProcessError) Error() string {
 // Unwrap returns the cause.
 func (e *ProcessError) Unwrap() error { return e.Err }
 
-// folderError explains why a folder this package needs cannot be used. variable is the
-// environment variable that moves it.
+// folderError explains why a folder this package needs cannot be used. The environment variable named variable moves it.
 func folderError(what, dir, variable string, err error) error {
 	problem := fmt.Sprintf("cannot write the %s %s: %v", what, dir, rootCause(err))
 	hint := fmt.Sprintf("make it writable, or set %s to a folder that is", variable)

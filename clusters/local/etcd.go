@@ -100,10 +100,9 @@ func (c *ControlPlane) KillAPIServer() error {
 	return c.apiServer.stop(0)
 }
 
-// RestartEtcd kills etcd (SIGKILL), starts it again on its data, and returns when every API server
-// that uses it and runs is ready again; one that was killed or is being restarted is not waited
-// for. Nothing that was answered is lost: what etcd has written is the kernel's. Called on a
-// control plane that has joined another, it restarts that one's etcd.
+// RestartEtcd kills etcd (SIGKILL), starts it again on its data, and returns when every API server that uses it and runs
+// is ready again; a killed or restarting one is not waited for. Nothing that was answered is lost: what etcd has written
+// is the kernel's. Called on a control plane that has joined another, it restarts that etcd.
 //
 // If etcd does not come up again, all control planes that use it are broken: Err tells of it. If
 // it does and an API server does not get ready in time, only the error says so.

@@ -238,8 +238,7 @@ type download struct {
 	have, total atomic.Int64
 }
 
-// whole fetches the file with this digest. It goes on with what an earlier run left of it, and begins anew if that
-// was something else.
+// whole fetches the file with this digest. It goes on with what an earlier run left of it, if it is of this file.
 func (d *download) whole(ctx context.Context, digest string) error {
 	_, fresh := os.Stat(d.path)
 	if err := d.all(ctx); err != nil {

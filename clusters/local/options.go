@@ -7,10 +7,9 @@
 //
 // # More than one API server, and faults
 //
-// Options.Join adds an API server to the etcd and the keys of another control plane, so that a
-// credential or a token for one is good for the other. Each is restarted, killed and stopped by
-// itself; the one with the etcd has to be stopped last. [ControlPlane.KillAPIServer] and
-// [ControlPlane.RestartEtcd] break things on purpose, and are not reported as failures.
+// Options.Join adds an API server to the etcd and the keys of another control plane, so that a credential or a token for
+// one is good for the other. Each is restarted, killed and stopped by itself, the one with the etcd last.
+// [ControlPlane.KillAPIServer] and [ControlPlane.RestartEtcd] break things on purpose, and are not reported as failures.
 //
 // # What is left behind
 //
@@ -52,14 +51,12 @@ import (
 	"github.com/authzconf/authzconf/fixtures"
 )
 
-// DirPlaceholder stands for the run's folder in Options.AuthorizationConfig, AuditPolicy, Files,
-// and KubeAPIServerArgs. An AuthorizationConfiguration, for one, names its webhook's
-// kubeconfig by an absolute path, which nobody knows before Start.
+// DirPlaceholder stands for the run's folder in Options.AuthorizationConfig, AuditPolicy, Files, and KubeAPIServerArgs.
+// An AuthorizationConfiguration names its webhook's kubeconfig by an absolute path, which nobody knows before Start.
 const DirPlaceholder = "${RUN_DIR}"
 
 const (
-	// defaultReadyTimeout is generous: a control plane takes about 3 s on an idle machine, and a
-	// loaded one must not turn into a failed run.
+	// defaultReadyTimeout is generous: a control plane takes 3 s on an idle machine, and a busy one must not fail a run.
 	defaultReadyTimeout = 90 * time.Second
 	// shutdownGrace is how long an orderly end may take; kube-apiserver needs about 2 s.
 	shutdownGrace = 20 * time.Second
@@ -72,8 +69,7 @@ type Options struct {
 	Release Release
 	// EmulatedVersion is the minor to emulate, such as "1.35"; if unset, the binary's own.
 	EmulatedVersion string
-	// FeatureGates are set on or off; all others keep the release's default. A gate the release
-	// does not know is a [*UsageError] from Start.
+	// FeatureGates are set on or off; others keep their default. One that the release does not know is a [*UsageError].
 	FeatureGates map[string]bool
 	// AuthorizationConfig is an AuthorizationConfiguration in YAML. If nil, --authorization-mode is Node,RBAC.
 	AuthorizationConfig []byte
@@ -280,8 +276,7 @@ func sweep(root string) {
 	}
 }
 
-// write puts a file that only this user can read into the folder, replacing it in one step: a
-// kube-apiserver that reloads it never sees a half.
+// write puts a file for this user only into the folder in one step: a kube-apiserver that reloads it never sees a half.
 func (d *runDir) write(name string, data []byte) error {
 	if err := WriteFile(filepath.Join(d.path, name), data); err != nil {
 		return folderError("state folder", d.path, StateVariable, err)
@@ -358,8 +353,7 @@ func TryLock(path string) (*FileLock, error) {
 	return &FileLock{file: file}, nil
 }
 
-// WaitLock takes the lock of a file, waiting for its holder until ctx ends. waiting, unless nil, is called
-// once if it has to wait.
+// WaitLock takes the lock of a file, waiting for its holder until ctx ends; then waiting, unless nil, is called once.
 func WaitLock(ctx context.Context, path string, waiting func()) (*FileLock, error) {
 	const interval = 50 * time.Millisecond
 	ticker := time.NewTicker(interval)
@@ -380,6 +374,5 @@ func WaitLock(ctx context.Context, path string, waiting func()) (*FileLock, erro
 	}
 }
 
-// Unlock gives the lock up. The file stays: removing it would let two processes hold locks of two
-// files of the same name.
+// Unlock gives the lock up. The file stays: without it two processes could hold locks of two files of the same name.
 func (l *FileLock) Unlock() { _ = l.file.Close() }

@@ -16,8 +16,7 @@ import (
 	"time"
 )
 
-// killWait is how long a killed process may take to be gone. Only a process stuck in the kernel
-// needs more than some milliseconds.
+// killWait is how long a killed process may take to be gone. Only one stuck in the kernel needs more than milliseconds.
 const killWait = 10 * time.Second
 
 type processSpec struct {
@@ -44,8 +43,7 @@ type process struct {
 	stopping bool
 }
 
-// startProcess starts a child whose standard error goes to <name>.log in its folder. The child
-// dies with this process (see [sysProcAttr]).
+// startProcess starts a child that logs to <name>.log in its folder, and dies with this process (see [sysProcAttr]).
 func startProcess(spec processSpec) (*process, error) {
 	logPath := filepath.Join(spec.dir, spec.name+".log")
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -103,8 +101,7 @@ func (p *process) exited() bool {
 	}
 }
 
-// stop ends the process and waits until it is gone. With a grace above zero it is asked to end
-// first, and killed when it has not done so in time.
+// stop ends the process and waits until it is gone. With a grace it is asked to end first, and killed when that is over.
 func (p *process) stop(grace time.Duration) error {
 	p.mu.Lock()
 	// One that has ended by itself stays so, though its watcher may not have told of it yet.

@@ -78,8 +78,7 @@ func (f *selectionFlags) vectors() ([]*vectors.Vector, error) {
 	return all, nil
 }
 
-// located gives the errors of scenario files the paths that they have for the user, each on a line of its own
-// for editors and terminals to link.
+// located gives the errors of scenario files the paths that they have for the user, a line each for editors to link.
 func located(dir string, err error) error {
 	all, ok := errors.AsType[scenarios.Errors](err)
 	if !ok {

@@ -169,8 +169,7 @@ func (f *loadFlags) run(c *cobra.Command) error {
 	return f.finish(c, o.Profile, out)
 }
 
-// finish judges what was measured, writes it, and turns the judgement into the exit code. What was measured is
-// printed even if it cannot be written.
+// finish judges what was measured, prints it even if it cannot be written, and turns the judgement into the exit code.
 func (f *loadFlags) finish(c *cobra.Command, p *profile.Profile, measured *loadrun.Run) error {
 	out := c.OutOrStdout()
 	result := load.Judge(*measured, storm.Thresholds(p))

@@ -75,16 +75,14 @@ var called []string
 
 func run(args []string, stdout, stderr io.Writer) (code int) {
 	called = append([]string{"authzconf"}, args...)
-	// A panic is nobody's bad usage, which Go's own exit code would say. What a command has started is stopped
-	// by its own deferred calls.
+	// A panic is nobody's bad usage, as Go's exit code would say. What a command has started its deferred calls stop.
 	defer func() {
 		if p := recover(); p != nil {
 			_, _ = fmt.Fprintf(stderr, "error: authzconf broke: %v\n%s", p, debug.Stack())
 			code = exitInvalid
 		}
 	}()
-	// Most commands are short, and what they keep is small: collecting garbage at every doubling is a third of
-	// what loading the scenarios costs.
+	// Most commands are short and keep little: collecting garbage at every doubling is a third of loading the scenarios.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(300)
 	}

@@ -191,8 +191,7 @@ type problem struct {
 	More int
 }
 
-// problems are what did not pass. Results of a cell with the same reason are one: when a target dies, hundreds have it,
-// with its log.
+// problems are what did not pass. Results of a cell with one reason are one: when a target dies, hundreds have it.
 func problems(cells []reports.Cell) (all []*problem) {
 	same := map[[3]string]*problem{}
 	for _, c := range cells {
@@ -216,8 +215,7 @@ func problems(cells []reports.Cell) (all []*problem) {
 	return all
 }
 
-// display shows how something is going: on a terminal in one line that is rewritten, otherwise in a plain line
-// every so often, so that a log stays short.
+// display shows progress: on a terminal in a line that is rewritten, otherwise in a plain line every so often.
 type display struct {
 	out  io.Writer
 	live bool

@@ -102,8 +102,7 @@ func (f *reproduceFlags) run(c *cobra.Command, finding *findings.Finding) error 
 	return exitWith(map[findings.Seen]int{findings.Happens: exitPassed, findings.Gone: exitFailed, findings.Unclear: exitInvalid}[out])
 }
 
-// reproducedAll is what all tries say together: one that shows the finding is enough, and it takes all to say that it
-// is gone.
+// reproducedAll is what all tries say together: one is enough to show the finding, and it takes all to say it is gone.
 func reproducedAll(tried []reproduced) findings.Seen {
 	for _, seen := range []findings.Seen{findings.Happens, findings.Unclear} {
 		if slices.ContainsFunc(tried, func(t reproduced) bool { return t.Seen == seen }) {

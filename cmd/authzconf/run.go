@@ -172,8 +172,7 @@ func (f *conformanceFlags) options(c *cobra.Command, expand func() ([]target.Opt
 	return o, err
 }
 
-// finish writes the report, prints the summary and turns the outcome into the
-// exit code. What a run has found is printed even if it cannot be written.
+// finish writes the report, prints what was found even if that fails, and turns the outcome into the exit code.
 func (f *conformanceFlags) finish(c *cobra.Command, o session.Options, run *session.Recorded) error {
 	out, unwritten := c.OutOrStdout(), f.write(run, o.Texts)
 	if err := errors.Join(renderTable(out, "counts", run.Report, tabwriter.AlignRight), render(out, "outcome", run.Report)); err != nil {

@@ -76,8 +76,7 @@ func (b *Plan) Judge(all []Exchange) (*certify.Certification, error) {
 	return c.Grant(), nil
 }
 
-// whole says whether a vector was asked all that it has to be asked, once and in order. What is missing could be what
-// the authorizer failed by.
+// whole says whether a vector was asked all that it has to be, once and in order: what is missing could be what failed.
 func (j *judge) whole(e *entry, seen []Exchange) bool {
 	type asked struct {
 		step    int

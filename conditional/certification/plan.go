@@ -35,9 +35,8 @@ const (
 // Levels are all of them.
 func Levels() []certify.CertificationLevel { return []certify.CertificationLevel{Phases, Atomic} }
 
-// Plan is what is asked under a seed. Every vector gets a group of its own, made of the seed, and each of its
-// policies is about members of the group only: so the policies of all vectors are loaded at once, and no answer
-// can be known before.
+// Plan is what is asked under a seed. Every vector gets a group of its own, made of the seed, and each of its policies
+// is about members of the group only: so all policies are loaded at once, and no answer can be known before.
 type Plan struct {
 	Seed int64
 

@@ -77,8 +77,7 @@ func RunHandler(t T, h http.Handler, o Options) {
 	o.complete(t, func(o Options, all []*vectors.Vector) error { return hold(t, all, h, o) })
 }
 
-// RunURL asks a webhook that is served already, by http or https, at two URLs. Its certificates are not checked: what
-// is tested is what it answers.
+// RunURL asks a webhook that is served already, at two URLs. Its certificates are not checked, only what it answers.
 func RunURL(t T, access, conditions string, o Options) {
 	t.Helper()
 	mux := http.NewServeMux()

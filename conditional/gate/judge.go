@@ -102,8 +102,7 @@ func (s *Seen) judge(v *vectors.Vector, reading vectors.Reading) (verdicts.Verdi
 	return verdicts.Passed, nil
 }
 
-// want is what was seen, in the words of vectors. What could not be seen is left out; broken is what is wrong whatever a
-// vector wants.
+// want is what could be seen, in the words of vectors; broken is what is wrong whatever a vector wants.
 func (s *Seen) want(m *vectors.APIServer) (w *vectors.Want, broken []string) {
 	w = &vectors.Want{Starts: &s.Starts}
 	if !s.Starts {

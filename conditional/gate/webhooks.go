@@ -22,8 +22,7 @@ import (
 	"github.com/authzconf/authzconf/engine/target"
 )
 
-// The events of a request. The first two are followed by a space and the name of an authorizer, second stands before those
-// of the second check.
+// The events of a request. The first two end with the name of an authorizer; second begins those of the second check.
 const (
 	asked     = "asked"        // a SubjectAccessReview
 	evaluates = "evaluates"    // an AuthorizationConditionsReview

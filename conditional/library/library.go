@@ -21,8 +21,7 @@ import (
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
-// fromLibrary is what k8s.io/apiserver makes of an API-server vector, as far as it has a part for it: Proceeds,
-// Admitted and Starts stay empty.
+// fromLibrary is what k8s.io/apiserver makes of a vector, where it has a part: Proceeds, Admitted and Starts stay empty.
 func fromLibrary(ctx context.Context, m *vectors.APIServer) (*vectors.Want, error) {
 	run := &libraryRun{m: m, attributes: authorizer.AttributesRecord{
 		User: &user.DefaultInfo{Name: "someone"}, Verb: m.Request.Verb, APIGroup: m.Request.APIGroup, APIVersion: m.Request.APIVersion,
@@ -82,8 +81,7 @@ func (r *libraryRun) chain(all []vectors.Authorizer) (authorizer.Authorizer, err
 	return union.New(named...)
 }
 
-// evaluate is the second phase for one object: the types that the server evaluates itself first, then the rest by
-// the authorizers.
+// evaluate is the second phase for one object: what the server evaluates itself first, then the authorizers.
 func (r *libraryRun) evaluate(ctx context.Context, chain authorizer.Authorizer, d authorizer.ConditionsAwareDecision, object int) (vectors.Decision, string, error) {
 	data := record{object: object}
 	if len(r.m.Server.BuiltinTypes) > 0 {

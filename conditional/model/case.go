@@ -38,8 +38,7 @@ func (t *triple) words() []vectors.Policy {
 	return out
 }
 
-// decide is the decision with everything known, or of what the request alone tells; that is Conditional if it
-// takes more.
+// decide is the decision with everything known, or of what the request alone tells; Conditional if it takes more.
 func (t *triple) decide(all bool) vectors.Decision {
 	return t.outcome(func(e *expression) []vectors.Truth {
 		truth := e.value(t.facts, all)

@@ -12,8 +12,7 @@
 // possible is concrete, which the text says of a conditional deny followed by Deny.
 //
 // CEL's && and || give the same whichever side is an error: error && false is false. The KEP says that they do not
-// commute, and so keeps <residual> && false as a Deny condition; in CEL that condition is false, and nothing is
-// lost by leaving it out.
+// commute, and so keeps <residual> && false as a Deny condition; in CEL that is false, and nothing is lost without it.
 //
 // Explore computes the one phase without CEL: the generated expressions are made of parts of which is known, from
 // the data, whether they are true, false or an error. So is what the first phase must answer: with what is not
@@ -35,8 +34,7 @@ import (
 	"github.com/authzconf/authzconf/reports"
 )
 
-// Subject makes the authorizer that is held against the requirement, with policies and what a Deny policy in error
-// counts as.
+// Subject makes the authorizer that is held to the requirement, with policies and what a Deny policy in error counts as.
 type Subject func(policies []vectors.Policy, mode vectors.FailureMode) (Loaded, error)
 
 // Loaded is an authorizer with policies. What it is asked has gone through JSON.
@@ -53,8 +51,7 @@ type Exploration struct {
 	Subject string
 	Cases   int
 	Seed    int64
-	// One says that there is one authorizer, which holds one set of policies at a time and knows no failure mode but
-	// Deny.
+	// One says that there is one authorizer, which holds one set of policies at a time; its only failure mode is Deny.
 	One bool
 	// Progress is called now and then, from any goroutine.
 	Progress func(done int)

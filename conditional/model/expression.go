@@ -120,8 +120,7 @@ func ways(parts [][]vectors.Truth) [][]vectors.Truth {
 	return out
 }
 
-// told says whether the verb settles the atom: before a create there is no oldObject, and a delete sends no object
-// and is a DELETE.
+// told says whether the verb settles the atom: a create has no oldObject, and a delete sends no object and is a DELETE.
 func (a *atom) told(f *facts) bool {
 	old := strings.Contains(a.text, "oldObject")
 	object := strings.Contains(strings.ReplaceAll(a.text, "oldObject", ""), "object")

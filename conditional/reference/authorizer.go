@@ -145,8 +145,7 @@ func knownData(s authorizationv1.SubjectAccessReviewSpec) map[string]any {
 	return nil
 }
 
-// exact says whether a review is about one resource of one version, which conditions need (section "Feature
-// availability and version skew").
+// exact says whether a review is about one resource of one version, as conditions need (section on version skew).
 func exact(s authorizationv1.SubjectAccessReviewSpec) bool {
 	r := s.ResourceAttributes
 	return r != nil && r.Version != "" && r.Version != "*" && r.Group != "*" && r.Resource != "*" && r.Verb != "*"

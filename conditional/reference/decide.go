@@ -74,8 +74,7 @@ func (s *Snapshot) partially(effect vectors.Decision, spec authorizationv1.Subje
 				g.applies = p.ID
 			}
 		case out.residual != "" && effect == vectors.Allow && neverTrue(out.residual):
-			// Such a condition "never contributes to an Allow decision" (section "Computing a concrete decision
-			// from a ConditionSet").
+			// It "never contributes to an Allow decision" (section "Computing a concrete decision from a ConditionSet").
 		case out.residual != "":
 			g.conditions = append(g.conditions, vectors.Condition{ID: p.ID, Effect: effect, Condition: out.residual, Description: p.Description})
 		case out.value:

@@ -275,8 +275,7 @@ func prune(compiled *cel.Ast, known map[string]any) partial {
 	return partial{residual: text}
 }
 
-// neverTrue says whether an expression can never be true because a part of what it has to satisfy fails already:
-// it is false or an error whatever comes.
+// neverTrue says whether an expression is never true because a part that it needs is false or an error already.
 func neverTrue(residual string) bool {
 	_, plain := environments()
 	parsed, issues := plain.Parse(residual)

@@ -11,11 +11,9 @@ import (
 
 // APIServer is a request, what the authorizers of a chain say to it, and what the API server makes of that.
 type APIServer struct {
-	// Server is the API server's configuration. Left out, it is a new one with the feature gate and the admission
-	// plugin.
+	// Server is the API server's configuration. Left out, a new one with feature gate and admission plugin.
 	Server Server `json:"server,omitzero" yaml:"server,omitempty"`
-	// Request is the request in the words of authorization. Left out, it is one that supports conditions: create
-	// configmaps.
+	// Request is the request in the words of authorization. Left out, one that supports conditions: create configmaps.
 	Request Request `json:"request,omitzero" yaml:"request,omitempty"`
 	// Chain are the authorizers in their order.
 	Chain []Authorizer `json:"chain" yaml:"chain"`
@@ -23,14 +21,12 @@ type APIServer struct {
 	// answers: of create when an update turns into one or for a connect request, of escalate for a ClusterRole, or the one
 	// that a condition asks for by the function authorizer.
 	Compound []Authorizer `json:"compound,omitempty" yaml:"compound,omitempty"`
-	// Objects is how many objects admission sees one after another. Left out, it is one; deletecollection has as
-	// many as there are.
+	// Objects is how many objects admission sees in turn. By default one; deletecollection has all there are.
 	Objects int `json:"objects,omitempty" yaml:"objects,omitempty"`
 
 	// Want is what the KEP says: the chain is read lazily.
 	Want Want `json:"want" yaml:"want"`
-	// Eager is what differs if the whole chain is asked before admission: the alternative that the KEP describes,
-	// and what aggregated API servers see.
+	// Eager is what differs if all are asked before admission: the KEP's alternative, and what aggregated API servers see.
 	Eager *Want `json:"eager,omitempty" yaml:"eager,omitempty"`
 }
 

@@ -250,8 +250,7 @@ type AuthorizeStep struct {
 
 // AuthorizeWant is what the answer to a SubjectAccessReview is. Whatever it is, it must keep the rules of its fields.
 type AuthorizeWant struct {
-	// OneOf are the decisions that are right: Allow, Deny, NoOpinion, Conditional. Most vectors have one. The
-	// first is what the text recommends.
+	// OneOf are the right decisions: Allow, Deny, NoOpinion, Conditional. Mostly it is one. The text recommends the first.
 	OneOf []Decision `json:"oneOf" yaml:"oneOf"`
 	// Effects are those that the conditions have, each once, in any order.
 	Effects []Decision `json:"effects,omitempty" yaml:"effects,omitempty"`

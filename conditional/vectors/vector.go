@@ -259,8 +259,7 @@ type ConditionSet struct {
 	AuthorizerName string `json:"authorizerName"`
 	// Conditions have no order.
 	Conditions []Condition `json:"conditions,omitempty"`
-	// ConditionsChain are the sets of authorizers behind a composite one, in their order; not every revision of the
-	// wire has it.
+	// ConditionsChain are the sets of authorizers behind a composite one, in order; not every revision has it.
 	ConditionsChain []ConditionSet `json:"conditionsChain,omitempty"`
 }
 
@@ -275,8 +274,7 @@ func Leaves(chain []ConditionSet) (out []ConditionSet) {
 	return out
 }
 
-// FailureMode says what an error in a Deny condition becomes. The KEP names the type and the two outcomes, not the
-// values.
+// FailureMode says what an error in a Deny condition becomes. The KEP names type and outcomes, not the values.
 type FailureMode string
 
 // The two failure modes.

@@ -16,8 +16,7 @@ import (
 	"github.com/authzconf/authzconf/conditional/vectors"
 )
 
-// What a review calls itself. The KEP writes the path of AuthorizationConditionsReview as
-// authorization.k8s.io/v1alpha1.
+// What reviews call themselves. The KEP writes AuthorizationConditionsReview as authorization.k8s.io/v1alpha1.
 const (
 	AccessVersion     = "authorization.k8s.io/v1"
 	AccessKind        = "SubjectAccessReview"

@@ -140,8 +140,7 @@ func proxy(target *url.URL, transport http.RoundTripper, rewrite func(http.Heade
 	}
 }
 
-// dropIdentity takes out everything that could say who somebody is: credentials,
-// impersonation, and what front proxies say (--requestheader-*).
+// dropIdentity takes out all that could say who somebody is: credentials, impersonation, and headers of front proxies.
 func dropIdentity(h http.Header) {
 	maps.DeleteFunc(h, func(name string, _ []string) bool {
 		plain := textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(name, "_", "-"))

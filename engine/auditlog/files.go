@@ -20,8 +20,7 @@ import (
 // (audit-2026-01-02T15-04-05.000.log), of logrotate (audit.log.1.gz), of shippers (part-0001.jsonl.zst).
 var logName = regexp.MustCompile(`\.(log|json|jsonl|ndjson)(\.[0-9]+|-[0-9]+)?(\.gz|\.zst)?$`)
 
-// Files are the logs that a path names: the file, or the logs in the folder, not
-// those in folders below it. leftOut are the others in it.
+// Files are the logs that a path names: the file, or those in the folder itself. leftOut are the other files in it.
 func Files(path string) (logs, leftOut []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {

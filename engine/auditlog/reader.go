@@ -20,8 +20,7 @@ import (
 // Stats say what was read.
 type Stats struct {
 	Files int
-	// Bytes are those of the log, decompressed; Lines and Events all that there
-	// were. An EventList on one line is a line with many events.
+	// Bytes are the log's, decompressed; Lines and Events all that there were: an EventList is one line with many events.
 	Bytes, Lines, Events int64
 	// Impersonated are the events of a request that impersonates, and of them Again those of a request that
 	// another event told of before: another stage, or the same one twice.
@@ -129,8 +128,7 @@ func (r *Reader) Read(name string, in io.Reader) error {
 	}
 }
 
-// lines takes the whole lines of data and returns what is behind them. The word is
-// looked for in all of the data at once, and not line by line.
+// lines takes the whole lines of data and returns the rest. The word is looked for in all of the data at once.
 func (r *Reader) lines(data []byte) (rest []byte, err error) {
 	end := bytes.LastIndexByte(data, '\n') + 1
 	data, rest = data[:end], data[end:]

@@ -81,8 +81,7 @@ func distinct(cells []target.Options) error {
 	return nil
 }
 
-// states are the gate settings to run with. A version without the gate has the
-// state absent, and the default, which is the same.
+// states are the gate settings to run with. A version without the gate has absent, and the default, which is the same.
 func (m Matrix) states(release local.Release, emulated string) ([]target.Asked, error) {
 	version := cmp.Or(emulated, release.Minor)
 	known := target.GateKnown(version)
@@ -153,8 +152,7 @@ func Minors() []string {
 // Known are the Kubernetes minors that can be run, as a text.
 func Known() string { return strings.Join(Minors(), ", ") }
 
-// Emulated are the minors that the newest release can emulate and that can be
-// run for real as well, so that the two can be compared.
+// Emulated are the minors that the newest release can emulate and that can be run for real, to be compared.
 func Emulated() []string {
 	newest := local.Newest()
 	return slices.DeleteFunc(Minors(), func(minor string) bool {

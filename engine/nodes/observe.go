@@ -25,8 +25,7 @@ import (
 
 const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
 
-// Live are the names of the nodes that are ready and that a kubelet speaks for, workers first. Scenarios make Node
-// objects without one.
+// Live are the names of the ready nodes that a kubelet speaks for, workers first. Scenarios make Nodes without one.
 func Live(ctx context.Context, client kubernetes.Interface) ([]string, error) {
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -220,8 +219,7 @@ func judgeEvents(lines []Attempt, events []auditv1.Event) []reports.AgentCheck {
 // lineDelay is how long after an event its line may be written.
 const lineDelay = 10 * time.Second
 
-// matches tells whether an event is that of a line: of the same pod's node, verb,
-// resource and wanted user, ended before the line was written.
+// matches tells whether an event is that of a line: the same node, verb, resource and user, ended before it was written.
 func matches(l Attempt, e auditv1.Event) bool {
 	if e.ObjectRef == nil || e.ObjectRef.Resource != l.Resource || e.Verb != l.Verb || !slices.Equal(e.User.Extra[serviceaccount.NodeNameKey], []string{l.Node}) {
 		return false

@@ -21,8 +21,7 @@ import (
 )
 
 const (
-	// tokenTTL is how long the API server does not look again at a token that was
-	// valid, and slack what an answer and a poll take besides.
+	// tokenTTL is how long the API server does not look again at a valid token, slack what an answer and a poll take.
 	tokenTTL = 10 * time.Second
 	slack    = 2 * time.Second
 )
@@ -34,8 +33,7 @@ type Seen struct {
 	// Work is what the agents wrote at work, by their nodes, and Events are the audit events of their account.
 	Work   map[string][]Attempt `json:"work"`
 	Events []auditv1.Event      `json:"events"`
-	// Pod and Node are what a token gave after its pod, and the Node of its pod, were deleted; After is what the agent
-	// wrote in its next pod.
+	// Pod and Node are what a token gave after its pod, and its pod's Node, were deleted; After is of the agent's next pod.
 	Pod   *Stolen   `json:"pod,omitempty"`
 	After []Attempt `json:"after,omitempty"`
 	Node  *Stolen   `json:"node,omitempty"`
@@ -92,8 +90,7 @@ func (s *Seen) run(ctx context.Context, c Cluster, suffix string) (err error) {
 	return nil
 }
 
-// Judge says what follows from what was seen of the agents with a suffix. problem is why not everything was seen, if
-// there is a reason.
+// Judge says what follows from what was seen of the agents with a suffix. problem is why that was not everything.
 func Judge(suffix string, raw []byte, problem string) (*reports.Agents, error) {
 	s, out := &Seen{}, &reports.Agents{Problem: problem, Seen: raw}
 	if err := reports.DecodeStrictly(raw, s); err != nil {
@@ -241,8 +238,7 @@ func (a *Agents) stolen(ctx context.Context, node string) (*holder, *corev1.Pod,
 	return h, pod, nil
 }
 
-// deletePod deletes the pod of an agent at once: its token ends when the API
-// server has forgotten it, and the agent goes on in a new pod.
+// deletePod deletes the pod of an agent: its token ends once the API server forgot it; the agent goes on in a new pod.
 func (a *Agents) deletePod(ctx context.Context, s *Seen) error {
 	node := a.Nodes[0]
 	h, pod, err := a.stolen(ctx, node)

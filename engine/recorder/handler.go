@@ -210,8 +210,7 @@ type Record struct {
 	Seq uint64
 	// Point is where it arrived.
 	Point Point
-	// At is the time of arrival: the whole body was there. It never decreases
-	// with Seq, and it has a monotonic clock reading.
+	// At is when the whole body was there. It never decreases with Seq, and has a monotonic clock reading.
 	At time.Time
 	// Spec is what was asked. It must not be changed.
 	Spec authorizationv1.SubjectAccessReviewSpec

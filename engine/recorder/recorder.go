@@ -44,8 +44,7 @@ import (
 // under test caused them.
 const ProbeExtraKey = "authzconf.dev/probe"
 
-// handshakeTimeout bounds what a connection may cost before its first request.
-// Nothing bounds it afterwards: an API server keeps its connection for hours.
+// handshakeTimeout bounds a connection before its first request; later nothing does: API servers keep theirs for hours.
 const handshakeTimeout = 10 * time.Second
 
 // Options say where a recorder listens. The zero value is a recorder on a free
@@ -62,8 +61,7 @@ type Options struct {
 	HTTP1 bool
 }
 
-// Recorder is a running webhook. Its methods may be called from any goroutine,
-// also after Close, which leaves the record readable.
+// Recorder is a running webhook. Its methods are safe for concurrent use, also after Close: the record stays readable.
 type Recorder struct {
 	journal
 	mounts map[string]*mount // by URL path; fixed after Start
@@ -79,8 +77,7 @@ type Recorder struct {
 	failed atomic.Pointer[error]
 }
 
-// Start listens and serves until Close. The certificates are made anew on every
-// start and are never written anywhere but into Kubeconfig.
+// Start listens and serves until Close. Certificates are made anew on every start and never written but into Kubeconfig.
 func Start(o Options) (*Recorder, error) {
 	l, err := listen(o)
 	if err != nil {
@@ -222,22 +219,19 @@ func (r *Recorder) URL(p Point) string { return "https://" + r.addr + "/" + stri
 func (r *Recorder) Kubeconfig(p Point) []byte {
 	out, err := r.pki.Kubeconfig("recorder-"+string(p), r.URL(p))
 	if err != nil {
-		// Only strings and bytes are encoded, so this is a mistake in this
-		// package and no state that a caller could handle.
+		// Only strings and bytes are encoded, so this is a mistake here and nothing that a caller could handle.
 		panic(fmt.Sprintf("recorder: encoding a kubeconfig: %v", err))
 	}
 	return out
 }
 
-// Counting is for storms: what would fill the memory as a record is counted, and
-// forgotten. Its functions are called from several goroutines.
+// Counting is for storms: what would fill the memory is counted and forgotten. Its functions are called concurrently.
 type Counting struct {
 	// Arrived is called for each review before it is answered, so that what an API server has an answer to is counted.
 	Arrived func(p Point, verb string)
 	// Answered is called when the answer is written; took is the time since the request was read.
 	Answered func(p Point, took time.Duration)
-	// Other, if given, says of a review that it is not of the storm. It is answered
-	// at once, and the other functions are not told.
+	// Other, if given, says of a review that it is not of the storm: it is answered at once, and not counted.
 	Other func(p Point, spec authorizationv1.SubjectAccessReviewSpec) bool
 	// Delay, if given, is how long an answer at Front takes, to stand for an authorizer that is far away. Back answers
 	// at once: the chain as a whole has one delay. Slots, if given, is how many answers may take so long at once: the

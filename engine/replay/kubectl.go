@@ -29,8 +29,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// answerLimit is how much is kept of what a client was answered with, unless it
-// was refused: discovery documents are long and say nothing here.
+// answerLimit is how much is kept of an answer to a client that was not refused: discovery documents are long.
 const answerLimit = 2 << 10
 
 // shell is where a requestor runs kubectl: a home folder with a kubeconfig, and the tap that kubectl takes for the
@@ -97,8 +96,7 @@ func (run *run) kubectl(ctx context.Context, step int, k *scenarios.Kubectl) (ve
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, run.target.Kubectl, k.Args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.home, &stdout, &stderr
-	// Nothing of this process's own environment: neither the user's kubeconfig,
-	// nor proxies, nor a language for messages.
+	// Nothing of this process's environment: no kubeconfig of the user, no proxies, no language for messages.
 	cmd.Env = []string{"HOME=" + s.home, "KUBECONFIG=" + s.kubeconfig(), "KUBECTL_KUBERC=false", "LANG=C", "PATH="}
 	o.Sent = time.Now()
 	err = local.RunChild(cmd)

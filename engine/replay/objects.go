@@ -97,8 +97,7 @@ func (p *provisioner) revoke(ctx context.Context, objects []scenarios.RBACObject
 	return nil
 }
 
-// shown waits until reviews show that a grant is in force, or is not any more. If they never do, the error has what the
-// server shows of its role and binding, which are read at kept.
+// shown waits until reviews show a grant in force, or gone; the error has what the server shows of the objects at kept.
 func (p *provisioner) shown(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec, want bool, kept []string) error {
 	err := p.inForce(ctx, spec, want)
 	u, ok := errors.AsType[*unheeded](err)

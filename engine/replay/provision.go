@@ -91,8 +91,7 @@ func (run *run) provision(ctx context.Context) error {
 	return run.mintTokens(ctx)
 }
 
-// places are the objects that requestors and namespaced things need, by their paths: what is outside of namespaces, then
-// what is in them.
+// places are the objects that requestors and namespaced things need, by path: those outside of namespaces first.
 type places struct {
 	outside, within map[string]runtime.Object
 	running         []*scenarios.ServiceAccount // with a pod on a real node

@@ -1,5 +1,4 @@
-// Package replay runs one scenario on one target and brings back the evidence.
-// It expects nothing: judging is for package verdicts.
+// Package replay runs one scenario on one target and brings back the evidence. Judging is for package verdicts.
 package replay
 
 import (
@@ -74,8 +73,7 @@ func (r *Replayer) ReplayAuthorized(ctx context.Context, s *scenarios.Scenario, 
 	return r.replay(ctx, s, suffix, nil, true)
 }
 
-// replay provisions unless kept is given, in which the scenario has everything
-// already. With granted, somebody else holds the grants.
+// replay provisions unless kept has everything already. With granted, somebody else holds the grants.
 func (r *Replayer) replay(ctx context.Context, s *scenarios.Scenario, suffix string, kept *Kept, granted bool) *verdicts.Evidence {
 	nodes, nodesErr := r.admin.realNodes(ctx, s)
 	bound, names := s.BindOn(suffix, nodes)
@@ -129,8 +127,7 @@ func (run *run) steps(ctx context.Context, e *verdicts.Evidence) {
 	}
 }
 
-// broke notes why a step could not be carried out. That an API server which answers does not heed its own roles is evidence
-// about it.
+// broke notes why a step could not be carried out. That a live API server does not heed its own roles is evidence.
 func (run *run) broke(e *verdicts.Evidence, step int, err error) {
 	if u, ok := errors.AsType[*unheeded](err); ok && run.target.Err() == nil {
 		e.Unheeded, u.Step = &u.Unheeded, step
@@ -213,8 +210,7 @@ func (run *run) wait(ctx context.Context, until time.Time) error {
 // Granted is a bound scenario whose grants are in force as RBAC.
 type Granted struct{ run *run }
 
-// Provision brings the grants of a bound scenario into force, those that its
-// steps bring later apart, without sending anything.
+// Provision brings a bound scenario's grants into force, but those of its steps, without sending anything.
 func (r *Replayer) Provision(ctx context.Context, bound *scenarios.Scenario) (*Granted, error) {
 	run := &run{target: r.target, admin: r.admin, bound: bound, suffix: bound.Suffix}
 	return &Granted{run}, run.provision(ctx)
@@ -231,8 +227,7 @@ func (g *Granted) Change(ctx context.Context, st *scenarios.Step) error {
 // Token is the token of a requestor that is a service account, by its alias.
 func (g *Granted) Token(alias string) string { return g.run.tokens[alias] }
 
-// Grant makes the roles of a bound scenario's grants and waits until they are in
-// force, without anything else that it needs.
+// Grant makes the roles of a bound scenario's grants and waits until they are in force, and makes nothing else.
 func (r *Replayer) Grant(ctx context.Context, bound *scenarios.Scenario) error {
 	if err := r.admin.places(ctx, placesOf(&scenarios.Scenario{Grants: bound.Grants})); err != nil {
 		return err
@@ -240,8 +235,7 @@ func (r *Replayer) Grant(ctx context.Context, bound *scenarios.Scenario) error {
 	return r.admin.grant(ctx, scenarios.RenderRBAC(bound))
 }
 
-// Kept is what the scenarios of one setup have on a cluster: made once, and used
-// again after the API server was replaced.
+// Kept is what the scenarios of one setup have on a cluster, used again after the API server was replaced.
 type Kept struct {
 	// Suffix made the setup's names unique.
 	Suffix string
@@ -281,8 +275,7 @@ func (r *Replayer) Keep(ctx context.Context, s *scenarios.Scenario, suffix strin
 	return kept, nil
 }
 
-// ReplayKept is Replay with what Keep made, also on an API server that is not the
-// one it was made on: tokens and objects are the same ones.
+// ReplayKept is Replay with what Keep made, also on another API server than it was made on: with its tokens and objects.
 func (r *Replayer) ReplayKept(ctx context.Context, s *scenarios.Scenario, kept *Kept) *verdicts.Evidence {
 	return r.replay(ctx, s, kept.Suffix, kept, false)
 }

@@ -251,8 +251,7 @@ func output(resp *http.Response) (string, error) {
 	return string(stdout), nil
 }
 
-// readFrame reads one frame of a server, which does not mask. A message in
-// several frames is not put together: the API server sends none.
+// readFrame reads one frame of a server, unmasked. Messages in several frames are not put together: none are sent.
 func readFrame(r io.Reader) (opcode byte, payload []byte, err error) {
 	var head [2]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -302,8 +301,7 @@ func credential(header string) bool {
 	return header == "Authorization" || strings.HasPrefix(header, remote)
 }
 
-// shownHeaders are the headers of a request without credentials and without
-// those that every request has, or that are others each time.
+// shownHeaders are the headers of a request without credentials and those that every request has, or has others of.
 func shownHeaders(h http.Header) map[string][]string {
 	shown := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(h)) {
@@ -326,8 +324,7 @@ func credentialOf(h http.Header) *scenarios.User {
 	return &u
 }
 
-// tokenUser reads the claims of a service account's token, as Validate of
-// k8s.io/kubernetes/pkg/serviceaccount/claims.go does.
+// tokenUser reads the claims of a service account's token (Validate of k8s.io/kubernetes/pkg/serviceaccount/claims.go).
 func tokenUser(token string) *scenarios.User {
 	type ref struct{ Name, UID string }
 	var claims struct {

@@ -93,8 +93,7 @@ var ErrNothingSelected = errors.New("nothing would run")
 // Plan decides for every scenario and cell. It needs no server: facts are what
 // the cells ask for, and the witness has to confirm them before anything counts.
 //
-// Scenarios about another authorizer chain than the ordinary one get a cell of
-// their own for each cell that they are for.
+// Scenarios about another authorizer chain than the ordinary one get a cell of their own for each cell.
 func Plan(set *scenarios.Set, cells []target.Options, sel Selection) ([]CellPlan, error) {
 	var plans []CellPlan
 	runs := 0

@@ -115,9 +115,8 @@ const (
 	// nodesMemory is what a cluster of kind with two nodes may need: some 520 MiB a
 	// node, and as much again for what its disk is cached with.
 	nodesMemory = 1600 << 20
-	// cellsPerProcessor is how many cells one processor has work for: scenarios of a cell run one after the other,
-	// and each request waits for the server. Two keep a processor busy; with more, control planes take longer to
-	// start, and no run is shorter.
+	// cellsPerProcessor is how many cells one processor has work for: scenarios of a cell run in order, and requests wait
+	// for the server. Two keep a processor busy; with more, control planes start slower, and no run is shorter.
 	cellsPerProcessor = 2
 )
 
@@ -153,8 +152,7 @@ const memoryEvery = 2 * time.Second
 // memoryWatch remembers the most memory that was held at once.
 type memoryWatch struct{ peak atomic.Int64 }
 
-// lessMemory says how much less memory the machine has free than now: for clusters
-// of kind, whose processes are the container engine's and not our children.
+// lessMemory is how much less memory the machine has free than now: processes of kind are no children of ours.
 func lessMemory() func() int64 {
 	before := availableMemory()
 	return func() int64 { return max(0, before-availableMemory()) }

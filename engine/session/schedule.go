@@ -19,10 +19,9 @@ import (
 // errStopped is why what was not run when Stop was called is invalid.
 var errStopped = errors.New("the session was stopped")
 
-// Start finds or builds all programs, brings up the first cells, as many as may run at once, and returns when
-// these are ready or have failed; then everything runs in the background. It returns an error only for what the
-// user has to mend (a *local.UsageError): a target that fails otherwise makes its cell's results invalid. Further
-// calls return the same as the first.
+// Start finds or builds all programs, brings up the first cells, as many as may run at once, and returns when these are
+// ready or have failed; then everything runs in the background. It returns an error only for what the user has to mend
+// (a *local.UsageError): a target that fails otherwise makes its cell's results invalid. Further calls return the same.
 func (s *Session) Start(ctx context.Context) error {
 	s.start.Do(func() {
 		context.AfterFunc(ctx, func() { s.end(context.Cause(ctx)) })

@@ -67,8 +67,7 @@ func New(plan []CellPlan, seed int64, events func(Event)) *Session {
 	return s
 }
 
-// runCell runs the scenarios of a cell: the waiting ones side by side from the start, for they mostly sleep, the
-// others in order.
+// runCell runs the scenarios of a cell: those that wait side by side from the start, the others in order.
 func (s *Session) runCell(c *Cell) {
 	start := time.Now()
 	run, err := c.replayer()
@@ -230,8 +229,7 @@ func (c *Cell) replay(ctx context.Context, run *replay.Replayer, j *job, kept *r
 	return evidence
 }
 
-// Finish ends the cell, on which scenarios have run since a time. What has no verdict yet is invalid for the reason in
-// err.
+// Finish ends the cell, on which scenarios have run since a time. What has no verdict is invalid for the reason in err.
 func (c *Cell) Finish(since time.Time, err error, events func(Event)) {
 	for _, s := range c.Plan.Runs() {
 		if j := c.jobs[s.ID]; j.evidence == nil {
@@ -273,8 +271,7 @@ func (p CellPlan) NeedsAgents() bool {
 	return p.NeedsNodes() && target.ExpectedFacts(p.Target).Gate == scenarios.GateOn
 }
 
-// runAgents lets the node agents work before any scenario: a DaemonSet would wait for the Nodes of scenarios, on
-// which no kubelet runs its pods.
+// runAgents lets the node agents work first: a DaemonSet would wait for scenarios' Nodes, where no kubelet runs its pods.
 func (s *Session) runAgents(c *Cell) {
 	if !c.Plan.NeedsAgents() {
 		return

@@ -30,8 +30,7 @@ const abacFile = "abac.jsonl"
 
 // middle is what stands between the recorder's two points: a file of fixtures/chains.
 type middle struct {
-	// Authorizers are in the form of AuthorizationConfiguration. A webhook needs
-	// no connection: it is the scripted point of the recorder.
+	// Authorizers are as in AuthorizationConfiguration. A webhook needs no connection: it is the recorder's scripted point.
 	Authorizers []apiserverv1.AuthorizerConfiguration `json:"authorizers"`
 	// Probes are further requests of the witness, each of which one of the authorizers allows.
 	Probes []probe `json:"probes,omitempty"`
@@ -73,8 +72,7 @@ func (m middle) decision(a recorder.Answer) scenarios.Decision {
 	return scenarios.NoOpinion
 }
 
-// chain is the authorizer chain of a target: the recorder before and after the
-// others. At its two points the recorder never decides.
+// chain is the authorizer chain of a target: the recorder, which never decides here, before and after the others.
 type chain struct {
 	middle
 	recorder Recording
@@ -284,8 +282,7 @@ type Authorizer struct {
 	Position Position
 	// Deny is the failure policy Deny; otherwise it is NoOpinion.
 	Deny bool
-	// AuthorizedTTL and UnauthorizedTTL are how long the API server remembers
-	// what the webhook allowed, and what it did not.
+	// AuthorizedTTL and UnauthorizedTTL are how long the API server remembers what the webhook allowed, and did not.
 	AuthorizedTTL, UnauthorizedTTL time.Duration
 	// Timeout is how long the API server waits for an answer.
 	Timeout time.Duration
@@ -340,8 +337,7 @@ type policy struct {
 	down atomic.Bool // every answer is 503
 }
 
-// SetPolicy adds the rules of a bound scenario to what the scripted webhook
-// answers. The first rule that matches a review decides.
+// SetPolicy adds the rules of a bound scenario to the scripted webhook's. The first that matches a review decides.
 func (t *Target) SetPolicy(rules []scenarios.PolicyRule) {
 	t.policy.mu.Lock()
 	defer t.policy.mu.Unlock()

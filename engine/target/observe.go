@@ -27,8 +27,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// auditTimeout is how long an event may come after its response: in blocking
-// mode the API server writes it just after the response's last byte.
+// auditTimeout is how late an event may be: in blocking mode it is written just after the response's last byte.
 const auditTimeout = 10 * time.Second
 
 // leastAuditTimeout is what it comes down to, half each time, with a server that leaves events out: some hundred
@@ -164,8 +163,7 @@ func (x *auditIndex) beginning(auditID string) json.RawMessage {
 // errNoEvent is wrapped by the error about an audit event that did not come.
 var errNoEvent = errors.New("no audit event came")
 
-// connectionEnded says that a request got no answer because the server ended the connection or the stream, as it
-// does when a handler panics.
+// connectionEnded says that the server ended the connection or the stream without an answer, as when a handler panics.
 func connectionEnded(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
 		strings.Contains(err.Error(), "stream error: ")
@@ -265,8 +263,7 @@ func (t *Target) RequestClient(r *scenarios.Request, requestor scenarios.Request
 		c = t.cluster.FrontProxy()
 	}
 	if len(r.Headers) > 0 || r.Upgrade != "" {
-		// HTTP/2 has lower-case names only, and its client refuses by itself what
-		// the server would find too long; nor has it upgrades.
+		// HTTP/2 has lower-case names only and no upgrades, and its client refuses what the server would find too long.
 		c.NextProtos = []string{"http/1.1"}
 	}
 	return t.client(c, r.Impersonate, tap, func(rt http.RoundTripper) http.RoundTripper {

@@ -83,14 +83,12 @@ var componentSpaces = []string{"system:serviceaccount:kube-system:", "system:ser
 // componentUsers are those by which the components of a cluster act that have no certificate of their own.
 var componentUsers = []string{"system:apiserver", "kube-apiserver-kubelet-client"}
 
-// probePaths are what a kubelet asks an API server for without credentials. No
-// scenario sends an anonymous request for one.
+// probePaths are what a kubelet asks for without credentials. No scenario sends an anonymous request for one.
 var probePaths = []string{"/livez", "/readyz", "/healthz"}
 
 const certificatePrefix = "X509SHA256="
 
-// others says whether a review is about the components of a cluster with nodes, which talk all the time: kubelets,
-// controllers, the scheduler.
+// others says whether a review is about components of a cluster with nodes, which talk all the time.
 func (t *Target) others(spec authorizationv1.SubjectAccessReviewSpec) bool {
 	if t.network == nil {
 		return false
@@ -264,8 +262,7 @@ func (t *Target) Verbs(mark uint64) map[string]int {
 	return verbs
 }
 
-// Rebase takes what the impersonation counters are now for what they were after
-// the last request: others have sent some meanwhile.
+// Rebase takes the impersonation counters now for those after the last request: others have sent some meanwhile.
 func (t *Target) Rebase(ctx context.Context) (err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -335,8 +332,7 @@ func (t *Target) Other(_ recorder.Point, spec authorizationv1.SubjectAccessRevie
 // Components says whether the cluster has components that ask all the time.
 func (t *Target) Components() bool { return t.network != nil }
 
-// PIDs are the process IDs of the API server and its etcd; 0 for one that does not run, is another target's, or not
-// this machine's.
+// PIDs are the process IDs of the API server and etcd; 0 if it does not run, is another target's, or not this machine's.
 func (t *Target) PIDs() local.PIDs {
 	if plane, ok := t.Plane(); ok {
 		return plane.PIDs()

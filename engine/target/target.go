@@ -39,8 +39,7 @@ type Options struct {
 	FeatureGates map[string]bool
 	// Binaries finds or builds etcd and kube-apiserver.
 	Binaries *local.Binaries
-	// KubeAPIServerPath and KubeAPIServerEnv are those of local.Options: another
-	// program than the release, with variables of its own.
+	// KubeAPIServerPath and KubeAPIServerEnv are those of local.Options: another program than the release's.
 	KubeAPIServerPath string
 	KubeAPIServerEnv  []string
 	// Chain names a file of fixtures/chains: what stands between the recorder's two points. Empty is Node and RBAC.
@@ -55,8 +54,7 @@ type Options struct {
 	NodeImage string
 	// Keep leaves the cluster's folder after Stop, or the whole cluster of kind.
 	Keep bool
-	// NoAudit switches auditing off. Observe does not work then; a storm would fill
-	// the memory with events that nobody asks for.
+	// NoAudit switches auditing, and Observe, off: a storm would fill the memory with events that nobody asks for.
 	NoAudit bool
 	// Plain, if given, is the authorizer chain, and nothing is recorded.
 	Plain *Plain
@@ -243,8 +241,7 @@ func (t *Target) connect(c clusters.Cluster) (err error) {
 	return err
 }
 
-// Admin is the way in as a member of system:masters, for provisioning. Reviews
-// and audit events of its requests are not recorded.
+// Admin is a member of system:masters, for provisioning. Reviews and audit events of its requests are not recorded.
 func (t *Target) Admin() *rest.Config { return rest.CopyConfig(t.cluster.Admin()) }
 
 // ServiceAccountKey is the key, in PEM, with which the API server signs tokens; nil where it is not at hand.

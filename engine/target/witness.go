@@ -30,8 +30,7 @@ const (
 	witnessUser         = "authzconf:witness"
 	// nobodysPath is what no authorizer allows the witness.
 	nobodysPath = "/api/v1/secrets"
-	// witnessNode is a node that exists nowhere: the Node authorizer lets it read
-	// itself all the same, which nobody else would.
+	// witnessNode is a node that exists nowhere: the Node authorizer, and nobody else, lets it read itself all the same.
 	witnessNode = "authzconf-witness"
 )
 
@@ -91,8 +90,7 @@ func (t *Target) witnessVersion(ctx context.Context) error {
 	return nil
 }
 
-// witnessGate reads the gate in two ways: the metric, and the text of the
-// refusal of groups without a user, for which no permission is needed.
+// witnessGate reads the gate from the metric, and from the refusal of groups without a user, which needs no permission.
 func (t *Target) witnessGate(ctx context.Context) error {
 	families, err := t.scrapeNamed(ctx, featureMetric)
 	if err != nil {
@@ -187,8 +185,7 @@ func (m middle) all() []reports.Authorizer {
 	return append(all, reports.Authorizer{Type: "Webhook", Name: "recorder-back"})
 }
 
-// authorizerActs are the API server's counters of what authorizers did, by the name of the metric and of the
-// authorizer.
+// authorizerActs are the API server's counters of what authorizers did, by metric and authorizer.
 func (t *Target) authorizerActs(ctx context.Context) (map[string]map[string]float64, error) {
 	families, err := t.Scrape(ctx, authorizationPrefix)
 	if err != nil {
@@ -225,8 +222,7 @@ func (t *Target) witnessMetrics(ctx context.Context, before map[string]map[strin
 	return nil
 }
 
-// LoadImage puts an image on every node. It is an error where the target has no
-// nodes: scenarios that need them are not selected there.
+// LoadImage puts an image on every node. No nodes are an error: scenarios that need them are not selected there.
 func (t *Target) LoadImage(ctx context.Context, archive []byte) error {
 	nodes, ok := t.cluster.(image.Loader)
 	if !ok {
@@ -313,8 +309,7 @@ func (t *Target) Found() reports.Found {
 	return reports.Found{Cell: t.Cell, Facts: t.Facts, Witness: t.Witness}
 }
 
-// ExpectedFacts is what scenarios are selected by on a target that is what it is
-// asked to be. The witness has to confirm it.
+// ExpectedFacts is what scenarios are selected by on a target that is as asked for. The witness has to confirm it.
 func ExpectedFacts(o Options) scenarios.Facts {
 	f := scenarios.Facts{
 		Kubernetes:   o.Effective(),

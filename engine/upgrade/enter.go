@@ -23,15 +23,13 @@ import (
 )
 
 const (
-	// steady is how long requests flow before an API server is replaced and after
-	// the next is ready: long enough for hundreds of them.
+	// steady is how long requests flow before an API server is replaced and after the next is ready: enough for hundreds.
 	steady = time.Second
 	// outage is how long a killed API server stays away, on top of the start of the next.
 	outage = 200 * time.Millisecond
 )
 
-// enter brings the API server of a stage up: on the first stage anew, then in place of
-// the one before, with requests flowing where the path asks for it.
+// enter brings up the API server of a stage: anew on the first, then in place of the one before, under requests if asked.
 func (u *Upgrade) enter(ctx context.Context, stage *Stage) error {
 	if stage.Index == 0 {
 		return u.begin(ctx, stage)
@@ -158,8 +156,7 @@ func (u *Upgrade) addresses() []string {
 	return scenarios.Each(u.targets, func(t *target.Target) string { return strings.TrimPrefix(t.Host(), "https://") })
 }
 
-// neighbours are the access reviews that reached the recorders of the other
-// servers during a stage, by what these servers are.
+// neighbours are the access reviews that reached the recorders of the other servers during a stage, by server.
 func (u *Upgrade) neighbours(stage *Stage) map[string]map[string]int {
 	out := map[string]map[string]int{}
 	for i, t := range u.targets {
@@ -173,8 +170,7 @@ func (u *Upgrade) neighbours(stage *Stage) map[string]map[string]int {
 
 const (
 	flowWorkers = 4
-	// flowPause is between two requests of a worker: some hundred a second leave
-	// the processors to the API servers that start meanwhile.
+	// flowPause is between two requests of a worker: some hundred a second leave processors to the API servers that start.
 	flowPause = 10 * time.Millisecond
 	// flowTimeout ends a request that nobody answers.
 	flowTimeout = 10 * time.Second

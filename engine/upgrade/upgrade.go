@@ -48,8 +48,7 @@ const servers = 2
 // Stage is one stay, a cell of the report. Its Err says why the stage was not reached, or what broke on it.
 type Stage struct {
 	*session.Cell
-	// Index is that of the path's stage, Server which of the API servers is replaced: always 0 without high
-	// availability.
+	// Index is that of the path's stage, Server which API server is replaced: 0 without high availability.
 	Index, Server int
 	// Fault is what goes wrong on the way here.
 	Fault upgradepath.Fault
@@ -101,8 +100,7 @@ func Setups(p *upgradepath.Path, all *scenarios.Set) (*scenarios.Set, error) {
 	return all.Only(func(s *scenarios.Scenario) bool { return p.TakesPart(s.Setup) }), nil
 }
 
-// plan decides which scenario of each setup is for a stage: at most one, for a
-// second one would meet what the first left in the caches.
+// plan picks for a stage at most one scenario of each setup: a second would meet what the first left in the caches.
 func (u *Upgrade) plan(stage *Stage, asked target.Options) error {
 	facts := target.ExpectedFacts(asked)
 	plan := session.CellPlan{Target: asked}
@@ -147,8 +145,7 @@ func (u *Upgrade) servers() int {
 	return 1
 }
 
-// Walk goes along the path to its end, to the first stage that cannot be entered, or until ctx ends. Afterwards the
-// cluster is stopped.
+// Walk goes along the path to its end, a stage that cannot be entered, or until ctx ends. Then the cluster is stopped.
 func (u *Upgrade) Walk(ctx context.Context) {
 	var broken error
 	for _, stage := range u.Stages {
@@ -285,8 +282,7 @@ func (o *Options) Plan() (walk *Upgrade, runs int, err error) {
 	return walk, runs, nil
 }
 
-// Execute goes along a planned path and makes the report. What was to be run and was not is invalid, for the reason that
-// ended the path.
+// Execute goes along a planned path and makes the report. What was not run is invalid, for the reason that ended it.
 func Execute(ctx context.Context, o Options, walk *Upgrade) (*session.Recorded, error) {
 	r := o.Begin(walk.Stages[0].Plan.Target.Cell.Provider)
 	walk.Walk(ctx)

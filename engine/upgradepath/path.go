@@ -27,8 +27,7 @@ const (
 	KillAPIServer Fault = "kill-apiserver"
 	// RestartEtcd kills etcd and starts it again on its data, with the API server running.
 	RestartEtcd Fault = "restart-etcd"
-	// WebhookDown takes the webhook authorizers away while the API server is
-	// replaced, and brings them back when it is ready.
+	// WebhookDown takes the webhook authorizers away while the API server is replaced, until it is ready.
 	WebhookDown Fault = "webhook-down"
 )
 
@@ -190,8 +189,7 @@ func Load(name string, data []byte) (*Path, error) {
 	})
 }
 
-// check holds a path to what is possible, before anything is started. whole is
-// where the path is written, at where a stage is.
+// check holds a path to what is possible before anything is started; whole and at say where it and a stage are written.
 func (p *Path) check(whole string, at func(stage int) string) error {
 	if len(p.Stages) < 2 {
 		return fmt.Errorf("%s: a path has two stages at least, this one has %d", whole, len(p.Stages))
@@ -270,8 +268,7 @@ func (p *Path) checkStage(i int, stage Stage) error {
 	return nil
 }
 
-// same tells whether two stages are the same server. That the gate is set to what
-// it is by default is a change: of the command line.
+// same tells whether two stages are the same server. A gate set to its default is a change: of the command line.
 func same(a, b target.Options) bool {
 	return a.Release == b.Release && a.Cell.Emulated == b.Cell.Emulated && a.Cell.Gate == b.Cell.Gate && a.Chain == b.Chain
 }

@@ -32,8 +32,7 @@ import (
 
 // Options say what an enforcer stands before.
 type Options struct {
-	// Backend is the API server, with the enforcer's own rights: to review tokens and
-	// access, to read objects, and to impersonate.
+	// Backend is the API server, with the enforcer's rights: to review tokens and access, read objects, and impersonate.
 	Backend *rest.Config
 	// Group is a group with every right, which is added to those of an actor whose request is carried out because
 	// of granular permissions. Who is in it otherwise has every right, too.

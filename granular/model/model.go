@@ -11,8 +11,7 @@ import (
 	"github.com/authzconf/authzconf/granular/permissions"
 )
 
-// serverOwned are the fields below metadata that no actor's permission is needed for:
-// the API server alone decides of them, or they name the object.
+// serverOwned are the fields of metadata that need no permission: the API server decides them, or they name the object.
 var serverOwned = []string{
 	"managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink",
 	"deletionTimestamp", "deletionGracePeriodSeconds", "name", "namespace",

@@ -15,8 +15,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Descriptions holds the descriptions of the fields that KEP-3617 lists, and those of
-// the custom resource that the scenarios use.
+// Descriptions holds those of the fields that KEP-3617 lists, and of the custom resource that the scenarios use.
 //
 //go:embed descriptions/*.yaml
 var Descriptions embed.FS

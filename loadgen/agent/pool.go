@@ -119,8 +119,7 @@ func (p *Pool) of(ctx context.Context, agent int) (*http.ClientConn, error) {
 	return p.open(ctx, &p.conns[agent/p.shards/p.perConn])
 }
 
-// open returns the connection, and opens it if it is not, or is broken. Agents that share it wait for the one that
-// does.
+// open returns the connection, opened where it is not, or is broken; agents that share it wait for the one that opens it.
 func (p *Pool) open(ctx context.Context, c *conn) (*http.ClientConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,8 +139,7 @@ func (p *Pool) open(ctx context.Context, c *conn) (*http.ClientConn, error) {
 	return cc, nil
 }
 
-// renewed is a new connection of an agent in place of one that takes no more requests. That one is not closed:
-// answers may still come on it.
+// renewed is a new connection in place of one that takes no more requests, but stays open: answers may still come on it.
 func (p *Pool) renewed(ctx context.Context, agent int, old *http.ClientConn) (*http.ClientConn, error) {
 	c := &p.conns[agent/p.shards/p.perConn]
 	c.mu.Lock()

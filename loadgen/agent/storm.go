@@ -42,8 +42,7 @@ type Storm struct {
 	Shard, Shards int
 	// Start is time 0 of the schedule.
 	Start time.Time
-	// Kinds name the kinds of requests. Request makes one; turn counts those of the agent. It is called from
-	// several goroutines.
+	// Kinds name the kinds of requests. Request makes one, from several goroutines; turn counts those of the agent.
 	Kinds   []string
 	Request func(agent, kind, turn int) Request
 	// Expect is the status that all answers should have; what is posted is created (201) where others are ok (200).
@@ -267,8 +266,7 @@ type reply struct {
 	watch          *following
 }
 
-// send sends once. The answer's body is read and thrown away, but for the version of a reflector's list; that of a watch is
-// returned.
+// send sends once. The body is read and thrown away but for a reflector's list's version; that of a watch is returned.
 func (s *Storm) send(ctx context.Context, agent int, asked Request) (got reply, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(s.Timeout, func() { cancel(context.DeadlineExceeded) })

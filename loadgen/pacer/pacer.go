@@ -153,8 +153,7 @@ func (p Plan) at(position float64) time.Duration {
 	return time.Duration(ns)
 }
 
-// Expected is how many requests the plan amounts to: exactly for constant arrivals and bursts, on average for the
-// others.
+// Expected is how many requests the plan has: exactly for constant arrivals and bursts, on average for the others.
 func (p Plan) Expected() float64 {
 	switch p.Arrivals {
 	case Waves:

@@ -36,8 +36,7 @@ type Population struct {
 }
 
 const (
-	// atOnce is how many objects are created at the same time: enough to keep an API server busy that waits for
-	// its storage.
+	// atOnce is how many objects are created at once: enough to keep an API server busy that waits for its storage.
 	atOnce    = 32
 	tokenLife = 24 * time.Hour
 )

@@ -41,9 +41,8 @@ func agentName(i int) string               { return fmt.Sprintf("agent-%06d", i)
 func accountName(i int) string             { return fmt.Sprintf("account-%06d", i) }
 func space(variant profile.Variant) string { return "storm-" + variant.Name }
 
-// sender is a pod that sends, by its number among the identities of a profile: which node it is on, and what its
-// service account is called. There is one more than identities, on a node and with an account of its own, that takes
-// no part.
+// sender is a pod that sends, by its number among the identities of a profile: which node it is on, and what its service
+// account is called. One more, on a node and with an account of its own, takes no part.
 func sender(p *profile.Profile, identity int) (node int, account string) {
 	if identity == p.Identities() {
 		return p.Nodes, accountName(p.Accounts())

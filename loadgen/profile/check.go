@@ -11,8 +11,7 @@ import (
 	"github.com/authzconf/authzconf/loadgen/pacer"
 )
 
-// Bounds of what can be asked for. They are far from what one machine can do, and keep a slip of the pen from
-// filling its memory.
+// Bounds of what can be asked for: far from what a machine can do, they keep a slip of the pen from filling its memory.
 const (
 	maxAgents   = 100_000
 	maxRate     = 100_000

@@ -70,8 +70,7 @@ type Profile struct {
 	LateTolerance time.Duration `yaml:"lateTolerance"`
 	// Timeout is how long an agent waits for an answer.
 	Timeout time.Duration `yaml:"timeout"`
-	// ColdShare is the part of the requests of cold variants that find what the server knew of them forgotten. All,
-	// if it is not given.
+	// ColdShare is the part of cold variants' requests that find what the server knew of them forgotten; all by default.
 	ColdShare   float64      `yaml:"coldShare"`
 	Comparisons []Comparison `yaml:"comparisons"`
 	Thresholds  []Threshold  `yaml:"thresholds"`
@@ -112,8 +111,7 @@ const (
 	RollingRestart EventKind = "rolling-restart"
 )
 
-// PriorityLevel is a PriorityLevelConfiguration of the type Limited that lends and borrows nothing and rejects what
-// finds no seat.
+// PriorityLevel is a Limited PriorityLevelConfiguration that lends and borrows nothing and rejects what finds no seat.
 type PriorityLevel struct {
 	ConcurrencyShares int `yaml:"concurrencyShares"`
 }

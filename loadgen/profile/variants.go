@@ -57,8 +57,7 @@ type Variant struct {
 // Server names a control plane by the state of its gate.
 type Server string
 
-// The servers of a run. Of each there can be a second process: between the two an A/A comparison shows what processes
-// differ by.
+// The servers of a run. Of each there can be a second process: an A/A comparison shows what processes differ by.
 const (
 	GateOn  Server = "gate-on"
 	GateOff Server = "gate-off"
@@ -247,8 +246,7 @@ func (p *Profile) Adjusted(a Adjust, given func(flag string) bool) (*Profile, er
 	return &out, nil
 }
 
-// keep leaves the comparisons between the named variants, and gives the A/A pair to the first of them if it had
-// another.
+// keep leaves the comparisons between the named variants; the A/A pair goes to the first of them if it had another.
 func (p *Profile) keep(variants []string) error {
 	used := p.Used()
 	named := func(s Side) bool { return slices.Contains(variants, s.Variant) }

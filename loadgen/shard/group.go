@@ -170,8 +170,7 @@ func (g *Group) Close() error {
 type Link struct {
 	In  io.WriteCloser
 	Out io.Reader
-	// Kill ends the shard at once. Wait returns when it has ended and Out is at its end, and says why, if it did
-	// not end by itself.
+	// Kill ends the shard at once. Wait returns when it and Out have ended, and says why if it did not by itself.
 	Kill func()
 	Wait func() error
 

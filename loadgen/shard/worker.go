@@ -316,13 +316,11 @@ var errLost = errors.New("was lost")
 // difference would begin to show in the lag.
 const MaxOffset = 5 * time.Millisecond
 
-// MaxUncertainty is how uncertain the measurement may be: half of the shortest round trip. A check that could not
-// see 50 ms would be none.
+// MaxUncertainty is how uncertain the measurement may be, half of the shortest round trip: a check has to see 50 ms.
 const MaxUncertainty = 50 * time.Millisecond
 
 const (
-	// questions is how many times a shard is asked for its time. The answer with the shortest round trip counts, as the
-	// least uncertain one.
+	// questions is how often a shard is asked for its time; the shortest round trip counts, as the least uncertain one.
 	questions = 8
 	// moreQuestions are asked while all round trips were long.
 	moreQuestions = 32

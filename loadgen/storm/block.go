@@ -74,8 +74,7 @@ func (r *runner) block(ctx context.Context, i int) bool {
 	return r.complete(i, s, p.side, before, counted, err) && r.predict(ctx, s, p, variant, start, sends)
 }
 
-// complete adds what the authorizer and the server say of a block, and tells whether the run can go on. lost is
-// why part of the generator is gone.
+// complete adds what authorizer and server say of a block, and whether the run can go on. lost is why a shard is gone.
 func (r *runner) complete(i int, s *server, side profile.Side, before counters, counted func() tallies, lost error) bool {
 	b := &r.out.Blocks[len(r.out.Blocks)-1]
 	at := len(r.out.Blocks) - 1
@@ -162,8 +161,7 @@ func (r *runner) foretold(s *server, b *run.Block, variant profile.Variant, star
 }
 
 const (
-	// tries is in how many schedules the smallest is looked for: each takes as long as its requests, and what the
-	// server needs to forget.
+	// tries is how many schedules are tried for the smallest: each takes as long as its requests, and the server to forget.
 	tries         = 16
 	shownRequests = 20
 )
@@ -188,8 +186,7 @@ func (r *runner) again(ctx context.Context, s *server, p planned, variant profil
 	return list, nil
 }
 
-// unaccepted says which credentials were not accepted in a block: no variant means to be without, so that the
-// block does not show what it is for.
+// unaccepted says which credentials a block did not accept: no variant means to be without, so it shows nothing.
 func unaccepted(b *run.Block) (list []string) {
 	if n := b.Answers["401"] - b.Again["401"]; n > 0 {
 		list = append(list, fmt.Sprintf("%d requests were answered 401: their tokens have expired, or what they are bound to is gone", n))

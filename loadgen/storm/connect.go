@@ -74,8 +74,7 @@ func (o *Options) checkFiles() error {
 	return nil
 }
 
-// connect makes the agents, here or elsewhere, opens their connections, and compares clocks. Servers that share
-// their storage share the agents.
+// connect makes the agents, opens their connections, and compares clocks. Servers that share storage share the agents.
 func (r *runner) connect(ctx context.Context) error {
 	names, each := r.Profile.Servers(), 1
 	if r.sharedStorage() {
@@ -138,8 +137,7 @@ func (r *runner) generator(ctx context.Context, names []profile.Server) (shard.G
 	return worker, worker.Open(ctx)
 }
 
-// pods runs the shards in the cluster that they storm: what it costs the machine to run them is then the same for
-// all servers.
+// pods runs the shards in the cluster that they storm: what they cost the machine is then the same for all servers.
 func (r *runner) pods(ctx context.Context, s *server, jobs []shard.Job) (shard.Generator, error) {
 	if r.Image == "" {
 		if err := shard.LoadImage(ctx, s.targets[0]); err != nil {
@@ -165,8 +163,7 @@ func jobLife(p *profile.Profile) time.Duration {
 	return 2*p.Length() + time.Duration(2*p.Pairs*len(p.Comparisons))*profile.CacheLife + time.Hour
 }
 
-// apiServers are where pods reach the API servers: those of the Service kubernetes, without a proxy that would be in
-// the way.
+// apiServers are where pods reach the API servers: the endpoints of the Service kubernetes, without a proxy between.
 func apiServers(ctx context.Context, admin *rest.Config) (hosts []string, err error) {
 	client, err := kubernetes.NewForConfig(admin)
 	if err != nil {
@@ -228,8 +225,7 @@ type (
 	}
 )
 
-// ServeRecorder is the recorder as a process of its own, so that what it costs is not taken for the generator's. It
-// ends when in does.
+// ServeRecorder is the recorder as a process, until in ends: its costs must not be taken for the generator's.
 func ServeRecorder(_ context.Context, in io.Reader, out io.Writer) error {
 	r, err := recorder.Start(recorder.Options{})
 	if err != nil {

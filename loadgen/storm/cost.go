@@ -111,8 +111,7 @@ func (r *runner) cost(s *server, before map[string]run.Cost) map[string]run.Cost
 // cpuSeconds is a counter of every Go program.
 const cpuSeconds = "process_cpu_seconds_total"
 
-// runtimeCost adds what the API servers say of themselves, and their processor time where nobody else knows it, with
-// what of it is idle.
+// runtimeCost adds what the API servers say of themselves, and their processor time where nobody else knows it.
 func runtimeCost(b *run.Block, increased []sample, idle run.Duration) {
 	c, known := b.Cost[run.APIServer]
 	for _, s := range increased {

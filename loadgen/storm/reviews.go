@@ -247,8 +247,7 @@ func metrics(b *run.Block, increased []sample, hasAttempts, components, restarte
 	b.Unreconciled = unreconciled(b, int64(evaluations), hasAttempts && !restarted, components, restarted)
 }
 
-// flowName is a series of priority and fairness as it is shown: what was rejected and dispatched, and how long it
-// waited.
+// flowName names a series of priority and fairness: what was rejected and dispatched, and how long it waited.
 func flowName(s sample) string {
 	level := string(s.labels["priority_level"])
 	switch strings.TrimPrefix(s.family, flowControl) {

@@ -36,8 +36,7 @@ type server struct {
 	balancer *balancer.Balancer // nil before a single one
 	// attempts says whether it counts checks of impersonation.
 	attempts bool
-	// each is where the API servers of a cluster that exists are read, if there are several, and known when those that are
-	// read began.
+	// each is where several API servers of an existing cluster are read, and known when those that are read began.
 	each  []*rest.Config
 	known []string
 	// population is who is there, and generator who sends: both may be those of the other server, too.
@@ -159,8 +158,7 @@ func (s *server) used() (cpu time.Duration, rss int64) {
 	return cpu, rss
 }
 
-// read reads what all API servers have counted so far. It does not end with the run, so that the last block is
-// complete.
+// read reads what all API servers have counted so far, also when the run is over: the last block is to be complete.
 func (s *server) read() (counters, error) {
 	all := counters{}
 	all.add(s.counted)
@@ -226,8 +224,7 @@ func (s *server) restart(ctx context.Context) error {
 	return nil
 }
 
-// event has what the profile says become of a server in the block that begins at start. The function that it returns
-// waits until that is over.
+// event does to a server what the profile says of the block that begins at start. The result waits until that is over.
 func (r *runner) event(ctx context.Context, i int, s *server, start time.Time) (over func() error) {
 	if r.Profile.Event.Kind == profile.NoEvent {
 		return func() error { return nil }

@@ -102,8 +102,7 @@ type runner struct {
 	background map[profile.Server]int64 // checks of others in a block
 }
 
-// Execute runs a profile. An error means that nothing could be measured; what goes wrong later is in Run.Problems.
-// Nothing is left running.
+// Execute runs a profile. An error means that nothing was measured; what goes wrong later is in Run.Problems.
 func Execute(ctx context.Context, o Options) (*run.Run, error) {
 	if err := o.Check(); err != nil {
 		return nil, err

@@ -103,8 +103,7 @@ func (b *builder) headers() *scenarios.Impersonate {
 	return imp
 }
 
-// drawn is what the level of a factor is made of. It is drawn for every level, so that what is drawn afterwards does not
-// depend on this one.
+// drawn is what the level of a factor is made of. All levels are drawn, so that what comes after does not depend on it.
 func drawn[T any](b *builder, factor int, of map[string][]T) (out T) {
 	for _, level := range factors[factor].Levels {
 		if one := draw(b.rng, of[level]); level == b.level(factor) {

@@ -2,9 +2,8 @@
 // levels of every two factors are brought together in some case (names that nearly parse, grants of every shape,
 // headers, kinds of request, histories), then cases are random.
 //
-// A case is an ordinary scenario without expectations: who knows the server it is for fills them in. The same seed
-// gives the same cases. The package also makes a scenario smaller while something stays true of it, and prints it
-// as a file.
+// A case is an ordinary scenario without expectations: who knows the server it is for fills them in. The same seed gives
+// the same cases. The package also makes a scenario smaller while something stays true of it, and prints it.
 package cases
 
 import (

@@ -35,8 +35,7 @@ func (b *builder) modes() []string {
 	return []string{b.level(mode)}
 }
 
-// grants gives what the choice says: action checks of the requests, identity checks of the wanted user, legacy,
-// and what the wanted user may do.
+// grants gives what the choice says: action checks, identity checks, legacy, and what the wanted user may do.
 func (b *builder) grants(steps []scenarios.Request) {
 	modes := b.modes()
 	for i, r := range steps {
@@ -178,8 +177,7 @@ func (b *builder) person(steps []scenarios.Request, p person) {
 	}
 }
 
-// identities are the resources that identity checks are about, each with its names, and the one that stands for
-// the first user's name.
+// identities are the resources of identity checks, each with its names, and the one that stands for the first user.
 func (b *builder) identities(steps []scenarios.Request, constrainedToo bool) (resources map[string][]string, first string) {
 	resources = map[string][]string{}
 	put := func(resource, name string) { resources[resource] = append(resources[resource], name) }

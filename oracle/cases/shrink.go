@@ -175,8 +175,7 @@ func Print(s *scenarios.Scenario, comments ...string) ([]byte, error) {
 	return raw, nil
 }
 
-// YAML renders a value as a file, by way of JSON: it keeps the order of fields, and tells an empty list from one that is
-// left out.
+// YAML renders a value as a file, by way of JSON: it keeps the order of fields, and tells empty lists from none.
 func YAML(value any, comments ...string) ([]byte, error) {
 	var raw bytes.Buffer
 	enc := json.NewEncoder(&raw)

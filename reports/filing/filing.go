@@ -87,8 +87,7 @@ func (k *Kind) Write(dir string, files map[string][]byte) error {
 	return nil
 }
 
-// WriteReport writes a report whose marker is the report itself, as YAML or JSON by the marker's name, with its
-// other files.
+// WriteReport writes a report that is its own marker, as YAML or JSON by the marker's name, with its other files.
 func (k *Kind) WriteReport(dir string, report any, others map[string][]byte) error {
 	encode := yaml.Marshal
 	if path.Ext(k.Marker) == ".json" {
@@ -211,8 +210,7 @@ func (k *Kind) replaceable(root *os.Root) error {
 	return nil
 }
 
-// owned are the files of a report in the folder, by its marker, or by one in the staging folder if an earlier
-// replacement was cut short.
+// owned are the files of a report in the folder, by its marker, or a staged one if an earlier replacement was cut short.
 func (k *Kind) owned(root *os.Root) (map[string]bool, error) {
 	owned := map[string]bool{}
 	for _, name := range []string{k.Marker, path.Join(stagingDir, k.Marker), path.Join(stagingDir, previousFile)} {

@@ -14,16 +14,14 @@ import (
 
 // What the measuring itself has to keep.
 const (
-	// lateLimit is the part of requests that may be sent late. A p99 is about one request in a hundred, so that
-	// this must be well below it.
+	// lateLimit is the part of requests that may be sent late, well below the one in a hundred that a p99 is about.
 	lateLimit = 0.005
 	// droppedLimit is the part of the intended requests that may never be sent.
 	droppedLimit = 0.001
 	// unansweredLimit is the part of the requests sent that may have no answer at the end of the block: they are
 	// the longest, and missing in the latencies.
 	unansweredLimit = 0.005
-	// displacedLimit is the part of the arrivals that may come in another second than those of the other side of
-	// the pair.
+	// displacedLimit is the part of arrivals that may come in another second than the other side of the pair's.
 	displacedLimit = 0.02
 	// alpha is the level of tests of the measuring.
 	alpha = statistics.Alpha

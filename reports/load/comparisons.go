@@ -130,8 +130,7 @@ func (g comparisonPairs) design() design {
 
 func meanReviews(blocks []*run.Block) float64 { return reviewRate("", blocks).PerRequest.Estimate }
 
-// errorsCompared is the part of a block's answers that may be errors for its latencies to be compared: an error is
-// often faster than an answer.
+// errorsCompared is the part of a block's answers that may be errors if latencies are compared: errors are often faster.
 const errorsCompared = 0.01
 
 func unmeasured(format string, args ...any) Effect {
@@ -235,8 +234,7 @@ type ProfileDifference struct {
 	// SamplesA and SamplesB are how often the profiles looked, 100 times for each second of processor time.
 	SamplesA int64 `json:"samplesA"`
 	SamplesB int64 `json:"samplesB"`
-	// Top are the functions with the most samples on both sides together, Differ those whose share differs most, and by
-	// more than chance makes it.
+	// Top are the functions with the most samples on both sides, Differ those whose share differs most, beyond chance.
 	Top    []FunctionShare `json:"top"`
 	Differ []FunctionShare `json:"differ,omitempty"`
 }

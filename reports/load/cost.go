@@ -194,8 +194,7 @@ func queuesText(v *Variant) string {
 
 // Usage is what one program used for a variant.
 type Usage struct {
-	// PerRequest is ms of CPU time above idle for each request sent, Idle the part of a processor that the program
-	// uses without requests.
+	// PerRequest is ms of CPU time above idle for each request sent, Idle the part of a processor used without requests.
 	PerRequest float64 `json:"cpuMillisecondsPerRequest"`
 	Idle       float64 `json:"idleProcessors"`
 	RSS        int64   `json:"rssBytes"` // the most at a block's end

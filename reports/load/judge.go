@@ -168,8 +168,7 @@ func judgeComparisons(r *Result) {
 	}
 }
 
-// noteClocks says how far the clocks of shards were apart. Whether that was too far was for the run to say, which
-// has it among its problems.
+// noteClocks says how far the clocks of shards were apart. If that was too far, the run has it among its problems.
 func noteClocks(r *Result, clocks []run.Clock) {
 	if len(clocks) == 0 {
 		return

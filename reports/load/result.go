@@ -94,8 +94,7 @@ func (t Thresholds) declareMargins() bool {
 	return t.Margin > 0 || t.MarginP99 > 0 || slices.ContainsFunc(own, func(m Margins) bool { return m != Margins{} })
 }
 
-// aboutLatency says whether any latency or difference of latencies is limited, but for the objectives of Kubernetes,
-// which always are.
+// aboutLatency says whether latencies or their differences are limited, beside the objectives of Kubernetes.
 func (t Thresholds) aboutLatency() bool {
 	limited := func(l Limits) bool { return l.P99 > 0 }
 	return t.declareMargins() || limited(t.Limits) || slices.ContainsFunc(slices.Collect(maps.Values(t.Variants)), limited)
@@ -154,8 +153,7 @@ func (t Thresholds) declared() design {
 	return design{cmp.Or(t.MinPairs, defaultMinPairs), cmp.Or(t.MinStarts, statistics.MinStarts)}
 }
 
-// forClaim is what a statement needs that is one of so many tests: what was declared, and no less than what the
-// statistics ask for.
+// forClaim is what one statement of so many tests needs: what was declared, and no less than the statistics ask for.
 func (t Thresholds) forClaim(tests int) design {
 	d := t.declared()
 	return design{max(d.pairs, statistics.PairsNeeded(tests)), max(d.starts, statistics.MinStarts)}

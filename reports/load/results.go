@@ -43,8 +43,7 @@ func (p *Part) publish(dir string) error {
 	return cmp.Or(err, os.WriteFile(filepath.Join(dir, p.Name, publishedFile), data, 0o644))
 }
 
-// earlier are the parts whose pages are in a folder and which have no runs now. One without a file of its runs has no
-// columns.
+// earlier are the parts with pages in a folder and no runs now. One without a file of its runs has no columns.
 func earlier(dir string, now []Part) (parts []Part, err error) {
 	pages, err := filepath.Glob(filepath.Join(dir, "*", "README.md"))
 	for _, page := range pages {

@@ -276,8 +276,7 @@ func measureVariant(g variantBlocks) Variant {
 	return a
 }
 
-// quantileBound is a quantile with the bounds that hold whatever the distribution, if there are enough samples for
-// them.
+// quantileBound is a quantile with bounds that hold whatever the distribution, if there are samples enough.
 func quantileBound(h *histogram.Histogram, q float64) QuantileBound {
 	b := QuantileBound{Milliseconds: milliseconds(h.Quantile(q)), Samples: h.Count()}
 	if low, high, ok := statistics.QuantileRanks(h.Count(), q, level); ok {

@@ -214,8 +214,7 @@ var (
 	}).Parse(pageTemplate))
 )
 
-// page is a page of a site, whose content is a template of its name. Pages are those that have any, in the order of their
-// links.
+// page is a page of a site, a template of its name. Pages are those that have content, in the order of their links.
 type page struct {
 	*Site
 	File    string

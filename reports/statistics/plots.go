@@ -141,8 +141,7 @@ func addCurve(p *plot.Plot, i int, points []Point) error {
 	return nil
 }
 
-// Row is one of Forest: an interval around its estimate, the values that it is of, and the band that it should lie
-// within, if there is one.
+// Row is one of Forest: an interval around its estimate, its values, and the band that it should lie within, if any.
 type Row struct {
 	Name     string
 	Interval Interval

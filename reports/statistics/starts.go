@@ -31,8 +31,7 @@ func (i Interval) Map(f func(float64) float64) Interval {
 	return Interval{Estimate: f(i.Estimate), Low: f(i.Low), High: f(i.High)}
 }
 
-// LogRatios are ln(b/a) of each pair. They are used because a slow-down by a factor and a speed-up by the same one
-// are then equally far from none.
+// LogRatios are ln(b/a) of each pair. A slow-down by a factor and a speed-up by it are then equally far from none.
 func LogRatios(a, b []float64) ([]float64, error) {
 	if len(a) != len(b) {
 		return nil, fmt.Errorf("%d values cannot be paired with %d", len(a), len(b))
@@ -155,8 +154,7 @@ func MeanInterval(x []float64, level float64) (i Interval, ok bool) {
 func QuantileRanks(n int64, q, level float64) (low, high int64, ok bool) {
 	tail := (1 - level) / 2
 	below := distuv.Binomial{N: float64(n), P: q} // How many values are below the quantile.
-	// The lower bound is too high if fewer than low values are below the quantile, the upper one too low if at
-	// least high are.
+	// The lower bound is too high if fewer than low values are below the quantile, the upper too low if at least high are.
 	low = int64(sort.Search(int(n), func(k int) bool { return below.CDF(float64(k)) > tail }))
 	high = int64(sort.Search(int(n), func(k int) bool { return 1-below.CDF(float64(k)) <= tail })) + 1
 	if low < 1 || high > n {

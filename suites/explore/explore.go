@@ -21,8 +21,7 @@ import (
 const (
 	// batchSize is how many cases the server's metrics are read once for.
 	batchSize = 200
-	// rbacShare is one in how many cases has its grants as RBAC objects. It has no
-	// factor in common with a number of lanes.
+	// rbacShare is one in how many cases has RBAC objects as grants. It shares no factor with a number of lanes.
 	rbacShare = 13
 	// maxDisagreements ends a lane: so many mean that one thing is wrong, and each takes seconds to make small.
 	maxDisagreements = 10
@@ -56,8 +55,7 @@ type Event struct {
 	Disagreements int
 }
 
-// Run explores all cells. An error is the user's to mend; everything else is in
-// the report. When ctx ends, what was found so far is reported.
+// Run explores all cells. An error is the user's to mend; all else is in the report, also when ctx ends.
 func Run(ctx context.Context, o Options) (*Report, *reports.Pieces, error) {
 	report, pieces := &Report{Seed: o.Seed, Cases: o.Cases}, &reports.Pieces{}
 	for _, c := range o.Cells {

@@ -361,8 +361,7 @@ func (l *lane) print(s *scenarios.Scenario, p *prepared, r verdicts.Result) (str
 	return string(raw), err
 }
 
-// allow implements recorder.Script with the grants of the case that is being sent, and no others: what none of them
-// covers is left to the authorizers behind.
+// allow implements recorder.Script with the grants of the case that is being sent; the rest is left to those behind.
 func (l *lane) allow(spec authorizationv1.SubjectAccessReviewSpec) recorder.Answer {
 	grants := l.grants.Load()
 	return recorder.Answer{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: grants != nil && scenarios.Covered(*grants, spec)}}

@@ -135,8 +135,7 @@ func available(name string, bounding uint64) bool {
 	return number < 0 || bounding&(1<<number) != 0
 }
 
-// rewriteFile drops unavailable capabilities from the file. It is replaced in one step, and left alone if nothing
-// has to be dropped.
+// rewriteFile drops unavailable capabilities from the file, in one step, or leaves it alone if there are none.
 func rewriteFile(file string, members []string, bounding uint64) error {
 	before, err := os.ReadFile(file)
 	if err != nil {

@@ -24,8 +24,7 @@ const (
 	Buckets = (topBits - subBits + 1) * sub
 )
 
-// Histogram counts durations. The zero value is empty and ready. It is not safe for several goroutines: each has
-// its own, merged later.
+// Histogram counts durations. The zero value is ready. It is not safe for concurrent use: goroutines merge theirs later.
 type Histogram struct {
 	counts []int64
 	count  int64

@@ -71,8 +71,7 @@ type Prediction struct {
 	Asked  int `json:"agentsAsked,omitempty"`
 	Seldom int `json:"fewestOfAnAgent,omitempty"`
 	Often  int `json:"mostOfAnAgent,omitempty"`
-	// Checks are the reviews. Requests that are under way at once may each ask what one of them could have remembered:
-	// so there is a range.
+	// Checks are the reviews, in a range: requests under way at once may each ask what one of them could have remembered.
 	Checks []CheckRange `json:"checks,omitempty"`
 }
 
@@ -91,8 +90,7 @@ func (p *Prediction) Range() (low, high int64) {
 	return low, high
 }
 
-// Smallest is the shortest schedule that was found to show what is not as predicted. It began when the server had
-// forgotten all checks.
+// Smallest is the shortest schedule found that is not as predicted. It began when the server had forgotten all checks.
 type Smallest struct {
 	// Requests are the first of its requests, of Count.
 	Requests []string `json:"requests"`

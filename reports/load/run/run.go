@@ -48,8 +48,7 @@ type Run struct {
 	Engine string `json:"engine,omitempty"`
 	// Blocks are in the order in which they ran.
 	Blocks []Block `json:"blocks"`
-	// Problems made the run inconclusive while it ran: a server died, a shard was lost, recorder and metrics
-	// differ. Empty if nothing did.
+	// Problems made the run inconclusive while it ran: a server died, a shard was lost, recorder and metrics differ.
 	Problems []Problem `json:"problems"`
 	// Clocks are those of shards, compared with the coordinator's: for each the measurement with the largest offset.
 	Clocks []Clock `json:"clocks,omitempty"`
@@ -66,8 +65,7 @@ type Problem struct {
 	Text  string `json:"text"`
 }
 
-// Clock is how far the clock of a shard was ahead of the coordinator's, and half of the round trip in which that
-// was measured.
+// Clock is how far a shard's clock was ahead of the coordinator's, and half of the round trip that measured it.
 type Clock struct {
 	Shard       string   `json:"shard"`
 	Offset      Duration `json:"offset"`
@@ -196,8 +194,7 @@ const (
 
 // Cost is what a program used in a block.
 type Cost struct {
-	// CPU is all of its processor time, Idle what it would have used without requests, as measured before the first
-	// block.
+	// CPU is all its processor time, Idle what it would have used without requests, as before the first block.
 	CPU  Duration `json:"cpu"`
 	Idle Duration `json:"idle"`
 	RSS  int64    `json:"rssBytes"` // at the end

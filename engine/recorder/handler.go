@@ -26,8 +26,7 @@ const (
 	maxReason = 300
 )
 
-// unopinionated is the answer of no opinion, which is the same to every review, so it is written once. The spec is not
-// echoed: an API server reads only the status.
+// unopinionated is the answer of no opinion to every review, without the spec: an API server reads only the status.
 var unopinionated = []byte(`{"apiVersion":"` + APIVersion + `","kind":"` + kind + `","metadata":{},"spec":{},"status":{"allowed":false,"denied":false}}` + "\n")
 
 var contentType = []string{"application/json"}
@@ -57,14 +56,7 @@ func (r *Recorder) handle(w http.ResponseWriter, req *http.Request) {
 			return
 		}
 	}
-	var asked review
-	if last := r.read.Load(); err == nil && last != nil && bytes.Equal(last.body, body) {
-		asked = last.review // Back is asked what Front was asked just before
-	} else if err == nil {
-		if asked, err = readReview(body); err == nil {
-			r.read.Store(&read{body, asked})
-		}
-	}
+	asked, err := r.review(body, err)
 	if err != nil {
 		why := oneLine(err.Error())
 		r.refuse(why)
@@ -80,26 +72,40 @@ func (r *Recorder) handle(w http.ResponseWriter, req *http.Request) {
 		r.count(counting, w, req, m.point, asked.verb())
 		return
 	}
-	// Recorded first: an answer is the proof that the record has it.
 	if asked.probe() {
 		r.pass()
-	} else {
-		record := Record{Point: m.point, Spec: asked.spec}
-		if m.script != nil {
-			answer := m.script(asked.spec)
-			record.Answer = &answer
-		}
-		r.add(record)
-		if record.Answer != nil {
-			record.Answer.send(w, req)
-			return
-		}
+		noOpinion(w)
+		return
+	}
+	record := Record{Point: m.point, Spec: asked.spec}
+	if m.script != nil {
+		record.Answer = new(m.script(asked.spec))
+	}
+	r.add(record) // before the answer, which is the proof that the record has it
+	if record.Answer != nil {
+		record.Answer.send(w, req)
+		return
 	}
 	noOpinion(w)
 }
 
-// noOpinion answers so. An error means that the API server has gone away: what it asked is recorded all the same, and
-// there is nobody left to tell.
+// review reads a review, unless it is the one that was read last: Back is asked what Front was asked just before. unread
+// is why there is no body.
+func (r *Recorder) review(body []byte, unread error) (asked review, err error) {
+	last := r.read.Load()
+	switch {
+	case unread != nil:
+		return review{}, unread
+	case last != nil && bytes.Equal(last.body, body):
+		return last.review, nil
+	}
+	if asked, err = readReview(body); err == nil {
+		r.read.Store(&read{body, asked})
+	}
+	return asked, err
+}
+
+// noOpinion answers so. On an error the API server has gone away: what it asked is recorded, and nobody is left to tell.
 func noOpinion(w http.ResponseWriter) {
 	w.Header()["Content-Type"] = contentType
 	_, _ = w.Write(unopinionated)
@@ -124,8 +130,7 @@ func oneLine(s string) string {
 	return s
 }
 
-// Script decides what a point answers to a review. It is called from several
-// goroutines, and not for probes, which get no opinion everywhere.
+// Script decides what a point answers to a review, called from several goroutines. Probes get no opinion everywhere.
 type Script func(authorizationv1.SubjectAccessReviewSpec) Answer
 
 // Answer is what a scripted point sends back. The zero value is no opinion.

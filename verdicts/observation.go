@@ -4,7 +4,9 @@ package verdicts
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -33,8 +35,7 @@ type Cell struct {
 // answer, and service accounts stand for users.
 const Existing = "existing"
 
-// Evidence is everything raw that was seen of one scenario on one cell. It is stored as it is, and a verdict is a
-// function of it and of the scenario.
+// Evidence is everything raw that was seen of one scenario on one cell. A verdict is a function of it and the scenario.
 type Evidence struct {
 	// Scenario and Digest name the exact text that was run.
 	Scenario string `json:"scenario"`
@@ -83,8 +84,7 @@ type Observation struct {
 	Request SentRequest `json:"request"`
 	// Response is what came back.
 	Response Response `json:"response"`
-	// Reviews are those that arrived at the recorder during the request, at both points, in order of arrival. Nil
-	// where the target has no recorder.
+	// Reviews arrived at both points of the recorder during the request, in this order. Nil where the target has none.
 	Reviews []Review `json:"reviews"`
 	// Audit is the request's audit event as written by the API server; nil where the target shows none.
 	Audit json.RawMessage `json:"audit,omitempty"`
@@ -135,8 +135,7 @@ type ClientRun struct {
 	Stderr string `json:"stderr,omitempty"`
 }
 
-// SentRequest is a request as it was sent. Authorization and request-header credentials are not in it; Requestor
-// says who authenticated.
+// SentRequest is a request as it was sent, without its credentials; Requestor says who authenticated.
 type SentRequest struct {
 	Requestor string `json:"requestor"`
 	// Credential is who the credential says that it is of, read from it as it was sent: the claims of a token, or
@@ -150,8 +149,7 @@ type SentRequest struct {
 	Body      json.RawMessage     `json:"body,omitempty"`
 }
 
-// Unread says that an API server cannot tell what the request is about: it answers with an error before anything else, and
-// writes no audit event.
+// Unread says that an API server cannot tell what the request is about: it answers with an error, and no audit event.
 func (r SentRequest) Unread() bool {
 	address, err := url.Parse(r.URL)
 	if err == nil {
@@ -194,8 +192,7 @@ type Response struct {
 type Review struct {
 	// Point is front (before every other authorizer), back (after them), or policy: the scripted webhook among them.
 	Point string `json:"point"`
-	// Decision is what the scripted webhook's answer amounts to in its chain, its failure policy included; empty
-	// at the other points.
+	// Decision is what the scripted webhook's answer, or failure policy, amounts to in its chain; empty at other points.
 	Decision scenarios.Decision `json:"decision,omitempty"`
 	// At is the time of arrival.
 	At time.Time `json:"at"`
@@ -229,4 +226,79 @@ func (m MetricSample) Series() string {
 	}
 	slices.Sort(labels)
 	return m.Name + "{" + strings.Join(labels, ",") + "}"
+}
+
+var serverMade = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+
+// localAddress matches where something listens for one run, which a message may name.
+var localAddress = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+
+// Behaviour is what a target did in a scenario, a line per thing seen, with the scenario's own names and without
+// what is generated anew in every run. Two cells that behave alike give the same lines.
+func Behaviour(e *Evidence) []string {
+	back := make(map[string]string, len(e.Names))
+	for name, unique := range e.Names {
+		back[unique] = name
+	}
+	plain := func(s string) string {
+		return localAddress.ReplaceAllString(serverMade.ReplaceAllString(scenarios.Rename(s, back), "<id>"), "<address>")
+	}
+	lines := scenarios.Each(e.Problems, func(p Problem) string { return "problem: " + plain(p.Text) })
+	if u := e.Unheeded; u != nil {
+		lines = append(lines, plain(fmt.Sprintf("step %d: allowed=%v, not %v as its roles and bindings say: %s", u.Step, u.Answer.Allowed, u.Want, describe(u.Review))))
+	}
+	for i := range e.Steps {
+		for _, l := range stepBehaviour(&e.Steps[i]) {
+			lines = append(lines, fmt.Sprintf("step %d: %s", e.Steps[i].Step, plain(l)))
+		}
+	}
+	return lines
+}
+
+// reviewBehaviour renders reviews in order, but for runs of extra checks, whose keys come from a Go map.
+func reviewBehaviour(decided []Decided) []string {
+	var lines []string
+	extras := 0 // length of the run of extra checks at the end of lines
+	for _, d := range decided {
+		lines = append(lines, "review: "+reviewUser(d.Spec).Render()+" "+RenderReview(Describe(d)))
+		if a := d.Spec.ResourceAttributes; a != nil && a.Resource == "userextras" {
+			extras++
+			slices.Sort(lines[len(lines)-extras:])
+			continue
+		}
+		extras = 0
+	}
+	return lines
+}
+
+func stepBehaviour(o *Observation) []string {
+	if o.Client != nil {
+		return clientBehaviour(o)
+	}
+	answer := fmt.Sprintf("answer %d", o.Response.Code)
+	if st := StatusOf(o.Response); st != nil && st.Message != "" {
+		answer += ": " + st.Message
+	}
+	lines := []string{o.Request.Method + " " + o.Request.URL, answer}
+	decided, stray := Fold(o.Reviews)
+	lines = append(lines, reviewBehaviour(decided)...)
+	for _, r := range stray {
+		lines = append(lines, "stray review: "+describe(r.Spec))
+	}
+	if ev := AuditOf(o); ev != nil {
+		if u := ev.ImpersonatedUser; u != nil {
+			lines = append(lines, "audit: impersonated "+scenarios.UserOf(u.Username, u.UID, u.Groups, u.Extra).Render())
+		}
+		if m := ev.AuthenticationMetadata; m != nil {
+			lines = append(lines, "audit: constraint "+m.ImpersonationConstraint)
+		}
+		lines = append(lines, "audit: decision "+quote(ev.Annotations[decisionAnnotation]))
+	}
+	lines = append(lines, backendBehaviour(o)...)
+	for _, m := range o.Metrics {
+		if !strings.HasSuffix(m.Name, "_duration_seconds_count") {
+			lines = append(lines, fmt.Sprintf("metric: %s{mode=%q,decision=%q} +%d", m.Name, m.Mode, m.Decision, m.Delta))
+		}
+	}
+	return lines
 }

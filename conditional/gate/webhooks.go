@@ -131,8 +131,7 @@ func (w *webhooks) access(s *script, place string, body []byte) ([]byte, error) 
 	return answer, err
 }
 
-// conditions answers an AuthorizationConditionsReview. Its sets have to be those that the link has answered with, and its
-// object that of the request.
+// conditions answers an AuthorizationConditionsReview. It must have the link's own sets, and the request's object.
 func (w *webhooks) conditions(s *script, place string, body []byte) ([]byte, error) {
 	q, err := w.wire.DecodeConditions(body)
 	if err != nil {

@@ -369,11 +369,8 @@ func (b bound) actions(as scenarios.Subject, mode oracle.Mode) []scenarios.Grant
 }
 
 // mergeAll puts grants of one subject together whose lists have several parts.
-func mergeAll(subject scenarios.Subject, grants []scenarios.Grant) (out []scenarios.Grant) {
-	for _, g := range grants {
-		out = append(out, g.Parts()...)
-	}
-	out = merge(subject.User, out)
+func mergeAll(subject scenarios.Subject, grants []scenarios.Grant) []scenarios.Grant {
+	out := merge(subject.User, slices.Concat(scenarios.Each(grants, scenarios.Grant.Parts)...))
 	for i := range out {
 		out[i].Subject = subject
 	}

@@ -112,10 +112,8 @@ func (all Findings) Add(f Finding, example string) {
 }
 
 // Sorted are the findings in the order of levels.
-func (all Findings) Sorted(order []CertificationLevel) (out []Finding) {
-	for _, f := range all {
-		out = append(out, *f)
-	}
+func (all Findings) Sorted(order []CertificationLevel) []Finding {
+	out := scenarios.Each(slices.Collect(maps.Values(all)), func(f *Finding) Finding { return *f })
 	slices.SortFunc(out, func(x, y Finding) int {
 		return cmp.Or(cmp.Compare(slices.Index(order, x.Level), slices.Index(order, y.Level)), cmp.Compare(y.Count, x.Count),
 			strings.Compare(x.Reason, y.Reason), strings.Compare(string(x.Blame), string(y.Blame)), cmp.Compare(fmt.Sprint(x.Advice), fmt.Sprint(y.Advice)))
@@ -246,8 +244,7 @@ func levelOf(v Question, a Answer) CertificationLevel {
 	return v.Level
 }
 
-// planned is how many answers each check of each level needs. A level of which anything is missing is not granted.
-// repeated are the questions of askedAgain.
+// planned is how many answers each check of a level needs for it to be granted. repeated is what askedAgain returns.
 func (b *Plan) planned(v1Only bool, repeated map[string][]Question) map[CertificationLevel]map[string]int {
 	out := map[CertificationLevel]map[string]int{Core: {}, NoOvergrant: {}, Robust: {}}
 	for _, v := range b.All() {

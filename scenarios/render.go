@@ -15,8 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// RBACObject is a role and its binding, in force together: ClusterRole and ClusterRoleBinding, or, with a
-// namespace, Role and RoleBinding.
+// RBACObject is a role and its binding: ClusterRole and ClusterRoleBinding, or, with a namespace, Role and RoleBinding.
 type RBACObject struct {
 	// Name is that of both objects, unique among bound scenarios.
 	Name string
@@ -77,8 +76,7 @@ func (o RBACObject) Paths() []string {
 	return []string{at + role + "s/" + o.Name, at + role + "bindings/" + o.Name}
 }
 
-// RenderRBAC renders the grants of a bound scenario: one role and binding for each subject, namespace and grant
-// ID, in the order of the file.
+// RenderRBAC renders a bound scenario's grants in order: a role and binding for each subject, namespace and grant ID.
 func RenderRBAC(s *Scenario) []RBACObject {
 	type key struct {
 		subject          Subject
@@ -252,10 +250,9 @@ func UserFrom(u user.Info) User { return UserOf(u.GetName(), u.GetUID(), u.GetGr
 
 func fieldSelector(s *authorizationv1.FieldSelectorAttributes) string {
 	ops := map[metav1.FieldSelectorOperator]string{metav1.FieldSelectorOpIn: "=", metav1.FieldSelectorOpNotIn: "!="}
-	var parts []string
-	for _, r := range s.Requirements {
-		parts = append(parts, r.Key+cmp.Or(ops[r.Operator], fmt.Sprintf(" %q ", r.Operator))+strings.Join(r.Values, "|"))
-	}
+	parts := Each(s.Requirements, func(r metav1.FieldSelectorRequirement) string {
+		return r.Key + cmp.Or(ops[r.Operator], fmt.Sprintf(" %q ", r.Operator)) + strings.Join(r.Values, "|")
+	})
 	return selector(parts, s.RawSelector)
 }
 

@@ -103,11 +103,7 @@ func cedarPaths(paths []string) []string {
 }
 
 func cedarList(before string, list []string) string {
-	out := make([]string, len(list))
-	for i, s := range list {
-		out[i] = before + cedarString(s)
-	}
-	return strings.Join(out, ", ")
+	return strings.Join(scenarios.Each(list, func(s string) string { return before + cedarString(s) }), ", ")
 }
 
 // cedarString is a string literal. What is not printable ASCII is written as \u{...}.

@@ -127,10 +127,7 @@ func (j *judge) readable(e *entry, x Exchange, version, kind string) bool {
 
 // mixed notes that an answer is not in the revision of the wire, or in more than that.
 func (j *judge) mixed(e *entry, x Exchange) bool {
-	var told []string
-	for _, w := range wire.Told(x.Answer) {
-		told = append(told, fmt.Sprintf("%s (%s)", w.Name, w.Rules.Chain))
-	}
+	told := scenarios.Each(wire.Told(x.Answer), func(w *wire.Revision) string { return fmt.Sprintf("%s (%s)", w.Name, w.Rules.Chain) })
 	switch {
 	case len(told) > 1:
 		j.note(e, x, false, "several-revisions", "one answer is in the form of %s", strings.Join(told, " and of "))
@@ -259,11 +256,8 @@ func (j *judge) form(e *entry, x Exchange, s *vectors.SubjectAccessReviewStatus,
 	return wrong
 }
 
-func conditionsOf(s *vectors.SubjectAccessReviewStatus) (out []vectors.Condition) {
-	for _, set := range vectors.Leaves(s.ConditionsChain) {
-		out = append(out, set.Conditions...)
-	}
-	return out
+func conditionsOf(s *vectors.SubjectAccessReviewStatus) []vectors.Condition {
+	return slices.Concat(scenarios.Each(vectors.Leaves(s.ConditionsChain), func(set vectors.ConditionSet) []vectors.Condition { return set.Conditions })...)
 }
 
 func effectsOf(s *vectors.SubjectAccessReviewStatus) []vectors.Decision {

@@ -69,11 +69,8 @@ func (t *triple) firstPhase() []vectors.Decision {
 
 // outcome is what the policies decide in every way that their truths allow: Conditional if the ways differ.
 func (t *triple) outcome(truths func(*expression) []vectors.Truth) (first vectors.Decision) {
-	effects := make([]vectors.Decision, len(t.policies))
-	parts := make([][]vectors.Truth, len(t.policies))
-	for i, p := range t.policies {
-		effects[i], parts[i] = p.effect, truths(p.expression)
-	}
+	effects := scenarios.Each(t.policies, func(p generatedPolicy) vectors.Decision { return p.effect })
+	parts := scenarios.Each(t.policies, func(p generatedPolicy) []vectors.Truth { return truths(p.expression) })
 	for _, w := range ways(parts) {
 		d, _ := Evaluate(t.mode, effects, w)
 		first = cmp.Or(first, d)

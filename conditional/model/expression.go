@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // expression is a tree of logical operators with atoms as leaves.
@@ -37,11 +38,7 @@ func (e *expression) String() string {
 	case "?:":
 		return "(" + e.args[0].String() + " ? " + e.args[1].String() + " : " + e.args[2].String() + ")"
 	}
-	parts := make([]string, 0, len(e.args))
-	for _, a := range e.args {
-		parts = append(parts, a.String())
-	}
-	return "(" + strings.Join(parts, " "+e.op+" ") + ")"
+	return "(" + strings.Join(scenarios.Each(e.args, (*expression).String), " "+e.op+" ") + ")"
 }
 
 // value is what the expression is, with everything known or only the request. CEL's logical operators commute,
@@ -88,10 +85,7 @@ func (e *expression) possible(f *facts) []vectors.Truth {
 		}
 		return anything
 	}
-	all := make([][]vectors.Truth, len(e.args))
-	for i, a := range e.args {
-		all[i] = a.possible(f)
-	}
+	all := scenarios.Each(e.args, func(a *expression) []vectors.Truth { return a.possible(f) })
 	var out []vectors.Truth
 	for _, w := range ways(all) {
 		fixed := &expression{op: e.op}

@@ -49,8 +49,7 @@ func New(s *Snapshot) *Authorizer {
 	return a
 }
 
-// Use replaces the policies, all at once. Conditions that were given before stay what they were: they carry all
-// that their evaluation needs.
+// Use replaces the policies, all at once. Conditions given before stay: they carry all that evaluation needs.
 func (a *Authorizer) Use(s *Snapshot) { a.snapshot.Store(s) }
 
 // Snapshot are the policies of the moment.

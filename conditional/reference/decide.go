@@ -115,9 +115,7 @@ func (s *Snapshot) Decide(spec authorizationv1.SubjectAccessReviewSpec) FirstPha
 
 // conditions is a decision with conditions, if there are any.
 func conditions(d FirstPhase, groups ...[]vectors.Condition) FirstPhase {
-	for _, g := range groups {
-		d.Conditions = append(d.Conditions, g...)
-	}
+	d.Conditions = slices.Concat(append([][]vectors.Condition{d.Conditions}, groups...)...)
 	if len(d.Conditions) > 0 {
 		d.Reason = ""
 	}

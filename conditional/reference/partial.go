@@ -19,10 +19,10 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
-// environments are those of conditions, which is that of ValidatingAdmissionPolicy with other variables, and of
-// expressions before macros are expanded.
+// environments are that of conditions (ValidatingAdmissionPolicy's with other variables), and one that expands no macros.
 var environments = sync.OnceValues(func() (conditions, plain *cel.Env) {
 	// Without the calls of macros a residual with one cannot be written down.
 	declared := []cel.EnvOption{cel.EnableMacroCallTracking(), cel.Variable("operation", cel.StringType)}
@@ -147,17 +147,11 @@ func (s substitution) value(e ast.Expr) (any, bool) {
 func (s substitution) literal(v any) ast.Expr {
 	switch v := v.(type) {
 	case []string:
-		elements := make([]ast.Expr, len(v))
-		for i, e := range v {
-			elements[i] = s.literal(e)
-		}
-		return s.NewList(0, elements, nil)
+		return s.NewList(0, scenarios.Each(v, func(e string) ast.Expr { return s.literal(e) }), nil)
 	case map[string]any:
-		var entries []ast.EntryExpr
-		for _, k := range slices.Sorted(maps.Keys(v)) {
-			entries = append(entries, s.NewMapEntry(0, s.literal(k), s.literal(v[k]), false))
-		}
-		return s.NewMap(0, entries)
+		return s.NewMap(0, scenarios.Each(slices.Sorted(maps.Keys(v)), func(k string) ast.EntryExpr {
+			return s.NewMapEntry(0, s.literal(k), s.literal(v[k]), false)
+		}))
 	case string:
 		return s.NewLiteral(0, types.String(v))
 	}
@@ -299,9 +293,5 @@ func conjuncts(e ast.Expr) []ast.Expr {
 	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != operators.LogicalAnd {
 		return []ast.Expr{e}
 	}
-	var out []ast.Expr
-	for _, arg := range e.AsCall().Args() {
-		out = append(out, conjuncts(arg)...)
-	}
-	return out
+	return slices.Concat(scenarios.Each(e.AsCall().Args(), conjuncts)...)
 }

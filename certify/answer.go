@@ -120,8 +120,7 @@ func (a Answer) useless() string {
 	return a.Kind
 }
 
-// What a server can put into the evidence is bounded: of a body maxRaw bytes, of what it says in a finding maxSaid. secret
-// is what might be one.
+// What a server can put into the evidence is bounded: of a body, and of what it says in a finding. secret might be one.
 const maxUnknown, maxWord, maxSaid, maxRaw, digestLength = 5, 80, 200, 4 << 10, 32
 
 func word(s string) string { return s[:min(len(s), maxWord)] }

@@ -42,8 +42,7 @@ const (
 	LoadP99    = 100 * time.Millisecond
 	LoadVolume = 100_000
 	LoadIdle   = 31 * time.Second
-	// SoakLength and SoakRate are what level soak is at least; LoadLeast is that of level load, which LoadP99,
-	// LoadVolume and LoadIdle belong to as well.
+	// SoakLength and SoakRate are what level soak is at least; LoadLeast, LoadP99, LoadVolume and LoadIdle are level load's.
 	SoakLength = 10 * time.Minute
 	SoakRate   = 100
 	LoadLeast  = 500
@@ -101,8 +100,7 @@ type Stage struct {
 	Dropped int `json:"dropped,omitempty"`
 	// Micros is how long it took from the first that was meant to be sent to the last answer.
 	Micros int64 `json:"us"`
-	// IdleMs is how long nothing was asked before it, Memory what the webhook's /metrics said it had, before, now and
-	// then, and after; in bytes.
+	// IdleMs is how long nothing was asked before it, Memory the webhook's bytes by /metrics, before, meanwhile and after.
 	IdleMs int64   `json:"idleMs,omitempty"`
 	Memory []int64 `json:"memory,omitempty"`
 	// Right is how many answers of the volume were right. They are not in the evidence one by one.

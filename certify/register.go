@@ -56,8 +56,7 @@ func isBundle(folder string) bool {
 // Verifier judges a bundle again: Kind.Verify, or one that chooses the kind.
 type Verifier func(Bundle) (c *Certification, differences []string, err error)
 
-// Register judges bundles again and makes the page of them. Links lead from the folder that the page is written
-// to. Signatures are checked by the keys.
+// Register judges bundles again and makes the page of them, with links from its folder. keys check the signatures.
 func Register(verify Verifier, version, folder string, paths []string, keys []*Key) (Page, error) {
 	page := Page{Version: version}
 	for _, level := range Levels() {

@@ -44,8 +44,7 @@ type fileDigest struct {
 	Digest map[string]string `json:"digest"`
 }
 
-// signFiles makes the DSSE envelope (https://github.com/secure-systems-lab/dsse) for files, by their names. The
-// predicate is what is claimed about them.
+// signFiles makes the DSSE envelope (https://github.com/secure-systems-lab/dsse) for files, with the claim about them.
 func signFiles(key *Key, files map[string][]byte, predicateType string, predicate any) ([]byte, error) {
 	if !key.private {
 		return nil, errors.New("it is a public key, and signing takes the private one")
@@ -194,8 +193,7 @@ func (k *Key) ID() string {
 	return id
 }
 
-// NewKey makes a key and writes it to two new files: the private part, readable by this user only, and beside it
-// the public one, with .pub behind its name.
+// NewKey makes a key in two new files: the private part, readable by this user only, and the public one, named .pub.
 func NewKey(path string) (*Key, error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

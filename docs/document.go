@@ -13,8 +13,7 @@ import (
 	"testing"
 )
 
-// Hold compares the part of a file between the lines <!-- name --> and <!-- end of name --> with what it should
-// be, or writes it if update is set.
+// Hold compares a file's part between <!-- name --> and <!-- end of name --> with what it should be, or writes it.
 func Hold(t testing.TB, file, name, want string, update bool) {
 	t.Helper()
 	raw, err := os.ReadFile(file)

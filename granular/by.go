@@ -1,6 +1,5 @@
 // Package granular runs the scenarios of KEP-3617 (Fine-Grained Authorization) through an enforcer before a real API
-// server. No API server implements that KEP: what is judged here is the enforcer, and whether the KEP's rules can be
-// followed at all.
+// server. No API server implements it: the enforcer is judged, and whether the KEP's rules can be followed at all.
 package granular
 
 import (

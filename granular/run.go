@@ -75,8 +75,7 @@ type Attempted struct {
 	Message string               `json:"message,omitempty"`
 	// Decisions are what the reference says that it has decided meanwhile.
 	Decisions []enforcer.Decision `json:"decisions"`
-	// Before and After are the stored object, Result is what a dry run by the admin, who needs no permission, has made
-	// of it; nil where the API server refused it.
+	// Before and After are the stored object, Result what a dry run by the admin made of it; nil where that was refused.
 	Before map[string]any `json:"before,omitempty"`
 	After  map[string]any `json:"after,omitempty"`
 	Result map[string]any `json:"result,omitempty"`

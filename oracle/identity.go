@@ -266,9 +266,8 @@ func (s *Server) Receive(alias string, r scenarios.Requestor, imp *scenarios.Imp
 }
 
 // authenticates is Validate of k8s.io/kubernetes/pkg/serviceaccount/claims.go behind the cache of
-// k8s.io/apiserver/pkg/authentication/token/cache: a token lives as long as its account and what it is bound to, and
-// not with others of these names. One that is bound
-// to a pod names the pod's node only for others to read: it outlives the node.
+// k8s.io/apiserver/pkg/authentication/token/cache: a token lives as long as its account and what it is bound to, not
+// others of the names. One that is bound to a pod names the pod's node only for others to read: it outlives the node.
 func (s *Server) authenticates(alias string, sa *scenarios.ServiceAccount) bool {
 	if sa == nil {
 		return true

@@ -43,9 +43,8 @@ func orders[T any](runs [][]T, ends func(run []T) bool) (out [][]T) {
 
 func denied(run []Review) bool { return len(run) > 0 && !run[len(run)-1].Allowed() }
 
-// Sequences are the possible sequences of all reviews, what webhooks do not see included. There is one, unless
-// several keys of extra were asked one by one. complete is false if there are more than are listed; each possible
-// part then occurs in one of them.
+// Sequences are the possible sequences of all reviews, what webhooks do not see included. There is one, unless several
+// keys of extra were asked one by one. complete is false if there are more; each possible part is then in one.
 func (p Prediction) Sequences() (all [][]Review, complete bool) {
 	all, complete = [][]Review{nil}, true
 	for _, g := range p.Segments {
@@ -193,8 +192,7 @@ type Review struct {
 	text string
 }
 
-// Allowed tells whether the answer lets the server go on. The filter of servers without the gate does not go on
-// after an error.
+// Allowed tells whether the answer lets the server go on: not after an error in the filter of servers without the gate.
 func (r Review) Allowed() bool { return r.Answer.Decision == scenarios.Allow }
 
 // Segment is a part of the sequence of reviews. A single run is in order. Of several, each in order within itself,

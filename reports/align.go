@@ -140,8 +140,7 @@ func matchUnordered(want, got []review) []review {
 // gapCost is what a row with one side costs: less than two reviews with nothing in common, more than two that are alike.
 const gapCost = 3
 
-// align puts two lists of n and m beside each other at the least cost: that of pairs, and that of a gap for each that
-// has no other, whose index is -1 then.
+// align puts lists of n and m side by side at the least cost of pairs and gaps, at which the other index is -1.
 func align(n, m, gap int, pair func(i, j int) int, each func(i, j int)) {
 	cost := make([][]int, n+1) // cost[i][j]: of what is behind i and j
 	for i := n; i >= 0; i-- {

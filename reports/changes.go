@@ -35,8 +35,7 @@ type behaviourRow struct {
 	Letters []string
 	// Kinds is the number of letters.
 	Kinds int
-	// Chance is set where the scenario itself says that the server may do one of several things: that it does
-	// another then is no change.
+	// Chance is set where the scenario itself lets the server do one of several things: another of these is no change.
 	Chance bool
 	// Steps are the changes between neighbours of the same gate.
 	Steps []behaviourStep
@@ -51,8 +50,7 @@ type behaviourStep struct {
 
 const letterInvalid = "!"
 
-// behaviourTables compares the cells of a report, chain by chain. Chains without two cells, or without anything
-// to say of them, have no table.
+// behaviourTables compares the cells of a report, chain by chain. One without two cells, or differences, has none.
 func behaviourTables(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios.Set) []behaviourTable {
 	var tables []behaviourTable
 	for i := range r.Cells {

@@ -220,8 +220,7 @@ func (f *FlowEvidence) answered() int {
 	return n
 }
 
-// verdict is passed if every answer is right. Requests without an answer are not wrong answers; without a single
-// one that was judged nothing is known.
+// verdict is passed if every answer is right. No answer is not a wrong one; without a single one nothing is known.
 func (f *FlowEvidence) verdict() verdicts.Verdict {
 	wrong, _ := f.of(verdicts.Failed)
 	unknown, _ := f.of(verdicts.Invalid)

@@ -69,8 +69,7 @@ const (
 	ClaimTokens = "tokens-work"
 	// ClaimNoConstrained: on a stage without the feature no access review has a verb of it.
 	ClaimNoConstrained = "no-constrained-review"
-	// ClaimAnswers: every request that flowed while API servers were replaced was answered as one of the two
-	// versions answers it, or not at all.
+	// ClaimAnswers: every request while API servers were replaced was answered as by one of the two versions, or not at all.
 	ClaimAnswers = "answers-right"
 )
 

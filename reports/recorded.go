@@ -113,8 +113,7 @@ const evidenceSuffix = ".json.gz"
 
 func pieceFile(name string) string { return path.Join(evidenceDir, name+evidenceSuffix) }
 
-// Keep makes a piece of evidence of what was seen, without credentials, and returns it as whoever reads it will have
-// it: what is judged is what is kept.
+// Keep makes a piece of evidence of what was seen, without credentials, and returns that: what is judged is what is kept.
 func Keep[T any](p *Pieces, name string, seen *T) (*T, error) {
 	clean, err := redactedCopy(seen, "the evidence "+name)
 	if err != nil {

@@ -35,8 +35,7 @@ type ConformanceReport struct {
 
 	// SuiteVersion is the version of authzconf (run).
 	SuiteVersion string `json:"suiteVersion"`
-	// ScenariosDigest is the SHA-256 over the IDs and digests of all Scenarios: two reports with the same one
-	// were held to the same text.
+	// ScenariosDigest is the SHA-256 over IDs and digests of all Scenarios: with the same one, reports have the same text.
 	ScenariosDigest string `json:"scenariosDigest"`
 	// Seed is what names were made unique from (run).
 	Seed int64 `json:"seed"`
@@ -100,8 +99,7 @@ type Cell struct {
 	Facts scenarios.Facts `json:"facts"`
 	// Witness is what the target said of itself.
 	Witness Witness `json:"witness"`
-	// Problem says why the target could not be used at all, for example that it did not start, with the last
-	// lines of its log. Any makes the run invalid.
+	// Problem says why the target could not be used at all, as with the last lines of its log. Any makes the run invalid.
 	Problem string `json:"problem,omitempty"`
 	// ReadySeconds is how long the target took to start, WallSeconds how long the scenarios took on it, waits included.
 	ReadySeconds float64 `json:"readySeconds"`
@@ -122,8 +120,7 @@ type NotRunCause string
 const (
 	// CauseTarget: the scenario is for another version or gate state. Nothing is missing.
 	CauseTarget NotRunCause = "target"
-	// CauseUser: the user left it out (--focus, --skip, --level, --suite). The report covers less than it could,
-	// and says so.
+	// CauseUser: the user left it out (--focus, --skip, --level, --suite). The report covers less, and says so.
 	CauseUser NotRunCause = "user"
 	// CausePath: a later stage of the upgrade path makes what the scenario needs.
 	CausePath NotRunCause = "path"

@@ -99,8 +99,7 @@ type AuthorizerEvidence struct {
 	Evidence string `json:"evidence"`
 }
 
-// ProbeCount is how many requests the witness sent, and how many reviews of them arrived. One of the requests is
-// allowed by nobody, and reaches the end.
+// ProbeCount is how many requests the witness sent, one of which nobody allows, and how many reviews of them arrived.
 type ProbeCount struct {
 	Sent  int `json:"sent"`
 	Front int `json:"front"`
@@ -188,8 +187,7 @@ type Agents struct {
 	// Problem says why it could not be found out. Any makes the run invalid.
 	Problem string       `json:"problem,omitempty"`
 	Checks  []AgentCheck `json:"checks"`
-	// PodWindowSeconds is how long a token was good after its pod was deleted, NodeWindowSeconds how long one
-	// was seen to be good after the Node of its pod.
+	// PodWindowSeconds is how long a token was good after its pod was deleted, NodeWindowSeconds after its pod's Node was.
 	PodWindowSeconds  float64 `json:"podWindowSeconds"`
 	NodeWindowSeconds float64 `json:"nodeWindowSeconds"`
 	// Seen is what the agents wrote, their audit events and what their tokens gave: all else follows from it.

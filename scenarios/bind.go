@@ -13,8 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// Suffix derives the end of unique names from a seed and what it is for (the scenario's ID, the control plane,
-// ...): six characters, the first a letter.
+// Suffix derives the end of unique names, six characters, the first a letter, from a seed and what it is for.
 func Suffix(seed int64, parts ...string) string {
 	h := sha256.New()
 	var b [8]byte
@@ -179,8 +178,7 @@ func (b *binder) manifest(m map[string]any) map[string]any {
 	return out
 }
 
-// rewritten is a copy of a value in which fn has written every text anew, told in which field it is. An entry of a list
-// is in the field of the list.
+// rewritten is a copy of a value in which fn has written every text anew, told in which field it, or its list, is.
 func rewritten(field string, value any, fn func(field, text string) string) any {
 	switch v := value.(type) {
 	case string:

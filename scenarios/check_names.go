@@ -12,8 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// names checks that every name can be made unique and still be told apart. A name is reported once, although it is
-// usually found in many places.
+// names checks that every name can be made unique and still be told apart. Each name is reported once.
 func (c *checker) names() {
 	found := c.s.findNames()
 	// The names of RBAC objects may look like verbs, see Bind.

@@ -36,8 +36,7 @@ type Expect struct {
 	Code int `json:"code,omitempty" yaml:"code,omitempty"`
 	// Message is the whole message of the answered Status.
 	Message string `json:"message,omitempty" yaml:"message,omitempty"`
-	// MessageMatches is a regular expression for the whole message, where a part of it is not known before: the
-	// address of a webhook, for example.
+	// MessageMatches is a regular expression for a whole message that is not known before: with a webhook's address, say.
 	MessageMatches string `json:"messageMatches,omitempty" yaml:"messageMatches,omitempty"`
 	// User is whom the request was authorized as. It is judged against the final access review and the audit event.
 	User *User `json:"user,omitempty" yaml:"user,omitempty"`
@@ -102,8 +101,7 @@ const (
 
 // Review is one access review. An attribute that is left out must be empty in it, but for those that say otherwise.
 type Review struct {
-	// Unordered, if given, is a group of reviews that may come in any order, and excludes every other field (extra
-	// keys come from a Go map).
+	// Unordered, alone, is a group of reviews that may come in any order (extra keys come from a Go map).
 	Unordered []Review `json:"unordered,omitempty" yaml:"unordered,omitempty"`
 
 	// By is requestor (left out) or impersonated: whose permission is asked.

@@ -75,8 +75,7 @@ func SplitServiceAccount(user string) (namespace, name string, ok bool) {
 	return namespace, name, err == nil
 }
 
-// findNames finds every name that Bind makes unique; those that stand for real nodes are not among them. Order and
-// repetitions are those of the file.
+// findNames finds every name that Bind makes unique, not those of real nodes, with the order and repetitions of the file.
 func (s *Scenario) findNames() []foundName {
 	f := &nameFinder{}
 	for i, n := range s.Names {

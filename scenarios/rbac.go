@@ -125,8 +125,7 @@ func RulesFromManifests(manifests []map[string]any) []Grant {
 	return Each(rules, func(r BoundRule) Grant { return r.Grant })
 }
 
-// BoundRules are the grants of RulesFromManifests with where they come from. dangling are the bindings to roles that
-// are not there.
+// BoundRules are the grants of RulesFromManifests with their source. dangling are bindings to roles that are not there.
 func BoundRules(manifests []map[string]any) (out []BoundRule, dangling []map[string]any) {
 	type roleKey struct{ kind, namespace, name string }
 	roles := map[roleKey][]BoundRule{}

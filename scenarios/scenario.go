@@ -58,8 +58,7 @@ type Scenario struct {
 	// Names are further names to make unique (see Bind). Those of requestors, of objects and namespaces, and the
 	// nodes, service accounts and plain users that are impersonated are found without being listed.
 	Names []string `json:"names,omitempty" yaml:"names,omitempty"`
-	// Nodes are names that stand for real nodes of the cluster, in which kubelets run pods: another one each.
-	// BindOn puts the real names in their place.
+	// Nodes are names for real nodes, with kubelets: another one each. BindOn puts the real names in their place.
 	Nodes []string `json:"nodes,omitempty" yaml:"nodes,omitempty"`
 	// Requestors are those who authenticate, by the alias that requests use. Left out it is the user impersonator.
 	Requestors map[string]Requestor `json:"requestors" yaml:"requestors"`
@@ -141,8 +140,7 @@ type Requires struct {
 	Binary string `json:"binary,omitempty" yaml:"binary,omitempty"`
 	// Gate is the state of ConstrainedImpersonation. It must be given.
 	Gate Gate `json:"gate" yaml:"gate"`
-	// Chain names what stands between the recorder's two points, a file of fixtures/chains without ".yaml". Empty
-	// is Node and RBAC, as in every ordinary cluster.
+	// Chain names what is between the recorder's points, a file of fixtures/chains without ".yaml". Empty is Node and RBAC.
 	Chain string `json:"chain,omitempty" yaml:"chain,omitempty"`
 	// Capabilities that the target must have. Those that follow from the scenario (requestors, grants) need not be
 	// listed. Expectations about reviews, audit or metrics do not make the scenario unrunnable where the target
@@ -174,11 +172,9 @@ type ServiceAccount struct {
 	Node string `json:"node,omitempty" yaml:"node,omitempty"`
 	// Secret binds the token to a Secret of that name, which is created. It excludes Pod and Node.
 	Secret string `json:"secret,omitempty" yaml:"secret,omitempty"`
-	// NodeObject says whether a Node object of that name is created. Left out it is. A pod-bound token carries the
-	// node's name even without one.
+	// NodeObject says whether a Node of that name is created, as by default. A pod-bound token has its name even without.
 	NodeObject *bool `json:"nodeObject,omitempty" yaml:"nodeObject,omitempty"`
-	// Running says that the pod really runs, on one of the scenario's Nodes, and that its token is the one which
-	// the kubelet asked for and projected into it.
+	// Running says that the pod really runs, on one of Nodes, and that its token is the one that the kubelet projected.
 	Running bool `json:"running,omitempty" yaml:"running,omitempty"`
 	// Times are from when the token is good (nbf), until when (exp), when it was issued (iat) and from when it is stale
 	// (warnafter), as durations from now such as "-2m". The API server's key signs the token again for that.
@@ -224,8 +220,7 @@ type Grant struct {
 	Verbs []string `json:"verbs" yaml:"verbs" bind:"keep"`
 	// APIGroups are matched exactly; "" is the core group, "*" any.
 	APIGroups []string `json:"apiGroups,omitempty" yaml:"apiGroups,omitempty" bind:"keep"`
-	// Resources are matched exactly, subresources as "pods/exec"; "*" is any resource and subresource, "*/exec"
-	// that subresource of any resource.
+	// Resources are matched exactly, subresources as "pods/exec"; "*" is any and any subresource, "*/exec" that of any.
 	Resources []string `json:"resources,omitempty" yaml:"resources,omitempty" bind:"keep"`
 	// Names limits the grant to objects of these names. Empty means all.
 	Names []string `json:"resourceNames,omitempty" yaml:"resourceNames,omitempty"`
@@ -262,8 +257,7 @@ type Step struct {
 	Grant string `json:"grant,omitempty" yaml:"grant,omitempty" bind:"keep"`
 	// Revoke takes the grant of that ID away.
 	Revoke string `json:"revoke,omitempty" yaml:"revoke,omitempty" bind:"keep"`
-	// Reload puts another authorizer chain, a file of fixtures/chains without ".yaml", in place of the one that is
-	// in force, in the running API server.
+	// Reload puts another authorizer chain, a file of fixtures/chains without ".yaml", into the running API server.
 	Reload string `json:"reload,omitempty" yaml:"reload,omitempty" bind:"keep"`
 }
 
@@ -276,8 +270,7 @@ type Request struct {
 	// Headers are further header lines, sent behind those of Impersonate as they are written. A request that has
 	// any is sent by HTTP/1.1, which keeps the case of names.
 	Headers []Header `json:"headers,omitempty" yaml:"headers,omitempty"`
-	// Verb is the request verb: get, list, watch, create, update, patch, delete, deletecollection. With Path it is
-	// the HTTP method in lower case.
+	// Verb is get, list, watch, create, update, patch, delete or deletecollection, with Path an HTTP method in lower case.
 	Verb string `json:"verb" yaml:"verb" bind:"keep"`
 	// APIGroup, Version (left out: v1), Resource, Subresource, Namespace and Name make the path.
 	APIGroup    string `json:"apiGroup,omitempty" yaml:"apiGroup,omitempty" bind:"keep"`

@@ -29,9 +29,8 @@ type Facts struct {
 
 // Selected tells whether the scenario can run on a target with these facts.
 //
-// If it cannot, either missing is empty, and the scenario is not meant for such a target (another version or
-// gate), or missing names the capabilities that the target lacks, and the scenario is not supported there. Why
-// says the same in words.
+// If it cannot, either missing is empty, and the scenario is not meant for such a target (another version or gate), or
+// missing names the capabilities that the target lacks, and it is not supported there. Why says this in words.
 func (s *Scenario) Selected(f Facts) (ok bool, missing []Capability, why string) {
 	for _, v := range []struct{ what, want, have string }{
 		{"Kubernetes", s.Requires.Kubernetes, f.Kubernetes},

@@ -40,8 +40,7 @@ func (s *source) at(at position, format string, args ...any) *Error {
 	return &Error{File: s.file, Line: at.line, Col: at.col, Msg: fmt.Sprintf(format, args...)}
 }
 
-// failAt records a violation at the node that path leads to, or at the nearest node above it that exists. Path
-// elements are field names and list indices.
+// failAt records a violation at the node that path, of field names and list indices, leads to, or the nearest above it.
 func (s *source) failAt(path []any, format string, args ...any) {
 	n, _ := find(s.root, path)
 	s.fail(posOf(n), format, args...)
@@ -162,8 +161,7 @@ type Error struct {
 	Msg string
 }
 
-// Error implements error, in the form that editors and terminals link: "path/to/file.yaml:LINE:COL: what is wrong
-// (what was expected)".
+// Error implements error, as editors link it: "path/to/file.yaml:LINE:COL: what is wrong (what was expected)".
 func (e *Error) Error() string { return e.Place() + ": " + e.Msg }
 
 // Place is "path/to/file.yaml:LINE:COL", or the path alone.

@@ -24,8 +24,7 @@ import (
 //     step. The impersonated user's count only where it is the request that is
 //     forbidden, and none where the request is bad: they decide nothing there.
 //
-// Versions are a respect only if nothing else differs, since they often follow from the texts that are expected.
-// Earlier steps are not compared.
+// Versions are a respect only if nothing else differs: they often follow from expected texts. Earlier steps do not count.
 
 // respects compares a denied request with a twin's allowed one.
 func respects(s *Scenario, denied int, t *Scenario, allowed int) []string {

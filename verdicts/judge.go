@@ -211,8 +211,7 @@ type Blame string
 const (
 	// BlameAuthorizer: a review was decided otherwise than the grants say.
 	BlameAuthorizer Blame = "authorizer"
-	// BlameAPIServer: the reviews were decided as the grants say, and the control run saw the same; so the API
-	// server does otherwise than the scenario says.
+	// BlameAPIServer: the reviews were decided as the grants say, and the control run saw the same: the API server differs.
 	BlameAPIServer Blame = "apiServer"
 	// BlameHarness: authzconf itself broke.
 	BlameHarness Blame = "harness"

@@ -193,8 +193,7 @@ func (v *stepJudge) refused() {
 	v.compare("refusal", want.Status+" "+renderRefusal(want), st.Status+" "+renderRefusal(*st))
 }
 
-// started judges the event that was written as the answer began: while the request runs, it is all that there is, and says
-// what the last one says.
+// started judges the event that was written as the answer began, all there is while the request runs: it says the last's.
 func (v *stepJudge) started() {
 	if len(v.o.AuditStarted) == 0 {
 		return
@@ -245,8 +244,7 @@ func (v *stepJudge) sources(seen []string) (want []string) {
 	return want
 }
 
-// wantedObject is the object that a request is about. The API server takes the name from the body where the path
-// has none, once it has read it.
+// wantedObject is the object that a request is about. If the path has no name, it is the body's, once read.
 func (v *stepJudge) wantedObject(info *request.RequestInfo, ev *auditv1.Event) string {
 	if !info.IsResourceRequest {
 		return renderObject(nil)

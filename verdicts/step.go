@@ -142,8 +142,7 @@ func (v *stepJudge) message() {
 	}
 }
 
-// oneOf judges the alternatives: one of them must be seen whole. Two can only be seen at once where the target
-// does not show what tells them apart.
+// oneOf judges the alternatives: one must be seen whole, or two where the target does not show what tells them apart.
 func (v *stepJudge) oneOf() {
 	if v.expect.OneOf == nil {
 		return

@@ -189,8 +189,7 @@ func (d *deck) extra() {
 	d.add(joined)
 }
 
-// shared are grants to groups that every cluster has, in namespaces that none has: who adds such a group by himself, or
-// takes it away, is found by nothing else.
+// shared are grants to every cluster's groups in nobody's namespaces: only they show who adds or drops such a group.
 func (d *deck) shared() {
 	all := []string{"system:authenticated", "system:serviceaccounts", "system:nodes", "system:unauthenticated"}
 	c := Case{Reason: "groups-changed"}

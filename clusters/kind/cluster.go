@@ -18,8 +18,7 @@ import (
 // ErrStopped is the cause of whatever Stop breaks off.
 var ErrStopped = errors.New("the kind cluster was stopped")
 
-// Cluster is a running kind cluster. Its methods may be called from several
-// goroutines; those that change the API server exclude each other.
+// Cluster is a running kind cluster. Its methods are safe for concurrent use; one at a time changes the API server.
 type Cluster struct {
 	name  string
 	state *state

@@ -116,9 +116,8 @@ const (
 	generation = "authzconf.dev/generation"
 )
 
-// RestartAPIServer changes the options, writes the static pod's manifest anew, and returns when the kubelet has
-// replaced the API server and the new one is ready. With another Image the API server becomes that image's; etcd,
-// the kubelets and everything else stay.
+// RestartAPIServer changes the options, writes the static pod's manifest anew, and returns when the kubelet has replaced
+// the API server and the new one is ready. With another Image it becomes that image's; etcd, kubelets and all else stay.
 func (c *Cluster) RestartAPIServer(ctx context.Context, change func(*Options)) error {
 	c.life.Lock()
 	defer c.life.Unlock()

@@ -21,8 +21,7 @@ import (
 
 const progressInterval = 5 * time.Second
 
-// BuildEnv is what builds depend on beside the arguments, fixed so that a user's settings for
-// other work change neither the program nor its key in the cache.
+// BuildEnv is what builds depend on beside arguments, fixed: a user's settings change neither program nor cache key.
 func BuildEnv() []string {
 	return []string{"CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=readonly", "GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH}
 }

@@ -144,8 +144,7 @@ func (c *ControlPlane) startEtcd(path string) error {
 	return nil
 }
 
-// waitEtcd waits until etcd's socket is there. It does not answer yet; kube-apiserver waits for
-// that itself, and meanwhile starts in parallel.
+// waitEtcd waits until etcd's socket is there. For its answers kube-apiserver waits itself, and meanwhile starts.
 func (c *ControlPlane) waitEtcd(ctx context.Context) error {
 	const interval = 2 * time.Millisecond
 	return c.await(ctx, c.etcd, nil, interval, func() bool {

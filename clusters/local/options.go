@@ -26,9 +26,8 @@
 //
 // # Errors
 //
-// What the user asked wrongly, or can put right on this machine, is a [*UsageError]: an unknown
-// version or gate, a busy port, a cache that cannot be written. A process that ended, or did not
-// get ready, is a [*ProcessError] with its reason and last log lines.
+// What the user asked wrongly, or can put right here, is a [*UsageError]: an unknown version or gate, a busy port, a
+// read-only cache. A process that ended, or did not get ready, is a [*ProcessError] with its reason and last log lines.
 package local
 
 import (
@@ -62,8 +61,7 @@ const (
 	shutdownGrace = 20 * time.Second
 )
 
-// Options describe a control plane. The zero value is the newest release with its default gates,
-// authorized by Node and RBAC, not audited, on a free port.
+// Options describe a control plane: by default the newest release and its gates, Node and RBAC, no audit, a free port.
 type Options struct {
 	// Release is what to run; the zero value is the newest of [Releases].
 	Release Release
@@ -91,8 +89,7 @@ type Options struct {
 	Keep bool
 	// Binaries finds or builds the programs; if nil, the zero [Binaries].
 	Binaries *Binaries
-	// KubeAPIServerPath and EtcdPath name programs to run as they are, in place of what Binaries
-	// would find: a modified kube-apiserver, for example.
+	// KubeAPIServerPath and EtcdPath are programs in place of what Binaries finds: a modified kube-apiserver, for example.
 	KubeAPIServerPath, EtcdPath string
 	// KubeAPIServerEnv are further environment variables of kube-apiserver, NAME=value, beside those of this process.
 	KubeAPIServerEnv []string
@@ -104,8 +101,7 @@ type Options struct {
 	// and the Lease of their identity, which follow from the machine's name. They take turns to
 	// renew the Lease, and log that it was modified. Only what --peer-ca-file switches on reads it.
 	Join *ControlPlane
-	// ReadyTimeout is how long the API server may take to become ready; if 0, 90 s. The context
-	// of Start or RestartAPIServer may end it sooner.
+	// ReadyTimeout is how long the API server may take to become ready, if the context does not end sooner; if 0, 90 s.
 	ReadyTimeout time.Duration
 }
 
@@ -198,8 +194,7 @@ type runDir struct {
 	keep bool
 }
 
-// StateRoot is the folder that holds the folders of all runs: what StateVariable names, or
-// authzconf/run in the user's cache folder.
+// StateRoot is the folder of all runs' folders: what StateVariable names, or authzconf/run in the user's cache folder.
 func StateRoot() (string, error) {
 	return folderFor("no folder for the state of control planes", StateVariable, "run")
 }
@@ -252,8 +247,7 @@ func newRunDir(ctx context.Context, name string, keep bool) (*runDir, error) {
 	return dir, nil
 }
 
-// sweep removes the folders of runs that are over: those whose lock is free. Called under the
-// root's lock. What cannot be removed stays for the next time.
+// sweep removes the folders of runs that are over, whose lock is free, if it can. The root's lock is held.
 func sweep(root string) {
 	entries, err := os.ReadDir(root)
 	if err != nil {

@@ -136,8 +136,7 @@ func (p *process) failure(state string, cause error) *ProcessError {
 	}
 }
 
-// notReady describes a process that was given up. When the caller canceled it, the process has
-// done nothing wrong and its log explains nothing.
+// notReady describes a process that was given up: without its log, which explains nothing, if the caller canceled it.
 func (p *process) notReady(cause error) error {
 	if errors.Is(cause, context.Canceled) {
 		return fmt.Errorf("starting %s: %w", p.name, cause)

@@ -331,8 +331,7 @@ func (l *liveCluster) version() (string, error) {
 	return v.Major + "." + strings.TrimRight(v.Minor, "+"), nil
 }
 
-// authorize asks a SubjectAccessReview. IDs that stand for the real ones are in the extra of a service account;
-// no ordinary authorizer looks at them.
+// authorize asks a SubjectAccessReview. A service account's extra has made-up IDs, at which no ordinary authorizer looks.
 func (l *liveCluster) authorize(spec authorizationv1.SubjectAccessReviewSpec) oracle.Answer {
 	none := oracle.Answer{Decision: scenarios.NoOpinion}
 	raw, err := json.Marshal(spec)

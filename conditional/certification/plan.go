@@ -1,5 +1,4 @@
-// Package certification certifies webhooks that speak KEP-5681 (Conditional Authorization): it asks them every
-// webhook vector and judges their answers.
+// Package certification certifies webhooks for KEP-5681 (Conditional Authorization): it asks every vector and judges.
 package certification
 
 import (
@@ -192,8 +191,7 @@ type Played struct {
 	Totals  map[verdicts.Verdict]int `json:"totals"`
 }
 
-// VectorResult is what came of a vector, in a revision of the wire if it was asked in one. One that is not supported
-// says nothing about the subject.
+// VectorResult is what came of a vector, in a revision if it was asked in one. Not supported says nothing of the subject.
 type VectorResult struct {
 	*vectors.Vector `json:"-"`
 	ID              string           `json:"vector"`

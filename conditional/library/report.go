@@ -94,8 +94,7 @@ func Judge(ctx context.Context, all []*vectors.Vector, list *List, library strin
 	return r, nil
 }
 
-// Play holds the library to one vector of somebody's own. What is known of the library, and what it has no part for,
-// says nothing about it.
+// Play holds the library to a vector of somebody's own: its known divergences, and what it has no part for, do not count.
 func Play(ctx context.Context, v *vectors.Vector) (verdicts.Verdict, []string, error) {
 	list, err := Known()
 	if err != nil {

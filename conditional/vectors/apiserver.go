@@ -106,8 +106,7 @@ type EvaluatedCondition struct {
 	PerObject []Truth `json:"perObject,omitempty" yaml:"perObject,omitempty"`
 	// Builtin is what the API server's own evaluator makes of it, if that differs: an error, say, because it lacks a function that the authorizer has.
 	Builtin Truth `json:"builtin,omitempty" yaml:"builtin,omitempty"`
-	// Secondary says that the API server's own evaluator finds it true if the check of Compound is allowed, which takes no
-	// conditions, and false if it is not.
+	// Secondary says that the API server's evaluator finds it true if the check of Compound, without conditions, is allowed.
 	Secondary bool `json:"secondary,omitempty" yaml:"secondary,omitempty"`
 	// Length makes the text of the condition that many bytes long.
 	Length int `json:"length,omitempty" yaml:"length,omitempty"`
@@ -130,8 +129,7 @@ type Want struct {
 	ConditionsChain []string `json:"conditionsChain,omitempty" yaml:"conditionsChain,omitempty"`
 	// AskedLater are the authorizers that are asked for a decision during admission.
 	AskedLater []string `json:"askedLater,omitempty" yaml:"askedLater,omitempty"`
-	// EvaluatedBy are the authorizers that are called to evaluate their conditions, in order; what the server
-	// evaluates itself calls nobody.
+	// EvaluatedBy are the authorizers called to evaluate their conditions, in order: not for what the server evaluates.
 	EvaluatedBy []string `json:"evaluatedBy,omitempty" yaml:"evaluatedBy,omitempty"`
 	// Decision is the concrete one after the conditions are evaluated.
 	Decision Decision `json:"decision,omitempty" yaml:"decision,omitempty"`
@@ -222,8 +220,7 @@ func (s *APIServer) Words() (out []string) {
 	return slices.DeleteFunc(out, func(word string) bool { return word == "" })
 }
 
-// Differences says how a result differs from what is wanted, a line for each field. What w leaves out, and what
-// got does not know, is not judged.
+// Differences says in which fields a result is not as wanted. What w leaves out, or got does not know, is not judged.
 func (w *Want) Differences(got *Want) (out []string) {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Want]()) {
 		a, b := reflect.ValueOf(w).Elem().FieldByIndex(f.Index), reflect.ValueOf(got).Elem().FieldByIndex(f.Index)

@@ -210,8 +210,7 @@ type Webhook struct {
 	Steps []Step `json:"steps" yaml:"steps"`
 }
 
-// Policy is an effect and when it applies. The effects are those of "Authorizer requirements": Deny (hard deny),
-// NoOpinion (soft deny), Allow.
+// Policy is an effect of "Authorizer requirements" and when it applies: Deny (hard deny), NoOpinion (soft deny), Allow.
 //
 // The expression is CEL. It has the variables
 //
@@ -254,8 +253,7 @@ type AuthorizeWant struct {
 	OneOf []Decision `json:"oneOf" yaml:"oneOf"`
 	// Effects are those that the conditions have, each once, in any order.
 	Effects []Decision `json:"effects,omitempty" yaml:"effects,omitempty"`
-	// Residuals are the conditions in CEL, in any order. They are judged only of authorizers that answer in CEL,
-	// and as expressions: spaces mean nothing.
+	// Residuals are the conditions in CEL, in any order, judged as expressions and only of authorizers that answer in CEL.
 	Residuals []string `json:"residuals,omitempty" yaml:"residuals,omitempty"`
 	// Error says whether an evaluationError is there.
 	Error *bool `json:"error,omitempty" yaml:"error,omitempty"`
@@ -319,8 +317,7 @@ func (b Breaches) err() error {
 type Rules struct {
 	// Chain is the name of the field of a status with the sets, Sent that of a request.
 	Chain, Sent string
-	// Condition is how many bytes a condition may have, Conditions how many of them a set, and Depth how deep sets may
-	// be nested: 1 if they may not.
+	// Condition is how many bytes a condition may have, Conditions how many a set, Depth how deep sets nest, 1 if not.
 	Condition, Conditions, Depth int
 }
 

@@ -196,8 +196,7 @@ const (
 	Optimized Mode = "Optimized"
 )
 
-// Effects are the effects that conditions and policies have, the strongest first. An effect is the decision that a
-// set becomes if the condition is true.
+// Effects are those of conditions and policies, the strongest first: the decision that a set becomes if one is true.
 func Effects() []Decision { return []Decision{Deny, NoOpinion, Allow} }
 
 // SubjectAccessReviewSpec is what is asked.
@@ -234,8 +233,7 @@ type SubjectAccessReviewStatus struct {
 // of the wire conditions can evaluate to conditions.
 type AuthorizationConditionsResponse = SubjectAccessReviewStatus
 
-// Decision is what the answer says. A conditionsChain without sets breaks a rule, and holds nothing that could be
-// evaluated: it is not Conditional.
+// Decision is what the answer says. A conditionsChain without sets, which breaks a rule, is not Conditional.
 func (s *SubjectAccessReviewStatus) Decision() Decision {
 	switch {
 	case len(s.ConditionsChain) > 0:

@@ -2,8 +2,7 @@
 // AuthorizationConditionsReview asks about them. A Revision is what one public text says. Each is a codec around
 // the types of conditional/vectors, which can say all that any revision says, with rules of its own.
 //
-// Another revision is another codec, with its row in Revisions. What a revision cannot say is an error of its
-// codec; Cannot tells it of a whole vector.
+// Another revision is another codec with its row in Revisions, and fails at what it cannot say; Cannot tells of a vector.
 package wire
 
 import (

@@ -177,8 +177,7 @@ const (
 	program = "github.com/authzconf/authzconf/engine/nodes/agent"
 	// agentPath is the agent within its image.
 	agentPath = "/agent"
-	// AgentVariable names an agent that is built already, where there are no sources
-	// or no Go: a static executable for the nodes' architecture.
+	// AgentVariable names a built agent, a static executable for the nodes' architecture, where there are no sources or Go.
 	AgentVariable = "AUTHZCONF_NODE_AGENT"
 	// manifest is the fixture with the objects that run the agent, and manifestName what they are called there.
 	manifest     = "nodes/agent.yaml"
@@ -202,8 +201,7 @@ func agentImage(ctx context.Context) (image.Image, error) {
 	return image.Of(ctx, set.Spec.Template.Spec, AgentVariable, program, agentPath)
 }
 
-// objects are what runs the agent on every node, in the order in which they are created, and the last of them. All names
-// of the manifest, which are one, become name.
+// objects are what runs the agent on every node, in order, and the last of them. The manifest's one name becomes name.
 func objects(name string) (all []k8s.Object, set *appsv1.DaemonSet, err error) {
 	raw, err := fixtures.FS.ReadFile(manifest)
 	if err != nil {

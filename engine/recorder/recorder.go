@@ -39,16 +39,14 @@ import (
 	"github.com/authzconf/authzconf/clusters"
 )
 
-// ProbeExtraKey marks a review that the harness asked for itself, to see whether a grant is in force: it is a key
-// of spec.extra, with any value. Such reviews are answered and counted but never recorded, because no request
-// under test caused them.
+// ProbeExtraKey marks a review that the harness asked for itself, to see whether a grant is in force: it is a key of
+// spec.extra, with any value. They are answered and counted but never recorded: no request under test caused them.
 const ProbeExtraKey = "authzconf.dev/probe"
 
 // handshakeTimeout bounds a connection before its first request; later nothing does: API servers keep theirs for hours.
 const handshakeTimeout = 10 * time.Second
 
-// Options say where a recorder listens. The zero value is a recorder on a free
-// port of the loopback interface, with the points Front and Back.
+// Options say where a recorder listens: by default on a free loopback port, with the points Front and Back.
 type Options struct {
 	// Listener is served if it is set; the recorder closes it, also when Start fails. Whoever closes it first makes the
 	// recorder fail, which is how a test shows what becomes of a run whose recorder dies.
@@ -56,8 +54,7 @@ type Options struct {
 	// Scripts are points beside Front and Back that answer as they are told, for chains with a webhook that
 	// decides. A point is a DNS label; a nil script has no opinion.
 	Scripts map[Point]Script
-	// HTTP1 makes API servers speak HTTP/1.1, which takes a fifth less of the processor's time where reviews come
-	// one at a time; a storm is better served by HTTP/2.
+	// HTTP1 makes API servers speak HTTP/1.1: a fifth less processor time if reviews come one at a time, unlike in storms.
 	HTTP1 bool
 }
 

@@ -67,8 +67,7 @@ func (r *Replayer) Replay(ctx context.Context, s *scenarios.Scenario, suffix str
 	return r.replay(ctx, s, suffix, nil, false)
 }
 
-// ReplayAuthorized is Replay on a target where another authorizer than RBAC holds
-// the grants, under the names that suffix makes: no role is made for them.
+// ReplayAuthorized is Replay where another authorizer holds the grants, under the names that suffix makes: without roles.
 func (r *Replayer) ReplayAuthorized(ctx context.Context, s *scenarios.Scenario, suffix string) *verdicts.Evidence {
 	return r.replay(ctx, s, suffix, nil, true)
 }

@@ -35,8 +35,7 @@ const bodyLimit = 64 << 10
 
 const auditIDHeader = "Audit-Id"
 
-// requestTimeout ends a request that the API server does not answer. Nothing in
-// a scenario takes that long: the time belongs to a broken environment.
+// requestTimeout ends a request that the API server does not answer: nothing in a scenario takes that long.
 const requestTimeout = 60 * time.Second
 
 // NewRequest is a scenario's request as HTTP, without requestor and headers of impersonation.
@@ -66,8 +65,7 @@ func NewRequest(ctx context.Context, host string, r *scenarios.Request) (*http.R
 		req.Header.Set(name, value)
 	}
 	if r.Upgrade != "" {
-		// The answer may be the kubelet's own. It takes nobody who wants JSON alone, and
-		// its headers know no audit ID: the request brings that.
+		// The answer may be the kubelet's own, which refuses who wants JSON alone and knows no audit ID: the request has it.
 		req.Header.Set("Accept", "application/json, */*")
 		req.Header.Set(auditIDHeader, string(uuid.NewUUID()))
 	}

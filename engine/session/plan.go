@@ -90,8 +90,7 @@ func (p CellPlan) Runs() (all []*scenarios.Scenario) {
 // ErrNothingSelected is wrapped by the error of a plan in which nothing would run: that would not be a pass.
 var ErrNothingSelected = errors.New("nothing would run")
 
-// Plan decides for every scenario and cell. It needs no server: facts are what
-// the cells ask for, and the witness has to confirm them before anything counts.
+// Plan decides for every scenario and cell, without a server: by the facts asked for, which the witness has to confirm.
 //
 // Scenarios about another authorizer chain than the ordinary one get a cell of their own for each cell.
 func Plan(set *scenarios.Set, cells []target.Options, sel Selection) ([]CellPlan, error) {

@@ -112,8 +112,7 @@ const (
 	// cellMemory is what one cell may need. Measured are 200 to 350 MiB, shared pages
 	// and what authzconf remembers of it included; a loaded kube-apiserver has more.
 	cellMemory = 400 << 20
-	// nodesMemory is what a cluster of kind with two nodes may need: some 520 MiB a
-	// node, and as much again for what its disk is cached with.
+	// nodesMemory is what a cluster of kind with two nodes may need: some 520 MiB a node, and as much again for disk caches.
 	nodesMemory = 1600 << 20
 	// cellsPerProcessor is how many cells one processor has work for: scenarios of a cell run in order, and requests wait
 	// for the server. Two keep a processor busy; with more, control planes start slower, and no run is shorter.

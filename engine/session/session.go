@@ -58,8 +58,7 @@ func New(plan []CellPlan, seed int64, events func(Event)) *Session {
 	}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	for _, p := range plan {
-		// Requests are sent one at a time: HTTP/2 has nothing to share a connection between, and memory that is
-		// collected late costs little.
+		// Requests are sent one at a time: HTTP/2 shares a connection for nothing, and late garbage collection costs little.
 		p.Target.Recorder.HTTP1 = true
 		p.Target.KubeAPIServerEnv = append([]string{"GOGC=200"}, p.Target.KubeAPIServerEnv...)
 		s.Cells = append(s.Cells, NewCell(p))

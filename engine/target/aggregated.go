@@ -149,8 +149,7 @@ func (a *aggregated) take() ([]verdicts.BackendRequest, []scenarios.User) {
 	return seen, admitted
 }
 
-// ServeHTTP answers discovery, and the one resource with an empty list. What the
-// API server asks for itself (discovery, OpenAPI) is not recorded.
+// ServeHTTP answers discovery, which it does not record, and the one resource with an empty list.
 func (a *aggregated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var answer any
 	switch {

@@ -190,8 +190,7 @@ const (
 	reloadPoll    = 5 * time.Millisecond
 )
 
-// Use lets a scenario have the target: for itself if it changes the authorizer
-// chain, otherwise beside others. The caller has to call release.
+// Use lets a scenario have the target until release: for itself if it changes the authorizer chain, or beside others.
 func (t *Target) Use(s *scenarios.Scenario) (release func()) {
 	if !s.Alone() {
 		t.users.RLock()
@@ -328,8 +327,7 @@ func (t *Target) ReloadAuthorizer(ctx context.Context, a Authorizer) error {
 // silence is longer than the timeout of any webhook in fixtures/chains.
 const silence = 30 * time.Second
 
-// policy is what the scripted webhook answers: the rules of all scenarios that
-// run on the target, whose names are unique. It is safe for concurrent use.
+// policy is what the scripted webhook answers: the rules of all scenarios on the target. It is safe for concurrent use.
 type policy struct {
 	mu    sync.RWMutex
 	rules []scenarios.PolicyRule

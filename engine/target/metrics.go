@@ -86,8 +86,7 @@ func (t *Target) read(ctx context.Context, path string, prefixes []string) (map[
 	return families, nil
 }
 
-// wanted says whether a line of the text format belongs to a family with one of
-// the prefixes: "# HELP name", "# TYPE name" or a sample.
+// wanted says whether a line ("# HELP name", "# TYPE name" or a sample) belongs to a family with one of the prefixes.
 func wanted(line []byte, prefixes []string) bool {
 	s := strings.TrimPrefix(strings.TrimPrefix(string(line), "# HELP "), "# TYPE ")
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s, p) })

@@ -34,8 +34,7 @@ const auditTimeout = 10 * time.Second
 // requests would take hours otherwise. A later request's event says that this one's will not come.
 const leastAuditTimeout = time.Second
 
-// auditIndex receives audit events, one JSON document a line, and hands each
-// out by its audit ID. It is an io.Writer for the log of an API server.
+// auditIndex is an io.Writer for an audit log of one JSON document a line, and hands each event out by its audit ID.
 type auditIndex struct {
 	mu      sync.Mutex
 	partial []byte
@@ -150,8 +149,7 @@ func (x *auditIndex) take(auditID string) (json.RawMessage, bool) {
 	return raw, ok
 }
 
-// beginning returns the event of the beginning of a finished request's answer, which was written before its last, or the word
-// none, and forgets it.
+// beginning returns, and forgets, the event of the beginning of a finished request's answer, or the word none.
 func (x *auditIndex) beginning(auditID string) json.RawMessage {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -193,8 +191,7 @@ type Batch struct {
 
 // Batched is what a target saw during a batch.
 type Batched struct {
-	// Reviews are in order of arrival, Seqs their places among all arrivals: those
-	// of a request are after the Mark before it, up to the Mark after it.
+	// Reviews are in order of arrival, Seqs their places among all: those of a request are between the Marks around it.
 	Reviews []verdicts.Review
 	Seqs    []uint64
 	// Metrics are the increases over the whole batch; nil where the target has none.
@@ -250,8 +247,7 @@ func (t *Target) UserClient(r scenarios.Requestor, imp *scenarios.Impersonate, t
 	return t.client(t.cluster.FrontProxy(), imp, tap, asUser(r))
 }
 
-// RequestClient authenticates as the requestor of a request, with token if it is
-// a service account, and adds the headers that the request asks for.
+// RequestClient is the requestor of a request, with token if a service account, and adds the headers that it asks for.
 func (t *Target) RequestClient(r *scenarios.Request, requestor scenarios.Requestor, token string, tap Tap) (*http.Client, error) {
 	c, auth := t.cluster.Anonymous(), asUser(requestor)
 	switch {
@@ -294,8 +290,7 @@ func asUser(r scenarios.Requestor) transport.WrapperFunc {
 // Tap sees a request as it is sent.
 type Tap func(*http.Request)
 
-// client builds an HTTP client from client-go's own round trippers. client-go
-// shares one connection pool among configurations with the same TLS.
+// client builds an HTTP client of client-go's round trippers, which share connections among configurations of equal TLS.
 func (t *Target) client(c *rest.Config, imp *scenarios.Impersonate, tap Tap, auth transport.WrapperFunc) (*http.Client, error) {
 	rt, err := rest.TransportFor(c)
 	if err != nil {
@@ -324,8 +319,7 @@ func (t *Target) Host() string { return t.host }
 // Anonymous is the way in without credentials, for clients that bring their own.
 func (t *Target) Anonymous() *rest.Config { return t.cluster.Anonymous() }
 
-// TempDir makes a folder for this user alone. Where the cluster has a folder of
-// its own it is within, and goes with it even if this process is killed.
+// TempDir makes a folder for this user alone, within the cluster's if it has one, to go with that even after a kill.
 func (t *Target) TempDir(prefix string) (string, error) { return os.MkdirTemp(t.Dir(), prefix) }
 
 // Dir is the cluster's own folder, with the logs of local processes; "" if it has none.

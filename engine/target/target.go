@@ -61,8 +61,7 @@ type Options struct {
 	// Front, if given, answers at the recorder's first point, so that permissions can be given and taken at once,
 	// without objects that have to get around. What it has no opinion about is for the authorizers behind it.
 	Front recorder.Script
-	// Join is a target whose etcd and keys are used: two API servers side by side,
-	// each with a recorder and an audit log of its own. It has to outlive this one.
+	// Join is a target, to outlive this, whose etcd and keys are used: each API server has its own recorder and audit log.
 	Join *Target
 	// Elsewhere, if given, is the recorder: one that runs already, and goes on when the target is stopped.
 	Elsewhere Recording
@@ -209,8 +208,7 @@ func (t *Target) options(o Options) (lo local.Options, err error) {
 func Args() []string {
 	return []string{
 		"--disabled-metrics=" + strings.Join(known.Bulky, ","),
-		// It sleeps 50 ms over every object that is created in a namespace which its
-		// informer has not seen yet, and it has no part in authorization.
+		// It sleeps 50 ms over every object in a namespace that its informer has not seen, and has no part in authorization.
 		"--disable-admission-plugins=NamespaceLifecycle",
 	}
 }

@@ -1,5 +1,4 @@
-// Package upgrade takes a cluster along an upgrade path: its API server is replaced by other versions and gates while
-// everything in etcd stays.
+// Package upgrade takes a cluster along an upgrade path: API servers of other versions and gates on the same etcd.
 package upgrade
 
 import (

@@ -56,11 +56,9 @@ type Path struct {
 	Name string `yaml:"-"`
 	// Description says what is shown and where it is asked for.
 	Description string `yaml:"description"`
-	// HighAvailability runs two API servers on one etcd behind a balancer. They
-	// are replaced one after the other, and requests flow all the time.
+	// HighAvailability runs two API servers on one etcd behind a balancer, replaced one after the other while requests flow.
 	HighAvailability bool `yaml:"highAvailability,omitempty"`
-	// Direct lets the requests that flow go straight to the API server, also before
-	// it is ready. Otherwise they go through a balancer that knows when it is.
+	// Direct lets requests flow straight to the API server, also before it is ready: otherwise a balancer waits for that.
 	Direct bool `yaml:"direct,omitempty"`
 	// Setups are the setups that take part; empty is all.
 	Setups []string `yaml:"setups,omitempty"`

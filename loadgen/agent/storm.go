@@ -56,8 +56,7 @@ type Storm struct {
 	Tolerance, Timeout time.Duration
 	// Reconnect closes all connections before the block, so that each agent opens its own with its first request.
 	Reconnect bool
-	// Room is how many requests may be under way at once; one that has no room is dropped. The default is 4 for
-	// each agent, and at least 4096.
+	// Room is how many requests may be under way at once; others are dropped. By default 4 for each agent, at least 4096.
 	Room int
 
 	tally *tally

@@ -47,8 +47,7 @@ type Place struct {
 	Admin *rest.Config
 	// Storage, if given, is where most objects are written.
 	Storage Storage
-	// Shared says that the cluster is somebody else's: what is there already is not ours, and objects are sent as Admin
-	// has it, which labels them.
+	// Shared says that the cluster is somebody else's: what is there is not ours, and Admin labels what is made.
 	Shared bool
 	// Kwok has the nodes kept Ready by the controller of kwok that is in the cluster.
 	Kwok bool
@@ -219,8 +218,7 @@ func (b *builder) awaitKwok(ctx context.Context) error {
 
 func namespace(name string) *corev1.Namespace { return &corev1.Namespace{ObjectMeta: meta("", name)} }
 
-// pod is one that is on a node, which no kubelet has to know. On a cluster whose controllers find out that the node is
-// not alive it stays all the same.
+// pod is one on a node, which no kubelet has to know, and stays although controllers find out that the node is not alive.
 func pod(namespace, name string, node int, account string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: meta(namespace, name),

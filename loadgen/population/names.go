@@ -148,8 +148,7 @@ func Describe(p *profile.Profile, variant profile.Variant, send pacer.Send) stri
 	return text
 }
 
-// Smallest looks for fewer requests that show what a schedule shows, by leaving out halves, quarters and less, for a
-// number of tries.
+// Smallest looks for fewer requests that show what a schedule shows, by leaving out halves, quarters and less.
 func Smallest(sends []pacer.Send, tries int, shows func([]pacer.Send) bool) []pacer.Send {
 	for parts := 2; len(sends) > 1 && tries > 0; {
 		each, smaller := (len(sends)+parts-1)/parts, false

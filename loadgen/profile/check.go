@@ -37,8 +37,7 @@ func (c *checker) ok(holds bool, path, format string, args ...any) {
 	}
 }
 
-// Check says the first thing that is wrong with a profile. at says where a path such as $.arrivals.rate comes
-// from: a place in a file, or a flag.
+// Check says what is wrong first with a profile. at says where a path such as $.arrivals.rate is from: a file, or a flag.
 func (p *Profile) Check(at func(path string) string) error {
 	c := &checker{at: at}
 	c.ok(p.APIVersion == APIVersion, "$.apiVersion", "apiVersion %q: expected %s", p.APIVersion, APIVersion)

@@ -1,5 +1,4 @@
-// Package profile reads load profiles: small strict files that say what a storm is made of, what is compared in
-// it, and what must hold.
+// Package profile reads load profiles: strict files on what a storm is made of, what is compared, and what must hold.
 package profile
 
 import (

@@ -20,8 +20,7 @@ func Shrink(s *scenarios.Scenario, limit int, holds func(*scenarios.Scenario) bo
 	return Smallest(Bare(s), limit, reductions, holds)
 }
 
-// Smallest makes something smaller while holds stays true of it, until holds is true of nothing smaller, or was asked
-// limit times.
+// Smallest makes something smaller while holds is true of it, until it is of nothing smaller, or was asked limit times.
 func Smallest[T any](best T, limit int, smaller func(T) []T, holds func(T) bool) T {
 	for changed := true; changed; {
 		changed = false
@@ -165,8 +164,7 @@ func valid(s *scenarios.Scenario) bool {
 	return requests > 0
 }
 
-// Print renders a scenario as a file that loads as the same scenario: what the loader derives is left out.
-// Comments go on top, a line each.
+// Print renders a scenario as a file that loads as the same, without what is derived. Comments go on top, a line each.
 func Print(s *scenarios.Scenario, comments ...string) ([]byte, error) {
 	raw, err := YAML(s.Lean(), comments...)
 	if err != nil {

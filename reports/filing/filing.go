@@ -24,20 +24,17 @@ type Kind struct {
 	Name string
 	// Marker is the file by which a report is known. It is written last, so that a folder with a marker is whole.
 	Marker string
-	// Head are fields at the top of the marker: path.Match patterns of what they say, or "" for any value.
-	// Another version of authzconf may have written the rest.
+	// Head are the marker's fields that all versions of authzconf write: path.Match patterns of their values, or "" for any.
 	Head map[string]string
 	// Files are path.Match patterns of the other files.
 	Files []string
-	// Listed, if given, says which of the files the marker lists, and only those are of the report. Reserved are
-	// the places where nothing else may be then.
+	// Listed, if given, says which files the marker lists: only they are of the report, and nothing else may be at Reserved.
 	Listed   func(marker []byte) []string
 	Reserved []string
 }
 
 const (
-	// stagingDir is where a report is written before it takes the place of an earlier one. It holds that one's
-	// marker as previousFile while that goes on.
+	// stagingDir is where a report is written before it replaces an earlier one, whose marker it then has as previousFile.
 	stagingDir   = ".authzconf-new"
 	previousFile = "previous"
 	probeFile    = ".authzconf-probe"
@@ -178,8 +175,7 @@ func (k *Kind) In(dir string) bool {
 	return err == nil && k.known(data)
 }
 
-// replaceable says why a folder may not be written to: it is neither empty nor an earlier report, or has a file
-// of somebody else's where the report goes.
+// replaceable says why a folder may not be written to: it is not empty or an earlier report, or has a foreign file in it.
 func (k *Kind) replaceable(root *os.Root) error {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {

@@ -18,15 +18,13 @@ const (
 	lateLimit = 0.005
 	// droppedLimit is the part of the intended requests that may never be sent.
 	droppedLimit = 0.001
-	// unansweredLimit is the part of the requests sent that may have no answer at the end of the block: they are
-	// the longest, and missing in the latencies.
+	// unansweredLimit is the part of requests that may be open at a block's end: the longest, they lack in the latencies.
 	unansweredLimit = 0.005
 	// displacedLimit is the part of arrivals that may come in another second than the other side of the pair's.
 	displacedLimit = 0.02
 	// alpha is the level of tests of the measuring.
 	alpha = statistics.Alpha
-	// trendLimit is the change of a p50 over the run, as a part, that a trend needs to count: with enough blocks a
-	// trend of no importance is significant, too.
+	// trendLimit is the part by which a p50 has to change over a run: with enough blocks any trend is significant.
 	trendLimit = 0.05
 )
 
@@ -245,8 +243,7 @@ func (c *checker) starts(r *run.Run) {
 	}
 }
 
-// checkPairs holds comparisons to have the pairs and starts that were declared, those that a claim needs where one is
-// to be made, and those that were asked for.
+// checkPairs holds comparisons to the pairs and starts that were declared, asked for, and needed where a claim is made.
 func checkPairs(groups []comparisonPairs, t Thresholds, asked design) Check {
 	c := checker{name: checkPairsName, held: "there is no comparison"}
 	tests := 0
@@ -302,8 +299,7 @@ func (c *checker) trends(variants []variantBlocks, comparisons []Comparison) {
 
 func claims(c Comparison) bool { return !c.AA && (c.P50.Measured || c.P99.Measured) }
 
-// same looks at the comparisons of two servers that are the same. They differ if the harness does, or if the order
-// in which servers are started matters.
+// same looks at comparisons of equal servers, which differ if the harness does, or the order of starting them matters.
 func (c *checker) same(comparisons []Comparison) {
 	var seen []string
 	for i := range comparisons {

@@ -267,8 +267,7 @@ func Write(dir string, r run.Run, result Result) error {
 	return Folder.Write(dir, files)
 }
 
-// Load reads the run of a report folder, or of a file. What is not known is an error: a run that is judged without a
-// part of it would be judged wrong.
+// Load reads the run of a report folder, or a file, strictly: judged without an unknown part it would be judged wrong.
 func Load(path string) (r run.Run, err error) {
 	r, _, err = read(path)
 	return r, err

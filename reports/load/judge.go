@@ -124,8 +124,7 @@ var objectives = map[string]time.Duration{
 
 const sloName = "sloHeld"
 
-// judgeSLO judges the objectives. A profile that limits no latency, in too few answers for a p99, leaves them unjudged:
-// it is about reviews.
+// judgeSLO judges the objectives. They are unjudged where a profile limits no latency and has too few answers.
 func judgeSLO(r *Result, g variantBlocks) {
 	const name = sloName
 	judged, latencies := false, together(g.blocks).Kinds

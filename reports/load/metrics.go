@@ -109,8 +109,7 @@ func families(groups []variantBlocks, more ...*dto.LabelPair) (all []*dto.Metric
 	return all
 }
 
-// Streams are the same metrics of each block by itself, at its end, and what happened in each of its seconds, for a
-// database of time series.
+// Streams are the metrics of each block at its end, and what happened in each of its seconds, for a time series database.
 func Streams(r *run.Run) (streams []*model.SampleStream, err error) {
 	name := r.Profile + " " + r.Started.UTC().Format(time.RFC3339)
 	for i := range r.Blocks {
@@ -247,8 +246,7 @@ type Receiver struct {
 	URL *url.URL
 	// Token is a bearer token, empty for none. A user and password may be in URL.
 	Token string
-	// Pause is how long to wait before something is sent again that the receiver had no room for (429, 5xx), each time
-	// twice as long. The default is a second.
+	// Pause is how long to wait before sending again after 429 or 5xx, each time twice as long. The default is a second.
 	Pause time.Duration
 }
 

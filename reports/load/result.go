@@ -102,8 +102,7 @@ func (t Thresholds) aboutLatency() bool {
 
 const defaultMinPairs = 20
 
-// Validate says which threshold makes no sense, by the path that it has in a file. One that is below 0 would not
-// be judged, and nobody would notice.
+// Validate says which threshold makes no sense, by its path in a file: one below 0 would silently not be judged.
 func (t Thresholds) Validate() error {
 	parts := map[string]float64{"margin": t.Margin, "marginP99": t.MarginP99}
 	for name, m := range t.Comparisons {
@@ -231,8 +230,7 @@ type Variant struct {
 	Errors  int64 `json:"errors"`
 	Late    int64 `json:"late"`
 	Dropped int64 `json:"dropped"`
-	// Again are answers after which agents asked again, and which are no errors: 429 is throttled, refused is a server
-	// that was not there. Each is also in Statuses.
+	// Again are answers, also in Statuses, after which agents asked again: 429 is throttled, refused a server not there.
 	Again map[string]int64 `json:"again,omitempty"`
 	Rate  float64          `json:"requestsPerSecond"`
 	// Statuses are the answers by status, or class of error.
@@ -245,9 +243,8 @@ type Variant struct {
 	P999 float64       `json:"p999Milliseconds"`
 	Max  float64       `json:"maxMilliseconds"`
 
-	// Reviews are those of the steady state, in which every agent had asked before, FirstContact of the blocks of which
-	// each request was the first of its agent. Without a prediction for schedules, or a steady state, Reviews are of
-	// all blocks.
+	// Reviews are those of the steady state, in which every agent had asked before, FirstContact of the blocks of which each
+	// request was the first of its agent. Without either, or a prediction, Reviews are of all blocks.
 	Reviews      ReviewRate  `json:"reviews"`
 	FirstContact *ReviewRate `json:"firstContact,omitempty"`
 	// ReviewsPerSecond is the load that the authorizer had, MostReviews the most in one second of a block.

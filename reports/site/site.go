@@ -91,8 +91,7 @@ func (r *Report) Recorded(marker string) error {
 	return err
 }
 
-// Conformance adds what is shown of a conformance report that was verified. Its page is made anew: that of an earlier
-// authzconf may be large.
+// Conformance adds what is shown of a verified conformance report. Its page is made anew: an old one may be large.
 func (r *Report) Conformance(v *reports.Verification) error {
 	r.verified, r.Page = v, indexFile
 	r.Outcome, r.Why = string(v.Report.Outcome.Result), v.Report.Outcome.Reasons

@@ -82,8 +82,7 @@ func TTest(x []float64) float64 {
 	return 2 * distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(len(x) - 1)}.Survival(t)
 }
 
-// Holm adjusts p-values for there being several: the chance that any of them is at or below a level though nothing
-// differs is at most that level.
+// Holm adjusts p-values for there being several: the chance that any is at or below a level by chance is at most that.
 func Holm(p []float64) []float64 {
 	order := make([]int, len(p))
 	for i := range order {
@@ -104,8 +103,7 @@ type Equivalence string
 
 // The possible answers.
 const (
-	// Equivalent: the whole 90 % interval lies within the margin. It is shown that the difference is small, which
-	// a large p-value does not show.
+	// Equivalent: the whole 90 % interval lies within the margin, which, unlike a large p-value, shows a small difference.
 	Equivalent Equivalence = "equivalent"
 	// Above: the whole 90 % interval lies above the margin.
 	Above Equivalence = "above"
@@ -115,9 +113,8 @@ const (
 	Undecided Equivalence = "undecided"
 )
 
-// Equivalent90 compares the 90 % interval of a mean log-ratio with a margin: the part, such as 0.05, by which the
-// one side may exceed the other. The margin has to be declared before anything is measured. Two one-sided tests at
-// 5 % are the same as this.
+// Equivalent90 compares the 90 % interval of a mean log-ratio with a margin: the part, such as 0.05, by which one side
+// may exceed the other. It has to be declared before measuring. Two one-sided tests at 5 % are the same.
 func Equivalent90(ninety Interval, margin float64) Equivalence {
 	bound := math.Log1p(margin)
 	switch {

@@ -219,8 +219,7 @@ func (l *lane) sendOn(ctx context.Context, w *walk) error {
 	return nil
 }
 
-// seenOf is everything that was seen of a case in a batch. Metrics are those of
-// the batch, so they are not among what the target can show of a case.
+// seenOf is everything that was seen of a case in a batch. Metrics are the batch's, so that they are not among it.
 func (l *lane) seenOf(ctx context.Context, p *prepared, b *batch) *verdicts.Evidence {
 	seen := b.seen[p.at.server]
 	ev := l.emptyEvidence(p)

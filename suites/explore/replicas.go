@@ -21,8 +21,7 @@ import (
 // with all changes of permissions and its own requests: the model predicts it by itself, and it is judged, run alone and
 // made small like any other. They are sent in the order of the walk.
 
-// place is where a part of a walk is sent: a server, from one of its starts to the next. Every second start the gate is
-// the other one.
+// place is where a part of a walk is sent: a server, from a start to the next. Every second start the gate is the other.
 type place struct{ server, start int }
 
 func (at place) String() string {
@@ -49,8 +48,7 @@ func (w *walk) ended() bool { return w.next == len(w.turns) }
 
 const flips = 2
 
-// walk puts the steps of a case, which have their last request once more where the batch is special, in the order in which
-// they are sent.
+// walk puts the steps of a case in the order of sending; where the batch is special the last request comes once more.
 func (l *lane) walk(c cases.Case, special string) *walk {
 	w, s := &walk{}, c.Scenario
 	rng := rand.New(rand.NewPCG(uint64(l.o.Seed), uint64(c.Number)))

@@ -1,9 +1,8 @@
 // Command runtime replaces runc where the machine withholds capabilities even from root.
 //
-// A privileged container asks for all capabilities there are. Where one of them is missing from the bounding set,
-// as in some virtual machines, runc refuses ("unable to apply caps: operation not permitted"), and kind's nodes
-// are privileged containers. This command removes what cannot be had from what the engine asks for, and then
-// becomes runc. It is given to dockerd with --add-runtime.
+// A privileged container asks for all capabilities there are. Where one of them is missing from the bounding set, as in
+// some virtual machines, runc refuses ("unable to apply caps: operation not permitted"), and kind's nodes are privileged
+// containers. This command, which dockerd gets with --add-runtime, asks for what can be had only, and becomes runc.
 package main
 
 import (

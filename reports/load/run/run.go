@@ -109,8 +109,7 @@ type Block struct {
 	// says that it began: pairs of one start have the same processes. It is zero where the server does not say it.
 	Start         int       `json:"start,omitempty"`
 	ServerStarted time.Time `json:"serverStarted,omitzero"`
-	// Variant names what the agents do (see profiles), Server where. Comparison names which comparison of the
-	// profile the pair belongs to.
+	// Variant names what the agents do (see profiles), Server where, Comparison the one of the profile that has the pair.
 	Variant    string `json:"variant"`
 	Server     string `json:"server"`
 	Comparison string `json:"comparison"`
@@ -205,8 +204,7 @@ type Cost struct {
 	PeakHeap int64 `json:"peakHeapBytes,omitempty"`
 }
 
-// CPUProfile is how often a program was seen in a function, 100 times for each second of its processor time. Functions
-// are those that were seen most.
+// CPUProfile is how often a program was seen in which functions, 100 times a second of its processor time; only the most.
 type CPUProfile struct {
 	Samples   int64            `json:"samples"`
 	Functions map[string]int64 `json:"functions"`

@@ -26,8 +26,7 @@ type Advice struct {
 	Grants []scenarios.Grant
 	// Requestors says of each requestor how much wider its grants are than what was seen.
 	Requestors []Requestor
-	// Kept are the impersonations that no constrained mode can serve.
-	Kept []Kept
+	Kept       []Kept // the impersonations that no constrained mode can serve
 	// Masters are requestors in system:masters with their requests: no authorizer sees them, and no grant is about them.
 	Masters map[string]int64
 }
@@ -39,21 +38,17 @@ type Requestor struct {
 	Identities, Actions int
 	// Seen of the Allowed combinations of an identity and an action, which are those within each mode, were seen.
 	Seen, Allowed int
-	// Requests is how many requests there were.
-	Requests int64
+	Requests      int64 // how many requests there were
 }
 
 // Kept is an impersonation that needs legacy grants.
 type Kept struct {
 	Requestor string
-	// Groups are all groups that the requestor was seen in.
-	Groups []string
-	As     scenarios.Impersonate
-	Why    string
-	// Legacy are the grants that it needs.
-	Legacy []scenarios.Grant
-	// Requests is how many requests there were.
-	Requests int64
+	Groups    []string // all groups that the requestor was seen in
+	As        scenarios.Impersonate
+	Why       string
+	Legacy    []scenarios.Grant // the grants that it needs
+	Requests  int64             // how many requests there were
 }
 
 // Advice makes the advice.

@@ -33,8 +33,7 @@ type Holder struct {
 
 // Power is what a rule gives by one mode.
 type Power struct {
-	// Mode is empty for tokens.
-	Mode oracle.Mode `json:"mode,omitempty"`
+	Mode oracle.Mode `json:"mode,omitempty"` // empty for tokens
 	// Grant is the part of the rule that is about it: checks of who is impersonated, or of what is done.
 	Grant scenarios.Grant `json:"grant"`
 	// Whom are the resources that identity checks are about, keys of extra behind a slash; empty for actions.

@@ -245,8 +245,7 @@ type LegacyRule struct {
 	Holder
 	// Resources are those of impersonation among the rule's: users, groups, serviceaccounts, uids, userextras.
 	Resources []string
-	// NeededFor are the kept impersonations that rest on it.
-	NeededFor []Kept
+	NeededFor []Kept // the kept impersonations that rest on it
 	// Used says that the subject was seen to impersonate at all.
 	Used bool
 }

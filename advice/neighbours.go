@@ -11,8 +11,7 @@ import (
 // Neighbour is an impersonation that nothing seen asks for, and that differs from one that was seen in one respect.
 type Neighbour struct {
 	Seen
-	// Differs is user, verb, resource, namespace, name or path.
-	Differs string
+	Differs string // user, verb, resource, namespace, name or path
 }
 
 // other ends names that nothing was seen of.

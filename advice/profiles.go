@@ -16,18 +16,14 @@ import (
 
 // Profile is what a product sends and asks for, by its public manifests and code. Names of people and objects are examples.
 type Profile struct {
-	// Name is the file's, without its ending.
-	Name string `json:"name,omitempty"`
-	// Product is its name, and Date the day of what was read.
-	Product string `json:"product"`
-	Date    string `json:"date"`
-	// Sources are what was read.
-	Sources []ProfileSource `json:"sources"`
+	Name    string          `json:"name,omitempty"` // the file's, without its ending
+	Product string          `json:"product"`        // its name, and Date the day of what was read
+	Date    string          `json:"date"`
+	Sources []ProfileSource `json:"sources"` // what was read
 	// Requestor authenticates, and Legacy is what it is granted, subject left out.
 	Requestor string            `json:"requestor"`
 	Legacy    []scenarios.Grant `json:"legacy"`
-	// Sends are whom it impersonates.
-	Sends []Sent `json:"sends"`
+	Sends     []Sent            `json:"sends"` // whom it impersonates
 }
 
 // ProfileSource is a file of a public repository, and what it says.

@@ -55,13 +55,10 @@ func (a Action) String() string {
 type Seen struct {
 	// Requestor authenticated; of its extra only the node is kept, and that only where the mode looks at it.
 	Requestor scenarios.User
-	// As is what the impersonation headers asked for.
-	As scenarios.Impersonate
-	// Mode is the constrained mode that can serve it; empty if none can.
-	Mode   oracle.Mode
-	Action Action
-	// Count is how often it was seen.
-	Count int64
+	As        scenarios.Impersonate // what the impersonation headers asked for
+	Mode      oracle.Mode           // the constrained mode that can serve it; empty if none can
+	Action    Action
+	Count     int64 // how often it was seen
 }
 
 // Summary holds what was seen. It is not safe for use by several goroutines.

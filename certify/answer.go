@@ -23,13 +23,11 @@ import (
 
 // Answer is what came back for one question: everything that it is judged by, and nothing that could be a secret.
 type Answer struct {
-	// Check is what the vector was sent for.
-	Check  string `json:"check"`
-	Vector string `json:"vector"`
-	// HTTP is the status code, Protocol 1 or 2.
-	HTTP     int   `json:"http,omitempty"`
-	Protocol int   `json:"protocol,omitempty"`
-	Millis   int64 `json:"ms,omitempty"`
+	Check    string `json:"check"` // what the vector was sent for
+	Vector   string `json:"vector"`
+	HTTP     int    `json:"http,omitempty"` // the status code, Protocol 1 or 2
+	Protocol int    `json:"protocol,omitempty"`
+	Millis   int64  `json:"ms,omitempty"`
 	// Raw is the body as it came, without what looks like a secret, and Digest the beginning of its SHA-256. A longer
 	// body than maxRaw is not kept: Length is how long it was, and what follows is what was read from it.
 	Raw    string `json:"raw,omitempty"`

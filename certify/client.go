@@ -41,11 +41,9 @@ type Webhook struct {
 	url       string // as in the kubeconfig
 	config    *rest.Config
 	tls       *tls.Config
-	clientEnd time.Time // of the client certificate; zero without one
-	// Timeout is how long an answer may take; left out, ten seconds.
-	Timeout time.Duration
-	// shown are the certificates that were seen, by their digests.
-	shown *certificates
+	clientEnd time.Time     // of the client certificate; zero without one
+	Timeout   time.Duration // how long an answer may take; left out, ten seconds
+	shown     *certificates // the certificates that were seen, by their digests
 }
 
 // certificates are those of servers, in the order in which they were seen first.

@@ -14,19 +14,16 @@ import (
 
 // Seen is what came of a check that needs an API server.
 type Seen struct {
-	// Got is the decision, or whether the question was allowed.
-	Got string `json:"got,omitempty"`
-	// Error is why there is none.
-	Error string `json:"error,omitempty"`
+	Got   string `json:"got,omitempty"`   // the decision, or whether the question was allowed
+	Error string `json:"error,omitempty"` // why there is none
 	// Window is how long it took until a change of policy was noticed, Limit how long it may take, in milliseconds.
 	Window int64 `json:"windowMs,omitempty"`
 	Limit  int64 `json:"limitMs,omitempty"`
 	// Cell is the API server that was asked for, in the first line about it.
 	Cell *verdicts.Cell `json:"cell,omitempty"`
 	// NotSupported says why the level cannot be tried.
-	NotSupported string `json:"notSupported,omitempty"`
-	// Scenario is everything that was seen of a scenario.
-	Scenario *verdicts.Evidence `json:"scenario,omitempty"`
+	NotSupported string             `json:"notSupported,omitempty"`
+	Scenario     *verdicts.Evidence `json:"scenario,omitempty"` // everything that was seen of a scenario
 }
 
 type judged struct {

@@ -85,9 +85,8 @@ type clusterCheck struct {
 	Spec  spec
 	// Scenario, if given, is replayed.
 	Scenario *scenarios.Scenario
-	// Expect is what the chain as a whole says.
-	Expect scenarios.Decision
-	Reason string
+	Expect   scenarios.Decision // what the chain as a whole says
+	Reason   string
 }
 
 // behindUser has a role, and nothing in the certification's policy.

@@ -13,15 +13,13 @@ import (
 
 // Finding is one thing that is wrong with an authorizer.
 type Finding struct {
-	// Reason is its short name, Level what it costs.
-	Reason string             `json:"reason"`
+	Reason string             `json:"reason"` // its short name, Level what it costs
 	Level  CertificationLevel `json:"level"`
 	// Blame is whose fault it is, as far as the reference, which was asked the same, shows it. Empty is not found out.
 	Blame verdicts.Blame `json:"blame,omitempty"`
 	// Advice says that the text only recommends it: it costs no level.
-	Advice bool `json:"advice,omitempty"`
-	// Count is how many answers show it, Examples some of them.
-	Count    int      `json:"count"`
+	Advice   bool     `json:"advice,omitempty"`
+	Count    int      `json:"count"` // how many answers show it, Examples some of them
 	Examples []string `json:"examples"`
 }
 
@@ -268,13 +266,11 @@ func repeatedFor(check string) CertificationLevel {
 
 // LevelResult is what became of a level.
 type LevelResult struct {
-	Level   CertificationLevel `json:"level"`
-	Granted bool               `json:"granted"`
-	// Reviews is how many were judged, of Planned.
-	Reviews int `json:"reviews"`
-	Planned int `json:"planned"`
-	// Findings is how many kinds of them stand against the level.
-	Findings int `json:"findings"`
+	Level    CertificationLevel `json:"level"`
+	Granted  bool               `json:"granted"`
+	Reviews  int                `json:"reviews"` // how many were judged, of Planned
+	Planned  int                `json:"planned"`
+	Findings int                `json:"findings"` // how many kinds of them stand against the level
 	// Exchanges is how many requests the reviews took, where one takes several.
 	Exchanges int `json:"exchanges,omitempty"`
 	Measured

@@ -23,8 +23,7 @@ const Load CertificationLevel = "load"
 
 // LoadOptions say how much is asked.
 type LoadOptions struct {
-	// Rates are reviews per second, each kept up for Length.
-	Rates  []int
+	Rates  []int // reviews per second, each kept up for Length
 	Length time.Duration
 	// P99 is what 99 % of the answers may take, from when the review was to be sent: making the harness wait gains nothing.
 	P99 time.Duration

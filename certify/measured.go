@@ -197,10 +197,9 @@ const timeoutBeyond = 5 * time.Second
 
 // window is something that a change of policy has to reach within a time.
 type window struct {
-	ID     string
-	Reason string
-	// Allowed is what is waited for.
-	Allowed bool
+	ID      string
+	Reason  string
+	Allowed bool // what is waited for
 	// Limit is the sum of the times to live on the way, without the authorizer's own, and without slack.
 	Limit time.Duration
 }

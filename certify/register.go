@@ -146,9 +146,8 @@ type Row struct {
 	// Levels has the state of each level that the page knows.
 	Levels map[string]State
 	// Problems say why the bundle cannot be believed; with none it was judged again and holds.
-	Problems []string
-	// Signature is shown as it is.
-	Signature string
+	Problems  []string
+	Signature string // shown as it is
 	// Made says who made it, as far as that is known.
 	Made string
 	// Path leads from the page to the bundle.
@@ -157,11 +156,9 @@ type Row struct {
 
 // Page is a page of bundles.
 type Page struct {
-	// Levels are the columns.
-	Levels []string
-	Rows   []Row
-	// Version is that of the harness which judged.
-	Version string
+	Levels  []string // the columns
+	Rows    []Row
+	Version string // that of the harness which judged
 }
 
 var (

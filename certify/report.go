@@ -35,18 +35,15 @@ type Certification struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Product
-	// Harness is the version of authzconf that asked and judged.
-	Harness string `json:"authzconf,omitempty"`
-	// Mode is how the authorizer was reached.
-	Mode string `json:"mode"`
+	Harness string `json:"authzconf,omitempty"` // the version of authzconf that asked and judged
+	Mode    string `json:"mode"`                // how the authorizer was reached
 	// Wire is the revision of KEP-5681's wire, for conditional authorizers.
 	Wire string `json:"wire,omitempty"`
 	Seed int64  `json:"seed"`
 	// SuiteDigest is that of all that was asked, PolicyDigest that of the policy as JSON.
-	SuiteDigest  string `json:"suiteDigest"`
-	PolicyDigest string `json:"policyDigest"`
-	// ReviewVersions are those that were asked, if not all.
-	ReviewVersions []string `json:"reviewVersions,omitempty"`
+	SuiteDigest    string   `json:"suiteDigest"`
+	PolicyDigest   string   `json:"policyDigest"`
+	ReviewVersions []string `json:"reviewVersions,omitempty"` // those that were asked, if not all
 	// Started and Ended are when it was asked, Certificates the SHA-256 of those that the webhook showed, Evidence that
 	// of the file of answers, and Challenge what a certifier wanted to have answered.
 	Started      time.Time       `json:"started"`
@@ -74,8 +71,7 @@ const (
 type Kind[A any] struct {
 	// Name is the kind in certification.yaml, Title what an error calls it.
 	Name, Title string
-	// Plan is what is asked under a seed, which judges the answers.
-	Plan func(seed int64) (Judge[A], error)
+	Plan        func(seed int64) (Judge[A], error) // what is asked under a seed, which judges the answers
 }
 
 // Judge judges the answers to what was asked under a seed.
@@ -145,8 +141,7 @@ func bundleOf[A any](c *Certification, answers []A) (Bundle, error) {
 
 // OtherSuiteError says that a bundle cannot be judged here.
 type OtherSuiteError struct {
-	// Certification is what the bundle claims; Here is the digest of this version.
-	Certification *Certification
+	Certification *Certification // what the bundle claims; Here is the digest of this version
 	Here          string
 }
 

@@ -40,38 +40,33 @@ const (
 type Options struct {
 	Webhook *Webhook
 	Plan    *Plan
-	// Levels are those to try; none is all.
-	Levels []CertificationLevel
+	Levels  []CertificationLevel // those to try; none is all
 	// LoadOptions and Cluster ask for levels beyond those; without rates, and without a cluster, they are not tried.
 	LoadOptions LoadOptions
 	Cluster     *ClusterOptions
 	// V1Only leaves out reviews of v1beta1, for who serves only v1.
 	V1Only bool
 	// Blame has the reference authorizer asked what was answered wrongly.
-	Blame bool
-	// Progress is told what is done next, if it is given.
-	Progress func(step string, reviews int)
+	Blame    bool
+	Progress func(step string, reviews int) // told what is done next, if it is given
 }
 
 // Run is what was seen and what follows from it.
 type Run[A any] struct {
 	*Certification
 	Answers []A
-	// Took is how long each step took.
-	Took map[string]time.Duration
+	Took    map[string]time.Duration // how long each step took
 }
 
 // Runner is what a run keeps while it asks.
 type Runner[A any] struct {
-	Answers []A
-	// Progress is told what is done next.
-	Progress func(step string, reviews int)
+	Answers  []A
+	Progress func(step string, reviews int) // told what is done next
 
-	took   map[string]time.Duration
-	mu     sync.Mutex
-	faults int // in a row
-	// useless are answers in a row that decide nothing.
-	useless int
+	took    map[string]time.Duration
+	mu      sync.Mutex
+	faults  int // in a row
+	useless int // answers in a row that decide nothing
 	ended   bool
 }
 

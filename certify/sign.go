@@ -52,8 +52,7 @@ type signed struct {
 	// file is the only one of them that the signature does not cover: it holds it.
 	file, predicateType string
 	Bundle
-	// claim is what has to be signed about them, if anything.
-	claim any
+	claim any // what has to be signed about them, if anything
 }
 
 func (b Bundle) signed() signed {

@@ -55,12 +55,11 @@ const (
 // Question is one review with the decision that the policy gives.
 type Question struct {
 	// ID names the vector within a seed.
-	ID    string
-	Level CertificationLevel
-	Form  Form
-	Spec  spec
-	// Body is sent in form literal, with Method if that is not POST.
-	Body   []byte
+	ID     string
+	Level  CertificationLevel
+	Form   Form
+	Spec   spec
+	Body   []byte // sent in form literal, with Method if that is not POST
 	Method string
 	// Expect is the decision of the policy; empty if the request must be refused.
 	Expect scenarios.Decision
@@ -75,14 +74,12 @@ type Plan struct {
 	Policy *policy.Policy
 	// Scenario are the reviews of the scenarios, Probes those of the probes.
 	Scenario, Probes []Question
-	// Digest is that of all vectors.
-	Digest string
+	Digest           string // that of all vectors
 
 	// atOnce and after are concurrent and drifting, or less in tests.
 	atOnce, after int
 	byID          map[string]Question
-	// scenarios are those that the plan was made of, under their own names.
-	scenarios []*scenarios.Scenario
+	scenarios     []*scenarios.Scenario // those that the plan was made of, under their own names
 	// cell is the API server that checks in a cluster are for, checks those checks.
 	cell   verdicts.Cell
 	checks map[string]clusterCheck

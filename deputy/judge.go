@@ -25,10 +25,8 @@ type judging struct {
 	// account is the proxy's own; on a cluster of somebody else's it is what the controls show.
 	account   string
 	reference bool
-	// seen is who arrives with a person's credentials and no tricks.
-	seen map[string]authenticationv1.UserInfo
-	// groups are those that anybody has to have.
-	groups []string
+	seen      map[string]authenticationv1.UserInfo // who arrives with a person's credentials and no tricks
+	groups    []string                             // those that anybody has to have
 	// events are those of impersonated requests and of nobody's, by their audit IDs.
 	events map[string]*auditv1.Event
 }

@@ -166,8 +166,7 @@ type pair struct {
 type fixture struct {
 	people     []*Identity
 	namespaces []string
-	// grants are those of the people; the proxy's are not among them.
-	grants []scenarios.Grant
+	grants     []scenarios.Grant // those of the people; the proxy's are not among them
 }
 
 const (

@@ -32,16 +32,14 @@ import (
 type Proxy struct {
 	// URL is where it listens, APIPrefix where the API is below that, CA its authority's file; unset, the system's count.
 	URL, APIPrefix, CA string
-	// Identities are the values of --identity, People what they say.
-	Identities []string
-	People     []*Identity
+	Identities         []string // the values of --identity, People what they say
+	People             []*Identity
 	// Command starts it with KUBECONFIG, the way to a local control plane. Or else Kubeconfig is that of the cluster behind
 	// it, with Context unless its current one is meant, AuditLog the cluster's log, and Namespace where pods are listed.
 	Command, Kubeconfig, Context, AuditLog, Namespace string
 	// Revoke is a command that makes the credentials of the first person worthless; unset, that is not tried.
-	Revoke string
-	// Timeout is how long the proxy may take to answer.
-	Timeout time.Duration
+	Revoke  string
+	Timeout time.Duration // how long the proxy may take to answer
 
 	at *endpoint
 }

@@ -79,28 +79,24 @@ type Report struct {
 	Proxy   string    `json:"proxy,omitempty"`
 	Started time.Time `json:"started"`
 	Parts   []*Part   `json:"parts"`
-	// Problem is why not everything was done that was asked for.
-	Problem string `json:"problem,omitempty"`
+	Problem string    `json:"problem,omitempty"` // why not everything was done that was asked for
 }
 
 // Part is one part of the suite with one kind of impersonation.
 type Part struct {
-	Name          string `json:"name"`
-	Impersonation string `json:"impersonation"`
-	// Checks is how many comparisons were made, in Seconds.
-	Checks   int            `json:"checks"`
-	Seconds  float64        `json:"seconds"`
-	Outcomes map[string]int `json:"outcomes,omitempty"`
+	Name          string         `json:"name"`
+	Impersonation string         `json:"impersonation"`
+	Checks        int            `json:"checks"` // how many comparisons were made, in Seconds
+	Seconds       float64        `json:"seconds"`
+	Outcomes      map[string]int `json:"outcomes,omitempty"`
 	// Failed is how many checks failed; the first of them are in Failures.
 	Failed   int      `json:"failed"`
 	Failures []string `json:"failures,omitempty"`
 	// Findings are the attacks among them. By is how many audit events were found by what.
-	Findings []Finding      `json:"findings,omitempty"`
-	By       map[string]int `json:"foundBy,omitempty"`
-	// Pages are what the pages of a dashboard cost.
-	Pages []Cost `json:"pages,omitempty"`
-	// Inconclusive is why this part says nothing.
-	Inconclusive string `json:"inconclusive,omitempty"`
+	Findings     []Finding      `json:"findings,omitempty"`
+	By           map[string]int `json:"foundBy,omitempty"`
+	Pages        []Cost         `json:"pages,omitempty"`        // what the pages of a dashboard cost
+	Inconclusive string         `json:"inconclusive,omitempty"` // why this part says nothing
 
 	began, ended time.Time
 	ids          map[string]bool // audit IDs that were seen
@@ -138,14 +134,13 @@ const endPiece = "end"
 
 // partEvidence is what was seen in one part of the suite.
 type partEvidence struct {
-	Began     time.Time          `json:"began"`
-	Ended     time.Time          `json:"ended"`
-	Preflight *preflightEvidence `json:"preflight,omitempty"`
-	Crowd     *crowdEvidence     `json:"auditLogs,omitempty"`
-	Attacks   *attacksEvidence   `json:"attacks,omitempty"`
-	Tunnel    *tunnelEvidence    `json:"tunnel,omitempty"`
-	// Revocation is there if there is a command for it.
-	Revocation *revocationEvidence `json:"revocation,omitempty"`
+	Began      time.Time           `json:"began"`
+	Ended      time.Time           `json:"ended"`
+	Preflight  *preflightEvidence  `json:"preflight,omitempty"`
+	Crowd      *crowdEvidence      `json:"auditLogs,omitempty"`
+	Attacks    *attacksEvidence    `json:"attacks,omitempty"`
+	Tunnel     *tunnelEvidence     `json:"tunnel,omitempty"`
+	Revocation *revocationEvidence `json:"revocation,omitempty"` // there if there is a command for it
 }
 
 // Run runs the suite. The report has what was found until then where something broke: then the outcome is invalid.
@@ -177,8 +172,7 @@ type suite struct {
 	// people use the deputy at once, and send so many requests each; a proxy knows no others.
 	people   []*Identity
 	requests int
-	// account is the proxy's own, where it is known.
-	account string
+	account  string // the proxy's own, where it is known
 	// reference says that it is the reference deputy and agent that are tried, logged that a part has found its events.
 	reference, logged bool
 }

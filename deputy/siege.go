@@ -30,11 +30,9 @@ type endpoint struct {
 	tls       *tls.Config
 	people    []*Identity // the first two are me and the other
 	namespace string
-	// timeout is how long a plain request may take to be answered.
-	timeout time.Duration
-	trail   auditTrail
-	// plane is the control plane behind it, if that is ours.
-	plane *plane
+	timeout   time.Duration // how long a plain request may take to be answered
+	trail     auditTrail
+	plane     *plane // the control plane behind it, if that is ours
 	// close ends whoever acts.
 	close func() error
 }
@@ -206,10 +204,9 @@ func (a *attackEvidence) found(e *auditv1.Event, marker string) (by, request str
 // auditTrail is an API server's audit log that is looked at while it grows.
 type auditTrail struct {
 	// send sends a request with a marker past the proxy, look finds events in which one of the texts stands.
-	send func(ctx context.Context, marker string) error
-	look func(texts ...string) ([]json.RawMessage, error)
-	// timeout is how long an event may take to get into the log.
-	timeout time.Duration
+	send    func(ctx context.Context, marker string) error
+	look    func(texts ...string) ([]json.RawMessage, error)
+	timeout time.Duration // how long an event may take to get into the log
 }
 
 // settle waits until what was sent before is in the log: a request past the proxy is.

@@ -160,10 +160,9 @@ func (p *plane) down(ctx context.Context, people []*Identity) (e downEvidence, e
 
 // revocationEvidence is what was seen while the credentials of the first person, who has a watch open, became worthless.
 type revocationEvidence struct {
-	Run       string `json:"run"`
-	WatchCode int    `json:"watchCode"`
-	// Revoked is when the command had done it.
-	Revoked time.Time `json:"revoked"`
+	Run       string    `json:"run"`
+	WatchCode int       `json:"watchCode"`
+	Revoked   time.Time `json:"revoked"` // when the command had done it
 	// Last is the person's last request: the first watch refused after a list was, or what was let in when time was up.
 	Last struct {
 		At      time.Time `json:"at"`

@@ -24,8 +24,7 @@ type reply struct {
 	// AuditID is the one that the API server gave its answer, empty if it is not one of its own.
 	AuditID string `json:"auditID,omitempty"`
 	Problem string `json:"problem,omitempty"`
-	// Kind is the kind of object that was answered, over HTTP/1.1.
-	Kind string `json:"kind,omitempty"`
+	Kind    string `json:"kind,omitempty"` // the kind of object that was answered, over HTTP/1.1
 }
 
 var errNotOffered = errors.New("HTTP/2 is not offered")

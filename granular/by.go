@@ -49,12 +49,9 @@ const (
 
 // By is what enforces granular verbs, and how.
 type By struct {
-	// Kind is Reference, Policies or Webhook.
-	Kind string
-	// Descriptions are the permissions of fields.
-	Descriptions *permissions.Set
-	// Steps are those of the reference.
-	Steps enforcer.Steps
+	Kind         string           // Reference, Policies or Webhook
+	Descriptions *permissions.Set // the permissions of fields
+	Steps        enforcer.Steps   // those of the reference
 	// URL is where the webhook is, and CA the authority of its certificate in PEM, if it is not one of the system's.
 	URL string
 	CA  []byte

@@ -47,8 +47,7 @@ var notices = map[string]string{
 type Report struct {
 	reports.Record `json:",inline"`
 
-	// Enforcer is Reference, Policies or the URL of a webhook.
-	Enforcer   string    `json:"enforcer"`
+	Enforcer   string    `json:"enforcer"` // Reference, Policies or the URL of a webhook
 	Notice     string    `json:"notice"`
 	Kubernetes string    `json:"kubernetes"`
 	Took       string    `json:"took"`

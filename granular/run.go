@@ -54,13 +54,10 @@ const Piece = "attempts"
 
 // Evidence is what was seen of attempts.
 type Evidence struct {
-	Target reports.Found `json:"target"`
-	// Descriptions are those that the attempts were made by.
-	Descriptions *permissions.Set `json:"descriptions"`
-	// Took is how long all of them took.
-	Took time.Duration `json:"took"`
-	// Attempts are in the order of the scenarios.
-	Attempts []*Attempted `json:"attempts"`
+	Target       reports.Found    `json:"target"`
+	Descriptions *permissions.Set `json:"descriptions"` // those that the attempts were made by
+	Took         time.Duration    `json:"took"`         // how long all of them took
+	Attempts     []*Attempted     `json:"attempts"`     // in the order of the scenarios
 	// Reviews are what the recorder has seen of granular verbs, before any authorizer.
 	Reviews []verdicts.Review `json:"reviews"`
 }
@@ -203,8 +200,7 @@ type observation struct {
 	actor actor
 	place
 	decision *enforcer.Decision
-	// asked is what the recorder has seen of granular verbs.
-	asked []*authorizationv1.ResourceAttributes
+	asked    []*authorizationv1.ResourceAttributes // what the recorder has seen of granular verbs
 	// chains is what the model predicts; predicted says whether it could.
 	chains    []permissions.Chain
 	predicted bool

@@ -23,31 +23,25 @@ const Kind = "GranularScenario"
 
 // Scenario is one behaviour: a request, and attempts at it that differ in one respect.
 type Scenario struct {
-	// ID is the path of the file without its ending.
-	ID   string `yaml:"-" json:"id"`
+	ID   string `yaml:"-" json:"id"` // the path of the file without its ending
 	Kind string `yaml:"kind" json:"-"`
 	// Description says what is shown.
 	Description string `yaml:"description" json:"description"`
-	// Section is that of KEP-3617.
-	Section string `yaml:"section" json:"section"`
+	Section     string `yaml:"section" json:"section"` // that of KEP-3617
 	// Decision is what the KEP leaves open here, and the reference decides.
 	Decision string `yaml:"decision" json:"decision,omitempty"`
 	// Object is stored before the request, with its status; nothing is for creations.
-	Object map[string]any `yaml:"object" json:"-"`
-	// Request is what every attempt sends unless it has its own.
-	Request *Request `yaml:"request" json:"-"`
+	Object  map[string]any `yaml:"object" json:"-"`
+	Request *Request       `yaml:"request" json:"-"` // what every attempt sends unless it has its own
 	// Attempts have at least one that is allowed.
 	Attempts []*Attempt `yaml:"attempts" json:"attempts"`
 }
 
 // Request is what is sent.
 type Request struct {
-	// Verb is one of Verbs.
-	Verb string `yaml:"verb"`
-	// Version is that of the resource; the object's if it is empty.
-	Version string `yaml:"version"`
-	// Subresource is empty or status.
-	Subresource string `yaml:"subresource"`
+	Verb        string `yaml:"verb"`        // one of Verbs
+	Version     string `yaml:"version"`     // that of the resource; the object's if it is empty
+	Subresource string `yaml:"subresource"` // empty or status
 	DryRun      bool   `yaml:"dryRun"`
 	// Change is an object to create or apply, a patch of the three types, or for an
 	// update the merge patch that leads from the stored object to what is sent.
@@ -71,17 +65,15 @@ const (
 
 // Attempt is the request of an actor.
 type Attempt struct {
-	Name string `yaml:"name" json:"name"`
-	// Grants are verbs, on the resource of the request and its status.
-	Grants []string `yaml:"grants" json:"grants"`
+	Name   string   `yaml:"name" json:"name"`
+	Grants []string `yaml:"grants" json:"grants"` // verbs, on the resource of the request and its status
 	// Names restricts the grants to objects with these names.
 	Names   []string `yaml:"names" json:"names,omitempty"`
 	Request *Request `yaml:"request" json:"-"`
 	Outcome Outcome  `yaml:"outcome" json:"outcome"`
 	// Missing is the verb that the message of a denial names.
 	Missing string `yaml:"missing" json:"missing,omitempty"`
-	// Reason is what else the message says.
-	Reason string `yaml:"reason" json:"reason,omitempty"`
+	Reason  string `yaml:"reason" json:"reason,omitempty"` // what else the message says
 	// Checks are all questions in order, each as "yes VERB" or "no VERB".
 	Checks []string `yaml:"checks" json:"checks"`
 }

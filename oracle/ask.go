@@ -16,12 +16,10 @@ import (
 
 // stage is one part of what a mode checks about the wanted user: the name, the UID, the groups or the extra.
 type stage struct {
-	// refusals are the possible texts with which it is refused unasked.
-	refusals []string
+	refusals []string // the possible texts with which it is refused unasked
 	// all, if given, is asked first; if it is allowed, runs are not asked.
-	all *question
-	// runs are asked in order; several are in any order.
-	runs [][]question
+	all  *question
+	runs [][]question // asked in order; several are in any order
 }
 
 type question struct {

@@ -23,8 +23,7 @@ type Attributes struct {
 	Verb string
 	// APIGroup, Version, Resource, Subresource, Namespace and Name are empty for a request that is for no resource.
 	APIGroup, Version, Resource, Subresource, Namespace, Name string
-	// Path is the whole path of the URL.
-	Path string
+	Path                                                      string // the whole path of the URL
 	// ResourceRequest says whether the path is that of a resource.
 	ResourceRequest bool
 	// Fields and Labels are the selectors of list, watch and deletecollection.
@@ -37,8 +36,7 @@ type Attributes struct {
 // Request is what the model is asked about: the attributes, and of the rest as much as leads to further reviews.
 type Request struct {
 	Attributes
-	// Headers are impersonation headers behind those of client-go.
-	Headers []scenarios.Header
+	Headers []scenarios.Header // impersonation headers behind those of client-go
 	// Body is the object that is written. The model looks at roles, role bindings and self-reviews.
 	Body map[string]any
 	// Apply says that a patch is a server-side apply, which can create.

@@ -23,8 +23,7 @@ type Need struct {
 	Mode Mode
 	// Refused says why the mode cannot succeed whatever is granted.
 	Refused string
-	// Grants are what is missing, as narrow as the checks are.
-	Grants []scenarios.Grant
+	Grants  []scenarios.Grant // what is missing, as narrow as the checks are
 }
 
 // Missing says what would have to be granted, mode by mode, so that the requestor may impersonate. Modes that do
@@ -243,12 +242,9 @@ func subject(p Prediction) scenarios.User {
 
 // Played is one request of a scenario with what the model predicts for it.
 type Played struct {
-	// Step is the index of the step, from 0.
-	Step int
-	// Expect is what the scenario states; nil if nothing.
-	Expect *scenarios.Expect
-	// Prediction is what the model says.
-	Prediction Prediction
+	Step       int               // the index of the step, from 0
+	Expect     *scenarios.Expect // what the scenario states; nil if nothing
+	Prediction Prediction        // what the model says
 }
 
 // Play runs a scenario, bound or not, on a server of its own: waits, grants and revocations included. f says which

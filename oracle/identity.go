@@ -247,8 +247,7 @@ const tokenTTL = 10 * time.Second
 
 // tokens is what a server knows of the tokens of service accounts.
 type tokens struct {
-	// gone are the accounts, pods and nodes that were deleted, by path.
-	gone map[string]bool
+	gone map[string]bool // the accounts, pods and nodes that were deleted, by path
 	// valid is when the token of an alias was last looked at and found valid.
 	valid map[string]time.Duration
 }

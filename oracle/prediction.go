@@ -70,10 +70,8 @@ func (p Prediction) Sequences() (all [][]Review, complete bool) {
 
 // Possibility is one of the things that a server can do with a request.
 type Possibility struct {
-	// Reviews are all reviews in order.
-	Reviews []Review
-	// Message is the text of the answer; empty if others write it.
-	Message string
+	Reviews []Review // all reviews in order
+	Message string   // the text of the answer; empty if others write it
 }
 
 // Possibilities are all of them, one unless the order of a Go map has a part in it; complete is that of Sequences.
@@ -141,24 +139,19 @@ func Modes() []Mode { return []Mode{AssociatedNode, ArbitraryNode, ServiceAccoun
 
 // Prediction is what a server is expected to do with a request.
 type Prediction struct {
-	// Outcome is always one.
-	Outcome scenarios.Outcome
+	Outcome scenarios.Outcome // always one
 	// Code is 400, 403 or 500; 0 if what comes behind authorization decides it.
 	Code int
 	// Messages are the possible texts of the answer, several if by the order of a Go map; none where others write it.
 	Messages []string
 	// Requestor authenticated.
 	Requestor scenarios.User
-	// Wanted is the user that the headers ask for; nil if they say nothing.
-	Wanted *scenarios.User
-	// User is the resulting user; nil if nobody is impersonated.
-	User *scenarios.User
+	Wanted    *scenarios.User // the user that the headers ask for; nil if they say nothing
+	User      *scenarios.User // the resulting user; nil if nobody is impersonated
 	// Mode is the mode that succeeded; empty if none did or none was needed.
-	Mode Mode
-	// Segments are the access reviews, in order, the final one included.
-	Segments []Segment
-	// Audit is what the audit event says.
-	Audit Audit
+	Mode     Mode
+	Segments []Segment // the access reviews, in order, the final one included
+	Audit    Audit     // what the audit event says
 	// Counted says whether the server keeps impersonation metrics, and Attempts is the increase of
 	// apiserver_impersonation_attempts_total.
 	Counted  bool
@@ -171,10 +164,8 @@ type Prediction struct {
 type Audit struct {
 	// ImpersonatedUser says whether the event has one.
 	ImpersonatedUser bool
-	// Constraint is authenticationMetadata.impersonationConstraint.
-	Constraint string
-	// Decision is the annotation authorization.k8s.io/decision.
-	Decision string
+	Constraint       string // authenticationMetadata.impersonationConstraint
+	Decision         string // the annotation authorization.k8s.io/decision
 }
 
 // Review is one question to the authorizers.
@@ -183,13 +174,11 @@ type Review struct {
 	By scenarios.By
 	// Mode is the impersonation mode that asks; empty for an ordinary review.
 	Mode Mode
-	// Spec is the question.
-	Spec authorizationv1.SubjectAccessReviewSpec
+	Spec authorizationv1.SubjectAccessReviewSpec // the question
 	// Answer is what the chain said, and Hidden that webhooks do not see the question: it was decided before them.
 	Answer Answer
 	Hidden bool
-	// text is that of the error if the server does not go on.
-	text string
+	text   string // that of the error if the server does not go on
 }
 
 // Allowed tells whether the answer lets the server go on: not after an error in the filter of servers without the gate.
@@ -210,13 +199,11 @@ type Attempt struct {
 	// NotApplicable says why the mode has nothing to say about the request; empty if it has.
 	NotApplicable string
 	// Cached says what was not asked because an earlier success is remembered.
-	Cached string
-	// Segments are the reviews of this mode.
-	Segments []Segment
+	Cached   string
+	Segments []Segment // the reviews of this mode
 	// Refused says that the mode refuses what is wanted without asking anybody.
-	Refused bool
-	// Messages are the possible error texts; none if the mode allowed.
-	Messages []string
+	Refused  bool
+	Messages []string // the possible error texts; none if the mode allowed
 	// Allowed says that the mode succeeded.
 	Allowed bool
 }

@@ -37,9 +37,8 @@ type Config struct {
 	// Kubernetes is the effective version, "1.37"; Binary that of the program, the same if it is empty.
 	Kubernetes, Binary string
 	// Gate is the state of ConstrainedImpersonation. Empty, or any, is the version's default.
-	Gate scenarios.Gate
-	// Grants are in force from the start.
-	Grants []scenarios.Grant
+	Gate   scenarios.Gate
+	Grants []scenarios.Grant // in force from the start
 	// Objects are those of the cluster that decisions depend on: roles, bindings, pods.
 	Objects []map[string]any
 	// Chain is the authorizer chain; nil is Node and RBAC, with the grants.

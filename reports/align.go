@@ -10,8 +10,7 @@ import (
 // reviewRow is one expected access review beside the seen one; either side may be missing.
 type reviewRow struct {
 	Want, Got *reviewSide
-	// State is same, differs, missing, extra or unjudged.
-	State string
+	State     string // same, differs, missing, extra or unjudged
 	// AnyOrder marks a review of an unordered group.
 	AnyOrder bool
 }

@@ -35,8 +35,7 @@ const (
 // Texts are the scenarios of a run with the files they were read from. The files become part of the report, so
 // that it can be read and recomputed without authzconf's own copy of them.
 type Texts struct {
-	// Set is what was loaded from Scenarios and Fixtures.
-	Set *scenarios.Set
+	Set *scenarios.Set // what was loaded from Scenarios and Fixtures
 	// Scenarios has each scenario as its ID with ".yaml".
 	Scenarios fs.FS
 	// Fixtures has each fixture by the path that scenarios name.

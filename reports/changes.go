@@ -18,8 +18,7 @@ import (
 // behaviourTable shows what scenarios did on cells of one authorizer chain. It is derived from the evidence
 // whenever a page is made, so that Verify vouches for it as for the rest of the page.
 type behaviourTable struct {
-	// Chain is the authorizer chain; empty is the ordinary one.
-	Chain string
+	Chain string // the authorizer chain; empty is the ordinary one
 	// Cells are in the order in which they are compared: by the gate, then by version.
 	Cells []*Cell
 	// Changed are the scenarios that behaved in more than one way, those that changed between versions first.
@@ -33,12 +32,10 @@ type behaviourRow struct {
 	Scenario string
 	// Letters say which cells behaved alike; empty is not run, "!" invalid.
 	Letters []string
-	// Kinds is the number of letters.
-	Kinds int
+	Kinds   int // the number of letters
 	// Chance is set where the scenario itself lets the server do one of several things: another of these is no change.
 	Chance bool
-	// Steps are the changes between neighbours of the same gate.
-	Steps []behaviourStep
+	Steps  []behaviourStep // the changes between neighbours of the same gate
 }
 
 // behaviourStep is a change from one cell to the next one of the same gate.
@@ -198,8 +195,7 @@ func changedLines(a, b seenBehaviour) []string {
 
 // Side names one cell of one report.
 type Side struct {
-	// Dir is the report's folder.
-	Dir string
+	Dir string // the report's folder
 	// Cell is the cell's name; it may be empty where the report has only one.
 	Cell string
 }
@@ -213,11 +209,9 @@ func ParseSide(s string) Side {
 // BehaviourDiff is what two cells do differently.
 type BehaviourDiff struct {
 	// A and B are the names of the cells.
-	A, B string
-	// Compared is the number of scenarios that ran on both.
-	Compared int
-	// Changed are those of them in which something else was seen, sorted.
-	Changed []ScenarioDiff
+	A, B     string
+	Compared int            // the number of scenarios that ran on both
+	Changed  []ScenarioDiff // those of them in which something else was seen, sorted
 	// OnlyA and OnlyB ran on one of the two, because they are about its version or gate.
 	OnlyA, OnlyB []string
 }

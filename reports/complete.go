@@ -174,8 +174,7 @@ type KnownFailing struct {
 	// Reason is the beginning of one of the failure's differences in the form "field: want …, got …", with the whole
 	// field. It must be given: a scenario that begins to fail otherwise is news.
 	Reason string `json:"reason" yaml:"reason"`
-	// Issue is where the failure is being dealt with.
-	Issue string `json:"issue,omitempty" yaml:"issue,omitempty"`
+	Issue  string `json:"issue,omitempty" yaml:"issue,omitempty"` // where the failure is being dealt with
 }
 
 // KnownState is what became of a known-failing entry.

@@ -21,9 +21,8 @@ const (
 type Outcome struct {
 	// Result is passed (everything that was to be shown was run and passed), failed (something was seen otherwise than
 	// it has to be) or invalid (the run cannot say whether the implementation conforms).
-	Result verdicts.Verdict `json:"result"`
-	// ExitCode is that of authzconf run.
-	ExitCode int `json:"exitCode"`
+	Result   verdicts.Verdict `json:"result"`
+	ExitCode int              `json:"exitCode"` // that of authzconf run
 	// Reasons say why the result is not passed; those that decided it come first.
 	Reasons []string `json:"reasons,omitempty"`
 	// NotCovered says, a line per reason, of how many scenarios nothing is known since no target can show them.

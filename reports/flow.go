@@ -23,10 +23,9 @@ type FlowEvidence struct {
 	// Early is how many were answered by an API server that was not ready yet; clients only get there without a
 	// balancer. EarlyWrong of them were answered wrongly: permissions that have not been read from etcd yet are
 	// not there. It is reported, and is not a failure.
-	Early      int `json:"early,omitempty"`
-	EarlyWrong int `json:"earlyWrong,omitempty"`
-	// Answers are the kinds of answers.
-	Answers []FlowAnswer `json:"answers"`
+	Early      int          `json:"early,omitempty"`
+	EarlyWrong int          `json:"earlyWrong,omitempty"`
+	Answers    []FlowAnswer `json:"answers"` // the kinds of answers
 	// Windows are the times in which requests were not answered, or wrongly.
 	Windows []Window `json:"windows,omitempty"`
 
@@ -40,8 +39,7 @@ type FlowEvidence struct {
 // FlowSample is one request with its answer.
 type FlowSample struct {
 	Setup string `json:"setup"`
-	// Error is what the client saw in place of an answer.
-	Error string `json:"error,omitempty"`
+	Error string `json:"error,omitempty"` // what the client saw in place of an answer
 	// Server is the index of the API server that wrote the request's audit event, -1 if none did.
 	Server int                  `json:"server"`
 	Seen   verdicts.Observation `json:"seen"`
@@ -56,27 +54,22 @@ type FlowStay struct {
 
 // FlowAnswer is one kind of answer.
 type FlowAnswer struct {
-	// Cell is what the API server that answered was at that moment.
-	Cell string `json:"cell"`
-	// Scenario is the one of the request's setup that is for that server.
-	Scenario string `json:"scenario"`
+	Cell     string `json:"cell"`     // what the API server that answered was at that moment
+	Scenario string `json:"scenario"` // the one of the request's setup that is for that server
 	// Verdict is by outcome, code, message, resulting user and audit event; not by access reviews, as servers have caches.
-	Verdict verdicts.Verdict `json:"verdict"`
-	Reason  string           `json:"reason,omitempty"`
-	// Count is how many answers were of this kind, Example the first.
-	Count   int                   `json:"count"`
+	Verdict verdicts.Verdict      `json:"verdict"`
+	Reason  string                `json:"reason,omitempty"`
+	Count   int                   `json:"count"` // how many answers were of this kind, Example the first
 	Example *verdicts.Observation `json:"example,omitempty"`
 }
 
 // Window is a time of exposure.
 type Window struct {
-	// What is unanswered or wrong.
-	What string `json:"what"`
+	What string `json:"what"` // unanswered or wrong
 	// Start is when the first such request was sent, Milliseconds the time until the next that was answered rightly.
 	Start        time.Time `json:"start"`
 	Milliseconds float64   `json:"milliseconds"`
-	// Requests is how many there were.
-	Requests int `json:"requests"`
+	Requests     int       `json:"requests"` // how many there were
 }
 
 // judgeAnswer judges one answer by the scenario that is for the API server that gave it, which was that of a cell.

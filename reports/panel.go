@@ -51,8 +51,7 @@ type panelCell struct {
 
 type checkView struct {
 	Field, Want, Got string
-	// State is same or differs.
-	State string
+	State            string // same or differs
 }
 
 func newPanel(s *scenarios.Scenario, c *Cell, r verdicts.Result, e *verdicts.Evidence) panel {

@@ -18,9 +18,8 @@ const pathDir = "path"
 // PathReport is what an upgrade path's report has besides a run's: its cells are the stages, in order, on one etcd.
 type PathReport struct {
 	// Name is that of the path file, or the path as it was written.
-	Name string `json:"name"`
-	// Description is that of the path file.
-	Description string `json:"description,omitempty"`
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"` // that of the path file
 	// HighAvailability: two API servers behind a balancer (run).
 	HighAvailability bool `json:"highAvailability,omitempty"`
 	// Stages are in the order of the cells (run, but for what is marked derived).
@@ -31,10 +30,8 @@ type PathReport struct {
 
 // PathStage is one stage of an upgrade path.
 type PathStage struct {
-	// Cell is the name of the stage's cell.
-	Cell string `json:"cell"`
-	// Fault is what went wrong on the way here, on purpose.
-	Fault string `json:"fault,omitempty"`
+	Cell  string `json:"cell"`            // the name of the stage's cell
+	Fault string `json:"fault,omitempty"` // what went wrong on the way here, on purpose
 	// Made are the setups whose objects and tokens were made on this stage.
 	Made []string `json:"made,omitempty"`
 	// DownSeconds is the time from when the API server of the stage before was told to end (or killed) until
@@ -45,18 +42,15 @@ type PathStage struct {
 	Objects int `json:"objects"`
 	// Reviews is how many access reviews the API server sent during the stage, those of the harness apart;
 	// ConstrainedReviews those of them whose verb begins with impersonate: or impersonate-on: (derived).
-	Reviews            int `json:"reviews"`
-	ConstrainedReviews int `json:"constrainedReviews"`
-	// Claims are what is said about the stage as a whole (derived).
-	Claims []Claim `json:"claims"`
+	Reviews            int     `json:"reviews"`
+	ConstrainedReviews int     `json:"constrainedReviews"`
+	Claims             []Claim `json:"claims"` // what is said about the stage as a whole (derived)
 }
 
 // Claim is something that has to hold for a stage as a whole.
 type Claim struct {
-	// Name is one of the Claim constants.
-	Name string `json:"name"`
-	// Verdict is passed, failed, or invalid where it could not be looked at.
-	Verdict verdicts.Verdict `json:"verdict"`
+	Name    string           `json:"name"`    // one of the Claim constants
+	Verdict verdicts.Verdict `json:"verdict"` // passed, failed, or invalid where it could not be looked at
 	// Detail says what was compared, or what is wrong.
 	Detail string `json:"detail"`
 }
@@ -75,8 +69,7 @@ const (
 
 // StageEvidence is what was seen on a stage besides its scenarios.
 type StageEvidence struct {
-	// Cell is the stage's.
-	Cell string `json:"cell"`
+	Cell string `json:"cell"` // the stage's
 	// Objects are those of all setups that were made by then, as the API server wrote them at the end of the stage.
 	Objects []ObjectState `json:"objects"`
 	// Verbs counts the access reviews that arrived at the front of the chain during the stage, by verb.
@@ -90,8 +83,7 @@ type StageEvidence struct {
 // ObjectState is an object as it was read.
 type ObjectState struct {
 	Path string `json:"path"`
-	// Body is the JSON of the API server, byte for byte.
-	Body string `json:"body"`
+	Body string `json:"body"` // the JSON of the API server, byte for byte
 }
 
 // Redacted is a copy without credentials, as it is stored: claims have to follow from what a reader has.

@@ -20,11 +20,9 @@ import (
 // Record is what a report has that follows from its evidence: how it was made, and what came out. The reports of
 // explore, deputy, granular and conditions embed it.
 type Record struct {
-	SuiteVersion string `json:"suiteVersion"`
-	// Command is the command line that was given, program name included.
-	Command []string `json:"command"`
-	// Outcome is passed, failed or invalid.
-	Outcome verdicts.Verdict `json:"outcome"`
+	SuiteVersion string           `json:"suiteVersion"`
+	Command      []string         `json:"command"` // the command line that was given, program name included
+	Outcome      verdicts.Verdict `json:"outcome"` // passed, failed or invalid
 	// Files maps every other file of the folder to its SHA-256.
 	Files map[string]string `json:"files,omitempty"`
 }

@@ -33,12 +33,10 @@ type ConformanceReport struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 
-	// SuiteVersion is the version of authzconf (run).
-	SuiteVersion string `json:"suiteVersion"`
+	SuiteVersion string `json:"suiteVersion"` // the version of authzconf (run)
 	// ScenariosDigest is the SHA-256 over IDs and digests of all Scenarios: with the same one, reports have the same text.
 	ScenariosDigest string `json:"scenariosDigest"`
-	// Seed is what names were made unique from (run).
-	Seed int64 `json:"seed"`
+	Seed            int64  `json:"seed"` // what names were made unique from (run)
 	// Started and Finished are when the run began and ended (run).
 	Started  time.Time `json:"started"`
 	Finished time.Time `json:"finished"`
@@ -51,19 +49,16 @@ type ConformanceReport struct {
 	// Inputs are the files that the command line names, by the paths it gives (run).
 	Inputs map[string]string `json:"inputs,omitempty"`
 	// Require are the levels of which everything must have run that is for the targets (run).
-	Require []scenarios.Level `json:"require,omitempty"`
-	// Implementation is what was judged (run).
-	Implementation Implementation `json:"implementation"`
+	Require        []scenarios.Level `json:"require,omitempty"`
+	Implementation Implementation    `json:"implementation"` // what was judged (run)
 
-	// Outcome is the overall judgement.
-	Outcome Outcome `json:"outcome"`
+	Outcome Outcome `json:"outcome"` // the overall judgement
 	// Scenarios lists every scenario that was loaded. Each has to turn up on every cell, as a result or with the
 	// reason why it was not run, so that nothing can be left out in silence.
 	Scenarios []ScenarioRef `json:"scenarios"`
 	// Cells are the targets and what came out on them (run, but for Summary).
-	Cells []Cell `json:"cells"`
-	// Path is set where the cells are the stages of an upgrade path.
-	Path *PathReport `json:"path,omitempty"`
+	Cells []Cell      `json:"cells"`
+	Path  *PathReport `json:"path,omitempty"` // set where the cells are the stages of an upgrade path
 	// Findings are the divergences: where a document and the servers differ.
 	Findings []Finding `json:"findings,omitempty"`
 	// KnownFailing are the entries of the known-failing list with what became of them.
@@ -78,27 +73,23 @@ type Implementation struct {
 	// Name is, for example, kube-apiserver, or the vendor's name of the product.
 	Name string `json:"name"`
 	// Version is the vendor's version, where there is one besides the Kubernetes version of each cell.
-	Version string `json:"version,omitempty"`
-	// Provider is what brought the targets up: local, kind or existing.
-	Provider string `json:"provider"`
+	Version  string `json:"version,omitempty"`
+	Provider string `json:"provider"` // what brought the targets up: local, kind or existing
 }
 
 // ScenarioRef names one scenario text.
 type ScenarioRef struct {
-	ID    string          `json:"id"`
-	Level scenarios.Level `json:"level"`
-	// Digest is Scenario.Digest: of the file and its fixtures.
-	Digest string `json:"digest"`
+	ID     string          `json:"id"`
+	Level  scenarios.Level `json:"level"`
+	Digest string          `json:"digest"` // Scenario.Digest: of the file and its fixtures
 }
 
 // Cell is one target with what was asked of it, what it said of itself, and what was found on it.
 type Cell struct {
 	verdicts.Cell `json:",inline"`
 
-	// Facts are what scenarios were selected by.
-	Facts scenarios.Facts `json:"facts"`
-	// Witness is what the target said of itself.
-	Witness Witness `json:"witness"`
+	Facts   scenarios.Facts `json:"facts"`   // what scenarios were selected by
+	Witness Witness         `json:"witness"` // what the target said of itself
 	// Problem says why the target could not be used at all, as with the last lines of its log. Any makes the run invalid.
 	Problem string `json:"problem,omitempty"`
 	// ReadySeconds is how long the target took to start, WallSeconds how long the scenarios took on it, waits included.
@@ -140,13 +131,11 @@ type Counts struct {
 	// Failed leaves out those that KnownFailing counts.
 	Failed int `json:"failed"`
 	// KnownFailing failed for the reason that the known-failing list states.
-	KnownFailing int `json:"knownFailing"`
-	Invalid      int `json:"invalid"`
-	NotSupported int `json:"notSupported"`
-	// Skipped are results that say so, and scenarios left out by the user.
-	Skipped int `json:"skipped"`
-	// NotApplicable are scenarios for another version or gate state.
-	NotApplicable int `json:"notApplicable"`
+	KnownFailing  int `json:"knownFailing"`
+	Invalid       int `json:"invalid"`
+	NotSupported  int `json:"notSupported"`
+	Skipped       int `json:"skipped"`       // results that say so, and scenarios left out by the user
+	NotApplicable int `json:"notApplicable"` // scenarios for another version or gate state
 }
 
 // Executed is how many scenarios were run to an end, whatever the end.
@@ -168,14 +157,11 @@ func (c Counts) add(o Counts) Counts {
 
 // Finding is a divergence scenario on one cell: what the document says beside what was seen.
 type Finding struct {
-	Scenario string `json:"scenario"`
-	Cell     string `json:"cell"`
-	// Source is the document and section.
-	Source string `json:"source"`
-	// Documented is what the document says, in its words.
-	Documented string `json:"documented"`
-	// Seen is what the server did, a line per request.
-	Seen []string `json:"seen"`
+	Scenario   string   `json:"scenario"`
+	Cell       string   `json:"cell"`
+	Source     string   `json:"source"`     // the document and section
+	Documented string   `json:"documented"` // what the document says, in its words
+	Seen       []string `json:"seen"`       // what the server did, a line per request
 	// Verdict is passed where the server diverges as the scenario says, failed where it does something else.
 	Verdict verdicts.Verdict `json:"verdict"`
 }

@@ -85,8 +85,7 @@ const foldedFrom = 11
 
 // CountRow is a row of a table of counts.
 type CountRow struct {
-	// Level is a level, or "all".
-	Level string
+	Level string // a level, or "all"
 	Counts
 }
 

@@ -40,8 +40,7 @@ type Verification struct {
 	Set      *scenarios.Set
 	Evidence []*verdicts.Evidence
 	Digest   string
-	// Verdicts is how many were recomputed.
-	Verdicts int
+	Verdicts int // how many were recomputed
 	// Marker is report.yaml as it was read, Signature what is stored as its signature, nil if nothing is.
 	Marker, Signature []byte
 	// Differences are where the folder is not whole, or does not say what its evidence says.

@@ -17,10 +17,8 @@ import (
 //
 // What was asked of the version, the emulation and the gate is in Cell, beside the witness.
 type Witness struct {
-	// GitVersion is gitVersion of GET /version, for example v1.37.1.
-	GitVersion string `json:"gitVersion,omitempty"`
-	// Platform is platform of GET /version, for example linux/amd64.
-	Platform string `json:"platform,omitempty"`
+	GitVersion string `json:"gitVersion,omitempty"` // gitVersion of GET /version, for example v1.37.1
+	Platform   string `json:"platform,omitempty"`   // platform of GET /version, for example linux/amd64
 	// EmulatedVersion is emulationMajor.emulationMinor of GET /version, for example 1.35. Without emulation it
 	// is the minor of the binary; empty where the server does not tell (before 1.33).
 	EmulatedVersion string `json:"emulatedVersion,omitempty"`

@@ -203,10 +203,8 @@ const (
 
 // Header is one header line of a request, sent as it is written: for what client-go cannot send.
 type Header struct {
-	// Name is sent in the case that it is written in.
-	Name string `json:"name" yaml:"name" bind:"keep"`
-	// Value is the text behind the colon.
-	Value string `json:"value,omitempty" yaml:"value,omitempty"`
+	Name  string `json:"name" yaml:"name" bind:"keep"`           // sent in the case that it is written in
+	Value string `json:"value,omitempty" yaml:"value,omitempty"` // the text behind the colon
 	// Repeat writes Value that many times, for values that are too long to read.
 	Repeat int `json:"repeat,omitempty" yaml:"repeat,omitempty"`
 	// Hex are bytes behind Value, in hexadecimal, for what is not UTF-8.

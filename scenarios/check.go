@@ -211,11 +211,9 @@ func (c *checker) grant(g Grant, path []any) {
 // covers a review decides; a review that none covers gets no opinion.
 type PolicyRule struct {
 	// For says which reviews: in the form of a grant, with its subject.
-	For Grant `json:"for" yaml:"for"`
-	// Answer is how the webhook behaves.
-	Answer PolicyAnswer `json:"answer" yaml:"answer"`
-	// Reason is the text that goes with it.
-	Reason string `json:"reason,omitempty" yaml:"reason,omitempty"`
+	For    Grant        `json:"for" yaml:"for"`
+	Answer PolicyAnswer `json:"answer" yaml:"answer"`                     // how the webhook behaves
+	Reason string       `json:"reason,omitempty" yaml:"reason,omitempty"` // the text that goes with it
 }
 
 // PolicyAnswer is how the scripted webhook behaves.

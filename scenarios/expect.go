@@ -32,8 +32,7 @@ const (
 type Expect struct {
 	// Outcome must be given.
 	Outcome Outcome `json:"outcome" yaml:"outcome"`
-	// Code is the HTTP status code.
-	Code int `json:"code,omitempty" yaml:"code,omitempty"`
+	Code    int     `json:"code,omitempty" yaml:"code,omitempty"` // the HTTP status code
 	// Message is the whole message of the answered Status.
 	Message string `json:"message,omitempty" yaml:"message,omitempty"`
 	// MessageMatches is a regular expression for a whole message that is not known before: with a webhook's address, say.
@@ -117,8 +116,7 @@ type Review struct {
 	// FieldSelector and LabelSelector in the form of a request's query.
 	FieldSelector string `json:"fieldSelector,omitempty" yaml:"fieldSelector,omitempty"`
 	LabelSelector string `json:"labelSelector,omitempty" yaml:"labelSelector,omitempty"`
-	// Path is that of a non-resource review.
-	Path string `json:"path,omitempty" yaml:"path,omitempty"`
+	Path          string `json:"path,omitempty" yaml:"path,omitempty"` // that of a non-resource review
 	// Extra, if given, is the subject's whole extra as the authorizer sees it. Left out it is not judged.
 	Extra map[string][]string `json:"extra,omitempty" yaml:"extra,omitempty"`
 	// Decision must be given.
@@ -148,20 +146,16 @@ type AuditExpect struct {
 // MetricsExpect states the increase of the impersonation counters over one request, whole: a series that is not
 // listed must not move. The count of each duration histogram must move with its counter.
 type MetricsExpect struct {
-	// Attempts is apiserver_impersonation_attempts_total.
-	Attempts []MetricDelta `json:"attempts" yaml:"attempts"`
+	Attempts []MetricDelta `json:"attempts" yaml:"attempts"` // apiserver_impersonation_attempts_total
 	// Authorizations is apiserver_impersonation_authorization_attempts_total.
 	Authorizations []MetricDelta `json:"authorizations" yaml:"authorizations"`
 }
 
 // MetricDelta is the increase of one series.
 type MetricDelta struct {
-	// Mode is the mode label; empty on a denied attempt.
-	Mode string `json:"mode" yaml:"mode"`
-	// Decision is the decision label: allowed or denied.
-	Decision string `json:"decision" yaml:"decision"`
-	// Count is the increase.
-	Count int `json:"count" yaml:"count"`
+	Mode     string `json:"mode" yaml:"mode"`         // the mode label; empty on a denied attempt
+	Decision string `json:"decision" yaml:"decision"` // the decision label: allowed or denied
+	Count    int    `json:"count" yaml:"count"`       // the increase
 }
 
 func (e *Expect) allReviews() []Review {

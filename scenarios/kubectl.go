@@ -27,12 +27,9 @@ type ClientExpect struct {
 
 // ClientRequest is one request of a client with what must be seen of it.
 type ClientRequest struct {
-	// Method is the HTTP method.
-	Method string `json:"method" yaml:"method" bind:"keep"`
-	// Path is the path with its query, as it was sent.
-	Path string `json:"path" yaml:"path"`
-	// Expect is as of a request step.
-	Expect Expect `json:"expect" yaml:"expect"`
+	Method string `json:"method" yaml:"method" bind:"keep"` // the HTTP method
+	Path   string `json:"path" yaml:"path"`                 // the path with its query, as it was sent
+	Expect Expect `json:"expect" yaml:"expect"`             // as of a request step
 }
 
 func (k *Kubectl) flags(name string) []string {

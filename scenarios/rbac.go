@@ -114,8 +114,7 @@ type BoundRule struct {
 	// Role and Binding are where it comes from, Rule the number of the rule in the role, from 1.
 	Role, Binding map[string]any
 	Rule          int
-	// Bound is the subject as the binding names it.
-	Bound rbacv1.Subject
+	Bound         rbacv1.Subject // the subject as the binding names it
 }
 
 // RulesFromManifests turns the roles and bindings among the manifests into neutral grants, one for each rule and

@@ -17,18 +17,13 @@ import (
 
 // RBACObject is a role and its binding: ClusterRole and ClusterRoleBinding, or, with a namespace, Role and RoleBinding.
 type RBACObject struct {
-	// Name is that of both objects, unique among bound scenarios.
-	Name string
-	// Namespace is empty for cluster-wide grants.
-	Namespace string
-	// Subject is who is granted.
-	Subject Subject
-	// Grant is the ID by which steps name the grant, empty if they do not.
-	Grant string
+	Name      string  // that of both objects, unique among bound scenarios
+	Namespace string  // empty for cluster-wide grants
+	Subject   Subject // who is granted
+	Grant     string  // the ID by which steps name the grant, empty if they do not
 	// InForce tells whether the grant holds before the first step.
 	InForce bool
-	// Grants are the neutral grants that are rendered here.
-	Grants []Grant
+	Grants  []Grant // the neutral grants that are rendered here
 	// Scenario is the ID of the one that they are for: an annotation tells a person who finds the objects.
 	Scenario string
 

@@ -30,9 +30,8 @@ const (
 // Scenario is one behaviour. The zero value is not usable: scenarios come from Load, which checks the format.
 type Scenario struct {
 	// ID is the file's path below the scenarios folder without extension, as the loader sets it.
-	ID string `json:"-" yaml:"-" bind:"keep"`
-	// File is the path the scenario was read from, for error messages.
-	File string `json:"-" yaml:"-" bind:"keep"`
+	ID   string `json:"-" yaml:"-" bind:"keep"`
+	File string `json:"-" yaml:"-" bind:"keep"` // the path the scenario was read from, for error messages
 	// Digest is the SHA-256, in hexadecimal, of the file's bytes and of those of its fixtures. Evidence carries
 	// it, so that a verdict cannot be recomputed with another text than the one that was run.
 	Digest string `json:"-" yaml:"-" bind:"keep"`
@@ -41,8 +40,7 @@ type Scenario struct {
 	Description string `json:"description" yaml:"description" bind:"keep"`
 	// Source is the document and section that the behaviour comes from.
 	Source Source `json:"source" yaml:"source" bind:"keep"`
-	// Level is the strength of the claim.
-	Level Level `json:"level" yaml:"level"`
+	Level  Level  `json:"level" yaml:"level"` // the strength of the claim
 	// Documented is what the document says, in its words, when Level is Divergence. It is shown beside the result.
 	Documented string `json:"documented,omitempty" yaml:"documented,omitempty" bind:"keep"`
 	// Requires selects the targets this scenario can run on.
@@ -78,16 +76,14 @@ type Scenario struct {
 	// Manifests are the decoded objects of Fixtures, in order, set by the loader.
 	Manifests []map[string]any `json:"manifests,omitempty" yaml:"-"`
 
-	// Suffix is what Bind made the names unique with; empty before.
-	Suffix string `json:"-" yaml:"-" bind:"keep"`
+	Suffix string `json:"-" yaml:"-" bind:"keep"` // what Bind made the names unique with; empty before
 }
 
 // Source is where a behaviour is described.
 type Source struct {
 	// Document is the short name: KEP-5284, docs/user-impersonation, or kubernetes for what only source code shows.
 	Document string `json:"document" yaml:"document"`
-	// Section is the heading, or the file and function.
-	Section string `json:"section" yaml:"section"`
+	Section  string `json:"section" yaml:"section"` // the heading, or the file and function
 }
 
 // Gate is the state of the ConstrainedImpersonation feature gate.
@@ -213,11 +209,9 @@ func (r Requestor) Username() string {
 type Grant struct {
 	// ID lets grant and revoke steps name this grant. If the first step that names it is a grant step, it is not
 	// in force before that step; otherwise it is in force from the start.
-	ID string `json:"id,omitempty" yaml:"id,omitempty" bind:"keep"`
-	// Subject is who is granted.
-	Subject Subject `json:"subject" yaml:"subject"`
-	// Verbs are matched exactly; "*" is any verb.
-	Verbs []string `json:"verbs" yaml:"verbs" bind:"keep"`
+	ID      string   `json:"id,omitempty" yaml:"id,omitempty" bind:"keep"`
+	Subject Subject  `json:"subject" yaml:"subject"`         // who is granted
+	Verbs   []string `json:"verbs" yaml:"verbs" bind:"keep"` // matched exactly; "*" is any verb
 	// APIGroups are matched exactly; "" is the core group, "*" any.
 	APIGroups []string `json:"apiGroups,omitempty" yaml:"apiGroups,omitempty" bind:"keep"`
 	// Resources are matched exactly, subresources as "pods/exec"; "*" is any and any subresource, "*/exec" that of any.
@@ -263,8 +257,7 @@ type Step struct {
 
 // Request is one API request, in the words of authorization. The HTTP method and path follow from it.
 type Request struct {
-	// By is the alias of the requestor.
-	By string `json:"by" yaml:"by" bind:"keep"`
+	By string `json:"by" yaml:"by" bind:"keep"` // the alias of the requestor
 	// Impersonate holds the impersonation headers. Left out, none is sent.
 	Impersonate *Impersonate `json:"impersonate,omitempty" yaml:"impersonate,omitempty"`
 	// Headers are further header lines, sent behind those of Impersonate as they are written. A request that has
@@ -286,8 +279,7 @@ type Request struct {
 	LabelSelector string `json:"labelSelector,omitempty" yaml:"labelSelector,omitempty"`
 	// Query holds further query parameters, for example dryRun: All.
 	Query map[string]string `json:"query,omitempty" yaml:"query,omitempty"`
-	// Body is sent as JSON.
-	Body map[string]any `json:"body,omitempty" yaml:"body,omitempty"`
+	Body  map[string]any    `json:"body,omitempty" yaml:"body,omitempty"` // sent as JSON
 	// Patch says what kind of patch the body is; left out, a merge patch.
 	Patch PatchType `json:"patch,omitempty" yaml:"patch,omitempty"`
 	// Operations are the body of a JSON patch.
@@ -301,8 +293,7 @@ type Request struct {
 type Impersonate struct {
 	// User is Impersonate-User. It may be empty, to show what the API server makes of the other headers alone.
 	User string `json:"user,omitempty" yaml:"user,omitempty"`
-	// UID is Impersonate-Uid.
-	UID string `json:"uid,omitempty" yaml:"uid,omitempty"`
+	UID  string `json:"uid,omitempty" yaml:"uid,omitempty"` // Impersonate-Uid
 	// Groups are sent as one Impersonate-Group header each, in order.
 	Groups []string `json:"groups,omitempty" yaml:"groups,omitempty"`
 	// Extra are Impersonate-Extra-<key> headers; keys are percent-encoded as client-go does, values are sent in order.

@@ -17,14 +17,11 @@ import (
 type Facts struct {
 	// Kubernetes is the effective minor version: the emulated one where emulation is used, "1.35".
 	Kubernetes string `json:"kubernetes"`
-	// Binary is the minor version of the binary, "1.37".
-	Binary string `json:"binary"`
-	// Gate is the effective state of ConstrainedImpersonation, on or off.
-	Gate Gate `json:"gate"`
+	Binary     string `json:"binary"` // the minor version of the binary, "1.37"
+	Gate       Gate   `json:"gate"`   // the effective state of ConstrainedImpersonation, on or off
 	// Chain names the authorizer chain, as Requires.Chain does.
-	Chain string `json:"chain,omitempty"`
-	// Capabilities are what the target can show and do.
-	Capabilities []Capability `json:"capabilities"`
+	Chain        string       `json:"chain,omitempty"`
+	Capabilities []Capability `json:"capabilities"` // what the target can show and do
 }
 
 // Selected tells whether the scenario can run on a target with these facts.

@@ -153,8 +153,7 @@ func find(n *yaml.Node, path []any) (*yaml.Node, bool) {
 
 // Error is one violation of the format, with the place it was found at.
 type Error struct {
-	// File is the path below the folder that was loaded.
-	File string
+	File string // the path below the folder that was loaded
 	// Line and Col count from 1. Both are 0 where the error is about a whole folder.
 	Line, Col int
 	// Msg is what is wrong, followed by what was expected in parentheses.

@@ -226,10 +226,9 @@ type Result struct {
 	Cell     string          `json:"cell"`
 	Verdict  Verdict         `json:"verdict"`
 	// Reason says in one line why a verdict is not passed.
-	Reason string `json:"reason,omitempty"`
-	Blame  Blame  `json:"blame,omitempty"`
-	// Differences are all that was seen otherwise than expected.
-	Differences []Difference `json:"differences,omitempty"`
+	Reason      string       `json:"reason,omitempty"`
+	Blame       Blame        `json:"blame,omitempty"`
+	Differences []Difference `json:"differences,omitempty"` // all that was seen otherwise than expected
 	// NotJudged names expectations that the target cannot show, for example "metrics".
 	NotJudged []string `json:"notJudged,omitempty"`
 	// Judged is the number of expectations that were compared. A scenario in which nothing was compared is not passed.
@@ -240,10 +239,8 @@ type Result struct {
 
 // Difference is one expectation that was not met.
 type Difference struct {
-	// Step is the index of the step, from 0.
-	Step int `json:"step"`
-	// Field is the path of the expectation, for example "reviews[1].name".
-	Field string `json:"field"`
+	Step  int    `json:"step"`  // the index of the step, from 0
+	Field string `json:"field"` // the path of the expectation, for example "reviews[1].name"
 	Want  string `json:"want"`
 	Got   string `json:"got"`
 }

@@ -20,13 +20,10 @@ import (
 // Cell is the target that a scenario ran on, as it was asked for.
 type Cell struct {
 	// Name is unique in a run and names the evidence folder, for example "1.37-gate-on".
-	Name string `json:"name"`
-	// Provider is local, kind or existing.
-	Provider string `json:"provider"`
-	// Kubernetes is the version asked for, for example "1.37.1".
-	Kubernetes string `json:"kubernetes"`
-	// Emulated is the --emulated-version asked for; empty is none.
-	Emulated string `json:"emulated,omitempty"`
+	Name       string `json:"name"`
+	Provider   string `json:"provider"`           // local, kind or existing
+	Kubernetes string `json:"kubernetes"`         // the version asked for, for example "1.37.1"
+	Emulated   string `json:"emulated,omitempty"` // the --emulated-version asked for; empty is none
 	// Gate is what was asked of ConstrainedImpersonation: on, off or default.
 	Gate string `json:"gate"`
 }
@@ -38,11 +35,10 @@ const Existing = "existing"
 // Evidence is everything raw that was seen of one scenario on one cell. A verdict is a function of it and the scenario.
 type Evidence struct {
 	// Scenario and Digest name the exact text that was run.
-	Scenario string `json:"scenario"`
-	Digest   string `json:"digest"`
-	Cell     Cell   `json:"cell"`
-	// Capabilities are what the target could show.
-	Capabilities []scenarios.Capability `json:"capabilities"`
+	Scenario     string                 `json:"scenario"`
+	Digest       string                 `json:"digest"`
+	Cell         Cell                   `json:"cell"`
+	Capabilities []scenarios.Capability `json:"capabilities"` // what the target could show
 	// Suffix is what made the scenario's names unique (Scenario.Bind).
 	Suffix string `json:"suffix"`
 	// Names maps the names of the scenario to the unique ones that were used.
@@ -68,8 +64,7 @@ type Evidence struct {
 
 // Problem is something that broke outside of the scenario's requests.
 type Problem struct {
-	// Blame is harness or environment.
-	Blame Blame `json:"blame"`
+	Blame Blame `json:"blame"` // harness or environment
 	// Text says what happened and, where known, what to do.
 	Text string `json:"text"`
 	// Answer is what the API server told an administrator who set the scenario up, where that is what broke.
@@ -78,12 +73,9 @@ type Problem struct {
 
 // Observation is what was seen of one request step.
 type Observation struct {
-	// Step is the index of the step in the scenario, from 0.
-	Step int `json:"step"`
-	// Request is what was sent, without credentials.
-	Request SentRequest `json:"request"`
-	// Response is what came back.
-	Response Response `json:"response"`
+	Step     int         `json:"step"`     // the index of the step in the scenario, from 0
+	Request  SentRequest `json:"request"`  // what was sent, without credentials
+	Response Response    `json:"response"` // what came back
 	// Reviews arrived at both points of the recorder during the request, in this order. Nil where the target has none.
 	Reviews []Review `json:"reviews"`
 	// Audit is the request's audit event as written by the API server; nil where the target shows none.
@@ -125,10 +117,8 @@ type BackendRequest struct {
 
 // ClientRun is one run of a client program.
 type ClientRun struct {
-	// Command is as it would be typed.
-	Command string `json:"command"`
-	// UserAgent is what the program called itself, with its version.
-	UserAgent string `json:"userAgent,omitempty"`
+	Command   string `json:"command"`             // as it would be typed
+	UserAgent string `json:"userAgent,omitempty"` // what the program called itself, with its version
 	ExitCode  int    `json:"exitCode"`
 	// Stdout and Stderr are the first 64 KiB of its output.
 	Stdout string `json:"stdout,omitempty"`
@@ -183,9 +173,8 @@ type Response struct {
 	PriorityLevelUID string          `json:"priorityLevelUID,omitempty"`
 	Flow             *scenarios.Flow `json:"flow,omitempty"`
 	// Broken says how the connection ended without an answer, while the API server went on answering others.
-	Broken string `json:"broken,omitempty"`
-	// Warnings are the Warning headers.
-	Warnings []string `json:"warnings,omitempty"`
+	Broken   string   `json:"broken,omitempty"`
+	Warnings []string `json:"warnings,omitempty"` // the Warning headers
 }
 
 // Review is one access review as it arrived at one point of the chain.
@@ -194,18 +183,15 @@ type Review struct {
 	Point string `json:"point"`
 	// Decision is what the scripted webhook's answer, or failure policy, amounts to in its chain; empty at other points.
 	Decision scenarios.Decision `json:"decision,omitempty"`
-	// At is the time of arrival.
-	At time.Time `json:"at"`
+	At       time.Time          `json:"at"` // the time of arrival
 	// APIVersion is authorization.k8s.io/v1: reports have had it from the beginning.
-	APIVersion string `json:"apiVersion"`
-	// Spec is the review as asked.
-	Spec authorizationv1.SubjectAccessReviewSpec `json:"spec"`
+	APIVersion string                                  `json:"apiVersion"`
+	Spec       authorizationv1.SubjectAccessReviewSpec `json:"spec"` // the review as asked
 }
 
 // MetricSample is the increase of one series over a request.
 type MetricSample struct {
-	// Name is the series, for a histogram with _count.
-	Name     string `json:"name"`
+	Name     string `json:"name"` // the series, for a histogram with _count
 	Mode     string `json:"mode"`
 	Decision string `json:"decision"`
 	Delta    int    `json:"delta"`

@@ -185,8 +185,7 @@ const (
 type Decided struct {
 	Spec     authorizationv1.SubjectAccessReviewSpec `json:"spec"`
 	Decision scenarios.Decision                      `json:"decision"`
-	// At is when it arrived at the front.
-	At time.Time `json:"at"`
+	At       time.Time                               `json:"at"` // when it arrived at the front
 }
 
 // Fold turns the reviews of one request, as they arrived at both points, into decisions: what reached the back was

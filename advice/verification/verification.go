@@ -34,9 +34,8 @@ const senders = 8
 // Options are what to verify.
 type Options struct {
 	// Target is the control plane to start. Its gate has to be on.
-	Target target.Options
-	// Manifests are the advised objects as they are printed.
-	Manifests []byte
+	Target    target.Options
+	Manifests []byte // the advised objects as they are printed
 	// Seen must be allowed, each in its mode; Neighbours must be denied.
 	Seen       []advice.Seen
 	Neighbours []advice.Neighbour
@@ -46,8 +45,7 @@ type Options struct {
 
 // Findings are what came out.
 type Findings struct {
-	// Version is the API server's.
-	Version string
+	Version string // the API server's
 	// Allowed and Denied are how many requests were answered as they should be.
 	Allowed, Denied int
 	// Wrong says what was answered otherwise.
@@ -94,8 +92,7 @@ func Review(ctx context.Context, server *oracle.Server, seen []advice.Seen, neig
 }
 
 type run struct {
-	// target is sent requests; server asks reviews in its place.
-	target *target.Target
+	target *target.Target // sent requests; server asks reviews in its place
 	server *oracle.Server
 
 	mu    sync.Mutex

@@ -14,15 +14,11 @@ import (
 
 // Case is what is granted and asked about one way to be wrong. What is right is what the policy says.
 type Case struct {
-	// Reason is what a wrong decision is called.
-	Reason string
-	// Class is that of the relation, where it is about one.
-	Class string
-	// Broad is a mistake that makes others of the same attribute show.
-	Broad  bool
+	Reason string // what a wrong decision is called
+	Class  string // that of the relation, where it is about one
+	Broad  bool   // a mistake that makes others of the same attribute show
 	Grants []scenarios.Grant
-	// Asked are the reviews, in order.
-	Asked []spec
+	Asked  []spec // the reviews, in order
 }
 
 type deck struct {

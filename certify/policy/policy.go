@@ -37,12 +37,10 @@ const Version = "authzconf.dev/v1alpha1"
 
 // Policy is a set of grants. What none of them covers gets no opinion: the authorizers behind have to be asked.
 type Policy struct {
-	// Seed is what the names and the order were made of.
-	Seed int64
+	Seed int64 // what the names and the order were made of
 	// Grants are in an order that depends on the seed. Order means nothing.
 	Grants []scenarios.Grant
-	// Probe are the names that the grants of the probes are about.
-	Probe Probe
+	Probe  Probe // the names that the grants of the probes are about
 
 	byUser, byGroup map[string][]*scenarios.Grant
 }

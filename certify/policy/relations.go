@@ -26,9 +26,8 @@ var relationsYAML []byte
 type Relation struct {
 	Class string `json:"class"`
 	// Why says what is right.
-	Why string `json:"why"`
-	// Pairs are forms of two strings (see relations.yaml).
-	Pairs [][2]string `json:"pairs"`
+	Why   string      `json:"why"`
+	Pairs [][2]string `json:"pairs"` // forms of two strings (see relations.yaml)
 }
 
 type object struct {

@@ -84,8 +84,7 @@ type Facts struct {
 	GitVersion, Emulated string
 	// GateOn says whether ConstrainedImpersonation is on.
 	GateOn bool
-	// Risks are the reasons to think that it is not there for tests.
-	Risks []string
+	Risks  []string // the reasons to think that it is not there for tests
 }
 
 const maxNodes = 5

@@ -28,15 +28,12 @@ type Loader interface {
 
 // Image is a program and how it is run.
 type Image struct {
-	// Name is the whole name that pods ask for, tag included.
-	Name string
-	// Architecture is that of the program, as GOARCH has it.
-	Architecture string
+	Name         string // the whole name that pods ask for, tag included
+	Architecture string // that of the program, as GOARCH has it
 	// Program is a static executable, Path its place in the image and the entrypoint, for example /agent.
 	Program []byte
 	Path    string
-	// User is the number of the user that it runs as.
-	User int
+	User    int // the number of the user that it runs as
 }
 
 var epoch = time.Unix(0, 0).UTC()

@@ -44,13 +44,10 @@ type Options struct {
 	// Name follows NamePrefix in the cluster's name, before a random part.
 	Name string
 	// Image is the node image; it decides the version. Empty is kindest/node:v<Version>.
-	Image string
-	// Version is the version of Kubernetes that the image has, without a v.
-	Version string
-	// Network is what FindNetwork has found, if it was asked before.
-	Network *Network
-	// Workers is the number of nodes beside the control plane.
-	Workers int
+	Image   string
+	Version string   // the version of Kubernetes that the image has, without a v
+	Network *Network // what FindNetwork has found, if it was asked before
+	Workers int      // the number of nodes beside the control plane
 	// Options are those of kube-apiserver, as of a local one; what they say of programs, etcd and ports has no effect.
 	// Arguments are of the form --name=value. In them and in AuthorizationConfig local.DirPlaceholder stands for the
 	// folder of Files as the API server sees it. Keep leaves the cluster running after Stop, with the plain authorizer

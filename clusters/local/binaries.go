@@ -49,15 +49,13 @@ type Binaries struct {
 	goCommand string
 	published map[string]publication
 	asked     *asked
-	// reporting is held while a line is written.
-	reporting sync.Mutex
+	reporting sync.Mutex // held while a line is written
 }
 
 // Program is a program that was found.
 type Program struct {
-	Name string
-	// Version is the pinned one; empty if somebody else chose the program.
-	Version string
+	Name    string
+	Version string // the pinned one; empty if somebody else chose the program
 	Path    string
 	// Origin says where it came from.
 	Origin string
@@ -238,10 +236,8 @@ const (
 
 // Release is one Kubernetes minor this package can build, pinned to one patch version.
 type Release struct {
-	// Minor is "1.37".
-	Minor string
-	// Version is the pinned patch version, "1.37.1", without a leading v.
-	Version string
+	Minor   string // "1.37"
+	Version string // the pinned patch version, "1.37.1", without a leading v
 }
 
 // String returns the patch version.

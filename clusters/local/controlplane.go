@@ -20,20 +20,17 @@ var ErrStopped = errors.New("the control plane was stopped")
 // ControlPlane is a running kube-apiserver with its etcd, or with that of another control plane
 // (see Options.Join). All methods may be called at any time from several goroutines.
 type ControlPlane struct {
-	run *runDir
-	pki *pki
-	// owner is whose etcd is used: this one, unless it has joined another.
-	owner *ControlPlane
+	run   *runDir
+	pki   *pki
+	owner *ControlPlane // whose etcd is used: this one, unless it has joined another
 	// ctx ends when Stop is called.
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	// done is closed when a process ends by itself.
-	done     chan struct{}
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	done     chan struct{} // closed when a process ends by itself
 	watchers sync.WaitGroup
 	stopOnce sync.Once
 	stopErr  error
-	// life is held by what starts and stops processes: one at a time.
-	life sync.Mutex
+	life     sync.Mutex // held by what starts and stops processes: one at a time
 
 	mu        sync.Mutex // guards what follows
 	opts      Options

@@ -38,10 +38,8 @@ func (e *UsageError) Unwrap() error { return e.Err }
 // ProcessError is an etcd or a kube-apiserver that ended by itself, could not be started, or did
 // not become ready in time: the environment or the program broke, not the request.
 type ProcessError struct {
-	// Process is "etcd" or "kube-apiserver".
-	Process string
-	// PID is the process's id; 0 when it could not be started.
-	PID int
+	Process string // "etcd" or "kube-apiserver"
+	PID     int    // the process's id; 0 when it could not be started
 	// State says what happened, such as "exit status 1", "signal: killed" or "not ready after 1m0s".
 	State string
 	// Reason is the program's own message found in its log; empty when none stands out.
@@ -50,8 +48,7 @@ type ProcessError struct {
 	LogFile string
 	// LogTail holds the last lines of the log, oldest first.
 	LogTail []string
-	// Err is the cause, such as a context's error.
-	Err error
+	Err     error // the cause, such as a context's error
 }
 
 // Error names the process, what happened and its own reason, followed by its last log lines.

@@ -325,9 +325,8 @@ func (l *liveCluster) rbac() (objects []map[string]any, err error) {
 
 type judgedProfile struct {
 	advice.Profile
-	Kinds []advice.Judged `json:"sends"`
-	// Constrained are the grants that take the place of the legacy ones.
-	Constrained []scenarios.Grant `json:"constrained"`
+	Kinds       []advice.Judged   `json:"sends"`
+	Constrained []scenarios.Grant `json:"constrained"` // the grants that take the place of the legacy ones
 	Manifests   string            `json:"-"`
 
 	summary *advice.Summary

@@ -21,8 +21,7 @@ import (
 type judge struct {
 	plan  *Plan
 	found certify.Findings
-	// asked are the answers to the steps themselves.
-	asked map[string]*vectors.SubjectAccessReviewStatus
+	asked map[string]*vectors.SubjectAccessReviewStatus // the answers to the steps themselves
 	wire  *wire.Revision
 	// replica says that one was asked.
 	replica bool

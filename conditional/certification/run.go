@@ -17,17 +17,14 @@ import (
 
 // Exchange is one question and its answer.
 type Exchange struct {
-	Vector string `json:"vector"`
-	Step   int    `json:"step"`
-	// Variant is which question of the step it was.
-	Variant Variant `json:"variant,omitempty"`
+	Vector  string  `json:"vector"`
+	Step    int     `json:"step"`
+	Variant Variant `json:"variant,omitempty"` // which question of the step it was
 	// Wire is the revision in which it was asked; seed if none is there.
-	Wire string `json:"wire,omitempty"`
-	HTTP int    `json:"http,omitempty"`
-	// Fault is what went wrong on the way.
-	Fault string `json:"fault,omitempty"`
-	// Answer is the body, as text if it is not JSON.
-	Answer json.RawMessage `json:"answer,omitempty"`
+	Wire   string          `json:"wire,omitempty"`
+	HTTP   int             `json:"http,omitempty"`
+	Fault  string          `json:"fault,omitempty"`  // what went wrong on the way
+	Answer json.RawMessage `json:"answer,omitempty"` // the body, as text if it is not JSON
 }
 
 // Variant is a question that a step asks beside its own.

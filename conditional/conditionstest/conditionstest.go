@@ -316,8 +316,7 @@ func chained(t T, all []*vectors.Vector, a authorizer.Authorizer, o Options) err
 type chain struct {
 	name           string
 	before, behind authorizer.Authorizer
-	// then is what the chain decides where the authorizer does not.
-	then vectors.Decision
+	then           vectors.Decision // what the chain decides where the authorizer does not
 }
 
 var chains = []chain{

@@ -33,8 +33,7 @@ type Options struct {
 	// Release and Binaries name the program; TEST_ASSET_KUBE_APISERVER has the last word.
 	Release  local.Release
 	Binaries *local.Binaries
-	// Wire is the revision in which the webhooks speak.
-	Wire *wire.Revision
+	Wire     *wire.Revision // the revision in which the webhooks speak
 }
 
 // Play is what was seen of all vectors that can be played.
@@ -42,8 +41,7 @@ type Play struct {
 	// Server is the program and its version, Wire the revision in which the webhooks spoke.
 	Server string `json:"server"`
 	Wire   string `json:"wire"`
-	// Seen are in the order in which they were played.
-	Seen []Seen `json:"seen"`
+	Seen   []Seen `json:"seen"` // in the order in which they were played
 }
 
 type kind struct{ gate, plugin string }

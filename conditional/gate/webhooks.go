@@ -35,8 +35,7 @@ const (
 type script struct {
 	user, verb, object string
 	chain, compound    []vectors.Authorizer
-	// behind is what the last webhook says, which no vector has.
-	behind vectors.Decision
+	behind             vectors.Decision // what the last webhook says, which no vector has
 	// answered are the sets that each link has answered with, by check and name.
 	answered map[string][]vectors.ConditionSet
 	events   []string

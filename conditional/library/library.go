@@ -64,8 +64,7 @@ type libraryRun struct {
 	want       *vectors.Want
 	asking     *[]string
 	attributes authorizer.AttributesRecord
-	// second is the chain that answers checks by the function authorizer.
-	second authorizer.Authorizer
+	second     authorizer.Authorizer // the chain that answers checks by the function authorizer
 }
 
 // chain is the library's union of authorizers.

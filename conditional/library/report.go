@@ -26,14 +26,12 @@ import (
 type Report struct {
 	reports.Record `json:",inline"`
 
-	// Library is the module and its version.
-	Library  string    `json:"library"`
+	Library  string    `json:"library"` // the module and its version
 	Sections []Section `json:"sections"`
 	// Divergences and Absent are the known ones, with how often they were seen.
 	Divergences []Divergence `json:"divergences"`
 	Absent      []Divergence `json:"absent"`
-	// Failed are vectors that differ and are no known divergence.
-	Failed []Failure `json:"failed,omitempty"`
+	Failed      []Failure    `json:"failed,omitempty"` // vectors that differ and are no known divergence
 	// Stale are known divergences that are none any more, and sections without vectors.
 	Stale []string `json:"stale,omitempty"`
 }
@@ -212,30 +210,25 @@ var divergencesFile []byte
 type List struct {
 	Divergences []Divergence `yaml:"divergences"`
 	Absent      []Divergence `yaml:"absent"`
-	// Sections are those of the KEP that demand something.
-	Sections []string `yaml:"sections"`
+	Sections    []string     `yaml:"sections"` // those of the KEP that demand something
 }
 
 // Divergence is something that the library does otherwise than the KEP says, or has no part for.
 type Divergence struct {
-	Name string `json:"name" yaml:"name"`
-	// Upstream is the file and function in k8s.io/apiserver.
-	Upstream string `json:"upstream" yaml:"upstream"`
-	// Says is what the KEP says, Instead what the library does.
-	Says    string `json:"says" yaml:"says"`
-	Instead string `json:"instead" yaml:"instead"`
+	Name     string `json:"name" yaml:"name"`
+	Upstream string `json:"upstream" yaml:"upstream"` // the file and function in k8s.io/apiserver
+	Says     string `json:"says" yaml:"says"`         // what the KEP says, Instead what the library does
+	Instead  string `json:"instead" yaml:"instead"`
 	// Vectors are IDs of what is absent; one that ends in "/" is a folder.
 	Vectors []string `json:"vectors,omitempty" yaml:"vectors,omitempty"`
-	// Answers are what the library answers instead.
-	Answers []Answer `json:"answers,omitempty" yaml:"answers,omitempty"`
+	Answers []Answer `json:"answers,omitempty" yaml:"answers,omitempty"` // what the library answers instead
 	// Reading covers every vector with which the library agrees in that reading.
 	Reading vectors.Reading `json:"reading,omitempty" yaml:"reading,omitempty"`
 	// Part says that the library has a part for some fields of the vectors of what is absent: those are judged.
 	Part bool `json:"part,omitempty" yaml:"part,omitempty"`
 	// Probe names what is looked at to see whether it is absent still.
 	Probe string `json:"probe,omitempty" yaml:"probe,omitempty"`
-	// Seen is how many vectors it was seen with.
-	Seen int `json:"seen" yaml:"-"`
+	Seen  int    `json:"seen" yaml:"-"` // how many vectors it was seen with
 }
 
 // Answer is what the library answers to vectors: the fields that differ, with their values.

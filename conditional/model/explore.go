@@ -45,25 +45,22 @@ type Loaded interface {
 
 // Exploration says what is tried.
 type Exploration struct {
-	// Wire is the revision in which it is asked.
-	Wire *wire.Revision
+	Wire *wire.Revision // the revision in which it is asked
 	// Subject names who is asked, for the report.
 	Subject string
 	Cases   int
 	Seed    int64
 	// One says that there is one authorizer, which holds one set of policies at a time; its only failure mode is Deny.
-	One bool
-	// Progress is called now and then, from any goroutine.
-	Progress func(done int)
+	One      bool
+	Progress func(done int) // called now and then, from any goroutine
 }
 
 // Explored is what came of an Exploration.
 type Explored struct {
 	reports.Record `json:",inline"`
 
-	Seed int64 `json:"seed"`
-	// Wire is the revision in which it was asked; seed if none is there.
-	Wire string `json:"wire,omitempty"`
+	Seed int64  `json:"seed"`
+	Wire string `json:"wire,omitempty"` // the revision in which it was asked; seed if none is there
 	// Subject names who was asked.
 	Subject string `json:"subject,omitempty"`
 	Cases   int    `json:"cases"`
@@ -82,8 +79,7 @@ type Explored struct {
 type Disagreement struct {
 	Case   int    `json:"case"`
 	Reason string `json:"reason"`
-	// Vector is the smallest case as a vector file, with what is right.
-	Vector string `json:"-"`
+	Vector string `json:"-"` // the smallest case as a vector file, with what is right
 }
 
 const (

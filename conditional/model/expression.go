@@ -12,8 +12,7 @@ import (
 
 // expression is a tree of logical operators with atoms as leaves.
 type expression struct {
-	// op is &&, ||, ! or ?:, or empty for an atom.
-	op   string
+	op   string // &&, ||, ! or ?:, or empty for an atom
 	args []*expression
 	atom *atom
 }

@@ -16,14 +16,11 @@ import (
 
 // FirstPhase is what the first phase decides: a concrete decision, or conditions.
 type FirstPhase struct {
-	// Concrete is the decision if there are no conditions.
-	Concrete vectors.Decision
-	// Conditions are without a type, which is up to who writes them.
-	Conditions []vectors.Condition
+	Concrete   vectors.Decision    // the decision if there are no conditions
+	Conditions []vectors.Condition // without a type, which is up to who writes them
 	// Reason says which policy decided.
 	Reason string
-	// Err is about policies that could not be evaluated.
-	Err error
+	Err    error // about policies that could not be evaluated
 }
 
 // CanBecomeAllowed says whether the request may still be allowed.

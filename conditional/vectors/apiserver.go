@@ -14,9 +14,8 @@ type APIServer struct {
 	// Server is the API server's configuration. Left out, a new one with feature gate and admission plugin.
 	Server Server `json:"server,omitzero" yaml:"server,omitempty"`
 	// Request is the request in the words of authorization. Left out, one that supports conditions: create configmaps.
-	Request Request `json:"request,omitzero" yaml:"request,omitempty"`
-	// Chain are the authorizers in their order.
-	Chain []Authorizer `json:"chain" yaml:"chain"`
+	Request Request      `json:"request,omitzero" yaml:"request,omitempty"`
+	Chain   []Authorizer `json:"chain" yaml:"chain"` // the authorizers in their order
 	// Compound is a second check that the request has to pass, with the same authorizers under the same names and other
 	// answers: of create when an update turns into one or for a connect request, of escalate for a ClusterRole, or the one
 	// that a condition asks for by the function authorizer.
@@ -24,8 +23,7 @@ type APIServer struct {
 	// Objects is how many objects admission sees in turn. By default one; deletecollection has all there are.
 	Objects int `json:"objects,omitempty" yaml:"objects,omitempty"`
 
-	// Want is what the KEP says: the chain is read lazily.
-	Want Want `json:"want" yaml:"want"`
+	Want Want `json:"want" yaml:"want"` // what the KEP says: the chain is read lazily
 	// Eager is what differs if all are asked before admission: the KEP's alternative, and what aggregated API servers see.
 	Eager *Want `json:"eager,omitempty" yaml:"eager,omitempty"`
 }
@@ -147,18 +145,15 @@ type Want struct {
 // Table is many API-server vectors: chains, written as words.
 type Table struct {
 	// Server and Request are those of all rows.
-	Server  Server  `json:"server,omitzero" yaml:"server,omitempty"`
-	Request Request `json:"request,omitzero" yaml:"request,omitempty"`
-	// Authorizers are the words.
-	Authorizers map[string]Authorizer `json:"authorizers" yaml:"authorizers"`
-	// Rows are the chains.
-	Rows []Row `json:"rows" yaml:"rows"`
+	Server      Server                `json:"server,omitzero" yaml:"server,omitempty"`
+	Request     Request               `json:"request,omitzero" yaml:"request,omitempty"`
+	Authorizers map[string]Authorizer `json:"authorizers" yaml:"authorizers"` // the words
+	Rows        []Row                 `json:"rows" yaml:"rows"`               // the chains
 }
 
 // Row is a chain of a Table and what it results in. The authorizers are named a0, a1 and so on.
 type Row struct {
-	// Chain are words of Authorizers, separated by spaces, as is Compound.
-	Chain    string `json:"chain" yaml:"chain"`
+	Chain    string `json:"chain" yaml:"chain"` // words of Authorizers, separated by spaces, as is Compound
 	Compound string `json:"compound,omitempty" yaml:"compound,omitempty"`
 	Want     Want   `json:"want" yaml:"want"`
 	Eager    *Want  `json:"eager,omitempty" yaml:"eager,omitempty"`

@@ -202,8 +202,7 @@ func (c *checker) decisions(all []Decision, path string, words ...Decision) {
 
 // Webhook is a conversation with an authorizer that has loaded policies.
 type Webhook struct {
-	// Policies are those of the authorizer, as the KEP writes them.
-	Policies []Policy `json:"policies" yaml:"policies"`
+	Policies []Policy `json:"policies" yaml:"policies"` // those of the authorizer, as the KEP writes them
 	// FailureMode is what a Deny policy in error counts as, where an authorizer can be told. Left out: Deny.
 	FailureMode FailureMode `json:"failureMode,omitempty" yaml:"failureMode,omitempty"`
 	// Steps follow one another.
@@ -224,11 +223,10 @@ type Webhook struct {
 // All of request's fields are there always, empty where the review has none.
 type Policy struct {
 	// ID may become the ID of a condition.
-	ID         string   `json:"id" yaml:"id"`
-	Effect     Decision `json:"effect" yaml:"effect"`
-	Expression string   `json:"expression" yaml:"expression"`
-	// Description is for people.
-	Description string `json:"description,omitempty" yaml:"description,omitempty"`
+	ID          string   `json:"id" yaml:"id"`
+	Effect      Decision `json:"effect" yaml:"effect"`
+	Expression  string   `json:"expression" yaml:"expression"`
+	Description string   `json:"description,omitempty" yaml:"description,omitempty"` // for people
 }
 
 // Step is one of three things.

@@ -31,15 +31,12 @@ const Suffix = scenarios.VectorSuffix
 // Vector is one file, or one row of a table.
 type Vector struct {
 	// ID is the path without the suffix; a row's is followed by "/" and its chain.
-	ID string `json:"id" yaml:"-"`
-	// File is the path below the folder that was loaded.
-	File string `json:"-" yaml:"-"`
+	ID   string `json:"id" yaml:"-"`
+	File string `json:"-" yaml:"-"` // the path below the folder that was loaded
 	// Description says what the text demands, in a sentence.
-	Description string `json:"description" yaml:"description"`
-	// Source is the part of the document.
-	Source scenarios.Source `json:"source" yaml:"source"`
-	// Level is how strongly the text demands it.
-	Level Demand `json:"level" yaml:"level"`
+	Description string           `json:"description" yaml:"description"`
+	Source      scenarios.Source `json:"source" yaml:"source"` // the part of the document
+	Level       Demand           `json:"level" yaml:"level"`   // how strongly the text demands it
 
 	// One of the three is there; after loading no Table is.
 	APIServer *APIServer `json:"apiServer,omitempty" yaml:"apiServer,omitempty"`
@@ -252,9 +249,8 @@ type ConditionSet struct {
 	Allowed bool `json:"allowed,omitempty"`
 	Denied  bool `json:"denied,omitempty"`
 	// FailureMode is what becomes of an error in a Deny condition.
-	FailureMode FailureMode `json:"failureMode,omitempty"`
-	// AuthorizerName is unique within the server.
-	AuthorizerName string `json:"authorizerName"`
+	FailureMode    FailureMode `json:"failureMode,omitempty"`
+	AuthorizerName string      `json:"authorizerName"` // unique within the server
 	// Conditions have no order.
 	Conditions []Condition `json:"conditions,omitempty"`
 	// ConditionsChain are the sets of authorizers behind a composite one, in order; not every revision has it.
@@ -283,8 +279,7 @@ const (
 
 // Condition is SubjectAccessReviewCondition.
 type Condition struct {
-	// ID is unique within the authorizer's set.
-	ID          string   `json:"id"`
+	ID          string   `json:"id"` // unique within the authorizer's set
 	Effect      Decision `json:"effect"`
 	Type        string   `json:"type"`
 	Condition   string   `json:"condition"`
@@ -300,10 +295,8 @@ type AuthorizationConditionsRequest struct {
 // ConditionData is what is known in admission and not before. The KEP has these as the methods of the interface
 // ConditionData ("Core interface changes") and does not list their JSON: the names are those of AdmissionReview.
 type ConditionData struct {
-	// Operation is CREATE, UPDATE, DELETE or CONNECT.
-	Operation string `json:"operation,omitempty"`
-	// Options are the operation's, for example CreateOptions.
-	Options Object `json:"options,omitzero"`
+	Operation string `json:"operation,omitempty"` // CREATE, UPDATE, DELETE or CONNECT
+	Options   Object `json:"options,omitzero"`    // the operation's, for example CreateOptions
 	// Object is there for CREATE, UPDATE and CONNECT, OldObject for UPDATE and DELETE.
 	Object    Object `json:"object,omitzero"`
 	OldObject Object `json:"oldObject,omitzero"`

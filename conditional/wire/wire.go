@@ -27,8 +27,7 @@ const (
 type Revision struct {
 	// Name is what flags and reports call it, Text which text it is.
 	Name, Text string
-	// Rules are those of answers.
-	Rules vectors.Rules
+	Rules      vectors.Rules // those of answers
 	// marks are fields of a status, or of what is in it, that no other revision has.
 	marks []string
 

@@ -32,10 +32,8 @@ const (
 
 // User is whom the identity provider says is there.
 type User struct {
-	// Subject is the name that is impersonated.
-	Subject string
-	// Groups are the identity provider's.
-	Groups []string
+	Subject string   // the name that is impersonated
+	Groups  []string // the identity provider's
 }
 
 // Tiers are the five tiers, the least first.
@@ -46,18 +44,15 @@ const TierPrefix = "periscope-tier:"
 
 // Row is a line of the deputy's own audit log, written before the request is sent: what is not written is not done.
 type Row struct {
-	// AuditID is that of the API server's event as well.
-	AuditID string `json:"auditID"`
-	// Actor is the person.
-	Actor  string `json:"actor"`
-	Method string `json:"method"`
-	URI    string `json:"uri"`
+	AuditID string `json:"auditID"` // that of the API server's event as well
+	Actor   string `json:"actor"`   // the person
+	Method  string `json:"method"`
+	URI     string `json:"uri"`
 }
 
 // Options are what a deputy needs.
 type Options struct {
-	// Target is the API server, or the agent of a tunnel.
-	Target *url.URL
+	Target *url.URL // the API server, or the agent of a tunnel
 	// Transport trusts the target.
 	Transport http.RoundTripper
 	// Token authenticates the deputy. Empty sends none: an agent adds its own.

@@ -25,8 +25,7 @@ type Stats struct {
 	// Impersonated are the events of a request that impersonates, and of them Again those of a request that
 	// another event told of before: another stage, or the same one twice.
 	Impersonated, Again int64
-	// Refused are the requests that were not allowed to impersonate.
-	Refused int64
+	Refused             int64 // the requests that were not allowed to impersonate
 	// Bad counts lines and items that are not audit events; the first few are listed.
 	Bad      int64
 	FirstBad []Bad

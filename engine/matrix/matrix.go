@@ -21,19 +21,15 @@ const AskAbsent target.Asked = "absent"
 
 // Matrix says which cells to run on, in the words of the command line.
 type Matrix struct {
-	// Provider is local or kind.
-	Provider string
+	Provider string // local or kind
 	// NodeImages are the node images of clusters of kind, by minor; a version that is not there has kindest/node.
 	NodeImages map[string]string
-	// Kubernetes are versions such as "1.37" or "1.37.1".
-	Kubernetes []string
-	// Emulate is an --emulated-version such as "1.35"; empty is none.
-	Emulate string
+	Kubernetes []string // versions such as "1.37" or "1.37.1"
+	Emulate    string   // an --emulated-version such as "1.35"; empty is none
 	// Gate is on, off, default or absent; both, which is on and off, or absent where the version has no gate; all,
 	// which is every state that the version has; or several of these, separated by commas.
-	Gate string
-	// FeatureGates are set besides ConstrainedImpersonation.
-	FeatureGates map[string]bool
+	Gate         string
+	FeatureGates map[string]bool // set besides ConstrainedImpersonation
 	// Binaries finds or builds the programs of a control plane.
 	Binaries *local.Binaries
 	// Keep leaves what the targets have on disk.
@@ -173,9 +169,8 @@ type file struct {
 // entry is each of its versions with each of its gate states.
 type entry struct {
 	Kubernetes []string `yaml:"kubernetes"`
-	// Emulate are versions that each of Kubernetes emulates; none is its own.
-	Emulate []string `yaml:"emulate"`
-	Gate    []string `yaml:"gate"`
+	Emulate    []string `yaml:"emulate"` // versions that each of Kubernetes emulates; none is its own
+	Gate       []string `yaml:"gate"`
 }
 
 // Load reads a matrix file and expands it; base has what the file does not say: provider, feature gates, binaries.

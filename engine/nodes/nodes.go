@@ -54,8 +54,7 @@ type Cluster interface {
 type Agents struct {
 	// Name is that of all its objects; User the account's user name.
 	Name, User string
-	// Nodes are those on which it runs, workers first.
-	Nodes []string
+	Nodes      []string // those on which it runs, workers first
 
 	cluster Cluster
 	client  klient.Client

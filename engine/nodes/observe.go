@@ -141,17 +141,14 @@ func (h *holder) until(ctx context.Context, code int, s *Stolen) error {
 // Attempt is one attempt of the node agent, a line of JSON on its standard output.
 type Attempt struct {
 	Time time.Time `json:"time"`
-	// Node is where the agent runs, As the user that it wants to be.
-	Node string `json:"node"`
-	As   string `json:"as"`
+	Node string    `json:"node"` // where the agent runs, As the user that it wants to be
+	As   string    `json:"as"`
 	// Verb, Resource and Target are the request: pods of the node Target, or the node itself.
 	Verb     string `json:"verb"`
 	Resource string `json:"resource"`
 	Target   string `json:"target"`
-	// Code is the HTTP status, 0 if there was no answer.
-	Code int `json:"code"`
-	// Message is the text of a refusal or error.
-	Message string `json:"message,omitempty"`
+	Code     int    `json:"code"`              // the HTTP status, 0 if there was no answer
+	Message  string `json:"message,omitempty"` // the text of a refusal or error
 }
 
 // judgeLines compares what an agent wrote with what it must be allowed: everything as its own node, nothing as another.

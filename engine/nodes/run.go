@@ -28,8 +28,7 @@ const (
 
 // Seen is what was seen of the agents: everything that is said of them follows from it.
 type Seen struct {
-	// Nodes are those of the cluster, workers first.
-	Nodes []string `json:"nodes"`
+	Nodes []string `json:"nodes"` // those of the cluster, workers first
 	// Work is what the agents wrote at work, by their nodes, and Events are the audit events of their account.
 	Work   map[string][]Attempt `json:"work"`
 	Events []auditv1.Event      `json:"events"`

@@ -212,15 +212,13 @@ func readReview(body []byte) (review, error) {
 // Record is one review as it arrived.
 type Record struct {
 	// Seq is the place in the order of arrival over all points, from 1. Probes and malformed reviews take a place too.
-	Seq uint64
-	// Point is where it arrived.
-	Point Point
+	Seq   uint64
+	Point Point // where it arrived
 	// At is when the whole body was there. It never decreases with Seq, and has a monotonic clock reading.
 	At time.Time
 	// Spec is what was asked. It must not be changed.
-	Spec authorizationv1.SubjectAccessReviewSpec
-	// Answer is what a scripted point sent back; nil at every other point.
-	Answer *Answer
+	Spec   authorizationv1.SubjectAccessReviewSpec
+	Answer *Answer // what a scripted point sent back; nil at every other point
 }
 
 type journal struct {

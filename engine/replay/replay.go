@@ -247,8 +247,7 @@ type Kept struct {
 type Object struct {
 	// Path is where it was read, for example /apis/rbac.authorization.k8s.io/v1/clusterroles/a.
 	Path string
-	// Body is the JSON, byte for byte.
-	Body []byte
+	Body []byte // the JSON, byte for byte
 }
 
 // Keep makes everything that a scenario with a setup needs, without sending its requests.

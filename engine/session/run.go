@@ -19,14 +19,12 @@ import (
 
 // Common is what every run is given, of a plan and of an upgrade path.
 type Common struct {
-	// Texts are all scenarios that were loaded, and their files.
-	Texts reports.Texts
+	Texts reports.Texts // all scenarios that were loaded, and their files
 	// Seed makes names unique. The same seed gives the same names.
 	Seed int64
 	// Events receives progress, from several goroutines; it must be set.
-	Events func(Event)
-	// Version is authzconf's own, Command the command line, for the report.
-	Version string
+	Events  func(Event)
+	Version string // authzconf's own, Command the command line, for the report
 	Command []string
 	// Inputs are the files that the command line names, Require the levels that must not be left out.
 	Inputs  map[string]string
@@ -48,8 +46,7 @@ type Options struct {
 type Recorded struct {
 	Report   *reports.ConformanceReport
 	Evidence []*verdicts.Evidence
-	// Median is the median time of a scenario, waits apart.
-	Median time.Duration
+	Median   time.Duration // the median time of a scenario, waits apart
 }
 
 // Begin is a record with an empty report.

@@ -19,17 +19,14 @@ import (
 // Event is progress that a person may want to see.
 type Event struct {
 	// Text is set for a step of the run as a whole, such as a target being ready.
-	Text string
-	// Result is set when a scenario has its verdict.
-	Result *verdicts.Result
-	// Took is how long the scenario ran, waits apart.
-	Took time.Duration
+	Text   string
+	Result *verdicts.Result // set when a scenario has its verdict
+	Took   time.Duration    // how long the scenario ran, waits apart
 }
 
 // Session runs a plan: some cells at once, on each cell one scenario after the other, with those that wait beside them.
 type Session struct {
-	// Cells are in the order of the plan.
-	Cells []*Cell
+	Cells []*Cell // in the order of the plan
 	// Parallel is how many cells run at once. Each has its target only while it runs; then the next cell takes its
 	// place. 0 is all cells, with targets that live until Stop.
 	Parallel int
@@ -97,14 +94,11 @@ func (s *Session) runCell(c *Cell) {
 type Cell struct {
 	Plan CellPlan
 	// Target is nil unless the cell is running. Err says why it did not start, or what broke.
-	Target *target.Target
-	Err    error
-	// Witness is what the target said of itself.
-	Witness reports.Witness
-	// Ready is how long the target took to start.
-	Ready time.Duration
-	// Took is how long the scenarios took, waits included.
-	Took time.Duration
+	Target  *target.Target
+	Err     error
+	Witness reports.Witness // what the target said of itself
+	Ready   time.Duration   // how long the target took to start
+	Took    time.Duration   // how long the scenarios took, waits included
 	// Agents is what the node agents were allowed, where the cell has nodes.
 	Agents *reports.Agents
 

@@ -33,9 +33,8 @@ type middle struct {
 	// Authorizers are as in AuthorizationConfiguration. A webhook needs no connection: it is the recorder's scripted point.
 	Authorizers []apiserverv1.AuthorizerConfiguration `json:"authorizers"`
 	// Probes are further requests of the witness, each of which one of the authorizers allows.
-	Probes []probe `json:"probes,omitempty"`
-	// ABACPolicy is the policy file of an authorizer of type ABAC.
-	ABACPolicy string `json:"abacPolicy,omitempty"`
+	Probes     []probe `json:"probes,omitempty"`
+	ABACPolicy string  `json:"abacPolicy,omitempty"` // the policy file of an authorizer of type ABAC
 }
 
 // loadMiddle reads a chain by name; the empty name is what every ordinary cluster has.
@@ -276,15 +275,12 @@ func Positions() []Position { return []Position{First, Middle, Last} }
 // Authorizer is a webhook under test as a member of the chain. Unlike those of
 // fixtures/chains it is not the recorder's, and its answers are cached.
 type Authorizer struct {
-	// Webhook is the name of one of Options.Webhooks.
-	Webhook  string
+	Webhook  string // the name of one of Options.Webhooks
 	Position Position
-	// Deny is the failure policy Deny; otherwise it is NoOpinion.
-	Deny bool
+	Deny     bool // the failure policy Deny; otherwise it is NoOpinion
 	// AuthorizedTTL and UnauthorizedTTL are how long the API server remembers what the webhook allowed, and did not.
 	AuthorizedTTL, UnauthorizedTTL time.Duration
-	// Timeout is how long the API server waits for an answer.
-	Timeout time.Duration
+	Timeout                        time.Duration // how long the API server waits for an answer
 }
 
 func webhookFile(name string) string { return "authorizer-" + name + ".kubeconfig" }

@@ -32,24 +32,20 @@ import (
 // Options says what to start.
 type Options struct {
 	// Cell names the target and says what is asked of it.
-	Cell verdicts.Cell
-	// Release is the binary's version.
-	Release local.Release
-	// FeatureGates are set besides ConstrainedImpersonation, which Cell.Gate sets.
-	FeatureGates map[string]bool
+	Cell         verdicts.Cell
+	Release      local.Release   // the binary's version
+	FeatureGates map[string]bool // set besides ConstrainedImpersonation, which Cell.Gate sets
 	// Binaries finds or builds etcd and kube-apiserver.
 	Binaries *local.Binaries
 	// KubeAPIServerPath and KubeAPIServerEnv are those of local.Options: another program than the release's.
 	KubeAPIServerPath string
 	KubeAPIServerEnv  []string
 	// Chain names a file of fixtures/chains: what stands between the recorder's two points. Empty is Node and RBAC.
-	Chain string
-	// Existing is the cluster of a cell of the provider existing.
-	Existing *existing.Cluster
+	Chain    string
+	Existing *existing.Cluster // the cluster of a cell of the provider existing
 	// Webhooks are kubeconfigs of webhooks that ReloadAuthorizer puts into the chain, by name.
 	Webhooks map[string][]byte
-	// Kubectl is the program that scenarios with kubectl steps run.
-	Kubectl string
+	Kubectl  string // the program that scenarios with kubectl steps run
 	// NodeImage is the node image of a cluster of kind. Empty is kindest/node of the version.
 	NodeImage string
 	// Keep leaves the cluster's folder after Stop, or the whole cluster of kind.
@@ -92,8 +88,7 @@ type Target struct {
 	Cell    verdicts.Cell
 	Witness reports.Witness
 	Facts   scenarios.Facts
-	// Kubectl is the program of Options.
-	Kubectl string
+	Kubectl string // the program of Options
 
 	cluster    clusters.Cluster
 	recorder   Recording

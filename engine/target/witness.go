@@ -139,8 +139,7 @@ func (t *Target) ask(ctx context.Context, client *http.Client, path string, h ht
 }
 
 type probe struct {
-	// Groups are the requestor's, Path what it gets.
-	Groups []string `json:"groups"`
+	Groups []string `json:"groups"` // the requestor's, Path what it gets
 	Path   string   `json:"path"`
 }
 

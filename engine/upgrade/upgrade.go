@@ -25,8 +25,7 @@ type Upgrade struct {
 	// Path is what is walked, Stages its stages with what was seen on them.
 	Path   *upgradepath.Path
 	Stages []*Stage
-	// Err is set for what the user has to mend: a *local.UsageError.
-	Err error
+	Err    error // set for what the user has to mend: a *local.UsageError
 
 	set    *scenarios.Set
 	seed   int64
@@ -49,10 +48,8 @@ type Stage struct {
 	*session.Cell
 	// Index is that of the path's stage, Server which API server is replaced: 0 without high availability.
 	Index, Server int
-	// Fault is what goes wrong on the way here.
-	Fault upgradepath.Fault
-	// Made are the setups that are made on this stage.
-	Made []string
+	Fault         upgradepath.Fault // what goes wrong on the way here
+	Made          []string          // the setups that are made on this stage
 	// Down is from when the API server before was told to end until this one was ready.
 	Down time.Duration
 	// Evidence is what was seen besides the scenarios; nil if the stage was not reached.

@@ -36,12 +36,9 @@ func Faults() []Fault { return []Fault{KillAPIServer, RestartEtcd, WebhookDown} 
 
 // Stage is one stay of a path: what the API server is while scenarios run.
 type Stage struct {
-	// Kubernetes is the version of the binary, such as "1.37".
-	Kubernetes string `yaml:"kubernetes"`
-	// Emulate is the minor that it emulates; empty is its own.
-	Emulate string `yaml:"emulate,omitempty"`
-	// Gate is on, off or default, which it is where left out.
-	Gate string `yaml:"gate,omitempty"`
+	Kubernetes string `yaml:"kubernetes"`        // the version of the binary, such as "1.37"
+	Emulate    string `yaml:"emulate,omitempty"` // the minor that it emulates; empty is its own
+	Gate       string `yaml:"gate,omitempty"`    // on, off or default, which it is where left out
 	// Chain names the authorizer chain, a file of fixtures/chains; empty is Node and RBAC.
 	Chain string `yaml:"chain,omitempty"`
 	// Fault goes wrong on the way here.
@@ -59,11 +56,9 @@ type Path struct {
 	// HighAvailability runs two API servers on one etcd behind a balancer, replaced one after the other while requests flow.
 	HighAvailability bool `yaml:"highAvailability,omitempty"`
 	// Direct lets requests flow straight to the API server, also before it is ready: otherwise a balancer waits for that.
-	Direct bool `yaml:"direct,omitempty"`
-	// Setups are the setups that take part; empty is all.
-	Setups []string `yaml:"setups,omitempty"`
-	// Stages are two at least.
-	Stages []Stage `yaml:"stages"`
+	Direct bool     `yaml:"direct,omitempty"`
+	Setups []string `yaml:"setups,omitempty"` // the setups that take part; empty is all
+	Stages []Stage  `yaml:"stages"`           // two at least
 }
 
 // String is the stage as it is written on the command line: 1.37@1.36+gate/chain.

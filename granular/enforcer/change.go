@@ -22,8 +22,7 @@ import (
 
 // Change is what a request would do to an object.
 type Change struct {
-	// Type is that of the object, in the version of the request.
-	Type typed.ParseableType
+	Type typed.ParseableType // that of the object, in the version of the request
 	// Old is the stored object, nil if there is none; New is what it becomes, with defaults.
 	Old, New map[string]any
 	// Sent is the body of the request where it is a whole or a partial object, else

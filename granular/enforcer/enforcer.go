@@ -38,11 +38,9 @@ type Options struct {
 	Backend *rest.Config
 	// Group is a group with every right, which is added to those of an actor whose request is carried out because
 	// of granular permissions. Who is in it otherwise has every right, too.
-	Group string
-	// Descriptions are the permissions of fields.
-	Descriptions *permissions.Set
-	// Steps are those of the reference unless some of them are replaced.
-	Steps Steps
+	Group        string
+	Descriptions *permissions.Set // the permissions of fields
+	Steps        Steps            // those of the reference unless some of them are replaced
 	// Record, if set, is given every decision. It may be called at any time from several goroutines.
 	Record func(Decision)
 }
@@ -53,16 +51,13 @@ type Steps struct {
 	Checked func(*Request) bool
 	// Ordinary says whether the ordinary permission is asked for.
 	Ordinary bool
-	// Changed are the fields that a request changes.
-	Changed func(root *permissions.Node, c Change) ([]Changed, error)
+	Changed  func(root *permissions.Node, c Change) ([]Changed, error) // the fields that a request changes
 	// Excluded keeps those that the ordinary permission does not contain.
 	Excluded func([]Changed) []Changed
 	// Decide asks for their permissions.
-	Decide func([]Changed, Ask) (*Missing, error)
-	// Attributes are what is asked about.
-	Attributes func(r *Request, verb string) authorizer.AttributesRecord
-	// Message is what a client is told.
-	Message func(r *Request, m *Missing) string
+	Decide     func([]Changed, Ask) (*Missing, error)
+	Attributes func(r *Request, verb string) authorizer.AttributesRecord // what is asked about
+	Message    func(r *Request, m *Missing) string                       // what a client is told
 	// Early carries requests out before their fields are checked.
 	Early bool
 }
@@ -167,8 +162,7 @@ type Ask func(verb string) (allowed bool, err error)
 
 // Missing is why a request is denied: a field that no permission covers.
 type Missing struct {
-	// Field is its path.
-	Field string `json:"field"`
+	Field string `json:"field"` // its path
 	// Verb is the last permission that was asked for it; empty if there is none to ask for.
 	Verb string `json:"verb,omitempty"`
 }
@@ -252,11 +246,9 @@ type Decision struct {
 	// Checks are in the order in which they were asked, the ordinary permission first.
 	Checks []Check `json:"checks"`
 	// Granular says that the ordinary permission was not held, and GeneralVerb was.
-	Granular bool `json:"granular,omitempty"`
-	// Fields is how many fields change; -1 if that was not computed.
-	Fields int `json:"fields"`
-	// Missing is why the request was denied for its fields.
-	Missing *Missing `json:"missing,omitempty"`
+	Granular bool     `json:"granular,omitempty"`
+	Fields   int      `json:"fields"`            // how many fields change; -1 if that was not computed
+	Missing  *Missing `json:"missing,omitempty"` // why the request was denied for its fields
 }
 
 // message is what a client is told who lacks a permission of a field: one, for finding

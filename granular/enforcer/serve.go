@@ -149,10 +149,9 @@ const bodyLimit = 3 << 20
 
 // Request is a mutating request whose fields are checked.
 type Request struct {
-	User user.Info
-	Info *apirequest.RequestInfo
-	// Body is as it was sent; MediaType is what it is in.
-	Body      []byte
+	User      user.Info
+	Info      *apirequest.RequestInfo
+	Body      []byte // as it was sent; MediaType is what it is in
 	MediaType string
 	DryRun    bool
 

@@ -60,8 +60,7 @@ const (
 
 // Permission is one that covers a field.
 type Permission struct {
-	// Verb is what the authorizer is asked for.
-	Verb string
+	Verb string // what the authorizer is asked for
 	// Depth is how long the path is that carries the permission: the shorter, the more general.
 	Depth int
 	// Excluded says that the ordinary permission does not contain this one.
@@ -109,8 +108,7 @@ type resource struct {
 type Field struct {
 	// Path is the names of fields from the root, joined by dots. "*" is every item.
 	Path string `yaml:"path"`
-	// Verb is the permission without what is put before and behind it.
-	Verb string `yaml:"verb"`
+	Verb string `yaml:"verb"` // the permission without what is put before and behind it
 	// Excluded takes the field out of the ordinary permission.
 	Excluded bool `yaml:"excluded"`
 	// ExcludedItems are keys of a map that the ordinary permission does not contain, where it contains the others (KEP-3617,
@@ -122,9 +120,8 @@ type Field struct {
 
 // Parameter says where the parameter of a verb comes from and what becomes of it.
 type Parameter struct {
-	Source Source `yaml:"source"`
-	// Key is the field that ItemKey means.
-	Key       string    `yaml:"key"`
+	Source    Source    `yaml:"source"`
+	Key       string    `yaml:"key"` // the field that ItemKey means
 	Treatment Treatment `yaml:"treatment"`
 }
 
@@ -251,10 +248,8 @@ type Set struct {
 
 // Node is a place in an object: a field, or every item of a map or list.
 type Node struct {
-	// Field is what is described here, or nil.
-	Field *Field
-	// Children are by name; "*" stands for every item, and then is alone.
-	Children map[string]*Node
+	Field    *Field           // what is described here, or nil
+	Children map[string]*Node // by name; "*" stands for every item, and then is alone
 }
 
 // Child is the node of a field or an item; nil if nothing is described there or below.

@@ -292,8 +292,7 @@ func (t *tally) finish(kind int32, expect int, intended, actual, end time.Time, 
 // Live is how a block is going.
 type Live struct {
 	Sent, Done, Errors int64
-	// Latency is that of all requests so far.
-	Latency histogram.Histogram
+	Latency            histogram.Histogram // that of all requests so far
 }
 
 func (t *tally) live() Live {

@@ -29,8 +29,7 @@ type Request struct {
 	// Path and Query are those of the URL.
 	Path, Query string
 	Header      http.Header
-	// Body is posted, if there is one.
-	Body []byte
+	Body        []byte // posted, if there is one
 	// Watch says that the answer goes on: its latency is that of its beginning.
 	Watch bool
 }
@@ -40,8 +39,7 @@ type Storm struct {
 	Pool          *Pool
 	Plan          pacer.Plan
 	Shard, Shards int
-	// Start is time 0 of the schedule.
-	Start time.Time
+	Start         time.Time // time 0 of the schedule
 	// Kinds name the kinds of requests. Request makes one, from several goroutines; turn counts those of the agent.
 	Kinds   []string
 	Request func(agent, kind, turn int) Request

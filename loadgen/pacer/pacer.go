@@ -35,20 +35,17 @@ type Plan struct {
 	Arrivals Arrivals
 	Agents   int
 	// Rate is how many requests per second all agents send. Bursts and waves have none.
-	Rate float64
-	// Length is where the schedule ends.
-	Length time.Duration
+	Rate   float64
+	Length time.Duration // where the schedule ends
 	// Jitter is by how much of its period a periodic request is early or late at most: 0 to less than 0.5, so that
 	// requests of an agent keep their order.
 	Jitter float64
 	// Every is the time between two bursts, 0 a single one; or between two waves.
-	Every time.Duration
-	// AtOnce is how many agents are in a wave.
-	AtOnce int
+	Every  time.Duration
+	AtOnce int // how many agents are in a wave
 	// Opening has every agent ask at the beginning, too.
 	Opening bool
-	// Mix are the weights of the kinds of requests.
-	Mix []int
+	Mix     []int // the weights of the kinds of requests
 	// Seed makes schedules differ.
 	Seed uint64
 }
@@ -57,8 +54,7 @@ type Plan struct {
 type Send struct {
 	At    time.Duration
 	Agent int32
-	// Kind is an index of Plan.Mix.
-	Kind int32
+	Kind  int32 // an index of Plan.Mix
 }
 
 // Stripe is the part of the schedule of the agents a with a ≡ shard mod shards, in order of time, then of agents.

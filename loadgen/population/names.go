@@ -176,8 +176,7 @@ type History struct {
 	// fewest and most bound what requests cost that are under way at once, for which nothing says who comes first.
 	// Where it cannot be known which server was asked, or since when it runs, fewest remembers all, and most nothing.
 	fewest, most *oracle.Server
-	// refusing is a server that has not read its RBAC yet.
-	refusing *oracle.Server
+	refusing     *oracle.Server // a server that has not read its RBAC yet
 	// answers are what the API server remembers of the webhook's, by what was asked, at the fewest and the most.
 	answers [2]map[string]run.Asked
 	began   time.Time // 0 of the models

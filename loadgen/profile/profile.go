@@ -55,20 +55,17 @@ type Profile struct {
 	// PriorityLevel, if given, is a level of priority and fairness for the agents alone.
 	PriorityLevel *PriorityLevel `yaml:"priorityLevel"`
 	Authorizer    Authorizer     `yaml:"authorizer"`
-	// Block is the length of a block, a multiple of CacheLife.
-	Block time.Duration `yaml:"block"`
+	Block         time.Duration  `yaml:"block"` // the length of a block, a multiple of CacheLife
 	// Pairs is how many pairs of blocks each comparison has, spread over Starts starts of the servers (5, or as many as
 	// pairs if those are fewer).
 	Pairs  int `yaml:"pairs"`
 	Starts int `yaml:"starts"`
 	// Declared are the pairs and starts of the file, which no flag lowers.
-	Declared Declared `yaml:"-"`
-	// WebhookDelay is what the authorizer adds to each answer.
-	WebhookDelay time.Duration `yaml:"webhookDelay"`
+	Declared     Declared      `yaml:"-"`
+	WebhookDelay time.Duration `yaml:"webhookDelay"` // what the authorizer adds to each answer
 	// LateTolerance is how long after its time a request may leave and not be late.
 	LateTolerance time.Duration `yaml:"lateTolerance"`
-	// Timeout is how long an agent waits for an answer.
-	Timeout time.Duration `yaml:"timeout"`
+	Timeout       time.Duration `yaml:"timeout"` // how long an agent waits for an answer
 	// ColdShare is the part of cold variants' requests that find what the server knew of them forgotten; all by default.
 	ColdShare   float64      `yaml:"coldShare"`
 	Comparisons []Comparison `yaml:"comparisons"`
@@ -83,9 +80,8 @@ type Arrivals struct {
 	Kind pacer.Arrivals `yaml:"kind"`
 	// Every is the time between two requests of one agent, on average, however many agents there are; 0 is a single
 	// burst. Of waves, in which each agent comes once, it is the time between two of them.
-	Every time.Duration `yaml:"every"`
-	// Jitter is a part of the period, of periodic arrivals.
-	Jitter float64 `yaml:"jitter"`
+	Every  time.Duration `yaml:"every"`
+	Jitter float64       `yaml:"jitter"` // a part of the period, of periodic arrivals
 	// MaxUnavailable is the part of the agents that is in a wave, as that of a DaemonSet's rollout.
 	MaxUnavailable float64 `yaml:"maxUnavailable"`
 	// Opening has all agents ask at once at the beginning, and then each on its own time.
@@ -172,11 +168,10 @@ const (
 
 // Mix are the weights of the kinds of requests.
 type Mix struct {
-	List  int `yaml:"list"`
-	Get   int `yaml:"get"`
-	Watch int `yaml:"watch"`
-	// Review is of SelfSubjectAccessReviews.
-	Review int `yaml:"review"`
+	List   int `yaml:"list"`
+	Get    int `yaml:"get"`
+	Watch  int `yaml:"watch"`
+	Review int `yaml:"review"` // of SelfSubjectAccessReviews
 }
 
 // Comparison is of two sides, block by block.
@@ -209,9 +204,8 @@ type Margins struct {
 type Threshold struct {
 	Variant string `yaml:"variant"`
 	// ReviewsPerRequest is the highest mean, the review of the request included.
-	ReviewsPerRequest *float64 `yaml:"reviewsPerRequest"`
-	// P99 is from the intended send to the end of the answer.
-	P99 *time.Duration `yaml:"p99"`
+	ReviewsPerRequest *float64       `yaml:"reviewsPerRequest"`
+	P99               *time.Duration `yaml:"p99"` // from the intended send to the end of the answer
 	// ErrorRate is the highest part of answers that the variant does not expect.
 	ErrorRate *float64 `yaml:"errorRate"`
 }

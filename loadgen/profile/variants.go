@@ -42,8 +42,7 @@ const (
 // Variant is what agents do in a block.
 type Variant struct {
 	Name string
-	// What is a sentence for people.
-	What string
+	What string // a sentence for people
 	As   As
 	// Grants are what its agents are granted, by the names of loadgen/population/grants.yaml.
 	Grants []string

@@ -23,8 +23,7 @@ import (
 type Group struct {
 	launcher Launcher
 	members  []*member
-	// length is how long a block may take, its last answers included.
-	length time.Duration
+	length   time.Duration // how long a block may take, its last answers included
 	// timeout is how long after that a shard may take to hand over its block.
 	timeout time.Duration
 }

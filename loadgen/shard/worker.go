@@ -34,8 +34,7 @@ type Job struct {
 	Index, Count int
 	Profile      profile.Profile
 	Servers      map[profile.Server]Endpoint
-	// Tokens are those of each identity, by the variant's name.
-	Tokens map[string][][]string
+	Tokens       map[string][][]string // those of each identity, by the variant's name
 }
 
 // Endpoint is where a server is, and whose certificates it has.
@@ -46,14 +45,12 @@ type Endpoint struct {
 
 // Order is a block to run.
 type Order struct {
-	Side profile.Side
-	Seed uint64
-	// Start is time 0 of the block.
-	Start time.Time
+	Side  profile.Side
+	Seed  uint64
+	Start time.Time // time 0 of the block
 	// WarmUp has the connections to the server opened anew, and the agents ask as themselves for a while.
 	WarmUp bool
-	// Sends are sent in place of the block's schedule, if there are any.
-	Sends []pacer.Send
+	Sends  []pacer.Send // sent in place of the block's schedule, if there are any
 }
 
 // Generator runs blocks, one at a time.

@@ -32,9 +32,8 @@ import (
 
 // Options are a run.
 type Options struct {
-	Profile *profile.Profile
-	// ProfileYAML is its text, for the record.
-	ProfileYAML []byte
+	Profile     *profile.Profile
+	ProfileYAML []byte // its text, for the record
 	Release     local.Release
 	Binaries    *local.Binaries
 	Seed        int64
@@ -74,10 +73,9 @@ type Progress struct {
 	Side          profile.Side
 	// Elapsed is since the block's start; Left is until the end of the last block.
 	Elapsed, Left time.Duration
-	// Asked is how many requests were meant to be sent by now, on average.
-	Asked   float64
-	Live    agent.Live
-	Reviews int64
+	Asked         float64 // how many requests were meant to be sent by now, on average
+	Live          agent.Live
+	Reviews       int64
 }
 
 const progressEvery = time.Second

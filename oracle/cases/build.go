@@ -41,10 +41,9 @@ var parts = fixtures.Table[struct {
 
 type builder struct {
 	Choice
-	rng *rand.Rand
-	s   *scenarios.Scenario
-	// subject is who is granted what the requestor may do.
-	subject scenarios.Subject
+	rng     *rand.Rand
+	s       *scenarios.Scenario
+	subject scenarios.Subject // who is granted what the requestor may do
 }
 
 func build(choice Choice, rng *rand.Rand) *scenarios.Scenario {

@@ -22,8 +22,7 @@ import (
 type Case struct {
 	// Number counts from 1.
 	Number int
-	// Choice is what it was made of.
-	Choice Choice
+	Choice Choice // what it was made of
 	// Scenario has no expectations yet, and names no version and gate.
 	Scenario *scenarios.Scenario
 }

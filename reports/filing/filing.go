@@ -20,14 +20,12 @@ import (
 
 // Kind is a kind of report.
 type Kind struct {
-	// Name is what an error calls it, such as "load report".
-	Name string
+	Name string // what an error calls it, such as "load report"
 	// Marker is the file by which a report is known. It is written last, so that a folder with a marker is whole.
 	Marker string
 	// Head are the marker's fields that all versions of authzconf write: path.Match patterns of their values, or "" for any.
-	Head map[string]string
-	// Files are path.Match patterns of the other files.
-	Files []string
+	Head  map[string]string
+	Files []string // path.Match patterns of the other files
 	// Listed, if given, says which files the marker lists: only they are of the report, and nothing else may be at Reserved.
 	Listed   func(marker []byte) []string
 	Reserved []string

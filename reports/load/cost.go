@@ -22,8 +22,7 @@ import (
 
 // Cost is several runs side by side: what each variant costs at each number of agents and with each authorizer.
 type Cost struct {
-	// Columns are the runs, Variants the rows: every variant on its server.
-	Columns  []column
+	Columns  []column // the runs, Variants the rows: every variant on its server
 	Variants []variantKey
 }
 
@@ -288,10 +287,8 @@ func read(path string) (r run.Run, digest string, err error) {
 type Saved struct {
 	Run        run.Run
 	Thresholds Thresholds
-	// Digest is the SHA-256 of the file of the run.
-	Digest string
-	// stored is what the report beside it says.
-	stored Result
+	Digest     string // the SHA-256 of the file of the run
+	stored     Result // what the report beside it says
 }
 
 // LoadSaved reads the run of a report folder, and its thresholds from the report beside it.

@@ -68,8 +68,7 @@ type named struct {
 type page struct {
 	Run    *run.Run
 	Result *Result
-	// Plots are elements that were escaped when they were drawn.
-	Plots map[string]template.HTML
+	Plots  map[string]template.HTML // elements that were escaped when they were drawn
 }
 
 // HTML is report.html.

@@ -185,9 +185,8 @@ type Result struct {
 	Variants    []Variant    `json:"variants"`
 	Comparisons []Comparison `json:"comparisons"`
 	// Checks are about the measuring itself. If one does not hold, or could not be made, nothing else counts.
-	Checks []Check `json:"checks"`
-	// Limits are the judgements of the thresholds.
-	Limits []LimitResult `json:"limits"`
+	Checks []Check       `json:"checks"`
+	Limits []LimitResult `json:"limits"` // the judgements of the thresholds
 }
 
 // State of a check or a limit.
@@ -221,9 +220,8 @@ type Variant struct {
 	Variant string `json:"variant"`
 	Server  string `json:"server"`
 	Agents  int    `json:"agents"`
-	// Name is unique within the report.
-	Name   string `json:"name"`
-	Blocks int    `json:"blocks"`
+	Name    string `json:"name"` // unique within the report
+	Blocks  int    `json:"blocks"`
 
 	Sent    int64 `json:"sent"`
 	Done    int64 `json:"done"`
@@ -231,10 +229,9 @@ type Variant struct {
 	Late    int64 `json:"late"`
 	Dropped int64 `json:"dropped"`
 	// Again are answers, also in Statuses, after which agents asked again: 429 is throttled, refused a server not there.
-	Again map[string]int64 `json:"again,omitempty"`
-	Rate  float64          `json:"requestsPerSecond"`
-	// Statuses are the answers by status, or class of error.
-	Statuses map[string]int64 `json:"statuses,omitempty"`
+	Again    map[string]int64 `json:"again,omitempty"`
+	Rate     float64          `json:"requestsPerSecond"`
+	Statuses map[string]int64 `json:"statuses,omitempty"` // the answers by status, or class of error
 
 	// P50 and P99 are of all blocks together, from the intended send, with the order-statistic bounds of a level
 	// of 95 %. They take requests for independent: the bounds of a comparison do not.
@@ -250,12 +247,10 @@ type Variant struct {
 	// ReviewsPerSecond is the load that the authorizer had, MostReviews the most in one second of a block.
 	ReviewsPerSecond float64 `json:"reviewsPerSecond"`
 	MostReviews      int64   `json:"mostReviewsInASecond,omitempty"`
-	// GeneratorCPU is ms of CPU time per request sent.
-	GeneratorCPU float64 `json:"generatorCPUMillisecondsPerRequest"`
+	GeneratorCPU     float64 `json:"generatorCPUMillisecondsPerRequest"` // ms of CPU time per request sent
 	// Usage is what the programs under load used above what they use without, by what they are.
-	Usage map[string]Usage `json:"usage,omitempty"`
-	// GeneratorRSS is the most resident bytes at a block's end.
-	GeneratorRSS int64 `json:"generatorRSSBytes"`
+	Usage        map[string]Usage `json:"usage,omitempty"`
+	GeneratorRSS int64            `json:"generatorRSSBytes"` // the most resident bytes at a block's end
 	// FlowControl is what priority and fairness did in all blocks, by what it is and the priority level: requests
 	// dispatched and rejected, seconds waited by all requests together.
 	FlowControl map[string]float64 `json:"flowControl,omitempty"`
@@ -288,10 +283,9 @@ type Comparison struct {
 	// CPU is of the API server's processor time above idle for each request. It has no margin.
 	CPU Effect `json:"cpu"`
 	// ReviewsA and ReviewsB are the reviews per request of the sides.
-	ReviewsA float64 `json:"reviewsPerRequestA"`
-	ReviewsB float64 `json:"reviewsPerRequestB"`
-	// Profiles are what programs do otherwise in B.
-	Profiles []ProfileDifference `json:"cpuProfiles,omitempty"`
+	ReviewsA float64             `json:"reviewsPerRequestA"`
+	ReviewsB float64             `json:"reviewsPerRequestB"`
+	Profiles []ProfileDifference `json:"cpuProfiles,omitempty"` // what programs do otherwise in B
 
 	// Log-ratios of p50 by pair; kept for the trend.
 	logP50 []float64
@@ -301,16 +295,14 @@ type Comparison struct {
 
 // Effect is how much longer B takes than A, over starts of the servers.
 type Effect struct {
-	// Measured is false if nothing can be said; Why says why.
-	Measured bool   `json:"measured"`
+	Measured bool   `json:"measured"` // false if nothing can be said; Why says why
 	Why      string `json:"why,omitempty"`
 	// Change is B/A-1 (0.03 is 3 % longer) with its 95 % interval, Ninety the 90 % interval, which the verdict is
 	// about: by Student's t over the means of starts, which are in Starts.
-	Change statistics.Interval `json:"change"`
-	Ninety statistics.Interval `json:"change90"`
-	Starts []float64           `json:"starts,omitempty"`
-	// Milliseconds is the mean difference with its 95 % interval.
-	Milliseconds statistics.Interval `json:"milliseconds"`
+	Change       statistics.Interval `json:"change"`
+	Ninety       statistics.Interval `json:"change90"`
+	Starts       []float64           `json:"starts,omitempty"`
+	Milliseconds statistics.Interval `json:"milliseconds"` // the mean difference with its 95 % interval
 	// P is that of the same t, PHolm adjusted for all tests of its family: those of all comparisons, or of A/A.
 	P     float64 `json:"p"`
 	PHolm float64 `json:"pHolm"`

@@ -72,8 +72,7 @@ func earlier(dir string, now []Part) (parts []Part, err error) {
 type Statement struct {
 	Quote, Section, Verdict string
 	Figures                 []string
-	// From are the parts with the figures.
-	From []string
+	From                    []string // the parts with the figures
 }
 
 // Results reads the runs below a folder, those of each part in a folder of its name, and writes a page for each part

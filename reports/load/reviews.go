@@ -24,8 +24,7 @@ type ReviewRate struct {
 	// PerRequest is the mean of blocks, with its 95 % interval if Bounded: one block has none.
 	PerRequest statistics.Interval `json:"perRequest"`
 	Bounded    bool                `json:"bounded"`
-	// Checks are the means by mode, verb and decision.
-	Checks []CheckRate `json:"checks,omitempty"`
+	Checks     []CheckRate         `json:"checks,omitempty"` // the means by mode, verb and decision
 	// Predicted is the oracle's for the schedules of these blocks, nil if there is none.
 	Predicted *Range `json:"predicted,omitempty"`
 	// Verdict is "as predicted", "not as predicted", or why it is not judged.

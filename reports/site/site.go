@@ -136,14 +136,12 @@ var Folder = filing.Kind{
 
 // Site is site.yaml, and what the pages show.
 type Site struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	// SuiteVersion is that of the authzconf which judged the reports again.
-	SuiteVersion string    `json:"suiteVersion"`
+	APIVersion   string    `json:"apiVersion"`
+	Kind         string    `json:"kind"`
+	SuiteVersion string    `json:"suiteVersion"` // that of the authzconf which judged the reports again
 	Reports      []*Report `json:"reports"`
 	Files        []string  `json:"files"`
-	// Authorizers is the page of certified authorizers, nil if there is none.
-	Authorizers []byte `json:"-"`
+	Authorizers  []byte    `json:"-"` // the page of certified authorizers, nil if there is none
 }
 
 var unfit = regexp.MustCompile(`[^A-Za-z0-9._-]+`)

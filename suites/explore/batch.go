@@ -30,12 +30,11 @@ type prepared struct {
 	choice cases.Choice
 	// scenario has the expectations that the model predicts; bound is the same under unique names.
 	scenario, bound *scenarios.Scenario
-	// at is where it is sent, and asked what that is to be.
-	at     place
-	asked  reports.Found
-	suffix string
-	names  map[string]string
-	played []oracle.Played
+	at              place // where it is sent, and asked what that is to be
+	asked           reports.Found
+	suffix          string
+	names           map[string]string
+	played          []oracle.Played
 	// objects says that its grants are RBAC objects, and granted holds them.
 	objects bool
 	granted *replay.Granted

@@ -31,10 +31,8 @@ const (
 
 // Options are what to explore.
 type Options struct {
-	// Cells are explored one after the other.
-	Cells []target.Options
-	// Cases is how many cases each cell gets, the same ones.
-	Cases int
+	Cells []target.Options // explored one after the other
+	Cases int              // how many cases each cell gets, the same ones
 	Seed  int64
 	// Events receives progress, from several goroutines; it must be set.
 	Events func(Event)
@@ -45,13 +43,11 @@ type Options struct {
 
 // Event is progress that a person may want to see.
 type Event struct {
-	// Text is set for what is worth a line.
-	Text string
+	Text string // set for what is worth a line
 	// Cell, Done and Cases say how far a cell is.
-	Cell        string
-	Done, Cases int
-	// PerSecond is the rate so far, Disagreements how many were confirmed.
-	PerSecond     float64
+	Cell          string
+	Done, Cases   int
+	PerSecond     float64 // the rate so far, Disagreements how many were confirmed
 	Disagreements int
 }
 
@@ -157,8 +153,7 @@ type CellReport struct {
 	Name       string `json:"name"`
 	Kubernetes string `json:"kubernetes"`
 	Gate       string `json:"gate"`
-	// Lanes is how many control planes it was explored on.
-	Lanes int `json:"lanes"`
+	Lanes      int    `json:"lanes"` // how many control planes it was explored on
 	// Cases, Requests and Reviews are how many were judged; OverRBAC of the cases had their grants as RBAC objects.
 	Cases    int     `json:"cases"`
 	Requests int     `json:"requests"`
@@ -177,8 +172,7 @@ type CellReport struct {
 	// Stopped says that there were too many disagreements to go on.
 	Stopped       bool           `json:"stopped,omitempty"`
 	Disagreements []Disagreement `json:"disagreements,omitempty"`
-	// Problems are what broke in the environment.
-	Problems []string `json:"problems,omitempty"`
+	Problems      []string       `json:"problems,omitempty"` // what broke in the environment
 }
 
 // Disagreement is a case in which model and server differ, made small.

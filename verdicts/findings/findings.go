@@ -24,8 +24,7 @@ type Finding struct {
 	Title    string `json:"title"`
 	Severity string `json:"severity"`
 	State    State  `json:"state"`
-	// Since is the first Kubernetes minor that has it.
-	Since string `json:"since"`
+	Since    string `json:"since"` // the first Kubernetes minor that has it
 	// Hurts says who is hurt; Expected and Actual what a reader of the documents expects, and what happens.
 	Hurts    string `json:"hurts"`
 	Expected string `json:"expected"`
@@ -37,10 +36,9 @@ type Finding struct {
 	Path  string  `json:"path"`
 	Cause []Cause `json:"cause"`
 	// Fix says what the change of code does that ci/mutants proves, and Cost what it costs.
-	Fix  string `json:"fix"`
-	Cost string `json:"cost"`
-	// Sentence is what the documentation should say, until then or for good.
-	Sentence string `json:"sentence"`
+	Fix      string `json:"fix"`
+	Cost     string `json:"cost"`
+	Sentence string `json:"sentence"` // what the documentation should say, until then or for good
 }
 
 // State is what is known of how to mend a finding.
@@ -55,8 +53,7 @@ const (
 
 // Cause is a place in the code of Kubernetes, or in a document.
 type Cause struct {
-	// File is the path below k8s.io; Function is one that it declares.
-	File     string `json:"file"`
+	File     string `json:"file"` // the path below k8s.io; Function is one that it declares
 	Function string `json:"function"`
 	Why      string `json:"why"`
 }

@@ -67,10 +67,9 @@ type Prediction struct {
 	Requests int64 `json:"requests,omitempty"`
 	First    int64 `json:"firstContacts,omitempty"`
 	Unsure   int64 `json:"unsure,omitempty"`
-	// Asked is how many agents sent them, each Seldom to Often times.
-	Asked  int `json:"agentsAsked,omitempty"`
-	Seldom int `json:"fewestOfAnAgent,omitempty"`
-	Often  int `json:"mostOfAnAgent,omitempty"`
+	Asked    int   `json:"agentsAsked,omitempty"` // how many agents sent them, each Seldom to Often times
+	Seldom   int   `json:"fewestOfAnAgent,omitempty"`
+	Often    int   `json:"mostOfAnAgent,omitempty"`
 	// Checks are the reviews, in a range: requests under way at once may each ask what one of them could have remembered.
 	Checks []CheckRange `json:"checks,omitempty"`
 }
@@ -92,11 +91,9 @@ func (p *Prediction) Range() (low, high int64) {
 
 // Smallest is the shortest schedule found that is not as predicted. It began when the server had forgotten all checks.
 type Smallest struct {
-	// Requests are the first of its requests, of Count.
-	Requests []string `json:"requests"`
+	Requests []string `json:"requests"` // the first of its requests, of Count
 	Count    int      `json:"count"`
-	// Text is what is not as predicted.
-	Text string `json:"text"`
+	Text     string   `json:"text"` // what is not as predicted
 }
 
 // Unpredicted says which reviews of a block are not as many as predicted. One that the API server gave up may have

@@ -18,36 +18,30 @@ const (
 
 // Run is one load run.
 type Run struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	// Tool is authzconf's version, Command how it was called.
-	Tool    string   `json:"tool"`
-	Command []string `json:"command"`
-	// Profile is the profile's name, ProfileYAML its text as it was used.
-	Profile     string `json:"profile"`
-	ProfileYAML string `json:"profileYAML"`
-	Seed        int64  `json:"seed"`
+	APIVersion  string   `json:"apiVersion"`
+	Kind        string   `json:"kind"`
+	Tool        string   `json:"tool"` // authzconf's version, Command how it was called
+	Command     []string `json:"command"`
+	Profile     string   `json:"profile"` // the profile's name, ProfileYAML its text as it was used
+	ProfileYAML string   `json:"profileYAML"`
+	Seed        int64    `json:"seed"`
 	// Started and Finished bound the run.
 	Started  time.Time `json:"started"`
 	Finished time.Time `json:"finished"`
 	Machine  Machine   `json:"machine"`
 	// Servers are the control planes under load, by the name that blocks use.
-	Servers []Server `json:"servers"`
-	// Authorizer is what decides beside RBAC, such as "webhook, 5ms".
-	Authorizer string `json:"authorizer,omitempty"`
-	// Population is who took part, Agents how many agents that is.
-	Population Population `json:"population,omitzero"`
+	Servers    []Server   `json:"servers"`
+	Authorizer string     `json:"authorizer,omitempty"` // what decides beside RBAC, such as "webhook, 5ms"
+	Population Population `json:"population,omitzero"`  // who took part, Agents how many agents that is
 	// Agents, Pairs and Shards are what was asked for.
-	Agents int `json:"agents"`
-	Pairs  int `json:"pairs"`
-	Starts int `json:"starts,omitempty"`
-	Shards int `json:"shards"`
-	// WarmUps is how many blocks for warming up were run and thrown away.
-	WarmUps int `json:"warmUps,omitempty"`
+	Agents  int `json:"agents"`
+	Pairs   int `json:"pairs"`
+	Starts  int `json:"starts,omitempty"`
+	Shards  int `json:"shards"`
+	WarmUps int `json:"warmUps,omitempty"` // how many blocks for warming up were run and thrown away
 	// Engine says what shards are: processes, or pods of a Job ("kubernetes"). Empty is processes.
-	Engine string `json:"engine,omitempty"`
-	// Blocks are in the order in which they ran.
-	Blocks []Block `json:"blocks"`
+	Engine string  `json:"engine,omitempty"`
+	Blocks []Block `json:"blocks"` // in the order in which they ran
 	// Problems made the run inconclusive while it ran: a server died, a shard was lost, recorder and metrics differ.
 	Problems []Problem `json:"problems"`
 	// Clocks are those of shards, compared with the coordinator's: for each the measurement with the largest offset.
@@ -60,8 +54,7 @@ type Run struct {
 
 // Problem is something that went wrong with the measuring.
 type Problem struct {
-	// Block is the index of the block, -1 for the run as a whole.
-	Block int    `json:"block"`
+	Block int    `json:"block"` // the index of the block, -1 for the run as a whole
 	Text  string `json:"text"`
 }
 
@@ -88,11 +81,9 @@ type Server struct {
 	GitVersion string `json:"gitVersion"`
 	Emulated   string `json:"emulated,omitempty"`
 	// Gate is the state of ConstrainedImpersonation as read back: on or off.
-	Gate string `json:"gate"`
-	// WebhookDelay is what the authorizer adds to every answer.
-	WebhookDelay Duration `json:"webhookDelay"`
-	// Mismatches are what the witness found not to be as asked.
-	Mismatches []string `json:"mismatches,omitempty"`
+	Gate         string   `json:"gate"`
+	WebhookDelay Duration `json:"webhookDelay"`         // what the authorizer adds to every answer
+	Mismatches   []string `json:"mismatches,omitempty"` // what the witness found not to be as asked
 }
 
 // Duration is a time.Duration written as "1.5ms" in JSON.
@@ -116,8 +107,7 @@ type Block struct {
 	// Agents took part.
 	Agents  int       `json:"agents"`
 	Started time.Time `json:"started"`
-	// Length is the planned length.
-	Length Duration `json:"length"`
+	Length  Duration  `json:"length"` // the planned length
 
 	// Planned are the intended requests; each was Sent or Dropped (never sent: the generator had no room). Late ones
 	// were sent more than the profile's tolerance after their time. Done were answered or failed within the block.
@@ -139,8 +129,7 @@ type Block struct {
 	Answers map[string]int64 `json:"answers"`
 	// Wrong counts answers that the variant does not expect, by "status: expected …".
 	Wrong map[string]int64 `json:"wrong,omitempty"`
-	// Odd are the texts of the first errors of class "other".
-	Odd []string `json:"odd,omitempty"`
+	Odd   []string         `json:"odd,omitempty"` // the texts of the first errors of class "other"
 	// Latency is from the intended send to the end of the answer, Service from the actual send, Lag from the
 	// intended to the actual send. Latencies by request kind (list, get, watch) are in Kinds.
 	Latency histogram.Histogram            `json:"latency"`

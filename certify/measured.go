@@ -341,7 +341,7 @@ func (c *cluster) notice(ctx context.Context, direct *client, w window) (bool, e
 	return c.impersonates(ctx, n.Constrained, &scenarios.Request{Verb: "list", Resource: "pods", Namespace: n.Namespace})
 }
 
-// impersonates says whether the user was let become the target. What the target may do is another question.
+// impersonates sends a request as the target, and says whether that was let, whatever the target itself may do.
 func (c *cluster) impersonates(ctx context.Context, user string, r *scenarios.Request) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, webhookTimeout+slack)
 	defer cancel()

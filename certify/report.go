@@ -78,7 +78,8 @@ type Kind[A any] struct {
 type Judge[A any] interface {
 	// Suite is the digest of all that is asked.
 	Suite() string
-	// Judge says what the answers show: all of a Certification that follows from them. It fails if one is to nothing asked.
+	// Judge says what the answers show: everything in a Certification that follows from evidence. Its error is about
+	// answers to what was not asked.
 	Judge(answers []A) (*Certification, error)
 }
 

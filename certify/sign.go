@@ -225,7 +225,8 @@ func (c *Certification) unbound(key *Key) (differences []string) {
 	return differences
 }
 
-// Made says who made a bundle, if known. With keys, a challenge in it must be by one: who signed both asked himself.
+// Made says who has made a bundle, as far as that can be known. With keys, a challenge in it must be by one of them: who
+// has signed both has asked himself.
 func (b Bundle) Made(c *Certification, keys []*Key) (made string, differences []string) {
 	if c.Challenge == nil {
 		return "self-declared", nil

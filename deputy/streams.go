@@ -225,7 +225,8 @@ func (ep *endpoint) revoke(ctx context.Context, command string) (*revocationEvid
 	return e, err
 }
 
-// letIn says whether an answer is an API server's to who may ask: a login page may be a 200, an open watch says nothing.
+// letIn says whether an answer is an API server's to somebody who may ask: a login page may be a 200. A watch that stays
+// open has nothing to tell.
 func letIn(resp *http.Response, watch bool) bool {
 	var got struct{ Kind, Type string }
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))

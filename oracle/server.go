@@ -29,7 +29,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Versions are the minors of Kubernetes that are modelled, oldest first: by a test, the releases of clusters/local.
+// Versions are the minors of Kubernetes that are modelled, oldest first: a test holds them to those of clusters/local.
 func Versions() []string { return []string{"1.33", "1.34", "1.35", "1.36", "1.37"} }
 
 // Config says what a server is, and what is granted on it.

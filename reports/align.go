@@ -136,7 +136,8 @@ func matchUnordered(want, got []review) []review {
 	return got
 }
 
-// gapCost is what a row with one side costs: less than two reviews with nothing in common, more than two that are alike.
+// gapCost is what a row with one side costs: less than two reviews with nothing in common, more than two that nearly
+// agree.
 const gapCost = 3
 
 // align puts lists of n and m side by side at the least cost of pairs and gaps, at which the other index is -1.

@@ -90,7 +90,7 @@ type Cell struct {
 
 	Facts   scenarios.Facts `json:"facts"`   // what scenarios were selected by
 	Witness Witness         `json:"witness"` // what the target said of itself
-	// Problem says why the target could not be used at all, as with the last lines of its log. Any makes the run invalid.
+	// Problem says why the target could not be used at all, with the last lines of its log. Any makes the run invalid.
 	Problem string `json:"problem,omitempty"`
 	// ReadySeconds is how long the target took to start, WallSeconds how long the scenarios took on it, waits included.
 	ReadySeconds float64 `json:"readySeconds"`

@@ -131,7 +131,8 @@ func (s seen) plain(text string) string {
 	return plainNames(s.evidence.Names, text)
 }
 
-// equal says whether a reader sees and reads the same of two cells. What one of them cannot show does not count.
+// equal says whether two cells cannot be told apart by a reader: the same was seen, and the same made of it. What one of
+// them cannot show does not count.
 func (s seen) equal(o seen) bool {
 	a, b := s.result, o.result
 	return markOf(a) == markOf(b) && a.Verdict == b.Verdict && a.Blame == b.Blame && a.KnownFailing == b.KnownFailing &&

@@ -358,7 +358,8 @@ func brief(v any) string {
 	return ellipsis(strings.TrimSpace(string(raw)), 200)
 }
 
-// released says whether a version names one source text, as builds of a changed checkout, or that know none, do not.
+// released says whether a version names one source text, a tag or a commit: builds of a changed checkout, and those that
+// do not know it, all have the same one.
 func released(version string) bool {
 	return sourceVersion.MatchString(version) && !strings.Contains(version, "dirty")
 }

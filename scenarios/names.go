@@ -201,7 +201,7 @@ func (s *Set) add(sc *Scenario) {
 	s.byID[sc.ID] = sc
 }
 
-// All returns the scenarios sorted by ID. The slice is the caller's, the scenarios are shared (Bind gives a copy).
+// All returns the scenarios sorted by ID. The slice is the caller's, the scenarios are not to be changed (see Bind).
 func (s *Set) All() []*Scenario { return slices.Clone(s.all) }
 
 // Len is the number of scenarios.

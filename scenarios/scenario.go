@@ -168,7 +168,7 @@ type ServiceAccount struct {
 	Node string `json:"node,omitempty" yaml:"node,omitempty"`
 	// Secret binds the token to a Secret of that name, which is created. It excludes Pod and Node.
 	Secret string `json:"secret,omitempty" yaml:"secret,omitempty"`
-	// NodeObject says whether a Node of that name is created, as by default. A pod-bound token has its name even without.
+	// NodeObject says whether there is a Node of that name, as by default. A pod-bound token has the name even without one.
 	NodeObject *bool `json:"nodeObject,omitempty" yaml:"nodeObject,omitempty"`
 	// Running says that the pod really runs, on one of Nodes, and that its token is the one that the kubelet projected.
 	Running bool `json:"running,omitempty" yaml:"running,omitempty"`
@@ -214,7 +214,8 @@ type Grant struct {
 	Verbs   []string `json:"verbs" yaml:"verbs" bind:"keep"` // matched exactly; "*" is any verb
 	// APIGroups are matched exactly; "" is the core group, "*" any.
 	APIGroups []string `json:"apiGroups,omitempty" yaml:"apiGroups,omitempty" bind:"keep"`
-	// Resources are matched exactly, subresources as "pods/exec"; "*" is any and any subresource, "*/exec" that of any.
+	// Resources are matched exactly, subresources as "pods/exec"; "*" is any resource and subresource, "*/exec" that
+	// subresource of any resource.
 	Resources []string `json:"resources,omitempty" yaml:"resources,omitempty" bind:"keep"`
 	// Names limits the grant to objects of these names. Empty means all.
 	Names []string `json:"resourceNames,omitempty" yaml:"resourceNames,omitempty"`

@@ -178,7 +178,7 @@ func (r *Request) UserAgent() string {
 	return "authzconf"
 }
 
-// WireHeaders are the header lines that the request must be sent with, as evidence shows them: without what all have.
+// WireHeaders are the header lines that the request must be sent with, as evidence shows them: not what all have.
 func (r *Request) WireHeaders() map[string][]string {
 	h := r.lines()
 	for name, values := range h {

@@ -193,7 +193,8 @@ func (v *stepJudge) refused() {
 	v.compare("refusal", want.Status+" "+renderRefusal(want), st.Status+" "+renderRefusal(*st))
 }
 
-// started judges the event that was written as the answer began, all there is while the request runs: it says the last's.
+// started judges the event that was written as the answer began: while the request runs, it is all that there is, and
+// says what the last one says.
 func (v *stepJudge) started() {
 	if len(v.o.AuditStarted) == 0 {
 		return

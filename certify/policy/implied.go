@@ -172,7 +172,8 @@ func (d *deck) modes() {
 	}
 }
 
-// within are the verbs of a subresource, which imply none either; of each two somebody has the one and lacks the other.
+// within are the verbs of a subresource, none of which implies another; of each two somebody has one and lacks the
+// other.
 func (d *deck) within() {
 	for _, o := range d.Resources {
 		for set := range 6 {

@@ -346,7 +346,7 @@ func TryLock(path string) (*FileLock, error) {
 	return &FileLock{file: file}, nil
 }
 
-// WaitLock takes the lock of a file, waiting for its holder until ctx ends; then waiting, unless nil, is called once.
+// WaitLock takes the lock of a file, waiting for its holder until ctx ends. waiting, unless nil, is called if it has to.
 func WaitLock(ctx context.Context, path string, waiting func()) (*FileLock, error) {
 	const interval = 50 * time.Millisecond
 	ticker := time.NewTicker(interval)

@@ -40,7 +40,7 @@ import (
 )
 
 // ProbeExtraKey marks a review that the harness asked for itself, to see whether a grant is in force: it is a key of
-// spec.extra, with any value. They are answered and counted but never recorded: no request under test caused them.
+// spec.extra, with any value. Such reviews are answered and counted, never recorded: no request under test caused them.
 const ProbeExtraKey = "authzconf.dev/probe"
 
 // handshakeTimeout bounds a connection before its first request; later nothing does: API servers keep theirs for hours.

@@ -299,7 +299,7 @@ func credential(header string) bool {
 	return header == "Authorization" || strings.HasPrefix(header, remote)
 }
 
-// shownHeaders are the headers of a request without credentials and those that every request has, or has others of.
+// shownHeaders are the headers of a request without credentials, and without what every request has, or has anew.
 func shownHeaders(h http.Header) map[string][]string {
 	shown := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(h)) {

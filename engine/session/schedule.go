@@ -30,7 +30,8 @@ func (s *Session) Start(ctx context.Context) error {
 	return s.startErr
 }
 
-// Wait waits until all cells are done. It returns the error of Start, or a later cell's like it, which ended it.
+// Wait waits until all cells are done. It returns the error of Start, or one like it of a cell that came later: that
+// ends the session.
 func (s *Session) Wait() error {
 	s.workers.Wait()
 	return s.usageError()

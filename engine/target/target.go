@@ -57,7 +57,7 @@ type Options struct {
 	// Front, if given, answers at the recorder's first point, so that permissions can be given and taken at once,
 	// without objects that have to get around. What it has no opinion about is for the authorizers behind it.
 	Front recorder.Script
-	// Join is a target, to outlive this, whose etcd and keys are used: each API server has its own recorder and audit log.
+	// Join is a target whose etcd and keys are used; it has to outlive this one. Each has its own recorder and audit log.
 	Join *Target
 	// Elsewhere, if given, is the recorder: one that runs already, and goes on when the target is stopped.
 	Elsewhere Recording

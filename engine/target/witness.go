@@ -230,7 +230,8 @@ func (t *Target) LoadImage(ctx context.Context, archive []byte) error {
 	return nodes.LoadImage(ctx, archive)
 }
 
-// EventsBy are the audit events of a user's finished requests that nobody awaited, unordered: a program's in the cluster.
+// EventsBy are the audit events of finished requests by a user that nobody awaited, in no order: those that a program in
+// the cluster sent.
 func (t *Target) EventsBy(user string) (all []auditv1.Event, err error) {
 	for _, raw := range t.Events(user) {
 		var event auditv1.Event

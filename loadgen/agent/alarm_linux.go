@@ -9,7 +9,7 @@ import (
 )
 
 // alarm wakes one goroutine at given moments. It is a timer of the kernel, for those of Go wait in whole milliseconds
-// when a process is otherwise idle (runtime.netpoll hands its delay to epoll_pwait), half a millisecond late.
+// when a process is otherwise idle (runtime.netpoll hands its delay to epoll_pwait): half a millisecond late.
 type alarm struct {
 	file *os.File
 	conn syscall.RawConn

@@ -18,7 +18,7 @@ const (
 	lateLimit = 0.005
 	// droppedLimit is the part of the intended requests that may never be sent.
 	droppedLimit = 0.001
-	// unansweredLimit is the part of requests that may be open at a block's end: the longest, they lack in the latencies.
+	// unansweredLimit is the part of requests that may be open at a block's end: the longest, which the latencies lack.
 	unansweredLimit = 0.005
 	// displacedLimit is the part of arrivals that may come in another second than the other side of the pair's.
 	displacedLimit = 0.02

@@ -82,7 +82,8 @@ func TTest(x []float64) float64 {
 	return 2 * distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(len(x) - 1)}.Survival(t)
 }
 
-// Holm adjusts p-values for there being several: the chance that any is at or below a level by chance is at most that.
+// Holm adjusts p-values for there being several: the chance that any of them is at or below a level though nothing
+// differs is at most that level.
 func Holm(p []float64) []float64 {
 	order := make([]int, len(p))
 	for i := range order {

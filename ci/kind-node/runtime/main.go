@@ -2,7 +2,7 @@
 //
 // A privileged container asks for all capabilities there are. Where one of them is missing from the bounding set, as in
 // some virtual machines, runc refuses ("unable to apply caps: operation not permitted"), and kind's nodes are privileged
-// containers. This command, which dockerd gets with --add-runtime, asks for what can be had only, and becomes runc.
+// containers. This command, given to dockerd with --add-runtime, drops what cannot be had, and becomes runc.
 package main
 
 import (

@@ -193,7 +193,8 @@ type Cost struct {
 	PeakHeap int64 `json:"peakHeapBytes,omitempty"`
 }
 
-// CPUProfile is how often a program was seen in which functions, 100 times a second of its processor time; only the most.
+// CPUProfile is how often a program was seen in a function, 100 times for each second of its processor time. Functions
+// are those that were seen most.
 type CPUProfile struct {
 	Samples   int64            `json:"samples"`
 	Functions map[string]int64 `json:"functions"`

@@ -114,11 +114,9 @@ func (v *stepJudge) rule(r Review) (rule scenarios.PolicyRule) {
 const (
 	// reasonAnnotation says why the final decision is as it is.
 	reasonAnnotation = "authorization.k8s.io/reason"
-	// failedReason is said where the authorizers broke, whatever broke.
-	failedReason = "internal error"
-	// anyReason is wanted where an authorizer may say what it likes.
-	anyReason = "any"
-	noReason  = "none"
+	failedReason     = "internal error" // said where the authorizers broke, whatever broke
+	anyReason        = "any"            // wanted where an authorizer may say what it likes
+	noReason         = "none"
 )
 
 // builtin is what RBAC says where a binding allows that every cluster has.

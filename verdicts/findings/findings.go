@@ -18,9 +18,8 @@ import (
 
 // Finding is a defect of servers or documents, as a report to their maintainers states it.
 type Finding struct {
-	ID string `json:"id"`
-	// Row is its row in docs/divergences.md, by which it can be asked for too.
-	Row      string `json:"row"`
+	ID       string `json:"id"`
+	Row      string `json:"row"` // its row in docs/divergences.md, by which it can be asked for too
 	Title    string `json:"title"`
 	Severity string `json:"severity"`
 	State    State  `json:"state"`

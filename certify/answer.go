@@ -48,9 +48,8 @@ type Answer struct {
 	// Foreign says that the answer repeats another spec than the one sent.
 	Foreign bool `json:"foreign,omitempty"`
 	// Said is how the reason or the error begins, or a body that is not a review, if the answer is wrong.
-	Said string `json:"said,omitempty"`
-	// Opened is how many connections a check needed; on its last answer only.
-	Opened int64 `json:"opened,omitempty"`
+	Said   string `json:"said,omitempty"`
+	Opened int64  `json:"opened,omitempty"` // how many connections a check needed; on its last answer only
 	// Micros is how long it took from when it was meant to be sent, LateUs how late it was; under load only, in µs.
 	Micros int64 `json:"us,omitempty"`
 	LateUs int64 `json:"lateUs,omitempty"`

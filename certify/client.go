@@ -27,13 +27,11 @@ import (
 )
 
 const (
-	// maxAnswer is more than an answer that repeats the largest review.
-	maxAnswer = 1 << 20
+	maxAnswer = 1 << 20 // more than an answer that repeats the largest review
 	// Timeout is how long an answer may take by default; slow is what AuthorizationConfiguration recommends.
 	Timeout = 10 * time.Second
 	slow    = 3 * time.Second
-	// idleFor is less than a server waits before it closes a connection.
-	idleFor = 100 * time.Millisecond
+	idleFor = 100 * time.Millisecond // less than a server waits before it closes a connection
 )
 
 // Webhook is how an authorizer is reached.

@@ -48,8 +48,7 @@ const (
 	v1beta1       Form = "v1beta1"
 	unknownFields Form = "unknown-fields"
 	reversed      Form = "extras-reversed"
-	// literal is a body that is sent as it stands.
-	literal Form = "literal"
+	literal       Form = "literal" // a body that is sent as it stands
 )
 
 // Question is one review with the decision that the policy gives.
@@ -61,8 +60,7 @@ type Question struct {
 	Spec   spec
 	Body   []byte // sent in form literal, with Method if that is not POST
 	Method string
-	// Expect is the decision of the policy; empty if the request must be refused.
-	Expect scenarios.Decision
+	Expect scenarios.Decision // the decision of the policy; empty if the request must be refused
 	// Reason is what a wrong decision is called; Blame what a failure is called that might have another cause.
 	Reason, Blame string
 	// Base is the vector that this one repeats in other circumstances. If that is answered wrongly, this says nothing new.

@@ -33,8 +33,7 @@ const (
 	proxyAlias     = "periscope"
 	proxyNamespace = "periscope"
 	proxyName      = "system:serviceaccount:periscope:periscope"
-	// timeout is how long a single answer may take.
-	timeout = 15 * time.Second
+	timeout        = 15 * time.Second // how long a single answer may take
 )
 
 // plane is a target with a proxy identity on it: a ServiceAccount that may impersonate.

@@ -89,9 +89,8 @@ type Part struct {
 	Checks        int            `json:"checks"` // how many comparisons were made, in Seconds
 	Seconds       float64        `json:"seconds"`
 	Outcomes      map[string]int `json:"outcomes,omitempty"`
-	// Failed is how many checks failed; the first of them are in Failures.
-	Failed   int      `json:"failed"`
-	Failures []string `json:"failures,omitempty"`
+	Failed        int            `json:"failed"` // how many checks failed; the first of them are in Failures
+	Failures      []string       `json:"failures,omitempty"`
 	// Findings are the attacks among them. By is how many audit events were found by what.
 	Findings     []Finding      `json:"findings,omitempty"`
 	By           map[string]int `json:"foundBy,omitempty"`

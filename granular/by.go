@@ -53,10 +53,9 @@ type By struct {
 	Descriptions *permissions.Set // the permissions of fields
 	Steps        enforcer.Steps   // those of the reference
 	// URL is where the webhook is, and CA the authority of its certificate in PEM, if it is not one of the system's.
-	URL string
-	CA  []byte
-	// Kubeconfig is a file to write, by which the webhook may ask the API server.
-	Kubeconfig string
+	URL        string
+	CA         []byte
+	Kubeconfig string // a file to write, by which the webhook may ask the API server
 }
 
 func (a *Attempt) applies(kind string) bool {

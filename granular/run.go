@@ -64,14 +64,12 @@ type Evidence struct {
 
 // Attempted is what was seen of an attempt.
 type Attempted struct {
-	Scenario string `json:"scenario"`
-	Attempt  string `json:"attempt"`
-	// Request is what the actor sent, Code and Message what it was told.
-	Request verdicts.SentRequest `json:"request"`
-	Code    int                  `json:"code"`
-	Message string               `json:"message,omitempty"`
-	// Decisions are what the reference says that it has decided meanwhile.
-	Decisions []enforcer.Decision `json:"decisions"`
+	Scenario  string               `json:"scenario"`
+	Attempt   string               `json:"attempt"`
+	Request   verdicts.SentRequest `json:"request"` // what the actor sent, Code and Message what it was told
+	Code      int                  `json:"code"`
+	Message   string               `json:"message,omitempty"`
+	Decisions []enforcer.Decision  `json:"decisions"` // what the reference says that it has decided meanwhile
 	// Before and After are the stored object, Result what a dry run by the admin made of it; nil where that was refused.
 	Before map[string]any `json:"before,omitempty"`
 	After  map[string]any `json:"after,omitempty"`

@@ -71,9 +71,8 @@ type Attempt struct {
 	Names   []string `yaml:"names" json:"names,omitempty"`
 	Request *Request `yaml:"request" json:"-"`
 	Outcome Outcome  `yaml:"outcome" json:"outcome"`
-	// Missing is the verb that the message of a denial names.
-	Missing string `yaml:"missing" json:"missing,omitempty"`
-	Reason  string `yaml:"reason" json:"reason,omitempty"` // what else the message says
+	Missing string   `yaml:"missing" json:"missing,omitempty"` // the verb that the message of a denial names
+	Reason  string   `yaml:"reason" json:"reason,omitempty"`   // what else the message says
 	// Checks are all questions in order, each as "yes VERB" or "no VERB".
 	Checks []string `yaml:"checks" json:"checks"`
 }

@@ -19,8 +19,7 @@ import (
 
 // Need is what a mode lacks to succeed.
 type Need struct {
-	// Mode is empty for the permission of the resulting user to make the request.
-	Mode Mode
+	Mode Mode // empty for the permission of the resulting user to make the request
 	// Refused says why the mode cannot succeed whatever is granted.
 	Refused string
 	Grants  []scenarios.Grant // what is missing, as narrow as the checks are

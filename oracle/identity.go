@@ -247,9 +247,8 @@ const tokenTTL = 10 * time.Second
 
 // tokens is what a server knows of the tokens of service accounts.
 type tokens struct {
-	gone map[string]bool // the accounts, pods and nodes that were deleted, by path
-	// valid is when the token of an alias was last looked at and found valid.
-	valid map[string]time.Duration
+	gone  map[string]bool          // the accounts, pods and nodes that were deleted, by path
+	valid map[string]time.Duration // when the token of an alias was last looked at and found valid
 }
 
 // Receive is Do for a requestor of a scenario, whose token may have become invalid.

@@ -15,10 +15,8 @@ import (
 )
 
 const (
-	// cacheTTL is how long a success is remembered (impersonationCache.set).
-	cacheTTL = 10 * time.Second
-	// indexSize is how many requestors the mode index holds (newModeIndexCache).
-	indexSize = 10_000
+	cacheTTL  = 10 * time.Second // how long a success is remembered (impersonationCache.set)
+	indexSize = 10_000           // how many requestors the mode index holds (newModeIndexCache)
 )
 
 // memory is what a server remembers of impersonation. Only successes are remembered, and nothing ever erases one

@@ -140,18 +140,16 @@ func Modes() []Mode { return []Mode{AssociatedNode, ArbitraryNode, ServiceAccoun
 // Prediction is what a server is expected to do with a request.
 type Prediction struct {
 	Outcome scenarios.Outcome // always one
-	// Code is 400, 403 or 500; 0 if what comes behind authorization decides it.
-	Code int
+	Code    int               // 400, 403 or 500; 0 if what comes behind authorization decides it
 	// Messages are the possible texts of the answer, several if by the order of a Go map; none where others write it.
 	Messages []string
 	// Requestor authenticated.
 	Requestor scenarios.User
 	Wanted    *scenarios.User // the user that the headers ask for; nil if they say nothing
 	User      *scenarios.User // the resulting user; nil if nobody is impersonated
-	// Mode is the mode that succeeded; empty if none did or none was needed.
-	Mode     Mode
-	Segments []Segment // the access reviews, in order, the final one included
-	Audit    Audit     // what the audit event says
+	Mode      Mode            // the mode that succeeded; empty if none did or none was needed
+	Segments  []Segment       // the access reviews, in order, the final one included
+	Audit     Audit           // what the audit event says
 	// Counted says whether the server keeps impersonation metrics, and Attempts is the increase of
 	// apiserver_impersonation_attempts_total.
 	Counted  bool

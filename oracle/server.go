@@ -41,8 +41,7 @@ type Config struct {
 	Grants []scenarios.Grant // in force from the start
 	// Objects are those of the cluster that decisions depend on: roles, bindings, pods.
 	Objects []map[string]any
-	// Chain is the authorizer chain; nil is Node and RBAC, with the grants.
-	Chain []Authorizer
+	Chain   []Authorizer // the authorizer chain; nil is Node and RBAC, with the grants
 }
 
 // Server is the model of one API server process, with all that it remembers. It is not safe for concurrent use.

@@ -195,9 +195,8 @@ func changedLines(a, b seenBehaviour) []string {
 
 // Side names one cell of one report.
 type Side struct {
-	Dir string // the report's folder
-	// Cell is the cell's name; it may be empty where the report has only one.
-	Cell string
+	Dir  string // the report's folder
+	Cell string // the cell's name; it may be empty where the report has only one
 }
 
 // ParseSide reads FOLDER or FOLDER:CELL.

@@ -17,8 +17,7 @@ const pathDir = "path"
 
 // PathReport is what an upgrade path's report has besides a run's: its cells are the stages, in order, on one etcd.
 type PathReport struct {
-	// Name is that of the path file, or the path as it was written.
-	Name        string `json:"name"`
+	Name        string `json:"name"`                  // that of the path file, or the path as it was written
 	Description string `json:"description,omitempty"` // that of the path file
 	// HighAvailability: two API servers behind a balancer (run).
 	HighAvailability bool `json:"highAvailability,omitempty"`
@@ -30,16 +29,14 @@ type PathReport struct {
 
 // PathStage is one stage of an upgrade path.
 type PathStage struct {
-	Cell  string `json:"cell"`            // the name of the stage's cell
-	Fault string `json:"fault,omitempty"` // what went wrong on the way here, on purpose
-	// Made are the setups whose objects and tokens were made on this stage.
-	Made []string `json:"made,omitempty"`
+	Cell  string   `json:"cell"`            // the name of the stage's cell
+	Fault string   `json:"fault,omitempty"` // what went wrong on the way here, on purpose
+	Made  []string `json:"made,omitempty"`  // the setups whose objects and tokens were made on this stage
 	// DownSeconds is the time from when the API server of the stage before was told to end (or killed) until
 	// that of this stage was ready; 0 on the first.
 	DownSeconds float64 `json:"downSeconds,omitempty"`
 
-	// Objects is how many objects were read at the end of the stage (derived).
-	Objects int `json:"objects"`
+	Objects int `json:"objects"` // how many objects were read at the end of the stage (derived)
 	// Reviews is how many access reviews the API server sent during the stage, those of the harness apart;
 	// ConstrainedReviews those of them whose verb begins with impersonate: or impersonate-on: (derived).
 	Reviews            int     `json:"reviews"`

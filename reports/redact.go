@@ -25,9 +25,8 @@ var (
 	// pemKey ends at its last line or where base64 text and (escaped) line ends do.
 	pemKey = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?:[A-Za-z0-9+/=\s]|\\[nr])*(?:-----END [A-Z0-9 ]*PRIVATE KEY-----)?`)
 	// pemData is PEM in base64; what it holds is looked at before it goes.
-	pemData = regexp.MustCompile(`\bLS0tLS1CRUdJTi[A-Za-z0-9+/]+={0,2}`)
-	// queryToken is a credential in a URL.
-	queryToken = regexp.MustCompile(`([?&](?:access_)?token=)[^&\s"'\[]+`)
+	pemData    = regexp.MustCompile(`\bLS0tLS1CRUdJTi[A-Za-z0-9+/]+={0,2}`)
+	queryToken = regexp.MustCompile(`([?&](?:access_)?token=)[^&\s"'\[]+`) // a credential in a URL
 	// keyData is the fields of a kubeconfig.
 	keyData = regexp.MustCompile(`(client-key-data|clientKeyData)(\\?["']?\s*[:=]\s*\\?["']?)([A-Za-z0-9+/_-]+={0,2})`)
 )

@@ -97,8 +97,7 @@ type Cell struct {
 	WallSeconds  float64 `json:"wallSeconds"`
 	// Results are the verdicts of the scenarios that were to be run here, notSupported ones included.
 	Results []verdicts.Result `json:"results"`
-	// NotRun are the scenarios that were not to be run here, and why.
-	NotRun []NotRun `json:"notRun,omitempty"`
+	NotRun  []NotRun          `json:"notRun,omitempty"` // the scenarios that were not to be run here, and why
 	// Agents is what the node agent was allowed as a program in pods of real nodes; nil where that was not looked at.
 	Agents *Agents `json:"agents,omitempty"`
 	// Summary counts verdicts by level; a level without scenarios is absent.

@@ -51,9 +51,8 @@ type Witness struct {
 
 // Program is a program of a target: a release is judged by its own program, not by one that was built from its source.
 type Program struct {
-	Name string `json:"name"`
-	// Version is the pinned one; empty where somebody else chose the program.
-	Version string `json:"version,omitempty"`
+	Name    string `json:"name"`
+	Version string `json:"version,omitempty"` // the pinned one; empty where somebody else chose the program
 	// Origin says where it came from, and how that was checked; SHA256 is of the program as it lies there.
 	Origin string `json:"origin"`
 	SHA256 string `json:"sha256"`
@@ -85,8 +84,7 @@ type GateProbe struct {
 
 // Authorizer is one entry of an authorizer chain.
 type Authorizer struct {
-	// Type is as in AuthorizationConfiguration: Webhook, Node, RBAC, ABAC.
-	Type string `json:"type"`
+	Type string `json:"type"` // as in AuthorizationConfiguration: Webhook, Node, RBAC, ABAC
 	Name string `json:"name"`
 }
 

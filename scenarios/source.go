@@ -156,8 +156,7 @@ type Error struct {
 	File string // the path below the folder that was loaded
 	// Line and Col count from 1. Both are 0 where the error is about a whole folder.
 	Line, Col int
-	// Msg is what is wrong, followed by what was expected in parentheses.
-	Msg string
+	Msg       string // what is wrong, followed by what was expected in parentheses
 }
 
 // Error implements error, as editors link it: "path/to/file.yaml:LINE:COL: what is wrong (what was expected)".

@@ -143,8 +143,7 @@ const (
 	// Kind is the only one that is answered.
 	Kind = "SubjectAccessReview"
 
-	// maxBody is what an API server itself accepts as a request body.
-	maxBody = 3 << 20
+	maxBody = 3 << 20 // what an API server itself accepts as a request body
 )
 
 // Decider answers a review.

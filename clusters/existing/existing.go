@@ -320,8 +320,7 @@ func (c *Cluster) empty(ctx context.Context, path, selector string) error {
 }
 
 const (
-	// claimed is the annotation that says who has claimed a cluster.
-	claimed = "authzconf.dev/claimed-by"
+	claimed = "authzconf.dev/claimed-by" // the annotation that says who has claimed a cluster
 	// leaving is how long the namespaces of an earlier run may take to disappear.
 	leaving = time.Minute
 )

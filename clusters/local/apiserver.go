@@ -287,9 +287,8 @@ func (c *ControlPlane) url() string {
 
 const (
 	// keyLifetime outlives any run; the keys die with the run's folder anyway.
-	keyLifetime = 365 * 24 * time.Hour
-	// frontProxyName is the common name kube-apiserver accepts request headers from.
-	frontProxyName = "authzconf-front-proxy"
+	keyLifetime    = 365 * 24 * time.Hour
+	frontProxyName = "authzconf-front-proxy" // the common name kube-apiserver accepts request headers from
 	adminName      = "authzconf-admin"
 )
 

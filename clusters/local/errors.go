@@ -95,9 +95,8 @@ func rootCause(err error) error {
 }
 
 const (
-	errorLogLines = 20
-	// reasonLogLines is how many are searched for the program's own message.
-	reasonLogLines = 200
+	errorLogLines  = 20
+	reasonLogLines = 200 // how many are searched for the program's own message
 	// maxTailBytes bounds what is read of a log that may have grown large.
 	maxTailBytes = 256 << 10
 	// maxLineBytes bounds a shown line: kube-apiserver may log a whole object in one.

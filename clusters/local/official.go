@@ -204,8 +204,7 @@ const (
 	// stallTimeout is how long a download may stand still; retries is how often in a row it may break off for nothing.
 	stallTimeout = 20 * time.Second
 	retries      = 3
-	// pause is before something is tried again, doubled each time.
-	pause = 250 * time.Millisecond
+	pause        = 250 * time.Millisecond // before something is tried again, doubled each time
 )
 
 // asked is what a run knows of the hosts it asked: those that do not answer cost it time once.

@@ -63,9 +63,8 @@ const (
 
 // Options describe a control plane: by default the newest release and its gates, Node and RBAC, no audit, a free port.
 type Options struct {
-	Release Release // what to run; the zero value is the newest of [Releases]
-	// EmulatedVersion is the minor to emulate, such as "1.35"; if unset, the binary's own.
-	EmulatedVersion string
+	Release         Release // what to run; the zero value is the newest of [Releases]
+	EmulatedVersion string  // the minor to emulate, such as "1.35"; if unset, the binary's own
 	// FeatureGates are set on or off; others keep their default. One that the release does not know is a [*UsageError].
 	FeatureGates map[string]bool
 	// AuthorizationConfig is an AuthorizationConfiguration in YAML. If nil, --authorization-mode is Node,RBAC.

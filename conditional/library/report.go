@@ -44,10 +44,9 @@ type Section struct {
 	Absent    int    `json:"absent"`
 	// Part are vectors with which the library agrees as far as it has a part for them; the rest of their fields, as the
 	// whole of those that are Absent, is judged by nothing but our own model.
-	Part   int `json:"part"`
-	Failed int `json:"failed"`
-	// Webhook are vectors that judge authorizers, which the library is none of.
-	Webhook int `json:"webhook"`
+	Part    int `json:"part"`
+	Failed  int `json:"failed"`
+	Webhook int `json:"webhook"` // vectors that judge authorizers, which the library is none of
 }
 
 // Total is how many vectors a section has.

@@ -36,8 +36,7 @@ const (
 type Authorizer struct {
 	// Name is the authorizerName of its sets, Type that of its conditions.
 	Name, Type string
-	// Wire is the revision of the KEP's wire whose rules its answers keep.
-	Wire *wire.Revision
+	Wire       *wire.Revision // the revision of the KEP's wire whose rules its answers keep
 
 	snapshot atomic.Pointer[Snapshot]
 }
@@ -153,8 +152,7 @@ func exact(s authorizationv1.SubjectAccessReviewSpec) bool {
 const (
 	// maxExpression is what a policy's expression may have, in bytes. How long its residual may be the wire says.
 	maxExpression = 16 << 10
-	// maxPolicies is a bound for a file.
-	maxPolicies = 1024
+	maxPolicies   = 1024 // a bound for a file
 )
 
 // Snapshot is a set of policies that does not change. One decision is made of one snapshot.

@@ -246,11 +246,10 @@ func (s *SubjectAccessReviewStatus) Decision() Decision {
 // ConditionSet is SubjectAccessReviewConditionSet: what one authorizer says.
 type ConditionSet struct {
 	// Allowed, Denied, Conditions and ConditionsChain exclude each other.
-	Allowed bool `json:"allowed,omitempty"`
-	Denied  bool `json:"denied,omitempty"`
-	// FailureMode is what becomes of an error in a Deny condition.
-	FailureMode    FailureMode `json:"failureMode,omitempty"`
-	AuthorizerName string      `json:"authorizerName"` // unique within the server
+	Allowed        bool        `json:"allowed,omitempty"`
+	Denied         bool        `json:"denied,omitempty"`
+	FailureMode    FailureMode `json:"failureMode,omitempty"` // what becomes of an error in a Deny condition
+	AuthorizerName string      `json:"authorizerName"`        // unique within the server
 	// Conditions have no order.
 	Conditions []Condition `json:"conditions,omitempty"`
 	// ConditionsChain are the sets of authorizers behind a composite one, in order; not every revision has it.
@@ -310,15 +309,14 @@ type ConditionData struct {
 // Impersonation through Conditional Authorization"). The KEP's expressions have its verb, apiGroup and resource,
 // named as in request; so are the others here, with the user as userInfo.
 type ImpersonatedRequest struct {
-	Verb        string `json:"verb"`
-	APIGroup    string `json:"apiGroup"`
-	APIVersion  string `json:"apiVersion"`
-	Resource    string `json:"resource"`
-	Subresource string `json:"subresource"`
-	Namespace   string `json:"namespace"`
-	Name        string `json:"name"`
-	// UserInfo is the whole user that is impersonated.
-	UserInfo *authenticationv1.UserInfo `json:"userInfo,omitempty"`
+	Verb        string                     `json:"verb"`
+	APIGroup    string                     `json:"apiGroup"`
+	APIVersion  string                     `json:"apiVersion"`
+	Resource    string                     `json:"resource"`
+	Subresource string                     `json:"subresource"`
+	Namespace   string                     `json:"namespace"`
+	Name        string                     `json:"name"`
+	UserInfo    *authenticationv1.UserInfo `json:"userInfo,omitempty"` // the whole user that is impersonated
 }
 
 // Object is a JSON object, nil if there is none. Whole numbers in it are read as int64, as an API server reads them.

@@ -46,8 +46,7 @@ const (
 	// longestLine is the longest that is taken: an API server cuts events before that
 	// (--audit-log-truncate-max-batch-size is 10 MiB).
 	longestLine = 16 << 20
-	// remembered is how many requests back one is known again.
-	remembered = 1 << 18
+	remembered  = 1 << 18 // how many requests back one is known again
 	// headLength is where kind and version of an event stand, as API servers write it.
 	headLength = 256
 )

@@ -173,9 +173,8 @@ func Token(ctx context.Context, config *rest.Config, namespace, pod string) (str
 
 const (
 	// program is the agent's package, built from the module that this is.
-	program = "github.com/authzconf/authzconf/engine/nodes/agent"
-	// agentPath is the agent within its image.
-	agentPath = "/agent"
+	program   = "github.com/authzconf/authzconf/engine/nodes/agent"
+	agentPath = "/agent" // the agent within its image
 	// AgentVariable names a built agent, a static executable for the nodes' architecture, where there are no sources or Go.
 	AgentVariable = "AUTHZCONF_NODE_AGENT"
 	// manifest is the fixture with the objects that run the agent, and manifestName what they are called there.

@@ -122,8 +122,7 @@ func (p *provisioner) shown(ctx context.Context, spec authorizationv1.SubjectAcc
 }
 
 const (
-	// podTimeout is how long a pod may take to run, its image being there.
-	podTimeout = time.Minute
+	podTimeout = time.Minute // how long a pod may take to run, its image being there
 	podPoll    = 200 * time.Millisecond
 )
 

@@ -17,9 +17,8 @@ type Selection struct {
 	// Focus and Skip match scenario IDs; nil is not given.
 	Focus, Skip *regexp.Regexp
 	// Levels to run; empty is all.
-	Levels []scenarios.Level
-	// Folders are the top folders of scenario IDs, such as kep-5284; empty is all.
-	Folders []string
+	Levels  []scenarios.Level
+	Folders []string // the top folders of scenario IDs, such as kep-5284; empty is all
 	// Labels, if given, decides by the labels of a scenario; see Labels.
 	Labels func(labels []string) bool
 }

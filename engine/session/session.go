@@ -18,8 +18,7 @@ import (
 
 // Event is progress that a person may want to see.
 type Event struct {
-	// Text is set for a step of the run as a whole, such as a target being ready.
-	Text   string
+	Text   string           // set for a step of the run as a whole, such as a target being ready
 	Result *verdicts.Result // set when a scenario has its verdict
 	Took   time.Duration    // how long the scenario ran, waits apart
 }
@@ -99,8 +98,7 @@ type Cell struct {
 	Witness reports.Witness // what the target said of itself
 	Ready   time.Duration   // how long the target took to start
 	Took    time.Duration   // how long the scenarios took, waits included
-	// Agents is what the node agents were allowed, where the cell has nodes.
-	Agents *reports.Agents
+	Agents  *reports.Agents // what the node agents were allowed, where the cell has nodes
 
 	jobs     map[string]*job // by scenario
 	finished chan struct{}   // closed when everything has its verdict, and Took is set

@@ -35,11 +35,9 @@ const (
 	aggregatedGroup    = "conformance.authzconf.dev"
 	aggregatedPath     = "/apis/" + aggregatedGroup + "/v1"
 	aggregatedResource = "things"
-	// aggregatedService is the Service by which the API server finds this one.
-	aggregatedService = "authzconf-things"
-	aggregatedSpace   = metav1.NamespaceSystem
-	// aggregatedTimeout is how long the API server may take to serve the group.
-	aggregatedTimeout = 30 * time.Second
+	aggregatedService  = "authzconf-things" // the Service by which the API server finds this one
+	aggregatedSpace    = metav1.NamespaceSystem
+	aggregatedTimeout  = 30 * time.Second // how long the API server may take to serve the group
 )
 
 // aggregated is a small API server behind the cluster's, and what reached it. The zero value is not running.

@@ -194,8 +194,7 @@ type Batched struct {
 	// Reviews are in order of arrival, Seqs their places among all: those of a request are between the Marks around it.
 	Reviews []verdicts.Review
 	Seqs    []uint64
-	// Metrics are the increases over the whole batch; nil where the target has none.
-	Metrics []verdicts.MetricSample
+	Metrics []verdicts.MetricSample // the increases over the whole batch; nil where the target has none
 }
 
 // OpenBatch keeps every other request of scenarios away until Close.

@@ -28,8 +28,7 @@ const (
 	featureMetric       = "kubernetes_feature_enabled"
 	authorizationPrefix = "apiserver_authorization_"
 	witnessUser         = "authzconf:witness"
-	// nobodysPath is what no authorizer allows the witness.
-	nobodysPath = "/api/v1/secrets"
+	nobodysPath         = "/api/v1/secrets" // what no authorizer allows the witness
 	// witnessNode is a node that exists nowhere: the Node authorizer, and nobody else, lets it read itself all the same.
 	witnessNode = "authzconf-witness"
 )

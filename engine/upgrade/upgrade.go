@@ -22,8 +22,7 @@ import (
 
 // Upgrade is one walk along a path.
 type Upgrade struct {
-	// Path is what is walked, Stages its stages with what was seen on them.
-	Path   *upgradepath.Path
+	Path   *upgradepath.Path // what is walked, Stages its stages with what was seen on them
 	Stages []*Stage
 	Err    error // set for what the user has to mend: a *local.UsageError
 

@@ -40,9 +40,8 @@ type Plan struct {
 	// Jitter is by how much of its period a periodic request is early or late at most: 0 to less than 0.5, so that
 	// requests of an agent keep their order.
 	Jitter float64
-	// Every is the time between two bursts, 0 a single one; or between two waves.
-	Every  time.Duration
-	AtOnce int // how many agents are in a wave
+	Every  time.Duration // the time between two bursts, 0 a single one; or between two waves
+	AtOnce int           // how many agents are in a wave
 	// Opening has every agent ask at the beginning, too.
 	Opening bool
 	Mix     []int // the weights of the kinds of requests

@@ -29,8 +29,7 @@ import (
 
 // Population is what was created. It holds tokens: it is not for printing.
 type Population struct {
-	// Tokens are those of each identity of each variant, by the variant's name.
-	Tokens map[string][][]string
+	Tokens map[string][][]string // those of each identity of each variant, by the variant's name
 
 	settle map[string]string // a token of an agent that takes no part
 }

@@ -27,9 +27,8 @@ const (
 	podSpace   = "storm-pods"
 	podAccount = "pods"
 	// extraKey and its value are what users of deputies have.
-	extraKey = "authzconf.dev/tenant"
-	// watchSeconds is how long a watch goes on before the agent has to begin anew.
-	watchSeconds = 300
+	extraKey     = "authzconf.dev/tenant"
+	watchSeconds = 300 // how long a watch goes on before the agent has to begin anew
 )
 
 // Label is on all that is created, and a taint of the nodes.

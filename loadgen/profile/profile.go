@@ -58,10 +58,9 @@ type Profile struct {
 	Block         time.Duration  `yaml:"block"` // the length of a block, a multiple of CacheLife
 	// Pairs is how many pairs of blocks each comparison has, spread over Starts starts of the servers (5, or as many as
 	// pairs if those are fewer).
-	Pairs  int `yaml:"pairs"`
-	Starts int `yaml:"starts"`
-	// Declared are the pairs and starts of the file, which no flag lowers.
-	Declared     Declared      `yaml:"-"`
+	Pairs        int           `yaml:"pairs"`
+	Starts       int           `yaml:"starts"`
+	Declared     Declared      `yaml:"-"`            // the pairs and starts of the file, which no flag lowers
 	WebhookDelay time.Duration `yaml:"webhookDelay"` // what the authorizer adds to each answer
 	// LateTolerance is how long after its time a request may leave and not be late.
 	LateTolerance time.Duration `yaml:"lateTolerance"`
@@ -113,8 +112,7 @@ type PriorityLevel struct {
 
 // Authorizer is what decides beside RBAC, and how long it takes.
 type Authorizer struct {
-	// Kind is Webhook, the default, or RBAC alone: then the API server counts.
-	Kind string `yaml:"kind"`
+	Kind string `yaml:"kind"` // Webhook, the default, or RBAC alone: then the API server counts
 	// Cache has the API server remember what the webhook answers, as long as it does by default.
 	Cache bool `yaml:"cache"`
 	// Sigma, if given, makes the profile's webhookDelay the median of a lognormal distribution.

@@ -24,8 +24,7 @@ type Group struct {
 	launcher Launcher
 	members  []*member
 	length   time.Duration // how long a block may take, its last answers included
-	// timeout is how long after that a shard may take to hand over its block.
-	timeout time.Duration
+	timeout  time.Duration // how long after that a shard may take to hand over its block
 }
 
 type member struct {

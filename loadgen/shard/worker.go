@@ -318,9 +318,8 @@ const MaxUncertainty = 50 * time.Millisecond
 
 const (
 	// questions is how often a shard is asked for its time; the shortest round trip counts, as the least uncertain one.
-	questions = 8
-	// moreQuestions are asked while all round trips were long.
-	moreQuestions = 32
+	questions     = 8
+	moreQuestions = 32 // asked while all round trips were long
 	answerTimeout = 5 * time.Second
 )
 

@@ -15,15 +15,13 @@ import (
 // What the measuring itself has to keep.
 const (
 	// lateLimit is the part of requests that may be sent late, well below the one in a hundred that a p99 is about.
-	lateLimit = 0.005
-	// droppedLimit is the part of the intended requests that may never be sent.
-	droppedLimit = 0.001
+	lateLimit    = 0.005
+	droppedLimit = 0.001 // the part of the intended requests that may never be sent
 	// unansweredLimit is the part of requests that may be open at a block's end: the longest, which the latencies lack.
 	unansweredLimit = 0.005
 	// displacedLimit is the part of arrivals that may come in another second than the other side of the pair's.
 	displacedLimit = 0.02
-	// alpha is the level of tests of the measuring.
-	alpha = statistics.Alpha
+	alpha          = statistics.Alpha // the level of tests of the measuring
 	// trendLimit is the part by which a p50 has to change over a run: with enough blocks any trend is significant.
 	trendLimit = 0.05
 )

@@ -273,10 +273,9 @@ type Comparison struct {
 	Name string `json:"name"`
 	AA   bool   `json:"aa,omitempty"`
 	// A and B name variant and server of the sides.
-	A string `json:"a"`
-	B string `json:"b"`
-	// Pairs is how many there are, Starts in how many starts of the servers.
-	Pairs  int    `json:"pairs"`
+	A      string `json:"a"`
+	B      string `json:"b"`
+	Pairs  int    `json:"pairs"` // how many there are, Starts in how many starts of the servers
 	Starts int    `json:"starts"`
 	P50    Effect `json:"p50"`
 	P99    Effect `json:"p99"`

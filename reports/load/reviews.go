@@ -27,8 +27,7 @@ type ReviewRate struct {
 	Checks     []CheckRate         `json:"checks,omitempty"` // the means by mode, verb and decision
 	// Predicted is the oracle's for the schedules of these blocks, nil if there is none.
 	Predicted *Range `json:"predicted,omitempty"`
-	// Verdict is "as predicted", "not as predicted", or why it is not judged.
-	Verdict string `json:"verdict"`
+	Verdict   string `json:"verdict"` // "as predicted", "not as predicted", or why it is not judged
 }
 
 // Range is what is predicted per request: with requests that are under way at once, it is not one figure.

@@ -19,14 +19,12 @@ import (
 )
 
 const (
-	// batchSize is how many cases the server's metrics are read once for.
-	batchSize = 200
+	batchSize = 200 // how many cases the server's metrics are read once for
 	// rbacShare is one in how many cases has RBAC objects as grants. It shares no factor with a number of lanes.
 	rbacShare = 13
 	// maxDisagreements ends a lane: so many mean that one thing is wrong, and each takes seconds to make small.
 	maxDisagreements = 10
-	// maxLanes is how many control planes there are at most for one cell.
-	maxLanes = 4
+	maxLanes         = 4 // how many control planes there are at most for one cell
 )
 
 // Options are what to explore.
@@ -183,8 +181,7 @@ type Disagreement struct {
 	// OverRBAC says that it is the same with RBAC objects as grants.
 	OverRBAC    bool                  `json:"overRBAC"`
 	Differences []verdicts.Difference `json:"differences"`
-	// Scenario is the smallest case as a file, with the model's expectations.
-	Scenario string `json:"-"`
+	Scenario    string                `json:"-"` // the smallest case as a file, with the model's expectations
 }
 
 func (c CellReport) and(d CellReport) CellReport {

@@ -54,10 +54,9 @@ type Asked struct {
 	Kind  int32 `json:"k"`
 	Turn  int   `json:"t"`
 	// From and To are when it was sent and answered, since the block's start.
-	From time.Duration `json:"f"`
-	To   time.Duration `json:"e"`
-	// Answer is the status, or class of error, if it is not what was expected.
-	Answer string `json:"s,omitempty"`
+	From   time.Duration `json:"f"`
+	To     time.Duration `json:"e"`
+	Answer string        `json:"s,omitempty"` // the status, or class of error, if it is not what was expected
 }
 
 // Prediction is the oracle's, for the requests that were sent in a block and what the server had been asked before.

@@ -88,10 +88,7 @@ func (r *runner) complete(i int, s *server, side profile.Side, before counters, 
 		r.problem(at, "block %d, %s on %s: %s", i+1, side.Variant, side.Server, text)
 	}
 	if err := s.err(); err != nil {
-		text := err.Error()
-		r.Said(text) // with the end of its log, which is not for the record
-		text, _, _ = strings.Cut(text, "\n")
-		r.problem(at, "block %d, %s on %s: %s", i+1, side.Variant, side.Server, text)
+		r.problem(at, "block %d, %s on %s: %v", i+1, side.Variant, side.Server, err)
 		return false
 	}
 	after, err := s.read()

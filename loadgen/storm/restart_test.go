@@ -34,7 +34,7 @@ func TestServerThatDoesNotComeBack(t *testing.T) {
 	if len(out.Blocks) > 1 || len(out.Problems) == 0 {
 		t.Fatalf("%d blocks, problems %v", len(out.Blocks), out.Problems)
 	}
-	if text := out.Problems[0].Text; !strings.Contains(text, "did not come back after its restart") || !strings.Contains(text, "exit status 7") {
+	if text := out.Problems[0].Text; !strings.Contains(text, "did not come back after its restart") || !strings.HasSuffix(text, "(exit status 7)") {
 		t.Errorf("the problem is %q", text)
 	}
 }

@@ -151,9 +151,10 @@ func (r *runner) execute(ctx context.Context) (_ *run.Run, err error) {
 }
 
 func (r *runner) problem(block int, format string, args ...any) {
-	p := run.Problem{Block: block, Text: fmt.Sprintf(format, args...)}
-	r.out.Problems = append(r.out.Problems, p)
-	r.Said("problem: " + p.Text)
+	text := fmt.Sprintf(format, args...)
+	r.Said("problem: " + text)
+	text, _, _ = strings.Cut(text, "\n") // the end of a process's log is not for the record
+	r.out.Problems = append(r.out.Problems, run.Problem{Block: block, Text: text})
 }
 
 // stop ends the shards, then the servers: first the one that uses the other's etcd.

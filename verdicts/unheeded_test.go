@@ -44,12 +44,16 @@ func TestUnheeded(t *testing.T) {
 		"nothing kept":         {func(u *Unheeded) { u.Stored = nil }, Invalid, BlameEnvironment, "not those that it was given"},
 		"a busy server":        {func(u *Unheeded) { u.Asked = 3 }, Invalid, BlameEnvironment, "could not be seen"},
 		"not waited":           {func(u *Unheeded) { u.Millis = 900 }, Invalid, BlameEnvironment, "could not be seen"},
-		"another one denies":   {func(u *Unheeded) { u.Answer.Denied = true }, Invalid, BlameEnvironment, "could not be seen"},
-		"it is in force":       {func(u *Unheeded) { u.Answer.Allowed = true }, Invalid, BlameEnvironment, "could not be seen"},
+		"nobody denies, yet":   {func(u *Unheeded) { u.Answer.Denied = true }, Failed, BlameAPIServer, "step 0: grant: want allowed=true"},
+		"a webhook broke": {func(u *Unheeded) { u.Answer.Denied, u.Answer.EvaluationError = true, "context deadline exceeded" },
+			Invalid, BlameEnvironment, "could not be seen"},
+		"another authorizer": {func(u *Unheeded) { u.Answer.Denied = true }, Invalid, BlameEnvironment, "could not be seen"},
+		"it is in force":     {func(u *Unheeded) { u.Answer.Allowed = true }, Invalid, BlameEnvironment, "could not be seen"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := unheededGrant(t)
 			test.change(e.Unheeded)
+			e.Authorizer = name == "another authorizer"
 			r := Judge(listAsBob(), e)
 			if r.Verdict != test.verdict || r.Blame != test.blame || !strings.Contains(r.Reason, test.reason) {
 				t.Errorf("%s, blamed on %s: %s", r.Verdict, r.Blame, r.Reason)

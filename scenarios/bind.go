@@ -154,8 +154,11 @@ func keptFields(t reflect.Type) []bool {
 // left alone: a pod's "resources" is a mapping.
 var nameless = map[string]bool{
 	"apiVersion": true, "kind": true, "apiGroup": true, "apiGroups": true, "verb": true, "verbs": true,
-	"resource": true, "resources": true, "subresource": true, "version": true,
+	"resource": true, "resources": true, "subresource": true, "version": true, tokenField: true,
 }
+
+// tokenField holds the alias of a requestor in the body of a TokenReview, which may be an account's name too.
+const tokenField = "token"
 
 func (b *binder) manifest(m map[string]any) map[string]any {
 	if m == nil {

@@ -262,3 +262,21 @@ func TestSuffix(t *testing.T) {
 		t.Errorf("Suffix(42, x) = %s: seeds of earlier reports would give other names", got)
 	}
 }
+
+// TestReviewedToken: the alias in a TokenReview stays one though an account is called the same, and the token takes its place.
+func TestReviewedToken(t *testing.T) {
+	s := &scenarios.Scenario{
+		Requestors: map[string]scenarios.Requestor{"agent": {ServiceAccount: &scenarios.ServiceAccount{Namespace: "crew", Name: "agent"}}},
+		Steps: []scenarios.Step{{Request: &scenarios.Request{By: "agent", Verb: "create", Resource: "tokenreviews",
+			Body: map[string]any{"kind": "TokenReview", "spec": map[string]any{"token": "agent", "audiences": []any{"agent"}}}}}},
+	}
+	bound, _ := s.Bind("x")
+	r := bound.Steps[0].Request
+	sent, err := r.WithTokens(map[string]string{"agent": "a.b.c"}).Content()
+	if want := `{"kind":"TokenReview","spec":{"audiences":["agent-x"],"token":"a.b.c"}}`; r.Reviewed() != "agent" || err != nil || string(sent) != want {
+		t.Errorf("of %q, sent %s, want %s: %v", r.Reviewed(), sent, want, err)
+	}
+	if r.Body["kind"] = "Pod"; r.Reviewed() != "" || r.WithTokens(map[string]string{"agent": "a.b.c"}).Body["spec"].(map[string]any)["token"] != "agent" {
+		t.Error("another object's token is taken for an alias")
+	}
+}

@@ -109,7 +109,7 @@ func (c *checker) requestors() {
 	used := map[string]bool{}
 	for _, st := range c.s.Steps {
 		if r := st.Sent(); r != nil {
-			used[r.By] = true
+			used[r.By], used[r.Reviewed()] = true, true
 		}
 	}
 	for _, alias := range slices.Sorted(maps.Keys(c.s.Requestors)) {

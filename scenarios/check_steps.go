@@ -119,6 +119,9 @@ func (c *checker) request(r *Request, path []any) {
 	if _, known := c.s.Requestors[r.By]; !known && r.By != "" && !c.src.failedAt(at("requestors")) {
 		c.fail(extend(path, "by"), "by is %q, which is not a requestor (expected one of their aliases)", r.By)
 	}
+	if of := r.Reviewed(); of != "" && c.s.Requestors[of].ServiceAccount == nil {
+		c.fail(extend(path, "body"), "the token to review is %q (expected the alias of a requestor that is a service account, whose token is sent)", of)
+	}
 	c.headers(r, path)
 	c.wire(r, path)
 	c.missing(extend(path, "verb"), r.Verb == "", "a verb")

@@ -195,6 +195,7 @@ var grantRules = []edit{
 var stepRules = []edit{
 	{"no steps", valid[strings.Index(valid, "steps:"):], ""},
 	{"no request", valid[strings.Index(valid, "  - request:"):strings.Index(valid, "  - revoke")], ""},
+	{"review of a user's token", "verb: list, resource: pods, namespace: ns1}", "verb: create, apiGroup: authentication.k8s.io, resource: tokenreviews, body: {kind: TokenReview, spec: {token: agent}}}"},
 	{"no action", "- wait: 10s", "- name: nothing"},
 	{"two actions", "- wait: 10s", "- wait: 10s\n    grant: identity"},
 	{"negative wait", "wait: 10s", "wait: -1s"},

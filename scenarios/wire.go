@@ -87,6 +87,26 @@ func (r *Request) Content() (json.RawMessage, error) {
 	return nil, nil
 }
 
+// Reviewed is the requestor whose token the request asks about, by the alias that stands for the token in the body of a
+// TokenReview; "" if it asks about none.
+func (r *Request) Reviewed() string {
+	if Text(r.Body, "kind") != "TokenReview" {
+		return ""
+	}
+	return Text(r.Body, "spec", tokenField)
+}
+
+// WithTokens is the request with the token that it asks about in place of the alias.
+func (r *Request) WithTokens(tokens map[string]string) *Request {
+	out, alias := *r, r.Reviewed()
+	if tokens[alias] != "" {
+		out.Body = rewritten("", r.Body, func(field, text string) string {
+			return cmp.Or(map[string]string{tokenField + alias: tokens[alias]}[field+text], text)
+		}).(map[string]any)
+	}
+	return &out
+}
+
 // HTTPMethods are those of the request verbs, as k8s.io/apiserver/pkg/endpoints/request/requestinfo.go reads them.
 var HTTPMethods = map[string]string{
 	"get": "GET", "list": "GET", "watch": "GET",

@@ -55,6 +55,13 @@ func (v *stepJudge) answered() {
 		json.Unmarshal([]byte(v.o.Response.Body), &told) == nil && reviewKind.MatchString(fmt.Sprint(asked.Kind)) {
 		v.compare("spec of the answer", "what was asked", orElse(within(asked.Spec, told.Spec), "what was asked", fmt.Sprintf("%v", told.Spec)))
 	}
+	switch {
+	case v.o.Response.Code != codeCreated:
+	case v.request.Reviewed() != "":
+		v.reviewed()
+	case asked.Kind == "TokenRequest":
+		v.minted()
+	}
 }
 
 // reviewKind matches the kinds of reviews whose answer repeats the question: that of SelfSubjectRulesReview does not.

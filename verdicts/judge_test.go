@@ -346,9 +346,8 @@ func TestMinted(t *testing.T) {
 		"of another token of it":   {account(as), account(func(sa *scenarios.ServiceAccount) { sa.Pod = "" }), scenarios.User{Name: "system:serviceaccount:n:agent", Groups: groups}, false},
 		"that a kubelet asked for": {account(func(sa *scenarios.ServiceAccount) { sa.Running = true }), scenarios.Requestor{User: "bob"}, scenarios.User{Name: "system:serviceaccount:n:agent", Groups: groups}, false},
 	} {
-		v := &stepJudge{judge: &judge{s: &scenarios.Scenario{Requestors: map[string]scenarios.Requestor{"a": c.who, "b": c.other}}}, requestor: c.who,
-			o: &Observation{Request: SentRequest{Credential: &c.of}}}
-		if problem := v.credential(); (problem == "") != c.failed || (len(v.result.Differences) == 1) != c.failed {
+		v := &stepJudge{judge: &judge{s: &scenarios.Scenario{Requestors: map[string]scenarios.Requestor{"a": c.who, "b": c.other}}}}
+		if problem := v.credential(&c.of, c.who); (problem == "") != c.failed || (len(v.result.Differences) == 1) != c.failed {
 			t.Errorf("%s: %q, %v", name, problem, v.result.Differences)
 		}
 	}

@@ -137,6 +137,8 @@ type SentRequest struct {
 	UserAgent string              `json:"userAgent,omitempty"`
 	Headers   map[string][]string `json:"headers,omitempty"`
 	Body      json.RawMessage     `json:"body,omitempty"`
+	// Claims are those of the token that a TokenReview asks about.
+	Claims json.RawMessage `json:"claims,omitempty"`
 }
 
 // Unread says that an API server cannot tell what the request is about: it answers with an error, and no audit event.
@@ -167,6 +169,8 @@ type Response struct {
 	// Body is the first 64 KiB of the answer, as text; of an exec that was let through, those of what the command
 	// wrote.
 	Body string `json:"body,omitempty"`
+	// Claims are those of the token that the answer to a TokenRequest has.
+	Claims json.RawMessage `json:"claims,omitempty"`
 	// FlowSchemaUID and PriorityLevelUID are what priority and fairness names itself by in the answer, and Flow are
 	// the objects that have these UIDs, read where the scenario asks for them.
 	FlowSchemaUID    string          `json:"flowSchemaUID,omitempty"`

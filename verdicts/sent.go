@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 
@@ -46,7 +47,9 @@ func (v *stepJudge) sent() (problem string) {
 		if want := v.request.UserAgent(); got.UserAgent != want {
 			return fmt.Sprintf("the user agent %.200q was sent, and the scenario wants %.200q", got.UserAgent, want)
 		}
-		body, err := v.request.Content()
+		var asked authenticationv1.TokenReview // whose token is not evidence
+		_ = json.Unmarshal(got.Body, &asked)
+		body, err := v.request.WithTokens(map[string]string{v.request.Reviewed(): asked.Spec.Token}).Content()
 		if err != nil || !sameJSON(body, got.Body) {
 			return fmt.Sprintf("the body %.200s was sent, and the scenario wants %.200s", got.Body, body)
 		}
@@ -54,7 +57,12 @@ func (v *stepJudge) sent() (problem string) {
 	if !maps.EqualFunc(headers, got.Headers, slices.Equal) {
 		return fmt.Sprintf("the headers %s were sent, and the scenario wants %s", scenarios.RenderExtra(got.Headers), scenarios.RenderExtra(headers))
 	}
-	return v.credential()
+	if of := v.request.Reviewed(); of != "" {
+		if problem := v.credential(userOf(got.Claims), v.s.Requestors[of]); problem != "" {
+			return "of the token to review, " + problem
+		}
+	}
+	return v.credential(got.Credential, want)
 }
 
 func impersonationHeaders(r SentRequest) map[string][]string {
@@ -67,9 +75,8 @@ func impersonationHeaders(r SentRequest) map[string][]string {
 	return out
 }
 
-// credential holds the credential that was sent to the requestor.
-func (v *stepJudge) credential() (problem string) {
-	c, r := v.o.Request.Credential, v.requestor
+// credential holds a credential that was sent to the requestor that it is to be of.
+func (v *stepJudge) credential(c *scenarios.User, r scenarios.Requestor) (problem string) {
 	if c == nil || r.Anonymous {
 		if (c == nil) != r.Anonymous {
 			return fmt.Sprintf("the request was to be sent by %q, and whose credential it carried is not what was recorded", r.Username())
@@ -92,7 +99,7 @@ func (v *stepJudge) credential() (problem string) {
 	if want.Render() == c.Render() {
 		return ""
 	}
-	if v.mintedWrongly(c.Name) {
+	if v.mintedWrongly(r, c.Name) {
 		v.compare("credential", want.Render(), c.Render())
 		return ""
 	}
@@ -101,8 +108,8 @@ func (v *stepJudge) credential() (problem string) {
 
 // mintedWrongly says whether a credential which is not the requestor's is the API server's fault: it is a token that was asked
 // for, of that account or of none that can be, and of no other requestor, whose token might have been sent in its place.
-func (v *stepJudge) mintedWrongly(name string) bool {
-	sa := v.requestor.ServiceAccount
+func (v *stepJudge) mintedWrongly(r scenarios.Requestor, name string) bool {
+	sa := r.ServiceAccount
 	if sa == nil || sa.Running || len(sa.Times) > 0 { // a kubelet asked for it, or it was signed here
 		return false
 	}
@@ -111,7 +118,7 @@ func (v *stepJudge) mintedWrongly(name string) bool {
 			return false
 		}
 	}
-	return name == v.requestor.Username() || strings.Contains(name+":", "::")
+	return name == r.Username() || strings.Contains(name+":", "::")
 }
 
 // asker is the requestor as the API server has to know it by the credential that was sent.

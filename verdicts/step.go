@@ -1,12 +1,14 @@
 package verdicts
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -130,6 +132,10 @@ func (v *stepJudge) onlyAuditTells(got scenarios.Outcome) bool {
 
 func (v *stepJudge) message() {
 	got := strings.TrimSpace(ptr.Deref(v.status, metav1.Status{Message: v.o.Response.Body}).Message)
+	var review authenticationv1.TokenReview
+	if v.request.Reviewed() != "" && v.status == nil && json.Unmarshal([]byte(v.o.Response.Body), &review) == nil {
+		got = review.Status.Error
+	}
 	if v.expect.Message != "" {
 		v.compare("message", v.expect.Message, got)
 	}

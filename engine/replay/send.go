@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -23,8 +22,6 @@ import (
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
-	"k8s.io/apiserver/pkg/authentication/token/jwt"
 
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/scenarios"
@@ -90,6 +87,7 @@ func (run *run) send(ctx context.Context, first int, steps []scenarios.Step) ([]
 			o.Sent = time.Now()
 			defer func() { o.Answered = time.Now() }()
 			o.Response, err = RoundTrip(client, req, r.Verb == "watch")
+			o.Response.Claims = verdicts.ClaimsIn([]byte(o.Response.Body))
 			return err
 		})
 	}
@@ -172,7 +170,7 @@ func (p *provisioner) flow(ctx context.Context, r verdicts.Response) (_ *scenari
 // prepare renders a request and its requestor's client. What is sent is written to shown as it leaves.
 func (run *run) prepare(ctx context.Context, host string, r *scenarios.Request, shown *verdicts.SentRequest) (*http.Client, *http.Request, error) {
 	shown.Requestor = run.bound.Requestors[r.By].Username()
-	req, err := NewRequest(ctx, host, r)
+	req, err := NewRequest(ctx, host, r.WithTokens(run.tokens))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -286,7 +284,7 @@ func Record(shown *verdicts.SentRequest, sent *http.Request) {
 	}
 	if body, err := sent.GetBody(); err == nil {
 		if raw, err := io.ReadAll(body); err == nil && json.Valid(raw) {
-			shown.Body = raw
+			shown.Body, shown.Claims = raw, verdicts.ClaimsIn(raw)
 		}
 	}
 }
@@ -313,37 +311,11 @@ func shownHeaders(h http.Header) map[string][]string {
 // credentialOf is who the credential of a request is of, as the API server reads it; nil if it carries none.
 func credentialOf(h http.Header) *scenarios.User {
 	if token, ok := strings.CutPrefix(h.Get("Authorization"), "Bearer "); ok {
-		return tokenUser(token)
+		return verdicts.TokenUser(token)
 	}
 	if _, ok := h[remote+"User"]; !ok {
 		return nil
 	}
 	u := target.RemoteUser(h)
-	return &u
-}
-
-// tokenUser reads the claims of a service account's token (Validate of k8s.io/kubernetes/pkg/serviceaccount/claims.go).
-func tokenUser(token string) *scenarios.User {
-	type ref struct{ Name, UID string }
-	var claims struct {
-		ID         string `json:"jti"`
-		Kubernetes struct {
-			Namespace                 string
-			ServiceAccount, Pod, Node ref
-		} `json:"kubernetes.io"`
-	}
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return nil
-	}
-	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil || json.Unmarshal(raw, &claims) != nil {
-		return nil
-	}
-	k := claims.Kubernetes
-	u := scenarios.UserFrom((&serviceaccount.ServiceAccountInfo{
-		Namespace: k.Namespace, Name: k.ServiceAccount.Name, UID: k.ServiceAccount.UID, CredentialID: jwt.CredentialIDForJTI(claims.ID),
-		PodName: k.Pod.Name, PodUID: k.Pod.UID, NodeName: k.Node.Name, NodeUID: k.Node.UID,
-	}).UserInfo())
 	return &u
 }

@@ -15,12 +15,12 @@ import (
 // An API server that a profile restarts and that never comes back is said to be gone; the run ends then, and keeps
 // what it has seen.
 func TestServerThatDoesNotComeBack(t *testing.T) {
-	real, err := (&local.Binaries{}).KubeAPIServer(t.Context(), newest())
+	program, err := (&local.Binaries{}).KubeAPIServer(t.Context(), newest())
 	if err != nil {
 		t.Fatal(err)
 	}
 	marker, once := filepath.Join(t.TempDir(), "marker"), filepath.Join(t.TempDir(), "once")
-	script := fmt.Sprintf("#!/bin/sh\nif [ -e %s ]; then echo broken data >&2; exit 7; fi; touch %s; exec %s \"$@\"\n", marker, marker, real)
+	script := fmt.Sprintf("#!/bin/sh\nif [ -e %s ]; then echo broken data >&2; exit 7; fi; touch %s; exec %s \"$@\"\n", marker, marker, program)
 	if err := os.WriteFile(once, []byte(script), 0o700); err != nil { //nolint:gosec // it is run
 		t.Fatal(err)
 	}

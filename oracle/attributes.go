@@ -8,10 +8,8 @@ import (
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -101,39 +99,13 @@ func (a Attributes) review(u scenarios.User) authorizationv1.SubjectAccessReview
 		Namespace: a.Namespace, Verb: a.Verb, Group: a.APIGroup, Version: a.Version,
 		Resource: a.Resource, Subresource: a.Subresource, Name: a.Name,
 	}
-	if r := fieldRequirements(a.Fields); len(r) > 0 {
+	if r := scenarios.FieldRequirements(a.Fields); len(r) > 0 {
 		spec.ResourceAttributes.FieldSelector = &authorizationv1.FieldSelectorAttributes{Requirements: r}
 	}
-	if r := labelRequirements(a.Labels); len(r) > 0 {
+	if r := scenarios.LabelRequirements(a.Labels); len(r) > 0 {
 		spec.ResourceAttributes.LabelSelector = &authorizationv1.LabelSelectorAttributes{Requirements: r}
 	}
 	return spec
-}
-
-func fieldRequirements(in []fields.Requirement) (out []metav1.FieldSelectorRequirement) {
-	for _, r := range in {
-		op := metav1.FieldSelectorOpIn
-		if r.Operator == selection.NotEquals {
-			op = metav1.FieldSelectorOpNotIn
-		}
-		out = append(out, metav1.FieldSelectorRequirement{Key: r.Field, Operator: op, Values: []string{r.Value}})
-	}
-	return out
-}
-
-// labelRequirements leaves out comparisons of numbers, as the server does.
-func labelRequirements(in []labels.Requirement) (out []metav1.LabelSelectorRequirement) {
-	ops := map[selection.Operator]metav1.LabelSelectorOperator{
-		selection.Equals: metav1.LabelSelectorOpIn, selection.DoubleEquals: metav1.LabelSelectorOpIn, selection.In: metav1.LabelSelectorOpIn,
-		selection.NotEquals: metav1.LabelSelectorOpNotIn, selection.NotIn: metav1.LabelSelectorOpNotIn,
-		selection.Exists: metav1.LabelSelectorOpExists, selection.DoesNotExist: metav1.LabelSelectorOpDoesNotExist,
-	}
-	for _, r := range in {
-		if op, known := ops[r.Operator()]; known {
-			out = append(out, metav1.LabelSelectorRequirement{Key: r.Key(), Operator: op, Values: r.ValuesUnsorted()})
-		}
-	}
-	return out
 }
 
 const (

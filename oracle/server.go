@@ -180,7 +180,7 @@ func (s *Server) store(p *Prediction, k asker, subject scenarios.User, r Request
 		if a, _, ok := reviewed(r); ok {
 			p.add(k.ask(question{"", subject, a}))
 		}
-	case "authorization.k8s.io/localsubjectaccessreviews":
+	case "authorization.k8s.io/localsubjectaccessreviews", "authorization.k8s.io/subjectaccessreviews":
 		if a, about, ok := reviewed(r); ok {
 			p.add(k.ask(question{"", about, a}))
 		}

@@ -37,12 +37,27 @@ func (v *stepJudge) envelope(field string, raw json.RawMessage) {
 		return
 	}
 	v.compare(field+" (type)", "Event of audit.k8s.io/v1, Metadata", fmt.Sprintf("%s of %s, %s", ev.Kind, ev.APIVersion, ev.Level))
-	v.compare(field+".stageTimestamp", "not before the request", orElse(ev.StageTimestamp.Before(&ev.RequestReceivedTimestamp), "before the request", "not before the request"))
+	v.compare(field+" (objects)", noReason, orElse(ev.RequestObject == nil && ev.ResponseObject == nil, noReason, "those of a higher level"))
+	v.timed(field, &ev)
 	odd := slices.DeleteFunc(slices.Sorted(maps.Keys(ev.Annotations)), annotation.MatchString)
 	v.compare(field+".annotations", "none of unknown names", orElse(len(odd) == 0, "none of unknown names", scenarios.List(odd)))
-	if v.status != nil && ev.ResponseStatus != nil && ev.Stage == auditv1.StageResponseComplete {
-		v.compare(field+".responseStatus.status", v.status.Status, ev.ResponseStatus.Status)
+}
+
+// clockTolerance is how far the clocks of the API server and of who sends requests may be apart.
+const clockTolerance = 2 * time.Second
+
+// timed judges the times of an audit event: they are those of the request, the end later than its beginning. How long after the
+// answer an event may be of is open, for a busy machine; an hour it is not.
+func (v *stepJudge) timed(field string, ev *auditv1.Event) {
+	const within = "of the request"
+	received, ended := ev.RequestReceivedTimestamp.Time, ev.StageTimestamp.Time
+	first, last := v.o.Sent.Add(-clockTolerance), v.o.Answered.Add(clockTolerance)
+	if v.e.Cell.Provider == Existing || v.o.Sent.IsZero() || received.IsZero() {
+		first, last = received, received // the clock is another one
 	}
+	v.compare(field+".requestReceivedTimestamp", within, orElse(received.Before(first) || received.After(last), "at another time", within))
+	late := last != received && ended.After(last.Add(time.Hour/2))
+	v.compare(field+".stageTimestamp", "not before the request", orElse(ended.Before(received) || late, "at another time", "not before the request"))
 }
 
 // answered judges what every answer must be: a Status says the code it came with, a review's answer has what was asked.
@@ -55,6 +70,7 @@ func (v *stepJudge) answered() {
 		json.Unmarshal([]byte(v.o.Response.Body), &told) == nil && reviewKind.MatchString(fmt.Sprint(asked.Kind)) {
 		v.compare("spec of the answer", "what was asked", orElse(within(asked.Spec, told.Spec), "what was asked", fmt.Sprintf("%v", told.Spec)))
 	}
+	v.passedOn()
 	switch {
 	case v.o.Response.Code != codeCreated:
 	case v.request.Reviewed() != "":

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
@@ -104,6 +105,17 @@ func TestJudgeNotices(t *testing.T) {
 		change func(*Evidence)
 		field  string
 	}{
+		"time of another request": {func(e *Evidence) {
+			first(e).Sent, first(e).Answered = time.Now(), time.Now()
+			inAudit(`"level"`, `"requestReceivedTimestamp":"2001-01-01T00:00:00.000000Z","stageTimestamp":"2001-01-01T00:00:00.000000Z","level"`)(e)
+		}, "audit.requestReceivedTimestamp"},
+		"end before the beginning":     {inAudit(`"level"`, `"requestReceivedTimestamp":"2001-01-01T00:00:00.000000Z","level"`), "audit.stageTimestamp"},
+		"a second event":               {func(e *Evidence) { first(e).AuditAgain = first(e).Audit }, "audit (events)"},
+		"the answer in the event":      {inAudit(`"level":"Metadata"`, `"level":"Metadata","responseObject":{"kind":"PodList"}`), "audit (objects)"},
+		"the body in the event":        {inAudit(`"level":"Metadata"`, `"level":"Metadata","requestObject":{"kind":"Pod"}`), "audit (objects)"},
+		"UID of the object":            {inAudit(`{"resource":"pods"`, `{"resource":"pods","uid":"7"`), "audit.objectRef"},
+		"version of the object":        {inAudit(`{"resource":"pods"`, `{"resource":"pods","resourceVersion":"7"`), "audit.objectRef"},
+		"message of a success":         {inAudit(`{"code":200}`, `{"code":200,"message":"refused"}`), "audit.responseStatus"},
 		"status code":                  {func(e *Evidence) { first(e).Response.Code = 201 }, "code"},
 		"refused behind authorization": {func(e *Evidence) { first(e).Response.Code = 403 }, "code"},
 		"denied": {func(e *Evidence) {

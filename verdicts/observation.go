@@ -83,6 +83,8 @@ type Observation struct {
 	// AuditStarted is the event that was written as the answer to a request that runs long began (a watch, an exec), or the
 	// word none; nil where nobody looked.
 	AuditStarted json.RawMessage `json:"auditStarted,omitempty"`
+	// AuditAgain is a second event of the request's end.
+	AuditAgain json.RawMessage `json:"auditAgain,omitempty"`
 	// NoAudit says what was waited for where the API server wrote no audit event, though it did of the request that
 	// was sent to find out.
 	NoAudit string `json:"noAudit,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"net/textproto"
 	"net/url"
@@ -17,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/ptr"
@@ -134,6 +136,7 @@ func (v *stepJudge) told() {
 		return
 	}
 	defer v.envelope("audit", v.o.Audit)
+	v.compare("audit (events)", "one", orElse(len(v.o.AuditAgain) == 0, "one", "another one behind it"))
 	address, err := url.Parse(v.o.Request.URL)
 	if err != nil {
 		address = &url.URL{Path: v.o.Request.URL}
@@ -150,9 +153,11 @@ func (v *stepJudge) told() {
 		user, stage = scenarios.User{}.Render(), auditv1.StageResponseStarted
 	}
 	if st := v.status; st != nil && v.o.Response.Code == codeForbidden {
-		logged := ptr.Deref(ev.ResponseStatus, metav1.Status{})
 		v.compare("reason", string(metav1.StatusReasonForbidden), string(st.Reason))
-		v.compare("audit.responseStatus", renderRefusal(*st), renderRefusal(logged))
+	}
+	// What runs long ends with words of its own, and HEAD is answered without a body.
+	if stage == ev.Stage && (v.status != nil || !v.o.Request.RunsLong() && v.o.Request.Method != http.MethodHead) {
+		v.compare("audit.responseStatus", renderStatus(ptr.Deref(v.status, metav1.Status{})), renderStatus(ptr.Deref(ev.ResponseStatus, metav1.Status{})))
 	}
 	v.started()
 	for _, c := range []struct{ field, want, got string }{
@@ -170,10 +175,10 @@ func (v *stepJudge) told() {
 	}
 }
 
-// renderRefusal is what a Status says of a refusal, on one line.
-func renderRefusal(st metav1.Status) string {
+// renderStatus is all that a Status says, on one line, but for its code, which is compared by itself.
+func renderStatus(st metav1.Status) string {
 	d := ptr.Deref(st.Details, metav1.StatusDetails{})
-	return fmt.Sprintf("%s: %s (%s %q of %q)", st.Reason, st.Message, d.Kind, d.Name, d.Group)
+	return fmt.Sprintf("%s %s: %s (%s %q of %q %s, %v, %d s)", st.Status, st.Reason, st.Message, d.Kind, d.Name, d.Group, d.UID, d.Causes, d.RetryAfterSeconds)
 }
 
 // refused judges that a refusal by an authorizer says in its details what its message begins with (NewForbidden in
@@ -190,7 +195,7 @@ func (v *stepJudge) refused() {
 	about := schema.GroupResource{Group: d.Group, Resource: d.Kind}
 	head := apierrors.NewForbidden(about, d.Name, errors.New("")).ErrStatus.Message
 	want := apierrors.NewForbidden(about, d.Name, errors.New(strings.TrimPrefix(st.Message, head))).ErrStatus
-	v.compare("refusal", want.Status+" "+renderRefusal(want), st.Status+" "+renderRefusal(*st))
+	v.compare("refusal", renderStatus(want), renderStatus(*st))
 }
 
 // started judges the event that was written as the answer began: while the request runs, it is all that there is, and
@@ -255,10 +260,11 @@ func (v *stepJudge) wantedObject(info *request.RequestInfo, ev *auditv1.Event) s
 		APIGroup: info.APIGroup, APIVersion: info.APIVersion,
 	}
 	var body struct {
-		Metadata struct{ Name string }
+		Metadata struct{ Name, UID, ResourceVersion string }
 	}
 	if json.Unmarshal(v.o.Request.Body, &body) == nil && ev.ObjectRef != nil && ev.ObjectRef.Name != "" {
 		ref.Name = cmp.Or(ref.Name, body.Metadata.Name)
+		ref.UID, ref.ResourceVersion = types.UID(body.Metadata.UID), body.Metadata.ResourceVersion
 	}
 	return renderObject(ref)
 }
@@ -267,7 +273,7 @@ func renderObject(r *auditv1.ObjectReference) string {
 	if r == nil {
 		return "none"
 	}
-	return fmt.Sprintf("%s/%s of %s/%s, %q in %q", r.Resource, r.Subresource, r.APIGroup, r.APIVersion, r.Name, r.Namespace)
+	return fmt.Sprintf("%s/%s of %s/%s, %q in %q %s", r.Resource, r.Subresource, r.APIGroup, r.APIVersion, r.Name, r.Namespace, string(r.UID)+r.ResourceVersion)
 }
 
 // impersonatedUser is the impersonated user of an event.

@@ -34,12 +34,21 @@ type stepJudge struct {
 // impersonated is the wanted user's name; "" if nobody is impersonated.
 func (v *stepJudge) impersonated() string { return v.request.WantedUser() }
 
-// foreign judges that reviews are about the requestor or the impersonated user. Requests are sent one at a time, so
+// final are the reviews up to that of the request itself: behind it may stand one that the request asks for.
+func (v *stepJudge) final() []Decided {
+	if _, asked := v.question(); asked {
+		return v.decided[:max(0, len(v.decided)-1)]
+	}
+	return v.decided
+}
+
+// foreign judges that reviews are about the requestor, the impersonated user, or whom the request asks about. Requests are sent one at a time, so
 // that there is nobody else whom the API server could have asked about.
 func (v *stepJudge) foreign() {
 	const nobody = "nobody else"
+	about, asked := v.question()
 	for _, d := range v.decided {
-		if d.Spec.User != v.requestor.Username() && d.Spec.User != v.impersonated() {
+		if d.Spec.User != v.requestor.Username() && d.Spec.User != v.impersonated() && (!asked || d.Spec.User != about.User) {
 			v.compare(aboutField, nobody, describe(d.Spec))
 			return
 		}
@@ -182,8 +191,8 @@ func (v *stepJudge) user() {
 	if v.has(scenarios.Reviews) && v.finalReviewExpected() {
 		sources++
 		got := "no final review"
-		if n := len(v.decided); n > 0 && v.decided[n-1].Spec.User == v.impersonated() {
-			got = reviewUser(v.decided[n-1].Spec).Render()
+		if d := v.final(); len(d) > 0 && d[len(d)-1].Spec.User == v.impersonated() {
+			got = reviewUser(d[len(d)-1].Spec).Render()
 		}
 		v.compare("user in the final review", want.Render(), got)
 	}
@@ -204,8 +213,8 @@ func (v *stepJudge) wanted() {
 	}
 	u := v.event.ImpersonatedUser
 	got, want := scenarios.UserOf(u.Username, u.UID, u.Groups, u.Extra), v.request.Wanted()
-	if n := len(v.decided); n > 0 && v.decided[n-1].Spec.User == v.impersonated() {
-		v.compare("user in the final review", got.Render(), reviewUser(v.decided[n-1].Spec).Render())
+	if d := v.final(); len(d) > 0 && d[len(d)-1].Spec.User == v.impersonated() {
+		v.compare("user in the final review", got.Render(), reviewUser(d[len(d)-1].Spec).Render())
 	}
 	got.Groups = got.Groups[:min(len(got.Groups), len(want.Groups))]
 	v.compare("user in the audit event", want.Render(), got.Render())

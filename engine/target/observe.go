@@ -41,6 +41,8 @@ type auditIndex struct {
 	events  map[string]json.RawMessage
 	started map[string]json.RawMessage // those of the beginning of answers
 	waiting map[string]chan json.RawMessage
+	last    string // the event that was handed out last, and again what came of it since
+	again   json.RawMessage
 	missed  int    // events that did not come
 	garbage string // first line that was no event
 	// ignore drops the events of a cluster's own components.
@@ -99,8 +101,13 @@ func (x *auditIndex) line(line []byte) {
 		return
 	}
 	raw := json.RawMessage(bytes.Clone(line))
+	if id == x.last {
+		x.again = raw
+		return
+	}
 	if ch, ok := x.waiting[id]; ok {
 		delete(x.waiting, id)
+		x.last, x.again = id, nil
 		ch <- raw
 		return
 	}
@@ -112,6 +119,7 @@ func (x *auditIndex) Await(ctx context.Context, auditID string) (json.RawMessage
 	x.mu.Lock()
 	if raw, ok := x.events[auditID]; ok {
 		delete(x.events, auditID)
+		x.last, x.again = auditID, nil
 		x.mu.Unlock()
 		return raw, nil
 	}
@@ -156,6 +164,13 @@ func (x *auditIndex) beginning(auditID string) json.RawMessage {
 	raw := cmp.Or(string(x.started[auditID]), `"none"`)
 	delete(x.started, auditID)
 	return json.RawMessage(raw)
+}
+
+// repeated is another event of the end of the request whose event was handed out last; nil if none has come.
+func (x *auditIndex) repeated() json.RawMessage {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.again
 }
 
 // errNoEvent is wrapped by the error about an audit event that did not come.

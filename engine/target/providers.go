@@ -269,9 +269,17 @@ func (t *Target) Rebase(ctx context.Context) (err error) {
 	return t.recount(ctx)
 }
 
-func (t *Target) recount(ctx context.Context) (err error) {
-	if t.last != nil {
-		t.last, err = t.impersonationCounters(ctx)
+// recount is needed by the scenarios to come, also where the time of the one that asks for it is over. Counters that cannot
+// be read are not taken for none: every scenario behind would be judged without.
+func (t *Target) recount(ctx context.Context) error {
+	if t.last == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditTimeout)
+	defer cancel()
+	now, err := t.impersonationCounters(ctx)
+	if err == nil {
+		t.last = now
 	}
 	return err
 }

@@ -114,12 +114,18 @@ func TestAuditIndex(t *testing.T) {
 	if got := string(x.beginning("a")); got != `"none"` {
 		t.Errorf("as the answer began, again: %s", got)
 	}
+	if again := x.repeated(); again != nil {
+		t.Errorf("there is one event, and again %s", again)
+	}
+	if write(event("a", "ResponseComplete")); x.repeated() == nil {
+		t.Error("a second event of a request that was asked for is not told of")
+	}
 	go func() {
 		time.Sleep(10 * time.Millisecond)
 		write(event("late", "ResponseComplete"))
 	}()
-	if _, err := x.Await(t.Context(), "late"); err != nil {
-		t.Error(err)
+	if _, err := x.Await(t.Context(), "late"); err != nil || x.repeated() != nil {
+		t.Error(err, "or what came again of another request")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -321,6 +321,9 @@ func (t *Target) Observe(ctx context.Context, o *verdicts.Observation, send func
 	o.Backend, o.Admission = t.aggregated.take()
 	o.Reviews = t.reviews(t.recorder.Since(mark))
 	o.Metrics, err = t.increases(ctx)
+	if o.Audit != nil {
+		o.AuditAgain = t.events.repeated() // which comes at once, or not at all
+	}
 	return errors.Join(err, t.Err())
 }
 

@@ -133,6 +133,18 @@ func (p *PathReport) derive(r *ConformanceReport, set *scenarios.Set, evidence [
 	}
 }
 
+// asked is of a path what was asked for, without what became of it.
+func (p *PathReport) asked() *PathReport {
+	if p == nil {
+		return nil
+	}
+	bare := &PathReport{Name: p.Name, Description: p.Description, HighAvailability: p.HighAvailability}
+	for _, s := range p.Stages {
+		bare.Stages = append(bare.Stages, PathStage{Cell: s.Cell, Fault: s.Fault, Made: s.Made})
+	}
+	return bare
+}
+
 func (r *ConformanceReport) cellNamed(name string) *Cell {
 	for i := range r.Cells {
 		if r.Cells[i].Name == name {

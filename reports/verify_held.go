@@ -57,6 +57,9 @@ func (v *verifier) holdToCommand(o VerifyOptions) {
 			v.differ("%s: not as the command line asks: %s", got.Name, changeTo("the command line", bare, want))
 		}
 	}
+	if is := v.Report.Path.asked(); !same(is, asked.Path) {
+		v.differ("the path is not as the command line asks: %s", changeTo("the command line", is, asked.Path))
+	}
 	if !same(v.Report.Require, asked.Require) {
 		v.differ("the report requires the levels %v, its command line %v", v.Report.Require, asked.Require)
 	}
@@ -101,6 +104,16 @@ type span struct {
 // that are there once, and times in which one request of a cell follows the other. What was taken from another
 // scenario, cell or run does not fit.
 func (v *verifier) holdTogether() {
+	if v.Report.Started.IsZero() {
+		v.differ("the run began at no time")
+	}
+	if p, ran := v.Report.Path, v.Report.Finished.Sub(v.Report.Started).Seconds(); p != nil {
+		for i, s := range p.Stages {
+			if s.DownSeconds < 0 || s.DownSeconds > ran || i == 0 && s.DownSeconds > 0 {
+				v.differ("%s: the API server was away for %.1f s, in a run of %.1f s", s.Cell, s.DownSeconds, ran)
+			}
+		}
+	}
 	ids, spans, beside := map[string]string{}, map[string][]span{}, map[string]bool{}
 	for _, e := range v.evidence {
 		file := evidencePath(e.Cell.Name, e.Scenario)

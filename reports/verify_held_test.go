@@ -70,7 +70,9 @@ func TestVerifyIsNotCheated(t *testing.T) {
 			rewrite(t, dir, func(r *ConformanceReport) { r.Cells[0].Witness.GitVersion = "v1.36.0" })
 		}, "1.37-gate-on: the mismatches do not follow from what the witness read: "},
 		"the witness probed another gate": {func(t *testing.T, dir string) {
-			rewrite(t, dir, func(r *ConformanceReport) { r.Cells[0].Witness.GateProbe.Message = "without impersonating a user" })
+			rewrite(t, dir, func(r *ConformanceReport) {
+				r.Cells[0].Witness.GateProbe.Message, r.Cells[0].Witness.GateProbe.Gate = "without impersonating a user", "off"
+			})
 		}, "the API server contradicts itself: its metric says that the gate ConstrainedImpersonation is on"},
 		"the witness probed something": {func(t *testing.T, dir string) {
 			rewrite(t, dir, func(r *ConformanceReport) { r.Cells[0].Witness.GateProbe.Message = "no" })

@@ -112,7 +112,8 @@ func (w *Witness) judgeVersion(cell verdicts.Cell) (mismatches []string) {
 	if w.EmulatedVersion == "" && cell.Emulated == "" {
 		return mismatches
 	}
-	minor := strings.Join(strings.SplitN(cell.Kubernetes, ".", 3)[:2], ".")
+	parts := strings.SplitN(cell.Kubernetes, ".", 3)
+	minor := strings.Join(parts[:min(2, len(parts))], ".")
 	return mismatch(mismatches, "emulated version", cmp.Or(cell.Emulated, minor), cmp.Or(w.EmulatedVersion, "nothing"))
 }
 
@@ -138,6 +139,12 @@ func (w *Witness) Judge(cell verdicts.Cell) []string {
 		probed = w.ExpectedGate
 	}
 	mismatches = mismatch(mismatches, "gate ConstrainedImpersonation (probe)", w.ExpectedGate, probed)
+	if said := ProbedGate(w.GateProbe.Message); cell.Provider != verdicts.Existing && w.GateProbe.Gate != "" {
+		mismatches = mismatch(mismatches, "gate ConstrainedImpersonation (its answer)", said, w.GateProbe.Gate)
+	}
+	if cell.Provider != verdicts.Existing && w.Probes == nil {
+		mismatches = append(mismatches, "nothing shows that the recorder sees what the API server asks")
+	}
 	if p := w.Probes; p != nil && (p.Front != p.Sent || p.Back != 1) {
 		mismatches = append(mismatches, fmt.Sprintf("the recorder must see %d probe reviews before the other authorizers and 1 behind them; it saw %d and %d", p.Sent, p.Front, p.Back))
 	}

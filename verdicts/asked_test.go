@@ -49,7 +49,7 @@ func TestPassedOn(t *testing.T) {
 		o := seen().Steps[0]
 		o.Request.Body = json.RawMessage(`{"kind":"` + c.kind + `","spec":` + c.asks + `}`)
 		o.Response = Response{Code: 201, Body: `{"kind":"` + c.kind + `","spec":` + c.asks + `,"status":{"allowed":` + map[bool]string{true: "true", false: "false"}[c.allowed] + `}}`}
-		v := &stepJudge{judge: &judge{e: seen()}, o: &o, event: AuditOf(&o), decided: []Decided{{Spec: arrived, Decision: scenarios.Allow}}}
+		v := &stepJudge{judge: &judge{e: seen()}, o: &o, request: &scenarios.Request{}, event: AuditOf(&o), decided: []Decided{{Spec: arrived, Decision: scenarios.Allow}}}
 		v.event.ImpersonatedUser.Username = "bob"
 		v.answered()
 		got := ""

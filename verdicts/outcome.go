@@ -177,8 +177,14 @@ func (v *stepJudge) told() {
 
 // renderStatus is all that a Status says, on one line, but for its code, which is compared by itself.
 func renderStatus(st metav1.Status) string {
-	d := ptr.Deref(st.Details, metav1.StatusDetails{})
-	return fmt.Sprintf("%s %s: %s (%s %q of %q %s, %v, %d s)", st.Status, st.Reason, st.Message, d.Kind, d.Name, d.Group, d.UID, d.Causes, d.RetryAfterSeconds)
+	if st.Status == "" && st.Reason == "" && st.Message == "" && st.Details == nil {
+		return noReason
+	}
+	d, more := ptr.Deref(st.Details, metav1.StatusDetails{}), ""
+	if d.UID != "" || len(d.Causes) > 0 || d.RetryAfterSeconds != 0 {
+		more = fmt.Sprintf(", UID %q, causes %v, again after %d s", d.UID, d.Causes, d.RetryAfterSeconds)
+	}
+	return fmt.Sprintf("%s %s: %s (%s %q of %q%s)", st.Status, st.Reason, st.Message, d.Kind, d.Name, d.Group, more)
 }
 
 // refused judges that a refusal by an authorizer says in its details what its message begins with (NewForbidden in

@@ -12,12 +12,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -61,6 +63,13 @@ type publication struct {
 }
 
 var publications = fixtures.Table[map[string]publication]("official.yaml", officialYAML)
+
+// Pinned says whether a program that is said to have had a pinned digest has one that is pinned for its version, for whichever
+// machine. Of others nothing is known, nor of one that was taken out of an archive.
+func Pinned(origin, name, version, digest string) bool {
+	of := publications[name]
+	return origin != originPinned || of.Member != "" || slices.Contains(slices.Collect(maps.Values(of.SHA256[version])), digest)
+}
 
 type offer struct {
 	url, beside, member string

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/authzconf/authzconf/certify"
+	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/engine/upgrade"
@@ -190,6 +191,11 @@ func asked(r *reports.ConformanceReport, set *scenarios.Set) (*reports.Conforman
 	if h.asked.Cells == nil {
 		return nil, errors.New("it runs nothing")
 	}
+	for _, p := range r.Programs() {
+		if !local.Pinned(p.Origin, p.Name, p.Version, p.SHA256) {
+			return nil, fmt.Errorf("%s is said to be of the %s, and %s is not that digest", p.Title(), p.Origin, p.SHA256)
+		}
+	}
 	return h.asked, nil
 }
 
@@ -225,6 +231,7 @@ func (h *heldRun) walk(o upgrade.Options) error {
 	for _, stage := range walk.Stages {
 		h.add(stage.Plan)
 	}
+	h.asked.Path = o.Asked(walk)
 	return nil
 }
 

@@ -200,7 +200,7 @@ func newLoadVerify() *cobra.Command {
 }
 
 func verifyLoad(c *cobra.Command, path string) error {
-	result, differences, err := load.Verify(path, suiteVersion(), declaredBy)
+	result, differences, unjudged, err := load.Verify(path, suiteVersion(), declaredBy)
 	if err != nil {
 		return err
 	}
@@ -209,6 +209,9 @@ func verifyLoad(c *cobra.Command, path string) error {
 	}
 	if len(differences) > 0 {
 		return differs(c, differences, "the report does not follow from its run")
+	}
+	if len(unjudged) > 0 {
+		return invalid(fmt.Errorf("another authzconf has to judge what it made: %s", printable(strings.Join(unjudged, ", "))))
 	}
 	_, err = fmt.Fprintf(c.OutOrStdout(), "verified: judged again, the outcome is %s\n", result.Outcome)
 	return err
@@ -238,8 +241,15 @@ func declaredBy(r *loadrun.Run) (t load.Thresholds, compared []string, err error
 	if p, err = f.adjusted(c, p); err != nil {
 		return t, nil, err
 	}
-	if p.Agents() != r.Agents || p.Pairs != r.Pairs || p.Starts != r.Starts {
-		return t, nil, fmt.Errorf("the run has %d agents, %d pairs and %d starts, its profile and command %d, %d and %d", r.Agents, r.Pairs, r.Starts, p.Agents(), p.Pairs, p.Starts)
+	o := storm.Options{Profile: p, ProfileYAML: []byte(r.ProfileYAML), Seed: r.Seed, Provider: f.provider, Engine: f.engine, Shards: f.shards, Tool: r.Tool, Called: r.Command}
+	if c.Flags().Changed("seed") {
+		o.Seed = f.seed
+	}
+	if f.image != "" && !c.Flags().Changed("engine") {
+		o.Engine = storm.Pods
+	}
+	if err := o.Hold(r); err != nil {
+		return t, nil, err
 	}
 	release, err := local.ParseRelease(f.kubernetes)
 	for _, s := range r.Servers {

@@ -98,7 +98,7 @@ func sourceOf(dir string) (s reports.Source, err error) {
 		if err != nil {
 			return s, err
 		}
-		result, differ, err := load.Verify(dir, suiteVersion(), declaredBy)
+		result, differ, _, err := load.Verify(dir, suiteVersion(), declaredBy)
 		if err != nil {
 			return s, err
 		}

@@ -277,6 +277,15 @@ func (o *Options) Plan() (walk *Upgrade, runs int, err error) {
 	return walk, runs, nil
 }
 
+// Asked is of the report of a planned path what was asked for.
+func (o *Options) Asked(walk *Upgrade) *reports.PathReport {
+	path := &reports.PathReport{Name: o.Path.Name, Description: o.Path.Description, HighAvailability: o.Path.HighAvailability}
+	for _, stage := range walk.Stages {
+		path.Stages = append(path.Stages, reports.PathStage{Cell: stage.Plan.Target.Cell.Name, Fault: string(stage.Fault), Made: stage.Made})
+	}
+	return path
+}
+
 // Execute goes along a planned path and makes the report. What was not run is invalid, for the reason that ended it.
 func Execute(ctx context.Context, o Options, walk *Upgrade) (*session.Recorded, error) {
 	r := o.Begin(walk.Stages[0].Plan.Target.Cell.Provider)
@@ -284,14 +293,12 @@ func Execute(ctx context.Context, o Options, walk *Upgrade) (*session.Recorded, 
 	if walk.Err != nil {
 		return nil, walk.Err
 	}
-	path := &reports.PathReport{Name: o.Path.Name, Description: o.Path.Description, HighAvailability: o.Path.HighAvailability}
-	for _, stage := range walk.Stages {
+	path := o.Asked(walk)
+	for i, stage := range walk.Stages {
 		cell, evidence := stage.Report()
 		cell.ReadySeconds += stage.Down.Seconds()
 		r.Add(cell, evidence)
-		path.Stages = append(path.Stages, reports.PathStage{
-			Cell: cell.Name, Fault: string(stage.Fault), Made: stage.Made, DownSeconds: stage.Down.Seconds(),
-		})
+		path.Stages[i].DownSeconds = stage.Down.Seconds()
 		if stage.Evidence != nil {
 			path.Evidence = append(path.Evidence, stage.Evidence)
 		}

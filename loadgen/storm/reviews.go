@@ -265,14 +265,9 @@ func flowName(s sample) string {
 // of each mode with the attempts. Where components ask too, whose reviews were left out, the calls can only be
 // more; where a server was restarted, less. One that the server gave up may have arrived or not, at both ends or one.
 func unreconciled(b *run.Block, evaluations int64, hasAttempts, components, restarted bool) (list []string) {
-	type cell struct{ mode, decision string }
-	seen, said := map[cell]int64{}, map[cell]int64{}
 	var total int64
 	for _, r := range b.Reviews {
 		total += r.Count
-		if r.Mode != run.RequestMode {
-			seen[cell{r.Mode, map[string]string{"Allow": "allowed"}[r.Decision]}] += r.Count
-		}
 	}
 	given := ""
 	if b.GivenUp > 0 {
@@ -281,21 +276,8 @@ func unreconciled(b *run.Block, evaluations int64, hasAttempts, components, rest
 	if total > evaluations && !restarted || total < evaluations-b.GivenUp && !components {
 		list = append(list, fmt.Sprintf("the recorder received %d reviews, the API server says it sent %d%s", total, evaluations, given))
 	}
-	if !hasAttempts {
-		return list
+	if hasAttempts {
+		list = append(list, b.Contradicted()...)
 	}
-	for _, a := range b.Attempts {
-		said[cell{a.Mode, map[string]string{"allowed": "allowed"}[a.Decision]}] += int64(math.Round(a.Count))
-	}
-	for c := range said {
-		seen[c] += 0
-	}
-	for c, n := range seen {
-		if n < said[c]-b.GivenUp || n > said[c]+b.GivenUp {
-			list = append(list, fmt.Sprintf("mode %s, %s: the recorder received %d reviews, the API server counted %d attempts%s",
-				c.mode, cmp.Or(c.decision, "not allowed"), n, said[c], given))
-		}
-	}
-	slices.Sort(list)
 	return list
 }

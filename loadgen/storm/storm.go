@@ -117,11 +117,8 @@ func newRunner(o Options) *runner {
 	if r.Said == nil {
 		r.Said = func(string) {}
 	}
-	r.out = &run.Run{
-		APIVersion: run.APIVersion, Kind: run.Kind, Tool: o.Tool, Command: o.Called,
-		Profile: o.Profile.Name, ProfileYAML: string(o.ProfileYAML), Seed: o.Seed, Started: time.Now().UTC(),
-		Machine: machine(), Agents: o.Profile.Agents(), Population: who(o.Profile), Authorizer: o.Profile.Authorizer.Text(o.Profile.WebhookDelay), Pairs: o.Profile.Pairs, Starts: o.Profile.Starts, Shards: o.Shards, Engine: o.Engine, Problems: []run.Problem{},
-	}
+	r.out = o.head()
+	r.out.Started, r.out.Machine, r.out.Problems = time.Now().UTC(), machine(), []run.Problem{}
 	return r
 }
 

@@ -327,21 +327,20 @@ func decode(path string, data []byte, v any, kind string) error {
 
 // Verify judges the run of a report folder again, by the thresholds in its report, and lists in what the folder
 // differs from what follows. An error means that there is no report to be verified. Tool is the version of this
-// authzconf: pages are only expected to come out the same again if the report is of it. declared, if given, says which
+// authzconf: pages of a report of another one that do not come out the same are for that one to judge. declared, if given, says which
 // thresholds the text of the run's profile and its command amount to, and which comparisons: those of the report have to
 // be the same, and a run that passed has all of them.
-func Verify(dir, tool string, declared func(*run.Run) (Thresholds, []string, error)) (Result, []string, error) {
+func Verify(dir, tool string, declared func(*run.Run) (Thresholds, []string, error)) (result Result, differences, unjudged []string, err error) {
 	saved, err := LoadSaved(dir)
 	if err != nil {
-		return Result{}, nil, err
+		return Result{}, nil, nil, err
 	}
 	r, stored := saved.Run, saved.stored
-	result := Judge(r, stored.Thresholds)
+	result = Judge(r, stored.Thresholds)
 	files, err := render(r, result)
 	if err != nil {
-		return Result{}, nil, err
+		return Result{}, nil, nil, err
 	}
-	var differences []string
 	if declared != nil {
 		t, compared, err := declared(&r)
 		for _, name := range compared {
@@ -360,15 +359,16 @@ func Verify(dir, tool string, declared func(*run.Run) (Thresholds, []string, err
 	}
 	for _, name := range fileNames {
 		page := !slices.Contains([]string{runFile, reportFile}, name)
-		if page && r.Tool != tool {
-			continue
-		}
 		got, err := filing.ReadIn(dir, name)
-		if err != nil {
+		switch {
+		case err != nil:
 			differences = append(differences, fmt.Sprintf("%s cannot be read: %s", name, strings.TrimPrefix(err.Error(), "open ")))
-		} else if !bytes.Equal(got, files[name]) {
+		case bytes.Equal(got, files[name]):
+		case page && r.Tool != tool:
+			unjudged = append(unjudged, name)
+		default:
 			differences = append(differences, name+" is not what follows from the run")
 		}
 	}
-	return result, differences, nil
+	return result, differences, unjudged, nil
 }

@@ -97,14 +97,14 @@ func TestWriteLoadVerify(t *testing.T) {
 	if !bytes.Equal(a, b) {
 		t.Error("the run is not the same after being written and read")
 	}
-	again, differences, err := Verify(dir, r.Tool, nil)
+	again, differences, _, err := Verify(dir, r.Tool, nil)
 	if err != nil || len(differences) > 0 || again.Outcome != result.Outcome {
 		t.Fatalf("%s, %q, %v", again.Outcome, differences, err)
 	}
 	asked := func(*run.Run) (Thresholds, []string, error) {
 		return smallThresholds(), []string{r.Blocks[0].Comparison, "left out"}, nil
 	}
-	if _, differences, _ := Verify(dir, r.Tool, asked); again.Outcome != Passed || len(differences) != 1 || !strings.Contains(differences[0], "no block of the comparison left out") {
+	if _, differences, _, _ := Verify(dir, r.Tool, asked); again.Outcome != Passed || len(differences) != 1 || !strings.Contains(differences[0], "no block of the comparison left out") {
 		t.Errorf("a comparison is left out of a run that %s: %q", again.Outcome, differences)
 	}
 	for name, change := range map[string][2]string{
@@ -121,7 +121,7 @@ func TestWriteLoadVerify(t *testing.T) {
 		if err := os.WriteFile(path, []byte(changed), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, differences, err := Verify(dir, r.Tool, nil); err != nil || len(differences) == 0 {
+		if _, differences, _, err := Verify(dir, r.Tool, nil); err != nil || len(differences) == 0 {
 			t.Errorf("%s was changed: %q, %v", name, differences, err)
 		}
 		if err := os.WriteFile(path, data, 0o644); err != nil {
@@ -132,10 +132,16 @@ func TestWriteLoadVerify(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, htmlFile)); err != nil {
 		t.Fatal(err)
 	}
-	if _, differences, err := Verify(dir, "another", nil); err != nil || len(differences) != 0 {
-		t.Errorf("%q, %v", differences, err)
+	if _, differences, _, err := Verify(dir, "another", nil); err != nil || len(differences) != 1 {
+		t.Errorf("a page is missing: %q, %v", differences, err)
 	}
-	if _, differences, err := Verify(dir, r.Tool, nil); err != nil || len(differences) != 1 {
+	if err := os.WriteFile(filepath.Join(dir, htmlFile), []byte("another page"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, differences, unjudged, err := Verify(dir, "another", nil); err != nil || len(differences) != 0 || len(unjudged) != 1 {
+		t.Errorf("%q, %q, %v", differences, unjudged, err)
+	}
+	if _, differences, _, err := Verify(dir, r.Tool, nil); err != nil || len(differences) != 1 {
 		t.Errorf("%q, %v", differences, err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -267,23 +266,13 @@ func contradictions(b *run.Block) (list []string) {
 		}
 		same("latencies, of all requests and by kind", b.Latency.Count(), kinds)
 	}
-	if n := reviewsOf(b); b.WebhookLatency.Count() > n {
+	same("latencies from the planned and from the real time of sending", b.Latency.Count(), b.Service.Count())
+	same("requests sent, and how late they were", b.Sent, b.Lag.Count())
+	if n := reviewsOf(b); b.WebhookLatency.Count() > n || second.Reviews > 0 && b.WebhookLatency.Count() == 0 {
 		list = append(list, fmt.Sprintf("%d reviews, and %d latencies of the webhook", n, b.WebhookLatency.Count()))
 	}
 	if len(b.Attempts) == 0 || b.FollowsServer || slices.ContainsFunc(b.Reviews, func(r run.ReviewCount) bool { return r.Decision == run.Unseen }) {
 		return list // the API server was restarted, or asked less often than it checked
 	}
-	var attempts, impersonation float64
-	for _, a := range b.Attempts {
-		attempts += a.Count
-	}
-	for _, r := range b.Reviews {
-		if r.Mode != run.RequestMode {
-			impersonation += float64(r.Count)
-		}
-	}
-	if math.Abs(impersonation-attempts) >= float64(b.GivenUp)+0.5 {
-		same("checks of impersonation, by the recorder and by the API server", int64(impersonation), int64(math.Round(attempts)))
-	}
-	return list
+	return append(list, b.Contradicted()...)
 }

@@ -2,6 +2,8 @@ package run
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"time"
 )
 
@@ -123,4 +125,32 @@ func (b *Block) Unpredicted() (list []string, why string) {
 		}
 	}
 	return list, ""
+}
+
+// Contradicted says in which mode the recorder has seen another number of checks than the API server has counted. One that the
+// server gave up may have arrived or not, at both ends or one.
+func (b *Block) Contradicted() (list []string) {
+	type cell struct {
+		mode    string
+		allowed bool
+	}
+	seen, said := map[cell]int64{}, map[cell]int64{}
+	for _, r := range b.Reviews {
+		if r.Mode != RequestMode {
+			seen[cell{r.Mode, r.Decision == "Allow"}] += r.Count
+		}
+	}
+	for _, a := range b.Attempts {
+		c := cell{a.Mode, a.Decision == "allowed"}
+		said[c] += int64(math.Round(a.Count))
+		seen[c] += 0
+	}
+	for c, n := range seen {
+		if n < said[c]-b.GivenUp || n > said[c]+b.GivenUp {
+			list = append(list, fmt.Sprintf("mode %s, %s: the recorder received %d reviews, the API server counted %d attempts, and gave up %d",
+				c.mode, map[bool]string{true: "allowed", false: "not allowed"}[c.allowed], n, said[c], b.GivenUp))
+		}
+	}
+	slices.Sort(list)
+	return list
 }

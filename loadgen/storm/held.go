@@ -1,0 +1,89 @@
+package storm
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/load/run"
+)
+
+// head is of a run what follows from what was asked for.
+func (o *Options) head() *run.Run {
+	p := o.Profile
+	return &run.Run{
+		APIVersion: run.APIVersion, Kind: run.Kind, Tool: o.Tool, Command: o.Called,
+		Profile: p.Name, ProfileYAML: string(o.ProfileYAML), Seed: o.Seed,
+		Agents: p.Agents(), Population: who(p), Authorizer: p.Authorizer.Text(p.WebhookDelay), Pairs: p.Pairs, Starts: p.Starts,
+		Shards: o.Shards, Engine: o.Engine,
+	}
+}
+
+// Hold says where a run is not one of what was asked for: its head follows from that, each block is a side of a comparison, on
+// the server that this has, within the run and behind the block before, and has its prediction.
+func (o *Options) Hold(r *run.Run) error {
+	head := *r
+	head.Started, head.Finished, head.Machine, head.WarmUps, head.Interrupted = time.Time{}, time.Time{}, run.Machine{}, 0, false
+	head.Servers, head.Blocks, head.Problems, head.Clocks, head.Notes = nil, nil, nil, nil, nil
+	if change := reports.Change(head, o.head()); change != "" && o.Provider != target.Existing { // which has a say itself
+		return fmt.Errorf("the run is another one: %s", change)
+	}
+	for _, s := range r.Servers {
+		if gate := profile.Server(s.Name).Gate(); (s.Gate == "on") != (gate == profile.GateOn) || s.Emulated != "" && !strings.HasPrefix(s.GitVersion, "v"+s.Emulated+".") {
+			return fmt.Errorf("%s is Kubernetes %s as %s with the gate %s", s.Name, s.GitVersion, s.Emulated, s.Gate)
+		}
+	}
+	if r.Started.IsZero() {
+		return errors.New("the run began at no time")
+	}
+	before := r.Started
+	for i := range r.Blocks {
+		b := &r.Blocks[i]
+		at := slices.IndexFunc(o.Profile.Comparisons, func(c profile.Comparison) bool { return c.Name == b.Comparison })
+		if at < 0 {
+			return fmt.Errorf("block %d is of the comparison %q, which was not asked for", i, b.Comparison)
+		}
+		c := o.Profile.Comparisons[at]
+		side := map[string]profile.Side{"A": c.A, "B": c.B}[b.Role]
+		switch is := (profile.Side{Variant: b.Variant, Server: profile.Server(b.Server)}); {
+		case is != side || b.AA != c.AA() || b.Agents != r.Agents:
+			return fmt.Errorf("block %d, side %q of %s, has %d agents that do %s on %s", i, b.Role, b.Comparison, b.Agents, b.Variant, b.Server)
+		case b.Started.Before(before) || b.Started.After(r.Finished):
+			return fmt.Errorf("block %d began at %s, not behind the one before and within the run", i, b.Started)
+		case o.Profile.Predictable() && len(r.Problems) == 0 && (b.Predicted == nil || b.Predicted.Requests != b.Sent+b.Retried):
+			return fmt.Errorf("block %d has no prediction for its %d requests", i, b.Sent+b.Retried)
+		case b.Predicted != nil && !fits(b.Predicted, b.Agents):
+			return fmt.Errorf("block %d: %d agents cannot have asked %d times, %d of them at first", i, b.Predicted.Asked, b.Predicted.Requests, b.Predicted.First)
+		}
+		if len(r.Problems) == 0 && len(b.Attempts) == 0 && o.counts(b, r.Servers) {
+			return fmt.Errorf("block %d: the API server of %s counts checks of impersonation, and none are there", i, b.Server)
+		}
+		before = b.Started.Add(time.Duration(b.Length))
+	}
+	return nil
+}
+
+// fits says whether so many agents can have sent so many requests, each as often as it is said.
+func fits(p *run.Prediction, agents int) bool {
+	asked, first := int64(p.Asked), p.First
+	return p.Asked <= agents && first >= 0 && first <= asked && asked*int64(p.Seldom) <= p.Requests && p.Requests <= asked*int64(p.Often)
+}
+
+// counts says whether an API server counts the checks that a block has: one of 1.36 or later with the gate on does, as long as it
+// is not restarted.
+func (o *Options) counts(b *run.Block, servers []run.Server) bool {
+	impersonates := func(r run.ReviewCount) bool { return r.Mode != run.RequestMode && r.Count > 0 }
+	newer := func(s run.Server) bool {
+		v, err := version.ParseGeneric(s.GitVersion)
+		return s.Name == b.Server && err == nil && v.AtLeast(version.MustParseGeneric("1.36.0")) && s.Emulated == fmt.Sprintf("%d.%d", v.Major(), v.Minor())
+	}
+	return o.Profile.OneServer() && !o.Profile.Authorizer.Cache && profile.Server(b.Server).Gate() == profile.GateOn &&
+		slices.ContainsFunc(b.Reviews, impersonates) && slices.ContainsFunc(servers, newer)
+}

@@ -1,0 +1,32 @@
+package reports
+
+import (
+	"testing"
+
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// TestWitnessJudge: what was read back has to be what was asked for, whatever a report says of either.
+func TestWitnessJudge(t *testing.T) {
+	const asked = "requested [{Group}] without impersonating a user"
+	for name, change := range map[string]func(*Witness, *verdicts.Cell){
+		"":                 func(*Witness, *verdicts.Cell) {},
+		"no version asked": func(_ *Witness, c *verdicts.Cell) { c.Kubernetes = "" },
+		"an odd version":   func(_ *Witness, c *verdicts.Cell) { c.Kubernetes = "mutant" },
+		"another version":  func(w *Witness, _ *verdicts.Cell) { w.GitVersion = "v1.36.3" },
+		"emulated":         func(w *Witness, _ *verdicts.Cell) { w.EmulatedVersion = "1.36" },
+		"its answer":       func(w *Witness, _ *verdicts.Cell) { w.GateProbe.Gate = "on" },
+		"not probed":       func(w *Witness, _ *verdicts.Cell) { w.Probes = nil },
+		"one unseen":       func(w *Witness, _ *verdicts.Cell) { w.Probes.Front-- },
+		"not read":         func(w *Witness, _ *verdicts.Cell) { w.GateProbe = nil },
+	} {
+		w := &Witness{
+			GitVersion: "v1.37.1", EmulatedVersion: "1.37", ExpectedGate: "off", GateMetric: "off",
+			GateProbe: &GateProbe{Code: 400, Message: asked, Gate: "off"}, Probes: &ProbeCount{Sent: 4, Front: 4, Back: 1},
+		}
+		cell := verdicts.Cell{Provider: "local", Kubernetes: "1.37.1"}
+		if change(w, &cell); (len(w.Judge(cell)) == 0) != (name == "") {
+			t.Errorf("%q: %q", name, w.Judge(cell))
+		}
+	}
+}

@@ -136,7 +136,7 @@ func (v *stepJudge) told() {
 		return
 	}
 	defer v.envelope("audit", v.o.Audit)
-	v.compare("audit (events)", "one", orElse(len(v.o.AuditAgain) == 0, "one", "another one behind it"))
+	v.compare(eventsField, "one", orElse(len(v.o.AuditAgain) == 0, "one", "another one behind it"))
 	address, err := url.Parse(v.o.Request.URL)
 	if err != nil {
 		address = &url.URL{Path: v.o.Request.URL}

@@ -262,6 +262,7 @@ const (
 	countedField  = "metrics (counted, and seen by the recorder)"
 	aboutField    = "reviews (whom they are about)"
 	chainField    = "reviews (at the end of the chain)"
+	eventsField   = "audit (events)"
 )
 
 // contradictions are the fields in which an API server contradicts itself.

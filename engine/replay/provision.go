@@ -136,13 +136,17 @@ func (p *places) account(sa *scenarios.ServiceAccount) {
 		return
 	}
 	if sa.Pod != "" { // the least pod that a token can be bound to: it never runs
-		p.within[space+"/pods/"+sa.Pod] = &corev1.Pod{
+		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: sa.Pod},
 			Spec: corev1.PodSpec{
 				NodeName: sa.Node, ServiceAccountName: sa.Name,
 				Containers: []corev1.Container{{Name: "pause", Image: "pause"}},
 			},
 		}
+		if sa.Node == "" { // nor does a scheduler give it a node
+			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "authzconf.dev/never"}}
+		}
+		p.within[space+"/pods/"+sa.Pod] = pod
 	}
 	if sa.Secret != "" {
 		p.within[space+"/secrets/"+sa.Secret] = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: sa.Secret}}

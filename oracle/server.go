@@ -16,6 +16,7 @@ package oracle
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -23,8 +24,9 @@ import (
 	"time"
 
 	"github.com/Masterminds/semver/v3"
-	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -264,21 +266,33 @@ func (s *Server) write(p *Prediction, k asker, subject scenarios.User, r Request
 // reviewed is what an access review asks, and about whom where that is not who asks (ResourceAttributesFrom of
 // k8s.io/kubernetes/pkg/registry/authorization/util).
 func reviewed(r Request) (a Attributes, about scenarios.User, ok bool) {
-	var body authorizationv1.SubjectAccessReview
-	if r.Verb != "create" || r.Body == nil || runtime.DefaultUnstructuredConverter.FromUnstructured(r.Body, &body) != nil {
+	raw, err := json.Marshal(r.Body)
+	spec, asked := scenarios.Asked(raw)
+	if r.Verb != "create" || err != nil || !asked {
 		return a, about, false
 	}
-	about = scenarios.UserOf(body.Spec.User, body.Spec.UID, body.Spec.Groups, body.Spec.Extra)
-	if n := body.Spec.NonResourceAttributes; n != nil {
+	about = scenarios.UserOf(spec.User, spec.UID, spec.Groups, spec.Extra)
+	if n := spec.NonResourceAttributes; n != nil {
 		return Attributes{Verb: n.Verb, Path: n.Path}, about, true
 	}
-	in := body.Spec.ResourceAttributes
-	if in == nil {
-		return a, about, false
-	}
+	in := spec.ResourceAttributes
 	a = Attributes{
-		Verb: in.Verb, APIGroup: in.Group, Version: cmp.Or(in.Version, "*"), Resource: in.Resource, Subresource: in.Subresource,
+		Verb: in.Verb, APIGroup: in.Group, Version: in.Version, Resource: in.Resource, Subresource: in.Subresource,
 		Namespace: in.Namespace, Name: in.Name, ResourceRequest: true,
+	}
+	if in.FieldSelector != nil {
+		for _, f := range in.FieldSelector.Requirements {
+			if len(f.Values) == 1 { // no other can be asked by a request
+				op := map[metav1.FieldSelectorOperator]selection.Operator{metav1.FieldSelectorOpIn: selection.Equals, metav1.FieldSelectorOpNotIn: selection.NotEquals}[f.Operator]
+				a.Fields = append(a.Fields, fields.Requirement{Operator: op, Field: f.Key, Value: f.Values[0]})
+			}
+		}
+	}
+	if in.LabelSelector != nil {
+		selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchExpressions: in.LabelSelector.Requirements})
+		if err == nil {
+			a.Labels, _ = selector.Requirements()
+		}
 	}
 	return a, about, true
 }

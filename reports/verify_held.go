@@ -107,13 +107,7 @@ func (v *verifier) holdTogether() {
 	if v.Report.Started.IsZero() {
 		v.differ("the run began at no time")
 	}
-	if p, ran := v.Report.Path, v.Report.Finished.Sub(v.Report.Started).Seconds(); p != nil {
-		for i, s := range p.Stages {
-			if s.DownSeconds < 0 || s.DownSeconds > ran || i == 0 && s.DownSeconds > 0 {
-				v.differ("%s: the API server was away for %.1f s, in a run of %.1f s", s.Cell, s.DownSeconds, ran)
-			}
-		}
-	}
+	v.holdDown()
 	ids, spans, beside := map[string]string{}, map[string][]span{}, map[string]bool{}
 	for _, e := range v.evidence {
 		file := evidencePath(e.Cell.Name, e.Scenario)

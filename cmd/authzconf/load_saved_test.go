@@ -75,6 +75,16 @@ func profiled(t *testing.T, dir string) (loadrun.Run, load.Thresholds) {
 	}
 	r.Profile, r.ProfileYAML, r.Agents, r.Pairs, r.Starts = p.Name, string(text), p.Agents(), p.Pairs, p.Starts
 	r.Command = []string{"authzconf", "load", "--profile", "denied-flood"}
+	r.Shards, r.Started = 1, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	r.Finished = r.Started.Add(time.Hour)
+	compared := p.Comparisons[0]
+	r.Servers[0].Name, r.Servers[0].Gate = string(compared.A.Server), map[bool]string{true: "on", false: "off"}[compared.A.Server.Gate() == profile.GateOn]
+	for i := range r.Blocks {
+		b := &r.Blocks[i]
+		b.Comparison, b.AA, b.Variant, b.Server, b.Agents = compared.Name, compared.AA(), compared.A.Variant, string(compared.A.Server), r.Agents
+		b.Started = r.Started.Add(time.Duration(i) * time.Minute)
+		b.Predicted.Asked, b.Predicted.Often = r.Agents, int(b.Sent)
+	}
 	return r, storm.Thresholds(p)
 }
 
@@ -86,7 +96,7 @@ func TestLoadVerify(t *testing.T) {
 	lowered := thresholds
 	lowered.MinPairs = 1
 	fewer, counted, unprofiled, older := r, r, r, r
-	older.Servers = []loadrun.Server{{Name: "gate-on", GitVersion: "v1.36.2", Gate: "on"}}
+	older.Servers = []loadrun.Server{{Name: r.Servers[0].Name, GitVersion: "v1.36.2", Gate: r.Servers[0].Gate}}
 	fewer.Command = append(slices.Clone(r.Command), "--pairs", "3")
 	counted.Blocks = slices.Clone(r.Blocks)
 	counted.Blocks[0].Sent, counted.Blocks[0].Planned = 300, 300
@@ -103,10 +113,10 @@ func TestLoadVerify(t *testing.T) {
 	}{
 		{"honest", func() error { return write(r, thresholds) }, exitPassed, "the outcome is inconclusive"},
 		{"thresholds that nobody declared", func() error { return write(r, lowered) }, exitFailed, "the thresholds of the report are not those"},
-		{"fewer pairs than were asked for", func() error { return write(fewer, thresholds) }, exitFailed, "its profile and command 100, 3 and 3"},
+		{"fewer pairs than were asked for", func() error { return write(fewer, thresholds) }, exitFailed, "the run is another one: pairs: "},
 		{"another text under the name of a built-in profile", func() error { return write(milder, thresholds) }, exitFailed, "the text of the built-in profile denied-flood is not that of this authzconf"},
 		{"a file under the name of a built-in profile", func() error { return write(filed, thresholds) }, exitFailed, "the text of the built-in profile denied-flood is not that of this authzconf"},
-		{"a server of another version", func() error { return write(older, thresholds) }, exitFailed, "gate-on is Kubernetes v1.36.2, and its command asks for 1.37"},
+		{"a server of another version", func() error { return write(older, thresholds) }, exitFailed, " is Kubernetes v1.36.2, and its command asks for 1.37"},
 		{"no profile", func() error { return write(unprofiled, thresholds) }, exitFailed, "what the run was to keep cannot be told"},
 		{"a better outcome", func() error {
 			path := filepath.Join(dir, "report.json")

@@ -32,7 +32,11 @@ func (o *Options) Hold(r *run.Run) error {
 	head := *r
 	head.Started, head.Finished, head.Machine, head.WarmUps, head.Interrupted = time.Time{}, time.Time{}, run.Machine{}, 0, false
 	head.Servers, head.Blocks, head.Problems, head.Clocks, head.Notes = nil, nil, nil, nil, nil
-	if change := reports.Change(head, o.head()); change != "" && o.Provider != target.Existing { // which has a say itself
+	want := o.head()
+	if head.Authorizer == "" && head.Engine == "" && head.Population == (run.Population{}) { // a run of an earlier release says nothing of these
+		want.Authorizer, want.Engine, want.Population = "", "", run.Population{}
+	}
+	if change := reports.Change(head, want); change != "" && o.Provider != target.Existing { // which has a say itself
 		return fmt.Errorf("the run is another one: %s", change)
 	}
 	for _, s := range r.Servers {

@@ -73,6 +73,9 @@ func (b *Plan) special() []Question {
 	const rewrite = "associated-node-misread"
 	p.yes(rewrite, node(n.Star, "impersonate:associated-node", authn, "*"))
 	p.yes(rewrite, node(n.Star, "impersonate-on:associated-node:get", "", "node1"))
+	bound := node(n.Star, "impersonate:associated-node", authn, "*")
+	bound.Extra = map[string]authorizationv1.ExtraValue{"authentication.kubernetes.io/node-name": {"node1"}}
+	p.yes(rewrite, bound)
 	p.no(rewrite, node(n.Reader, "impersonate:associated-node", authn, "*"))
 	p.no(rewrite, node(n.Reader, "impersonate-on:associated-node:get", "", "node1"))
 	p.no(rewrite, node(n.Star, "impersonate:arbitrary-node", authn, "*"))

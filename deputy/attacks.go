@@ -156,7 +156,7 @@ func (s scene) write(a attack, r rawAttack, marker, smuggled string) rawAttack {
 		"{host}", s.Host, "{marker}", marker, "{smuggled}", smuggled,
 		"{me.name}", s.name(me), "{other.name}", s.name(other), "{other.basic}", base64.StdEncoding.EncodeToString([]byte(s.name(other)+":x")), "{other.jwt}", forged(s.name(other)), "{other.protocol}", base64.RawURLEncoding.EncodeToString([]byte(forged(s.name(other)))), "{me:names}", strings.Join(s.People[me].names(), ", "),
 		"{me}", mine.lines(s.Shown, names), "{ME}", s.People[me].lines(s.Shown, mixedCase), "{other}", s.People[other].lines(s.Shown, names),
-		"{me:half}", s.People[me].secrets(half).lines(s.Shown, names), "{me:nearly}", s.People[me].secrets(nearly).lines(s.Shown, names), "{me:unsigned}", s.People[me].secrets(unsigned).lines(s.Shown, names),
+		"{me:half}", s.People[me].secrets(half).lines(s.Shown, names), "{me:folded}", s.People[me].secrets(folded).lines(s.Shown, names), "{me:nearly}", s.People[me].secrets(nearly).lines(s.Shown, names), "{me:unsigned}", s.People[me].secrets(unsigned).lines(s.Shown, names),
 		"{other.header}", believed, "{other.header_}", strings.ReplaceAll(believed, "-", "_"), "{long}", long,
 		"{who}", s.People[r.Who].lines(s.Shown, names))
 	w := r

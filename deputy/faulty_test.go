@@ -76,7 +76,7 @@ func proxies(t *testing.T, p *plane) map[string]faultyAgent {
 			good.ServeHTTP(w, r)
 		})
 	}
-	return map[string]faultyAgent{
+	all := map[string]faultyAgent{
 		"folds names": {named(strings.ToLower), `a name in upper case: it was made as "alice@corp", not as "ALICE@CORP"`},
 		"reads names as a form": {named(func(s string) string {
 			s, _ = url.QueryUnescape(s)
@@ -162,6 +162,10 @@ func proxies(t *testing.T, p *plane) map[string]faultyAgent {
 			_, _ = w.Write(kept.(*httptest.ResponseRecorder).Body.Bytes())
 		}), "two people, one object: request 2 was answered with"},
 		"reference": {good, ""},
+		"names nobody": {rewrite(func(in *http.Request, out http.Header) {
+			clean(out)
+			forward(out, cmp.Or(in.Header.Get(sessionHeader), "system:anonymous"))
+		}), ""},
 		"Director": {signedIn(&httputil.ReverseProxy{Transport: p.transport, Director: func(r *http.Request) { //nolint:staticcheck // many still use it
 			r.URL.Scheme, r.URL.Host = p.url.Scheme, p.url.Host
 			clean(r.Header)
@@ -250,7 +254,48 @@ func proxies(t *testing.T, p *plane) map[string]faultyAgent {
 			}
 			next.ServeHTTP(w, r)
 		}), "a double slash and no identity: it was made as the proxy itself"},
+		"remembers programs": {unless(func(r *http.Request) bool {
+			if r.Header.Get(sessionHeader) != "" {
+				ports.Store(r.UserAgent(), r.Header.Get(sessionHeader))
+			}
+			_, known := ports.Load(r.UserAgent())
+			return known && r.Header.Get(sessionHeader) == ""
+		}, rewrite(func(in *http.Request, out http.Header) {
+			who, _ := ports.Load(in.UserAgent())
+			clean(out)
+			forward(out, who.(string))
+		})), "nobody by the program of somebody: it has no identity, and was made as"},
+		"folds paths": {unless(func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/API") }, signedIn(own)), "a path in upper case: it was made as the proxy itself"},
 	}
+	asAsked := signedIn(rewrite(func(in *http.Request, out http.Header) {
+		forward(out, cmp.Or(out.Get("Impersonate-User"), in.Header.Get(sessionHeader)))
+	}))
+	for way, is := range seldom {
+		all["does as it is asked: "+way] = faultyAgent{unless(is, asAsked), way + `: another user: it was made as "bob@corp", not as "alice@corp"`}
+	}
+	return all
+}
+
+// seldom are ways to ask for something that code may treat by themselves, by the names of attacks.yaml.
+var seldom = map[string]func(r *http.Request) bool{
+	"a watch by its path":      func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/api/v1/watch/") },
+	"the root":                 func(r *http.Request) bool { return r.URL.Path == "/" },
+	"OPTIONS":                  func(r *http.Request) bool { return r.Method == http.MethodOptions },
+	"a table":                  func(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "as=Table") },
+	"protobuf":                 func(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "protobuf") },
+	"a create in chunks":       func(r *http.Request) bool { return r.ContentLength < 0 },
+	"a scale":                  func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/scale") },
+	"a token":                  func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/token") },
+	"a review of somebody":     func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/subjectaccessreviews") },
+	"a token's review":         func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/tokenreviews") },
+	"metrics of nodes":         func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/apis/metrics.k8s.io/") },
+	"a resource of somebody's": func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/apis/example.com/") },
+	"a browser":                func(r *http.Request) bool { return strings.HasPrefix(r.UserAgent(), "Mozilla/") },
+	"kubectl":                  func(r *http.Request) bool { return strings.HasPrefix(r.UserAgent(), "kubectl/") },
+	"debugging":                func(r *http.Request) bool { return r.URL.Query().Get("debug") == "true" },
+	"a name of the host":       func(r *http.Request) bool { return r.Host == "localhost" },
+	"a long query":             func(r *http.Request) bool { return len(r.URL.RawQuery) > 1<<12 },
+	"a long header":            func(r *http.Request) bool { return len(r.Header.Get("X-Long")) > 1<<12 },
 }
 
 // follows asks in the name of the person, and goes where it is sent in its own.

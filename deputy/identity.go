@@ -192,6 +192,14 @@ func unsigned(s string) string {
 	return half(s)
 }
 
+// folded is in upper case, and half of what is that already.
+func folded(s string) string {
+	if upper := strings.ToUpper(s); upper != s {
+		return upper
+	}
+	return half(s)
+}
+
 func (id *Identity) names() []string {
 	return scenarios.Each(id.headers, func(h header) string { return h.name })
 }

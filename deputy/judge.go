@@ -110,6 +110,9 @@ func (j *judging) attack(part *Part, a attack, one *attackEvidence, marker strin
 		}
 		part.find(a.Name, one, why)
 	}
+	if outcome == asPerson && a.shared() && !slices.ContainsFunc(one.Answers, reply.tells) {
+		outcome = "not judged by their answers: nobody may read what is asked for, and what is refused is seldom kept"
+	}
 	must := a.Arrives == arrivesAlways || a.Arrives == arrivesReference && j.reference
 	switch {
 	case outcome == "":
@@ -137,15 +140,24 @@ func (j *judging) fromElsewhere(a attack, answers []reply, arrived map[int]bool)
 	}
 	for i, got := range answers {
 		whose, ev := a.Requests[i].Who, j.events[got.AuditID]
-		told := got.Code/100 == 2 && strings.HasSuffix(got.Kind, "List") || got.Code == http.StatusNotFound && got.Kind == "Status"
 		switch {
-		case told && len(arrived) > 0 && !known[whose]:
+		case got.tells() && len(arrived) > 0 && !known[whose]:
 			return fmt.Sprintf("request %d was answered with a %s, and did not arrive: it is the answer to somebody else", i+1, got.Kind)
-		case ev != nil && (ev.ImpersonatedUser != nil || arrived[i+1]) && arriving(ev).Username != j.people[whose].spelt(a.Spelt).Name:
+		case ev != nil && (arriving(ev).Username != user.Anonymous || arrived[i+1]) && arriving(ev).Username != j.people[whose].spelt(a.Spelt).Name:
 			return fmt.Sprintf("request %d was answered with what %q was told", i+1, arriving(ev).Username)
 		}
 	}
 	return ""
+}
+
+// tells says whether an answer has what somebody may read: a list, or that there is nothing.
+func (r reply) tells() bool {
+	return r.Code/100 == 2 && strings.HasSuffix(r.Kind, "List") || r.Code == http.StatusNotFound && r.Kind == "Status"
+}
+
+// shared says whether several requests have one URL.
+func (a attack) shared() bool {
+	return slices.ContainsFunc(a.Requests, func(r rawAttack) bool { return strings.Contains(r.Target, "{same}") })
 }
 
 // distinct are the events without the further ones of a request, of its stages.

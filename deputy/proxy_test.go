@@ -41,7 +41,7 @@ func TestProxies(t *testing.T) {
 	t.Cleanup(func() { _ = p.Stop() })
 	all := proxies(t, p)
 	faulty := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(name string) bool { return all[name].finds == "" })
-	for _, name := range append(inTurn(faulty), "reference") {
+	for _, name := range append(inTurn(faulty), "reference", "names nobody") {
 		c := all[name]
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they mostly wait

@@ -70,6 +70,12 @@ func (d *deck) own() {
 				c.Asked = append(c.Asked, s)
 			}
 		}
+		for _, o := range d.OnNode { // what a node may do to itself, and a pod to its node: the Node authorizer says that
+			s := ask(user, o.Verb, o, map[bool]string{true: "kube-node-lease"}[o.Resource == "leases"], name)
+			s.Groups = []string{"system:nodes", "system:serviceaccounts", "system:authenticated"}
+			s.Extra = map[string]authorizationv1.ExtraValue{"authentication.kubernetes.io/node-name": {name}}
+			c.Asked = append(c.Asked, s)
+		}
 		other := strings.ReplaceAll(user, name, elsewhere)
 		c.Asked = append(c.Asked, ask(user, "get", pods, in, ""), ask(other, "get", pods, in, ""), ask(user, "get", pods, name, ""), ask(strings.TrimPrefix(user, "system:"), "get", object{Resource: "pods"}, in, "x"))
 	}
@@ -156,6 +162,9 @@ func (d *deck) beside() {
 		add(askPath(user, "get", like))
 	}
 	add(ask(user, "get", object{Resource: strings.Trim(path, "/")}, "", ""))
+	named := ask(user, "get", object{Resource: path}, "", "")
+	named.ResourceAttributes.Version = "" // in a cache, nothing but its kind makes it another
+	add(named)
 	add(ask(user, "get", object{Resource: strings.Trim(path, "/")}, in, path))
 	d.add(c)
 }

@@ -66,14 +66,14 @@ func (d *deck) implied() {
 		d.add(c)
 	}
 	for _, in := range []string{"", d.name(), "default", "kube-system", "kube-public"} {
-		user := d.name()
-		c := Case{Reason: "scope-confused", Grants: []scenarios.Grant{rule(user, "list", pods, in)}}
+		user, sees := d.name(), d.name()
+		c := Case{Reason: "scope-confused", Grants: []scenarios.Grant{rule(user, "list", pods, in), rule(sees, "get", object{Resource: "namespaces"}, in)}}
 		for _, other := range append(slices.Clone(d.Namespaces), in, d.name()) {
 			c.Asked = append(c.Asked, ask(user, "list", pods, other, ""), ask(user, "list", pods, other, d.name()))
 		}
 		for _, verb := range []string{"get", "list", "watch"} { // who may do something in a namespace may not therefore see it
 			for _, s := range [][2]string{{in, in}, {"", in}, {in, ""}, {"", ""}} {
-				c.Asked = append(c.Asked, ask(user, verb, object{Resource: "namespaces"}, s[0], s[1]))
+				c.Asked = append(c.Asked, ask(user, verb, object{Resource: "namespaces"}, s[0], s[1]), ask(sees, verb, object{Resource: "namespaces"}, s[0], s[1]))
 			}
 		}
 		d.add(c)
@@ -167,6 +167,9 @@ func (d *deck) modes() {
 			plain := d.name()
 			c.Grants = append(c.Grants, rule(plain, action, pods, in))
 			c.Asked = append(c.Asked, ask(plain, action, pods, in, ""), ask(plain, verb+action, pods, in, ""))
+			acts := d.name() // who may take an identity may not therefore do anything with it
+			c.Grants = append(c.Grants, rule(acts, "impersonate:"+mode, pods, in))
+			c.Asked = append(c.Asked, ask(acts, "impersonate:"+mode, pods, in, ""), ask(acts, verb+action, pods, in, ""))
 			d.add(c)
 		}
 	}
@@ -314,7 +317,7 @@ func (d *deck) wildcards() {
 		g.Subject.User = user
 		c := Case{Reason: "wildcard-granted", Grants: []scenarios.Grant{g}}
 		for _, verb := range []string{"get", "delete", "a-verb-of-tomorrow", "*", "impersonate", "impersonate-on:user-info:get"} {
-			for _, o := range []object{pods, {Resource: known}, {Resource: "status"}, {Resource: "pods", Subresource: "status"}, {Resource: "pods", Subresource: "log"}, {Resource: "pods", Subresource: "attach"}, {Resource: "pods", Subresource: "tatus"}, {Resource: "pods", Subresource: "x"}, {Resource: "a", Subresource: "status"}, {Resource: "pods", Subresource: "*"}, {Resource: "*"}} {
+			for _, o := range []object{pods, {Resource: known}, {Resource: "status"}, {Resource: "pods", Subresource: "status"}, {Resource: "pods", Subresource: "log"}, {Resource: "pods", Subresource: "attach"}, {Resource: "pods", Subresource: "tatus"}, {Resource: "pods", Subresource: "a/status"}, {Resource: "pods", Subresource: "x"}, {Resource: "a", Subresource: "status"}, {Resource: "pods", Subresource: "*"}, {Resource: "*"}} {
 				for _, group := range []string{"", known + ".example.com", "*"} {
 					o.Group = group
 					c.Asked = append(c.Asked, ask(user, verb, o, in, ""))
@@ -329,4 +332,16 @@ func (d *deck) wildcards() {
 		}
 		d.add(c)
 	}
+	c := Case{Reason: "wildcard-granted"}
+	for _, everybody := range []scenarios.Subject{{User: "*"}, {Group: "*"}} { // in a grant too, that is a name
+		g := rule("", "get", pods, d.name())
+		g.Subject = everybody
+		c.Grants = append(c.Grants, g)
+		for _, names := range [][]string{{known, "staff"}, {"*", "staff"}, {known, "*"}} {
+			s := ask(names[0], "get", pods, g.Namespace, "")
+			s.Groups = names[1:]
+			c.Asked = append(c.Asked, s)
+		}
+	}
+	d.add(c)
 }

@@ -52,6 +52,7 @@ type tables struct {
 	Paths      []string    `json:"paths"`
 	Freely     []object    `json:"freely"`
 	Separators []string    `json:"separators"`
+	OnNode     []object    `json:"onNode"` // what the Node authorizer allows to a node about itself
 	// Busy are what somebody with a name that everybody knows may do unasked, Extra keys of user.extra, Objects what else
 	// code knows by name.
 	Busy    []object `json:"busy"`
@@ -292,7 +293,7 @@ func (d *deck) nearMisses() {
 // nearly is a review with one attribute of what it asks about changed.
 func nearly(s spec, sub string) (out []spec) {
 	for _, a := range Attributes() {
-		forms := map[string][]string{"api-group": {"{other}", ""}, "resource": {"{other}"}, "subresource": {sub, ""}, "name": {"{other}", "", "{upper}", "{}x"}, "namespace": {"{other}", ""}}
+		forms := map[string][]string{"api-group": {"{other}", ""}, "resource": {"{other}"}, "subresource": {sub, ""}, "name": {"{other}", "", "{upper}", "{}x", "{}.x"}, "namespace": {"{other}", ""}}
 		v, _ := a.value(s)
 		for _, form := range forms[a.Name] {
 			if like := Form(form, v); like != v {
@@ -345,11 +346,13 @@ func (d *deck) selectors() {
 		{{Key: "metadata.namespace", Operator: is, Values: []string{in}}},
 		{{Key: "spec.nodeName", Operator: is, Values: []string{strings.TrimPrefix(node, "system:node:")}}},
 		{{Key: "status.phase", Operator: not, Values: []string{"Failed"}}, {Key: "spec.nodeName", Operator: is, Values: []string{""}}},
+		{{Key: "spec.owner", Operator: is, Values: []string{gets}}},
 	} {
 		labels := [][]metav1.LabelSelectorRequirement{
 			{{Key: "app", Operator: metav1.LabelSelectorOperator(is), Values: []string{"web"}}}, {{Key: "app", Operator: metav1.LabelSelectorOperator(is), Values: []string{"web", "db"}}},
 			{{Key: "app", Operator: metav1.LabelSelectorOperator(not), Values: []string{"web", "db"}}}, {{Key: "example.com/a", Operator: metav1.LabelSelectorOperator(has)}},
 			{{Key: "app", Operator: metav1.LabelSelectorOperator(has)}, {Key: "b", Operator: metav1.LabelSelectorOperator(lacks)}, {Key: "c", Operator: metav1.LabelSelectorOperator(not), Values: []string{"d"}}},
+			{{Key: "owner", Operator: metav1.LabelSelectorOperator(is), Values: []string{gets}}, {Key: "team", Operator: metav1.LabelSelectorOperator(is), Values: []string{"system:authenticated"}}},
 		}[i]
 		for _, which := range []int{1, 2, 3} {
 			narrow := func(s spec) {

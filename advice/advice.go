@@ -126,7 +126,7 @@ type atom struct{ namespace, verb, group, resource, path string }
 
 // merge puts grants of one requestor together without allowing anything more: names, then verbs, then resources that have
 // all else in common. One for all names makes those with names superfluous, one for all namespaces those in a namespace.
-func merge(requestor string, grants []scenarios.Grant) []scenarios.Grant {
+func merge(requestor string, grants []scenarios.Grant) (out []scenarios.Grant) {
 	names := map[atom]sets.Set[string]{} // nil: all names
 	for _, g := range grants {
 		a := atom{namespace: g.Namespace, verb: g.Verbs[0]}
@@ -153,7 +153,6 @@ func merge(requestor string, grants []scenarios.Grant) []scenarios.Grant {
 			delete(names, a)
 		}
 	}
-	var out []scenarios.Grant
 	for a, n := range names {
 		g := scenarios.Grant{Subject: scenarios.Subject{User: requestor}, Namespace: a.namespace, Verbs: []string{a.verb}}
 		if a.path != "" {
@@ -171,9 +170,8 @@ func merge(requestor string, grants []scenarios.Grant) []scenarios.Grant {
 }
 
 // join puts grants together that differ in one list alone.
-func join(grants []scenarios.Grant, list func(*scenarios.Grant) *[]string) []scenarios.Grant {
+func join(grants []scenarios.Grant, list func(*scenarios.Grant) *[]string) (out []scenarios.Grant) {
 	byRest := map[string]int{}
-	var out []scenarios.Grant
 	for _, g := range grants {
 		rest := g
 		values := *list(&rest)

@@ -303,12 +303,11 @@ type Judged struct {
 }
 
 // Summary is what the product does, as if a log told of it, and what becomes of each kind.
-func (p Profile) Summary() (*Summary, []Judged, error) {
+func (p Profile) Summary() (_ *Summary, all []Judged, _ error) {
 	summary, err := NewSummary(Options{})
 	if err != nil {
 		return nil, nil, err
 	}
-	var all []Judged
 	for _, sent := range p.Sends {
 		who := oracle.Authenticated(scenarios.User{Name: p.Requestor})
 		var id *identity

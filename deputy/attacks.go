@@ -80,8 +80,7 @@ func crowd(people []*Identity, requests int) (all []attack) {
 }
 
 // attacks are the table. The first two are the controls of the two people.
-var attacks = sync.OnceValue(func() []attack {
-	var all []attack
+var attacks = sync.OnceValue(func() (all []attack) {
 	for _, a := range fixtures.Table[[]attack]("attacks.yaml", attacksFile) {
 		for _, way := range a.Ways {
 			way.Name, way.Who, way.Lines = way.Name+": "+a.Name, a.Who, slices.Concat(a.Lines, way.Lines)

@@ -238,9 +238,7 @@ func (f *fixture) pairs(random *rand.Rand) (out []pair) {
 					continue // a subresource is one of an object
 				}
 				for _, ns := range spaces {
-					for _, name := range names {
-						out = append(out, pair{who, verb, k, ns, name})
-					}
+					out = append(out, scenarios.Each(names, func(name string) pair { return pair{who, verb, k, ns, name} })...)
 				}
 			}
 		}

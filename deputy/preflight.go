@@ -319,8 +319,7 @@ func (f *fixture) rules(p pair) *scenarios.Request {
 // listed evaluates the rules of a SelfSubjectRulesReview as a client would.
 func listed(p pair, o *verdicts.Observation) (answer, error) {
 	var review authorizationv1.SelfSubjectRulesReview
-	a, err := answered(o, &review)
-	if err != nil || a != yes {
+	if a, err := answered(o, &review); err != nil || a != yes {
 		return a, err
 	}
 	if slices.ContainsFunc(review.Status.ResourceRules, func(rule authorizationv1.ResourceRule) bool {

@@ -55,13 +55,12 @@ func (o Options) Check(read bool) error {
 			}
 		}
 	}
-	if o.Pairs < 1 || o.Users < 1 || o.Requests < 1 {
+	switch {
+	case o.Pairs < 1 || o.Users < 1 || o.Requests < 1:
 		return errors.New("pairs, users and requests are at least 1")
-	}
-	if len(o.Parts) > 0 && len(o.parts()) == 0 {
+	case len(o.Parts) > 0 && len(o.parts()) == 0:
 		return errors.New("the part tunnel is about the reference agent, revocation about a --proxy with --revoke-command: nothing is left to be tried")
-	}
-	if o.Proxy == nil {
+	case o.Proxy == nil:
 		return nil
 	}
 	return o.Proxy.check(read)

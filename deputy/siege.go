@@ -146,8 +146,7 @@ func (ep *endpoint) try(ctx context.Context, s scene, n int, a attack, one *atta
 func (e *attacksEvidence) share(events []json.RawMessage) {
 	var unmarked []json.RawMessage
 	for _, raw := range events {
-		_, rest, marked := strings.Cut(string(raw), e.Run+"-")
-		if !marked {
+		if _, rest, marked := strings.Cut(string(raw), e.Run+"-"); !marked {
 			unmarked = append(unmarked, raw)
 		} else if n, err := strconv.ParseUint(rest[:min(6, len(rest))], 10, 32); err == nil && int(n) < len(e.Attacks) {
 			e.Attacks[n].Events = append(e.Attacks[n].Events, raw)

@@ -286,8 +286,7 @@ var widgetYAML []byte
 const ready = 30 * time.Second
 
 func poll(ctx context.Context, what string, is func(context.Context) (bool, error)) error {
-	err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, ready, true, is)
-	if err != nil {
+	if err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, ready, true, is); err != nil {
 		return fmt.Errorf("waiting for %s: %w", what, err)
 	}
 	return nil

@@ -157,20 +157,16 @@ func wantedUser(imp *scenarios.Impersonate, raw []scenarios.Header) (u scenarios
 }
 
 func headerBytes(imp *scenarios.Impersonate, raw []scenarios.Header) (n int) {
-	for _, h := range raw {
-		n += len(h.Name) + len(h.Value)*max(1, h.Repeat) + len(h.Hex)/2 + len(": \r\n")
-	}
+	n += scenarios.Sum(raw, func(h scenarios.Header) int {
+		return len(h.Name) + len(h.Value)*max(1, h.Repeat) + len(h.Hex)/2 + len(": \r\n")
+	})
 	if imp == nil {
 		return n
 	}
 	n += len(imp.User) + len(imp.UID)
-	for _, g := range imp.Groups {
-		n += len(groupHeader) + len(g)
-	}
+	n += scenarios.Sum(imp.Groups, func(g string) int { return len(groupHeader) + len(g) })
 	for k, values := range imp.Extra {
-		for _, v := range values {
-			n += len(extraPrefix) + len(k) + len(v)
-		}
+		n += scenarios.Sum(values, func(v string) int { return len(extraPrefix) + len(k) + len(v) })
 	}
 	return n
 }

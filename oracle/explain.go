@@ -189,8 +189,7 @@ func (s *Server) Explain(p Prediction, imp *scenarios.Impersonate, r Request) st
 }
 
 // ExplainScenario explains the requests of a scenario, one after the other, on a server as ServerFor makes it.
-func ExplainScenario(s *scenarios.Scenario, server *Server, fixtures fs.FS) (string, error) {
-	text := ""
+func ExplainScenario(s *scenarios.Scenario, server *Server, fixtures fs.FS) (text string, _ error) {
 	for i, st := range s.Steps {
 		sent, err := exchanges(s.ID, i, st)
 		if err != nil {
@@ -203,8 +202,7 @@ func ExplainScenario(s *scenarios.Scenario, server *Server, fixtures fs.FS) (str
 			}
 		}
 		for _, x := range sent {
-			p := server.Receive(x.by, s.Requestors[x.by], x.imp, x.request)
-			words += server.Explain(p, x.imp, x.request)
+			words += server.Explain(server.Receive(x.by, s.Requestors[x.by], x.imp, x.request), x.imp, x.request)
 		}
 		text += fmt.Sprintf("Step %d. %s\n", i, words)
 	}
@@ -269,8 +267,7 @@ func play(s *scenarios.Scenario, server *Server, before func(*Server), fixtures 
 		}
 		for _, x := range sent {
 			before(server)
-			p := server.Receive(x.by, s.Requestors[x.by], x.imp, x.request)
-			out = append(out, Played{i, x.expect, p})
+			out = append(out, Played{i, x.expect, server.Receive(x.by, s.Requestors[x.by], x.imp, x.request)})
 		}
 	}
 	return out, nil

@@ -53,9 +53,7 @@ func (p Prediction) Sequences() (all [][]Review, complete bool) {
 		var longer [][]Review
 		if len(all)*len(possible) <= maxOrders {
 			for _, head := range all {
-				for _, tail := range possible {
-					longer = append(longer, slices.Concat(head, tail))
-				}
+				longer = append(longer, scenarios.Each(possible, func(tail []Review) []Review { return slices.Concat(head, tail) })...)
 			}
 		} else {
 			complete = false
@@ -82,9 +80,7 @@ func (p Prediction) Possibilities() (out []Possibility, complete bool) {
 		if len(messages) == 0 {
 			messages = []string{""}
 		}
-		for _, m := range messages {
-			out = append(out, Possibility{seq, m})
-		}
+		out = append(out, scenarios.Each(messages, func(m string) Possibility { return Possibility{seq, m} })...)
 	}
 	return out, complete
 }

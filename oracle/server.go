@@ -58,13 +58,12 @@ type Server struct {
 }
 
 // New returns a server that has just started.
-func New(c Config) (*Server, error) {
+func New(c Config) (_ *Server, err error) {
 	c.Binary = cmp.Or(c.Binary, c.Kubernetes)
 	s := &Server{
 		grants: slices.Clone(c.Grants), policy: newPolicy(c.Objects), memory: newMemory(),
 		tokens: tokens{gone: map[string]bool{}, valid: map[string]time.Duration{}},
 	}
-	var err error
 	if s.effective, err = minor(c.Kubernetes); err != nil {
 		return nil, err
 	}

@@ -62,8 +62,7 @@ func (r review) attrs() []reviewAttr {
 }
 
 // distance says how much two reviews differ: what is asked weighs most, so that rows of a shifted transcript still meet.
-func distance(a, b review) int {
-	d := 0
+func distance(a, b review) (d int) {
 	x, y := a.attrs(), b.attrs()
 	for i := range x {
 		if x[i].Value == y[i].Value || x[i].Name == "extra" && a.Extra == nil {
@@ -81,14 +80,13 @@ func distance(a, b review) int {
 }
 
 // wantedReviews flattens an expectation; bound is the scenario it is of.
-func wantedReviews(st *scenarios.Step, requestor scenarios.Requestor) []review {
+func wantedReviews(st *scenarios.Step, requestor scenarios.Requestor) (want []review) {
 	subject := func(by scenarios.By) string {
 		if by == scenarios.ByImpersonated {
 			return st.Request.WantedUser()
 		}
 		return requestor.Username()
 	}
-	var want []review
 	for _, r := range st.Expect.Reviews {
 		for _, one := range r.Unordered {
 			want = append(want, review{Review: one, user: subject(one.By), anyOrder: true})
@@ -201,10 +199,6 @@ func pairReviews(want, got *review) reviewRow {
 
 func alone(r *review) *reviewSide {
 	side := &reviewSide{Decision: r.Decision}
-	for _, a := range r.attrs() {
-		if a.Value != "" && a.Name != "extra" {
-			side.Attrs = append(side.Attrs, a)
-		}
-	}
+	side.Attrs = append(side.Attrs, scenarios.Where(r.attrs(), func(a reviewAttr) bool { return a.Value != "" && a.Name != "extra" })...)
 	return side
 }

@@ -261,8 +261,7 @@ func Write(dir string, r *ConformanceReport, evidence []*verdicts.Evidence, text
 
 // ofReport says whether a path is one that a report has. Its list of files is only text that somebody may have edited.
 func ofReport(name string) bool {
-	top, _, nested := strings.Cut(name, "/")
-	if nested {
+	if top, _, nested := strings.Cut(name, "/"); nested {
 		return fs.ValidPath(name) && (top == evidenceDir || top == pathDir || top == scenariosDir || top == fixturesDir)
 	}
 	return slices.Contains([]string{junitFile, htmlFile, summaryFile}, name)

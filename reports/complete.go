@@ -104,11 +104,10 @@ func (r *ConformanceReport) findings(set *scenarios.Set, evidence []*verdicts.Ev
 }
 
 // seenLines says what a server did, a line per request, in the names of the scenario.
-func seenLines(s *scenarios.Scenario, e *verdicts.Evidence, result verdicts.Result) []string {
+func seenLines(s *scenarios.Scenario, e *verdicts.Evidence, result verdicts.Result) (lines []string) {
 	if e == nil || result.Verdict == verdicts.Invalid {
 		return []string{firstLine(result.Reason)}
 	}
-	var lines []string
 	for i := range e.Steps {
 		o := &e.Steps[i]
 		for n, line := range observedLines(o) {

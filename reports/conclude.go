@@ -105,9 +105,7 @@ func (r *ConformanceReport) notCovered() (lines []string) {
 			counts[cmp.Or(map[bool]string{true: " for lack of " + what}[found], " not supported")]++
 		}
 	}
-	for _, what := range sortedKeys(counts) {
-		lines = append(lines, Plural(counts[what], "scenario")+what)
-	}
+	lines = append(lines, scenarios.Each(sortedKeys(counts), func(what string) string { return Plural(counts[what], "scenario") + what })...)
 	return lines
 }
 
@@ -213,7 +211,7 @@ func (c *conclusion) cell(all []ScenarioRef, cell *Cell) {
 }
 
 // unaccounted finds scenarios without a result in a cell, or with two, and results of scenarios that nobody loaded.
-func unaccounted(all []ScenarioRef, cell *Cell) []string {
+func unaccounted(all []ScenarioRef, cell *Cell) (problems []string) {
 	times := map[string]int{}
 	for _, r := range cell.Results {
 		times[r.Scenario]++
@@ -221,7 +219,6 @@ func unaccounted(all []ScenarioRef, cell *Cell) []string {
 	for _, n := range cell.NotRun {
 		times[n.Scenario]++
 	}
-	var problems []string
 	for _, s := range all {
 		switch n := times[s.ID]; {
 		case n == 0:

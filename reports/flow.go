@@ -207,9 +207,7 @@ func (f *FlowEvidence) of(v verdicts.Verdict) (n int, first string) {
 
 func (f *FlowEvidence) answered() int {
 	n := f.Early
-	for _, a := range f.Answers {
-		n += a.Count
-	}
+	n += scenarios.Sum(f.Answers, func(a FlowAnswer) int { return a.Count })
 	return n
 }
 

@@ -42,8 +42,7 @@ const secretItem = "item of a SecretList"
 func Redact(text string) string {
 	if strings.Contains(text, "LS0tLS1CRUdJTi") {
 		text = pemData.ReplaceAllStringFunc(text, func(s string) string {
-			head, _ := base64.StdEncoding.DecodeString(s[:min(len(s), 64)/4*4])
-			if bytes.Contains(head, []byte("PRIVATE KEY")) {
+			if head, _ := base64.StdEncoding.DecodeString(s[:min(len(s), 64)/4*4]); bytes.Contains(head, []byte("PRIVATE KEY")) {
 				return redacted
 			}
 			return s
@@ -179,8 +178,7 @@ func harmless(raw []byte) bool {
 }
 
 // redactValue redacts a decoded JSON value, the value of field.
-func redactValue(field string, v any) (any, bool) {
-	changed := false
+func redactValue(field string, v any) (_ any, changed bool) {
 	switch v := v.(type) {
 	case string:
 		clean := redactString(field, v)

@@ -90,8 +90,7 @@ type CountRow struct {
 }
 
 // CountRows are the cell's counts as they are shown beside those of so many cells: by level, or of all levels together.
-func (c *Cell) CountRows(cells int) []CountRow {
-	var rows []CountRow
+func (c *Cell) CountRows(cells int) (rows []CountRow) {
 	for _, level := range Levels() {
 		if n, ok := c.Summary[level]; ok {
 			rows = append(rows, CountRow{string(level), n})
@@ -226,9 +225,7 @@ type setupRow struct {
 func (p *page) Setups() (rows []setupRow) {
 	for _, setup := range p.set.Setups() {
 		row := setupRow{Name: setup}
-		for _, c := range p.Report.Cells {
-			row.Answers = append(row.Answers, setupAnswer(p.set, p.at, &c, setup))
-		}
+		row.Answers = append(row.Answers, scenarios.Each(p.Report.Cells, func(c Cell) string { return setupAnswer(p.set, p.at, &c, setup) })...)
 		if slices.ContainsFunc(row.Answers, func(answer string) bool { return answer != notForStage }) {
 			rows = append(rows, row)
 		}
@@ -380,10 +377,6 @@ func (l *gaLook) figure(c *Cell, set *scenarios.Set, known []findings.Finding) s
 		return ""
 	}
 	ok := 0
-	for _, ids := range counted {
-		if slices.ContainsFunc(ids, func(id string) bool { return passed[id] }) {
-			ok++
-		}
-	}
+	ok += scenarios.Count(counted, func(ids []string) bool { return slices.ContainsFunc(ids, func(id string) bool { return passed[id] }) })
 	return fmt.Sprintf("%d of %d %s", ok, len(counted), what)
 }

@@ -214,9 +214,7 @@ func (v *verifier) recompute() {
 func (v *verifier) checkStages() {
 	var of []string
 	if v.Report.Path != nil {
-		for _, stage := range v.Report.Path.Stages {
-			of = append(of, stage.Cell)
-		}
+		of = append(of, scenarios.Each(v.Report.Path.Stages, func(stage PathStage) string { return stage.Cell })...)
 		if !slices.EqualFunc(of, v.Report.Cells, func(stage string, c Cell) bool { return stage == c.Name }) {
 			v.differ("the stages of the path are not the cells of the report")
 		}

@@ -131,8 +131,7 @@ func (v *verifier) holdTogether() {
 		list := spans[name]
 		slices.SortFunc(list, func(a, b span) int { return a.from.Compare(b.from) })
 		for i := 1; i < len(list); i++ {
-			together := beside[list[i].file] && list[i].file == list[i-1].file
-			if list[i].from.Before(list[i-1].to) && !together {
+			if together := beside[list[i].file] && list[i].file == list[i-1].file; list[i].from.Before(list[i-1].to) && !together {
 				v.differ("%s: a request was sent while one of %s was under way, and a cell has one at a time", list[i].file, list[i-1].file)
 			}
 		}
@@ -219,9 +218,7 @@ func (v *verifier) holdBuiltin(builtin *scenarios.Set) {
 			wrong = append(wrong, s.ID+" has another text")
 		}
 	}
-	for _, id := range sortedKeys(theirs) {
-		wrong = append(wrong, id+" is not one of them")
-	}
+	wrong = append(wrong, scenarios.Each(sortedKeys(theirs), func(id string) string { return id + " is not one of them" })...)
 	if len(wrong) == 0 {
 		v.note("the scenario texts are unaltered")
 		return
@@ -254,8 +251,7 @@ func (v *verifier) compare() {
 			v.differ("%s: %s", part.what, change(part.got, part.want))
 		}
 	}
-	data, err := encodeReport(again)
-	if before == len(v.Differences) && (err != nil || !bytes.Equal(data, v.Marker)) {
+	if data, err := encodeReport(again); before == len(v.Differences) && (err != nil || !bytes.Equal(data, v.Marker)) {
 		// It was edited in comments, order or formatting only.
 		v.note("%s says the same, but not as this authzconf writes it", reportFile)
 	}
@@ -308,12 +304,11 @@ func Change(evidence, asked any) string {
 	return fmt.Sprintf("%s: it has %s, the command line asks for %s", strings.TrimPrefix(where, "."), brief(a), brief(b))
 }
 
-func generic(v any) any {
+func generic(v any) (out any) {
 	raw, err := encodeJSON(v, "")
 	if err != nil {
 		return err.Error()
 	}
-	var out any
 	if err := json.Unmarshal(raw, &out); err != nil {
 		return err.Error()
 	}

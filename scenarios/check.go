@@ -251,8 +251,7 @@ func (c *checker) policy() {
 func chainFile(name string) string { return "chains/" + name + ".yaml" }
 
 // chains are those that the scenario meets, each once, the first one first.
-func (s *Scenario) chains() []string {
-	var names []string
+func (s *Scenario) chains() (names []string) {
 	if s.Requires.Chain != "" {
 		names = append(names, s.Requires.Chain)
 	}

@@ -48,8 +48,7 @@ func (c *checker) names() {
 
 func nameProblem(n foundName) string {
 	first, _ := utf8.DecodeRuneInString(n.name)
-	last, _ := utf8.DecodeLastRuneInString(n.name)
-	if !isAlphanumeric(first) || !isAlphanumeric(last) {
+	if last, _ := utf8.DecodeLastRuneInString(n.name); !isAlphanumeric(first) || !isAlphanumeric(last) {
 		return "cannot be made unique (expected it to begin and end with a letter or digit)"
 	}
 	switch length := len(n.name) + suffixLength; n.kind {
@@ -187,8 +186,7 @@ func (c *checker) running(sa *ServiceAccount, path []any) {
 }
 
 // Pods are those that the scenario runs on real nodes, by namespace and name: of requestors, and objects on such a node.
-func (s *Scenario) Pods() [][2]string {
-	var out [][2]string
+func (s *Scenario) Pods() (out [][2]string) {
 	add := func(node, namespace, name string) {
 		key := [2]string{namespace, name}
 		if slices.Contains(s.Nodes, node) && !slices.Contains(out, key) {

@@ -134,11 +134,10 @@ func authorized(o Outcome) bool {
 func (d deriver) impersonated(o Outcome) bool { return authorized(o) && d.request.WantedUser() != "" }
 
 // mode is that by which the request was impersonated, "" if that is unknown.
-func (d deriver) mode(e Expect) string {
+func (d deriver) mode(e Expect) (mode string) {
 	if d.gate != GateOn {
 		return legacyMode // with "any" too: what holds in both states is not of a new mode
 	}
-	mode := ""
 	for _, r := range flatten(e.allReviews()) {
 		if m := r.mode(); m != "" {
 			mode = m

@@ -32,8 +32,7 @@ type ClientRequest struct {
 	Expect Expect `json:"expect" yaml:"expect"`             // as of a request step
 }
 
-func (k *Kubectl) flags(name string) []string {
-	var values []string
+func (k *Kubectl) flags(name string) (values []string) {
 	for _, a := range k.Args {
 		if v, ok := strings.CutPrefix(a, "--"+name+"="); ok {
 			values = append(values, v)
@@ -111,8 +110,7 @@ func (st Step) outcome() Outcome {
 	return ""
 }
 
-func (st Step) expectedReviews() []Review {
-	var all []Review
+func (st Step) expectedReviews() (all []Review) {
 	if st.Expect != nil {
 		all = st.Expect.allReviews()
 	}

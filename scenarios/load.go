@@ -90,8 +90,7 @@ func leftOut(folder string) bool {
 
 // LoadAll reads the files of another format: all that end in suffix, in the order of their paths, with the exceptions
 // of Load. The error has a line for each file that is wrong.
-func LoadAll[T any](files fs.FS, suffix string, parse func(name string, raw []byte) ([]T, error)) ([]T, error) {
-	var out []T
+func LoadAll[T any](files fs.FS, suffix string, parse func(name string, raw []byte) ([]T, error)) (out []T, _ error) {
 	var wrong []error
 	err := fs.WalkDir(files, ".", func(p string, d fs.DirEntry, err error) error {
 		switch {
@@ -337,13 +336,12 @@ func (s *fixtureStore) get(name string) fixture {
 }
 
 // Manifests decodes a file of Kubernetes objects, separated by "---".
-func Manifests(file string, raw []byte) ([]map[string]any, error) {
+func Manifests(file string, raw []byte) (out []map[string]any, _ error) {
 	docs, perr := parseYAML(file, raw)
 	if perr != nil {
 		return nil, perr
 	}
 	src := &source{file: file}
-	var out []map[string]any
 	for _, doc := range docs {
 		if doc == nil {
 			continue
@@ -364,8 +362,7 @@ func Manifests(file string, raw []byte) ([]map[string]any, error) {
 	return out, src.errs.orNil()
 }
 
-func manifestProblems(obj map[string]any) []string {
-	var out []string
+func manifestProblems(obj map[string]any) (out []string) {
 	for _, field := range []string{"apiVersion", "kind"} {
 		if Text(obj, field) == "" {
 			out = append(out, fmt.Sprintf("the object has no %s (expected a Kubernetes object)", field))

@@ -72,7 +72,7 @@ func (o RBACObject) Paths() []string {
 }
 
 // RenderRBAC renders a bound scenario's grants in order: a role and binding for each subject, namespace and grant ID.
-func RenderRBAC(s *Scenario) []RBACObject {
+func RenderRBAC(s *Scenario) (out []RBACObject) {
 	type key struct {
 		subject          Subject
 		namespace, grant string
@@ -82,7 +82,6 @@ func RenderRBAC(s *Scenario) []RBACObject {
 		prefix += s.Suffix + "-"
 	}
 	index := map[key]int{}
-	var out []RBACObject
 	for _, g := range s.Grants {
 		k := key{g.Subject, g.Namespace, g.ID}
 		i, ok := index[k]

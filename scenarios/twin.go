@@ -27,9 +27,8 @@ import (
 // Versions are a respect only if nothing else differs: they often follow from expected texts. Earlier steps do not count.
 
 // respects compares a denied request with a twin's allowed one.
-func respects(s *Scenario, denied int, t *Scenario, allowed int) []string {
+func respects(s *Scenario, denied int, t *Scenario, allowed int) (out []string) {
 	r, a := s.Steps[denied].Sent(), t.Steps[allowed].Sent()
-	var out []string
 	differ := func(what string, equal bool) {
 		if !equal {
 			out = append(out, what)
@@ -127,8 +126,7 @@ func (s *Scenario) GrantedAt(id string, step int) bool {
 	return on
 }
 
-func (s *Scenario) requestSteps(outcomes ...Outcome) []int {
-	var out []int
+func (s *Scenario) requestSteps(outcomes ...Outcome) (out []int) {
 	for i, st := range s.Steps {
 		if st.Sent() != nil && slices.Contains(outcomes, st.outcome()) {
 			out = append(out, i)

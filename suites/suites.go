@@ -27,8 +27,7 @@ var subjects = []subject{
 func Names() []string { return scenarios.Each(subjects, func(s subject) string { return s.name }) }
 
 // Folders are the scenario folders of the named suites; without names of all.
-func Folders(names ...string) ([]string, error) {
-	var folders []string
+func Folders(names ...string) (folders []string, _ error) {
 	for _, name := range names {
 		i := slices.Index(Names(), name)
 		if i < 0 {

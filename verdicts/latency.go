@@ -161,9 +161,7 @@ func behind(s *scenarios.Scenario, e *Evidence, r Result) string {
 			continue
 		}
 		may, waits := slack, time.Duration(0)
-		for _, st := range s.Steps[first.Step:at] {
-			waits += time.Duration(st.Wait)
-		}
+		waits += scenarios.Sum(s.Steps[first.Step:at], func(st scenarios.Step) time.Duration { return time.Duration(st.Wait) })
 		if waits > 0 {
 			may = slackOfWaits
 		}

@@ -248,8 +248,7 @@ func Behaviour(e *Evidence) []string {
 }
 
 // reviewBehaviour renders reviews in order, but for runs of extra checks, whose keys come from a Go map.
-func reviewBehaviour(decided []Decided) []string {
-	var lines []string
+func reviewBehaviour(decided []Decided) (lines []string) {
 	extras := 0 // length of the run of extra checks at the end of lines
 	for _, d := range decided {
 		lines = append(lines, "review: "+reviewUser(d.Spec).Render()+" "+RenderReview(Describe(d)))
@@ -274,9 +273,7 @@ func stepBehaviour(o *Observation) []string {
 	lines := []string{o.Request.Method + " " + o.Request.URL, answer}
 	decided, stray := Fold(o.Reviews)
 	lines = append(lines, reviewBehaviour(decided)...)
-	for _, r := range stray {
-		lines = append(lines, "stray review: "+describe(r.Spec))
-	}
+	lines = append(lines, scenarios.Each(stray, func(r Review) string { return "stray review: " + describe(r.Spec) })...)
 	if ev := AuditOf(o); ev != nil {
 		if u := ev.ImpersonatedUser; u != nil {
 			lines = append(lines, "audit: impersonated "+scenarios.UserOf(u.Username, u.UID, u.Groups, u.Extra).Render())

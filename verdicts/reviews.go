@@ -75,8 +75,7 @@ func (v *stepJudge) unordered(at int, want []scenarios.Review, got []Decided) {
 		}
 		rest = slices.Delete(rest, i, i+1)
 	}
-	field := fmt.Sprintf("reviews[%d..%d]", at, at+len(want)-1)
-	v.compare(field, renderWanted(missing), renderDecided(rest))
+	v.compare(fmt.Sprintf("reviews[%d..%d]", at, at+len(want)-1), renderWanted(missing), renderDecided(rest))
 }
 
 func (v *stepJudge) review(i int, want scenarios.Review, got Decided) {
@@ -89,8 +88,7 @@ func (v *stepJudge) review(i int, want scenarios.Review, got Decided) {
 }
 
 // differences are those between a wanted and a seen review; Field is the attribute.
-func (v *stepJudge) differences(want scenarios.Review, got Decided) []Difference {
-	var diffs []Difference
+func (v *stepJudge) differences(want scenarios.Review, got Decided) (diffs []Difference) {
 	check := func(field, w, g string) {
 		if w != g {
 			diffs = append(diffs, Difference{Field: field, Want: quote(w), Got: quote(g)})
@@ -156,8 +154,7 @@ func RenderAbout(r scenarios.Review) string {
 }
 
 func describe(spec authorizationv1.SubjectAccessReviewSpec) string {
-	r := Describe(Decided{Spec: spec})
-	return fmt.Sprintf("%q %s", spec.User, strings.TrimSuffix(RenderReview(r), " → "))
+	return fmt.Sprintf("%q %s", spec.User, strings.TrimSuffix(RenderReview(Describe(Decided{Spec: spec})), " → "))
 }
 
 func renderWanted(want []scenarios.Review) string {

@@ -31,11 +31,10 @@ type Balancer struct {
 }
 
 // Start listens on a free loopback port and passes connections on to backends (host:port). The caller has to call Close.
-func Start(backends ...string) (*Balancer, error) {
+func Start(backends ...string) (_ *Balancer, err error) {
 	b := &Balancer{backends: slices.Clone(backends), open: map[net.Conn]bool{}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	var config net.ListenConfig
-	var err error
 	if b.listener, err = config.Listen(b.ctx, "tcp4", "127.0.0.1:0"); err != nil {
 		b.cancel()
 		return nil, err

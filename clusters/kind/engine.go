@@ -221,8 +221,7 @@ func networksOf(ctx context.Context, name string) ([]dockerNetwork, error) {
 	return parseNetworks([]byte(out))
 }
 
-func parseNetworks(data []byte) ([]dockerNetwork, error) {
-	var networks []dockerNetwork
+func parseNetworks(data []byte) (networks []dockerNetwork, _ error) {
 	if err := json.Unmarshal(data, &networks); err != nil {
 		return nil, fmt.Errorf("docker network inspect: %w", err)
 	}

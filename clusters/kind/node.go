@@ -74,8 +74,7 @@ func (c *Cluster) failureLog(logger *lineLogger) string {
 		{"sh", "-c", "cat $(ls -t /var/log/pods/kube-system_kube-apiserver-*/kube-apiserver/*.log | head -n 1) | tail -n " + fmt.Sprint(lines)},
 		{"journalctl", "--no-pager", "--lines", fmt.Sprint(lines), "--unit", "kubelet.service"},
 	} {
-		out, err := execNode(ctx, c.controlPlane(), nil, source...)
-		if err == nil && len(bytes.TrimSpace(out)) > 0 {
+		if out, err := execNode(ctx, c.controlPlane(), nil, source...); err == nil && len(bytes.TrimSpace(out)) > 0 {
 			fmt.Fprintf(&b, "\n%s\n", bytes.TrimSpace(out))
 			break
 		}

@@ -80,13 +80,12 @@ func (c *ControlPlane) startAPIServer(ctx context.Context, o Options, programs P
 			}
 		}
 		err = c.tryAPIServer(ctx, o, programs, port)
-		if err == nil || !lostPort(err) {
+		switch {
+		case err == nil || !lostPort(err):
 			return explain(err, o)
-		}
-		if o.Port != 0 {
+		case o.Port != 0:
 			return portError(port, err)
-		}
-		if attempt == portAttempts {
+		case attempt == portAttempts:
 			return err
 		}
 		port = 0
@@ -138,8 +137,7 @@ func (c *ControlPlane) auditOutput(o Options) (io.Writer, *lineWriter, func(), e
 		lines := &lineWriter{to: o.AuditSink}
 		return lines, lines, none, nil
 	}
-	path := filepath.Join(c.run.path, auditFile)
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	file, err := os.OpenFile(filepath.Join(c.run.path, auditFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, nil, none, folderError("state folder", c.run.path, StateVariable, err)
 	}

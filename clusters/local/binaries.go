@@ -252,8 +252,7 @@ func Newest() Release { return releases[len(releases)-1] }
 // releases is read once; the embedded files cannot change, and a test reads them all.
 var releases = func() (out []Release) {
 	for _, entry := range must(pins.ReadDir("versions")) {
-		minor, ok := strings.CutPrefix(strings.TrimSuffix(entry.Name(), ".mod"), "kubernetes-")
-		if ok && path.Ext(entry.Name()) == ".mod" {
+		if minor, ok := strings.CutPrefix(strings.TrimSuffix(entry.Name(), ".mod"), "kubernetes-"); ok && path.Ext(entry.Name()) == ".mod" {
 			out = append(out, Release{Minor: minor, Version: readPin("kubernetes-" + minor).version(kubernetesModule)})
 		}
 	}

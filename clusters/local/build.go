@@ -81,8 +81,7 @@ func (b *Binaries) place(ctx context.Context, p program) (source, target string,
 	if err != nil {
 		return "", "", err
 	}
-	name := fmt.Sprintf("%s-%s-%s", p.name, p.version, cacheKey(p, pin, goVersion))
-	return source, filepath.Join(cache, "bin", name), nil
+	return source, filepath.Join(cache, "bin", fmt.Sprintf("%s-%s-%s", p.name, p.version, cacheKey(p, pin, goVersion))), nil
 }
 
 // writeIfChanged leaves alone a file that is as it should be. A changed one is replaced in one step.

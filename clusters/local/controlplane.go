@@ -235,10 +235,9 @@ func (c *ControlPlane) stopAll() error {
 type PIDs struct{ Etcd, KubeAPIServer int }
 
 // PIDs returns the ids of the running processes; 0 for one that does not run, or that is another control plane's.
-func (c *ControlPlane) PIDs() PIDs {
+func (c *ControlPlane) PIDs() (out PIDs) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var out PIDs
 	if c.etcd != nil && !c.etcd.exited() {
 		out.Etcd = c.etcd.pid
 	}

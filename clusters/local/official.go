@@ -271,8 +271,7 @@ func (d *download) all(ctx context.Context) error {
 		before := d.have.Load()
 		err := d.rest(ctx)
 		_, refused := errors.AsType[refusal](err)
-		_, ours := errors.AsType[*fs.PathError](err)
-		if err == nil || refused || ours || errors.Is(err, errSilent) || ctx.Err() != nil {
+		if _, ours := errors.AsType[*fs.PathError](err); err == nil || refused || ours || errors.Is(err, errSilent) || ctx.Err() != nil {
 			return err
 		}
 		if d.have.Load() > before {

@@ -351,8 +351,7 @@ func WaitLock(ctx context.Context, path string, waiting func()) (*FileLock, erro
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for first := true; ; first = false {
-		lock, err := TryLock(path)
-		if !errors.Is(err, ErrLocked) {
+		if lock, err := TryLock(path); !errors.Is(err, ErrLocked) {
 			return lock, err
 		}
 		if first && waiting != nil {

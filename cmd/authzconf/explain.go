@@ -64,13 +64,10 @@ func (f *explainFlags) question(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	for _, d := range server.Dangling() {
-		notes = append(notes, "In the file, "+d+".")
-	}
+	notes = append(notes, scenarios.Each(server.Dangling(), func(d string) string { return "In the file, " + d + "." })...)
 	imp := &f.as
 	imp.Extra, _ = f.extra() // checked
-	p := server.Do(f.requestor(), imp, f.request())
-	text := server.Explain(p, imp, f.request())
+	text := server.Explain(server.Do(f.requestor(), imp, f.request()), imp, f.request())
 	if live != nil && live.err != nil {
 		return invalid(live.err)
 	}

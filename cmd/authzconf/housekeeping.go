@@ -112,13 +112,12 @@ func newUp() *cobra.Command {
 
 func up(c *cobra.Command, m matrix.Matrix, port int, auditLog string) error {
 	cells, err := m.Cells()
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if m.Provider != target.Local {
+	case m.Provider != target.Local:
 		return fmt.Errorf("up starts control planes of the provider %s; run --provider %s --keep leaves a cluster", target.Local, m.Provider)
-	}
-	if len(cells) != 1 {
+	case len(cells) != 1:
 		return fmt.Errorf("up starts one control plane, but --kubernetes and --gate name %d", len(cells))
 	}
 	ctx := c.Context()

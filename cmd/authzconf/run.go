@@ -210,7 +210,7 @@ func newMatrix(flags *conformanceFlags) *cobra.Command {
 	return c
 }
 
-func (e *expansion) expand(c *cobra.Command, files *inputs) ([]target.Options, error) {
+func (e *expansion) expand(c *cobra.Command, files *inputs) (cells []target.Options, _ error) {
 	m, err := e.resolve()
 	if err != nil {
 		return nil, err
@@ -225,7 +225,6 @@ func (e *expansion) expand(c *cobra.Command, files *inputs) ([]target.Options, e
 	}
 	m.Gate = strings.Join(e.gates, ",")
 	given := c.Flags().Changed("kubernetes")
-	var cells []target.Options
 	if e.real || !e.emulated {
 		if m.Kubernetes = e.kubernetes; !given {
 			m.Kubernetes = matrix.Minors()

@@ -50,9 +50,7 @@ type ways [][]string
 // and are the ways in which both hold.
 func (a ways) and(b ways) (out ways) {
 	for _, x := range a {
-		for _, y := range b {
-			out = append(out, slices.Concat(x, y))
-		}
+		out = append(out, scenarios.Each(b, func(y []string) []string { return slices.Concat(x, y) })...)
 	}
 	return out
 }

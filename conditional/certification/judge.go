@@ -89,9 +89,7 @@ func (j *judge) whole(e *entry, seen []Exchange) bool {
 		if s.Authorize == nil && (first < 0 || len(chainIn(j.wire, seen[first].Answer)) == 0) {
 			continue
 		}
-		for _, v := range e.variants(i, j.replica) {
-			want = append(want, asked{i, v})
-		}
+		want = append(want, scenarios.Each(e.variants(i, j.replica), func(v Variant) asked { return asked{i, v} })...)
 	}
 	return slices.Equal(want, scenarios.Each(seen, func(x Exchange) asked { return asked{x.Step, x.Variant} }))
 }

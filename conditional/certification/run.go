@@ -246,7 +246,7 @@ func foreign(chain []vectors.ConditionSet) []vectors.ConditionSet {
 	return out
 }
 
-func (r *runner) post(ctx context.Context, to int, x Exchange, raw []byte, err error) []byte {
+func (r *runner) post(ctx context.Context, to int, x Exchange, raw []byte, err error) (answer []byte) {
 	x.Wire = r.Wire.Name
 	if err != nil {
 		x.Fault = "harness"
@@ -256,7 +256,6 @@ func (r *runner) post(ctx context.Context, to int, x Exchange, raw []byte, err e
 	if x.Variant == Replica {
 		to += replicas
 	}
-	var answer []byte
 	x.HTTP, answer, x.Fault = r.to[to].Post(ctx, raw)
 	switch {
 	case json.Valid(answer):

@@ -77,9 +77,7 @@ func (p *Play) on(ctx context.Context, k kind, length int, all []*vectors.Vector
 		if _, ended := errors.AsType[*local.ProcessError](err); !ended || p.Server == "" {
 			return unknown(ctx, err, o)
 		}
-		for _, v := range all {
-			p.Seen = append(p.Seen, Seen{Vector: v.ID})
-		}
+		p.Seen = append(p.Seen, scenarios.Each(all, func(v *vectors.Vector) Seen { return Seen{Vector: v.ID} })...)
 		return nil
 	}
 	defer func() { err = errors.Join(err, playing.Stop()) }()
@@ -203,8 +201,7 @@ func (p *Play) judgeAll(all []*vectors.Vector, reading vectors.Reading, how stri
 	out := &certification.Played{Subject: p.Server + ", which reads chains " + how}
 	for _, v := range all {
 		r := certification.VectorResult{Vector: v, Wire: p.Wire, Verdict: verdicts.NotSupported}
-		w, err := wire.Named(p.Wire)
-		if err != nil {
+		if w, err := wire.Named(p.Wire); err != nil {
 			r.Verdict, r.Why = verdicts.Invalid, []string{err.Error()}
 		} else if why := Cannot(v, w); why != "" {
 			r.Why = []string{why}

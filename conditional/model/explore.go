@@ -201,13 +201,12 @@ func (r *runner) judge(t *triple, loaded Loaded, status *vectors.SubjectAccessRe
 	}
 	if got == vectors.Conditional {
 		response, err := r.evaluate(loaded, vectors.AuthorizationConditionsRequest{ConditionSets: status.ConditionsChain, ConditionData: *t.facts.data()})
-		if err != nil {
+		switch {
+		case err != nil:
 			return "the conditions are not evaluated: " + err.Error()
-		}
-		if response == nil {
+		case response == nil:
 			return "the conditions are answered without a response"
-		}
-		if response.Allowed && response.Denied {
+		case response.Allowed && response.Denied:
 			return "the conditions evaluate to allowed and denied"
 		}
 		got = response.Decision()

@@ -74,7 +74,7 @@ var anything = []vectors.Truth{vectors.True, vectors.False, vectors.Error}
 
 // possible is what the expression can evaluate to in the second phase, as far as the request and its verb tell.
 // Each part is taken for itself, so it may be less.
-func (e *expression) possible(f *facts) []vectors.Truth {
+func (e *expression) possible(f *facts) (out []vectors.Truth) {
 	if e.op == "" {
 		if truth := e.value(f, false); truth != unknown {
 			return []vectors.Truth{truth}
@@ -85,7 +85,6 @@ func (e *expression) possible(f *facts) []vectors.Truth {
 		return anything
 	}
 	all := scenarios.Each(e.args, func(a *expression) []vectors.Truth { return a.possible(f) })
-	var out []vectors.Truth
 	for _, w := range ways(all) {
 		fixed := &expression{op: e.op}
 		for _, truth := range w {
@@ -104,9 +103,7 @@ func ways(parts [][]vectors.Truth) [][]vectors.Truth {
 	for _, of := range parts {
 		var next [][]vectors.Truth
 		for _, w := range out {
-			for _, truth := range of {
-				next = append(next, append(w[:len(w):len(w)], truth))
-			}
+			next = append(next, scenarios.Each(of, func(truth vectors.Truth) []vectors.Truth { return append(w[:len(w):len(w)], truth) })...)
 		}
 		out = next
 	}

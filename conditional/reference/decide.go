@@ -178,8 +178,7 @@ func EvaluateSet(set vectors.ConditionSet, truth Evaluator) (effect vectors.Deci
 			if c.Effect != effect {
 				continue
 			}
-			is, err := truth(c)
-			if err != nil {
+			if is, err := truth(c); err != nil {
 				failed = errors.Join(failed, fmt.Errorf("condition %s: %w", c.ID, err))
 			} else if is {
 				return effect, fmt.Sprintf("condition %s", c.ID), nil

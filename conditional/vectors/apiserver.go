@@ -90,9 +90,7 @@ func (a *Authorizer) Answer() SubjectAccessReviewStatus {
 		return SubjectAccessReviewStatus{Allowed: a.Decision == Allow, Denied: a.Decision == Deny, Reason: a.Reason}
 	}
 	set := ConditionSet{AuthorizerName: a.Name, FailureMode: a.FailureMode}
-	for _, c := range a.Conditions {
-		set.Conditions = append(set.Conditions, c.Condition)
-	}
+	set.Conditions = append(set.Conditions, scenarios.Each(a.Conditions, func(c EvaluatedCondition) Condition { return c.Condition })...)
 	return SubjectAccessReviewStatus{ConditionsChain: []ConditionSet{set}}
 }
 

@@ -188,8 +188,7 @@ func whyRefused(h http.Header) string {
 		return "the header Connection names other headers"
 	}
 	for name := range h {
-		alike := strings.ReplaceAll(strings.ToLower(name), "_", "-")
-		if !strings.HasPrefix(alike, "impersonate") {
+		if alike := strings.ReplaceAll(strings.ToLower(name), "_", "-"); !strings.HasPrefix(alike, "impersonate") {
 			continue
 		}
 		if name != userHeader && name != groupHeader && name != uidHeader && !strings.HasPrefix(name, extraPrefix) {

@@ -37,14 +37,13 @@ type Matrix struct {
 }
 
 // Cells expands a matrix. An error is the user's: it says what is possible.
-func (m Matrix) Cells() ([]target.Options, error) {
+func (m Matrix) Cells() (cells []target.Options, _ error) {
 	if m.Provider != target.Local && m.Provider != target.Kind {
 		return nil, fmt.Errorf("unknown provider %q: it is local (etcd and kube-apiserver as child processes) or kind (a cluster with nodes)", m.Provider)
 	}
 	if len(m.Kubernetes) == 0 {
 		return nil, fmt.Errorf("no Kubernetes version is named; known are %s", Known())
 	}
-	var cells []target.Options
 	for _, asked := range m.Kubernetes {
 		release, err := local.ParseRelease(asked)
 		if err != nil {
@@ -58,9 +57,7 @@ func (m Matrix) Cells() ([]target.Options, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, state := range states {
-			cells = append(cells, m.cell(release, emulated, state))
-		}
+		cells = append(cells, scenarios.Each(states, func(state target.Asked) target.Options { return m.cell(release, emulated, state) })...)
 	}
 	return cells, distinct(cells)
 }
@@ -78,10 +75,9 @@ func distinct(cells []target.Options) error {
 }
 
 // states are the gate settings to run with. A version without the gate has absent, and the default, which is the same.
-func (m Matrix) states(release local.Release, emulated string) ([]target.Asked, error) {
+func (m Matrix) states(release local.Release, emulated string) (states []target.Asked, _ error) {
 	version := cmp.Or(emulated, release.Minor)
 	known := target.GateKnown(version)
-	var states []target.Asked
 	for _, word := range strings.Split(m.Gate, ",") {
 		switch asked := target.Asked(strings.TrimSpace(word)); {
 		case asked == "both" && known:
@@ -176,7 +172,7 @@ type entry struct {
 // Load reads a matrix file and expands it; base has what the file does not say: provider, feature gates, binaries.
 // It is strict: an unknown field, a version or a gate state that there is not, or a cell that is there twice is an
 // error with file, line and column. name is for the messages.
-func Load(name string, data []byte, base Matrix) ([]target.Options, error) {
+func Load(name string, data []byte, base Matrix) (cells []target.Options, _ error) {
 	var f file
 	doc, err := scenarios.DecodeKind(name, data, "a matrix", reports.FileVersion, FileKind, &f)
 	if err != nil {
@@ -185,7 +181,6 @@ func Load(name string, data []byte, base Matrix) ([]target.Options, error) {
 	if len(f.Cells) == 0 {
 		return nil, fmt.Errorf("%s: there are no cells", doc.At("$.cells"))
 	}
-	var cells []target.Options
 	for i, e := range f.Cells {
 		more, err := e.cells(base)
 		if err == nil {
@@ -211,8 +206,7 @@ func (e entry) cells(base Matrix) ([]target.Options, error) {
 }
 
 // Emulating is the matrix once for each emulated version.
-func (m Matrix) Emulating(versions []string) ([]target.Options, error) {
-	var cells []target.Options
+func (m Matrix) Emulating(versions []string) (cells []target.Options, _ error) {
 	for _, v := range versions {
 		m.Emulate = v
 		more, err := m.Cells()

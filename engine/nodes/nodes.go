@@ -139,8 +139,7 @@ func (a *Agents) pod(ctx context.Context, node string) (*corev1.Pod, error) {
 		return nil, err
 	}
 	for i := range list.Items {
-		p := &list.Items[i]
-		if p.Spec.NodeName == node && p.DeletionTimestamp == nil {
+		if p := &list.Items[i]; p.Spec.NodeName == node && p.DeletionTimestamp == nil {
 			return p, nil
 		}
 	}

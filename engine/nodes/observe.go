@@ -66,8 +66,7 @@ func (a *Agents) Lines(ctx context.Context, node string) ([]Attempt, error) {
 	return parse(raw)
 }
 
-func parse(raw []byte) ([]Attempt, error) {
-	var all []Attempt
+func parse(raw []byte) (all []Attempt, _ error) {
 	for text := range bytes.Lines(raw) {
 		if !bytes.HasSuffix(text, []byte("\n")) {
 			break

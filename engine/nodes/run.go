@@ -131,7 +131,7 @@ const pause = tokenTTL / 2
 // order says what cannot have come as it stands there: agents work, then a pod is deleted and the agent works on in
 // another, then a node is deleted; and after each deletion a token is used again and again, without a pause in which it
 // could have given something else.
-func (s *Seen) order() error {
+func (s *Seen) order() (err error) {
 	var last time.Time
 	next := func(what string, at time.Time) error {
 		if at.Before(last) {
@@ -140,7 +140,6 @@ func (s *Seen) order() error {
 		last = at
 		return nil
 	}
-	var err error
 	var worked time.Time
 	for node, lines := range s.Work {
 		if !slices.Contains(s.Nodes, node) {

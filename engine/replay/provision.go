@@ -214,10 +214,9 @@ func (run *run) mintTokens(ctx context.Context) error {
 }
 
 // token binds to the pod, the node, or nothing, as the service account says.
-func (p *provisioner) token(ctx context.Context, sa *scenarios.ServiceAccount) (string, error) {
+func (p *provisioner) token(ctx context.Context, sa *scenarios.ServiceAccount) (_ string, err error) {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(tokenSeconds))}}
 	var bound metav1.Object
-	var err error
 	kind := ""
 	switch core := p.client.CoreV1(); {
 	case sa.Pod != "":

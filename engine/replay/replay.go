@@ -283,8 +283,7 @@ func (r *Replayer) ReplayKept(ctx context.Context, s *scenarios.Scenario, kept *
 func (r *Replayer) Send(ctx context.Context, s *scenarios.Scenario, kept *Kept, host string) (o verdicts.Observation, err error) {
 	bound, _ := s.Bind(kept.Suffix)
 	run := &run{target: r.target, admin: r.admin, bound: bound, suffix: kept.Suffix, tokens: kept.tokens}
-	request := bound.Steps[0].Request
-	client, req, err := run.prepare(ctx, host, request, &o.Request)
+	client, req, err := run.prepare(ctx, host, bound.Steps[0].Request, &o.Request)
 	if err != nil {
 		return o, err
 	}
@@ -296,8 +295,7 @@ func (r *Replayer) Send(ctx context.Context, s *scenarios.Scenario, kept *Kept, 
 }
 
 // Read reads the objects of a setup, as they are written by the API server that runs now.
-func (r *Replayer) Read(ctx context.Context, kept *Kept) ([]Object, error) {
-	var out []Object
+func (r *Replayer) Read(ctx context.Context, kept *Kept) (out []Object, _ error) {
 	for _, path := range kept.paths {
 		body, err := r.admin.client.CoreV1().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(ctx)
 		if err != nil {

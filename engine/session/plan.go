@@ -92,8 +92,7 @@ var ErrNothingSelected = errors.New("nothing would run")
 // Plan decides for every scenario and cell, without a server: by the facts asked for, which the witness has to confirm.
 //
 // Scenarios about another authorizer chain than the ordinary one get a cell of their own for each cell.
-func Plan(set *scenarios.Set, cells []target.Options, sel Selection) ([]CellPlan, error) {
-	var plans []CellPlan
+func Plan(set *scenarios.Set, cells []target.Options, sel Selection) (plans []CellPlan, _ error) {
 	runs := 0
 	for _, c := range cells {
 		var variants []CellPlan
@@ -113,9 +112,7 @@ func Plan(set *scenarios.Set, cells []target.Options, sel Selection) ([]CellPlan
 		}
 		plans = append(plans, variants...)
 	}
-	for _, p := range plans {
-		runs += p.Count(Run)
-	}
+	runs += scenarios.Sum(plans, func(p CellPlan) int { return p.Count(Run) })
 	if runs == 0 {
 		return nil, fmt.Errorf("%w: %s", ErrNothingSelected, nothingWhy(plans))
 	}

@@ -164,8 +164,7 @@ func heldMemory() int64 {
 	own := os.Getpid()
 	var sum, files uint64
 	for _, p := range processes {
-		stat, err := p.Stat()
-		if err != nil || p.PID != own && stat.PPID != own {
+		if stat, err := p.Stat(); err != nil || p.PID != own && stat.PPID != own {
 			continue // not ours, or it ended meanwhile
 		}
 		if status, err := p.NewStatus(); err == nil {

@@ -38,7 +38,7 @@ type middle struct {
 }
 
 // loadMiddle reads a chain by name; the empty name is what every ordinary cluster has.
-func loadMiddle(name string) (middle, error) {
+func loadMiddle(name string) (m middle, _ error) {
 	if name == "" {
 		return middle{Authorizers: []apiserverv1.AuthorizerConfiguration{{Type: "Node", Name: "node"}, {Type: "RBAC", Name: "rbac"}}}, nil
 	}
@@ -46,7 +46,6 @@ func loadMiddle(name string) (middle, error) {
 	if err != nil {
 		return middle{}, fmt.Errorf("there is no authorizer chain %q", name)
 	}
-	var m middle
 	if err := yaml.UnmarshalStrict(raw, &m); err != nil {
 		return middle{}, fmt.Errorf("chain %q: %w", name, err)
 	}

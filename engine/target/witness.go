@@ -276,8 +276,7 @@ func GateKnown(version string) bool { return !minorBefore(version, 35) }
 // GateState is the effective state of the gate: what was asked or, by default, alpha and off in 1.35, beta and on
 // since 1.36. A version without the gate behaves as off.
 func GateState(version string, asked Asked) scenarios.Gate {
-	on := asked == AskOn || asked == AskDefault && !minorBefore(version, 36)
-	if on && GateKnown(version) {
+	if on := asked == AskOn || asked == AskDefault && !minorBefore(version, 36); on && GateKnown(version) {
 		return scenarios.GateOn
 	}
 	return scenarios.GateOff

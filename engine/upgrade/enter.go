@@ -49,8 +49,7 @@ func (u *Upgrade) enter(ctx context.Context, stage *Stage) error {
 	if err == nil {
 		clusters.Pause(ctx, steady)
 	}
-	samples := flow.stop()
-	stage.flow = u.evidence(samples)
+	stage.flow = u.evidence(flow.stop())
 	f := stage.flow
 	u.events(session.Event{Text: fmt.Sprintf("%s: %d requests meanwhile, %d without an answer", stage.Plan.Target.Cell.Name, f.Sent, f.Unanswered)})
 	return err

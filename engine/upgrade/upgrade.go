@@ -271,9 +271,7 @@ func (o *Options) Plan() (walk *Upgrade, runs int, err error) {
 	if walk, err = New(o.Path, o.Texts.Set, o.Base, o.Seed, o.Events); err != nil {
 		return nil, 0, err
 	}
-	for _, stage := range walk.Stages {
-		runs += stage.Plan.Count(session.Run)
-	}
+	runs += scenarios.Sum(walk.Stages, func(stage *Stage) int { return stage.Plan.Count(session.Run) })
 	return walk, runs, nil
 }
 

@@ -108,14 +108,13 @@ func Parse(text string, highAvailability bool) (*Path, error) {
 
 // Targets are the options of every stage, in order. Of base what is not the stage's
 // own counts: the provider, node images, programs. An empty provider is local.
-func (p *Path) Targets(base matrix.Matrix) ([]target.Options, error) {
+func (p *Path) Targets(base matrix.Matrix) (out []target.Options, _ error) {
 	base.Provider = cmp.Or(base.Provider, target.Local)
 	if base.Provider == target.Kind {
 		if err := p.onNodes(); err != nil {
 			return nil, err
 		}
 	}
-	var out []target.Options
 	for i, stage := range p.Stages {
 		o, err := stage.target(i, base)
 		if err != nil {

@@ -164,8 +164,7 @@ func (w *orderWalk) visit(ref smdschema.TypeRef, old, updated any, path fieldpat
 			w.visit(field, o[name], n[name], with(path, fieldpath.FieldNameElement(name)))
 		}
 	case []any:
-		n, ok := updated.([]any)
-		if ok && atom.List != nil && atom.List.ElementRelationship == smdschema.Associative {
+		if n, ok := updated.([]any); ok && atom.List != nil && atom.List.ElementRelationship == smdschema.Associative {
 			w.list(atom.List, o, n, path)
 		}
 	}

@@ -262,10 +262,9 @@ func message(r *Request, m *Missing) string {
 }
 
 // judge does the steps of KEP-3617, "API Server Additional Plumbing and Checks".
-func (e *Enforcer) judge(ctx context.Context, r *Request, d *Decision) (*outcome, error) {
+func (e *Enforcer) judge(ctx context.Context, r *Request, d *Decision) (_ *outcome, err error) {
 	ask := e.asker(ctx, r, d)
 	var ordinary bool
-	var err error
 	if e.o.Steps.Ordinary {
 		if ordinary, err = ask(r.Info.Verb); err != nil {
 			return nil, err

@@ -205,7 +205,7 @@ func readRequest(w http.ResponseWriter, r *http.Request, u user.Info, info *apir
 
 // object is the body where it is an object: all but JSON patches. It fails for what
 // the enforcer cannot read, which the API server may well be able to.
-func (r *Request) object() (map[string]any, error) {
+func (r *Request) object() (out map[string]any, _ error) {
 	switch types.PatchType(r.MediaType) {
 	case "", "application/json", "application/yaml", types.MergePatchType, types.StrategicMergePatchType, types.ApplyYAMLPatchType:
 	case types.JSONPatchType:
@@ -220,7 +220,6 @@ func (r *Request) object() (map[string]any, error) {
 			return nil, err
 		}
 	}
-	var out map[string]any
 	if err := utiljson.Unmarshal(raw, &out); err != nil { // keeps whole numbers whole
 		return nil, err
 	}

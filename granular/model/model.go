@@ -90,8 +90,7 @@ func walk(node *permissions.Node, above permissions.Chain, parameter string, old
 		return []permissions.Chain{here}
 	}
 	o, oldIsMap := fields(old)
-	u, newIsMap := fields(updated)
-	if oldIsMap && newIsMap {
+	if u, newIsMap := fields(updated); oldIsMap && newIsMap {
 		return walkMap(node, here, parameter, o, u)
 	}
 	if items := node.Items(); items != nil && items.Field.Parameter.Source != permissions.MapKey {

@@ -57,8 +57,7 @@ type Send struct {
 }
 
 // Stripe is the part of the schedule of the agents a with a ≡ shard mod shards, in order of time, then of agents.
-func (p Plan) Stripe(shard, shards int) []Send {
-	var all []Send
+func (p Plan) Stripe(shard, shards int) (all []Send) {
 	for a := shard; a < p.Agents; a += shards {
 		all = p.agent(all, a)
 	}

@@ -264,10 +264,9 @@ func (b *builder) send(ctx context.Context, o object) (err error) {
 	return err
 }
 
-func (b *builder) tokens(ctx context.Context, variant profile.Variant, i int) ([]string, error) {
+func (b *builder) tokens(ctx context.Context, variant profile.Variant, i int) (tokens []string, _ error) {
 	ns, name := space(variant), agentName(i)
 	_, account := sender(b.profile, i)
-	var tokens []string
 	life := int64(max(tokenLife, 2*b.profile.Length()) / time.Second)
 	for range b.profile.TokensPerAgent {
 		answer, err := b.client.CoreV1().ServiceAccounts(ns).CreateToken(ctx, account, &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{

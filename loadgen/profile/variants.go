@@ -147,9 +147,7 @@ var builtin embed.FS
 // Names are the names of the built-in profiles, sorted.
 func Names() (names []string) {
 	files, _ := fs.Glob(builtin, "builtin/*.yaml") // the pattern is right
-	for _, f := range files {
-		names = append(names, strings.TrimSuffix(path.Base(f), ".yaml"))
-	}
+	names = append(names, scenarios.Each(files, func(f string) string { return strings.TrimSuffix(path.Base(f), ".yaml") })...)
 	slices.Sort(names)
 	return names
 }

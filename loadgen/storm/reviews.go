@@ -105,9 +105,7 @@ func (r *reviews) soFar() (t tallies) {
 }
 
 func (t tallies) total() (n int64) {
-	for _, second := range t.Timeline {
-		n += second
-	}
+	n += scenarios.Sum(t.Timeline, func(second int64) int64 { return second })
 	return n
 }
 
@@ -266,9 +264,7 @@ func flowName(s sample) string {
 // more; where a server was restarted, less. One that the server gave up may have arrived or not, at both ends or one.
 func unreconciled(b *run.Block, evaluations int64, hasAttempts, components, restarted bool) (list []string) {
 	var total int64
-	for _, r := range b.Reviews {
-		total += r.Count
-	}
+	total += scenarios.Sum(b.Reviews, func(r run.ReviewCount) int64 { return r.Count })
 	given := ""
 	if b.GivenUp > 0 {
 		given = fmt.Sprintf(", and gave up %d", b.GivenUp)

@@ -259,8 +259,7 @@ const (
 
 // makeLevel makes the agents' own level of priority and fairness, and waits until every API server has it.
 func (r *runner) makeLevel(ctx context.Context, s *server) error {
-	admin := s.targets[0].Admin()
-	client, err := kubernetes.NewForConfig(admin)
+	client, err := kubernetes.NewForConfig(s.targets[0].Admin())
 	if err != nil {
 		return err
 	}

@@ -130,12 +130,11 @@ func (b *builder) oneOf(texts ...*string) {
 }
 
 // changed puts the change of permissions before the last request. A single request is sent again after it.
-func (b *builder) changed(requests []scenarios.Request) []scenarios.Step {
+func (b *builder) changed(requests []scenarios.Request) (steps []scenarios.Step) {
 	what := b.changeSteps()
 	if len(what) > 0 && len(requests) == 1 {
 		requests = append(requests, requests[0])
 	}
-	var steps []scenarios.Step
 	for i, r := range requests {
 		switch {
 		case i == len(requests)-1:

@@ -92,8 +92,7 @@ func (c *checker) executed(r *run.Run) {
 		c.wrongf("nothing was executed: the run has no block")
 	}
 	for i := range r.Blocks {
-		b := &r.Blocks[i]
-		if b.Sent == 0 || answered(b) == 0 || b.Latency.Count() == 0 {
+		if b := &r.Blocks[i]; b.Sent == 0 || answered(b) == 0 || b.Latency.Count() == 0 {
 			c.wrongf("block %d (%s): %d requests sent, %d answered, %d latencies", i, keyOf(b), b.Sent, answered(b), b.Latency.Count())
 		}
 	}
@@ -163,9 +162,7 @@ func (c *checker) counters(r *run.Run) {
 func negative(b *run.Block) bool {
 	counts := []int64{b.Planned, b.Sent, b.Late, b.Dropped, int64(b.Agents)}
 	counts = slices.AppendSeq(slices.AppendSeq(counts, maps.Values(b.Answers)), maps.Values(b.Wrong))
-	for _, n := range b.Reviews {
-		counts = append(counts, n.Count)
-	}
+	counts = append(counts, scenarios.Each(b.Reviews, func(n run.ReviewCount) int64 { return n.Count })...)
 	return slices.Min(counts) < 0
 }
 

@@ -29,7 +29,7 @@ type comparisonPairs struct {
 }
 
 // groupPairs pairs the blocks of a run. A block without the name of a comparison belongs to none.
-func groupPairs(r *run.Run) []comparisonPairs {
+func groupPairs(r *run.Run) (all []comparisonPairs) {
 	groups := map[comparisonKey]map[int]map[string][]*run.Block{} // by pair and role
 	for i := range r.Blocks {
 		b := &r.Blocks[i]
@@ -45,7 +45,6 @@ func groupPairs(r *run.Run) []comparisonPairs {
 		}
 		groups[key][b.Pair][b.Role] = append(groups[key][b.Pair][b.Role], b)
 	}
-	var all []comparisonPairs
 	for key, pairs := range groups {
 		g := comparisonPairs{key: key}
 		for _, number := range slices.Sorted(maps.Keys(pairs)) {

@@ -70,8 +70,7 @@ func NewCost(runs ...Saved) *Cost {
 	})
 	slices.SortFunc(c.Variants, variantKey.compare)
 	for _, title := range titles {
-		first := title(&c.Columns[0].Run)
-		if !slices.ContainsFunc(c.Columns, func(col column) bool { return title(&col.Run) != first }) {
+		if first := title(&c.Columns[0].Run); !slices.ContainsFunc(c.Columns, func(col column) bool { return title(&col.Run) != first }) {
 			continue
 		}
 		for i := range c.Columns {

@@ -220,8 +220,7 @@ func perfData(r *run.Run) PerfData {
 			latencies("request_latency", kind, new(all.Kinds[kind]))
 		}
 		latencies("webhook_latency", "all", &webhook)
-		a := measureVariant(g)
-		if a.Sent > 0 {
+		if a := measureVariant(g); a.Sent > 0 {
 			p.DataItems = append(p.DataItems, PerfDataItem{
 				Data: map[string]float64{"PerRequest": a.Reviews.PerRequest.Estimate}, Unit: "reviews", Labels: labels("access_reviews", "all", a.Sent),
 			})
@@ -230,8 +229,7 @@ func perfData(r *run.Run) PerfData {
 	return p
 }
 
-func merged(blocks []*run.Block, of func(*run.Block) *histogram.Histogram) histogram.Histogram {
-	var m histogram.Histogram
+func merged(blocks []*run.Block, of func(*run.Block) *histogram.Histogram) (m histogram.Histogram) {
 	for _, b := range blocks {
 		m.Merge(of(b))
 	}

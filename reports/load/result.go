@@ -128,13 +128,12 @@ func (t Thresholds) Validate() error {
 }
 
 func (l Limits) validate(path string) error {
-	if !(l.ReviewsPerRequest >= 0) || math.IsInf(l.ReviewsPerRequest, 0) {
+	switch {
+	case !(l.ReviewsPerRequest >= 0) || math.IsInf(l.ReviewsPerRequest, 0):
 		return fmt.Errorf("%sreviewsPerRequest: %g is not a number of reviews", path, l.ReviewsPerRequest)
-	}
-	if l.P99 < 0 {
+	case l.P99 < 0:
 		return fmt.Errorf("%sp99: %s is below 0", path, text(l.P99))
-	}
-	if l.ErrorRate != nil && !(*l.ErrorRate >= 0 && *l.ErrorRate <= 1) {
+	case l.ErrorRate != nil && !(*l.ErrorRate >= 0 && *l.ErrorRate <= 1):
 		return fmt.Errorf("%serrorRate: %g is not a part from 0 to 1", path, *l.ErrorRate)
 	}
 	return nil

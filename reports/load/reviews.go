@@ -289,13 +289,12 @@ func reviewsOf(b *run.Block) int64 {
 
 // errorsOf counts requests without an answer, and answers that the variant does not expect. Answers of 429 and of 500 and
 // above are never what a variant is about, but one after which the agent asked again is not the last word.
-func errorsOf(b *run.Block) int64 {
+func errorsOf(b *run.Block) (errors int64) {
 	wrong := map[string]int64{}
 	for text, n := range b.Wrong {
 		status, _, _ := strings.Cut(text, ":")
 		wrong[strings.TrimSpace(status)] += n
 	}
-	var errors int64
 	for status, n := range b.Answers {
 		n -= b.Again[status]
 		if _, err := strconv.Atoi(status); err != nil || status == "429" || status >= "500" {

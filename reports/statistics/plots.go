@@ -244,8 +244,7 @@ func newPlot() *plot.Plot {
 // logTicks are at 1, 2 and 5 times the powers of ten, or at all their multiples where the range is less than a power.
 type logTicks struct{}
 
-func (logTicks) Ticks(low, high float64) []plot.Tick {
-	var ticks []plot.Tick
+func (logTicks) Ticks(low, high float64) (ticks []plot.Tick) {
 	for power := math.Pow(10, math.Floor(math.Log10(low))); power <= high; power *= 10 {
 		for digit := 1.0; digit < 10; digit++ {
 			v := digit * power

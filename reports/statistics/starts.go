@@ -164,8 +164,7 @@ func QuantileRanks(n int64, q, level float64) (low, high int64, ok bool) {
 // SamplesNeeded is the smallest n for which QuantileRanks has both bounds: for fewer the chance that all values
 // lie on one side of the quantile is above the tail.
 func SamplesNeeded(q, level float64) int64 {
-	tail := (1 - level) / 2
-	return int64(math.Ceil(math.Log(tail) / math.Log(max(q, 1-q))))
+	return int64(math.Ceil(math.Log((1-level)/2) / math.Log(max(q, 1-q))))
 }
 
 // Trend is the Mann-Kendall test of values in the order of their measuring: the two-sided p-value, and the change

@@ -224,9 +224,7 @@ func (r *Report) Disagreed() bool {
 func (r *Report) Broken() error {
 	var errs []error
 	for _, c := range r.Cells {
-		for _, p := range c.Problems {
-			errs = append(errs, fmt.Errorf("%s: %s", c.Name, p))
-		}
+		errs = append(errs, scenarios.Each(c.Problems, func(p string) error { return fmt.Errorf("%s: %s", c.Name, p) })...)
 		if c.NotConfirmed > 0 || c.Recounts > 0 {
 			errs = append(errs, fmt.Errorf("%s: %d cases differed once and not again, %d batches did not add up", c.Name, c.NotConfirmed, c.Recounts))
 		}

@@ -243,8 +243,7 @@ func (l *lane) confirm(ctx context.Context, p *prepared) error {
 	return nil
 }
 
-func (l *lane) shrink(ctx context.Context, p *prepared, r verdicts.Result) (*scenarios.Scenario, verdicts.Result, error) {
-	var broken error
+func (l *lane) shrink(ctx context.Context, p *prepared, r verdicts.Result) (_ *scenarios.Scenario, _ verdicts.Result, broken error) {
 	small := cases.Shrink(p.scenario, shrinkLimit, func(s *scenarios.Scenario) bool {
 		if broken != nil || p.objects && !canBeObjects(s) {
 			return false

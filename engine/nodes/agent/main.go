@@ -124,8 +124,7 @@ type request struct {
 
 // plan is what one round consists of: as the own node its pods and the node itself, and the same as each of the
 // others. The own one may be among them, so that all pods of a DaemonSet can have the same list.
-func plan(own string, others []string) ([]request, error) {
-	var all []request
+func plan(own string, others []string) (all []request, _ error) {
 	for _, node := range distinct(own, others) {
 		client, err := clientAs(node)
 		if err != nil {

@@ -105,8 +105,7 @@ func (r *ConformanceReport) notCovered() (lines []string) {
 			counts[cmp.Or(map[bool]string{true: " for lack of " + what}[found], " not supported")]++
 		}
 	}
-	lines = append(lines, scenarios.Each(sortedKeys(counts), func(what string) string { return Plural(counts[what], "scenario") + what })...)
-	return lines
+	return append(lines, scenarios.Each(sortedKeys(counts), func(what string) string { return Plural(counts[what], "scenario") + what })...)
 }
 
 // required adds the scenarios of required levels that a cell is for, and that were not run to an end there.

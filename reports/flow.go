@@ -206,9 +206,7 @@ func (f *FlowEvidence) of(v verdicts.Verdict) (n int, first string) {
 }
 
 func (f *FlowEvidence) answered() int {
-	n := f.Early
-	n += scenarios.Sum(f.Answers, func(a FlowAnswer) int { return a.Count })
-	return n
+	return f.Early + scenarios.Sum(f.Answers, func(a FlowAnswer) int { return a.Count })
 }
 
 // verdict is passed if every answer is right. No answer is not a wrong one; without a single one nothing is known.

@@ -376,7 +376,6 @@ func (l *gaLook) figure(c *Cell, set *scenarios.Set, known []findings.Finding) s
 	if len(counted) == 0 {
 		return ""
 	}
-	ok := 0
-	ok += scenarios.Count(counted, func(ids []string) bool { return slices.ContainsFunc(ids, func(id string) bool { return passed[id] }) })
+	ok := scenarios.Count(counted, func(ids []string) bool { return slices.ContainsFunc(ids, func(id string) bool { return passed[id] }) })
 	return fmt.Sprintf("%d of %d %s", ok, len(counted), what)
 }

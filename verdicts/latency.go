@@ -160,8 +160,8 @@ func behind(s *scenarios.Scenario, e *Evidence, r Result) string {
 		if e.Steps[i].Step != at {
 			continue
 		}
-		may, waits := slack, time.Duration(0)
-		waits += scenarios.Sum(s.Steps[first.Step:at], func(st scenarios.Step) time.Duration { return time.Duration(st.Wait) })
+		may := slack
+		waits := scenarios.Sum(s.Steps[first.Step:at], func(st scenarios.Step) time.Duration { return time.Duration(st.Wait) })
 		if waits > 0 {
 			may = slackOfWaits
 		}

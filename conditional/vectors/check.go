@@ -44,8 +44,7 @@ func (c *checker) vector(v *Vector) {
 	c.must(v.Description != "", "$", "the description is missing (expected a sentence)")
 	c.must(v.Source.Document != "" && v.Source.Section != "", "$.source", "the source is not complete (expected document and section)")
 	oneOf(c, "$.level", v.Level, Must, Should)
-	kinds := 0
-	kinds += scenarios.Count([]bool{v.APIServer != nil, v.Webhook != nil, v.Table != nil}, func(there bool) bool { return there })
+	kinds := scenarios.Count([]bool{v.APIServer != nil, v.Webhook != nil, v.Table != nil}, func(there bool) bool { return there })
 	c.must(kinds == 1, "$", "the file has %d of apiServer, webhook and table (expected one)", kinds)
 	if c.err != nil {
 		return

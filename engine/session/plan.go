@@ -77,13 +77,9 @@ func (p CellPlan) Count(f Fate) int {
 }
 
 // Runs are the scenarios that will be replayed, in order.
-func (p CellPlan) Runs() (all []*scenarios.Scenario) {
-	for _, i := range p.Items {
-		if i.Fate == Run {
-			all = append(all, i.Scenario)
-		}
-	}
-	return all
+func (p CellPlan) Runs() []*scenarios.Scenario {
+	runs := scenarios.Where(p.Items, func(i Item) bool { return i.Fate == Run })
+	return scenarios.Each(runs, func(i Item) *scenarios.Scenario { return i.Scenario })
 }
 
 // ErrNothingSelected is wrapped by the error of a plan in which nothing would run: that would not be a pass.
@@ -93,7 +89,6 @@ var ErrNothingSelected = errors.New("nothing would run")
 //
 // Scenarios about another authorizer chain than the ordinary one get a cell of their own for each cell.
 func Plan(set *scenarios.Set, cells []target.Options, sel Selection) (plans []CellPlan, _ error) {
-	runs := 0
 	for _, c := range cells {
 		var variants []CellPlan
 		for _, chain := range chains(set) {
@@ -112,8 +107,7 @@ func Plan(set *scenarios.Set, cells []target.Options, sel Selection) (plans []Ce
 		}
 		plans = append(plans, variants...)
 	}
-	runs += scenarios.Sum(plans, func(p CellPlan) int { return p.Count(Run) })
-	if runs == 0 {
+	if scenarios.Sum(plans, func(p CellPlan) int { return p.Count(Run) }) == 0 {
 		return nil, fmt.Errorf("%w: %s", ErrNothingSelected, nothingWhy(plans))
 	}
 	return plans, nil

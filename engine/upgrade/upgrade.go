@@ -271,8 +271,7 @@ func (o *Options) Plan() (walk *Upgrade, runs int, err error) {
 	if walk, err = New(o.Path, o.Texts.Set, o.Base, o.Seed, o.Events); err != nil {
 		return nil, 0, err
 	}
-	runs += scenarios.Sum(walk.Stages, func(stage *Stage) int { return stage.Plan.Count(session.Run) })
-	return walk, runs, nil
+	return walk, scenarios.Sum(walk.Stages, func(stage *Stage) int { return stage.Plan.Count(session.Run) }), nil
 }
 
 // Asked is of the report of a planned path what was asked for.

@@ -104,9 +104,8 @@ func (r *reviews) soFar() (t tallies) {
 	return t
 }
 
-func (t tallies) total() (n int64) {
-	n += scenarios.Sum(t.Timeline, func(second int64) int64 { return second })
-	return n
+func (t tallies) total() int64 {
+	return scenarios.Sum(t.Timeline, func(second int64) int64 { return second })
 }
 
 // counts are the reviews by verb and decision. One that also arrived at the back got no opinion from the
@@ -263,8 +262,7 @@ func flowName(s sample) string {
 // of each mode with the attempts. Where components ask too, whose reviews were left out, the calls can only be
 // more; where a server was restarted, less. One that the server gave up may have arrived or not, at both ends or one.
 func unreconciled(b *run.Block, evaluations int64, hasAttempts, components, restarted bool) (list []string) {
-	var total int64
-	total += scenarios.Sum(b.Reviews, func(r run.ReviewCount) int64 { return r.Count })
+	total := scenarios.Sum(b.Reviews, func(r run.ReviewCount) int64 { return r.Count })
 	given := ""
 	if b.GivenUp > 0 {
 		given = fmt.Sprintf(", and gave up %d", b.GivenUp)

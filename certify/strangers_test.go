@@ -47,8 +47,8 @@ var strangers = map[string]faultyDecider{
 	"what a subresource ends with": alsoBy(func(p *product) {
 		p.resource = func(g rule, s spec) bool {
 			return slices.ContainsFunc(g.Resources, func(r string) bool {
-				end, any := strings.CutPrefix(r, "*")
-				return any && end != "" && strings.HasSuffix("/"+s.ResourceAttributes.Subresource, end)
+				end, wild := strings.CutPrefix(r, "*")
+				return wild && end != "" && strings.HasSuffix("/"+s.ResourceAttributes.Subresource, end)
 			})
 		}
 	}),

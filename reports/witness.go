@@ -124,6 +124,9 @@ func mismatch(list []string, what, asked, seen string) []string {
 	return append(list, fmt.Sprintf("%s: asked for %s, the server says %s", what, asked, seen))
 }
 
+// Unprobed is the mismatch of a target whose recorder no request of the witness has reached.
+const Unprobed = "nothing shows that the recorder sees what the API server asks"
+
 // Judge says where what was read back is not what was asked of a cell.
 func (w *Witness) Judge(cell verdicts.Cell) []string {
 	if w.GateProbe == nil {
@@ -143,7 +146,7 @@ func (w *Witness) Judge(cell verdicts.Cell) []string {
 		mismatches = mismatch(mismatches, "gate ConstrainedImpersonation (its answer)", said, w.GateProbe.Gate)
 	}
 	if cell.Provider != verdicts.Existing && w.Probes == nil {
-		mismatches = append(mismatches, "nothing shows that the recorder sees what the API server asks")
+		mismatches = append(mismatches, Unprobed)
 	}
 	if p := w.Probes; p != nil && (p.Front != p.Sent || p.Back != 1) {
 		mismatches = append(mismatches, fmt.Sprintf("the recorder must see %d probe reviews before the other authorizers and 1 behind them; it saw %d and %d", p.Sent, p.Front, p.Back))

@@ -222,9 +222,21 @@ SEED   ?= $(or $(shell git rev-list --count HEAD 2>/dev/null),1)
 mutants-sample: mutants-tests ## run the suite against some of the broken API servers (SAMPLE, SEED)
 	$(MUTANTS) TestMutants -sample $(SAMPLE) -seed $(SEED) -output _output/mutants-sample
 
+# A finding without a fix would be proved by nothing that runs.
+.PHONY: has-fix
+has-fix:
+	@grep -qx -- '- finding: $(or $(FINDING),[a-z-]*)' ci/mutants/fixes.yaml || { \
+		echo 'FINDING=$(FINDING): there is no fix of it; there are those of' $$(sed -n 's/^- finding: //p' ci/mutants/fixes.yaml) >&2; exit 2; }
+
+.PHONY: fixed
+fixed: build has-fix ## apply the fix of a finding to kube-apiserver, and see on it that the finding is gone (FINDING)
+	@: $(or $(FINDING),$(error FINDING is not set: make fixed FINDING=ID))
+	FIXES=$(abspath _output/fixes) go test -count 1 -timeout 1h -run '^(TestPatches|TestFixed)$$/^$(FINDING)$$' ./ci/mutants
+	TEST_ASSET_KUBE_APISERVER=_output/fixes/$(FINDING)/kube-apiserver $(AUTHZCONF) reproduce $(FINDING); [ $$? -eq 1 ]
+
 # The first time it compiles one kube-apiserver with all fixes in it.
 .PHONY: fixes
-fixes: ## prove the fixes of findings: the whole suite with each, and its patch in _output/fixes (FINDING for one)
+fixes: has-fix ## prove the fixes of findings: the whole suite with each, and its patch in _output/fixes (FINDING for one)
 	FIXES=$(abspath _output/fixes) go test -count 1 -timeout 2h -v -run '$(FIXES_TESTS)$(if $(FINDING),/^$(FINDING)$$)' ./ci/mutants
 
 .PHONY: kind-node-image

@@ -33,7 +33,8 @@ type edit struct {
 	Before   string `json:"before"`
 	After    string `json:"after"`
 
-	fixed string // the source of "this fix is chosen"
+	fixed   string // the source of "this fix is chosen"
+	finding string // whose edit it is
 }
 
 //go:embed fixes.yaml
@@ -51,18 +52,18 @@ func loadFixes(t testing.TB) (all []fix) {
 // chosenEdits are the edits of the fixes from which a number chooses, from 1, when the program runs.
 func chosenEdits(fixes []fix) (all []edit) {
 	for i, f := range fixes {
-		for _, e := range f.Edits {
-			e.fixed = fmt.Sprintf("%s.On(%d)", HelperName, i+1)
-			all = append(all, e)
-		}
+		all = append(all, f.where(fmt.Sprintf("%s.On(%d)", HelperName, i+1))...)
 	}
 	return all
 }
 
 // always are the edits of a fix for good.
-func (f fix) always() (all []edit) {
+func (f fix) always() []edit { return f.where("true") }
+
+// where are the edits of a fix that is chosen where the source of a condition is true.
+func (f fix) where(fixed string) (all []edit) {
 	for _, e := range f.Edits {
-		e.fixed = "true"
+		e.fixed, e.finding = fixed, f.Finding
 		all = append(all, e)
 	}
 	return all
@@ -173,9 +174,11 @@ func editedFiles(t testing.TB, b *local.Binaries, r local.Release, edits []edit)
 			if found[i] == 0 {
 				t.Fatalf("%s: %s has no %s", e.Package, e.Function, e.Anchor)
 			}
-		}
-		if code, err := os.ReadFile(filepath.Join(ownFolder, "fixes", filepath.Base(pkg)+".txt")); err == nil {
-			after.put(fields[1], filepath.Join(folder, "zz_fixes.go"), code)
+			code, err := os.ReadFile(filepath.Join(ownFolder, "fixes", e.finding+".txt"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			after.put(fields[1], filepath.Join(folder, "fix_"+strings.ReplaceAll(e.finding, "-", "_")+".go"), code)
 		}
 	}
 	return after, before

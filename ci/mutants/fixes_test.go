@@ -2,6 +2,7 @@ package mutants
 
 import (
 	"encoding/binary"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,6 +29,28 @@ func buildFixes(t *testing.T, b *local.Binaries, r local.Release, fixes []fix) s
 		t.Fatal(err)
 	}
 	return path
+}
+
+// TestFixed compiles the fix of each finding for good, as its patch has it, and leaves the program beside the patch.
+func TestFixed(t *testing.T) {
+	folder := os.Getenv("FIXES")
+	if folder == "" {
+		t.Skip("builds a kube-apiserver for each fix, into the folder that FIXES names")
+	}
+	for _, f := range loadFixes(t) {
+		t.Run(f.Finding, func(t *testing.T) {
+			b := &local.Binaries{Progress: os.Stderr}
+			files, _ := editedFiles(t, b, local.Newest(), f.always())
+			program, err := files.build(t.Context(), b, local.Newest(), "fixed")
+			if err != nil {
+				t.Fatal(err)
+			}
+			link := filepath.Join(folder, f.Finding, "kube-apiserver")
+			if err := errors.Join(os.RemoveAll(link), os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink(program, link)); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
 }
 
 // TestFixes runs the whole suite of impersonation on an API server with one fix after the other: what the finding says

@@ -2,8 +2,7 @@ package mutants
 
 import (
 	"errors"
-	"go/parser"
-	"go/token"
+	"go/format"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,12 +24,14 @@ func TestPatches(t *testing.T) {
 			dir := t.TempDir()
 			for module, files := range after {
 				for name, text := range files {
-					if _, err := parser.ParseFile(token.NewFileSet(), name, text, parser.SkipObjectResolution); err != nil {
-						t.Error(err)
-					}
 					if strings.Contains(string(text), "FIXED") {
 						t.Errorf("%s: FIXED was not replaced", name)
 					}
+					formatted, err := format.Source(text)
+					if err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+					files[name] = formatted
 				}
 				for side, files := range map[string]moduleFiles{"a": before, "b": after} {
 					if err := files.write(module, filepath.Join(dir, side, module)); err != nil {

@@ -219,6 +219,17 @@ type seenOn struct {
 	Seen    map[string]map[string]string `json:"seen"`
 }
 
+// on are the servers on which a finding was seen to happen.
+func (s seenOn) on(id string) string {
+	var servers []string
+	for minor, server := range s.Servers {
+		if s.Seen[id][minor] == string(Happens) {
+			servers = append(servers, server)
+		}
+	}
+	return strings.Join(slices.Sorted(slices.Values(servers)), ", ")
+}
+
 // readTried wants every finding to have been tried on every version, and to be there since the version that it names.
 func readTried(t *testing.T, all []Finding) (tried seenOn) {
 	t.Helper()
@@ -288,9 +299,9 @@ func errataPage(t *testing.T) string {
 	t.Helper()
 	all, set := table[errata](t, "errata_test.yaml")
 	var b strings.Builder
-	b.WriteString("# Edits that the texts need\n\nWhat KEP-5284 and the reference page say, what they should say, and what shows it on a server (`authzconf run --focus`). Quotes are of the commits that are linked; … is what stands there already, or where something is left out. Rows 11 and e of [divergences.md](../divergences.md) are about earlier texts: these have been mended. The page is made from [errata_test.yaml](../../verdicts/findings/errata_test.yaml).\n")
+	b.WriteString("# Edits to the KEP and the reference page\n\nWhat KEP-5284 and the reference page say, what they should say, and the scenario that shows it on a server (`authzconf run --focus`). Quotes are from the linked commits; … stands for the existing text, or for a part that is left out. Rows 11 and e of [divergences.md](../divergences.md) are about earlier versions of the texts and have been corrected since. The page is generated from [errata_test.yaml](../../verdicts/findings/errata_test.yaml).\n")
 	for _, e := range all {
-		fmt.Fprintf(&b, "\n## %s\n\n[As it was read](%s); %d edits.\n\n| where | says | should say | shown by |\n|---|---|---|---|\n", e.Document, e.Text, len(e.Edits))
+		fmt.Fprintf(&b, "\n## %s\n\n[The text that was read](%s); %d edits.\n\n| where | says | should say | shown by |\n|---|---|---|---|\n", e.Document, e.Text, len(e.Edits))
 		for _, edit := range e.Edits {
 			shown := shownBy(t, set, fmt.Sprintf("%s: %q", e.Document, edit.Says), edit.Scenarios)
 			if edit.Path != "" {
@@ -310,16 +321,19 @@ func TestPages(t *testing.T) {
 	all, _ := load(t)
 	page := template.Must(template.New("page").Parse(pageText))
 	var index strings.Builder
-	fmt.Fprintf(&index, "# Findings\n\nDefects of API servers and documents that scenarios have shown, each as a report that can be acted on, with the command that reproduces it. Where a change of code is right it is proved: [ci/mutants](../../ci/mutants/fixes.yaml) has it as an edit, and `make fixes` runs the suite with each. All places where documents and servers differ are in [divergences.md](../divergences.md). The pages are made from [findings.yaml](../../verdicts/findings/findings.yaml) by `go test ./verdicts/findings -update`.\n\n")
+	index.WriteString("# Findings\n\nDefects of API servers and documents that scenarios have shown. Each page is a report to their maintainers: who is affected, what is expected and what happens, the cause, and the command that reproduces it. Where a code change is proposed, `make fixed FINDING=ID` applies it to kube-apiserver and shows that the finding is gone, and `make fixes` runs the whole suite with each fix. Where none is proposed, the page has the sentence that the documentation needs. [divergences.md](../divergences.md) lists all places where documents and servers differ. The pages are generated from [findings.yaml](../../verdicts/findings/findings.yaml) by `go test ./verdicts/findings -update`.\n\n")
 	tried := readTried(t, all)
 	minors := slices.Sorted(maps.Keys(tried.Servers))
-	fmt.Fprintf(&index, "The columns of versions say what `authzconf reproduce` said of each on kube-apiserver %s: a finding %s there (yes), %s (no), is %s, or the version does not have what it is about (–). A [test](../../cmd/authzconf/reproduce_test.go) tries them again every night.\n\n",
+	fmt.Fprintf(&index, "For each version (kube-apiserver %s) the table has what `authzconf reproduce` reported: the finding %s (yes), %s (no), or is %s; – means that the version does not have the feature. A [test](../../cmd/authzconf/reproduce_test.go) repeats this every night.\n\n",
 		strings.Join(slices.Sorted(maps.Values(tried.Servers)), ", "), Happens, Gone, Unclear)
 	fmt.Fprintf(&index, "| severity | state | since | %s | finding | reproduce |\n|---|---|---|%s---|---|\n", strings.Join(minors, " | "), strings.Repeat("---|", len(minors)))
 	want := map[string]string{}
 	for _, f := range all {
 		var b bytes.Buffer
-		if err := page.Execute(&b, f); err != nil {
+		if err := page.Execute(&b, struct {
+			Finding
+			SeenOn string
+		}{f, tried.on(f.ID)}); err != nil {
 			t.Fatal(err)
 		}
 		want[f.ID+".md"] = strings.TrimRight(b.String(), "\n") + "\n"
@@ -328,7 +342,7 @@ func TestPages(t *testing.T) {
 		})
 		fmt.Fprintf(&index, "| %s | %s | %s | %s | [%s](%s.md) | `authzconf reproduce %s` |\n", f.Severity, f.State, f.Since, strings.Join(cells, " | "), f.Title, f.ID, f.ID)
 	}
-	index.WriteString("\nErrors of the texts themselves are a [list of edits](errata.md). What upstream did after the first version is [mapped to scenarios](followups.md). Sequences of requests that nobody wrote down, and what they have shown, are in [explore.md](../explore.md).\n")
+	index.WriteString("\nErrors in the texts of the KEP and the reference page are a [list of edits](errata.md). Upstream's changes since the first version are [mapped to scenarios](followups.md). What generated sequences of requests have shown is in [explore.md](../explore.md).\n")
 	want["README.md"], want["errata.md"], want["followups.md"] = index.String(), errataPage(t), followupsPage(t)
 	for name, text := range want {
 		path := filepath.Join(pages, name)

@@ -20,7 +20,7 @@ func followupsPage(t *testing.T) string {
 	t.Helper()
 	all, set := table[followup](t, "followups_test.yaml")
 	var b strings.Builder
-	b.WriteString("# The follow-up work of KEP-5284\n\n[kubernetes/kubernetes#135111](https://github.com/kubernetes/kubernetes/issues/135111) lists what was left to do after the first version. The text of the list was not to be had when this page was made, so it is not the list that is mapped here, item by item: it is the changes that name it as their reason, as they describe themselves. An item that no such change names is missing here. The page is made from [followups_test.yaml](../../verdicts/findings/followups_test.yaml).\n\n| change | since | what it does | looked at by |\n|---|---|---|---|\n")
+	b.WriteString("# The follow-up work of KEP-5284\n\n[kubernetes/kubernetes#135111](https://github.com/kubernetes/kubernetes/issues/135111) lists the work that was left after the first version. Its text was not available when this page was made. What is mapped here are therefore the pull requests that name it, by their own descriptions; an item of the list that no pull request names is missing. The page is generated from [followups_test.yaml](../../verdicts/findings/followups_test.yaml).\n\n| change | since | what it does | covered by |\n|---|---|---|---|\n")
 	for _, f := range all {
 		shown := shownBy(t, set, fmt.Sprint(f.Change), f.Scenarios)
 		if f.Unshown != "" {

@@ -138,6 +138,8 @@ func (b *Binaries) fetch(ctx context.Context, p program, o offer) error {
 		stop()
 		if err == nil {
 			err = o.install(d.path)
+		} else if d.have.Load() == 0 {
+			_ = os.Remove(d.path) // nothing to go on with
 		}
 		if isDiskFull(err) {
 			return noSpace("download", p, filepath.Dir(o.target), "free some 300 MB there, or set "+CacheVariable+" to a folder on another disk", err)

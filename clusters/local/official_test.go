@@ -238,6 +238,9 @@ func TestSilentMirror(t *testing.T) {
 		if got := says(t, found, err); got != "built" || strings.Count(said.String(), "is not asked again in this run") != 1 {
 			t.Errorf("it says %q:\n%s", got, said)
 		}
+		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(found.Path), "*.partial*")); left != nil {
+			t.Errorf("left behind: %v", left)
+		}
 	})
 }
 

@@ -179,7 +179,7 @@ bench-loadgen: ## measure the load generator beside fortio, h2load and k6 (BENCH
 	ci/bench-loadgen $(BENCHFLAGS)
 
 .PHONY: load-results
-load-results: build ## measure what docs/results reports and write it, 50 min; goes on where it ended (PARTS="reviews events authorizers three-servers latency", SIZES="100 1000", FULL=1, AGAIN=1)
+load-results: build ## measure what docs/results reports and write it, 67 min; goes on where it ended (PARTS="reviews events authorizers daemonset three-servers latency", SIZES="100 1000", FULL=1, AGAIN=1)
 	ci/load-results $(PARTS)
 
 .PHONY: bench-advise

@@ -104,7 +104,7 @@ func costs(t *testing.T, b *Bench) {
 	var table strings.Builder
 	_, _ = fmt.Fprintf(&table, "| actor | holds |%s |\n|---|---|%s---|\n", strings.Trim(strings.ReplaceAll(fmt.Sprint(costFields), " ", " | "), "[]")+" |", strings.Repeat("--:|", len(costFields)))
 	chart := statistics.Chart{
-		Label: "checks per request by fields that a request changes", Height: 360, Legend: "top left",
+		Label: "checks per request by fields that a request changes", Height: 360, Alone: true,
 		X: statistics.Axis{Label: "fields that a request changes", Log: true}, Y: statistics.Axis{Label: "checks per request", Log: true},
 	}
 	for _, p := range payers() {

@@ -291,11 +291,11 @@ func newLoadCost() *cobra.Command {
 
 func newLoadResults() *cobra.Command {
 	var reportDir string
-	c := commandWith("results RUNS", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+	c := commandWith("results [RUNS]", cobra.MaximumNArgs(1), func(c *cobra.Command, args []string) error {
 		if reportDir == "" {
 			return errors.New("--report-dir is missing: name the folder for the pages")
 		}
-		if err := load.Results(args[0], reportDir); err != nil {
+		if err := load.Results(strings.Join(args, ""), reportDir); err != nil {
 			return err
 		}
 		_, err := fmt.Fprintf(c.OutOrStdout(), "report: %s\n", filepath.Join(reportDir, "README.md"))

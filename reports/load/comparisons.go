@@ -202,6 +202,14 @@ func (e *Effect) judge(margin float64) {
 	}
 }
 
+// ToDecide is how many starts would decide what these do not, 0 if there is nothing to decide.
+func (e Effect) ToDecide() int {
+	if !e.Measured || e.Verdict != statistics.Undecided {
+		return 0
+	}
+	return statistics.StartsToDecide(scenarios.Each(e.Starts, math.Log1p), e.Margin)
+}
+
 func latencies(c *Comparison) []*Effect { return []*Effect{&c.P50, &c.P99} }
 
 // adjust sets the p-values of one family for there being several.

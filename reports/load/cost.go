@@ -89,7 +89,7 @@ func NewCost(runs ...Saved) *Cost {
 func (c *Cost) curve() (string, error) {
 	const label = "access reviews per request"
 	chart := statistics.Chart{
-		Label: label + " by number of agents", Height: 340, Legend: "bottom left",
+		Label: label + " by number of agents, in the steady state", Height: 340, Alone: true,
 		X: statistics.Axis{Label: "agents", Log: true, Room: true}, Y: statistics.Axis{Label: label, Zero: true, Room: true},
 	}
 	const own = " (own accounts)"
@@ -136,7 +136,7 @@ func (c *Cost) perRun(files map[string][]byte) error {
 		svg, err := plotEffects(col.Result.Comparisons)
 		files[slug.Replace(col.Title)+"-differences.svg"] = []byte(svg)
 		if err == nil && slices.ContainsFunc(col.Result.Variants, func(v Variant) bool { return float64(v.MostReviews) > 3*v.ReviewsPerSecond }) {
-			svg, err = plotTimeline(groupVariants(&col.Run), "top right")
+			svg, err = plotTimeline(groupVariants(&col.Run), ": "+col.Title)
 			files[slug.Replace(col.Title)+".svg"] = []byte(svg)
 		}
 		if err != nil {

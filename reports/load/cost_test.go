@@ -5,7 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
 )
 
@@ -107,9 +109,10 @@ func TestResults(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| [reviews](reviews/README.md) | 1 | 2026-",
-		"| The existing impersonation mechanism will introduce 1 access review. | Scalability | holds: 2 | legacy-gate-off, first contact: 2.000 reviews per request in 2 runs, as predicted<br>legacy-gate-off, steady state: 2.000",
-		"| an upper bound: 1.1", "| not measured |", "| SLOs | held |", "| measured: CPU of the API server above idle per request |",
+		"| [reviews](reviews/README.md) | 1 | 1 passed | 2026-",
+		"| The existing impersonation mechanism will introduce 1 access review. | Scalability | **holds** | 2.000 reviews per request; by the KEP 2 |",
+		"| The existing impersonation mechanism will introduce 1 access review. | legacy-gate-off, first contact: 2.000 reviews per request in 2 runs, as predicted<br>legacy-gate-off, steady state: 2.000",
+		"| **an upper bound** | 1.1", "| **not measured** |", "| SLOs | **held** | of 6 p99, by variant and kind of request, 6 held,", "| **measured** | 0.0 % \\[0.0, 0.0 %\\] (p 1.000) of", "of the API server's CPU above idle per request",
 	} {
 		if !strings.Contains(string(data), want) {
 			t.Errorf("does not say %q:\n%s", want, data)
@@ -117,8 +120,14 @@ func TestResults(t *testing.T) {
 	}
 	// Another part, measured where there are no runs of the others: they stay, with their figures.
 	elsewhere := t.TempDir()
-	if err := Write(filepath.Join(elsewhere, "events/c"), r, Judge(r, allOf())); err != nil {
-		t.Fatal(err)
+	r.Population = run.Population{Nodes: 20, DaemonSets: 1, ServiceAccounts: 1, Every: run.Duration(9 * time.Second)}
+	for i := range r.Blocks {
+		r.Blocks[i].Variant = strings.TrimSuffix(r.Blocks[i].Variant, "-cold")
+	}
+	for _, name := range []string{"events/c", "daemonset/d"} {
+		if err := Write(filepath.Join(elsewhere, name), r, Judge(r, allOf())); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := os.MkdirAll(filepath.Join(out, "page-only"), 0o755); err != nil {
 		t.Fatal(err)
@@ -133,7 +142,7 @@ func TestResults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"[reviews](reviews/README.md) | 1 |", "[latency](latency/README.md) | 1 |", "[events](events/README.md) | 1 |", "reviews per request in 3 runs", "| measured: CPU of", "[page-only](page-only/README.md) | ? | earlier |"} {
+	for _, want := range []string{"[reviews](reviews/README.md) | 1 |", "[latency](latency/README.md) | 1 |", "[events](events/README.md) | 1 |", "reviews per request in 4 runs", "| **measured** |", "[page-only](page-only/README.md) | ? | of an earlier measurement", "| every 9s |"} {
 		if !strings.Contains(string(after), want) {
 			t.Errorf("does not say %q:\n%s", want, after)
 		}
@@ -143,6 +152,16 @@ func TestResults(t *testing.T) {
 		if err != nil || !strings.Contains(string(page), " CPUs, ") {
 			t.Errorf("%v:\n%s", err, page)
 		}
+	}
+	// Of what is published alone the same comes out.
+	if err := Results("", out); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := os.ReadFile(filepath.Join(out, "README.md")); err != nil || string(again) != string(after) {
+		t.Errorf("%v:\n%s\nwas\n%s", err, again, after)
+	}
+	if err := Results("", t.TempDir()); err == nil || !strings.Contains(err.Error(), "expected the pages") {
+		t.Errorf("nothing is published: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(out, "latency", publishedFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
@@ -165,18 +184,18 @@ func TestStatements(t *testing.T) {
 		which  int
 		want   string
 	}{
-		"exact":                 {Result{Variants: []Variant{rate("denied", "gate-on", 3, asPredicted)}}, 3, "holds: 3"},
-		"fewer":                 {Result{Variants: []Variant{rate("denied", "gate-on", 2.5, asPredicted)}}, 3, "an upper bound: 2.500 to 2.500; the KEP says 3"},
-		"more":                  {Result{Variants: []Variant{rate("legacy-gate-on", "gate-on", 4, asPredicted), rate("fallback", "gate-on", 5, asPredicted)}}, 2, "does not hold: up to 5.000; the KEP says 4"},
+		"exact":                 {Result{Variants: []Variant{rate("denied", "gate-on", 3, asPredicted)}}, 3, "holds"},
+		"fewer":                 {Result{Variants: []Variant{rate("denied", "gate-on", 2.5, asPredicted)}}, 3, "an upper bound"},
+		"more":                  {Result{Variants: []Variant{rate("legacy-gate-on", "gate-on", 4, asPredicted), rate("fallback", "gate-on", 5, asPredicted)}}, 2, "does not hold"},
 		"another server":        {Result{Variants: []Variant{rate("denied", "gate-off", 3, asPredicted)}}, 3, "not measured"},
-		"not as predicted":      {Result{Variants: []Variant{rate("denied", "gate-on", 3, notPredicted)}}, 3, "not known: 3.000 to 3.000, some not as the model predicts; the KEP says 3"},
+		"not as predicted":      {Result{Variants: []Variant{rate("denied", "gate-on", 3, notPredicted)}}, 3, "not known: some is not as the model predicts"},
 		"miscounted":            {Result{Variants: []Variant{rate("denied", "gate-on", 3, asPredicted)}, Checks: []Check{{Name: "counters", State: Broken}}}, 3, "not measured"},
-		"late, and counted":     {Result{Variants: []Variant{rate("denied", "gate-on", 3, asPredicted)}, Checks: []Check{{Name: "generator kept up", State: Broken}}}, 3, "holds: 3"},
+		"late, and counted":     {Result{Variants: []Variant{rate("denied", "gate-on", 3, asPredicted)}, Checks: []Check{{Name: "generator kept up", State: Broken}}}, 3, "holds"},
 		"objective held":        {Result{Limits: []LimitResult{slo("a on gate-on", Held), slo("b on gate-off", Held)}}, 5, "held"},
 		"objective not known":   {Result{Limits: []LimitResult{slo("a on gate-on", Held), slo("b on gate-off", Unknown)}}, 5, "held wherever it could be judged"},
 		"broken by the feature": {Result{Limits: []LimitResult{slo("a on gate-on", Broken), slo("b on gate-off", Held)}, Comparisons: []Comparison{{P99: Effect{Measured: true}}}}, 5, "broken"},
 		"broken in one pair": {Result{Limits: []LimitResult{slo("a on gate-on", Broken), slo("b on gate-off", Held)}, Comparisons: []Comparison{{}}}, 5,
-			"not known: broken only where there are too few pairs to tell the feature from the machine"},
+			"not known: broken where too few pairs tell the feature from the machine"},
 		"broken by the machine": {Result{Limits: []LimitResult{slo("a on gate-on", Broken), slo("b on gate-off", Broken)}}, 5, "broken without the feature as well, where it is"},
 	} {
 		parts := []Part{{Name: "p", Cost: &Cost{Columns: []column{{Title: "run", Result: c.result}}}}}
@@ -192,7 +211,7 @@ func TestPublishesWhatFailed(t *testing.T) {
 	c := costOf(t, 100)
 	col := &c.Columns[0]
 	col.Result.Outcome = Inconclusive
-	col.Result.Checks = []Check{{Name: "generator kept up", State: Broken, Detail: "9 of 10 late"}, {Name: "executed", State: Held}}
+	col.Result.Checks = []Check{{Name: "generator kept up", State: Broken, Detail: "9 of 10 late\nlast 20 log lines: x"}, {Name: "executed", State: Held}}
 	col.Result.Limits = []LimitResult{{Of: "v on gate-on", Name: sloName + " (list)", State: Broken, Detail: "p99 31 s, at most 30s"}, {Of: "v on gate-on", Name: "errorRate", State: Held}}
 	v := &col.Result.Variants[0]
 	v.Sent, v.Dropped, v.Late, v.Done, v.Errors, v.Again, v.MostReviews, v.ReviewsPerSecond = 90, 10, 9, 80, 3, map[string]int64{"429": 4}, 61, 20
@@ -202,7 +221,7 @@ func TestPublishesWhatFailed(t *testing.T) {
 	}
 	plot := slug.Replace(col.Title) + ".svg"
 	for _, want := range []string{
-		"| inconclusive |", ", inconclusive: generator kept up broken: 9 of 10 late\n", ", v on gate-on: SLO (list) broken: p99 31 s, at most 30s\n",
+		"| inconclusive |", ": **inconclusive**\n  - generator kept up broken: 9 of 10 late … (all of it is in run.json)\n  - v on gate-on: SLO (list) broken: p99 31 s, at most 30s\n",
 		"/s sent, 9 late, 10 never), 80 answered, 3 errors; asked again after 4 × 429 |", "| 20.0 (61) |", "100 due (", "(" + plot + ")",
 	} {
 		if !strings.Contains(string(files["README.md"]), want) {

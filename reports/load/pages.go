@@ -106,9 +106,21 @@ var (
 	//go:embed load.md.tmpl
 	markdownSource string
 	textTemplates  = texttemplate.Must(texttemplate.New("markdown").Funcs(functions).Funcs(texttemplate.FuncMap{
-		"md": md, "counted": reports.Plural, "join": func(words []string) string { return strings.ReplaceAll(strings.Join(words, " "), "`", "") },
+		"md": md, "brief": brief, "counted": reports.Plural, "join": func(words []string) string { return strings.ReplaceAll(strings.Join(words, " "), "`", "") },
 	}).Parse(figureTemplates + markdownSource))
 )
+
+// brief is the first line of a reason, of a log for one, and what a reader can take in of it.
+func brief(reason string) string {
+	first, rest, _ := strings.Cut(reason, "\n")
+	if most := 300; len(first) > most {
+		first, rest = strings.ToValidUTF8(first[:most], ""), " "
+	}
+	if rest != "" {
+		first += " … (all of it is in run.json)"
+	}
+	return first
+}
 
 func markdown(name string, data any) ([]byte, error) {
 	var b bytes.Buffer
@@ -200,9 +212,9 @@ func plotLatencies(groups []variantBlocks) (string, error) {
 func latencyOf(b *run.Block) *histogram.Histogram { return &b.Latency }
 
 // plotTimeline shows the reviews in each second of a block, as the mean of the variant's blocks.
-func plotTimeline(groups []variantBlocks, legend string) (string, error) {
+func plotTimeline(groups []variantBlocks, of string) (string, error) {
 	chart := statistics.Chart{
-		Label: "access reviews over time by variant", Height: 300, Legend: legend,
+		Label: "access reviews over time by variant" + of, Height: 300, Alone: of != "",
 		X: statistics.Axis{Label: "seconds since the block began"}, Y: statistics.Axis{Label: "access reviews per second", Zero: true, Room: true},
 	}
 	for _, g := range groups {

@@ -214,6 +214,12 @@ type LimitResult struct {
 	Detail string `json:"detail"`
 }
 
+// Unkept says whether a check or a limit does not hold.
+func (r Result) Unkept() bool {
+	return slices.ContainsFunc(r.Checks, func(c Check) bool { return c.State != Held }) ||
+		slices.ContainsFunc(r.Limits, func(l LimitResult) bool { return l.State != Held })
+}
+
 // Variant is what was measured of a variant on a server, at a number of agents.
 type Variant struct {
 	Variant string `json:"variant"`

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
@@ -27,10 +28,16 @@ type Part struct {
 // lost where another part is measured later, or elsewhere.
 const publishedFile = "runs.json"
 
+type published struct {
+	Result
+	Population run.Population `json:"population,omitzero"`
+	Finished   time.Time      `json:"finished,omitzero"`
+}
+
 func (p *Part) publish(dir string) error {
-	all := map[string]Result{}
+	all := map[string]published{}
 	for _, c := range p.Columns {
-		all[c.Title] = c.Result
+		all[c.Title] = published{c.Result, c.Run.Population, c.Run.Finished}
 	}
 	data, err := filing.EncodeJSON(all)
 	old, _ := filepath.Glob(filepath.Join(dir, p.Name, "*.svg")) // of other runs, maybe
@@ -51,7 +58,7 @@ func earlier(dir string, now []Part) (parts []Part, err error) {
 		if slices.ContainsFunc(now, func(other Part) bool { return other.Name == p.Name }) {
 			continue
 		}
-		var all map[string]Result
+		var all map[string]published
 		path := filepath.Join(filepath.Dir(page), publishedFile)
 		data, err := os.ReadFile(path)
 		if err == nil {
@@ -61,25 +68,52 @@ func earlier(dir string, now []Part) (parts []Part, err error) {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		for _, title := range slices.Sorted(maps.Keys(all)) {
-			p.add(column{Title: title, Result: all[title]})
+			was := all[title]
+			p.add(column{Title: title, Result: was.Result, Saved: Saved{Run: run.Run{Population: was.Population, Started: was.Started, Finished: was.Finished}}})
 		}
 		parts = append(parts, p)
 	}
 	return parts, err
 }
 
-// Statement is one of the KEP, and what the runs say of it.
+// Took is how long the runs took, Outcomes how many had which.
+func (p Part) Took() (sum time.Duration) {
+	for _, c := range p.Columns {
+		sum += c.Run.Finished.Sub(c.Run.Started)
+	}
+	return sum.Round(time.Second)
+}
+
+// Outcomes is "12 passed, 1 failed".
+func (p Part) Outcomes() string {
+	var list []string
+	for _, outcome := range []Outcome{Passed, Failed, Inconclusive} {
+		if n := len(slices.DeleteFunc(slices.Clone(p.Columns), func(c column) bool { return c.Result.Outcome != outcome })); n > 0 {
+			list = append(list, fmt.Sprint(n, " ", outcome))
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// daemonSetPart is the part about one ServiceAccount by how often each pod asks.
+const daemonSetPart = "daemonset"
+
+// Legacy is legacy impersonation without the gate.
+func (c column) Legacy() *Variant { return c.Measured(variantKey{"legacy-gate-off", "gate-off"}) }
+
+// Statement is one of the KEP, and what the runs say of it: in a word, in a figure, and in full.
 type Statement struct {
-	Quote, Section, Verdict string
-	Figures                 []string
-	From                    []string // the parts with the figures
+	Quote, Section, Verdict, Measured string
+	Figures                           []string
+	From                              []string // the parts with the figures
 }
 
 // Results reads the runs below a folder, those of each part in a folder of its name, and writes a page for each part
-// and README.md with what they, and the parts that were published earlier, say of the KEP's statements.
+// and README.md with what they, and the parts that were published earlier, say of the KEP's statements. Without a folder
+// README.md is written anew of what is published.
 func Results(runs, dir string) error {
 	paths, err := filepath.Glob(filepath.Join(runs, "*", "*", reportFile))
-	if err != nil || len(paths) == 0 {
+	if err != nil || len(paths) == 0 && runs != "" {
 		return fmt.Errorf("%s has no PART/RUN/%s: expected the folders that make load-results leaves", runs, reportFile)
 	}
 	var parts []Part
@@ -106,9 +140,19 @@ func Results(runs, dir string) error {
 	if err != nil {
 		return err
 	}
-	parts = append(parts, before...)
+	if parts = append(parts, before...); len(parts) == 0 {
+		return fmt.Errorf("%s has no PART/README.md: expected the pages that make load-results writes", dir)
+	}
 	slices.SortFunc(parts, func(x, y Part) int { return cmp.Compare(x.Name, y.Name) })
-	text, err := markdown("results", map[string]any{"Parts": parts, "Statements": statements(parts)})
+	var took time.Duration
+	var daemonSets []column
+	for _, p := range parts {
+		took += p.Took()
+		if p.Name == daemonSetPart {
+			daemonSets = p.Columns
+		}
+	}
+	text, err := markdown("results", map[string]any{"Parts": parts, "Statements": statements(parts), "Took": took, "DaemonSets": daemonSets})
 	if err != nil {
 		return err
 	}
@@ -170,16 +214,19 @@ func (s said) statement(parts []Part) Statement {
 		}
 	}
 	const exact = 0.0005
+	if len(out.Figures) > 0 {
+		out.Measured = fmt.Sprintf("%s reviews per request; by the KEP %g", Range{least, most}, s.reviews)
+	}
 	switch {
 	case len(out.Figures) == 0:
 	case refuted:
-		out.Verdict = fmt.Sprintf("not known: %.3f to %.3f, some not as the model predicts; the KEP says %g", least, most, s.reviews)
+		out.Verdict = "not known: some is not as the model predicts"
 	case most > s.reviews+exact:
-		out.Verdict = fmt.Sprintf("does not hold: up to %.3f; the KEP says %g", most, s.reviews)
+		out.Verdict = "does not hold"
 	case least < s.reviews-exact:
-		out.Verdict = fmt.Sprintf("an upper bound: %.3f to %.3f; the KEP says %g", least, most, s.reviews)
+		out.Verdict = "an upper bound"
 	default:
-		out.Verdict = fmt.Sprintf("holds: %g", s.reviews)
+		out.Verdict = "holds"
 	}
 	return out
 }
@@ -193,18 +240,24 @@ func (r Result) counted() bool {
 
 // highVolume is at the most agents that were measured.
 func highVolume(parts []Part) Statement {
-	out := Statement{Quote: "… could put load on the authorization chain.", Section: "Risks", Verdict: "not measured"}
+	out, highest := Statement{Quote: "… could put load on the authorization chain.", Section: "Risks", Verdict: "not measured"}, 0.0
 	for _, of := range []variantKey{{"none", "gate-off"}, {"legacy-gate-off", "gate-off"}, {"associated-node-cold", "gate-on"}, {"fallback", "gate-on"}} {
 		var best *Variant
-		var title string
+		var title, from string
 		measured(parts, of.variant, of.server, func(part string, c *column, v *Variant) {
 			if best == nil || v.Agents > best.Agents {
-				best, title, out.From = v, c.Title, []string{part}
+				best, title, from = v, c.Title, part
 			}
 		})
+		if best != nil && !slices.Contains(out.From, from) {
+			out.From = append(out.From, from)
+		}
 		if best != nil {
 			out.Verdict = "measured"
 			out.Figures = append(out.Figures, fmt.Sprintf("%s: %.1f reviews/s at %.1f requests/s (%s)", of.variant, best.ReviewsPerSecond, best.Rate, title))
+			if most := fmt.Sprintf("%.0f reviews/s of %d agents, %s", best.ReviewsPerSecond, best.Agents, of.variant); best.ReviewsPerSecond > highest {
+				highest, out.Measured = best.ReviewsPerSecond, "up to "+most
+			}
 		}
 	}
 	return out
@@ -242,7 +295,7 @@ func objectivesHeld(parts []Part) Statement {
 	case changed:
 		out.Verdict = "broken"
 	case open:
-		out.Verdict = "not known: broken only where there are too few pairs to tell the feature from the machine"
+		out.Verdict = "not known: broken where too few pairs tell the feature from the machine"
 	case states[Broken] > 0:
 		out.Verdict = "broken without the feature as well, where it is"
 	case states[Held] == 0:
@@ -252,7 +305,7 @@ func objectivesHeld(parts []Part) Statement {
 		out.Verdict = "held"
 	}
 	if all > 0 {
-		out.Figures = append(out.Figures, fmt.Sprintf("of %d p99, by variant and kind of request, %d held, %d broken, %d not known", all, states[Held], states[Broken], states[Unknown]))
+		out.Measured = fmt.Sprintf("of %d p99, by variant and kind of request, %d held, %d broken, %d not known", all, states[Held], states[Broken], states[Unknown])
 	}
 	return out
 }
@@ -263,7 +316,10 @@ func resources(parts []Part) Statement {
 		for _, c := range p.Columns {
 			for _, x := range c.Result.Comparisons {
 				if x.CPU.Measured {
-					out.Verdict, out.From = "measured: CPU of the "+run.APIServer+" above idle per request", []string{p.Name}
+					out.Verdict, out.From = "measured", []string{p.Name}
+					if out.Measured == "" && !x.AA {
+						out.Measured = fmt.Sprintf("%s (p %s) of the %s's CPU above idle per request, %s against %s", worded("change", x.CPU), pValue(x.CPU.P), run.APIServer, x.B, x.A)
+					}
 					out.Figures = append(out.Figures, fmt.Sprintf("%s, B %s against A %s: %s", x.Name, x.B, x.A, worded("effect", x.CPU)))
 				}
 			}

@@ -46,8 +46,8 @@ type Chart struct {
 	Label  string
 	X, Y   Axis
 	Height float64 // in points
-	// Legend, if given, is in which corner the names of the curves are: "top right".
-	Legend string
+	// Alone has the label above the chart and the names of the curves below it, for a chart that no page explains.
+	Alone  bool
 	Curves []Curve
 }
 
@@ -57,8 +57,12 @@ func (c Chart) SVG() (string, error) {
 	p := newPlot()
 	c.X.set(&p.X)
 	c.Y.set(&p.Y)
-	p.Legend.Top, p.Legend.Left, p.Legend.TextStyle.Font.Variant = strings.Contains(c.Legend, "top"), strings.Contains(c.Legend, "left"), "Sans"
+	if c.Alone {
+		p.Title.Text = c.Label
+	}
 	drawn := false
+	legend := plot.NewLegend()
+	legend.Left, legend.TextStyle.Font.Variant, legend.Padding = true, "Sans", vg.Points(2)
 	for i, curve := range c.Curves {
 		if len(curve.Points) == 0 {
 			continue
@@ -67,8 +71,8 @@ func (c Chart) SVG() (string, error) {
 		if err := addCurve(p, i, curve.Points); err != nil {
 			return "", err
 		}
-		if c.Legend != "" {
-			p.Legend.Add(curve.Name, &plotter.Line{LineStyle: lineStyle(i)})
+		if c.Alone {
+			legend.Add(curve.Name, &plotter.Line{LineStyle: lineStyle(i)})
 		}
 	}
 	if !drawn {
@@ -76,11 +80,12 @@ func (c Chart) SVG() (string, error) {
 	}
 	c.X.makeRoom(&p.X)
 	c.Y.makeRoom(&p.Y)
-	return svg(p, c.Label, c.Height), nil
+	return svg(p, c.Label, c.Height, &legend), nil
 }
 
 func (a Axis) set(axis *plot.Axis) {
 	axis.Label.Text = a.Label
+	axis.Tick.Marker = roundTicks{}
 	if a.Log {
 		axis.Scale, axis.Tick.Marker = plot.LogScale{}, logTicks{}
 	}
@@ -203,7 +208,9 @@ func Forest(label, axis string, rows []Row) (string, error) {
 	}
 	p.NominalY(names...)
 	p.Y.Min, p.Y.Max = -0.6, float64(len(rows))-0.4
-	return svg(p, label, float64(60+26*len(rows))), nil
+	p.X.Tick.Marker = roundTicks{}
+	legend := plot.NewLegend()
+	return svg(p, label, float64(60+26*len(rows)), &legend), nil
 }
 
 // Colours that people with colour blindness can tell apart (Okabe and Ito); after the last of them lines are dashed.
@@ -232,6 +239,7 @@ func lineStyle(i int) draw.LineStyle {
 // newPlot has letters without serifs, as the page does, and a grid behind everything.
 func newPlot() *plot.Plot {
 	p := plot.New()
+	p.Title.TextStyle.Font.Variant, p.Title.TextStyle.Font.Size, p.Title.Padding = "Sans", 13, vg.Points(8)
 	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
 		axis.Label.TextStyle.Font.Variant, axis.Tick.Label.Font.Variant = "Sans", "Sans"
 	}
@@ -239,6 +247,23 @@ func newPlot() *plot.Plot {
 	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{225}, color.Gray{225}
 	p.Add(grid)
 	return p
+}
+
+// roundTicks are six or so, at multiples of 1, 2 or 5 times a power of ten.
+type roundTicks struct{}
+
+func (roundTicks) Ticks(low, high float64) (ticks []plot.Tick) {
+	step := math.Pow(10, math.Floor(math.Log10((high-low)/5)))
+	for _, factor := range []float64{5, 2} {
+		if (high-low)/(factor*step) >= 4 {
+			step *= factor
+			break
+		}
+	}
+	for i := math.Floor(low/step + 1 - 1e-9); i*step <= high*(1+1e-9); i++ {
+		ticks = append(ticks, plot.Tick{Value: i * step, Label: strconv.FormatFloat(i*step, 'g', 6, 64)})
+	}
+	return ticks
 }
 
 // logTicks are at 1, 2 and 5 times the powers of ten, or at all their multiples where the range is less than a power.
@@ -261,10 +286,13 @@ func (logTicks) Ticks(low, high float64) (ticks []plot.Tick) {
 	return ticks
 }
 
-// svg draws a plot as an element for an HTML page. Its text is escaped by vgsvg.
-func svg(p *plot.Plot, label string, height float64) string {
-	c := vgsvg.New(760, vg.Points(height))
-	p.Draw(draw.New(c))
+// svg draws a plot, with its legend below, as an element for an HTML page. Its text is escaped by vgsvg.
+func svg(p *plot.Plot, label string, height float64, legend *plot.Legend) string {
+	below := legend.Rectangle(draw.Canvas{}).Size().Y
+	c := vgsvg.New(760, vg.Points(height)+below)
+	all := draw.Crop(draw.New(c), vg.Points(4), -vg.Points(14), vg.Points(4), -vg.Points(6))
+	p.Draw(draw.Crop(all, 0, 0, below, 0))
+	legend.Draw(draw.Crop(all, vg.Points(40), 0, 0, 0))
 	var b bytes.Buffer
 	_, _ = c.WriteTo(&b) // a bytes.Buffer takes everything
 	// The element alone: a page has one prologue, its own.

@@ -219,3 +219,36 @@ func TestEquivalenceErrors(t *testing.T) {
 		}
 	}
 }
+
+// As many starts as StartsToDecide says decide in four runs of five, if nothing differs; with a third of them it is fewer.
+func TestStartsToDecide(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 16))
+	const deviation, margin = 0.4, 0.25
+	wide := make([]float64, simulatedRuns)
+	for i := range wide {
+		wide[i] = deviation * r.NormFloat64()
+	}
+	n := StartsToDecide(wide, margin)
+	decided := func(n int) float64 {
+		equivalent := 0
+		for range simulatedRuns {
+			means := make([]float64, n)
+			for i := range means {
+				means[i] = deviation * r.NormFloat64()
+			}
+			if ninety, _ := MeanInterval(means, 0.9); Equivalent90(ninety, margin) == Equivalent {
+				equivalent++
+			}
+		}
+		return float64(equivalent) / simulatedRuns
+	}
+	if got := decided(n); math.Abs(got-0.8) > 0.03 {
+		t.Errorf("%d starts decide in %.1f %% of runs", n, 100*got)
+	}
+	if got := decided(n / 3); got > 0.3 {
+		t.Errorf("%d starts decide in %.1f %% of runs", n/3, 100*got)
+	}
+	if got := StartsToDecide([]float64{0.01, 0.01}, 0.1); got != MinStarts {
+		t.Errorf("without scatter: %d", got)
+	}
+}

@@ -131,6 +131,20 @@ func Equivalent90(ninety Interval, margin float64) Equivalence {
 	return Undecided
 }
 
+// StartsToDecide is how many starts it takes until means that scatter as these do are shown to be Equivalent in four of five
+// runs, if nothing differs. The scatter of few starts is itself a rough figure.
+func StartsToDecide(means []float64, margin float64) int {
+	deviation := stat.StdDev(means, nil)
+	for n := MinStarts; n < 10_000; n++ {
+		t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(n - 1)}
+		// Either end of the interval may cross its bound: in one run of ten each.
+		if (t.Quantile(0.95)+t.Quantile(0.9))*stat.StdErr(deviation, float64(n)) <= math.Log1p(margin) {
+			return n
+		}
+	}
+	return 10_000
+}
+
 // MeanInterval is the mean of values, of blocks or of starts, with its interval by Student's t at a level such as 0.95. With fewer than two
 // values there is no interval, and ok is false.
 func MeanInterval(x []float64, level float64) (i Interval, ok bool) {

@@ -107,6 +107,8 @@ func TestPagesFit(t *testing.T) {
 					document.querySelectorAll('details').forEach(d => { d.open = true; });
 					if (performance.getEntriesByType('resource').length) return 'something is fetched';
 					if (!seen(document.querySelector('.filter'))) return 'the filter is hidden';
+					const thin = [...document.querySelectorAll('th')].find(e => seen(e) && e.scope === 'row' && e.textContent.trim().length > 8 && e.getBoundingClientRect().width < 56);
+					if (thin) return 'a cell with a letter a line: ' + thin.outerHTML.slice(0, 120);
 					if (document.documentElement.scrollWidth <= innerWidth) return '';
 					const scrolls = e => e && (getComputedStyle(e).overflowX !== 'visible' || scrolls(e.parentElement));
 					const out = [...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > innerWidth && !scrolls(e.parentElement));
@@ -135,6 +137,8 @@ func TestPageLeadsToFailures(t *testing.T) {
 	}
 	panel := `const panel = () => document.getElementById(decodeURIComponent(location.hash.slice(1)));
 		if (!await until(() => location.pathname.includes('/reports/run/') && panel()?.open && seen(panel().querySelector('.df, .reason')))) return 'nothing is open at ' + location.href;
+		const hidden = () => { const at = panel().getBoundingClientRect(); return !panel().contains(document.elementFromPoint(at.left + 20, at.top + 10)); };
+		if (!await until(() => !hidden())) return 'it is hidden at ' + location.href + ' ' + panel().getBoundingClientRect().top;
 		return panel().textContent.includes('blame: ') ? '' : panel().textContent;`
 	if got := run[string](ctx, t, panel); got != "" {
 		t.Error(got)

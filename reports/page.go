@@ -186,6 +186,7 @@ var (
 		"style":  func() template.CSS { return template.CSS(pageStyle) },
 		"script": func() template.JS { return template.JS(pageScript) },
 		"pre":    preformatted,
+		"prose":  prose,
 		"lines":  transcriptLines,
 		"link":   func(s string) bool { return strings.HasPrefix(s, "https://") || strings.HasPrefix(s, "http://") },
 		"seen":   func(m []verdicts.MetricSample) bool { return m != nil },
@@ -195,6 +196,13 @@ var (
 // preformatted escapes text between tags. Quotes are left alone, which makes JSON, most of the page, a fifth shorter.
 func preformatted(text string) template.HTML {
 	return template.HTML(strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "\x00", "\uFFFD").Replace(text))
+}
+
+var backticks = regexp.MustCompile("`([^`]+)`")
+
+// prose escapes a document's text, which is Markdown as far as that: what is between backticks is code.
+func prose(text string) template.HTML {
+	return template.HTML(backticks.ReplaceAllString(template.HTMLEscapeString(text), "<code>$1</code>"))
 }
 
 // transcriptLines puts each review of a whole transcript on a line of its own.

@@ -386,7 +386,7 @@ func (v *verifier) comparePages(suiteVersion string) {
 		case suiteVersion == v.Report.SuiteVersion && released(suiteVersion):
 			v.differ("%s: is not what the evidence gives", name)
 		default:
-			v.Unjudged = append(v.Unjudged, fmt.Sprintf("%s: this authzconf makes another page of the report than authzconf %s did, or it was edited", name, v.Report.SuiteVersion))
+			v.Unjudged = append(v.Unjudged, fmt.Sprintf("%s: authzconf %s wrote it; authzconf %s would write another page, and cannot tell whether this one was edited", name, v.Report.SuiteVersion, suiteVersion))
 		}
 	}
 }

@@ -123,7 +123,7 @@ func recheck[F, T any, R interface {
 }
 
 func conclude(c *cobra.Command, v *reports.Verification, keys []*certify.Key, marker string, outcome any, verified string) error {
-	for _, note := range slices.Concat(v.Notes, v.Unjudged) {
+	for _, note := range v.Notes {
 		_, _ = fmt.Fprintf(c.OutOrStdout(), "note: %s\n", note)
 	}
 	files := certify.Bundle{marker: v.Marker, reports.SignatureFile: v.Signature}
@@ -136,7 +136,7 @@ func conclude(c *cobra.Command, v *reports.Verification, keys []*certify.Key, ma
 		return differs(c, v.Differences, what)
 	}
 	if len(v.Unjudged) > 0 {
-		return invalid(fmt.Errorf("another authzconf has to judge %s of the report", reports.Plural(len(v.Unjudged), "page")))
+		return invalid(fmt.Errorf("the authzconf that made it has to verify it: %s", strings.Join(v.Unjudged, "; ")))
 	}
 	_, err := fmt.Fprintf(c.OutOrStdout(), "verified: %s\nsignature: %s\n", verified, signed)
 	return err

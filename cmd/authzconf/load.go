@@ -211,7 +211,7 @@ func verifyLoad(c *cobra.Command, path string) error {
 		return differs(c, differences, "the report does not follow from its run")
 	}
 	if len(unjudged) > 0 {
-		return invalid(fmt.Errorf("another authzconf has to judge what it made: %s", printable(strings.Join(unjudged, ", "))))
+		return invalid(fmt.Errorf("the authzconf that made it has to verify it: %s", printable(strings.Join(unjudged, ", "))))
 	}
 	_, err = fmt.Fprintf(c.OutOrStdout(), "verified: judged again, the outcome is %s\n", result.Outcome)
 	return err

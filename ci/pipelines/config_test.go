@@ -74,14 +74,18 @@ func read(t *testing.T, file string, into any) {
 func TestProwJobs(t *testing.T) {
 	var all jobs
 	read(t, "prow/jobs.yaml", &all)
-	var names []string
+	var names, tabs []string
 	check := func(kind string, j job) {
 		t.Helper()
 		checkJob(t, j)
-		if slices.Contains(names, j.Name) {
-			t.Errorf("%s: the name is taken", j.Name)
+		tab := j.Annotations["testgrid-tab-name"]
+		if slices.Contains(names, j.Name) || slices.Contains(tabs, tab) {
+			t.Errorf("%s: the name is taken, or that of its tab %s", j.Name, tab)
 		}
-		names = append(names, j.Name)
+		if kind == "presubmit" && !strings.HasPrefix(j.Name, "pull-") {
+			t.Errorf("%s: the name of a presubmit begins with pull-", j.Name)
+		}
+		names, tabs = append(names, j.Name), append(tabs, tab)
 		if (kind == "periodic") != (j.Cron != "" && len(j.ExtraRefs) == 1) || j.AlwaysRun != (kind == "presubmit") || (kind == "postsubmit") != (len(j.Branches) > 0) {
 			t.Errorf("%s: fields that a %s does not have, or lacks", j.Name, kind)
 		}
@@ -175,8 +179,11 @@ func checkJob(t *testing.T, j job) {
 // config/tests/jobs).
 func checkShared(t *testing.T, j job) {
 	t.Helper()
-	if j.Cluster == "" || j.Cluster == "default" {
-		t.Errorf("%s: cluster %q is none for builds", j.Name, j.Cluster)
+	if !slices.Contains([]string{"eks-prow-build-cluster", "k8s-infra-prow-build"}, j.Cluster) {
+		t.Errorf("%s: cluster %q is not one of the community's build clusters", j.Name, j.Cluster)
+	}
+	if !strings.HasPrefix(j.Annotations["testgrid-dashboards"], "sig-auth-") { // which puts it into the group sig-auth
+		t.Errorf("%s: dashboard %q is not one of SIG Auth", j.Name, j.Annotations["testgrid-dashboards"])
 	}
 	for _, resources := range []corev1.ResourceList{j.Spec.Containers[0].Resources.Requests, j.Spec.Containers[0].Resources.Limits} {
 		if resources.Cpu().IsZero() || resources.Memory().IsZero() || !equality.Semantic.DeepEqual(resources, j.Spec.Containers[0].Resources.Requests) {

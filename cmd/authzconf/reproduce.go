@@ -43,7 +43,7 @@ func newReproduce(flags *reproduceFlags) *cobra.Command {
 			return err
 		}
 		if minors := matrix.Minors(); slices.Contains(minors, version) && slices.Index(minors, version) < slices.Index(minors, f.Since) {
-			return invalid(fmt.Errorf("%s could not be tried on Kubernetes %s: it is since %s; nothing was started", f.ID, version, f.Since))
+			return invalid(fmt.Errorf("%s could not be tried on Kubernetes %s: the finding exists since %s; nothing was started", f.ID, version, f.Since))
 		}
 		flags.matrix = matrix.Matrix{
 			Provider: "local", Kubernetes: []string{version}, Gate: "both", Binaries: binaries(c),

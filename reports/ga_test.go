@@ -94,6 +94,7 @@ func TestGA(t *testing.T) {
 			Results: []verdicts.Result{
 				{Scenario: "kubernetes/requests/self-subject-review", Verdict: verdict},
 				{Scenario: "kubernetes/raw-headers/empty-user-before-another", Verdict: verdict},
+				{Scenario: "kep-5284/cost/node/all-denied", Verdict: verdict},
 			},
 		}}}
 	}
@@ -102,10 +103,10 @@ func TestGA(t *testing.T) {
 		want   []string
 		not    string
 	}{
-		"passed":         {Source{Run: run(verdicts.Passed), Set: set}, []string{"v1.37.1, gate on: 1 of 1 passed [1]", "1 of 1 that were tried still happen [1]"}, "0 of 1"},
-		"failed":         {Source{Run: run(verdicts.Failed), Set: set}, []string{"v1.37.1, gate on: 0 of 1 passed [1]", "0 of 1 that were tried still happen [1]"}, "1 of 1 passed"},
-		"not run":        {Source{Run: run(verdicts.NotSupported), Set: set}, []string{"0 of 34 criteria and questions are answered"}, "[1]"},
-		"does not count": {Source{Run: run(verdicts.Passed), Set: set, Problem: "was changed"}, []string{"**does not count**, was changed", "0 of 34"}, "[1]"},
+		"passed":         {Source{Run: run(verdicts.Passed), Set: set}, []string{"v1.37.1, gate on: 1 of 1 passed [1]", "included: node/all-denied 5 then 5 [1]", "1 of 1 that were tried still happen [1]"}, "0 of 1"},
+		"failed":         {Source{Run: run(verdicts.Failed), Set: set}, []string{"v1.37.1, gate on: 0 of 1 passed [1]", "0 of 1 that were tried still happen [1]"}, "5 then 5"},
+		"not run":        {Source{Run: run(verdicts.NotSupported), Set: set}, []string{"Of 34 criteria and questions, 0 are answered, 0 in part, and 34 are not"}, "[1]"},
+		"does not count": {Source{Run: run(verdicts.Passed), Set: set, Problem: "was changed"}, []string{"**does not count**, was changed", "0 are answered"}, "[1]"},
 		"a storm":        {Source{Loads: []string{"p99 4 ms"}}, []string{"p99 4 ms [1]"}, "v1.37.1"},
 	} {
 		text, err := GA([]Source{test.source})

@@ -283,9 +283,9 @@ type gaQuestion struct {
 }
 
 type gaLook struct {
-	Say, Scenarios, Paths        string
-	Loads, Conformance, Findings bool
-	Figures                      []string `json:"-"`
+	Say, Scenarios, Paths                 string
+	Loads, Conformance, Findings, Reviews bool
+	Figures                               []string `json:"-"`
 }
 
 //go:embed ga.yaml
@@ -377,5 +377,33 @@ func (l *gaLook) figure(c *Cell, set *scenarios.Set, known []findings.Finding) s
 		return ""
 	}
 	ok := scenarios.Count(counted, func(ids []string) bool { return slices.ContainsFunc(ids, func(id string) bool { return passed[id] }) })
-	return fmt.Sprintf("%d of %d %s", ok, len(counted), what)
+	figure := fmt.Sprintf("%d of %d %s", ok, len(counted), what)
+	if l.Reviews {
+		figure += reviewsOf(counted, passed, set)
+	}
+	return figure
+}
+
+// reviewsOf counts the access reviews of the requests of scenarios, of those that passed: it is what was seen.
+func reviewsOf(counted [][]string, passed map[string]bool, set *scenarios.Set) string {
+	var each []string
+	for _, ids := range counted {
+		s, _ := set.Get(ids[0])
+		var counts []string
+		for _, step := range s.Steps {
+			if step.Expect == nil || step.Expect.Reviews == nil {
+				continue
+			}
+			n := 0
+			for _, r := range step.Expect.Reviews {
+				n += max(1, len(r.Unordered))
+			}
+			counts = append(counts, fmt.Sprint(n))
+		}
+		if passed[s.ID] && len(counts) > 0 {
+			each = append(each, path.Base(path.Dir(s.ID))+"/"+path.Base(s.ID)+" "+strings.Join(counts, " then "))
+		}
+	}
+	slices.Sort(each)
+	return ". Access reviews per request, that of the impersonated user included: " + strings.Join(each, ", ")
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/authzconf/authzconf/loadgen/storm"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/load"
+	loadrun "github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -106,6 +107,12 @@ func sourceOf(dir string) (s reports.Source, err error) {
 		for _, c := range result.Comparisons {
 			s.Loads = append(s.Loads, fmt.Sprintf("%s, %s: %.3f, then %.3f reviews per request; p50 %s; p99 %s; processor %s; the run %s",
 				c.Name, reports.Plural(c.Pairs, "pair"), c.ReviewsA, c.ReviewsB, c.P50, c.P99, c.CPU, result.Outcome))
+		}
+		for _, v := range result.Variants {
+			if used, known := v.Usage[loadrun.APIServer]; known {
+				s.Loads = append(s.Loads, fmt.Sprintf("%s: the API server took %.2f ms of processor time per request, and %d MiB of memory at most",
+					v.Name, used.PerRequest, used.RSS>>20))
+			}
 		}
 	} else {
 		v, err := reports.Verify(dir, reports.VerifyOptions{SuiteVersion: suiteVersion()})

@@ -242,7 +242,8 @@ func (s *Site) Write(dir string) error {
 		files[p.File] = b.Bytes()
 	}
 	if s.Authorizers != nil {
-		files[authorizersFile] = s.Authorizers
+		back := `<body><p><a href="` + indexFile + `">All reports</a></p>`
+		files[authorizersFile] = bytes.Replace(s.Authorizers, []byte("<body>"), []byte(back), 1)
 	}
 	for _, r := range s.Reports {
 		for name, data := range r.files {

@@ -352,58 +352,49 @@ func (l *gaLook) at(s Source, known []findings.Finding) (figures []string) {
 }
 
 func (l *gaLook) figure(c *Cell, set *scenarios.Set, known []findings.Finding) string {
-	passed := map[string]bool{} // of those that were run
+	var tried, passed, reviews []string
+	pattern := regexp.MustCompile(l.Scenarios)
 	for _, r := range c.Results {
-		if executed(r.Verdict) {
-			passed[r.Scenario] = r.Verdict == verdicts.Passed
+		s, _ := set.Get(r.Scenario)
+		if !executed(r.Verdict) || !pattern.MatchString(r.Scenario) || l.Conformance && s.Conformance() != "" {
+			continue
+		}
+		tried = append(tried, r.Scenario)
+		if r.Verdict == verdicts.Passed {
+			passed, reviews = append(passed, r.Scenario), append(reviews, reviewsOf(s))
 		}
 	}
-	var counted [][]string // each by the scenarios of which one has to pass
-	what, pattern := "passed", regexp.MustCompile(l.Scenarios)
-	for id := range passed {
-		if s, _ := set.Get(id); !l.Findings && pattern.MatchString(id) && (!l.Conformance || s.Conformance() == "") {
-			counted = append(counted, []string{id})
-		}
-	}
+	ok, of, what := len(passed), len(tried), "passed"
 	if l.Findings {
-		what = "that were tried still happen"
-		for _, f := range known {
-			if slices.ContainsFunc(f.Scenarios, func(id string) bool { _, tried := passed[id]; return tried }) {
-				counted = append(counted, f.Scenarios)
-			}
-		}
+		ok, of, what = shownBy(known, passed), shownBy(known, tried), "that were tried still happen"
 	}
-	if len(counted) == 0 {
+	if l.Reviews {
+		what += ". Access reviews per request, that of the impersonated user included: " + strings.Join(reviews, ", ")
+	}
+	if of == 0 {
 		return ""
 	}
-	ok := scenarios.Count(counted, func(ids []string) bool { return slices.ContainsFunc(ids, func(id string) bool { return passed[id] }) })
-	figure := fmt.Sprintf("%d of %d %s", ok, len(counted), what)
-	if l.Reviews {
-		figure += reviewsOf(counted, passed, set)
-	}
-	return figure
+	return fmt.Sprintf("%d of %d %s", ok, of, what)
 }
 
-// reviewsOf counts the access reviews of the requests of scenarios, of those that passed: it is what was seen.
-func reviewsOf(counted [][]string, passed map[string]bool, set *scenarios.Set) string {
-	var each []string
-	for _, ids := range counted {
-		s, _ := set.Get(ids[0])
-		var counts []string
-		for _, step := range s.Steps {
-			if step.Expect == nil || step.Expect.Reviews == nil {
-				continue
-			}
+// shownBy counts the findings that one of these scenarios shows.
+func shownBy(known []findings.Finding, ids []string) int {
+	return scenarios.Count(known, func(f findings.Finding) bool {
+		return slices.ContainsFunc(f.Scenarios, func(id string) bool { return slices.Contains(ids, id) })
+	})
+}
+
+// reviewsOf counts the access reviews of each request of a scenario that passed: they are what was seen.
+func reviewsOf(s *scenarios.Scenario) string {
+	var counts []string
+	for _, step := range s.Steps {
+		if step.Expect != nil && step.Expect.Reviews != nil {
 			n := 0
 			for _, r := range step.Expect.Reviews {
 				n += max(1, len(r.Unordered))
 			}
 			counts = append(counts, fmt.Sprint(n))
 		}
-		if passed[s.ID] && len(counts) > 0 {
-			each = append(each, path.Base(path.Dir(s.ID))+"/"+path.Base(s.ID)+" "+strings.Join(counts, " then "))
-		}
 	}
-	slices.Sort(each)
-	return ". Access reviews per request, that of the impersonated user included: " + strings.Join(each, ", ")
+	return path.Base(path.Dir(s.ID)) + "/" + path.Base(s.ID) + " " + strings.Join(counts, " then ")
 }

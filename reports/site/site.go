@@ -165,23 +165,16 @@ func (s *Site) Verified() (n int) {
 	return scenarios.Count(s.Reports, func(r *Report) bool { return r.Outcome != NotVerified })
 }
 
-// Versions are those of authzconf that made the reports, Catalogues the digests of the scenarios that they were judged by.
-func (s *Site) Versions() map[string]bool {
-	return s.each(func(r *Report) string { return r.SuiteVersion })
-}
+// Versions counts those of authzconf that made the reports, Catalogues the sets of scenarios that they were judged by.
+func (s *Site) Versions() int { return s.distinct(func(r *Report) string { return r.SuiteVersion }) }
 
 // Catalogues is explained at Versions.
-func (s *Site) Catalogues() map[string]bool {
-	return s.each(func(r *Report) string { return r.Scenarios })
-}
+func (s *Site) Catalogues() int { return s.distinct(func(r *Report) string { return r.Scenarios }) }
 
-func (s *Site) each(of func(*Report) string) map[string]bool {
-	seen := map[string]bool{}
-	for _, r := range s.Reports {
-		seen[of(r)] = true
-	}
-	delete(seen, "")
-	return seen
+func (s *Site) distinct(of func(*Report) string) int {
+	known := slices.DeleteFunc(scenarios.Each(s.Reports, of), func(v string) bool { return v == "" })
+	slices.Sort(known)
+	return len(slices.Compact(known))
 }
 
 // Divergences are where documents and servers differ, as all conformance reports have seen it.

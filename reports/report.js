@@ -55,7 +55,12 @@
       if (e.tagName === 'DETAILS') e.open = true;
       if (e.hidden) e.hidden = false;
     }
-    target.scrollIntoView({ block: 'start' });
+    // Rows above take their real height only when they are near: what is scrolled to moves until they have it.
+    for (let n = 0, last; n < 30 && (n < 5 || last !== target.getBoundingClientRect().top); n++) {
+      last = target.getBoundingClientRect().top;
+      target.scrollIntoView({ block: 'start' });
+      await new Promise(requestAnimationFrame);
+    }
     const summary = target.querySelector('summary');
     if (summary) summary.focus({ preventScroll: true });
   };

@@ -90,7 +90,7 @@ func TestGA(t *testing.T) {
 	}
 	run := func(verdict verdicts.Verdict) *ConformanceReport {
 		return &ConformanceReport{Cells: []Cell{{
-			Cell: verdicts.Cell{Provider: "local"}, Witness: Witness{GitVersion: "v1.37.1"}, Facts: scenarios.Facts{Gate: scenarios.GateOn},
+			Cell: verdicts.Cell{Provider: "local", Gate: "on"}, Witness: Witness{GitVersion: "v1.37.1"}, Facts: scenarios.Facts{Gate: scenarios.GateOn},
 			Results: []verdicts.Result{
 				{Scenario: "kubernetes/requests/self-subject-review", Verdict: verdict},
 				{Scenario: "kubernetes/raw-headers/empty-user-before-another", Verdict: verdict},
@@ -103,7 +103,7 @@ func TestGA(t *testing.T) {
 		want   []string
 		not    string
 	}{
-		"passed":         {Source{Run: run(verdicts.Passed), Set: set}, []string{"v1.37.1, gate on: 1 of 1 passed [1]", "included: node/all-denied 5 then 5 [1]", "1 of 1 that were tried still happen [1]"}, "0 of 1"},
+		"passed":         {Source{Run: run(verdicts.Passed), Set: set}, []string{"v1.37.1, gate on: 1 of 1 passed [1]", "included: node/all-denied 5 then 5 [1]", "1 of 1 that were tried still happen; first-user-header-empty (medium) [1]"}, "0 of 1"},
 		"failed":         {Source{Run: run(verdicts.Failed), Set: set}, []string{"v1.37.1, gate on: 0 of 1 passed [1]", "0 of 1 that were tried still happen [1]"}, "5 then 5"},
 		"not run":        {Source{Run: run(verdicts.NotSupported), Set: set}, []string{"Of 34 criteria and questions, 0 are answered, 0 in part, and 34 are not"}, "[1]"},
 		"does not count": {Source{Run: run(verdicts.Passed), Set: set, Problem: "was changed"}, []string{"**does not count**, was changed", "0 are answered"}, "[1]"},

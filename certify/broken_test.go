@@ -96,7 +96,7 @@ func TestBrokenConnections(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = s.Close() })
-		return p, s.URL()
+		return p, s.URL + "/authorize"
 	}
 	t.Run("wrong CA", func(t *testing.T) {
 		_, url := start(t, good, good)

@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/granular/enforcer"
@@ -90,7 +91,7 @@ func (o *observation) decided(kind string, a *Attempt) *Attempt {
 
 // gate is the way to what enforces, and what the reference, which is served, has decided, by user.
 type gate struct {
-	*target.Loopback
+	*recorder.Server
 	way *rest.Config
 
 	mu        sync.Mutex
@@ -107,7 +108,7 @@ func (b *Bench) open(ctx context.Context, by By) (g *gate, err error) {
 			g.decisions[d.User] = append(g.decisions[d.User], d)
 		}})
 		if err == nil {
-			g.Loopback, err = target.ServeLoopback(ctx, e, nil)
+			g.Server, err = target.ServeLoopback(ctx, e, nil)
 		}
 		if err != nil {
 			return nil, err
@@ -121,8 +122,8 @@ func (b *Bench) open(ctx context.Context, by By) (g *gate, err error) {
 
 // Close ends the reference. What the API server enforces itself stays.
 func (g *gate) Close() {
-	if g.Loopback != nil {
-		_ = g.Loopback.Close()
+	if g.Server != nil {
+		_ = g.Server.Close()
 	}
 }
 

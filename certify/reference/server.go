@@ -8,12 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
-	"net"
 	"net/http"
 	"os"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -23,14 +19,10 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-const path = "/authorize"
-
 // Server is a running webhook on a free port of the loopback interface.
 type Server struct {
-	pki    *recorder.PKI
-	url    string
-	server *http.Server
-	served chan struct{}
+	*recorder.Server
+	pki *recorder.PKI
 }
 
 // Start serves a handler by TLS until Close, to clients with the certificate in Kubeconfig. A nil pki is a new one.
@@ -42,22 +34,11 @@ func Start(h http.Handler, pki *recorder.PKI) (*Server, error) {
 			return nil, err
 		}
 	}
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	l, err := recorder.Listen(context.Background())
 	if err != nil {
-		return nil, fmt.Errorf("reference: %w", err)
+		return nil, err
 	}
-	s := &Server{pki: pki, url: "https://" + l.Addr().String() + path, served: make(chan struct{})}
-	s.server = &http.Server{
-		Handler: h, TLSConfig: pki.ServerConfig(), ReadHeaderTimeout: 10 * time.Second,
-		ErrorLog: log.New(io.Discard, "", 0),
-		// The default of 250 streams would be a queue where 1,000 reviews are meant to be under way.
-		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 2000},
-	}
-	go func() {
-		defer close(s.served)
-		_ = s.server.ServeTLS(l, "", "") // ends with Close
-	}()
-	return s, nil
+	return &Server{Server: recorder.Serve(l, h, pki, pki.ServerConfig()), pki: pki}, nil
 }
 
 // ServeFor serves a handler until stop, to whom the kubeconfig is for. It holds a client key: path is made anew,
@@ -79,27 +60,10 @@ func ServeFor(h http.Handler, path string, kubeconfig func(*Server) ([]byte, err
 	return s.Close, nil
 }
 
-// Close cuts all connections and returns when nothing is served any more.
-func (s *Server) Close() error {
-	err := s.server.Close()
-	<-s.served
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
-}
-
-// URL is where reviews are posted.
-func (s *Server) URL() string { return s.url }
-
-// Base is the URL without a path.
-func (s *Server) Base() string { return strings.TrimSuffix(s.url, path) }
-
-// CA is the certificate, in PEM, of the authority that signed the serving certificate.
-func (s *Server) CA() []byte { return slices.Clone(s.pki.CA) }
-
 // Kubeconfig is the webhook configuration of an API server. It holds a client key: nobody else may read its file.
-func (s *Server) Kubeconfig() ([]byte, error) { return s.pki.Kubeconfig("authorizer", s.url) }
+func (s *Server) Kubeconfig() ([]byte, error) {
+	return s.pki.Kubeconfig("authorizer", s.URL+"/authorize")
+}
 
 // File is a file that may change, such as one that a policy hook overwrites.
 type File[T any] struct {

@@ -79,7 +79,7 @@ func misbehaves(ts *testscript.TestScript, neg bool, args []string) {
 		pki, err = recorder.NewPKI(good, good)
 		ts.Check(err)
 	}
-	writeKubeconfig(ts, pki, server.URL(), args[1])
+	writeKubeconfig(ts, pki, server.URL+"/authorize", args[1])
 }
 
 func writeKubeconfig(ts *testscript.TestScript, pki *recorder.PKI, url, path string) {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -52,7 +53,7 @@ func (s *Sent) proceeded() bool { return s.admitted() || slices.Contains(s.Event
 // player plays vectors on one API server. Each request has a user and objects of its own.
 type player struct {
 	*target.Target
-	hooks *target.Loopback
+	hooks *recorder.Server
 	said  *webhooks
 	n     int
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
 	"github.com/authzconf/authzconf/conditional/wire"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/recorder"
 )
 
 // The events of a request. The first two end with the name of an authorizer; second begins those of the second check.
@@ -211,7 +211,7 @@ func (w *webhooks) mutate(s *script, _ string, body []byte) ([]byte, error) {
 }
 
 // kubeconfig is that of a place, with a context for each of the reviews.
-func kubeconfig(l *target.Loopback, place string) ([]byte, error) {
+func kubeconfig(l *recorder.Server, place string) ([]byte, error) {
 	c := clientcmdapi.NewConfig()
 	c.AuthInfos["apiserver"], c.CurrentContext = clientcmdapi.NewAuthInfo(), "authorize"
 	for name, path := range map[string]string{"authorize": "/authorize/", reference.ConditionsContext: reference.ConditionsPath + "/"} {

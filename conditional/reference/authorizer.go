@@ -279,7 +279,7 @@ func Kubeconfig(s *webhook.Server) ([]byte, error) {
 	}
 	current := c.Contexts[c.CurrentContext]
 	cluster := c.Clusters[current.Cluster].DeepCopy()
-	cluster.Server = s.Base() + ConditionsPath
+	cluster.Server = s.URL + ConditionsPath
 	c.Clusters[ConditionsContext] = cluster
 	c.Contexts[ConditionsContext] = &clientcmdapi.Context{Cluster: ConditionsContext, AuthInfo: current.AuthInfo}
 	return clientcmd.Write(*c)

@@ -135,7 +135,7 @@ func (c *Cluster) plain(cached bool) (*target.Plain, error) {
 	if err != nil {
 		return nil, err
 	}
-	base, err := url.Parse(c.server.Base())
+	base, err := url.Parse(c.server.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +195,7 @@ func (c *Cluster) register(ctx context.Context, kind, path string, operations ..
 		"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": map[string]any{"name": webhooksName},
 		"webhooks": []any{map[string]any{
 			"name": webhooksName, "admissionReviewVersions": []string{"v1"}, "sideEffects": "None", "failurePolicy": "Fail", "timeoutSeconds": 5,
-			"clientConfig":    map[string]any{"url": c.server.Base() + path, "caBundle": base64.StdEncoding.EncodeToString(c.server.CA())},
+			"clientConfig":    map[string]any{"url": c.server.URL + path, "caBundle": base64.StdEncoding.EncodeToString(c.server.CA)},
 			"rules":           []any{map[string]any{"apiGroups": []string{"*"}, "apiVersions": []string{"*"}, "resources": []string{"*/*"}, "operations": operations}},
 			"matchConditions": []any{map[string]any{"name": "users", "expression": fmt.Sprintf("'%s' in request.userInfo.groups", Group)}},
 		}},

@@ -115,11 +115,7 @@ func listen(o Options) (net.Listener, error) {
 	if o.Listener != nil {
 		return o.Listener, nil
 	}
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("recorder: %w", err)
-	}
-	return l, nil
+	return Listen(context.Background())
 }
 
 // newServer is the HTTP server of a recorder around any handler, so that a benchmark can put another handler behind the
@@ -275,6 +271,55 @@ func (c *Counting) hold(ctx context.Context) {
 		}
 	}
 	clusters.Pause(ctx, c.Delay())
+}
+
+// Server is an HTTPS server of the harness.
+type Server struct {
+	// URL is where it listens, without a path, and Port the last part of it. CA is the certificate to trust, in PEM.
+	URL  string
+	Port int
+	CA   []byte
+
+	server *http.Server
+	served chan struct{}
+}
+
+// Listen takes a free port of the loopback interface.
+func Listen(ctx context.Context) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listening on the loopback interface: %w", err)
+	}
+	return l, nil
+}
+
+// Serve answers on a listener until Close, with a certificate of this PKI. HTTP/2 is spoken only if the configuration
+// names no protocols: with it no connection can be upgraded.
+func Serve(l net.Listener, h http.Handler, p *PKI, config *tls.Config) *Server {
+	s := &Server{Port: l.Addr().(*net.TCPAddr).Port, CA: p.CA, served: make(chan struct{})}
+	s.URL = fmt.Sprintf("https://127.0.0.1:%d", s.Port)
+	s.server = newServer(h, p, nil)
+	s.server.TLSConfig = config
+	// The default of 250 streams would be a queue where 1,000 reviews are meant to be under way.
+	s.server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 2000}
+	s.server.Protocols = new(http.Protocols)
+	s.server.Protocols.SetHTTP1(true)
+	s.server.Protocols.SetHTTP2(config.NextProtos == nil)
+	go func() {
+		defer close(s.served)
+		_ = s.server.ServeTLS(l, "", "") // ends with Close
+	}()
+	return s
+}
+
+// Close cuts all connections and returns when nothing is served any more.
+func (s *Server) Close() error {
+	err := s.server.Close()
+	<-s.served
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
 }
 
 // Lifetime is longer than any run. Certificates die with their recorder, so nothing is gained by a shorter one.

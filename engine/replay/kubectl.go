@@ -24,6 +24,7 @@ import (
 
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -39,7 +40,7 @@ type shell struct {
 	run  *run
 	by   string
 	home string
-	tap  *target.Loopback
+	tap  *recorder.Server
 	next http.RoundTripper
 
 	mu   sync.Mutex

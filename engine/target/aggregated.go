@@ -8,8 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/url"
@@ -43,7 +41,7 @@ const (
 // aggregated is a small API server behind the cluster's, and what reached it. The zero value is not running.
 type aggregated struct {
 	starting sync.Mutex
-	server   *Loopback
+	server   *recorder.Server
 
 	mu       sync.Mutex
 	seen     []verdicts.BackendRequest
@@ -80,7 +78,7 @@ func (t *Target) Aggregate(ctx context.Context) error {
 }
 
 // serveAggregated listens where the cluster's API server gets to.
-func (t *Target) serveAggregated(ctx context.Context, ca []byte) (*Loopback, error) {
+func (t *Target) serveAggregated(ctx context.Context, ca []byte) (*recorder.Server, error) {
 	const name = aggregatedService + "." + aggregatedSpace + ".svc"
 	if t.network == nil {
 		return ServeLoopback(ctx, &t.aggregated, ca, name)
@@ -92,7 +90,7 @@ func (t *Target) serveAggregated(ctx context.Context, ca []byte) (*Loopback, err
 	return serve(listener, &t.aggregated, ca, name)
 }
 
-func (t *Target) register(ctx context.Context, client kubernetes.Interface, server *Loopback) error {
+func (t *Target) register(ctx context.Context, client kubernetes.Interface, server *recorder.Server) error {
 	raw, err := fixtures.FS.ReadFile("aggregated.yaml")
 	if err != nil {
 		return err
@@ -246,31 +244,19 @@ func (a *aggregated) admit(r *http.Request) any {
 	return admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}}
 }
 
-// Loopback is an HTTPS server of the harness on the loopback interface.
-type Loopback struct {
-	// URL is where it listens, and Port the last part of it. CA is the certificate to trust, in PEM.
-	URL  string
-	Port int
-	CA   []byte
-
-	server *http.Server
-	done   chan struct{}
-}
-
 // ServeLoopback starts a server on a free port, with a certificate of its own. It speaks HTTP/1.1 only: with
 // HTTP/2 no connection can be upgraded. clientCA, if given, is the authority in PEM that clients may have a
 // certificate of, which the handler can ask for; names are further ones to be reached under.
-func ServeLoopback(ctx context.Context, handler http.Handler, clientCA []byte, names ...string) (*Loopback, error) {
-	var lc net.ListenConfig
-	listener, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+func ServeLoopback(ctx context.Context, handler http.Handler, clientCA []byte, names ...string) (*recorder.Server, error) {
+	listener, err := recorder.Listen(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("listening on the loopback interface: %w", err)
+		return nil, err
 	}
 	return serve(listener, handler, clientCA, names...)
 }
 
 // serve is ServeLoopback on any listener, which is closed after an error, too.
-func serve(listener net.Listener, handler http.Handler, clientCA []byte, names ...string) (*Loopback, error) {
+func serve(listener net.Listener, handler http.Handler, clientCA []byte, names ...string) (*recorder.Server, error) {
 	end := time.Now().Add(recorder.Lifetime)
 	pki, err := recorder.NewPKI(end, end, names...)
 	if err != nil {
@@ -284,22 +270,5 @@ func serve(listener net.Listener, handler http.Handler, clientCA []byte, names .
 			return nil, errors.Join(errors.New("the client CA holds no certificate"), listener.Close())
 		}
 	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	l := &Loopback{
-		URL: fmt.Sprintf("https://127.0.0.1:%d", port), Port: port, CA: pki.CA,
-		server: &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0)},
-		done:   make(chan struct{}),
-	}
-	go func() {
-		defer close(l.done)
-		_ = l.server.Serve(tls.NewListener(listener, config))
-	}()
-	return l, nil
-}
-
-// Close ends the server and every connection.
-func (l *Loopback) Close() error {
-	err := l.server.Close()
-	<-l.done
-	return err
+	return recorder.Serve(listener, handler, pki, config), nil
 }

@@ -22,6 +22,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -96,7 +97,7 @@ func readFolder(folder string) (Bundle, error) {
 
 // readTar reads a tar. The bundle is the folder that the certification is in; what is beside it does not belong to it.
 func readTar(file string) (Bundle, error) {
-	f, err := os.Open(file)
+	f, err := filing.Open(file)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +23,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/authzconf/authzconf/reports/filing"
 )
 
 const (
@@ -74,7 +75,7 @@ func (w *Webhook) Certificates() []string {
 // LoadWebhook reads a webhook kubeconfig, the kind that an API server is given, as one of its contexts says; "" is the
 // current one. Files that it names are found beside it, as kubectl and API servers find them.
 func LoadWebhook(path, context string) (*Webhook, error) {
-	raw, err := os.ReadFile(path)
+	raw, err := filing.Input(path)
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/secure-systems-lab/go-securesystemslib/signerverifier"
 
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/filing"
 )
 
 const (
@@ -164,7 +165,7 @@ func ParseKey(raw []byte) (*Key, error) {
 
 // LoadKey reads the file of a key. A private one that others can read is refused: it may be somebody else's by now.
 func LoadKey(path string) (*Key, error) {
-	f, err := os.Open(path)
+	f, err := filing.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -113,7 +113,7 @@ func (id *Identity) header(name, value string, read bool) (err error) {
 }
 
 func readValue(file string) (string, error) {
-	data, err := os.ReadFile(file)
+	data, err := filing.Input(file)
 	value := strings.TrimSpace(string(data))
 	if err == nil && value == "" {
 		err = fmt.Errorf("%s is empty", file)

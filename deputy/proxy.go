@@ -26,6 +26,7 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/existing"
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/reports/filing"
 )
 
 // Proxy is a proxy of somebody's that is tried in place of the reference deputy and agent.
@@ -78,7 +79,7 @@ func (p *Proxy) check(read bool) (err error) {
 	if p.CA == "" || !read {
 		return nil
 	}
-	data, err := os.ReadFile(p.CA)
+	data, err := filing.Input(p.CA)
 	if err != nil {
 		return fmt.Errorf("--proxy-ca: %w", err)
 	}

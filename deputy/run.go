@@ -40,6 +40,9 @@ const constrained = "constrained"
 // Impersonations are the ways in which a proxy identity can be granted impersonation.
 func Impersonations() []string { return []string{"legacy", constrained} }
 
+// maxAsked is more than a control plane on one machine answers in good time.
+const maxAsked = 10000
+
 // Parts are the parts of the suite.
 func Parts() []string { return []string{"preflight", "audit-logs", "attacks", "tunnel", "revocation"} }
 
@@ -56,8 +59,8 @@ func (o Options) Check(read bool) error {
 		}
 	}
 	switch {
-	case o.Pairs < 1 || o.Users < 1 || o.Requests < 1:
-		return errors.New("pairs, users and requests are at least 1")
+	case min(o.Pairs, o.Users, o.Requests) < 1 || max(o.Pairs, o.Users, o.Requests) > maxAsked:
+		return fmt.Errorf("--pairs %d, --users %d, --requests %d: expected 1 to %d of each", o.Pairs, o.Users, o.Requests, maxAsked)
 	case len(o.Parts) > 0 && len(o.parts()) == 0:
 		return errors.New("the part tunnel is about the reference agent, revocation about a --proxy with --revoke-command: nothing is left to be tried")
 	case o.Proxy == nil:

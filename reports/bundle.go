@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path"
 	"runtime"
 	"slices"
@@ -216,7 +215,7 @@ const SignatureFile = "report.dsse.json"
 
 // Sign puts a signature of the marker into a folder that a report was written to, or takes the one away that was there before.
 func Sign(dir, marker string, sign func(name string, report []byte) ([]byte, error)) error {
-	root, err := os.OpenRoot(dir)
+	root, err := filing.OpenFolder(dir)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"regexp"
 	"slices"
@@ -79,7 +78,7 @@ func Verify(dir string, o VerifyOptions) (*Verification, error) {
 }
 
 func open(dir, marker string) (v *verifier, done func(), err error) {
-	root, err := os.OpenRoot(dir)
+	root, err := filing.OpenFolder(dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot open the report folder: %w", err)
 	}

@@ -40,5 +40,9 @@ func Folders(names ...string) (folders []string, _ error) {
 
 // LabelFilter reads an expression of labels in the language of Ginkgo's --label-filter.
 func LabelFilter(text string) (func(labels []string) bool, error) {
-	return types.ParseLabelFilter(text)
+	filter, err := types.ParseLabelFilter(text)
+	if err != nil { // which is a page for a terminal
+		return nil, fmt.Errorf("%q cannot be read (expected labels with &&, ||, !, brackets or /regular expression/, such as 'core && !slow')", text)
+	}
+	return filter, nil
 }

@@ -16,6 +16,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -90,7 +91,7 @@ func (f *File[T]) Changed() (value T, changed bool, err error) {
 	if err != nil || info.ModTime().Equal(f.when) && info.Size() == f.size {
 		return value, false, err
 	}
-	raw, err := os.ReadFile(f.path)
+	raw, err := filing.Input(f.path)
 	if err != nil {
 		return value, false, err
 	}

@@ -33,6 +33,7 @@ import (
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/filing"
 )
 
 // Cluster is an existing one, reached by a kubeconfig.
@@ -46,6 +47,9 @@ type Cluster struct {
 
 // Open reads a kubeconfig, and takes its current context unless another is named. Nothing is sent yet.
 func Open(kubeconfig, context, run string) (*Cluster, error) {
+	if _, err := filing.Input(kubeconfig); err != nil { // a pipe would not end
+		return nil, fmt.Errorf("%s cannot be read as a kubeconfig: %w", kubeconfig, err)
+	}
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context})
 	raw, err := loader.RawConfig()

@@ -14,6 +14,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/authzconf/authzconf/reports/filing"
 )
 
 // logName is what files of a folder are called that are taken: those of an API server
@@ -61,7 +63,7 @@ const zstdMemory = 128 << 20
 // ReadFile reads a log, compressed or not, whatever its name is. A compressed one
 // that ends too early is read as far as it goes and counted as a bad line.
 func (r *Reader) ReadFile(ctx context.Context, path string) (err error) {
-	f, err := os.Open(path)
+	f, err := filing.Open(path)
 	if err != nil {
 		return err
 	}

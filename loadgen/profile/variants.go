@@ -5,13 +5,13 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -169,7 +169,7 @@ func Describe() (lines []string, err error) {
 func Load(name string) (p *Profile, text []byte, err error) {
 	file := name
 	if strings.ContainsAny(name, `./\`) {
-		text, err = os.ReadFile(name)
+		text, err = filing.Input(name)
 	} else if file += ".yaml"; !slices.Contains(Names(), name) {
 		err = fmt.Errorf("there is no profile %q: expected a file, or one of %s", name, strings.Join(Names(), ", "))
 	} else {

@@ -118,7 +118,7 @@ func EncodeJSON(v any) ([]byte, error) {
 
 // Read reads the files of a report in a folder, by their names.
 func (k *Kind) Read(dir string) (map[string][]byte, error) {
-	root, err := os.OpenRoot(dir)
+	root, err := OpenFolder(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ const Limit = 64 << 20
 
 // ReadIn is ReadFile of a file in a folder, which no link leads out of.
 func ReadIn(dir, name string) ([]byte, error) {
-	root, err := os.OpenRoot(cmp.Or(dir, "."))
+	root, err := OpenFolder(cmp.Or(dir, "."))
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -45,7 +46,7 @@ type adviseFlags struct {
 
 func newAdvise() *cobra.Command {
 	var flags adviseFlags
-	c := commandWith("advise [AUDIT-LOG...]", cobra.ArbitraryArgs, flags.run)
+	c := commandWith("advise [AUDIT-LOG...]", flags.run)
 	fl := c.Flags()
 	fl.StringSliceVar(&flags.rbac, "rbac", nil, "the present roles and bindings: files of manifests or folders of them, also as kubectl get -o yaml writes them; without a log, who may impersonate whom by them")
 	fl.StringVar(&flags.kubeconfig, "kubeconfig", "", "the present roles and bindings are those of this cluster, which are only listed; --verify asks it")
@@ -62,24 +63,18 @@ func newAdvise() *cobra.Command {
 	return c
 }
 
-func (f *adviseFlags) check(c *cobra.Command, paths []string) error {
+func (f *adviseFlags) check() error {
 	switch {
 	case f.options.MaxNames < 0 || f.options.MaxSeen < 0 || f.verifyLimit < 0:
 		return errors.New("--max-names, --max-seen and --verify-limit are not negative")
 	case !slices.Contains([]string{"text", "json", "yaml"}, f.output):
 		return fmt.Errorf("--output %q is not one of text, json, yaml", f.output)
-	case f.context != "" && f.kubeconfig == "":
-		return errors.New("--context is for --kubeconfig")
-	case f.kubeconfig != "" && c.Flags().Changed("kubernetes"):
-		return errors.New("--kubernetes cannot be chosen for a cluster that is already running")
-	case f.profile != "" && (len(paths) > 0 || len(f.rbac) > 0 || f.kubeconfig != ""):
-		return errors.New("--profile stands alone: it takes the place of a log, and of --rbac and --kubeconfig")
 	}
 	return nil
 }
 
 func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
-	if err := f.check(c, paths); err != nil {
+	if err := f.check(); err != nil {
 		return err
 	}
 	present, err := f.present(c)
@@ -88,12 +83,8 @@ func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
 		return err
 	case f.profile != "":
 		return f.advisedProfile(c)
-	case len(paths) > 0 && c.Flags().Changed("output"):
-		return errors.New("--output is for --rbac, --kubeconfig and --profile: advice from a log is RBAC")
 	case len(paths) == 0 && present == nil:
 		return errors.New("nothing to advise on (expected audit logs, --rbac FILE|DIR, --kubeconfig FILE or --profile NAME)")
-	case len(paths) == 0 && f.verify:
-		return errors.New("--verify needs an audit log or --profile: it tries what is done")
 	case len(paths) == 0:
 		return f.holders(c, present)
 	}
@@ -231,8 +222,6 @@ func showReading(show *display, files []string) func(auditlog.Stats) {
 // present are the roles and bindings of --rbac, with those that every cluster has, or of --kubeconfig; nil without either.
 func (f *adviseFlags) present(c *cobra.Command) (objects []map[string]any, err error) {
 	switch {
-	case f.kubeconfig != "" && len(f.rbac) > 0:
-		return nil, errors.New("--rbac and --kubeconfig exclude each other")
 	case f.kubeconfig != "":
 		if f.live, err = newLiveCluster(c.Context(), f.kubeconfig, f.context); err != nil {
 			return nil, err
@@ -250,7 +239,7 @@ func (f *adviseFlags) present(c *cobra.Command) (objects []map[string]any, err e
 			if err != nil || entry.IsDir() || file != path && !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) {
 				return err
 			}
-			raw, err := os.ReadFile(file)
+			raw, err := filing.Input(file)
 			if err != nil {
 				return err
 			}

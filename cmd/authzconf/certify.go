@@ -22,6 +22,7 @@ import (
 	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -104,11 +105,6 @@ func (f *certifyFlags) run(c *cobra.Command) error {
 	}
 	if f.conditional {
 		return f.runConditional(c)
-	}
-	for _, flag := range []string{"wire", "conditions-context", "replica-kubeconfig"} {
-		if c.Flags().Changed(flag) {
-			return fmt.Errorf("--%s is for --conditional", flag)
-		}
 	}
 	return runDirect(c, f)
 }
@@ -232,9 +228,6 @@ func newCertifyPolicy() *cobra.Command {
 		if conditionals {
 			return printConditionalPolicy(c.OutOrStdout(), form, file, seed)
 		}
-		if file != "" {
-			return errors.New("--policy is for --conditional")
-		}
 		held, err := policyOf(seed)
 		if err != nil {
 			return err
@@ -267,23 +260,32 @@ func newCertifyPolicy() *cobra.Command {
 	return c
 }
 
-func serveReference(seed int64, policy, kubeconfig, revision string, conditionals bool) (stop func() error, err error) {
+func serveReference(seed int64, path, kubeconfig, revision string, conditionals bool) (stop func() error, err error) {
+	if path != "" && !conditionals { // before the plan, which takes seconds
+		raw, err := filing.Input(path)
+		if err == nil {
+			_, err = policy.Parse(raw)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--policy %s: %w", path, err)
+		}
+	}
 	switch {
 	case !conditionals:
 		plan, err := planOf(seed)
 		if err != nil {
 			return nil, err
 		}
-		stop, err = certify.ServeReference(plan, policy, kubeconfig)
+		stop, err = certify.ServeReference(plan, path, kubeconfig)
 		return stop, invalid(err)
-	case policy == "":
+	case path == "":
 		return nil, errors.New("--policy is needed: the file with the policies, such as certify policy --conditional prints")
 	}
 	w, err := revisionOf(revision)
 	if err != nil {
 		return nil, err
 	}
-	return certification.ServeReference(w, policy, kubeconfig)
+	return certification.ServeReference(w, path, kubeconfig)
 }
 
 func newServeReference() *cobra.Command {
@@ -295,6 +297,9 @@ func newServeReference() *cobra.Command {
 	c := plainCommand("serve-reference", func(c *cobra.Command) error {
 		if path == "" {
 			return errors.New("--kubeconfig is needed: where the webhook's kubeconfig is written")
+		}
+		if err := newFile(c, "kubeconfig", path); err != nil {
+			return err
 		}
 		stop, err := serveReference(seed, policy, path, revision, conditionals)
 		if err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/authzconf/authzconf/conditional/wire"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/filing"
 )
 
 // beyondFlags ask for the levels that are not tried unless they are asked for.
@@ -64,8 +64,6 @@ func (f *beyondFlags) check() (err error) {
 		return fmt.Errorf("--authorizer-cache %s: expected 0 to %s", f.ownCache, certify.MaxOwnCache)
 	}
 	switch {
-	case f.inCluster == "" && f.kubernetes != "":
-		return errors.New("--kubernetes is for --in-cluster")
 	case f.inCluster != "" && f.inCluster != target.Local:
 		return fmt.Errorf("--in-cluster %q: the provider is %s", f.inCluster, target.Local)
 	case f.kubernetes != "":
@@ -91,7 +89,7 @@ func newCertifyExplain() *cobra.Command {
 		seed       int64
 		timeout    time.Duration
 	)
-	c := commandWith("explain QUESTION --authorizer-kubeconfig FILE --seed N", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+	c := commandWith("explain QUESTION --authorizer-kubeconfig FILE --seed N", func(c *cobra.Command, args []string) error {
 		if kubeconfig == "" || !c.Flags().Changed("seed") {
 			return errors.New("--authorizer-kubeconfig and --seed are needed, as certify had them")
 		}
@@ -177,11 +175,6 @@ func hookLoader(c *cobra.Command, hook string) certification.Loader {
 }
 
 func (f *certifyFlags) runConditional(c *cobra.Command) error {
-	for _, flag := range []string{"level", "review-versions", "load", "soak", "in-cluster", "kubernetes", "authorizer-cache"} {
-		if c.Flags().Changed(flag) {
-			return fmt.Errorf("--%s is not for --conditional, which tries all of its levels, by reviews of v1 alone", flag)
-		}
-	}
 	kind, err := conditionalKind()
 	if err != nil {
 		return err
@@ -235,7 +228,7 @@ func printConditionalPolicy(out io.Writer, form, file string, seed int64) error 
 	}
 	all := plan.Policies()
 	if file != "" {
-		raw, err := os.ReadFile(file)
+		raw, err := filing.Input(file)
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -55,7 +56,7 @@ func (f *certifyFlags) answerChallenge(seeded bool) error {
 }
 
 func readChallenge(path string) (*certify.Challenge, []byte, error) {
-	raw, err := os.ReadFile(path)
+	raw, err := filing.Input(path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -74,6 +75,9 @@ func newChallenge() *cobra.Command {
 			return errors.New("--key and -o are needed: the certifier's private key, and the file to write")
 		case valid < time.Minute || valid > 90*24*time.Hour:
 			return fmt.Errorf("--valid %s: expected 1m to 2160h", valid)
+		}
+		if err := newFile(c, "output", out); err != nil {
+			return err
 		}
 		private, err := privateKey("--key", key)
 		if err != nil {
@@ -160,7 +164,7 @@ func publicKeys(paths []string) (keys []*certify.Key, err error) {
 
 func newCertifyVerify() *cobra.Command {
 	var o verifyBundleOptions
-	c := commandWith("verify BUNDLE", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error { return verifyBundle(c, args[0], o) })
+	c := commandWith("verify BUNDLE", func(c *cobra.Command, args []string) error { return verifyBundle(c, args[0], o) })
 	c.Flags().StringArrayVar(&o.keys, "key", nil, "a public key: one of those given must have signed the bundle")
 	c.Flags().StringVar(&o.challenge, "challenge", "", "the challenge that the bundle has to answer")
 	c.Flags().BoolVar(&o.required, "require-signature", false, "a bundle without a valid signature is not verified; needs --key")
@@ -193,9 +197,6 @@ type verifyBundleOptions struct {
 }
 
 func verifyBundle(c *cobra.Command, path string, o verifyBundleOptions) error {
-	if o.required && len(o.keys) == 0 {
-		return errors.New("--require-signature needs --key: without one nobody can say whose a signature is")
-	}
 	keys, err := publicKeys(o.keys)
 	if err != nil {
 		return err
@@ -251,7 +252,7 @@ func differs(c *cobra.Command, differences []string, what string) error {
 }
 
 func newKeygen() *cobra.Command {
-	return commandWith("keygen FILE", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+	return commandWith("keygen FILE", func(c *cobra.Command, args []string) error {
 		key, err := certify.NewKey(args[0])
 		if err != nil {
 			return err
@@ -263,7 +264,7 @@ func newKeygen() *cobra.Command {
 
 func newSign() *cobra.Command {
 	var keyFile string
-	c := commandWith("sign BUNDLE", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+	c := commandWith("sign BUNDLE", func(c *cobra.Command, args []string) error {
 		if keyFile == "" {
 			return errors.New("--sign-key is needed: a private key, as certify keygen makes it")
 		}
@@ -292,7 +293,7 @@ func newCertifyMatrix() *cobra.Command {
 		out  string
 		keys []string
 	)
-	c := commandWith("matrix DIR...", cobra.MinimumNArgs(1), func(c *cobra.Command, args []string) error {
+	c := commandWith("matrix DIR...", func(c *cobra.Command, args []string) error {
 		if out == "" {
 			return errors.New("-o is needed: the page to write")
 		}

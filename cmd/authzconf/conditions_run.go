@@ -40,7 +40,7 @@ type conditionsRunFlags struct {
 }
 
 func newConditionsRun(flags *conditionsRunFlags) *cobra.Command {
-	c := commandWith("run FOLDER", cobra.ExactArgs(1), flags.run)
+	c := commandWith("run FOLDER", flags.run)
 	fl := c.Flags()
 	fl.BoolVar(&flags.library, "library", false, "play them against the library of k8s.io/apiserver")
 	fl.BoolVar(&flags.apiServer, "api-server", false, "play them against a kube-apiserver with the gate "+gate.Gate+": the program of TEST_ASSET_KUBE_APISERVER, or of --kubernetes")
@@ -50,9 +50,6 @@ func newConditionsRun(flags *conditionsRunFlags) *cobra.Command {
 	fl.StringVar(&flags.hook, "policy-hook", "", "a program that loads the policies of the vectors into it: it gets them as JSON on its standard input")
 	fl.StringVar(&flags.wire, "wire", "", "revision of KEP-5681's wire: seed or merged (default: both; of a webhook the one that it speaks, of --api-server merged)")
 	seedFlag(c, &flags.seed, "the names of groups and policies (default: random, printed)")
-	c.MarkFlagsMutuallyExclusive("library", "authorizer-kubeconfig", "api-server")
-	c.MarkFlagsMutuallyExclusive("library", "wire")
-	c.MarkFlagsRequiredTogether("authorizer-kubeconfig", "policy-hook")
 	flags.register(fl, "conditions.yaml, report.html, junit.xml, summary.md and evidence/")
 	return c
 }

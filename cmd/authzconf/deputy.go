@@ -21,7 +21,6 @@ type deputyFlags struct {
 	filedFlags
 	options    deputy.Options
 	proxy      deputy.Proxy
-	ofProxy    *pflag.FlagSet // those that are for --proxy only
 	kubernetes string
 }
 
@@ -37,18 +36,15 @@ func newDeputy(flags *deputyFlags) *cobra.Command {
 	fl.IntVar(&flags.options.Requests, "requests", 20, "requests of each on each way, and as many that try to be somebody else")
 	seedFlag(c, &flags.options.Seed, "grants and questions (default: random, printed)")
 	fl.StringVar(&flags.proxy.URL, "proxy", "", "URL of a proxy that acts for people, which is tried in place of the references")
-	flags.ofProxy = flags.proxyFlags()
-	fl.AddFlagSet(flags.ofProxy)
+	flags.registerProxy(fl)
 	flags.register(fl, "deputy.yaml, report.html, junit.xml, summary.md and evidence/")
 	return c
 }
 
 // check reads everything that can be wrong before anything is started. With read, the files that flags name as well.
 func (f *deputyFlags) check(c *cobra.Command, read bool) (err error) {
-	if err = f.checkProxy(c.Flags()); err == nil {
-		err = f.options.Check(read)
-	}
-	if err == nil {
+	f.useProxy(c.Flags())
+	if err = f.options.Check(read); err == nil {
 		f.options.Target, err = localCell(c, f.kubernetes, target.AskOn)
 	}
 	return err
@@ -90,8 +86,8 @@ func (f *deputyFlags) again(c *cobra.Command, r *deputy.Report, p *reports.Piece
 	return deputy.Judge(f.options, p)
 }
 
-func (f *deputyFlags) proxyFlags() *pflag.FlagSet {
-	fl, p := pflag.NewFlagSet("proxy", pflag.ContinueOnError), &f.proxy
+func (f *deputyFlags) registerProxy(fl *pflag.FlagSet) {
+	p := &f.proxy
 	fl.StringArrayVar(&p.Identities, "identity", nil, "NAME=header:HEADER: VALUE, =token:FILE, =cookie:COOKIE=VALUE or =client-cert:CERT,KEY: who should arrive, and what the proxy knows that person by (repeatable, at least two people; NAME[GROUP,GROUP] has groups; @FILE in place of a value of header and cookie)")
 	fl.StringVar(&p.Command, "proxy-command", "", "shell command that starts the proxy, with KUBECONFIG for a local control plane")
 	fl.StringVar(&p.Kubeconfig, "kubeconfig", "", "the cluster behind a proxy that runs already")
@@ -102,42 +98,19 @@ func (f *deputyFlags) proxyFlags() *pflag.FlagSet {
 	fl.StringVar(&p.CA, "proxy-ca", "", "authority of the proxy's certificate, in PEM (default: those of the system)")
 	fl.StringVar(&p.Revoke, "revoke-command", "", "shell command that makes the credentials of the first --identity worthless, while a watch of that person is open; tried last")
 	fl.DurationVar(&p.Timeout, "timeout", 30*time.Second, "how long the proxy may take to start, and to answer")
-	return fl
 }
 
-func (f *deputyFlags) checkProxy(fl *pflag.FlagSet) (err error) {
+func (f *deputyFlags) useProxy(fl *pflag.FlagSet) {
 	if !fl.Changed("proxy") {
-		f.ofProxy.VisitAll(func(one *pflag.Flag) {
-			if err == nil && one.Changed {
-				err = errors.New("--" + one.Name + " is for --proxy URL")
-			}
-		})
-		return err
-	}
-	running := f.proxy.Kubeconfig != ""
-	for _, no := range []struct {
-		flag string
-		when bool
-		why  string
-	}{
-		{"impersonation", running, "cannot be chosen for a cluster that is already running"},
-		{"users", true, "are those of --identity"},
-		{"kubernetes", running, "cannot be chosen for a cluster that is already running"},
-		{"context", !running, "is for --kubeconfig"},
-		{"namespace", !running, "is for --kubeconfig: on a local control plane it is made"},
-	} {
-		if no.when && fl.Changed(no.flag) {
-			return fmt.Errorf("--%s %s", no.flag, no.why)
-		}
+		return
 	}
 	f.options.Proxy = &f.proxy
-	if !running {
+	if f.proxy.Kubeconfig == "" {
 		f.proxy.Namespace = deputy.Namespace
 	}
 	if !fl.Changed("impersonation") {
 		f.options.Impersonation = []string{"legacy"} // what proxies use today
 	}
-	return nil
 }
 
 // withoutSecrets is a command line without what --identity says of people's credentials.

@@ -7,15 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/authzconf/authzconf/advice"
@@ -24,12 +25,13 @@ import (
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/oracle"
+	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
 func newExplain() *cobra.Command {
 	var f explainFlags
-	c := commandWith("explain [SCENARIO]", cobra.MaximumNArgs(1), func(c *cobra.Command, args []string) error {
+	c := commandWith("explain [SCENARIO]", func(c *cobra.Command, args []string) error {
 		if len(args) == 1 {
 			return f.scenario(c, args[0])
 		}
@@ -104,9 +106,6 @@ func (f *explainFlags) config() (config oracle.Config, notes []string, err error
 }
 
 func (f *explainFlags) scenario(c *cobra.Command, id string) error {
-	if given := f.questionFlags(c); len(given) > 0 {
-		return fmt.Errorf("a scenario already says who asks for what: only --scenarios, --kubernetes and --gate go with it, not --%s", given[0])
-	}
 	texts, err := f.selection.load()
 	if err != nil {
 		return err
@@ -179,20 +178,9 @@ func (f *explainFlags) register(c *cobra.Command) {
 	fl.StringVar(&f.gate, "gate", "default", "ConstrainedImpersonation: on, off or default")
 }
 
-func (f *explainFlags) questionFlags(c *cobra.Command) (given []string) {
-	c.Flags().Visit(func(flag *pflag.Flag) {
-		if !slices.Contains([]string{"kubernetes", "gate", "scenarios"}, flag.Name) {
-			given = append(given, flag.Name)
-		}
-	})
-	return given
-}
-
 func (f *explainFlags) check() error {
 	_, asExtra := f.extra()
 	switch {
-	case f.selection.dir != "":
-		return errors.New("--scenarios goes with the ID of a scenario")
 	case f.by == "":
 		return errors.New("--by is missing: it says who authenticates (or give the ID of a scenario)")
 	case f.as.User == "" && f.as.UID == "" && len(f.as.Groups) == 0 && len(f.asExtra) == 0:
@@ -201,10 +189,10 @@ func (f *explainFlags) check() error {
 		return fmt.Errorf("--node %s: only a service account's token is bound to a node, and --by is %q", f.node, f.by)
 	case len(f.byGroups) > 0 && strings.HasPrefix(f.by, "system:serviceaccount:"):
 		return errors.New("--by-group: the groups of a service account cannot be chosen")
-	case f.grants != "" && f.kubeconfig != "":
-		return errors.New("--grants and --kubeconfig exclude each other: permissions come from one of them")
 	case asExtra != nil:
 		return asExtra
+	case f.asked.Namespace != "" && len(validation.IsDNS1123Label(f.asked.Namespace)) > 0:
+		return fmt.Errorf("--namespace %q is not the name of a namespace", f.asked.Namespace)
 	case f.gate != "on" && f.gate != "off" && f.gate != "default":
 		return fmt.Errorf("--gate %q is not one of on, off, default", f.gate)
 	case f.asked.Path != "":
@@ -218,8 +206,6 @@ func (f *explainFlags) check() error {
 func (f *explainFlags) checkPath() error {
 	verbs := []string{"get", "head", "post", "put", "patch", "delete", "options"}
 	switch {
-	case f.resource != "" || f.asked.Namespace != "" || f.asked.Name != "" || f.asked.FieldSelector != "" || f.asked.LabelSelector != "":
-		return errors.New("--path excludes --resource, --namespace, --name and the selectors")
 	case !strings.HasPrefix(f.asked.Path, "/"):
 		return fmt.Errorf("--path %q does not begin with a slash", f.asked.Path)
 	case !slices.Contains(verbs, f.asked.Verb):
@@ -247,6 +233,12 @@ func (f *explainFlags) checkResource() error {
 		return fmt.Errorf("--verb %s needs --name", f.asked.Verb)
 	case !many && (f.asked.FieldSelector != "" || f.asked.LabelSelector != ""):
 		return fmt.Errorf("--verb %s has no selectors", f.asked.Verb)
+	}
+	if _, err := fields.ParseSelector(f.asked.FieldSelector); err != nil {
+		return fmt.Errorf("--field-selector %q: expected FIELD=VALUE or FIELD!=VALUE, separated by commas", f.asked.FieldSelector)
+	}
+	if _, err := labels.Parse(f.asked.LabelSelector); err != nil {
+		return fmt.Errorf("--label-selector %q: %w", f.asked.LabelSelector, err)
 	}
 	return nil
 }
@@ -286,7 +278,7 @@ func (f *explainFlags) request() oracle.Request {
 }
 
 func readGrants(path string) ([]map[string]any, error) {
-	raw, err := os.ReadFile(path)
+	raw, err := filing.Input(path)
 	if err != nil {
 		return nil, fmt.Errorf("--grants: %w", err)
 	}

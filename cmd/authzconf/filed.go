@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
@@ -78,7 +77,7 @@ func reread(c *cobra.Command, command, words []string) error {
 	}
 	err := c.ParseFlags(command[len(words)+1:])
 	if err == nil {
-		err = errors.Join(c.ValidateArgs(c.Flags().Args()), c.ValidateFlagGroups())
+		err = c.ValidateArgs(c.Flags().Args())
 	}
 	if err != nil {
 		return fmt.Errorf("the command line %q: %w", command, err)
@@ -149,7 +148,7 @@ func (in *inputs) read(path string) ([]byte, error) {
 	if text, ok := (*in)[path]; ok {
 		return []byte(text), nil
 	}
-	data, err := os.ReadFile(path)
+	data, err := filing.Input(path)
 	if *in == nil {
 		*in = inputs{}
 	}

@@ -67,9 +67,9 @@ func folderOr(dir string, builtin fs.FS) (fs.FS, error) {
 }
 
 func (f *selectionFlags) vectors() ([]*vectors.Vector, error) {
-	var files fs.FS = scenarios.FS
-	if f.dir != "" {
-		files = os.DirFS(f.dir)
+	files, err := folderOr(f.dir, scenarios.FS)
+	if err != nil {
+		return nil, err
 	}
 	all, err := vectors.Load(files)
 	if err != nil {
@@ -167,9 +167,6 @@ func (f *matrixFlags) resolve() (matrix.Matrix, error) {
 
 func (f *matrixFlags) resolveImages() error {
 	f.matrix.NodeImages = map[string]string{}
-	if len(f.images) > 0 && f.matrix.Provider != target.Kind {
-		return fmt.Errorf("--kind-node-image is for --provider %s", target.Kind)
-	}
 	for _, text := range f.images {
 		minor, image, found := strings.Cut(text, "=")
 		switch {
@@ -252,9 +249,6 @@ func newList() *cobra.Command {
 		if len(chosen) == 0 {
 			return fmt.Errorf("no scenario matches: %w", session.ErrNothingSelected)
 		}
-		if full && output != "json" && output != "yaml" {
-			return errors.New("--full is for -o json and -o yaml")
-		}
 		return list(c.OutOrStdout(), chosen, output, full)
 	})
 	flags.register(c)
@@ -291,7 +285,7 @@ func list(w io.Writer, chosen []*scenarios.Scenario, output string, full bool) e
 
 func newLint() *cobra.Command {
 	var flags selectionFlags
-	return commandWith("lint [FOLDER]", cobra.MaximumNArgs(1), func(c *cobra.Command, args []string) error {
+	return commandWith("lint [FOLDER]", func(c *cobra.Command, args []string) error {
 		if len(args) == 1 {
 			flags.dir = args[0]
 		}

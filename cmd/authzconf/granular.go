@@ -17,6 +17,7 @@ import (
 	"github.com/authzconf/authzconf/granular/enforcer"
 	"github.com/authzconf/authzconf/granular/permissions"
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -40,7 +41,6 @@ func newGranular(flags *granularFlags) *cobra.Command {
 	fl.StringVar(&flags.by.URL, "enforcer-url", "", "https URL of an admission webhook that enforces what is excluded")
 	fl.StringVar(&flags.ca, "enforcer-ca", "", "authority of its certificate, in PEM (default: those of the system)")
 	fl.StringVar(&flags.by.Kubeconfig, "enforcer-kubeconfig", "", "file to write a kubeconfig to, by which it may ask the API server")
-	c.MarkFlagsMutuallyExclusive("policies", "enforcer-url")
 	flags.described(c)
 	c.AddCommand(newGranularList(), newGranularLint(), newGranularPolicies())
 	return c
@@ -61,8 +61,6 @@ func (f *granularFlags) check(played bool) (err error) {
 		if at, err := url.Parse(f.by.URL); err != nil || at.Scheme != "https" || at.Host == "" || at.RawQuery+at.Fragment != "" {
 			return fmt.Errorf("--enforcer-url %q: expected https://HOST:PORT/PATH: API servers ask no other admission webhooks", f.by.URL)
 		}
-	} else if f.ca+f.by.Kubeconfig != "" {
-		return errors.New("--enforcer-ca and --enforcer-kubeconfig are for --enforcer-url")
 	}
 	var files fs.FS = permissions.Descriptions
 	if f.descriptions != "" && played {
@@ -72,7 +70,7 @@ func (f *granularFlags) check(played bool) (err error) {
 		return fmt.Errorf("--descriptions %s: %w", f.descriptions, err)
 	}
 	if f.ca != "" && played {
-		if f.by.CA, err = os.ReadFile(f.ca); err != nil {
+		if f.by.CA, err = filing.Input(f.ca); err != nil {
 			return fmt.Errorf("--enforcer-ca: %w", err)
 		}
 	}
@@ -111,6 +109,9 @@ func (f *granularFlags) run(c *cobra.Command) error {
 	if err == nil {
 		err = f.check(true)
 	}
+	if err == nil && f.by.Kubeconfig != "" {
+		err = newFile(c, "enforcer-kubeconfig", f.by.Kubeconfig)
+	}
 	if err == nil {
 		err = f.ready(&granular.Folder)
 	}
@@ -120,6 +121,9 @@ func (f *granularFlags) run(c *cobra.Command) error {
 	on, err := localCell(c, f.kubernetes, target.AskDefault)
 	if err != nil {
 		return err
+	}
+	if f.by.Kubeconfig != "" {
+		defer func() { _ = os.Remove(f.by.Kubeconfig) }() // whose API server is gone then
 	}
 	bench, err := granular.Start(c.Context(), on)
 	if err != nil {
@@ -207,7 +211,7 @@ func newGranularPolicies() *cobra.Command {
 }
 
 func newGranularLint() *cobra.Command {
-	return commandWith("lint [FOLDER]", cobra.MaximumNArgs(1), func(c *cobra.Command, args []string) error {
+	return commandWith("lint [FOLDER]", func(c *cobra.Command, args []string) error {
 		flags := granularFlags{dir: strings.Join(args, "")}
 		all, err := flags.load()
 		if err != nil {

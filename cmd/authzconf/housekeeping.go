@@ -167,22 +167,10 @@ func (f *existingFlags) add(fl *pflag.FlagSet) {
 	fl.BoolVar(&f.iUnderstand, "i-understand", false, "use a cluster even if it seems to be there for more than tests")
 }
 
-func (f *existingFlags) unused() error {
-	if f.kubeconfig != "" || f.context != "" || f.iUnderstand {
-		return fmt.Errorf("--kubeconfig, --context and --i-understand are for --provider %s", target.Existing)
-	}
-	return nil
-}
-
 // cells is the only one, which is what the cluster says it is, if its user may do what is needed.
 func (f *existingFlags) cells(c *cobra.Command, needs ...existing.Need) ([]target.Options, error) {
 	if f.kubeconfig == "" {
 		return nil, fmt.Errorf("--provider %s needs --kubeconfig", target.Existing)
-	}
-	for _, flag := range []string{"kubernetes", "gate", "emulate", "feature-gate", "keep"} {
-		if c.Flags().Changed(flag) {
-			return nil, fmt.Errorf("--%s cannot be chosen for a cluster that is already running", flag)
-		}
 	}
 	cluster, err := existing.Open(f.kubeconfig, f.context, fmt.Sprintf("%012x", rand.Uint64()>>16))
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/authzconf/authzconf/loadgen/shard"
 	"github.com/authzconf/authzconf/loadgen/storm"
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/reports/load"
 	loadrun "github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/scenarios"
@@ -114,9 +115,7 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 		return o, fmt.Errorf("--node-objects %q: expected %s or %s", f.nodeObjects, bareNodes, kwokNodes)
 	}
 	if f.provider != target.Existing {
-		if o.Release, err = local.ParseRelease(f.kubernetes); err == nil {
-			err = f.existing.unused()
-		}
+		o.Release, err = local.ParseRelease(f.kubernetes)
 		return o, cmp.Or(err, o.Check())
 	}
 	cells, err := f.existing.cells(c, existing.Needs("list", "", "namespaces", "nodes", "pods")...)
@@ -196,7 +195,7 @@ func printable(s string) string {
 }
 
 func newLoadVerify() *cobra.Command {
-	return commandWith("verify FOLDER", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error { return verifyLoad(c, args[0]) })
+	return commandWith("verify FOLDER", func(c *cobra.Command, args []string) error { return verifyLoad(c, args[0]) })
 }
 
 func verifyLoad(c *cobra.Command, path string) error {
@@ -262,7 +261,7 @@ func declaredBy(r *loadrun.Run) (t load.Thresholds, compared []string, err error
 
 func newLoadCost() *cobra.Command {
 	var reportDir string
-	c := commandWith("cost RUN RUN...", cobra.MinimumNArgs(1), func(c *cobra.Command, args []string) error {
+	c := commandWith("cost RUN...", func(c *cobra.Command, args []string) error {
 		var runs []load.Saved
 		for _, path := range args {
 			s, err := load.LoadSaved(path)
@@ -291,7 +290,7 @@ func newLoadCost() *cobra.Command {
 
 func newLoadResults() *cobra.Command {
 	var reportDir string
-	c := commandWith("results [RUNS]", cobra.MaximumNArgs(1), func(c *cobra.Command, args []string) error {
+	c := commandWith("results [RUNS]", func(c *cobra.Command, args []string) error {
 		if reportDir == "" {
 			return errors.New("--report-dir is missing: name the folder for the pages")
 		}
@@ -307,7 +306,7 @@ func newLoadResults() *cobra.Command {
 
 func newLoadExport() *cobra.Command {
 	var address, tokenFile string
-	c := commandWith("export FOLDER --remote-write URL", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+	c := commandWith("export FOLDER --remote-write URL", func(c *cobra.Command, args []string) error {
 		if address == "" {
 			return errors.New("--remote-write is missing: name where to, such as http://localhost:9090/api/v1/write")
 		}
@@ -317,7 +316,7 @@ func newLoadExport() *cobra.Command {
 		}
 		var token []byte
 		if tokenFile != "" {
-			if token, err = os.ReadFile(tokenFile); err != nil {
+			if token, err = filing.Input(tokenFile); err != nil {
 				return fmt.Errorf("--bearer-token-file: %w", err)
 			}
 		}

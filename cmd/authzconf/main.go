@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
-	"github.com/authzconf/authzconf/fixtures"
 )
 
 // Exit codes. They are part of the interface: CI gates branch on them.
@@ -97,7 +95,8 @@ func run(args []string, stdout, stderr io.Writer) (code int) {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	return exitCode(root.ExecuteContext(ctx), stderr)
+	c, err := root.ExecuteContextC(ctx)
+	return exitCode(hinted(c, err), stderr)
 }
 
 // asPlugin has the examples call the program as kubectl calls it.
@@ -138,7 +137,7 @@ func newRoot() *cobra.Command {
 		Version:       fmt.Sprintf("%s (Kubernetes %s)", suiteVersion(), matrix.Known()),
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
+		Args:          arguments,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	for _, g := range commandGroups() {
@@ -151,38 +150,10 @@ func newRoot() *cobra.Command {
 	root.SetVersionTemplate("authzconf {{.Version}}\n")
 	root.SetHelpCommandGroupID(housekeeping)
 	root.SetCompletionCommandGroupID(housekeeping)
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
 	teach(root)
 	return root
-}
-
-func commandWith(use string, args cobra.PositionalArgs, run func(c *cobra.Command, args []string) error) *cobra.Command {
-	expected := func(c *cobra.Command, given []string) error {
-		if err := args(c, given); err != nil {
-			return fmt.Errorf("%w (expected: %s)", err, c.UseLine())
-		}
-		return nil
-	}
-	return &cobra.Command{Use: use, Args: expected, RunE: run}
-}
-
-func plainCommand(use string, run func(c *cobra.Command) error) *cobra.Command {
-	return &cobra.Command{Use: use, Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error { return run(c) }}
-}
-
-//go:embed help.yaml
-var helpTexts []byte
-
-func teach(root *cobra.Command) {
-	for path, text := range fixtures.Table[map[string]struct{ Short, Long, Example string }]("help.yaml", helpTexts) {
-		c, _, err := root.Find(strings.Fields(path)[1:])
-		if err != nil || c.CommandPath() != path {
-			panic(fmt.Sprintf("help.yaml: there is no command %q", path))
-		}
-		c.Short, c.Long = text.Short, text.Long
-		if c.Example = text.Example; c.Example != "" {
-			c.Example = "  " + strings.ReplaceAll(c.Example, "\n", "\n  ")
-		}
-	}
 }
 
 // housekeeping is the ID of the group that cobra's own commands are in too.

@@ -64,7 +64,8 @@ func checkCall(args []string) error {
 	if err := c.ValidateArgs(c.Flags().Args()); err != nil {
 		return err
 	}
-	if err := c.ValidateFlagGroups(); err != nil {
+	called = append([]string{"authzconf"}, args...)
+	if err := c.PreRunE(c, c.Flags().Args()); err != nil {
 		return err
 	}
 	if c.Flags().Lookup("dry-run") == nil {
@@ -114,7 +115,7 @@ func TestCheckCallSees(t *testing.T) {
 		{"", "no command"},
 		{"matrx", "no command"},
 		{"report", "no command"},
-		{"report prr", "accepts 1 arg"},
+		{"report prr", "FOLDER is missing"},
 		{"run --gates both", "unknown flag"},
 		{"run --gate sometimes", "exit code 2"},
 		{"run --kubernetes 1.99", "exit code 2"},
@@ -122,8 +123,8 @@ func TestCheckCallSees(t *testing.T) {
 		{"upgrade --file nowhere.yaml", "exit code 2"},
 		{"upgrade --path 1.36,1.99", "exit code 2"},
 		{"matrix --file nowhere.yaml", "exit code 2"},
-		{"matrix --file nowhere.yaml --gate on", "none of the others can be"},
-		{"verify", "accepts 1 arg"},
+		{"matrix --file nowhere.yaml --gate on", "--gate has no effect with --file"},
+		{"verify", "FOLDER is missing"},
 	} {
 		if err := checkCall(strings.Fields(test.line)); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("authzconf %s: %v, want %s", test.line, err, test.want)

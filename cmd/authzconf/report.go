@@ -39,7 +39,7 @@ func newReport() *cobra.Command {
 
 func newReportDiff() *cobra.Command {
 	var whole bool
-	c := commandWith("diff FOLDER[:CELL] FOLDER[:CELL]", cobra.ExactArgs(2), func(c *cobra.Command, args []string) error {
+	c := commandWith("diff FOLDER[:CELL] FOLDER[:CELL]", func(c *cobra.Command, args []string) error {
 		d, err := reports.Diff(reports.ParseSide(args[0]), reports.ParseSide(args[1]))
 		if err != nil {
 			return err
@@ -57,7 +57,7 @@ func newReportDiff() *cobra.Command {
 }
 
 func newReportPRR() *cobra.Command {
-	return commandWith("prr FOLDER", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+	return commandWith("prr FOLDER", func(c *cobra.Command, args []string) error {
 		v, err := reports.Verify(args[0], reports.VerifyOptions{SuiteVersion: suiteVersion()})
 		if err != nil {
 			return err
@@ -72,7 +72,7 @@ func newReportPRR() *cobra.Command {
 }
 
 func newReportGA() *cobra.Command {
-	return commandWith("ga FOLDER...", cobra.MinimumNArgs(1), func(c *cobra.Command, args []string) error {
+	return commandWith("ga FOLDER...", func(c *cobra.Command, args []string) error {
 		sources := make([]reports.Source, len(args))
 		for i, dir := range args {
 			var err error
@@ -177,19 +177,6 @@ func printAs(w io.Writer, form, text string, data any) error {
 		_, err = fmt.Fprintln(w, strings.TrimRight(string(raw), "\n"))
 	}
 	return err
-}
-
-// nearest are the names that may be meant, as cobra tells them of commands.
-func nearest(name string, names []string) []string {
-	root := &cobra.Command{SuggestionsMinimumDistance: 3}
-	for _, known := range names {
-		c := &cobra.Command{Use: known, Run: func(*cobra.Command, []string) {}}
-		if strings.Contains(name, known) || strings.Contains(known, name) {
-			c.SuggestFor = []string{name}
-		}
-		root.AddCommand(c)
-	}
-	return root.SuggestionsFor(name)
 }
 
 type problem struct {

@@ -30,7 +30,7 @@ type reproduceFlags struct {
 
 func newReproduce(flags *reproduceFlags) *cobra.Command {
 	version := matrix.Newest()
-	c := commandWith("reproduce [ID]", cobra.MaximumNArgs(1), func(c *cobra.Command, args []string) error {
+	c := commandWith("reproduce [ID]", func(c *cobra.Command, args []string) error {
 		all, err := findings.Load()
 		if err != nil {
 			return invalid(err)
@@ -63,7 +63,7 @@ func findingOf(all []findings.Finding, id string) (*findings.Finding, error) {
 	}
 	hint := "authzconf reproduce lists them"
 	if near := nearest(id, scenarios.Each(all, func(f findings.Finding) string { return f.ID })); len(near) > 0 {
-		hint = "the nearest are " + strings.Join(near[:min(3, len(near))], ", ") + "; " + hint
+		hint = "the nearest are " + strings.Join(near, ", ") + "; " + hint
 	}
 	return nil, &local.UsageError{Problem: fmt.Sprintf("there is no finding %q", id), Hint: hint}
 }

@@ -90,9 +90,6 @@ func newRun(flags *conformanceFlags) *cobra.Command {
 			case m.Provider == target.Existing:
 				return foreign.cells(c, existing.Running()...)
 			}
-			if err := foreign.unused(); err != nil {
-				return nil, err
-			}
 			m.Binaries = binaries(c)
 			return m.Cells()
 		})
@@ -202,9 +199,6 @@ func newMatrix(flags *conformanceFlags) *cobra.Command {
 	fl.BoolVar(&cells.real, "real", false, "run the versions themselves (the default)")
 	fl.BoolVar(&cells.emulated, "emulated", false, "have Kubernetes "+matrix.Newest()+" emulate the versions")
 	fl.StringVar(&cells.file, "file", "", "take the cells from a matrix file")
-	for _, other := range []string{"kubernetes", "gate", "real", "emulated"} {
-		c.MarkFlagsMutuallyExclusive("file", other)
-	}
 	cells.registerCommon(c)
 	flags.register(c)
 	return c
@@ -270,8 +264,6 @@ func (f *upgradeFlags) load() (*upgradepath.Path, error) {
 	switch {
 	case (f.path == "") == (f.file == ""):
 		return nil, errors.New("one of --path and --file is needed, such as --path 1.35+gate,1.36,1.35+gate")
-	case f.file != "" && f.highAvailability:
-		return nil, errors.New("--high-availability goes with --path; in a path file write highAvailability: true")
 	case f.path != "":
 		return upgradepath.Parse(f.path, f.highAvailability)
 	}

@@ -26,7 +26,7 @@ import (
 
 func newVerify() *cobra.Command {
 	var flags verifyFlags
-	c := commandWith("verify FOLDER", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error { return verify(c, args[0], &flags) })
+	c := commandWith("verify FOLDER", func(c *cobra.Command, args []string) error { return verify(c, args[0], &flags) })
 	c.Flags().StringVar(&flags.dir, "scenarios", "", "folder of scenario files to judge by instead of the built-in ones (of granular, those of KEP-3617)")
 	c.Flags().StringArrayVar(&flags.keys, "key", nil, "a public key: one of those given must have signed the report")
 	return c
@@ -68,8 +68,16 @@ func verify(c *cobra.Command, path string, flags *verifyFlags) error {
 		return verifyCertification(c, path, flags)
 	}
 	kinds, err := kindsIn(path)
+	if err == nil {
+		_, err = folderOr(flags.dir, nil)
+	}
 	if err != nil {
 		return err
+	}
+	if flags.dir != "" && !slices.ContainsFunc(kinds, func(k reportKind) bool {
+		return slices.Contains([]*filing.Kind{&reports.Folder, &granular.Folder, &certification.PlayedFolder}, k.Kind)
+	}) {
+		return fmt.Errorf("--scenarios has no effect on a %s: its scenarios cannot be chosen", kinds[0].Name)
 	}
 	for _, k := range kinds {
 		if err := k.verify(c, path, flags); err != nil {
@@ -80,7 +88,7 @@ func verify(c *cobra.Command, path string, flags *verifyFlags) error {
 }
 
 func kindsIn(path string) ([]reportKind, error) {
-	root, err := os.OpenRoot(path) // which also says that it is none
+	root, err := filing.OpenFolder(path) // which also says that it is none
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the report folder: %w", err)
 	}
@@ -146,7 +154,7 @@ func verifyCertification(c *cobra.Command, path string, flags *verifyFlags) erro
 func newSite() *cobra.Command {
 	var out string
 	var flags verifyFlags
-	c := commandWith("site DIR... --out DIR", cobra.MinimumNArgs(1), func(c *cobra.Command, args []string) error {
+	c := commandWith("site DIR... --out DIR", func(c *cobra.Command, args []string) error {
 		if out == "" {
 			return errors.New("--out is missing: name the folder for the pages")
 		}
@@ -158,6 +166,9 @@ func newSite() *cobra.Command {
 }
 
 func writeSite(c *cobra.Command, dirs []string, out string, flags *verifyFlags) error {
+	if _, err := folderOr(flags.dir, nil); err != nil {
+		return err
+	}
 	kinds := make([][]reportKind, len(dirs))
 	for i, dir := range dirs {
 		var err error

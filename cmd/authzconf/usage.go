@@ -1,0 +1,280 @@
+package main
+
+import (
+	"cmp"
+	_ "embed"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/fixtures"
+)
+
+// What help.yaml says of a command: its help text, and which of its flags have an effect only with, or never with, others.
+// A condition is a flag, a flag with a value, or the name of an argument; with "|" one of several.
+type commandText struct {
+	Short, Long, Example string
+	OnlyWith, NotWith    map[string][]string
+}
+
+//go:embed help.yaml
+var helpTexts []byte
+
+// teach gives every command its help text, and has each refuse what would have no effect.
+func teach(root *cobra.Command) {
+	texts := fixtures.Table[map[string]commandText]("help.yaml", helpTexts)
+	for path, text := range texts {
+		c, _, err := root.Find(strings.Fields(path)[1:])
+		if err != nil || c.CommandPath() != path {
+			panic(fmt.Sprintf("help.yaml: there is no command %q", path))
+		}
+		c.Short, c.Long = text.Short, text.Long
+		if c.Example = text.Example; c.Example != "" {
+			c.Example = "  " + strings.ReplaceAll(c.Example, "\n", "\n  ")
+		}
+		c.PreRunE = func(c *cobra.Command, args []string) error { return text.effective(c, args) }
+	}
+	root.SetFlagErrorFunc(flagError)
+	for _, c := range root.Commands() { // cobra's own say nothing of what they do not know
+		switch c.Name() {
+		case "help":
+			c.Args = func(_ *cobra.Command, args []string) error {
+				if of, rest, err := root.Find(args); err != nil || len(rest) > 0 {
+					return unknownCommand(of, rest[0])
+				}
+				return nil
+			}
+		case "completion":
+			c.Args, c.RunE = arguments, func(c *cobra.Command, _ []string) error { return c.Help() }
+		}
+	}
+}
+
+// effective refuses an empty value, two values where one counts, and a flag that has no effect with the others.
+func (t *commandText) effective(c *cobra.Command, args []string) error {
+	if slices.Contains(args, "") {
+		return usage(c, "an argument is empty", "is a variable of the shell unset? write "+c.UseLine())
+	}
+	if err := givenOnce(c); err != nil {
+		return err
+	}
+	for _, with := range slices.Sorted(maps.Keys(t.OnlyWith)) {
+		if flag := given(c, t.OnlyWith[with], with); flag != "" && !holds(c, args, with) {
+			return usage(c, "--"+flag+" has no effect without "+condition(with), "")
+		}
+	}
+	for _, with := range slices.Sorted(maps.Keys(t.NotWith)) {
+		if flag := given(c, t.NotWith[with], with); flag != "" && holds(c, args, with) {
+			return usage(c, "--"+flag+" has no effect with "+condition(with), "leave out one of them; "+helpOf(c))
+		}
+	}
+	return nil
+}
+
+// givenOnce reads the command line once more, as it was typed: a flag keeps only what was said last.
+func givenOnce(c *cobra.Command) error {
+	_, typed, err := c.Root().Find(called[1:])
+	if err != nil {
+		return err
+	}
+	before := map[string]string{}
+	return c.Flags().ParseAll(typed, func(flag *pflag.Flag, value string) error {
+		was, twice := before[flag.Name]
+		before[flag.Name] = value
+		many := slices.Contains([]string{"strings", "stringArray", "ints", "stringToString"}, valueType(flag))
+		empty := func(v string) bool { return strings.TrimSpace(v) == "" }
+		switch {
+		case empty(value):
+			return usage(c, "--"+flag.Name+" is empty", "is a variable of the shell unset? Leave the flag out for its default")
+		case valueType(flag) == "strings" && slices.ContainsFunc(strings.Split(value, ","), empty):
+			return usage(c, fmt.Sprintf("--%s %q has an empty element", flag.Name, value), "")
+		case twice && !many && was != value:
+			return usage(c, fmt.Sprintf("--%s is given twice, as %q and as %q", flag.Name, was, value), "leave out one of them")
+		}
+		return nil
+	})
+}
+
+// given is the first of some flags that is on the command line, beside the one that a condition is about.
+func given(c *cobra.Command, flags []string, with string) (first string) {
+	c.Flags().Visit(func(f *pflag.Flag) {
+		if first == "" && f.Name != with && (slices.Contains(flags, f.Name) || slices.Equal(flags, []string{"*"})) {
+			first = f.Name
+		}
+	})
+	return first
+}
+
+// holds says whether one of the conditions is true of a command line.
+func holds(c *cobra.Command, args []string, conditions string) bool {
+	return slices.ContainsFunc(strings.Split(conditions, "|"), func(one string) bool {
+		name, value, of := strings.Cut(one, "=")
+		flag := c.Flags().Lookup(name)
+		switch {
+		case flag == nil:
+			return len(args) > 0
+		case of:
+			return slices.Contains(strings.Split(strings.Trim(flag.Value.String(), "[]"), ","), value)
+		}
+		return flag.Changed && flag.Value.String() != "false"
+	})
+}
+
+func condition(conditions string) string {
+	var out []string
+	for _, one := range strings.Split(conditions, "|") {
+		if one != strings.ToUpper(one) {
+			one = "--" + strings.Replace(one, "=", " ", 1)
+		}
+		out = append(out, one)
+	}
+	return strings.Join(out, " or ")
+}
+
+// hinted says of what the user can mend where to look, unless the error itself says what was expected, or where.
+func hinted(c *cobra.Command, err error) error {
+	_, coded := errors.AsType[*exitError](err)
+	of, is := errors.AsType[*local.UsageError](err)
+	if err == nil || coded || is && of.Hint != "" || selfContained.MatchString(err.Error()) {
+		return err
+	}
+	return &local.UsageError{Problem: err.Error(), Hint: helpOf(c), Err: err}
+}
+
+// selfContained is an error of several lines, one that says what was expected, or one at a line of a file.
+var selfContained = regexp.MustCompile(`\n.|[(:,] ?expected |; |:[0-9]+:`)
+
+func usage(c *cobra.Command, problem, hint string) error {
+	return &local.UsageError{Problem: problem, Hint: cmp.Or(hint, helpOf(c))}
+}
+
+// newFile says whether a file with secrets can be made where a flag says: one that is there is somebody's, and may be read by all.
+func newFile(c *cobra.Command, flag, path string) error {
+	if _, err := os.Lstat(path); err == nil {
+		return usage(c, fmt.Sprintf("--%s %s is there already", flag, path), "name a new file, or remove that one if an earlier run has left it")
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("--%s: %w", flag, err)
+	}
+	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
+		return usage(c, fmt.Sprintf("--%s %s: there is no folder %s", flag, path, filepath.Dir(path)), "make it first")
+	}
+	return nil
+}
+
+func helpOf(c *cobra.Command) string { return c.CommandPath() + " --help has examples" }
+
+// flagError says of a flag that cannot be read what was expected.
+func flagError(c *cobra.Command, err error) error {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		return unknownFlag(c, cmp.Or(strings.TrimPrefix(unknown.GetSpecifiedShortnames(), "-"), unknown.GetSpecifiedName()))
+	}
+	if none, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		return usage(c, "--"+none.GetFlag().Name+" needs a value", "")
+	}
+	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return usage(c, err.Error(), "")
+	}
+	flag := wrong.GetFlag()
+	expected := map[string]string{
+		"int": "a whole number", "ints": "whole numbers, separated by commas", "uint": "a whole number that is not negative",
+		"duration": "a duration, such as 500ms, 30s or 5m", "bool": "true or false", "stringToString": "NAME=VALUE",
+	}[valueType(flag)]
+	return usage(c, fmt.Sprintf("--%s %q: expected %s", flag.Name, wrong.GetValue(), expected), "")
+}
+
+// valueType is the type that a help text shows: int for int64 too.
+func valueType(flag *pflag.Flag) string {
+	name, _ := pflag.UnquoteUsage(flag)
+	return cmp.Or(name, flag.Value.Type())
+}
+
+func unknownFlag(c *cobra.Command, name string) error {
+	var flags []string
+	c.Flags().VisitAll(func(f *pflag.Flag) { flags = append(flags, f.Name) })
+	dashes := "--"
+	if len(name) == 1 || slices.Contains(flags, name) {
+		dashes = "-"
+	}
+	hint := helpOf(c)
+	if near := nearest(name, flags); len(near) > 0 {
+		hint = "did you mean --" + strings.Join(near, " or --") + "? " + hint
+	} else if !c.HasParent() {
+		hint = "flags stand behind the command; " + hint
+	}
+	return usage(c, fmt.Sprintf("%s has no flag %s%s", c.CommandPath(), dashes, name), hint)
+}
+
+// arguments holds what is given to the arguments that the usage line of a command names, such as FOLDER, [FOLDER] and FOLDER...
+func arguments(c *cobra.Command, args []string) error {
+	var least []string
+	most := 0
+	for _, name := range strings.Fields(c.Use)[1:] {
+		if strings.HasPrefix(name, "-") {
+			break
+		}
+		if most++; !strings.HasPrefix(name, "[") {
+			least = append(least, name)
+		}
+		if strings.HasSuffix(strings.TrimSuffix(name, "]"), "...") {
+			most = len(args) + 1
+		}
+	}
+	switch {
+	case len(args) < len(least):
+		return usage(c, strings.TrimSuffix(least[len(args)], "...")+" is missing", "write "+c.UseLine()+"; "+helpOf(c))
+	case len(args) <= most:
+		return nil
+	case c.HasSubCommands():
+		return unknownCommand(c, args[0])
+	case most == 0:
+		return usage(c, fmt.Sprintf("%s takes no arguments, and %q was given", c.CommandPath(), args[0]), "")
+	}
+	return usage(c, fmt.Sprintf("%q is more than %s takes", args[most], c.CommandPath()), "write "+c.UseLine()+"; "+helpOf(c))
+}
+
+func unknownCommand(c *cobra.Command, name string) error {
+	var known []string
+	for _, sub := range c.Commands() {
+		if !sub.Hidden {
+			known = append(known, sub.Name())
+		}
+	}
+	hint := c.CommandPath() + " --help lists the commands"
+	if near := nearest(name, known); len(near) > 0 {
+		hint = "did you mean " + c.CommandPath() + " " + strings.Join(near, " or ") + "? " + hint
+	}
+	return usage(c, fmt.Sprintf("unknown command %q for %q", name, c.CommandPath()), hint)
+}
+
+// nearest are the names that may be meant, as cobra tells them of commands.
+func nearest(name string, names []string) []string {
+	root := &cobra.Command{SuggestionsMinimumDistance: 1 + len(name)/4}
+	for _, known := range names {
+		c := &cobra.Command{Use: known, Run: func(*cobra.Command, []string) {}}
+		if len(name) > 1 && (strings.Contains(name, known) || strings.Contains(known, name)) {
+			c.SuggestFor = []string{name}
+		}
+		root.AddCommand(c)
+	}
+	near := slices.Compact(root.SuggestionsFor(name))
+	return near[:min(3, len(near))]
+}
+
+// commandWith is a command whose arguments are those that use names.
+func commandWith(use string, run func(c *cobra.Command, args []string) error) *cobra.Command {
+	return &cobra.Command{Use: use, Args: arguments, RunE: run, DisableFlagsInUseLine: true}
+}
+
+func plainCommand(use string, run func(c *cobra.Command) error) *cobra.Command {
+	return commandWith(use, func(c *cobra.Command, _ []string) error { return run(c) })
+}

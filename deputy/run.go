@@ -323,7 +323,7 @@ func Judge(o Options, pieces *reports.Pieces) (*Report, error) {
 		if kind != existingCluster {
 			found, err := reports.Take[reports.Found](pieces, kind+"/target")
 			if err == nil {
-				err = found.Hold(o.Target.Wanted())
+				err = target.Hold(*found, o.Target.Wanted())
 			}
 			if err != nil {
 				return nil, err

@@ -97,6 +97,9 @@ func judge(kind string, a *Attempt, wanted *Request, o *observation) (problems [
 			say("message %q, expected %q", o.Message, want)
 		}
 	}
+	if o.Result == nil && a.Outcome != Rejected {
+		say("an administrator's dry run made nothing, and the model knows of no permission")
+	}
 	changes := a.Outcome == Allowed && !wanted.DryRun
 	if same := reflect.DeepEqual(o.Before, o.After); same == changes {
 		say("the stored object: changed %t, expected %t", !same, changes)
@@ -116,7 +119,10 @@ func judge(kind string, a *Attempt, wanted *Request, o *observation) (problems [
 	if o.Code == http.StatusForbidden && !slices.ContainsFunc(o.decision.Checks, refused) && a.Reason == "" {
 		say("message %q, expected a permission in it that the authorizer has refused", o.Message)
 	}
-	problems = append(problems, compareRecords(wanted, o)...)
+	if o.predicted && o.decision.Fields >= 0 && o.decision.Fields < len(o.chains) {
+		say("the enforcer says that %d fields change, the model that %d permissions are needed", o.decision.Fields, len(o.chains))
+	}
+	problems = append(problems, compareRecords(kind, wanted, o)...)
 	return append(problems, compareModel(a, o)...)
 }
 
@@ -142,18 +148,30 @@ func denial(a *Attempt, wanted *Request, o *observation) string {
 	}, a.Reason).ErrStatus.Message
 }
 
-// compareRecords holds what the API server's authorizer was asked to what is right and to what the enforcer says of it.
-func compareRecords(wanted *Request, o *observation) (problems []string) {
-	type question struct{ verb, group, resource, subresource, namespace, name string }
-	var claimed []question
-	for _, c := range o.decision.Checks {
-		if strings.HasPrefix(c.Verb, permissions.GeneralVerb) {
-			claimed = append(claimed, question{c.Verb, o.resource.Group, o.resource.Resource, wanted.Subresource, o.actor.namespace, o.objectName(wanted)})
+// compareRecords holds what the API server's authorizer was asked, and what the enforcer says of it, to what is right.
+func compareRecords(kind string, wanted *Request, o *observation) (problems []string) {
+	right := func(verb string) authorizationv1.ResourceAttributes {
+		return authorizationv1.ResourceAttributes{
+			Verb: verb, Group: o.resource.Group, Version: o.resource.Version, Resource: o.resource.Resource, Subresource: wanted.Subresource,
+			Namespace: o.actor.namespace, Name: o.objectName(wanted),
 		}
 	}
-	seen := scenarios.Each(o.asked, func(a *authorizationv1.ResourceAttributes) question {
-		return question{a.Verb, a.Group, a.Resource, a.Subresource, a.Namespace, a.Name}
-	})
+	var claimed, seen []authorizationv1.ResourceAttributes
+	for _, c := range o.decision.Checks {
+		if kind == Reference && c.ResourceAttributes != right(c.Verb) {
+			problems = append(problems, fmt.Sprintf("the enforcer says that it asked %v, expected %v", c.ResourceAttributes, right(c.Verb)))
+		}
+		if strings.HasPrefix(c.Verb, permissions.GeneralVerb) {
+			claimed = append(claimed, right(c.Verb))
+		}
+	}
+	for _, a := range o.asked {
+		question := *a
+		if kind != Reference {
+			question.Version = o.resource.Version // a policy asks about all
+		}
+		seen = append(seen, question)
+	}
 	if !slices.Equal(claimed, seen) {
 		problems = append(problems, fmt.Sprintf("the authorizer was asked %v, expected %v", seen, claimed))
 	}

@@ -130,7 +130,7 @@ func granular(r verdicts.Review) bool {
 
 // Judge makes the report of scenarios on a target from what was seen.
 func Judge(scenarios []*Scenario, e *Evidence, on target.Options, by By) (*Report, error) {
-	if err := e.Target.Hold(on.Wanted()); err != nil {
+	if err := target.Hold(e.Target, on.Wanted()); err != nil {
 		return nil, err
 	}
 	results, err := judgeAll(by.Kind, scenarios, e)

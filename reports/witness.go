@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -151,14 +153,29 @@ func (w *Witness) Judge(cell verdicts.Cell) []string {
 	if p := w.Probes; p != nil && (p.Front != p.Sent || p.Back != 1) {
 		mismatches = append(mismatches, fmt.Sprintf("the recorder must see %d probe reviews before the other authorizers and 1 behind them; it saw %d and %d", p.Sent, p.Front, p.Back))
 	}
+	mismatches = append(mismatches, w.judgePrograms(cell)...)
+	for i, a := range w.AskedAuthorizers {
+		if !slices.ContainsFunc(w.SeenAuthorizers, func(e AuthorizerEvidence) bool { return e.Authorizer == a && e.Evidence != "" }) {
+			mismatches = append(mismatches, fmt.Sprintf("authorizer %d, %s %q: nothing shows that it is in the chain", i, a.Type, a.Name))
+		}
+	}
+	return mismatches
+}
+
+var digest = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// judgePrograms says where the programs of a local target are not those that one has, each with its digest.
+func (w *Witness) judgePrograms(cell verdicts.Cell) (mismatches []string) {
+	names := scenarios.Each(w.Programs, func(p Program) string { return p.Name })
+	if cell.Provider == "local" && !slices.Equal(names, []string{"kube-apiserver", "etcd"}) {
+		mismatches = append(mismatches, fmt.Sprintf("programs: a local target has a kube-apiserver and an etcd, and it has %q", names))
+	}
 	for _, p := range w.Programs {
 		if p.Name == "kube-apiserver" && p.Version != "" {
 			mismatches = mismatch(mismatches, "program", cell.Kubernetes, p.Version)
 		}
-	}
-	for i, a := range w.AskedAuthorizers {
-		if !slices.ContainsFunc(w.SeenAuthorizers, func(e AuthorizerEvidence) bool { return e.Authorizer == a && e.Evidence != "" }) {
-			mismatches = append(mismatches, fmt.Sprintf("authorizer %d, %s %q: nothing shows that it is in the chain", i, a.Type, a.Name))
+		if p.Origin == "" || !digest.MatchString(p.SHA256) {
+			mismatches = append(mismatches, fmt.Sprintf("program %s: nothing says where it came from and which it is: origin %q, SHA-256 %q", p.Title(), p.Origin, p.SHA256))
 		}
 	}
 	return mismatches

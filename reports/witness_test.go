@@ -1,10 +1,17 @@
 package reports
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/authzconf/authzconf/verdicts"
 )
+
+var testPrograms = []Program{
+	{Name: "kube-apiserver", Version: "1.37.1", Origin: "built from modules", SHA256: strings.Repeat("a", 64)},
+	{Name: "etcd", Version: "3.7.0", Origin: "built from modules", SHA256: strings.Repeat("b", 64)},
+}
 
 // TestWitnessJudge: what was read back has to be what was asked for, whatever a report says of either.
 func TestWitnessJudge(t *testing.T) {
@@ -18,11 +25,17 @@ func TestWitnessJudge(t *testing.T) {
 		"its answer":       func(w *Witness, _ *verdicts.Cell) { w.GateProbe.Gate = "on" },
 		"not probed":       func(w *Witness, _ *verdicts.Cell) { w.Probes = nil },
 		"one unseen":       func(w *Witness, _ *verdicts.Cell) { w.Probes.Front-- },
+		"no program":       func(w *Witness, _ *verdicts.Cell) { w.Programs = nil },
+		"one program":      func(w *Witness, _ *verdicts.Cell) { w.Programs = w.Programs[:1] },
+		"another program":  func(w *Witness, _ *verdicts.Cell) { w.Programs[1].Name = "etcd2" },
+		"no digest":        func(w *Witness, _ *verdicts.Cell) { w.Programs[1].SHA256 = "" },
+		"an odd digest":    func(w *Witness, _ *verdicts.Cell) { w.Programs[0].SHA256 += "0" },
+		"of nowhere":       func(w *Witness, _ *verdicts.Cell) { w.Programs[0].Origin = "" },
 		"not read":         func(w *Witness, _ *verdicts.Cell) { w.GateProbe = nil },
 	} {
 		w := &Witness{
 			GitVersion: "v1.37.1", EmulatedVersion: "1.37", ExpectedGate: "off", GateMetric: "off",
-			GateProbe: &GateProbe{Code: 400, Message: asked, Gate: "off"}, Probes: &ProbeCount{Sent: 4, Front: 4, Back: 1},
+			GateProbe: &GateProbe{Code: 400, Message: asked, Gate: "off"}, Programs: slices.Clone(testPrograms), Probes: &ProbeCount{Sent: 4, Front: 4, Back: 1},
 		}
 		cell := verdicts.Cell{Provider: "local", Kubernetes: "1.37.1"}
 		if change(w, &cell); (len(w.Judge(cell)) == 0) != (name == "") {

@@ -64,11 +64,27 @@ type publication struct {
 
 var publications = fixtures.Table[map[string]publication]("official.yaml", officialYAML)
 
-// Pinned says whether a program that is said to have had a pinned digest has one that is pinned for its version, for whichever
-// machine. Of others nothing is known, nor of one that was taken out of an archive.
-func Pinned(origin, name, version, digest string) bool {
+// HoldProgram says why a program is not what is said of it: where it came from has to be one of the places that there
+// are, and one that is said to have had a pinned digest has one that is pinned for its version, for whichever machine. Of
+// one that was taken out of an archive that is not known.
+func HoldProgram(origin, name, version, digest string) error {
 	of := publications[name]
-	return origin != originPinned || of.Member != "" || slices.Contains(slices.Collect(maps.Values(of.SHA256[version])), digest)
+	switch origin {
+	case originEnvironment, originGiven:
+		if version != "" {
+			return fmt.Errorf("%s was chosen by the user, and is said to be of version %s", name, version)
+		}
+	case originBeside, originBuilt, originPinned:
+		if version == "" {
+			return fmt.Errorf("%s is said to be of the %s, and not of which version", name, origin)
+		}
+		if origin == originPinned && of.Member == "" && !slices.Contains(slices.Collect(maps.Values(of.SHA256[version])), digest) {
+			return fmt.Errorf("%s %s is said to be of the %s, and %s is not that digest", name, version, origin, digest)
+		}
+	default:
+		return fmt.Errorf("%s is said to come from %q, which is nowhere that programs come from", name, origin)
+	}
+	return nil
 }
 
 type offer struct {

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/authzconf/authzconf/certify"
-	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/engine/upgrade"
@@ -190,12 +189,7 @@ func asked(r *reports.ConformanceReport, set *scenarios.Set) (*reports.Conforman
 	if h.asked.Cells == nil {
 		return nil, errors.New("it runs nothing")
 	}
-	for _, p := range r.Programs() {
-		if !local.Pinned(p.Origin, p.Name, p.Version, p.SHA256) {
-			return nil, fmt.Errorf("%s is said to be of the %s, and %s is not that digest", p.Title(), p.Origin, p.SHA256)
-		}
-	}
-	return h.asked, nil
+	return h.asked, target.HoldPrograms(r.Programs())
 }
 
 // existing are the cells of a cluster that is somebody else's: which version it is only the report tells.

@@ -205,6 +205,26 @@ var cheats = map[string]map[string]struct {
 		"the server edited": {func(f folder) {
 			f.edit(attemptsFile, func(e map[string]any) { object(e, "target")["kubernetes"] = "1.36.0" })
 		}, "is not the one of the command line"},
+		"no programs": {func(f folder) {
+			f.edit(attemptsFile, func(e map[string]any) { delete(object(e, "target", "witness"), "programs") })
+		}, "a local target has a kube-apiserver and an etcd"},
+		"a program of nowhere": {func(f folder) {
+			f.edit(attemptsFile, func(e map[string]any) { object(e, "target", "witness", "programs", 1)["origin"] = "the official release" })
+		}, "is nowhere that programs come from"},
+		"a pinned digest that is not": {func(f folder) {
+			f.edit(attemptsFile, func(e map[string]any) {
+				p := object(e, "target", "witness", "programs", 0)
+				p["origin"], p["sha256"] = "official release, digest pinned", strings.Repeat("0", 64)
+			})
+		}, "is not that digest"},
+		"a check about another name": {func(f folder) {
+			f.edit(attemptsFile, func(e map[string]any) {
+				object(e, "attempts", 0, "decisions", 0, "checks", 0)["name"] = "another"
+			})
+		}, "not what the evidence gives"},
+		"the dry run removed": {func(f folder) {
+			f.edit(attemptsFile, func(e map[string]any) { delete(object(e, "attempts", 0), "result") })
+		}, "not what the evidence gives"},
 	},
 	"policies": {
 		"a review removed": {func(f folder) { f.edit(attemptsFile, func(e map[string]any) { shorten(e, "reviews") }) }, "not what the evidence gives"},

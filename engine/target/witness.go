@@ -303,6 +303,24 @@ func (o Options) Wanted() reports.Found {
 	return f
 }
 
+// Hold says how a control plane is not the one that was asked for, or its programs are not what is said of them.
+func Hold(found, asked reports.Found) error {
+	if err := found.Hold(asked); err != nil {
+		return err
+	}
+	return HoldPrograms(found.Witness.Programs)
+}
+
+// HoldPrograms says which program is not what is said of it.
+func HoldPrograms(programs []reports.Program) error {
+	for _, p := range programs {
+		if err := local.HoldProgram(p.Origin, p.Name, p.Version, p.SHA256); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Found is the target as it was found to be.
 func (t *Target) Found() reports.Found {
 	return reports.Found{Cell: t.Cell, Facts: t.Facts, Witness: t.Witness}

@@ -96,7 +96,7 @@ func (l *lane) again(e *laneEvidence, pieces *reports.Pieces, interrupted bool) 
 		if e.Target == nil {
 			return fmt.Errorf("%s: nothing says which control plane it had", l.name())
 		}
-		if err := e.Target.Hold(l.asked); err != nil {
+		if err := target.Hold(*e.Target, l.asked); err != nil {
 			return err
 		}
 	}
@@ -110,7 +110,7 @@ func (l *lane) again(e *laneEvidence, pieces *reports.Pieces, interrupted bool) 
 		}
 		for _, p := range b.cases {
 			if found := e.Beside[p.asked.Name]; !short && p.at.server > 0 {
-				if err := found.Hold(p.asked); err != nil {
+				if err := target.Hold(found, p.asked); err != nil {
 					return err
 				}
 			}

@@ -1,6 +1,7 @@
 package verdicts
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -39,11 +41,14 @@ func (v *stepJudge) reviews() {
 	}
 }
 
-// about judges, where no reviews are stated, that one of those about the impersonated user asks what the request is.
+// about judges, where no reviews are stated, that one of those about whom the request is carried out as asks what the
+// request is, and of a request that impersonates nobody that there is one, about the whole requestor.
 func (v *stepJudge) about() {
 	address, err := url.Parse(v.o.Request.URL)
-	theirs := slices.DeleteFunc(slices.Clone(v.decided), func(d Decided) bool { return d.Spec.User != v.impersonated() || d.Spec.User == v.requestor.Username() })
-	if err != nil || len(theirs) == 0 || v.expect.OneOf != nil {
+	direct := v.impersonated() == ""
+	who := cmp.Or(v.impersonated(), v.requestor.Username())
+	theirs := slices.DeleteFunc(slices.Clone(v.decided), func(d Decided) bool { return d.Spec.User != who || !direct && who == v.requestor.Username() })
+	if err != nil || v.expect.OneOf != nil || len(theirs) == 0 && !(direct && v.decides(address)) {
 		return
 	}
 	info, err := scenarios.RequestInfo(v.o.Request.Method, address)
@@ -54,9 +59,25 @@ func (v *stepJudge) about() {
 	if info.IsResourceRequest {
 		want = scenarios.Review{Verb: info.Verb, Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource, Subresource: info.Subresource, Namespace: info.Namespace, Name: info.Name}
 	}
-	says := func(r scenarios.Review) string { return r.Verb + " " + r.Version + " " + RenderAbout(r) }
-	got := scenarios.Each(theirs, func(d Decided) string { return says(Describe(d)) })
-	v.compare("reviews (what they are about)", says(want), orElse(slices.Contains(got, says(want)), says(want), scenarios.List(got)))
+	asker := ""
+	if direct {
+		asker = " by " + v.asker().Render()
+	}
+	says := func(r scenarios.Review, by string) string {
+		return r.Verb + " " + r.Version + " " + RenderAbout(r) + by
+	}
+	got := scenarios.Each(theirs, func(d Decided) string {
+		return says(Describe(d), orElse(direct, " by "+reviewUser(d.Spec).Render(), ""))
+	})
+	v.compare("reviews (what they are about)", says(want, asker), orElse(slices.Contains(got, says(want, asker)), says(want, asker), scenarios.List(got)))
+}
+
+// decides says whether the authorizers have to be asked about a request that impersonates nobody: not where it got no
+// further than to authentication, of system:masters, nor of the paths that are open to all.
+func (v *stepJudge) decides(address *url.URL) bool {
+	open := slices.Contains([]string{"/healthz", "/readyz", "/livez"}, address.Path)
+	return v.has(scenarios.Reviews) && v.event != nil && v.event.Annotations[decisionAnnotation] != "" && !open &&
+		!slices.Contains(v.requestor.Groups, user.SystemPrivilegedGroup)
 }
 
 func count(want []scenarios.Review) int {

@@ -13,6 +13,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metainternalversionscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
@@ -120,8 +123,31 @@ var requestInfo = request.RequestInfoFactory{
 }
 
 // RequestInfo is what an API server takes a request line for. The error is of a path that it answers with one, too.
+// A query that cannot be decoded the library takes for one without options but watch, and logs that, in whatever process:
+// it gets one that it takes for the same.
 func RequestInfo(method string, address *url.URL) (*request.RequestInfo, error) {
-	return requestInfo.NewRequestInfo(&http.Request{Method: method, URL: address, Header: http.Header{}})
+	query, asked := address.Query(), *address
+	if metainternalversionscheme.ParameterCodec.DecodeParameters(query, metav1.SchemeGroupVersion, &metainternalversion.ListOptions{}) == nil {
+		return requestInfo.NewRequestInfo(&http.Request{Method: method, URL: address, Header: http.Header{}})
+	}
+	same := url.Values{}
+	if watch := query["watch"]; len(watch) > 0 && !slices.Contains([]string{"false", "0"}, strings.ToLower(watch[0])) {
+		same.Set("watch", "true")
+	}
+	for _, selector := range []string{"fieldSelector", "labelSelector"} {
+		if query.Get(selector) != "" {
+			same.Set(selector, "some=thing")
+		}
+	}
+	asked.RawQuery = same.Encode()
+	info, err := requestInfo.NewRequestInfo(&http.Request{Method: method, URL: &asked, Header: http.Header{}})
+	if info != nil && info.FieldSelector != "" {
+		info.FieldSelector = query.Get("fieldSelector")
+	}
+	if info != nil && info.LabelSelector != "" {
+		info.LabelSelector = query.Get("labelSelector")
+	}
+	return info, err
 }
 
 // Method is the HTTP method, empty if none is known for the verb.

@@ -157,7 +157,7 @@ func TestBuildFaults(t *testing.T) {
 		if _, err := b.Etcd(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
-		if took := time.Since(begin); took > 3*time.Second {
+		if took := time.Since(begin); took > 30*time.Second { // half of what the build would have taken
 			t.Errorf("it took %s", took)
 		}
 	})

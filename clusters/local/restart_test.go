@@ -136,7 +136,7 @@ func TestStopDuringEtcdRestart(t *testing.T) {
 	if err := c.Stop(); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(begin); took > 5*time.Second {
+	if took := time.Since(begin); took > 30*time.Second { // half of what the new etcd would have run
 		t.Errorf("Stop took %s", took)
 	}
 	if err := <-done; !errors.Is(err, ErrStopped) || c.Err() != nil {

@@ -218,6 +218,7 @@ var stepRules = []edit{
 	{"JSON patch without operations", "verb: list, resource: pods", "verb: patch, name: web, patch: json, resource: pods"},
 	{"operations and body", "verb: list, resource: pods", "verb: patch, name: web, patch: json, operations: [{op: remove, path: /x}], body: {a: b}, resource: pods"},
 	{"unknown upgrade", "resource: pods,", "resource: pods, upgrade: h2c,"},
+	{"hold of another verb", "resource: pods,", "resource: pods, hold: true,"},
 	{"kubectl without its expectations", "- wait: 10s", "- kubectl: {by: agent, args: [version]}"},
 	{"kubectl by a user", "- wait: 10s", "- kubectl: {by: agent, args: [version]}\n    expectClient: {exitCode: 0, requests: []}"},
 	{"kubectl by nobody, with nothing", "- wait: 10s", "- kubectl: {args: []}\n    expectClient: {}"},

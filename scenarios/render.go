@@ -356,6 +356,27 @@ func RenderDeltas(deltas []MetricDelta) string {
 	return strings.Join(parts, ", ")
 }
 
+// auditGroup begins the groups whose members are audited at another level than Metadata: it is what follows.
+const auditGroup = "system:audit:"
+
+// The levels of audit events.
+const (
+	AuditNone     = "None"
+	AuditMetadata = "Metadata"
+	AuditRequest  = "Request"
+	AuditResponse = "RequestResponse"
+)
+
+// AuditLevel is the level at which targets audit the requests of a user with these groups (fixtures/audit-policy.yaml).
+func AuditLevel(groups []string) string {
+	for _, g := range groups {
+		if level, ok := strings.CutPrefix(g, auditGroup); ok && slices.Contains([]string{AuditNone, AuditRequest, AuditResponse}, level) {
+			return level
+		}
+	}
+	return AuditMetadata
+}
+
 // DecisionLabel is the label decision of the impersonation metrics.
 func DecisionLabel(d Decision) string {
 	if d == Allow {

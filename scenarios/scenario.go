@@ -288,6 +288,8 @@ type Request struct {
 	// Upgrade asks for another protocol on the connection, as kubectl exec does. A connection that is upgraded is
 	// hung up at once, unless it is an exec's by WebSocket: then the body is what the command writes to stdout.
 	Upgrade Upgrade `json:"upgrade,omitempty" yaml:"upgrade,omitempty"`
+	// Hold keeps a watch that is let through open until the next step that waits, or the end. It must not end before.
+	Hold bool `json:"hold,omitempty" yaml:"hold,omitempty"`
 }
 
 // Impersonate is what the impersonation headers carry.

@@ -324,6 +324,7 @@ func ShownValues(values []string) []string {
 func (c *checker) wire(r *Request, path []any) {
 	enum(c, extend(path, "patch"), r.Patch, slices.Sorted(maps.Keys(contentTypes))...)
 	enum(c, extend(path, "upgrade"), r.Upgrade, WebSocket, SPDY, Tunnel)
+	c.failIf(r.Hold && r.Verb != "watch", extend(path, "hold"), "hold is given with the verb %s (expected it with watch only)", r.Verb)
 	c.failIf(r.Patch != "" && r.Verb != "patch", extend(path, "patch"),
 		"patch is given with the verb %s (expected it with patch only)", r.Verb)
 	c.failIf((r.Operations != nil) != (r.Patch == JSONPatch) && !c.src.failedAt(path), path,

@@ -17,8 +17,10 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/utils/ptr"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/authzconf/authzconf/scenarios"
@@ -36,8 +38,9 @@ func (v *stepJudge) envelope(field string, raw json.RawMessage) {
 		v.compare(field+" (fields)", "known ones", err.Error())
 		return
 	}
-	v.compare(field+" (type)", "Event of audit.k8s.io/v1, Metadata", fmt.Sprintf("%s of %s, %s", ev.Kind, ev.APIVersion, ev.Level))
-	v.compare(field+" (objects)", noReason, orElse(ev.RequestObject == nil && ev.ResponseObject == nil, noReason, "those of a higher level"))
+	level := scenarios.AuditLevel(v.requestor.Groups)
+	v.compare(field+" (type)", "Event of audit.k8s.io/v1, "+level, fmt.Sprintf("%s of %s, %s", ev.Kind, ev.APIVersion, ev.Level))
+	v.objects(field, &ev, level)
 	v.timed(field, &ev)
 	odd := slices.DeleteFunc(slices.Sorted(maps.Keys(ev.Annotations)), annotation.MatchString)
 	v.compare(field+".annotations", "none of unknown names", orElse(len(odd) == 0, "none of unknown names", scenarios.List(odd)))
@@ -45,6 +48,18 @@ func (v *stepJudge) envelope(field string, raw json.RawMessage) {
 
 // clockTolerance is how far the clocks of the API server and of who sends requests may be apart.
 const clockTolerance = 2 * time.Second
+
+// objects judges what an event has of the bodies: nothing at Metadata; from Request on what was sent, if that was read,
+// and at RequestResponse a Status that is the answer.
+func (v *stepJudge) objects(field string, ev *auditv1.Event, level string) {
+	sent, answered := ev.RequestObject, ev.ResponseObject
+	higher := sent != nil && (level == scenarios.AuditMetadata || v.o.Request.Body == nil) || answered != nil && level != scenarios.AuditResponse
+	v.compare(field+" (objects)", noReason, orElse(!higher, noReason, "those of a higher level"))
+	if level == scenarios.AuditResponse && ev.ObjectRef != nil && v.status != nil && ev.Stage == auditv1.StageResponseComplete {
+		got := string(ptr.Deref(answered, runtime.Unknown{}).Raw)
+		v.compare(field+" (answer)", v.o.Response.Body, orElse(sameJSON(json.RawMessage(v.o.Response.Body), json.RawMessage(got)), v.o.Response.Body, got))
+	}
+}
 
 // timed judges the times of an audit event: they are those of the request, the end later than its beginning. How long after the
 // answer an event may be of is open, for a busy machine; an hour it is not.
@@ -71,6 +86,9 @@ func (v *stepJudge) answered() {
 		v.compare("spec of the answer", "what was asked", orElse(within(asked.Spec, told.Spec), "what was asked", fmt.Sprintf("%v", told.Spec)))
 	}
 	v.passedOn()
+	if v.request.Hold && v.o.Response.Code == codeOK {
+		v.compare("watch", Open, cmp.Or(v.o.Response.Held, "not kept open"))
+	}
 	switch {
 	case v.o.Response.Code != codeCreated:
 	case v.request.Reviewed() != "":

@@ -109,6 +109,11 @@ func (j *judge) conclude() Result {
 
 func (j *judge) has(c scenarios.Capability) bool { return slices.Contains(j.e.Capabilities, c) }
 
+// audited says that there is to be an audit event.
+func (v *stepJudge) audited() bool {
+	return v.has(scenarios.Audit) && scenarios.AuditLevel(v.requestor.Groups) != scenarios.AuditNone
+}
+
 func (j *judge) notJudged(parts ...string) {
 	for _, what := range parts {
 		if !slices.Contains(j.result.NotJudged, what) {
@@ -164,7 +169,9 @@ func (j *judge) step(i int, st *scenarios.Step, o *Observation) (problem string)
 // request, or if it wrote something that is none; otherwise nobody knows what became of the event.
 func (v *stepJudge) noEvent() (problem string) {
 	switch {
-	case !v.has(scenarios.Audit) || v.event != nil || v.o.Response.Code == codeHeadersTooLarge || v.o.Request.Unread() || v.o.Response.Broken != "":
+	case v.has(scenarios.Audit) && !v.audited():
+		v.compare("audit", "no event, as the policy says", orElse(len(v.o.Audit) == 0, "no event, as the policy says", "an event"))
+	case !v.audited() || v.event != nil || v.o.Response.Code == codeHeadersTooLarge || v.o.Request.Unread() || v.o.Response.Broken != "":
 		return ""
 	case len(v.o.Audit) > 0:
 		v.compare("audit", "an audit event", "something else")

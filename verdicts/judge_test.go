@@ -114,6 +114,7 @@ func TestJudgeNotices(t *testing.T) {
 		"a second event":               {func(e *Evidence) { first(e).AuditAgain = first(e).Audit }, "audit (events)"},
 		"the answer in the event":      {inAudit(`"level":"Metadata"`, `"level":"Metadata","responseObject":{"kind":"PodList"}`), "audit (objects)"},
 		"the body in the event":        {inAudit(`"level":"Metadata"`, `"level":"Metadata","requestObject":{"kind":"Pod"}`), "audit (objects)"},
+		"another level":                {inAudit(`"level":"Metadata"`, `"level":"Request"`), "audit (type)"},
 		"UID of the object":            {inAudit(`{"resource":"pods"`, `{"resource":"pods","uid":"7"`), "audit.objectRef"},
 		"version of the object":        {inAudit(`{"resource":"pods"`, `{"resource":"pods","resourceVersion":"7"`), "audit.objectRef"},
 		"message of a success":         {inAudit(`{"code":200}`, `{"code":200,"message":"refused"}`), "audit.responseStatus"},

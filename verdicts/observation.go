@@ -181,7 +181,12 @@ type Response struct {
 	// Broken says how the connection ended without an answer, while the API server went on answering others.
 	Broken   string   `json:"broken,omitempty"`
 	Warnings []string `json:"warnings,omitempty"` // the Warning headers
+	// Held says what became of a watch that was kept open: Open, or how it ended before it was hung up.
+	Held string `json:"held,omitempty"`
 }
+
+// Open is a watch that was open until it was hung up.
+const Open = "open"
 
 // Review is one access review as it arrived at one point of the chain.
 type Review struct {

@@ -30,6 +30,7 @@ var forbidden = regexp.MustCompile(`User "([^"]*)" cannot (\S+) (?:resource|path
 
 // The HTTP status codes that tell outcomes apart (RFC 9110, RFC 6585).
 const (
+	codeOK               = 200
 	codeCreated          = 201
 	codeBadRequest       = 400
 	codeUnauthorized     = 401

@@ -97,7 +97,7 @@ func (v *stepJudge) lost(counted string) bool {
 // outcome judges the class of the answer, its code and message; an audit event has to tell the same.
 func (v *stepJudge) outcome() {
 	got := outcomeOf(v.o.Response.Code, v.status)
-	if got == "" {
+	if got == "" && (v.audited() || !v.has(scenarios.Audit)) {
 		got = outcomeFromAudit(v.o.Response.Code, v.event)
 	}
 	if got == scenarios.RequestForbidden && v.event != nil {
@@ -132,7 +132,7 @@ func (v *stepJudge) outcome() {
 // onlyAuditTells says that the target has no audit event by which to tell the outcome: the answer tells nothing,
 // or it is the refusal that is expected behind authorization, by admission or a handler, and looks like one by it.
 func (v *stepJudge) onlyAuditTells(got scenarios.Outcome) bool {
-	if v.has(scenarios.Audit) {
+	if v.audited() {
 		return false
 	}
 	behind := v.expect.Outcome == scenarios.Allowed && v.expect.Code >= codeBadRequest && v.expect.Code == v.o.Response.Code

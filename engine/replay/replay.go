@@ -32,6 +32,7 @@ type run struct {
 	tokens  map[string]string // by requestor alias
 	grants  map[string][]scenarios.RBACObject
 	shells  map[string]*shell // by requestor alias
+	held    []held
 }
 
 // Replayer replays scenarios on one target. It may be used from several goroutines.
@@ -111,8 +112,12 @@ func (r *Replayer) replay(ctx context.Context, s *scenarios.Scenario, suffix str
 
 func (run *run) steps(ctx context.Context, e *verdicts.Evidence) {
 	last := time.Now()
+	defer run.hangUp(ctx, e)
 	for i := 0; i < len(run.bound.Steps); {
 		steps := run.bound.Together(i)
+		if steps[0].Wait > 0 {
+			run.hangUp(ctx, e)
+		}
 		seen, err := run.step(ctx, i, steps, last)
 		if err != nil {
 			run.broke(e, i, err)
@@ -123,6 +128,30 @@ func (run *run) steps(ctx context.Context, e *verdicts.Evidence) {
 			last = o.Answered
 		}
 		i += len(steps)
+	}
+}
+
+// held is a watch of a step that is kept open.
+type held struct {
+	step   int
+	hangUp func() string
+}
+
+// hangUp ends the watches that were kept open, and adds what there is to see only then.
+func (run *run) hangUp(ctx context.Context, e *verdicts.Evidence) {
+	list := run.held
+	run.held = nil
+	for _, h := range list {
+		for i := range e.Steps {
+			o := &e.Steps[i]
+			if o.Step != h.step {
+				continue
+			}
+			o.Response.Held = h.hangUp()
+			if err := run.target.AuditEarlier(ctx, o); err != nil {
+				run.broke(e, h.step, err)
+			}
+		}
 	}
 }
 

@@ -72,6 +72,7 @@ func NewRequest(ctx context.Context, host string, r *scenarios.Request) (*http.R
 // send sends the requests of one step, and of those beside it, at the same time, and observes them. Reviews, metrics and
 // what reached others belong to all of them, and are the first one's.
 func (run *run) send(ctx context.Context, first int, steps []scenarios.Step) ([]verdicts.Observation, error) {
+	whole := ctx
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	seen := make([]verdicts.Observation, len(steps))
@@ -79,13 +80,24 @@ func (run *run) send(ctx context.Context, first int, steps []scenarios.Step) ([]
 	for i := range steps {
 		o, r := &seen[i], steps[i].Request
 		o.Step = first + i
-		client, req, err := run.prepare(ctx, run.target.Host(), r, &o.Request)
+		within := ctx
+		if r.Hold {
+			within = whole
+		}
+		client, req, err := run.prepare(within, run.target.Host(), r, &o.Request)
 		if err != nil {
 			return nil, err
 		}
 		exchanges = append(exchanges, func() (err error) {
 			o.Sent = time.Now()
 			defer func() { o.Answered = time.Now() }()
+			if r.Hold {
+				var hangUp func() string
+				if o.Response, hangUp, err = Hold(client, req); hangUp != nil {
+					run.held = append(run.held, held{o.Step, hangUp})
+				}
+				return err
+			}
 			o.Response, err = RoundTrip(client, req, r.Verb == "watch")
 			o.Response.Claims = verdicts.ClaimsIn([]byte(o.Response.Body))
 			return err
@@ -187,7 +199,44 @@ func RoundTrip(client *http.Client, req *http.Request, watch bool) (verdicts.Res
 		return verdicts.Response{}, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	r := verdicts.Response{
+	return read(resp, req, watch)
+}
+
+// Hold sends a request for a watch. If it is let through it stays open until hangUp, which says what has become of it, or
+// until the end of the request's context.
+func Hold(client *http.Client, req *http.Request) (r verdicts.Response, hangUp func() string, err error) {
+	ctx, cancel := context.WithCancel(req.Context())
+	late := time.AfterFunc(requestTimeout, cancel)
+	resp, err := client.Do(req.WithContext(ctx))
+	if late.Stop(); err != nil {
+		cancel()
+		return r, nil, err
+	}
+	r, err = read(resp, req, true)
+	if resp.StatusCode != http.StatusOK {
+		cancel()
+		return r, nil, errors.Join(err, resp.Body.Close())
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(io.Discard, resp.Body)
+		ended <- errors.Join(err, resp.Body.Close())
+	}()
+	r.Held = verdicts.Open
+	return r, func() string {
+		defer cancel()
+		select {
+		case err := <-ended:
+			return fmt.Sprint("ended by itself: ", cmp.Or(err, io.EOF))
+		default:
+			return verdicts.Open
+		}
+	}, err
+}
+
+// read reads an answer, of a watch only its head.
+func read(resp *http.Response, req *http.Request, watch bool) (r verdicts.Response, err error) {
+	r = verdicts.Response{
 		Code: resp.StatusCode, AuditID: resp.Header.Get(auditIDHeader), Warnings: resp.Header.Values("Warning"),
 		FlowSchemaUID: resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID), PriorityLevelUID: resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID),
 	}

@@ -247,6 +247,27 @@ func (t *Target) Audit(ctx context.Context, auditID string) (json.RawMessage, er
 	return t.events.Await(ctx, auditID)
 }
 
+// AuditEarlier adds the audit events of a request after which others were answered: where there is to be none, none has
+// come.
+func (t *Target) AuditEarlier(ctx context.Context, o *verdicts.Observation) (err error) {
+	switch {
+	case t.blind():
+	case unaudited(o):
+		o.Audit, _ = t.events.take(o.Response.AuditID)
+	default:
+		o.Audit, err = t.Audit(ctx, o.Response.AuditID)
+		if err == nil && o.Request.RunsLong() {
+			o.AuditStarted = t.events.beginning(o.Response.AuditID)
+		}
+	}
+	return err
+}
+
+// unaudited says that the policy wants no event of a request.
+func unaudited(o *verdicts.Observation) bool {
+	return o.Request.Credential != nil && scenarios.AuditLevel(o.Request.Credential.Groups) == scenarios.AuditNone
+}
+
 // FrontProxy is the transport with which requestors of any name are sent, by headers that come on top of it. It
 // speaks HTTP/1.1, which is quicker as long as requests come one at a time.
 func (t *Target) FrontProxy() (http.RoundTripper, error) {

@@ -309,6 +309,14 @@ func (t *Target) Observe(ctx context.Context, o *verdicts.Observation, send func
 		// The HTTP server, or the first of the filters, refused it before it became one that is audited.
 	case o.Response.AuditID == "":
 		return errors.New("the answer has no Audit-Id header")
+	case o.Response.Held != "":
+		// Its events are those of a later end.
+	case unaudited(o):
+		o.Reviews = t.reviews(t.recorder.Since(mark)) // before another request asks
+		if !t.answers(ctx) {
+			return errors.Join(errors.New("nothing says that no audit event will come"), t.Err())
+		}
+		o.Audit, _ = t.events.take(o.Response.AuditID)
 	default:
 		if o.Audit, err = t.events.Await(ctx, o.Response.AuditID); err != nil && (!errors.Is(err, errNoEvent) || !t.answers(ctx)) {
 			return errors.Join(err, t.Err())
@@ -319,7 +327,9 @@ func (t *Target) Observe(ctx context.Context, o *verdicts.Observation, send func
 		}
 	}
 	o.Backend, o.Admission = t.aggregated.take()
-	o.Reviews = t.reviews(t.recorder.Since(mark))
+	if o.Reviews == nil {
+		o.Reviews = t.reviews(t.recorder.Since(mark))
+	}
 	o.Metrics, err = t.increases(ctx)
 	if o.Audit != nil {
 		o.AuditAgain = t.events.repeated() // which comes at once, or not at all

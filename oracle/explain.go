@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"maps"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -252,6 +253,33 @@ func Play(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS) ([]Played, e
 		return nil, err
 	}
 	return play(s, server, func(*Server) {}, fixtures)
+}
+
+// Span is when a request was sent and when it was answered, from some moment on.
+type Span struct{ Sent, Answered time.Duration }
+
+// PlayAt is Play of requests with these times, whatever the waits say. sure is how many of the predictions hold wherever
+// within a request the server looked at what it remembers: up to one that may just, or just not, have come too late.
+func PlayAt(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS, times []Span) (out []Played, sure int, err error) {
+	var both [2][]Played
+	for i := range both {
+		server, err := ServerFor(s, f, fixtures)
+		if err != nil {
+			return nil, 0, err
+		}
+		rest := times
+		if both[i], err = play(s, server, func(server *Server) {
+			server.Advance(rest[0].Sent - server.memory.now)
+			server.Takes(rest[0].Answered-rest[0].Sent, i == 1)
+			rest = rest[1:]
+		}, fixtures); err != nil {
+			return nil, 0, err
+		}
+	}
+	for sure < len(times) && reflect.DeepEqual(both[0][sure].Prediction.Expect(), both[1][sure].Prediction.Expect()) {
+		sure++
+	}
+	return both[0], sure, nil
 }
 
 func play(s *scenarios.Scenario, server *Server, before func(*Server), fixtures fs.FS) (out []Played, err error) {

@@ -14,6 +14,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/transport"
 
+	"github.com/authzconf/authzconf/clusters/balancer"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/fixtures"
@@ -45,25 +46,26 @@ type prepared struct {
 
 // What is special about a batch, whose grants are no RBAC objects then: of expired and reloaded each case has its last
 // request once more, when what was remembered has expired, or the authorizer chain was changed and changed back; restarted
-// is before once more, under the same names, for a new process. Of beside and flipped see replicas.go.
+// is before once more, under the same names, for a new process. Of edged see edges.go, of beside, balanced and
+// flipped replicas.go.
 const (
 	expired, reloaded, before, restarted = "-expired", "-reloaded", "-before", "-restarted"
-	beside, flipped                      = "-beside", "-flipped"
+	edged, beside, balanced, flipped     = "-edged", "-beside", "-balanced", "-flipped"
 	specialEvery                         = 40 // batches, for they take seconds
-	expiry                               = 10500 * time.Millisecond
+	expiry                               = remembered + 500*time.Millisecond
 	fresh                                = 2 * time.Second // of requests before a reload: those after it find them remembered
 )
 
 // specials are what the first batches are made of. Roles are made while the batch before is sent, of which no server may
 // be restarted then: so those of flipped and restarted are not before one with roles.
-var specials = [][]string{{""}, {expired}, {before, restarted}, {reloaded}, {flipped}}
+var specials = [][]string{{""}, {expired}, {before, restarted}, {reloaded}, {flipped}, {edged}}
 
-// specialsOf are what a batch is made of: of the others every second is beside.
+// specialsOf are what a batch is made of: of the others every second is beside, or balanced.
 func specialsOf(n int) []string {
 	if first := n % specialEvery; first < len(specials) {
 		return specials[first]
 	}
-	return []string{[]string{"", beside}[n%2]}
+	return []string{[]string{"", beside, "", balanced}[n%4]}
 }
 
 type batch struct {
@@ -72,6 +74,10 @@ type batch struct {
 	cases           []*prepared // the parts of all walks
 	pairs, allPairs int
 	seen            [2]*target.Batched // by server
+	// balancer is that of balanced, which has had so many turns; watched says that the request before was a watch.
+	balancer *balancer.Balancer
+	turns    int
+	watched  bool
 }
 
 // expect fills in what the model predicts of a scenario without expectations.
@@ -82,13 +88,17 @@ func (l *lane) expect(s *scenarios.Scenario, f scenarios.Facts) (*scenarios.Scen
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: the model: %w", s.ID, err)
 	}
+	l.state(out, played)
+	return out, played, nil
+}
+
+func (l *lane) state(s *scenarios.Scenario, played []oracle.Played) {
 	for _, p := range played {
-		out.Steps[p.Step].Expect = p.Prediction.Expect()
+		s.Steps[p.Step].Expect = p.Prediction.Expect()
 	}
 	if l.o.tamper != nil {
-		l.o.tamper(out)
+		l.o.tamper(s)
 	}
-	return out, played, nil
 }
 
 func (l *lane) prepareBatch(b *batch, own []cases.Case) (err error) {
@@ -97,10 +107,14 @@ func (l *lane) prepareBatch(b *batch, own []cases.Case) (err error) {
 		switch last := s.Steps[len(s.Steps)-1]; b.special {
 		case expired:
 			s.Steps = append(s.Steps, scenarios.Step{Wait: scenarios.Duration(expiry)}, last)
+		case edged:
+			for range edges {
+				s.Steps = append(s.Steps, scenarios.Step{Wait: scenarios.Duration(remembered)}, last)
+			}
 		case reloaded:
 			s.Steps = append(s.Steps, last)
 		}
-		w := l.walk(c, b.special)
+		w := l.walk(c, b)
 		for _, p := range w.parts {
 			p.number, p.choice = c.Number, c.Choice
 			if p.scenario, p.played, err = l.expect(p.scenario, p.asked.Facts); err != nil {
@@ -154,16 +168,19 @@ func (l *lane) send(ctx context.Context, b *batch) error {
 			return err
 		}
 	}
-	err := l.open(ctx, b, 0)
-	for rest, n := b.walks, 0; len(rest) > 0 && err == nil; rest, n = rest[n:], 0 {
+	rest, err := b.walks, l.open(ctx, b, 0)
+	if err == nil && b.special == edged {
+		rest, err = nil, l.sendEdges(ctx, b)
+	}
+	for n := 0; len(rest) > 0 && err == nil; rest, n = rest[n:], 0 {
 		for begun := time.Now(); err == nil && n < len(rest) && (b.special != reloaded || time.Since(begun) < fresh); n++ {
-			err = l.sendOn(ctx, rest[n])
+			err = l.sendOn(ctx, b, rest[n])
 		}
 		for phase := 1; err == nil && !rest[0].ended(); phase++ {
 			err = l.pass(ctx, b, phase)
 			for _, w := range rest[:n] {
 				if err == nil {
-					err = l.sendOn(ctx, w)
+					err = l.sendOn(ctx, b, w)
 				}
 			}
 		}
@@ -188,10 +205,12 @@ func (l *lane) pass(ctx context.Context, b *batch, phase int) error {
 }
 
 // sendOn plays a walk on, to where something else comes first.
-func (l *lane) sendOn(ctx context.Context, w *walk) error {
+func (l *lane) sendOn(ctx context.Context, b *batch, w *walk) error {
 	defer l.grants.Store(nil)
+	defer hangUp(w.parts)
 	for ; !w.ended(); w.next++ {
-		p, i := w.turns[w.next].part, w.turns[w.next].step
+		at := w.turns[w.next]
+		p, i := at.part, at.step
 		if p == nil {
 			w.next++
 			return nil
@@ -202,13 +221,23 @@ func (l *lane) sendOn(ctx context.Context, w *walk) error {
 			if !p.objects {
 				l.grantsOf(p.bound, i)
 			}
+			address := h.target.Host()
+			if b.balancer != nil {
+				address = "https://" + b.balancer.Addr()
+			}
+			if at.fresh {
+				utilnet.CloseIdleConnectionsFor(h.front)
+			}
 			s := sent{step: i, from: h.batch.Mark()}
 			var err error
-			if s.observation, err = l.request(ctx, h, p.bound, i); err != nil {
+			if s.observation, s.hangUp, err = l.request(ctx, h, address, p.bound, i); err != nil {
 				return errors.Join(err, h.target.Err())
 			}
 			s.to = h.batch.Mark()
 			p.sent = append(p.sent, s)
+			if l.o.Sent != nil {
+				l.o.Sent(p.number, p.choice)
+			}
 		case p.objects:
 			if err := p.granted.Change(ctx, st); err != nil {
 				return err
@@ -216,6 +245,17 @@ func (l *lane) sendOn(ctx context.Context, w *walk) error {
 		}
 	}
 	return nil
+}
+
+// hangUp ends the watches that were kept open.
+func hangUp(parts []*prepared) {
+	for _, p := range parts {
+		for i := range p.sent {
+			if s := &p.sent[i]; s.hangUp != nil {
+				s.observation.Response.Held, s.hangUp = s.hangUp(), nil
+			}
+		}
+	}
 }
 
 // seenOf is everything that was seen of a case in a batch. Metrics are the batch's, so that they are not among it.
@@ -228,8 +268,7 @@ func (l *lane) seenOf(ctx context.Context, p *prepared, b *batch) *verdicts.Evid
 		from, _ := slices.BinarySearch(seen.Seqs, s.from+1)
 		to, _ := slices.BinarySearch(seen.Seqs, s.to+1)
 		o.Reviews = seen.Reviews[from:to]
-		var err error
-		if o.Audit, err = l.hosts[p.at.server].target.Audit(ctx, o.Response.AuditID); err != nil {
+		if err := l.hosts[p.at.server].target.AuditEarlier(ctx, &o); err != nil {
 			ev.Problems = append(ev.Problems, verdicts.Problem{Blame: verdicts.BlameHarness, Text: err.Error()})
 		}
 		ev.Steps = append(ev.Steps, o)
@@ -255,17 +294,21 @@ type sent struct {
 	step        int
 	observation verdicts.Observation
 	from, to    uint64
+	hangUp      func() string // set while it is a watch that is kept open
 }
 
-func (l *lane) request(ctx context.Context, h *host, bound *scenarios.Scenario, step int) (verdicts.Observation, error) {
+func (l *lane) request(ctx context.Context, h *host, address string, bound *scenarios.Scenario, step int) (o verdicts.Observation, hangUp func() string, err error) {
 	r := bound.Steps[step].Request
 	q := bound.Requestors[r.By]
-	o := verdicts.Observation{Step: step, Request: verdicts.SentRequest{Requestor: q.Username()}, Metrics: []verdicts.MetricSample{}}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	req, err := replay.NewRequest(ctx, h.target.Host(), r)
+	o = verdicts.Observation{Step: step, Request: verdicts.SentRequest{Requestor: q.Username()}, Metrics: []verdicts.MetricSample{}}
+	if !r.Hold {
+		var cancel func()
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	req, err := replay.NewRequest(ctx, address, r)
 	if err != nil {
-		return o, err
+		return o, nil, err
 	}
 	rt := transport.NewAuthProxyRoundTripper(q.User, q.UID, q.Groups, q.Extra, target.Tapped(h.front, func(sent *http.Request) {
 		replay.Record(&o.Request, sent)
@@ -276,10 +319,14 @@ func (l *lane) request(ctx context.Context, h *host, bound *scenarios.Scenario, 
 		}, rt)
 	}
 	o.Sent = time.Now()
-	o.Response, err = replay.RoundTrip(&http.Client{Transport: rt}, req, r.Verb == "watch")
+	if client := (&http.Client{Transport: rt}); r.Hold {
+		o.Response, hangUp, err = replay.Hold(client, req)
+	} else {
+		o.Response, err = replay.RoundTrip(client, req, r.Verb == "watch")
+	}
 	o.Answered = time.Now()
 	if err != nil {
-		return o, fmt.Errorf("%s %s: %w", req.Method, req.URL.RequestURI(), err)
+		err = fmt.Errorf("%s %s: %w", req.Method, req.URL.RequestURI(), err)
 	}
-	return o, nil
+	return o, hangUp, err
 }

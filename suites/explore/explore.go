@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/oracle/cases"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/scenarios"
@@ -25,6 +26,8 @@ const (
 	// maxDisagreements ends a lane: so many mean that one thing is wrong, and each takes seconds to make small.
 	maxDisagreements = 10
 	maxLanes         = 4 // how many control planes there are at most for one cell
+	// lanesPerProcessor is more than one, for lanes wait: for what is remembered to expire, and for servers to start.
+	lanesPerProcessor = 2
 )
 
 // Options are what to explore.
@@ -34,6 +37,9 @@ type Options struct {
 	Seed  int64
 	// Events receives progress, from several goroutines; it must be set.
 	Events func(Event)
+
+	// Sent, if given, is called after every request, and may say which statements of the server it reached; lanes are one then.
+	Sent func(number int, made cases.Choice)
 
 	// tamper changes what is predicted, for a test to see that it is noticed.
 	tamper func(*scenarios.Scenario)
@@ -80,7 +86,11 @@ type explorer struct {
 }
 
 func (x *explorer) run(ctx context.Context) error {
-	count := max(1, min(runtime.GOMAXPROCS(0), maxLanes, x.o.Cases/batchSize))
+	lanes := maxLanes
+	if x.o.Sent != nil {
+		lanes = 1
+	}
+	count := max(1, min(lanesPerProcessor*runtime.GOMAXPROCS(0), lanes, x.o.Cases/batchSize))
 	for i := range count {
 		x.lanes = append(x.lanes, x.newLane(i, count))
 	}
@@ -153,14 +163,16 @@ type CellReport struct {
 	Gate       string `json:"gate"`
 	Lanes      int    `json:"lanes"` // how many control planes it was explored on
 	// Cases, Requests and Reviews are how many were judged; OverRBAC of the cases had their grants as RBAC objects.
-	Cases    int     `json:"cases"`
-	Requests int     `json:"requests"`
-	Reviews  int     `json:"reviews"`
-	OverRBAC int     `json:"overRBAC"`
-	Special  int     `json:"special"` // cases that went past an expiry or reloads, or were sent before and after a restart
-	Beside   int     `json:"beside"`  // cases that went to two API servers, and of Flipped the gate of one was switched twice
-	Flipped  int     `json:"flipped"`
-	Seconds  float64 `json:"seconds"`
+	Cases    int `json:"cases"`
+	Requests int `json:"requests"`
+	Reviews  int `json:"reviews"`
+	OverRBAC int `json:"overRBAC"`
+	Special  int `json:"special"` // cases that went past an expiry or reloads, or were sent before and after a restart
+	Beside   int `json:"beside"`  // cases that went to two API servers, and of Flipped the gate of one was switched twice
+	Flipped  int `json:"flipped"`
+	// Undecided are requests around the end of a second of the caches of which the model cannot tell what they find.
+	Undecided int     `json:"undecided"`
+	Seconds   float64 `json:"seconds"`
 	// Pairs of the AllPairs pairs of levels came up.
 	Pairs    int `json:"pairs"`
 	AllPairs int `json:"allPairs"`
@@ -192,6 +204,7 @@ func (c CellReport) and(d CellReport) CellReport {
 	c.Special += d.Special
 	c.Beside += d.Beside
 	c.Flipped += d.Flipped
+	c.Undecided += d.Undecided
 	c.Seconds = max(c.Seconds, d.Seconds)
 	c.Pairs, c.AllPairs = max(c.Pairs, d.Pairs), max(c.AllPairs, d.AllPairs)
 	c.NotConfirmed += d.NotConfirmed
@@ -204,8 +217,8 @@ func (c CellReport) and(d CellReport) CellReport {
 
 // Line says on one line what came out.
 func (c CellReport) Line() string {
-	text := fmt.Sprintf("%d cases, %d requests, %d reviews in %.0f s (%.0f cases/s), %d over RBAC, %d past an expiry, a reload or a restart, %d on two servers, %d with the gate switched; %d of %d pairs; %d disagreements",
-		c.Cases, c.Requests, c.Reviews, c.Seconds, float64(c.Cases)/max(c.Seconds, 1e-9), c.OverRBAC, c.Special, c.Beside, c.Flipped, c.Pairs, c.AllPairs, len(c.Disagreements))
+	text := fmt.Sprintf("%d cases, %d requests, %d reviews in %.0f s (%.0f cases/s), %d over RBAC, %d past an expiry (%d requests not decided), a reload or a restart, %d on two servers, %d with the gate switched; %d of %d pairs; %d disagreements",
+		c.Cases, c.Requests, c.Reviews, c.Seconds, float64(c.Cases)/max(c.Seconds, 1e-9), c.OverRBAC, c.Special, c.Undecided, c.Beside, c.Flipped, c.Pairs, c.AllPairs, len(c.Disagreements))
 	if c.NotConfirmed > 0 {
 		text += fmt.Sprintf("; %d differed once and not again", c.NotConfirmed)
 	}

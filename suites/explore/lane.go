@@ -16,6 +16,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/oracle/cases"
@@ -124,7 +125,7 @@ func (l *lane) batches(ctx context.Context) error {
 					return
 				}
 				l.batch = b.name
-				l.judge(b, seen)
+				l.broke(l.judge(b, seen))
 			})
 		})
 	}
@@ -282,7 +283,8 @@ func (l *lane) alone(ctx context.Context, of *prepared, s *scenarios.Scenario, o
 	if err != nil {
 		return r, err
 	}
-	return verdicts.Judge(p.scenario, ev), nil
+	r, _, err = l.verdict(p, ev)
+	return r, err
 }
 
 func (l *lane) runAlone(ctx context.Context, p *prepared, objects bool) (ev *verdicts.Evidence, err error) {
@@ -308,22 +310,33 @@ func (l *lane) runAlone(ctx context.Context, p *prepared, objects bool) (ev *ver
 func (l *lane) sendAlone(ctx context.Context, h *host, p *prepared) (*verdicts.Evidence, error) {
 	ev := l.emptyEvidence(p)
 	defer l.grants.Store(nil)
+	defer hangUp([]*prepared{p})
 	for i, st := range p.bound.Steps {
 		if st.Wait > 0 {
-			_ = l.pass(ctx, &batch{special: expired}, 1) // who interrupts it interrupts the next request
+			hangUp([]*prepared{p})
+			clusters.Pause(ctx, time.Duration(st.Wait)) // who interrupts it interrupts the next request
 		}
 		if st.Request == nil {
 			continue
 		}
 		l.grantsOf(p.bound, i)
-		var o verdicts.Observation
-		if err := h.target.Observe(ctx, &o, func() (err error) {
-			o, err = l.request(ctx, h, p.bound, i)
+		p.sent = append(p.sent, sent{step: i})
+		s := &p.sent[len(p.sent)-1]
+		if err := h.target.Observe(ctx, &s.observation, func() (err error) {
+			s.observation, s.hangUp, err = l.request(ctx, h, h.target.Host(), p.bound, i)
 			return err
 		}); err != nil {
 			return nil, err
 		}
-		ev.Steps = append(ev.Steps, o)
+	}
+	hangUp([]*prepared{p})
+	for _, s := range p.sent {
+		if s.observation.Response.Held != "" {
+			if err := h.target.AuditEarlier(ctx, &s.observation); err != nil {
+				return nil, err
+			}
+		}
+		ev.Steps = append(ev.Steps, s.observation)
 	}
 	return ev, nil
 }

@@ -6,9 +6,11 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
+	"github.com/authzconf/authzconf/clusters/balancer"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/oracle/cases"
@@ -38,10 +40,12 @@ type walk struct {
 	parts []*prepared
 }
 
-// turn is a step of a part. Where there is no part something comes first that is about the whole batch.
+// turn is a step of a part. Where there is no part something comes first that is about the whole batch. fresh says that
+// the request has a new connection.
 type turn struct {
-	part *prepared
-	step int
+	part  *prepared
+	step  int
+	fresh bool
 }
 
 func (w *walk) ended() bool { return w.next == len(w.turns) }
@@ -49,12 +53,12 @@ func (w *walk) ended() bool { return w.next == len(w.turns) }
 const flips = 2
 
 // walk puts the steps of a case in the order of sending; where the batch is special the last request comes once more.
-func (l *lane) walk(c cases.Case, special string) *walk {
-	w, s := &walk{}, c.Scenario
+func (l *lane) walk(c cases.Case, b *batch) *walk {
+	w, s, special := &walk{}, c.Scenario, b.special
 	rng := rand.New(rand.NewPCG(uint64(l.o.Seed), uint64(c.Number)))
 	places := []place{{}}
 	switch last := s.Steps[len(s.Steps)-1]; special {
-	case beside:
+	case beside, balanced:
 		places = []place{{}, {server: 1}}
 	case flipped:
 		places = []place{{}, {server: 1}, {server: 1, start: 1}, {server: 1, start: 2}}
@@ -70,7 +74,7 @@ func (l *lane) walk(c cases.Case, special string) *walk {
 	}
 	all, seen, phase := requests(s), 0, 0
 	for i, st := range s.Steps {
-		p := w.parts[0]
+		p, fresh := w.parts[0], false
 		switch {
 		case special == flipped && st.Request != nil && seen*(flips+1)/all > phase:
 			phase++
@@ -84,17 +88,31 @@ func (l *lane) walk(c cases.Case, special string) *walk {
 				p.scenario.Steps = append(p.scenario.Steps, st)
 			}
 		} else {
-			if seen++; len(w.parts) > 1 && rng.IntN(2) == 1 {
+			switch seen++; {
+			case special == balanced:
+				fresh = b.turn(rng, st.Request)
+				p = w.parts[(b.turns-1)%len(w.parts)]
+			case len(w.parts) > 1 && rng.IntN(2) == 1:
 				p = w.parts[1+phase]
 			}
 			p.scenario.Steps = append(p.scenario.Steps, st)
 		}
 		if st.Request != nil || len(w.parts) == 1 { // with a role, which several servers do not have
-			w.turns = append(w.turns, turn{p, len(p.scenario.Steps) - 1})
+			w.turns = append(w.turns, turn{p, len(p.scenario.Steps) - 1, fresh})
 		}
 	}
 	w.parts = slices.DeleteFunc(w.parts, func(p *prepared) bool { return requests(p.scenario) == 0 })
 	return w
+}
+
+// turn says whether a request has a connection of its own, which the balancer gives to the next server: the first one has,
+// the one behind a watch, for a connection ends with it, and of the others every third.
+func (b *batch) turn(rng *rand.Rand, r *scenarios.Request) (fresh bool) {
+	if fresh = b.turns == 0 || b.watched || rng.IntN(3) == 0; fresh {
+		b.turns++
+	}
+	b.watched = r.Verb == "watch"
+	return fresh
 }
 
 func requests(s *scenarios.Scenario) (n int) {
@@ -174,9 +192,9 @@ func (l *lane) hostFor(ctx context.Context, at place) (h *host, err error) {
 }
 
 // open begins to look at what servers see: at first all that a batch has, in later phases the one that was restarted.
-func (l *lane) open(ctx context.Context, b *batch, phase int) error {
+func (l *lane) open(ctx context.Context, b *batch, phase int) (err error) {
 	for _, at := range []place{{}, {1, phase}} {
-		if at.server == 0 && phase > 0 || at.server > 0 && b.special != beside && b.special != flipped {
+		if at.server == 0 && phase > 0 || at.server > 0 && !slices.Contains([]string{beside, balanced, flipped}, b.special) {
 			continue
 		}
 		h, err := l.hostFor(ctx, at)
@@ -187,11 +205,19 @@ func (l *lane) open(ctx context.Context, b *batch, phase int) error {
 			return err
 		}
 	}
-	return nil
+	if b.special == balanced {
+		b.balancer, err = balancer.Start(address(l.hosts[0]), address(l.hosts[1]))
+	}
+	return err
 }
+
+func address(h *host) string { return strings.TrimPrefix(h.target.Host(), "https://") }
 
 // close adds what a server has seen since open to what it saw of the batch before.
 func (l *lane) close(ctx context.Context, b *batch, server int) error {
+	if b.balancer != nil && server == 0 {
+		_ = b.balancer.Close()
+	}
 	h := l.hosts[server]
 	if h == nil || h.batch == nil {
 		return nil

@@ -130,8 +130,8 @@ func (l *lane) again(e *laneEvidence, pieces *reports.Pieces, interrupted bool) 
 			next++
 			return s.Alone[next-1], l.holdCase(p, s.Alone[next-1], p.asked.Facts.Capabilities, audits)
 		}
-		l.judge(b, s)
-		if err := l.confirmAll(ctx); err != nil && !short {
+		err = l.judge(b, s)
+		if err = errors.Join(err, l.confirmAll(ctx)); err != nil && !short {
 			return err
 		}
 		if next < len(s.Alone) && !short {
@@ -202,14 +202,19 @@ func (l *lane) collect(ctx context.Context, b *batch) (*seen, error) {
 }
 
 // judge judges a batch by its evidence. What is not as predicted becomes a suspect, to be run alone.
-func (l *lane) judge(b *batch, s *seen) {
+func (l *lane) judge(b *batch, s *seen) (err error) {
 	l.seen = s
-	reviews := 0
+	reviews, unsure := 0, false
 	var suspects []*prepared
 	counted := counts{}
 	for i, p := range b.cases {
 		ev := s.Cases[i]
-		p.result = verdicts.Judge(p.scenario, ev)
+		undecided := 0
+		if p.result, undecided, err = l.verdict(p, ev); err != nil {
+			return err
+		}
+		l.found.Undecided += undecided
+		unsure = unsure || undecided > 0
 		if failed(p.result) {
 			suspects = append(suspects, p)
 		}
@@ -230,6 +235,10 @@ func (l *lane) judge(b *batch, s *seen) {
 	}
 	why := ""
 	if len(suspects) == 0 {
+		if unsure { // nobody knows what the attempts became
+			maps.DeleteFunc(counted, func(k string, _ int) bool { return strings.HasPrefix(k, verdicts.AttemptsMetric) })
+			s = &seen{Arrived: s.Arrived, Metrics: slices.DeleteFunc(slices.Clone(s.Metrics), isAttempt)}
+		}
 		why = totals(s, reviews, counted)
 	}
 	if why != "" {
@@ -240,7 +249,7 @@ func (l *lane) judge(b *batch, s *seen) {
 	}
 	switch b.special {
 	case "":
-	case beside:
+	case beside, balanced:
 		l.found.Beside += len(b.walks)
 	case flipped:
 		l.found.Flipped += len(b.walks)
@@ -254,6 +263,11 @@ func (l *lane) judge(b *batch, s *seen) {
 	l.found.Pairs, l.found.AllPairs = b.pairs, b.allPairs
 	l.suspects = append(l.suspects, suspects...)
 	l.progress(l)
+	return nil
+}
+
+func isAttempt(m verdicts.MetricSample) bool {
+	return strings.HasPrefix(m.Name, strings.TrimSuffix(verdicts.AttemptsMetric, "_total"))
 }
 
 func (l *lane) span(o *verdicts.Observation) {

@@ -1,7 +1,10 @@
 package mutants
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"math/bits"
 	"os"
 	"slices"
 	"strconv"
@@ -9,12 +12,52 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/oracle/cases"
 	"github.com/authzconf/authzconf/suites/explore"
 )
 
+// corpusOf is what generated cases reached, as the corpus of the generator has it: a case is in it that reached a place in
+// more of its requests than any before, counted in powers of two.
+type corpusOf struct {
+	shared *sharedFile
+	seen   map[[2]int]bool // places, and in how many requests of a case
+	now    map[int]int     // of the case that is being sent
+	number int
+	made   cases.Choice
+	kept   []string // choices
+	err    error
+}
+
+func (c *corpusOf) sent(number int, made cases.Choice) {
+	if number != c.number {
+		c.close()
+		c.number, c.made = number, made
+	}
+	numbers, err := c.shared.take()
+	c.err = errors.Join(c.err, err)
+	for _, n := range numbers {
+		c.now[n]++
+	}
+}
+
+// close ends a case.
+func (c *corpusOf) close() {
+	before := len(c.seen)
+	for place, times := range c.now {
+		c.seen[[2]int{place, bits.Len(uint(times))}] = true
+	}
+	if clear(c.now); len(c.seen) > before && c.number > 0 {
+		c.kept = append(c.kept, c.made.String())
+	}
+}
+
+func (c *corpusOf) reached(n int) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Keys(c.seen)), func(k [2]int) bool { return k[0] == n })
+}
+
 // TestExploreCoverage runs generated cases, EXPLORE_CASES of each of the seeds 1 to 3, against the kube-apiserver with all
 // mutants in it, none of them chosen, and lists the places that they do not reach and no argument says why: what the
-// generator has to be taught. It wants model and server to agree, and no argument to be wrong.
+// generator has to be taught. What reached something new it writes as the generator's corpus, if EXPLORE_CORPUS names the file. It wants model and server to agree, and no argument to be wrong.
 func TestExploreCoverage(t *testing.T) {
 	n, err := strconv.Atoi(os.Getenv("EXPLORE_CASES"))
 	if err != nil {
@@ -45,8 +88,9 @@ func TestExploreCoverage(t *testing.T) {
 	for i := range cells {
 		cells[i].KubeAPIServerPath, cells[i].KubeAPIServerEnv = program, []string{SharedVariable + "=" + shared.path}
 	}
+	corpus := &corpusOf{shared: shared, seen: map[[2]int]bool{}, now: map[int]int{}}
 	for seed := range int64(3) {
-		report, _, err := explore.Run(ctx, explore.Options{Cells: cells, Cases: n, Seed: seed + 1, Events: func(e explore.Event) {
+		report, _, err := explore.Run(ctx, explore.Options{Cells: cells, Cases: n, Seed: seed + 1, Sent: corpus.sent, Events: func(e explore.Event) {
 			if e.Text != "" {
 				_, _ = fmt.Fprintln(t.Output(), e.Text)
 			}
@@ -58,18 +102,25 @@ func TestExploreCoverage(t *testing.T) {
 			t.Errorf("seed %d: model and server disagree: %t; %v", report.Seed, report.Disagreed(), err)
 		}
 	}
-	numbers, err := shared.take()
-	if err != nil {
-		t.Fatal(err)
+	if corpus.close(); corpus.err != nil {
+		t.Fatal(corpus.err)
 	}
 	found := &results{Kubernetes: release.Version, mutants: sources.Mutants, parts: sources.Parts, arguments: argued}
-	r := newReach(found, func(n int) bool { return slices.Contains(numbers, n) })
+	r := newReach(found, corpus.reached)
 	for _, m := range r.missing {
 		_, _ = fmt.Fprintf(t.Output(), "not reached: %s:%d, %s: %s\n", m.File, m.Line, m.Function, m.Snippet)
 	}
 	_, _ = fmt.Fprintln(t.Output(), r.total())
+	_, _ = fmt.Fprintf(t.Output(), "%d counts of places, brought about by %d cases\n", len(corpus.seen), len(corpus.kept))
+	if file := os.Getenv("EXPLORE_CORPUS"); file != "" {
+		slices.Sort(corpus.kept)
+		raw, err := cases.YAML(slices.Compact(corpus.kept))
+		if err = errors.Join(err, os.WriteFile(file, raw, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, m := range sources.Mutants {
-		if slices.Contains(numbers, m.Number) && found.is(m.Key, unreachable) {
+		if corpus.reached(m.Number) && found.is(m.Key, unreachable) {
 			t.Errorf("%s: argued to be unreachable, but reached: %s", m.Key, m.Snippet)
 		}
 	}

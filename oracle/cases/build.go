@@ -73,6 +73,9 @@ func (b *builder) requestor(alias, node string) scenarios.Requestor {
 	if strings.HasPrefix(r.User, accountUser) && b.rng.IntN(2) == 0 {
 		r.Groups = serviceaccount.MakeGroupNames(callerPlace)
 	}
+	if b.Choice[audit] > 0 {
+		r.Groups = append(slices.Clone(r.Groups), "system:audit:"+b.level(audit))
+	}
 	r.Extra = maps.Clone(r.Extra)
 	for key, values := range r.Extra {
 		r.Extra[key] = scenarios.Each(values, strings.NewReplacer("NODE", node, "ALIAS", alias).Replace)
@@ -183,6 +186,7 @@ func (b *builder) requestOf(kind string) scenarios.Request {
 		r.Resource = core
 	}
 	b.oneOf(&r.Verb, &r.Subresource, &r.Name, &r.Path)
+	r.Hold = r.Verb == "watch" && b.rng.IntN(3) > 0
 	return r
 }
 

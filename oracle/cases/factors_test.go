@@ -12,7 +12,7 @@ func Factors() []Factor { return slices.Clone(factors[:]) }
 func TestFactors(t *testing.T) {
 	names := map[int]string{
 		wanted: "wanted", requestor: "requestor", uid: "uid", groups: "groups", extra: "extra", mode: "mode", action: "action",
-		identity: "identity", legacy: "legacy", request: "request", selector: "selector", rights: "rights", sequence: "sequence", change: "change",
+		identity: "identity", legacy: "legacy", request: "request", selector: "selector", rights: "rights", sequence: "sequence", change: "change", audit: "audit",
 	}
 	for f, name := range names {
 		if factors[f].Name != name || len(factors[f].Levels) < 2 {
@@ -33,6 +33,11 @@ func TestFactors(t *testing.T) {
 			if !there(level) {
 				t.Errorf("parts.yaml says nothing of the level %s of %s", level, factors[what].Name)
 			}
+		}
+	}
+	for _, text := range corpus {
+		if got := parse(text).String(); got != text {
+			t.Errorf("corpus.yaml has %q, which is read as %q: make explore-coverage writes it anew", text, got)
 		}
 	}
 	if len(names) != factorCount {

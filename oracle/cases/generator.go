@@ -56,11 +56,46 @@ func (g *Generator) Next() Case {
 // Pairs are how many pairs of levels have come up, and how many there are.
 func (g *Generator) Pairs() (covered, all int) { return g.cover.all - len(g.cover.open), g.cover.all }
 
+// corpusYAML has choices that reached a statement of the API server which none before them had, or reached it in more of
+// their requests. make explore-coverage writes it.
+//
+//go:embed corpus.yaml
+var corpusYAML []byte
+
+var corpus = fixtures.Table[[]string]("corpus.yaml", corpusYAML)
+
+// parse reads what String of a choice has written.
+func parse(text string) (choice Choice) {
+	for word := range strings.FieldsSeq(text) {
+		name, level, _ := strings.Cut(word, "=")
+		if f := slices.IndexFunc(factors[:], func(f Factor) bool { return f.Name == name }); f >= 0 {
+			choice[f] = max(0, slices.Index(factors[f].Levels, level))
+		}
+	}
+	return choice
+}
+
+// mutated is a choice of the corpus with one or two levels changed.
+func mutated(rng *rand.Rand) Choice {
+	choice := parse(pick(rng, corpus...))
+	for range 1 + rng.IntN(2) {
+		f := rng.IntN(len(factors))
+		choice[f] = rng.IntN(len(factors[f].Levels))
+	}
+	return choice
+}
+
 // random takes any level of each factor. With grants taken that way most cases end in a denial early on, so half
 // of them get grants that let them go further.
 func random(rng *rand.Rand) (choice Choice) {
+	if len(corpus) > 0 && rng.IntN(4) == 0 {
+		return mutated(rng)
+	}
 	for f := range factors {
 		choice[f] = rng.IntN(len(factors[f].Levels))
+	}
+	if rng.IntN(2) == 0 { // what no audit event shows is not judged
+		choice[audit] = 0
 	}
 	if rng.IntN(2) == 0 { // what only a history brings about takes one
 		choice[sequence] = slices.Index(factors[sequence].Levels, "walk")
@@ -171,6 +206,7 @@ const (
 	rights
 	sequence
 	change
+	audit
 	factorCount
 )
 

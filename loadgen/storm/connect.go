@@ -269,18 +269,21 @@ func ServeRecorder(_ context.Context, in io.Reader, out io.Writer) error {
 
 type recorderProcess struct {
 	link    *shard.Link
+	timeout time.Duration // after which one that does not answer is killed
 	mu      sync.Mutex
 	encoder *json.Encoder
 	decoder *json.Decoder
 	failed  error
 }
 
+const recorderTimeout = 30 * time.Second
+
 func startRecorder(ctx context.Context, command []string) (*recorderProcess, error) {
 	link, err := shard.Processes(command).Launch(ctx, 0, 1)
 	if err != nil {
 		return nil, fmt.Errorf("the recorder: %w", err)
 	}
-	return &recorderProcess{link: link, encoder: json.NewEncoder(link.In), decoder: json.NewDecoder(link.Out)}, nil
+	return &recorderProcess{link: link, timeout: recorderTimeout, encoder: json.NewEncoder(link.In), decoder: json.NewDecoder(link.Out)}, nil
 }
 
 // ask returns nothing once the process has failed; Err says why.
@@ -290,12 +293,14 @@ func (p *recorderProcess) ask(q question) (a answer) {
 	if p.failed != nil {
 		return a
 	}
+	kill := time.AfterFunc(p.timeout, p.link.Kill)
+	defer kill.Stop()
 	err := p.encoder.Encode(q)
 	if err == nil {
 		err = p.decoder.Decode(&a)
 	}
 	if err != nil {
-		p.failed = fmt.Errorf("its process is gone: %w", err)
+		p.failed = fmt.Errorf("its process is gone, or did not answer within %s: %w", p.timeout, err)
 	} else if a.Error != "" {
 		p.failed = fmt.Errorf("%s", a.Error)
 	}

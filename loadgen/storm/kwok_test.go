@@ -1,6 +1,7 @@
 package storm
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/clusters/kind"
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/reports/load"
 )
 
 // startKwok builds kwok's controller from its sources, and has it keep the nodes of a cluster with the stages that come
@@ -45,6 +53,51 @@ func startKwok(t *testing.T, source, kubeconfig string) {
 			t.Logf("kwok: %s", text[max(0, len(text)-4000):])
 		}
 	})
+}
+
+// TestKwokOnKind storms a cluster of kind from the agents of 500 nodes that a real kwok keeps Ready, beside all that a
+// cluster's controllers ask: the run passes, or says why it cannot be judged.
+func TestKwokOnKind(t *testing.T) {
+	source, image := os.Getenv("AUTHZCONF_KWOK"), os.Getenv("AUTHZCONF_KIND_NODE_IMAGE")
+	if source == "" || image == "" {
+		t.Skip("AUTHZCONF_KWOK or AUTHZCONF_KIND_NODE_IMAGE is not set: make kind-load sets both")
+	}
+	version, err := kind.ImageVersion(t.Context(), image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := kind.Start(t.Context(), kind.Options{Name: "kwok", Image: image, Version: version, Options: local.Options{FeatureGates: map[string]bool{target.GateName: true}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cluster.Stop() })
+	data, err := clusters.Kubeconfig("kind", cluster.Admin())
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := errors.Join(err, os.WriteFile(kubeconfig, data, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	startKwok(t, source, kubeconfig)
+	o := inExisting(t, kubeconfig, "kwok")
+	p, _, err := profile.Load("one-cluster")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Profile, o.Kwok, o.Profile.Nodes = p, true, 500
+	if o.Profile, err = p.Adjusted(profile.Adjust{Counts: true}, func(flag string) bool { return flag == "counts" }); err != nil {
+		t.Fatal(err)
+	}
+	out, err := Execute(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := load.Judge(*out, Thresholds(o.Profile))
+	t.Logf("%s: reasons %v, notes %v", result.Outcome, result.Reasons, out.Notes)
+	for _, v := range result.Variants {
+		t.Logf("%s: %d requests, %d errors, %.3f reviews each, p99 %.1f ms", v.Name, v.Sent, v.Errors, v.Reviews.PerRequest.Estimate, v.P99.Milliseconds)
+	}
+	if result.Outcome != load.Passed {
+		t.Errorf("%s", result.Outcome)
+	}
 }
 
 // TestKwok has a real kwok keep the nodes of a storm: they are Ready, and requests cost what they do without it.

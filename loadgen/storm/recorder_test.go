@@ -23,7 +23,7 @@ func TestServeRecorder(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- ServeRecorder(t.Context(), in, out) }()
 	p := &recorderProcess{
-		link:    &shard.Link{In: orders, Out: replies, Kill: func() {}, Wait: func() error { return <-ended }},
+		link:    &shard.Link{In: orders, Out: replies, Kill: func() {}, Wait: func() error { return <-ended }}, timeout: time.Minute,
 		encoder: json.NewEncoder(orders), decoder: json.NewDecoder(replies),
 	}
 	if got := p.Kubeconfig(recorder.Front); len(got) == 0 {
@@ -46,6 +46,25 @@ func TestServeRecorder(t *testing.T) {
 	}
 	if p.Mark() != 0 || p.Err() == nil {
 		t.Error("a process that is gone is not noticed")
+	}
+}
+
+// One that hangs is killed, and is not waited for again.
+func TestSilentRecorder(t *testing.T) {
+	p, err := startRecorder(t.Context(), []string{"sleep", "60"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.timeout = 100 * time.Millisecond
+	begin := time.Now()
+	if a := p.ask(question{}); a.Mark != 0 || p.Err() == nil || !strings.Contains(p.Err().Error(), "did not answer within 100ms") {
+		t.Errorf("%+v, %v", a, p.Err())
+	}
+	if err := p.close(); err == nil {
+		t.Error("one that was killed ended by itself")
+	}
+	if took := time.Since(begin); took > 9*time.Second {
+		t.Errorf("it took %s", took)
 	}
 }
 

@@ -40,10 +40,11 @@ kind-candidates: ## the scenarios that could be conformance tests, on a cluster 
 	AUTHZCONF_KIND_NODE_IMAGE=$$image go test -count 1 -timeout 15m -v -run TestKindCandidates ./cmd/authzconf
 
 .PHONY: kind-load
-kind-load: ## a storm by pods of an Indexed Job on a cluster of kind; one of them is deleted
+kind-load: ## storms on clusters of kind: by pods of an Indexed Job, and from 500 nodes that kwok keeps Ready
 	@ci/kind-node/install
 	@eval "$$(ci/kind-node/engine start)" && image=$$(ci/kind-node/build $(KUBERNETES)) && \
-	AUTHZCONF_KIND_NODE_IMAGE=$$image go test -count 1 -timeout 15m -v -run TestPods ./loadgen/storm
+	kwok=$$(go mod download -json sigs.k8s.io/kwok@v0.8.0 | sed -n 's/.*"Dir": "\(.*\)",/\1/p') && \
+	AUTHZCONF_KWOK=$$kwok AUTHZCONF_KIND_NODE_IMAGE=$$image go test -count 1 -timeout 30m -v -run 'TestPods|TestKwok' ./loadgen/storm
 
 .PHONY: verify
 verify: build ## recompute the verdicts of the report from its evidence

@@ -72,13 +72,16 @@ func NewPool(c *rest.Config, agents, perConn, shard, shards int) (*Pool, error) 
 	if err != nil {
 		return nil, err
 	}
+	dialer := &net.Dialer{Timeout: 10 * time.Second}
 	var protocols http.Protocols
 	protocols.SetHTTP2(true)
 	mine := (agents - shard + shards - 1) / shards
 	return &Pool{
 		transport: &http.Transport{
 			TLSClientConfig: config, Protocols: &protocols, DisableCompression: true,
-			DialContext:         (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				return quiet(dialer.DialContext(ctx, network, address))
+			},
 			TLSHandshakeTimeout: 30 * time.Second,
 		},
 		host: host, perConn: perConn, shards: shards,

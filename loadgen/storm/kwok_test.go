@@ -79,11 +79,11 @@ func TestKwokOnKind(t *testing.T) {
 	startKwok(t, source, kubeconfig)
 	o := inExisting(t, kubeconfig, "kwok")
 	p, _, err := profile.Load("one-cluster")
-	if err != nil {
-		t.Fatal(err)
+	if err == nil {
+		o.Kwok, p.Nodes, p.PodsPerNode, p.Pairs, p.Declared.Pairs = true, 500, 2, 1, 1
+		o.Profile, err = p.Adjusted(profile.Adjust{Counts: true}, func(flag string) bool { return flag == "counts" })
 	}
-	o.Profile, o.Kwok, o.Profile.Nodes = p, true, 500
-	if o.Profile, err = p.Adjusted(profile.Adjust{Counts: true}, func(flag string) bool { return flag == "counts" }); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 	out, err := Execute(t.Context(), o)

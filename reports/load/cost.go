@@ -47,6 +47,12 @@ var titles = []func(r *run.Run) string{
 	func(r *run.Run) string { return reports.Plural(r.Agents, "agent") },
 	func(r *run.Run) string { return reports.Plural(r.Population.ServiceAccounts, "ServiceAccount") },
 	func(r *run.Run) string { return r.Authorizer },
+	func(r *run.Run) string {
+		if r.Population.Every == 0 {
+			return "once a block"
+		}
+		return "every " + text(r.Population.Every)
+	},
 }
 
 func (c *Cost) add(col column) {

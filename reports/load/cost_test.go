@@ -190,6 +190,7 @@ func TestStatements(t *testing.T) {
 		"another server":        {Result{Variants: []Variant{rate("denied", "gate-off", 3, asPredicted)}}, 3, "not measured"},
 		"not as predicted":      {Result{Variants: []Variant{rate("denied", "gate-on", 3, notPredicted)}}, 3, "not known: some is not as the model predicts"},
 		"miscounted":            {Result{Variants: []Variant{rate("denied", "gate-on", 3, asPredicted)}, Checks: []Check{{Name: "counters", State: Broken}}}, 3, "not measured"},
+		"overloaded":            {Result{Variants: []Variant{{Variant: "denied", Server: "gate-on", Reviews: ReviewRate{Of: "steady state", PerRequest: statistics.Interval{Estimate: 1}, Verdict: asPredicted}, Done: 100, Errors: 30}}}, 3, "not measured"},
 		"late, and counted":     {Result{Variants: []Variant{rate("denied", "gate-on", 3, asPredicted)}, Checks: []Check{{Name: "generator kept up", State: Broken}}}, 3, "holds"},
 		"objective held":        {Result{Limits: []LimitResult{slo("a on gate-on", Held), slo("b on gate-off", Held)}}, 5, "held"},
 		"objective not known":   {Result{Limits: []LimitResult{slo("a on gate-on", Held), slo("b on gate-off", Unknown)}}, 5, "held wherever it could be judged"},

@@ -21,9 +21,6 @@ type Population struct {
 	Every    Duration `json:"every,omitempty"`
 }
 
-// Shared says whether pods share ServiceAccounts.
-func (p Population) Shared() bool { return p.ServiceAccounts < p.Nodes*p.DaemonSets }
-
 // String is a line for people.
 func (p Population) String() string {
 	several := func(n int, noun string) string {

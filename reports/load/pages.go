@@ -51,6 +51,7 @@ var functions = map[string]any{
 	"kib":      func(n float64) string { return fmt.Sprintf("%.1f", n/1024) },
 	"percent":  func(part float64) string { return fmt.Sprintf("%.1f", 100*part) },
 	"due":      func(v *Variant) int64 { return v.Sent + v.Dropped },
+	"ownNode":  func(v Variant) bool { return strings.HasPrefix(v.Variant, "associated-node") },
 	"limit":    func(name string) string { return strings.Replace(name, sloName, "SLO", 1) },
 	"effects":  func(c Comparison) []namedEffect { return []namedEffect{{"p50", c.P50}, {"p99", c.P99}, {"CPU", c.CPU}} },
 }

@@ -32,13 +32,14 @@ type published struct {
 	Result
 	Population run.Population `json:"population,omitzero"`
 	Authorizer string         `json:"authorizer,omitempty"`
+	Length     run.Duration   `json:"blockLength,omitzero"`
 	Finished   time.Time      `json:"finished,omitzero"`
 }
 
 func (p *Part) publish(dir string) error {
 	all := map[string]published{}
 	for _, c := range p.Columns {
-		all[c.Title] = published{c.Result, c.Run.Population, c.Run.Authorizer, c.Run.Finished}
+		all[c.Title] = published{c.Result, c.Run.Population, c.Run.Authorizer, c.length(), c.Run.Finished}
 	}
 	data, err := filing.EncodeJSON(all)
 	old, _ := filepath.Glob(filepath.Join(dir, p.Name, "*.svg")) // of other runs, maybe
@@ -70,7 +71,7 @@ func earlier(dir string, now []Part) (parts []Part, err error) {
 		}
 		for _, title := range slices.Sorted(maps.Keys(all)) {
 			was := all[title]
-			p.add(column{Title: title, Result: was.Result, Saved: Saved{Run: run.Run{Population: was.Population, Authorizer: was.Authorizer, Started: was.Started, Finished: was.Finished}}})
+			p.add(column{Title: title, Result: was.Result, Saved: Saved{Run: run.Run{Population: was.Population, Authorizer: was.Authorizer, Blocks: []run.Block{{Length: was.Length}}, Started: was.Started, Finished: was.Finished}}})
 		}
 		parts = append(parts, p)
 	}
@@ -96,8 +97,33 @@ func (p Part) Outcomes() string {
 	return strings.Join(list, ", ")
 }
 
-// daemonSetPart is the part about one ServiceAccount by how often each pod asks.
-const daemonSetPart = "daemonset"
+func (c column) length() run.Duration {
+	if len(c.Run.Blocks) == 0 {
+		return 0
+	}
+	return c.Run.Blocks[0].Length
+}
+
+// Asks is how often each pod asks.
+func (c column) Asks() string {
+	if every := c.Run.Population.Every; every > 0 {
+		return "every " + text(every)
+	}
+	return "once in " + text(c.length())
+}
+
+// daemonSets are the runs about pods with one ServiceAccount, by how many and how often they ask.
+func daemonSets(parts []Part) (list []column) {
+	for _, p := range parts {
+		if p.Name == "daemonset" || p.Name == "reviews" {
+			list = append(list, slices.DeleteFunc(slices.Clone(p.Columns), func(c column) bool { return c.Run.Population.ServiceAccounts != 1 })...)
+		}
+	}
+	slices.SortStableFunc(list, func(x, y column) int {
+		return cmp.Or(y.Run.Population.Nodes-x.Run.Population.Nodes, cmp.Compare(y.Run.Population.Every, x.Run.Population.Every))
+	})
+	return list
+}
 
 // Legacy is legacy impersonation without the gate.
 func (c column) Legacy() *Variant { return c.Measured(variantKey{"legacy-gate-off", "gate-off"}) }
@@ -146,14 +172,10 @@ func Results(runs, dir string) error {
 	}
 	slices.SortFunc(parts, func(x, y Part) int { return cmp.Compare(x.Name, y.Name) })
 	var took time.Duration
-	var daemonSets []column
 	for _, p := range parts {
 		took += p.Took()
-		if p.Name == daemonSetPart {
-			daemonSets = p.Columns
-		}
 	}
-	text, err := markdown("results", map[string]any{"Parts": parts, "Statements": statements(parts), "Took": took, "DaemonSets": daemonSets})
+	text, err := markdown("results", map[string]any{"Parts": parts, "Statements": statements(parts), "Took": took, "DaemonSets": daemonSets(parts)})
 	if err != nil {
 		return err
 	}

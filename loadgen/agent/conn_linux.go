@@ -1,3 +1,5 @@
+//go:build !race
+
 package agent
 
 import (
@@ -10,7 +12,8 @@ import (
 
 // quietConn reads and writes without telling Go's scheduler that it is in the kernel, which it may, for the socket does not
 // block: where a process was idle, the scheduler would wake the runtime's monitor, a thread of its own, for each request
-// and each answer (sysmonwait in runtime/proc.go).
+// and each answer (sysmonwait in runtime/proc.go). The race detector does not see that one end of such a connection happens
+// before the other, so that tests with it have the usual one.
 type quietConn struct {
 	*net.TCPConn
 	raw syscall.RawConn

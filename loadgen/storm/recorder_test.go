@@ -23,7 +23,7 @@ func TestServeRecorder(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- ServeRecorder(t.Context(), in, out) }()
 	p := &recorderProcess{
-		link:    &shard.Link{In: orders, Out: replies, Kill: func() {}, Wait: func() error { return <-ended }}, timeout: time.Minute,
+		link: &shard.Link{In: orders, Out: replies, Kill: func() {}, Wait: func() error { return <-ended }}, timeout: time.Minute,
 		encoder: json.NewEncoder(orders), decoder: json.NewDecoder(replies),
 	}
 	if got := p.Kubeconfig(recorder.Front); len(got) == 0 {

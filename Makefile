@@ -235,6 +235,10 @@ fixed: build has-fix ## apply the fix of a finding to kube-apiserver, and see on
 	FIXES=$(abspath _output/fixes) go test -count 1 -timeout 1h -run '^(TestPatches|TestFixed)$$/^$(FINDING)$$' ./ci/mutants
 	TEST_ASSET_KUBE_APISERVER=_output/fixes/$(FINDING)/kube-apiserver $(AUTHZCONF) reproduce $(FINDING); [ $$? -eq 1 ]
 
+.PHONY: mutants-arguments
+mutants-arguments: mutants-tests ## attack half of the mutants that are argued to be equivalent by generated cases (ARGUED_CASES of them each, SEED)
+	ARGUED_CASES=$(or $(ARGUED_CASES),200) $(MUTANTS) TestArgumentsHold -seed $(SEED)
+
 # The first time it compiles one kube-apiserver with all fixes in it.
 .PHONY: fixes
 fixes: has-fix ## prove the fixes of findings: the whole suite with each, and its patch in _output/fixes (FINDING for one)

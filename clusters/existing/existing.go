@@ -47,15 +47,24 @@ type Cluster struct {
 
 // Open reads a kubeconfig, and takes its current context unless another is named. Nothing is sent yet.
 func Open(kubeconfig, context, run string) (*Cluster, error) {
-	if _, err := filing.Input(kubeconfig); err != nil { // a pipe would not end
+	data, err := filing.Input(kubeconfig) // once, as it may be a pipe
+	if err != nil {
 		return nil, fmt.Errorf("%s cannot be read as a kubeconfig: %w", kubeconfig, err)
 	}
-	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context})
-	raw, err := loader.RawConfig()
+	raw, err := clientcmd.Load(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be read as a kubeconfig", kubeconfig)
 	}
+	for _, c := range raw.Clusters {
+		c.LocationOfOrigin = kubeconfig
+	}
+	for _, u := range raw.AuthInfos {
+		u.LocationOfOrigin = kubeconfig
+	}
+	if err := clientcmd.ResolveLocalPaths(raw); err != nil {
+		return nil, fmt.Errorf("%s cannot be used: %w", kubeconfig, err)
+	}
+	loader := clientcmd.NewNonInteractiveClientConfig(*raw, context, &clientcmd.ConfigOverrides{CurrentContext: context}, nil)
 	config, err := loader.ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be used: %w", kubeconfig, err)

@@ -108,7 +108,7 @@ func (f *certifyFlags) check() error {
 	}
 	for _, l := range f.levels {
 		if !slices.Contains(certify.Levels(), certify.CertificationLevel(l)) {
-			return fmt.Errorf("--level: %q is none of %v", l, certify.Levels())
+			return fmt.Errorf("--level: %q is not one of %v", l, certify.Levels())
 		}
 	}
 	if f.results != "" && f.reportDir == "" {

@@ -280,7 +280,7 @@ func list(w io.Writer, chosen []*scenarios.Scenario, output string, full bool) e
 		}
 		return printAs(w, output, "", items)
 	}
-	return fmt.Errorf("-o %q is none of wide, json, yaml", output)
+	return fmt.Errorf("-o %q is not one of wide, json, yaml", output)
 }
 
 func newLint() *cobra.Command {

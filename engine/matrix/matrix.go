@@ -93,7 +93,7 @@ func (m Matrix) states(release local.Release, emulated string) (states []target.
 		case asked == target.AskOn, asked == target.AskOff, asked == target.AskDefault, asked == AskAbsent:
 			states = append(states, asked)
 		default:
-			return nil, fmt.Errorf("gate %q is none of on, off, default, absent, both, all", word)
+			return nil, fmt.Errorf("gate %q is not one of on, off, default, absent, both, all", word)
 		}
 	}
 	return states, nil

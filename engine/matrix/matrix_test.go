@@ -38,7 +38,7 @@ func TestCells(t *testing.T) {
 		{name: "emulated version without the gate", matrix: Matrix{Kubernetes: []string{"1.37"}, Emulate: "1.34", Gate: "on"}, fail: "no feature gate"},
 		{name: "on where there is no gate", matrix: Matrix{Kubernetes: []string{"1.33"}, Gate: "on"}, fail: "its state is absent or default"},
 		{name: "unknown version", matrix: Matrix{Kubernetes: []string{"9.99"}, Gate: "on"}, fail: "9.99"},
-		{name: "unknown gate setting", matrix: Matrix{Kubernetes: []string{"1.37"}, Gate: "maybe"}, fail: "none of on, off, default, absent, both, all"},
+		{name: "unknown gate setting", matrix: Matrix{Kubernetes: []string{"1.37"}, Gate: "maybe"}, fail: "not one of on, off, default, absent, both, all"},
 		{name: "too old to be emulated", matrix: Matrix{Kubernetes: []string{"1.37"}, Emulate: "1.33", Gate: "on"}, fail: "can emulate 1.34 to 1.37"},
 		{name: "newer than the binary", matrix: Matrix{Kubernetes: []string{"1.36"}, Emulate: "1.37", Gate: "on"}, fail: "can emulate 1.33 to 1.36"},
 		{name: "emulation that is no version", matrix: Matrix{Kubernetes: []string{"1.37"}, Emulate: "new", Gate: "on"}, fail: "can emulate"},

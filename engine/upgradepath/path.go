@@ -220,7 +220,7 @@ func (p *Path) checkStage(i int, stage Stage) error {
 	}
 	asked := target.Asked(cmp.Or(gate, string(target.AskDefault)))
 	if !slices.Contains([]target.Asked{target.AskOn, target.AskOff, target.AskDefault}, asked) {
-		return fmt.Errorf("gate %q is none of on, off, default", gate)
+		return fmt.Errorf("gate %q is not one of on, off, default", gate)
 	}
 	if asked != target.AskDefault && !target.GateKnown(o.Effective()) {
 		return fmt.Errorf("Kubernetes %s has no feature gate %s, which came with 1.35: leave the gate out", o.Effective(), target.GateName)
@@ -232,7 +232,7 @@ func (p *Path) checkStage(i int, stage Stage) error {
 		}
 	}
 	if stage.Fault != "" && !slices.Contains(Faults(), stage.Fault) {
-		return fmt.Errorf("fault %q is none of %v", stage.Fault, Faults())
+		return fmt.Errorf("fault %q is not one of %v", stage.Fault, Faults())
 	}
 	if stage.Fault == WebhookDown && !strings.Contains(stage.Chain, "webhook") {
 		return fmt.Errorf("the fault %s needs an authorizer chain with a webhook, such as webhook-first", stage.Fault)

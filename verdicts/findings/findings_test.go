@@ -70,7 +70,7 @@ func TestFindings(t *testing.T) {
 		case f.Title == "" || f.Hurts == "" || f.Expected == "" || f.Actual == "" || f.Sentence == "" || len(f.Cause) == 0:
 			t.Errorf("%s is not complete", f.ID)
 		case !slices.Contains(severities, f.Severity):
-			t.Errorf("%s: severity %q is none of %v", f.ID, f.Severity, severities)
+			t.Errorf("%s: severity %q is not one of %v", f.ID, f.Severity, severities)
 		case f.Path == "" && len(f.Scenarios) == 0:
 			t.Errorf("%s: nothing shows it", f.ID)
 		case !regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(f.Row) + ` \|`).Match(divergences):

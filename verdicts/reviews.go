@@ -48,7 +48,7 @@ func (v *stepJudge) about() {
 	direct := v.impersonated() == ""
 	who := cmp.Or(v.impersonated(), v.requestor.Username())
 	theirs := slices.DeleteFunc(slices.Clone(v.decided), func(d Decided) bool { return d.Spec.User != who || !direct && who == v.requestor.Username() })
-	if err != nil || v.expect.OneOf != nil || len(theirs) == 0 && !(direct && v.decides(address)) {
+	if err != nil || v.expect.OneOf != nil || len(theirs) == 0 && (!direct || !v.decides(address)) {
 		return
 	}
 	info, err := scenarios.RequestInfo(v.o.Request.Method, address)

@@ -393,16 +393,3 @@ func digestOf(text, name string) string {
 	}
 	return ""
 }
-
-// progress says how much of something is done, and how long the rest takes at that rate.
-func progress(done, total int64, took time.Duration) string {
-	if done <= 0 || total <= 0 {
-		return "nothing yet"
-	}
-	share := min(float64(done)/float64(total), 0.99)
-	left := time.Duration(float64(took) * (1 - share) / share)
-	if left > 90*time.Second {
-		return fmt.Sprintf("%.0f %%, about %d min", 100*share, (left+time.Minute-1)/time.Minute)
-	}
-	return fmt.Sprintf("%.0f %%, about %d s", 100*share, (left+time.Second-1)/time.Second)
-}

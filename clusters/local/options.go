@@ -45,7 +45,6 @@ import (
 	"syscall"
 	"time"
 
-	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/authzconf/authzconf/fixtures"
@@ -318,16 +317,32 @@ func (c *ControlPlane) ReloadAuthorization(config []byte) error {
 	return c.run.write(authorizationFile, []byte(strings.ReplaceAll(string(config), DirPlaceholder, c.run.path)))
 }
 
-// FileLock is an exclusive lock between processes. The kernel gives it up when this process ends in any way.
-type FileLock struct{ file *fileutil.LockedFile }
+// FileLock is an exclusive lock between processes (flock). The kernel gives it up when this process ends in any way.
+type FileLock struct{ file *os.File }
 
 // ErrLocked says that another process holds the lock.
-var ErrLocked = fileutil.ErrLocked
+var ErrLocked = errors.New("locked by another process")
 
 // TryLock takes the lock of a file, which it makes if need be, or returns ErrLocked.
 func TryLock(path string) (*FileLock, error) {
-	file, err := fileutil.TryLockFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	return &FileLock{file: file}, err
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		_ = file.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, ErrLocked
+		}
+		return nil, &os.PathError{Op: "flock", Path: path, Err: err}
+	}
+	return &FileLock{file: file}, nil
 }
 
 // WaitLock takes the lock of a file, waiting for its holder until ctx ends. waiting, unless nil, is called if it has to.

@@ -209,7 +209,9 @@ var cheats = map[string]map[string]struct {
 			f.edit(attemptsFile, func(e map[string]any) { delete(object(e, "target", "witness"), "programs") })
 		}, "a local target has a kube-apiserver and an etcd"},
 		"a program of nowhere": {func(f folder) {
-			f.edit(attemptsFile, func(e map[string]any) { object(e, "target", "witness", "programs", 1)["origin"] = "the official release" })
+			f.edit(attemptsFile, func(e map[string]any) {
+				object(e, "target", "witness", "programs", 1)["origin"] = "the official release"
+			})
 		}, "is nowhere that programs come from"},
 		"a pinned digest that is not": {func(f folder) {
 			f.edit(attemptsFile, func(e map[string]any) {

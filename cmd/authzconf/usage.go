@@ -41,7 +41,7 @@ func teach(root *cobra.Command) {
 		if c.Example = text.Example; c.Example != "" {
 			c.Example = "  " + strings.ReplaceAll(c.Example, "\n", "\n  ")
 		}
-		c.PreRunE = func(c *cobra.Command, args []string) error { return text.effective(c, args) }
+		c.PreRunE = text.effective
 	}
 	root.SetFlagErrorFunc(flagError)
 	for _, c := range root.Commands() { // cobra's own say nothing of what they do not know

@@ -207,7 +207,7 @@ func RoundTrip(client *http.Client, req *http.Request, watch bool) (verdicts.Res
 func Hold(client *http.Client, req *http.Request) (r verdicts.Response, hangUp func() string, err error) {
 	ctx, cancel := context.WithCancel(req.Context())
 	late := time.AfterFunc(requestTimeout, cancel)
-	resp, err := client.Do(req.WithContext(ctx))
+	resp, err := client.Do(req.WithContext(ctx)) //nolint:bodyclose // the watch is read to its end below
 	if late.Stop(); err != nil {
 		cancel()
 		return r, nil, err

@@ -38,8 +38,10 @@ func (c *quietConn) Read(b []byte) (n int, err error) {
 
 // Write implements net.Conn.
 func (c *quietConn) Write(b []byte) (sum int, err error) {
-	for n := 0; sum < len(b) && err == nil; sum += n {
+	for sum < len(b) && err == nil {
+		var n int
 		n, err = call("write", syscall.SYS_WRITE, c.raw.Write, b[sum:])
+		sum += n
 	}
 	return sum, err
 }

@@ -13,12 +13,12 @@ import (
 // connected is one of our connections, and the other end of it.
 func connected(t *testing.T) (ours net.Conn, theirs *net.TCPConn) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it answers at once
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = listener.Close() }()
-	if ours, err = quiet(net.Dial("tcp", listener.Addr().String())); err != nil { //nolint:noctx // as above
+	if ours, err = quiet(net.Dial("tcp", listener.Addr().String())); err != nil {
 		t.Fatal(err)
 	}
 	other, err := listener.Accept()

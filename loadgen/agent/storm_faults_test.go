@@ -91,7 +91,7 @@ func TestInterrupt(t *testing.T) {
 	begin := time.Now()
 	b := play(ctx, t, s, cancel)
 	balanced(t, b)
-	if took := time.Since(begin); took > time.Duration(s.Plan.Length)/2 {
+	if took := time.Since(begin); took > s.Plan.Length/2 {
 		t.Errorf("ended %s after it was told to", took)
 	}
 	if b.Answers["canceled"] != b.Sent || b.Sent == 0 {

@@ -322,7 +322,7 @@ func TestStop(t *testing.T) {
 	if err != nil || b.Answers["canceled"] != b.Sent || b.Sent == 0 {
 		t.Errorf("%v, %+v", err, b)
 	}
-	if took := time.Since(begin); took > time.Duration(list[0].Profile.Block)/2 {
+	if took := time.Since(begin); took > list[0].Profile.Block/2 {
 		t.Errorf("it took %s to stop", took)
 	}
 	if err := g.Close(); err != nil {

@@ -209,7 +209,7 @@ func (l *lane) judge(b *batch, s *seen) (err error) {
 	counted := counts{}
 	for i, p := range b.cases {
 		ev := s.Cases[i]
-		undecided := 0
+		var undecided int
 		if p.result, undecided, err = l.verdict(p, ev); err != nil {
 			return err
 		}

@@ -86,6 +86,9 @@ func (r *Report) Sections() []*Section {
 // Folder is a report in a folder.
 var Folder = filing.Kind{Name: "report of granular", Marker: "granular.json", Head: map[string]string{"notice": "", "kubernetes": "", "results": ""}, Files: append([]string{"evidence/*.json.gz"}, reports.BriefFiles...)}
 
+// noDryRun is the problem of an attempt that the model has no say in.
+const noDryRun = "an administrator's dry run made nothing, and the model knows of no permission"
+
 // judge compares what was seen with what the scenario and the model expect.
 func judge(kind string, a *Attempt, wanted *Request, o *observation) (problems []string) {
 	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
@@ -98,7 +101,7 @@ func judge(kind string, a *Attempt, wanted *Request, o *observation) (problems [
 		}
 	}
 	if o.Result == nil && a.Outcome != Rejected {
-		say("an administrator's dry run made nothing, and the model knows of no permission")
+		say(noDryRun)
 	}
 	changes := a.Outcome == Allowed && !wanted.DryRun
 	if same := reflect.DeepEqual(o.Before, o.After); same == changes {

@@ -81,6 +81,8 @@ func (c *checker) action(st Step, path []any) {
 	}
 	if before := path[1].(int) - 1; st.Beside && (st.Request == nil || st.Await || before < 0 || c.s.Steps[before].Request == nil || c.s.Steps[before].Await) {
 		c.fail(extend(path, "beside"), "beside is given without two requests (expected one in this step and one in the step before)")
+	} else if st.Beside && (st.Request.Hold || c.s.Steps[before].Request.Hold) {
+		c.fail(extend(path, "beside"), "beside is given with a watch that is held (expected requests that end by themselves)")
 	}
 	if w := time.Duration(st.Wait); w < 0 || w > maxWait {
 		c.fail(extend(path, "wait"), "wait is %s (expected more than 0s and at most %s)", w, maxWait)

@@ -169,6 +169,7 @@ var requestorRules = []edit{
 	{"account with an invalid name", "{user: agent, groups: [crew]}", "{serviceAccount: {namespace: Ns, name: A_b}}"},
 	{"await as somebody else", "  - request:", "  - await: true\n    request:"},
 	{"beside nothing", "  - request:", "  - beside: true\n    request:"},
+	{"beside a held watch", "verb: list, resource: pods, namespace: ns1}\n    expect:\n      outcome: allowed\n      code: 200\n", "verb: watch, hold: true, resource: pods, namespace: ns1}\n    expect: {outcome: allowed, code: 200}\n  - beside: true\n    request: {by: agent, impersonate: {user: bob}, verb: get, path: /version}\n    expect: {outcome: allowed, code: 200}\n"},
 	{"backend without its capability", "code: 200", "code: 200\n      admission: [{}]"},
 	{"log", "code: 200", "code: 200\n      log: ['(']"},
 	{"unused", "{user: agent, groups: [crew]}", "{user: agent, groups: [crew]}\n  idle: {user: idle}"},

@@ -173,19 +173,13 @@ func newCertifyVerify() *cobra.Command {
 
 func verifier() (certify.Verifier, error) {
 	direct, err := directKind()
-	if err != nil {
-		return nil, err
-	}
-	conditional, err := conditionalKind()
-	if err != nil {
-		return nil, err
-	}
+	conditional, err2 := conditionalKind()
 	return func(b certify.Bundle) (*certify.Certification, []string, error) {
 		if c, err := b.Certification(); err == nil && c.Kind == conditional.Name {
 			return conditional.Verify(b)
 		}
 		return direct.Verify(b)
-	}, nil
+	}, errors.Join(err, err2)
 }
 
 // verifyBundleOptions say what a bundle has to be beside right.

@@ -234,11 +234,3 @@ func (h *heldRun) add(p session.CellPlan) {
 	p.NotRun(&cell)
 	h.asked.Cells = append(h.asked.Cells, cell)
 }
-
-// texts are the scenarios of the flags, or those of the report that is held to them.
-func (f *conformanceFlags) texts() (reports.Texts, error) {
-	if f.held != nil {
-		return reports.Texts{Set: f.held.set}, nil
-	}
-	return f.load()
-}

@@ -195,19 +195,19 @@ func printable(s string) string {
 }
 
 func newLoadVerify() *cobra.Command {
-	return commandWith("verify FOLDER", func(c *cobra.Command, args []string) error { return verifyLoad(c, args[0]) })
+	return commandWith("verify FOLDER", func(c *cobra.Command, args []string) error { return verifyLoad(c, args[0], &verifyFlags{}) })
 }
 
-func verifyLoad(c *cobra.Command, path string) error {
+func verifyLoad(c *cobra.Command, path string, flags *verifyFlags) error {
+	if len(flags.keys) > 0 {
+		return errors.New("--key: a report of this kind is not signed")
+	}
 	result, differences, unjudged, err := load.Verify(path, suiteVersion(), declaredBy)
 	if err != nil {
 		return err
 	}
-	for i, d := range differences {
-		differences[i] = printable(d)
-	}
 	if len(differences) > 0 {
-		return differs(c, differences, "the report does not follow from its run")
+		return differs(c, scenarios.Each(differences, printable), "the report does not follow from its run")
 	}
 	if len(unjudged) > 0 {
 		return invalid(fmt.Errorf("the authzconf that made it has to verify it: %s", printable(strings.Join(unjudged, ", "))))

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/authzconf/authzconf/clusters/existing"
 	"github.com/authzconf/authzconf/engine/matrix"
@@ -136,7 +136,9 @@ func (f *conformanceFlags) options(c *cobra.Command, expand func() ([]target.Opt
 	if c.Flags().Changed("parallel") && f.parallel < 1 {
 		return o, fmt.Errorf("--parallel %d: the number of control planes is at least 1", f.parallel)
 	}
-	if o.Texts, err = f.texts(); err != nil {
+	if f.held != nil { // to the scenarios of the report
+		o.Texts.Set = f.held.set
+	} else if o.Texts, err = f.load(); err != nil {
 		return o, err
 	}
 	if o.Require, err = levels("require", f.require); err != nil {
@@ -275,11 +277,7 @@ func (f *upgradeFlags) load() (*upgradepath.Path, error) {
 }
 
 func (f *upgradeFlags) base(c *cobra.Command, p *upgradepath.Path) (matrix.Matrix, error) {
-	for _, stage := range p.Stages {
-		f.cells.matrix.Kubernetes = append(f.cells.matrix.Kubernetes, stage.Kubernetes)
-	}
-	slices.Sort(f.cells.matrix.Kubernetes)
-	f.cells.matrix.Kubernetes = slices.Compact(f.cells.matrix.Kubernetes)
+	f.cells.matrix.Kubernetes = sets.List(sets.New(scenarios.Each(p.Stages, func(s upgradepath.Stage) string { return s.Kubernetes })...))
 	base, err := f.cells.resolve()
 	base.Binaries = binaries(c)
 	return base, err

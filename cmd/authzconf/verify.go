@@ -21,6 +21,7 @@ import (
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/reports/load"
 	"github.com/authzconf/authzconf/reports/site"
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/suites/explore"
 )
 
@@ -51,7 +52,7 @@ type reportKind struct {
 func reportKinds() []reportKind {
 	return []reportKind{
 		{&reports.Folder, verifyConformance},
-		{&load.Folder, unsigned(verifyLoad)},
+		{&load.Folder, verifyLoad},
 		{certify.Direct(nil).Folder(), verifyCertification},
 		{certification.Kind(nil).Folder(), verifyCertification},
 		recheck(&explore.Folder, "explore", newExplore, (*exploreFlags).again),
@@ -96,9 +97,7 @@ func kindsIn(path string) ([]reportKind, error) {
 	var markers []string
 	var marked, known []reportKind
 	for _, k := range reportKinds() {
-		if !slices.Contains(markers, k.Marker) {
-			markers = append(markers, k.Marker)
-		}
+		markers = scenarios.Add(markers, k.Marker)
 		if _, err := os.Stat(filepath.Join(path, k.Marker)); err == nil {
 			marked = append(marked, k)
 			if k.In(path) {
@@ -113,16 +112,6 @@ func kindsIn(path string) ([]reportKind, error) {
 		known = marked[:1] // which says what is wrong with the marker
 	}
 	return known, nil
-}
-
-// unsigned is for reports that nobody signs.
-func unsigned(verify func(c *cobra.Command, path string) error) func(*cobra.Command, string, *verifyFlags) error {
-	return func(c *cobra.Command, path string, flags *verifyFlags) error {
-		if len(flags.keys) > 0 {
-			return errors.New("--key: a report of this kind is not signed")
-		}
-		return verify(c, path)
-	}
 }
 
 func verifyConformance(c *cobra.Command, path string, flags *verifyFlags) error {

@@ -192,8 +192,7 @@ func join(grants []scenarios.Grant, list func(*scenarios.Grant) *[]string) (out 
 	}
 	for i := range out {
 		values := list(&out[i])
-		slices.Sort(*values)
-		*values = slices.Compact(*values)
+		*values = sets.List(sets.New(*values...))
 	}
 	return out
 }

@@ -127,10 +127,8 @@ var secret = regexp.MustCompile(`(?i)(bearer |basic |token[=: ]+|password[=: ]+|
 // redacted is a text without what looks like a secret. Most have none, and are not looked through twice.
 func redacted(text []byte) []byte {
 	lower := bytes.ToLower(text)
-	for _, word := range []string{"bearer", "basic", "token", "password", "eyj"} {
-		if bytes.Contains(lower, []byte(word)) {
-			return secret.ReplaceAll(text, []byte("[redacted]"))
-		}
+	if slices.ContainsFunc([]string{"bearer", "basic", "token", "password", "eyj"}, func(word string) bool { return bytes.Contains(lower, []byte(word)) }) {
+		return secret.ReplaceAll(text, []byte("[redacted]"))
 	}
 	return text
 }

@@ -138,9 +138,7 @@ func parseWebhook(raw []byte, path, context string) (_ *Webhook, err error) {
 	if w.tls, err = rest.TLSConfigFor(rc); err != nil {
 		return nil, fmt.Errorf("its certificates cannot be used: %s", firstLine(err))
 	}
-	if w.tls == nil {
-		w.tls = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
+	w.tls = cmp.Or(w.tls, &tls.Config{MinVersion: tls.VersionTLS12})
 	if block, _ := pem.Decode(rc.CertData); block != nil {
 		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
 			w.clientEnd = c.NotAfter

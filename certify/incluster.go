@@ -102,10 +102,7 @@ func startCluster(ctx context.Context, b *Plan, w *Webhook, o ClusterOptions) (_
 }
 
 func (c *cluster) start(ctx context.Context, webhooks map[string][]byte) (err error) {
-	release := c.o.Release
-	if release == (local.Release{}) {
-		release = local.Newest()
-	}
+	release := cmp.Or(c.o.Release, local.Newest())
 	gate := target.AskDefault
 	if target.GateKnown(release.Minor) {
 		gate = target.AskOn

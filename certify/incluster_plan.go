@@ -155,12 +155,10 @@ func (b *Plan) questions(p place) []clusterCheck {
 // completeScenarios only send requests, for the API server; all their grants are in the policy. No name is unique yet.
 func (b *Plan) completeScenarios() (out []*scenarios.Scenario) {
 	facts := target.ExpectedFacts(target.Options{Cell: b.cell})
-	for _, s := range b.scenarios {
-		if ok, _, _ := s.Selected(facts); ok && b.complete(s) {
-			out = append(out, s)
-		}
-	}
-	return out
+	return scenarios.Where(b.scenarios, func(s *scenarios.Scenario) bool {
+		ok, _, _ := s.Selected(facts)
+		return ok && b.complete(s)
+	})
 }
 
 func (b *Plan) complete(s *scenarios.Scenario) bool {

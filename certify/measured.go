@@ -38,11 +38,7 @@ type MeasuredWindow struct {
 
 // Conclude grants the level if it is complete and nothing stands against it.
 func (r LevelResult) Conclude(complete bool, findings []Finding) LevelResult {
-	for _, f := range findings {
-		if f.Level == r.Level && !f.Advice {
-			r.Findings++
-		}
-	}
+	r.Findings += scenarios.Count(findings, func(f Finding) bool { return f.Level == r.Level && !f.Advice })
 	r.Granted = complete && r.Findings == 0 && r.Planned > 0 && r.Inconclusive == "" && r.NotSupported == ""
 	return r
 }
@@ -84,10 +80,8 @@ func (b *Plan) measured(answers []Answer, findings []Finding) (out []LevelResult
 		if a.Seen == nil || a.Control {
 			continue
 		}
-		if results[a.Check] == nil {
-			results[a.Check] = &LevelResult{Level: CertificationLevel(a.Check)}
-		}
-		r := results[a.Check]
+		r := cmp.Or(results[a.Check], &LevelResult{Level: CertificationLevel(a.Check)})
+		results[a.Check] = r
 		switch key := (about{a.Check, a.Vector}); {
 		case a.Seen.Cell != nil:
 		case a.Seen.NotSupported != "":

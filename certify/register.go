@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -58,10 +59,7 @@ type Verifier func(Bundle) (c *Certification, differences []string, err error)
 
 // Register judges bundles again and makes the page of them, with links from its folder. keys check the signatures.
 func Register(verify Verifier, version, folder string, paths []string, keys []*Key) (Page, error) {
-	page := Page{Version: version}
-	for _, level := range Levels() {
-		page.Levels = append(page.Levels, string(level))
-	}
+	page := Page{Version: version, Levels: scenarios.Each(Levels(), func(level CertificationLevel) string { return string(level) })}
 	for _, path := range paths {
 		row := rowOf(verify, path, keys)
 		link, err := relative(folder, path)
@@ -69,11 +67,7 @@ func Register(verify Verifier, version, folder string, paths []string, keys []*K
 			return page, err
 		}
 		row.Path = link
-		for level := range row.Levels {
-			if !slices.Contains(page.Levels, level) {
-				page.Levels = append(page.Levels, level)
-			}
-		}
+		page.Levels = scenarios.Add(page.Levels, slices.Collect(maps.Keys(row.Levels))...)
 		page.Rows = append(page.Rows, row)
 	}
 	slices.Sort(page.Levels[len(Levels()):]) // what no mode of this version has

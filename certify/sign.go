@@ -14,7 +14,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // PredicateType names what the signature of a bundle claims: that its signer stands for the certification in it.
@@ -71,12 +74,11 @@ func (b Bundle) without(file string) Bundle {
 
 // signers are the beginnings of the IDs of the keys that are said to have signed. Nothing is checked.
 func (s signed) signers() (ids []string) {
-	if e, err := parseEnvelope(s.Bundle[s.file]); err == nil {
-		for _, s := range e.Signatures {
-			ids = append(ids, fmt.Sprintf("%.12q", s.KeyID))
-		}
+	e, err := parseEnvelope(s.Bundle[s.file])
+	if err != nil {
+		return nil
 	}
-	return ids
+	return scenarios.Each(e.Signatures, func(s dsse.Signature) string { return fmt.Sprintf("%.12q", s.KeyID) })
 }
 
 // check says what is wrong with the signature of the files as they are. Without a key only whose it is is not checked.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
@@ -284,8 +285,7 @@ func proxyGrants(people []*Identity, constrained bool) []scenarios.Grant {
 			users, groups = append(users, p.Name), append(groups, p.Groups...)
 		}
 	}
-	slices.Sort(groups)
-	groups = slices.Compact(groups)
+	groups = sets.List(sets.New(groups...))
 	grant := func(verbs []string, apiGroup string, names []string, resources ...string) scenarios.Grant {
 		return scenarios.Grant{Subject: scenarios.Subject{User: proxyName}, Verbs: verbs, APIGroups: []string{apiGroup}, Resources: resources, Names: names}
 	}

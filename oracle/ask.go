@@ -10,6 +10,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -86,12 +87,7 @@ func (k asker) stage(at *Attempt, st stage) (messages []string) {
 	if len(segment.Runs) > 0 {
 		at.Segments = append(at.Segments, segment)
 	}
-	return distinct(messages)
-}
-
-func distinct(list []string) []string {
-	slices.Sort(list)
-	return slices.Compact(list)
+	return sets.List(sets.New(messages...))
 }
 
 // unknownText stands for the text of a denial that the model does not know.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -157,9 +158,9 @@ func namesWhy(g scenarios.Grant, a *authorizationv1.ResourceAttributes) string {
 
 // Dangling are the bindings among the objects to roles that are not among them and not built in.
 func (s *Server) Dangling() []string {
-	return distinct(scenarios.Each(s.policy.dangling, func(r scenarios.BoundRule) string {
+	return sets.List(sets.New(scenarios.Each(s.policy.dangling, func(r scenarios.BoundRule) string {
 		return fmt.Sprintf("%s is bound to %s %q, which is not there", who(r.Subject), scenarios.Text(r.Binding, "roleRef", "kind"), scenarios.Text(r.Binding, "roleRef", "name"))
-	}))
+	})...))
 }
 
 //go:embed explain.tmpl

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
@@ -118,7 +119,7 @@ func (i identity) extra(extra map[string][]string) (st stage) {
 			st.refusals = append(st.refusals, i.refusal(i.person("userextras", "", ""), why))
 		}
 		if len(st.refusals) > 0 {
-			st.refusals = distinct(st.refusals)
+			st.refusals = sets.List(sets.New(st.refusals...))
 			return st
 		}
 		count := 0

@@ -27,6 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -327,7 +328,7 @@ func (s *Server) stored(r Request) {
 func (p *Prediction) escalates(subject scenarios.User, r Request, missing []scenarios.Grant) {
 	lines := scenarios.Each(missing, compactRule)
 	text := fmt.Sprintf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s",
-		subject.Name, subject.Groups, strings.Join(distinct(lines), "\n"))
+		subject.Name, subject.Groups, strings.Join(sets.List(sets.New(lines...)), "\n"))
 	p.Outcome, p.Code = scenarios.EscalationForbidden, 403
 	p.Messages = []string{statusForbidden(rbacGroup, r.Resource, nameOf(r.Body), text)}
 }

@@ -134,9 +134,7 @@ func expose(f *FlowEvidence, open map[string]*Window, what string, at time.Time)
 		closeWindows(f, open, at)
 		return
 	}
-	if open[what] == nil {
-		open[what] = &Window{What: what, Start: at}
-	}
+	open[what] = cmp.Or(open[what], &Window{What: what, Start: at})
 	open[what].Requests++
 }
 

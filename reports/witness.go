@@ -66,11 +66,7 @@ func (p Program) Title() string { return strings.TrimSpace(p.Name + " " + p.Vers
 // Programs are those of all cells, each once.
 func (r *ConformanceReport) Programs() (all []Program) {
 	for _, c := range r.Cells {
-		for _, p := range c.Witness.Programs {
-			if !slices.Contains(all, p) {
-				all = append(all, p)
-			}
-		}
+		all = scenarios.Add(all, c.Witness.Programs...)
 	}
 	return all
 }

@@ -256,8 +256,8 @@ func (s *Scenario) chains() (names []string) {
 		names = append(names, s.Requires.Chain)
 	}
 	for _, st := range s.Steps {
-		if st.Reload != "" && !slices.Contains(names, st.Reload) {
-			names = append(names, st.Reload)
+		if st.Reload != "" {
+			names = Add(names, st.Reload)
 		}
 	}
 	return names

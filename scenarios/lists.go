@@ -1,5 +1,7 @@
 package scenarios
 
+import "slices"
+
 // Each is what fn makes of each of a list; nil of none.
 func Each[T, U any](l []T, fn func(T) U) []U {
 	if l == nil {
@@ -20,6 +22,27 @@ func Where[T any](l []T, fits func(T) bool) (out []T) {
 		}
 	}
 	return out
+}
+
+// Add is a list with those of others that it lacks, each once.
+func Add[T comparable](l []T, others ...T) []T {
+	for _, v := range others {
+		if !slices.Contains(l, v) {
+			l = append(l, v)
+		}
+	}
+	return l
+}
+
+// Once are those of a list that have not the key of an earlier one.
+func Once[T any](l []T, key func(T) string) []T {
+	known := map[string]bool{}
+	return Where(l, func(v T) bool {
+		k := key(v)
+		before := known[k]
+		known[k] = true
+		return !before
+	})
 }
 
 // Count is how many of a list fit.

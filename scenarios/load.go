@@ -109,10 +109,7 @@ func LoadAll[T any](files fs.FS, suffix string, parse func(name string, raw []by
 		out, wrong = append(out, all...), append(wrong, err)
 		return nil
 	})
-	if err := errors.Join(append(wrong, err)...); err != nil {
-		return nil, err
-	}
-	return out, nil
+	return out, errors.Join(append(wrong, err)...)
 }
 
 // walk lists the scenario files in lexical order and records folders that hold none.

@@ -115,11 +115,7 @@ func (v *stepJudge) audited() bool {
 }
 
 func (j *judge) notJudged(parts ...string) {
-	for _, what := range parts {
-		if !slices.Contains(j.result.NotJudged, what) {
-			j.result.NotJudged = append(j.result.NotJudged, what)
-		}
-	}
+	j.result.NotJudged = scenarios.Add(j.result.NotJudged, parts...)
 }
 
 // steps judges what was sent at the same time, usually one request. It returns a problem of the harness, or "".

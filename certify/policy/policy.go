@@ -71,7 +71,10 @@ func New(bound []*scenarios.Scenario, seed int64) *Policy {
 	for _, c := range Cases(seed) {
 		p.Grants = append(p.Grants, c.Grants...)
 	}
-	p.Grants = distinct(p.Grants)
+	p.Grants = scenarios.Once(p.Grants, func(g scenarios.Grant) string {
+		raw, _ := json.Marshal(g) // strings alone
+		return string(raw)
+	})
 	Random(seed, "policy").Shuffle(len(p.Grants), func(i, j int) { p.Grants[i], p.Grants[j] = p.Grants[j], p.Grants[i] })
 	return p.Index()
 }
@@ -82,18 +85,6 @@ func Random(seed int64, purpose string) *rand.Rand {
 	binary.BigEndian.PutUint64(key[:], uint64(seed))
 	copy(key[8:], "authzconf certify "+purpose)
 	return rand.New(rand.NewChaCha8(key))
-}
-
-func distinct(grants []scenarios.Grant) (out []scenarios.Grant) {
-	seen := map[string]bool{}
-	for _, g := range grants {
-		raw, err := json.Marshal(g)
-		if err == nil && !seen[string(raw)] {
-			seen[string(raw)] = true
-			out = append(out, g)
-		}
-	}
-	return out
 }
 
 // Index makes Decide fast, and has to be called after Grants was changed. It returns the policy.

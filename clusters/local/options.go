@@ -112,9 +112,7 @@ func (o Options) clone() Options {
 
 func (o Options) complete() (Options, error) {
 	o = o.clone()
-	if o.Release == (Release{}) {
-		o.Release = Newest()
-	}
+	o.Release = cmp.Or(o.Release, Newest())
 	emulated, err := o.Release.emulated(o.EmulatedVersion)
 	if err != nil {
 		return o, err

@@ -239,10 +239,8 @@ type Answer struct {
 // Known is the list that comes with authzconf.
 func Known() (*List, error) {
 	var l List
-	if _, err := scenarios.Decode("divergences.yaml", divergencesFile, "a list of divergences", &l); err != nil {
-		return nil, err
-	}
-	return &l, nil
+	_, err := scenarios.Decode("divergences.yaml", divergencesFile, "a list of divergences", &l)
+	return &l, err
 }
 
 func (d *Divergence) names(id string) bool {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -121,9 +123,8 @@ func plan(set *scenarios.Set, c target.Options, sel Selection) CellPlan {
 }
 
 func chains(set *scenarios.Set) []string {
-	names := slices.DeleteFunc(scenarios.Each(set.All(), func(s *scenarios.Scenario) string { return s.Requires.Chain }), func(name string) bool { return name == "" })
-	slices.Sort(names)
-	return slices.Compact(names)
+	names := sets.New(scenarios.Each(set.All(), func(s *scenarios.Scenario) string { return s.Requires.Chain })...)
+	return sets.List(names.Delete(""))
 }
 
 func nothingWhy(plans []CellPlan) string {

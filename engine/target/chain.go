@@ -249,10 +249,7 @@ func (t *Target) reload(ctx context.Context, between middle, name string) error 
 
 func (t *Target) reloads(ctx context.Context) (map[string]float64, error) {
 	families, err := t.scrapeNamed(ctx, reloadsMetric)
-	if err != nil {
-		return nil, err
-	}
-	return gaugeValues(families[reloadsMetric], "status"), nil
+	return gaugeValues(families[reloadsMetric], "status"), err
 }
 
 // cacheFields says whether the version knows how to switch a webhook's cache off.

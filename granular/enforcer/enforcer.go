@@ -79,12 +79,9 @@ func Reference() Steps {
 // ChangedFields are the fields that a request changes, with their permissions.
 func ChangedFields(root *permissions.Node, c Change) ([]Changed, error) {
 	paths, err := c.Paths()
-	if err != nil {
-		return nil, err
-	}
 	return scenarios.Each(paths, func(p fieldpath.Path) Changed {
 		return Changed{Path: strings.TrimPrefix(p.String(), "."), Chain: ChainOf(root, p)}
-	}), nil
+	}), err
 }
 
 // Enforcer is the proxy, as an HTTP handler.

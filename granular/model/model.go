@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/authzconf/authzconf/granular/permissions"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // serverOwned are the fields of metadata that need no permission: the API server decides them, or they name the object.
@@ -178,15 +179,8 @@ func walkLists(items *permissions.Node, here permissions.Chain, old, updated *li
 	return out
 }
 
-func distinct(chains []permissions.Chain) (out []permissions.Chain) {
-	seen := map[string]bool{}
-	for _, c := range chains {
-		if key := fmt.Sprintf("%#v", c); !seen[key] {
-			seen[key] = true
-			out = append(out, c)
-		}
-	}
-	return out
+func distinct(chains []permissions.Chain) []permissions.Chain {
+	return scenarios.Once(chains, func(c permissions.Chain) string { return fmt.Sprintf("%#v", c) })
 }
 
 // Answer is one question about a permission of a field, and what was answered.

@@ -306,9 +306,7 @@ func (h *History) one(variant profile.Variant, asked run.Asked, at time.Duration
 			if h.profile.Authorizer.Cache {
 				c.Decision = run.Unseen
 			}
-			if counts[c] == nil {
-				counts[c] = &run.CheckRange{ReviewKind: c}
-			}
+			counts[c] = cmp.Or(counts[c], &run.CheckRange{ReviewKind: c})
 			switch {
 			case i > 0:
 				counts[c].High++

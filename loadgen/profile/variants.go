@@ -94,13 +94,8 @@ func (p *Profile) sides() (sides []Side) {
 }
 
 // Used are the names of the variants that are compared, in order of first use.
-func (p *Profile) Used() (variants []string) {
-	for _, s := range p.sides() {
-		if !slices.Contains(variants, s.Variant) {
-			variants = append(variants, s.Variant)
-		}
-	}
-	return variants
+func (p *Profile) Used() []string {
+	return scenarios.Add(nil, scenarios.Each(p.sides(), func(s Side) string { return s.Variant })...)
 }
 
 // Does is the variant of a side. One that there is not is found when a profile is checked.
@@ -237,10 +232,7 @@ func (p *Profile) Adjusted(a Adjust, given func(flag string) bool) (*Profile, er
 		}
 	}
 	at := func(path string) string { return cmp.Or(flags[path], "profile "+p.Name+" with the given flags") }
-	if err := out.Check(at); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return &out, out.Check(at)
 }
 
 // keep leaves the comparisons between the named variants; the A/A pair goes to the first of them if it had another.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
 
 	"github.com/authzconf/authzconf/clusters/existing"
@@ -251,8 +252,7 @@ func several(ctx context.Context, admin *rest.Config, connections int) (began []
 			began = append(began, fmt.Sprintf("begun at %s", time.UnixMilli(int64(1000*s.value)).UTC().Format(time.RFC3339Nano)))
 		}
 	}
-	slices.Sort(began)
-	return slices.Compact(began), nil
+	return sets.List(sets.New(began...)), nil
 }
 
 // unshared reads metrics by a request whose connection is used no more.

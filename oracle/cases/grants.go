@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -58,9 +60,7 @@ func sameAction(a, b scenarios.Request) bool {
 }
 
 func (b *builder) add(g scenarios.Grant) {
-	if g.Subject == (scenarios.Subject{}) {
-		g.Subject = b.subject
-	}
+	g.Subject = cmp.Or(g.Subject, b.subject)
 	b.s.Grants = append(b.s.Grants, g)
 }
 
@@ -208,8 +208,7 @@ func (b *builder) identities(steps []scenarios.Request, constrainedToo bool) (re
 		}
 	}
 	for resource, names := range resources {
-		slices.Sort(names)
-		resources[resource] = append([]string(nil), slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })...)
+		resources[resource] = append([]string(nil), sets.List(sets.New(names...).Delete(""))...)
 	}
 	return resources, first
 }

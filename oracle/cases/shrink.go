@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -230,8 +231,7 @@ func Paired(s *scenarios.Scenario, denied []int) (*scenarios.Scenario, bool) {
 			again = append(again, scenarios.Step{Request: &q})
 		}
 	}
-	slices.Sort(users)
-	for _, user := range slices.Compact(users) {
+	for _, user := range sets.List(sets.New(users...)) {
 		if !unique(user) {
 			return s, false
 		}

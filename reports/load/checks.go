@@ -241,12 +241,7 @@ func (c *checker) starts(r *run.Run) {
 // checkPairs holds comparisons to the pairs and starts that were declared, asked for, and needed where a claim is made.
 func checkPairs(groups []comparisonPairs, t Thresholds, asked design) Check {
 	c := checker{name: checkPairsName, held: "there is no comparison"}
-	tests := 0
-	for _, g := range groups {
-		if !g.key.aa {
-			tests += 2
-		}
-	}
+	tests := 2 * scenarios.Count(groups, func(g comparisonPairs) bool { return !g.key.aa })
 	least := t.declared()
 	if t.declareMargins() {
 		least = t.forClaim(tests)

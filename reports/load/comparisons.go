@@ -109,9 +109,7 @@ func compareAll(groups []comparisonPairs, t Thresholds) (comparisons []Compariso
 	for _, g := range groups {
 		tests[g.key.aa] += 2 // p50 and p99
 	}
-	for _, g := range groups {
-		comparisons = append(comparisons, compare(g, t, t.forClaim(tests[g.key.aa])))
-	}
+	comparisons = scenarios.Each(groups, func(g comparisonPairs) Comparison { return compare(g, t, t.forClaim(tests[g.key.aa])) })
 	for _, aa := range []bool{false, true} {
 		adjust(comparisons, aa, latencies)
 		adjust(comparisons, aa, func(c *Comparison) []*Effect { return []*Effect{&c.CPU} })

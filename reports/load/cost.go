@@ -18,6 +18,7 @@ import (
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Cost is several runs side by side: what each variant costs at each number of agents and with each authorizer.
@@ -57,11 +58,7 @@ var titles = []func(r *run.Run) string{
 
 func (c *Cost) add(col column) {
 	c.Columns = append(c.Columns, col)
-	for _, v := range col.Result.Variants {
-		if row := (variantKey{v.Variant, v.Server}); !slices.Contains(c.Variants, row) {
-			c.Variants = append(c.Variants, row)
-		}
-	}
+	c.Variants = scenarios.Add(c.Variants, scenarios.Each(col.Result.Variants, func(v Variant) variantKey { return variantKey{v.Variant, v.Server} })...)
 }
 
 // NewCost judges each run by its own thresholds. Runs are put in order of profile, agents, accounts, then authorizer.

@@ -79,18 +79,15 @@ func earlier(dir string, now []Part) (parts []Part, err error) {
 }
 
 // Took is how long the runs took, Outcomes how many had which.
-func (p Part) Took() (sum time.Duration) {
-	for _, c := range p.Columns {
-		sum += c.Run.Finished.Sub(c.Run.Started)
-	}
-	return sum.Round(time.Second)
+func (p Part) Took() time.Duration {
+	return scenarios.Sum(p.Columns, func(c column) time.Duration { return c.Run.Finished.Sub(c.Run.Started) }).Round(time.Second)
 }
 
 // Outcomes is "12 passed, 1 failed".
 func (p Part) Outcomes() string {
 	var list []string
 	for _, outcome := range []Outcome{Passed, Failed, Inconclusive} {
-		if n := len(slices.DeleteFunc(slices.Clone(p.Columns), func(c column) bool { return c.Result.Outcome != outcome })); n > 0 {
+		if n := scenarios.Count(p.Columns, func(c column) bool { return c.Result.Outcome == outcome }); n > 0 {
 			list = append(list, fmt.Sprint(n, " ", outcome))
 		}
 	}
@@ -171,10 +168,7 @@ func Results(runs, dir string) error {
 		return fmt.Errorf("%s has no PART/README.md: expected the pages that make load-results writes", dir)
 	}
 	slices.SortFunc(parts, func(x, y Part) int { return cmp.Compare(x.Name, y.Name) })
-	var took time.Duration
-	for _, p := range parts {
-		took += p.Took()
-	}
+	took := scenarios.Sum(parts, Part.Took)
 	text, err := markdown("results", map[string]any{"Parts": parts, "Statements": statements(parts), "Took": took, "DaemonSets": daemonSets(parts)})
 	if err != nil {
 		return err
@@ -225,9 +219,7 @@ func (s said) statement(parts []Part) Statement {
 					continue
 				}
 				means[[2]string{r.Of, r.Verdict}] = append(means[[2]string{r.Of, r.Verdict}], r.PerRequest.Estimate)
-				if !slices.Contains(out.From, part) {
-					out.From = append(out.From, part)
-				}
+				out.From = scenarios.Add(out.From, part)
 			}
 		})
 		for _, of := range slices.SortedFunc(maps.Keys(means), func(x, y [2]string) int { return slices.Compare(x[:], y[:]) }) {
@@ -273,11 +265,8 @@ func highVolume(parts []Part) Statement {
 				best, title, from = v, c.Title, part
 			}
 		})
-		if best != nil && !slices.Contains(out.From, from) {
-			out.From = append(out.From, from)
-		}
 		if best != nil {
-			out.Verdict = "measured"
+			out.From, out.Verdict = scenarios.Add(out.From, from), "measured"
 			out.Figures = append(out.Figures, fmt.Sprintf("%s: %.1f reviews/s at %.1f requests/s (%s)", of.variant, best.ReviewsPerSecond, best.Rate, title))
 			if most := fmt.Sprintf("%.0f reviews/s of %d agents, %s", best.ReviewsPerSecond, best.Agents, of.variant); best.ReviewsPerSecond > highest {
 				highest, out.Measured = best.ReviewsPerSecond, "up to "+most
@@ -297,9 +286,7 @@ func objectivesHeld(parts []Part) Statement {
 			slos := slices.DeleteFunc(slices.Clone(c.Result.Limits), func(l LimitResult) bool { return !strings.HasPrefix(l.Name, sloName) })
 			for _, l := range slos {
 				states[l.State]++
-				if !slices.Contains(out.From, p.Name) {
-					out.From = append(out.From, p.Name)
-				}
+				out.From = scenarios.Add(out.From, p.Name)
 				if l.State == Held {
 					continue
 				}

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/reports"
@@ -172,9 +173,7 @@ func (s *Site) Versions() int { return s.distinct(func(r *Report) string { retur
 func (s *Site) Catalogues() int { return s.distinct(func(r *Report) string { return r.Scenarios }) }
 
 func (s *Site) distinct(of func(*Report) string) int {
-	known := slices.DeleteFunc(scenarios.Each(s.Reports, of), func(v string) bool { return v == "" })
-	slices.Sort(known)
-	return len(slices.Compact(known))
+	return sets.New(scenarios.Each(s.Reports, of)...).Delete("").Len()
 }
 
 // Divergences are where documents and servers differ, as all conformance reports have seen it.

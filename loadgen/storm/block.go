@@ -105,7 +105,10 @@ func (r *runner) complete(i int, s *server, side profile.Side, before counters, 
 	restarted := r.Profile.Event.Kind != profile.NoEvent
 	metrics(b, increased, s.attempts && !r.Profile.Authorizer.Cache && !r.alone(), s.targets[0].Components(), restarted)
 	if r.alone() {
-		b.Reviews = checked(b, increased, r.background[s.name])
+		var fewer int64
+		if b.Reviews, fewer = checked(b, increased, r.background[s.name]); fewer > 0 {
+			r.uneven("in block %d the API server allowed %d checks fewer than while no agent asked", i+1, fewer)
+		}
 	}
 	for _, text := range b.Unreconciled {
 		r.problem(at, "block %d, %s on %s: %s", i+1, side.Variant, side.Server, text)

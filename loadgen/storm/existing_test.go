@@ -17,7 +17,9 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -85,11 +87,12 @@ func nothingLeft(t *testing.T, client kubernetes.Interface) {
 	roles, err4 := client.RbacV1().ClusterRoles().List(ctx, marked)
 	bindings, err5 := client.RbacV1().ClusterRoleBindings().List(ctx, marked)
 	spaces, err6 := client.CoreV1().Namespaces().List(ctx, all)
-	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
+	jobs, err7 := client.BatchV1().Jobs("").List(ctx, all)
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(nodes.Items) + len(pods.Items) + len(accounts.Items) + len(roles.Items) + len(bindings.Items); n > 0 {
-		t.Errorf("left: %d nodes, %d pods, %d accounts, %d roles, %d bindings", len(nodes.Items), len(pods.Items), len(accounts.Items), len(roles.Items), len(bindings.Items))
+	if n := len(nodes.Items) + len(pods.Items) + len(accounts.Items) + len(roles.Items) + len(bindings.Items) + len(jobs.Items); n > 0 {
+		t.Errorf("left: %d nodes, %d pods, %d accounts, %d roles, %d bindings, %d jobs", len(nodes.Items), len(pods.Items), len(accounts.Items), len(roles.Items), len(bindings.Items), len(jobs.Items))
 	}
 	for _, s := range spaces.Items {
 		switch {
@@ -215,6 +218,25 @@ func TestExistingInterrupted(t *testing.T) {
 		"tokens":    func(o *Options, stop func()) { o.Created = func(done, of int64) { stopAfter(done, of-2, stop) } },
 		"measuring": func(o *Options, stop func()) { o.Said = func(string) { time.AfterFunc(600*time.Millisecond, stop) } },
 		"block":     func(o *Options, stop func()) { o.Progress = func(Progress) { stop() } },
+		// Nothing makes pods of the Job here, so that they are waited for until it is ended.
+		"pods": func(o *Options, stop func()) {
+			o.Engine, o.Image, o.Shards = Pods, "shard", 2
+			where := &discoveryv1.EndpointSlice{
+				ObjectMeta:  metav1.ObjectMeta{Name: "kubernetes", Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
+				AddressType: discoveryv1.AddressTypeIPv4,
+				Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}}}, Ports: []discoveryv1.EndpointPort{{Port: new(int32(6443))}},
+			}
+			if _, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Create(t.Context(), where, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				defer stop()
+				_ = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+					jobs, err := client.BatchV1().Jobs(shard.Namespace).List(ctx, metav1.ListOptions{})
+					return err == nil && len(jobs.Items) > 0, nil
+				})
+			}()
+		},
 	} {
 		t.Run(phase, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -222,8 +244,8 @@ func TestExistingInterrupted(t *testing.T) {
 			o := inExisting(t, plane.KubeconfigPath(), "r-"+phase)
 			o.Profile.Block = 2 * time.Second
 			when(&o, cancel)
-			if out, err := Execute(ctx, o); err == nil && !out.Interrupted {
-				t.Error("it was not interrupted")
+			if out, err := Execute(ctx, o); err == nil && !out.Interrupted || err != nil && !errors.Is(err, context.Canceled) {
+				t.Errorf("it was not interrupted: %v", err)
 			}
 			nothingLeft(t, client)
 		})

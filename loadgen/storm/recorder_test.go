@@ -85,12 +85,17 @@ func TestCounts(t *testing.T) {
 // TestChecked counts what the API server says where there is no recorder.
 func TestChecked(t *testing.T) {
 	b := &run.Block{Attempts: []run.AttemptCount{{Mode: "legacy", Decision: "allowed", Count: 3}, {Mode: "associated-node", Decision: "denied", Count: 2}}}
-	got := checked(b, []sample{{family: decisions, labels: model.Metric{"decision": "allowed"}, value: 10}, {family: decisions, labels: model.Metric{"decision": "denied"}, value: 4}}, 2)
-	if len(got) != 3 || got[0].Count != 3 || got[1].Decision != "NoOpinion" || got[2] != (run.ReviewCount{ReviewKind: run.ReviewKind{Mode: "request", Decision: "Allow"}, Count: 5}) || b.Background != 2 || len(b.Unreconciled) > 0 {
-		t.Errorf("%+v", got)
+	got, fewer := checked(b, []sample{{family: decisions, labels: model.Metric{"decision": "allowed"}, value: 10}, {family: decisions, labels: model.Metric{"decision": "denied"}, value: 4}}, 2)
+	if len(got) != 3 || got[0].Count != 3 || got[1].Decision != "NoOpinion" || got[2] != (run.ReviewCount{ReviewKind: run.ReviewKind{Mode: "request", Decision: "Allow"}, Count: 5}) || b.Background != 2 || fewer != 0 {
+		t.Errorf("%+v, %d fewer", got, fewer)
 	}
-	if got = checked(b, nil, 2); got[2].Count != 0 || len(b.Unreconciled) != 1 {
-		t.Errorf("less than the background: %+v, %v", got, b.Unreconciled)
+	b.Reviews, fewer = checked(b, nil, 2)
+	if b.Reviews[2].Count != 0 || fewer != 5 {
+		t.Errorf("less than the background: %+v, %d fewer", b.Reviews, fewer)
+	}
+	blocks := []run.Block{*b}
+	if withoutOwn(blocks); len(blocks[0].Reviews) != 2 || blocks[0].Background != 0 {
+		t.Errorf("impersonation alone: %+v", blocks[0].Reviews)
 	}
 }
 

@@ -141,6 +141,9 @@ func (r *runner) execute(ctx context.Context) (_ *run.Run, err error) {
 		}
 	}
 	r.watchOthers(ctx)
+	if r.out.OwnUnknown {
+		withoutOwn(r.out.Blocks)
+	}
 	r.out.Interrupted = ctx.Err() != nil
 	r.out.Machine.LoadAfter = loadAverage()
 	r.out.Finished = time.Now().UTC()

@@ -29,7 +29,11 @@ func Judge(r run.Run, t Thresholds) Result {
 	}
 	variants, groups := groupVariants(&r), groupPairs(&r)
 	for _, g := range variants {
-		result.Variants = append(result.Variants, measureVariant(g))
+		v := measureVariant(g)
+		if r.OwnUnknown {
+			v.Reviews.Of = impersonationAlone + ", " + v.Reviews.Of
+		}
+		result.Variants = append(result.Variants, v)
 	}
 	result.Comparisons = append(result.Comparisons, compareAll(groups, t)...)
 	result.Checks = checks(&r, variants, groups, result.Comparisons, t)

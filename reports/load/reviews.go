@@ -18,7 +18,8 @@ import (
 
 // ReviewRate is access reviews per request.
 type ReviewRate struct {
-	// Of says which blocks: first contact, steady state or all blocks; Blocks is how many.
+	// Of says which blocks: first contact, steady state or all blocks, and where checks of requests themselves are not
+	// counted "impersonation alone" before it; Blocks is how many.
 	Of     string `json:"of"`
 	Blocks int    `json:"blocks"`
 	// PerRequest is the mean of blocks, with its 95 % interval if Bounded: one block has none.
@@ -57,6 +58,8 @@ const (
 	allBlocks    = "all blocks"
 	asPredicted  = "as predicted"
 	notPredicted = "not as predicted"
+
+	impersonationAlone = "impersonation alone"
 )
 
 // phases are the steady state of a variant, or all its blocks if it has none, and its first contact. A block in which
@@ -180,6 +183,10 @@ func judgeReviews(r *Result, name string, reviews ReviewRate, limit float64) {
 		return
 	}
 	rate := reviews.PerRequest
+	if strings.HasPrefix(reviews.Of, impersonationAlone) {
+		r.limit(name, "reviewsPerRequest", Unknown, "the checks of the requests themselves are not counted")
+		return
+	}
 	if rate.Estimate == 0 {
 		// Even without impersonation a request has its own review.
 		r.limit(name, "reviewsPerRequest", Unknown, "the recorder received no review at all")

@@ -48,6 +48,9 @@ type Run struct {
 	Clocks []Clock `json:"clocks,omitempty"`
 	// Notes are circumstances that a reader should know: whose cluster it was, what was subtracted.
 	Notes []string `json:"notes,omitempty"`
+	// OwnUnknown says that the checks of the requests themselves could not be told from those of others in the cluster:
+	// Reviews are those of impersonation alone.
+	OwnUnknown bool `json:"ownUnknown,omitempty"`
 	// Interrupted says that the user ended the run early: what is here is partial.
 	Interrupted bool `json:"interrupted,omitempty"`
 }

@@ -138,7 +138,7 @@ func TestConfig(t *testing.T) {
 	if c.Name == "" || c.Namespace.Number < 1 {
 		t.Errorf("%+v", c)
 	}
-	if want := "authzconf load --provider=existing --authorizer=rbac --counts --kubeconfig=${KUBECONFIG} --profile=one-cluster --nodes=1000 --shards=4 --report-dir=authzconf-load"; strings.Join(command, " ") != want {
+	if want := "authzconf load --provider=existing --authorizer=rbac --counts --i-understand --kubeconfig=${KUBECONFIG} --profile=one-cluster --nodes=1000 --shards=4 --report-dir=authzconf-load"; strings.Join(command, " ") != want {
 		t.Errorf("runs %q", command)
 	}
 	_, command, _ = read(t, map[string]any{"CL2_AUTHZCONF": "/bin/authzconf", "CL2_AUTHZCONF_NODES": 5000, "CL2_AUTHZCONF_IMAGE": "registry/authzconf:v1"})

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,6 +47,17 @@ func TestCostOfSeveralRuns(t *testing.T) {
 	text := string(files["README.md"])
 	if !strings.Contains(text, "| variant | 10 agents | 100 agents | 1000 agents |") || strings.Contains(text, "not run") || !strings.Contains(text, "(reviews.svg)") {
 		t.Errorf("not in order of agents:\n%s", text)
+	}
+	dir := t.TempDir()
+	readme := filepath.Join(dir, "README.md")
+	if err := errors.Join(c.Write(dir), c.Write(dir)); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(readme, []byte("# Mine\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Write(dir); err == nil || !strings.Contains(err.Error(), "name another folder") {
+		t.Errorf("somebody else's page is overwritten: %v", err)
 	}
 }
 

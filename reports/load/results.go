@@ -173,7 +173,7 @@ func Results(runs, dir string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "README.md"), text, 0o644)
+	return writePage(dir, text)
 }
 
 // said is a statement about the reviews that variants cost, own that of the request itself included or not.

@@ -198,7 +198,7 @@ func TestSilentShard(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "shard 1 of 2 was lost: it has not handed over its block") || b == nil || b.Planned == 0 {
 		t.Errorf("%v, %+v", err, b)
 	}
-	if took := time.Since(begin); took > 10*time.Second {
+	if took := time.Since(begin); took > time.Minute {
 		t.Errorf("it took %s", took)
 	}
 	_ = silent.Kill() // what Close does after its timeout

@@ -109,7 +109,10 @@ func LoadAll[T any](files fs.FS, suffix string, parse func(name string, raw []by
 		out, wrong = append(out, all...), append(wrong, err)
 		return nil
 	})
-	return out, errors.Join(append(wrong, err)...)
+	if err := errors.Join(append(wrong, err)...); err != nil {
+		return nil, err // what was read of broken files is not whole
+	}
+	return out, nil
 }
 
 // walk lists the scenario files in lexical order and records folders that hold none.

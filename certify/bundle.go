@@ -113,6 +113,9 @@ func readTar(file string) (Bundle, error) {
 		h, err := r.Next()
 		switch {
 		case errors.Is(err, io.EOF):
+			if rest, err := io.ReadAll(io.LimitReader(in, maxEnvelope)); err != nil || len(rest) == maxEnvelope || len(bytes.Trim(rest, "\x00")) > 0 {
+				return nil, errors.New("there is something behind its end")
+			}
 			return all.root()
 		case err != nil:
 			return nil, errors.New("it is neither a folder nor a tar")
@@ -122,6 +125,9 @@ func readTar(file string) (Bundle, error) {
 			return nil, fmt.Errorf("%.80q is not a regular file", h.Name)
 		}
 		name := path.Clean(h.Name)
+		if !fs.ValidPath(name) {
+			return nil, fmt.Errorf("%.80q is not a path within it", h.Name)
+		}
 		if _, twice := all[name]; twice {
 			return nil, fmt.Errorf("%.80q is in it twice", name)
 		}
@@ -146,6 +152,16 @@ func (b Bundle) root() (Bundle, error) {
 	for name, content := range b {
 		if rest, ok := strings.CutPrefix(name, folders[0]); ok {
 			out[rest] = content
+		}
+	}
+	if beside, is := b[sonobuoyFile]; is && folders[0] != "" { // by HandOver: Sonobuoy shows it as the results
+		var want bytes.Buffer
+		c, err := out.Certification()
+		if err == nil {
+			err = sonobuoyResults.Execute(&want, sonobuoy{c, nil})
+		}
+		if err != nil || !bytes.Equal(beside, want.Bytes()) {
+			return nil, fmt.Errorf("%s: it does not show what %s says", sonobuoyFile, certificationFile)
 		}
 	}
 	return out, nil
@@ -205,24 +221,26 @@ func (c *Certification) Title() string {
 	return "an authorizer without a name"
 }
 
-// checkShown compares the files for a person with those that the bundle may have. Only a picture may be missing.
-func (b Bundle) checkShown(c *Certification) (differences []string, err error) {
-	want, err := c.shown()
-	for _, name := range slices.Sorted(maps.Keys(b)) {
-		switch content, ok := want[name]; {
-		case ok && bytes.Equal(b[name], content), slices.Contains([]string{certificationFile, evidenceFile, signatureFile}, name):
-		case ok || strings.HasPrefix(name, badgePrefix):
+// unlike says which files are not those that the claims and the answers make. Only the picture of a level may be missing.
+func (b Bundle) unlike(made Bundle) (differences []string) {
+	all := maps.Clone(b)
+	maps.Copy(all, made)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		content, is := b[name]
+		want, known := made[name]
+		switch {
+		case name == signatureFile, is && known && bytes.Equal(content, want), !is && strings.HasPrefix(name, badgePrefix):
+		case !is:
+			differences = append(differences, name+": it is missing")
+		case name == certificationFile || name == evidenceFile:
+			differences = append(differences, name+": it is not as authzconf writes what it says")
+		case known || strings.HasPrefix(name, badgePrefix):
 			differences = append(differences, fmt.Sprintf("%.80s: it does not show what %s says", name, certificationFile))
-		case slices.Contains([]string{".svg", ".html", ".xml", ".yaml", ".jsonl"}, strings.ToLower(path.Ext(name))): // somebody could take it for one
+		default:
 			differences = append(differences, fmt.Sprintf("%.80q: it is not a file of a bundle", name))
 		}
 	}
-	for _, name := range []string{summaryFile, pageFile, junitFile} {
-		if b[name] == nil {
-			differences = append(differences, name+": it is missing")
-		}
-	}
-	return differences, err
+	return differences
 }
 
 // label is the left half of every badge.

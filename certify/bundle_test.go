@@ -90,9 +90,9 @@ func TestBundleForms(t *testing.T) {
 		t.Fatal(err)
 	}
 	paths := []string{folder}
-	for _, below := range []string{"", "a/b"} {
+	for _, below := range []string{"c", "a/b"} {
 		var out bytes.Buffer
-		if err := bundle.Tar(&out, below, map[string][]byte{"beside": nil}); err != nil {
+		if err := bundle.Tar(&out, below, map[string][]byte{"a/beside": nil}); err != nil {
 			t.Fatal(err)
 		}
 		path := filepath.Join(t.TempDir(), "x.tar.gz")
@@ -285,6 +285,16 @@ func TestHandOver(t *testing.T) {
 		if problem == nil {
 			if _, differences, err := verify(t, string(done)); err != nil || len(differences) > 0 {
 				t.Errorf("%v %v", differences, err)
+			}
+			var edited bytes.Buffer
+			if err := bundle.Tar(&edited, "bundle", map[string][]byte{sonobuoyFile: []byte("status: passed")}); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(string(done), edited.Bytes(), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := OpenBundle(string(done)); err == nil {
+				t.Error("what Sonobuoy shows was edited, and it is not noticed")
 			}
 		}
 	}

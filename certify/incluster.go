@@ -101,13 +101,18 @@ func startCluster(ctx context.Context, b *Plan, w *Webhook, o ClusterOptions) (_
 	return c, nil
 }
 
-func (c *cluster) start(ctx context.Context, webhooks map[string][]byte) (err error) {
-	release := cmp.Or(c.o.Release, local.Newest())
+// cellFor is the API server that a release is asked for as.
+func cellFor(release local.Release) verdicts.Cell {
 	gate := target.AskDefault
 	if target.GateKnown(release.Minor) {
 		gate = target.AskOn
 	}
-	cell := verdicts.Cell{Name: release.Minor + "-certify", Provider: target.Local, Kubernetes: release.Version, Gate: string(gate)}
+	return verdicts.Cell{Name: release.Minor + "-certify", Provider: target.Local, Kubernetes: release.Version, Gate: string(gate)}
+}
+
+func (c *cluster) start(ctx context.Context, webhooks map[string][]byte) (err error) {
+	release := cmp.Or(c.o.Release, local.Newest())
+	cell := cellFor(release)
 	c.plan.onCell(cell)
 	expected := cell
 	c.out = append(c.out, Answer{Check: inCluster, Vector: "cluster", Seen: &Seen{Cell: &expected}})

@@ -130,7 +130,7 @@ func (b *Plan) cellOf(answers []Answer) error {
 			continue
 		}
 		// No other form has a meaning for ExpectedFacts.
-		if _, err := local.ParseRelease(a.Seen.Cell.Kubernetes); err != nil || a.Seen.Cell.Emulated != "" {
+		if release, err := local.ParseRelease(a.Seen.Cell.Kubernetes); err != nil || *a.Seen.Cell != cellFor(release) {
 			return fmt.Errorf("the evidence is about an API server of version %q", word(a.Seen.Cell.Kubernetes))
 		}
 		b.onCell(*a.Seen.Cell)

@@ -128,6 +128,9 @@ func v1Only(answers []Answer) bool {
 
 // Judge says what the answers show.
 func (b *Plan) Judge(answers []Answer) (*Certification, error) {
+	if err := b.holdLines(answers); err != nil {
+		return nil, err
+	}
 	answers, err := b.reread(answers)
 	if err != nil {
 		return nil, err

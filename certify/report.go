@@ -195,11 +195,12 @@ func (k Kind[A]) Verify(b Bundle) (c *Certification, differences []string, err e
 		differences = append(differences, evidenceFile+": it is not what "+certificationFile+" has the digest of")
 	}
 	differences = append(c.differences(again), differences...)
+	claimed := *c
+	made, err := bundleOf(&claimed, answers)
 	if err := c.Product.Check(); err != nil {
 		differences = append(differences, fmt.Sprintf("%s: %s", certificationFile, err))
 	}
-	shown, err := b.checkShown(c)
-	return c, append(differences, shown...), err
+	return c, append(differences, b.unlike(made)...), err
 }
 
 // differences are the claims that do not follow from the evidence, by which the certification would be again.

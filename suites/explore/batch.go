@@ -46,8 +46,7 @@ type prepared struct {
 
 // What is special about a batch, whose grants are no RBAC objects then: of expired and reloaded each case has its last
 // request once more, when what was remembered has expired, or the authorizer chain was changed and changed back; restarted
-// is before once more, under the same names, for a new process. Of edged see edges.go, of beside, balanced and
-// flipped replicas.go.
+// is before once more, under the same names, for a new process. Of edged, beside, balanced and flipped see replicas.go.
 const (
 	expired, reloaded, before, restarted = "-expired", "-reloaded", "-before", "-restarted"
 	edged, beside, balanced, flipped     = "-edged", "-beside", "-balanced", "-flipped"

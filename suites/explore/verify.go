@@ -237,7 +237,9 @@ func (l *lane) judge(b *batch, s *seen) (err error) {
 	if len(suspects) == 0 {
 		if unsure { // nobody knows what the attempts became
 			maps.DeleteFunc(counted, func(k string, _ int) bool { return strings.HasPrefix(k, verdicts.AttemptsMetric) })
-			s = &seen{Arrived: s.Arrived, Metrics: slices.DeleteFunc(slices.Clone(s.Metrics), isAttempt)}
+			s = &seen{Arrived: s.Arrived, Metrics: scenarios.Where(s.Metrics, func(m verdicts.MetricSample) bool {
+				return !strings.HasPrefix(m.Name, strings.TrimSuffix(verdicts.AttemptsMetric, "_total"))
+			})}
 		}
 		why = totals(s, reviews, counted)
 	}
@@ -264,10 +266,6 @@ func (l *lane) judge(b *batch, s *seen) (err error) {
 	l.suspects = append(l.suspects, suspects...)
 	l.progress(l)
 	return nil
-}
-
-func isAttempt(m verdicts.MetricSample) bool {
-	return strings.HasPrefix(m.Name, strings.TrimSuffix(verdicts.AttemptsMetric, "_total"))
 }
 
 func (l *lane) span(o *verdicts.Observation) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/authzconf/authzconf/deputy/reference"
@@ -122,23 +123,19 @@ func (p *plane) deputies(ctx context.Context, agent *endpoint, requests int) (*c
 
 // logs uses deputies, and reads their logs and the API server's, in which events from before began may still come in.
 func (p *plane) logs(ctx context.Context, began time.Time, requests int, fronts ...*front) (*crowdEvidence, error) {
-	e, ids := &crowdEvidence{}, map[string]bool{}
+	e, ids := &crowdEvidence{}, sets.New[string]()
 	for _, f := range fronts {
 		seen, err := f.crowd(ctx, requests)
 		if err != nil {
 			return nil, err
 		}
 		e.Ways = append(e.Ways, wayEvidence{seen, f.rows})
-		for _, row := range f.rows {
-			ids[row.AuditID] = true
-		}
+		ids.Insert(scenarios.Each(f.rows, func(row reference.Row) string { return row.AuditID })...)
 	}
 	others, err := p.EventsBy(proxyName)
-	for _, o := range others {
-		if !o.RequestReceivedTimestamp.Time.Before(began) && !ids[string(o.AuditID)] {
-			e.Others = append(e.Others, o)
-		}
-	}
+	e.Others = scenarios.Where(others, func(o auditv1.Event) bool {
+		return !o.RequestReceivedTimestamp.Time.Before(began) && !ids.Has(string(o.AuditID))
+	})
 	return e, err
 }
 

@@ -163,14 +163,8 @@ func (id *Identity) spelt(how string) *Identity {
 
 // secrets is somebody who has made something else of the secrets. Whom a header names is none.
 func (id *Identity) secrets(change func(string) string) *Identity {
-	out := &Identity{Name: id.Name}
-	for _, h := range id.headers {
-		if id.public || h.name != "Authorization" && h.name != "Cookie" {
-			continue
-		}
-		out.headers = append(out.headers, header{h.name, change(h.value)})
-	}
-	return out
+	secret := scenarios.Where(id.headers, func(h header) bool { return !id.public && (h.name == "Authorization" || h.name == "Cookie") })
+	return &Identity{Name: id.Name, headers: scenarios.Each(secret, func(h header) header { return header{h.name, change(h.value)} })}
 }
 
 func half(s string) string { return s[:len(s)/2+1] }

@@ -303,10 +303,8 @@ func (f *fixture) key(p pair) string { return p.who.Name + "/" + cmp.Or(p.namesp
 // ruled are questions by whose rules they are about, one for each.
 func (f *fixture) ruled(pairs []pair) map[string]pair {
 	out := map[string]pair{}
-	for _, p := range pairs {
-		if _, ok := out[f.key(p)]; !ok {
-			out[f.key(p)] = p
-		}
+	for _, p := range scenarios.Once(pairs, f.key) {
+		out[f.key(p)] = p
 	}
 	return out
 }

@@ -159,8 +159,7 @@ func linesWith(path string, from int64, texts []string) (out []json.RawMessage, 
 	}
 	defer func() { _ = f.Close() }()
 	if info, err := f.Stat(); err != nil || info.Size() >= from {
-		_, err = f.Seek(from, io.SeekStart)
-		if err != nil {
+		if _, err := f.Seek(from, io.SeekStart); err != nil {
 			return nil, err
 		}
 	}

@@ -102,24 +102,20 @@ func (j *judge) note(e *entry, x Exchange, advice bool, reason, format string, a
 
 // readable decodes an answer, and notes why it cannot.
 func (j *judge) readable(e *entry, x Exchange, version, kind string) bool {
-	if x.Fault != "" {
-		j.note(e, x, false, x.Fault, "it is not answered")
-		return false
-	}
-	if x.HTTP != 200 {
-		j.note(e, x, false, "http-status", "status %d", x.HTTP)
-		return false
-	}
 	var head struct{ APIVersion, Kind string }
 	switch unread := json.Unmarshal(x.Answer, &head); {
-	case unread == nil && (head.Kind != kind || head.APIVersion != version):
-		j.note(e, x, false, "wrong-kind", "it is %.80q of %.80q, want %s of %s", head.Kind, head.APIVersion, kind, version)
-		return false
+	case x.Fault != "":
+		j.note(e, x, false, x.Fault, "it is not answered")
+	case x.HTTP != 200:
+		j.note(e, x, false, "http-status", "status %d", x.HTTP)
 	case unread != nil:
 		j.note(e, x, false, "answer-unreadable", "it is not a review")
-		return false
+	case head.Kind != kind || head.APIVersion != version:
+		j.note(e, x, false, "wrong-kind", "it is %.80q of %.80q, want %s of %s", head.Kind, head.APIVersion, kind, version)
+	default:
+		return true
 	}
-	return true
+	return false
 }
 
 // mixed notes that an answer is not in the revision of the wire, or in more than that.
@@ -184,9 +180,7 @@ func (j *judge) decided(e *entry, x Exchange, s *vectors.SubjectAccessReviewStat
 	if got != vectors.Conditional {
 		return
 	}
-	effects := effectsOf(s)
-	wanted := slices.Clone(want.Effects)
-	slices.Sort(wanted)
+	effects, wanted := effectsOf(s), slices.Sorted(slices.Values(want.Effects))
 	if len(wanted) > 0 && !slices.Equal(effects, wanted) {
 		j.note(e, x, e.should, e.reason(), "conditions of effect %v, want %v", effects, wanted)
 	}

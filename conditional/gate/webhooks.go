@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -70,10 +71,7 @@ func (w *webhooks) handler() http.Handler {
 			body, err := io.ReadAll(io.LimitReader(req.Body, 4<<20))
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			s := w.now
-			if s == nil { // a request of nobody that has an opinion here
-				s = &script{}
-			}
+			s := cmp.Or(w.now, &script{}) // which is for a request of nobody that has an opinion here
 			if err == nil {
 				body, err = answer(s, strings.TrimPrefix(req.URL.Path, path), body)
 			}

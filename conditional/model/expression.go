@@ -86,13 +86,10 @@ func (e *expression) possible(f *facts) (out []vectors.Truth) {
 	}
 	all := scenarios.Each(e.args, func(a *expression) []vectors.Truth { return a.possible(f) })
 	for _, w := range ways(all) {
-		fixed := &expression{op: e.op}
-		for _, truth := range w {
-			fixed.args = append(fixed.args, leaf(sure("", func(*facts) vectors.Truth { return truth })))
-		}
-		if v := fixed.value(f, true); !slices.Contains(out, v) {
-			out = append(out, v)
-		}
+		fixed := &expression{op: e.op, args: scenarios.Each(w, func(truth vectors.Truth) *expression {
+			return leaf(sure("", func(*facts) vectors.Truth { return truth }))
+		})}
+		out = scenarios.Add(out, fixed.value(f, true))
 	}
 	return out
 }

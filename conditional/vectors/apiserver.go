@@ -175,30 +175,41 @@ func (s *APIServer) Wanted(r Reading) Want {
 	return s.Want.But(*s.Eager)
 }
 
+// each calls do with the fields of two results, by their names.
+func (w *Want) each(other *Want, do func(name string, mine, others reflect.Value)) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Want]()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		do(name, reflect.ValueOf(w).Elem().FieldByIndex(f.Index), reflect.ValueOf(other).Elem().FieldByIndex(f.Index))
+	}
+}
+
 // But is a result with the fields that another one states.
 func (w Want) But(other Want) Want {
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[Want]()) {
-		if e := reflect.ValueOf(other).FieldByIndex(f.Index); !e.IsZero() {
-			reflect.ValueOf(&w).Elem().FieldByIndex(f.Index).Set(e)
+	w.each(&other, func(_ string, mine, others reflect.Value) {
+		if !others.IsZero() {
+			mine.Set(others)
 		}
-	}
+	})
 	return w
 }
 
 // Stated is how many fields a result states that another one knows.
 func (w *Want) Stated(got *Want) (n int) {
-	return scenarios.Count(reflect.VisibleFields(reflect.TypeFor[Want]()), func(f reflect.StructField) bool {
-		return !reflect.ValueOf(w).Elem().FieldByIndex(f.Index).IsZero() && !reflect.ValueOf(got).Elem().FieldByIndex(f.Index).IsZero()
+	w.each(got, func(_ string, a, b reflect.Value) {
+		if !a.IsZero() && !b.IsZero() {
+			n++
+		}
 	})
+	return n
 }
 
 // Unknown are the fields that a result states, and another one does not know.
 func (w *Want) Unknown(got *Want) (out []string) {
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[Want]()) {
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); !reflect.ValueOf(w).Elem().FieldByIndex(f.Index).IsZero() && reflect.ValueOf(got).Elem().FieldByIndex(f.Index).IsZero() {
+	w.each(got, func(name string, a, b reflect.Value) {
+		if !a.IsZero() && b.IsZero() {
 			out = append(out, name)
 		}
-	}
+	})
 	return out
 }
 
@@ -215,12 +226,10 @@ func (s *APIServer) Words() (out []string) {
 
 // Differences says in which fields a result is not as wanted. What w leaves out, or got does not know, is not judged.
 func (w *Want) Differences(got *Want) (out []string) {
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[Want]()) {
-		a, b := reflect.ValueOf(w).Elem().FieldByIndex(f.Index), reflect.ValueOf(got).Elem().FieldByIndex(f.Index)
+	w.each(got, func(name string, a, b reflect.Value) {
 		if !a.IsZero() && !b.IsZero() && !reflect.DeepEqual(a.Interface(), b.Interface()) {
-			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			out = append(out, fmt.Sprintf("%s: want %v, got %v", name, reflect.Indirect(a), reflect.Indirect(b)))
 		}
-	}
+	})
 	return out
 }

@@ -340,8 +340,7 @@ func (r Rules) set(b *Breaches, s ConditionSet, depth int) {
 	for _, inner := range s.ConditionsChain {
 		r.set(b, inner, depth+1)
 	}
-	kinds := 0
-	kinds += scenarios.Count([]bool{s.Allowed, s.Denied, len(s.Conditions) > 0, len(s.ConditionsChain) > 0}, func(is bool) bool { return is })
+	kinds := scenarios.Count([]bool{s.Allowed, s.Denied, len(s.Conditions) > 0, len(s.ConditionsChain) > 0}, func(is bool) bool { return is })
 	b.when(kinds != 1, "set-of-no-kind", "a set has %d of allowed, denied and conditions, want 1", kinds)
 	b.when(s.AuthorizerName == "", "no-authorizer-name", "a set has no authorizerName")
 	b.when(len(s.Conditions) > r.Conditions, "too-many-conditions", "%d conditions", len(s.Conditions))

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // What reviews call themselves. The KEP writes AuthorizationConditionsReview as authorization.k8s.io/v1alpha1.
@@ -53,17 +54,12 @@ func Named(name string) (*Revision, error) {
 
 // Told are the revisions in whose form an answer to a SubjectAccessReview is: none of a concrete one, which is the
 // same in all, and more than one of an answer that mixes them.
-func Told(answer []byte) (out []*Revision) {
+func Told(answer []byte) []*Revision {
 	var in struct{ Status any }
 	if json.Unmarshal(answer, &in) != nil {
 		return nil
 	}
-	for _, r := range Revisions() {
-		if marked(in.Status, r.marks) {
-			out = append(out, r)
-		}
-	}
-	return out
+	return scenarios.Where(Revisions(), func(r *Revision) bool { return marked(in.Status, r.marks) })
 }
 
 func marked(value any, marks []string) bool {

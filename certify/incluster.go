@@ -140,12 +140,12 @@ func (c *cluster) giveRole(ctx context.Context) error {
 }
 
 func (c *cluster) stop() error {
-	var errs []error
+	var err error
 	for _, stop := range slices.Backward(c.stops) {
-		errs = append(errs, stop())
+		err = errors.Join(err, stop())
 	}
 	c.stops = nil
-	return errors.Join(errs...)
+	return err
 }
 
 // authorizer is the webhook in a place. Each time the timeout is another one by a little: an API server takes over

@@ -251,20 +251,14 @@ type FGATuple struct {
 // granted to somebody. The IDs are those of FGAUser, FGAGroup and FGAPermission.
 func (p *Policy) OpenFGA() ([]byte, error) {
 	var tuples []FGATuple
-	seen := map[FGATuple]bool{}
 	for _, g := range p.Grants {
 		holder := FGAUser(g.Subject.User)
 		if g.Subject.Group != "" {
 			holder = FGAGroup(g.Subject.Group) + "#member"
 		}
-		for _, part := range g.Parts() {
-			t := FGATuple{holder, "holder", FGAPermission(part)}
-			if !seen[t] {
-				seen[t] = true
-				tuples = append(tuples, t)
-			}
-		}
+		tuples = append(tuples, scenarios.Each(g.Parts(), func(part scenarios.Grant) FGATuple { return FGATuple{holder, "holder", FGAPermission(part)} })...)
 	}
+	tuples = scenarios.Once(tuples, func(t FGATuple) string { return t.User + " " + t.Object }) // neither has a space in it
 	return yaml.Marshal(struct {
 		Name   string     `json:"name"`
 		Model  string     `json:"model"`

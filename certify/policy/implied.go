@@ -46,9 +46,7 @@ func (d *deck) implied() {
 	for _, verb := range d.PathVerbs {
 		user, path := d.name(), "/"+d.name()
 		c := Case{Reason: "verb-implied", Grants: []scenarios.Grant{pathRule(user, verb, path)}}
-		for _, v := range d.PathVerbs {
-			c.Asked = append(c.Asked, askPath(user, v, path))
-		}
+		c.Asked = scenarios.Each(d.PathVerbs, func(v string) spec { return askPath(user, v, path) })
 		d.add(c)
 	}
 	d.modes()
@@ -60,9 +58,7 @@ func (d *deck) implied() {
 			in = ""
 		}
 		c := Case{Reason: "resource-implied", Grants: []scenarios.Grant{rule(user, verb, o, in)}}
-		for _, other := range d.Resources {
-			c.Asked = append(c.Asked, ask(user, verb, other, in, ""))
-		}
+		c.Asked = scenarios.Each(d.Resources, func(other object) spec { return ask(user, verb, other, in, "") })
 		d.add(c)
 	}
 	for _, in := range []string{"", d.name(), "default", "kube-system", "kube-public"} {

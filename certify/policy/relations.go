@@ -91,7 +91,11 @@ func Form(form, s string) string {
 		case "{upper}":
 			return strings.ToUpper(s)
 		case "{title}":
-			return strings.Map(titled(), s)
+			title := slices.Clone(runes)
+			if i := slices.IndexFunc(title, unicode.IsLetter); i >= 0 {
+				title[i] = unicode.ToUpper(title[i])
+			}
+			return string(title)
 		case "{other}":
 			return "other" + reversed(s)
 		case "{butlast}":
@@ -111,17 +115,6 @@ func Form(form, s string) string {
 		}
 		return s + strings.Repeat("a", max(0, n-len(s)))
 	})
-}
-
-func titled() func(rune) rune {
-	done := false
-	return func(r rune) rune {
-		if done || !unicode.IsLetter(r) {
-			return r
-		}
-		done = true
-		return unicode.ToUpper(r)
-	}
 }
 
 func reversed(s string) string {

@@ -164,9 +164,7 @@ func judgeLines(node string, nodes []string, lines []Attempt) []reports.AgentChe
 		if l.Node != node {
 			c.Want, c.Got = "written by "+node, "written by "+l.Node
 		}
-		if !slices.Contains(checks, c) { // each once, however often it was tried
-			checks = append(checks, c)
-		}
+		checks = scenarios.Add(checks, c) // each once, however often it was tried
 	}
 	var left []string
 	for _, target := range nodes {
@@ -182,7 +180,6 @@ func judgeLines(node string, nodes []string, lines []Attempt) []reports.AgentChe
 // judgeEvents compares the audit events of the agents' account with the lines: each line has an event, which says who
 // it was from and by which constraint, and no other event says that somebody was impersonated who must not be.
 func judgeEvents(lines []Attempt, events []auditv1.Event) []reports.AgentCheck {
-	counts := map[reports.AgentCheck]bool{}
 	var checks []reports.AgentCheck
 	for _, l := range lines {
 		what := fmt.Sprintf("audit of the agent on %s, %s %s as node %s", l.Node, l.Verb, l.Resource, l.Target)
@@ -190,16 +187,10 @@ func judgeEvents(lines []Attempt, events []auditv1.Event) []reports.AgentCheck {
 		if l.Target != l.Node {
 			c.Want = "403, nobody, by no constraint"
 		}
-		for _, e := range events {
-			if matches(l, e) {
-				c.Got = describeEvent(e)
-				break
-			}
+		if i := slices.IndexFunc(events, func(e auditv1.Event) bool { return matches(l, e) }); i >= 0 {
+			c.Got = describeEvent(events[i])
 		}
-		if !counts[c] {
-			counts[c] = true
-			checks = append(checks, c)
-		}
+		checks = scenarios.Add(checks, c)
 	}
 	other := reports.AgentCheck{What: "audit of the agents, other impersonations", Want: "none", Got: "none"}
 	for _, e := range events {

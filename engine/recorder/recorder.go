@@ -76,7 +76,10 @@ type Recorder struct {
 
 // Start listens and serves until Close. Certificates are made anew on every start and never written but into Kubeconfig.
 func Start(o Options) (*Recorder, error) {
-	l, err := listen(o)
+	l, err := o.Listener, error(nil)
+	if l == nil {
+		l, err = Listen(context.Background())
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -109,13 +112,6 @@ func prepare(o Options, addr net.Addr) (*Recorder, error) {
 		r.server.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){}
 	}
 	return r, nil
-}
-
-func listen(o Options) (net.Listener, error) {
-	if o.Listener != nil {
-		return o.Listener, nil
-	}
-	return Listen(context.Background())
 }
 
 // newServer is the HTTP server of a recorder around any handler, so that a benchmark can put another handler behind the

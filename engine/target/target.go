@@ -275,14 +275,14 @@ func (t *Target) Stop() error {
 
 // StopAll ends targets, last the one whose etcd the others use, and before them the balancer if there is one.
 func StopAll(before *balancer.Balancer, targets []*Target) error {
-	var errs []error
+	var err error
 	if before != nil {
-		errs = append(errs, before.Close())
+		err = before.Close()
 	}
 	for _, t := range slices.Backward(targets) {
-		errs = append(errs, t.Stop())
+		err = errors.Join(err, t.Stop())
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // Observe sends one request, by calling send, which puts the answer into o, and adds everything else that the target saw

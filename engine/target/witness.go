@@ -14,6 +14,7 @@ import (
 
 	"github.com/Masterminds/semver/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/discovery"
 
@@ -178,11 +179,10 @@ func (t *Target) witnessChain(ctx context.Context) error {
 }
 
 func (m middle) all() []reports.Authorizer {
-	all := []reports.Authorizer{{Type: "Webhook", Name: "recorder-front"}}
-	for _, a := range m.Authorizers {
-		all = append(all, reports.Authorizer{Type: a.Type, Name: a.Name})
-	}
-	return append(all, reports.Authorizer{Type: "Webhook", Name: "recorder-back"})
+	between := scenarios.Each(m.Authorizers, func(a apiserverv1.AuthorizerConfiguration) reports.Authorizer {
+		return reports.Authorizer{Type: a.Type, Name: a.Name}
+	})
+	return slices.Concat([]reports.Authorizer{{Type: "Webhook", Name: "recorder-front"}}, between, []reports.Authorizer{{Type: "Webhook", Name: "recorder-back"}})
 }
 
 // authorizerActs are the API server's counters of what authorizers did, by metric and authorizer.

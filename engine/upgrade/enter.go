@@ -243,12 +243,9 @@ func errorClass(err error) string {
 
 // evidence is what became of samples: each has the audit event of the API server that answered it.
 func (u *Upgrade) evidence(samples []reports.FlowSample) *reports.FlowEvidence {
-	f := &reports.FlowEvidence{Samples: samples, Suffixes: map[string]string{}}
+	f := &reports.FlowEvidence{Samples: samples, Suffixes: map[string]string{}, Servers: scenarios.Each(u.histories, slices.Clone)}
 	for name, kept := range u.flowing {
 		f.Suffixes[name] = kept.Suffix
-	}
-	for _, history := range u.histories {
-		f.Servers = append(f.Servers, slices.Clone(history))
 	}
 	for i := range samples {
 		s := &samples[i]

@@ -121,11 +121,7 @@ func (u *Upgrade) plan(stage *Stage, asked target.Options) error {
 		return fmt.Errorf("path %s: nothing would run on stage %d, %s", u.Path.Name, stage.Index+1, asked.Cell.Name)
 	}
 	stage.Cell = session.NewCell(plan)
-	for _, name := range u.set.Setups() {
-		if u.Path.MadeOn(name) == stage.Index && stage.Server == 0 {
-			stage.Made = append(stage.Made, name)
-		}
-	}
+	stage.Made = scenarios.Where(u.set.Setups(), func(name string) bool { return u.Path.MadeOn(name) == stage.Index && stage.Server == 0 })
 	return nil
 }
 
@@ -276,11 +272,10 @@ func (o *Options) Plan() (walk *Upgrade, runs int, err error) {
 
 // Asked is of the report of a planned path what was asked for.
 func (o *Options) Asked(walk *Upgrade) *reports.PathReport {
-	path := &reports.PathReport{Name: o.Path.Name, Description: o.Path.Description, HighAvailability: o.Path.HighAvailability}
-	for _, stage := range walk.Stages {
-		path.Stages = append(path.Stages, reports.PathStage{Cell: stage.Plan.Target.Cell.Name, Fault: string(stage.Fault), Made: stage.Made})
-	}
-	return path
+	stages := scenarios.Each(walk.Stages, func(stage *Stage) reports.PathStage {
+		return reports.PathStage{Cell: stage.Plan.Target.Cell.Name, Fault: string(stage.Fault), Made: stage.Made}
+	})
+	return &reports.PathReport{Name: o.Path.Name, Description: o.Path.Description, HighAvailability: o.Path.HighAvailability, Stages: stages}
 }
 
 // Execute goes along a planned path and makes the report. What was not run is invalid, for the reason that ended it.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -65,11 +66,8 @@ func (r *Report) Sections() []*Section {
 	sections, seen := map[string]*Section{}, map[string]bool{}
 	for _, result := range r.Results {
 		for _, name := range []string{result.Section, "all"} {
-			s := sections[name]
-			if s == nil {
-				s = &Section{Name: name}
-				sections[name] = s
-			}
+			s := cmp.Or(sections[name], &Section{Name: name})
+			sections[name] = s
 			s.Attempts++
 			for counted, is := range map[*int]bool{&s.Scenarios: !seen[name+" "+result.Scenario], &s.Failed: len(result.Problems) > 0, &s.Lost: result.Invalid != "", &s.NotApplicable: result.NotApplicable != ""} {
 				if is {
@@ -197,9 +195,7 @@ func compareModel(a *Attempt, o *observation) (problems []string) {
 			asked = append(asked, model.Answer{Verb: c.Verb, Allowed: c.Allowed})
 		}
 	}
-	for _, wrong := range model.Check(chains, asked, o.Code != http.StatusForbidden) {
-		problems = append(problems, "model: "+wrong)
-	}
+	problems = scenarios.Each(model.Check(chains, asked, o.Code != http.StatusForbidden), func(wrong string) string { return "model: " + wrong })
 	if allowed := model.Allowed(chains, a.holds); allowed != (a.Outcome == Allowed) {
 		problems = append(problems, fmt.Sprintf("model: allowed %t, and the scenario says %s", allowed, a.Outcome))
 	}
@@ -256,8 +252,7 @@ func (b *Bench) restore(ctx context.Context, p place, object map[string]any) err
 	}
 	_, err = client.Patch(ctx, p.name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	if err == nil {
-		now := int64(0)
-		err = client.Delete(ctx, p.name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+		err = client.Delete(ctx, p.name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
 	}
 	if err := ignoreNotFound(err); err != nil || object == nil {
 		return err
@@ -273,11 +268,8 @@ func (b *Bench) restore(ctx context.Context, p place, object map[string]any) err
 
 func (p place) stored(ctx context.Context, client dynamic.Interface) (map[string]any, error) {
 	o, err := p.of(client).Get(ctx, p.name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
 	if err != nil {
-		return nil, err
+		return nil, utilerrors.FilterOut(err, apierrors.IsNotFound)
 	}
 	return o.Object, nil
 }
@@ -338,8 +330,7 @@ func (s *sending) send(ctx context.Context, from dynamic.Interface, dryRun bool)
 	data := s.Change
 	o := metav1.PatchOptions{DryRun: dry}
 	if s.Verb == "apply" {
-		force := true
-		data, o.FieldManager, o.Force = body, "authzconf", &force
+		data, o.FieldManager, o.Force = body, "authzconf", new(true)
 	}
 	raw, err := json.Marshal(data)
 	if err != nil {

@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kindlog "sigs.k8s.io/kind/pkg/log"
 	"sigs.k8s.io/yaml"
+
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Nodes are the names of the cluster's nodes, the control plane first.
@@ -179,9 +181,7 @@ func editManifest(raw []byte, old, wanted []arg, image, mark string) ([]byte, er
 	container.Command = slices.DeleteFunc(container.Command, func(line string) bool {
 		return slices.ContainsFunc(old, func(a arg) bool { return line == a.String() })
 	})
-	for _, a := range wanted {
-		container.Command = append(container.Command, a.String())
-	}
+	container.Command = append(container.Command, scenarios.Each(wanted, arg.String)...)
 	if image != "" {
 		container.Image = image
 	}

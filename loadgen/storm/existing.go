@@ -3,6 +3,7 @@ package storm
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -154,8 +155,7 @@ func (r *runner) lacking(ctx context.Context) (texts []string, err error) {
 			needs = append(needs, existing.Needs(strings.Join(g.Verbs, " "), g.APIGroups[0], g.Resources...)...)
 		}
 	}
-	slices.SortFunc(needs, func(a, b existing.Need) int { return strings.Compare(a.String(), b.String()) })
-	needs = slices.Compact(needs)
+	needs = slices.SortedFunc(maps.Keys(sets.New(needs...)), func(a, b existing.Need) int { return strings.Compare(a.String(), b.String()) })
 	if granted, err := cluster.Lacking(ctx, needs); err != nil || len(granted) > 0 {
 		return append(texts, fmt.Sprintf("and escalate and bind clusterroles.rbac.authorization.k8s.io, or what the agents are granted: %s", strings.Join(granted, ", "))), err
 	}

@@ -227,10 +227,7 @@ func unaccounted(all []ScenarioRef, cell *Cell) (problems []string) {
 		}
 		delete(times, s.ID)
 	}
-	for _, id := range sortedKeys(times) {
-		problems = append(problems, id+" is reported but is not one of the loaded scenarios")
-	}
-	return problems
+	return append(problems, scenarios.Each(sortedKeys(times), func(id string) string { return id + " is reported but is not one of the loaded scenarios" })...)
 }
 
 // exampleLength is how much of an example's reason is said: a whole transcript would hide the other reasons.

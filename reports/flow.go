@@ -227,11 +227,8 @@ func (f *FlowEvidence) describe() string {
 	if f.Early > 0 {
 		text += fmt.Sprintf(", %d answered before the API server was ready (%d of them wrongly)", f.Early, f.EarlyWrong)
 	}
-	longest := 0.0
-	for _, w := range f.Windows {
-		longest = max(longest, w.Milliseconds)
-	}
 	if len(f.Windows) > 0 {
+		longest := slices.Max(scenarios.Each(f.Windows, func(w Window) float64 { return w.Milliseconds }))
 		text += fmt.Sprintf("; %s of exposure, the longest %.0f ms", Plural(len(f.Windows), "window"), longest)
 	}
 	if first != "" {

@@ -159,11 +159,7 @@ func reviewsOf(s *scenarios.Scenario) string {
 	var counts []string
 	for _, step := range s.Steps {
 		if step.Expect != nil && step.Expect.Reviews != nil {
-			n := 0
-			for _, r := range step.Expect.Reviews {
-				n += max(1, len(r.Unordered))
-			}
-			counts = append(counts, fmt.Sprint(n))
+			counts = append(counts, fmt.Sprint(scenarios.Sum(step.Expect.Reviews, func(r scenarios.Review) int { return max(1, len(r.Unordered)) })))
 		}
 	}
 	return path.Base(path.Dir(s.ID)) + "/" + path.Base(s.ID) + " " + strings.Join(counts, " then ")

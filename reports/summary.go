@@ -44,7 +44,8 @@ var (
 
 	// pageFuncs are functions of all templates that show a report.
 	pageFuncs = template.FuncMap{
-		"md": markdown, "short": short, "ellipsis": ellipsis, "someOf": someOf, "anchor": anchor, "requires": requiresText, "base": path.Base,
+		"md":    strings.NewReplacer("\\", "\\\\", "|", "\\|", "*", "\\*", "_", "\\_", "`", "\\`", "<", "&lt;", "[", "\\[", "\n", " ").Replace,
+		"short": short, "ellipsis": ellipsis, "someOf": someOf, "anchor": anchor, "requires": requiresText, "base": path.Base,
 		"orWord": cmp.Or[string], "firstLine": firstLine, "further": furtherReason, "implementation": implementationName,
 		"describe": KnownFailing.describe, "mark": markOf, "verdict": verdictMark, "tiles": Counts.tiles, "notRun": notRunGroups, "bad": bad, "plain": plainNames,
 		"took": took, "outcomeOf": OutcomeOf, "indent": indent, "said": said, "status": http.StatusText,
@@ -55,12 +56,7 @@ var (
 		"class": func(cell, scenario string) string {
 			return strings.ReplaceAll(cell, ".", "_") + "." + strings.ReplaceAll(path.Dir(scenario), "/", ".")
 		},
-		"add": func(numbers ...int) (sum int) {
-			for _, n := range numbers {
-				sum += n
-			}
-			return sum
-		},
+		"add": func(numbers ...int) int { return scenarios.Sum(numbers, func(n int) int { return n }) },
 	}
 )
 
@@ -129,10 +125,6 @@ func notRunGroups(c Cell) (groups []notRunGroup) {
 		add(n.Why, n.Cause, n.Scenario)
 	}
 	return groups
-}
-
-func markdown(s string) string {
-	return strings.NewReplacer("\\", "\\\\", "|", "\\|", "*", "\\*", "_", "\\_", "`", "\\`", "<", "&lt;", "[", "\\[", "\n", " ").Replace(s)
 }
 
 func code(s string) string {

@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
 	"github.com/authzconf/authzconf/scenarios"
@@ -111,18 +113,15 @@ func compareAll(groups []comparisonPairs, t Thresholds) (comparisons []Compariso
 	}
 	comparisons = scenarios.Each(groups, func(g comparisonPairs) Comparison { return compare(g, t, t.forClaim(tests[g.key.aa])) })
 	for _, aa := range []bool{false, true} {
-		adjust(comparisons, aa, latencies)
+		adjust(comparisons, aa, func(c *Comparison) []*Effect { return []*Effect{&c.P50, &c.P99} })
 		adjust(comparisons, aa, func(c *Comparison) []*Effect { return []*Effect{&c.CPU} })
 	}
 	return comparisons
 }
 
 func (g comparisonPairs) design() design {
-	starts := map[int]bool{}
-	for _, p := range g.pairs {
-		starts[p.a.Start] = true
-	}
-	return design{len(g.pairs), len(starts)}
+	starts := sets.New(scenarios.Each(g.pairs, func(p pair) int { return p.a.Start })...)
+	return design{len(g.pairs), starts.Len()}
 }
 
 func meanReviews(blocks []*run.Block) float64 { return reviewRate("", blocks).PerRequest.Estimate }
@@ -207,8 +206,6 @@ func (e Effect) ToDecide() int {
 	}
 	return statistics.StartsToDecide(scenarios.Each(e.Starts, math.Log1p), e.Margin)
 }
-
-func latencies(c *Comparison) []*Effect { return []*Effect{&c.P50, &c.P99} }
 
 // adjust sets the p-values of one family for there being several.
 func adjust(comparisons []Comparison, aa bool, family func(*Comparison) []*Effect) {

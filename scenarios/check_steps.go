@@ -76,17 +76,15 @@ func (c *checker) action(st Step, path []any) {
 		"expect is given without a request (expected both)")
 	c.failIf((st.Kubectl == nil) != (st.ExpectClient == nil), path,
 		"only one of kubectl and expectClient is given (expected both)")
-	if st.Await && (st.Request == nil || st.Request.WantedUser() != "" || st.Expect == nil || st.Expect.Code == 0) {
-		c.fail(extend(path, "await"), "await is given without a plain request and its code (expected both, and nobody impersonated: what is shown is not tried again)")
-	}
+	c.failIf(st.Await && (st.Request == nil || st.Request.WantedUser() != "" || st.Expect == nil || st.Expect.Code == 0), extend(path, "await"),
+		"await is given without a plain request and its code (expected both, and nobody impersonated: what is shown is not tried again)")
 	if before := path[1].(int) - 1; st.Beside && (st.Request == nil || st.Await || before < 0 || c.s.Steps[before].Request == nil || c.s.Steps[before].Await) {
 		c.fail(extend(path, "beside"), "beside is given without two requests (expected one in this step and one in the step before)")
 	} else if st.Beside && (st.Request.Hold || c.s.Steps[before].Request.Hold) {
 		c.fail(extend(path, "beside"), "beside is given with a watch that is held (expected requests that end by themselves)")
 	}
-	if w := time.Duration(st.Wait); w < 0 || w > maxWait {
-		c.fail(extend(path, "wait"), "wait is %s (expected more than 0s and at most %s)", w, maxWait)
-	}
+	w := time.Duration(st.Wait)
+	c.failIf(w < 0 || w > maxWait, extend(path, "wait"), "wait is %s (expected more than 0s and at most %s)", w, maxWait)
 }
 
 // grantStep follows which grants are in force.
@@ -118,12 +116,12 @@ func (c *checker) grantStep(st Step, path []any, inForce map[string]bool) {
 
 func (c *checker) request(r *Request, path []any) {
 	c.missing(extend(path, "by"), r.By == "", "the alias of a requestor")
-	if _, known := c.s.Requestors[r.By]; !known && r.By != "" && !c.src.failedAt(at("requestors")) {
-		c.fail(extend(path, "by"), "by is %q, which is not a requestor (expected one of their aliases)", r.By)
-	}
-	if of := r.Reviewed(); of != "" && c.s.Requestors[of].ServiceAccount == nil {
-		c.fail(extend(path, "body"), "the token to review is %q (expected the alias of a requestor that is a service account, whose token is sent)", of)
-	}
+	_, known := c.s.Requestors[r.By]
+	c.failIf(!known && r.By != "" && !c.src.failedAt(at("requestors")), extend(path, "by"),
+		"by is %q, which is not a requestor (expected one of their aliases)", r.By)
+	of := r.Reviewed()
+	c.failIf(of != "" && c.s.Requestors[of].ServiceAccount == nil, extend(path, "body"),
+		"the token to review is %q (expected the alias of a requestor that is a service account, whose token is sent)", of)
 	c.headers(r, path)
 	c.wire(r, path)
 	c.missing(extend(path, "verb"), r.Verb == "", "a verb")

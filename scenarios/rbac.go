@@ -79,11 +79,9 @@ func Covered(grants []Grant, spec authorizationv1.SubjectAccessReviewSpec) bool 
 // is not known what it allows.
 func (s *Scenario) AllowedBy(spec authorizationv1.SubjectAccessReviewSpec) (reasons []string) {
 	objects := slices.Concat(s.Manifests, s.Objects)
-	for _, rendered := range RenderRBAC(s) {
-		for _, o := range rendered.Objects() {
-			if m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o); err == nil {
-				objects = append(objects, m)
-			}
+	for _, o := range slices.Concat(Each(RenderRBAC(s), RBACObject.Objects)...) {
+		if m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o); err == nil {
+			objects = append(objects, m)
 		}
 	}
 	rules, dangling := BoundRules(objects)

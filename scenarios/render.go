@@ -40,13 +40,9 @@ func (o RBACObject) Objects() []runtime.Object {
 	if o.Scenario != "" {
 		meta.Annotations = map[string]string{"authzconf.dev/scenario": o.Scenario}
 	}
-	var rules []rbacv1.PolicyRule
-	for _, g := range o.Grants {
-		rules = append(rules, rbacv1.PolicyRule{
-			Verbs: g.Verbs, APIGroups: g.APIGroups, Resources: g.Resources,
-			ResourceNames: g.Names, NonResourceURLs: g.NonResourceURLs,
-		})
-	}
+	rules := Each(o.Grants, func(g Grant) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{Verbs: g.Verbs, APIGroups: g.APIGroups, Resources: g.Resources, ResourceNames: g.Names, NonResourceURLs: g.NonResourceURLs}
+	})
 	subjects := []rbacv1.Subject{rbacSubject(o.Subject)}
 	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: o.Name}
 	if o.Namespace == "" {

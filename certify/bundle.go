@@ -146,7 +146,7 @@ func (b Bundle) root() (Bundle, error) {
 		}
 	}
 	if len(folders) != 1 {
-		return nil, fmt.Errorf("it has %d files %s, and a bundle has one", len(folders), certificationFile)
+		return nil, fmt.Errorf("it holds %s %d times: expected one, as in the folder that authzconf certify writes", certificationFile, len(folders))
 	}
 	out := Bundle{}
 	for name, content := range b {

@@ -12,16 +12,12 @@ import (
 // one says whether a line of the evidence is one thing: an answer, a stage, what was seen, or the versions that were
 // asked. What is two could be counted as the one and judged as the other.
 func (a Answer) one() bool {
-	line := Answer{Check: a.Check, Vector: a.Vector, Control: a.Control}
-	switch {
-	case a.Stage != nil:
-		line.Vector, line.Stage = "", a.Stage
-	case a.Seen != nil:
-		line.Seen, line.Millis = a.Seen, a.Millis
-	case a.Check != versionsCheck:
-		return true
+	line := Answer{Check: a.Check, Vector: a.Vector, Control: a.Control, Stage: a.Stage, Seen: a.Seen}
+	if a.Seen != nil {
+		line.Millis = a.Millis
 	}
-	return reflect.DeepEqual(a, line)
+	answer := a.Stage == nil && a.Seen == nil && a.Check != versionsCheck
+	return answer || (a.Stage == nil || a.Seen == nil && a.Vector == "") && reflect.DeepEqual(a, line)
 }
 
 // possible says whether a stage is one that the harness has: of a rate it keeps up what it was meant to for its time.

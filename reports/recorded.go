@@ -249,6 +249,8 @@ func recheck[R Recorded](v *verifier, kind *filing.Kind, report R, again func(R,
 	*r.Made() = made
 	if !same(report, r) {
 		v.differ("%s: not what the evidence gives: %s", v.marker, change(report, r))
+	} else if data, err := kind.Encode(report); err != nil || !bytes.Equal(data, v.Marker) {
+		v.differ("%s: it says the same, but not as authzconf writes it", v.marker)
 	}
 	pages, err := BriefPages(kind.Name, r)
 	if err != nil {

@@ -70,7 +70,7 @@ func Verify(dir string, o VerifyOptions) (*Verification, error) {
 		v.holdToCommand(o)
 		v.holdAgents(o)
 		v.holdTogether()
-		v.compare()
+		v.compare(o.SuiteVersion)
 		v.comparePages(o.SuiteVersion)
 	}
 	v.Set, v.Evidence, v.Digest = v.set, v.evidence, sha256Hex(v.Marker)

@@ -226,7 +226,7 @@ func (v *verifier) holdBuiltin(builtin *scenarios.Set) {
 	v.differ("the scenario texts differ from those to judge by (built in, unless --scenarios names others): %s; the first: %s", Plural(len(wrong), "difference"), wrong[0])
 }
 
-func (v *verifier) compare() {
+func (v *verifier) compare(suiteVersion string) {
 	before, is, again := len(v.Differences), v.Report, v.Recomputed
 	type part struct {
 		what      string
@@ -252,8 +252,12 @@ func (v *verifier) compare() {
 		}
 	}
 	if data, err := encodeReport(again); before == len(v.Differences) && (err != nil || !bytes.Equal(data, v.Marker)) {
-		// It was edited in comments, order or formatting only.
-		v.note("%s says the same, but not as this authzconf writes it", reportFile)
+		// It was edited in comments, order or formatting only. A reader could believe a comment.
+		say := v.note
+		if suiteVersion == is.SuiteVersion && released(suiteVersion) {
+			say = v.differ
+		}
+		say("%s says the same, but not as this authzconf writes it", reportFile)
 	}
 }
 

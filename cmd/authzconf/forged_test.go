@@ -70,9 +70,17 @@ func TestRecordedSaysOneThing(t *testing.T) {
 		"a bracket behind the end": {func(f folder, e string) {
 			f.text(e, func(s string) string { return s + "}" })
 		}, "after top-level value"},
-		"a second member":        {func(f folder, e string) { f.text(e, same, " ") }, "there is something behind its end"},
-		"a gigabyte":             {func(f folder, e string) { f.text(e, func(s string) string { return s + strings.Repeat(" ", 65<<20) }) }, "it is larger than"},
-		"a pipe for evidence":    {func(f folder, e string) { f.instead(e, pipe) }, "it is not a regular file"},
+		"a second member":     {func(f folder, e string) { f.text(e, same, " ") }, "there is something behind its end"},
+		"a gigabyte":          {func(f folder, e string) { f.text(e, func(s string) string { return s + strings.Repeat(" ", 65<<20) }) }, "it is larger than"},
+		"a pipe for evidence": {func(f folder, e string) { f.instead(e, pipe) }, "it is not a regular file"},
+		"a comment": {func(f folder, _ string) {
+			f.text(f.marker, func(s string) string {
+				if strings.HasPrefix(s, "{") { // JSON has none, but blanks
+					return s + " "
+				}
+				return s + "# outcome: everything was seen\n"
+			})
+		}, "it says the same, but not as authzconf writes it"},
 		"the outcome twice":      {func(f folder, _ string) { f.text(f.marker, headed("outcome")) }, "outcome"},
 		"the outcome in capital": {func(f folder, _ string) { f.text(f.marker, headed("Outcome")) }, `unknown field "Outcome"`},
 		"a second document": {func(f folder, _ string) {

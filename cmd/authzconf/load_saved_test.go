@@ -82,7 +82,7 @@ func profiled(t *testing.T, dir string) (loadrun.Run, load.Thresholds) {
 	for i := range r.Blocks {
 		b := &r.Blocks[i]
 		b.Comparison, b.AA, b.Variant, b.Server, b.Agents = compared.Name, compared.AA(), compared.A.Variant, string(compared.A.Server), r.Agents
-		b.Started = r.Started.Add(time.Duration(i) * time.Minute)
+		b.Started, b.Length = r.Started.Add(time.Duration(i)*time.Minute), loadrun.Duration(p.Block)
 		b.Predicted.Asked, b.Predicted.Often = r.Agents, int(b.Sent)
 	}
 	return r, storm.Thresholds(p)

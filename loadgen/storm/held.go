@@ -61,6 +61,10 @@ func (o *Options) Hold(r *run.Run) error {
 			return fmt.Errorf("block %d, side %q of %s, has %d agents that do %s on %s", i, b.Role, b.Comparison, b.Agents, b.Variant, b.Server)
 		case b.Started.Before(before) || b.Started.After(r.Finished):
 			return fmt.Errorf("block %d began at %s, not behind the one before and within the run", i, b.Started)
+		case len(r.Problems) == 0 && !r.Interrupted && time.Duration(b.Length) != o.Profile.Block:
+			return fmt.Errorf("block %d took %s, and was to take %s", i, time.Duration(b.Length), o.Profile.Block)
+		case b.Lag.Count() > b.Late && b.Lag.Rank(b.Lag.Count()-b.Late) > o.Profile.LateTolerance*11/10: // the precision of ranks is finer
+			return fmt.Errorf("block %d says that %d requests were late, and more were sent %s after their time", i, b.Late, b.Lag.Rank(b.Lag.Count()-b.Late))
 		case o.Profile.Predictable() && len(r.Problems) == 0 && (b.Predicted == nil || b.Predicted.Requests != b.Sent+b.Retried):
 			return fmt.Errorf("block %d has no prediction for its %d requests", i, b.Sent+b.Retried)
 		case b.Predicted != nil && !fits(b.Predicted, b.Agents):
@@ -77,7 +81,8 @@ func (o *Options) Hold(r *run.Run) error {
 // fits says whether so many agents can have sent so many requests, each as often as it is said.
 func fits(p *run.Prediction, agents int) bool {
 	asked, first := int64(p.Asked), p.First
-	return p.Asked <= agents && first >= 0 && first <= asked && asked*int64(p.Seldom) <= p.Requests && p.Requests <= asked*int64(p.Often)
+	odd := slices.ContainsFunc(p.Checks, func(c run.CheckRange) bool { return c.Low < 0 || c.High < c.Low })
+	return !odd && p.Asked <= agents && first >= 0 && first <= asked && asked*int64(p.Seldom) <= p.Requests && p.Requests <= asked*int64(p.Often)
 }
 
 // counts says whether an API server counts the checks that a block has: one of 1.36 or later with the gate on does, as long as it
@@ -86,7 +91,7 @@ func (o *Options) counts(b *run.Block, servers []run.Server) bool {
 	impersonates := func(r run.ReviewCount) bool { return r.Mode != run.RequestMode && r.Count > 0 }
 	newer := func(s run.Server) bool {
 		v, err := version.ParseGeneric(s.GitVersion)
-		return s.Name == b.Server && err == nil && v.AtLeast(version.MustParseGeneric("1.36.0")) && s.Emulated == fmt.Sprintf("%d.%d", v.Major(), v.Minor())
+		return s.Name == b.Server && err == nil && v.AtLeast(version.MustParseGeneric("1.36.0")) && (s.Emulated == "" || s.Emulated == fmt.Sprintf("%d.%d", v.Major(), v.Minor()))
 	}
 	return o.Profile.OneServer() && !o.Profile.Authorizer.Cache && profile.Server(b.Server).Gate() == profile.GateOn &&
 		slices.ContainsFunc(b.Reviews, impersonates) && slices.ContainsFunc(servers, newer)

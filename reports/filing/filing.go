@@ -84,17 +84,21 @@ func (k *Kind) Write(dir string, files map[string][]byte) error {
 
 // WriteReport writes a report that is its own marker, as YAML or JSON by the marker's name, with its other files.
 func (k *Kind) WriteReport(dir string, report any, others map[string][]byte) error {
-	encode := yaml.Marshal
-	if path.Ext(k.Marker) == ".json" {
-		encode = EncodeJSON
-	}
-	data, err := encode(report)
+	data, err := k.Encode(report)
 	if err != nil {
 		return fmt.Errorf("rendering %s: %w", k.Marker, err)
 	}
 	files := map[string][]byte{k.Marker: data}
 	maps.Copy(files, others)
 	return k.Write(dir, files)
+}
+
+// Encode is a report as its marker has it.
+func (k *Kind) Encode(report any) ([]byte, error) {
+	if path.Ext(k.Marker) == ".json" {
+		return EncodeJSON(report)
+	}
+	return yaml.Marshal(report)
 }
 
 // Render makes files, by their names.

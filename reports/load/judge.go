@@ -245,8 +245,8 @@ func (r *Result) conclude() {
 	}
 }
 
-// contradictions are in what a block counts twice: by second, by kind of request, and by who counts it.
-func contradictions(b *run.Block) (list []string) {
+// contradictions are in what a block counts twice: by second, by kind of request, if its run has kinds, and by who counts it.
+func contradictions(b *run.Block, kinds bool) (list []string) {
 	same := func(what string, x, y int64) {
 		if x != y {
 			list = append(list, fmt.Sprintf("%s: %d and %d", what, x, y))
@@ -254,16 +254,21 @@ func contradictions(b *run.Block) (list []string) {
 	}
 	var second run.Second
 	for _, s := range b.Timeline {
-		second.Sent, second.Done, second.Reviews = second.Sent+s.Sent, second.Done+s.Done, second.Reviews+s.Reviews
+		second.Sent, second.Done, second.Errors, second.Reviews = second.Sent+s.Sent, second.Done+s.Done, second.Errors+s.Errors, second.Reviews+s.Reviews
 	}
 	if len(b.Timeline) > 0 {
 		same("requests sent, in all and by second", b.Sent, second.Sent)
 		same("requests answered, in all and by second", answered(b), second.Done)
+		var wrong int64
+		for _, n := range b.Wrong {
+			wrong += n
+		}
+		same("answers that were not expected, in all and by second", wrong, second.Errors)
 		if second.Reviews > 0 { // where there is a webhook
 			same("reviews, by mode and by second", reviewsOf(b), second.Reviews)
 		}
 	}
-	if len(b.Kinds) > 0 {
+	if kinds {
 		var kinds int64
 		for _, h := range b.Kinds {
 			kinds += h.Count()

@@ -237,9 +237,8 @@ func (l *lane) judge(b *batch, s *seen) (err error) {
 	if len(suspects) == 0 {
 		if unsure { // nobody knows what the attempts became
 			maps.DeleteFunc(counted, func(k string, _ int) bool { return strings.HasPrefix(k, verdicts.AttemptsMetric) })
-			s = &seen{Arrived: s.Arrived, Metrics: scenarios.Where(s.Metrics, func(m verdicts.MetricSample) bool {
-				return !strings.HasPrefix(m.Name, strings.TrimSuffix(verdicts.AttemptsMetric, "_total"))
-			})}
+			attempts := strings.TrimSuffix(verdicts.AttemptsMetric, "_total")
+			s = &seen{Arrived: s.Arrived, Metrics: scenarios.Where(s.Metrics, func(m verdicts.MetricSample) bool { return !strings.HasPrefix(m.Name, attempts) })}
 		}
 		why = totals(s, reviews, counted)
 	}

@@ -22,15 +22,12 @@ func (a Answer) one() bool {
 
 // possible says whether a stage is one that the harness has: of a rate it keeps up what it was meant to for its time.
 func (s *Stage) possible(check string) bool {
-	switch {
-	case s.Planned < 1 || s.Dropped < 0 || s.Right < 0 || s.Right > s.Planned:
-		return false
-	case check == volume || check == idle:
-		return s.Rate == 0 && s.Dropped == 0
-	case check != soak && check != fmt.Sprintf("%s%d", loadCheck, s.Rate) || s.Rate < 1 || s.Right > 0:
-		return false
+	amount := check == volume || check == idle
+	if sound := s.Planned > 0 && min(s.Dropped, s.Right, s.Planned-s.Right) >= 0; amount || !sound {
+		return sound && s.Rate == 0 && s.Dropped == 0
 	}
-	return s.Planned >= s.Rate && s.Micros+1000 >= int64(s.Planned-1)*1e6/int64(s.Rate)
+	return s.Right == 0 && s.Rate > 0 && (check == soak || check == fmt.Sprintf("%s%d", loadCheck, s.Rate)) &&
+		s.Planned >= s.Rate && s.Micros+1000 >= int64(s.Planned-1)*1e6/int64(s.Rate)
 }
 
 // holdLines says where the evidence is not what asking leaves behind: lines of known checks, and of load one stage for each

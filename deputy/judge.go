@@ -64,6 +64,11 @@ func (e *attacksEvidence) judge(part *Part, table []attack, people []*Identity, 
 			return fmt.Errorf("%s: %w", a.Name, err)
 		}
 	}
+	for n, a := range table {
+		if why := e.Attacks[n].NotTried; why != "" && !e.untried(table, n) {
+			return fmt.Errorf("%s: it was not tried (%s), and others like it were", a.Name, why)
+		}
+	}
 	return nil
 }
 

@@ -22,6 +22,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // endpoint is who acts for people, and where they are known by which credentials.
@@ -116,11 +117,11 @@ func (ep *endpoint) attack(ctx context.Context, table []attack, atOnce int) (*at
 func (ep *endpoint) try(ctx context.Context, s scene, n int, a attack, one *attackEvidence) {
 	cert := s.People[a.Requests[0].Who].cert
 	if slices.ContainsFunc(a.Requests, func(r rawAttack) bool { return s.People[r.Who].cert != cert }) {
-		one.NotTried = "people with certificates have connections of their own"
+		one.NotTried = twoCertificates
 		return
 	}
 	if p := s.People[me]; a.Spelt != "" && (len(p.headers) == 0 || p.headers[0].value != p.Name || p.spelt(a.Spelt).Name == p.Name) {
-		one.NotTried = "people are not known by a header with their name"
+		one.NotTried = notByName
 		return
 	}
 	requests := s.requests(n, a)
@@ -140,6 +141,30 @@ func (ep *endpoint) try(ctx context.Context, s scene, n int, a attack, one *atta
 	} else if err != nil {
 		one.Answers = []reply{{Problem: err.Error()}}
 	}
+}
+
+// Why an attack is not tried, besides errNotOffered.
+const (
+	twoCertificates = "people with certificates have connections of their own"
+	notByName       = "people are not known by a header with their name"
+)
+
+// untried says whether an attack can be one that was not tried, for its reason: nothing came of it, nor of any like it.
+func (e *attacksEvidence) untried(table []attack, n int) bool {
+	who, is := func(r rawAttack) string { return r.Who }, table[n]
+	like, known := map[string]func(attack) bool{
+		twoCertificates: func(a attack) bool {
+			return slices.Equal(scenarios.Each(a.Requests, who), scenarios.Each(is.Requests, who)) && slices.ContainsFunc(a.Requests, func(r rawAttack) bool { return r.Who != a.Requests[0].Who })
+		},
+		notByName:             func(a attack) bool { return a.Spelt != "" && a.Spelt == is.Spelt },
+		errNotOffered.Error(): func(a attack) bool { return a.Protocol == protocol2 },
+	}[e.Attacks[n].NotTried]
+	for i, one := range e.Attacks {
+		if known && like(table[i]) && (one.NotTried == "" || len(one.Answers)+len(one.Events) > 0) {
+			return false
+		}
+	}
+	return known && like(is)
 }
 
 // share gives each attack the events with its marker, or, where it was answered and no marker arrived, those of its time.

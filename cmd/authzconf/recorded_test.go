@@ -150,6 +150,16 @@ var cheats = map[string]map[string]struct {
 		"an attack edited": {func(f folder) {
 			f.edit("evidence/legacy/attacks.json.gz", func(e map[string]any) { resent(e, "client-1", "client-0", "attacks", "attacks", 1) })
 		}, "was sent, and it has to be"},
+		"an attack that was not tried": {func(f folder) {
+			f.edit("evidence/legacy/attacks.json.gz", func(e map[string]any) {
+				for i, text := range []string{"the weather", "HTTP/2 is not offered", "people with certificates have connections of their own", "people are not known by a header with their name"} {
+					one := object(e, "attacks", "attacks", i+1)
+					one["notTried"] = text
+					delete(one, "answers")
+					delete(one, "events")
+				}
+			})
+		}, "it was not tried (the weather), and others like it were"},
 		"attacks swapped": {func(f folder) {
 			f.edit("evidence/legacy/attacks.json.gz", func(e map[string]any) { swap(at(e, "attacks", "attacks"), 4, 5) })
 		}, "was sent, and it has to be"},

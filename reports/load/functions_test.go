@@ -53,3 +53,17 @@ func TestProfilesAreShown(t *testing.T) {
 		}
 	}
 }
+
+// TestTakenOut has what a block counts twice be taken out of one of the two.
+func TestTakenOut(t *testing.T) {
+	for want, spoil := range map[string]func(*run.Run){
+		"block 3: answers that were not expected, in all and by second: 0 and 5": func(r *run.Run) { r.Blocks[3].Timeline[0].Errors = 5 },
+		"block 3: latencies, of all requests and by kind: ":                      func(r *run.Run) { r.Blocks[3].Kinds = nil },
+	} {
+		r := sound().run()
+		spoil(&r)
+		if result := Judge(r, Thresholds{}); result.Outcome != Inconclusive || !strings.Contains(strings.Join(result.Reasons, "\n"), want) {
+			t.Errorf("want %q; got %s", want, reasonsText(result))
+		}
+	}
+}

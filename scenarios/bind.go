@@ -237,8 +237,8 @@ func (r *Request) WantedUser() string {
 
 func isUserHeader(h Header) bool { return textproto.CanonicalMIMEHeaderKey(h.Name) == userHeader }
 
-// otherHeaders are those that a request may have besides: they say who sent it, and through whom.
-var otherHeaders = []string{agentHeader, "X-Forwarded-For", "X-Real-Ip"}
+// otherHeaders are those that a request may have besides: they say who sent it, through whom, and what the answer may be in.
+var otherHeaders = []string{agentHeader, acceptHeader, "X-Forwarded-For", "X-Real-Ip"}
 
 // headers checks the header lines that a scenario writes itself.
 func (c *checker) headers(r *Request, path []any) {

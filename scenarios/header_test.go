@@ -53,7 +53,7 @@ func TestFormatErrors(t *testing.T) {
 		return strings.Replace(valid, "      code: 200\n", "      code: 200\n"+e, 1)
 	}
 	for want, text := range map[string]string{
-		"expected one that begins with Impersonate-, or one of User-Agent, X-Forwarded-For": header("{name: Authorization, value: x}"),
+		"expected one that begins with Impersonate-, or one of User-Agent, Accept, X-Forwarded-For": header("{name: Authorization, value: x}"),
 		"that no header name can have":                   header(`{name: "Impersonate-Extra-a/b", value: x}`),
 		"expected one spelling":                          header("{name: Impersonate-User, value: bob}, {name: impersonate-user, value: bob}"),
 		"expected pairs of hexadecimal digits":           header("{name: Impersonate-User, hex: f}"),

@@ -212,16 +212,21 @@ func (r *Request) query() url.Values {
 }
 
 // agentHeader names the client. It is recorded beside the other headers, for every client has one of its own.
-const agentHeader = "User-Agent"
+const agentHeader, acceptHeader = "User-Agent", "Accept"
 
 // UserAgent is what the request calls its client: what the scenario says, or our name.
-func (r *Request) UserAgent() string {
+func (r *Request) UserAgent() string { return r.header(agentHeader, "authzconf") }
+
+// Accept is what the answer may be in. It is not recorded.
+func (r *Request) Accept() string { return r.header(acceptHeader, "application/json") }
+
+func (r *Request) header(name, otherwise string) string {
 	for _, line := range r.Headers {
-		if line.Name == agentHeader {
+		if line.Name == name {
 			return line.Bytes()
 		}
 	}
-	return "authzconf"
+	return otherwise
 }
 
 // WireHeaders are the header lines that the request must be sent with, as evidence shows them: not what all have.
@@ -245,6 +250,7 @@ func (r *Request) lines() map[string][]string {
 		h[line.Name] = append(h[line.Name], line.Bytes())
 	}
 	delete(h, agentHeader)
+	delete(h, acceptHeader)
 	return h
 }
 

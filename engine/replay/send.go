@@ -53,7 +53,7 @@ func NewRequest(ctx context.Context, host string, r *scenarios.Request) (*http.R
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Accept", "application/json")
+	req.Header.Set("Accept", r.Accept())
 	req.Header.Set("User-Agent", r.UserAgent())
 	if raw != nil {
 		req.Header.Set("Content-Type", r.ContentType())

@@ -205,25 +205,28 @@ func RemoteUser(h http.Header) scenarios.User {
 	return u
 }
 
-// The server is an admission webhook too: it is asked about ConfigMaps that have the label, allows them, and keeps whom it
-// was told of.
+// The server is an admission webhook too, and one that could change what it sees: which of them is asked about a ConfigMap
+// is what its label says. It allows it, and keeps whom it was told of.
 const (
 	admissionPath  = "/admission"
 	admissionLabel = aggregatedGroup + "/admission"
 )
 
-// probe fails until the API server asks the webhook. Whom it is told of is nobody's of a scenario.
+// probe fails until the API server asks both webhooks. Whom they are told of is nobody's of a scenario.
 func (a *aggregated) probe(ctx context.Context, client kubernetes.Interface) error {
-	_, err := client.CoreV1().ConfigMaps(aggregatedSpace).Create(ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: aggregatedService, Labels: map[string]string{admissionLabel: "true"}},
-	}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	if err != nil {
-		return err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.probed {
-		return errors.New("the admission webhook is not asked")
+	for _, which := range []string{"true", "mutating"} {
+		if _, err := client.CoreV1().ConfigMaps(aggregatedSpace).Create(ctx, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: aggregatedService, Labels: map[string]string{admissionLabel: which}},
+		}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+			return err
+		}
+		a.mu.Lock()
+		asked := a.probed
+		a.probed = false
+		a.mu.Unlock()
+		if !asked {
+			return fmt.Errorf("the admission webhook for the label %q is not asked", which)
+		}
 	}
 	return nil
 }

@@ -70,6 +70,21 @@ func TestReferenceInCluster(t *testing.T) {
 	}
 }
 
+// TestCompleteScenarios asks a webhook for nothing that only RBAC says, such as the binding by which it allows.
+func TestCompleteScenarios(t *testing.T) {
+	all := plan(t, 1).completeScenarios()
+	for _, s := range all {
+		for i, st := range s.Steps {
+			if text := st.Expect.Message + st.Expect.MessageMatches; strings.Contains(text, "RBAC: ") {
+				t.Errorf("%s, step %d: %s", s.ID, i, text)
+			}
+		}
+	}
+	if len(all) < 50 {
+		t.Errorf("%d scenarios", len(all))
+	}
+}
+
 // bundle holds what is written to what is judged again from it.
 func bundle(t *testing.T, run *Run[Answer]) {
 	t.Helper()

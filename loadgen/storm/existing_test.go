@@ -16,8 +16,8 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
@@ -104,20 +104,6 @@ func nothingLeft(t *testing.T, client kubernetes.Interface) {
 			if _, err := client.CoreV1().Namespaces().Finalize(ctx, &s, metav1.UpdateOptions{}); err != nil {
 				t.Error(err)
 			}
-		}
-	}
-}
-
-// refusedAs expects an error that is the user's to mend, with some words.
-func refusedAs(t *testing.T, err error, want ...string) {
-	t.Helper()
-	if _, usage := errors.AsType[*local.UsageError](err); !usage {
-		t.Errorf("got %v", err)
-		return
-	}
-	for _, w := range want {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("%q is not in: %v", w, err)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -144,4 +145,18 @@ func TestKwok(t *testing.T) {
 	}
 	t.Logf("problems %v, notes %v", out.Problems, out.Notes)
 	nothingLeft(t, client)
+}
+
+// refusedAs expects an error that is the user's to mend, with some words.
+func refusedAs(t *testing.T, err error, want ...string) {
+	t.Helper()
+	if _, usage := errors.AsType[*local.UsageError](err); !usage {
+		t.Errorf("got %v", err)
+		return
+	}
+	for _, w := range want {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%q is not in: %v", w, err)
+		}
+	}
 }

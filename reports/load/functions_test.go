@@ -67,3 +67,16 @@ func TestTakenOut(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnUnknown has a limit on all reviews stay open where those of the requests themselves are not counted.
+func TestOwnUnknown(t *testing.T) {
+	r := sound().run()
+	r.OwnUnknown = true
+	result := Judge(r, Thresholds{Limits: Limits{ReviewsPerRequest: 2}})
+	if want := "the checks of the requests themselves are not counted"; result.Outcome != Inconclusive || !strings.Contains(strings.Join(result.Reasons, "\n"), want) {
+		t.Errorf("want %q; got %s", want, reasonsText(result))
+	}
+	if of := result.Variants[0].Reviews.Of; !strings.HasPrefix(of, "impersonation alone, ") {
+		t.Errorf("reviews of %q", of)
+	}
+}

@@ -197,12 +197,6 @@ func TestLimits(t *testing.T) {
 				r.Blocks[i].Reviews, r.Blocks[i].Predicted = nil, nil
 			}
 		}, Inconclusive, "the recorder received no review at all"},
-		{"checks of requests that are not known", Thresholds{Limits: Limits{ReviewsPerRequest: 2}}, func(r *run.Run) {
-			r.OwnUnknown = true
-			for i := range r.Blocks {
-				r.Blocks[i].Predicted = nil
-			}
-		}, Inconclusive, "the checks of the requests themselves are not counted"},
 		{"errors compared", Thresholds{Margin: 0.05}, func(r *run.Run) {
 			r.Blocks[0].Answers = map[string]int64{"200": 390, "500": 10}
 		}, Inconclusive, "it would compare failures"},

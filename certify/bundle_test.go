@@ -125,8 +125,8 @@ func TestUnreadableBundles(t *testing.T) {
 	file := func(name string) tar.Header { return tar.Header{Typeflag: tar.TypeReg, Name: name} }
 	for want, raw := range map[string][]byte{
 		"neither a folder nor a tar":          []byte("certification"),
-		"it has 0 files":                      pack(file("x")),
-		"it has 2 files":                      pack(file("a/"+certificationFile), file("b/"+certificationFile)),
+		"certification.yaml 0 times":          pack(file("x")),
+		"certification.yaml 2 times":          pack(file("a/"+certificationFile), file("b/"+certificationFile)),
 		"is in it twice":                      pack(file("x"), file("./x")),
 		"not a regular file":                  pack(tar.Header{Typeflag: tar.TypeSymlink, Name: "x", Linkname: "/etc/passwd"}),
 		"a bundle has at most 1000 files":     pack(slices.Repeat([]tar.Header{file("x")}, 1)...),

@@ -20,14 +20,15 @@ func (a Answer) one() bool {
 	return answer || (a.Stage == nil || a.Seen == nil && a.Vector == "") && reflect.DeepEqual(a, line)
 }
 
-// possible says whether a stage is one that the harness has: of a rate it keeps up what it was meant to for its time.
-func (s *Stage) possible(check string) bool {
+// possible says whether a stage is one that the harness has: of a rate it keeps up what it was meant to for its time, the
+// control for less than a second too.
+func (s *Stage) possible(check string, control bool) bool {
 	amount := check == volume || check == idle
 	if sound := s.Planned > 0 && min(s.Dropped, s.Right, s.Planned-s.Right) >= 0; amount || !sound {
 		return sound && s.Rate == 0 && s.Dropped == 0
 	}
 	return s.Right == 0 && s.Rate > 0 && (check == soak || check == fmt.Sprintf("%s%d", loadCheck, s.Rate)) &&
-		s.Planned >= s.Rate && s.Micros+1000 >= int64(s.Planned-1)*1e6/int64(s.Rate)
+		(control || s.Planned >= s.Rate) && s.Micros+1000 >= int64(s.Planned-1)*1e6/int64(s.Rate)
 }
 
 // holdLines says where the evidence is not what asking leaves behind: lines of known checks, and of load one stage for each
@@ -44,7 +45,7 @@ func (b *Plan) holdLines(answers []Answer) error {
 		s := stages[a.Check]
 		switch {
 		case a.Stage != nil:
-			if fits = isLoad(a.Check) && (s == nil || a.Control) && a.Stage.possible(a.Check); !a.Control {
+			if fits = isLoad(a.Check) && (s == nil || a.Control) && a.Stage.possible(a.Check, a.Control); !a.Control {
 				stages[a.Check], left[a.Check] = a.Stage, a.Stage.Planned-a.Stage.Right-a.Stage.Dropped
 			}
 		case a.Control, a.Check == versionsCheck:

@@ -77,12 +77,16 @@ func (b *Plan) holdLines(answers []Answer) error {
 	return nil
 }
 
-// fits says whether a scenario was seen under its own names, on the API server of all others, which shows everything.
+// fits says whether a scenario was seen under its own names, on the API server of all others, which shows everything; where
+// its gate was off, against what was asked for, everything that it shows then.
 func (b *Plan) fits(vector string, e *verdicts.Evidence) bool {
 	if e == nil || len(e.Problems) > 0 {
 		return true
 	}
-	s := b.clusterChecks()[vector].Scenario
-	return s != nil && e.Cell == b.cell && e.Authorizer && e.Suffix == b.suffixOf(s) && e.Digest == s.Digest &&
-		slices.Equal(e.Capabilities, target.ExpectedFacts(target.Options{Cell: b.cell}).Capabilities)
+	s, cell := b.clusterChecks()[vector].Scenario, b.cell
+	if e.Cell.Gate == string(target.AskOff) {
+		cell.Gate = e.Cell.Gate
+	}
+	return s != nil && e.Cell == cell && e.Authorizer && e.Suffix == b.suffixOf(s) && e.Digest == s.Digest &&
+		slices.Equal(e.Capabilities, target.ExpectedFacts(target.Options{Cell: cell}).Capabilities)
 }

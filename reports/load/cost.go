@@ -5,9 +5,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"math"
 	"os"
@@ -165,28 +163,10 @@ func (c *Cost) Files() (map[string][]byte, error) {
 // Write writes Files to a folder.
 func (c *Cost) Write(dir string) error {
 	files, err := c.Files()
-	if err == nil {
-		err = os.MkdirAll(dir, 0o755)
-	}
-	err = cmp.Or(err, writePage(dir, files["README.md"]))
-	for name, data := range files {
-		err = cmp.Or(err, os.WriteFile(filepath.Join(dir, name), data, 0o644))
-	}
-	return err
-}
-
-// writePage writes README.md of a folder, unless there is one that does not begin as it does: that is somebody else's.
-func writePage(dir string, page []byte) error {
-	name := filepath.Join(dir, "README.md")
-	before, err := os.ReadFile(name)
-	title, _, _ := bytes.Cut(page, []byte("\n"))
-	switch {
-	case err == nil && !bytes.HasPrefix(before, title):
-		return fmt.Errorf("%s is another page than %q; name another folder", name, title)
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
+	if err != nil {
 		return err
 	}
-	return os.WriteFile(name, page, 0o644)
+	return writePages(dir, files)
 }
 
 // Markdown has a table for each thing that was measured, with a variant in each row and a run in each column, then

@@ -59,6 +59,9 @@ func TestCostOfSeveralRuns(t *testing.T) {
 	if err := c.Write(dir); err == nil || !strings.Contains(err.Error(), "name another folder") {
 		t.Errorf("somebody else's page is overwritten: %v", err)
 	}
+	if page, err := os.ReadFile(readme); err != nil || string(page) != "# Mine\n" {
+		t.Errorf("somebody else's page is %q: %v", page, err)
+	}
 }
 
 // Where a variant did not run, or no curve is to be had, it says so.

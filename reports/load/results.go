@@ -1,9 +1,12 @@
 package load
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math"
 	"os"
@@ -42,14 +45,50 @@ func (p *Part) publish(dir string) error {
 		all[c.Title] = published{c.Result, c.Run.Population, c.Run.Authorizer, c.length(), c.Run.Finished}
 	}
 	data, err := filing.EncodeJSON(all)
-	old, _ := filepath.Glob(filepath.Join(dir, p.Name, "*.svg")) // of other runs, maybe
+	files, err2 := p.Files()
+	if err := cmp.Or(err, err2); err != nil {
+		return err
+	}
+	files[publishedFile] = data
+	folder := filepath.Join(dir, p.Name)
+	if err := writePages(folder, files); err != nil {
+		return err
+	}
+	old, _ := filepath.Glob(filepath.Join(folder, "*.svg"))
 	for _, plot := range old {
-		err = cmp.Or(err, os.Remove(plot))
+		if files[filepath.Base(plot)] == nil { // of other runs
+			err = cmp.Or(os.Remove(plot), err)
+		}
 	}
+	return err
+}
+
+// writePages writes files to a folder, README.md first: nothing is written beside a page of somebody else.
+func writePages(dir string, files map[string][]byte) error {
+	err := os.MkdirAll(dir, 0o755)
 	if err == nil {
-		err = p.Write(filepath.Join(dir, p.Name))
+		err = writePage(dir, files["README.md"])
 	}
-	return cmp.Or(err, os.WriteFile(filepath.Join(dir, p.Name, publishedFile), data, 0o644))
+	for name, data := range files {
+		if err == nil && name != "README.md" {
+			err = os.WriteFile(filepath.Join(dir, name), data, 0o644)
+		}
+	}
+	return err
+}
+
+// writePage writes README.md of a folder, unless there is one that does not begin as it does: that is somebody else's.
+func writePage(dir string, page []byte) error {
+	name := filepath.Join(dir, "README.md")
+	before, err := os.ReadFile(name)
+	title, _, _ := bytes.Cut(page, []byte("\n"))
+	switch {
+	case err == nil && !bytes.HasPrefix(before, title):
+		return fmt.Errorf("%s is another page than %q; name another folder", name, title)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return os.WriteFile(name, page, 0o644)
 }
 
 // earlier are the parts with pages in a folder and no runs now. One without a file of its runs has no columns.

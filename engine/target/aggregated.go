@@ -32,6 +32,7 @@ import (
 const (
 	aggregatedGroup    = "conformance.authzconf.dev"
 	aggregatedPath     = "/apis/" + aggregatedGroup + "/v1"
+	aggregatedOpenAPI  = "/openapi/v3"
 	aggregatedResource = "things"
 	aggregatedService  = "authzconf-things" // the Service by which the API server finds this one
 	aggregatedSpace    = metav1.NamespaceSystem
@@ -145,7 +146,7 @@ func (a *aggregated) take() ([]verdicts.BackendRequest, []scenarios.User) {
 	return seen, admitted
 }
 
-// ServeHTTP answers discovery, which it does not record, and the one resource with an empty list.
+// ServeHTTP answers discovery, which it does not record, its document of OpenAPI, and the one resource with an empty list.
 func (a *aggregated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var answer any
 	switch {
@@ -160,6 +161,12 @@ func (a *aggregated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			GroupVersion: aggregatedGroup + "/v1",
 			APIResources: []metav1.APIResource{{Name: aggregatedResource, SingularName: "thing", Kind: "Thing", Namespaced: true, Verbs: metav1.Verbs{"get", "list"}}},
 		}
+	case r.URL.Path == aggregatedOpenAPI: // by itself, the cluster's API server asks which documents there are
+		at := map[string]string{"serverRelativeURL": aggregatedOpenAPI + aggregatedPath}
+		answer = map[string]any{"paths": map[string]any{strings.TrimPrefix(aggregatedPath, "/"): at}}
+	case r.URL.Path == aggregatedOpenAPI+aggregatedPath:
+		a.record(r)
+		answer = map[string]any{"openapi": "3.0.0", "info": map[string]any{"title": aggregatedResource, "version": "v1"}, "paths": map[string]any{}}
 	case strings.HasPrefix(r.URL.Path, aggregatedPath+"/namespaces/"):
 		a.record(r)
 		answer = map[string]any{"kind": "ThingList", "apiVersion": aggregatedGroup + "/v1", "metadata": map[string]any{}, "items": []any{}}

@@ -214,6 +214,8 @@ type PolicyRule struct {
 	For    Grant        `json:"for" yaml:"for"`
 	Answer PolicyAnswer `json:"answer" yaml:"answer"`                     // how the webhook behaves
 	Reason string       `json:"reason,omitempty" yaml:"reason,omitempty"` // the text that goes with it
+	// EvaluationError is what goes with a well-formed review besides: what the webhook could not find out.
+	EvaluationError string `json:"evaluationError,omitempty" yaml:"evaluationError,omitempty"`
 }
 
 // PolicyAnswer is how the scripted webhook behaves.
@@ -243,6 +245,8 @@ func (c *checker) policy() {
 		path := at("policy", i)
 		c.missing(extend(path, "answer"), r.Answer == "", "one of allow, deny, noOpinion, both, error, forbidden, garbage, silence")
 		enum(c, extend(path, "answer"), r.Answer, AnswerAllow, AnswerDeny, AnswerNoOpinion, AnswerBoth, AnswerError, AnswerForbidden, AnswerGarbage, AnswerSilence)
+		c.failIf(r.EvaluationError != "" && slices.Contains([]PolicyAnswer{AnswerError, AnswerForbidden, AnswerGarbage, AnswerSilence}, r.Answer), extend(path, "evaluationError"),
+			"answer %s is no review (expected one that is, to carry an evaluationError)", r.Answer)
 		c.failIf(r.For.ID != "", extend(path, "for"), "a rule has no id (expected it in grants only)")
 		c.grant(r.For, extend(path, "for"))
 	}

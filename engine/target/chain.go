@@ -345,7 +345,7 @@ func (p *policy) answer(spec authorizationv1.SubjectAccessReviewSpec) recorder.A
 		rule = p.rules[i]
 	}
 	p.mu.RUnlock()
-	status := authorizationv1.SubjectAccessReviewStatus{Reason: rule.Reason}
+	status := authorizationv1.SubjectAccessReviewStatus{Reason: rule.Reason, EvaluationError: rule.EvaluationError}
 	switch rule.Answer {
 	case scenarios.AnswerAllow:
 		status.Allowed = true

@@ -237,8 +237,10 @@ func (r *Request) WantedUser() string {
 
 func isUserHeader(h Header) bool { return textproto.CanonicalMIMEHeaderKey(h.Name) == userHeader }
 
-// otherHeaders are those that a request may have besides: they say who sent it, through whom, and what the answer may be in.
-var otherHeaders = []string{agentHeader, acceptHeader, "X-Forwarded-For", "X-Real-Ip"}
+// ownHeaders are how the names begin of what a scenario does not write itself: credentials, the audit event's ID, and
+// what is about the body or the connection.
+var ownHeaders = []string{"accept-encoding", "audit-id", "authorization", "connection", "content-", "cookie", "expect",
+	"host", "keep-alive", "proxy-", "sec-websocket-", "te", "trailer", "transfer-encoding", "upgrade", "x-remote-"}
 
 // headers checks the header lines that a scenario writes itself.
 func (c *checker) headers(r *Request, path []any) {
@@ -247,8 +249,11 @@ func (c *checker) headers(r *Request, path []any) {
 		c.missing(extend(p, "name"), h.Name == "", "the name of an impersonation header")
 		switch {
 		case h.Name == "":
-		case !strings.HasPrefix(strings.ToLower(h.Name), "impersonate-") && !slices.Contains(otherHeaders, h.Name):
-			c.fail(extend(p, "name"), "the header is %q (expected one that begins with Impersonate-, or one of %s)", h.Name, strings.Join(otherHeaders, ", "))
+		case slices.ContainsFunc(ownHeaders, func(own string) bool {
+			name := strings.ToLower(h.Name)
+			return name == own || strings.HasSuffix(own, "-") && strings.HasPrefix(name, own)
+		}):
+			c.fail(extend(p, "name"), "the header is %q (expected none of those that are not the scenario's to write: %s)", h.Name, strings.Join(ownHeaders, ", "))
 		case strings.ContainsFunc(h.Name, notInToken):
 			c.fail(extend(p, "name"), "the header %q has a character that no header name can have (expected it percent-encoded)", h.Name)
 		}

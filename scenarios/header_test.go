@@ -53,11 +53,12 @@ func TestFormatErrors(t *testing.T) {
 		return strings.Replace(valid, "      code: 200\n", "      code: 200\n"+e, 1)
 	}
 	for want, text := range map[string]string{
-		"expected one that begins with Impersonate-, or one of User-Agent, Accept, X-Forwarded-For": header("{name: Authorization, value: x}"),
-		"that no header name can have":                   header(`{name: "Impersonate-Extra-a/b", value: x}`),
-		"expected one spelling":                          header("{name: Impersonate-User, value: bob}, {name: impersonate-user, value: bob}"),
-		"expected pairs of hexadecimal digits":           header("{name: Impersonate-User, hex: f}"),
-		"control characters, or spaces around it":        header("{name: Impersonate-User, hex: 0a}"),
+		`"Authorization" (expected none of those`:    header("{name: Authorization, value: x}"),
+		`"X-Remote-Extra-A" (expected none of those`: header("{name: X-Remote-Extra-A, value: x}"),
+		"that no header name can have":               header(`{name: "Impersonate-Extra-a/b", value: x}`),
+		"expected one spelling":                      header("{name: Impersonate-User, value: bob}, {name: impersonate-user, value: bob}"),
+		"expected pairs of hexadecimal digits":       header("{name: Impersonate-User, hex: f}"),
+		"control characters, or spaces around it":    header("{name: Impersonate-User, hex: 0a}"),
 		"repeat is -1":                                   header("{name: Impersonate-User, value: x, repeat: -1}"),
 		"beside impersonate":                             strings.Replace(valid, "impersonate: {user: bob}", "impersonate: {user: bob}, headers: [{name: impersonate-user, value: carol}]", 1),
 		"oneOf has 1 alternatives":                       expect("      oneOf: [{message: a}]\n"),

@@ -66,6 +66,9 @@ func reportKinds() []reportKind {
 
 func verify(c *cobra.Command, path string, flags *verifyFlags) error {
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		if flags.dir != "" {
+			return errors.New("--scenarios has no effect on a bundle: its scenarios cannot be chosen")
+		}
 		return verifyCertification(c, path, flags)
 	}
 	kinds, err := kindsIn(path)

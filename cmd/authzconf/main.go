@@ -95,6 +95,10 @@ func run(args []string, stdout, stderr io.Writer) (code int) {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	// With --help cobra shows the help of the command above, whatever is written behind that. Its own, for shells, begin with _.
+	if c, rest, err := root.Find(args); err == nil && c.HasSubCommands() && len(rest) > 1 && strings.IndexAny(rest[0], "-_") != 0 && arguments(c, rest[:1]) != nil {
+		return exitCode(unknownCommand(c, rest[0]), stderr)
+	}
 	c, err := root.ExecuteContextC(ctx)
 	return exitCode(hinted(c, err), stderr)
 }

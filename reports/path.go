@@ -145,19 +145,6 @@ func (p *PathReport) asked() *PathReport {
 	return bare
 }
 
-// holdDown holds how long the API servers of a path were away to the time of the run.
-func (v *verifier) holdDown() {
-	if v.Report.Path == nil {
-		return
-	}
-	ran := v.Report.Finished.Sub(v.Report.Started).Seconds()
-	for i, s := range v.Report.Path.Stages {
-		if s.DownSeconds < 0 || s.DownSeconds > ran || i == 0 && s.DownSeconds > 0 {
-			v.differ("%s: the API server was away for %.1f s, in a run of %.1f s", s.Cell, s.DownSeconds, ran)
-		}
-	}
-}
-
 func (r *ConformanceReport) cellNamed(name string) *Cell {
 	for i := range r.Cells {
 		if r.Cells[i].Name == name {

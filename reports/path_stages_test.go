@@ -32,7 +32,7 @@ func TestVerifyPathHasEveryStage(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
-			writtenPath(t, dir, func(p *PathReport) { p.Evidence[2].Objects[1].Body = `{"kind":"Z"}` })
+			writtenPath(t, dir, func(p *PathReport) { p.Evidence[2].Objects[1].Body = `{"kind":"Z","metadata":{"name":"y"}}` })
 			rewrite(t, dir, c.change)
 			v, err := Verify(dir, VerifyOptions{})
 			if err != nil {

@@ -29,7 +29,7 @@ func pathOf3(t testing.TB, texts Texts) (*ConformanceReport, []*verdicts.Evidenc
 		r.Path.Stages = append(r.Path.Stages, PathStage{Cell: c.Name, DownSeconds: float64(i)})
 		e := &StageEvidence{
 			Cell: c.Name, Verbs: map[string]int{"impersonate": 3, "list": 1},
-			Objects: []ObjectState{{"/api/v1/x", `{"kind":"X","data":{"a":"1"}}`}, {"/api/v1/y", `{"kind":"Y"}`}},
+			Objects: []ObjectState{{"/api/v1/x", `{"kind":"X","metadata":{"name":"x"},"data":{"a":"1"}}`}, {"/api/v1/y", `{"kind":"Y","metadata":{"name":"y"}}`}},
 		}
 		if i == 1 {
 			e.Verbs["impersonate:user-info"], e.Verbs["impersonate-on:user-info:list"] = 2, 4
@@ -65,15 +65,19 @@ func TestPathClaims(t *testing.T) {
 		{"objects are first seen", nil, 1, ClaimObjects, verdicts.Passed, "2 objects made and read"},
 		{"objects are the same", nil, 3, ClaimObjects, verdicts.Passed, "2 objects the same, byte for byte"},
 		{
-			"an object changed", func(l []*StageEvidence) { l[2].Objects[0].Body = `{"kind":"X","data":{"a":"2"}}` }, 3, ClaimObjects,
+			"an object changed", func(l []*StageEvidence) {
+				l[2].Objects[0].Body = `{"kind":"X","metadata":{"name":"x"},"data":{"a":"2"}}`
+			}, 3, ClaimObjects,
 			verdicts.Failed, `1 object changed; the first: /api/v1/x: .data.a was "1", is "2"`,
 		},
 		{
-			"a field is new", func(l []*StageEvidence) { l[2].Objects[1].Body = `{"kind":"Y","status":{}}` }, 3, ClaimObjects,
+			"a field is new", func(l []*StageEvidence) { l[2].Objects[1].Body = `{"kind":"Y","metadata":{"name":"y"},"status":{}}` }, 3, ClaimObjects,
 			verdicts.Failed, `1 object changed; the first: /api/v1/y: .status was nothing, is {}`,
 		},
 		{
-			"the order of fields changed", func(l []*StageEvidence) { l[2].Objects[0].Body = `{"data":{"a":"1"},"kind":"X"}` }, 3, ClaimObjects,
+			"the order of fields changed", func(l []*StageEvidence) {
+				l[2].Objects[0].Body = `{"data":{"a":"1"},"metadata":{"name":"x"},"kind":"X"}`
+			}, 3, ClaimObjects,
 			verdicts.Failed, "1 object changed; the first: /api/v1/x: the order of fields was ",
 		},
 		{

@@ -1,11 +1,16 @@
 package reports
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -18,7 +23,8 @@ func writtenPath(t *testing.T, dir string, change func(p *PathReport)) *Conforma
 	t.Helper()
 	texts := testTexts(t)
 	r, evidence := pathOf3(t, texts)
-	r.Path.Evidence[1].Flow = rightAnswers(t, texts, on(r.Path.Stages[1].Cell, evidence))
+	walkedSlowly(r, evidence)
+	r.Path.Evidence[1].Flow = rightAnswers(t, texts, (&verifier{evidence: evidence}).ranOn(r.Cells[0].Name).to, on(r.Cells[1].Name, evidence))
 	if change != nil {
 		change(r.Path)
 	}
@@ -29,23 +35,66 @@ func writtenPath(t *testing.T, dir string, change func(p *PathReport)) *Conforma
 	return r
 }
 
-// rightAnswers are nine that the expectations of a scenario hold for.
-func rightAnswers(t *testing.T, texts Texts, evidence []*verdicts.Evidence) *FlowEvidence {
+// walkedSlowly leaves time between the stages for API servers to be replaced and requests to flow, and has reviews counted.
+func walkedSlowly(r *ConformanceReport, evidence []*verdicts.Evidence) {
+	r.Finished = r.Finished.Add(3 * time.Second)
+	for i := range r.Cells {
+		c := &r.Cells[i]
+		for _, e := range on(c.Name, evidence) {
+			*e = later(*e, time.Duration(i)*time.Second)
+		}
+		verbs := (&walked{verifier: &verifier{evidence: evidence}}).verbsOn(c.Name)
+		verbs["list"] += c.Witness.Probes.Front
+		now := (&verifier{evidence: evidence}).ranOn(c.Name)
+		c.WallSeconds, r.Path.Evidence[i].Verbs = now.seconds()+0.3, verbs
+		if i > 0 {
+			c.ReadySeconds = r.Path.Stages[i].DownSeconds
+		}
+	}
+}
+
+var timestamp = regexp.MustCompile(`2026-[-0-9]+T[0-9:.]+Z`)
+
+// later is a copy of what was seen at other times.
+func later[T any](seen T, by time.Duration) (out T) {
+	raw, _ := json.Marshal(seen)
+	raw = timestamp.ReplaceAllFunc(raw, func(text []byte) []byte {
+		at, _ := time.Parse(time.RFC3339Nano, string(text))
+		return []byte(at.Add(by).Format("2006-01-02T15:04:05.000000Z"))
+	})
+	_ = json.Unmarshal(raw, &out)
+	return out
+}
+
+// rightAnswers are nine requests of a flow on the way to the second stage: five that nobody answers while the API server is
+// replaced, and four answers that the expectations of a scenario hold for.
+func rightAnswers(t *testing.T, texts Texts, before time.Time, evidence []*verdicts.Evidence) *FlowEvidence {
 	t.Helper()
 	slices.SortFunc(evidence, func(a, b *verdicts.Evidence) int { return strings.Compare(a.Scenario, b.Scenario) })
 	for _, e := range evidence {
 		s, _ := texts.Set.Get(e.Scenario)
-		if len(s.Steps) > 1 {
+		if len(e.Steps) != 1 || len(s.Steps) != 1 || judgeAnswer(s, e.Cell, e.Suffix, &e.Steps[0]).Verdict != verdicts.Passed {
 			continue
 		}
-		if len(e.Steps) == 1 && len(s.Steps) == 1 && judgeAnswer(s, e.Cell, e.Suffix, &e.Steps[0]).Verdict == verdicts.Passed {
-			f := &FlowEvidence{Servers: [][]FlowStay{{{Cell: e.Cell.Name, Ready: e.Started}}}, Suffixes: map[string]string{s.Setup: e.Suffix}}
-			for range 9 {
-				f.Samples = append(f.Samples, FlowSample{Setup: s.Setup, Seen: e.Steps[0]})
-			}
-			f.Judge(func(string, string) (*scenarios.Scenario, verdicts.Cell) { return s, e.Cell })
-			return f
+		begin := before.Add(50 * time.Millisecond)
+		at := func(i int) time.Time { return begin.Add(time.Duration(i) * 350 * time.Millisecond) }
+		f := &FlowEvidence{
+			Servers:  [][]FlowStay{{{Cell: "1-1.37-gate-off", Ready: epoch, Ended: at(3)}, {Cell: e.Cell.Name, Ready: at(4).Add(time.Millisecond * 300)}}},
+			Suffixes: map[string]string{s.Setup: e.Suffix},
 		}
+		for i := range 9 {
+			seen := later(e.Steps[0], at(i).Sub(e.Steps[0].Sent))
+			id := fmt.Sprintf("00000000-0000-4000-8000-%012d", i)
+			seen.Audit = bytes.ReplaceAll(seen.Audit, []byte(seen.Response.AuditID), []byte(id))
+			seen.Response.AuditID = id
+			sample := FlowSample{Setup: s.Setup, Seen: seen}
+			if i < 5 {
+				sample.Error, sample.Server, sample.Seen.Response, sample.Seen.Audit = "connection refused", -1, verdicts.Response{}, nil
+			}
+			f.Samples = append(f.Samples, sample)
+		}
+		f.Judge(func(string, string) (*scenarios.Scenario, verdicts.Cell) { return s, e.Cell })
+		return f
 	}
 	t.Fatal("no evidence has a single step that passes")
 	return nil
@@ -54,12 +103,12 @@ func rightAnswers(t *testing.T, texts Texts, evidence []*verdicts.Evidence) *Flo
 // TestVerifyJudgesFlowsAgain has flows that their samples do not bear out.
 func TestVerifyJudgesFlowsAgain(t *testing.T) {
 	for name, spoil := range map[string]func(f *FlowEvidence){
-		"an answer that says nothing": func(f *FlowEvidence) { f.Samples[3].Seen = verdicts.Observation{} },
+		"an answer that says nothing": func(f *FlowEvidence) { f.Samples[6].Seen = verdicts.Observation{} },
 		"no sample":                   func(f *FlowEvidence) { f.Samples = nil },
 		"one left out":                func(f *FlowEvidence) { f.Samples = f.Samples[1:] },
 		"one unanswered after all":    func(f *FlowEvidence) { f.Samples[0].Error = "timeout" },
 		"of another setup":            func(f *FlowEvidence) { f.Samples[0].Setup = "none" },
-		"by another server":           func(f *FlowEvidence) { f.Samples[0].Server = 1 },
+		"by another server":           func(f *FlowEvidence) { f.Samples[7].Server = 1 },
 		"of another cell":             func(f *FlowEvidence) { f.Servers[0][0].Cell = "none" },
 		"another count":               func(f *FlowEvidence) { f.Answers[0].Count++; f.Sent++ },
 		"another verdict":             func(f *FlowEvidence) { f.Answers[0].Verdict = verdicts.Failed },
@@ -86,7 +135,7 @@ func TestVerifyPathHolds(t *testing.T) {
 		want   verdicts.Verdict
 	}{
 		{"passed", nil, verdicts.Passed},
-		{"failed", func(p *PathReport) { p.Evidence[2].Objects[1].Body = `{"kind":"Z"}` }, verdicts.Failed},
+		{"failed", func(p *PathReport) { p.Evidence[2].Objects[1].Body = `{"kind":"Z","metadata":{"name":"y"}}` }, verdicts.Failed},
 		{"a stage that was not reached", func(p *PathReport) { p.Evidence = p.Evidence[:2] }, verdicts.Invalid},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -118,16 +167,16 @@ func TestVerifyPathFinds(t *testing.T) {
 		want   string
 	}{
 		{"an object edited", func(t *testing.T, dir string) {
-			edit(t, dir, someStage, `{\"kind\":\"Y\"}`, `{\"kind\":\"Z\"}`)
+			edit(t, dir, someStage, `{\"kind\":\"Y\"`, `{\"kind\":\"Z\"`)
 		}, someStage + ": was changed"},
 		{"an object edited, digest too", func(t *testing.T, dir string) {
-			edit(t, dir, someStage, `{\"kind\":\"Y\"}`, `{\"kind\":\"Z\"}`)
+			edit(t, dir, someStage, `{\"kind\":\"Y\"`, `{\"kind\":\"Z\"`)
 			mend(t, dir, someStage)
 		}, "the claims about the path do not follow from the evidence: stages[2].claims[0].detail: "},
-		{"a review dropped, digest too", func(t *testing.T, dir string) {
-			edit(t, dir, "path/2-1.37-gate-on.json", `"impersonate:user-info": 2`, `"impersonate:user-info": 1`)
+		{"a review added, digest too", func(t *testing.T, dir string) {
+			edit(t, dir, "path/2-1.37-gate-on.json", `"impersonate:user-info": 4`, `"impersonate:user-info": 5`)
 			mend(t, dir, "path/2-1.37-gate-on.json")
-		}, "the claims about the path do not follow from the evidence: stages[1].constrainedReviews: the report says 6, the evidence 5"},
+		}, "the claims about the path do not follow from the evidence: stages[1].constrainedReviews: the report says 9, the evidence 10"},
 		{"a count of answers edited, digest too", func(t *testing.T, dir string) {
 			edit(t, dir, "path/2-1.37-gate-on.json", `"sent": 9`, `"sent": 8`)
 			mend(t, dir, "path/2-1.37-gate-on.json")

@@ -60,6 +60,7 @@ func (v *verifier) holdToCommand(o VerifyOptions) {
 	if is := v.Report.Path.asked(); !same(is, asked.Path) {
 		v.differ("the path is not as the command line asks: %s", changeTo("the command line", is, asked.Path))
 	}
+	v.holdStages(asked)
 	if !same(v.Report.Require, asked.Require) {
 		v.differ("the report requires the levels %v, its command line %v", v.Report.Require, asked.Require)
 	}
@@ -107,7 +108,6 @@ func (v *verifier) holdTogether() {
 	if v.Report.Started.IsZero() {
 		v.differ("the run began at no time")
 	}
-	v.holdDown()
 	ids, spans, beside := map[string]string{}, map[string][]span{}, map[string]bool{}
 	for _, e := range v.evidence {
 		file := evidencePath(e.Cell.Name, e.Scenario)
@@ -137,6 +137,8 @@ func (v *verifier) holdTogether() {
 		}
 		v.holdCell(v.Report.cellNamed(name), list)
 	}
+	v.holdPath(ids)
+	v.holdCells()
 }
 
 // holdNames holds the names of a piece of evidence to the seed of the run.

@@ -30,7 +30,7 @@ func respell(t *testing.T, dir, name string, change func(*verdicts.Evidence)) {
 // TestVerifyIsNotCheated: each way to make a report say what was not seen is found, though all digests fit.
 func TestVerifyIsNotCheated(t *testing.T) {
 	asked := func(r *ConformanceReport, _ *scenarios.Set) (*ConformanceReport, error) {
-		out := &ConformanceReport{}
+		out := &ConformanceReport{Implementation: Implementation{Name: "kube-apiserver", Provider: "local"}}
 		for _, c := range bothGates() {
 			bare := Cell{Cell: c.Cell, Facts: c.Facts}
 			bare.Witness.AskedAuthorizers, bare.Witness.ExpectedGate = c.Witness.AskedAuthorizers, c.Witness.ExpectedGate
@@ -115,6 +115,22 @@ func TestVerifyIsNotCheated(t *testing.T) {
 		"a level that was required": {func(t *testing.T, dir string) {
 			rewrite(t, dir, func(r *ConformanceReport) { r.Require = []scenarios.Level{scenarios.Core} })
 		}, "the report requires the levels"},
+		"evidence of another control plane": {func(t *testing.T, dir string) {
+			respell(t, dir, "evidence/1.37-gate-on/kep-5284/user-info/list-pods-allowed.json", func(e *verdicts.Evidence) { e.Steps[0].Response.FlowSchemaUID = "u" })
+			respell(t, dir, "evidence/1.37-gate-off/kubernetes/gate-off/legacy-allowed.json", func(e *verdicts.Evidence) { e.Steps[0].Response.FlowSchemaUID = "u" })
+		}, "names an object u, which is of the control plane of another cell"},
+		"another program of a version": {func(t *testing.T, dir string) {
+			rewrite(t, dir, func(r *ConformanceReport) { r.Cells[0].Witness.Programs[0].SHA256 = strings.Repeat("ab", 32) })
+		}, "one program has one version"},
+		"a program of another version": {func(t *testing.T, dir string) {
+			rewrite(t, dir, func(r *ConformanceReport) { r.Cells[0].Witness.Programs[1].Version = "3.6.0" })
+		}, "one program has one version"},
+		"more cells at once than there are": {func(t *testing.T, dir string) {
+			rewrite(t, dir, func(r *ConformanceReport) { r.Parallel = 3 })
+		}, "3 cells at once, of 2"},
+		"another implementation": {func(t *testing.T, dir string) {
+			rewrite(t, dir, func(r *ConformanceReport) { r.Implementation.Name = "another" })
+		}, "the report is about {another  local}"},
 		"a scenario twice": {func(t *testing.T, dir string) {
 			rewrite(t, dir, func(r *ConformanceReport) { r.Cells[0].Results = append(r.Cells[0].Results, r.Cells[0].Results[0]) })
 		}, "there is no evidence for the verdict"},

@@ -279,7 +279,7 @@ func wrongDecision(s *scenarios.Scenario, e *Evidence) (string, bool) {
 	}
 	grants := append(scenarios.RulesFromManifests(bound.Manifests), bound.Grants...)
 	grants = append(grants, scenarios.RulesFromManifests(bound.Objects)...)
-	for _, o := range requests(e.Steps) {
+	for _, o := range Requests(e.Steps) {
 		decided, _ := Fold(o.Reviews)
 		for _, d := range decided {
 			granted := scenarios.Covered(grants, d.Spec)

@@ -218,8 +218,8 @@ func (v *stepJudge) output(stream string, want []string, got string) {
 	}
 }
 
-// requests are the observations of single requests, those of clients included.
-func requests(steps []Observation) (all []Observation) {
+// Requests are the observations of single requests, those of clients included.
+func Requests(steps []Observation) (all []Observation) {
 	for _, o := range steps {
 		if o.Client == nil {
 			all = append(all, o)

@@ -189,6 +189,10 @@ func asked(r *reports.ConformanceReport, set *scenarios.Set) (*reports.Conforman
 	if h.asked.Cells == nil {
 		return nil, errors.New("it runs nothing")
 	}
+	if seed, _ := c.Flags().GetInt64("seed"); c.Flags().Changed("seed") && seed != r.Seed {
+		return nil, fmt.Errorf("its seed is %d, that of the report %d", seed, r.Seed)
+	}
+	h.asked.Implementation = new(session.Common).Begin(h.asked.Cells[0].Provider).Report.Implementation
 	return h.asked, target.HoldPrograms(r.Programs())
 }
 
@@ -216,7 +220,7 @@ func (h *heldRun) plan(o session.Options) {
 }
 
 func (h *heldRun) walk(o upgrade.Options) error {
-	o.Texts.Set = h.set
+	o.Texts.Set, o.Seed = h.set, h.report.Seed
 	walk, _, err := o.Plan()
 	if err != nil {
 		return err

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -286,20 +288,26 @@ func (r *Replayer) Keep(ctx context.Context, s *scenarios.Scenario, suffix strin
 	if err := run.provision(ctx); err != nil {
 		return nil, fmt.Errorf("making the setup %s: %w", s.Setup, err)
 	}
-	kept := &Kept{Suffix: suffix, tokens: run.tokens}
+	return &Kept{Suffix: suffix, tokens: run.tokens, paths: KeptPaths(bound)}, nil
+}
+
+// KeptPaths are the objects that Keep makes of a scenario whose names were made unique, in the order of Read.
+func KeptPaths(bound *scenarios.Scenario) []string {
 	own := placesOf(bound)
-	kept.paths = slices.Concat(slices.Sorted(maps.Keys(own.outside)), slices.Sorted(maps.Keys(own.within)))
+	paths := slices.Concat(slices.Sorted(maps.Keys(own.outside)), slices.Sorted(maps.Keys(own.within)))
 	for _, o := range scenarios.RenderRBAC(bound) {
-		kept.paths = append(kept.paths, o.Paths()...)
+		paths = append(paths, o.Paths()...)
 	}
 	for _, m := range slices.Concat(bound.Manifests, bound.Objects) {
-		path, err := r.admin.path(&unstructured.Unstructured{Object: m})
-		if err != nil {
-			return nil, err
+		u := &unstructured.Unstructured{Object: m}
+		of, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
+		at := scenarios.Request{APIGroup: of.Group, Version: of.Version, Resource: of.Resource, Name: u.GetName(), Namespace: u.GetNamespace()}
+		if strings.HasPrefix(u.GetKind(), "Cluster") { // the documents give some of these a namespace
+			at.Namespace = ""
 		}
-		kept.paths = append(kept.paths, path)
+		paths = append(paths, at.URI())
 	}
-	return kept, nil
+	return paths
 }
 
 // ReplayKept is Replay with what Keep made, also on another API server than it was made on: with its tokens and objects.

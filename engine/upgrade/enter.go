@@ -23,8 +23,6 @@ import (
 )
 
 const (
-	// steady is how long requests flow before an API server is replaced and after the next is ready: enough for hundreds.
-	steady = time.Second
 	// outage is how long a killed API server stays away, on top of the start of the next.
 	outage = 200 * time.Millisecond
 )
@@ -44,10 +42,10 @@ func (u *Upgrade) enter(ctx context.Context, stage *Stage) error {
 	if err != nil {
 		return err
 	}
-	clusters.Pause(ctx, steady)
+	clusters.Pause(ctx, reports.FlowSteady)
 	err = u.disturb(ctx, stage)
 	if err == nil {
-		clusters.Pause(ctx, steady)
+		clusters.Pause(ctx, reports.FlowSteady)
 	}
 	stage.flow = u.evidence(flow.stop())
 	f := stage.flow
@@ -113,11 +111,11 @@ func (u *Upgrade) disturb(ctx context.Context, stage *Stage) error {
 		if err := plane.RestartEtcd(ctx); err != nil {
 			return err
 		}
-		clusters.Pause(ctx, steady)
+		clusters.Pause(ctx, reports.FlowSteady)
 	case upgradepath.WebhookDown:
 		t.SetWebhookDown(true)
 		defer t.SetWebhookDown(false)
-		clusters.Pause(ctx, steady)
+		clusters.Pause(ctx, reports.FlowSteady)
 	}
 	if u.balancer != nil {
 		addresses := u.addresses()
@@ -168,7 +166,6 @@ func (u *Upgrade) neighbours(stage *Stage) map[string]map[string]int {
 }
 
 const (
-	flowWorkers = 4
 	// flowPause is between two requests of a worker: some hundred a second leave processors to the API servers that start.
 	flowPause = 10 * time.Millisecond
 	// flowTimeout ends a request that nobody answers.
@@ -194,7 +191,7 @@ type flowSetup struct {
 func startFlow(ctx context.Context, run *replay.Replayer, host string, setups []flowSetup) *flow {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &flow{host: host, setup: setups, cancel: cancel}
-	for w := range flowWorkers {
+	for w := range reports.FlowWorkers {
 		f.workers.Go(func() { f.work(ctx, run, w) })
 	}
 	return f

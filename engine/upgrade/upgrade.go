@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -239,13 +240,13 @@ func (u *Upgrade) make(ctx context.Context, run *replay.Replayer, stage *Stage, 
 	if _, made := u.kept[s.Setup]; made || !slices.Contains(stage.Made, s.Setup) {
 		return nil
 	}
-	kept, err := run.Keep(ctx, s, scenarios.Suffix(u.seed, "path", s.Setup))
+	kept, err := run.Keep(ctx, s, scenarios.Suffix(u.seed, pathNames, s.Setup))
 	if err != nil {
 		return err
 	}
 	u.kept[s.Setup] = kept
-	if u.flows() && s.Requires.Chain == u.Stages[0].Plan.Target.Chain && len(s.Steps) == 1 {
-		u.flowing[s.Setup], err = run.Keep(ctx, s, scenarios.Suffix(u.seed, "flow", s.Setup))
+	if u.mayFlow(s) {
+		u.flowing[s.Setup], err = run.Keep(ctx, s, scenarios.Suffix(u.seed, flowNames, s.Setup))
 	}
 	return err
 }
@@ -275,7 +276,57 @@ func (o *Options) Asked(walk *Upgrade) *reports.PathReport {
 	stages := scenarios.Each(walk.Stages, func(stage *Stage) reports.PathStage {
 		return reports.PathStage{Cell: stage.Plan.Target.Cell.Name, Fault: string(stage.Fault), Made: stage.Made}
 	})
-	return &reports.PathReport{Name: o.Path.Name, Description: o.Path.Description, HighAvailability: o.Path.HighAvailability, Stages: stages}
+	return &reports.PathReport{
+		Name: o.Path.Name, Description: o.Path.Description, HighAvailability: o.Path.HighAvailability,
+		Stages: stages, Evidence: walk.expected(),
+	}
+}
+
+// expected says of each stage what there will be evidence of: objects, neighbours, and what flows by which servers.
+func (u *Upgrade) expected() (all []*reports.StageEvidence) {
+	first, flowing := map[string]*scenarios.Scenario{}, map[string]string{}
+	for _, s := range slices.Backward(u.set.All()) {
+		first[s.Setup] = s
+	}
+	histories := make([][]reports.FlowStay, u.servers())
+	for _, stage := range u.Stages {
+		o := stage.Plan.Target
+		histories[stage.Server] = append(histories[stage.Server], reports.FlowStay{Cell: o.Cell.Name})
+		e := &reports.StageEvidence{Cell: o.Cell.Name, Neighbours: map[string]map[string]int{}}
+		if stage.Index > 0 && (u.Path.HighAvailability || stage.Fault != "") {
+			e.Flow = &reports.FlowEvidence{Suffixes: maps.Clone(flowing), Servers: scenarios.Each(histories, slices.Clone)}
+		}
+		for i, h := range histories {
+			if i != stage.Server && len(h) > 0 {
+				e.Neighbours[h[len(h)-1].Cell] = nil
+			}
+		}
+		for _, name := range u.set.Setups() {
+			if u.Path.MadeOn(name) > stage.Index {
+				continue
+			}
+			s := first[name]
+			if u.mayFlow(s) {
+				flowing[name] = scenarios.Suffix(u.seed, flowNames, name)
+			}
+			bound, _ := s.Bind(scenarios.Suffix(u.seed, pathNames, name))
+			for _, at := range replay.KeptPaths(bound) {
+				if !controlled(o, at) {
+					e.Objects = append(e.Objects, reports.ObjectState{Path: at})
+				}
+			}
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// What the names of a setup are made unique from, besides its own: those that flow are others.
+const pathNames, flowNames = "path", "flow"
+
+// mayFlow says whether the requests of a setup can be sent all the time.
+func (u *Upgrade) mayFlow(s *scenarios.Scenario) bool {
+	return u.flows() && s.Requires.Chain == u.Stages[0].Plan.Target.Chain && len(s.Steps) == 1
 }
 
 // Execute goes along a planned path and makes the report. What was not run is invalid, for the reason that ended it.
@@ -286,6 +337,7 @@ func Execute(ctx context.Context, o Options, walk *Upgrade) (*session.Recorded, 
 		return nil, walk.Err
 	}
 	path := o.Asked(walk)
+	path.Evidence = nil
 	for i, stage := range walk.Stages {
 		cell, evidence := stage.Report()
 		cell.ReadySeconds += stage.Down.Seconds()

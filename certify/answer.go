@@ -256,7 +256,7 @@ const maxShown = 4 << 10
 // Explain sends a question of a plan once more, and shows request and answer on one screen: what was asked, as curl
 // would send it, what came back, what is right and why. Its error is about the input.
 func Explain(ctx context.Context, w *Webhook, b *Plan, id string) (text string, right bool, err error) {
-	v, ok := b.byID[id]
+	v, ok := b.vector(id)
 	if !ok {
 		return "", false, fmt.Errorf("seed %d has no question %q: findings name theirs first, as in scenario/…#3 or relation/ignores-name/1", b.Policy.Seed, id)
 	}

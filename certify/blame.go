@@ -51,7 +51,7 @@ func (b *Plan) isWrong(a Answer) bool {
 		j, err := b.judgeSeen(a)
 		return err == nil && (j.reason != "" || j.unclear)
 	}
-	v, ok := b.byID[a.Vector]
+	v, ok := b.vector(a.Vector)
 	return ok && (len(judge(v, a)) > 0 || a.Opened > maxOpened)
 }
 
@@ -160,7 +160,7 @@ func (r *runner) control(ctx context.Context, findings []Finding) error {
 	again.direct(ctx)
 	again.load(ctx)
 	for _, a := range r.Answers { // and what was wrong in the rest of it
-		if v, ok := r.Plan.byID[a.Vector]; ok && (a.Check == first || a.Check == soak && o.LoadOptions.Soak > 0) && r.Plan.isWrong(a) {
+		if v, ok := r.Plan.vector(a.Vector); ok && (a.Check == first || a.Check == soak && o.LoadOptions.Soak > 0) && r.Plan.isWrong(a) {
 			right := c.ask(ctx, a.Check, v)
 			right.Micros = 1000 * right.Millis
 			again.Answers = append(again.Answers, right)

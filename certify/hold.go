@@ -53,12 +53,12 @@ func (b *Plan) holdLines(answers []Answer) error {
 		case a.Seen != nil:
 			fits = b.fits(a.Vector, a.Seen.Scenario)
 		case isLoad(a.Check):
-			questions := b.Scenario
+			is := func(n int) bool { return apart(b.Scenario, n).ID == a.Vector }
 			if a.Check == volume || a.Check == idle {
-				questions = repeatable
+				is = func(n int) bool { return apart(repeatable, n).ID == a.Vector }
 			}
 			n := next[a.Check]
-			for s != nil && n < s.Planned && apart(questions, n).ID != a.Vector {
+			for s != nil && n < s.Planned && !is(n) {
 				n++
 			}
 			next[a.Check], last[a.Check] = n+1, max(last[a.Check], a.Micros)

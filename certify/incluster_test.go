@@ -2,7 +2,6 @@ package certify
 
 import (
 	"context"
-	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -201,11 +200,9 @@ func TestBlame(t *testing.T) {
 	})
 	t.Run("harness", func(t *testing.T) {
 		b := *plan(t, 7)
-		b.Probes, b.byID = slices.Clone(b.Probes), maps.Clone(b.byID)
+		b.hold(b.Scenario, b.Probes)
 		i := slices.IndexFunc(b.Probes, func(v Question) bool { return v.Expect == scenarios.Allow && v.Level == Core })
-		v := b.Probes[i]
-		v.Expect = scenarios.NoOpinion // and the policy grants it
-		b.Probes[i], b.byID[v.ID] = v, v
+		b.Probes[i].Expect = scenarios.NoOpinion // and the policy grants it
 		run, err := Certify(t.Context(), Options{Webhook: serve(t, reference.Handler(b.Policy.Decide)), Plan: &b, Levels: []CertificationLevel{Core}, Blame: true})
 		if err != nil {
 			t.Fatal(err)

@@ -156,7 +156,7 @@ func (b *Plan) Judge(answers []Answer) (*Certification, error) {
 func (b *Plan) reread(answers []Answer) ([]Answer, error) {
 	out := slices.Clone(answers)
 	for i, a := range out {
-		v, known := b.byID[a.Vector]
+		v, known := b.vector(a.Vector)
 		if a.Stage != nil || a.Seen != nil || !known {
 			continue
 		}
@@ -185,7 +185,7 @@ func (b *Plan) judgeAll(answers []Answer) ([]Finding, error) {
 			}
 			continue
 		}
-		v, ok := b.byID[a.Vector]
+		v, ok := b.vector(a.Vector)
 		if !ok {
 			return nil, fmt.Errorf("the evidence is about %q, which seed %d does not have", a.Vector, b.Policy.Seed)
 		}
@@ -287,14 +287,14 @@ func (b *Plan) levels(answers []Answer, findings []Finding) []LevelResult {
 		if a.Control || a.Seen != nil || isLoad(a.Check) || a.Check == versionsCheck {
 			continue
 		}
-		level := b.byID[a.Vector].Level
+		v, _ := b.vector(a.Vector)
 		if of := distinct[repeatedFor(a.Check)]; a.Check != plain {
 			if n := of[a.Check]; n < len(repeated[a.Check]) && repeated[a.Check][n].ID == a.Vector { // an answer to another question does not count
 				of[a.Check]++
 			}
 		} else if !seen[a.Vector] {
 			seen[a.Vector] = true
-			distinct[level][plain]++
+			distinct[v.Level][plain]++
 		}
 	}
 	planned := b.planned(v1Only(answers), repeated)

@@ -134,7 +134,7 @@ func (r *runner) amount(ctx context.Context, check string, n int) bool {
 	}
 	ok := r.together(ctx, check, lanes, []*client{r.client}, times(r.Plan.repeatable(), n, apart))
 	r.Answers = slices.DeleteFunc(r.Answers, func(a Answer) bool {
-		right := a.Check == check && !a.Control && len(judge(r.Plan.byID[a.Vector], a)) == 0
+		right := a.Check == check && !a.Control && !r.Plan.isWrong(a)
 		if right {
 			stage.Right++
 		}
@@ -255,7 +255,7 @@ func (b *Plan) rates(answers []Answer) (out []Rate, planned, answered int) {
 		if a.LateUs > lag.Microseconds() {
 			out[i].Late++
 		}
-		if v, ok := b.byID[a.Vector]; ok && len(judge(v, a)) > 0 {
+		if v, ok := b.vector(a.Vector); ok && len(judge(v, a)) > 0 {
 			out[i].Wrong++
 		}
 	}

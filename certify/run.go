@@ -220,7 +220,7 @@ func (r *runner) direct(ctx context.Context) {
 		if !slices.Contains(r.Levels, level) {
 			continue
 		}
-		questions := slices.DeleteFunc(r.Plan.All(), func(v Question) bool { return v.Level != level || r.V1Only && v.Form == v1beta1 })
+		questions := scenarios.Where(r.Plan.All(), func(v Question) bool { return v.Level == level && !(r.V1Only && v.Form == v1beta1) })
 		r.Runner.Progress(string(level), len(questions))
 		var ok bool
 		r.Step(string(level), func() {
@@ -272,20 +272,25 @@ func (r *runner) sequence(ctx context.Context, c *client, check string, vectors 
 }
 
 // repeatable are the questions that can be asked again at any time.
-func (b *Plan) repeatable() (out []Question) {
-	return scenarios.Where(b.All(), func(v Question) bool { return v.Form == "" && v.Expect != "" && v.Level != Robust })
+func (b *Plan) repeatable() (out []*Question) {
+	for i := range b.all {
+		if v := &b.all[i]; v.Form == "" && v.Expect != "" && v.Level != Robust {
+			out = append(out, v)
+		}
+	}
+	return out
 }
 
 // stride is a prime: going on by it comes to all of a list whose length is no multiple of it.
 const stride = 7919
 
 // apart is the i-th question of a list in an order in which neighbours are far apart.
-func apart(all []Question, i int) Question { return all[i*stride%len(all)] }
+func apart[Q any](all []Q, i int) Q { return all[i*stride%len(all)] }
 
-func times(all []Question, n int, nth func(all []Question, i int) Question) []Question {
+func times(all []*Question, n int, nth func(all []*Question, i int) *Question) []Question {
 	out := make([]Question, n)
 	for i := range out {
-		out[i] = nth(all, i)
+		out[i] = *nth(all, i)
 	}
 	return out
 }
@@ -295,7 +300,7 @@ func (b *Plan) askedAgain() map[string][]Question {
 	vectors := b.repeatable()
 	// Neighbours, of one user as a rule, and each twice: somebody else's answer, or that to another question of somebody, is
 	// given to questions that are under way together.
-	neighbour := func(all []Question, i int) Question { return all[(i/40*stride+i%40/2)%len(all)] }
+	neighbour := func(all []*Question, i int) *Question { return all[(i/40*stride+i%40/2)%len(all)] }
 	return map[string][]Question{
 		first: b.first(), http1: times(vectors, keptAlive, apart), http2: times(vectors, keptAlive, apart), drift: times(vectors, b.after, apart),
 		concurrency: slices.Concat(times(vectors, b.atOnce, apart), times(vectors, b.atOnce, neighbour)),

@@ -70,13 +70,15 @@ type Question struct {
 // Plan is all that is asked under one seed, and the policy it is judged by.
 type Plan struct {
 	Policy *policy.Policy
-	// Scenario are the reviews of the scenarios, Probes those of the probes.
+	// Scenario are the reviews of the scenarios, Probes those of the probes: both are parts of all, of which there is one
+	// copy, because they are tens of thousands.
 	Scenario, Probes []Question
 	Digest           string // that of all vectors
 
 	// atOnce and after are concurrent and drifting, or less in tests.
 	atOnce, after int
-	byID          map[string]Question
+	all           []Question
+	byID          map[string]int        // where in all
 	scenarios     []*scenarios.Scenario // those that the plan was made of, under their own names
 	// cell is the API server that checks in a cluster are for, checks those checks.
 	cell   verdicts.Cell
@@ -87,17 +89,16 @@ type Plan struct {
 // answer, or right in all. What has one of the reasons is in it as well.
 func (b *Plan) Sample(n int, reasons ...string) *Plan {
 	out := *b
-	out.byID, out.atOnce, out.after = map[string]Question{}, 200, 500
+	out.atOnce, out.after = 200, 500
 	few := func(all []Question) (kept []Question) {
 		for i, v := range all {
 			if i%n == 0 || v.Level == Robust || slices.Contains(reasons, v.Reason) || slices.Contains(reasons, v.Blame) {
 				kept = append(kept, v)
-				out.byID[v.ID] = v
 			}
 		}
 		return kept
 	}
-	out.Scenario, out.Probes = few(b.Scenario), few(b.Probes)
+	out.hold(few(b.Scenario), few(b.Probes))
 	return &out
 }
 
@@ -106,20 +107,22 @@ func NewPlan(set *scenarios.Set, seed int64) (*Plan, error) { return newPlan(set
 
 func newPlan(all []*scenarios.Scenario, seed int64) (*Plan, error) {
 	bound := policy.Bound(all, seed)
-	b := &Plan{Policy: policy.New(bound, seed), atOnce: concurrent, after: drifting, byID: map[string]Question{}, scenarios: all}
+	b := &Plan{Policy: policy.New(bound, seed), atOnce: concurrent, after: drifting, scenarios: all}
 	specs, from, err := reviews(bound)
 	if err != nil {
 		return nil, err
 	}
+	var seen []Question
 	for i, s := range specs {
 		v := Question{ID: fmt.Sprintf("scenario/%s#%d", from[i], i), Level: Core, Spec: s, Expect: b.Policy.Decide(s), Reason: "does-not-allow-what-is-granted"}
 		if v.Expect != scenarios.Allow {
 			v.Reason = "allows-what-is-not-granted"
 		}
-		b.Scenario = append(b.Scenario, v)
+		seen = append(seen, v)
 	}
 	related := b.relations()
-	b.Probes = slices.Concat(related, b.special(), b.incomplete(), b.derived(), b.alike(), b.repeated(related), b.robust())
+	b.Scenario = seen
+	b.hold(seen, related, b.special(), b.incomplete(), b.derived(), b.alike(), b.repeated(related), b.robust())
 	return b, b.seal()
 }
 
@@ -178,19 +181,35 @@ func asked(played []oracle.Played) (out []spec) {
 func (b *Plan) Suite() string { return b.Digest }
 
 // All are the vectors of the plan.
-func (b *Plan) All() []Question { return slices.Concat(b.Scenario, b.Probes) }
+func (b *Plan) All() []Question { return b.all }
+
+// hold takes the reviews of the scenarios, and the probes.
+func (b *Plan) hold(seen []Question, probes ...[]Question) {
+	b.all, b.byID = slices.Concat(append([][]Question{seen}, probes...)...), map[string]int{}
+	b.Scenario, b.Probes = b.all[:len(seen):len(seen)], b.all[len(seen):]
+	for i := range b.all {
+		b.byID[b.all[i].ID] = i
+	}
+}
+
+func (b *Plan) vector(id string) (v Question, known bool) {
+	i, known := b.byID[id]
+	if known {
+		v = b.all[i]
+	}
+	return v, known
+}
 
 // seal computes the digest and checks that each vector agrees with the policy, or it would be an alarm about everybody.
 func (b *Plan) seal() error {
 	h := sha256.New()
-	for _, v := range b.All() {
-		if _, twice := b.byID[v.ID]; twice {
+	for i, v := range b.all {
+		if b.byID[v.ID] != i {
 			return fmt.Errorf("there are two vectors %s", v.ID)
 		}
 		if d := b.Policy.Decide(v.Spec); v.Expect != "" && d != v.Expect {
 			return fmt.Errorf("vector %s expects %s, and the policy says %s", v.ID, v.Expect, d)
 		}
-		b.byID[v.ID] = v
 		body, err := v.body()
 		if err != nil {
 			return fmt.Errorf("vector %s: %w", v.ID, err)

@@ -38,7 +38,6 @@ type world struct {
 	state      string   // the folder of all control planes
 	background map[string]*background
 	servers    []server // those that ran when the last command was ended
-	ended      *os.ProcessState
 }
 
 type worldKey struct{}
@@ -96,7 +95,7 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	b := &background{cmd: exec.Command(path, args[2:]...), done: make(chan struct{})}
 	b.cmd.Dir, b.cmd.Stdout, b.cmd.Stderr = ts.MkAbs("."), &b.stdout, &b.stderr
-	names := []string{"TEST_ASSET_ETCD", "TEST_ASSET_KUBE_APISERVER"}
+	names := []string{"TEST_ASSET_ETCD", "TEST_ASSET_KUBE_APISERVER", "GOMEMLIMIT", peakVariable}
 	for _, v := range w.vars {
 		name, _, _ := strings.Cut(v, "=")
 		names = append(names, name)
@@ -154,7 +153,6 @@ func end(ts *testscript.TestScript, neg bool, args []string) {
 		<-b.done
 	}
 	delete(w.background, args[0])
-	w.ended = b.cmd.ProcessState
 	ts.Logf("ended after %s", time.Since(begin).Round(time.Millisecond))
 	_, _ = ts.Stdout().Write([]byte(b.stdout.String()))
 	_, _ = ts.Stderr().Write([]byte(b.stderr.String()))

@@ -2,12 +2,15 @@ package explore
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/reports"
@@ -165,6 +168,7 @@ func (l *lane) holdCase(p *prepared, e *verdicts.Evidence, shown []scenarios.Cap
 	if of.Capabilities = shown; reports.Change(is, of) != "" {
 		return fmt.Errorf("the evidence of %s is not that of this case: %s", p.scenario.ID, reports.Change(is, of))
 	}
+	var before time.Time
 	for i := range e.Steps {
 		o := &e.Steps[i]
 		id := o.Response.AuditID
@@ -172,13 +176,41 @@ func (l *lane) holdCase(p *prepared, e *verdicts.Evidence, shown []scenarios.Cap
 			return fmt.Errorf("%s: its audit ID %s is also one of %s", e.Scenario, id, other)
 		}
 		audits[id] = e.Scenario
-		for _, r := range o.Reviews {
-			if r.At.Before(o.Sent.Add(-clockTolerance)) || r.At.After(o.Answered.Add(clockTolerance)) {
-				return fmt.Errorf("%s: step %d: the time of a review is not that of the request", e.Scenario, o.Step)
-			}
+		if why := unlike(o, before); why != "" {
+			return fmt.Errorf("%s: step %d: %s", e.Scenario, o.Step, why)
 		}
+		before = o.Answered
 	}
 	return nil
+}
+
+// unlike says how a request was not sent behind the one before, and when its reviews and its audit event have it, or that its
+// reviews were not decided as they went on: what a server remembers is a matter of time, and nobody knows what it remembered of a request that may have been sent at any.
+func unlike(o *verdicts.Observation, before time.Time) string {
+	near := func(a, b time.Time) bool { return a.Sub(b).Abs() <= clockTolerance }
+	if o.Sent.Before(before) || o.Answered.Before(o.Sent) {
+		return "it was not sent behind the one before, and answered behind that"
+	}
+	passed := map[string]int{} // those that got no opinion at the front, and had to go on
+	for i, r := range o.Reviews {
+		switch spec := fmt.Sprint(r.Spec); {
+		case r.Point == verdicts.Back:
+			passed[spec]--
+		case r.Decision == scenarios.NoOpinion:
+			passed[spec]++
+		}
+		if passed[fmt.Sprint(r.Spec)] < 0 || r.Point == verdicts.Front != slices.Contains([]scenarios.Decision{scenarios.Allow, scenarios.NoOpinion}, r.Decision) {
+			return fmt.Sprintf("a review %d at %q was decided %q", i, r.Point, r.Decision)
+		}
+		if i == 0 && !near(r.At, o.Sent) || r.At.Before(o.Sent.Add(-clockTolerance)) || r.At.After(o.Answered.Add(clockTolerance)) {
+			return "the time of a review is not that of the request"
+		}
+	}
+	var e auditv1.Event
+	if json.Unmarshal(o.Audit, &e) == nil && (!near(e.RequestReceivedTimestamp.Time, o.Sent) || !near(e.StageTimestamp.Time, o.Answered)) {
+		return "the times of its audit event are not those of the request"
+	}
+	return ""
 }
 
 func (l *lane) collect(ctx context.Context, b *batch) (*seen, error) {

@@ -123,8 +123,64 @@ func judge(kind string, a *Attempt, wanted *Request, o *observation) (problems [
 	if o.predicted && o.decision.Fields >= 0 && o.decision.Fields < len(o.chains) {
 		say("the enforcer says that %d fields change, the model that %d permissions are needed", o.decision.Fields, len(o.chains))
 	}
+	if most := differing(lasting(o.Before), lasting(o.Result)); o.Result != nil && o.decision.Fields > most {
+		say("the enforcer says that %d fields change, and there are %d that differ", o.decision.Fields, most)
+	}
+	if kind == Reference {
+		problems = append(problems, contradicted(a, o)...)
+	}
 	problems = append(problems, compareRecords(kind, wanted, o)...)
 	return append(problems, compareModel(a, o)...)
+}
+
+// differing counts what differs between two values, and all in it: no fewer than the fields that change.
+func differing(a, b any) (n int) {
+	x, isMap := a.(map[string]any)
+	y, isMap2 := b.(map[string]any)
+	switch {
+	case reflect.DeepEqual(a, b):
+		return 0
+	case isMap && isMap2:
+		for name := range x {
+			n += differing(x[name], y[name])
+		}
+		for name := range y {
+			if _, both := x[name]; !both {
+				n += differing(nil, y[name])
+			}
+		}
+		return n + 1
+	}
+	for _, side := range []any{a, b} {
+		switch v := side.(type) {
+		case map[string]any:
+			for _, field := range v {
+				n += differing(nil, field)
+			}
+		case []any:
+			for _, item := range v {
+				n += differing(nil, item)
+			}
+		}
+		n++
+	}
+	return n
+}
+
+// contradicted says where the reference contradicts its own checks, or the answer, about what it decided and why.
+func contradicted(a *Attempt, o *observation) (problems []string) {
+	d := o.decision
+	first := slices.IndexFunc(d.Checks, func(c enforcer.Check) bool { return !strings.HasPrefix(c.Verb, permissions.GeneralVerb) })
+	general := slices.ContainsFunc(d.Checks, func(c enforcer.Check) bool { return c.Verb == permissions.GeneralVerb && c.Allowed })
+	if d.Granular != general || first >= 0 && d.Verb != d.Checks[first].Verb {
+		problems = append(problems, fmt.Sprintf("the enforcer says %s, granular %t, and its checks do not", d.Verb, d.Granular))
+	}
+	switch m := d.Missing; {
+	case m != nil && o.Code == http.StatusOK, m == nil && a.Outcome == Denied && d.Fields >= 0,
+		m != nil && o.Code == http.StatusForbidden && !strings.Contains(o.Message, cmp.Or(m.Verb, m.Field)+map[bool]string{true: " "}[m.Verb != ""]):
+		problems = append(problems, fmt.Sprintf("the enforcer says that %+v is missing, and answers %d: %s", m, o.Code, o.Message))
+	}
+	return problems
 }
 
 func lasting(object map[string]any) map[string]any {
@@ -168,7 +224,7 @@ func compareRecords(kind string, wanted *Request, o *observation) (problems []st
 	}
 	for _, a := range o.asked {
 		question := *a
-		if kind != Reference {
+		if kind != Reference && question.Version == "*" {
 			question.Version = o.resource.Version // a policy asks about all
 		}
 		seen = append(seen, question)

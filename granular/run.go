@@ -148,6 +148,9 @@ func Judge(scenarios []*Scenario, e *Evidence, on target.Options, by By) (*Repor
 func judgeAll(kind string, all []*Scenario, e *Evidence) (results []*Result, err error) {
 	asked := map[string][]*authorizationv1.SubjectAccessReviewSpec{} // by user: each attempt has one of its own
 	for _, r := range e.Reviews {
+		if r.APIVersion != authorizationv1.SchemeGroupVersion.String() {
+			return nil, fmt.Errorf("there is evidence of a review of %q", r.APIVersion)
+		}
 		if granular(r) {
 			asked[r.Spec.User] = append(asked[r.Spec.User], &r.Spec)
 		}

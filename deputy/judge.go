@@ -3,6 +3,7 @@ package deputy
 import (
 	"cmp"
 	_ "embed"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 type judging struct {
@@ -27,8 +29,12 @@ type judging struct {
 	reference bool
 	seen      map[string]authenticationv1.UserInfo // who arrives with a person's credentials and no tricks
 	groups    []string                             // those that anybody has to have
-	// events are those of impersonated requests and of nobody's, by their audit IDs.
-	events map[string]*auditv1.Event
+	// events are those of impersonated requests and of nobody's, by their audit IDs; known are those of all, and flows what
+	// only answers of the API server have.
+	events, known map[string]*auditv1.Event
+	flows         map[string]bool
+	ours          bool // the control plane, which logs everything and has RBAC alone
+	names         bool // the proxy gives an audit ID to what it refuses itself
 }
 
 // judge holds every attack to who arrived. An error says that this is not evidence of the table.
@@ -36,12 +42,19 @@ func (e *attacksEvidence) judge(part *Part, table []attack, people []*Identity, 
 	if len(e.Attacks) != len(table) {
 		return fmt.Errorf("there is evidence of %d attacks, not of %d", len(e.Attacks), len(table))
 	}
-	j := &judging{people: cast(people), account: account, reference: reference, seen: map[string]authenticationv1.UserInfo{}, events: map[string]*auditv1.Event{}}
+	j := &judging{people: cast(people), account: account, reference: reference, seen: map[string]authenticationv1.UserInfo{}, events: map[string]*auditv1.Event{}, known: map[string]*auditv1.Event{}, flows: map[string]bool{}, ours: account != ""}
 	for i := range e.Attacks {
 		for _, ev := range e.Attacks[i].distinct() {
+			j.known[string(ev.AuditID)] = ev
 			if id := string(ev.AuditID); ev.ImpersonatedUser != nil || ev.User.Username == user.Anonymous && j.events[id] == nil {
 				j.events[id] = ev
 			}
+		}
+	}
+	for n, one := range e.Attacks {
+		for _, got := range one.Answers {
+			j.flows[got.Flow] = j.flows[got.Flow] || got.Flow != "" && len(one.Events) > 0
+			j.names = j.names || table[n].Who == nobody && got.AuditID != "" && len(one.Events) == 0
 		}
 	}
 	for _, p := range people {
@@ -60,8 +73,14 @@ func (e *attacksEvidence) judge(part *Part, table []attack, people []*Identity, 
 			part.Outcomes["not tried: "+one.NotTried]++
 			continue
 		}
+		if !a.answered(one.Answers) {
+			return fmt.Errorf("%s: %d answers to %d requests, or one that is neither an answer nor says why there is none", a.Name, len(one.Answers), len(a.Requests))
+		}
 		if err := j.attack(part, a, one, markerOf(e.Run, n, "")); err != nil {
 			return fmt.Errorf("%s: %w", a.Name, err)
+		}
+		if why := j.unlogged(one.Answers, len(one.Events) > 0); why != "" {
+			part.Inconclusive = fmt.Sprintf("%s: %s", a.Name, why)
 		}
 	}
 	for n, a := range table {
@@ -74,11 +93,7 @@ func (e *attacksEvidence) judge(part *Part, table []attack, people []*Identity, 
 
 func (j *judging) attack(part *Part, a attack, one *attackEvidence, marker string) error {
 	part.Checks++
-	code := 0
-	if len(one.Answers) > 0 {
-		code = one.Answers[0].Code
-	}
-	events := one.distinct()
+	events, code := one.distinct(), one.Answers[0].Code
 	outcome, arrived, guessed := "refused by the proxy", map[int]bool{}, false
 	wrong := map[string]int{}
 	for _, key := range slices.Sorted(maps.Keys(events)) { // what comes out is the same each time
@@ -86,6 +101,9 @@ func (j *judging) attack(part *Part, a attack, one *attackEvidence, marker strin
 		by, request := one.found(e, marker)
 		if by == "" {
 			return fmt.Errorf("the event %s is not that of this request", e.AuditID)
+		}
+		if why := verdicts.Contradicts(e); j.ours && why != "" {
+			return errors.New(why)
 		}
 		i, err := strconv.Atoi(request)
 		if err != nil || i < 1 || i > len(a.Requests) { // one within another, or one of several that look alike
@@ -153,6 +171,36 @@ func (j *judging) fromElsewhere(a attack, answers []reply, arrived map[int]bool)
 		}
 	}
 	return ""
+}
+
+// unlogged says which answer is one of the API server's of which there is no event, or another one: nobody knows who arrived.
+func (j *judging) unlogged(answers []reply, logged bool) string {
+	for _, got := range answers {
+		list, e := got.Code/100 == 2 && got.Kind == "PodList", j.known[got.AuditID]
+		switch theirs := list || j.ours && (j.flows[got.Flow] || got.AuditID != "" && !j.names); {
+		case theirs && e == nil && (got.AuditID != "" || !logged):
+			return fmt.Sprintf("the API server answered %d with the audit ID %q, and there is no event of it", got.Code, got.AuditID)
+		case e != nil && e.ResponseStatus != nil && (list && e.ResponseStatus.Code >= http.StatusBadRequest || got.Kind == "Status" && got.Code >= http.StatusBadRequest && e.ResponseStatus.Code/100 == 2):
+			return fmt.Sprintf("the API server answered %d with the audit ID %s, and by its event %d", got.Code, got.AuditID, e.ResponseStatus.Code)
+		}
+	}
+	return ""
+}
+
+// answered says whether these can be the answers to an attack: each request has one, or why there is none. Where one request
+// follows another without waiting, there may be none to those behind the first that fails.
+func (a attack) answered(answers []reply) bool {
+	streams := a.Protocol == protocol2
+	none := func(r reply) bool { return r.Code == 0 && r.Problem == "" }
+	if a.Pipelined || streams {
+		return (streams || len(answers) == len(a.Requests)) && slices.ContainsFunc(answers, func(r reply) bool { return !none(r) })
+	}
+	for i, r := range a.Requests {
+		if len(answers) != len(a.Requests) || none(answers[i]) && !r.HangUp {
+			return false
+		}
+	}
+	return true
 }
 
 // tells says whether an answer has what somebody may read: a list, or that there is nothing.

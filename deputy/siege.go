@@ -179,6 +179,7 @@ func (e *attacksEvidence) share(events []json.RawMessage) {
 	}
 	for i := range e.Attacks {
 		a := &e.Attacks[i]
+		a.Events = append(a.Events, scenarios.Where(unmarked, func(raw json.RawMessage) bool { ev := decode(raw); return ev != nil && a.tells(ev) > 0 })...)
 		if len(a.Events) > 0 || !slices.ContainsFunc(a.Answers, func(r reply) bool { return r.Code/100 == 2 }) {
 			continue
 		}
@@ -219,10 +220,18 @@ func (a *attackEvidence) found(e *auditv1.Event, marker string) (by, request str
 	if by != "" {
 		return by, ""
 	}
+	if i := a.tells(e); i > 0 {
+		return "audit ID", strconv.Itoa(i)
+	}
 	if a.during(e) {
 		return byTime, "1"
 	}
 	return "", ""
+}
+
+// tells is the number of the answer with the audit ID of an event, or 0.
+func (a *attackEvidence) tells(e *auditv1.Event) int {
+	return 1 + slices.IndexFunc(a.Answers, func(r reply) bool { return r.AuditID == string(e.AuditID) })
 }
 
 // auditTrail is an API server's audit log that is looked at while it grows.

@@ -19,10 +19,15 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
+// flowSchema is the header with the UID of a flow schema.
+const flowSchema = "X-Kubernetes-Pf-Flowschema-Uid"
+
 type reply struct {
 	Code int `json:"code,omitempty"`
 	// AuditID is the one that the API server gave its answer, empty if it is not one of its own.
 	AuditID string `json:"auditID,omitempty"`
+	// Flow is the flow schema of the API server's priority and fairness, which no answer of a proxy has.
+	Flow    string `json:"flowSchemaUID,omitempty"`
 	Problem string `json:"problem,omitempty"`
 	Kind    string `json:"kind,omitempty"` // the kind of object that was answered, over HTTP/1.1
 }
@@ -109,7 +114,7 @@ func (r *reply) read(from *bufio.Reader, method string) (ended bool, err error) 
 	if err != nil {
 		return false, err
 	}
-	r.Code, r.AuditID = resp.StatusCode, resp.Header.Get("Audit-Id")
+	r.Code, r.AuditID, r.Flow = resp.StatusCode, resp.Header.Get("Audit-Id"), resp.Header.Get(flowSchema)
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return false, errors.New("the connection was upgraded")
 	}
@@ -205,8 +210,11 @@ func nextAnswer(framer *http2.Framer, out []reply) (ended int, err error) {
 	case *http2.MetaHeadersFrame:
 		_, _ = fmt.Sscan(f.PseudoValue("status"), &out[i].Code)
 		for _, field := range f.RegularFields() {
-			if field.Name == "audit-id" {
+			switch http.CanonicalHeaderKey(field.Name) {
+			case "Audit-Id":
 				out[i].AuditID = field.Value
+			case flowSchema:
+				out[i].Flow = field.Value
 			}
 		}
 	case *http2.RSTStreamFrame:

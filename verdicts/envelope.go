@@ -283,3 +283,32 @@ func (v *stepJudge) refusal(got string) string {
 
 // forbiddenEnd matches the end of a refusal without a reason.
 var forbiddenEnd = regexp.MustCompile(`^ cannot \S* (?:resource "[^"]*" in API group "[^"]*" (?:at the cluster scope|in the namespace "[^"]*")|path ".*")$`)
+
+// allowing and refusing find whom RBAC says that it allowed, and whom a refusal names.
+var (
+	allowing = regexp.MustCompile(`^RBAC: allowed by .* to (?:User|Group|ServiceAccount) "([^"]*)"$`)
+	refusing = regexp.MustCompile(`: User ("(?:[^"\\]|\\.)*") cannot (\w+)`)
+)
+
+// Contradicts says how an audit event of an API server with RBAC alone contradicts itself about who asked and what was
+// decided; or nothing.
+func Contradicts(e *auditv1.Event) string {
+	u, decision, message := e.User, e.Annotations[decisionAnnotation], ""
+	if e.ImpersonatedUser != nil {
+		u = *e.ImpersonatedUser
+	}
+	if e.ResponseStatus != nil {
+		message = e.ResponseStatus.Message
+	}
+	reason, by := e.Annotations[reasonAnnotation], allowing.FindStringSubmatch(e.Annotations[reasonAnnotation])
+	no, masters := refusing.FindStringSubmatch(message), slices.Contains(u.Groups, user.SystemPrivilegedGroup)
+	switch {
+	case decision == "allow" && (no != nil || masters != (reason == "") || !masters && (by == nil || !is(u, by[1]))):
+	case decision != "allow" && reason != "" && (decision != "" || reason != failedReason): // the client had gone
+	case no != nil && (no[1] != strconv.Quote(u.Username) || (decision == "") != (no[2] == "impersonate")):
+	case decision != "" && u.Username == "":
+	default:
+		return ""
+	}
+	return fmt.Sprintf("the event %s is of %q in the groups %q, was decided %q for the reason %q, and answered %q", e.AuditID, u.Username, u.Groups, decision, reason, message)
+}

@@ -66,6 +66,32 @@ var cheats = map[string]map[string]struct {
 	want string
 }{
 	"explore": {
+		"sent earlier": {func(f folder) {
+			f.edit(batchFile, func(e map[string]any) { object(e, "cases", 1, "steps", 0)["sent"] = "2026-01-01T00:00:00Z" })
+		}, "of the request"},
+		"answered later": {func(f folder) {
+			f.edit(batchFile, func(e map[string]any) { object(e, "cases", 1, "steps", 0)["answered"] = "2029-01-01T00:00:00Z" })
+		}, "of the request"},
+		"not sent behind the one before": {func(f folder) {
+			f.edit(batchFile, func(e map[string]any) {
+				first, second := object(e, "cases", 1, "steps", 0), object(e, "cases", 1, "steps", 1)
+				second["sent"] = first["sent"]
+			})
+		}, "it was not sent behind the one before"},
+		"decided otherwise": {func(f folder) {
+			f.edit(batchFile, func(e map[string]any) {
+				for i := range at(e, "cases").([]any) {
+					for _, r := range at(e, "cases", i, "steps", 0, "reviews").([]any) {
+						if r := r.(map[string]any); r["decision"] == "noOpinion" {
+							r["decision"] = "allow"
+						}
+					}
+				}
+			})
+		}, "was decided"},
+		"decided by nobody": {func(f folder) {
+			f.edit(batchFile, func(e map[string]any) { delete(object(e, "cases", 1, "steps", 0, "reviews", 0), "decision") })
+		}, "was decided"},
 		"evidence removed":   {func(f folder) { f.put(batchFile, nil) }, "asks for this evidence, and there is none"},
 		"evidence of others": {func(f folder) { f.put("evidence/more.json.gz", []byte("x")) }, "asks for nothing that this would be evidence of"},
 		"cases swapped":      {func(f folder) { f.edit(batchFile, func(e map[string]any) { swap(at(e, "cases"), 2, 3) }) }, "is not that of this case: "},
@@ -146,7 +172,33 @@ var cheats = map[string]map[string]struct {
 			f.edit("evidence/legacy/audit-logs.json.gz", func(e map[string]any) {
 				object(e, "auditLogs", "ways", 0, "attacks", "attacks", 0, "events", 0, "impersonatedUser")["username"] = "somebody-else"
 			})
-		}, "not what the evidence gives"},
+		}, `is of "somebody-else" in the groups `},
+		"an event's groups edited": {func(f folder) {
+			f.edit("evidence/legacy/attacks.json.gz", func(e map[string]any) {
+				object(e, "attacks", "attacks", 0, "events", 0, "impersonatedUser")["groups"] = []any{"system:masters"}
+			})
+		}, `in the groups ["system:masters"], was decided "allow"`},
+		"a decision removed": {func(f folder) {
+			f.edit("evidence/legacy/attacks.json.gz", func(e map[string]any) {
+				delete(object(e, "attacks", "attacks", 1, "events", 0), "annotations")
+			})
+		}, `was decided ""`},
+		"an answer removed": {func(f folder) {
+			f.edit("evidence/legacy/attacks.json.gz", func(e map[string]any) { delete(object(e, "attacks", "attacks", 4), "answers") })
+		}, "0 answers to 1 requests"},
+		"an answer that is none": {func(f folder) {
+			f.edit("evidence/legacy/attacks.json.gz", func(e map[string]any) {
+				object(e, "attacks", "attacks", 4)["answers"] = []any{map[string]any{}}
+			})
+		}, "is neither an answer nor says why there is none"},
+		"an answer whose event is removed": {func(f folder) {
+			f.edit("evidence/legacy/attacks.json.gz", func(e map[string]any) { delete(object(e, "attacks", "attacks", 3), "events") })
+		}, `the report says "passed", the evidence "failed"`},
+		"an event with another code": {func(f folder) {
+			f.edit("evidence/legacy/attacks.json.gz", func(e map[string]any) {
+				object(e, "attacks", "attacks", 3, "events", 0)["responseStatus"] = map[string]any{"code": 403}
+			})
+		}, `the report says "passed", the evidence "invalid"`},
 		"an attack edited": {func(f folder) {
 			f.edit("evidence/legacy/attacks.json.gz", func(e map[string]any) { resent(e, "client-1", "client-0", "attacks", "attacks", 1) })
 		}, "was sent, and it has to be"},
@@ -234,12 +286,33 @@ var cheats = map[string]map[string]struct {
 				object(e, "attempts", 0, "decisions", 0, "checks", 0)["name"] = "another"
 			})
 		}, "not what the evidence gives"},
+		"a decision that is not granular": {func(f folder) {
+			f.edit(attemptsFile, func(e map[string]any) { delete(object(e, "attempts", 0, "decisions", 0), "granular") })
+		}, "not what the evidence gives"},
+		"a decision about another verb": {func(f folder) {
+			f.edit(attemptsFile, func(e map[string]any) { object(e, "attempts", 0, "decisions", 0)["verb"] = "get" })
+		}, "not what the evidence gives"},
+		"nothing is missing": {func(f folder) {
+			f.edit(attemptsFile, func(e map[string]any) { delete(object(e, "attempts", 1, "decisions", 0), "missing") })
+		}, "not what the evidence gives"},
+		"something else is missing": {func(f folder) {
+			f.edit(attemptsFile, func(e map[string]any) { object(e, "attempts", 1, "decisions", 0, "missing")["verb"] = "granular:x" })
+		}, "not what the evidence gives"},
+		"more fields": {func(f folder) {
+			f.edit(attemptsFile, func(e map[string]any) { object(e, "attempts", 0, "decisions", 0)["fields"] = 9 })
+		}, "not what the evidence gives"},
+		"a review of another version": {func(f folder) {
+			f.edit(attemptsFile, func(e map[string]any) { object(e, "reviews", 0)["apiVersion"] = "v1" })
+		}, `a review of "v1"`},
 		"the dry run removed": {func(f folder) {
 			f.edit(attemptsFile, func(e map[string]any) { delete(object(e, "attempts", 0), "result") })
 		}, "not what the evidence gives"},
 	},
 	"policies": {
 		"a review removed": {func(f folder) { f.edit(attemptsFile, func(e map[string]any) { shorten(e, "reviews") }) }, "not what the evidence gives"},
+		"a review about another version": {func(f folder) {
+			f.edit(attemptsFile, func(e map[string]any) { object(e, "reviews", 0, "spec", "resourceAttributes")["version"] = "v9" })
+		}, "not what the evidence gives"},
 		"another enforcer": {command("--policies", "--policies=false"), "not what the evidence gives"},
 	},
 	"library": {

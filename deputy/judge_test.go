@@ -1,0 +1,39 @@
+package deputy
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+)
+
+// TestUnlogged: an answer that only the API server can have given has its event, which says the same.
+func TestUnlogged(t *testing.T) {
+	known := map[string]*auditv1.Event{"1": {ResponseStatus: &metav1.Status{Code: 200}}, "2": {ResponseStatus: &metav1.Status{Code: 403}}}
+	for name, c := range map[string]struct {
+		answer reply
+		theirs bool // on a cluster of somebody's
+		names  bool
+		logged bool
+		want   bool
+	}{
+		"its event":                        {answer: reply{Code: 200, AuditID: "1", Kind: "PodList"}},
+		"a refusal and its event":          {answer: reply{Code: 403, AuditID: "2", Kind: "Status", Flow: "f"}},
+		"of the proxy":                     {answer: reply{Code: 401}},
+		"of a proxy with audit IDs":        {answer: reply{Code: 401, AuditID: "3"}, names: true},
+		"a list without":                   {answer: reply{Code: 200, AuditID: "3", Kind: "PodList"}, theirs: true, want: true},
+		"a list without, and no ID":        {answer: reply{Code: 200, Kind: "PodList"}, theirs: true, want: true},
+		"a list without ID, found by time": {answer: reply{Code: 200, Kind: "PodList"}, theirs: true, logged: true},
+		"a refusal without":                {answer: reply{Code: 403, AuditID: "3", Kind: "Status"}, want: true},
+		"a refusal without, of a policy":   {answer: reply{Code: 403, AuditID: "3", Kind: "Status"}, theirs: true},
+		"its flow, and no ID":              {answer: reply{Code: 403, Kind: "Status", Flow: "f"}, names: true, want: true},
+		"another flow":                     {answer: reply{Code: 403, Kind: "Status", Flow: "g"}},
+		"a list that was refused":          {answer: reply{Code: 200, AuditID: "2", Kind: "PodList"}, want: true},
+		"a refusal that was a list":        {answer: reply{Code: 403, AuditID: "1", Kind: "Status"}, want: true},
+	} {
+		j := &judging{known: known, flows: map[string]bool{"f": true}, ours: !c.theirs, names: c.names}
+		if why := j.unlogged([]reply{c.answer}, c.logged); (why != "") != c.want {
+			t.Errorf("%s: %q", name, why)
+		}
+	}
+}

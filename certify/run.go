@@ -220,7 +220,7 @@ func (r *runner) direct(ctx context.Context) {
 		if !slices.Contains(r.Levels, level) {
 			continue
 		}
-		questions := scenarios.Where(r.Plan.All(), func(v Question) bool { return v.Level == level && !(r.V1Only && v.Form == v1beta1) })
+		questions := scenarios.Where(r.Plan.All(), func(v Question) bool { return v.Level == level && (!r.V1Only || v.Form != v1beta1) })
 		r.Runner.Progress(string(level), len(questions))
 		var ok bool
 		r.Step(string(level), func() {

@@ -252,8 +252,12 @@ func declaredBy(r *loadrun.Run) (t load.Thresholds, compared []string, err error
 	}
 	release, err := local.ParseRelease(f.kubernetes)
 	for _, s := range r.Servers {
-		if err == nil && f.provider != target.Existing && !strings.HasPrefix(s.GitVersion, "v"+release.Minor+".") {
-			err = fmt.Errorf("%s is Kubernetes %s, and its command asks for %s", s.Name, s.GitVersion, release.Minor)
+		wanted := strings.HasPrefix(s.GitVersion, "v"+release.Minor+".")
+		if r.Tool == suiteVersion() && len(s.Mismatches) == 0 && f.provider != target.Existing { // which has its patch pinned
+			wanted = s.GitVersion == "v"+release.Version
+		}
+		if err == nil && f.provider != target.Existing && !wanted {
+			err = fmt.Errorf("%s is Kubernetes %s, and its command asks for %s", s.Name, s.GitVersion, release.Version)
 		}
 	}
 	return storm.Thresholds(p), scenarios.Each(p.Comparisons, func(c profile.Comparison) string { return c.Name }), err

@@ -62,7 +62,7 @@ func runLoadCommand(args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// profiled makes a saved run one of a profile.
+// profiled makes a saved run one of a profile, which was ended after its first block.
 func profiled(t *testing.T, dir string) (loadrun.Run, load.Thresholds) {
 	t.Helper()
 	r, err := load.Load(dir)
@@ -77,14 +77,20 @@ func profiled(t *testing.T, dir string) (loadrun.Run, load.Thresholds) {
 	r.Command = []string{"authzconf", "load", "--profile", "denied-flood"}
 	r.Shards, r.Started = 1, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	r.Finished = r.Started.Add(time.Hour)
-	compared := p.Comparisons[0]
-	r.Servers[0].Name, r.Servers[0].Gate = string(compared.A.Server), map[bool]string{true: "on", false: "off"}[compared.A.Server.Gate() == profile.GateOn]
-	for i := range r.Blocks {
-		b := &r.Blocks[i]
-		b.Comparison, b.AA, b.Variant, b.Server, b.Agents = compared.Name, compared.AA(), compared.A.Variant, string(compared.A.Server), r.Agents
-		b.Started, b.Length = r.Started.Add(time.Duration(i)*time.Minute), loadrun.Duration(p.Block)
-		b.Predicted.Asked, b.Predicted.Often = r.Agents, int(b.Sent)
+	r.Interrupted, r.Blocks = true, r.Blocks[:1]
+	b := &r.Blocks[0]
+	b.Agents, b.Length, b.ServerStarted, b.Started = r.Agents, loadrun.Duration(p.Block), r.Started, r.Started.Add(time.Minute)
+	b.Predicted.Asked, b.Predicted.Often = r.Agents, int(b.Sent)
+	for i, c := range p.Comparisons { // the one that the seed has first
+		for role, side := range map[string]profile.Side{"A": c.A, "B": c.B} {
+			b.Pair, b.Role, b.AA, b.Comparison, b.Variant, b.Server = i, role, c.AA(), c.Name, side.Variant, string(side.Server)
+			r.Servers[0].Name, r.Servers[0].Gate = b.Server, map[bool]string{true: "on", false: "off"}[side.Server.Gate() == profile.GateOn]
+			if _, _, err = declaredBy(&r); err == nil {
+				return r, storm.Thresholds(p)
+			}
+		}
 	}
+	t.Fatal(err)
 	return r, storm.Thresholds(p)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // head is of a run what follows from what was asked for.
@@ -26,8 +27,8 @@ func (o *Options) head() *run.Run {
 	}
 }
 
-// Hold says where a run is not one of what was asked for: its head follows from that, each block is a side of a comparison, on
-// the server that this has, within the run and behind the block before, and has its prediction.
+// Hold says where a run is not one of what was asked for: its head follows from that, each block is the one
+// that follows from it, within the run and behind the block before, and has its prediction.
 func (o *Options) Hold(r *run.Run) error {
 	head := *r
 	head.Started, head.Finished, head.Machine, head.WarmUps, head.Interrupted = time.Time{}, time.Time{}, run.Machine{}, 0, false
@@ -39,6 +40,13 @@ func (o *Options) Hold(r *run.Run) error {
 	if change := reports.Change(head, want); change != "" && o.Provider != target.Existing { // which has a say itself
 		return fmt.Errorf("the run is another one: %s", change)
 	}
+	servers := scenarios.Each(o.Profile.Servers(), func(s profile.Server) run.Server {
+		return run.Server{Name: string(s), WebhookDelay: run.Duration(o.Profile.WebhookDelay)}
+	})
+	is := scenarios.Each(r.Servers, func(s run.Server) run.Server { return run.Server{Name: s.Name, WebhookDelay: s.WebhookDelay} })
+	if change := reports.Change(is, servers); len(r.Problems) == 0 && !r.Interrupted && (change != "" || r.WarmUps != o.Profile.Starts*len(servers)) {
+		return fmt.Errorf("its servers, warmed up %d times in %d starts, are not those of its profile: %s", r.WarmUps, o.Profile.Starts, change)
+	}
 	for _, s := range r.Servers {
 		if gate := profile.Server(s.Name).Gate(); (s.Gate == "on") != (gate == profile.GateOn) || s.Emulated != "" && !strings.HasPrefix(s.GitVersion, "v"+s.Emulated+".") {
 			return fmt.Errorf("%s is Kubernetes %s as %s with the gate %s", s.Name, s.GitVersion, s.Emulated, s.Gate)
@@ -47,18 +55,13 @@ func (o *Options) Hold(r *run.Run) error {
 	if r.Started.IsZero() {
 		return errors.New("the run began at no time")
 	}
+	if err := o.holdSchedule(r); err != nil {
+		return err
+	}
 	before := r.Started
 	for i := range r.Blocks {
 		b := &r.Blocks[i]
-		at := slices.IndexFunc(o.Profile.Comparisons, func(c profile.Comparison) bool { return c.Name == b.Comparison })
-		if at < 0 {
-			return fmt.Errorf("block %d is of the comparison %q, which was not asked for", i, b.Comparison)
-		}
-		c := o.Profile.Comparisons[at]
-		side := map[string]profile.Side{"A": c.A, "B": c.B}[b.Role]
-		switch is := (profile.Side{Variant: b.Variant, Server: profile.Server(b.Server)}); {
-		case is != side || b.AA != c.AA() || b.Agents != r.Agents:
-			return fmt.Errorf("block %d, side %q of %s, has %d agents that do %s on %s", i, b.Role, b.Comparison, b.Agents, b.Variant, b.Server)
+		switch {
 		case b.Started.Before(before) || b.Started.After(r.Finished):
 			return fmt.Errorf("block %d began at %s, not behind the one before and within the run", i, b.Started)
 		case len(r.Problems) == 0 && !r.Interrupted && time.Duration(b.Length) != o.Profile.Block:

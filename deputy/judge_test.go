@@ -1,7 +1,10 @@
 package deputy
 
 import (
+	"encoding/json"
+	"fmt"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -34,6 +37,25 @@ func TestUnlogged(t *testing.T) {
 		j := &judging{known: known, flows: map[string]bool{"f": true}, ours: !c.theirs, names: c.names}
 		if why := j.unlogged([]reply{c.answer}, c.logged); (why != "") != c.want {
 			t.Errorf("%s: %q", name, why)
+		}
+	}
+}
+
+// TestRevokedAndLetIn: nobody was refused whose request the API server then allowed.
+func TestRevokedAndLetIn(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		refused bool
+		after   time.Duration
+		failed  int
+	}{{true, -time.Second, 0}, {true, time.Millisecond, 1}, {false, time.Millisecond, 1}} {
+		e := &revocationEvidence{Run: "az", WatchCode: 200, Revoked: at.Add(-2 * time.Second)}
+		e.Last.At, e.Last.Refused = at, c.refused
+		e.Events = []json.RawMessage{json.RawMessage(fmt.Sprintf(`{"auditID":"1","requestURI":"/?%s","requestReceivedTimestamp":%q,"annotations":{"authorization.k8s.io/decision":"allow"},"user":{"username":"proxy"},"impersonatedUser":{"username":"alice"}}`,
+			markerOf("az", 0, 1), at.Add(c.after).Format("2006-01-02T15:04:05.000000Z")))}
+		part := &Part{Outcomes: map[string]int{}, began: at.Add(-time.Minute), ended: at.Add(time.Minute)}
+		if err := e.judge(part, &Identity{Name: "alice"}, true); err != nil || part.Failed != c.failed {
+			t.Errorf("%+v: %v, %d failed: %q", c, err, part.Failed, part.Failures)
 		}
 	}
 }

@@ -297,7 +297,7 @@ func (s *suite) judge(part string, e *partEvidence, ids map[string]bool) (*Part,
 	case part == "tunnel" && e.Tunnel != nil:
 		return p, e.Tunnel.judge(p)
 	case part == "revocation" && e.Revocation != nil:
-		return p, e.Revocation.judge(p, s.people[0])
+		return p, e.Revocation.judge(p, s.people[0], s.account != "")
 	}
 	return nil, errors.New("is not the evidence of this part")
 }

@@ -237,7 +237,7 @@ func letIn(resp *http.Response, watch bool) bool {
 
 // judge holds the proxy to a refusal, and to nobody else arriving. That a watch stays open is told, and nothing more: an API
 // server does not end those of a token that it no longer takes either.
-func (e *revocationEvidence) judge(part *Part, who *Identity) error {
+func (e *revocationEvidence) judge(part *Part, who *Identity, ours bool) error {
 	if e.Last.At.Before(e.Revoked) || e.Revoked.Before(part.began) || e.Revoked.After(part.ended) {
 		return errors.New("there is no evidence of a request after the credentials were revoked")
 	}
@@ -264,6 +264,9 @@ func (e *revocationEvidence) judge(part *Part, who *Identity) error {
 		}
 		got := arriving(ev).Username
 		seen = seen || got == who.Name
+		if ours && e.Last.Refused && got == who.Name && decision(*ev) == "allow" && !ev.RequestReceivedTimestamp.Time.Before(e.Last.At) { // by one clock
+			part.fail("%s was refused, and the API server allowed what came then", who.Name)
+		}
 		if got != who.Name && got != "" && got != user.Anonymous {
 			part.fail("a request of %s was made as %q", who.Name, got)
 		}

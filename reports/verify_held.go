@@ -93,9 +93,6 @@ func cellNames(cells []Cell) []string {
 	return scenarios.Each(cells, func(c Cell) string { return c.Name })
 }
 
-// clockTolerance is how far the clocks of the API server and of this process may be apart.
-const clockTolerance = 2 * time.Second
-
 type span struct {
 	from, to time.Time
 	file     string
@@ -170,7 +167,7 @@ func (v *verifier) holdTimes(file string, e *verdicts.Evidence, seen []verdicts.
 		}
 		spans[e.Cell.Name] = append(spans[e.Cell.Name], span{o.Sent, o.Answered, file})
 		within := func(what string, at time.Time) {
-			if at.Before(o.Sent.Add(-clockTolerance)) || at.After(o.Answered.Add(clockTolerance)) {
+			if at.Before(o.Sent.Add(-verdicts.ClockTolerance)) || at.After(o.Answered.Add(verdicts.ClockTolerance)) {
 				v.differ("%s: step %d: the time of %s is not that of the request", file, o.Step, what)
 			}
 		}
@@ -195,7 +192,7 @@ func (v *verifier) holdCell(c *Cell, list []span) {
 		return
 	}
 	ran, run := list[len(list)-1].to.Sub(list[0].from).Seconds(), v.Report.Finished.Sub(v.Report.Started).Seconds()
-	if slack := clockTolerance.Seconds(); c.WallSeconds+slack < ran || c.WallSeconds > run+slack || c.ReadySeconds < 0 || c.ReadySeconds > run+slack {
+	if slack := verdicts.ClockTolerance.Seconds(); c.WallSeconds+slack < ran || c.WallSeconds > run+slack || c.ReadySeconds < 0 || c.ReadySeconds > run+slack {
 		v.differ("%s: its times do not fit: %.1f s to start, %.1f s with scenarios, of which requests took %.1f s, in a run of %.1f s",
 			c.Name, c.ReadySeconds, c.WallSeconds, ran, run)
 	}

@@ -46,8 +46,8 @@ func (v *stepJudge) envelope(field string, raw json.RawMessage) {
 	v.compare(field+".annotations", "none of unknown names", orElse(len(odd) == 0, "none of unknown names", scenarios.List(odd)))
 }
 
-// clockTolerance is how far the clocks of the API server and of who sends requests may be apart.
-const clockTolerance = 2 * time.Second
+// ClockTolerance is how far the clocks of the API server and of who sends requests may be apart.
+const ClockTolerance = 2 * time.Second
 
 // objects judges what an event has of the bodies: nothing at Metadata; from Request on what was sent, if that was read,
 // and at RequestResponse a Status that is the answer.
@@ -66,7 +66,7 @@ func (v *stepJudge) objects(field string, ev *auditv1.Event, level string) {
 func (v *stepJudge) timed(field string, ev *auditv1.Event) {
 	const within = "of the request"
 	received, ended := ev.RequestReceivedTimestamp.Time, ev.StageTimestamp.Time
-	first, last := v.o.Sent.Add(-clockTolerance), v.o.Answered.Add(clockTolerance)
+	first, last := v.o.Sent.Add(-ClockTolerance), v.o.Answered.Add(ClockTolerance)
 	if v.e.Cell.Provider == Existing || v.o.Sent.IsZero() || received.IsZero() {
 		first, last = received, received // the clock is another one
 	}

@@ -40,10 +40,7 @@ type ended struct {
 	Interrupted bool `json:"interrupted"`
 }
 
-const (
-	endPiece       = "end"
-	clockTolerance = 2 * time.Second
-)
+const endPiece = "end"
 
 func (l *lane) name() string { return fmt.Sprintf("%s/lane-%d", l.asked.Name, l.index) }
 
@@ -188,7 +185,7 @@ func (l *lane) holdCase(p *prepared, e *verdicts.Evidence, shown []scenarios.Cap
 // reviews were not decided as they went on: what a server remembers is a matter of time, and nobody knows what it remembered
 // of a request that may have been sent at any.
 func unlike(o *verdicts.Observation, before time.Time) string {
-	near := func(a, b time.Time) bool { return a.Sub(b).Abs() <= 2*clockTolerance } // the machine may be busy
+	near := func(a, b time.Time) bool { return a.Sub(b).Abs() <= 2*verdicts.ClockTolerance } // the machine may be busy
 	if o.Sent.Before(before) || o.Answered.Before(o.Sent) {
 		return "it was not sent behind the one before, and answered behind that"
 	}
@@ -203,7 +200,7 @@ func unlike(o *verdicts.Observation, before time.Time) string {
 		if passed[fmt.Sprint(r.Spec)] < 0 || r.Point == verdicts.Front != slices.Contains([]scenarios.Decision{scenarios.Allow, scenarios.NoOpinion}, r.Decision) {
 			return fmt.Sprintf("a review %d at %q was decided %q", i, r.Point, r.Decision)
 		}
-		if i == 0 && !near(r.At, o.Sent) || r.At.Before(o.Sent.Add(-clockTolerance)) || r.At.After(o.Answered.Add(clockTolerance)) {
+		if i == 0 && !near(r.At, o.Sent) || r.At.Before(o.Sent.Add(-verdicts.ClockTolerance)) || r.At.After(o.Answered.Add(verdicts.ClockTolerance)) {
 			return "the time of a review is not that of the request"
 		}
 	}

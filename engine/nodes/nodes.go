@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/e2e-framework/klient/wait"
 	"sigs.k8s.io/e2e-framework/klient/wait/conditions"
 
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/image"
 	"github.com/authzconf/authzconf/fixtures"
 )
@@ -120,7 +121,8 @@ func (a *Agents) within(ctx context.Context) []wait.Option {
 	return []wait.Option{wait.WithContext(ctx), wait.WithTimeout(timeout), wait.WithInterval(poll), wait.WithImmediate()}
 }
 
-// Remove deletes what Deploy made, and returns when no agent runs any more.
+// Remove deletes what Deploy made, and returns when no agent can do anything any more: one that the API server took for gone
+// with its node may run on, and has a token for as long as the API server remembers it.
 func (a *Agents) Remove(ctx context.Context) error {
 	var errs []error
 	for _, o := range slices.Backward(a.objects) {
@@ -129,8 +131,9 @@ func (a *Agents) Remove(ctx context.Context) error {
 		}
 	}
 	gone := conditions.New(a.client.Resources(a.Name)).ResourceListN(&corev1.PodList{}, 0)
-	errs = append(errs, wait.For(gone, a.within(ctx)...), a.cluster.Rebase(ctx))
-	return errors.Join(errs...)
+	errs = append(errs, wait.For(gone, a.within(ctx)...))
+	clusters.Pause(ctx, tokenTTL+slack)
+	return errors.Join(append(errs, a.cluster.Rebase(ctx))...)
 }
 
 func (a *Agents) pod(ctx context.Context, node string) (*corev1.Pod, error) {

@@ -170,23 +170,28 @@ func (e *attacksEvidence) untried(table []attack, n int) bool {
 // share gives each attack the events with its marker, or, where it was answered and no marker arrived, those of its time.
 func (e *attacksEvidence) share(events []json.RawMessage) {
 	var unmarked []json.RawMessage
+	var decoded []*auditv1.Event // once: they are thousands, of up to 100 KB
 	for _, raw := range events {
 		if _, rest, marked := strings.Cut(string(raw), e.Run+"-"); !marked {
-			unmarked = append(unmarked, raw)
+			if ev := decode(raw); ev != nil {
+				unmarked, decoded = append(unmarked, raw), append(decoded, ev)
+			}
 		} else if n, err := strconv.ParseUint(rest[:min(6, len(rest))], 10, 32); err == nil && int(n) < len(e.Attacks) {
 			e.Attacks[n].Events = append(e.Attacks[n].Events, raw)
 		}
 	}
 	for i := range e.Attacks {
 		a := &e.Attacks[i]
-		a.Events = append(a.Events, scenarios.Where(unmarked, func(raw json.RawMessage) bool { ev := decode(raw); return ev != nil && a.tells(ev) > 0 })...)
-		if len(a.Events) > 0 || !slices.ContainsFunc(a.Answers, func(r reply) bool { return r.Code/100 == 2 }) {
-			continue
-		}
-		for _, raw := range unmarked {
-			if ev := decode(raw); ev != nil && a.during(ev) {
-				a.Events = append(a.Events, raw)
+		give := func(belongs func(*auditv1.Event) bool) {
+			for n, ev := range decoded {
+				if belongs(ev) {
+					a.Events = append(a.Events, unmarked[n])
+				}
 			}
+		}
+		give(func(ev *auditv1.Event) bool { return a.tells(ev) > 0 })
+		if len(a.Events) == 0 && slices.ContainsFunc(a.Answers, func(r reply) bool { return r.Code/100 == 2 }) {
+			give(a.during)
 		}
 	}
 }

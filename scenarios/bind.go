@@ -237,8 +237,8 @@ func (r *Request) WantedUser() string {
 
 func isUserHeader(h Header) bool { return textproto.CanonicalMIMEHeaderKey(h.Name) == userHeader }
 
-// ownHeaders are how the names begin of what a scenario does not write itself: credentials, the audit event's ID, and
-// what is about the body or the connection.
+// ownHeaders are the headers that a scenario does not write itself: credentials, the audit event's ID, and what is about
+// the body or the connection. One that ends with a dash is how names begin.
 var ownHeaders = []string{"accept-encoding", "audit-id", "authorization", "connection", "content-", "cookie", "expect",
 	"host", "keep-alive", "proxy-", "sec-websocket-", "te", "trailer", "transfer-encoding", "upgrade", "x-remote-"}
 

@@ -246,7 +246,7 @@ func (c *checker) policy() {
 		c.missing(extend(path, "answer"), r.Answer == "", "one of allow, deny, noOpinion, both, error, forbidden, garbage, silence")
 		enum(c, extend(path, "answer"), r.Answer, AnswerAllow, AnswerDeny, AnswerNoOpinion, AnswerBoth, AnswerError, AnswerForbidden, AnswerGarbage, AnswerSilence)
 		c.failIf(r.EvaluationError != "" && slices.Contains([]PolicyAnswer{AnswerError, AnswerForbidden, AnswerGarbage, AnswerSilence}, r.Answer), extend(path, "evaluationError"),
-			"answer %s is no review (expected one that is, to carry an evaluationError)", r.Answer)
+			"evaluationError is given with answer %s (expected allow, deny, noOpinion or both: the others send no review that could carry it)", r.Answer)
 		c.failIf(r.For.ID != "", extend(path, "for"), "a rule has no id (expected it in grants only)")
 		c.grant(r.For, extend(path, "for"))
 	}

@@ -189,16 +189,15 @@ func unlike(o *verdicts.Observation, before time.Time) string {
 	if o.Sent.Before(before) || o.Answered.Before(o.Sent) {
 		return "it was not sent behind the one before, and answered behind that"
 	}
-	passed := map[string]int{} // those that got no opinion at the front, and had to go on
+	decided, stray := verdicts.Fold(o.Reviews) // in the order of those at the front; one that went on got no opinion there
 	for i, r := range o.Reviews {
-		switch spec := fmt.Sprint(r.Spec); {
-		case r.Point == verdicts.Back:
-			passed[spec]--
-		case r.Decision == scenarios.NoOpinion:
-			passed[spec]++
+		front, went := r.Point == verdicts.Front, false
+		if front {
+			went, decided = decided[0].Decision == scenarios.NoOpinion, decided[1:]
 		}
-		if passed[fmt.Sprint(r.Spec)] < 0 || r.Point == verdicts.Front != slices.Contains([]scenarios.Decision{scenarios.Allow, scenarios.NoOpinion}, r.Decision) {
-			return fmt.Sprintf("a review %d at %q was decided %q", i, r.Point, r.Decision)
+		known := slices.Contains([]scenarios.Decision{scenarios.Allow, scenarios.NoOpinion}, r.Decision)
+		if len(stray) > 0 || front != known || went && r.Decision != scenarios.NoOpinion {
+			return fmt.Sprintf("review %d, at %q, was decided %q", i, r.Point, r.Decision)
 		}
 		if i == 0 && !near(r.At, o.Sent) || r.At.Before(o.Sent.Add(-verdicts.ClockTolerance)) || r.At.After(o.Answered.Add(verdicts.ClockTolerance)) {
 			return "the time of a review is not that of the request"

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -125,7 +126,7 @@ func Holders(objects []map[string]any) (holders []Holder, dangling []Dangling) {
 		return cmp.Or(strings.Compare(a.Subject.Group, b.Subject.Group), strings.Compare(a.Subject.User, b.Subject.User),
 			strings.Compare(a.Binding, b.Binding), strings.Compare(a.Role, b.Role), cmp.Compare(a.Rule, b.Rule))
 	})
-	return holders, scenarios.Each(unbound, func(b map[string]any) Dangling {
+	return holders, seq.Map(unbound, func(b map[string]any) Dangling {
 		name := scenarios.Text(b, "roleRef", "name")
 		return Dangling{
 			Binding: label(b), Role: scenarios.Text(b, "roleRef", "kind") + " " + name,
@@ -358,7 +359,7 @@ func (b bound) actions(as scenarios.Subject, mode oracle.Mode) []scenarios.Grant
 			if slices.Contains(verbs, "*") { // every verb that API servers have
 				verbs = slices.Concat(named, unnamed)
 			}
-			action.Verbs = scenarios.Each(verbs, func(v string) string { return onPrefix + string(mode) + ":" + v })
+			action.Verbs = seq.Map(verbs, func(v string) string { return onPrefix + string(mode) + ":" + v })
 			may = append(may, action)
 		}
 		may = mergeAll(as, may)
@@ -369,7 +370,7 @@ func (b bound) actions(as scenarios.Subject, mode oracle.Mode) []scenarios.Grant
 
 // mergeAll puts grants of one subject together whose lists have several parts.
 func mergeAll(subject scenarios.Subject, grants []scenarios.Grant) []scenarios.Grant {
-	out := merge(subject.User, slices.Concat(scenarios.Each(grants, scenarios.Grant.Parts)...))
+	out := merge(subject.User, slices.Concat(seq.Map(grants, scenarios.Grant.Parts)...))
 	for i := range out {
 		out[i].Subject = subject
 	}

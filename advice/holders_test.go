@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/advice"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -249,7 +250,7 @@ func checksOf(q inquiry, m oracle.Mode, gate bool) (parts [][][]authorizationv1.
 		if sub != "" {
 			group = authn
 		}
-		each := scenarios.Each(names, func(n string) authorizationv1.SubjectAccessReviewSpec { return spec(verb, group, resource, sub, "", n) })
+		each := seq.Map(names, func(n string) authorizationv1.SubjectAccessReviewSpec { return spec(verb, group, resource, sub, "", n) })
 		alternatives := [][]authorizationv1.SubjectAccessReviewSpec{each}
 		if len(names) >= 4 && m != oracle.Legacy {
 			all := spec(verb, group, resource, sub, "", "*")

@@ -16,6 +16,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -161,7 +162,7 @@ func (c *cluster) authorizer(p place) target.Authorizer {
 // chain carries out the checks of a plan that are wanted, place by place.
 func (c *cluster) chain(ctx context.Context, plan []clusterCheck, progress func(string, int)) error {
 	for _, p := range places() {
-		here := scenarios.Where(plan, func(check clusterCheck) bool { return check.Place == p })
+		here := seq.Filter(plan, func(check clusterCheck) bool { return check.Place == p })
 		if len(here) == 0 {
 			continue
 		}

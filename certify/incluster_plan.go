@@ -17,6 +17,7 @@ import (
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/balancer"
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -155,7 +156,7 @@ func (b *Plan) questions(p place) []clusterCheck {
 // completeScenarios only send requests, for the API server; all their grants are in the policy. No name is unique yet.
 func (b *Plan) completeScenarios() (out []*scenarios.Scenario) {
 	facts := target.ExpectedFacts(target.Options{Cell: b.cell})
-	return scenarios.Where(b.scenarios, func(s *scenarios.Scenario) bool {
+	return seq.Filter(b.scenarios, func(s *scenarios.Scenario) bool {
 		ok, _, _ := s.Selected(facts)
 		return ok && b.complete(s)
 	})

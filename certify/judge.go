@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -111,7 +112,7 @@ func (all Findings) Add(f Finding, example string) {
 
 // Sorted are the findings in the order of levels.
 func (all Findings) Sorted(order []CertificationLevel) []Finding {
-	out := scenarios.Each(slices.Collect(maps.Values(all)), func(f *Finding) Finding { return *f })
+	out := seq.Map(slices.Collect(maps.Values(all)), func(f *Finding) Finding { return *f })
 	slices.SortFunc(out, func(x, y Finding) int {
 		return cmp.Or(cmp.Compare(slices.Index(order, x.Level), slices.Index(order, y.Level)), cmp.Compare(y.Count, x.Count),
 			strings.Compare(x.Reason, y.Reason), strings.Compare(string(x.Blame), string(y.Blame)), cmp.Compare(fmt.Sprint(x.Advice), fmt.Sprint(y.Advice)))

@@ -14,6 +14,7 @@ import (
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -38,7 +39,7 @@ type MeasuredWindow struct {
 
 // Conclude grants the level if it is complete and nothing stands against it.
 func (r LevelResult) Conclude(complete bool, findings []Finding) LevelResult {
-	r.Findings += scenarios.Count(findings, func(f Finding) bool { return f.Level == r.Level && !f.Advice })
+	r.Findings += seq.Count(findings, func(f Finding) bool { return f.Level == r.Level && !f.Advice })
 	r.Granted = complete && r.Findings == 0 && r.Planned > 0 && r.Inconclusive == "" && r.NotSupported == ""
 	return r
 }

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/certify/policy"
-	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 const maxProblem = 200
@@ -59,7 +59,7 @@ type Verifier func(Bundle) (c *Certification, differences []string, err error)
 
 // Register judges bundles again and makes the page of them, with links from its folder. keys check the signatures.
 func Register(verify Verifier, version, folder string, paths []string, keys []*Key) (Page, error) {
-	page := Page{Version: version, Levels: scenarios.Each(Levels(), func(level CertificationLevel) string { return string(level) })}
+	page := Page{Version: version, Levels: seq.Map(Levels(), func(level CertificationLevel) string { return string(level) })}
 	for _, path := range paths {
 		row := rowOf(verify, path, keys)
 		link, err := relative(folder, path)
@@ -67,7 +67,7 @@ func Register(verify Verifier, version, folder string, paths []string, keys []*K
 			return page, err
 		}
 		row.Path = link
-		page.Levels = scenarios.Add(page.Levels, slices.Collect(maps.Keys(row.Levels))...)
+		page.Levels = seq.AppendMissing(page.Levels, slices.Collect(maps.Keys(row.Levels))...)
 		page.Rows = append(page.Rows, row)
 	}
 	slices.Sort(page.Levels[len(Levels()):]) // what no mode of this version has
@@ -215,7 +215,7 @@ func (p Page) HTML() ([]byte, error) {
 
 // Believed counts the rows that hold.
 func (p Page) Believed() (n int) {
-	return scenarios.Count(p.Rows, func(r Row) bool { return len(r.Problems) == 0 })
+	return seq.Count(p.Rows, func(r Row) bool { return len(r.Problems) == 0 })
 }
 
 func contact(s string) string {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/authzconf/authzconf/certify/policy"
 	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -220,7 +221,7 @@ func (r *runner) direct(ctx context.Context) {
 		if !slices.Contains(r.Levels, level) {
 			continue
 		}
-		questions := scenarios.Where(r.Plan.All(), func(v Question) bool { return v.Level == level && (!r.V1Only || v.Form != v1beta1) })
+		questions := seq.Filter(r.Plan.All(), func(v Question) bool { return v.Level == level && (!r.V1Only || v.Form != v1beta1) })
 		r.Runner.Progress(string(level), len(questions))
 		var ok bool
 		r.Step(string(level), func() {

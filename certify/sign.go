@@ -16,8 +16,8 @@ import (
 
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 // PredicateType names what the signature of a bundle claims: that its signer stands for the certification in it.
@@ -78,7 +78,7 @@ func (s signed) signers() (ids []string) {
 	if err != nil {
 		return nil
 	}
-	return scenarios.Each(e.Signatures, func(s dsse.Signature) string { return fmt.Sprintf("%.12q", s.KeyID) })
+	return seq.Map(e.Signatures, func(s dsse.Signature) string { return fmt.Sprintf("%.12q", s.KeyID) })
 }
 
 // check says what is wrong with the signature of the files as they are. Without a key only whose it is is not checked.

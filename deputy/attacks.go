@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 //go:embed attacks.yaml
@@ -141,7 +141,7 @@ func (s scene) requests(n int, a attack) (out []rawAttack) {
 // sent is the attack as evidence shows it.
 func (s scene) sent(n int, a attack) []string {
 	s.Shown = true
-	return scenarios.Each(s.requests(n, a), func(r rawAttack) string { return reports.Redact(strings.Replace(r.text(), long, "x…", 1)) })
+	return seq.Map(s.requests(n, a), func(r rawAttack) string { return reports.Redact(strings.Replace(r.text(), long, "x…", 1)) })
 }
 
 func (s scene) write(a attack, r rawAttack, marker, smuggled string) rawAttack {
@@ -171,7 +171,7 @@ func (s scene) write(a attack, r rawAttack, marker, smuggled string) rawAttack {
 		known = append(known, "impersonate-user")
 	}
 	body := strings.Join(without(strings.Split(r.Body, "\r\n"), known), "\r\n")
-	w.Target, w.Body, w.Lines, w.Trailers = fill.Replace(r.Target), fill.Replace(body), nil, scenarios.Each(r.Trailers, fill.Replace)
+	w.Target, w.Body, w.Lines, w.Trailers = fill.Replace(r.Target), fill.Replace(body), nil, seq.Map(r.Trailers, fill.Replace)
 	head := []string{names("Host") + ": " + s.Host, names("Audit-Id") + ": " + marker}
 	if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "User-Agent:") }) {
 		head = append(head, names("User-Agent")+": "+marker)

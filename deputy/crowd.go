@@ -15,6 +15,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/authzconf/authzconf/deputy/reference"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -46,7 +47,7 @@ const everyOther = 2
 const sessionHeader = "X-Session"
 
 func inSession(people []*Identity) []*Identity {
-	return scenarios.Each(people, func(p *Identity) *Identity {
+	return seq.Map(people, func(p *Identity) *Identity {
 		return &Identity{Name: p.Name, Groups: p.Groups, headers: []header{{sessionHeader, p.Name}}}
 	})
 }
@@ -130,10 +131,10 @@ func (p *plane) logs(ctx context.Context, began time.Time, requests int, fronts 
 			return nil, err
 		}
 		e.Ways = append(e.Ways, wayEvidence{seen, f.rows})
-		ids.Insert(scenarios.Each(f.rows, func(row reference.Row) string { return row.AuditID })...)
+		ids.Insert(seq.Map(f.rows, func(row reference.Row) string { return row.AuditID })...)
 	}
 	others, err := p.EventsBy(proxyName)
-	e.Others = scenarios.Where(others, func(o auditv1.Event) bool {
+	e.Others = seq.Filter(others, func(o auditv1.Event) bool {
 		return !o.RequestReceivedTimestamp.Time.Before(began) && !ids.Has(string(o.AuditID))
 	})
 	return e, err

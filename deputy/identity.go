@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -163,8 +164,8 @@ func (id *Identity) spelt(how string) *Identity {
 
 // secrets is somebody who has made something else of the secrets. Whom a header names is none.
 func (id *Identity) secrets(change func(string) string) *Identity {
-	secret := scenarios.Where(id.headers, func(h header) bool { return !id.public && (h.name == "Authorization" || h.name == "Cookie") })
-	return &Identity{Name: id.Name, headers: scenarios.Each(secret, func(h header) header { return header{h.name, change(h.value)} })}
+	secret := seq.Filter(id.headers, func(h header) bool { return !id.public && (h.name == "Authorization" || h.name == "Cookie") })
+	return &Identity{Name: id.Name, headers: seq.Map(secret, func(h header) header { return header{h.name, change(h.value)} })}
 }
 
 func half(s string) string { return s[:len(s)/2+1] }
@@ -195,7 +196,7 @@ func folded(s string) string {
 }
 
 func (id *Identity) names() []string {
-	return scenarios.Each(id.headers, func(h header) string { return h.name })
+	return seq.Map(id.headers, func(h header) string { return h.name })
 }
 
 // trusted are the headers, in lower case, that a proxy believes: they hold a name and no secret that could be foreign.

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
-	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -322,7 +322,7 @@ type Finding struct {
 }
 
 func (p *Part) find(name string, e *attackEvidence, why string) {
-	codes := scenarios.Each(e.Answers, func(r reply) int { return r.Code })
+	codes := seq.Map(e.Answers, func(r reply) int { return r.Code })
 	p.Findings = append(p.Findings, Finding{Attack: name, Sent: e.Sent, Answers: codes, Arrived: why})
 	p.fail("%s: %s", name, why)
 }

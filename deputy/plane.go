@@ -27,6 +27,7 @@ import (
 	"github.com/authzconf/authzconf/deputy/reference"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -239,7 +240,7 @@ func (f *fixture) pairs(random *rand.Rand) (out []pair) {
 					continue // a subresource is one of an object
 				}
 				for _, ns := range spaces {
-					out = append(out, scenarios.Each(names, func(name string) pair { return pair{who, verb, k, ns, name} })...)
+					out = append(out, seq.Map(names, func(name string) pair { return pair{who, verb, k, ns, name} })...)
 				}
 			}
 		}
@@ -302,7 +303,7 @@ func proxyGrants(people []*Identity, constrained bool) []scenarios.Grant {
 		return list
 	}
 	on := func(verbs ...string) []string {
-		return scenarios.Each(verbs, func(verb string) string { return "impersonate-on:user-info:" + verb })
+		return seq.Map(verbs, func(verb string) string { return "impersonate-on:user-info:" + verb })
 	}
 	list = append(list, grant(on("create"), "authorization.k8s.io", nil, "selfsubjectaccessreviews", "selfsubjectrulesreviews"),
 		scenarios.Grant{Subject: scenarios.Subject{User: proxyName}, Verbs: on("get"), NonResourceURLs: []string{"/api", "/apis", "/version", "/debug/pprof"}})

@@ -16,6 +16,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/authzconf/authzconf/engine/replay"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -303,7 +304,7 @@ func (f *fixture) key(p pair) string { return p.who.Name + "/" + cmp.Or(p.namesp
 // ruled are questions by whose rules they are about, one for each.
 func (f *fixture) ruled(pairs []pair) map[string]pair {
 	out := map[string]pair{}
-	for _, p := range scenarios.Once(pairs, f.key) {
+	for _, p := range seq.UniqueBy(pairs, f.key) {
 		out[f.key(p)] = p
 	}
 	return out

@@ -22,7 +22,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/authzconf/authzconf/clusters"
-	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 // endpoint is who acts for people, and where they are known by which credentials.
@@ -154,7 +154,7 @@ func (e *attacksEvidence) untried(table []attack, n int) bool {
 	who, is := func(r rawAttack) string { return r.Who }, table[n]
 	like, known := map[string]func(attack) bool{
 		twoCertificates: func(a attack) bool {
-			return slices.Equal(scenarios.Each(a.Requests, who), scenarios.Each(is.Requests, who)) && slices.ContainsFunc(a.Requests, func(r rawAttack) bool { return r.Who != a.Requests[0].Who })
+			return slices.Equal(seq.Map(a.Requests, who), seq.Map(is.Requests, who)) && slices.ContainsFunc(a.Requests, func(r rawAttack) bool { return r.Who != a.Requests[0].Who })
 		},
 		notByName:             func(a attack) bool { return a.Spelt != "" && a.Spelt == is.Spelt },
 		errNotOffered.Error(): func(a attack) bool { return a.Protocol == protocol2 },

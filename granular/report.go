@@ -30,9 +30,9 @@ import (
 	"github.com/authzconf/authzconf/granular/enforcer"
 	"github.com/authzconf/authzconf/granular/model"
 	"github.com/authzconf/authzconf/granular/permissions"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 // noImplementation and what follows by kind of enforcer say what the results are not.
@@ -112,7 +112,7 @@ func judge(kind string, a *Attempt, wanted *Request, o *observation) (problems [
 		say("the enforcer did not decide, or more than once")
 		return problems
 	}
-	asked := scenarios.Each(o.decision.Checks, func(c enforcer.Check) string { return map[bool]string{true: "yes ", false: "no "}[c.Allowed] + c.Verb })
+	asked := seq.Map(o.decision.Checks, func(c enforcer.Check) string { return map[bool]string{true: "yes ", false: "no "}[c.Allowed] + c.Verb })
 	if kind != Webhook && !slices.Equal(asked, a.Checks) { // of other descriptions, the model has to do
 		say("checks %q, expected %q", asked, a.Checks)
 	}
@@ -251,7 +251,7 @@ func compareModel(a *Attempt, o *observation) (problems []string) {
 			asked = append(asked, model.Answer{Verb: c.Verb, Allowed: c.Allowed})
 		}
 	}
-	problems = scenarios.Each(model.Check(chains, asked, o.Code != http.StatusForbidden), func(wrong string) string { return "model: " + wrong })
+	problems = seq.Map(model.Check(chains, asked, o.Code != http.StatusForbidden), func(wrong string) string { return "model: " + wrong })
 	if allowed := model.Allowed(chains, a.holds); allowed != (a.Outcome == Allowed) {
 		problems = append(problems, fmt.Sprintf("model: allowed %t, and the scenario says %s", allowed, a.Outcome))
 	}

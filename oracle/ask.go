@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -135,8 +136,8 @@ func statusForbidden(group, resource, name, text string) string {
 
 // keyRuns are the questions about extra, a run for each key.
 func keyRuns[T any](extra map[string][]string, ask func(key, value string) T) (runs [][]T) {
-	return scenarios.Each(slices.Sorted(maps.Keys(extra)), func(key string) []T {
-		return scenarios.Each(extra[key], func(value string) T { return ask(key, value) })
+	return seq.Map(slices.Sorted(maps.Keys(extra)), func(key string) []T {
+		return seq.Map(extra[key], func(value string) T { return ask(key, value) })
 	})
 }
 
@@ -222,7 +223,7 @@ func (s *Server) withoutUser(p *Prediction, u scenarios.User) {
 		return
 	}
 	var after []string
-	before := scenarios.Each(u.Groups, func(g string) string { return "{Group  " + g + "    }" })
+	before := seq.Map(u.Groups, func(g string) string { return "{Group  " + g + "    }" })
 	if u.UID != "" {
 		after = append(after, "{UID  "+u.UID+"  authentication.k8s.io/v1  }")
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -157,16 +158,16 @@ func wantedUser(imp *scenarios.Impersonate, raw []scenarios.Header) (u scenarios
 }
 
 func headerBytes(imp *scenarios.Impersonate, raw []scenarios.Header) (n int) {
-	n += scenarios.Sum(raw, func(h scenarios.Header) int {
+	n += seq.Sum(raw, func(h scenarios.Header) int {
 		return len(h.Name) + len(h.Value)*max(1, h.Repeat) + len(h.Hex)/2 + len(": \r\n")
 	})
 	if imp == nil {
 		return n
 	}
 	n += len(imp.User) + len(imp.UID)
-	n += scenarios.Sum(imp.Groups, func(g string) int { return len(groupHeader) + len(g) })
+	n += seq.Sum(imp.Groups, func(g string) int { return len(groupHeader) + len(g) })
 	for k, values := range imp.Extra {
-		n += scenarios.Sum(values, func(v string) int { return len(extraPrefix) + len(k) + len(v) })
+		n += seq.Sum(values, func(v string) int { return len(extraPrefix) + len(k) + len(v) })
 	}
 	return n
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/cel"
 	"sigs.k8s.io/yaml"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -206,7 +207,7 @@ func aggregate(texts []string) string {
 	if len(texts) == 0 {
 		return ""
 	}
-	return utilerrors.NewAggregate(scenarios.Each(texts, errors.New)).Error()
+	return utilerrors.NewAggregate(seq.Map(texts, errors.New)).Error()
 }
 
 // ordinaryChain is that of every kube-apiserver: members of system:masters pass before it (NewPrivilegedGroups of

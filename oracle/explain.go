@@ -16,6 +16,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -158,7 +159,7 @@ func namesWhy(g scenarios.Grant, a *authorizationv1.ResourceAttributes) string {
 
 // Dangling are the bindings among the objects to roles that are not among them and not built in.
 func (s *Server) Dangling() []string {
-	return sets.List(sets.New(scenarios.Each(s.policy.dangling, func(r scenarios.BoundRule) string {
+	return sets.List(sets.New(seq.Map(s.policy.dangling, func(r scenarios.BoundRule) string {
 		return fmt.Sprintf("%s is bound to %s %q, which is not there", who(r.Subject), scenarios.Text(r.Binding, "roleRef", "kind"), scenarios.Text(r.Binding, "roleRef", "name"))
 	})...))
 }
@@ -180,7 +181,7 @@ func (s *Server) Explain(p Prediction, imp *scenarios.Impersonate, r Request) st
 	words := template.Must(template.New("").Funcs(template.FuncMap{
 		"rest": rest, "describe": Describe, "object": object, "near": s.NearMisses, "subject": subject,
 		"extra": scenarios.RenderExtra, "join": strings.Join, "replace": strings.ReplaceAll,
-		"quoted": func(list []string) string { return strings.Join(scenarios.Each(list, strconv.Quote), ", ") },
+		"quoted": func(list []string) string { return strings.Join(seq.Map(list, strconv.Quote), ", ") },
 		"next":   func() int { asked++; return asked },
 	}).Parse(explainText))
 	var out strings.Builder

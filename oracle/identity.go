@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -108,7 +109,7 @@ func (i identity) groups(groups []string) (st stage) {
 			st.all = &all
 		}
 	}
-	st.runs = [][]question{scenarios.Each(groups, func(g string) question { return i.about("groups", g) })}
+	st.runs = [][]question{seq.Map(groups, func(g string) question { return i.about("groups", g) })}
 	return st
 }
 

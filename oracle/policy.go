@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -87,7 +88,7 @@ func newPolicy(objects []map[string]any) policy {
 		return p
 	}
 	rules, dangling := scenarios.BoundRules(WithBuiltInRoles(objects))
-	p.grants, p.dangling = scenarios.Each(rules, func(r scenarios.BoundRule) scenarios.Grant { return r.Grant }), scenarios.Unknown(dangling)
+	p.grants, p.dangling = seq.Map(rules, func(r scenarios.BoundRule) scenarios.Grant { return r.Grant }), scenarios.Unknown(dangling)
 	for _, o := range objects {
 		if scenarios.Text(o, "kind") == "Pod" {
 			p.pods = append(p.pods, pod{

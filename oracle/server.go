@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -326,7 +327,7 @@ func (s *Server) stored(r Request) {
 
 // escalates is the answer of ConfirmNoEscalation (k8s.io/kubernetes/pkg/registry/rbac/validation/rule.go).
 func (p *Prediction) escalates(subject scenarios.User, r Request, missing []scenarios.Grant) {
-	lines := scenarios.Each(missing, compactRule)
+	lines := seq.Map(missing, compactRule)
 	text := fmt.Sprintf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s",
 		subject.Name, subject.Groups, strings.Join(sets.List(sets.New(lines...)), "\n"))
 	p.Outcome, p.Code = scenarios.EscalationForbidden, 403

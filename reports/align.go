@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -199,6 +200,6 @@ func pairReviews(want, got *review) reviewRow {
 
 func alone(r *review) *reviewSide {
 	side := &reviewSide{Decision: r.Decision}
-	side.Attrs = append(side.Attrs, scenarios.Where(r.attrs(), func(a reviewAttr) bool { return a.Value != "" && a.Name != "extra" })...)
+	side.Attrs = append(side.Attrs, seq.Filter(r.attrs(), func(a reviewAttr) bool { return a.Value != "" && a.Name != "extra" })...)
 	return side
 }

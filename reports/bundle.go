@@ -139,7 +139,7 @@ func CheckTexts(texts Texts) error {
 }
 
 func checkTexts(files map[string][]byte) error {
-	for _, name := range sortedKeys(files) {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
 		text := string(packed.ReplaceAll(files[name], nil)) // packs are redacted before they are packed, and may look like anything
 		if Redact(text) != text {
 			return fmt.Errorf("%s holds what looks like a token or key, and would go into the report: take it out", name)
@@ -205,7 +205,7 @@ var Folder = filing.Kind{
 		if err := yaml.Unmarshal(marker, &head); err != nil {
 			return nil
 		}
-		return slices.DeleteFunc(sortedKeys(head.Files), func(name string) bool { return !ofReport(name) })
+		return slices.DeleteFunc(slices.Sorted(maps.Keys(head.Files)), func(name string) bool { return !ofReport(name) })
 	},
 	Reserved: []string{evidenceDir, pathDir, scenariosDir, fixturesDir, junitFile, htmlFile, summaryFile},
 }

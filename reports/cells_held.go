@@ -1,7 +1,7 @@
 package reports
 
 import (
-	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -38,10 +38,10 @@ func (v *verifier) holdCells() {
 
 // holdParallel holds how many cells ran at once to when their scenarios ran.
 func (v *verifier) holdParallel() {
-	spans := scenarios.Each(v.Report.Cells, func(c Cell) span { return v.ranOn(c.Name) })
+	spans := seq.Map(v.Report.Cells, func(c Cell) span { return v.ranOn(c.Name) })
 	most := 0
 	for _, at := range spans {
-		most = max(most, len(scenarios.Where(spans, func(s span) bool { return !s.from.After(at.from) && s.to.After(at.from) })))
+		most = max(most, len(seq.Filter(spans, func(s span) bool { return !s.from.After(at.from) && s.to.After(at.from) })))
 	}
 	if p := v.Report.Parallel; p > len(v.Report.Cells) || most > max(1, p) {
 		v.differ("%s at once, of %d, and scenarios ran on %d", Plural(max(1, p), "cell"), len(v.Report.Cells), most)

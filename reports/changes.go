@@ -3,6 +3,7 @@ package reports
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -235,7 +236,7 @@ func Diff(a, b Side) (*BehaviourDiff, error) {
 		return nil, err
 	}
 	d := &BehaviourDiff{A: left.cell, B: right.cell}
-	for _, id := range sortedKeys(left.evidence) {
+	for _, id := range slices.Sorted(maps.Keys(left.evidence)) {
 		e, ok := right.evidence[id]
 		if !ok {
 			d.OnlyA = append(d.OnlyA, id)
@@ -247,7 +248,7 @@ func Diff(a, b Side) (*BehaviourDiff, error) {
 			d.Changed = append(d.Changed, ScenarioDiff{Scenario: id, A: left.verdict[id], B: right.verdict[id], Lines: diffLines(was, is)})
 		}
 	}
-	for _, id := range sortedKeys(right.evidence) {
+	for _, id := range slices.Sorted(maps.Keys(right.evidence)) {
 		if _, ok := left.evidence[id]; !ok {
 			d.OnlyB = append(d.OnlyB, id)
 		}

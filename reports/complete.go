@@ -5,12 +5,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -20,7 +22,7 @@ import (
 func (r *ConformanceReport) Complete(set *scenarios.Set, evidence []*verdicts.Evidence, known []KnownFailing) Outcome {
 	r.APIVersion, r.Kind = APIVersion, Kind
 	r.Started, r.Finished = r.Started.UTC(), r.Finished.UTC()
-	r.Scenarios = scenarios.Each(set.All(), func(s *scenarios.Scenario) ScenarioRef {
+	r.Scenarios = seq.Map(set.All(), func(s *scenarios.Scenario) ScenarioRef {
 		return ScenarioRef{ID: s.ID, Level: s.Level, Digest: s.Digest}
 	})
 	slices.SortFunc(r.Scenarios, func(a, b ScenarioRef) int { return strings.Compare(a.ID, b.ID) })
@@ -153,7 +155,7 @@ func answerLine(o *verdicts.Observation) string {
 }
 
 func plainNames(names map[string]string, text string) string {
-	plain := sortedKeys(names)
+	plain := slices.Sorted(maps.Keys(names))
 	slices.SortStableFunc(plain, func(a, b string) int { return len(names[b]) - len(names[a]) })
 	var pairs []string
 	for _, n := range plain {
@@ -242,7 +244,7 @@ func (r *ConformanceReport) applyKnownFailing(entries []KnownFailing) {
 			r.Cells[i].Results[j].KnownFailing = ""
 		}
 	}
-	r.KnownFailing = scenarios.Each(entries, r.state)
+	r.KnownFailing = seq.Map(entries, r.state)
 }
 
 // state judges one entry by all that it matches; the first thing that is wrong is its state.

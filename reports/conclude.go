@@ -3,9 +3,11 @@ package reports
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -105,7 +107,7 @@ func (r *ConformanceReport) notCovered() (lines []string) {
 			counts[cmp.Or(map[bool]string{true: " for lack of " + what}[found], " not supported")]++
 		}
 	}
-	return append(lines, scenarios.Each(sortedKeys(counts), func(what string) string { return Plural(counts[what], "scenario") + what })...)
+	return append(lines, seq.Map(slices.Sorted(maps.Keys(counts)), func(what string) string { return Plural(counts[what], "scenario") + what })...)
 }
 
 // required adds the scenarios of required levels that a cell is for, and that were not run to an end there.
@@ -227,7 +229,7 @@ func unaccounted(all []ScenarioRef, cell *Cell) (problems []string) {
 		}
 		delete(times, s.ID)
 	}
-	return append(problems, scenarios.Each(sortedKeys(times), func(id string) string { return id + " is reported but is not one of the loaded scenarios" })...)
+	return append(problems, seq.Map(slices.Sorted(maps.Keys(times)), func(id string) string { return id + " is reported but is not one of the loaded scenarios" })...)
 }
 
 // exampleLength is how much of an example's reason is said: a whole transcript would hide the other reasons.

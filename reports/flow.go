@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -204,7 +205,7 @@ func (f *FlowEvidence) of(v verdicts.Verdict) (n int, first string) {
 }
 
 func (f *FlowEvidence) answered() int {
-	return f.Early + scenarios.Sum(f.Answers, func(a FlowAnswer) int { return a.Count })
+	return f.Early + seq.Sum(f.Answers, func(a FlowAnswer) int { return a.Count })
 }
 
 // verdict is passed if every answer is right. No answer is not a wrong one; without a single one nothing is known.
@@ -228,7 +229,7 @@ func (f *FlowEvidence) describe() string {
 		text += fmt.Sprintf(", %d answered before the API server was ready (%d of them wrongly)", f.Early, f.EarlyWrong)
 	}
 	if len(f.Windows) > 0 {
-		longest := slices.Max(scenarios.Each(f.Windows, func(w Window) float64 { return w.Milliseconds }))
+		longest := slices.Max(seq.Map(f.Windows, func(w Window) float64 { return w.Milliseconds }))
 		text += fmt.Sprintf("; %s of exposure, the longest %.0f ms", Plural(len(f.Windows), "window"), longest)
 	}
 	if first != "" {

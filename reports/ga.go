@@ -10,6 +10,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 	"github.com/authzconf/authzconf/verdicts/findings"
@@ -159,7 +160,7 @@ func reviewsOf(s *scenarios.Scenario) string {
 	var counts []string
 	for _, step := range s.Steps {
 		if step.Expect != nil && step.Expect.Reviews != nil {
-			counts = append(counts, fmt.Sprint(scenarios.Sum(step.Expect.Reviews, func(r scenarios.Review) int { return max(1, len(r.Unordered)) })))
+			counts = append(counts, fmt.Sprint(seq.Sum(step.Expect.Reviews, func(r scenarios.Review) int { return max(1, len(r.Unordered)) })))
 		}
 	}
 	return path.Base(path.Dir(s.ID)) + "/" + path.Base(s.ID) + " " + strings.Join(counts, " then ")

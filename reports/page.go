@@ -15,6 +15,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -169,7 +170,7 @@ func requiresText(r scenarios.Requires) string {
 			parts = append(parts, p[0]+p[1])
 		}
 	}
-	parts = append(parts, scenarios.Each(r.Capabilities, func(c scenarios.Capability) string { return string(c) })...)
+	parts = append(parts, seq.Map(r.Capabilities, func(c scenarios.Capability) string { return string(c) })...)
 	return cmp.Or(strings.Join(parts, ", "), "any target")
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -116,7 +117,7 @@ func (v *stepView) reviews(st *scenarios.Step, requestor scenarios.Requestor, pr
 		return
 	}
 	decided, _ := verdicts.Fold(o.Reviews)
-	got := scenarios.Each(decided, func(d verdicts.Decided) review { return review{Review: verdicts.Describe(d), user: d.Spec.User} })
+	got := seq.Map(decided, func(d verdicts.Decided) review { return review{Review: verdicts.Describe(d), user: d.Spec.User} })
 	if st.Expect.Reviews == nil {
 		v.ReviewsNote = "The scenario does not judge the access reviews of this request."
 		for i := range got {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -122,7 +123,7 @@ func (p *PathReport) derive(r *ConformanceReport, set *scenarios.Set, evidence [
 		if cell.Facts.Gate == scenarios.GateOff {
 			stage.noConstrained(stage.Cell, e.Verbs)
 		}
-		for _, name := range sortedKeys(e.Neighbours) {
+		for _, name := range slices.Sorted(maps.Keys(e.Neighbours)) {
 			if other := r.cellNamed(name); other != nil && other.Facts.Gate == scenarios.GateOff {
 				stage.noConstrained(name, e.Neighbours[name])
 			}
@@ -173,7 +174,7 @@ func (l *PathStage) objects(first map[string]ObjectState, now []ObjectState) {
 			compared++
 		}
 	}
-	for _, path := range sortedKeys(first) {
+	for _, path := range slices.Sorted(maps.Keys(first)) {
 		if !seen[path] {
 			changed = append(changed, path+" is gone")
 		}
@@ -252,7 +253,7 @@ func (l *PathStage) noConstrained(cell string, verbs map[string]int) {
 	for _, n := range verbs {
 		total += n
 	}
-	for _, verb := range sortedKeys(verbs) {
+	for _, verb := range slices.Sorted(maps.Keys(verbs)) {
 		if Constrained(verb) {
 			l.claim(ClaimNoConstrained, verdicts.Failed, fmt.Sprintf("%s with the verb %s%s", Plural(verbs[verb], "review"), verb, where))
 			return

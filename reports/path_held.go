@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -23,14 +23,14 @@ const (
 // asked is of the evidence of a stage what the path says of it, without what was seen.
 func (e *StageEvidence) asked() *StageEvidence {
 	bare := &StageEvidence{Cell: e.Cell, Neighbours: map[string]map[string]int{}}
-	bare.Objects = scenarios.Each(e.Objects, func(o ObjectState) ObjectState { return ObjectState{Path: o.Path} })
+	bare.Objects = seq.Map(e.Objects, func(o ObjectState) ObjectState { return ObjectState{Path: o.Path} })
 	for cell := range e.Neighbours {
 		bare.Neighbours[cell] = nil
 	}
 	if e.Flow != nil {
 		bare.Flow = &FlowEvidence{Suffixes: e.Flow.Suffixes}
 		for _, stays := range e.Flow.Servers {
-			bare.Flow.Servers = append(bare.Flow.Servers, scenarios.Each(stays, func(s FlowStay) FlowStay { return FlowStay{Cell: s.Cell} }))
+			bare.Flow.Servers = append(bare.Flow.Servers, seq.Map(stays, func(s FlowStay) FlowStay { return FlowStay{Cell: s.Cell} }))
 		}
 	}
 	return bare
@@ -73,7 +73,7 @@ func (v *verifier) holdPath(ids map[string]string) {
 	}
 	w := &walked{verifier: v, ids: ids, stays: map[string]FlowStay{}}
 	for _, s := range v.set.All() {
-		w.turns = scenarios.Add(w.turns, s.Setup)
+		w.turns = seq.AppendMissing(w.turns, s.Setup)
 	}
 	ran := v.Report.Finished.Sub(v.Report.Started).Seconds()
 	for i, stage := range v.Recomputed.Path.Stages {
@@ -132,7 +132,7 @@ func (w *walked) holdStage(cell *Cell, down float64, e *StageEvidence) {
 	if p := cell.Witness.Probes; p != nil { // which are sent when the API server is there
 		total += p.Front
 	}
-	if got := scenarios.Sum(slices.Collect(maps.Values(e.Verbs)), func(n int) int { return max(n, 0) }); got < total {
+	if got := seq.Sum(slices.Collect(maps.Values(e.Verbs)), func(n int) int { return max(n, 0) }); got < total {
 		w.differ("%s: %d reviews, and %d arrived in its scenarios and of the witness", file, got, total)
 	}
 	for _, o := range e.Objects {
@@ -203,7 +203,7 @@ func (w *walked) holdStays(file string, down float64, e *StageEvidence) {
 // holdSamples holds the requests that flowed to how they are sent: one was left out where the turn of a setup is missing,
 // or nobody sends for long.
 func (w *walked) holdSamples(file string, f *FlowEvidence) {
-	turns := scenarios.Where(w.turns, func(setup string) bool { return f.Suffixes[setup] != "" })
+	turns := seq.Filter(w.turns, func(setup string) bool { return f.Suffixes[setup] != "" })
 	var sent [FlowWorkers]int
 	var free [FlowWorkers]time.Time
 	from := w.before.to

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -14,7 +15,7 @@ import (
 // from evidence follows from what it was made to be.
 func TestPathIsNotCheated(t *testing.T) {
 	asked := writtenPath(t, t.TempDir(), nil)
-	evidence := scenarios.Each(asked.Path.Evidence, (*StageEvidence).asked)
+	evidence := seq.Map(asked.Path.Evidence, (*StageEvidence).asked)
 	asked.Path = asked.Path.asked()
 	asked.Path.Evidence = evidence
 	for name, c := range map[string]struct {
@@ -56,9 +57,9 @@ func TestPathIsNotCheated(t *testing.T) {
 			r := writtenPath(t, dir, c.change)
 			v, err := Verify(dir, VerifyOptions{SuiteVersion: r.SuiteVersion, Plan: func(r *ConformanceReport, _ *scenarios.Set) (*ConformanceReport, error) {
 				out := *asked
-				out.Cells = scenarios.Each(r.Cells, func(c Cell) Cell {
+				out.Cells = seq.Map(r.Cells, func(c Cell) Cell {
 					w := Witness{AskedAuthorizers: c.Witness.AskedAuthorizers, ExpectedGate: c.Witness.ExpectedGate}
-					missing := scenarios.Where(c.Results, func(r verdicts.Result) bool { return r.Verdict == verdicts.NotSupported })
+					missing := seq.Filter(c.Results, func(r verdicts.Result) bool { return r.Verdict == verdicts.NotSupported })
 					return Cell{Cell: c.Cell, Facts: c.Facts, Witness: w, NotRun: c.NotRun, Results: missing}
 				})
 				return &out, nil

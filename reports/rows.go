@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -86,7 +87,7 @@ func (row *matrixRow) count(many bool) {
 		*n.of(m.mark)++
 	}
 	kinds := n.tiles(false)
-	row.Classes = strings.Join(scenarios.Each(kinds, func(t tile) string { return t.Class }), " ")
+	row.Classes = strings.Join(seq.Map(kinds, func(t tile) string { return t.Class }), " ")
 	if many {
 		row.Marks = kinds
 	}

@@ -6,7 +6,6 @@ import (
 	_ "embed" // the templates
 	"encoding/xml"
 	"fmt"
-	"maps"
 	"net/http"
 	"path"
 	"reflect"
@@ -15,6 +14,7 @@ import (
 	"text/template"
 	"time"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -56,7 +56,7 @@ var (
 		"class": func(cell, scenario string) string {
 			return strings.ReplaceAll(cell, ".", "_") + "." + strings.ReplaceAll(path.Dir(scenario), "/", ".")
 		},
-		"add": func(numbers ...int) int { return scenarios.Sum(numbers, func(n int) int { return n }) },
+		"add": func(numbers ...int) int { return seq.Sum(numbers, func(n int) int { return n }) },
 	}
 )
 
@@ -162,8 +162,6 @@ func entry[T any](list *[]T, fits func(T) bool, fresh T) *T {
 	return &(*list)[i]
 }
 
-func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
-
 func someOf(names []string) string {
 	const shown = 4
 	if len(names) <= shown+1 {
@@ -213,7 +211,7 @@ type setupRow struct {
 func (p *page) Setups() (rows []setupRow) {
 	for _, setup := range p.set.Setups() {
 		row := setupRow{Name: setup}
-		row.Answers = append(row.Answers, scenarios.Each(p.Report.Cells, func(c Cell) string { return setupAnswer(p.set, p.at, &c, setup) })...)
+		row.Answers = append(row.Answers, seq.Map(p.Report.Cells, func(c Cell) string { return setupAnswer(p.set, p.at, &c, setup) })...)
 		if slices.ContainsFunc(row.Answers, func(answer string) bool { return answer != notForStage }) {
 			rows = append(rows, row)
 		}

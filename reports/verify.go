@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	sigsjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -148,7 +150,7 @@ func (v *verifier) readFiles(owns func(name string) bool) {
 	if err != nil {
 		v.differ("reading the folder: %v", err)
 	}
-	for _, name := range sortedKeys(v.Report.Files) {
+	for _, name := range slices.Sorted(maps.Keys(v.Report.Files)) {
 		if _, ok := v.files[name]; !ok {
 			v.differ("%s: is missing", name)
 		}
@@ -213,12 +215,12 @@ func (v *verifier) recompute() {
 func (v *verifier) checkStages() {
 	var of []string
 	if v.Report.Path != nil {
-		of = append(of, scenarios.Each(v.Report.Path.Stages, func(stage PathStage) string { return stage.Cell })...)
+		of = append(of, seq.Map(v.Report.Path.Stages, func(stage PathStage) string { return stage.Cell })...)
 		if !slices.EqualFunc(of, v.Report.Cells, func(stage string, c Cell) bool { return stage == c.Name }) {
 			v.differ("the stages of the path are not the cells of the report")
 		}
 	}
-	for _, name := range sortedKeys(v.files) {
+	for _, name := range slices.Sorted(maps.Keys(v.files)) {
 		if strings.HasPrefix(name, pathDir+"/") && !slices.ContainsFunc(of, func(stage string) bool { return stagePath(stage) == name }) {
 			v.differ("%s: the report has no stage for this evidence", name)
 		}
@@ -314,7 +316,7 @@ func (v *verifier) checkSelection(c *Cell) {
 // readEvidence decodes the evidence files; each has to be where its content says.
 func (v *verifier) readEvidence() map[key]*verdicts.Evidence {
 	at := map[key]*verdicts.Evidence{}
-	for _, name := range sortedKeys(v.files) {
+	for _, name := range slices.Sorted(maps.Keys(v.files)) {
 		if !strings.HasPrefix(name, evidenceDir+"/") {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -86,11 +87,11 @@ func (v *verifier) holdAgents(o VerifyOptions) {
 }
 
 func statedOnly(list []KnownFailingState) []KnownFailing {
-	return scenarios.Each(list, func(k KnownFailingState) KnownFailing { return k.KnownFailing })
+	return seq.Map(list, func(k KnownFailingState) KnownFailing { return k.KnownFailing })
 }
 
 func cellNames(cells []Cell) []string {
-	return scenarios.Each(cells, func(c Cell) string { return c.Name })
+	return seq.Map(cells, func(c Cell) string { return c.Name })
 }
 
 type span struct {
@@ -217,7 +218,7 @@ func (v *verifier) holdBuiltin(builtin *scenarios.Set) {
 			wrong = append(wrong, s.ID+" has another text")
 		}
 	}
-	wrong = append(wrong, scenarios.Each(sortedKeys(theirs), func(id string) string { return id + " is not one of them" })...)
+	wrong = append(wrong, seq.Map(slices.Sorted(maps.Keys(theirs)), func(id string) string { return id + " is not one of them" })...)
 	if len(wrong) == 0 {
 		v.note("the scenario texts are unaltered")
 		return
@@ -327,7 +328,7 @@ func firstChange(at string, a, b any) (where string, left, right any) {
 		}
 		keys := maps.Clone(x)
 		maps.Copy(keys, y)
-		for _, k := range sortedKeys(keys) {
+		for _, k := range slices.Sorted(maps.Keys(keys)) {
 			if !reflect.DeepEqual(x[k], y[k]) {
 				return firstChange(at+"."+k, x[k], y[k])
 			}
@@ -383,7 +384,7 @@ func (v *verifier) comparePages(suiteVersion string) {
 		v.differ("the pages cannot be made again: %v", err)
 		return
 	}
-	for _, name := range sortedKeys(pages) {
+	for _, name := range slices.Sorted(maps.Keys(pages)) {
 		switch {
 		case bytes.Equal(pages[name], v.files[name]):
 		case suiteVersion == v.Report.SuiteVersion && released(suiteVersion):

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -66,7 +66,7 @@ func (p Program) Title() string { return strings.TrimSpace(p.Name + " " + p.Vers
 // Programs are those of all cells, each once.
 func (r *ConformanceReport) Programs() (all []Program) {
 	for _, c := range r.Cells {
-		all = scenarios.Add(all, c.Witness.Programs...)
+		all = seq.AppendMissing(all, c.Witness.Programs...)
 	}
 	return all
 }
@@ -162,7 +162,7 @@ var digest = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // judgePrograms says where the programs of a local target are not those that one has, each with its digest.
 func (w *Witness) judgePrograms(cell verdicts.Cell) (mismatches []string) {
-	names := scenarios.Each(w.Programs, func(p Program) string { return p.Name })
+	names := seq.Map(w.Programs, func(p Program) string { return p.Name })
 	if cell.Provider == "local" && !slices.Equal(names, []string{"kube-apiserver", "etcd"}) {
 		mismatches = append(mismatches, fmt.Sprintf("programs: a local target has a kube-apiserver and an etcd, and it has %q", names))
 	}

@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 // Suffix derives the end of unique names, six characters, the first a letter, from a seed and what it is for.
@@ -187,7 +189,7 @@ func rewritten(field string, value any, fn func(field, text string) string) any 
 	case string:
 		return fn(field, v)
 	case []any:
-		return Each(v, func(x any) any { return rewritten(field, x, fn) })
+		return seq.Map(v, func(x any) any { return rewritten(field, x, fn) })
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for k, x := range v {

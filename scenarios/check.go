@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 type checker struct {
@@ -261,7 +263,7 @@ func (s *Scenario) chains() (names []string) {
 	}
 	for _, st := range s.Steps {
 		if st.Reload != "" {
-			names = Add(names, st.Reload)
+			names = seq.AppendMissing(names, st.Reload)
 		}
 	}
 	return names
@@ -269,5 +271,5 @@ func (s *Scenario) chains() (names []string) {
 
 // FixtureFiles are all files of the fixtures folder that the scenario depends on: its fixtures and its chain.
 func (s *Scenario) FixtureFiles() []string {
-	return slices.Concat(s.Fixtures, Each(s.chains(), chainFile))
+	return slices.Concat(s.Fixtures, seq.Map(s.chains(), chainFile))
 }

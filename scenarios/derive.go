@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 // What follows from the rest of an expectation is not written into files. The loader derives it, and it is judged, too:
@@ -26,14 +28,14 @@ func (s *Scenario) Lean() *Scenario { return s.mapExpect(deriver.strip) }
 
 func (s *Scenario) mapExpect(fn func(deriver, Expect) Expect) *Scenario {
 	out := *s
-	out.Steps = Each(s.Steps, func(st Step) Step {
+	out.Steps = seq.Map(s.Steps, func(st Step) Step {
 		if st.Request != nil && st.Expect != nil {
 			e := fn(deriver{st.Request, s.Requires.Gate}, *st.Expect)
 			st.Expect = &e
 		}
 		if st.Kubectl != nil && st.ExpectClient != nil {
 			client := *st.ExpectClient
-			client.Requests = Each(client.Requests, func(r ClientRequest) ClientRequest {
+			client.Requests = seq.Map(client.Requests, func(r ClientRequest) ClientRequest {
 				r.Expect = fn(deriver{st.Kubectl.Step(r).Request, s.Requires.Gate}, r.Expect)
 				return r
 			})
@@ -86,7 +88,7 @@ var leavable = []struct {
 	{"audit", func(e Expect) Expect { e.Audit = nil; return e }},
 	{"metrics", func(e Expect) Expect { e.Metrics = nil; return e }},
 	{"oneOf", func(e Expect) Expect {
-		e.OneOf = Each(e.OneOf, func(a Alternative) Alternative { a.Metrics = nil; return a })
+		e.OneOf = seq.Map(e.OneOf, func(a Alternative) Alternative { a.Metrics = nil; return a })
 		return e
 	}},
 }
@@ -215,7 +217,7 @@ func (d deriver) metrics(e Expect) (*MetricsExpect, []Alternative) {
 		return &m, e.OneOf
 	}
 	differ := false
-	each := Each(e.OneOf, func(a Alternative) Alternative {
+	each := seq.Map(e.OneOf, func(a Alternative) Alternative {
 		own := m
 		own.Authorizations = authorizations(a.Reviews)
 		a.Metrics = &own

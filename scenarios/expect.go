@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 // Outcome is how the API server answered a request. The classes are kept apart so that one cannot pass for another.
@@ -159,7 +161,7 @@ type MetricDelta struct {
 }
 
 func (e *Expect) allReviews() []Review {
-	return slices.Concat(e.Reviews, slices.Concat(Each(e.OneOf, func(a Alternative) []Review { return a.Reviews })...))
+	return slices.Concat(e.Reviews, slices.Concat(seq.Map(e.OneOf, func(a Alternative) []Review { return a.Reviews })...))
 }
 
 func (c *checker) metrics(m *MetricsExpect, path []any) {

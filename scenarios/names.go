@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 // suffixLength is that of the "-abc123" which Bind appends.
@@ -226,7 +228,7 @@ func (s *Set) Only(keep func(*Scenario) bool) *Set {
 
 // Setups lists the names of all setups, sorted.
 func (s *Set) Setups() []string {
-	names := sets.New(Each(s.all, func(sc *Scenario) string { return sc.Setup })...)
+	names := sets.New(seq.Map(s.all, func(sc *Scenario) string { return sc.Setup })...)
 	return sets.List(names.Delete(""))
 }
 

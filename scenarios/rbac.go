@@ -10,6 +10,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 // Covers tells whether the grant allows what a SubjectAccessReview asks. The rules are those of RBAC in kube-apiserver
@@ -79,7 +81,7 @@ func Covered(grants []Grant, spec authorizationv1.SubjectAccessReviewSpec) bool 
 // is not known what it allows.
 func (s *Scenario) AllowedBy(spec authorizationv1.SubjectAccessReviewSpec) (reasons []string) {
 	objects := slices.Concat(s.Manifests, s.Objects)
-	for _, o := range slices.Concat(Each(RenderRBAC(s), RBACObject.Objects)...) {
+	for _, o := range slices.Concat(seq.Map(RenderRBAC(s), RBACObject.Objects)...) {
 		if m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o); err == nil {
 			objects = append(objects, m)
 		}
@@ -119,7 +121,7 @@ type BoundRule struct {
 // subject. Bindings to roles that are not among them, such as cluster-admin, give none; other objects are passed over.
 func RulesFromManifests(manifests []map[string]any) []Grant {
 	rules, _ := BoundRules(manifests)
-	return Each(rules, func(r BoundRule) Grant { return r.Grant })
+	return seq.Map(rules, func(r BoundRule) Grant { return r.Grant })
 }
 
 // BoundRules are the grants of RulesFromManifests with their source. dangling are bindings to roles that are not there.
@@ -189,7 +191,7 @@ func RulesOf(m map[string]any) []Grant {
 	if !isRBAC(m) {
 		return nil
 	}
-	return Each(numberedRules(m), func(r BoundRule) Grant { return r.Grant })
+	return seq.Map(numberedRules(m), func(r BoundRule) Grant { return r.Grant })
 }
 
 func numberedRules(m map[string]any) (out []BoundRule) {

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 // RBACObject is a role and its binding: ClusterRole and ClusterRoleBinding, or, with a namespace, Role and RoleBinding.
@@ -40,7 +42,7 @@ func (o RBACObject) Objects() []runtime.Object {
 	if o.Scenario != "" {
 		meta.Annotations = map[string]string{"authzconf.dev/scenario": o.Scenario}
 	}
-	rules := Each(o.Grants, func(g Grant) rbacv1.PolicyRule {
+	rules := seq.Map(o.Grants, func(g Grant) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{Verbs: g.Verbs, APIGroups: g.APIGroups, Resources: g.Resources, ResourceNames: g.Names, NonResourceURLs: g.NonResourceURLs}
 	})
 	subjects := []rbacv1.Subject{rbacSubject(o.Subject)}
@@ -132,7 +134,7 @@ func rbacSubject(s Subject) rbacv1.Subject {
 
 // pickCheck chooses the first review that the grants allow and the others do not; without one the first, and false.
 func pickCheck(grants, others []Grant) (authorizationv1.SubjectAccessReviewSpec, bool) {
-	all := slices.Concat(Each(grants, Grant.Examples)...)
+	all := slices.Concat(seq.Map(grants, Grant.Examples)...)
 	if i := slices.IndexFunc(all, func(spec authorizationv1.SubjectAccessReviewSpec) bool { return !Covered(others, spec) }); i >= 0 {
 		return all[i], true
 	}
@@ -240,7 +242,7 @@ func UserFrom(u user.Info) User { return UserOf(u.GetName(), u.GetUID(), u.GetGr
 
 func fieldSelector(s *authorizationv1.FieldSelectorAttributes) string {
 	ops := map[metav1.FieldSelectorOperator]string{metav1.FieldSelectorOpIn: "=", metav1.FieldSelectorOpNotIn: "!="}
-	parts := Each(s.Requirements, func(r metav1.FieldSelectorRequirement) string {
+	parts := seq.Map(s.Requirements, func(r metav1.FieldSelectorRequirement) string {
 		return r.Key + cmp.Or(ops[r.Operator], fmt.Sprintf(" %q ", r.Operator)) + strings.Join(r.Values, "|")
 	})
 	return selector(parts, s.RawSelector)
@@ -318,11 +320,11 @@ func (u User) Render() string {
 
 // RenderExtra is the extra of a user on one line.
 func RenderExtra(extra map[string][]string) string {
-	parts := Each(slices.Sorted(maps.Keys(extra)), func(k string) string { return fmt.Sprintf("%s=%q", Printable(k), printables(extra[k])) })
+	parts := seq.Map(slices.Sorted(maps.Keys(extra)), func(k string) string { return fmt.Sprintf("%s=%q", Printable(k), printables(extra[k])) })
 	return "{" + strings.Join(parts, " ") + "}"
 }
 
-func printables(list []string) []string { return Each(list, Printable) }
+func printables(list []string) []string { return seq.Map(list, Printable) }
 
 // SumDeltas adds up equal series and sorts them; those of zero are left out.
 func SumDeltas(in []MetricDelta) (out []MetricDelta) {
@@ -343,7 +345,7 @@ func SumDeltas(in []MetricDelta) (out []MetricDelta) {
 
 // RenderDeltas is a canonical text of increases by mode and decision.
 func RenderDeltas(deltas []MetricDelta) string {
-	parts := Each(SumDeltas(deltas), func(d MetricDelta) string {
+	parts := seq.Map(SumDeltas(deltas), func(d MetricDelta) string {
 		return fmt.Sprintf("%s %s ×%d", cmp.Or(d.Mode, `""`), d.Decision, d.Count)
 	})
 	if len(parts) == 0 {

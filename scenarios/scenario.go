@@ -12,6 +12,8 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 // Level says how strong a claim a scenario carries.
@@ -334,5 +336,5 @@ func (s *Scenario) Alone() bool {
 
 // Waits is the time that the scenario spends in wait steps.
 func (s *Scenario) Waits() time.Duration {
-	return Sum(s.Steps, func(st Step) time.Duration { return time.Duration(st.Wait) })
+	return seq.Sum(s.Steps, func(st Step) time.Duration { return time.Duration(st.Wait) })
 }

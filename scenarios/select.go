@@ -11,6 +11,8 @@ import (
 	"github.com/Masterminds/semver/v3"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 // Facts are what a target is and can show, as read back from it.
@@ -70,7 +72,7 @@ func (s *Scenario) Needs() []Capability {
 	if len(s.Grants) > 0 || slices.ContainsFunc(slices.Concat(s.Manifests, s.Objects), isRBAC) {
 		need.Insert(RBAC)
 	}
-	return Where(AllCapabilities(), func(c Capability) bool { return need.Has(c) })
+	return seq.Filter(AllCapabilities(), func(c Capability) bool { return need.Has(c) })
 }
 
 // outside says why a version is not in a range, or "" if it is.
@@ -115,7 +117,7 @@ func versionRange(text string) (*semver.Constraints, error) {
 func Lacks(missing []Capability) string { return "the target lacks " + joinStrings(missing) }
 
 func joinStrings[T ~string](list []T) string {
-	return strings.Join(Each(list, func(v T) string { return string(v) }), ", ")
+	return strings.Join(seq.Map(list, func(v T) string { return string(v) }), ", ")
 }
 
 // Substitute returns a copy of a bound scenario in which service accounts take the place of users that are

@@ -15,6 +15,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 // source is one parsed file: the tree, for positions, and what was found wrong.
@@ -174,10 +176,10 @@ func (e *Error) Place() string {
 type Errors []*Error
 
 // Error implements error, one violation a line.
-func (e Errors) Error() string { return strings.Join(Each(e, (*Error).Error), "\n") }
+func (e Errors) Error() string { return strings.Join(seq.Map(e, (*Error).Error), "\n") }
 
 // Unwrap gives errors.Is and errors.As access to the single violations.
-func (e Errors) Unwrap() []error { return Each(e, func(err *Error) error { return err }) }
+func (e Errors) Unwrap() []error { return seq.Map(e, func(err *Error) error { return err }) }
 
 // orNil sorts the errors and returns a nil error if there are none; a nil Errors in an error variable would not be nil.
 func (e Errors) orNil() error {

@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 // PatchType is a kind of patch.
@@ -260,7 +262,7 @@ func (r *Request) Wanted() User {
 	u := User{Extra: map[string][]string{}}
 	for name, values := range r.lines() {
 		name = textproto.CanonicalMIMEHeaderKey(name)
-		values = Each(values, func(v string) string { return strings.Trim(v, " \t") }) // as HTTP does
+		values = seq.Map(values, func(v string) string { return strings.Trim(v, " \t") }) // as HTTP does
 		key, extra := strings.CutPrefix(name, "Impersonate-Extra-")
 		switch {
 		case name == userHeader:

@@ -9,7 +9,7 @@ import (
 
 	"github.com/onsi/ginkgo/v2/types"
 
-	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 type subject struct {
@@ -24,7 +24,7 @@ var subjects = []subject{
 }
 
 // Names are the names of all suites.
-func Names() []string { return scenarios.Each(subjects, func(s subject) string { return s.name }) }
+func Names() []string { return seq.Map(subjects, func(s subject) string { return s.name }) }
 
 // Folders are the scenario folders of the named suites; without names of all.
 func Folders(names ...string) (folders []string, _ error) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -115,7 +116,7 @@ func (v *stepJudge) audited() bool {
 }
 
 func (j *judge) notJudged(parts ...string) {
-	j.result.NotJudged = scenarios.Add(j.result.NotJudged, parts...)
+	j.result.NotJudged = seq.AppendMissing(j.result.NotJudged, parts...)
 }
 
 // steps judges what was sent at the same time, usually one request. It returns a problem of the harness, or "".

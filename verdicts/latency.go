@@ -8,6 +8,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -161,7 +162,7 @@ func behind(s *scenarios.Scenario, e *Evidence, r Result) string {
 			continue
 		}
 		may := slack
-		waits := scenarios.Sum(s.Steps[first.Step:at], func(st scenarios.Step) time.Duration { return time.Duration(st.Wait) })
+		waits := seq.Sum(s.Steps[first.Step:at], func(st scenarios.Step) time.Duration { return time.Duration(st.Wait) })
 		if waits > 0 {
 			may = slackOfWaits
 		}

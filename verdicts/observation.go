@@ -14,6 +14,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -240,7 +241,7 @@ func Behaviour(e *Evidence) []string {
 	plain := func(s string) string {
 		return localAddress.ReplaceAllString(serverMade.ReplaceAllString(scenarios.Rename(s, back), "<id>"), "<address>")
 	}
-	lines := scenarios.Each(e.Problems, func(p Problem) string { return "problem: " + plain(p.Text) })
+	lines := seq.Map(e.Problems, func(p Problem) string { return "problem: " + plain(p.Text) })
 	if u := e.Unheeded; u != nil {
 		lines = append(lines, plain(fmt.Sprintf("step %d: allowed=%v, not %v as its roles and bindings say: %s", u.Step, u.Answer.Allowed, u.Want, describe(u.Review))))
 	}
@@ -278,7 +279,7 @@ func stepBehaviour(o *Observation) []string {
 	lines := []string{o.Request.Method + " " + o.Request.URL, answer}
 	decided, stray := Fold(o.Reviews)
 	lines = append(lines, reviewBehaviour(decided)...)
-	lines = append(lines, scenarios.Each(stray, func(r Review) string { return "stray review: " + describe(r.Spec) })...)
+	lines = append(lines, seq.Map(stray, func(r Review) string { return "stray review: " + describe(r.Spec) })...)
 	if ev := AuditOf(o); ev != nil {
 		if u := ev.ImpersonatedUser; u != nil {
 			lines = append(lines, "audit: impersonated "+scenarios.UserOf(u.Username, u.UID, u.Groups, u.Extra).Render())

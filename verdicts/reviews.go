@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -66,7 +67,7 @@ func (v *stepJudge) about() {
 	says := func(r scenarios.Review, by string) string {
 		return r.Verb + " " + r.Version + " " + RenderAbout(r) + by
 	}
-	got := scenarios.Each(theirs, func(d Decided) string {
+	got := seq.Map(theirs, func(d Decided) string {
 		return says(Describe(d), orElse(direct, " by "+reviewUser(d.Spec).Render(), ""))
 	})
 	v.compare("reviews (what they are about)", says(want, asker), orElse(slices.Contains(got, says(want, asker)), says(want, asker), scenarios.List(got)))
@@ -81,7 +82,7 @@ func (v *stepJudge) decides(address *url.URL) bool {
 }
 
 func count(want []scenarios.Review) int {
-	return scenarios.Sum(want, func(w scenarios.Review) int { return max(1, len(w.Unordered)) })
+	return seq.Sum(want, func(w scenarios.Review) int { return max(1, len(w.Unordered)) })
 }
 
 // unordered pairs each wanted review with an equal one; the rest is compared as sets, to show both sides.

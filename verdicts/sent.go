@@ -19,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -196,8 +197,8 @@ func (j *judge) clientRequest(n, step int, st *scenarios.Step, o *Observation) (
 		d.Field = ClientField(n) + d.Field
 		return d
 	}
-	j.result.Differences = append(j.result.Differences, scenarios.Each(one.result.Differences, inRequest)...)
-	j.met = append(j.met, scenarios.Each(one.met, inRequest)...)
+	j.result.Differences = append(j.result.Differences, seq.Map(one.result.Differences, inRequest)...)
+	j.met = append(j.met, seq.Map(one.met, inRequest)...)
 	return problem
 }
 
@@ -266,12 +267,12 @@ func RenderUsers(users []scenarios.User) string {
 }
 
 func lines[T any](list []T, line func(T) string) string {
-	return scenarios.List(scenarios.Each(list, line))
+	return scenarios.List(seq.Map(list, line))
 }
 
 // backendBehaviour is what reached the aggregated API server.
 func backendBehaviour(o *Observation) []string {
-	return scenarios.Each(o.Backend, func(r BackendRequest) string {
+	return seq.Map(o.Backend, func(r BackendRequest) string {
 		return strings.TrimSpace("backend: " + r.Method + " " + r.URL + " by " + r.User.Render() + " " + scenarios.RenderExtra(r.Impersonation))
 	})
 }

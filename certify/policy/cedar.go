@@ -12,6 +12,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -103,7 +104,7 @@ func cedarPaths(paths []string) []string {
 }
 
 func cedarList(before string, list []string) string {
-	return strings.Join(scenarios.Each(list, func(s string) string { return before + cedarString(s) }), ", ")
+	return strings.Join(seq.Map(list, func(s string) string { return before + cedarString(s) }), ", ")
 }
 
 // cedarString is a string literal. What is not printable ASCII is written as \u{...}.
@@ -256,9 +257,9 @@ func (p *Policy) OpenFGA() ([]byte, error) {
 		if g.Subject.Group != "" {
 			holder = FGAGroup(g.Subject.Group) + "#member"
 		}
-		tuples = append(tuples, scenarios.Each(g.Parts(), func(part scenarios.Grant) FGATuple { return FGATuple{holder, "holder", FGAPermission(part)} })...)
+		tuples = append(tuples, seq.Map(g.Parts(), func(part scenarios.Grant) FGATuple { return FGATuple{holder, "holder", FGAPermission(part)} })...)
 	}
-	tuples = scenarios.Once(tuples, func(t FGATuple) string { return t.User + " " + t.Object }) // neither has a space in it
+	tuples = seq.UniqueBy(tuples, func(t FGATuple) string { return t.User + " " + t.Object }) // neither has a space in it
 	return yaml.Marshal(struct {
 		Name   string     `json:"name"`
 		Model  string     `json:"model"`

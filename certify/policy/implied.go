@@ -6,6 +6,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -46,7 +47,7 @@ func (d *deck) implied() {
 	for _, verb := range d.PathVerbs {
 		user, path := d.name(), "/"+d.name()
 		c := Case{Reason: "verb-implied", Grants: []scenarios.Grant{pathRule(user, verb, path)}}
-		c.Asked = scenarios.Each(d.PathVerbs, func(v string) spec { return askPath(user, v, path) })
+		c.Asked = seq.Map(d.PathVerbs, func(v string) spec { return askPath(user, v, path) })
 		d.add(c)
 	}
 	d.modes()
@@ -58,7 +59,7 @@ func (d *deck) implied() {
 			in = ""
 		}
 		c := Case{Reason: "resource-implied", Grants: []scenarios.Grant{rule(user, verb, o, in)}}
-		c.Asked = scenarios.Each(d.Resources, func(other object) spec { return ask(user, verb, other, in, "") })
+		c.Asked = seq.Map(d.Resources, func(other object) spec { return ask(user, verb, other, in, "") })
 		d.add(c)
 	}
 	for _, in := range []string{"", d.name(), "default", "kube-system", "kube-public"} {

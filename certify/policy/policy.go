@@ -29,6 +29,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -71,7 +72,7 @@ func New(bound []*scenarios.Scenario, seed int64) *Policy {
 	for _, c := range Cases(seed) {
 		p.Grants = append(p.Grants, c.Grants...)
 	}
-	p.Grants = scenarios.Once(p.Grants, func(g scenarios.Grant) string {
+	p.Grants = seq.UniqueBy(p.Grants, func(g scenarios.Grant) string {
 		raw, _ := json.Marshal(g) // strings alone
 		return string(raw)
 	})

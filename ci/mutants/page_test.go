@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 // table is one of Markdown. Columns whose head ends with a colon are numbers.
@@ -77,7 +77,7 @@ func (r *results) markdown() string {
 
 // by counts the results by what group says of each, in the order in which the groups come.
 func (l list) by(group func(Result) string) string {
-	heads := scenarios.Each(statuses, func(s Status) string { return string(s) + ":" })
+	heads := seq.Map(statuses, func(s Status) string { return string(s) + ":" })
 	t := newTable(slices.Concat([]string{"", "mutants:"}, heads, []string{"failed:", "caught:"})...)
 	seen := map[string]bool{}
 	for _, one := range l {

@@ -12,7 +12,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 // Names of files in the output folder: the results, and the whole table for people.
@@ -286,7 +286,7 @@ func (l list) of(p Part) list {
 }
 
 func (l list) keys() []string {
-	return scenarios.Each(l, func(one Result) string { return one.Key })
+	return seq.Map(l, func(one Result) string { return one.Key })
 }
 
 // count is the number of results with one of the statuses.
@@ -299,7 +299,7 @@ var statuses = []Status{Killed, Detected, Refused, Survived, NotCovered, Equival
 
 // counts are the numbers of each status.
 func (l list) counts() string {
-	return strings.Join(scenarios.Each(statuses, func(s Status) string { return fmt.Sprintf("%d %s", l.count(s), s) }), ", ")
+	return strings.Join(seq.Map(statuses, func(s Status) string { return fmt.Sprintf("%d %s", l.count(s), s) }), ", ")
 }
 
 // scores are the shares, in percent, of the mutants that are not equivalent: with which a scenario failed, and that

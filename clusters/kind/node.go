@@ -19,7 +19,7 @@ import (
 	kindlog "sigs.k8s.io/kind/pkg/log"
 	"sigs.k8s.io/yaml"
 
-	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 // Nodes are the names of the cluster's nodes, the control plane first.
@@ -181,7 +181,7 @@ func editManifest(raw []byte, old, wanted []arg, image, mark string) ([]byte, er
 	container.Command = slices.DeleteFunc(container.Command, func(line string) bool {
 		return slices.ContainsFunc(old, func(a arg) bool { return line == a.String() })
 	})
-	container.Command = append(container.Command, scenarios.Each(wanted, arg.String)...)
+	container.Command = append(container.Command, seq.Map(wanted, arg.String)...)
 	if image != "" {
 		container.Image = image
 	}

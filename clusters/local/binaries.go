@@ -18,7 +18,7 @@ import (
 	"golang.org/x/mod/modfile"
 	"k8s.io/apimachinery/pkg/util/version"
 
-	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 // CacheVariable names the environment variable that moves the cache of built programs.
@@ -287,7 +287,7 @@ func ParseRelease(s string) (Release, error) {
 }
 
 func knownReleases() string {
-	names := scenarios.Each(releases, func(r Release) string { return fmt.Sprintf("%s (%s)", r.Minor, r.Version) })
+	names := seq.Map(releases, func(r Release) string { return fmt.Sprintf("%s (%s)", r.Minor, r.Version) })
 	return strings.Join(names, ", ")
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/authzconf/authzconf/engine/auditlog"
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
@@ -349,7 +350,7 @@ func (f *adviseFlags) advisedProfile(c *cobra.Command) error {
 	}
 	i := slices.IndexFunc(all, func(j judgedProfile) bool { return j.Name == f.profile })
 	if i < 0 {
-		names := scenarios.Each(all, func(j judgedProfile) string { return j.Name })
+		names := seq.Map(all, func(j judgedProfile) string { return j.Name })
 		hint := "expected one of " + strings.Join(names, ", ")
 		if near := nearest(f.profile, names); len(near) > 0 {
 			hint = "nearest: " + strings.Join(near, ", ")

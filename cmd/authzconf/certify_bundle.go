@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/authzconf/authzconf/certify"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 type bundleFlags struct {
@@ -121,7 +121,7 @@ func (f *certifyFlags) check() error {
 }
 
 func (f *bundleFlags) tried() (out []certify.CertificationLevel) {
-	return scenarios.Where(certify.Levels(), func(l certify.CertificationLevel) bool {
+	return seq.Filter(certify.Levels(), func(l certify.CertificationLevel) bool {
 		return len(f.levels) == 0 || slices.Contains(f.levels, string(l))
 	})
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
 	"github.com/authzconf/authzconf/conditional/wire"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 func newConditions() *cobra.Command {
@@ -55,7 +55,7 @@ func newConditionsList() *cobra.Command {
 		case output != "":
 			return fmt.Errorf("-o %q is not json", output)
 		}
-		return renderTable(c.OutOrStdout(), "vectors", scenarios.Each(all, func(v *vectors.Vector) listedVector { return listedVector{v} }), 0)
+		return renderTable(c.OutOrStdout(), "vectors", seq.Map(all, func(v *vectors.Vector) listedVector { return listedVector{v} }), 0)
 	})
 	c.Flags().StringVar(&flags.dir, "scenarios", "", "folder of vector files to use instead of the built-in ones")
 	c.Flags().StringVarP(&output, "output", "o", "", "json")

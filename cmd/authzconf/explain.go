@@ -24,6 +24,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/scenarios"
@@ -66,7 +67,7 @@ func (f *explainFlags) question(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	notes = append(notes, scenarios.Each(server.Dangling(), func(d string) string { return "In the file, " + d + "." })...)
+	notes = append(notes, seq.Map(server.Dangling(), func(d string) string { return "In the file, " + d + "." })...)
 	imp := &f.as
 	imp.Extra, _ = f.extra() // checked
 	text := server.Explain(server.Do(f.requestor(), imp, f.request()), imp, f.request())

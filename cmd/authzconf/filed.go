@@ -15,6 +15,7 @@ import (
 	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/engine/upgrade"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/scenarios"
@@ -208,7 +209,7 @@ func (h *heldRun) existing() (cells []target.Options) {
 
 func (h *heldRun) plan(o session.Options) {
 	h.asked.Require = o.Require
-	h.asked.KnownFailing = scenarios.Each(o.KnownFailing, func(k reports.KnownFailing) reports.KnownFailingState {
+	h.asked.KnownFailing = seq.Map(o.KnownFailing, func(k reports.KnownFailing) reports.KnownFailingState {
 		return reports.KnownFailingState{KnownFailing: k}
 	})
 	for _, p := range o.Plan {

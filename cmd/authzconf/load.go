@@ -18,6 +18,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/shard"
 	"github.com/authzconf/authzconf/loadgen/storm"
@@ -25,7 +26,6 @@ import (
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/reports/load"
 	loadrun "github.com/authzconf/authzconf/reports/load/run"
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 type loadFlags struct {
@@ -207,7 +207,7 @@ func verifyLoad(c *cobra.Command, path string, flags *verifyFlags) error {
 		return err
 	}
 	if len(differences) > 0 {
-		return differs(c, scenarios.Each(differences, printable), "the report does not follow from its run")
+		return differs(c, seq.Map(differences, printable), "the report does not follow from its run")
 	}
 	if len(unjudged) > 0 {
 		return invalid(fmt.Errorf("the authzconf that made it has to verify it: %s", printable(strings.Join(unjudged, ", "))))
@@ -260,7 +260,7 @@ func declaredBy(r *loadrun.Run) (t load.Thresholds, compared []string, err error
 			err = fmt.Errorf("%s is Kubernetes %s, and its command asks for %s", s.Name, s.GitVersion, release.Version)
 		}
 	}
-	return storm.Thresholds(p), scenarios.Each(p.Comparisons, func(c profile.Comparison) string { return c.Name }), err
+	return storm.Thresholds(p), seq.Map(p.Comparisons, func(c profile.Comparison) string { return c.Name }), err
 }
 
 func newLoadCost() *cobra.Command {

@@ -15,8 +15,8 @@ import (
 	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/engine/upgrade"
 	"github.com/authzconf/authzconf/engine/upgradepath"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
-	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/suites/explore"
 	"github.com/authzconf/authzconf/verdicts"
 	"github.com/authzconf/authzconf/verdicts/findings"
@@ -62,7 +62,7 @@ func findingOf(all []findings.Finding, id string) (*findings.Finding, error) {
 		return &all[i], nil
 	}
 	hint := "authzconf reproduce lists them"
-	if near := nearest(id, scenarios.Each(all, func(f findings.Finding) string { return f.ID })); len(near) > 0 {
+	if near := nearest(id, seq.Map(all, func(f findings.Finding) string { return f.ID })); len(near) > 0 {
 		hint = "the nearest are " + strings.Join(near, ", ") + "; " + hint
 	}
 	return nil, &local.UsageError{Problem: fmt.Sprintf("there is no finding %q", id), Hint: hint}
@@ -121,7 +121,7 @@ func (f *reproduceFlags) scenarios(c *cobra.Command, finding *findings.Finding, 
 	if err != nil {
 		return nil, err
 	}
-	quoted := scenarios.Each(finding.Scenarios, regexp.QuoteMeta)
+	quoted := seq.Map(finding.Scenarios, regexp.QuoteMeta)
 	plan, err := session.Plan(common.Texts.Set, cells, session.Selection{Focus: regexp.MustCompile("^(" + strings.Join(quoted, "|") + ")$")})
 	if err != nil {
 		return nil, invalid(err)

@@ -16,8 +16,8 @@ import (
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/engine/upgrade"
 	"github.com/authzconf/authzconf/engine/upgradepath"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 // recordedFlags say what becomes of a run; run, matrix and upgrade share them.
@@ -119,7 +119,7 @@ func (f *conformanceFlags) run(c *cobra.Command, cells func() ([]target.Options,
 	if err := render(c.ErrOrStderr(), "made", o.Plan); err != nil {
 		return invalid(err)
 	}
-	total := scenarios.Sum(o.Plan, func(p session.CellPlan) int { return p.Count(session.Run) })
+	total := seq.Sum(o.Plan, func(p session.CellPlan) int { return p.Count(session.Run) })
 	show := newProgress(c.ErrOrStderr(), total, f.verbose)
 	o.Events = show.event
 	run, err := session.Execute(c.Context(), o)
@@ -277,7 +277,7 @@ func (f *upgradeFlags) load() (*upgradepath.Path, error) {
 }
 
 func (f *upgradeFlags) base(c *cobra.Command, p *upgradepath.Path) (matrix.Matrix, error) {
-	f.cells.matrix.Kubernetes = sets.List(sets.New(scenarios.Each(p.Stages, func(s upgradepath.Stage) string { return s.Kubernetes })...))
+	f.cells.matrix.Kubernetes = sets.List(sets.New(seq.Map(p.Stages, func(s upgradepath.Stage) string { return s.Kubernetes })...))
 	base, err := f.cells.resolve()
 	base.Binaries = binaries(c)
 	return base, err

@@ -17,11 +17,11 @@ import (
 	"github.com/authzconf/authzconf/deputy"
 	"github.com/authzconf/authzconf/engine/nodes"
 	"github.com/authzconf/authzconf/granular"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/reports/load"
 	"github.com/authzconf/authzconf/reports/site"
-	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/suites/explore"
 )
 
@@ -100,7 +100,7 @@ func kindsIn(path string) ([]reportKind, error) {
 	var markers []string
 	var marked, known []reportKind
 	for _, k := range reportKinds() {
-		markers = scenarios.Add(markers, k.Marker)
+		markers = seq.AppendMissing(markers, k.Marker)
 		if _, err := os.Stat(filepath.Join(path, k.Marker)); err == nil {
 			marked = append(marked, k)
 			if k.In(path) {

@@ -17,6 +17,7 @@ import (
 	"github.com/google/cel-go/common/types"
 
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -50,7 +51,7 @@ type ways [][]string
 // and are the ways in which both hold.
 func (a ways) and(b ways) (out ways) {
 	for _, x := range a {
-		out = append(out, scenarios.Each(b, func(y []string) []string { return slices.Concat(x, y) })...)
+		out = append(out, seq.Map(b, func(y []string) []string { return slices.Concat(x, y) })...)
 	}
 	return out
 }

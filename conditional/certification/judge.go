@@ -15,7 +15,7 @@ import (
 	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
 	"github.com/authzconf/authzconf/conditional/wire"
-	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 type judge struct {
@@ -89,9 +89,9 @@ func (j *judge) whole(e *entry, seen []Exchange) bool {
 		if s.Authorize == nil && (first < 0 || len(chainIn(j.wire, seen[first].Answer)) == 0) {
 			continue
 		}
-		want = append(want, scenarios.Each(e.variants(i, j.replica), func(v Variant) asked { return asked{i, v} })...)
+		want = append(want, seq.Map(e.variants(i, j.replica), func(v Variant) asked { return asked{i, v} })...)
 	}
-	return slices.Equal(want, scenarios.Each(seen, func(x Exchange) asked { return asked{x.Step, x.Variant} }))
+	return slices.Equal(want, seq.Map(seen, func(x Exchange) asked { return asked{x.Step, x.Variant} }))
 }
 
 // note writes a finding down. Its wording is part of bundles, which are judged again: it stays.
@@ -120,7 +120,7 @@ func (j *judge) readable(e *entry, x Exchange, version, kind string) bool {
 
 // mixed notes that an answer is not in the revision of the wire, or in more than that.
 func (j *judge) mixed(e *entry, x Exchange) bool {
-	told := scenarios.Each(wire.Told(x.Answer), func(w *wire.Revision) string { return fmt.Sprintf("%s (%s)", w.Name, w.Rules.Chain) })
+	told := seq.Map(wire.Told(x.Answer), func(w *wire.Revision) string { return fmt.Sprintf("%s (%s)", w.Name, w.Rules.Chain) })
 	switch {
 	case len(told) > 1:
 		j.note(e, x, false, "several-revisions", "one answer is in the form of %s", strings.Join(told, " and of "))
@@ -248,18 +248,18 @@ func (j *judge) form(e *entry, x Exchange, s *vectors.SubjectAccessReviewStatus,
 }
 
 func conditionsOf(s *vectors.SubjectAccessReviewStatus) []vectors.Condition {
-	return slices.Concat(scenarios.Each(vectors.Leaves(s.ConditionsChain), func(set vectors.ConditionSet) []vectors.Condition { return set.Conditions })...)
+	return slices.Concat(seq.Map(vectors.Leaves(s.ConditionsChain), func(set vectors.ConditionSet) []vectors.Condition { return set.Conditions })...)
 }
 
 func effectsOf(s *vectors.SubjectAccessReviewStatus) []vectors.Decision {
-	return slices.Compact(slices.Sorted(slices.Values(scenarios.Each(conditionsOf(s), func(c vectors.Condition) vectors.Decision { return c.Effect }))))
+	return slices.Compact(slices.Sorted(slices.Values(seq.Map(conditionsOf(s), func(c vectors.Condition) vectors.Decision { return c.Effect }))))
 }
 
 // residualsOf are the conditions as expressions, if all are CEL.
 func residualsOf(s *vectors.SubjectAccessReviewStatus) ([]string, bool) {
 	all := conditionsOf(s)
 	other := slices.ContainsFunc(all, func(c vectors.Condition) bool { return c.Type != reference.TypeCEL })
-	return sortedExpressions(scenarios.Each(all, func(c vectors.Condition) string { return c.Condition })), !other
+	return sortedExpressions(seq.Map(all, func(c vectors.Condition) string { return c.Condition })), !other
 }
 
 func sortedExpressions(in []string) []string {

@@ -17,9 +17,9 @@ import (
 	reference "github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
 	"github.com/authzconf/authzconf/conditional/wire"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
-	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -151,7 +151,7 @@ func (b *Plan) Bound(id string) *vectors.Webhook { return b.byID[id].Webhook }
 
 // Len is how many vectors a level has.
 func (b *Plan) Len(l certify.CertificationLevel) (n int) {
-	return scenarios.Count(b.entries, func(e entry) bool { return e.level == l })
+	return seq.Count(b.entries, func(e entry) bool { return e.level == l })
 }
 
 func (e *entry) reason() string { return path.Base(e.id) }

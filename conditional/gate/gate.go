@@ -19,7 +19,7 @@ import (
 	"github.com/authzconf/authzconf/conditional/vectors"
 	"github.com/authzconf/authzconf/conditional/wire"
 	"github.com/authzconf/authzconf/engine/target"
-	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -77,7 +77,7 @@ func (p *Play) on(ctx context.Context, k kind, length int, all []*vectors.Vector
 		if _, ended := errors.AsType[*local.ProcessError](err); !ended || p.Server == "" {
 			return unknown(ctx, err, o)
 		}
-		p.Seen = append(p.Seen, scenarios.Each(all, func(v *vectors.Vector) Seen { return Seen{Vector: v.ID} })...)
+		p.Seen = append(p.Seen, seq.Map(all, func(v *vectors.Vector) Seen { return Seen{Vector: v.ID} })...)
 		return nil
 	}
 	defer func() { err = errors.Join(err, playing.Stop()) }()
@@ -223,7 +223,7 @@ func (s *Seen) judge(v *vectors.Vector, reading vectors.Reading) (verdicts.Verdi
 	case len(wrong) > 0 && v.Level == vectors.Must:
 		return verdicts.Failed, wrong
 	case len(wrong) > 0:
-		return verdicts.Passed, scenarios.Each(wrong, func(s string) string { return "the text advises otherwise: " + s })
+		return verdicts.Passed, seq.Map(wrong, func(s string) string { return "the text advises otherwise: " + s })
 	case want.Stated(got) == 0:
 		return verdicts.NotSupported, []string{"nothing of what it states is seen of an API server"}
 	case len(unseen) > 0:

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/oracle/cases"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -69,8 +70,8 @@ func (t *triple) firstPhase() []vectors.Decision {
 
 // outcome is what the policies decide in every way that their truths allow: Conditional if the ways differ.
 func (t *triple) outcome(truths func(*expression) []vectors.Truth) (first vectors.Decision) {
-	effects := scenarios.Each(t.policies, func(p generatedPolicy) vectors.Decision { return p.effect })
-	parts := scenarios.Each(t.policies, func(p generatedPolicy) []vectors.Truth { return truths(p.expression) })
+	effects := seq.Map(t.policies, func(p generatedPolicy) vectors.Decision { return p.effect })
+	parts := seq.Map(t.policies, func(p generatedPolicy) []vectors.Truth { return truths(p.expression) })
 	for _, w := range ways(parts) {
 		d, _ := Evaluate(t.mode, effects, w)
 		first = cmp.Or(first, d)

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/authzconf/authzconf/conditional/vectors"
-	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 // expression is a tree of logical operators with atoms as leaves.
@@ -37,7 +37,7 @@ func (e *expression) String() string {
 	case "?:":
 		return "(" + e.args[0].String() + " ? " + e.args[1].String() + " : " + e.args[2].String() + ")"
 	}
-	return "(" + strings.Join(scenarios.Each(e.args, (*expression).String), " "+e.op+" ") + ")"
+	return "(" + strings.Join(seq.Map(e.args, (*expression).String), " "+e.op+" ") + ")"
 }
 
 // value is what the expression is, with everything known or only the request. CEL's logical operators commute,
@@ -84,12 +84,12 @@ func (e *expression) possible(f *facts) (out []vectors.Truth) {
 		}
 		return anything
 	}
-	all := scenarios.Each(e.args, func(a *expression) []vectors.Truth { return a.possible(f) })
+	all := seq.Map(e.args, func(a *expression) []vectors.Truth { return a.possible(f) })
 	for _, w := range ways(all) {
-		fixed := &expression{op: e.op, args: scenarios.Each(w, func(truth vectors.Truth) *expression {
+		fixed := &expression{op: e.op, args: seq.Map(w, func(truth vectors.Truth) *expression {
 			return leaf(sure("", func(*facts) vectors.Truth { return truth }))
 		})}
-		out = scenarios.Add(out, fixed.value(f, true))
+		out = seq.AppendMissing(out, fixed.value(f, true))
 	}
 	return out
 }
@@ -100,7 +100,7 @@ func ways(parts [][]vectors.Truth) [][]vectors.Truth {
 	for _, of := range parts {
 		var next [][]vectors.Truth
 		for _, w := range out {
-			next = append(next, scenarios.Each(of, func(truth vectors.Truth) []vectors.Truth { return append(w[:len(w):len(w)], truth) })...)
+			next = append(next, seq.Map(of, func(truth vectors.Truth) []vectors.Truth { return append(w[:len(w):len(w)], truth) })...)
 		}
 		out = next
 	}

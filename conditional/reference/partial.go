@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/authzconf/authzconf/conditional/vectors"
-	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 // environments are that of conditions (ValidatingAdmissionPolicy's with other variables), and one that expands no macros.
@@ -147,9 +147,9 @@ func (s substitution) value(e ast.Expr) (any, bool) {
 func (s substitution) literal(v any) ast.Expr {
 	switch v := v.(type) {
 	case []string:
-		return s.NewList(0, scenarios.Each(v, func(e string) ast.Expr { return s.literal(e) }), nil)
+		return s.NewList(0, seq.Map(v, func(e string) ast.Expr { return s.literal(e) }), nil)
 	case map[string]any:
-		return s.NewMap(0, scenarios.Each(slices.Sorted(maps.Keys(v)), func(k string) ast.EntryExpr {
+		return s.NewMap(0, seq.Map(slices.Sorted(maps.Keys(v)), func(k string) ast.EntryExpr {
 			return s.NewMapEntry(0, s.literal(k), s.literal(v[k]), false)
 		}))
 	case string:
@@ -293,5 +293,5 @@ func conjuncts(e ast.Expr) []ast.Expr {
 	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != operators.LogicalAnd {
 		return []ast.Expr{e}
 	}
-	return slices.Concat(scenarios.Each(e.AsCall().Args(), conjuncts)...)
+	return slices.Concat(seq.Map(e.AsCall().Args(), conjuncts)...)
 }

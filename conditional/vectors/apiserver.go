@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 // APIServer is a request, what the authorizers of a chain say to it, and what the API server makes of that.
@@ -90,7 +90,7 @@ func (a *Authorizer) Answer() SubjectAccessReviewStatus {
 		return SubjectAccessReviewStatus{Allowed: a.Decision == Allow, Denied: a.Decision == Deny, Reason: a.Reason}
 	}
 	set := ConditionSet{AuthorizerName: a.Name, FailureMode: a.FailureMode}
-	set.Conditions = append(set.Conditions, scenarios.Each(a.Conditions, func(c EvaluatedCondition) Condition { return c.Condition })...)
+	set.Conditions = append(set.Conditions, seq.Map(a.Conditions, func(c EvaluatedCondition) Condition { return c.Condition })...)
 	return SubjectAccessReviewStatus{ConditionsChain: []ConditionSet{set}}
 }
 

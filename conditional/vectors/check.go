@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -44,7 +45,7 @@ func (c *checker) vector(v *Vector) {
 	c.must(v.Description != "", "$", "the description is missing (expected a sentence)")
 	c.must(v.Source.Document != "" && v.Source.Section != "", "$.source", "the source is not complete (expected document and section)")
 	oneOf(c, "$.level", v.Level, Must, Should)
-	kinds := scenarios.Count([]bool{v.APIServer != nil, v.Webhook != nil, v.Table != nil}, func(there bool) bool { return there })
+	kinds := seq.Count([]bool{v.APIServer != nil, v.Webhook != nil, v.Table != nil}, func(there bool) bool { return there })
 	c.must(kinds == 1, "$", "the file has %d of apiServer, webhook and table (expected one)", kinds)
 	if c.err != nil {
 		return
@@ -340,7 +341,7 @@ func (r Rules) set(b *Breaches, s ConditionSet, depth int) {
 	for _, inner := range s.ConditionsChain {
 		r.set(b, inner, depth+1)
 	}
-	kinds := scenarios.Count([]bool{s.Allowed, s.Denied, len(s.Conditions) > 0, len(s.ConditionsChain) > 0}, func(is bool) bool { return is })
+	kinds := seq.Count([]bool{s.Allowed, s.Denied, len(s.Conditions) > 0, len(s.ConditionsChain) > 0}, func(is bool) bool { return is })
 	b.when(kinds != 1, "set-of-no-kind", "a set has %d of allowed, denied and conditions, want 1", kinds)
 	b.when(s.AuthorizerName == "", "no-authorizer-name", "a set has no authorizerName")
 	b.when(len(s.Conditions) > r.Conditions, "too-many-conditions", "%d conditions", len(s.Conditions))

@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/authzconf/authzconf/conditional/vectors"
-	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 // What reviews call themselves. The KEP writes AuthorizationConditionsReview as authorization.k8s.io/v1alpha1.
@@ -59,7 +59,7 @@ func Told(answer []byte) []*Revision {
 	if json.Unmarshal(answer, &in) != nil {
 		return nil
 	}
-	return scenarios.Where(Revisions(), func(r *Revision) bool { return marked(in.Status, r.marks) })
+	return seq.Filter(Revisions(), func(r *Revision) bool { return marked(in.Status, r.marks) })
 }
 
 func marked(value any, marks []string) bool {

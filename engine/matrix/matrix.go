@@ -11,6 +11,7 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -57,7 +58,7 @@ func (m Matrix) Cells() (cells []target.Options, _ error) {
 		if err != nil {
 			return nil, err
 		}
-		cells = append(cells, scenarios.Each(states, func(state target.Asked) target.Options { return m.cell(release, emulated, state) })...)
+		cells = append(cells, seq.Map(states, func(state target.Asked) target.Options { return m.cell(release, emulated, state) })...)
 	}
 	return cells, distinct(cells)
 }
@@ -138,7 +139,7 @@ func Newest() string { return local.Newest().Minor }
 
 // Minors are the Kubernetes minors that can be run, newest last.
 func Minors() []string {
-	return scenarios.Each(local.Releases(), func(r local.Release) string { return r.Minor })
+	return seq.Map(local.Releases(), func(r local.Release) string { return r.Minor })
 }
 
 // Known are the Kubernetes minors that can be run, as a text.

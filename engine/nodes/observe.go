@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -164,7 +165,7 @@ func judgeLines(node string, nodes []string, lines []Attempt) []reports.AgentChe
 		if l.Node != node {
 			c.Want, c.Got = "written by "+node, "written by "+l.Node
 		}
-		checks = scenarios.Add(checks, c) // each once, however often it was tried
+		checks = seq.AppendMissing(checks, c) // each once, however often it was tried
 	}
 	var left []string
 	for _, target := range nodes {
@@ -190,7 +191,7 @@ func judgeEvents(lines []Attempt, events []auditv1.Event) []reports.AgentCheck {
 		if i := slices.IndexFunc(events, func(e auditv1.Event) bool { return matches(l, e) }); i >= 0 {
 			c.Got = describeEvent(events[i])
 		}
-		checks = scenarios.Add(checks, c)
+		checks = seq.AppendMissing(checks, c)
 	}
 	other := reports.AgentCheck{What: "audit of the agents, other impersonations", Want: "none", Got: "none"}
 	for _, e := range events {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -22,7 +23,7 @@ func TestGrouped(t *testing.T) {
 			o.Chain = map[string]string{"first": "webhook-first", "last": "webhook-last", "abac": "abac"}[name]
 			cells = append(cells, &Cell{Plan: CellPlan{Target: o}})
 		}
-		got := scenarios.Each(grouped(cells), func(g []*Cell) (names string) {
+		got := seq.Map(grouped(cells), func(g []*Cell) (names string) {
 			for i, c := range g {
 				if i > 0 {
 					names += " "

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -75,13 +76,13 @@ type CellPlan struct {
 
 // Count is the number of items with a fate.
 func (p CellPlan) Count(f Fate) int {
-	return scenarios.Count(p.Items, func(i Item) bool { return i.Fate == f })
+	return seq.Count(p.Items, func(i Item) bool { return i.Fate == f })
 }
 
 // Runs are the scenarios that will be replayed, in order.
 func (p CellPlan) Runs() []*scenarios.Scenario {
-	runs := scenarios.Where(p.Items, func(i Item) bool { return i.Fate == Run })
-	return scenarios.Each(runs, func(i Item) *scenarios.Scenario { return i.Scenario })
+	runs := seq.Filter(p.Items, func(i Item) bool { return i.Fate == Run })
+	return seq.Map(runs, func(i Item) *scenarios.Scenario { return i.Scenario })
 }
 
 // ErrNothingSelected is wrapped by the error of a plan in which nothing would run: that would not be a pass.
@@ -109,7 +110,7 @@ func Plan(set *scenarios.Set, cells []target.Options, sel Selection) (plans []Ce
 		}
 		plans = append(plans, variants...)
 	}
-	if scenarios.Sum(plans, func(p CellPlan) int { return p.Count(Run) }) == 0 {
+	if seq.Sum(plans, func(p CellPlan) int { return p.Count(Run) }) == 0 {
 		return nil, fmt.Errorf("%w: %s", ErrNothingSelected, nothingWhy(plans))
 	}
 	return plans, nil
@@ -118,12 +119,12 @@ func Plan(set *scenarios.Set, cells []target.Options, sel Selection) (plans []Ce
 func plan(set *scenarios.Set, c target.Options, sel Selection) CellPlan {
 	p := CellPlan{Target: c}
 	facts := target.ExpectedFacts(c)
-	p.Items = scenarios.Each(set.All(), func(s *scenarios.Scenario) Item { return decide(s, c, facts, sel) })
+	p.Items = seq.Map(set.All(), func(s *scenarios.Scenario) Item { return decide(s, c, facts, sel) })
 	return p
 }
 
 func chains(set *scenarios.Set) []string {
-	names := sets.New(scenarios.Each(set.All(), func(s *scenarios.Scenario) string { return s.Requires.Chain })...)
+	names := sets.New(seq.Map(set.All(), func(s *scenarios.Scenario) string { return s.Requires.Chain })...)
 	return sets.List(names.Delete(""))
 }
 

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/transport"
 
 	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -235,7 +236,7 @@ func (b *Batch) Close(ctx context.Context) (*Batched, error) {
 	}
 	records := t.recorder.Since(b.mark)
 	t.recorder.Reset()
-	seqs := scenarios.Each(records, func(r recorder.Record) uint64 { return r.Seq })
+	seqs := seq.Map(records, func(r recorder.Record) uint64 { return r.Seq })
 	return &Batched{Reviews: t.reviews(records), Seqs: seqs, Metrics: metrics}, t.Err()
 }
 

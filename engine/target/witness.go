@@ -21,6 +21,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/image"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -179,7 +180,7 @@ func (t *Target) witnessChain(ctx context.Context) error {
 }
 
 func (m middle) all() []reports.Authorizer {
-	between := scenarios.Each(m.Authorizers, func(a apiserverv1.AuthorizerConfiguration) reports.Authorizer {
+	between := seq.Map(m.Authorizers, func(a apiserverv1.AuthorizerConfiguration) reports.Authorizer {
 		return reports.Authorizer{Type: a.Type, Name: a.Name}
 	})
 	return slices.Concat([]reports.Authorizer{{Type: "Webhook", Name: "recorder-front"}}, between, []reports.Authorizer{{Type: "Webhook", Name: "recorder-back"}})

@@ -17,6 +17,7 @@ import (
 	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/engine/upgradepath"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -150,7 +151,7 @@ func (u *Upgrade) flow(ctx context.Context) (*flow, error) {
 }
 
 func (u *Upgrade) addresses() []string {
-	return scenarios.Each(u.targets, func(t *target.Target) string { return strings.TrimPrefix(t.Host(), "https://") })
+	return seq.Map(u.targets, func(t *target.Target) string { return strings.TrimPrefix(t.Host(), "https://") })
 }
 
 // neighbours are the access reviews that reached the recorders of the other servers during a stage, by server.
@@ -240,7 +241,7 @@ func errorClass(err error) string {
 
 // evidence is what became of samples: each has the audit event of the API server that answered it.
 func (u *Upgrade) evidence(samples []reports.FlowSample) *reports.FlowEvidence {
-	f := &reports.FlowEvidence{Samples: samples, Suffixes: map[string]string{}, Servers: scenarios.Each(u.histories, slices.Clone)}
+	f := &reports.FlowEvidence{Samples: samples, Suffixes: map[string]string{}, Servers: seq.Map(u.histories, slices.Clone)}
 	for name, kept := range u.flowing {
 		f.Suffixes[name] = kept.Suffix
 	}

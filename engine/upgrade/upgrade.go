@@ -17,6 +17,7 @@ import (
 	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/engine/upgradepath"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -122,7 +123,7 @@ func (u *Upgrade) plan(stage *Stage, asked target.Options) error {
 		return fmt.Errorf("path %s: nothing would run on stage %d, %s", u.Path.Name, stage.Index+1, asked.Cell.Name)
 	}
 	stage.Cell = session.NewCell(plan)
-	stage.Made = scenarios.Where(u.set.Setups(), func(name string) bool { return u.Path.MadeOn(name) == stage.Index && stage.Server == 0 })
+	stage.Made = seq.Filter(u.set.Setups(), func(name string) bool { return u.Path.MadeOn(name) == stage.Index && stage.Server == 0 })
 	return nil
 }
 
@@ -268,12 +269,12 @@ func (o *Options) Plan() (walk *Upgrade, runs int, err error) {
 	if walk, err = New(o.Path, o.Texts.Set, o.Base, o.Seed, o.Events); err != nil {
 		return nil, 0, err
 	}
-	return walk, scenarios.Sum(walk.Stages, func(stage *Stage) int { return stage.Plan.Count(session.Run) }), nil
+	return walk, seq.Sum(walk.Stages, func(stage *Stage) int { return stage.Plan.Count(session.Run) }), nil
 }
 
 // Asked is of the report of a planned path what was asked for.
 func (o *Options) Asked(walk *Upgrade) *reports.PathReport {
-	stages := scenarios.Each(walk.Stages, func(stage *Stage) reports.PathStage {
+	stages := seq.Map(walk.Stages, func(stage *Stage) reports.PathStage {
 		return reports.PathStage{Cell: stage.Plan.Target.Cell.Name, Fault: string(stage.Fault), Made: stage.Made}
 	})
 	return &reports.PathReport{
@@ -294,7 +295,7 @@ func (u *Upgrade) expected() (all []*reports.StageEvidence) {
 		histories[stage.Server] = append(histories[stage.Server], reports.FlowStay{Cell: o.Cell.Name})
 		e := &reports.StageEvidence{Cell: o.Cell.Name, Neighbours: map[string]map[string]int{}}
 		if stage.Index > 0 && (u.Path.HighAvailability || stage.Fault != "") {
-			e.Flow = &reports.FlowEvidence{Suffixes: maps.Clone(flowing), Servers: scenarios.Each(histories, slices.Clone)}
+			e.Flow = &reports.FlowEvidence{Suffixes: maps.Clone(flowing), Servers: seq.Map(histories, slices.Clone)}
 		}
 		for i, h := range histories {
 			if i != stage.Server && len(h) > 0 {

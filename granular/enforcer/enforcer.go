@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/authzconf/authzconf/granular/permissions"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -79,7 +80,7 @@ func Reference() Steps {
 // ChangedFields are the fields that a request changes, with their permissions.
 func ChangedFields(root *permissions.Node, c Change) ([]Changed, error) {
 	paths, err := c.Paths()
-	return scenarios.Each(paths, func(p fieldpath.Path) Changed {
+	return seq.Map(paths, func(p fieldpath.Path) Changed {
 		return Changed{Path: strings.TrimPrefix(p.String(), "."), Chain: ChainOf(root, p)}
 	}), err
 }

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/authzconf/authzconf/granular/permissions"
-	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 // serverOwned are the fields of metadata that need no permission: the API server decides them, or they name the object.
@@ -180,7 +180,7 @@ func walkLists(items *permissions.Node, here permissions.Chain, old, updated *li
 }
 
 func distinct(chains []permissions.Chain) []permissions.Chain {
-	return scenarios.Once(chains, func(c permissions.Chain) string { return fmt.Sprintf("%#v", c) })
+	return seq.UniqueBy(chains, func(c permissions.Chain) string { return fmt.Sprintf("%#v", c) })
 }
 
 // Answer is one question about a permission of a field, and what was answered.

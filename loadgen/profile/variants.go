@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports/filing"
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 // As is whom a variant's agents impersonate.
@@ -95,7 +95,7 @@ func (p *Profile) sides() (sides []Side) {
 
 // Used are the names of the variants that are compared, in order of first use.
 func (p *Profile) Used() []string {
-	return scenarios.Add(nil, scenarios.Each(p.sides(), func(s Side) string { return s.Variant })...)
+	return seq.AppendMissing(nil, seq.Map(p.sides(), func(s Side) string { return s.Variant })...)
 }
 
 // Does is the variant of a side. One that there is not is found when a profile is checked.
@@ -106,7 +106,7 @@ func (s Side) Does() Variant {
 
 // Variants are those that are compared, as Used names them.
 func (p *Profile) Variants() []Variant {
-	return scenarios.Each(p.Used(), func(name string) Variant { return Side{Variant: name}.Does() })
+	return seq.Map(p.Used(), func(name string) Variant { return Side{Variant: name}.Does() })
 }
 
 // UsedOn says whether a variant is compared on a server.
@@ -142,7 +142,7 @@ var builtin embed.FS
 // Names are the names of the built-in profiles, sorted.
 func Names() (names []string) {
 	files, _ := fs.Glob(builtin, "builtin/*.yaml") // the pattern is right
-	names = append(names, scenarios.Each(files, func(f string) string { return strings.TrimSuffix(path.Base(f), ".yaml") })...)
+	names = append(names, seq.Map(files, func(f string) string { return strings.TrimSuffix(path.Base(f), ".yaml") })...)
 	slices.Sort(names)
 	return names
 }

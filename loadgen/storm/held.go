@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/load/run"
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 // head is of a run what follows from what was asked for.
@@ -40,10 +40,10 @@ func (o *Options) Hold(r *run.Run) error {
 	if change := reports.Change(head, want); change != "" && o.Provider != target.Existing { // which has a say itself
 		return fmt.Errorf("the run is another one: %s", change)
 	}
-	servers := scenarios.Each(o.Profile.Servers(), func(s profile.Server) run.Server {
+	servers := seq.Map(o.Profile.Servers(), func(s profile.Server) run.Server {
 		return run.Server{Name: string(s), WebhookDelay: run.Duration(o.Profile.WebhookDelay)}
 	})
-	is := scenarios.Each(r.Servers, func(s run.Server) run.Server { return run.Server{Name: s.Name, WebhookDelay: s.WebhookDelay} })
+	is := seq.Map(r.Servers, func(s run.Server) run.Server { return run.Server{Name: s.Name, WebhookDelay: s.WebhookDelay} })
 	if change := reports.Change(is, servers); len(r.Problems) == 0 && !r.Interrupted && (change != "" || r.WarmUps != o.Profile.Starts*len(servers)) {
 		return fmt.Errorf("its servers, warmed up %d times in %d starts, are not those of its profile: %s", r.WarmUps, o.Profile.Starts, change)
 	}

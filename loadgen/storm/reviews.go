@@ -17,6 +17,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports/load/histogram"
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/scenarios"
@@ -105,7 +106,7 @@ func (r *reviews) soFar() (t tallies) {
 }
 
 func (t tallies) total() int64 {
-	return scenarios.Sum(t.Timeline, func(second int64) int64 { return second })
+	return seq.Sum(t.Timeline, func(second int64) int64 { return second })
 }
 
 // counts are the reviews by verb and decision. One that also arrived at the back got no opinion from the
@@ -262,7 +263,7 @@ func flowName(s sample) string {
 // of each mode with the attempts. Where components ask too, whose reviews were left out, the calls can only be
 // more; where a server was restarted, less. One that the server gave up may have arrived or not, at both ends or one.
 func unreconciled(b *run.Block, evaluations int64, hasAttempts, components, restarted bool) (list []string) {
-	total := scenarios.Sum(b.Reviews, func(r run.ReviewCount) int64 { return r.Count })
+	total := seq.Sum(b.Reviews, func(r run.ReviewCount) int64 { return r.Count })
 	given := ""
 	if b.GivenUp > 0 {
 		given = fmt.Sprintf(", and gave up %d", b.GivenUp)

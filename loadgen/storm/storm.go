@@ -21,13 +21,13 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/loadgen/agent"
 	"github.com/authzconf/authzconf/loadgen/population"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/shard"
 	"github.com/authzconf/authzconf/reports/load"
 	"github.com/authzconf/authzconf/reports/load/run"
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Options are a run.
@@ -159,7 +159,7 @@ func (r *runner) problem(block int, format string, args ...any) {
 
 // stop ends the shards, then the servers: first the one that uses the other's etcd.
 func (r *runner) stop() error {
-	errs := scenarios.Each(r.generators, func(g shard.Generator) error { return g.Close() })
+	errs := seq.Map(r.generators, func(g shard.Generator) error { return g.Close() })
 	for _, undo := range r.undo {
 		errs = append(errs, undo())
 	}

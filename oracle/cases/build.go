@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -78,7 +79,7 @@ func (b *builder) requestor(alias, node string) scenarios.Requestor {
 	}
 	r.Extra = maps.Clone(r.Extra)
 	for key, values := range r.Extra {
-		r.Extra[key] = scenarios.Each(values, strings.NewReplacer("NODE", node, "ALIAS", alias).Replace)
+		r.Extra[key] = seq.Map(values, strings.NewReplacer("NODE", node, "ALIAS", alias).Replace)
 	}
 	b.s.Requestors[alias] = r
 	return r
@@ -153,7 +154,7 @@ func (b *builder) changed(requests []scenarios.Request) (steps []scenarios.Step)
 // toggle takes one of the grants that have an ID, or gives it back; that of the change is left to it.
 func (b *builder) toggle(before []scenarios.Step) []scenarios.Step {
 	_, last, _ := strings.Cut(b.level(change), "-")
-	ids := slices.DeleteFunc(scenarios.Each(b.s.Grants, func(g scenarios.Grant) string { return g.ID }), func(id string) bool { return id == "" || id == last })
+	ids := slices.DeleteFunc(seq.Map(b.s.Grants, func(g scenarios.Grant) string { return g.ID }), func(id string) bool { return id == "" || id == last })
 	if len(ids) == 0 {
 		return nil
 	}
@@ -203,7 +204,7 @@ func (b *builder) steps() []scenarios.Request {
 	if b.is(sequence, "walk") {
 		list = list[:6+b.rng.IntN(len(list)-5)]
 	}
-	return scenarios.Each(list, func(kind string) scenarios.Request {
+	return seq.Map(list, func(kind string) scenarios.Request {
 		if kind == "any" {
 			kind = pick(b.rng, slices.Sorted(maps.Keys(kinds))...)
 		}

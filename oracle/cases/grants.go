@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -72,7 +73,7 @@ func permission(verbs []string, r scenarios.Request) scenarios.Grant {
 }
 
 func (b *builder) action(modes []string, r scenarios.Request, first bool) {
-	g := permission(scenarios.Each(modes, func(m string) string { return "impersonate-on:" + m + ":" + r.Verb }), r)
+	g := permission(seq.Map(modes, func(m string) string { return "impersonate-on:" + m + ":" + r.Verb }), r)
 	if first {
 		g.ID = actionID
 	}
@@ -113,7 +114,7 @@ func (b *builder) identity(modes []string, steps []scenarios.Request) {
 	if b.is(identity, "other-mode") {
 		modes = []string{constrained[(slices.Index(constrained, modes[0])+1+b.rng.IntN(3))%4]}
 	}
-	verbs := scenarios.Each(modes, func(m string) string { return "impersonate:" + m })
+	verbs := seq.Map(modes, func(m string) string { return "impersonate:" + m })
 	if b.is(identity, "verb-star") {
 		verbs = []string{"*"}
 	}

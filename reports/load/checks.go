@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 // What the measuring itself has to keep.
@@ -163,7 +163,7 @@ func (c *checker) counters(r *run.Run) {
 func negative(b *run.Block) bool {
 	counts := []int64{b.Planned, b.Sent, b.Late, b.Dropped, int64(b.Agents)}
 	counts = slices.AppendSeq(slices.AppendSeq(counts, maps.Values(b.Answers)), maps.Values(b.Wrong))
-	counts = append(counts, scenarios.Each(b.Reviews, func(n run.ReviewCount) int64 { return n.Count })...)
+	counts = append(counts, seq.Map(b.Reviews, func(n run.ReviewCount) int64 { return n.Count })...)
 	return slices.Min(counts) < 0
 }
 
@@ -211,7 +211,7 @@ func checkArrivals(groups []comparisonPairs) Check {
 }
 
 func sentBySecond(b *run.Block) []int64 {
-	return scenarios.Each(b.Timeline, func(s run.Second) int64 { return s.Sent })
+	return seq.Map(b.Timeline, func(s run.Second) int64 { return s.Sent })
 }
 
 // starts holds the starts of the servers to have been some: no process is of two.
@@ -242,7 +242,7 @@ func (c *checker) starts(r *run.Run) {
 // checkPairs holds comparisons to the pairs and starts that were declared, asked for, and needed where a claim is made.
 func checkPairs(groups []comparisonPairs, t Thresholds, asked design) Check {
 	c := checker{name: checkPairsName, held: "there is no comparison"}
-	tests := 2 * scenarios.Count(groups, func(g comparisonPairs) bool { return !g.key.aa })
+	tests := 2 * seq.Count(groups, func(g comparisonPairs) bool { return !g.key.aa })
 	least := t.declared()
 	if t.declareMargins() {
 		least = t.forClaim(tests)

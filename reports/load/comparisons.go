@@ -9,9 +9,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 type pair struct {
@@ -111,7 +111,7 @@ func compareAll(groups []comparisonPairs, t Thresholds) (comparisons []Compariso
 	for _, g := range groups {
 		tests[g.key.aa] += 2 // p50 and p99
 	}
-	comparisons = scenarios.Each(groups, func(g comparisonPairs) Comparison { return compare(g, t, t.forClaim(tests[g.key.aa])) })
+	comparisons = seq.Map(groups, func(g comparisonPairs) Comparison { return compare(g, t, t.forClaim(tests[g.key.aa])) })
 	for _, aa := range []bool{false, true} {
 		adjust(comparisons, aa, func(c *Comparison) []*Effect { return []*Effect{&c.P50, &c.P99} })
 		adjust(comparisons, aa, func(c *Comparison) []*Effect { return []*Effect{&c.CPU} })
@@ -120,7 +120,7 @@ func compareAll(groups []comparisonPairs, t Thresholds) (comparisons []Compariso
 }
 
 func (g comparisonPairs) design() design {
-	starts := sets.New(scenarios.Each(g.pairs, func(p pair) int { return p.a.Start })...)
+	starts := sets.New(seq.Map(g.pairs, func(p pair) int { return p.a.Start })...)
 	return design{len(g.pairs), starts.Len()}
 }
 
@@ -182,7 +182,7 @@ func effect(pairs []pair, of func(*run.Block) (float64, string), has, need desig
 	change, _ := statistics.MeanInterval(means, level)
 	ninety, _ := statistics.MeanInterval(means, 0.9)
 	e := Effect{Measured: true, Change: change.Map(math.Expm1), Ninety: ninety.Map(math.Expm1), P: statistics.TTest(means)}
-	e.Starts = scenarios.Each(means, math.Expm1)
+	e.Starts = seq.Map(means, math.Expm1)
 	e.Milliseconds, _ = statistics.MeanInterval(statistics.StartMeans(starts, difference), level)
 	e.PHolm = e.P
 	return e, logs
@@ -204,7 +204,7 @@ func (e Effect) ToDecide() int {
 	if !e.Measured || e.Verdict != statistics.Undecided {
 		return 0
 	}
-	return statistics.StartsToDecide(scenarios.Each(e.Starts, math.Log1p), e.Margin)
+	return statistics.StartsToDecide(seq.Map(e.Starts, math.Log1p), e.Margin)
 }
 
 // adjust sets the p-values of one family for there being several.

@@ -14,11 +14,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Cost is several runs side by side: what each variant costs at each number of agents and with each authorizer.
@@ -58,7 +58,7 @@ var titles = []func(r *run.Run) string{
 
 func (c *Cost) add(col column) {
 	c.Columns = append(c.Columns, col)
-	c.Variants = scenarios.Add(c.Variants, scenarios.Each(col.Result.Variants, func(v Variant) variantKey { return variantKey{v.Variant, v.Server} })...)
+	c.Variants = seq.AppendMissing(c.Variants, seq.Map(col.Result.Variants, func(v Variant) variantKey { return variantKey{v.Variant, v.Server} })...)
 }
 
 // NewCost judges each run by its own thresholds. Runs are put in order of profile, agents, accounts, then authorizer.

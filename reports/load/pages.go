@@ -16,11 +16,11 @@ import (
 	texttemplate "text/template"
 	"time"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/load/histogram"
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 // The page is one file without anything to fetch: style and plots are put into it.
@@ -150,7 +150,7 @@ func plotEffects(comparisons []Comparison) (string, error) {
 			if !e.Measured {
 				continue
 			}
-			row := statistics.Row{Name: c.Name + ", " + e.Name, Interval: e.Ninety.Map(percents), Values: scenarios.Each(e.Starts, percents)}
+			row := statistics.Row{Name: c.Name + ", " + e.Name, Interval: e.Ninety.Map(percents), Values: seq.Map(e.Starts, percents)}
 			if e.Margin > 0 {
 				// By logarithms: to be slower by a factor is as much as to be faster by it.
 				row.Band = &statistics.Interval{Low: 100 * (1/(1+e.Margin) - 1), High: 100 * e.Margin}

@@ -15,10 +15,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/reports/load/run"
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Part is a table of what is published: runs side by side.
@@ -119,14 +119,14 @@ func earlier(dir string, now []Part) (parts []Part, err error) {
 
 // Took is how long the runs took, Outcomes how many had which.
 func (p Part) Took() time.Duration {
-	return scenarios.Sum(p.Columns, func(c column) time.Duration { return c.Run.Finished.Sub(c.Run.Started) }).Round(time.Second)
+	return seq.Sum(p.Columns, func(c column) time.Duration { return c.Run.Finished.Sub(c.Run.Started) }).Round(time.Second)
 }
 
 // Outcomes is "12 passed, 1 failed".
 func (p Part) Outcomes() string {
 	var list []string
 	for _, outcome := range []Outcome{Passed, Failed, Inconclusive} {
-		if n := scenarios.Count(p.Columns, func(c column) bool { return c.Result.Outcome == outcome }); n > 0 {
+		if n := seq.Count(p.Columns, func(c column) bool { return c.Result.Outcome == outcome }); n > 0 {
 			list = append(list, fmt.Sprint(n, " ", outcome))
 		}
 	}
@@ -207,7 +207,7 @@ func Results(runs, dir string) error {
 		return fmt.Errorf("%s has no PART/README.md: expected the pages that make load-results writes", dir)
 	}
 	slices.SortFunc(parts, func(x, y Part) int { return cmp.Compare(x.Name, y.Name) })
-	took := scenarios.Sum(parts, Part.Took)
+	took := seq.Sum(parts, Part.Took)
 	text, err := markdown("results", map[string]any{"Parts": parts, "Statements": statements(parts), "Took": took, "DaemonSets": daemonSets(parts)})
 	if err != nil {
 		return err
@@ -231,7 +231,7 @@ var scalability = []said{
 }
 
 func statements(parts []Part) (list []Statement) {
-	list = scenarios.Each(scalability, func(s said) Statement { return s.statement(parts) })
+	list = seq.Map(scalability, func(s said) Statement { return s.statement(parts) })
 	return append(list, highVolume(parts), objectivesHeld(parts), resources(parts))
 }
 
@@ -258,7 +258,7 @@ func (s said) statement(parts []Part) Statement {
 					continue
 				}
 				means[[2]string{r.Of, r.Verdict}] = append(means[[2]string{r.Of, r.Verdict}], r.PerRequest.Estimate)
-				out.From = scenarios.Add(out.From, part)
+				out.From = seq.AppendMissing(out.From, part)
 			}
 		})
 		for _, of := range slices.SortedFunc(maps.Keys(means), func(x, y [2]string) int { return slices.Compare(x[:], y[:]) }) {
@@ -305,7 +305,7 @@ func highVolume(parts []Part) Statement {
 			}
 		})
 		if best != nil {
-			out.From, out.Verdict = scenarios.Add(out.From, from), "measured"
+			out.From, out.Verdict = seq.AppendMissing(out.From, from), "measured"
 			out.Figures = append(out.Figures, fmt.Sprintf("%s: %.1f reviews/s at %.1f requests/s (%s)", of.variant, best.ReviewsPerSecond, best.Rate, title))
 			if most := fmt.Sprintf("%.0f reviews/s of %d agents, %s", best.ReviewsPerSecond, best.Agents, of.variant); best.ReviewsPerSecond > highest {
 				highest, out.Measured = best.ReviewsPerSecond, "up to "+most
@@ -325,7 +325,7 @@ func objectivesHeld(parts []Part) Statement {
 			slos := slices.DeleteFunc(slices.Clone(c.Result.Limits), func(l LimitResult) bool { return !strings.HasPrefix(l.Name, sloName) })
 			for _, l := range slos {
 				states[l.State]++
-				out.From = scenarios.Add(out.From, p.Name)
+				out.From = seq.AppendMissing(out.From, p.Name)
 				if l.State == Held {
 					continue
 				}

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/load/histogram"
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 // ReviewRate is access reviews per request.
@@ -291,7 +291,7 @@ func quantileBound(h *histogram.Histogram, q float64) QuantileBound {
 }
 
 func reviewsOf(b *run.Block) int64 {
-	return scenarios.Sum(b.Reviews, func(r run.ReviewCount) int64 { return r.Count })
+	return seq.Sum(b.Reviews, func(r run.ReviewCount) int64 { return r.Count })
 }
 
 // errorsOf counts requests without an answer, and answers that the variant does not expect. Answers of 429 and of 500 and

@@ -21,10 +21,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/yaml"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/reports/load"
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 const (
@@ -163,7 +163,7 @@ func (s *Site) Add(dir, kind string) *Report {
 
 // Verified counts the reports that hold.
 func (s *Site) Verified() (n int) {
-	return scenarios.Count(s.Reports, func(r *Report) bool { return r.Outcome != NotVerified })
+	return seq.Count(s.Reports, func(r *Report) bool { return r.Outcome != NotVerified })
 }
 
 // Versions counts those of authzconf that made the reports, Catalogues the sets of scenarios that they were judged by.
@@ -173,7 +173,7 @@ func (s *Site) Versions() int { return s.distinct(func(r *Report) string { retur
 func (s *Site) Catalogues() int { return s.distinct(func(r *Report) string { return r.Scenarios }) }
 
 func (s *Site) distinct(of func(*Report) string) int {
-	return sets.New(scenarios.Each(s.Reports, of)...).Delete("").Len()
+	return sets.New(seq.Map(s.Reports, of)...).Delete("").Len()
 }
 
 // Divergences are where documents and servers differ, as all conformance reports have seen it.

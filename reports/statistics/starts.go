@@ -16,7 +16,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
 
-	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 // Interval is an estimate with its confidence interval.
@@ -64,7 +64,7 @@ func StartMeans(starts []int, x []float64) []float64 {
 	for i, start := range starts {
 		by[start] = append(by[start], x[i])
 	}
-	return scenarios.Each(slices.Sorted(maps.Keys(by)), func(start int) float64 { return stat.Mean(by[start], nil) })
+	return seq.Map(slices.Sorted(maps.Keys(by)), func(start int) float64 { return stat.Mean(by[start], nil) })
 }
 
 // TTest is the two-sided p-value of the mean of values being 0, by Student's t: below 0.05 if and only if the interval

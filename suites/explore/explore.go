@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/oracle/cases"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
@@ -237,7 +238,7 @@ func (r *Report) Disagreed() bool {
 func (r *Report) Broken() error {
 	var errs []error
 	for _, c := range r.Cells {
-		errs = append(errs, scenarios.Each(c.Problems, func(p string) error { return fmt.Errorf("%s: %s", c.Name, p) })...)
+		errs = append(errs, seq.Map(c.Problems, func(p string) error { return fmt.Errorf("%s: %s", c.Name, p) })...)
 		if c.NotConfirmed > 0 || c.Recounts > 0 {
 			errs = append(errs, fmt.Errorf("%s: %d cases differed once and not again, %d batches did not add up", c.Name, c.NotConfirmed, c.Recounts))
 		}

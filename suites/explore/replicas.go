@@ -17,6 +17,7 @@ import (
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/oracle/cases"
 	"github.com/authzconf/authzconf/scenarios"
@@ -121,7 +122,7 @@ func (b *batch) turn(rng *rand.Rand, r *scenarios.Request) (fresh bool) {
 }
 
 func requests(s *scenarios.Scenario) (n int) {
-	return scenarios.Count(s.Steps, func(st scenarios.Step) bool { return st.Request != nil })
+	return seq.Count(s.Steps, func(st scenarios.Step) bool { return st.Request != nil })
 }
 
 func (p *prepared) counted() bool {
@@ -300,7 +301,7 @@ func inTime(s *scenarios.Scenario, times []oracle.Span) bool {
 
 // verdict judges a case by its evidence, and says of how many requests it does not tell, for their times do not.
 func (l *lane) verdict(p *prepared, ev *verdicts.Evidence) (r verdicts.Result, undecided int, err error) {
-	times := scenarios.Each(ev.Steps, func(o verdicts.Observation) oracle.Span {
+	times := seq.Map(ev.Steps, func(o verdicts.Observation) oracle.Span {
 		return oracle.Span{Sent: o.Sent.Sub(ev.Steps[0].Sent), Answered: o.Answered.Sub(ev.Steps[0].Sent)}
 	})
 	if len(times) != requests(p.scenario) || inTime(p.scenario, times) {

@@ -13,6 +13,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -267,7 +268,7 @@ func (l *lane) judge(b *batch, s *seen) (err error) {
 		if unsure { // nobody knows what the attempts became
 			maps.DeleteFunc(counted, func(k string, _ int) bool { return strings.HasPrefix(k, verdicts.AttemptsMetric) })
 			attempts := strings.TrimSuffix(verdicts.AttemptsMetric, "_total")
-			s = &seen{Arrived: s.Arrived, Metrics: scenarios.Where(s.Metrics, func(m verdicts.MetricSample) bool { return !strings.HasPrefix(m.Name, attempts) })}
+			s = &seen{Arrived: s.Arrived, Metrics: seq.Filter(s.Metrics, func(m verdicts.MetricSample) bool { return !strings.HasPrefix(m.Name, attempts) })}
 		}
 		why = totals(s, reviews, counted)
 	}

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -93,7 +94,7 @@ func TestFindings(t *testing.T) {
 		slices.SortStableFunc(all, func(a, b Finding) int {
 			return slices.Index(severities, a.Severity) - slices.Index(severities, b.Severity)
 		})
-		t.Errorf("findings.yaml is not in the order of severity: expected %v", scenarios.Each(all, func(f Finding) string { return f.ID }))
+		t.Errorf("findings.yaml is not in the order of severity: expected %v", seq.Map(all, func(f Finding) string { return f.ID }))
 	}
 }
 
@@ -286,7 +287,7 @@ func table[T any](t *testing.T, file string) (rows []T, set *scenarios.Set) {
 // shownBy are links to the scenarios that somebody names, which have to exist.
 func shownBy(t *testing.T, set *scenarios.Set, who string, ids []string) []string {
 	t.Helper()
-	return scenarios.Each(ids, func(id string) string {
+	return seq.Map(ids, func(id string) string {
 		if _, ok := set.Get(id); !ok {
 			t.Errorf("%s names the scenario %s, which does not exist", who, id)
 		}
@@ -337,7 +338,7 @@ func TestPages(t *testing.T) {
 			t.Fatal(err)
 		}
 		want[f.ID+".md"] = strings.TrimRight(b.String(), "\n") + "\n"
-		cells := scenarios.Each(minors, func(minor string) string {
+		cells := seq.Map(minors, func(minor string) string {
 			return map[string]string{string(Happens): "yes", string(Gone): "no", string(Unclear): "unclear", notThere: "–"}[tried.Seen[f.ID][minor]]
 		})
 		fmt.Fprintf(&index, "| %s | %s | %s | %s | [%s](%s.md) | `authzconf reproduce %s` |\n", f.Severity, f.State, f.Since, strings.Join(cells, " | "), f.Title, f.ID, f.ID)

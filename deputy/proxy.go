@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/authzconf/authzconf/clusters/existing"
-	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/reports/filing"
 )
 
@@ -93,7 +93,7 @@ func (p *Proxy) check(read bool) (err error) {
 func (p *Proxy) probe(ctx context.Context) error {
 	for _, who := range p.People {
 		if err := p.ask(ctx, who); err != nil {
-			return &local.UsageError{Problem: err.Error()}
+			return &usage.Error{Problem: err.Error()}
 		}
 	}
 	return nil
@@ -132,14 +132,14 @@ func (p *Proxy) ask(ctx context.Context, who *Identity) error {
 func (p *Proxy) fileTrail() (auditTrail, error) {
 	cluster, err := existing.Open(p.Kubeconfig, p.Context, "")
 	if err != nil {
-		return auditTrail{}, &local.UsageError{Problem: "--kubeconfig " + err.Error()}
+		return auditTrail{}, &usage.Error{Problem: "--kubeconfig " + err.Error()}
 	}
 	info, err := os.Stat(p.AuditLog)
 	if err == nil && !info.Mode().IsRegular() {
 		err = fmt.Errorf("%s is not a file", p.AuditLog)
 	}
 	if err != nil {
-		return auditTrail{}, &local.UsageError{Problem: "--audit-log: " + err.Error()}
+		return auditTrail{}, &usage.Error{Problem: "--audit-log: " + err.Error()}
 	}
 	client, err := kubernetes.NewForConfig(cluster.Admin())
 	from := info.Size()
@@ -193,7 +193,7 @@ func (p *Proxy) run(ctx context.Context, plane *plane) (stop func() error, err e
 		return nil, err
 	}
 	if p.answers(ctx) {
-		return nil, &local.UsageError{Problem: fmt.Sprintf("something answers at %s before --proxy-command was started: it would be judged in its place", p.URL)}
+		return nil, &usage.Error{Problem: fmt.Sprintf("something answers at %s before --proxy-command was started: it would be judged in its place", p.URL)}
 	}
 	output, err := os.Create(filepath.Join(dir, "output"))
 	if err != nil {
@@ -220,13 +220,13 @@ func (p *Proxy) run(ctx context.Context, plane *plane) (stop func() error, err e
 	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, p.Timeout, true, func(ctx context.Context) (bool, error) {
 		select {
 		case <-ended:
-			return false, &local.UsageError{Problem: fmt.Sprintf("--proxy-command ended (%s) before %s answered: %q", cmd.ProcessState, p.URL, said())}
+			return false, &usage.Error{Problem: fmt.Sprintf("--proxy-command ended (%s) before %s answered: %q", cmd.ProcessState, p.URL, said())}
 		default:
 			return p.answers(ctx), nil
 		}
 	})
 	if wait.Interrupted(err) && ctx.Err() == nil {
-		err = &local.UsageError{Problem: fmt.Sprintf("--proxy-command runs, and nothing answers at %s within %s (--timeout): %q", p.URL, p.Timeout, said())}
+		err = &usage.Error{Problem: fmt.Sprintf("--proxy-command runs, and nothing answers at %s within %s (--timeout): %q", p.URL, p.Timeout, said())}
 	}
 	if err != nil {
 		return nil, errors.Join(err, stop())

@@ -22,7 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/authzconf/authzconf/clusters"
-	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/internal/usage"
 )
 
 // tunnelEvidence is what was seen of streams through an agent, and of one without its target.
@@ -197,7 +197,7 @@ func (ep *endpoint) revoke(ctx context.Context, command string) (*revocationEvid
 	e.WatchCode = watch.StatusCode
 	out, err := exec.CommandContext(ctx, "/bin/sh", "-c", command).CombinedOutput()
 	if err != nil {
-		return nil, &local.UsageError{Problem: fmt.Sprintf("--revoke-command: %v: %.300q", err, out)}
+		return nil, &usage.Error{Problem: fmt.Sprintf("--revoke-command: %v: %.300q", err, out)}
 	}
 	e.Revoked = now()
 	for deadline := time.Now().Add(ep.timeout); !e.Last.Refused && time.Now().Before(deadline); {

@@ -41,7 +41,7 @@ var house = []floor{
 		{"verdicts", "scenario and evidence → verdict, blame"},
 		{"fixtures", "manifests of the documents, audit policy"},
 		{"scenarios", "one YAML file per behaviour, the strict loader"},
-		{"internal", "functions on lists"},
+		{"internal", "functions on lists, the error of a wrong request"},
 	}},
 }
 

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -118,11 +118,10 @@ func (w *worker) fresh(ctx context.Context, candidates []*scenarios.Scenario, re
 		start = w.campaign.start
 	}
 	s, err := start(inTime, w.base.target, result.Number)
-	_, usage := errors.AsType[*local.UsageError](err)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)
-	case usage:
+	case usage.Is(err):
 		return err
 	case err != nil:
 		result.Status, result.Scenario, result.Difference = Refused, "(witness)", firstLine(err.Error())

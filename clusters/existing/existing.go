@@ -31,7 +31,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/authzconf/authzconf/clusters"
-	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 )
@@ -359,7 +359,7 @@ func (c *Cluster) Claim(ctx context.Context, name, own string) error {
 			continue // somebody was quicker
 		}
 		if time.Now().After(end) {
-			return &local.UsageError{Problem: fmt.Sprintf("the namespace %s of an earlier storm is still being removed after %s; nothing was created", going, leaving)}
+			return &usage.Error{Problem: fmt.Sprintf("the namespace %s of an earlier storm is still being removed after %s; nothing was created", going, leaving)}
 		}
 		if !clusters.Pause(ctx, 500*time.Millisecond) {
 			return context.Cause(ctx)
@@ -380,12 +380,12 @@ func (c *Cluster) earlier(ctx context.Context, name, own string) (going string, 
 		case s.DeletionTimestamp != nil:
 			going = s.Name
 		case s.Labels[Label] == "":
-			return "", &local.UsageError{Problem: fmt.Sprintf("there is a namespace %s in the cluster that no run has made: a storm needs it; nothing was created", s.Name)}
+			return "", &usage.Error{Problem: fmt.Sprintf("there is a namespace %s in the cluster that no run has made: a storm needs it; nothing was created", s.Name)}
 		case s.Name == name && s.Annotations[claimed] != "":
-			return "", &local.UsageError{Problem: fmt.Sprintf("another storm is in the cluster: run %s, %s; wait for its end, or if that process is gone, remove what it left (authzconf clean --kubeconfig FILE); nothing was created",
+			return "", &usage.Error{Problem: fmt.Sprintf("another storm is in the cluster: run %s, %s; wait for its end, or if that process is gone, remove what it left (authzconf clean --kubeconfig FILE); nothing was created",
 				s.Labels[Label], s.Annotations[claimed])}
 		default:
-			return "", &local.UsageError{Problem: fmt.Sprintf("run %s has left the namespace %s in the cluster: remove it first (authzconf clean --kubeconfig FILE); nothing was created", s.Labels[Label], s.Name)}
+			return "", &usage.Error{Problem: fmt.Sprintf("run %s has left the namespace %s in the cluster: remove it first (authzconf clean --kubeconfig FILE); nothing was created", s.Labels[Label], s.Name)}
 		}
 	}
 	return going, nil

@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/internal/usage"
 )
 
 // Need is a permission that a command needs: a verb on a resource (with its subresource after a slash), or on a path.
@@ -101,7 +101,7 @@ func Granting() []Need { return Needs("escalate bind", rbac, "clusterroles") }
 func (c *Cluster) Require(ctx context.Context, needs []Need) error {
 	lacking, err := c.Lacking(ctx, needs)
 	if err == nil && len(lacking) > 0 {
-		err = &local.UsageError{Problem: fmt.Sprintf("the user of the kubeconfig lacks permissions: %s; nothing was created", strings.Join(lacking, ", "))}
+		err = &usage.Error{Problem: fmt.Sprintf("the user of the kubeconfig lacks permissions: %s; nothing was created", strings.Join(lacking, ", "))}
 	}
 	return err
 }
@@ -110,7 +110,7 @@ func (c *Cluster) Require(ctx context.Context, needs []Need) error {
 // user's to mend: not even everybody's permissions are there, such as to ask for one's own.
 func refused(err error) error {
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
-		return &local.UsageError{Problem: fmt.Sprintf("the user of the kubeconfig is refused: %v; nothing was created", err)}
+		return &usage.Error{Problem: fmt.Sprintf("the user of the kubeconfig is refused: %v; nothing was created", err)}
 	}
 	return err
 }

@@ -39,7 +39,7 @@ type Cluster struct {
 }
 
 // Start creates a cluster, and returns when its API server is ready and its nodes are. What is wrong with the
-// request or this machine's engine is a *local.UsageError. Nothing is left after an error.
+// request or this machine's engine is a *usage.Error. Nothing is left after an error.
 func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if o, err = o.complete(); err != nil {
 		return nil, err

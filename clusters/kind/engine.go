@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/internal/usage"
 )
 
 // minFreeBytes is what the engine's disk must have free: two nodes write some 1.5 GB over their image.
@@ -47,21 +48,21 @@ func dockerBytes(ctx context.Context, input io.Reader, args ...string) ([]byte, 
 // CheckEngine says what is missing on this machine to run clusters at all.
 func CheckEngine(ctx context.Context) error {
 	if _, err := exec.LookPath("docker"); err != nil {
-		return &local.UsageError{Problem: "there is no program docker", Hint: "kind needs a container engine; ci/kind-node/README.md says how to have one", Err: err}
+		return &usage.Error{Problem: "there is no program docker", Hint: "kind needs a container engine; ci/kind-node/README.md says how to have one", Err: err}
 	}
 	if _, err := docker(ctx, "version", "--format", "{{.Server.Version}}"); err != nil {
 		where := cmp.Or(os.Getenv("DOCKER_HOST"), "docker's usual address (DOCKER_HOST is not set)")
-		return usage(ctx, err, "no container engine answers at "+where, `start one, for example with eval "$(ci/kind-node/engine start)"`)
+		return engineError(ctx, err, "no container engine answers at "+where, `start one, for example with eval "$(ci/kind-node/engine start)"`)
 	}
 	return checkDisk(ctx)
 }
 
-// usage says what the user can do about an error of the engine, unless it only was interrupted.
-func usage(ctx context.Context, err error, problem, hint string) error {
+// engineError says what the user can do about an error of the engine, unless it only was interrupted.
+func engineError(ctx context.Context, err error, problem, hint string) error {
 	if ctx.Err() != nil {
 		return err
 	}
-	return &local.UsageError{Problem: fmt.Sprintf("%s: %v", problem, err), Hint: hint, Err: err}
+	return &usage.Error{Problem: fmt.Sprintf("%s: %v", problem, err), Hint: hint, Err: err}
 }
 
 func checkDisk(ctx context.Context) error {
@@ -74,7 +75,7 @@ func checkDisk(ctx context.Context) error {
 		return nil //nolint:nilerr // an engine elsewhere, whose disk cannot be seen
 	}
 	if free := s.Bavail * uint64(s.Bsize); free < minFreeBytes {
-		return &local.UsageError{
+		return &usage.Error{
 			Problem: fmt.Sprintf("the container engine's disk (%s) has %d MiB free, and a cluster needs %d", root, free>>20, minFreeBytes>>20),
 			Hint:    "docker system prune, or authzconf clean, may free some",
 		}
@@ -87,21 +88,21 @@ func checkDisk(ctx context.Context) error {
 func ImageVersion(ctx context.Context, image string) (string, error) {
 	if _, err := docker(ctx, "image", "inspect", "--format", "{{.Id}}", image); err != nil {
 		if _, err := docker(ctx, "pull", "--quiet", image); err != nil {
-			return "", usage(ctx, err, fmt.Sprintf("the node image %s is not there and cannot be pulled", image),
+			return "", engineError(ctx, err, fmt.Sprintf("the node image %s is not there and cannot be pulled", image),
 				"name another with --kind-node-image; make kind-node-image KUBERNETES=1.37 builds one without a registry")
 		}
 	}
 	out, err := docker(ctx, "run", "--rm", "--privileged", "--network", "none", "--entrypoint", "cat", image, "/kind/version")
 	if err != nil {
 		if strings.Contains(err.Error(), "unable to apply caps") || strings.Contains(err.Error(), "operation not permitted") {
-			return "", usage(ctx, err, "the container engine cannot run privileged containers",
+			return "", engineError(ctx, err, "the container engine cannot run privileged containers",
 				`kind's nodes are such; eval "$(ci/kind-node/engine start)" starts an engine that can`)
 		}
-		return "", usage(ctx, err, image+" is not a node image of kind", "a node image says its version in /kind/version")
+		return "", engineError(ctx, err, image+" is not a node image of kind", "a node image says its version in /kind/version")
 	}
 	version, found := strings.CutPrefix(out, "v")
 	if !found {
-		return "", &local.UsageError{Problem: fmt.Sprintf("%s is not a node image of kind: /kind/version is %.40q", image, out)}
+		return "", &usage.Error{Problem: fmt.Sprintf("%s is not a node image of kind: /kind/version is %.40q", image, out)}
 	}
 	return version, nil
 }
@@ -167,7 +168,7 @@ func ensureNetwork(ctx context.Context, name string) (dockerNetwork, error) {
 		return dockerNetwork{}, err
 	}
 	if err := os.MkdirAll(root, 0o700); err != nil {
-		return dockerNetwork{}, usage(ctx, err, "cannot make the folder of clusters", "set "+local.StateVariable+" to a folder that can be written")
+		return dockerNetwork{}, engineError(ctx, err, "cannot make the folder of clusters", "set "+local.StateVariable+" to a folder that can be written")
 	}
 	lock, err := local.WaitLock(ctx, filepath.Join(root, networkLock), nil)
 	if err != nil {
@@ -190,7 +191,7 @@ func ensureNetwork(ctx context.Context, name string) (dockerNetwork, error) {
 	}
 	for _, double := range found[1:] { // unless somebody else has removed it already
 		if _, err := docker(ctx, "network", "rm", double.ID); err != nil && !strings.Contains(err.Error(), "No such network") && !strings.Contains(err.Error(), "not found") {
-			return dockerNetwork{}, usage(ctx, err, fmt.Sprintf("docker has %d networks named %s, and one of them cannot be removed", len(found), name),
+			return dockerNetwork{}, engineError(ctx, err, fmt.Sprintf("docker has %d networks named %s, and one of them cannot be removed", len(found), name),
 				"stop the containers on it, then: docker network rm "+double.ID)
 		}
 	}
@@ -250,7 +251,7 @@ func (n dockerNetwork) parse() (Network, error) {
 func (n Network) Listen(ctx context.Context) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", netip.AddrPortFrom(n.Gateway, 0).String())
 	if err != nil {
-		return nil, usage(ctx, err, fmt.Sprintf("cannot listen on %s, this machine's address on the network of kind's nodes", n.Gateway),
+		return nil, engineError(ctx, err, fmt.Sprintf("cannot listen on %s, this machine's address on the network of kind's nodes", n.Gateway),
 			"the container engine has to run on this machine")
 	}
 	return &memberListener{Listener: l, subnet: n.Subnet}, nil

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/internal/usage"
 )
 
 const (
@@ -59,16 +60,16 @@ func (o Options) complete() (Options, error) {
 	o.FeatureGates, o.Files, o.KubeAPIServerArgs = maps.Clone(o.FeatureGates), maps.Clone(o.Files), slices.Clone(o.KubeAPIServerArgs)
 	if o.Image == "" {
 		if o.Version == "" {
-			return o, &local.UsageError{Problem: "no node image and no version is named"}
+			return o, &usage.Error{Problem: "no node image and no version is named"}
 		}
 		o.Image = ImageRepository + ":v" + o.Version
 	}
 	if o.Workers < 0 {
-		return o, &local.UsageError{Problem: fmt.Sprintf("%d workers: a cluster has none or more", o.Workers)}
+		return o, &usage.Error{Problem: fmt.Sprintf("%d workers: a cluster has none or more", o.Workers)}
 	}
 	for _, a := range o.KubeAPIServerArgs {
 		if name, _, found := strings.Cut(a, "="); !found || !strings.HasPrefix(name, "--") {
-			return o, &local.UsageError{Problem: fmt.Sprintf("the argument %q of kube-apiserver is not of the form --name=value", a)}
+			return o, &usage.Error{Problem: fmt.Sprintf("the argument %q of kube-apiserver is not of the form --name=value", a)}
 		}
 	}
 	return o, nil
@@ -190,7 +191,7 @@ func newState(asked string) (name string, s *state, err error) {
 	}
 	for _, sub := range []string{configDir, auditDir} {
 		if err := os.MkdirAll(filepath.Join(path, sub), 0o700); err != nil {
-			return "", nil, &local.UsageError{Problem: fmt.Sprintf("cannot make the folder of a cluster: %v", err), Hint: "set " + local.StateVariable + " to a folder that can be written", Err: err}
+			return "", nil, &usage.Error{Problem: fmt.Sprintf("cannot make the folder of a cluster: %v", err), Hint: "set " + local.StateVariable + " to a folder that can be written", Err: err}
 		}
 	}
 	lock, err := local.TryLock(filepath.Join(path, lockFile))

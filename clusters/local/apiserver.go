@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/util/keyutil"
 
 	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/internal/usage"
 )
 
 // portAttempts is how often another port is tried when a free one was lost to another program.
@@ -51,7 +52,7 @@ func (c *ControlPlane) writeInputs(o Options) error {
 	}
 	for name, data := range inputs {
 		if !filepath.IsLocal(name) {
-			return &UsageError{Problem: fmt.Sprintf("the file name %q leads out of the run's folder", name)}
+			return &usage.Error{Problem: fmt.Sprintf("the file name %q leads out of the run's folder", name)}
 		}
 		if err := c.run.write(name, bytes.ReplaceAll(data, []byte(DirPlaceholder), []byte(c.run.path))); err != nil {
 			return err
@@ -208,7 +209,7 @@ func answersOK(ctx context.Context, client *http.Client, url string) bool {
 //
 // What is seen to be wrong beforehand (an unknown version, a program that cannot be built, a busy port) is an
 // error that leaves the API server running. After any other error none runs: the next one has refused its
-// arguments, a [*UsageError] that wraps the [*ProcessError], or has ended or not become ready, a [*ProcessError],
+// arguments, a [*usage.Error] that wraps the [*ProcessError], or has ended or not become ready, a [*ProcessError],
 // which has the last log lines. Either way Err stays nil, and the options and the port are as before, so that
 // RestartAPIServer may be called again, as a rollback, or Stop.
 func (c *ControlPlane) RestartAPIServer(ctx context.Context, change func(*Options)) error {
@@ -261,7 +262,7 @@ func lostPort(err error) bool {
 	return ok && strings.Contains(failed.Reason, "address already in use")
 }
 
-// explain turns a kube-apiserver that refused its arguments into a [*UsageError].
+// explain turns a kube-apiserver that refused its arguments into a [*usage.Error].
 func explain(err error, o Options) error {
 	failed, ok := errors.AsType[*ProcessError](err)
 	if !ok || failed.Reason == "" || failed.Process != "kube-apiserver" {
@@ -269,7 +270,7 @@ func explain(err error, o Options) error {
 	}
 	for _, known := range arguments.Refusals {
 		if strings.Contains(failed.Reason, known.Text) {
-			return &UsageError{
+			return &usage.Error{
 				Problem: fmt.Sprintf("kube-apiserver, asked for as %s, refused to start: %s", o.Release.Version, failed.Reason),
 				Hint:    known.Hint,
 				Err:     err,

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/internal/usage"
 )
 
 // CacheVariable names the environment variable that moves the cache of built programs.
@@ -27,7 +28,7 @@ const CacheVariable = "AUTHZCONF_CACHE"
 // Binaries finds etcd and kube-apiserver. In order: the program named by TEST_ASSET_KUBE_APISERVER or TEST_ASSET_ETCD;
 // the one in the folder KUBEBUILDER_ASSETS; one downloaded or built before, in the cache; the one that the project has
 // published, whose digest is checked; a build from the pinned module, with the Go toolchain. A variable that is set but
-// names no program is a [*UsageError]: silently running another one would make every result wrong.
+// names no program is a [*usage.Error]: silently running another one would make every result wrong.
 //
 // Programs named by variables may be of any version, whatever release was asked for: only the running server tells.
 //
@@ -119,7 +120,7 @@ func (b *Binaries) Kubectl(ctx context.Context) (string, error) {
 func (b *Binaries) find(ctx context.Context, p program) (Program, error) {
 	source := cmp.Or(b.Source, os.Getenv(SourceVariable), Auto)
 	if !slices.Contains([]string{Auto, Official, Build}, source) {
-		return Program{}, &UsageError{Problem: fmt.Sprintf("programs cannot come from %q", source), Hint: "--binaries and " + SourceVariable + " are auto, official or build"}
+		return Program{}, &usage.Error{Problem: fmt.Sprintf("programs cannot come from %q", source), Hint: "--binaries and " + SourceVariable + " are auto, official or build"}
 	}
 	path, err := namedProgram(p, os.Getenv)
 	if path != "" || err != nil {
@@ -138,11 +139,11 @@ func (b *Binaries) find(ctx context.Context, p program) (Program, error) {
 	}
 	if source != Build {
 		err := b.fetch(ctx, p, o)
-		if _, usage := errors.AsType[*UsageError](err); err == nil || usage || ctx.Err() != nil {
+		if err == nil || usage.Is(err) || ctx.Err() != nil {
 			return official, err
 		}
 		if source == Official {
-			return official, &UsageError{
+			return official, &usage.Error{
 				Problem: fmt.Sprintf("there is no official %s %s: %v", p.name, p.version, err),
 				Hint:    "let HTTPS_PROXY name a proxy or " + MirrorVariable + " a mirror, or allow a build with --binaries auto", Err: err,
 			}
@@ -172,7 +173,7 @@ func namedProgram(p program, getenv func(string) string) (string, error) {
 		err = errors.New("not an executable file")
 	}
 	if err != nil {
-		return "", &UsageError{
+		return "", &usage.Error{
 			Problem: fmt.Sprintf("%s names no usable %s: %s: %v", variable, p.name, path, rootCause(err)),
 			Hint:    "correct it, or unset it to have the program downloaded or built",
 			Err:     err,
@@ -214,7 +215,7 @@ func (b *Binaries) GoOutput(ctx context.Context, dir string, args ...string) (st
 	err := RunChild(cmd)
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return "", &UsageError{Problem: "there is no go command", Hint: "install Go", Err: err}
+		return "", &usage.Error{Problem: "there is no go command", Hint: "install Go", Err: err}
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
 	case err != nil:
@@ -269,7 +270,7 @@ func must[T any](value T, err error) T {
 }
 
 // ParseRelease finds the pinned release of a minor ("1.37", "v1.37") or of exactly the pinned patch version
-// ("1.37.1"). The empty string is the newest. Anything else is a [*UsageError] that names the known releases.
+// ("1.37.1"). The empty string is the newest. Anything else is a [*usage.Error] that names the known releases.
 func ParseRelease(s string) (Release, error) {
 	wanted := strings.TrimPrefix(strings.TrimSpace(s), "v")
 	if wanted == "" && s == "" {
@@ -280,7 +281,7 @@ func ParseRelease(s string) (Release, error) {
 			return r, nil
 		}
 	}
-	return Release{}, &UsageError{
+	return Release{}, &usage.Error{
 		Problem: fmt.Sprintf("Kubernetes version %q is not one of those that can be run here", s),
 		Hint:    "use one of " + knownReleases(),
 	}
@@ -300,14 +301,14 @@ func (r Release) emulated(s string) (string, error) {
 	minor := strings.TrimPrefix(s, "v")
 	parsed, err := version.ParseGeneric(minor)
 	if err != nil || strings.Count(minor, ".") != 1 {
-		return "", &UsageError{
+		return "", &usage.Error{
 			Problem: fmt.Sprintf("emulated version %q is not a minor version", s),
 			Hint:    `write it like "1.36"`,
 			Err:     err,
 		}
 	}
 	if version.MustParseGeneric(r.Minor).LessThan(parsed) {
-		return "", &UsageError{
+		return "", &usage.Error{
 			Problem: fmt.Sprintf("Kubernetes %s cannot emulate the newer version %s", r.Version, minor),
 			Hint:    "emulate an older minor, or run a newer release: " + knownReleases(),
 		}

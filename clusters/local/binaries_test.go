@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/authzconf/authzconf/internal/usage"
 )
 
 // noPrograms unsets the variables that would name programs, and has them built.
@@ -143,8 +145,7 @@ func TestBuildFaults(t *testing.T) {
 	t.Run("it does not compile", func(t *testing.T) {
 		b := &Binaries{CacheDir: t.TempDir(), goCommand: fakeGo(t, `echo "x.go:1:1: undefined: y" >&2; exit 1`)}
 		_, err := b.Etcd(t.Context())
-		var usage *UsageError
-		if err == nil || errors.As(err, &usage) {
+		if err == nil || usage.Is(err) {
 			t.Fatalf("got %v", err)
 		}
 		wantText(t, err, "undefined: y", "exit status 1")

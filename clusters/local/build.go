@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/authzconf/authzconf/internal/usage"
 )
 
 const progressInterval = 5 * time.Second
@@ -101,7 +103,7 @@ func isFile(path string) bool {
 func (b *Binaries) goVersion(ctx context.Context, source string) (string, error) {
 	out, err := b.GoOutput(ctx, source, "env", "GOVERSION")
 	if errors.Is(err, exec.ErrNotFound) {
-		return "", &UsageError{
+		return "", &usage.Error{
 			Problem: "control planes are built with the Go toolchain, and there is no go command",
 			Hint:    "install Go, or name ready-made programs with TEST_ASSET_KUBE_APISERVER and TEST_ASSET_ETCD",
 			Err:     err,
@@ -197,7 +199,7 @@ func buildError(ctx context.Context, p program, dir string, output []string, err
 }
 
 func noSpace(verb string, p program, dir, hint string, err error) error {
-	return &UsageError{Problem: fmt.Sprintf("no space to %s %s %s into %s", verb, p.name, p.version, dir), Hint: hint, Err: err}
+	return &usage.Error{Problem: fmt.Sprintf("no space to %s %s %s into %s", verb, p.name, p.version, dir), Hint: hint, Err: err}
 }
 
 type buildOutput struct {

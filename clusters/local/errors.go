@@ -10,30 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/authzconf/authzconf/internal/usage"
 )
-
-// UsageError is a request that cannot be met as it was asked: an unknown version or feature gate,
-// a busy port, a binary that is not where a variable says, a folder that cannot be written. Its
-// message says what to do. A command line reports it as bad usage, not as a result.
-type UsageError struct {
-	// Problem says what is wrong, without a full stop.
-	Problem string
-	// Hint says what to do next; it may be empty.
-	Hint string
-	// Err is the cause, if there is one. Its text is not repeated by Error.
-	Err error
-}
-
-// Error returns the problem and, in the same line, the hint.
-func (e *UsageError) Error() string {
-	if e.Hint == "" {
-		return e.Problem
-	}
-	return e.Problem + "; " + e.Hint
-}
-
-// Unwrap returns the cause.
-func (e *UsageError) Unwrap() error { return e.Err }
 
 // ProcessError is an etcd or a kube-apiserver that ended by itself, could not be started, or did
 // not become ready in time: the environment or the program broke, not the request.
@@ -83,7 +62,7 @@ func folderError(what, dir, variable string, err error) error {
 	if isDiskFull(err) {
 		hint = fmt.Sprintf("free some space, or set %s to a folder on a disk that has some", variable)
 	}
-	return &UsageError{Problem: problem, Hint: hint, Err: err}
+	return &usage.Error{Problem: problem, Hint: hint, Err: err}
 }
 
 // rootCause drops the path and operation of a file error, which the message already names.

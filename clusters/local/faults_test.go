@@ -11,22 +11,22 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/authzconf/authzconf/internal/usage"
 )
 
 func wantUsageError(t *testing.T, err error, parts ...string) {
 	t.Helper()
-	var usage *UsageError
-	if !errors.As(err, &usage) {
-		t.Fatalf("got %v, want a UsageError", err)
+	if !usage.Is(err) {
+		t.Fatalf("got %v, want a usage.Error", err)
 	}
 	wantText(t, err, parts...)
 }
 
 func wantProcessError(t *testing.T, err error, parts ...string) *ProcessError {
 	t.Helper()
-	var usage *UsageError
 	var failed *ProcessError
-	if errors.As(err, &usage) || !errors.As(err, &failed) {
+	if usage.Is(err) || !errors.As(err, &failed) {
 		t.Fatalf("got %v, want a ProcessError", err)
 	}
 	wantText(t, err, parts...)

@@ -27,6 +27,7 @@ import (
 
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/internal/usage"
 )
 
 // Sources of programs that neither the environment names nor the cache has.
@@ -101,7 +102,7 @@ func (b *Binaries) offer(p program) (o offer, err error) {
 	}
 	mirror := cmp.Or(b.Mirror, os.Getenv(MirrorVariable))
 	if mirror != "" && !mirrorPattern.MatchString(mirror) {
-		return o, &UsageError{Problem: fmt.Sprintf("the mirror of programs %q is not a URL", mirror), Hint: "write it like https://mirror.example.com/programs or file:///srv/programs"}
+		return o, &usage.Error{Problem: fmt.Sprintf("the mirror of programs %q is not a URL", mirror), Hint: "write it like https://mirror.example.com/programs or file:///srv/programs"}
 	}
 	of := publications[p.name]
 	if b.published != nil {

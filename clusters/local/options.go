@@ -26,7 +26,7 @@
 //
 // # Errors
 //
-// What the user asked wrongly, or can put right here, is a [*UsageError]: an unknown version or gate, a busy port, a
+// What the user asked wrongly, or can put right here, is a [*usage.Error]: an unknown version or gate, a busy port, a
 // read-only cache. A process that ended, or did not get ready, is a [*ProcessError] with its reason and last log lines.
 package local
 
@@ -48,6 +48,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/internal/usage"
 )
 
 // DirPlaceholder stands for the run's folder in Options.AuthorizationConfig, AuditPolicy, Files, and KubeAPIServerArgs.
@@ -65,7 +66,7 @@ const (
 type Options struct {
 	Release         Release // what to run; the zero value is the newest of [Releases]
 	EmulatedVersion string  // the minor to emulate, such as "1.35"; if unset, the binary's own
-	// FeatureGates are set on or off; others keep their default. One that the release does not know is a [*UsageError].
+	// FeatureGates are set on or off; others keep their default. One that the release does not know is a [*usage.Error].
 	FeatureGates map[string]bool
 	// AuthorizationConfig is an AuthorizationConfiguration in YAML. If nil, --authorization-mode is Node,RBAC.
 	AuthorizationConfig []byte
@@ -76,7 +77,7 @@ type Options struct {
 	// sink slows the API server down. Events include this package's own requests, made by the admin. If nil, audited
 	// events go to audit.jsonl in the run's folder. An error from it is reported by Err and Stop.
 	AuditSink io.Writer
-	// Port is where the API server listens on 127.0.0.1; 0 is a free port. A busy one is a [*UsageError].
+	// Port is where the API server listens on 127.0.0.1; 0 is a free port. A busy one is a [*usage.Error].
 	Port int
 	// KubeAPIServerArgs come after all other arguments, so they win.
 	KubeAPIServerArgs []string
@@ -120,7 +121,7 @@ func (o Options) complete() (Options, error) {
 	o.EmulatedVersion = emulated
 	for gate := range o.FeatureGates {
 		if gate == "" || strings.ContainsAny(gate, "=,: \t\n") {
-			return o, &UsageError{Problem: fmt.Sprintf("%q is not the name of a feature gate", gate)}
+			return o, &usage.Error{Problem: fmt.Sprintf("%q is not the name of a feature gate", gate)}
 		}
 	}
 	o.Binaries = cmp.Or(o.Binaries, &Binaries{})
@@ -202,7 +203,7 @@ func folderFor(none, variable, sub string) (string, error) {
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", &UsageError{Problem: none + ": " + err.Error(), Hint: "set " + variable, Err: err}
+		return "", &usage.Error{Problem: none + ": " + err.Error(), Hint: "set " + variable, Err: err}
 	}
 	return filepath.Join(cache, "authzconf", sub), nil
 }

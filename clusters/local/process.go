@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/authzconf/authzconf/internal/usage"
 )
 
 // killWait is how long a killed process may take to be gone. Only one stuck in the kernel needs more than milliseconds.
@@ -174,7 +176,7 @@ func freePort() (int, error) {
 
 func claimPort(port int) error {
 	if port < 1 || port > 65535 {
-		return &UsageError{Problem: fmt.Sprintf("port %d does not exist", port), Hint: "use 1 to 65535, or 0 for a free one"}
+		return &usage.Error{Problem: fmt.Sprintf("port %d does not exist", port), Hint: "use 1 to 65535, or 0 for a free one"}
 	}
 	handedOut.Lock()
 	defer handedOut.Unlock()
@@ -203,7 +205,7 @@ func portError(port int, err error) error {
 	case errors.Is(err, syscall.EACCES):
 		reason = "this user may not listen on it"
 	}
-	return &UsageError{
+	return &usage.Error{
 		Problem: fmt.Sprintf("port %d on %s cannot be used: %s", port, loopback, reason),
 		Hint:    "choose another port, or none to get a free one",
 		Err:     err,

@@ -17,8 +17,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
-	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/internal/usage"
 )
 
 // Exit codes. They are part of the interface: CI gates branch on them.
@@ -48,7 +48,7 @@ func (e *exitError) Unwrap() error { return e.err }
 
 // invalid marks an error of the environment, unless it is one that the user can mend, as every other error is.
 func invalid(err error) error {
-	if _, usage := errors.AsType[*local.UsageError](err); err == nil || usage {
+	if err == nil || usage.Is(err) {
 		return err
 	}
 	return &exitError{code: exitInvalid, err: err}
@@ -124,8 +124,8 @@ func exitCode(err error, stderr io.Writer) int {
 		return code
 	}
 	text, hint := strings.TrimRight(err.Error(), "\n"), ""
-	if usage, ok := errors.AsType[*local.UsageError](err); ok && usage.Hint != "" {
-		hint = usage.Hint
+	if refused, ok := errors.AsType[*usage.Error](err); ok && refused.Hint != "" {
+		hint = refused.Hint
 		text = strings.TrimSuffix(text, "; "+hint)
 	}
 	_, _ = fmt.Fprintf(stderr, "error: %s\n", text)

@@ -10,12 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/engine/upgrade"
 	"github.com/authzconf/authzconf/engine/upgradepath"
 	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/suites/explore"
 	"github.com/authzconf/authzconf/verdicts"
@@ -65,7 +65,7 @@ func findingOf(all []findings.Finding, id string) (*findings.Finding, error) {
 	if near := nearest(id, seq.Map(all, func(f findings.Finding) string { return f.ID })); len(near) > 0 {
 		hint = "the nearest are " + strings.Join(near, ", ") + "; " + hint
 	}
-	return nil, &local.UsageError{Problem: fmt.Sprintf("there is no finding %q", id), Hint: hint}
+	return nil, &usage.Error{Problem: fmt.Sprintf("there is no finding %q", id), Hint: hint}
 }
 
 type reproduced struct {

@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/internal/usage"
 )
 
 // What help.yaml says of a command: its help text, and which of its flags have an effect only with, or never with, others.
@@ -62,19 +62,19 @@ func teach(root *cobra.Command) {
 // effective refuses an empty value, two values where one counts, and a flag that has no effect with the others.
 func (t *commandText) effective(c *cobra.Command, args []string) error {
 	if slices.Contains(args, "") {
-		return usage(c, "an argument is empty", "is a variable of the shell unset? write "+c.UseLine())
+		return usageError(c, "an argument is empty", "is a variable of the shell unset? write "+c.UseLine())
 	}
 	if err := givenOnce(c); err != nil {
 		return err
 	}
 	for _, with := range slices.Sorted(maps.Keys(t.OnlyWith)) {
 		if flag := given(c, t.OnlyWith[with], with); flag != "" && !holds(c, args, with) {
-			return usage(c, "--"+flag+" has no effect without "+condition(with), "")
+			return usageError(c, "--"+flag+" has no effect without "+condition(with), "")
 		}
 	}
 	for _, with := range slices.Sorted(maps.Keys(t.NotWith)) {
 		if flag := given(c, t.NotWith[with], with); flag != "" && holds(c, args, with) {
-			return usage(c, "--"+flag+" has no effect with "+condition(with), "leave out one of them; "+helpOf(c))
+			return usageError(c, "--"+flag+" has no effect with "+condition(with), "leave out one of them; "+helpOf(c))
 		}
 	}
 	return nil
@@ -94,11 +94,11 @@ func givenOnce(c *cobra.Command) error {
 		empty := func(v string) bool { return strings.TrimSpace(v) == "" }
 		switch {
 		case empty(value):
-			return usage(c, "--"+flag.Name+" is empty", "is a variable of the shell unset? Leave the flag out for its default")
+			return usageError(c, "--"+flag.Name+" is empty", "is a variable of the shell unset? Leave the flag out for its default")
 		case valueType(flag) == "strings" && slices.ContainsFunc(strings.Split(value, ","), empty):
-			return usage(c, fmt.Sprintf("--%s %q has an empty element", flag.Name, value), "")
+			return usageError(c, fmt.Sprintf("--%s %q has an empty element", flag.Name, value), "")
 		case twice && !many && was != value:
-			return usage(c, fmt.Sprintf("--%s is given twice, as %q and as %q", flag.Name, was, value), "leave out one of them")
+			return usageError(c, fmt.Sprintf("--%s is given twice, as %q and as %q", flag.Name, was, value), "leave out one of them")
 		}
 		return nil
 	})
@@ -143,29 +143,29 @@ func condition(conditions string) string {
 // hinted says of what the user can mend where to look, unless the error itself says what was expected, or where.
 func hinted(c *cobra.Command, err error) error {
 	_, coded := errors.AsType[*exitError](err)
-	of, is := errors.AsType[*local.UsageError](err)
+	of, is := errors.AsType[*usage.Error](err)
 	if err == nil || coded || is && of.Hint != "" || selfContained.MatchString(err.Error()) {
 		return err
 	}
-	return &local.UsageError{Problem: err.Error(), Hint: helpOf(c), Err: err}
+	return &usage.Error{Problem: err.Error(), Hint: helpOf(c), Err: err}
 }
 
 // selfContained is an error of several lines, one that says what was expected, or one at a line of a file.
 var selfContained = regexp.MustCompile(`\n.|[(:,] ?expected |; |:[0-9]+:`)
 
-func usage(c *cobra.Command, problem, hint string) error {
-	return &local.UsageError{Problem: problem, Hint: cmp.Or(hint, helpOf(c))}
+func usageError(c *cobra.Command, problem, hint string) error {
+	return &usage.Error{Problem: problem, Hint: cmp.Or(hint, helpOf(c))}
 }
 
 // newFile says whether a file with secrets can be made where a flag says: one that is there is somebody's, and may be read by all.
 func newFile(c *cobra.Command, flag, path string) error {
 	if _, err := os.Lstat(path); err == nil {
-		return usage(c, fmt.Sprintf("--%s %s is there already", flag, path), "name a new file, or remove that one if an earlier run has left it")
+		return usageError(c, fmt.Sprintf("--%s %s is there already", flag, path), "name a new file, or remove that one if an earlier run has left it")
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("--%s: %w", flag, err)
 	}
 	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
-		return usage(c, fmt.Sprintf("--%s %s: there is no folder %s", flag, path, filepath.Dir(path)), "make it first")
+		return usageError(c, fmt.Sprintf("--%s %s: there is no folder %s", flag, path, filepath.Dir(path)), "make it first")
 	}
 	return nil
 }
@@ -178,18 +178,18 @@ func flagError(c *cobra.Command, err error) error {
 		return unknownFlag(c, cmp.Or(strings.TrimPrefix(unknown.GetSpecifiedShortnames(), "-"), unknown.GetSpecifiedName()))
 	}
 	if none, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
-		return usage(c, "--"+none.GetFlag().Name+" needs a value", "")
+		return usageError(c, "--"+none.GetFlag().Name+" needs a value", "")
 	}
 	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
-		return usage(c, err.Error(), "")
+		return usageError(c, err.Error(), "")
 	}
 	flag := wrong.GetFlag()
 	expected := map[string]string{
 		"int": "a whole number", "ints": "whole numbers, separated by commas", "uint": "a whole number that is not negative",
 		"duration": "a duration, such as 500ms, 30s or 5m", "bool": "true or false", "stringToString": "NAME=VALUE",
 	}[valueType(flag)]
-	return usage(c, fmt.Sprintf("--%s %q: expected %s", flag.Name, wrong.GetValue(), expected), "")
+	return usageError(c, fmt.Sprintf("--%s %q: expected %s", flag.Name, wrong.GetValue(), expected), "")
 }
 
 // valueType is the type that a help text shows: int for int64 too.
@@ -211,7 +211,7 @@ func unknownFlag(c *cobra.Command, name string) error {
 	} else if !c.HasParent() {
 		hint = "flags stand behind the command; " + hint
 	}
-	return usage(c, fmt.Sprintf("%s has no flag %s%s", c.CommandPath(), dashes, name), hint)
+	return usageError(c, fmt.Sprintf("%s has no flag %s%s", c.CommandPath(), dashes, name), hint)
 }
 
 // arguments holds what is given to the arguments that the usage line of a command names, such as FOLDER, [FOLDER] and FOLDER...
@@ -231,15 +231,15 @@ func arguments(c *cobra.Command, args []string) error {
 	}
 	switch {
 	case len(args) < len(least):
-		return usage(c, strings.TrimSuffix(least[len(args)], "...")+" is missing", "write "+c.UseLine()+"; "+helpOf(c))
+		return usageError(c, strings.TrimSuffix(least[len(args)], "...")+" is missing", "write "+c.UseLine()+"; "+helpOf(c))
 	case len(args) <= most:
 		return nil
 	case c.HasSubCommands():
 		return unknownCommand(c, args[0])
 	case most == 0:
-		return usage(c, fmt.Sprintf("%s takes no arguments, and %q was given", c.CommandPath(), args[0]), "")
+		return usageError(c, fmt.Sprintf("%s takes no arguments, and %q was given", c.CommandPath(), args[0]), "")
 	}
-	return usage(c, fmt.Sprintf("%q is more than %s takes", args[most], c.CommandPath()), "write "+c.UseLine()+"; "+helpOf(c))
+	return usageError(c, fmt.Sprintf("%q is more than %s takes", args[most], c.CommandPath()), "write "+c.UseLine()+"; "+helpOf(c))
 }
 
 func unknownCommand(c *cobra.Command, name string) error {
@@ -253,7 +253,7 @@ func unknownCommand(c *cobra.Command, name string) error {
 	if near := nearest(name, known); len(near) > 0 {
 		hint = "did you mean " + c.CommandPath() + " " + strings.Join(near, " or ") + "? " + hint
 	}
-	return usage(c, fmt.Sprintf("unknown command %q for %q", name, c.CommandPath()), hint)
+	return usageError(c, fmt.Sprintf("unknown command %q for %q", name, c.CommandPath()), hint)
 }
 
 // nearest are the names that may be meant, as cobra tells them of commands.

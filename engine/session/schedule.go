@@ -14,6 +14,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/nodes"
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/internal/usage"
 )
 
 // errStopped is why what was not run when Stop was called is invalid.
@@ -21,7 +22,7 @@ var errStopped = errors.New("the session was stopped")
 
 // Start finds or builds all programs, brings up the first cells, as many as may run at once, and returns when these are
 // ready or have failed; then everything runs in the background. It returns an error only for what the user has to mend
-// (a *local.UsageError): a target that fails otherwise makes its cell's results invalid. Further calls return the same.
+// (a *usage.Error): a target that fails otherwise makes its cell's results invalid. Further calls return the same.
 func (s *Session) Start(ctx context.Context) error {
 	s.start.Do(func() {
 		context.AfterFunc(ctx, func() { s.end(context.Cause(ctx)) })
@@ -165,7 +166,7 @@ func (s *Session) findPrograms() error {
 			err = c.findKubectl(s.ctx)
 		}
 		c.Err = err
-		if isUsage(err) {
+		if usage.Is(err) {
 			return fmt.Errorf("%s: %w", o.Cell.Name, err)
 		}
 	}
@@ -220,7 +221,7 @@ func (s *Session) startCell(c *Cell) {
 		c.Witness = c.Target.Witness
 	}
 	name := c.Plan.Target.Cell.Name
-	if isUsage(c.Err) {
+	if usage.Is(c.Err) {
 		s.failUsage(fmt.Errorf("%s: %w", name, c.Err))
 		return
 	}
@@ -240,11 +241,6 @@ func (s *Session) stopTarget(c *Cell) {
 		s.events(Event{Text: fmt.Sprintf("%s: stopping it: %v", c.Plan.Target.Cell.Name, err)})
 	}
 	c.Target = nil
-}
-
-func isUsage(err error) bool {
-	_, usage := errors.AsType[*local.UsageError](err)
-	return usage
 }
 
 // failUsage ends the session with an error that the user has to mend.

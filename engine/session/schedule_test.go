@@ -2,7 +2,6 @@ package session_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -106,8 +106,7 @@ func TestUsageErrorOfALaterCell(t *testing.T) {
 		t.Fatalf("the first cell is sound: %v", err)
 	}
 	err := s.Wait()
-	var usage *local.UsageError
-	if !errors.As(err, &usage) || !strings.HasPrefix(err.Error(), s.Cells[1].Plan.Target.Cell.Name+": ") {
+	if !usage.Is(err) || !strings.HasPrefix(err.Error(), s.Cells[1].Plan.Target.Cell.Name+": ") {
 		t.Errorf("error %v", err)
 	}
 	if _, results := s.Cells[2].Outcomes(); results[0].Verdict != verdicts.Invalid {

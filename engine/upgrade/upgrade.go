@@ -3,7 +3,6 @@ package upgrade
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,13 +10,13 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/clusters/balancer"
-	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/engine/upgradepath"
 	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -26,7 +25,7 @@ import (
 type Upgrade struct {
 	Path   *upgradepath.Path // what is walked, Stages its stages with what was seen on them
 	Stages []*Stage
-	Err    error // set for what the user has to mend: a *local.UsageError
+	Err    error // set for what the user has to mend: a *usage.Error
 
 	set    *scenarios.Set
 	seed   int64
@@ -168,7 +167,7 @@ func (u *Upgrade) stage(ctx context.Context, stage *Stage) error {
 		return fmt.Errorf("the path stopped at stage %d, %s", stage.Index+1, name)
 	}
 	if err := u.enter(ctx, stage); err != nil {
-		if _, usage := errors.AsType[*local.UsageError](err); usage {
+		if usage.Is(err) {
 			u.Err = fmt.Errorf("stage %d, %s: %w", stage.Index+1, name, err)
 		}
 		return ends("could not be entered: ", err)

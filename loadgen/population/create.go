@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 
-	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -210,7 +210,7 @@ func (b *builder) awaitKwok(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case wait.Interrupted(err):
-		return &local.UsageError{Problem: fmt.Sprintf("nobody has the node %s Ready after %s: expected kwok's controller in the cluster, with its stages, or --node-objects bare", name, kwokTimeout)}
+		return &usage.Error{Problem: fmt.Sprintf("nobody has the node %s Ready after %s: expected kwok's controller in the cluster, with its stages, or --node-objects bare", name, kwokTimeout)}
 	}
 	return err
 }

@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 
 	"github.com/authzconf/authzconf/clusters/image"
-	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/internal/usage"
 )
 
 const (
@@ -130,7 +130,7 @@ func (j *Pods) await(ctx context.Context) error {
 				running++
 			}
 			if slices.ContainsFunc(p.Status.ContainerStatuses, unpullable) {
-				return false, &local.UsageError{Problem: fmt.Sprintf("the image of the shards cannot be pulled: %s; expected an image of authzconf, or of its loadgen/shard/program, that the nodes can pull", statesOf([]corev1.Pod{p}))}
+				return false, &usage.Error{Problem: fmt.Sprintf("the image of the shards cannot be pulled: %s; expected an image of authzconf, or of its loadgen/shard/program, that the nodes can pull", statesOf([]corev1.Pod{p}))}
 			}
 		}
 		return running == len(j.pods), nil

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/internal/usage"
 )
 
 // The manifest is filled with the run's numbers, and nothing else is changed.
@@ -81,7 +81,7 @@ func TestUnpullable(t *testing.T) {
 	p := pod("b", "1", corev1.PodPending)
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such host"}}}}
 	err := jobOf(pod("a", "0", corev1.PodRunning), p).await(t.Context())
-	if _, usage := errors.AsType[*local.UsageError](err); !usage || !strings.Contains(err.Error(), "b is Pending, ImagePullBackOff no such host") {
+	if !usage.Is(err) || !strings.Contains(err.Error(), "b is Pending, ImagePullBackOff no such host") {
 		t.Errorf("got %v", err)
 	}
 }

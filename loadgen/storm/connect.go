@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/loadgen/agent"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/shard"
@@ -58,7 +58,7 @@ func (o *Options) Check() error {
 	if problem == "" {
 		return nil
 	}
-	return &local.UsageError{Problem: problem}
+	return &usage.Error{Problem: problem}
 }
 
 func (o *Options) checkFiles() error {
@@ -69,7 +69,7 @@ func (o *Options) checkFiles() error {
 	servers := len(o.Profile.Servers())
 	mine := (o.Profile.Connections() + o.Shards - 1) / o.Shards * servers
 	if err := agent.CheckFiles(max(mine, o.Profile.Connections())); err != nil {
-		return &local.UsageError{Problem: err.Error()}
+		return &usage.Error{Problem: err.Error()}
 	}
 	return nil
 }
@@ -132,7 +132,7 @@ func (r *runner) generator(ctx context.Context, names []profile.Server) (shard.G
 	}
 	worker, err := shard.NewWorker(jobs[0])
 	if err != nil {
-		return nil, &local.UsageError{Problem: err.Error()}
+		return nil, &usage.Error{Problem: err.Error()}
 	}
 	return worker, worker.Open(ctx)
 }

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/authzconf/authzconf/clusters/existing"
-	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/loadgen/population"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/shard"
@@ -47,7 +47,7 @@ func (o *Options) checkExisting() string {
 // counted there, and that there is no other. All that is refused is the user's to mend.
 func (r *runner) claim(ctx context.Context, s *server) error {
 	refused := func(format string, args ...any) error {
-		return &local.UsageError{Problem: fmt.Sprintf(format+"; nothing was created", args...)}
+		return &usage.Error{Problem: fmt.Sprintf(format+"; nothing was created", args...)}
 	}
 	admin, anonymous := s.credentials()
 	if why := outOfReach(anonymous); why != "" {

@@ -18,6 +18,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/kind"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/reports/load"
 )
@@ -150,7 +151,7 @@ func TestKwok(t *testing.T) {
 // refusedAs expects an error that is the user's to mend, with some words.
 func refusedAs(t *testing.T, err error, want ...string) {
 	t.Helper()
-	if _, usage := errors.AsType[*local.UsageError](err); !usage {
+	if !usage.Is(err) {
 		t.Errorf("got %v", err)
 		return
 	}

@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/clusters/balancer"
-	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/loadgen/population"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/shard"
@@ -53,7 +53,7 @@ type server struct {
 // tokens; only one side is under load at a time.
 func (r *runner) start(ctx context.Context) error {
 	if !target.GateKnown(r.Release.Version) {
-		return &local.UsageError{Problem: fmt.Sprintf("Kubernetes %s has no feature gate %s", r.Release.Minor, target.GateName)}
+		return &usage.Error{Problem: fmt.Sprintf("Kubernetes %s has no feature gate %s", r.Release.Minor, target.GateName)}
 	}
 	if len(r.RecorderCommand) > 0 && r.Provider == target.Local && !r.alone() {
 		var err error

@@ -2,7 +2,6 @@ package storm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/loadgen/population"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/shard"
@@ -234,13 +234,12 @@ func TestUnaccepted(t *testing.T) {
 // What cannot be is said before anything is started.
 func TestCheck(t *testing.T) {
 	p := burst(profile.Comparison{Name: "aa", A: side("none", profile.GateOff), B: side("none", profile.GateOff)})
-	var usage *local.UsageError
-	if err := (&Options{Profile: p, Shards: 1, Engine: Pods, Provider: target.Local}).Check(); !errors.As(err, &usage) {
+	if err := (&Options{Profile: p, Shards: 1, Engine: Pods, Provider: target.Local}).Check(); !usage.Is(err) {
 		t.Errorf("pods of a local control plane: %v", err)
 	}
 	p.Nodes = 1 << 30
 	err := (&Options{Profile: p, Shards: 1 << 20}).checkFiles()
-	if !errors.As(err, &usage) || !strings.Contains(err.Error(), "1073742024 open files, and this process may have") {
+	if !usage.Is(err) || !strings.Contains(err.Error(), "1073742024 open files, and this process may have") {
 		t.Errorf("more agents than files, however many shards: %v", err)
 	}
 }

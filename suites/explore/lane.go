@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/authzconf/authzconf/clusters"
-	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/oracle/cases"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
@@ -55,7 +55,7 @@ func (x *explorer) newLane(index, of int) *lane {
 func (l *lane) start(ctx context.Context) (up bool, err error) {
 	begun := time.Now()
 	if l.hosts[0], err = start(ctx, l.options(place{})); err != nil {
-		if _, usage := errors.AsType[*local.UsageError](err); usage {
+		if usage.Is(err) {
 			return false, err
 		}
 		l.broke(fmt.Errorf("did not start: %w", err))

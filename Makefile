@@ -31,7 +31,7 @@ kind-conformance: build ## the same on clusters of kind with two nodes (KUBERNET
 	@eval "$$(ci/kind-node/engine start)" && image=$$(ci/kind-node/build $(KUBERNETES)) && \
 	$(AUTHZCONF) run --provider kind --kubernetes $(KUBERNETES) --gate both --skip '$(KIND_SKIP)' --kind-node-image $$image --report-dir _output/kind && \
 	$(AUTHZCONF) verify _output/kind && \
-	AUTHZCONF_KIND_NODE_IMAGE=$$image go test -count 1 -timeout 10m -run TestKind ./clusters/kind ./engine/target
+	AUTHZCONF_KIND_NODE_IMAGE=$$image go test -count 1 -timeout 10m -run TestKind ./clusters/kind ./engine/server
 
 .PHONY: kind-candidates
 kind-candidates: ## the scenarios that could be conformance tests, on a cluster of kind taken as one that exists

@@ -22,7 +22,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/engine/replay"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -43,16 +43,16 @@ func TestHoldersOnServer(t *testing.T) {
 	holders, _ := advice.Holders(objects)
 	says := answersOf(holders)
 	ctx := context.Background()
-	server, err := target.Start(ctx, cells[0])
+	srv, err := server.Start(ctx, cells[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := server.Stop(); err != nil {
+		if err := srv.Stop(); err != nil {
 			t.Error(err)
 		}
 	}()
-	config := server.Admin()
+	config := srv.Admin()
 	config.QPS = -1
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -64,7 +64,7 @@ func TestHoldersOnServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	replayer, err := replay.New(server)
+	replayer, err := replay.New(srv)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestHoldersOnServer(t *testing.T) {
 		if q.who.Name += fmt.Sprint("-", i); q.who.Name[0] == 'u' {
 			q.who.Groups = append(q.who.Groups, "team1", "team2")
 		}
-		got, err := impersonated(server, q)
+		got, err := impersonated(srv, q)
 		if err != nil {
 			t.Fatalf("%d: %s: %v", i, q, err)
 		}
@@ -173,14 +173,14 @@ func makeObjects(ctx context.Context, t *testing.T, client kubernetes.Interface,
 }
 
 // impersonated sends a request, and tells from its audit event by which mode it impersonated.
-func impersonated(server *target.Target, q inquiry) (oracle.Mode, error) {
+func impersonated(srv *server.Server, q inquiry) (oracle.Mode, error) {
 	ctx := context.Background()
 	request := &scenarios.Request{Verb: q.action.Verb, Path: q.action.Path, APIGroup: q.action.APIGroup, Version: q.action.Version, Resource: q.action.Resource, Namespace: q.action.Namespace, Name: q.action.Name}
-	req, err := replay.NewRequest(ctx, server.Host(), request)
+	req, err := replay.NewRequest(ctx, srv.Host(), request)
 	if err != nil {
 		return "", err
 	}
-	client, err := server.UserClient(scenarios.Requestor{User: q.who.Name, Groups: q.who.Groups, Extra: q.who.Extra}, &q.as, func(*http.Request) {})
+	client, err := srv.UserClient(scenarios.Requestor{User: q.who.Name, Groups: q.who.Groups, Extra: q.who.Extra}, &q.as, func(*http.Request) {})
 	if err != nil {
 		return "", err
 	}
@@ -188,7 +188,7 @@ func impersonated(server *target.Target, q inquiry) (oracle.Mode, error) {
 	if err != nil {
 		return "", err
 	}
-	raw, err := server.Audit(ctx, answer.AuditID)
+	raw, err := srv.Audit(ctx, answer.AuditID)
 	if err != nil {
 		return "", err
 	}

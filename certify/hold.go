@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -84,9 +84,9 @@ func (b *Plan) fits(vector string, e *verdicts.Evidence) bool {
 		return true
 	}
 	s, cell := b.clusterChecks()[vector].Scenario, b.cell
-	if e.Cell.Gate == string(target.AskOff) {
+	if e.Cell.Gate == string(server.AskOff) {
 		cell.Gate = e.Cell.Gate
 	}
 	return s != nil && e.Cell == cell && e.Authorizer && e.Suffix == b.suffixOf(s) && e.Digest == s.Digest &&
-		slices.Equal(e.Capabilities, target.ExpectedFacts(target.Options{Cell: cell}).Capabilities)
+		slices.Equal(e.Capabilities, server.ExpectedFacts(server.Options{Cell: cell}).Capabilities)
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -82,7 +82,7 @@ func TestSeenIsOfItsCheck(t *testing.T) {
 	scenario := func(change func(*verdicts.Evidence)) []Answer {
 		e := &verdicts.Evidence{
 			Scenario: check.Scenario.ID, Digest: check.Scenario.Digest, Cell: cell, Suffix: b.suffixOf(check.Scenario), Authorizer: true,
-			Capabilities: target.ExpectedFacts(target.Options{Cell: cell}).Capabilities,
+			Capabilities: server.ExpectedFacts(server.Options{Cell: cell}).Capabilities,
 		}
 		change(e)
 		return []Answer{{Check: inCluster, Vector: "cluster", Seen: &Seen{Cell: &cell}}, {Check: inCluster, Vector: check.ID, Seen: &Seen{Scenario: e}}}

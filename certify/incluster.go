@@ -15,7 +15,7 @@ import (
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/replay"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -32,7 +32,7 @@ type ClusterOptions struct {
 	OwnCache time.Duration
 
 	// gate is what the API server is really started with, for a test in which that is not expected; empty is as expected.
-	gate target.Asked
+	gate server.Asked
 	// only, for a test, leaves out other checks of the chain: the level is not granted then.
 	only func(clusterCheck) bool
 }
@@ -49,7 +49,7 @@ type cluster struct {
 	plan     *Plan // whose policy the webhook holds
 	webhook  *Webhook
 	name     string // of the webhook in the chain
-	target   *target.Target
+	target   *server.Server
 	replayer *replay.Replayer
 	relays   map[string]relay
 	control  *cluster // the same with the reference authorizer
@@ -104,11 +104,11 @@ func startCluster(ctx context.Context, b *Plan, w *Webhook, o ClusterOptions) (_
 
 // cellFor is the API server that a release is asked for as.
 func cellFor(release local.Release) verdicts.Cell {
-	gate := target.AskDefault
-	if target.GateKnown(release.Minor) {
-		gate = target.AskOn
+	gate := server.AskDefault
+	if server.GateKnown(release.Minor) {
+		gate = server.AskOn
 	}
-	return verdicts.Cell{Name: release.Minor + "-certify", Provider: target.Local, Kubernetes: release.Version, Gate: string(gate)}
+	return verdicts.Cell{Name: release.Minor + "-certify", Provider: server.Local, Kubernetes: release.Version, Gate: string(gate)}
 }
 
 func (c *cluster) start(ctx context.Context, webhooks map[string][]byte) (err error) {
@@ -118,7 +118,7 @@ func (c *cluster) start(ctx context.Context, webhooks map[string][]byte) (err er
 	expected := cell
 	c.out = append(c.out, Answer{Check: inCluster, Vector: "cluster", Seen: &Seen{Cell: &expected}})
 	cell.Gate = cmp.Or(string(c.o.gate), cell.Gate)
-	c.target, err = target.Start(ctx, target.Options{Cell: cell, Release: release, Binaries: c.o.Binaries, Webhooks: webhooks})
+	c.target, err = server.Start(ctx, server.Options{Cell: cell, Release: release, Binaries: c.o.Binaries, Webhooks: webhooks})
 	if err != nil {
 		return err
 	}
@@ -151,9 +151,9 @@ func (c *cluster) stop() error {
 
 // authorizer is the webhook in a place. Each time the timeout is another one by a little: an API server takes over
 // no chain that it has already, and keeps what it remembers of it.
-func (c *cluster) authorizer(p place) target.Authorizer {
+func (c *cluster) authorizer(p place) server.Authorizer {
 	c.reloads++
-	return target.Authorizer{
+	return server.Authorizer{
 		Webhook: c.name, Position: p.position, Deny: p.deny, Timeout: webhookTimeout + time.Duration(c.reloads)*time.Millisecond,
 		AuthorizedTTL: authorizedTTL, UnauthorizedTTL: unauthorizedTTL,
 	}

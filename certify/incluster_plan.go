@@ -16,7 +16,7 @@ import (
 
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/balancer"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -47,7 +47,7 @@ const (
 
 // place is one way to put an authorizer into the chain.
 type place struct {
-	position target.Position
+	position server.Position
 	deny     bool
 }
 
@@ -59,7 +59,7 @@ func (p place) String() string {
 }
 
 func places() (out []place) {
-	for _, position := range target.Positions() {
+	for _, position := range server.Positions() {
 		out = append(out, place{position, false}, place{position, true})
 	}
 	return out
@@ -138,7 +138,7 @@ func (b *Plan) questions(p place) []clusterCheck {
 		refused = scenarios.Deny
 	}
 	roles := refused // what becomes of a role if the webhook is asked before RBAC
-	if p.position == target.Last || !p.deny {
+	if p.position == server.Last || !p.deny {
 		roles = scenarios.Allow
 	}
 	const failure = "failure-policy-ignored"
@@ -155,7 +155,7 @@ func (b *Plan) questions(p place) []clusterCheck {
 
 // completeScenarios only send requests, for the API server; all their grants are in the policy. No name is unique yet.
 func (b *Plan) completeScenarios() (out []*scenarios.Scenario) {
-	facts := target.ExpectedFacts(target.Options{Cell: b.cell})
+	facts := server.ExpectedFacts(server.Options{Cell: b.cell})
 	return seq.Filter(b.scenarios, func(s *scenarios.Scenario) bool {
 		ok, _, _ := s.Selected(facts)
 		return ok && b.complete(s)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/authzconf/authzconf/certify/policy"
 	"github.com/authzconf/authzconf/certify/reference"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -72,7 +72,7 @@ func TestReferenceInCluster(t *testing.T) {
 // TestCompleteScenarios asks a webhook for nothing that only RBAC says, such as the binding by which it allows.
 func TestCompleteScenarios(t *testing.T) {
 	b := *plan(t, 1)
-	b.cell = verdicts.Cell{Name: "1.37", Provider: target.Local, Kubernetes: "1.37", Gate: string(target.AskOn)}
+	b.cell = verdicts.Cell{Name: "1.37", Provider: server.Local, Kubernetes: "1.37", Gate: string(server.AskOn)}
 	all := b.completeScenarios()
 	for _, s := range all {
 		for i, st := range s.Steps {
@@ -136,7 +136,7 @@ func TestBlameAPIServer(t *testing.T) {
 	t.Parallel() // no window is measured
 	b := plan(t, 6)
 	run := clusterRun(t, b, right, func(o *Options) {
-		o.Cluster.gate, o.Cluster.Load = target.AskOff, nil
+		o.Cluster.gate, o.Cluster.Load = server.AskOff, nil
 		o.Cluster.only = func(c clusterCheck) bool {
 			return c.Place.String() == "last/deny"
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/authzconf/authzconf/certify/policy"
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/engine/replay"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -237,7 +237,7 @@ func (w window) limit(ownCache time.Duration) time.Duration { return w.Limit + o
 func (c *cluster) revoke(ctx context.Context, progress func(string, int)) error {
 	progress(revocation, len(windows()))
 	n := c.plan.Policy.Probe
-	if err := c.target.ReloadAuthorizer(ctx, c.authorizer(place{position: target.First})); err != nil {
+	if err := c.target.ReloadAuthorizer(ctx, c.authorizer(place{position: server.First})); err != nil {
 		return err
 	}
 	direct, err := c.webhook.client(false)

@@ -13,13 +13,13 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/scenarios"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-func options(t *testing.T) target.Options {
+func options(t *testing.T) server.Options {
 	t.Helper()
 	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gate: "on", Binaries: &local.Binaries{Progress: os.Stderr}}.Cells()
 	if err != nil {

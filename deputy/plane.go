@@ -26,7 +26,7 @@ import (
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/deputy/reference"
 	"github.com/authzconf/authzconf/engine/replay"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -40,7 +40,7 @@ const (
 
 // plane is a target with a proxy identity on it: a ServiceAccount that may impersonate.
 type plane struct {
-	*target.Target
+	*server.Server
 	admin     kubernetes.Interface
 	token     string
 	transport http.RoundTripper // without credentials
@@ -48,9 +48,9 @@ type plane struct {
 }
 
 // start brings a target up with what is granted on it.
-func start(ctx context.Context, o target.Options, grants []scenarios.Grant, namespaces []string) (_ *plane, err error) {
+func start(ctx context.Context, o server.Options, grants []scenarios.Grant, namespaces []string) (_ *plane, err error) {
 	p := &plane{}
-	if p.Target, err = target.Start(ctx, o); err != nil {
+	if p.Server, err = server.Start(ctx, o); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -58,7 +58,7 @@ func start(ctx context.Context, o target.Options, grants []scenarios.Grant, name
 			err = errors.Join(err, p.Stop())
 		}
 	}()
-	replayer, err := replay.New(p.Target)
+	replayer, err := replay.New(p.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func start(ctx context.Context, o target.Options, grants []scenarios.Grant, name
 
 // serve serves whoever acts for people.
 func (p *plane) serve(ctx context.Context, handler http.Handler, people []*Identity) (*endpoint, error) {
-	l, err := target.ServeLoopback(ctx, handler, nil)
+	l, err := server.ServeLoopback(ctx, handler, nil)
 	if err != nil {
 		return nil, err
 	}

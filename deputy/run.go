@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/scenarios"
@@ -21,7 +21,7 @@ import (
 // Options are what to run.
 type Options struct {
 	// Target is the control plane to start; its gate ConstrainedImpersonation is on.
-	Target target.Options
+	Target server.Options
 	// Impersonation are the ways in which the proxy identity may impersonate, with a control plane each.
 	Impersonation []string
 	// Parts are some of Parts; all that there are of the proxy or the references if empty.
@@ -323,7 +323,7 @@ func Judge(o Options, pieces *reports.Pieces) (*Report, error) {
 		if kind != existingCluster {
 			found, err := reports.Take[reports.Found](pieces, kind+"/target")
 			if err == nil {
-				err = target.Hold(*found, o.Target.Wanted())
+				err = server.Hold(*found, o.Target.Wanted())
 			}
 			if err != nil {
 				return nil, err

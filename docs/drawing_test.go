@@ -32,7 +32,7 @@ var house = []floor{
 		{"advice", "audit logs and RBAC → the least that is needed"},
 	}},
 	{"engine: from a plan to evidence", []room{
-		{"engine", "target, recorder, replay, session, upgrade paths"},
+		{"engine", "server, recorder, replay, session, upgrade paths"},
 		{"clusters", "local processes, kind, existing, balancer"},
 		{"reports", "evidence, verify, YAML, HTML, JUnit, statistics"},
 	}},

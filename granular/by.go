@@ -31,7 +31,7 @@ import (
 
 	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/engine/replay"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/granular/enforcer"
 	"github.com/authzconf/authzconf/granular/model"
 	"github.com/authzconf/authzconf/granular/permissions"
@@ -108,7 +108,7 @@ func (b *Bench) open(ctx context.Context, by By) (g *gate, err error) {
 			g.decisions[d.User] = append(g.decisions[d.User], d)
 		}})
 		if err == nil {
-			g.Server, err = target.ServeLoopback(ctx, e, nil)
+			g.Server, err = server.ServeLoopback(ctx, e, nil)
 		}
 		if err != nil {
 			return nil, err
@@ -195,7 +195,7 @@ const executors = "authzconf:granular-executors"
 
 // Bench is a target with the custom resource of the scenarios and what enforcers need.
 type Bench struct {
-	target   *target.Target
+	target   *server.Server
 	replayer *replay.Replayer
 	admin    *dynamic.DynamicClient
 	client   kubernetes.Interface
@@ -204,7 +204,7 @@ type Bench struct {
 }
 
 // Start starts a target. Its requests are not audited: the recorder sees what the enforcer asks for.
-func Start(ctx context.Context, o target.Options) (_ *Bench, err error) {
+func Start(ctx context.Context, o server.Options) (_ *Bench, err error) {
 	o.NoAudit = true
 	b := &Bench{}
 	defer func() {
@@ -212,7 +212,7 @@ func Start(ctx context.Context, o target.Options) (_ *Bench, err error) {
 			err = errors.Join(err, b.Close())
 		}
 	}()
-	if b.target, err = target.Start(ctx, o); err != nil {
+	if b.target, err = server.Start(ctx, o); err != nil {
 		return nil, err
 	}
 	if b.replayer, err = replay.New(b.target); err != nil {

@@ -25,7 +25,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/granular/model"
 	"github.com/authzconf/authzconf/granular/permissions"
 )
@@ -321,7 +321,7 @@ func enforcesByWebhooks(t *testing.T, b *Bench) {
 		t.Run(c.name, func(t *testing.T) {
 			s := &stranger{kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), set: set}
 			c.wrong(s)
-			served, err := target.ServeLoopback(t.Context(), s, nil)
+			served, err := server.ServeLoopback(t.Context(), s, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/transport"
 
 	"github.com/authzconf/authzconf/engine/replay"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/granular/enforcer"
 	"github.com/authzconf/authzconf/granular/model"
 	"github.com/authzconf/authzconf/granular/permissions"
@@ -129,8 +129,8 @@ func granular(r verdicts.Review) bool {
 }
 
 // Judge makes the report of scenarios on a target from what was seen.
-func Judge(scenarios []*Scenario, e *Evidence, on target.Options, by By) (*Report, error) {
-	if err := target.Hold(e.Target, on.Wanted()); err != nil {
+func Judge(scenarios []*Scenario, e *Evidence, on server.Options, by By) (*Report, error) {
+	if err := server.Hold(e.Target, on.Wanted()); err != nil {
 		return nil, err
 	}
 	results, err := judgeAll(by.Kind, scenarios, e)
@@ -275,7 +275,7 @@ func (b *Bench) observe(ctx context.Context, g *gate, wanted *Request, o *observ
 
 func recording(shown *verdicts.SentRequest) transport.WrapperFunc {
 	return func(rt http.RoundTripper) http.RoundTripper {
-		return target.Tapped(rt, func(sent *http.Request) {
+		return server.Tapped(rt, func(sent *http.Request) {
 			replay.Record(shown, sent)
 			shown.UserAgent = "" // that of client-go, with the name of the program
 		})

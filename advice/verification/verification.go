@@ -22,7 +22,7 @@ import (
 
 	"github.com/authzconf/authzconf/advice"
 	"github.com/authzconf/authzconf/engine/replay"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -34,7 +34,7 @@ const senders = 8
 // Options are what to verify.
 type Options struct {
 	// Target is the control plane to start. Its gate has to be on.
-	Target    target.Options
+	Target    server.Options
 	Manifests []byte // the advised objects as they are printed
 	// Seen must be allowed, each in its mode; Neighbours must be denied.
 	Seen       []advice.Seen
@@ -62,7 +62,7 @@ func Run(ctx context.Context, o Options) (_ *Findings, err error) {
 			return nil, err
 		}
 	}
-	t, err := target.Start(ctx, o.Target)
+	t, err := server.Start(ctx, o.Target)
 	if err != nil {
 		return nil, err
 	}
@@ -85,14 +85,14 @@ func Run(ctx context.Context, o Options) (_ *Findings, err error) {
 
 // Review holds a cluster to what was seen and its neighbours, by what its authorizers answer to the reviews of every mode:
 // nothing is sent or made. server is the model of it, with the cluster for its authorizer.
-func Review(ctx context.Context, server *oracle.Server, seen []advice.Seen, neighbours []advice.Neighbour) (*Findings, error) {
-	run := &run{server: server, found: &Findings{Otherwise: map[string]int{}}}
+func Review(ctx context.Context, model *oracle.Server, seen []advice.Seen, neighbours []advice.Neighbour) (*Findings, error) {
+	run := &run{server: model, found: &Findings{Otherwise: map[string]int{}}}
 	err := run.all(ctx, Options{Seen: seen, Neighbours: neighbours})
 	return run.found, err
 }
 
 type run struct {
-	target *target.Target // sent requests; server asks reviews in its place
+	target *server.Server // sent requests; server asks reviews in its place
 	server *oracle.Server
 
 	mu    sync.Mutex

@@ -133,7 +133,7 @@ func (c *Campaign) Run(ctx context.Context, mutants []Mutant, done func(Result))
 const furtherScenarios = 5
 
 // quick runs scenarios that do not wait until one kills the mutant, or so many in a row cannot be set up.
-func (c *Campaign) quick(ctx context.Context, s *server, quick []*scenarios.Scenario, patience int, result *Result) {
+func (c *Campaign) quick(ctx context.Context, s *mutantServer, quick []*scenarios.Scenario, patience int, result *Result) {
 	left := len(quick)
 	result.broken = 0
 	for i, scenario := range quick {
@@ -161,7 +161,7 @@ func (c *Campaign) quick(ctx context.Context, s *server, quick []*scenarios.Scen
 }
 
 // waiting runs scenarios that wait, side by side, until one catches the mutant.
-func (c *Campaign) waiting(ctx context.Context, s *server, waiting []*scenarios.Scenario, result *Result) {
+func (c *Campaign) waiting(ctx context.Context, s *mutantServer, waiting []*scenarios.Scenario, result *Result) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var mu sync.Mutex

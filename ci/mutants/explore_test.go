@@ -14,7 +14,7 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/oracle/cases"
 	"github.com/authzconf/authzconf/suites/explore"
 )
@@ -53,7 +53,7 @@ func newExploration(ctx context.Context, t *testing.T, name string) *exploration
 }
 
 // cells are API servers that are the mutant which is chosen in the shared file.
-func (x *exploration) cells(t *testing.T, gate string, shared *sharedFile) []target.Options {
+func (x *exploration) cells(t *testing.T, gate string, shared *sharedFile) []server.Options {
 	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{local.Newest().Minor}, Gate: gate, Binaries: &local.Binaries{Progress: t.Output()}}.Cells()
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func (x *exploration) cells(t *testing.T, gate string, shared *sharedFile) []tar
 }
 
 // disagreement sends the cases of a seed, and is an error that says what disagrees. After each request it calls sent, if there is one.
-func (x *exploration) disagreement(ctx context.Context, t *testing.T, cells []target.Options, seed int64, sent func(int, cases.Choice)) error {
+func (x *exploration) disagreement(ctx context.Context, t *testing.T, cells []server.Options, seed int64, sent func(int, cases.Choice)) error {
 	report, _, err := explore.Run(ctx, explore.Options{Cells: cells, Cases: x.cases, Seed: seed, Sent: sent, Events: func(e explore.Event) {
 		if e.Text != "" {
 			_, _ = fmt.Fprintln(t.Output(), e.Text)

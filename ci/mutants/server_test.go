@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/authzconf/authzconf/engine/replay"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/engine/session"
-	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// server is a control plane that can be every mutant, one after the other.
-type server struct {
-	target *target.Target
+// mutantServer is a control plane that can be every mutant, one after the other.
+type mutantServer struct {
+	target *server.Server
 	replay *replay.Replayer
 	shared *sharedFile
 	seed   string
@@ -37,8 +37,8 @@ type server struct {
 var errWitness = errors.New("the server is not what was asked for")
 
 // start brings up a control plane with a mutant; 0 is the unmutated program.
-func (c *Campaign) start(ctx context.Context, o target.Options, mutant int) (_ *server, err error) {
-	s := &server{seed: fmt.Sprintf("%d-%d", c.Seed, c.servers.Add(1))}
+func (c *Campaign) start(ctx context.Context, o server.Options, mutant int) (_ *mutantServer, err error) {
+	s := &mutantServer{seed: fmt.Sprintf("%d-%d", c.Seed, c.servers.Add(1))}
 	if s.shared, err = newSharedFile(len(c.Sources.Mutants), mutant); err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (c *Campaign) start(ctx context.Context, o target.Options, mutant int) (_ *
 	o.KubeAPIServerPath = c.Program
 	// Most of a fresh server's time is its start; with fewer garbage collections it is shorter.
 	o.KubeAPIServerEnv = []string{SharedVariable + "=" + s.shared.path, "GOGC=400"}
-	if s.target, err = target.Start(ctx, o); err != nil {
+	if s.target, err = server.Start(ctx, o); err != nil {
 		return nil, err
 	}
 	if m := s.target.Witness.Mismatches; len(m) > 0 {
@@ -61,7 +61,7 @@ func (c *Campaign) start(ctx context.Context, o target.Options, mutant int) (_ *
 }
 
 // startTwice tries once more: a busy machine must not pass for a server that does not start.
-func (c *Campaign) startTwice(ctx context.Context, o target.Options, mutant int) (*server, error) {
+func (c *Campaign) startTwice(ctx context.Context, o server.Options, mutant int) (*mutantServer, error) {
 	s, err := c.start(ctx, o, mutant)
 	if err != nil && ctx.Err() == nil {
 		s, err = c.start(ctx, o, mutant)
@@ -69,7 +69,7 @@ func (c *Campaign) startTwice(ctx context.Context, o target.Options, mutant int)
 	return s, err
 }
 
-func (s *server) stop() error {
+func (s *mutantServer) stop() error {
 	s.once.Do(func() {
 		if s.target != nil {
 			s.stopErr = s.target.Stop()
@@ -94,7 +94,7 @@ const repeats = 2
 
 // try runs a scenario, and if it does not pass, again; but not one that cannot be set up, which may take long each time
 // and catches nothing.
-func (s *server) try(ctx context.Context, scenario *scenarios.Scenario) outcome {
+func (s *mutantServer) try(ctx context.Context, scenario *scenarios.Scenario) outcome {
 	begin := time.Now()
 	evidence := s.replayOnce(ctx, scenario)
 	o := outcome{Result: verdicts.Judge(scenario, evidence), took: time.Since(begin)}
@@ -110,14 +110,14 @@ func (s *server) try(ctx context.Context, scenario *scenarios.Scenario) outcome 
 	return o
 }
 
-func (s *server) replayOnce(ctx context.Context, scenario *scenarios.Scenario) *verdicts.Evidence {
+func (s *mutantServer) replayOnce(ctx context.Context, scenario *scenarios.Scenario) *verdicts.Evidence {
 	run := strconv.FormatInt(s.runs.Add(1), 10)
 	return s.replay.Replay(ctx, scenario, scenarios.Suffix(0, s.seed, scenario.ID, run))
 }
 
 // cellBaseline is what the unmutated program did in one cell: which scenarios reach which mutants.
 type cellBaseline struct {
-	target  target.Options
+	target  server.Options
 	mutants []Mutant // in the order of the source
 	// all are the cell's scenarios, those that wait last, and took is how long each took.
 	all  []*scenarios.Scenario
@@ -184,7 +184,7 @@ func (c *Campaign) measure(ctx context.Context, plan session.CellPlan) (_ *cellB
 	return base, errors.Join(base.run(ctx, s), s.stop())
 }
 
-func (c *cellBaseline) run(ctx context.Context, s *server) error {
+func (c *cellBaseline) run(ctx context.Context, s *mutantServer) error {
 	started, err := s.shared.take()
 	if err != nil {
 		return err

@@ -22,7 +22,7 @@ const mutantsPerServer = 40
 type worker struct {
 	campaign *Campaign
 	base     *cellBaseline
-	kept     *server
+	kept     *mutantServer
 }
 
 // drop ends the server, if there is one.
@@ -36,7 +36,7 @@ func (w *worker) drop() error {
 }
 
 // server is the unmutated server, started if there is none.
-func (w *worker) server(ctx context.Context) (*server, error) {
+func (w *worker) server(ctx context.Context) (*mutantServer, error) {
 	if w.kept != nil && w.kept.served < mutantsPerServer && w.kept.target.Err() == nil {
 		return w.kept, nil
 	}
@@ -167,7 +167,7 @@ const (
 const slowStart = 4
 
 // scenarios runs candidates until one kills the mutant: those that wait last.
-func (c *Campaign) scenarios(ctx context.Context, s *server, base *cellBaseline, candidates []*scenarios.Scenario, patience int, result *Result) {
+func (c *Campaign) scenarios(ctx context.Context, s *mutantServer, base *cellBaseline, candidates []*scenarios.Scenario, patience int, result *Result) {
 	quick, waiting := c.killers.order(result.Mutant, base, candidates)
 	if c.Limit > 0 && c.Limit < len(quick) {
 		quick, waiting = quick[:c.Limit], nil

@@ -18,7 +18,7 @@ import (
 	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
 	"github.com/authzconf/authzconf/conditional/wire"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 )
@@ -64,8 +64,8 @@ func (f *beyondFlags) check() (err error) {
 		return fmt.Errorf("--authorizer-cache %s: expected 0 to %s", f.ownCache, certify.MaxOwnCache)
 	}
 	switch {
-	case f.inCluster != "" && f.inCluster != target.Local:
-		return fmt.Errorf("--in-cluster %q: the provider is %s", f.inCluster, target.Local)
+	case f.inCluster != "" && f.inCluster != server.Local:
+		return fmt.Errorf("--in-cluster %q: the provider is %s", f.inCluster, server.Local)
 	case f.kubernetes != "":
 		f.release, err = local.ParseRelease(f.kubernetes)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/authzconf/authzconf/deputy"
 	"github.com/authzconf/authzconf/engine/matrix"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/reports"
 )
 
@@ -45,7 +45,7 @@ func newDeputy(flags *deputyFlags) *cobra.Command {
 func (f *deputyFlags) check(c *cobra.Command, read bool) (err error) {
 	f.useProxy(c.Flags())
 	if err = f.options.Check(read); err == nil {
-		f.options.Target, err = localCell(c, f.kubernetes, target.AskOn)
+		f.options.Target, err = localCell(c, f.kubernetes, server.AskOn)
 	}
 	return err
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/authzconf/authzconf/certify"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/engine/session"
-	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/engine/upgrade"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
@@ -194,14 +194,14 @@ func asked(r *reports.ConformanceReport, set *scenarios.Set) (*reports.Conforman
 		return nil, fmt.Errorf("its seed is %d, that of the report %d", seed, r.Seed)
 	}
 	h.asked.Implementation = new(session.Common).Begin(h.asked.Cells[0].Provider).Report.Implementation
-	return h.asked, target.HoldPrograms(r.Programs())
+	return h.asked, server.HoldPrograms(r.Programs())
 }
 
 // existing are the cells of a cluster that is somebody else's: which version it is only the report tells.
-func (h *heldRun) existing() (cells []target.Options) {
+func (h *heldRun) existing() (cells []server.Options) {
 	for _, c := range h.report.Cells {
 		if c.Provider == verdicts.Existing {
-			cells = append(cells, target.Options{Cell: c.Cell})
+			cells = append(cells, server.Options{Cell: c.Cell})
 		}
 	}
 	return cells

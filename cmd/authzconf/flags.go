@@ -19,8 +19,8 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conditional/vectors"
 	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/engine/session"
-	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
@@ -40,7 +40,7 @@ func (f *selectionFlags) register(c *cobra.Command) {
 	fl.StringVar(&f.focus, "focus", "", "only scenarios whose ID matches this regular expression")
 	fl.StringVar(&f.skip, "skip", "", "leave out scenarios whose ID matches this regular expression")
 	fl.StringSliceVar(&f.levels, "level", nil, "only these levels: core, extended, divergence")
-	fl.StringVar(&f.labels, "label-filter", "", "only scenarios whose labels match this expression of Ginkgo's, such as 'core && !slow': sig-auth, a level, FeatureGate:"+target.GateName+", slow, serial, conformance-candidate")
+	fl.StringVar(&f.labels, "label-filter", "", "only scenarios whose labels match this expression of Ginkgo's, such as 'core && !slow': sig-auth, a level, FeatureGate:"+server.GateName+", slow, serial, conformance-candidate")
 }
 
 // load reads the scenarios. Bad ones are all reported at once.
@@ -200,12 +200,12 @@ func binaries(c *cobra.Command) *local.Binaries {
 	return &local.Binaries{Source: source, Mirror: mirror, Progress: c.ErrOrStderr()}
 }
 
-func localCell(c *cobra.Command, kubernetes string, gate target.Asked) (target.Options, error) {
+func localCell(c *cobra.Command, kubernetes string, gate server.Asked) (server.Options, error) {
 	cells, err := matrix.Matrix{
-		Provider: target.Local, Kubernetes: []string{kubernetes}, Gate: string(gate), Binaries: binaries(c),
+		Provider: server.Local, Kubernetes: []string{kubernetes}, Gate: string(gate), Binaries: binaries(c),
 	}.Cells()
 	if err != nil {
-		return target.Options{}, err
+		return server.Options{}, err
 	}
 	return cells[0], nil
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/granular"
 	"github.com/authzconf/authzconf/granular/enforcer"
 	"github.com/authzconf/authzconf/granular/permissions"
@@ -118,7 +118,7 @@ func (f *granularFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	on, err := localCell(c, f.kubernetes, target.AskDefault)
+	on, err := localCell(c, f.kubernetes, server.AskDefault)
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (f *granularFlags) run(c *cobra.Command) error {
 }
 
 func (f *granularFlags) judge(c *cobra.Command, all []*granular.Scenario, p *reports.Pieces) (*granular.Report, error) {
-	on, err := localCell(c, f.kubernetes, target.AskDefault)
+	on, err := localCell(c, f.kubernetes, server.AskDefault)
 	if err != nil {
 		return nil, err
 	}

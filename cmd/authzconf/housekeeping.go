@@ -16,7 +16,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/kind"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -115,8 +115,8 @@ func up(c *cobra.Command, m matrix.Matrix, port int, auditLog string) error {
 	switch {
 	case err != nil:
 		return err
-	case m.Provider != target.Local:
-		return fmt.Errorf("up starts control planes of the provider %s; run --provider %s --keep leaves a cluster", target.Local, m.Provider)
+	case m.Provider != server.Local:
+		return fmt.Errorf("up starts control planes of the provider %s; run --provider %s --keep leaves a cluster", server.Local, m.Provider)
 	case len(cells) != 1:
 		return fmt.Errorf("up starts one control plane, but --kubernetes and --gate name %d", len(cells))
 	}
@@ -168,9 +168,9 @@ func (f *existingFlags) add(fl *pflag.FlagSet) {
 }
 
 // cells is the only one, which is what the cluster says it is, if its user may do what is needed.
-func (f *existingFlags) cells(c *cobra.Command, needs ...existing.Need) ([]target.Options, error) {
+func (f *existingFlags) cells(c *cobra.Command, needs ...existing.Need) ([]server.Options, error) {
 	if f.kubeconfig == "" {
-		return nil, fmt.Errorf("--provider %s needs --kubeconfig", target.Existing)
+		return nil, fmt.Errorf("--provider %s needs --kubeconfig", server.Existing)
 	}
 	cluster, err := existing.Open(f.kubeconfig, f.context, fmt.Sprintf("%012x", rand.Uint64()>>16))
 	if err != nil {
@@ -195,18 +195,18 @@ func (f *existingFlags) cells(c *cobra.Command, needs ...existing.Need) ([]targe
 	if err != nil {
 		return nil, fmt.Errorf("the cluster is of version %s: %w", facts.GitVersion, err)
 	}
-	gate := target.AskOff
+	gate := server.AskOff
 	if facts.GateOn {
-		gate = target.AskOn
+		gate = server.AskOn
 	}
 	emulated := facts.Emulated
 	if emulated == release.Minor {
 		emulated = ""
 	}
-	return []target.Options{{
+	return []server.Options{{
 		Cell: verdicts.Cell{
-			Name:     target.Existing + "-" + cmp.Or(emulated, release.Minor) + "-gate-" + string(gate),
-			Provider: target.Existing, Kubernetes: kubernetes, Emulated: emulated, Gate: string(gate),
+			Name:     server.Existing + "-" + cmp.Or(emulated, release.Minor) + "-gate-" + string(gate),
+			Provider: server.Existing, Kubernetes: kubernetes, Emulated: emulated, Gate: string(gate),
 		},
 		Release: release, Existing: cluster,
 	}}, nil

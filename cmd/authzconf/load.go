@@ -17,7 +17,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/existing"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/shard"
@@ -65,7 +65,7 @@ func (f *loadFlags) add(c *cobra.Command) {
 	fl.IntVar(&f.adjust.Bindings, "rbac-bindings", 0, "how many more ClusterRoleBindings there are")
 	fl.IntVar(&f.shards, "shards", 1, "shards that the agents are spread over; the schedule is the same for any number")
 	fl.StringVar(&f.engine, "engine", storm.Processes, "what shards are: "+storm.Processes+", or "+storm.Pods+" (pods of an Indexed Job, with --provider kind or existing)")
-	fl.StringVar(&f.provider, "provider", target.Local, "where the servers come from: local (child processes that share one etcd), kind (a cluster each) or existing (the cluster of --kubeconfig, which alone counts: --authorizer rbac and --counts)")
+	fl.StringVar(&f.provider, "provider", server.Local, "where the servers come from: local (child processes that share one etcd), kind (a cluster each) or existing (the cluster of --kubeconfig, which alone counts: --authorizer rbac and --counts)")
 	f.existing.add(fl)
 	fl.StringSliceVar(&f.apiServers, "api-servers", nil, "with --provider existing, the address of each API server (https://HOST:PORT) if there are several: the metrics of all count")
 	fl.StringVar(&f.image, "image", "", "with --provider existing, an image of authzconf that its nodes can pull: shards are pods of it (without: processes of this machine)")
@@ -114,7 +114,7 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 	if !o.Kwok && f.nodeObjects != bareNodes {
 		return o, fmt.Errorf("--node-objects %q: expected %s or %s", f.nodeObjects, bareNodes, kwokNodes)
 	}
-	if f.provider != target.Existing {
+	if f.provider != server.Existing {
 		o.Release, err = local.ParseRelease(f.kubernetes)
 		return o, cmp.Or(err, o.Check())
 	}
@@ -130,7 +130,7 @@ const bareNodes, kwokNodes = "bare", "kwok"
 
 func (f *loadFlags) adjusted(c *cobra.Command, p *profile.Profile) (*profile.Profile, error) {
 	a, given := f.adjust, c.Flags().Changed
-	if f.provider == target.Existing {
+	if f.provider == server.Existing {
 		a.Counts = true // there is no second server
 		if !given("authorizer") {
 			a.Authorizer = profile.RBAC
@@ -253,10 +253,10 @@ func declaredBy(r *loadrun.Run) (t load.Thresholds, compared []string, err error
 	release, err := local.ParseRelease(f.kubernetes)
 	for _, s := range r.Servers {
 		wanted := strings.HasPrefix(s.GitVersion, "v"+release.Minor+".")
-		if r.Tool == suiteVersion() && len(s.Mismatches) == 0 && f.provider != target.Existing { // which has its patch pinned
+		if r.Tool == suiteVersion() && len(s.Mismatches) == 0 && f.provider != server.Existing { // which has its patch pinned
 			wanted = s.GitVersion == "v"+release.Version
 		}
-		if err == nil && f.provider != target.Existing && !wanted {
+		if err == nil && f.provider != server.Existing && !wanted {
 			err = fmt.Errorf("%s is Kubernetes %s, and its command asks for %s", s.Name, s.GitVersion, release.Version)
 		}
 	}

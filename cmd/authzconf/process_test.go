@@ -37,7 +37,7 @@ type world struct {
 	vars       []string // the environment that the script began with
 	state      string   // the folder of all control planes
 	background map[string]*background
-	servers    []server // those that ran when the last command was ended
+	servers    []listener // those that ran when the last command was ended
 }
 
 type worldKey struct{}
@@ -212,16 +212,16 @@ func awaitChildren(ts *testscript.TestScript, neg bool, args []string) {
 	eventually(ts, startPatience, "both processes run", func() bool { return len(children(worldOf(ts).state)) == 2 })
 }
 
-// server is one that listened on behalf of a control plane: its API server, or
+// listener is a server that listened on behalf of a control plane: its API server, or
 // the recorder. The authority tells it from another that got its port later.
-type server struct {
+type listener struct {
 	address   string
 	authority *x509.CertPool
 }
 
 // servers are those that the kubeconfigs below a folder name.
-func servers(state string) []server {
-	var found []server
+func servers(state string) []listener {
+	var found []listener
 	files, _ := filepath.Glob(filepath.Join(state, "*", "*kubeconfig"))
 	for _, f := range files {
 		config, err := clientcmd.LoadFromFile(f)
@@ -234,15 +234,15 @@ func servers(state string) []server {
 			if err != nil || !pool.AppendCertsFromPEM(c.CertificateAuthorityData) {
 				continue
 			}
-			if !slices.ContainsFunc(found, func(s server) bool { return s.address == u.Host }) {
-				found = append(found, server{u.Host, pool})
+			if !slices.ContainsFunc(found, func(s listener) bool { return s.address == u.Host }) {
+				found = append(found, listener{u.Host, pool})
 			}
 		}
 	}
 	return found
 }
 
-func (s server) answers() bool {
+func (s listener) answers() bool {
 	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: time.Second}, "tcp", s.address, &tls.Config{RootCAs: s.authority})
 	if err != nil {
 		return false

@@ -12,8 +12,8 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/existing"
 	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/engine/session"
-	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/engine/upgrade"
 	"github.com/authzconf/authzconf/engine/upgradepath"
 	"github.com/authzconf/authzconf/internal/seq"
@@ -79,15 +79,15 @@ func newRun(flags *conformanceFlags) *cobra.Command {
 	var cells matrixFlags
 	var foreign existingFlags
 	c := plainCommand("run", func(c *cobra.Command) error {
-		return flags.run(c, func() ([]target.Options, error) {
+		return flags.run(c, func() ([]server.Options, error) {
 			m, err := cells.resolve()
 			if err != nil {
 				return nil, err
 			}
 			switch {
-			case m.Provider == target.Existing && flags.held != nil:
+			case m.Provider == server.Existing && flags.held != nil:
 				return flags.held.existing(), nil
-			case m.Provider == target.Existing:
+			case m.Provider == server.Existing:
 				return foreign.cells(c, existing.Running()...)
 			}
 			m.Binaries = binaries(c)
@@ -101,7 +101,7 @@ func newRun(flags *conformanceFlags) *cobra.Command {
 	return c
 }
 
-func (f *conformanceFlags) run(c *cobra.Command, cells func() ([]target.Options, error)) error {
+func (f *conformanceFlags) run(c *cobra.Command, cells func() ([]server.Options, error)) error {
 	o, err := f.options(c, cells)
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (f *conformanceFlags) run(c *cobra.Command, cells func() ([]target.Options,
 }
 
 // options reads everything that can be wrong before anything is started.
-func (f *conformanceFlags) options(c *cobra.Command, expand func() ([]target.Options, error)) (o session.Options, err error) {
+func (f *conformanceFlags) options(c *cobra.Command, expand func() ([]server.Options, error)) (o session.Options, err error) {
 	o = session.Options{Common: f.common(), Parallel: f.parallel}
 	if c.Flags().Changed("parallel") && f.parallel < 1 {
 		return o, fmt.Errorf("--parallel %d: the number of control planes is at least 1", f.parallel)
@@ -193,7 +193,7 @@ type expansion struct {
 func newMatrix(flags *conformanceFlags) *cobra.Command {
 	var cells expansion
 	c := plainCommand("matrix", func(c *cobra.Command) error {
-		return flags.run(c, func() ([]target.Options, error) { return cells.expand(c, &flags.inputs) })
+		return flags.run(c, func() ([]server.Options, error) { return cells.expand(c, &flags.inputs) })
 	})
 	fl := c.Flags()
 	fl.StringSliceVar(&cells.kubernetes, "kubernetes", nil, "versions, of "+matrix.Known()+" (default: all, or all that can be emulated)")
@@ -206,7 +206,7 @@ func newMatrix(flags *conformanceFlags) *cobra.Command {
 	return c
 }
 
-func (e *expansion) expand(c *cobra.Command, files *inputs) (cells []target.Options, _ error) {
+func (e *expansion) expand(c *cobra.Command, files *inputs) (cells []server.Options, _ error) {
 	m, err := e.resolve()
 	if err != nil {
 		return nil, err

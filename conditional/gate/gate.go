@@ -18,7 +18,7 @@ import (
 	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/vectors"
 	"github.com/authzconf/authzconf/conditional/wire"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -69,7 +69,7 @@ func Run(ctx context.Context, all []*vectors.Vector, o Options) (*Play, error) {
 
 func (p *Play) on(ctx context.Context, k kind, length int, all []*vectors.Vector, o Options) (err error) {
 	playing := &player{said: &webhooks{wire: o.Wire}}
-	if playing.hooks, err = target.ServeLoopback(ctx, playing.said.handler(), nil); err != nil {
+	if playing.hooks, err = server.ServeLoopback(ctx, playing.said.handler(), nil); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, playing.hooks.Close()) }()
@@ -101,7 +101,7 @@ const authorizer = `- {type: Webhook, name: %[1]s, webhook: {authorizedTTL: 1s, 
 `
 
 func (p *player) start(ctx context.Context, k kind, length int, o Options) (err error) {
-	plain, conditions := &target.Plain{Files: map[string][]byte{}, Args: []string{"--enable-admission-plugins=" + plugin}}, ""
+	plain, conditions := &server.Plain{Files: map[string][]byte{}, Args: []string{"--enable-admission-plugins=" + plugin}}, ""
 	if k.plugin == "off" {
 		plain.Args = []string{"--disable-admission-plugins=" + plugin}
 	}
@@ -120,14 +120,14 @@ func (p *player) start(ctx context.Context, k kind, length int, o Options) (err 
 	}
 	if add(behindAll, vectors.FailNoOpinion); err == nil {
 		plain.Authorization = []byte(config + "- {type: Node, name: node}\n- {type: RBAC, name: rbac}\n")
-		p.Target, err = target.Start(ctx, options(o, plain, map[string]bool{Gate: k.gate == "on"}))
+		p.Server, err = server.Start(ctx, options(o, plain, map[string]bool{Gate: k.gate == "on"}))
 	}
 	return err
 }
 
-func options(o Options, plain *target.Plain, gates map[string]bool) target.Options {
-	return target.Options{
-		Cell:    verdicts.Cell{Name: o.Release.Minor + "-gate", Provider: target.Local, Kubernetes: o.Release.Version, Gate: string(target.AskDefault)},
+func options(o Options, plain *server.Plain, gates map[string]bool) server.Options {
+	return server.Options{
+		Cell:    verdicts.Cell{Name: o.Release.Minor + "-gate", Provider: server.Local, Kubernetes: o.Release.Version, Gate: string(server.AskDefault)},
 		Release: o.Release, FeatureGates: gates, Binaries: o.Binaries, Plain: plain,
 	}
 }
@@ -137,7 +137,7 @@ func unknown(ctx context.Context, err error, o Options) error {
 	if !strings.Contains(err.Error(), "unrecognized feature gate: "+Gate) {
 		return err
 	}
-	t, err := target.Start(ctx, options(o, &target.Plain{}, nil))
+	t, err := server.Start(ctx, options(o, &server.Plain{}, nil))
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 
 	"github.com/authzconf/authzconf/conditional/vectors"
 	"github.com/authzconf/authzconf/engine/recorder"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -52,7 +52,7 @@ func (s *Sent) proceeded() bool { return s.admitted() || slices.Contains(s.Event
 
 // player plays vectors on one API server. Each request has a user and objects of its own.
 type player struct {
-	*target.Target
+	*server.Server
 	hooks *recorder.Server
 	said  *webhooks
 	n     int

@@ -18,7 +18,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conditional/reference"
 	"github.com/authzconf/authzconf/conditional/wire"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -66,7 +66,7 @@ plugins:
 
 // Cluster is a control plane with the reference authorizer before RBAC, and its validating admission webhook.
 type Cluster struct {
-	*target.Target
+	*server.Server
 	Authorizer *reference.Authorizer
 	// Reviewed and Judged count the calls of the two webhooks.
 	Reviewed, Judged atomic.Int64
@@ -116,8 +116,8 @@ func Start(ctx context.Context, o StartOptions) (_ *Cluster, err error) {
 		plain.Args = append(plain.Args, "--audit-policy-file=metadata.yaml", "--audit-log-mode=blocking", "--audit-log-path="+o.Audit)
 	}
 	release := local.Newest()
-	if c.Target, err = target.Start(ctx, target.Options{
-		Cell:    verdicts.Cell{Name: release.Minor + "-conditional", Provider: target.Local, Kubernetes: release.Version, Gate: string(target.AskDefault)},
+	if c.Server, err = server.Start(ctx, server.Options{
+		Cell:    verdicts.Cell{Name: release.Minor + "-conditional", Provider: server.Local, Kubernetes: release.Version, Gate: string(server.AskDefault)},
 		Release: release, FeatureGates: o.FeatureGates, Binaries: o.Binaries, Plain: plain,
 	}); err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func Start(ctx context.Context, o StartOptions) (_ *Cluster, err error) {
 }
 
 // plain is the authorizer chain and the admission configuration that reach the webhooks.
-func (c *Cluster) plain(cached bool) (*target.Plain, error) {
+func (c *Cluster) plain(cached bool) (*server.Plain, error) {
 	config, err := c.server.Kubeconfig()
 	if err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func (c *Cluster) plain(cached bool) (*target.Plain, error) {
 		return nil, err
 	}
 	asClient, err := admissionKubeconfig(config, base.Host)
-	return &target.Plain{
+	return &server.Plain{
 		Authorization: fmt.Appendf(nil, authorization, local.DirPlaceholder+"/"+authorizerKubeconfig, cached, Group),
 		Files: map[string][]byte{
 			authorizerKubeconfig: config, "admission.kubeconfig": asClient,
@@ -153,8 +153,8 @@ func (c *Cluster) plain(cached bool) (*target.Plain, error) {
 // Stop ends the control plane, then its webhooks.
 func (c *Cluster) Stop() error {
 	var err error
-	if c.Target != nil {
-		err = c.Target.Stop()
+	if c.Server != nil {
+		err = c.Server.Stop()
 	}
 	if c.admin != nil {
 		c.admin.CloseIdleConnections()

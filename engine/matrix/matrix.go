@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
@@ -18,7 +18,7 @@ import (
 )
 
 // AskAbsent is the state of the gate in a version that has none. Such a version behaves as one with the gate off.
-const AskAbsent target.Asked = "absent"
+const AskAbsent server.Asked = "absent"
 
 // Matrix says which cells to run on, in the words of the command line.
 type Matrix struct {
@@ -38,8 +38,8 @@ type Matrix struct {
 }
 
 // Cells expands a matrix. An error is the user's: it says what is possible.
-func (m Matrix) Cells() (cells []target.Options, _ error) {
-	if m.Provider != target.Local && m.Provider != target.Kind {
+func (m Matrix) Cells() (cells []server.Options, _ error) {
+	if m.Provider != server.Local && m.Provider != server.Kind {
 		return nil, fmt.Errorf("unknown provider %q: it is local (etcd and kube-apiserver as child processes) or kind (a cluster with nodes)", m.Provider)
 	}
 	if len(m.Kubernetes) == 0 {
@@ -58,13 +58,13 @@ func (m Matrix) Cells() (cells []target.Options, _ error) {
 		if err != nil {
 			return nil, err
 		}
-		cells = append(cells, seq.Map(states, func(state target.Asked) target.Options { return m.cell(release, emulated, state) })...)
+		cells = append(cells, seq.Map(states, func(state server.Asked) server.Options { return m.cell(release, emulated, state) })...)
 	}
 	return cells, distinct(cells)
 }
 
 // distinct refuses a cell that is there twice: each has one place in a report.
-func distinct(cells []target.Options) error {
+func distinct(cells []server.Options) error {
 	named := map[string]bool{}
 	for _, c := range cells {
 		if named[c.Cell.Name] {
@@ -76,22 +76,22 @@ func distinct(cells []target.Options) error {
 }
 
 // states are the gate settings to run with. A version without the gate has absent, and the default, which is the same.
-func (m Matrix) states(release local.Release, emulated string) (states []target.Asked, _ error) {
+func (m Matrix) states(release local.Release, emulated string) (states []server.Asked, _ error) {
 	version := cmp.Or(emulated, release.Minor)
-	known := target.GateKnown(version)
+	known := server.GateKnown(version)
 	for _, word := range strings.Split(m.Gate, ",") {
-		switch asked := target.Asked(strings.TrimSpace(word)); {
+		switch asked := server.Asked(strings.TrimSpace(word)); {
 		case asked == "both" && known:
-			states = append(states, target.AskOn, target.AskOff)
+			states = append(states, server.AskOn, server.AskOff)
 		case asked == "all" && known:
-			states = append(states, target.AskOff, target.AskOn, target.AskDefault)
+			states = append(states, server.AskOff, server.AskOn, server.AskDefault)
 		case asked == "both", asked == "all":
 			states = append(states, AskAbsent)
-		case (asked == target.AskOn || asked == target.AskOff) && !known:
-			return nil, fmt.Errorf("Kubernetes %s has no feature gate %s: it came with 1.35; its state is absent or default", version, target.GateName)
+		case (asked == server.AskOn || asked == server.AskOff) && !known:
+			return nil, fmt.Errorf("Kubernetes %s has no feature gate %s: it came with 1.35; its state is absent or default", version, server.GateName)
 		case asked == AskAbsent && known:
-			return nil, fmt.Errorf("Kubernetes %s has the feature gate %s: its state is on, off or default", version, target.GateName)
-		case asked == target.AskOn, asked == target.AskOff, asked == target.AskDefault, asked == AskAbsent:
+			return nil, fmt.Errorf("Kubernetes %s has the feature gate %s: its state is on, off or default", version, server.GateName)
+		case asked == server.AskOn, asked == server.AskOff, asked == server.AskDefault, asked == AskAbsent:
 			states = append(states, asked)
 		default:
 			return nil, fmt.Errorf("gate %q is not one of on, off, default, absent, both, all", word)
@@ -100,15 +100,15 @@ func (m Matrix) states(release local.Release, emulated string) (states []target.
 	return states, nil
 }
 
-func (m Matrix) cell(release local.Release, emulated string, state target.Asked) target.Options {
+func (m Matrix) cell(release local.Release, emulated string, state server.Asked) server.Options {
 	name := release.Minor
 	if emulated != "" {
 		name += "-as-" + emulated
 	}
-	if m.Provider != target.Local {
+	if m.Provider != server.Local {
 		name = m.Provider + "-" + name
 	}
-	return target.Options{
+	return server.Options{
 		NodeImage: m.NodeImages[release.Minor],
 		Cell: verdicts.Cell{
 			Name:     name + "-gate-" + string(state),
@@ -173,7 +173,7 @@ type entry struct {
 // Load reads a matrix file and expands it; base has what the file does not say: provider, feature gates, binaries.
 // It is strict: an unknown field, a version or a gate state that there is not, or a cell that is there twice is an
 // error with file, line and column. name is for the messages.
-func Load(name string, data []byte, base Matrix) (cells []target.Options, _ error) {
+func Load(name string, data []byte, base Matrix) (cells []server.Options, _ error) {
 	var f file
 	doc, err := scenarios.DecodeKind(name, data, "a matrix", reports.FileVersion, FileKind, &f)
 	if err != nil {
@@ -195,7 +195,7 @@ func Load(name string, data []byte, base Matrix) (cells []target.Options, _ erro
 	return cells, nil
 }
 
-func (e entry) cells(base Matrix) ([]target.Options, error) {
+func (e entry) cells(base Matrix) ([]server.Options, error) {
 	if len(e.Gate) == 0 {
 		return nil, fmt.Errorf("gate is missing (expected a list of on, off, default, absent, both, all)")
 	}
@@ -207,7 +207,7 @@ func (e entry) cells(base Matrix) ([]target.Options, error) {
 }
 
 // Emulating is the matrix once for each emulated version.
-func (m Matrix) Emulating(versions []string) (cells []target.Options, _ error) {
+func (m Matrix) Emulating(versions []string) (cells []server.Options, _ error) {
 	for _, v := range versions {
 		m.Emulate = v
 		more, err := m.Cells()

@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 )
 
-func names(cells []target.Options) string {
+func names(cells []server.Options) string {
 	var all []string
 	for _, c := range cells {
 		all = append(all, c.Cell.Name)

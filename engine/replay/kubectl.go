@@ -25,7 +25,7 @@ import (
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/recorder"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -58,7 +58,7 @@ func (run *run) shell(ctx context.Context, by string) (_ *shell, err error) {
 	if s.next, err = rest.TransportFor(config); err != nil {
 		return nil, err
 	}
-	if s.tap, err = target.ServeLoopback(ctx, s, nil); err != nil {
+	if s.tap, err = server.ServeLoopback(ctx, s, nil); err != nil {
 		return nil, err
 	}
 	run.shells[by] = s

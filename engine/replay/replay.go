@@ -19,13 +19,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/restmapper"
 
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
 type run struct {
-	target *target.Target
+	target *server.Server
 	admin  *provisioner
 	bound  *scenarios.Scenario
 	suffix string
@@ -39,12 +39,12 @@ type run struct {
 
 // Replayer replays scenarios on one target. It may be used from several goroutines.
 type Replayer struct {
-	target *target.Target
+	target *server.Server
 	admin  *provisioner
 }
 
 // New returns a replayer for a target. It is an error if that is another one than was asked for.
-func New(t *target.Target) (*Replayer, error) {
+func New(t *server.Server) (*Replayer, error) {
 	if m := t.Witness.Mismatches; len(m) > 0 {
 		return nil, fmt.Errorf("the target is not what was asked for: %s", m[0])
 	}
@@ -176,7 +176,7 @@ const (
 const deathGrace = 500 * time.Millisecond
 
 // problem blames the environment for what died by itself, the harness for the rest.
-func problem(t *target.Target, err error) verdicts.Problem {
+func problem(t *server.Server, err error) verdicts.Problem {
 	if !errors.Is(err, context.Canceled) {
 		for deadline := time.Now().Add(deathGrace); t.Err() == nil && time.Now().Before(deadline); {
 			time.Sleep(deathGrace / 50)

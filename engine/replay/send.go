@@ -23,7 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -365,6 +365,6 @@ func credentialOf(h http.Header) *scenarios.User {
 	if _, ok := h[remote+"User"]; !ok {
 		return nil
 	}
-	u := target.RemoteUser(h)
+	u := server.RemoteUser(h)
 	return &u
 }

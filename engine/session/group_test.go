@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -14,12 +14,12 @@ import (
 // it is not.
 func TestGrouped(t *testing.T) {
 	for provider, want := range map[string][]string{
-		target.Local: {"ordinary", "first last", "abac"},
-		target.Kind:  {"ordinary first last abac"},
+		server.Local: {"ordinary", "first last", "abac"},
+		server.Kind:  {"ordinary first last abac"},
 	} {
 		var cells []*Cell
 		for _, name := range []string{"ordinary", "first", "last", "abac"} {
-			o := target.Options{Cell: verdicts.Cell{Name: name, Provider: provider, Kubernetes: "1.37", Gate: string(scenarios.GateOn)}}
+			o := server.Options{Cell: verdicts.Cell{Name: name, Provider: provider, Kubernetes: "1.37", Gate: string(scenarios.GateOn)}}
 			o.Chain = map[string]string{"first": "webhook-first", "last": "webhook-last", "abac": "abac"}[name]
 			cells = append(cells, &Cell{Plan: CellPlan{Target: o}})
 		}

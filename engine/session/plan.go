@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -30,7 +30,7 @@ type Selection struct {
 func Labels(s *scenarios.Scenario) []string {
 	labels := []string{"sig-auth", string(s.Level)}
 	if s.Requires.Gate == scenarios.GateOn {
-		labels = append(labels, "FeatureGate:"+target.GateName)
+		labels = append(labels, "FeatureGate:"+server.GateName)
 	}
 	if s.Waits() > 0 {
 		labels = append(labels, "slow")
@@ -70,7 +70,7 @@ type Item struct {
 
 // CellPlan is what will be done on one cell.
 type CellPlan struct {
-	Target target.Options
+	Target server.Options
 	Items  []Item
 }
 
@@ -91,11 +91,11 @@ var ErrNothingSelected = errors.New("nothing would run")
 // Plan decides for every scenario and cell, without a server: by the facts asked for, which the witness has to confirm.
 //
 // Scenarios about another authorizer chain than the ordinary one get a cell of their own for each cell.
-func Plan(set *scenarios.Set, cells []target.Options, sel Selection) (plans []CellPlan, _ error) {
+func Plan(set *scenarios.Set, cells []server.Options, sel Selection) (plans []CellPlan, _ error) {
 	for _, c := range cells {
 		var variants []CellPlan
 		for _, chain := range chains(set) {
-			if c.Cell.Provider == target.Existing {
+			if c.Cell.Provider == server.Existing {
 				break // its chain is its own
 			}
 			other := c
@@ -116,9 +116,9 @@ func Plan(set *scenarios.Set, cells []target.Options, sel Selection) (plans []Ce
 	return plans, nil
 }
 
-func plan(set *scenarios.Set, c target.Options, sel Selection) CellPlan {
+func plan(set *scenarios.Set, c server.Options, sel Selection) CellPlan {
 	p := CellPlan{Target: c}
-	facts := target.ExpectedFacts(c)
+	facts := server.ExpectedFacts(c)
 	p.Items = seq.Map(set.All(), func(s *scenarios.Scenario) Item { return decide(s, c, facts, sel) })
 	return p
 }
@@ -138,11 +138,11 @@ func nothingWhy(plans []CellPlan) string {
 	return fmt.Sprintf("of the scenarios on these cells, %d are left out by --suite, --focus, --skip, --level or --label-filter, %d are for another version or gate, %d need what the target cannot show", left, selected, unsupported)
 }
 
-func decide(s *scenarios.Scenario, c target.Options, facts scenarios.Facts, sel Selection) Item {
+func decide(s *scenarios.Scenario, c server.Options, facts scenarios.Facts, sel Selection) Item {
 	if why := sel.leavesOut(s); why != "" {
 		return Item{Scenario: s, Fate: LeftOut, Why: why}
 	}
-	if c.Cell.Provider == target.Existing {
+	if c.Cell.Provider == server.Existing {
 		return onExisting(s, facts)
 	}
 	ok, missing, why := s.Selected(facts)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/nodes"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
@@ -107,7 +107,7 @@ func (s *Session) startAll() error {
 	}
 	watching, done := context.WithCancel(s.ctx)
 	held := heldMemory
-	if len(s.Cells) > 0 && s.Cells[0].Plan.Target.Cell.Provider == target.Kind {
+	if len(s.Cells) > 0 && s.Cells[0].Plan.Target.Cell.Provider == server.Kind {
 		held = lessMemory()
 	}
 	peak := &s.memory.peak
@@ -123,12 +123,12 @@ func (s *Session) startAll() error {
 // grouped puts cells together that one cluster serves, one after the other: it takes longer to make than to change its
 // authorizer chain. A local one takes seconds, and scenarios about chains mostly wait, so they go beside the others.
 func grouped(cells []*Cell) (groups [][]*Cell) {
-	beside := func(a, b target.Options) bool {
-		return a.Cell.Provider == target.Local && (a.Chain == "") != (b.Chain == "")
+	beside := func(a, b server.Options) bool {
+		return a.Cell.Provider == server.Local && (a.Chain == "") != (b.Chain == "")
 	}
 	for _, c := range cells {
 		i := slices.IndexFunc(groups, func(g []*Cell) bool {
-			return target.Shared(g[0].Plan.Target, c.Plan.Target) && !beside(g[0].Plan.Target, c.Plan.Target)
+			return server.Shared(g[0].Plan.Target, c.Plan.Target) && !beside(g[0].Plan.Target, c.Plan.Target)
 		})
 		if i < 0 {
 			groups = append(groups, nil)
@@ -173,9 +173,9 @@ func (s *Session) findPrograms() error {
 	return nil
 }
 
-func findPrograms(ctx context.Context, o *target.Options) error {
+func findPrograms(ctx context.Context, o *server.Options) error {
 	o.Binaries = cmp.Or(o.Binaries, &local.Binaries{})
-	if o.Cell.Provider != target.Local {
+	if o.Cell.Provider != server.Local {
 		return nil
 	}
 	if _, err := o.Binaries.Etcd(ctx); err != nil || o.KubeAPIServerPath != "" {
@@ -209,7 +209,7 @@ func (s *Session) startCell(c *Cell) {
 	case c.Target != nil:
 		c.Err = c.Target.Switch(s.ctx, c.Plan.Target)
 	default:
-		c.Target, c.Err = target.Start(s.ctx, c.Plan.Target)
+		c.Target, c.Err = server.Start(s.ctx, c.Plan.Target)
 	}
 	c.Ready = time.Since(start)
 	if c.Err == nil && c.Plan.NeedsNodes() {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/engine/session"
-	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -19,7 +19,7 @@ import (
 
 // queued is a session of three cells that run one after the other, each with one
 // scenario. change may spoil a cell.
-func queued(t *testing.T, events func(session.Event), change func(i int, o *target.Options)) *session.Session {
+func queued(t *testing.T, events func(session.Event), change func(i int, o *server.Options)) *session.Session {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts control planes")
@@ -60,7 +60,7 @@ func TestParallel(t *testing.T) {
 		if strings.Contains(e.Text, "ready in") {
 			running = append(running, len(childrenThatRun(t, "kube-apiserver")))
 		}
-	}, func(int, *target.Options) {})
+	}, func(int, *server.Options) {})
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestUsageErrorOfALaterCell(t *testing.T) {
 		if e.Result != nil {
 			judged++
 		}
-	}, func(i int, o *target.Options) {
+	}, func(i int, o *server.Options) {
 		if i == 1 {
 			o.FeatureGates = map[string]bool{"Bogus": true}
 		}
@@ -133,7 +133,7 @@ func TestInterruptedWhileCellsWait(t *testing.T) {
 		if e.Result != nil {
 			cancel()
 		}
-	}, func(int, *target.Options) {})
+	}, func(int, *server.Options) {})
 	if err := s.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestFitting(t *testing.T) {
 
 // TestStopWithoutStart leaves nobody waiting.
 func TestStopWithoutStart(t *testing.T) {
-	s := queued(t, func(session.Event) {}, func(int, *target.Options) {})
+	s := queued(t, func(session.Event) {}, func(int, *server.Options) {})
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}

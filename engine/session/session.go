@@ -10,7 +10,7 @@ import (
 
 	"github.com/authzconf/authzconf/engine/nodes"
 	"github.com/authzconf/authzconf/engine/replay"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -93,7 +93,7 @@ func (s *Session) runCell(c *Cell) {
 type Cell struct {
 	Plan CellPlan
 	// Target is nil unless the cell is running. Err says why it did not start, or what broke.
-	Target  *target.Target
+	Target  *server.Server
 	Err     error
 	Witness reports.Witness // what the target said of itself
 	Ready   time.Duration   // how long the target took to start
@@ -156,7 +156,7 @@ func (c *Cell) Outcomes() (evidence []*verdicts.Evidence, results []verdicts.Res
 func (c *Cell) Report() (reports.Cell, []*verdicts.Evidence) {
 	evidence, results := c.Outcomes()
 	cell := reports.Cell{
-		Cell: c.Plan.Target.Cell, Facts: target.ExpectedFacts(c.Plan.Target), Witness: c.Witness,
+		Cell: c.Plan.Target.Cell, Facts: server.ExpectedFacts(c.Plan.Target), Witness: c.Witness,
 		ReadySeconds: c.Ready.Seconds(), WallSeconds: c.Took.Seconds(), Results: results, Agents: c.Agents,
 	}
 	if c.Err != nil {
@@ -259,7 +259,7 @@ func (p CellPlan) NeedsNodes() bool {
 // NeedsAgents says whether node agents work on the cell, too. They are about the constrained modes: with the gate off
 // there is nothing to be seen that scenarios do not show.
 func (p CellPlan) NeedsAgents() bool {
-	return p.NeedsNodes() && target.ExpectedFacts(p.Target).Gate == scenarios.GateOn
+	return p.NeedsNodes() && server.ExpectedFacts(p.Target).Gate == scenarios.GateOn
 }
 
 // runAgents lets the node agents work first: a DaemonSet would wait for scenarios' Nodes, where no kubelet runs its pods.

@@ -14,8 +14,8 @@ import (
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/balancer"
 	"github.com/authzconf/authzconf/engine/replay"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/engine/session"
-	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/engine/upgradepath"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
@@ -60,7 +60,7 @@ func (u *Upgrade) begin(ctx context.Context, stage *Stage) error {
 	if stage.Server > 0 {
 		o.Join = u.targets[0]
 	}
-	t, err := target.Start(ctx, o)
+	t, err := server.Start(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (u *Upgrade) flow(ctx context.Context) (*flow, error) {
 }
 
 func (u *Upgrade) addresses() []string {
-	return seq.Map(u.targets, func(t *target.Target) string { return strings.TrimPrefix(t.Host(), "https://") })
+	return seq.Map(u.targets, func(t *server.Server) string { return strings.TrimPrefix(t.Host(), "https://") })
 }
 
 // neighbours are the access reviews that reached the recorders of the other servers during a stage, by server.

@@ -12,8 +12,8 @@ import (
 	"github.com/authzconf/authzconf/clusters/balancer"
 	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/engine/replay"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/engine/session"
-	"github.com/authzconf/authzconf/engine/target"
 	"github.com/authzconf/authzconf/engine/upgradepath"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/internal/usage"
@@ -35,7 +35,7 @@ type Upgrade struct {
 	kept, flowing map[string]*replay.Kept
 
 	// Of each API server: itself, the mark of its recorder before the stage, and what it has been.
-	targets   []*target.Target
+	targets   []*server.Server
 	marks     []uint64
 	histories [][]reports.FlowStay
 	balancer  *balancer.Balancer // nil where no requests flow, or straight
@@ -67,11 +67,11 @@ func New(p *upgradepath.Path, set *scenarios.Set, base matrix.Matrix, seed int64
 	}
 	u := &Upgrade{Path: p, set: set, seed: seed, events: events, kept: map[string]*replay.Kept{}, flowing: map[string]*replay.Kept{}}
 	for i, o := range targets {
-		for server := range u.servers() {
-			stage := &Stage{Index: i, Server: server, Fault: p.Stages[i].Fault}
+		for replica := range u.servers() {
+			stage := &Stage{Index: i, Server: replica, Fault: p.Stages[i].Fault}
 			asked := o
 			if p.HighAvailability {
-				asked.Cell.Name += "-" + string(rune('a'+server))
+				asked.Cell.Name += "-" + string(rune('a'+replica))
 			}
 			if err := u.plan(stage, asked); err != nil {
 				return nil, err
@@ -97,8 +97,8 @@ func Setups(p *upgradepath.Path, all *scenarios.Set) (*scenarios.Set, error) {
 }
 
 // plan picks for a stage at most one scenario of each setup: a second would meet what the first left in the caches.
-func (u *Upgrade) plan(stage *Stage, asked target.Options) error {
-	facts := target.ExpectedFacts(asked)
+func (u *Upgrade) plan(stage *Stage, asked server.Options) error {
+	facts := server.ExpectedFacts(asked)
 	plan := session.CellPlan{Target: asked}
 	runs := map[string]string{}
 	for _, s := range u.set.All() {
@@ -148,7 +148,7 @@ func (u *Upgrade) Walk(ctx context.Context) {
 		stage.Err = fmt.Errorf("not reached: %w", broken)
 		u.finish(time.Now(), stage)
 	}
-	if err := target.StopAll(u.balancer, u.targets); err != nil {
+	if err := server.StopAll(u.balancer, u.targets); err != nil {
 		u.events(session.Event{Text: "stopping: " + err.Error()})
 	}
 }
@@ -232,8 +232,8 @@ func (u *Upgrade) objects(ctx context.Context, run *replay.Replayer, stage *Stag
 
 // controlled says whether the controllers of a cluster with nodes write to an object: to a Node that no kubelet
 // speaks for, and to the pods on it. What an upgrade does to one of these cannot be told apart.
-func controlled(o target.Options, path string) bool {
-	return o.Cell.Provider == target.Kind && (strings.HasPrefix(path, "/api/v1/nodes/") || strings.Contains(path, "/pods/"))
+func controlled(o server.Options, path string) bool {
+	return o.Cell.Provider == server.Kind && (strings.HasPrefix(path, "/api/v1/nodes/") || strings.Contains(path, "/pods/"))
 }
 
 func (u *Upgrade) make(ctx context.Context, run *replay.Replayer, stage *Stage, s *scenarios.Scenario) error {

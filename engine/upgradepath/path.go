@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/authzconf/authzconf/engine/matrix"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -67,10 +67,10 @@ func (l Stage) String() string {
 	if l.Emulate != "" {
 		text += "@" + l.Emulate
 	}
-	switch target.Asked(l.Gate) {
-	case target.AskOn:
+	switch server.Asked(l.Gate) {
+	case server.AskOn:
 		text += "+gate"
-	case target.AskOff:
+	case server.AskOff:
 		text += "-gate"
 	}
 	if l.Chain != "" {
@@ -96,9 +96,9 @@ func Parse(text string, highAvailability bool) (*Path, error) {
 		part, stage.Chain, _ = strings.Cut(part, "/")
 		switch {
 		case strings.HasSuffix(part, "+gate"):
-			part, stage.Gate = strings.TrimSuffix(part, "+gate"), string(target.AskOn)
+			part, stage.Gate = strings.TrimSuffix(part, "+gate"), string(server.AskOn)
 		case strings.HasSuffix(part, "-gate"):
-			part, stage.Gate = strings.TrimSuffix(part, "-gate"), string(target.AskOff)
+			part, stage.Gate = strings.TrimSuffix(part, "-gate"), string(server.AskOff)
 		}
 		stage.Kubernetes, stage.Emulate, _ = strings.Cut(part, "@")
 		p.Stages = append(p.Stages, stage)
@@ -108,9 +108,9 @@ func Parse(text string, highAvailability bool) (*Path, error) {
 
 // Targets are the options of every stage, in order. Of base what is not the stage's
 // own counts: the provider, node images, programs. An empty provider is local.
-func (p *Path) Targets(base matrix.Matrix) (out []target.Options, _ error) {
-	base.Provider = cmp.Or(base.Provider, target.Local)
-	if base.Provider == target.Kind {
+func (p *Path) Targets(base matrix.Matrix) (out []server.Options, _ error) {
+	base.Provider = cmp.Or(base.Provider, server.Local)
+	if base.Provider == server.Kind {
 		if err := p.onNodes(); err != nil {
 			return nil, err
 		}
@@ -125,16 +125,16 @@ func (p *Path) Targets(base matrix.Matrix) (out []target.Options, _ error) {
 	return out, nil
 }
 
-func (l Stage) target(i int, base matrix.Matrix) (target.Options, error) {
-	base.Kubernetes, base.Emulate, base.Gate = []string{l.Kubernetes}, l.Emulate, cmp.Or(l.Gate, string(target.AskDefault))
+func (l Stage) target(i int, base matrix.Matrix) (server.Options, error) {
+	base.Kubernetes, base.Emulate, base.Gate = []string{l.Kubernetes}, l.Emulate, cmp.Or(l.Gate, string(server.AskDefault))
 	cells, err := base.Cells()
 	if err != nil {
-		return target.Options{}, err
+		return server.Options{}, err
 	}
 	o := cells[0]
 	o.Chain = l.Chain
 	o.Cell.Name = fmt.Sprintf("%d-%s", i+1, o.Cell.Name)
-	if base.Gate == string(target.AskDefault) {
+	if base.Gate == string(server.AskDefault) {
 		o.Cell.Name = strings.TrimSuffix(o.Cell.Name, "-gate-default")
 	}
 	if l.Chain != "" {
@@ -214,16 +214,16 @@ func (p *Path) checkStage(i int, stage Stage) error {
 	}
 	gate := stage.Gate
 	stage.Gate = "" // what the matrix says of a gate is about its flag
-	o, err := stage.target(i, matrix.Matrix{Provider: target.Local})
+	o, err := stage.target(i, matrix.Matrix{Provider: server.Local})
 	if err != nil {
 		return errors.New(strings.ReplaceAll(err.Error(), "\n", "; ")) // a hint has a line of its own
 	}
-	asked := target.Asked(cmp.Or(gate, string(target.AskDefault)))
-	if !slices.Contains([]target.Asked{target.AskOn, target.AskOff, target.AskDefault}, asked) {
+	asked := server.Asked(cmp.Or(gate, string(server.AskDefault)))
+	if !slices.Contains([]server.Asked{server.AskOn, server.AskOff, server.AskDefault}, asked) {
 		return fmt.Errorf("gate %q is not one of on, off, default", gate)
 	}
-	if asked != target.AskDefault && !target.GateKnown(o.Effective()) {
-		return fmt.Errorf("Kubernetes %s has no feature gate %s, which came with 1.35: leave the gate out", o.Effective(), target.GateName)
+	if asked != server.AskDefault && !server.GateKnown(o.Effective()) {
+		return fmt.Errorf("Kubernetes %s has no feature gate %s, which came with 1.35: leave the gate out", o.Effective(), server.GateName)
 	}
 	stage.Gate, o.Cell.Gate = gate, string(asked)
 	if stage.Chain != "" {
@@ -243,7 +243,7 @@ func (p *Path) checkStage(i int, stage Stage) error {
 		}
 		return nil
 	}
-	before, err := p.Stages[i-1].target(i-1, matrix.Matrix{Provider: target.Local})
+	before, err := p.Stages[i-1].target(i-1, matrix.Matrix{Provider: server.Local})
 	if err != nil {
 		return nil //nolint:nilerr // said of that stage
 	}
@@ -261,6 +261,6 @@ func (p *Path) checkStage(i int, stage Stage) error {
 }
 
 // same tells whether two stages are the same server. A gate set to its default is a change: of the command line.
-func same(a, b target.Options) bool {
+func same(a, b server.Options) bool {
 	return a.Release == b.Release && a.Cell.Emulated == b.Cell.Emulated && a.Cell.Gate == b.Cell.Gate && a.Chain == b.Chain
 }

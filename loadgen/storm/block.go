@@ -75,7 +75,7 @@ func (r *runner) block(ctx context.Context, i int) bool {
 }
 
 // complete adds what authorizer and server say of a block, and whether the run can go on. lost is why a shard is gone.
-func (r *runner) complete(i int, s *server, side profile.Side, before counters, counted func() tallies, lost error) bool {
+func (r *runner) complete(i int, s *controlPlane, side profile.Side, before counters, counted func() tallies, lost error) bool {
 	b := &r.out.Blocks[len(r.out.Blocks)-1]
 	at := len(r.out.Blocks) - 1
 	counted().fill(b, r.Profile.Authorizer.Cache)
@@ -118,7 +118,7 @@ func (r *runner) complete(i int, s *server, side profile.Side, before counters, 
 
 // predict compares the reviews of the last block with the prediction for its requests. The first time that a side does
 // something else, it looks for the smallest schedule that shows it.
-func (r *runner) predict(ctx context.Context, s *server, p planned, variant profile.Variant, start time.Time, sends []pacer.Send) bool {
+func (r *runner) predict(ctx context.Context, s *controlPlane, p planned, variant profile.Variant, start time.Time, sends []pacer.Send) bool {
 	at := len(r.out.Blocks) - 1
 	b := &r.out.Blocks[at]
 	if err := r.foretold(s, b, variant, start); err != nil {
@@ -152,7 +152,7 @@ func (r *runner) predict(ctx context.Context, s *server, p planned, variant prof
 }
 
 // foretold predicts a block by its log, which is not needed any more.
-func (r *runner) foretold(s *server, b *run.Block, variant profile.Variant, start time.Time) (err error) {
+func (r *runner) foretold(s *controlPlane, b *run.Block, variant profile.Variant, start time.Time) (err error) {
 	if r.Profile.Predictable() {
 		b.Predicted, err = s.history.Predict(variant, start, b.Log)
 	}
@@ -167,7 +167,7 @@ const (
 )
 
 // again sends some of a block's requests when the server has forgotten the checks, and says what is not as predicted.
-func (r *runner) again(ctx context.Context, s *server, p planned, variant profile.Variant, sends []pacer.Send) ([]string, error) {
+func (r *runner) again(ctx context.Context, s *controlPlane, p planned, variant profile.Variant, sends []pacer.Send) ([]string, error) {
 	if !r.forget(ctx, p.side) {
 		return nil, nil
 	}

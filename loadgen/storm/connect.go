@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/authzconf/authzconf/engine/recorder"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/loadgen/agent"
 	"github.com/authzconf/authzconf/loadgen/profile"
@@ -33,26 +33,26 @@ const MaxShards = 64
 
 // Check says what cannot be, by the flags that say it.
 func (o *Options) Check() error {
-	provider, engine := cmp.Or(o.Provider, target.Local), cmp.Or(o.Engine, Processes)
+	provider, engine := cmp.Or(o.Provider, server.Local), cmp.Or(o.Engine, Processes)
 	var problem string
 	switch {
 	case o.Shards < 1 || o.Shards > min(o.Profile.Agents(), MaxShards):
 		problem = fmt.Sprintf("--shards %d: expected 1 to %d, and no more than the %d agents", o.Shards, MaxShards, o.Profile.Agents())
-	case provider != target.Local && provider != target.Kind && provider != target.Existing:
-		problem = fmt.Sprintf("--provider %q: expected %s, %s or %s", provider, target.Local, target.Kind, target.Existing)
+	case provider != server.Local && provider != server.Kind && provider != server.Existing:
+		problem = fmt.Sprintf("--provider %q: expected %s, %s or %s", provider, server.Local, server.Kind, server.Existing)
 	case engine != Processes && engine != Pods:
 		problem = fmt.Sprintf("--engine %q: expected %s or %s", engine, Processes, Pods)
-	case engine == Pods && provider == target.Local:
-		problem = fmt.Sprintf("--engine %s: a local control plane runs no pods, and pods do not reach it: expected --provider %s or %s beside it", Pods, target.Kind, target.Existing)
-	case provider != target.Local && (o.Profile.APIServers > 1 || o.Profile.Event.Kind != profile.NoEvent):
-		problem = fmt.Sprintf("the profile %s restarts API servers, or has several: expected --provider %s", o.Profile.Name, target.Local)
-	case o.NodeImage != "" && provider != target.Kind:
-		problem = "--kind-node-image is for --provider " + target.Kind
-	case (o.Image != "" || o.Kwok || len(o.APIServers) > 0) && provider != target.Existing:
-		problem = "--image, --api-servers and --node-objects kwok are for --provider " + target.Existing
+	case engine == Pods && provider == server.Local:
+		problem = fmt.Sprintf("--engine %s: a local control plane runs no pods, and pods do not reach it: expected --provider %s or %s beside it", Pods, server.Kind, server.Existing)
+	case provider != server.Local && (o.Profile.APIServers > 1 || o.Profile.Event.Kind != profile.NoEvent):
+		problem = fmt.Sprintf("the profile %s restarts API servers, or has several: expected --provider %s", o.Profile.Name, server.Local)
+	case o.NodeImage != "" && provider != server.Kind:
+		problem = "--kind-node-image is for --provider " + server.Kind
+	case (o.Image != "" || o.Kwok || len(o.APIServers) > 0) && provider != server.Existing:
+		problem = "--image, --api-servers and --node-objects kwok are for --provider " + server.Existing
 	case o.Image != "" && engine != Pods:
 		problem = fmt.Sprintf("--image is what pods run: expected --engine %s beside it", Pods)
-	case provider == target.Existing:
+	case provider == server.Existing:
 		problem = o.checkExisting()
 	}
 	if problem == "" {
@@ -138,7 +138,7 @@ func (r *runner) generator(ctx context.Context, names []profile.Server) (shard.G
 }
 
 // pods runs the shards in the cluster that they storm: what they cost the machine is then the same for all servers.
-func (r *runner) pods(ctx context.Context, s *server, jobs []shard.Job) (shard.Generator, error) {
+func (r *runner) pods(ctx context.Context, s *controlPlane, jobs []shard.Job) (shard.Generator, error) {
 	if r.Image == "" {
 		if err := shard.LoadImage(ctx, s.targets[0]); err != nil {
 			return nil, err
@@ -313,7 +313,7 @@ func (p *recorderProcess) Since(mark uint64, users ...string) []recorder.Record 
 	return p.ask(question{Since: &mark, Users: users}).Records
 }
 
-// Reset implements target.Recording: in a storm nothing is kept that could be forgotten.
+// Reset implements server.Recording: in a storm nothing is kept that could be forgotten.
 func (p *recorderProcess) Reset() {}
 
 func (p *recorderProcess) Kubeconfig(point recorder.Point) []byte {
@@ -342,7 +342,7 @@ func (p *recorderProcess) close() error {
 	return p.link.Wait()
 }
 
-func (r *runner) count(s *server, start time.Time, delayed bool) (read func() tallies) {
+func (r *runner) count(s *controlPlane, start time.Time, delayed bool) (read func() tallies) {
 	c := counting{Start: start}
 	if delayed {
 		c.Delay, c.Sigma, c.Concurrency = r.Profile.WebhookDelay, r.Profile.Authorizer.Sigma, r.Profile.Authorizer.Concurrency

@@ -22,7 +22,7 @@ import (
 	"github.com/authzconf/authzconf/reports/load/run"
 )
 
-func (r *runner) used(s *server) map[string]run.Cost {
+func (r *runner) used(s *controlPlane) map[string]run.Cost {
 	all := map[string]run.Cost{}
 	note := func(name string, cpu time.Duration, rss int64) {
 		if cpu > 0 {
@@ -109,7 +109,7 @@ func (r *runner) idleOnce(ctx context.Context) map[profile.Server]int64 {
 }
 
 // cost is what the programs have used since, and what of it they use without requests.
-func (r *runner) cost(s *server, before map[string]run.Cost) map[string]run.Cost {
+func (r *runner) cost(s *controlPlane, before map[string]run.Cost) map[string]run.Cost {
 	all := r.used(s)
 	for name, c := range all {
 		c.CPU, c.Idle = c.CPU-before[name].CPU, r.idle[s.name][name].Idle
@@ -166,7 +166,7 @@ func checked(b *run.Block, increased []sample, background int64) (list []run.Rev
 // profiles has the programs profile themselves in the last block of a side, where no server is restarted: a profile
 // costs a little, the same on both sides. The function that it returns waits for the profiles. One that cannot be had is
 // said, and is no problem of the run.
-func (r *runner) profiles(ctx context.Context, i int, s *server, start time.Time) (taken func() map[string]run.CPUProfile) {
+func (r *runner) profiles(ctx context.Context, i int, s *controlPlane, start time.Time) (taken func() map[string]run.CPUProfile) {
 	again := slices.ContainsFunc(r.plan[i+1:], func(p planned) bool { return p.side == r.plan[i].side })
 	if again || r.Profile.Event.Kind != profile.NoEvent {
 		return func() map[string]run.CPUProfile { return nil }

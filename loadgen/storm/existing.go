@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/authzconf/authzconf/clusters/existing"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/loadgen/population"
 	"github.com/authzconf/authzconf/loadgen/profile"
@@ -45,7 +45,7 @@ func (o *Options) checkExisting() string {
 
 // claim makes sure of a cluster that somebody else made, before anything is made in it: that a storm can be had and
 // counted there, and that there is no other. All that is refused is the user's to mend.
-func (r *runner) claim(ctx context.Context, s *server) error {
+func (r *runner) claim(ctx context.Context, s *controlPlane) error {
 	refused := func(format string, args ...any) error {
 		return &usage.Error{Problem: fmt.Sprintf(format+"; nothing was created", args...)}
 	}
@@ -82,7 +82,7 @@ func (r *runner) claim(ctx context.Context, s *server) error {
 
 // tellApart makes sure that the metrics of every API server are read: of those that the cluster lists, and of those that
 // answer on the address of the kubeconfig, each told by when it began.
-func (r *runner) tellApart(ctx context.Context, s *server, admin *rest.Config) (err error) {
+func (r *runner) tellApart(ctx context.Context, s *controlPlane, admin *rest.Config) (err error) {
 	for _, host := range r.APIServers {
 		one := rest.CopyConfig(admin)
 		one.Host = host
@@ -110,7 +110,7 @@ func (r *runner) tellApart(ctx context.Context, s *server, admin *rest.Config) (
 }
 
 // unknown are the API servers that are not those whose metrics are read.
-func (s *server) unknown(began []string) []string {
+func (s *controlPlane) unknown(began []string) []string {
 	return slices.DeleteFunc(slices.Clone(began), func(b string) bool { return slices.Contains(s.known, b) })
 }
 
@@ -216,7 +216,7 @@ func (r *runner) watchOthers(ctx context.Context) {
 	for name, n := range r.background {
 		before[name] = int64(float64(n) * float64(r.idleLength()) / float64(r.Profile.Block))
 	}
-	if r.Provider == target.Existing {
+	if r.Provider == server.Existing {
 		s := r.servers[r.Profile.Servers()[0]]
 		admin, _ := s.credentials()
 		began, err := several(ctx, admin, connections)
@@ -239,7 +239,7 @@ func withoutOwn(blocks []run.Block) {
 
 // replaced says whether another process answers for a server that this run does not start.
 func (r *runner) replaced(before, after counters) error {
-	if r.Provider == target.Existing && !after.began().Equal(before.began()) {
+	if r.Provider == server.Existing && !after.began().Equal(before.began()) {
 		return fmt.Errorf("the API server whose metrics are read began at %s before the block, and at %s after it: it was restarted, or there are several", before.began().Format(time.RFC3339), after.began().Format(time.RFC3339))
 	}
 	return nil

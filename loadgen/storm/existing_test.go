@@ -28,7 +28,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/balancer"
 	"github.com/authzconf/authzconf/clusters/existing"
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/loadgen/population"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/shard"
@@ -51,9 +51,9 @@ func inExisting(t *testing.T, kubeconfig, name string) Options {
 	p.Arrivals = profile.Arrivals{Kind: "constant", Every: time.Second}
 	return Options{
 		Profile: p, Release: newest(), Binaries: &local.Binaries{}, Seed: 1, Shards: 1, Said: func(s string) { t.Log(s) },
-		Provider: target.Existing,
-		Existing: target.Options{
-			Cell: verdicts.Cell{Name: "existing", Provider: target.Existing, Kubernetes: newest().Version, Gate: "on"}, Release: newest(), Existing: cluster,
+		Provider: server.Existing,
+		Existing: server.Options{
+			Cell: verdicts.Cell{Name: "existing", Provider: server.Existing, Kubernetes: newest().Version, Gate: "on"}, Release: newest(), Existing: cluster,
 		},
 	}
 }
@@ -64,7 +64,7 @@ func foreign(t *testing.T) (*local.ControlPlane, kubernetes.Interface) {
 	if testing.Short() {
 		t.Skip("it starts a control plane")
 	}
-	plane, err := local.Start(t.Context(), local.Options{Release: newest(), FeatureGates: map[string]bool{target.GateName: true}})
+	plane, err := local.Start(t.Context(), local.Options{Release: newest(), FeatureGates: map[string]bool{server.GateName: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestExistingStorm(t *testing.T) {
 // Of several API servers behind one address the metrics of all are read, if each is named; else nothing is made.
 func TestExistingServers(t *testing.T) {
 	plane, client := foreign(t)
-	second, err := local.Start(t.Context(), local.Options{Release: newest(), FeatureGates: map[string]bool{target.GateName: true}, Join: plane})
+	second, err := local.Start(t.Context(), local.Options{Release: newest(), FeatureGates: map[string]bool{server.GateName: true}, Join: plane})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -382,12 +382,12 @@ func behind(t *testing.T, plane *local.ControlPlane, handled func(http.ResponseW
 		t.Fatal(err)
 	}
 	proxy := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !handled(w, r) {
 			proxy.ServeHTTP(w, r)
 		}
 	}))
-	t.Cleanup(server.Close)
-	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	return kubeconfigOf(t, &clientcmdapi.Cluster{Server: server.URL, CertificateAuthorityData: authority}, &clientcmdapi.AuthInfo{})
+	t.Cleanup(srv.Close)
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
+	return kubeconfigOf(t, &clientcmdapi.Cluster{Server: srv.URL, CertificateAuthorityData: authority}, &clientcmdapi.AuthInfo{})
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/kind"
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/reports/load"
@@ -68,7 +68,7 @@ func TestKwokOnKind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster, err := kind.Start(t.Context(), kind.Options{Name: "kwok", Image: image, Version: version, Options: local.Options{FeatureGates: map[string]bool{target.GateName: true}}})
+	cluster, err := kind.Start(t.Context(), kind.Options{Name: "kwok", Image: image, Version: version, Options: local.Options{FeatureGates: map[string]bool{server.GateName: true}}})
 	if err != nil {
 		t.Fatal(err)
 	}

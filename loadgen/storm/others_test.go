@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/common/model"
 	"k8s.io/client-go/rest"
 
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/verdicts"
@@ -36,7 +36,7 @@ func TestCheckExisting(t *testing.T) {
 	} {
 		p := burst(profile.Comparison{Name: "one", A: side("none", profile.GateOn), B: side("denied", profile.GateOn)})
 		p.Authorizer.Kind, p.Starts = profile.RBAC, 1
-		o := Options{Profile: p, Shards: 1, Provider: target.Existing, Existing: target.Options{Cell: verdicts.Cell{Gate: "on"}}}
+		o := Options{Profile: p, Shards: 1, Provider: server.Existing, Existing: server.Options{Cell: verdicts.Cell{Gate: "on"}}}
 		change(&o)
 		if err := o.Check(); want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
 			t.Errorf("got %v, want %s", err, want)
@@ -63,7 +63,7 @@ func TestOutOfReach(t *testing.T) {
 func TestOthers(t *testing.T) {
 	p := burst(profile.Comparison{Name: "one", A: side("none", profile.GateOn), B: side("denied", profile.GateOn)})
 	p.Authorizer.Kind, p.Block = profile.RBAC, 20*time.Second
-	r := newRunner(Options{Profile: p, Provider: target.Existing})
+	r := newRunner(Options{Profile: p, Provider: server.Existing})
 	r.idle[profile.GateOn] = map[string]run.Cost{}
 	n := r.others(profile.GateOn, []sample{
 		{family: decisions, labels: model.Metric{"decision": "allowed"}, value: 7}, {family: decisions, labels: model.Metric{"decision": "denied"}, value: 2},
@@ -97,19 +97,19 @@ func TestSeveral(t *testing.T) {
 	for name, c := range map[string]struct{ servers, want int }{"one": {1, 1}, "two": {2, 2}, "none that says when it began": {0, 0}} {
 		t.Run(name, func(t *testing.T) {
 			var connections atomic.Int64
-			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				if c.servers > 0 {
 					_, _ = fmt.Fprintf(w, "# TYPE %s gauge\n%s %d.25\n", processStart, processStart, 1700000000+connections.Load()%int64(c.servers))
 				}
 			}))
-			server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+			srv.Config.ConnState = func(_ net.Conn, s http.ConnState) {
 				if s == http.StateNew {
 					connections.Add(1)
 				}
 			}
-			server.Start()
-			defer server.Close()
-			if began, err := several(t.Context(), &rest.Config{Host: server.URL}, 16); err != nil || len(began) != c.want {
+			srv.Start()
+			defer srv.Close()
+			if began, err := several(t.Context(), &rest.Config{Host: srv.URL}, 16); err != nil || len(began) != c.want {
 				t.Errorf("%d servers: %v %v", c.servers, began, err)
 			}
 		})

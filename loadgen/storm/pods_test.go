@@ -12,7 +12,7 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/kind"
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/reports/load/run"
 )
@@ -35,7 +35,7 @@ func inPods(t *testing.T) Options {
 	}
 	return Options{
 		Release: release, Binaries: &local.Binaries{}, Seed: 1, Shards: 3,
-		Provider: target.Kind, NodeImage: image, Engine: Pods, Said: func(s string) { t.Log(s) },
+		Provider: server.Kind, NodeImage: image, Engine: Pods, Said: func(s string) { t.Log(s) },
 	}
 }
 

@@ -53,7 +53,7 @@ func newReviews(start time.Time) *reviews {
 type isOther func(recorder.Point, authorizationv1.SubjectAccessReviewSpec) bool
 
 // others is nil where nobody else asks.
-func (s *server) others() isOther {
+func (s *controlPlane) others() isOther {
 	if s.targets[0].Components() {
 		return s.targets[0].Other
 	}

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/clusters/balancer"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/loadgen/population"
 	"github.com/authzconf/authzconf/loadgen/profile"
@@ -29,10 +29,10 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// server is a side's control plane: one API server, or several behind a balancer.
-type server struct {
+// controlPlane is a side's control plane: one API server, or several behind a balancer.
+type controlPlane struct {
 	name     profile.Server
-	targets  []*target.Target
+	targets  []*server.Server
 	balancer *balancer.Balancer // nil before a single one
 	// attempts says whether it counts checks of impersonation.
 	attempts bool
@@ -52,36 +52,36 @@ type server struct {
 // start brings up the servers. Local ones share one etcd, so that they hold the same objects and accept the same
 // tokens; only one side is under load at a time.
 func (r *runner) start(ctx context.Context) error {
-	if !target.GateKnown(r.Release.Version) {
-		return &usage.Error{Problem: fmt.Sprintf("Kubernetes %s has no feature gate %s", r.Release.Minor, target.GateName)}
+	if !server.GateKnown(r.Release.Version) {
+		return &usage.Error{Problem: fmt.Sprintf("Kubernetes %s has no feature gate %s", r.Release.Minor, server.GateName)}
 	}
-	if len(r.RecorderCommand) > 0 && r.Provider == target.Local && !r.alone() {
+	if len(r.RecorderCommand) > 0 && r.Provider == server.Local && !r.alone() {
 		var err error
 		if r.recorder, err = startRecorder(ctx, r.RecorderCommand); err != nil {
 			return err
 		}
 	}
-	var first *target.Target
+	var first *server.Server
 	for _, name := range r.Profile.Servers() {
 		history, err := population.NewHistory(r.Profile, name, r.Release.Version)
 		if err != nil {
 			return err
 		}
-		s := &server{name: name, counted: counters{}, history: history}
+		s := &controlPlane{name: name, counted: counters{}, history: history}
 		r.servers[name] = s
 		for range r.Profile.APIServers {
-			t, err := target.Start(ctx, r.options(name, first))
+			t, err := server.Start(ctx, r.options(name, first))
 			if err != nil {
 				return fmt.Errorf("starting %s: %w", name, err)
 			}
 			s.targets = append(s.targets, t)
-			s.attempts = slices.Contains(target.ExpectedFacts(r.options(name, nil)).Capabilities, "metrics")
+			s.attempts = slices.Contains(server.ExpectedFacts(r.options(name, nil)).Capabilities, "metrics")
 			if first == nil && r.sharedStorage() {
 				first = t
 			}
 			r.mismatches(-1, name, t.Witness.Mismatches)
 		}
-		if r.Provider == target.Existing {
+		if r.Provider == server.Existing {
 			if err := r.claim(ctx, s); err != nil {
 				return err
 			}
@@ -101,15 +101,15 @@ func (r *runner) start(ctx context.Context) error {
 	return nil
 }
 
-func (r *runner) options(name profile.Server, join *target.Target) target.Options {
-	if r.Provider == target.Existing {
+func (r *runner) options(name profile.Server, join *server.Server) server.Options {
+	if r.Provider == server.Existing {
 		return r.Existing
 	}
-	gate := target.AskOff
+	gate := server.AskOff
 	if name.Gate() == profile.GateOn {
-		gate = target.AskOn
+		gate = server.AskOn
 	}
-	o := target.Options{
+	o := server.Options{
 		Cell:    verdicts.Cell{Name: string(name), Provider: r.Provider, Kubernetes: r.Release.Version, Gate: string(gate)},
 		Release: r.Release, Binaries: r.Binaries, NodeImage: r.NodeImage, NoAudit: true, Join: join, Cached: r.Profile.Authorizer.Cache,
 	}
@@ -117,7 +117,7 @@ func (r *runner) options(name profile.Server, join *target.Target) target.Option
 		o.Elsewhere = r.recorder
 	}
 	if r.alone() {
-		o.Plain = &target.Plain{Args: target.Args()}
+		o.Plain = &server.Plain{Args: server.Args()}
 	}
 	return o
 }
@@ -131,7 +131,7 @@ func (r *runner) mismatches(block int, name profile.Server, list []string) {
 	}
 }
 
-func (s *server) backends(without *target.Target) (hosts []string) {
+func (s *controlPlane) backends(without *server.Server) (hosts []string) {
 	for _, t := range s.targets {
 		if t != without {
 			hosts = append(hosts, strings.TrimPrefix(t.Anonymous().Host, "https://"))
@@ -140,8 +140,8 @@ func (s *server) backends(without *target.Target) (hosts []string) {
 	return hosts
 }
 
-// credentials are those of target.Target, by way of the balancer if there is one.
-func (s *server) credentials() (admin, anonymous *rest.Config) {
+// credentials are those of server.Target, by way of the balancer if there is one.
+func (s *controlPlane) credentials() (admin, anonymous *rest.Config) {
 	admin, anonymous = s.targets[0].Admin(), s.targets[0].Anonymous()
 	if s.balancer != nil {
 		anonymous.Host = "https://" + s.balancer.Addr()
@@ -149,7 +149,7 @@ func (s *server) credentials() (admin, anonymous *rest.Config) {
 	return admin, anonymous
 }
 
-func (s *server) used() (cpu time.Duration, rss int64) {
+func (s *controlPlane) used() (cpu time.Duration, rss int64) {
 	cpu = s.spent
 	for _, t := range s.targets {
 		one, resident := shard.Used(t.PIDs().KubeAPIServer)
@@ -159,7 +159,7 @@ func (s *server) used() (cpu time.Duration, rss int64) {
 }
 
 // read reads what all API servers have counted so far, also when the run is over: the last block is to be complete.
-func (s *server) read() (counters, error) {
+func (s *controlPlane) read() (counters, error) {
 	all := counters{}
 	all.add(s.counted)
 	for _, admin := range s.each {
@@ -182,7 +182,7 @@ func (s *server) read() (counters, error) {
 	return all, nil
 }
 
-func read(t *target.Target) (counters, error) {
+func read(t *server.Server) (counters, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 	families, err := t.Scrape(ctx, scraped...)
@@ -192,7 +192,7 @@ func read(t *target.Target) (counters, error) {
 	return readCounters(families)
 }
 
-func (s *server) err() error {
+func (s *controlPlane) err() error {
 	for _, t := range s.targets {
 		if err := t.Err(); err != nil {
 			return err
@@ -202,7 +202,7 @@ func (s *server) err() error {
 }
 
 // restart restarts all API servers, one after the other. What the balancer has passed on to one ends with it.
-func (s *server) restart(ctx context.Context) error {
+func (s *controlPlane) restart(ctx context.Context) error {
 	for _, t := range s.targets {
 		counted, err := read(t) // what comes between this and its end is lost
 		if err != nil {
@@ -225,7 +225,7 @@ func (s *server) restart(ctx context.Context) error {
 }
 
 // event does to a server what the profile says of the block that begins at start. The result waits until that is over.
-func (r *runner) event(ctx context.Context, i int, s *server, start time.Time) (over func() error) {
+func (r *runner) event(ctx context.Context, i int, s *controlPlane, start time.Time) (over func() error) {
 	if r.Profile.Event.Kind == profile.NoEvent {
 		return func() error { return nil }
 	}
@@ -258,7 +258,7 @@ const (
 )
 
 // makeLevel makes the agents' own level of priority and fairness, and waits until every API server has it.
-func (r *runner) makeLevel(ctx context.Context, s *server) error {
+func (r *runner) makeLevel(ctx context.Context, s *controlPlane) error {
 	client, err := kubernetes.NewForConfig(s.targets[0].Admin())
 	if err != nil {
 		return err
@@ -292,7 +292,7 @@ func (r *runner) makeLevel(ctx context.Context, s *server) error {
 }
 
 // awaitLevel waits until all API servers have seats for the level. Their metrics say so, and nothing else does.
-func (s *server) awaitLevel(ctx context.Context) error {
+func (s *controlPlane) awaitLevel(ctx context.Context) error {
 	const seats = flowControl + "nominal_limit_seats"
 	for _, t := range s.targets {
 		err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {

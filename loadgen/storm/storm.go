@@ -20,7 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/loadgen/agent"
 	"github.com/authzconf/authzconf/loadgen/population"
@@ -37,10 +37,10 @@ type Options struct {
 	Release     local.Release
 	Binaries    *local.Binaries
 	Seed        int64
-	// Provider is where servers come from, target.Local (the default) or target.Kind: then each is a cluster of
-	// its own, of NodeImage if that is given. Of target.Existing there is one, which Existing says.
+	// Provider is where servers come from, server.Local (the default) or server.Kind: then each is a cluster of
+	// its own, of NodeImage if that is given. Of server.Existing there is one, which Existing says.
 	Provider, NodeImage string
-	Existing            target.Options
+	Existing            server.Options
 	// APIServers are the addresses of those of an existing cluster, https://HOST:PORT, if it has several.
 	APIServers []string
 	// Image is that of the Pods of an existing cluster. Kwok says that its nodes have kwok.
@@ -89,7 +89,7 @@ const (
 type runner struct {
 	Options
 	out        *run.Run
-	servers    map[profile.Server]*server
+	servers    map[profile.Server]*controlPlane
 	generators []shard.Generator          // one for all servers, or one for each
 	last       map[profile.Side]time.Time // when a block of the side ended
 	plan       []planned
@@ -112,8 +112,8 @@ func Execute(ctx context.Context, o Options) (*run.Run, error) {
 }
 
 func newRunner(o Options) *runner {
-	r := &runner{Options: o, servers: map[profile.Server]*server{}, last: map[profile.Side]time.Time{}, plan: order(o.Profile, o.Seed), shrunk: map[profile.Side]bool{}, idle: map[profile.Server]map[string]run.Cost{}, background: map[profile.Server]int64{}}
-	r.Provider = cmp.Or(r.Provider, target.Local)
+	r := &runner{Options: o, servers: map[profile.Server]*controlPlane{}, last: map[profile.Side]time.Time{}, plan: order(o.Profile, o.Seed), shrunk: map[profile.Side]bool{}, idle: map[profile.Server]map[string]run.Cost{}, background: map[profile.Server]int64{}}
+	r.Provider = cmp.Or(r.Provider, server.Local)
 	if r.Said == nil {
 		r.Said = func(string) {}
 	}
@@ -165,7 +165,7 @@ func (r *runner) stop() error {
 	}
 	for _, name := range slices.Backward(r.Profile.Servers()) {
 		if s := r.servers[name]; s != nil {
-			errs = append(errs, target.StopAll(s.balancer, s.targets))
+			errs = append(errs, server.StopAll(s.balancer, s.targets))
 		}
 	}
 	if r.recorder != nil {
@@ -205,9 +205,9 @@ func (r *runner) prepare(ctx context.Context) error {
 	return r.connect(ctx)
 }
 
-func (r *runner) populate(ctx context.Context, s *server) (err error) {
+func (r *runner) populate(ctx context.Context, s *controlPlane) (err error) {
 	begin := time.Now()
-	place := population.Place{Admin: s.targets[0].Admin(), Shared: r.Provider == target.Existing, Kwok: r.Kwok, Progress: r.Created}
+	place := population.Place{Admin: s.targets[0].Admin(), Shared: r.Provider == server.Existing, Kwok: r.Kwok, Progress: r.Created}
 	storage, err := s.targets[0].Storage()
 	if err != nil {
 		return err
@@ -225,7 +225,7 @@ func (r *runner) populate(ctx context.Context, s *server) (err error) {
 	return nil
 }
 
-func (r *runner) sharedStorage() bool { return r.Provider != target.Kind }
+func (r *runner) sharedStorage() bool { return r.Provider != server.Kind }
 
 func machine() run.Machine {
 	m := run.Machine{CPUs: runtime.NumCPU(), Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH}
@@ -278,7 +278,7 @@ func (r *runner) begin(ctx context.Context, i int) bool {
 }
 
 // renew starts a server anew, as it was, and waits until it answers as variants expect.
-func (r *runner) renew(ctx context.Context, s *server) error {
+func (r *runner) renew(ctx context.Context, s *controlPlane) error {
 	r.count(s, time.Now(), false) // what asks now are not agents
 	if err := s.restart(ctx); err != nil {
 		return err
@@ -298,7 +298,7 @@ func (r *runner) renew(ctx context.Context, s *server) error {
 
 // warmUp opens the connections to a server again and has the agents of its first side ask it as themselves, so that
 // nothing is remembered of impersonation. What comes of it is thrown away.
-func (r *runner) warmUp(ctx context.Context, s *server, start int) error {
+func (r *runner) warmUp(ctx context.Context, s *controlPlane, start int) error {
 	i := slices.IndexFunc(r.plan, func(p planned) bool { return p.side.Server == s.name })
 	side := profile.Side{Variant: r.plan[i].side.Variant, Server: s.name}
 	r.count(s, time.Now(), true)

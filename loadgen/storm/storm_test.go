@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/loadgen/population"
 	"github.com/authzconf/authzconf/loadgen/profile"
@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 
 func newest() local.Release { return local.Releases()[len(local.Releases())-1] }
 
-func side(variant string, server profile.Server) profile.Side {
-	return profile.Side{Variant: variant, Server: server}
+func side(variant string, on profile.Server) profile.Side {
+	return profile.Side{Variant: variant, Server: on}
 }
 
 // burst is a profile with blocks that are shorter than files may have.
@@ -234,7 +234,7 @@ func TestUnaccepted(t *testing.T) {
 // What cannot be is said before anything is started.
 func TestCheck(t *testing.T) {
 	p := burst(profile.Comparison{Name: "aa", A: side("none", profile.GateOff), B: side("none", profile.GateOff)})
-	if err := (&Options{Profile: p, Shards: 1, Engine: Pods, Provider: target.Local}).Check(); !usage.Is(err) {
+	if err := (&Options{Profile: p, Shards: 1, Engine: Pods, Provider: server.Local}).Check(); !usage.Is(err) {
 		t.Errorf("pods of a local control plane: %v", err)
 	}
 	p.Nodes = 1 << 30

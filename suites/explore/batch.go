@@ -16,7 +16,7 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/balancer"
 	"github.com/authzconf/authzconf/engine/replay"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/oracle/cases"
@@ -72,7 +72,7 @@ type batch struct {
 	walks           []*walk
 	cases           []*prepared // the parts of all walks
 	pairs, allPairs int
-	seen            [2]*target.Batched // by server
+	seen            [2]*server.Batched // by server
 	// balancer is that of balanced, which has had so many turns; watched says that the request before was a watch.
 	balancer *balancer.Balancer
 	turns    int
@@ -309,7 +309,7 @@ func (l *lane) request(ctx context.Context, h *host, address string, bound *scen
 	if err != nil {
 		return o, nil, err
 	}
-	rt := transport.NewAuthProxyRoundTripper(q.User, q.UID, q.Groups, q.Extra, target.Tapped(h.front, func(sent *http.Request) {
+	rt := transport.NewAuthProxyRoundTripper(q.User, q.UID, q.Groups, q.Extra, server.Tapped(h.front, func(sent *http.Request) {
 		replay.Record(&o.Request, sent)
 	}))
 	if imp := r.Impersonate; imp != nil {

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/oracle/cases"
 	"github.com/authzconf/authzconf/reports"
@@ -33,7 +33,7 @@ const (
 
 // Options are what to explore.
 type Options struct {
-	Cells []target.Options // explored one after the other
+	Cells []server.Options // explored one after the other
 	Cases int              // how many cases each cell gets, the same ones
 	Seed  int64
 	// Events receives progress, from several goroutines; it must be set.
@@ -80,7 +80,7 @@ func Run(ctx context.Context, o Options) (*Report, *reports.Pieces, error) {
 // that none sees anything of another.
 type explorer struct {
 	o      Options
-	cell   target.Options
+	cell   server.Options
 	lanes  []*lane
 	pieces *reports.Pieces // nil where evidence is read
 	mu     sync.Mutex      // over what lanes tell of their progress

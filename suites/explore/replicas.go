@@ -15,7 +15,7 @@ import (
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/balancer"
 	"github.com/authzconf/authzconf/engine/replay"
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/oracle"
@@ -130,15 +130,15 @@ func (p *prepared) counted() bool {
 }
 
 type host struct {
-	target *target.Target
+	target *server.Server
 	replay *replay.Replayer
 	front  http.RoundTripper
-	batch  *target.Batch // nil unless one is open
+	batch  *server.Batch // nil unless one is open
 }
 
-func start(ctx context.Context, o target.Options) (h *host, err error) {
+func start(ctx context.Context, o server.Options) (h *host, err error) {
 	h = &host{}
-	if h.target, err = target.Start(ctx, o); err != nil {
+	if h.target, err = server.Start(ctx, o); err != nil {
 		return nil, err
 	}
 	if h.replay, err = replay.New(h.target); err == nil {
@@ -147,7 +147,7 @@ func start(ctx context.Context, o target.Options) (h *host, err error) {
 	return h, err
 }
 
-func (l *lane) options(at place) target.Options {
+func (l *lane) options(at place) server.Options {
 	o := l.cell
 	o.Front = l.allow
 	o.Recorder.HTTP1 = true
@@ -160,16 +160,16 @@ func (l *lane) options(at place) target.Options {
 }
 
 // flip is the other cell where the gate is switched: off if it was on, and the other way round, if the version has it.
-func flip(o target.Options, at place) target.Options {
+func flip(o server.Options, at place) server.Options {
 	if at.start%2 == 0 {
 		return o
 	}
 	o.Cell.Name += "-flipped"
 	switch version := o.Effective(); {
-	case target.GateState(version, target.Asked(o.Cell.Gate)) == scenarios.GateOn:
-		o.Cell.Gate = string(target.AskOff)
-	case target.GateKnown(version):
-		o.Cell.Gate = string(target.AskOn)
+	case server.GateState(version, server.Asked(o.Cell.Gate)) == scenarios.GateOn:
+		o.Cell.Gate = string(server.AskOff)
+	case server.GateKnown(version):
+		o.Cell.Gate = string(server.AskOn)
 	}
 	return o
 }
@@ -220,21 +220,21 @@ func (l *lane) open(ctx context.Context, b *batch, phase int) (err error) {
 func address(h *host) string { return strings.TrimPrefix(h.target.Host(), "https://") }
 
 // close adds what a server has seen since open to what it saw of the batch before.
-func (l *lane) close(ctx context.Context, b *batch, server int) error {
-	if b.balancer != nil && server == 0 {
+func (l *lane) close(ctx context.Context, b *batch, replica int) error {
+	if b.balancer != nil && replica == 0 {
 		_ = b.balancer.Close()
 	}
-	h := l.hosts[server]
+	h := l.hosts[replica]
 	if h == nil || h.batch == nil {
 		return nil
 	}
 	more, err := h.batch.Close(ctx)
 	h.batch = nil
-	if seen := b.seen[server]; err == nil && seen != nil {
+	if seen := b.seen[replica]; err == nil && seen != nil {
 		more.Reviews, more.Seqs = slices.Concat(seen.Reviews, more.Reviews), slices.Concat(seen.Seqs, more.Seqs)
 		more.Metrics = together(seen.Metrics, more.Metrics)
 	}
-	b.seen[server] = more
+	b.seen[replica] = more
 	return err
 }
 

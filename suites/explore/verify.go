@@ -12,7 +12,7 @@ import (
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
-	"github.com/authzconf/authzconf/engine/target"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
@@ -97,7 +97,7 @@ func (l *lane) again(e *laneEvidence, pieces *reports.Pieces, interrupted bool) 
 		if e.Target == nil {
 			return fmt.Errorf("%s: nothing says which control plane it had", l.name())
 		}
-		if err := target.Hold(*e.Target, l.asked); err != nil {
+		if err := server.Hold(*e.Target, l.asked); err != nil {
 			return err
 		}
 	}
@@ -111,7 +111,7 @@ func (l *lane) again(e *laneEvidence, pieces *reports.Pieces, interrupted bool) 
 		}
 		for _, p := range b.cases {
 			if found := e.Beside[p.asked.Name]; !short && p.at.server > 0 {
-				if err := target.Hold(found, p.asked); err != nil {
+				if err := server.Hold(found, p.asked); err != nil {
 					return err
 				}
 			}
@@ -227,7 +227,7 @@ func (l *lane) collect(ctx context.Context, b *batch) (*seen, error) {
 		s.Cases = append(s.Cases, ev)
 		p.sent, p.bound, p.names = nil, nil, nil
 	}
-	b.seen = [2]*target.Batched{}
+	b.seen = [2]*server.Batched{}
 	return s, nil
 }
 

@@ -1,4 +1,4 @@
-package target
+package server
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 // make kind-conformance sets it.
 const imageVariable = "AUTHZCONF_KIND_NODE_IMAGE"
 
-// kindTarget is a target with the gate on.
-func kindTarget(t *testing.T) Options {
+// kindServer is a server with the gate on.
+func kindServer(t *testing.T) Options {
 	t.Helper()
 	image := os.Getenv(imageVariable)
 	if image == "" {
@@ -42,7 +42,7 @@ func kindTarget(t *testing.T) Options {
 // TestKindWrongGate: a cluster whose gate is not what was asked for says so, and
 // nothing is left of it afterwards.
 func TestKindWrongGate(t *testing.T) {
-	o := kindTarget(t)
+	o := kindServer(t)
 	target, err := Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestKindWrongGate(t *testing.T) {
 
 // TestKindInterrupted: a creation that is broken off leaves nothing.
 func TestKindInterrupted(t *testing.T) {
-	o := kindTarget(t)
+	o := kindServer(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	interrupted := errors.New("interrupted")
 	timer := time.AfterFunc(10*time.Second, func() { cancel(interrupted) })

@@ -1,4 +1,4 @@
-package target
+package server
 
 import (
 	"bytes"
@@ -185,23 +185,23 @@ func connectionEnded(err error) bool {
 
 // answers says whether the API server, at this moment, answers a request and writes the audit event of it. What it
 // owes after that it has not just been too slow, or too dead, to do.
-func (t *Target) answers(ctx context.Context) bool {
-	client, err := t.UserClient(scenarios.Requestor{User: witnessUser}, nil, func(*http.Request) {})
+func (s *Server) answers(ctx context.Context) bool {
+	client, err := s.UserClient(scenarios.Requestor{User: witnessUser}, nil, func(*http.Request) {})
 	if err != nil {
 		return false
 	}
-	answer, err := t.ask(ctx, client, "/version", nil)
+	answer, err := s.ask(ctx, client, "/version", nil)
 	if err != nil {
 		return false
 	}
-	_, err = t.events.Await(ctx, answer.auditID)
-	return err == nil && t.Err() == nil
+	_, err = s.events.Await(ctx, answer.auditID)
+	return err == nil && s.Err() == nil
 }
 
 // Batch is a time in which many requests follow each other, one at a time, and the target is read once for all of
 // them: reading its metrics takes longer than most requests.
 type Batch struct {
-	t    *Target
+	t    *Server
 	mark uint64
 }
 
@@ -214,13 +214,13 @@ type Batched struct {
 }
 
 // OpenBatch keeps every other request of scenarios away until Close.
-func (t *Target) OpenBatch() (*Batch, error) {
-	t.mu.Lock()
-	if err := t.Err(); err != nil {
-		t.mu.Unlock()
+func (s *Server) OpenBatch() (*Batch, error) {
+	s.mu.Lock()
+	if err := s.Err(); err != nil {
+		s.mu.Unlock()
 		return nil, err
 	}
-	return &Batch{t: t, mark: t.recorder.Mark()}, nil
+	return &Batch{t: s, mark: s.recorder.Mark()}, nil
 }
 
 // Mark is the place of the last review that arrived.
@@ -241,24 +241,24 @@ func (b *Batch) Close(ctx context.Context) (*Batched, error) {
 }
 
 // Audit waits for the audit event of a request that was answered.
-func (t *Target) Audit(ctx context.Context, auditID string) (json.RawMessage, error) {
+func (s *Server) Audit(ctx context.Context, auditID string) (json.RawMessage, error) {
 	if auditID == "" {
 		return nil, errors.New("the answer has no Audit-Id header")
 	}
-	return t.events.Await(ctx, auditID)
+	return s.events.Await(ctx, auditID)
 }
 
 // AuditEarlier adds the audit events of a request after which others were answered: where there is to be none, none has
 // come.
-func (t *Target) AuditEarlier(ctx context.Context, o *verdicts.Observation) (err error) {
+func (s *Server) AuditEarlier(ctx context.Context, o *verdicts.Observation) (err error) {
 	switch {
-	case t.blind():
+	case s.blind():
 	case unaudited(o):
-		o.Audit, _ = t.events.take(o.Response.AuditID)
+		o.Audit, _ = s.events.take(o.Response.AuditID)
 	default:
-		o.Audit, err = t.Audit(ctx, o.Response.AuditID)
+		o.Audit, err = s.Audit(ctx, o.Response.AuditID)
 		if err == nil && o.Request.RunsLong() {
-			o.AuditStarted = t.events.beginning(o.Response.AuditID)
+			o.AuditStarted = s.events.beginning(o.Response.AuditID)
 		}
 	}
 	return err
@@ -271,34 +271,34 @@ func unaudited(o *verdicts.Observation) bool {
 
 // FrontProxy is the transport with which requestors of any name are sent, by headers that come on top of it. It
 // speaks HTTP/1.1, which is quicker as long as requests come one at a time.
-func (t *Target) FrontProxy() (http.RoundTripper, error) {
-	c := t.cluster.FrontProxy()
+func (s *Server) FrontProxy() (http.RoundTripper, error) {
+	c := s.cluster.FrontProxy()
 	c.NextProtos = []string{"http/1.1"}
 	return rest.TransportFor(c)
 }
 
 // UserClient authenticates as an arbitrary user through the request-header client certificate, and impersonates if
 // imp is given. tap sees every request as it leaves, under all other round trippers.
-func (t *Target) UserClient(r scenarios.Requestor, imp *scenarios.Impersonate, tap Tap) (*http.Client, error) {
-	return t.client(t.cluster.FrontProxy(), imp, tap, asUser(r))
+func (s *Server) UserClient(r scenarios.Requestor, imp *scenarios.Impersonate, tap Tap) (*http.Client, error) {
+	return s.client(s.cluster.FrontProxy(), imp, tap, asUser(r))
 }
 
 // RequestClient is the requestor of a request, with token if a service account, and adds the headers that it asks for.
-func (t *Target) RequestClient(r *scenarios.Request, requestor scenarios.Requestor, token string, tap Tap) (*http.Client, error) {
-	c, auth := t.cluster.Anonymous(), asUser(requestor)
+func (s *Server) RequestClient(r *scenarios.Request, requestor scenarios.Requestor, token string, tap Tap) (*http.Client, error) {
+	c, auth := s.cluster.Anonymous(), asUser(requestor)
 	switch {
 	case requestor.ServiceAccount != nil:
 		auth = func(rt http.RoundTripper) http.RoundTripper { return transport.NewBearerAuthRoundTripper(token, rt) }
 	case requestor.Anonymous:
 		auth = func(rt http.RoundTripper) http.RoundTripper { return rt }
 	default:
-		c = t.cluster.FrontProxy()
+		c = s.cluster.FrontProxy()
 	}
 	if len(r.Headers) > 0 || r.Upgrade != "" {
 		// HTTP/2 has lower-case names only and no upgrades, and its client refuses what the server would find too long.
 		c.NextProtos = []string{"http/1.1"}
 	}
-	return t.client(c, r.Impersonate, tap, func(rt http.RoundTripper) http.RoundTripper {
+	return s.client(c, r.Impersonate, tap, func(rt http.RoundTripper) http.RoundTripper {
 		return auth(roundTripper(func(sent *http.Request) (*http.Response, error) {
 			if len(r.Headers) > 0 {
 				sent = sent.Clone(sent.Context())
@@ -327,7 +327,7 @@ func asUser(r scenarios.Requestor) transport.WrapperFunc {
 type Tap func(*http.Request)
 
 // client builds an HTTP client of client-go's round trippers, which share connections among configurations of equal TLS.
-func (t *Target) client(c *rest.Config, imp *scenarios.Impersonate, tap Tap, auth transport.WrapperFunc) (*http.Client, error) {
+func (s *Server) client(c *rest.Config, imp *scenarios.Impersonate, tap Tap, auth transport.WrapperFunc) (*http.Client, error) {
 	rt, err := rest.TransportFor(c)
 	if err != nil {
 		return nil, err
@@ -350,17 +350,17 @@ func Tapped(next http.RoundTripper, tap Tap) http.RoundTripper {
 }
 
 // Host is the API server's URL without a path.
-func (t *Target) Host() string { return t.host }
+func (s *Server) Host() string { return s.host }
 
 // Anonymous is the way in without credentials, for clients that bring their own.
-func (t *Target) Anonymous() *rest.Config { return t.cluster.Anonymous() }
+func (s *Server) Anonymous() *rest.Config { return s.cluster.Anonymous() }
 
 // TempDir makes a folder for this user alone, within the cluster's if it has one, to go with that even after a kill.
-func (t *Target) TempDir(prefix string) (string, error) { return os.MkdirTemp(t.Dir(), prefix) }
+func (s *Server) TempDir(prefix string) (string, error) { return os.MkdirTemp(s.Dir(), prefix) }
 
 // Dir is the cluster's own folder, with the logs of local processes; "" if it has none.
-func (t *Target) Dir() string {
-	if c, ok := t.cluster.(interface{ Dir() string }); ok {
+func (s *Server) Dir() string {
+	if c, ok := s.cluster.(interface{ Dir() string }); ok {
 		return c.Dir()
 	}
 	return ""

@@ -1,4 +1,4 @@
-package target
+package server
 
 import (
 	"context"
@@ -51,14 +51,14 @@ type aggregated struct {
 }
 
 // Aggregate starts the aggregated API server if it does not run yet, and returns when the cluster serves its API.
-func (t *Target) Aggregate(ctx context.Context) error {
-	a := &t.aggregated
+func (s *Server) Aggregate(ctx context.Context) error {
+	a := &s.aggregated
 	a.starting.Lock()
 	defer a.starting.Unlock()
 	if a.server != nil {
 		return nil
 	}
-	client, err := kubernetes.NewForConfig(t.Admin())
+	client, err := kubernetes.NewForConfig(s.Admin())
 	if err != nil {
 		return err
 	}
@@ -67,11 +67,11 @@ func (t *Target) Aggregate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	server, err := t.serveAggregated(ctx, []byte(config.Data["requestheader-client-ca-file"]))
+	server, err := s.serveAggregated(ctx, []byte(config.Data["requestheader-client-ca-file"]))
 	if err != nil {
 		return err
 	}
-	if err := t.register(ctx, client, server); err != nil {
+	if err := s.register(ctx, client, server); err != nil {
 		return errors.Join(err, server.Close())
 	}
 	a.server = server
@@ -79,26 +79,26 @@ func (t *Target) Aggregate(ctx context.Context) error {
 }
 
 // serveAggregated listens where the cluster's API server gets to.
-func (t *Target) serveAggregated(ctx context.Context, ca []byte) (*recorder.Server, error) {
+func (s *Server) serveAggregated(ctx context.Context, ca []byte) (*recorder.Server, error) {
 	const name = aggregatedService + "." + aggregatedSpace + ".svc"
-	if t.network == nil {
-		return ServeLoopback(ctx, &t.aggregated, ca, name)
+	if s.network == nil {
+		return ServeLoopback(ctx, &s.aggregated, ca, name)
 	}
-	listener, err := t.network.Listen(ctx)
+	listener, err := s.network.Listen(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return serve(listener, &t.aggregated, ca, name)
+	return serve(listener, &s.aggregated, ca, name)
 }
 
-func (t *Target) register(ctx context.Context, client kubernetes.Interface, server *recorder.Server) error {
+func (s *Server) register(ctx context.Context, client kubernetes.Interface, server *recorder.Server) error {
 	raw, err := fixtures.FS.ReadFile("aggregated.yaml")
 	if err != nil {
 		return err
 	}
 	values := []string{"$PORT", strconv.Itoa(server.Port), "$CA", base64.StdEncoding.EncodeToString(server.CA)}
-	if t.network != nil {
-		values = append(values, "$GATEWAY", t.network.Gateway.String())
+	if s.network != nil {
+		values = append(values, "$GATEWAY", s.network.Gateway.String())
 	}
 	var made []struct {
 		Path   string          `json:"path"`
@@ -110,7 +110,7 @@ func (t *Target) register(ctx context.Context, client kubernetes.Interface, serv
 	}
 	api := client.CoreV1().RESTClient()
 	for _, m := range made {
-		if m.Nodes != nil && *m.Nodes != (t.network != nil) {
+		if m.Nodes != nil && *m.Nodes != (s.network != nil) {
 			continue
 		}
 		if err := api.Post().AbsPath(m.Path).SetHeader("Content-Type", "application/json").Body([]byte(m.Object)).Do(ctx).Error(); err != nil {
@@ -119,7 +119,7 @@ func (t *Target) register(ctx context.Context, client kubernetes.Interface, serv
 	}
 	var last error
 	if err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, aggregatedTimeout, true, func(ctx context.Context) (bool, error) {
-		last = errors.Join(api.Get().AbsPath(aggregatedPath).Do(ctx).Error(), t.aggregated.probe(ctx, client))
+		last = errors.Join(api.Get().AbsPath(aggregatedPath).Do(ctx).Error(), s.aggregated.probe(ctx, client))
 		return last == nil, nil
 	}); err != nil {
 		return fmt.Errorf("not served after %s: %w", aggregatedTimeout, errors.Join(err, last))

@@ -1,6 +1,6 @@
-// Package target starts what scenarios run on: a cluster whose authorizer chain has the recorder at both ends,
+// Package server starts what scenarios run on: a cluster whose authorizer chain has the recorder at both ends,
 // with its audit events and metrics at hand, and the witness that it is what was asked for.
-package target
+package server
 
 import (
 	"cmp"
@@ -58,7 +58,7 @@ type Options struct {
 	// without objects that have to get around. What it has no opinion about is for the authorizers behind it.
 	Front recorder.Script
 	// Join is a target whose etcd and keys are used; it has to outlive this one. Each has its own recorder and audit log.
-	Join *Target
+	Join *Server
 	// Elsewhere, if given, is the recorder: one that runs already, and goes on when the target is stopped.
 	Elsewhere Recording
 	// Cached has the API server remember the recorder's answers for as long as it does by default.
@@ -81,9 +81,9 @@ type Recording interface {
 	Err() error
 }
 
-// Target is a running cluster with what it can show. Scenarios may be run on it from several goroutines: requests
+// Server is a running cluster with what it can show. Scenarios may be run on it from several goroutines: requests
 // are sent one at a time, so that everything seen between two of them belongs to the one.
-type Target struct {
+type Server struct {
 	// Cell is what was asked, Witness what was read back, Facts what scenarios are selected by.
 	Cell    verdicts.Cell
 	Witness reports.Witness
@@ -113,8 +113,8 @@ type Target struct {
 
 // Start brings up a local control plane with its recorder and reads the witness back. A witness that does not
 // match is not an error here: Witness.Mismatches says so, and makes every result invalid.
-func Start(ctx context.Context, o Options) (_ *Target, err error) {
-	t := &Target{Cell: o.Cell, Kubectl: o.Kubectl, events: newAuditIndex(), asked: o.Chain, now: o.Chain, started: o}
+func Start(ctx context.Context, o Options) (_ *Server, err error) {
+	t := &Server{Cell: o.Cell, Kubectl: o.Kubectl, events: newAuditIndex(), asked: o.Chain, now: o.Chain, started: o}
 	t.events.ignore = o.Cell.Provider == Kind // before anything writes to it
 	defer func() {
 		if err != nil {
@@ -176,20 +176,20 @@ func startLocal(ctx context.Context, o Options, lo local.Options) (clusters.Clus
 	return plane, nil
 }
 
-func (t *Target) options(o Options) (lo local.Options, err error) {
+func (s *Server) options(o Options) (lo local.Options, err error) {
 	lo = o.LocalOptions(0)
 	if o.Plain != nil {
 		lo.AuthorizationConfig, lo.Files, lo.KubeAPIServerArgs = o.Plain.Authorization, o.Plain.Files, o.Plain.Args
 		return lo, nil
 	}
 	if !o.NoAudit {
-		lo.AuditSink = t.events
+		lo.AuditSink = s.events
 		if lo.AuditPolicy, err = fixtures.FS.ReadFile("audit-policy.yaml"); err != nil {
 			return lo, err
 		}
 	}
 	lo.KubeAPIServerArgs = Args()
-	authorizers := chain{middle: t.between, recorder: t.recorder, cacheFields: t.cacheFields(), cached: o.Cached}
+	authorizers := chain{middle: s.between, recorder: s.recorder, cacheFields: s.cacheFields(), cached: o.Cached}
 	if err := authorizers.apply(&lo); err != nil {
 		return lo, fmt.Errorf("writing the authorizer chain: %w", err)
 	}
@@ -227,54 +227,54 @@ func gates(o Options) map[string]bool {
 	return set
 }
 
-func (t *Target) connect(c clusters.Cluster) (err error) {
-	t.cluster = c
-	t.host = c.Admin().Host
-	t.adminHTTP, err = rest.HTTPClientFor(c.Admin())
+func (s *Server) connect(c clusters.Cluster) (err error) {
+	s.cluster = c
+	s.host = c.Admin().Host
+	s.adminHTTP, err = rest.HTTPClientFor(c.Admin())
 	return err
 }
 
 // Admin is a member of system:masters, for provisioning. Reviews and audit events of its requests are not recorded.
-func (t *Target) Admin() *rest.Config { return rest.CopyConfig(t.cluster.Admin()) }
+func (s *Server) Admin() *rest.Config { return rest.CopyConfig(s.cluster.Admin()) }
 
 // ServiceAccountKey is the key, in PEM, with which the API server signs tokens; nil where it is not at hand.
-func (t *Target) ServiceAccountKey() []byte {
-	if c, ok := t.cluster.(*local.ControlPlane); ok {
+func (s *Server) ServiceAccountKey() []byte {
+	if c, ok := s.cluster.(*local.ControlPlane); ok {
 		return c.ServiceAccountKey()
 	}
 	return nil
 }
 
 // Err says what of the target has broken by itself; nil while all is well.
-func (t *Target) Err() error {
-	if t.cluster != nil && t.cluster.Err() != nil {
-		return t.cluster.Err()
+func (s *Server) Err() error {
+	if s.cluster != nil && s.cluster.Err() != nil {
+		return s.cluster.Err()
 	}
-	if t.recorder != nil && t.recorder.Err() != nil {
-		return fmt.Errorf("the recorder: %w", t.recorder.Err())
+	if s.recorder != nil && s.recorder.Err() != nil {
+		return fmt.Errorf("the recorder: %w", s.recorder.Err())
 	}
-	return t.broken
+	return s.broken
 }
 
 // ClusterErr says what of the cluster has broken by itself, for who reads no reviews: a client that hangs up cuts off
 // those that are under way, and the recorder tells of that.
-func (t *Target) ClusterErr() error { return t.cluster.Err() }
+func (s *Server) ClusterErr() error { return s.cluster.Err() }
 
 // Stop ends the cluster and the recorder and removes what they left. It is idempotent.
-func (t *Target) Stop() error {
+func (s *Server) Stop() error {
 	var errs []error
-	if t.cluster != nil {
-		errs = append(errs, t.cluster.Stop())
+	if s.cluster != nil {
+		errs = append(errs, s.cluster.Stop())
 	}
-	errs = append(errs, t.aggregated.stop())
-	if t.own != nil {
-		errs = append(errs, t.own.Close())
+	errs = append(errs, s.aggregated.stop())
+	if s.own != nil {
+		errs = append(errs, s.own.Close())
 	}
 	return errors.Join(errs...)
 }
 
 // StopAll ends targets, last the one whose etcd the others use, and before them the balancer if there is one.
-func StopAll(before *balancer.Balancer, targets []*Target) error {
+func StopAll(before *balancer.Balancer, targets []*Server) error {
 	var err error
 	if before != nil {
 		err = before.Close()
@@ -287,22 +287,22 @@ func StopAll(before *balancer.Balancer, targets []*Target) error {
 
 // Observe sends one request, by calling send, which puts the answer into o, and adds everything else that the target saw
 // of it. No other request of a scenario is under way meanwhile.
-func (t *Target) Observe(ctx context.Context, o *verdicts.Observation, send func() error) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if err := t.Err(); err != nil {
+func (s *Server) Observe(ctx context.Context, o *verdicts.Observation, send func() error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.Err(); err != nil {
 		return err
 	}
-	if t.blind() {
+	if s.blind() {
 		return send()
 	}
-	mark := t.recorder.Mark()
-	t.aggregated.take()
+	mark := s.recorder.Mark()
+	s.aggregated.take()
 	err := send()
 	switch {
-	case err != nil && (!connectionEnded(err) || !t.answers(ctx)):
+	case err != nil && (!connectionEnded(err) || !s.answers(ctx)):
 		// What was counted for it is not the next request's.
-		return errors.Join(err, t.recount(ctx), t.Err())
+		return errors.Join(err, s.recount(ctx), s.Err())
 	case err != nil:
 		o.Response.Broken = err.Error()
 	case o.Response.Code == http.StatusRequestHeaderFieldsTooLarge, o.Request.Unread():
@@ -312,50 +312,50 @@ func (t *Target) Observe(ctx context.Context, o *verdicts.Observation, send func
 	case o.Response.Held != "":
 		// Its events are those of a later end.
 	case unaudited(o):
-		o.Reviews = t.reviews(t.recorder.Since(mark)) // before another request asks
-		if !t.answers(ctx) {
-			return errors.Join(errors.New("nothing says that no audit event will come"), t.Err())
+		o.Reviews = s.reviews(s.recorder.Since(mark)) // before another request asks
+		if !s.answers(ctx) {
+			return errors.Join(errors.New("nothing says that no audit event will come"), s.Err())
 		}
-		o.Audit, _ = t.events.take(o.Response.AuditID)
+		o.Audit, _ = s.events.take(o.Response.AuditID)
 	default:
-		if o.Audit, err = t.events.Await(ctx, o.Response.AuditID); err != nil && (!errors.Is(err, errNoEvent) || !t.answers(ctx)) {
-			return errors.Join(err, t.Err())
+		if o.Audit, err = s.events.Await(ctx, o.Response.AuditID); err != nil && (!errors.Is(err, errNoEvent) || !s.answers(ctx)) {
+			return errors.Join(err, s.Err())
 		} else if err != nil {
 			o.NoAudit = err.Error()
 		} else if o.Request.RunsLong() {
-			o.AuditStarted = t.events.beginning(o.Response.AuditID)
+			o.AuditStarted = s.events.beginning(o.Response.AuditID)
 		}
 	}
-	o.Backend, o.Admission = t.aggregated.take()
+	o.Backend, o.Admission = s.aggregated.take()
 	if o.Reviews == nil {
-		o.Reviews = t.reviews(t.recorder.Since(mark))
+		o.Reviews = s.reviews(s.recorder.Since(mark))
 	}
-	o.Metrics, err = t.increases(ctx)
+	o.Metrics, err = s.increases(ctx)
 	if o.Audit != nil {
-		o.AuditAgain = t.events.repeated() // which comes at once, or not at all
+		o.AuditAgain = s.events.repeated() // which comes at once, or not at all
 	}
-	return errors.Join(err, t.Err())
+	return errors.Join(err, s.Err())
 }
 
 // Event is the audit event of a request that was sent beside the one that is observed; none where the target shows none.
-func (t *Target) Event(ctx context.Context, auditID string) (json.RawMessage, error) {
-	if t.blind() {
+func (s *Server) Event(ctx context.Context, auditID string) (json.RawMessage, error) {
+	if s.blind() {
 		return nil, nil
 	}
-	return t.events.Await(ctx, auditID)
+	return s.events.Await(ctx, auditID)
 }
 
-func (t *Target) reviews(records []recorder.Record) []verdicts.Review {
+func (s *Server) reviews(records []recorder.Record) []verdicts.Review {
 	seen := make([]verdicts.Review, 0, len(records))
 	for _, r := range records {
-		if t.others(r.Spec) {
+		if s.others(r.Spec) {
 			continue
 		}
 		v := verdicts.Review{Point: string(r.Point), At: r.At, APIVersion: recorder.APIVersion, Spec: r.Spec}
 		if r.Answer != nil {
-			v.Decision = t.between.decision(*r.Answer)
+			v.Decision = s.between.decision(*r.Answer)
 		}
 		seen = append(seen, v)
 	}
-	return t.between.conditionErrors(seen)
+	return s.between.conditionErrors(seen)
 }

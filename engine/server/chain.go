@@ -1,4 +1,4 @@
-package target
+package server
 
 import (
 	"context"
@@ -189,53 +189,53 @@ const (
 )
 
 // Use lets a scenario have the target until release: for itself if it changes the authorizer chain, or beside others.
-func (t *Target) Use(s *scenarios.Scenario) (release func()) {
-	if !s.Alone() {
-		t.users.RLock()
-		return t.users.RUnlock
+func (s *Server) Use(scenario *scenarios.Scenario) (release func()) {
+	if !scenario.Alone() {
+		s.users.RLock()
+		return s.users.RUnlock
 	}
-	t.users.Lock()
+	s.users.Lock()
 	return func() {
-		defer t.users.Unlock()
-		if t.now == t.asked || t.broken != nil {
+		defer s.users.Unlock()
+		if s.now == s.asked || s.broken != nil {
 			return
 		}
 		// The scenario broke off: those after it must not meet what it left.
 		ctx, cancel := context.WithTimeout(context.Background(), reloadTimeout)
 		defer cancel()
-		t.broken = t.Reload(ctx, t.asked)
+		s.broken = s.Reload(ctx, s.asked)
 	}
 }
 
 // Reload puts another chain of fixtures/chains between the recorder's two points, and returns when the API server
 // uses it. Only who has the target for itself may call it.
-func (t *Target) Reload(ctx context.Context, name string) error {
+func (s *Server) Reload(ctx context.Context, name string) error {
 	between, err := loadMiddle(name)
 	if err != nil {
 		return err
 	}
-	return t.reload(ctx, between, name)
+	return s.reload(ctx, between, name)
 }
 
-func (t *Target) reload(ctx context.Context, between middle, name string) error {
-	plane, ok := t.cluster.(interface{ ReloadAuthorization(config []byte) error })
+func (s *Server) reload(ctx context.Context, between middle, name string) error {
+	plane, ok := s.cluster.(interface{ ReloadAuthorization(config []byte) error })
 	if !ok {
 		return errors.New("the AuthorizationConfiguration of this cluster cannot be changed")
 	}
-	config, err := chain{middle: between, recorder: t.recorder, cacheFields: t.cacheFields()}.config()
+	config, err := chain{middle: between, recorder: s.recorder, cacheFields: s.cacheFields()}.config()
 	if err != nil {
 		return err
 	}
-	before, err := t.reloads(ctx)
+	before, err := s.reloads(ctx)
 	if err != nil {
 		return err
 	}
 	if err := plane.ReloadAuthorization(config); err != nil {
 		return err
 	}
-	t.between, t.now = between, name
+	s.between, s.now = between, name
 	err = wait.PollUntilContextTimeout(ctx, reloadPoll, reloadTimeout, true, func(ctx context.Context) (bool, error) {
-		after, err := t.reloads(ctx)
+		after, err := s.reloads(ctx)
 		if err == nil && after["failure"] > before["failure"] {
 			err = fmt.Errorf("the API server refused the authorizer chain %q", name)
 		}
@@ -247,13 +247,13 @@ func (t *Target) reload(ctx context.Context, between middle, name string) error 
 	return err
 }
 
-func (t *Target) reloads(ctx context.Context) (map[string]float64, error) {
-	families, err := t.scrapeNamed(ctx, reloadsMetric)
+func (s *Server) reloads(ctx context.Context) (map[string]float64, error) {
+	families, err := s.scrapeNamed(ctx, reloadsMetric)
 	return gaugeValues(families[reloadsMetric], "status"), err
 }
 
 // cacheFields says whether the version knows how to switch a webhook's cache off.
-func (t *Target) cacheFields() bool { return !minorBefore(t.Cell.Kubernetes, 34) }
+func (s *Server) cacheFields() bool { return !minorBefore(s.Cell.Kubernetes, 34) }
 
 // Position is where an authorizer under test stands in the chain.
 type Position string
@@ -306,14 +306,14 @@ func (a Authorizer) middle() (middle, error) {
 
 // ReloadAuthorizer puts a chain with an authorizer under test between the recorder's two points, and returns when
 // the API server uses it. What the API server had cached of it is forgotten.
-func (t *Target) ReloadAuthorizer(ctx context.Context, a Authorizer) error {
+func (s *Server) ReloadAuthorizer(ctx context.Context, a Authorizer) error {
 	between, err := a.middle()
 	if err != nil {
 		return err
 	}
-	t.users.Lock()
-	defer t.users.Unlock()
-	return t.reload(ctx, between, fmt.Sprintf("%s %s", a.Webhook, a.Position))
+	s.users.Lock()
+	defer s.users.Unlock()
+	return s.reload(ctx, between, fmt.Sprintf("%s %s", a.Webhook, a.Position))
 }
 
 // silence is longer than the timeout of any webhook in fixtures/chains.
@@ -328,10 +328,10 @@ type policy struct {
 }
 
 // SetPolicy adds the rules of a bound scenario to the scripted webhook's. The first that matches a review decides.
-func (t *Target) SetPolicy(rules []scenarios.PolicyRule) {
-	t.policy.mu.Lock()
-	defer t.policy.mu.Unlock()
-	t.policy.rules = append(t.policy.rules, rules...)
+func (s *Server) SetPolicy(rules []scenarios.PolicyRule) {
+	s.policy.mu.Lock()
+	defer s.policy.mu.Unlock()
+	s.policy.rules = append(s.policy.rules, rules...)
 }
 
 func (p *policy) answer(spec authorizationv1.SubjectAccessReviewSpec) recorder.Answer {

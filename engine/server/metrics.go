@@ -1,4 +1,4 @@
-package target
+package server
 
 import (
 	"bufio"
@@ -47,24 +47,24 @@ var known = fixtures.Table[struct{ Impersonation, Authorization, Bulky []string 
 
 // Scrape reads the API server's metric families whose names begin with one of the prefixes.
 // Only their lines are parsed: an API server has megabytes of others.
-func (t *Target) Scrape(ctx context.Context, prefixes ...string) (map[string]*dto.MetricFamily, error) {
-	return t.read(ctx, "/metrics", prefixes)
+func (s *Server) Scrape(ctx context.Context, prefixes ...string) (map[string]*dto.MetricFamily, error) {
+	return s.read(ctx, "/metrics", prefixes)
 }
 
 // scrapeNamed reads metric families by their whole names. kube-apiserver 1.37 renders only these then, which takes a
 // third of the time (name[], prometheus/client_golang v1.24); an older one sends everything.
-func (t *Target) scrapeNamed(ctx context.Context, families ...string) (map[string]*dto.MetricFamily, error) {
-	return t.read(ctx, "/metrics?"+url.Values{"name[]": families}.Encode(), families)
+func (s *Server) scrapeNamed(ctx context.Context, families ...string) (map[string]*dto.MetricFamily, error) {
+	return s.read(ctx, "/metrics?"+url.Values{"name[]": families}.Encode(), families)
 }
 
-func (t *Target) read(ctx context.Context, path string, prefixes []string) (map[string]*dto.MetricFamily, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.host+path, nil)
+func (s *Server) read(ctx context.Context, path string, prefixes []string) (map[string]*dto.MetricFamily, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.host+path, nil)
 	if err != nil {
 		return nil, err
 	}
 	// Compressing what never leaves the machine would cost more than reading it.
 	req.Header.Set("Accept-Encoding", "identity")
-	resp, err := t.adminHTTP.Do(req)
+	resp, err := s.adminHTTP.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("reading /metrics: %w", err)
 	}
@@ -97,10 +97,10 @@ func wanted(line []byte, prefixes []string) bool {
 
 // CountAuthorization reads the authorization metrics; increases does it again, and says by how much they moved. Nobody
 // else may use the target meanwhile.
-func (t *Target) CountAuthorization(ctx context.Context) (increases func() ([]verdicts.MetricSample, error), err error) {
-	before, err := t.countersOf(ctx, known.Authorization)
+func (s *Server) CountAuthorization(ctx context.Context) (increases func() ([]verdicts.MetricSample, error), err error) {
+	before, err := s.countersOf(ctx, known.Authorization)
 	return func() ([]verdicts.MetricSample, error) {
-		after, err := t.countersOf(ctx, known.Authorization)
+		after, err := s.countersOf(ctx, known.Authorization)
 		// What is read here is allowed itself, as is what the API server asks itself for all the time; and every filter counts it,
 		// so that of the one that matters here it is only told that it did.
 		samples := slices.DeleteFunc(after.since(before), func(m verdicts.MetricSample) bool {
@@ -116,63 +116,63 @@ func (t *Target) CountAuthorization(ctx context.Context) (increases func() ([]ve
 	}, err
 }
 
-func (t *Target) impersonationCounters(ctx context.Context) (counters, error) {
-	return t.countersOf(ctx, known.Impersonation)
+func (s *Server) impersonationCounters(ctx context.Context) (counters, error) {
+	return s.countersOf(ctx, known.Impersonation)
 }
 
 // countersOf reads counters, and the counts and sums of histograms under their name with _count.
-func (t *Target) countersOf(ctx context.Context, names []string) (counters, error) {
-	families, err := t.scrapeNamed(ctx, names...)
+func (s *Server) countersOf(ctx context.Context, names []string) (counters, error) {
+	families, err := s.scrapeNamed(ctx, names...)
 	if err != nil {
 		return nil, err
 	}
 	seen := counters{}
 	for name, family := range families {
 		for _, m := range family.GetMetric() {
-			s := series{name: name, kind: strings.ToLower(family.GetType().String())}
+			key := series{name: name, kind: strings.ToLower(family.GetType().String())}
 			for _, l := range m.GetLabel() {
 				switch l.GetName() {
 				case "mode":
-					s.mode = l.GetValue()
+					key.mode = l.GetValue()
 				case "decision":
-					s.decision = l.GetValue()
+					key.decision = l.GetValue()
 				default:
-					s.others += l.GetName() + "=" + l.GetValue() + "\n"
+					key.others += l.GetName() + "=" + l.GetValue() + "\n"
 				}
 			}
 			if h := m.GetHistogram(); h != nil {
-				s.name += "_count"
-				seen[s] = counted{times: int(h.GetSampleCount()), histogram: true, sum: h.GetSampleSum()}
+				key.name += "_count"
+				seen[key] = counted{times: int(h.GetSampleCount()), histogram: true, sum: h.GetSampleSum()}
 				continue
 			}
-			seen[s] = counted{times: int(math.Round(m.GetCounter().GetValue()))}
+			seen[key] = counted{times: int(math.Round(m.GetCounter().GetValue()))}
 		}
 	}
 	return seen, nil
 }
 
 // increases is what the impersonation counters have moved by since they were read before; nil where there are none.
-func (t *Target) increases(ctx context.Context) ([]verdicts.MetricSample, error) {
-	before := t.last
+func (s *Server) increases(ctx context.Context) ([]verdicts.MetricSample, error) {
+	before := s.last
 	if before == nil {
 		return nil, nil
 	}
-	now, err := t.impersonationCounters(ctx)
+	now, err := s.impersonationCounters(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t.last = now
+	s.last = now
 	return now.since(before), nil
 }
 
 // UnknownFamilies fails if the API server has counted impersonation in a metric that no scenario was judged by.
-func (t *Target) UnknownFamilies(ctx context.Context) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.last == nil || t.Err() != nil {
+func (s *Server) UnknownFamilies(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last == nil || s.Err() != nil {
 		return nil
 	}
-	families, err := t.Scrape(ctx, impersonationPrefix)
+	families, err := s.Scrape(ctx, impersonationPrefix)
 	if err != nil {
 		return err
 	}

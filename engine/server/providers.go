@@ -1,4 +1,4 @@
-package target
+package server
 
 import (
 	"context"
@@ -34,19 +34,19 @@ const (
 const kindWorkers = 1
 
 // joinNetwork lets the recorder listen where the nodes, and only they, reach it.
-func (t *Target) joinNetwork(ctx context.Context, o *recorder.Options) error {
+func (s *Server) joinNetwork(ctx context.Context, o *recorder.Options) error {
 	network, err := kind.FindNetwork(ctx)
 	if err != nil {
 		return err
 	}
-	t.network = &network
+	s.network = &network
 	o.Listener, err = network.Listen(ctx)
 	return err
 }
 
-func (t *Target) startKind(ctx context.Context, o Options, lo local.Options) (clusters.Cluster, error) {
+func (s *Server) startKind(ctx context.Context, o Options, lo local.Options) (clusters.Cluster, error) {
 	ko := kindOptions(o, lo)
-	ko.Network = t.network
+	ko.Network = s.network
 	cluster, err := kind.Start(ctx, ko)
 	if err != nil {
 		return nil, err
@@ -89,8 +89,8 @@ var probePaths = []string{"/livez", "/readyz", "/healthz"}
 const certificatePrefix = "X509SHA256="
 
 // others says whether a review is about components of a cluster with nodes, which talk all the time.
-func (t *Target) others(spec authorizationv1.SubjectAccessReviewSpec) bool {
-	if t.network == nil {
+func (s *Server) others(spec authorizationv1.SubjectAccessReviewSpec) bool {
+	if s.network == nil {
 		return false
 	}
 	if a := spec.NonResourceAttributes; spec.User == "system:anonymous" && a != nil && slices.Contains(probePaths, a.Path) {
@@ -119,11 +119,11 @@ type Plain struct {
 	Args          []string
 }
 
-func (t *Target) startPlain(ctx context.Context, o Options) error {
+func (s *Server) startPlain(ctx context.Context, o Options) error {
 	if o.Cell.Provider != Local {
 		return fmt.Errorf("a plain target is of the provider %s", Local)
 	}
-	lo, err := t.options(o)
+	lo, err := s.options(o)
 	if err != nil {
 		return err
 	}
@@ -131,13 +131,13 @@ func (t *Target) startPlain(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	t.started = o
-	if err := t.connect(cluster); err != nil {
+	s.started = o
+	if err := s.connect(cluster); err != nil {
 		return err
 	}
-	t.Facts = ExpectedFacts(o)
-	t.Facts.Capabilities = append(existingCapabilities(), scenarios.RequestHeader)
-	return t.readBack(ctx, o)
+	s.Facts = ExpectedFacts(o)
+	s.Facts.Capabilities = append(existingCapabilities(), scenarios.RequestHeader)
+	return s.readBack(ctx, o)
 }
 
 // Existing is a cluster that somebody else made. It has no recorder, its audit log and flags are out of reach, its
@@ -150,20 +150,20 @@ func existingCapabilities() []scenarios.Capability {
 }
 
 // startExisting connects to a cluster that runs, and holds it to what it said when the run was planned.
-func (t *Target) startExisting(ctx context.Context, o Options) error {
+func (s *Server) startExisting(ctx context.Context, o Options) error {
 	if o.Existing == nil {
 		return fmt.Errorf("the provider %s needs a kubeconfig", Existing)
 	}
-	if err := t.connect(o.Existing); err != nil {
+	if err := s.connect(o.Existing); err != nil {
 		return err
 	}
 	facts, err := o.Existing.Inspect(ctx)
 	if err != nil {
 		return fmt.Errorf("witness: %w", err)
 	}
-	t.Facts = ExpectedFacts(o)
-	w := &t.Witness
-	w.GitVersion, w.EmulatedVersion, w.ExpectedGate, w.GateMetric = facts.GitVersion, facts.Emulated, string(t.Facts.Gate), "absent"
+	s.Facts = ExpectedFacts(o)
+	w := &s.Witness
+	w.GitVersion, w.EmulatedVersion, w.ExpectedGate, w.GateMetric = facts.GitVersion, facts.Emulated, string(s.Facts.Gate), "absent"
 	w.GateProbe = &reports.GateProbe{Gate: string(scenarios.GateOff)}
 	if facts.GateOn {
 		w.GateProbe.Gate = string(scenarios.GateOn)
@@ -173,13 +173,13 @@ func (t *Target) startExisting(ctx context.Context, o Options) error {
 }
 
 // blind says that nothing is seen of a request but its answer.
-func (t *Target) blind() bool { return t.Cell.Provider == Existing || t.started.Plain != nil }
+func (s *Server) blind() bool { return s.Cell.Provider == Existing || s.started.Plain != nil }
 
 // Substitutes says whether ServiceAccounts are substituted for the users of scenarios.
-func (t *Target) Substitutes() bool { return t.Cell.Provider == Existing }
+func (s *Server) Substitutes() bool { return s.Cell.Provider == Existing }
 
-func (t *Target) replaceAPIServer(ctx context.Context, o Options, wanted local.Options) (time.Duration, error) {
-	switch cluster := t.cluster.(type) {
+func (s *Server) replaceAPIServer(ctx context.Context, o Options, wanted local.Options) (time.Duration, error) {
+	switch cluster := s.cluster.(type) {
 	case *local.ControlPlane:
 		err := cluster.RestartAPIServer(ctx, func(lo *local.Options) { *lo = wanted })
 		return cluster.ReadyIn(), err
@@ -193,29 +193,29 @@ func (t *Target) replaceAPIServer(ctx context.Context, o Options, wanted local.O
 // Restart ends the API server and starts it as o says: another version, gate or authorizer chain, on the same
 // etcd, with the same keys, at the same address and with the same recorder. It reads the witness back anew. Nobody
 // else may use the target meanwhile. After an error no API server runs, and Restart may be called again.
-func (t *Target) Restart(ctx context.Context, o Options) error {
-	t.users.Lock()
-	defer t.users.Unlock()
+func (s *Server) Restart(ctx context.Context, o Options) error {
+	s.users.Lock()
+	defer s.users.Unlock()
 	between, err := loadMiddle(o.Chain)
 	if err != nil {
 		return err
 	}
-	if o.Cell.Provider == Kind && Shared(t.started, o) && !t.started.hasABAC() && !o.hasABAC() {
-		return t.changeChain(ctx, o)
+	if o.Cell.Provider == Kind && Shared(s.started, o) && !s.started.hasABAC() && !o.hasABAC() {
+		return s.changeChain(ctx, o)
 	}
-	t.Cell, t.between, t.asked, t.now, t.Kubectl = o.Cell, between, o.Chain, o.Chain, o.Kubectl
-	t.Witness, t.last = reports.Witness{}, nil
-	wanted, err := t.options(o)
+	s.Cell, s.between, s.asked, s.now, s.Kubectl = o.Cell, between, o.Chain, o.Chain, o.Kubectl
+	s.Witness, s.last = reports.Witness{}, nil
+	wanted, err := s.options(o)
 	if err != nil {
 		return err
 	}
-	t.adminHTTP.CloseIdleConnections()
-	took, err := t.replaceAPIServer(ctx, o, wanted)
+	s.adminHTTP.CloseIdleConnections()
+	took, err := s.replaceAPIServer(ctx, o, wanted)
 	if err != nil {
 		return err
 	}
-	t.started, t.replaced = o, time.Now().Add(-took)
-	if err := t.witness(ctx, o); err != nil {
+	s.started, s.replaced = o, time.Now().Add(-took)
+	if err := s.witness(ctx, o); err != nil {
 		return fmt.Errorf("after the restart: %w", err)
 	}
 	return nil
@@ -223,34 +223,34 @@ func (t *Target) Restart(ctx context.Context, o Options) error {
 
 // Renew ends the API server and starts it as it was, while others use it: its caches are empty. Version and gate are
 // read back; that the chain is as before is not asked, for the recorder may be counting.
-func (t *Target) Renew(ctx context.Context) error {
-	t.users.Lock()
-	defer t.users.Unlock()
-	o := t.started
-	wanted, err := t.options(o)
+func (s *Server) Renew(ctx context.Context) error {
+	s.users.Lock()
+	defer s.users.Unlock()
+	o := s.started
+	wanted, err := s.options(o)
 	if err != nil {
 		return err
 	}
-	t.adminHTTP.CloseIdleConnections()
-	t.Witness.Mismatches = nil
-	if _, err := t.replaceAPIServer(ctx, o, wanted); err != nil {
+	s.adminHTTP.CloseIdleConnections()
+	s.Witness.Mismatches = nil
+	if _, err := s.replaceAPIServer(ctx, o, wanted); err != nil {
 		return err
 	}
-	return t.readBack(ctx, o)
+	return s.readBack(ctx, o)
 }
 
 // Replaced is when the API server that runs now was started by Restart: the one before had ended.
-func (t *Target) Replaced() time.Time { return t.replaced }
+func (s *Server) Replaced() time.Time { return s.replaced }
 
 // Mark is what Verbs counts from.
-func (t *Target) Mark() uint64 { return t.recorder.Mark() }
+func (s *Server) Mark() uint64 { return s.recorder.Mark() }
 
 // Verbs counts the access reviews that have arrived at the front of the chain since a mark, by verb, without the
 // harness's own, and without those of an API server that Restart replaced since.
-func (t *Target) Verbs(mark uint64) map[string]int {
+func (s *Server) Verbs(mark uint64) map[string]int {
 	verbs := map[string]int{}
-	for _, r := range t.recorder.Since(mark) {
-		if r.Point != recorder.Front || r.At.Before(t.replaced) || t.others(r.Spec) {
+	for _, r := range s.recorder.Since(mark) {
+		if r.Point != recorder.Front || r.At.Before(s.replaced) || s.others(r.Spec) {
 			continue
 		}
 		if a := r.Spec.ResourceAttributes; a != nil {
@@ -263,23 +263,23 @@ func (t *Target) Verbs(mark uint64) map[string]int {
 }
 
 // Rebase takes the impersonation counters now for those after the last request: others have sent some meanwhile.
-func (t *Target) Rebase(ctx context.Context) (err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.recount(ctx)
+func (s *Server) Rebase(ctx context.Context) (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.recount(ctx)
 }
 
 // recount is needed by the scenarios to come, also where the time of the one that asks for it is over. Counters that cannot
 // be read are not taken for none: every scenario behind would be judged without.
-func (t *Target) recount(ctx context.Context) error {
-	if t.last == nil {
+func (s *Server) recount(ctx context.Context) error {
+	if s.last == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditTimeout)
 	defer cancel()
-	now, err := t.impersonationCounters(ctx)
+	now, err := s.impersonationCounters(ctx)
 	if err == nil {
-		t.last = now
+		s.last = now
 	}
 	return err
 }
@@ -308,62 +308,62 @@ func (o Options) hasABAC() bool {
 
 // Switch makes the target the one that o asks for, which shares its cluster. Where it can, the API server takes over
 // the other authorizer chain while it runs. The witness is read anew. Nobody else may use the target meanwhile.
-func (t *Target) Switch(ctx context.Context, o Options) error {
-	if t.started.hasABAC() || o.hasABAC() {
-		return t.Restart(ctx, o)
+func (s *Server) Switch(ctx context.Context, o Options) error {
+	if s.started.hasABAC() || o.hasABAC() {
+		return s.Restart(ctx, o)
 	}
-	t.users.Lock()
-	defer t.users.Unlock()
-	return t.changeChain(ctx, o)
+	s.users.Lock()
+	defer s.users.Unlock()
+	return s.changeChain(ctx, o)
 }
 
 // changeChain makes the target another cell's by its chain alone.
-func (t *Target) changeChain(ctx context.Context, o Options) error {
-	if err := t.Reload(ctx, o.Chain); err != nil {
+func (s *Server) changeChain(ctx context.Context, o Options) error {
+	if err := s.Reload(ctx, o.Chain); err != nil {
 		return err
 	}
-	t.Cell, t.asked, t.started, t.Kubectl = o.Cell, o.Chain, o, o.Kubectl
-	t.Witness, t.last = reports.Witness{}, nil
-	return t.witness(ctx, o)
+	s.Cell, s.asked, s.started, s.Kubectl = o.Cell, o.Chain, o, o.Kubectl
+	s.Witness, s.last = reports.Witness{}, nil
+	return s.witness(ctx, o)
 }
 
 // What follows is for storms, in which many requests are under way and nothing is attributed to one of them.
 
 // Count has the recorder count reviews instead of recording them; see recorder.Recorder.Count.
-func (t *Target) Count(c *recorder.Counting) { t.own.Count(c) }
+func (s *Server) Count(c *recorder.Counting) { s.own.Count(c) }
 
 // Other says of a review that it is about a component of the cluster, and of nobody who was created for a storm.
-func (t *Target) Other(_ recorder.Point, spec authorizationv1.SubjectAccessReviewSpec) bool {
-	return t.others(spec)
+func (s *Server) Other(_ recorder.Point, spec authorizationv1.SubjectAccessReviewSpec) bool {
+	return s.others(spec)
 }
 
 // Components says whether the cluster has components that ask all the time.
-func (t *Target) Components() bool { return t.network != nil }
+func (s *Server) Components() bool { return s.network != nil }
 
 // PIDs are the process IDs of the API server and etcd; 0 if it does not run, is another target's, or not this machine's.
-func (t *Target) PIDs() local.PIDs {
-	if plane, ok := t.Plane(); ok {
+func (s *Server) PIDs() local.PIDs {
+	if plane, ok := s.Plane(); ok {
 		return plane.PIDs()
 	}
 	return local.PIDs{}
 }
 
 // Storage is the etcd of a local control plane, and nil of any other cluster.
-func (t *Target) Storage() (*local.Storage, error) {
-	if plane, ok := t.Plane(); ok {
+func (s *Server) Storage() (*local.Storage, error) {
+	if plane, ok := s.Plane(); ok {
 		return plane.Storage()
 	}
 	return nil, nil //nolint:nilnil // none, and that is not an error
 }
 
 // Plane is the local control plane, whose processes can be broken on purpose; false of any other cluster.
-func (t *Target) Plane() (*local.ControlPlane, bool) {
-	plane, ok := t.cluster.(*local.ControlPlane)
+func (s *Server) Plane() (*local.ControlPlane, bool) {
+	plane, ok := s.cluster.(*local.ControlPlane)
 	return plane, ok
 }
 
 // SetWebhookDown lets the scripted webhook authorizer answer 503 to everything, or no longer.
-func (t *Target) SetWebhookDown(down bool) { t.policy.down.Store(down) }
+func (s *Server) SetWebhookDown(down bool) { s.policy.down.Store(down) }
 
 // TakeEvent returns the audit event of an answered request if this API server wrote it, and forgets it.
-func (t *Target) TakeEvent(auditID string) (json.RawMessage, bool) { return t.events.take(auditID) }
+func (s *Server) TakeEvent(auditID string) (json.RawMessage, bool) { return s.events.take(auditID) }

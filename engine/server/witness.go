@@ -1,4 +1,4 @@
-package target
+package server
 
 import (
 	"bytes"
@@ -36,48 +36,48 @@ const (
 )
 
 // witness reads back what the target is, and notes what is not as asked.
-func (t *Target) witness(ctx context.Context, o Options) error {
-	t.Facts = ExpectedFacts(o)
-	return t.readBack(ctx, o, t.witnessChain, func(ctx context.Context) (err error) {
-		if slices.Contains(t.Facts.Capabilities, scenarios.Metrics) {
-			t.last, err = t.impersonationCounters(ctx)
+func (s *Server) witness(ctx context.Context, o Options) error {
+	s.Facts = ExpectedFacts(o)
+	return s.readBack(ctx, o, s.witnessChain, func(ctx context.Context) (err error) {
+		if slices.Contains(s.Facts.Capabilities, scenarios.Metrics) {
+			s.last, err = s.impersonationCounters(ctx)
 		}
 		return err
 	})
 }
 
 // readBack reads the version and the gate, and more, and compares them with what is asked.
-func (t *Target) readBack(ctx context.Context, o Options, more ...func(context.Context) error) error {
-	t.Witness.ExpectedGate = string(t.Facts.Gate)
-	for _, read := range append([]func(context.Context) error{t.witnessPrograms, t.witnessVersion, t.witnessGate}, more...) {
+func (s *Server) readBack(ctx context.Context, o Options, more ...func(context.Context) error) error {
+	s.Witness.ExpectedGate = string(s.Facts.Gate)
+	for _, read := range append([]func(context.Context) error{s.witnessPrograms, s.witnessVersion, s.witnessGate}, more...) {
 		if err := read(ctx); err != nil {
 			return fmt.Errorf("witness: %w", err)
 		}
 	}
-	t.Witness.Mismatches = slices.DeleteFunc(t.Witness.Judge(o.Cell), func(m string) bool {
+	s.Witness.Mismatches = slices.DeleteFunc(s.Witness.Judge(o.Cell), func(m string) bool {
 		return o.Plain != nil && m == reports.Unprobed // its authorizers are the caller's
 	})
 	return nil
 }
 
-func (t *Target) witnessPrograms(context.Context) error {
-	plane, ok := t.Plane()
+func (s *Server) witnessPrograms(context.Context) error {
+	plane, ok := s.Plane()
 	if !ok {
 		return nil
 	}
-	t.Witness.Programs = nil
+	s.Witness.Programs = nil
 	for _, p := range []local.Program{plane.Programs().KubeAPIServer, plane.Programs().Etcd} {
 		digest, err := local.Digest(p.Path)
 		if err != nil {
 			return fmt.Errorf("the digest of %s: %w", p.Name, err)
 		}
-		t.Witness.Programs = append(t.Witness.Programs, reports.Program{Name: p.Name, Version: p.Version, Origin: p.Origin, SHA256: digest})
+		s.Witness.Programs = append(s.Witness.Programs, reports.Program{Name: p.Name, Version: p.Version, Origin: p.Origin, SHA256: digest})
 	}
 	return nil
 }
 
-func (t *Target) witnessVersion(ctx context.Context) error {
-	client, err := discovery.NewDiscoveryClientForConfigAndClient(t.Admin(), t.adminHTTP)
+func (s *Server) witnessVersion(ctx context.Context) error {
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(s.Admin(), s.adminHTTP)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (t *Target) witnessVersion(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("GET /version: %w", err)
 	}
-	w := &t.Witness
+	w := &s.Witness
 	w.GitVersion, w.Platform = v.GitVersion, v.Platform
 	if v.EmulationMajor != "" {
 		w.EmulatedVersion = v.EmulationMajor + "." + v.EmulationMinor
@@ -94,21 +94,21 @@ func (t *Target) witnessVersion(ctx context.Context) error {
 }
 
 // witnessGate reads the gate from the metric, and from the refusal of groups without a user, which needs no permission.
-func (t *Target) witnessGate(ctx context.Context) error {
-	families, err := t.scrapeNamed(ctx, featureMetric)
+func (s *Server) witnessGate(ctx context.Context) error {
+	families, err := s.scrapeNamed(ctx, featureMetric)
 	if err != nil {
 		return err
 	}
-	w := &t.Witness
+	w := &s.Witness
 	w.GateMetric = "absent"
 	if value, ok := gaugeValues(families[featureMetric], "name")[GateName]; ok {
 		w.GateMetric = map[bool]string{true: "on", false: "off"}[value == 1]
 	}
-	client, err := t.UserClient(scenarios.Requestor{User: witnessUser}, nil, func(*http.Request) {})
+	client, err := s.UserClient(scenarios.Requestor{User: witnessUser}, nil, func(*http.Request) {})
 	if err != nil {
 		return err
 	}
-	a, err := t.ask(ctx, client, "/version", http.Header{"Impersonate-Group": {"authzconf"}})
+	a, err := s.ask(ctx, client, "/version", http.Header{"Impersonate-Group": {"authzconf"}})
 	if err != nil {
 		return err
 	}
@@ -121,8 +121,8 @@ type answer struct {
 	message, auditID string
 }
 
-func (t *Target) ask(ctx context.Context, client *http.Client, path string, h http.Header) (a answer, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.host+path, nil)
+func (s *Server) ask(ctx context.Context, client *http.Client, path string, h http.Header) (a answer, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.host+path, nil)
 	if err != nil {
 		return a, err
 	}
@@ -148,35 +148,35 @@ type probe struct {
 
 // witnessChain proves each authorizer by a request that it has a part in: the node's own Node object by Node, /version
 // by RBAC, a request that nobody allows by reaching both ends of the chain, and what the chain itself adds.
-func (t *Target) witnessChain(ctx context.Context) error {
-	w := &t.Witness
-	w.AskedAuthorizers = t.between.all()
-	probes := append([]probe{{Path: "/version"}, {Path: nobodysPath}, {Groups: []string{"system:nodes"}, Path: "/api/v1/nodes/" + witnessNode}}, t.between.Probes...)
-	before, err := t.authorizerActs(ctx)
+func (s *Server) witnessChain(ctx context.Context) error {
+	w := &s.Witness
+	w.AskedAuthorizers = s.between.all()
+	probes := append([]probe{{Path: "/version"}, {Path: nobodysPath}, {Groups: []string{"system:nodes"}, Path: "/api/v1/nodes/" + witnessNode}}, s.between.Probes...)
+	before, err := s.authorizerActs(ctx)
 	if err != nil {
 		return err
 	}
-	mark := t.recorder.Mark()
+	mark := s.recorder.Mark()
 	for _, p := range probes {
 		requestor := scenarios.Requestor{User: witnessUser, Groups: p.Groups}
 		if slices.Contains(p.Groups, "system:nodes") {
 			requestor.User = "system:node:" + witnessNode
 		}
-		client, err := t.UserClient(requestor, nil, func(*http.Request) {})
+		client, err := s.UserClient(requestor, nil, func(*http.Request) {})
 		if err != nil {
 			return err
 		}
-		if _, err := t.ask(ctx, client, p.Path, nil); err != nil {
+		if _, err := s.ask(ctx, client, p.Path, nil); err != nil {
 			return err
 		}
 	}
 	arrived := map[recorder.Point]int{}
 	// Others may send requests meanwhile, see package upgrade.
-	for _, r := range t.recorder.Since(mark, witnessUser, "system:node:"+witnessNode) {
+	for _, r := range s.recorder.Since(mark, witnessUser, "system:node:"+witnessNode) {
 		arrived[r.Point]++
 	}
 	w.Probes = &reports.ProbeCount{Sent: len(probes), Front: arrived[recorder.Front], Back: arrived[recorder.Back]}
-	return t.witnessMetrics(ctx, before)
+	return s.witnessMetrics(ctx, before)
 }
 
 func (m middle) all() []reports.Authorizer {
@@ -187,8 +187,8 @@ func (m middle) all() []reports.Authorizer {
 }
 
 // authorizerActs are the API server's counters of what authorizers did, by metric and authorizer.
-func (t *Target) authorizerActs(ctx context.Context) (map[string]map[string]float64, error) {
-	families, err := t.Scrape(ctx, authorizationPrefix)
+func (s *Server) authorizerActs(ctx context.Context) (map[string]map[string]float64, error) {
+	families, err := s.Scrape(ctx, authorizationPrefix)
 	if err != nil {
 		return nil, err
 	}
@@ -202,12 +202,12 @@ func (t *Target) authorizerActs(ctx context.Context) (map[string]map[string]floa
 // witnessMetrics looks for each authorizer among the API server's counters of what authorizers did: decisions, calls
 // of a webhook, match conditions that kept one from being called. Only what the probes have added since before counts:
 // the API server may have served another chain with authorizers of the same names.
-func (t *Target) witnessMetrics(ctx context.Context, before map[string]map[string]float64) error {
-	acts, err := t.authorizerActs(ctx)
+func (s *Server) witnessMetrics(ctx context.Context, before map[string]map[string]float64) error {
+	acts, err := s.authorizerActs(ctx)
 	if err != nil {
 		return err
 	}
-	for _, a := range t.Witness.AskedAuthorizers {
+	for _, a := range s.Witness.AskedAuthorizers {
 		evidence := ""
 		for _, name := range slices.Sorted(maps.Keys(acts)) {
 			if acts[name][a.Name] > before[name][a.Name] {
@@ -218,14 +218,14 @@ func (t *Target) witnessMetrics(ctx context.Context, before map[string]map[strin
 		if evidence == "" {
 			continue
 		}
-		t.Witness.SeenAuthorizers = append(t.Witness.SeenAuthorizers, reports.AuthorizerEvidence{Authorizer: a, Evidence: evidence})
+		s.Witness.SeenAuthorizers = append(s.Witness.SeenAuthorizers, reports.AuthorizerEvidence{Authorizer: a, Evidence: evidence})
 	}
 	return nil
 }
 
 // LoadImage puts an image on every node. No nodes are an error: scenarios that need them are not selected there.
-func (t *Target) LoadImage(ctx context.Context, archive []byte) error {
-	nodes, ok := t.cluster.(image.Loader)
+func (s *Server) LoadImage(ctx context.Context, archive []byte) error {
+	nodes, ok := s.cluster.(image.Loader)
 	if !ok {
 		return errors.New("this cluster has no nodes to put an image on")
 	}
@@ -234,8 +234,8 @@ func (t *Target) LoadImage(ctx context.Context, archive []byte) error {
 
 // EventsBy are the audit events of finished requests by a user that nobody awaited, in no order: those that a program in
 // the cluster sent.
-func (t *Target) EventsBy(user string) (all []auditv1.Event, err error) {
-	for _, raw := range t.Events(user) {
+func (s *Server) EventsBy(user string) (all []auditv1.Event, err error) {
+	for _, raw := range s.Events(user) {
 		var event auditv1.Event
 		if err := json.Unmarshal(raw, &event); err != nil {
 			return nil, fmt.Errorf("an audit event cannot be read: %w", err)
@@ -248,10 +248,10 @@ func (t *Target) EventsBy(user string) (all []auditv1.Event, err error) {
 }
 
 // Events are the audit events of finished requests, not awaited by anybody, in which one of the texts stands.
-func (t *Target) Events(texts ...string) (all []json.RawMessage) {
-	t.events.mu.Lock()
-	defer t.events.mu.Unlock()
-	for _, raw := range t.events.events {
+func (s *Server) Events(texts ...string) (all []json.RawMessage) {
+	s.events.mu.Lock()
+	defer s.events.mu.Unlock()
+	for _, raw := range s.events.events {
 		if slices.ContainsFunc(texts, func(text string) bool { return bytes.Contains(raw, []byte(text)) }) {
 			all = append(all, raw)
 		}
@@ -323,8 +323,8 @@ func HoldPrograms(programs []reports.Program) error {
 }
 
 // Found is the target as it was found to be.
-func (t *Target) Found() reports.Found {
-	return reports.Found{Cell: t.Cell, Facts: t.Facts, Witness: t.Witness}
+func (s *Server) Found() reports.Found {
+	return reports.Found{Cell: s.Cell, Facts: s.Facts, Witness: s.Witness}
 }
 
 // ExpectedFacts is what scenarios are selected by on a target that is as asked for. The witness has to confirm it.

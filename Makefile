@@ -67,12 +67,12 @@ build: ## build _output/authzconf
 # own, and what asks tens of thousands of questions of what is tested elsewhere, goes without the race
 # detector, which makes it four times as slow: PLAIN.
 MODULE := github.com/authzconf/authzconf
-PLAIN := cmd/authzconf|advice(/.*)?|certify(/.*)?|conditional(/.*)?|granular|loadgen/(pacer|population|profile)|oracle(/.*)?|reports(/.*)?|scenarios(/.*)?|verdicts(/.*)?|suites|engine/matrix
+PLAIN := cmd/authzconf|advice(/.*)?|certify(/.*)?|conformance/matrix|drafts/conditional(/.*)?|drafts/granular|loadgen/(pacer|population|profile)|oracle(/.*)?|reports(/.*)?|scenarios(/.*)?|verdicts(/.*)?|suites
 
 # What the gate leaves to the night. REPEATED are packages whose tests with real servers repeat what a stage of
 # .ci/run shows on every change (conformance, upgrade, mutants-sample); their other tests are run. NIGHTLY are tests
 # that are long, build etcd, or need a second version, by name; ci/README.md says what is tested when.
-REPEATED := ci/mutants|engine/upgrade|suites
+REPEATED := ci/mutants|conformance/upgrade|suites
 NIGHTLY  := ^(TestRepeatability|TestFaultsAreFound|TestJoin|TestJoinOneThatStops|TestJoinedProcessesDie|TestStartSweepsLeftovers|TestNothingSurvivesOtherEnds|TestBuildEtcd|TestUpgradesAndDowngrades|TestRestartsThatFail|TestEtcdThatDoesNotComeBack|TestStopDuringRestart|TestStopDuringEtcdRestart|TestImage|TestMoreNames|TestLive|TestExecuteAlone|TestFinding|TestStormInterrupted|TestTokensRevoked|TestServerThatDoesNotComeBack|TestExistingStorm|TestExistingLacking|TestExistingInterrupted|TestExistingGone|TestExistingNode|TestRBACIsCertified|TestBlameAPIServer|TestFixes|TestHoldersOnServer|TestReproduced|TestCandidates|TestEnforcingServer)$$|^TestScripts$$/^(explore|reproduce|up|load-interrupt|certify-broken)$$
 
 # The fixes of findings: the gate looks for the places of their edits, without the race detector as at night.
@@ -149,7 +149,7 @@ faulty-authorizers: ## certify every faulty authorizer, the reference on 20 seed
 
 .PHONY: faulty-conditional-authorizers
 faulty-conditional-authorizers: ## certify every faulty conditional authorizer, the reference on 20 seeds; mutants of the library
-	AUTHZCONF_FAULTY=all go test -count 1 -timeout 20m -run 'AreRejected|TestReferenceIsAccepted' ./conditional/certification
+	AUTHZCONF_FAULTY=all go test -count 1 -timeout 20m -run 'AreRejected|TestReferenceIsAccepted' ./drafts/conditional/certification
 	go test -count 1 -timeout 20m -v -run TestLibraryMutants ./ci/mutants
 
 # Each round starts the servers anew and draws the order. benchstat says what differs by more than chance.
@@ -157,7 +157,7 @@ ROUNDS ?= 12
 
 .PHONY: conditional-cost
 conditional-cost: ## measure what conditional authorization costs beside admission policies (ROUNDS)
-	@mkdir -p _output/bin && go test -c -o _output/bin/conditional-today ./conditional/today
+	@mkdir -p _output/bin && go test -c -o _output/bin/conditional-today ./drafts/conditional/today
 	@for i in $$(seq $(ROUNDS)); do _output/bin/conditional-today -test.run '^$$' -test.bench Cost -test.benchtime 100x || exit; done > _output/conditional-cost.txt
 	go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da -row /of -col '/by@(policy nothing compiled-before compiled-each-time webhook)' _output/conditional-cost.txt
 	go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da -row /policies -col '/by@(conditions every-policy)' _output/conditional-cost.txt
@@ -169,7 +169,7 @@ enforcing-apiserver: ## build a kube-apiserver with a small enforcer of ours, to
 
 .PHONY: faulty-enforcers
 faulty-enforcers: ## run every faulty enforcer of granular verbs (KEP-3617)
-	AUTHZCONF_FAULTY=all go test -count 1 -timeout 20m -run TestFaultyEnforcersAreRejected ./granular
+	AUTHZCONF_FAULTY=all go test -count 1 -timeout 20m -run TestFaultyEnforcersAreRejected ./drafts/granular
 
 .PHONY: bench
 bench: ## run the benchmarks

@@ -20,7 +20,7 @@ import (
 
 	"github.com/authzconf/authzconf/advice"
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/oracle"

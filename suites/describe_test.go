@@ -9,15 +9,15 @@ import (
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
 
-	"github.com/authzconf/authzconf/engine/session"
+	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
 // describe adds one container per cell and one spec per scenario to the spec tree. The session is started before the
 // first spec and stopped after the last one, on failure and interrupt too; it ends with ctx. Call it at the top level of
 // a test, before choose and RunSpecs.
-func describe(ctx context.Context, name string, s *session.Session) bool {
-	var planned [][]session.Item // what choose leaves out stays a spec, which Ginkgo skips
+func describe(ctx context.Context, name string, s *conformance.Session) bool {
+	var planned [][]conformance.Item // what choose leaves out stays a spec, which Ginkgo skips
 	for _, c := range s.Cells {
 		planned = append(planned, slices.Clone(c.Plan.Items))
 	}
@@ -41,11 +41,11 @@ func describe(ctx context.Context, name string, s *session.Session) bool {
 	})
 }
 
-func describeCell(c *session.Cell, planned []session.Item) {
+func describeCell(c *conformance.Cell, planned []conformance.Item) {
 	for _, item := range planned {
-		id, labels := item.Scenario.ID, ginkgo.Label(session.Labels(item.Scenario)...)
+		id, labels := item.Scenario.ID, ginkgo.Label(conformance.Labels(item.Scenario)...)
 		switch item.Fate {
-		case session.Run:
+		case conformance.Run:
 			ginkgo.It(id, labels, func(ctx ginkgo.SpecContext) {
 				result, err := c.Result(ctx, id)
 				if err != nil {
@@ -53,14 +53,14 @@ func describeCell(c *session.Cell, planned []session.Item) {
 				}
 				report(result)
 			})
-		case session.Unsupported:
+		case conformance.Unsupported:
 			ginkgo.It(id, labels, func() { ginkgo.Skip(item.Why) })
 		}
 	}
 }
 
 // choose asks Ginkgo which specs its filters leave (focus, skip, labels), and has the session run no others.
-func choose(name string, s *session.Session) {
+func choose(name string, s *conformance.Session) {
 	var left []string
 	for _, spec := range ginkgo.PreviewSpecs(name).SpecReports {
 		if spec.LeafNodeType == types.NodeTypeIt && !spec.State.Is(types.SpecStateSkipped|types.SpecStatePending) {

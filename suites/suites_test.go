@@ -12,8 +12,8 @@ import (
 	"github.com/onsi/gomega"
 
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/engine/matrix"
-	"github.com/authzconf/authzconf/engine/session"
+	"github.com/authzconf/authzconf/conformance"
+	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/suites"
@@ -48,13 +48,13 @@ func TestConformance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := session.Plan(set, cells, session.Selection{Folders: folders})
+	plan, err := conformance.Plan(set, cells, conformance.Selection{Folders: folders})
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Scenarios are loaded before the spec tree is built: each is a spec.
-	run := session.New(plan, seed, func(session.Event) {})
-	run.Parallel = session.Fitting(cells[0].Cell.Provider)
+	run := conformance.New(plan, seed, func(conformance.Event) {})
+	run.Parallel = conformance.Fitting(cells[0].Cell.Provider)
 	describe(context.Background(), "conformance", run)
 	choose("conformance", run)
 	ginkgo.RunSpecs(t, "conformance")

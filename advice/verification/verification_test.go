@@ -13,7 +13,7 @@ import (
 	"github.com/authzconf/authzconf/advice"
 	"github.com/authzconf/authzconf/advice/verification"
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/scenarios"
 )
 

@@ -23,8 +23,8 @@ import (
 	admissionoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
-	"github.com/authzconf/authzconf/conditional/vectors"
-	"github.com/authzconf/authzconf/conditional/wire"
+	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/drafts/conditional/wire"
 )
 
 // enforcer is the authorizer of the server, and its admission plugin. It reads the chain lazily, as the KEP proposes.

@@ -29,7 +29,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 	"sigs.k8s.io/yaml"
 
-	"github.com/authzconf/authzconf/conditional/wire"
+	"github.com/authzconf/authzconf/drafts/conditional/wire"
 )
 
 const (

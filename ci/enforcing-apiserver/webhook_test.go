@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/authzconf/authzconf/conditional/vectors"
-	"github.com/authzconf/authzconf/conditional/wire"
+	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/drafts/conditional/wire"
 )
 
 // webhookConfiguration is what the enforcer reads of an AuthorizationConfiguration. Answers are never cached, match

@@ -14,10 +14,10 @@ import (
 	"github.com/authzconf/authzconf/certify/certifytest"
 	"github.com/authzconf/authzconf/certify/policy"
 	webhook "github.com/authzconf/authzconf/certify/reference"
-	"github.com/authzconf/authzconf/conditional/conditionstest"
-	"github.com/authzconf/authzconf/conditional/reference"
-	"github.com/authzconf/authzconf/conditional/vectors"
-	"github.com/authzconf/authzconf/conditional/wire"
+	"github.com/authzconf/authzconf/drafts/conditional/conditionstest"
+	"github.com/authzconf/authzconf/drafts/conditional/reference"
+	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/drafts/conditional/wire"
 	"github.com/authzconf/authzconf/scenarios"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/authzconf/authzconf/engine/session"
+	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -24,7 +24,7 @@ type Campaign struct {
 	// Program is the kube-apiserver with all mutants in it.
 	Program string
 	// Plan says which scenarios run in which cell.
-	Plan []session.CellPlan
+	Plan []conformance.CellPlan
 	// Seed makes names unique.
 	Seed int64
 	// Workers is the number of control planes side by side.
@@ -49,7 +49,7 @@ func (c *Campaign) Measure(ctx context.Context) error {
 	group, inGroup := errgroup.WithContext(ctx)
 	group.SetLimit(c.Workers)
 	for i, plan := range c.Plan {
-		if plan.Count(session.Run) == 0 {
+		if plan.Count(conformance.Run) == 0 {
 			continue
 		}
 		group.Go(func() (err error) {

@@ -13,10 +13,10 @@ import (
 	"testing"
 
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/conformance/explore"
+	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/oracle/cases"
-	"github.com/authzconf/authzconf/suites/explore"
 )
 
 // exploration sends generated cases to the kube-apiserver with all mutants in it.

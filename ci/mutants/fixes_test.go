@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/engine/matrix"
-	"github.com/authzconf/authzconf/engine/session"
+	"github.com/authzconf/authzconf/conformance"
+	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
@@ -103,12 +103,12 @@ func turned(t *testing.T, b *local.Binaries, program string, f *findings.Finding
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := session.Plan(mended, cells, session.Selection{Folders: folders})
+	plan, err := conformance.Plan(mended, cells, conformance.Selection{Folders: folders})
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := session.Execute(t.Context(), session.Options{Plan: plan, Common: session.Common{
-		Texts: reports.Texts{Set: mended, Scenarios: scenarios.FS, Fixtures: fixtures.FS}, Seed: 1, Events: func(e session.Event) {
+	run, err := conformance.Execute(t.Context(), conformance.Options{Plan: plan, Common: conformance.Common{
+		Texts: reports.Texts{Set: mended, Scenarios: scenarios.FS, Fixtures: fixtures.FS}, Seed: 1, Events: func(e conformance.Event) {
 			if e.Text != "" {
 				t.Log(e.Text)
 			}

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/engine/matrix"
-	"github.com/authzconf/authzconf/engine/session"
+	"github.com/authzconf/authzconf/conformance"
+	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -35,7 +35,7 @@ func TestInterrupted(t *testing.T) {
 		"running": func(ctx context.Context) error {
 			base := &cellBaseline{target: c.Plan[0].Target, atStart: map[int]bool{1: true, 2: true}}
 			for _, item := range c.Plan[0].Items {
-				if item.Fate == session.Run {
+				if item.Fate == conformance.Run {
 					base.all = append(base.all, item.Scenario)
 				}
 			}
@@ -90,7 +90,7 @@ func realCampaign(t *testing.T) *Campaign {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := session.Plan(set, cells, session.Selection{Focus: regexp.MustCompile("^kep-5284/requests/")})
+	plan, err := conformance.Plan(set, cells, conformance.Selection{Focus: regexp.MustCompile("^kep-5284/requests/")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -136,7 +136,7 @@ func (a *libraryArguments) judge(t *testing.T, all []Mutant, results map[int]dec
 	t.Logf("%d open\n%s", sum.made-sum.values-sum.texts-sum.argued, table)
 }
 
-// buildLibrary builds conditional/library with all mutants in it, and is their list, the program, and the file that is
+// buildLibrary builds drafts/conditional/library with all mutants in it, and is their list, the program, and the file that is
 // shared with it. The library is compiled under paths of ours: nothing in the module cache can be laid over.
 func buildLibrary(t *testing.T, root string) (all []Mutant, program, shared string) {
 	t.Helper()
@@ -182,7 +182,7 @@ func buildLibrary(t *testing.T, root string) (all []Mutant, program, shared stri
 	}
 	put(decisionProgram+"/"+HelperName+"/h.go", []byte(Helpers))
 	put(decisionProgram+"/main.go", read(filepath.Join(ownFolder, "library.txt")))
-	own, err := filepath.Glob("conditional/library/*.go")
+	own, err := filepath.Glob("drafts/conditional/library/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func buildLibrary(t *testing.T, root string) (all []Mutant, program, shared stri
 			put(file, read(file))
 		}
 	}
-	const asked = "conditional/library/texts" // is a file of tests, which a program cannot import
+	const asked = "drafts/conditional/library/texts" // is a file of tests, which a program cannot import
 	put(asked+".go", append(read(asked+"_test.go"), "\n// Texts are all that the library says.\nvar Texts = texts\n"...))
 	raw, err := json.Marshal(map[string]any{"Replace": overlay})
 	if err != nil {

@@ -24,8 +24,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/engine/matrix"
-	"github.com/authzconf/authzconf/engine/session"
+	"github.com/authzconf/authzconf/conformance"
+	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/suites"
@@ -195,7 +195,7 @@ func (o *runOptions) finish(t *testing.T, found *results, err error) {
 }
 
 // completeSuite is the suite on the newest release, gate on and gate off.
-func completeSuite() ([]session.CellPlan, error) {
+func completeSuite() ([]conformance.CellPlan, error) {
 	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
 	if err != nil {
 		return nil, err
@@ -210,7 +210,7 @@ func completeSuite() ([]session.CellPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return session.Plan(set, cells, session.Selection{Folders: folders})
+	return conformance.Plan(set, cells, conformance.Selection{Folders: folders})
 }
 
 // choose takes the mutants to run, in the order of the source, so that a function's mutants learn from each other.

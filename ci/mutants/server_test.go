@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/server"
-	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -160,13 +160,13 @@ func (c *cellBaseline) needsStart(m Mutant) bool {
 
 // measure runs all scenarios of a cell against the program with no mutant chosen, which they have to pass, and
 // finds what each reaches. Scenarios that wait run side by side, and are taken to reach the same.
-func (c *Campaign) measure(ctx context.Context, plan session.CellPlan) (_ *cellBaseline, err error) {
+func (c *Campaign) measure(ctx context.Context, plan conformance.CellPlan) (_ *cellBaseline, err error) {
 	base := &cellBaseline{
 		target: plan.Target, mutants: c.Sources.Mutants, took: map[string]time.Duration{},
 		reached: map[int][]*scenarios.Scenario{}, atStart: map[int]bool{},
 	}
 	for _, item := range plan.Items {
-		if item.Fate == session.Run {
+		if item.Fate == conformance.Run {
 			base.all = append(base.all, item.Scenario)
 		}
 	}

@@ -9,15 +9,15 @@ import (
 
 	"golang.org/x/net/html"
 
-	"github.com/authzconf/authzconf/conditional/certification"
-	"github.com/authzconf/authzconf/conditional/library"
-	"github.com/authzconf/authzconf/conditional/model"
-	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/conformance/explore"
 	"github.com/authzconf/authzconf/deputy"
-	"github.com/authzconf/authzconf/granular"
+	"github.com/authzconf/authzconf/drafts/conditional/certification"
+	"github.com/authzconf/authzconf/drafts/conditional/library"
+	"github.com/authzconf/authzconf/drafts/conditional/model"
+	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/drafts/granular"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
-	"github.com/authzconf/authzconf/suites/explore"
 	"github.com/authzconf/authzconf/verdicts"
 )
 

@@ -18,8 +18,8 @@ import (
 
 	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/certify/policy"
-	"github.com/authzconf/authzconf/conditional/certification"
-	"github.com/authzconf/authzconf/conditional/reference"
+	"github.com/authzconf/authzconf/drafts/conditional/certification"
+	"github.com/authzconf/authzconf/drafts/conditional/reference"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"

@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/authzconf/authzconf/conditional/library"
-	"github.com/authzconf/authzconf/conditional/model"
-	"github.com/authzconf/authzconf/conditional/reference"
-	"github.com/authzconf/authzconf/conditional/vectors"
-	"github.com/authzconf/authzconf/conditional/wire"
+	"github.com/authzconf/authzconf/drafts/conditional/library"
+	"github.com/authzconf/authzconf/drafts/conditional/model"
+	"github.com/authzconf/authzconf/drafts/conditional/reference"
+	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/drafts/conditional/wire"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/deputy"
-	"github.com/authzconf/authzconf/engine/matrix"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/reports"
 )

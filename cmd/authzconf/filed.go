@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/authzconf/authzconf/certify"
+	"github.com/authzconf/authzconf/conformance"
+	"github.com/authzconf/authzconf/conformance/upgrade"
 	"github.com/authzconf/authzconf/engine/server"
-	"github.com/authzconf/authzconf/engine/session"
-	"github.com/authzconf/authzconf/engine/upgrade"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
@@ -193,7 +193,7 @@ func asked(r *reports.ConformanceReport, set *scenarios.Set) (*reports.Conforman
 	if seed, _ := c.Flags().GetInt64("seed"); c.Flags().Changed("seed") && seed != r.Seed {
 		return nil, fmt.Errorf("its seed is %d, that of the report %d", seed, r.Seed)
 	}
-	h.asked.Implementation = new(session.Common).Begin(h.asked.Cells[0].Provider).Report.Implementation
+	h.asked.Implementation = new(conformance.Common).Begin(h.asked.Cells[0].Provider).Report.Implementation
 	return h.asked, server.HoldPrograms(r.Programs())
 }
 
@@ -207,7 +207,7 @@ func (h *heldRun) existing() (cells []server.Options) {
 	return cells
 }
 
-func (h *heldRun) plan(o session.Options) {
+func (h *heldRun) plan(o conformance.Options) {
 	h.asked.Require = o.Require
 	h.asked.KnownFailing = seq.Map(o.KnownFailing, func(k reports.KnownFailing) reports.KnownFailingState {
 		return reports.KnownFailingState{KnownFailing: k}
@@ -233,7 +233,7 @@ func (h *heldRun) walk(o upgrade.Options) error {
 	return nil
 }
 
-func (h *heldRun) add(p session.CellPlan) {
+func (h *heldRun) add(p conformance.CellPlan) {
 	found := p.Target.Wanted()
 	cell := reports.Cell{Cell: found.Cell, Facts: found.Facts, Witness: found.Witness}
 	p.NotRun(&cell)

@@ -17,10 +17,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/conditional/vectors"
-	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/conformance"
+	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 	"github.com/authzconf/authzconf/engine/server"
-	"github.com/authzconf/authzconf/engine/session"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
@@ -90,7 +90,7 @@ func located(dir string, err error) error {
 	return fmt.Errorf("%s in %s:\n%w", reports.Plural(len(all), "error"), cmp.Or(dir, "the built-in scenarios"), all)
 }
 
-func (f *selectionFlags) selection() (sel session.Selection, err error) {
+func (f *selectionFlags) selection() (sel conformance.Selection, err error) {
 	var focus, skip, level, folders error
 	sel.Focus, focus = pattern("focus", f.focus)
 	sel.Skip, skip = pattern("skip", f.skip)
@@ -247,7 +247,7 @@ func newList() *cobra.Command {
 		}
 		chosen := sel.Choose(texts.Set)
 		if len(chosen) == 0 {
-			return fmt.Errorf("no scenario matches: %w", session.ErrNothingSelected)
+			return fmt.Errorf("no scenario matches: %w", conformance.ErrNothingSelected)
 		}
 		return list(c.OutOrStdout(), chosen, output, full)
 	})

@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/authzconf/authzconf/drafts/granular"
+	"github.com/authzconf/authzconf/drafts/granular/enforcer"
+	"github.com/authzconf/authzconf/drafts/granular/permissions"
 	"github.com/authzconf/authzconf/engine/server"
-	"github.com/authzconf/authzconf/granular"
-	"github.com/authzconf/authzconf/granular/enforcer"
-	"github.com/authzconf/authzconf/granular/permissions"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/verdicts"

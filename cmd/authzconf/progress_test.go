@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/authzconf/authzconf/engine/session"
+	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-func result(v verdicts.Verdict, scenario, reason string) session.Event {
-	return session.Event{Result: &verdicts.Result{Scenario: scenario, Cell: "cell", Verdict: v, Reason: reason}, Took: 7 * time.Millisecond}
+func result(v verdicts.Verdict, scenario, reason string) conformance.Event {
+	return conformance.Event{Result: &verdicts.Result{Scenario: scenario, Cell: "cell", Verdict: v, Reason: reason}, Took: 7 * time.Millisecond}
 }
 
 // TestProgressOnATerminal expects one line that is rewritten, below whole lines
@@ -20,7 +20,7 @@ func TestProgressOnATerminal(t *testing.T) {
 	var out bytes.Buffer
 	p := newProgress(&out, 2, false)
 	p.live = true
-	p.event(session.Event{Text: "cell: ready"})
+	p.event(conformance.Event{Text: "cell: ready"})
 	p.event(result(verdicts.Passed, "a", ""))
 	p.event(result(verdicts.Failed, "b", "step 0: code: want 200, got 403"))
 	p.end()
@@ -42,7 +42,7 @@ func TestProgressInALog(t *testing.T) {
 	var out bytes.Buffer
 	p := newProgress(&out, 5, false)
 	died := "etcd: ended by itself\nlast 1 log lines:\n  oh no"
-	p.event(session.Event{Text: "cell: ready"})
+	p.event(conformance.Event{Text: "cell: ready"})
 	p.event(result(verdicts.Passed, "a", ""))
 	p.event(result(verdicts.Invalid, "b", died))
 	p.event(result(verdicts.Invalid, "c", died))

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/clusters/existing"
-	"github.com/authzconf/authzconf/engine/session"
+	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/loadgen/storm"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/load"
@@ -286,7 +286,7 @@ func newProgress(out io.Writer, total int, verbose bool) *progress {
 	return &progress{display: newDisplay(out), verbose: verbose, total: total, started: time.Now()}
 }
 
-func (p *progress) event(e session.Event) {
+func (p *progress) event(e conformance.Event) {
 	p.counting.Lock()
 	defer p.counting.Unlock()
 	if e.Text != "" {

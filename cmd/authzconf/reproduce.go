@@ -10,14 +10,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/authzconf/authzconf/engine/matrix"
-	"github.com/authzconf/authzconf/engine/session"
-	"github.com/authzconf/authzconf/engine/upgrade"
-	"github.com/authzconf/authzconf/engine/upgradepath"
+	"github.com/authzconf/authzconf/conformance"
+	"github.com/authzconf/authzconf/conformance/explore"
+	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/conformance/upgrade"
+	"github.com/authzconf/authzconf/conformance/upgradepath"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/reports"
-	"github.com/authzconf/authzconf/suites/explore"
 	"github.com/authzconf/authzconf/verdicts"
 	"github.com/authzconf/authzconf/verdicts/findings"
 )
@@ -80,7 +80,7 @@ func (f *reproduceFlags) run(c *cobra.Command, finding *findings.Finding) error 
 		return invalid(err)
 	}
 	show := newProgress(c.ErrOrStderr(), len(finding.Scenarios), false)
-	common := session.Common{Texts: texts, Version: suiteVersion(), Command: called, Seed: f.seed, Events: show.event}
+	common := conformance.Common{Texts: texts, Version: suiteVersion(), Command: called, Seed: f.seed, Events: show.event}
 	try := f.scenarios
 	if finding.Path != "" {
 		try = f.path
@@ -112,7 +112,7 @@ func reproducedAll(tried []reproduced) findings.Seen {
 	return findings.Gone
 }
 
-func (f *reproduceFlags) scenarios(c *cobra.Command, finding *findings.Finding, common session.Common) (tried []reproduced, err error) {
+func (f *reproduceFlags) scenarios(c *cobra.Command, finding *findings.Finding, common conformance.Common) (tried []reproduced, err error) {
 	mended, err := finding.Mended()
 	if err != nil {
 		return nil, invalid(err)
@@ -122,12 +122,12 @@ func (f *reproduceFlags) scenarios(c *cobra.Command, finding *findings.Finding, 
 		return nil, err
 	}
 	quoted := seq.Map(finding.Scenarios, regexp.QuoteMeta)
-	plan, err := session.Plan(common.Texts.Set, cells, session.Selection{Focus: regexp.MustCompile("^(" + strings.Join(quoted, "|") + ")$")})
+	plan, err := conformance.Plan(common.Texts.Set, cells, conformance.Selection{Focus: regexp.MustCompile("^(" + strings.Join(quoted, "|") + ")$")})
 	if err != nil {
 		return nil, invalid(err)
 	}
-	plan = slices.DeleteFunc(plan, func(p session.CellPlan) bool { return p.Count(session.Run) == 0 })
-	run, err := session.Execute(c.Context(), session.Options{Common: common, Plan: plan})
+	plan = slices.DeleteFunc(plan, func(p conformance.CellPlan) bool { return p.Count(conformance.Run) == 0 })
+	run, err := conformance.Execute(c.Context(), conformance.Options{Common: common, Plan: plan})
 	if err != nil {
 		return nil, invalid(err)
 	}
@@ -148,7 +148,7 @@ func (f *reproduceFlags) scenarios(c *cobra.Command, finding *findings.Finding, 
 }
 
 // path walks the upgrade path of a finding. It depends on time: that it did not happen says nothing.
-func (f *reproduceFlags) path(c *cobra.Command, finding *findings.Finding, common session.Common) ([]reproduced, error) {
+func (f *reproduceFlags) path(c *cobra.Command, finding *findings.Finding, common conformance.Common) ([]reproduced, error) {
 	text, err := findings.Files.ReadFile(finding.Path)
 	if err != nil {
 		return nil, invalid(err)

@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/authzconf/authzconf/clusters/existing"
-	"github.com/authzconf/authzconf/engine/matrix"
+	"github.com/authzconf/authzconf/conformance"
+	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/conformance/upgrade"
+	"github.com/authzconf/authzconf/conformance/upgradepath"
 	"github.com/authzconf/authzconf/engine/server"
-	"github.com/authzconf/authzconf/engine/session"
-	"github.com/authzconf/authzconf/engine/upgrade"
-	"github.com/authzconf/authzconf/engine/upgradepath"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 )
@@ -37,8 +37,8 @@ func (f *recordedFlags) register(c *cobra.Command, what string) {
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "print every scenario as it ends")
 }
 
-func (f *recordedFlags) common() session.Common {
-	return session.Common{Version: suiteVersion(), Command: called, Seed: f.seed}
+func (f *recordedFlags) common() conformance.Common {
+	return conformance.Common{Version: suiteVersion(), Command: called, Seed: f.seed}
 }
 
 func (f *recordedFlags) writable(texts reports.Texts) error {
@@ -48,7 +48,7 @@ func (f *recordedFlags) writable(texts reports.Texts) error {
 	return errors.Join(reports.Folder.CheckWritable(f.reportDir), reports.CheckTexts(texts))
 }
 
-func (f *recordedFlags) write(run *session.Recorded, texts reports.Texts) error {
+func (f *recordedFlags) write(run *conformance.Recorded, texts reports.Texts) error {
 	return written(f.reportDir, func(dir string) error {
 		if err := reports.Write(dir, run.Report, run.Evidence, texts); err != nil {
 			return err
@@ -119,10 +119,10 @@ func (f *conformanceFlags) run(c *cobra.Command, cells func() ([]server.Options,
 	if err := render(c.ErrOrStderr(), "made", o.Plan); err != nil {
 		return invalid(err)
 	}
-	total := seq.Sum(o.Plan, func(p session.CellPlan) int { return p.Count(session.Run) })
+	total := seq.Sum(o.Plan, func(p conformance.CellPlan) int { return p.Count(conformance.Run) })
 	show := newProgress(c.ErrOrStderr(), total, f.verbose)
 	o.Events = show.event
-	run, err := session.Execute(c.Context(), o)
+	run, err := conformance.Execute(c.Context(), o)
 	show.end()
 	if err != nil {
 		return invalid(err)
@@ -131,8 +131,8 @@ func (f *conformanceFlags) run(c *cobra.Command, cells func() ([]server.Options,
 }
 
 // options reads everything that can be wrong before anything is started.
-func (f *conformanceFlags) options(c *cobra.Command, expand func() ([]server.Options, error)) (o session.Options, err error) {
-	o = session.Options{Common: f.common(), Parallel: f.parallel}
+func (f *conformanceFlags) options(c *cobra.Command, expand func() ([]server.Options, error)) (o conformance.Options, err error) {
+	o = conformance.Options{Common: f.common(), Parallel: f.parallel}
 	if c.Flags().Changed("parallel") && f.parallel < 1 {
 		return o, fmt.Errorf("--parallel %d: the number of control planes is at least 1", f.parallel)
 	}
@@ -167,12 +167,12 @@ func (f *conformanceFlags) options(c *cobra.Command, expand func() ([]server.Opt
 		}
 	}
 	o.Inputs = f.inputs
-	o.Plan, err = session.Plan(o.Texts.Set, cells, sel)
+	o.Plan, err = conformance.Plan(o.Texts.Set, cells, sel)
 	return o, err
 }
 
 // finish writes the report, prints what was found even if that fails, and turns the outcome into the exit code.
-func (f *conformanceFlags) finish(c *cobra.Command, o session.Options, run *session.Recorded) error {
+func (f *conformanceFlags) finish(c *cobra.Command, o conformance.Options, run *conformance.Recorded) error {
 	out, unwritten := c.OutOrStdout(), f.write(run, o.Texts)
 	if err := errors.Join(renderTable(out, "counts", run.Report, tabwriter.AlignRight), render(out, "outcome", run.Report)); err != nil {
 		return invalid(err)
@@ -325,7 +325,7 @@ func (f *upgradeFlags) run(c *cobra.Command) error {
 	return f.finish(c.OutOrStdout(), o.Texts, run)
 }
 
-func (f *upgradeFlags) finish(out io.Writer, texts reports.Texts, run *session.Recorded) error {
+func (f *upgradeFlags) finish(out io.Writer, texts reports.Texts, run *conformance.Recorded) error {
 	unwritten := f.write(run, texts)
 	if err := errors.Join(renderTable(out, "stages", run.Report, 0), render(out, "claims", run.Report), render(out, "outcome", run.Report)); err != nil {
 		return invalid(err)

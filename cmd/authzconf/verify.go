@@ -12,17 +12,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/authzconf/authzconf/certify"
-	"github.com/authzconf/authzconf/conditional/certification"
-	"github.com/authzconf/authzconf/conditional/library"
+	"github.com/authzconf/authzconf/conformance/explore"
 	"github.com/authzconf/authzconf/deputy"
+	"github.com/authzconf/authzconf/drafts/conditional/certification"
+	"github.com/authzconf/authzconf/drafts/conditional/library"
+	"github.com/authzconf/authzconf/drafts/granular"
 	"github.com/authzconf/authzconf/engine/nodes"
-	"github.com/authzconf/authzconf/granular"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/reports/load"
 	"github.com/authzconf/authzconf/reports/site"
-	"github.com/authzconf/authzconf/suites/explore"
 )
 
 func newVerify() *cobra.Command {

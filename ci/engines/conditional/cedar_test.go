@@ -7,8 +7,8 @@ import (
 
 	"github.com/cedar-policy/cedar-go"
 
-	"github.com/authzconf/authzconf/conditional/certification"
-	"github.com/authzconf/authzconf/conditional/vectors"
+	"github.com/authzconf/authzconf/drafts/conditional/certification"
+	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
 
 // TestConditionalCedar has Cedar decide about everything at once: for each vector whose policies can be said, what the two

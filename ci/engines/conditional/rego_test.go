@@ -12,12 +12,12 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
 
-	"github.com/authzconf/authzconf/conditional/certification"
-	"github.com/authzconf/authzconf/conditional/conditionstest"
-	"github.com/authzconf/authzconf/conditional/model"
-	"github.com/authzconf/authzconf/conditional/reference"
-	"github.com/authzconf/authzconf/conditional/vectors"
-	"github.com/authzconf/authzconf/conditional/wire"
+	"github.com/authzconf/authzconf/drafts/conditional/certification"
+	"github.com/authzconf/authzconf/drafts/conditional/conditionstest"
+	"github.com/authzconf/authzconf/drafts/conditional/model"
+	"github.com/authzconf/authzconf/drafts/conditional/reference"
+	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/drafts/conditional/wire"
 )
 
 // TestConditionalRego has Open Policy Agent hold the policies of conditional certification as Rego: what it knows before the

@@ -1,0 +1,140 @@
+package explore
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/oracle"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// TestSpecials wants the batches that go past an expiry, reloads and a restart to be among the first ones.
+func TestSpecials(t *testing.T) {
+	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gate: "on"}.Cells()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &explorer{o: Options{Cases: 7*batchSize + 20, Seed: 2}, cell: cells[0]}
+	var names []string
+	var before *batch
+	cases := 0
+	for b, err := range x.newLane(0, 1).all() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, strings.TrimPrefix(b.name, cells[0].Cell.Name+"/lane-0-"))
+		objects := slices.ContainsFunc(b.cases, func(p *prepared) bool { return p.objects })
+		if objects != (b.special == "") {
+			t.Errorf("%s: grants are RBAC objects: %t", b.name, objects)
+		}
+		if b.special != restarted {
+			cases += len(b.walks)
+		}
+		for i, p := range b.cases {
+			steps := p.bound.Steps
+			last := steps[len(steps)-1].Request
+			switch {
+			case b.special == expired && (steps[len(steps)-2].Wait != scenarios.Duration(expiry) || !cmp.Equal(steps[len(steps)-3].Request, last)),
+				b.special == reloaded && !cmp.Equal(steps[len(steps)-2].Request, last):
+				t.Errorf("%s: case %d does not end with its last request once more", b.name, p.number)
+			case b.special == edged && (requests(p.scenario) <= edges || steps[len(steps)-2].Wait == 0):
+				t.Errorf("%s: case %d does not end with its last request at the edges", b.name, p.number)
+			case b.special == restarted && !cmp.Equal(p.bound, before.cases[i].bound):
+				t.Errorf("%s: case %d is another one than before", b.name, p.number)
+			}
+		}
+		before = b
+		if b.special == balanced {
+			inTurn(t, b)
+		}
+	}
+	if want := []string{"0000", "0001-expired", "0002-before", "0002-restarted", "0003-reloaded", "0004-flipped", "0005-edged", "0006", "0007-balanced"}; !slices.Equal(names, want) {
+		t.Errorf("batches %v, want %v", names, want)
+	}
+	if cases != x.o.Cases {
+		t.Errorf("%d cases, want %d", cases, x.o.Cases)
+	}
+}
+
+// TestInTime wants requests to be told by their times that came too early or too late for what the waits say.
+func TestInTime(t *testing.T) {
+	step := scenarios.Step{Request: &scenarios.Request{}}
+	s := &scenarios.Scenario{Steps: []scenarios.Step{step, {Grant: "a"}, step, {Wait: scenarios.Duration(expiry)}, step}}
+	for name, test := range map[string]struct {
+		second, third, took time.Duration
+		want                bool
+	}{
+		"as the waits say": {time.Millisecond, expiry + 2*time.Millisecond, time.Millisecond, true},
+		"late":             {time.Second, expiry + time.Second, time.Millisecond, false},
+		"early":            {time.Millisecond, expiry - time.Second, time.Millisecond, false},
+		"answered late":    {time.Millisecond, expiry, time.Second, false},
+	} {
+		times := []oracle.Span{{Sent: 0, Answered: time.Millisecond}, {Sent: test.second, Answered: test.second + test.took}, {Sent: test.third, Answered: test.third + test.took}}
+		if got := inTime(s, times); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// inTurn wants requests with a connection of their own to go to the next server, and others to the same as before.
+func inTurn(t *testing.T, b *batch) {
+	t.Helper()
+	at, watched, turns, fresh := 1, true, 0, 0
+	for _, w := range b.walks {
+		for _, next := range w.turns {
+			turns++
+			if next.fresh {
+				at, fresh = 1-at, fresh+1
+			}
+			if next.part.at.server != at || watched && !next.fresh {
+				t.Fatalf("case %d: request %d goes to server %d on a new connection: %t", next.part.number, turns, next.part.at.server, next.fresh)
+			}
+			watched = next.part.scenario.Steps[next.step].Request.Verb == "watch"
+		}
+	}
+	if fresh < turns/4 || fresh > turns/2 {
+		t.Errorf("%d of %d requests have a connection of their own, want about a third", fresh, turns)
+	}
+}
+
+// TestLanes wants all cases in the batches of two lanes, and no batch without any where one lane has the last case.
+func TestLanes(t *testing.T) {
+	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gate: "on"}.Cells()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &explorer{o: Options{Cases: 2 * batchSize, Seed: 2}, cell: cells[0]}
+	cases := 0
+	for index := range 2 {
+		for b, err := range x.newLane(index, 2).all() {
+			if err != nil || len(b.walks) == 0 {
+				t.Errorf("%s has %d cases: %v", b.name, len(b.walks), err)
+			}
+			cases += len(b.walks)
+		}
+	}
+	if cases != x.o.Cases {
+		t.Errorf("%d cases, want %d", cases, x.o.Cases)
+	}
+}
+
+// TestKeyWithoutAName wants no RBAC objects where nothing could show that they are in force: of a rule on userextras/.
+func TestKeyWithoutAName(t *testing.T) {
+	grant := func(resource string) scenarios.Grant {
+		return scenarios.Grant{Subject: scenarios.Subject{User: "caller-x1"}, Verbs: []string{"impersonate"}, APIGroups: []string{"authentication.k8s.io"}, Resources: []string{resource}}
+	}
+	for resource, want := range map[string]bool{"userextras/key": true, "userextras/": false} {
+		s := &scenarios.Scenario{
+			Requestors: map[string]scenarios.Requestor{"requestor": {User: "caller-x1"}},
+			Grants:     []scenarios.Grant{grant(resource)},
+		}
+		if got := canBeObjects(s); got != want {
+			t.Errorf("%s: %t, want %t", resource, got, want)
+		}
+	}
+}

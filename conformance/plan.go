@@ -1,0 +1,232 @@
+// Package conformance runs scenarios on cells and holds what came out, apart from Ginkgo, which only asks it.
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// Selection is what the user wants to run. The zero value is everything.
+type Selection struct {
+	// Focus and Skip match scenario IDs; nil is not given.
+	Focus, Skip *regexp.Regexp
+	// Levels to run; empty is all.
+	Levels  []scenarios.Level
+	Folders []string // the top folders of scenario IDs, such as kep-5284; empty is all
+	// Labels, if given, decides by the labels of a scenario; see Labels.
+	Labels func(labels []string) bool
+}
+
+// Labels are what a scenario can be selected by, in the words of Kubernetes' own end-to-end tests.
+func Labels(s *scenarios.Scenario) []string {
+	labels := []string{"sig-auth", string(s.Level)}
+	if s.Requires.Gate == scenarios.GateOn {
+		labels = append(labels, "FeatureGate:"+server.GateName)
+	}
+	if s.Waits() > 0 {
+		labels = append(labels, "slow")
+	}
+	if s.Alone() {
+		labels = append(labels, "serial")
+	}
+	if s.Conformance() == "" {
+		labels = append(labels, "conformance-candidate")
+	}
+	return labels
+}
+
+// Fate is what is to become of a scenario on a cell.
+type Fate string
+
+const (
+	// Run: it will be replayed.
+	Run Fate = "run"
+	// NotSelected: it is for another version or gate.
+	NotSelected Fate = "notSelected"
+	// LeftOut: the user's selection leaves it out.
+	LeftOut Fate = "leftOut"
+	// Unsupported: the target lacks a capability.
+	Unsupported Fate = "unsupported"
+	// NotMade: its setup is made on a later stage of the upgrade path.
+	NotMade Fate = "notMade"
+)
+
+// Item is one scenario on one cell.
+type Item struct {
+	Scenario *scenarios.Scenario
+	Fate     Fate
+	// Why says in one line why it is not run.
+	Why string
+}
+
+// CellPlan is what will be done on one cell.
+type CellPlan struct {
+	Target server.Options
+	Items  []Item
+}
+
+// Count is the number of items with a fate.
+func (p CellPlan) Count(f Fate) int {
+	return seq.Count(p.Items, func(i Item) bool { return i.Fate == f })
+}
+
+// Runs are the scenarios that will be replayed, in order.
+func (p CellPlan) Runs() []*scenarios.Scenario {
+	runs := seq.Filter(p.Items, func(i Item) bool { return i.Fate == Run })
+	return seq.Map(runs, func(i Item) *scenarios.Scenario { return i.Scenario })
+}
+
+// ErrNothingSelected is wrapped by the error of a plan in which nothing would run: that would not be a pass.
+var ErrNothingSelected = errors.New("nothing would run")
+
+// Plan decides for every scenario and cell, without a server: by the facts asked for, which the witness has to confirm.
+//
+// Scenarios about another authorizer chain than the ordinary one get a cell of their own for each cell.
+func Plan(set *scenarios.Set, cells []server.Options, sel Selection) (plans []CellPlan, _ error) {
+	for _, c := range cells {
+		var variants []CellPlan
+		for _, chain := range chains(set) {
+			if c.Cell.Provider == server.Existing {
+				break // its chain is its own
+			}
+			other := c
+			other.Chain, other.Cell.Name = chain, c.Cell.Name+"-"+chain
+			if v := plan(set, other, sel); v.Count(Run) > 0 {
+				variants = append(variants, v)
+			}
+		}
+		// Where the selection is only about other chains, the ordinary one is left out: nothing would run on it.
+		if p := plan(set, c, sel); p.Count(Run) > 0 || len(variants) == 0 {
+			plans = append(plans, p)
+		}
+		plans = append(plans, variants...)
+	}
+	if seq.Sum(plans, func(p CellPlan) int { return p.Count(Run) }) == 0 {
+		return nil, fmt.Errorf("%w: %s", ErrNothingSelected, nothingWhy(plans))
+	}
+	return plans, nil
+}
+
+func plan(set *scenarios.Set, c server.Options, sel Selection) CellPlan {
+	p := CellPlan{Target: c}
+	facts := server.ExpectedFacts(c)
+	p.Items = seq.Map(set.All(), func(s *scenarios.Scenario) Item { return decide(s, c, facts, sel) })
+	return p
+}
+
+func chains(set *scenarios.Set) []string {
+	names := sets.New(seq.Map(set.All(), func(s *scenarios.Scenario) string { return s.Requires.Chain })...)
+	return sets.List(names.Delete(""))
+}
+
+func nothingWhy(plans []CellPlan) string {
+	var left, selected, unsupported int
+	for _, p := range plans {
+		left += p.Count(LeftOut)
+		selected += p.Count(NotSelected)
+		unsupported += p.Count(Unsupported)
+	}
+	return fmt.Sprintf("of the scenarios on these cells, %d are left out by --suite, --focus, --skip, --level or --label-filter, %d are for another version or gate, %d need what the target cannot show", left, selected, unsupported)
+}
+
+func decide(s *scenarios.Scenario, c server.Options, facts scenarios.Facts, sel Selection) Item {
+	if why := sel.leavesOut(s); why != "" {
+		return Item{Scenario: s, Fate: LeftOut, Why: why}
+	}
+	if c.Cell.Provider == server.Existing {
+		return onExisting(s, facts)
+	}
+	ok, missing, why := s.Selected(facts)
+	switch {
+	case ok:
+		return Item{Scenario: s, Fate: Run}
+	case len(missing) > 0:
+		return Item{Scenario: s, Fate: Unsupported, Why: scenarios.Lacks(missing)}
+	default:
+		return Item{Scenario: s, Fate: NotSelected, Why: why}
+	}
+}
+
+func (sel Selection) leavesOut(s *scenarios.Scenario) string {
+	folder, _, _ := strings.Cut(s.ID, "/")
+	switch {
+	case len(sel.Folders) > 0 && !slices.Contains(sel.Folders, folder):
+		return "not in --suite"
+	case sel.Focus != nil && !sel.Focus.MatchString(s.ID):
+		return "does not match --focus"
+	case sel.Skip != nil && sel.Skip.MatchString(s.ID):
+		return "matches --skip"
+	case len(sel.Levels) > 0 && !slices.Contains(sel.Levels, s.Level):
+		return "not at --level"
+	case sel.Labels != nil && !sel.Labels(Labels(s)):
+		return "does not match --label-filter"
+	}
+	return ""
+}
+
+// Choose returns the scenarios that the selection does not leave out.
+func (sel Selection) Choose(set *scenarios.Set) []*scenarios.Scenario {
+	return slices.DeleteFunc(slices.Clone(set.All()), func(s *scenarios.Scenario) bool { return sel.leavesOut(s) != "" })
+}
+
+func onExisting(s *scenarios.Scenario, facts scenarios.Facts) Item {
+	ok, unsupported, why := s.SelectedThere(facts)
+	switch {
+	case ok:
+		return Item{Scenario: s, Fate: Run}
+	case unsupported:
+		return Item{Scenario: s, Fate: Unsupported, Why: why}
+	}
+	return Item{Scenario: s, Fate: NotSelected, Why: why}
+}
+
+// Makes counts what the scenarios of a plan make on a cluster that somebody else made.
+type Makes struct{ Namespaces, Accounts, Roles, ClusterRoles int }
+
+// Makes counts them; a scenario's own objects are in its namespaces.
+func (p CellPlan) Makes() (m Makes) {
+	for _, item := range p.Items {
+		if item.Fate != Run {
+			continue
+		}
+		bound, _ := item.Scenario.Bind(scenarios.Suffix(0, "existing", item.Scenario.ID))
+		accounts, why := bound.Substitute()
+		if why != "" {
+			continue
+		}
+		spaces := map[string]bool{}
+		for _, r := range accounts.Requestors {
+			if sa := r.ServiceAccount; sa != nil {
+				m.Accounts++
+				spaces[sa.Namespace] = true
+			}
+		}
+		for _, o := range scenarios.RenderRBAC(accounts) {
+			if o.Namespace == "" {
+				m.ClusterRoles++
+			} else {
+				m.Roles++
+			}
+		}
+		for _, g := range accounts.Grants {
+			spaces[g.Namespace] = true
+		}
+		for _, st := range accounts.Steps {
+			if r := st.Sent(); r != nil {
+				spaces[r.Namespace] = true
+			}
+		}
+		delete(spaces, "")
+		m.Namespaces += len(spaces)
+	}
+	return m
+}

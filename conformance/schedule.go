@@ -1,0 +1,258 @@
+package conformance
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/nodes"
+	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/internal/usage"
+)
+
+// errStopped is why what was not run when Stop was called is invalid.
+var errStopped = errors.New("the session was stopped")
+
+// Start finds or builds all programs, brings up the first cells, as many as may run at once, and returns when these are
+// ready or have failed; then everything runs in the background. It returns an error only for what the user has to mend
+// (a *usage.Error): a target that fails otherwise makes its cell's results invalid. Further calls return the same.
+func (s *Session) Start(ctx context.Context) error {
+	s.start.Do(func() {
+		context.AfterFunc(ctx, func() { s.end(context.Cause(ctx)) })
+		s.startErr = s.startAll()
+	})
+	return s.startErr
+}
+
+// Wait waits until all cells are done. It returns the error of Start, or one like it of a cell that came later: that
+// ends the session.
+func (s *Session) Wait() error {
+	s.workers.Wait()
+	return s.usageError()
+}
+
+// Stop ends everything that runs, and all targets, at once. It is idempotent.
+func (s *Session) Stop() error {
+	s.end(errStopped)
+	_ = s.Start(s.ctx) // if there was no start, there will be none; if it is under way, it ends
+	s.workers.Wait()
+	errs := make([]error, len(s.Cells))
+	var wg sync.WaitGroup
+	for i, c := range s.Cells {
+		if c.Target != nil {
+			wg.Go(func() { errs[i] = c.Target.Stop() })
+		}
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// PeakMemory is the most memory that this process and its children held at once, in bytes; with clusters of kind,
+// how much less the machine had free. 0 where that cannot be read.
+func (s *Session) PeakMemory() int64 { return s.memory.peak.Load() }
+
+func (s *Session) startAll() error {
+	if err := s.findPrograms(); err != nil {
+		s.failUsage(err)
+	}
+	var cells []*Cell
+	for _, c := range s.Cells {
+		if len(c.jobs) > 0 {
+			cells = append(cells, c)
+		} else {
+			c.Finish(time.Now(), nil, s.events)
+		}
+	}
+	// The biggest first: none that takes long is left for the end, when nothing else runs beside it.
+	slices.SortStableFunc(cells, func(a, b *Cell) int { return cmp.Compare(len(b.jobs), len(a.jobs)) })
+	groups := grouped(cells)
+	queue := make(chan []*Cell, len(groups))
+	for _, g := range groups {
+		queue <- g
+	}
+	close(queue)
+	count := len(groups)
+	if s.Parallel > 0 {
+		count = min(count, s.Parallel)
+	}
+	var first sync.WaitGroup // the first cell of each worker is up, or has failed
+	first.Add(count)
+	for range count {
+		s.workers.Go(func() {
+			begin := sync.OnceFunc(func() {
+				first.Done()
+				first.Wait()
+			})
+			for group := range queue {
+				for i, c := range group {
+					if i > 0 {
+						s.inherit(c, group[i-1])
+					}
+					s.startCell(c)
+					begin()
+					s.runCell(c)
+					if i+1 == len(group) && s.Parallel > 0 && c.Target != nil { // makes room for the next cell
+						s.stopTarget(c)
+					}
+				}
+			}
+		})
+	}
+	watching, done := context.WithCancel(s.ctx)
+	held := heldMemory
+	if len(s.Cells) > 0 && s.Cells[0].Plan.Target.Cell.Provider == server.Kind {
+		held = lessMemory()
+	}
+	peak := &s.memory.peak
+	go wait.UntilWithContext(watching, func(context.Context) { peak.Store(max(peak.Load(), held())) }, memoryEvery)
+	go func() {
+		s.workers.Wait()
+		done()
+	}()
+	first.Wait()
+	return s.usageError()
+}
+
+// grouped puts cells together that one cluster serves, one after the other: it takes longer to make than to change its
+// authorizer chain. A local one takes seconds, and scenarios about chains mostly wait, so they go beside the others.
+func grouped(cells []*Cell) (groups [][]*Cell) {
+	beside := func(a, b server.Options) bool {
+		return a.Cell.Provider == server.Local && (a.Chain == "") != (b.Chain == "")
+	}
+	for _, c := range cells {
+		i := slices.IndexFunc(groups, func(g []*Cell) bool {
+			return server.Shared(g[0].Plan.Target, c.Plan.Target) && !beside(g[0].Plan.Target, c.Plan.Target)
+		})
+		if i < 0 {
+			groups = append(groups, nil)
+			i = len(groups) - 1
+		}
+		groups[i] = append(groups[i], c)
+	}
+	return groups
+}
+
+func (s *Session) inherit(c, before *Cell) {
+	if before.Target == nil {
+		return
+	}
+	if before.Err != nil || before.Target.Err() != nil {
+		s.stopTarget(before)
+		return
+	}
+	c.Target, before.Target = before.Target, nil
+}
+
+// findPrograms finds the programs of all cells, or builds them: that takes all processors for minutes, and is no
+// company for scenarios. What cannot be built is an error of its cells, and tried once.
+func (s *Session) findPrograms() error {
+	failed := map[string]error{}
+	for _, c := range s.Cells {
+		o := &c.Plan.Target
+		what := o.Cell.Kubernetes + o.KubeAPIServerPath
+		err, tried := failed[what]
+		if !tried {
+			err = findPrograms(s.ctx, o)
+			failed[what] = err
+		}
+		if err == nil {
+			err = c.findKubectl(s.ctx)
+		}
+		c.Err = err
+		if usage.Is(err) {
+			return fmt.Errorf("%s: %w", o.Cell.Name, err)
+		}
+	}
+	return nil
+}
+
+func findPrograms(ctx context.Context, o *server.Options) error {
+	o.Binaries = cmp.Or(o.Binaries, &local.Binaries{})
+	if o.Cell.Provider != server.Local {
+		return nil
+	}
+	if _, err := o.Binaries.Etcd(ctx); err != nil || o.KubeAPIServerPath != "" {
+		return err
+	}
+	_, err := o.Binaries.KubeAPIServer(ctx, o.Release)
+	return err
+}
+
+// findKubectl finds kubectl, building it if need be, where a scenario that will run needs it, and only there.
+func (c *Cell) findKubectl(ctx context.Context) (err error) {
+	for _, j := range c.jobs {
+		if j.scenario.RunsKubectl() {
+			c.Plan.Target.Kubectl, err = c.Plan.Target.Binaries.Kubectl(ctx)
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Session) startCell(c *Cell) {
+	if s.ctx.Err() != nil {
+		if c.Err == nil {
+			c.Err = fmt.Errorf("interrupted before it was started: %w", context.Cause(s.ctx))
+		}
+		return
+	}
+	start := time.Now()
+	switch {
+	case c.Err != nil:
+	case c.Target != nil:
+		c.Err = c.Target.Switch(s.ctx, c.Plan.Target)
+	default:
+		c.Target, c.Err = server.Start(s.ctx, c.Plan.Target)
+	}
+	c.Ready = time.Since(start)
+	if c.Err == nil && c.Plan.NeedsNodes() {
+		if err := nodes.LoadAgent(s.ctx, c.Target); err != nil {
+			c.Err = fmt.Errorf("the node agent's image: %w", err)
+		}
+	}
+	if c.Target != nil {
+		c.Witness = c.Target.Witness
+	}
+	name := c.Plan.Target.Cell.Name
+	if usage.Is(c.Err) {
+		s.failUsage(fmt.Errorf("%s: %w", name, c.Err))
+		return
+	}
+	if c.Err != nil {
+		s.events(Event{Text: fmt.Sprintf("%s: did not start: %v", name, c.Err)})
+		return
+	}
+	if len(c.Witness.Mismatches) > 0 {
+		s.events(Event{Text: fmt.Sprintf("%s: is not what was asked for: %s", name, c.Witness.Mismatches[0])})
+		return
+	}
+	s.events(Event{Text: fmt.Sprintf("%s: %s ready in %.1f s, gate %s", name, c.Witness.GitVersion, c.Ready.Seconds(), c.Target.Facts.Gate)})
+}
+
+func (s *Session) stopTarget(c *Cell) {
+	if err := c.Target.Stop(); err != nil {
+		s.events(Event{Text: fmt.Sprintf("%s: stopping it: %v", c.Plan.Target.Cell.Name, err)})
+	}
+	c.Target = nil
+}
+
+// failUsage ends the session with an error that the user has to mend.
+func (s *Session) failUsage(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.usage = cmp.Or(s.usage, err)
+	s.end(err)
+}
+
+func (s *Session) usageError() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.usage
+}

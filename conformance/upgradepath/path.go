@@ -1,0 +1,266 @@
+// Package upgradepath says what an upgrade path is: the stages that one cluster goes through, version by version
+// and gate by gate, with its etcd and everything in it kept. It is pure.
+package upgradepath
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// Fault is what goes wrong on the way to a stage.
+type Fault string
+
+const (
+	// KillAPIServer kills the API server (SIGKILL) while a request is under way, instead of ending it in order.
+	KillAPIServer Fault = "kill-apiserver"
+	// RestartEtcd kills etcd and starts it again on its data, with the API server running.
+	RestartEtcd Fault = "restart-etcd"
+	// WebhookDown takes the webhook authorizers away while the API server is replaced, until it is ready.
+	WebhookDown Fault = "webhook-down"
+)
+
+// Faults lists all faults.
+func Faults() []Fault { return []Fault{KillAPIServer, RestartEtcd, WebhookDown} }
+
+// Stage is one stay of a path: what the API server is while scenarios run.
+type Stage struct {
+	Kubernetes string `yaml:"kubernetes"`        // the version of the binary, such as "1.37"
+	Emulate    string `yaml:"emulate,omitempty"` // the minor that it emulates; empty is its own
+	Gate       string `yaml:"gate,omitempty"`    // on, off or default, which it is where left out
+	// Chain names the authorizer chain, a file of fixtures/chains; empty is Node and RBAC.
+	Chain string `yaml:"chain,omitempty"`
+	// Fault goes wrong on the way here.
+	Fault Fault `yaml:"fault,omitempty"`
+	// Make names the setups that are made on this stage. A setup that no stage names is made on the first.
+	Make []string `yaml:"make,omitempty"`
+}
+
+// Path is the stages in order.
+type Path struct {
+	// Name is the file's name without extension, or how it was written on the command line.
+	Name string `yaml:"-"`
+	// Description says what is shown and where it is asked for.
+	Description string `yaml:"description"`
+	// HighAvailability runs two API servers on one etcd behind a balancer, replaced one after the other while requests flow.
+	HighAvailability bool `yaml:"highAvailability,omitempty"`
+	// Direct lets requests flow straight to the API server, also before it is ready: otherwise a balancer waits for that.
+	Direct bool     `yaml:"direct,omitempty"`
+	Setups []string `yaml:"setups,omitempty"` // the setups that take part; empty is all
+	Stages []Stage  `yaml:"stages"`           // two at least
+}
+
+// String is the stage as it is written on the command line: 1.37@1.36+gate/chain.
+func (l Stage) String() string {
+	text := l.Kubernetes
+	if l.Emulate != "" {
+		text += "@" + l.Emulate
+	}
+	switch server.Asked(l.Gate) {
+	case server.AskOn:
+		text += "+gate"
+	case server.AskOff:
+		text += "-gate"
+	}
+	if l.Chain != "" {
+		text += "/" + l.Chain
+	}
+	return text
+}
+
+// Parse reads a path as it is written on the command line: stages separated by
+// commas, each a version, optionally @ and the version it emulates, +gate or
+// -gate, and / and an authorizer chain.
+func Parse(text string, highAvailability bool) (*Path, error) {
+	p := &Path{Name: text, HighAvailability: highAvailability}
+	for i, part := range strings.Split(text, ",") {
+		part = strings.TrimSpace(part)
+		if part == "" {
+			return nil, fmt.Errorf("path %q: stage %d is empty; write versions separated by commas, such as 1.35+gate,1.36,1.35+gate", text, i+1)
+		}
+		if strings.HasSuffix(part, "@") || strings.HasSuffix(part, "/") || strings.Contains(part, "@/") {
+			return nil, fmt.Errorf("path %q: stage %d, %q, breaks off: a version follows @, an authorizer chain /", text, i+1, part)
+		}
+		var stage Stage
+		part, stage.Chain, _ = strings.Cut(part, "/")
+		switch {
+		case strings.HasSuffix(part, "+gate"):
+			part, stage.Gate = strings.TrimSuffix(part, "+gate"), string(server.AskOn)
+		case strings.HasSuffix(part, "-gate"):
+			part, stage.Gate = strings.TrimSuffix(part, "-gate"), string(server.AskOff)
+		}
+		stage.Kubernetes, stage.Emulate, _ = strings.Cut(part, "@")
+		p.Stages = append(p.Stages, stage)
+	}
+	return p, p.check(fmt.Sprintf("path %q", text), func(stage int) string { return fmt.Sprintf("path %q: stage %d", text, stage+1) })
+}
+
+// Targets are the options of every stage, in order. Of base what is not the stage's
+// own counts: the provider, node images, programs. An empty provider is local.
+func (p *Path) Targets(base matrix.Matrix) (out []server.Options, _ error) {
+	base.Provider = cmp.Or(base.Provider, server.Local)
+	if base.Provider == server.Kind {
+		if err := p.onNodes(); err != nil {
+			return nil, err
+		}
+	}
+	for i, stage := range p.Stages {
+		o, err := stage.target(i, base)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, o)
+	}
+	return out, nil
+}
+
+func (l Stage) target(i int, base matrix.Matrix) (server.Options, error) {
+	base.Kubernetes, base.Emulate, base.Gate = []string{l.Kubernetes}, l.Emulate, cmp.Or(l.Gate, string(server.AskDefault))
+	cells, err := base.Cells()
+	if err != nil {
+		return server.Options{}, err
+	}
+	o := cells[0]
+	o.Chain = l.Chain
+	o.Cell.Name = fmt.Sprintf("%d-%s", i+1, o.Cell.Name)
+	if base.Gate == string(server.AskDefault) {
+		o.Cell.Name = strings.TrimSuffix(o.Cell.Name, "-gate-default")
+	}
+	if l.Chain != "" {
+		o.Cell.Name += "-" + l.Chain
+	}
+	return o, nil
+}
+
+// onNodes refuses what a cluster of kind with one control-plane node cannot do.
+func (p *Path) onNodes() error {
+	if p.HighAvailability {
+		return errors.New("a cluster of kind has one API server here: highAvailability is for --provider local")
+	}
+	for i, stage := range p.Stages {
+		if stage.Fault != "" {
+			return fmt.Errorf("stage %d: the fault %s is for --provider local", i+1, stage.Fault)
+		}
+	}
+	return nil
+}
+
+// MadeOn is the index of the stage that a setup is made on.
+func (p *Path) MadeOn(setup string) int {
+	return max(0, slices.IndexFunc(p.Stages, func(l Stage) bool { return slices.Contains(l.Make, setup) }))
+}
+
+// TakesPart says whether a setup is one of the path's.
+func (p *Path) TakesPart(setup string) bool {
+	return setup != "" && (len(p.Setups) == 0 || slices.Contains(p.Setups, setup))
+}
+
+// Load reads a path file. It is strict; an error names file, line and column.
+func Load(name string, data []byte) (*Path, error) {
+	p := &Path{Name: strings.TrimSuffix(path.Base(name), path.Ext(name))}
+	file, err := scenarios.Decode(name, data, "an upgrade path", p)
+	if err != nil {
+		return nil, err
+	}
+	if strings.TrimSpace(p.Description) == "" {
+		return nil, fmt.Errorf("%s: description is missing (expected what the path shows)", file.At("$.description"))
+	}
+	return p, p.check(file.At("$.stages"), func(stage int) string {
+		return file.At(fmt.Sprintf("$.stages[%d]", stage)) + fmt.Sprintf(": stage %d", stage+1)
+	})
+}
+
+// check holds a path to what is possible before anything is started; whole and at say where it and a stage are written.
+func (p *Path) check(whole string, at func(stage int) string) error {
+	if len(p.Stages) < 2 {
+		return fmt.Errorf("%s: a path has two stages at least, this one has %d", whole, len(p.Stages))
+	}
+	if p.Direct && p.HighAvailability {
+		return fmt.Errorf("%s: direct and highAvailability exclude each other: high availability is a balancer", whole)
+	}
+	var errs []error
+	made := map[string]int{}
+	for i, stage := range p.Stages {
+		for _, setup := range stage.Make {
+			switch first, twice := made[setup]; {
+			case twice:
+				errs = append(errs, fmt.Errorf("%s: the setup %s is made on stage %d already", at(i), setup, first+1))
+			case !p.TakesPart(setup):
+				errs = append(errs, fmt.Errorf("%s: the setup %s is made here and is none of setups", at(i), setup))
+			}
+			made[setup] = i
+		}
+		if err := p.checkStage(i, stage); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", at(i), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (p *Path) checkStage(i int, stage Stage) error {
+	if stage.Kubernetes == "" {
+		return errors.New("kubernetes is missing (expected a version such as 1.36)")
+	}
+	gate := stage.Gate
+	stage.Gate = "" // what the matrix says of a gate is about its flag
+	o, err := stage.target(i, matrix.Matrix{Provider: server.Local})
+	if err != nil {
+		return errors.New(strings.ReplaceAll(err.Error(), "\n", "; ")) // a hint has a line of its own
+	}
+	asked := server.Asked(cmp.Or(gate, string(server.AskDefault)))
+	if !slices.Contains([]server.Asked{server.AskOn, server.AskOff, server.AskDefault}, asked) {
+		return fmt.Errorf("gate %q is not one of on, off, default", gate)
+	}
+	if asked != server.AskDefault && !server.GateKnown(o.Effective()) {
+		return fmt.Errorf("Kubernetes %s has no feature gate %s, which came with 1.35: leave the gate out", o.Effective(), server.GateName)
+	}
+	stage.Gate, o.Cell.Gate = gate, string(asked)
+	if stage.Chain != "" {
+		if _, err := fs.Stat(fixtures.FS, "chains/"+stage.Chain+".yaml"); err != nil {
+			return fmt.Errorf("there is no authorizer chain %q in fixtures/chains", stage.Chain)
+		}
+	}
+	if stage.Fault != "" && !slices.Contains(Faults(), stage.Fault) {
+		return fmt.Errorf("fault %q is not one of %v", stage.Fault, Faults())
+	}
+	if stage.Fault == WebhookDown && !strings.Contains(stage.Chain, "webhook") {
+		return fmt.Errorf("the fault %s needs an authorizer chain with a webhook, such as webhook-first", stage.Fault)
+	}
+	if i == 0 {
+		if stage.Fault != "" {
+			return fmt.Errorf("the fault %s needs a stage before it", stage.Fault)
+		}
+		return nil
+	}
+	before, err := p.Stages[i-1].target(i-1, matrix.Matrix{Provider: server.Local})
+	if err != nil {
+		return nil //nolint:nilerr // said of that stage
+	}
+	if same(o, before) && stage.Fault == "" {
+		return fmt.Errorf("%s is what stage %d is: a stage has to change something", stage, i)
+	}
+	after, since := version.MustParseGeneric(o.Release.Version).Minor(), version.MustParseGeneric(before.Release.Version).Minor()
+	if p.HighAvailability && max(after, since)-min(after, since) > 1 {
+		return fmt.Errorf("from %s to %s in one step: API servers that run side by side may differ by one minor version", p.Stages[i-1].Kubernetes, stage.Kubernetes)
+	}
+	if p.HighAvailability && stage.Fault == RestartEtcd {
+		return fmt.Errorf("the fault %s is for one API server", stage.Fault)
+	}
+	return nil
+}
+
+// same tells whether two stages are the same server. A gate set to its default is a change: of the command line.
+func same(a, b server.Options) bool {
+	return a.Release == b.Release && a.Cell.Emulated == b.Cell.Emulated && a.Cell.Gate == b.Cell.Gate && a.Chain == b.Chain
+}

@@ -1,0 +1,266 @@
+package certification
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+
+	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// Forms are those that Export knows.
+func Forms() []string { return []string{"json", "rego", "cedar"} }
+
+// Export writes policies for an engine. JSON has them in CEL, as a policy hook gets them. In the other languages each
+// decides as its expression does; what a language cannot say is left out, and named with the reason.
+func Export(form string, all []vectors.Policy) ([]byte, error) {
+	if form == "json" {
+		raw, err := PoliciesJSON(all)
+		return append(raw, '\n'), err
+	}
+	var known map[string]*dialect
+	raw, err := rules.ReadFile("dialects.yaml")
+	if err == nil {
+		_, err = scenarios.Decode("dialects.yaml", raw, "dialects", &known)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if d := known[form]; d != nil {
+		return d.export("rules."+form, all)
+	}
+	return nil, fmt.Errorf("%q is not a form of the policies (expected one of %s)", form, strings.Join(Forms(), ", "))
+}
+
+// ways are when an expression is true, or when it is false: if all that one of them lists holds. An error is neither.
+type ways [][]string
+
+// and are the ways in which both hold.
+func (a ways) and(b ways) (out ways) {
+	for _, x := range a {
+		out = append(out, seq.Map(b, func(y []string) []string { return slices.Concat(x, y) })...)
+	}
+	return out
+}
+
+// dialect is how a language writes what is left of an expression, as the head of dialects.yaml says.
+type dialect struct {
+	Root    string            `yaml:"root"`
+	Guard   string            `yaml:"guard"`
+	Formats map[string]string `yaml:"formats"`
+}
+
+//go:embed dialects.yaml rules.rego rules.cedar
+var rules embed.FS
+
+var pages = template.Must(template.New("").Funcs(template.FuncMap{"join": strings.Join}).ParseFS(rules, "rules.*"))
+
+// translated is a policy in another language, or what there cannot be said.
+type translated struct {
+	vectors.Policy
+	Holds, Fails ways
+	Cannot       string
+}
+
+func (d *dialect) export(template string, all []vectors.Policy) ([]byte, error) {
+	var out []translated
+	env, err := cel.NewEnv(cel.OptionalTypes(), cel.ClearMacros()) // which stay as they are written
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range all {
+		parsed, issues := env.Parse(p.Expression)
+		if issues.Err() != nil {
+			return nil, fmt.Errorf("policy %s: %w", p.ID, issues.Err())
+		}
+		t, e := &translation{dialect: d}, parsed.NativeRep().Expr()
+		one := translated{p, t.truth(e, nil, true), t.truth(e, nil, false), ""}
+		one.Cannot = t.cannot
+		out = append(out, one)
+	}
+	var page bytes.Buffer
+	err = pages.ExecuteTemplate(&page, template, out)
+	return page.Bytes(), err
+}
+
+// translation is that of one expression. cannot is the first thing in it that the language has no words for.
+type translation struct {
+	*dialect
+	cannot string
+	named  int
+}
+
+func (t *translation) say(what string, operands ...any) string {
+	format, ok := t.Formats[what]
+	if !ok && t.cannot == "" {
+		t.cannot = what
+	}
+	return fmt.Sprintf(format, operands...)
+}
+
+// truth is when an expression is true, or false. vars are the names of the variables of macros.
+func (t *translation) truth(e ast.Expr, vars map[string]string, want bool) ways {
+	if e.Kind() == ast.LiteralKind {
+		if e.AsLiteral() == types.Bool(want) {
+			return ways{{"true"}}
+		}
+		return nil
+	}
+	if e.Kind() != ast.CallKind {
+		return t.holds([]ast.Expr{e, ast.NewExprFactory().NewLiteral(0, types.Bool(want))}, vars, operators.Equals)
+	}
+	c, args := e.AsCall(), e.AsCall().Args()
+	if c.IsMemberFunction() {
+		args = append([]ast.Expr{c.Target()}, args...)
+	}
+	name, sign := c.FunctionName(), map[bool]string{false: "!"}[want]
+	switch name {
+	case operators.LogicalNot:
+		return t.truth(args[0], vars, !want)
+	case operators.LogicalAnd, operators.LogicalOr:
+		a, b := t.truth(args[0], vars, want), t.truth(args[1], vars, want)
+		if want == (name == operators.LogicalAnd) {
+			return a.and(b)
+		}
+		return slices.Concat(a, b)
+	case operators.Conditional:
+		return slices.Concat(t.truth(args[0], vars, true).and(t.truth(args[1], vars, want)), t.truth(args[0], vars, false).and(t.truth(args[2], vars, want)))
+	case "all", "exists":
+		return t.elements(args, vars, want, (name == "all") == want)
+	case operators.Equals, operators.NotEquals:
+		equal := want == (name == operators.Equals)
+		if t.Guard != "" && args[0].Kind() == ast.IdentKind && args[1].Kind() == ast.LiteralKind && args[1].AsLiteral() == types.NullValue {
+			return ways{{t.say(map[bool]string{true: "!has", false: "has"}[equal], strconv.Quote(args[0].AsIdent()), t.Root)}}
+		}
+		name, sign = map[bool]string{true: operators.Equals, false: operators.NotEquals}[equal], ""
+	case operators.Has:
+		args = []ast.Expr{ast.NewExprFactory().NewLiteral(0, types.String(args[0].AsSelect().FieldName())), args[0].AsSelect().Operand()}
+	case operators.In:
+		list := args[1].Kind() != ast.SelectKind || args[1].AsSelect().FieldName() == "groups" // any other field is a map of strings
+		if _, known := literal(args[0]); !list && (known || t.Guard == "") {
+			name = operators.Has
+		} else if !list {
+			name = "in, of a name that is not known"
+		}
+	case "startsWith":
+		if text, ok := literal(args[1]); ok && t.Guard != "" {
+			of, guards := t.operand(args[0], vars)
+			pattern := strings.ReplaceAll(strings.TrimSuffix(strconv.Quote(text), `"`), "*", `\*`)
+			return ways{append(guards, map[bool]string{true: "", false: "!"}[want]+"("+of+" like "+pattern+`*")`)}
+		}
+	}
+	return t.holds(args, vars, sign+name)
+}
+
+// holds is the one way in which something holds of operands: they are there, and it does.
+func (t *translation) holds(operands []ast.Expr, vars map[string]string, what string) ways {
+	var way []string
+	var of []any
+	for _, e := range operands {
+		text, guards := t.operand(e, vars)
+		way, of = append(way, guards...), append(of, text)
+	}
+	return ways{append(way, t.say(what, of...))}
+}
+
+// elements is about each element of a list, or about one.
+func (t *translation) elements(args []ast.Expr, vars map[string]string, want, each bool) ways {
+	list, guards := t.operand(args[0], vars)
+	t.named++
+	name := fmt.Sprintf("%s%d", args[1].AsIdent(), t.named)
+	inner := map[string]string{args[1].AsIdent(): name}
+	maps.Copy(inner, vars)
+	of := t.truth(args[2], inner, want)
+	if !each {
+		return ways{append(guards, t.say("exists", name, list))}.and(of)
+	}
+	if len(of) != 1 {
+		t.say("several ways for each element of a list")
+		return nil
+	}
+	return ways{append(guards, t.say("all", name, list, strings.Join(of[0], "; ")))}
+}
+
+// plain are names of fields that can follow a dot.
+var plain = regexp.MustCompile(`^[a-z][A-Za-z0-9]*$`)
+
+// reserved are words that cannot, in a language or the other.
+var reserved = strings.Fields("as contains default else every false has if import in is like not null package some then true with")
+
+// operand is a value, and what has to be there for it.
+func (t *translation) operand(e ast.Expr, vars map[string]string) (text string, guards []string) {
+	switch e.Kind() {
+	case ast.LiteralKind:
+		switch v := e.AsLiteral().Value().(type) {
+		case string:
+			return strconv.Quote(v), nil
+		case int64, bool:
+			return fmt.Sprint(v), nil
+		}
+		if e.AsLiteral() == types.NullValue && t.Guard == "" {
+			return "null", nil
+		}
+	case ast.IdentKind:
+		if name, ok := vars[e.AsIdent()]; ok {
+			return name, nil
+		}
+		if t.Guard != "" && e.AsIdent() != vectors.RequestVariable {
+			guards = []string{fmt.Sprintf(t.Guard, t.Root, strconv.Quote(e.AsIdent()))}
+		}
+		return t.Root + "." + e.AsIdent(), guards
+	case ast.SelectKind:
+		return t.field(e.AsSelect().Operand(), e.AsSelect().FieldName(), vars)
+	case ast.ListKind:
+		var all []string
+		for _, one := range e.AsList().Elements() {
+			text, more := t.operand(one, vars)
+			all, guards = append(all, text), append(guards, more...)
+		}
+		return "[" + strings.Join(all, ", ") + "]", guards
+	case ast.CallKind:
+		name, args := e.AsCall().FunctionName(), e.AsCall().Args()
+		if len(args) != 2 {
+			break
+		}
+		if field, ok := literal(args[1]); ok && name == operators.Index {
+			return t.field(args[0], field, vars)
+		}
+		a, guards := t.operand(args[0], vars)
+		b, more := t.operand(args[1], vars)
+		return t.say(name, a, b), append(guards, more...)
+	}
+	t.say("a value of a kind of its own")
+	return "", nil
+}
+
+func literal(e ast.Expr) (text string, ok bool) {
+	if e.Kind() == ast.LiteralKind {
+		text, ok = e.AsLiteral().Value().(string)
+	}
+	return text, ok
+}
+
+func (t *translation) field(of ast.Expr, name string, vars map[string]string) (text string, guards []string) {
+	text, guards = t.operand(of, vars)
+	known := strings.HasPrefix(text+".", t.Root+"."+vectors.RequestVariable+".") && !strings.HasSuffix(text, ".extra")
+	if t.Guard != "" && !known {
+		guards = append(guards, fmt.Sprintf(t.Guard, text, strconv.Quote(name)))
+	}
+	if plain.MatchString(name) && !slices.Contains(reserved, name) {
+		return text + "." + name, guards
+	}
+	return text + "[" + strconv.Quote(name) + "]", guards
+}

@@ -1,0 +1,63 @@
+package certification
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/authzconf/authzconf/docs"
+)
+
+var update = flag.Bool("update", false, "write the kill table")
+
+func TestFaultyAuthorizersAreRejected(t *testing.T) {
+	b := plan(t, 1)
+	ids := map[string]bool{}
+	all := faultyAuthorizers()
+	if len(all) < 20 {
+		t.Errorf("there are %d faulty authorizers", len(all))
+	}
+	for i, r := range all {
+		if n, _ := strconv.Atoi(os.Getenv(sampleVariable)); os.Getenv(allVariable) == "" && i%sampled != n%sampled {
+			continue
+		}
+		t.Run(r.ID, func(t *testing.T) {
+			if ids[r.ID] {
+				t.Errorf("there are two faulty authorizers %s", r.ID)
+			}
+			ids[r.ID] = true
+			a := newReference(t)
+			findings, results := run(t, b, r.Handler(a), into(a))
+			var reasons []string
+			for _, f := range findings {
+				if !f.Advice {
+					reasons = append(reasons, f.Reason)
+				}
+			}
+			if !slices.Contains(reasons, r.Finding) {
+				t.Errorf("%s is not rejected for %s, but for %v", r.Description, r.Finding, reasons)
+			}
+			if !slices.ContainsFunc(results, func(r Result) bool { return !r.Granted }) {
+				t.Error("every level is granted")
+			}
+		})
+	}
+}
+
+// Without allVariable every fifth faulty authorizer is tried, others for every sampleVariable.
+const (
+	sampleVariable = "AUTHZCONF_SAMPLE"
+	sampled        = 5
+)
+
+// TestKillTable holds the table in docs/conditional-authorizers.md to the faulty authorizers.
+func TestKillTable(t *testing.T) {
+	table := "| faulty authorizer | what is wrong | rejected for |\n|---|---|---|\n"
+	for _, r := range faultyAuthorizers() {
+		table += fmt.Sprintf("| %s | %s | %s |\n", r.ID, r.Description, r.Finding)
+	}
+	docs.Hold(t, "../../../docs/conditional-authorizers.md", "kill table", table, *update)
+}

@@ -1,0 +1,115 @@
+package certification
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/authzconf/authzconf/drafts/conditional/reference"
+	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+)
+
+// faulty is an authorizer of KEP-5681 that is wrong on purpose, in one way that real
+// ones may be. Certification must reject every one of them, for its own reason.
+type faulty struct {
+	// ID is a short name, Description says what is wrong.
+	ID, Description string
+	// Finding is the reason for which certification must reject it.
+	Finding string
+
+	make func(*reference.Authorizer) http.Handler
+}
+
+// Handler is the webhook: the authorizer's policies, wrongly used.
+func (r faulty) Handler(a *reference.Authorizer) http.Handler { return r.make(a) }
+
+// faultyAuthorizers are all of them, in an order that does not change.
+func faultyAuthorizers() []faulty {
+	return slices.Concat(decisions(), strengths(), forms(), contents(), evaluations(), data(), states())
+}
+
+type (
+	spec     = vectors.SubjectAccessReviewSpec
+	status   = vectors.SubjectAccessReviewStatus
+	request  = vectors.AuthorizationConditionsRequest
+	response = vectors.AuthorizationConditionsResponse
+)
+
+// phases is an authorizer with either phase replaced.
+type phases struct {
+	*reference.Authorizer
+	first  func(spec) status
+	second func(*request) response
+}
+
+func (p phases) Review(s spec) status {
+	if p.first == nil {
+		return p.Authorizer.Review(s)
+	}
+	return p.first(s)
+}
+
+func (p phases) Evaluate(r *request) response {
+	if p.second == nil {
+		return p.Authorizer.Evaluate(r)
+	}
+	return p.second(r)
+}
+
+// reviews is is one whose first phase is wrong.
+func reviews(id, finding, description string, wrong func(a *reference.Authorizer, s spec) status) faulty {
+	return faulty{id, description, finding, func(a *reference.Authorizer) http.Handler {
+		return reference.Handler(a.Wire, phases{Authorizer: a, first: func(s spec) status { return wrong(a, s) }})
+	}}
+}
+
+// changes is a faulty authorizer that changes the right answer of the first phase.
+func changes(id, finding, description string, change func(s spec, st *status)) faulty {
+	return reviews(id, finding, description, func(a *reference.Authorizer, s spec) status {
+		st := a.Review(s)
+		change(s, &st)
+		return st
+	})
+}
+
+// rewrites is a faulty authorizer that changes each condition of the right answer.
+func rewrites(id, finding, description string, change func(s spec, c *vectors.Condition)) faulty {
+	return changes(id, finding, description, func(s spec, st *status) {
+		for i := range st.ConditionsChain {
+			for k := range st.ConditionsChain[i].Conditions {
+				change(s, &st.ConditionsChain[i].Conditions[k])
+			}
+		}
+	})
+}
+
+// sees is a faulty authorizer that evaluates other data than it was sent.
+func sees(id, finding, description string, change func(d *vectors.ConditionData)) faulty {
+	return evaluates(id, finding, description, func(a *reference.Authorizer, r *request) response {
+		change(&r.ConditionData)
+		return a.Evaluate(r)
+	})
+}
+
+// evaluates is is one whose second phase is wrong.
+func evaluates(id, finding, description string, wrong func(a *reference.Authorizer, r *request) response) faulty {
+	return faulty{id, description, finding, func(a *reference.Authorizer) http.Handler {
+		return reference.Handler(a.Wire, phases{Authorizer: a, second: func(r *request) response { return wrong(a, r) }})
+	}}
+}
+
+// concludes is a faulty authorizer that makes another decision of the truths of a set.
+func concludes(id, finding, description string, wrong func(set vectors.ConditionSet, truth reference.Evaluator) vectors.Decision) faulty {
+	return evaluates(id, finding, description, func(a *reference.Authorizer, r *request) response {
+		data := r.ConditionData.Variables()
+		if len(r.ConditionSets) == 0 || slices.ContainsFunc(r.ConditionSets[0].Conditions, func(c vectors.Condition) bool { return c.Type != a.Type }) {
+			return a.Evaluate(r)
+		}
+		e := wrong(r.ConditionSets[0], func(c vectors.Condition) (bool, error) { return reference.Holds(c.Condition, data) })
+		return response{Allowed: e == vectors.Allow, Denied: e == vectors.Deny}
+	})
+}
+
+// raw is a faulty authorizer that changes what goes over the wire.
+func raw(id, finding, description string, wrap func(http.Handler) http.Handler) faulty {
+	return faulty{id, description, finding, func(a *reference.Authorizer) http.Handler { return wrap(reference.Handler(a.Wire, a)) }}
+}

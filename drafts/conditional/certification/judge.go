@@ -1,0 +1,298 @@
+package certification
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+
+	"github.com/authzconf/authzconf/certify"
+	"github.com/authzconf/authzconf/drafts/conditional/reference"
+	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/drafts/conditional/wire"
+	"github.com/authzconf/authzconf/internal/seq"
+)
+
+type judge struct {
+	plan  *Plan
+	found certify.Findings
+	asked map[string]*vectors.SubjectAccessReviewStatus // the answers to the steps themselves
+	wire  *wire.Revision
+	// replica says that one was asked.
+	replica bool
+}
+
+// Judge says what the exchanges show.
+func (b *Plan) Judge(all []Exchange) (*certify.Certification, error) {
+	j := &judge{plan: b, found: certify.Findings{}, asked: map[string]*vectors.SubjectAccessReviewStatus{}, wire: wire.Seed}
+	for i, x := range all {
+		w, err := wire.Named(cmp.Or(x.Wire, wire.Seed.Name))
+		if err != nil || i > 0 && w != j.wire {
+			return nil, fmt.Errorf("exchange %d is in %q: one certification is of one revision of the wire", i, x.Wire)
+		}
+		j.wire = w
+		j.replica = j.replica || x.Variant == Replica
+	}
+	of, exchanges := map[*entry][]Exchange{}, map[certify.CertificationLevel]int{}
+	for _, x := range all {
+		e := b.byID[x.Vector]
+		if e == nil || x.Step < 0 || x.Step >= len(e.Steps) {
+			return nil, fmt.Errorf("the evidence is about %q, step %d, which the vectors do not have", x.Vector, x.Step)
+		}
+		of[e] = append(of[e], x)
+		exchanges[e.level]++
+		switch s := e.Steps[x.Step]; {
+		case s.Authorize != nil:
+			j.review(e, x, s.Authorize)
+		case s.Evaluate != nil:
+			j.evaluate(e, x, s.Evaluate)
+		}
+	}
+	vectorsOf := map[certify.CertificationLevel]int{}
+	for e, seen := range of {
+		if j.whole(e, seen) {
+			vectorsOf[e.level]++
+		}
+	}
+	policies, err := PoliciesJSON(b.Policies())
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(policies)
+	c := &certify.Certification{
+		Kind: kind, Mode: "conditional" + map[bool]string{true: ", with a second replica"}[j.replica], Wire: j.wire.Name, Seed: b.Seed, SuiteDigest: b.Suite(), PolicyDigest: hex.EncodeToString(sum[:]),
+		Findings: j.found.Sorted(Levels()),
+	}
+	for _, l := range Levels() {
+		r := certify.LevelResult{Level: l, Reviews: vectorsOf[l], Planned: b.Len(l), Exchanges: exchanges[l]}
+		c.Results = append(c.Results, r.Conclude(r.Reviews == r.Planned, c.Findings))
+	}
+	return c.Grant(), nil
+}
+
+// whole says whether a vector was asked all that it has to be, once and in order: what is missing could be what failed.
+func (j *judge) whole(e *entry, seen []Exchange) bool {
+	type asked struct {
+		step    int
+		variant Variant
+	}
+	var want []asked
+	for i, s := range e.Steps {
+		first := slices.IndexFunc(seen, func(x Exchange) bool {
+			return s.Evaluate != nil && x.Step == s.Evaluate.Of && x.Variant == Asked
+		})
+		if s.Authorize == nil && (first < 0 || len(chainIn(j.wire, seen[first].Answer)) == 0) {
+			continue
+		}
+		want = append(want, seq.Map(e.variants(i, j.replica), func(v Variant) asked { return asked{i, v} })...)
+	}
+	return slices.Equal(want, seq.Map(seen, func(x Exchange) asked { return asked{x.Step, x.Variant} }))
+}
+
+// note writes a finding down. Its wording is part of bundles, which are judged again: it stays.
+func (j *judge) note(e *entry, x Exchange, advice bool, reason, format string, args ...any) {
+	j.found.Add(certify.Finding{Reason: reason, Level: e.level, Advice: advice},
+		strings.TrimSpace(fmt.Sprintf("%s, step %d %s: ", e.id, x.Step, x.Variant))+" "+fmt.Sprintf(format, args...))
+}
+
+// readable decodes an answer, and notes why it cannot.
+func (j *judge) readable(e *entry, x Exchange, version, kind string) bool {
+	var head struct{ APIVersion, Kind string }
+	switch unread := json.Unmarshal(x.Answer, &head); {
+	case x.Fault != "":
+		j.note(e, x, false, x.Fault, "it is not answered")
+	case x.HTTP != 200:
+		j.note(e, x, false, "http-status", "status %d", x.HTTP)
+	case unread != nil:
+		j.note(e, x, false, "answer-unreadable", "it is not a review")
+	case head.Kind != kind || head.APIVersion != version:
+		j.note(e, x, false, "wrong-kind", "it is %.80q of %.80q, want %s of %s", head.Kind, head.APIVersion, kind, version)
+	default:
+		return true
+	}
+	return false
+}
+
+// mixed notes that an answer is not in the revision of the wire, or in more than that.
+func (j *judge) mixed(e *entry, x Exchange) bool {
+	told := seq.Map(wire.Told(x.Answer), func(w *wire.Revision) string { return fmt.Sprintf("%s (%s)", w.Name, w.Rules.Chain) })
+	switch {
+	case len(told) > 1:
+		j.note(e, x, false, "several-revisions", "one answer is in the form of %s", strings.Join(told, " and of "))
+	case len(told) == 1 && wire.Told(x.Answer)[0] != j.wire:
+		j.note(e, x, false, "another-revision", "it is in the form of %s, and this certification is of %s: a webhook speaks one revision at a time", told[0], j.wire.Name)
+	default:
+		return false
+	}
+	return true
+}
+
+// read reads an answer in the revision, and notes why it cannot.
+func read[T any](j *judge, e *entry, x Exchange, by func([]byte) (T, error), into *T) bool {
+	var err error
+	if *into, err = by(x.Answer); err != nil {
+		j.note(e, x, false, "answer-unreadable", "it is not a review")
+	}
+	return err == nil
+}
+
+func (j *judge) review(e *entry, x Exchange, step *vectors.AuthorizeStep) {
+	var s *vectors.SubjectAccessReviewStatus
+	if !j.readable(e, x, wire.AccessVersion, wire.AccessKind) || j.mixed(e, x) || !read(j, e, x, j.wire.ReadAccess, &s) {
+		return
+	}
+	mode := step.Spec.Mode()
+	if x.Variant == Unaware {
+		mode = vectors.None
+	}
+	if j.form(e, x, s, mode) {
+		return // what it means cannot be said
+	}
+	key := fmt.Sprintf("%s %d", e.id, x.Step)
+	switch x.Variant {
+	case Asked:
+		j.asked[key] = s
+		j.decided(e, x, s, step.Want)
+	case Again, Replica:
+		if first := j.asked[key]; first != nil && canonical(first) != canonical(s) {
+			j.note(e, x, false, map[Variant]string{Again: "not-deterministic", Replica: "replicas-differ"}[x.Variant], "the same review has another answer")
+		}
+	case Unaware:
+		j.unaware(e, x, s, step.Want)
+	}
+}
+
+// decided compares a decision with what is wanted.
+func (j *judge) decided(e *entry, x Exchange, s *vectors.SubjectAccessReviewStatus, want vectors.AuthorizeWant) {
+	got := s.Decision()
+	if !slices.Contains(want.OneOf, got) {
+		j.note(e, x, e.should, e.reason(), "%s, want %v", got, want.OneOf)
+		return
+	}
+	if want.Error != nil && *want.Error != (s.EvaluationError != "") {
+		j.note(e, x, e.should, e.reason(), "there is an evaluationError: %t, want %t", !*want.Error, *want.Error)
+	}
+	if got != vectors.Conditional {
+		return
+	}
+	effects, wanted := effectsOf(s), slices.Sorted(slices.Values(want.Effects))
+	if len(wanted) > 0 && !slices.Equal(effects, wanted) {
+		j.note(e, x, e.should, e.reason(), "conditions of effect %v, want %v", effects, wanted)
+	}
+	if residuals, ok := residualsOf(s); ok && len(want.Residuals) > 0 && !slices.Equal(residuals, sortedExpressions(want.Residuals)) {
+		j.note(e, x, e.should, e.reason(), "residuals %q, want %q", residuals, want.Residuals)
+	}
+}
+
+// unaware judges what a client gets that takes no conditions.
+func (j *judge) unaware(e *entry, x Exchange, s *vectors.SubjectAccessReviewStatus, want vectors.AuthorizeWant) {
+	got := s.Decision()
+	switch {
+	case slices.Contains(want.OneOf, vectors.Conditional):
+		if got == vectors.Allow && !slices.Contains(want.OneOf, vectors.Allow) {
+			j.note(e, x, false, "allows-without-conditions", "what depends on conditions is allowed to a client that takes none")
+		}
+		if got == vectors.NoOpinion && slices.Contains(want.Effects, vectors.Deny) {
+			j.note(e, x, true, "deny-not-folded", "NoOpinion, want Deny: a condition might deny")
+		}
+	case !slices.Contains(want.OneOf, got) && got != vectors.Conditional:
+		j.note(e, x, e.should, e.reason(), "%s for a client that takes no conditions, want %v", got, want.OneOf)
+	}
+}
+
+func (j *judge) evaluate(e *entry, x Exchange, step *vectors.EvaluateStep) {
+	if x.Variant == Foreign && x.Fault == "" && x.HTTP >= 400 && x.HTTP < 500 {
+		return // a refusal
+	}
+	var r *vectors.AuthorizationConditionsResponse
+	if !j.readable(e, x, wire.ConditionsVersion, wire.ConditionsKind) || !read(j, e, x, j.wire.ReadConditions, &r) {
+		return
+	}
+	switch {
+	case r == nil:
+		j.note(e, x, false, "no-response", "the review has no response")
+		return
+	case r.Allowed && r.Denied:
+		j.note(e, x, false, "allowed-and-denied", "allowed and denied at once")
+		return
+	}
+	got := r.Decision()
+	switch {
+	case x.Variant == Foreign:
+		if got == vectors.Allow {
+			j.note(e, x, false, "unknown-type-evaluated", "conditions of type %s allow", foreignType)
+		}
+	case !slices.Contains(step.Want.OneOf, got) && x.Variant == Replica:
+		j.note(e, x, false, "replicas-differ", "the conditions of the other replica come to %s, want %v", got, step.Want.OneOf)
+	case !slices.Contains(step.Want.OneOf, got):
+		j.note(e, x, e.should, e.reason(), "the conditions come to %s, want %v", got, step.Want.OneOf)
+	case step.Want.Error != nil && *step.Want.Error != (r.EvaluationError != ""):
+		j.note(e, x, e.should, e.reason(), "there is an evaluationError: %t, want %t", !*step.Want.Error, *step.Want.Error)
+	}
+}
+
+// form judges the form of a status by the rules of the KEP, whatever it says. wrong is true if it contradicts itself.
+func (j *judge) form(e *entry, x Exchange, s *vectors.SubjectAccessReviewStatus, mode vectors.Mode) (wrong bool) {
+	for _, b := range j.wire.Rules.Breaches(*s, mode) {
+		if b.Reason != "" {
+			wrong = true
+			j.note(e, x, false, b.Reason, "%s", b.Text)
+		}
+	}
+	return wrong
+}
+
+func conditionsOf(s *vectors.SubjectAccessReviewStatus) []vectors.Condition {
+	return slices.Concat(seq.Map(vectors.Leaves(s.ConditionsChain), func(set vectors.ConditionSet) []vectors.Condition { return set.Conditions })...)
+}
+
+func effectsOf(s *vectors.SubjectAccessReviewStatus) []vectors.Decision {
+	return slices.Compact(slices.Sorted(slices.Values(seq.Map(conditionsOf(s), func(c vectors.Condition) vectors.Decision { return c.Effect }))))
+}
+
+// residualsOf are the conditions as expressions, if all are CEL.
+func residualsOf(s *vectors.SubjectAccessReviewStatus) ([]string, bool) {
+	all := conditionsOf(s)
+	other := slices.ContainsFunc(all, func(c vectors.Condition) bool { return c.Type != reference.TypeCEL })
+	return sortedExpressions(seq.Map(all, func(c vectors.Condition) string { return c.Condition })), !other
+}
+
+func sortedExpressions(in []string) []string {
+	out := make([]string, len(in))
+	for i, text := range in {
+		out[i] = strings.TrimSpace(text)
+		env, err := cel.NewEnv(cel.OptionalTypes(), cel.ClearMacros())
+		if err != nil {
+			continue
+		}
+		parsed, issues := env.Parse(text)
+		if issues.Err() != nil {
+			continue
+		}
+		if again, err := cel.AstToString(parsed); err == nil {
+			out[i] = again
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// canonical is a status for comparison: conditions have no order.
+func canonical(s *vectors.SubjectAccessReviewStatus) string {
+	raw, _ := json.Marshal([]any{s.Allowed, s.Denied, sorted(s.ConditionsChain)}) // of strings and booleans: it cannot fail
+	return string(raw)
+}
+
+func sorted(chain []vectors.ConditionSet) []vectors.ConditionSet {
+	out := slices.Clone(chain)
+	for i, set := range out {
+		out[i].Conditions = slices.SortedFunc(slices.Values(set.Conditions), func(a, b vectors.Condition) int { return strings.Compare(a.ID, b.ID) })
+		out[i].ConditionsChain = sorted(set.ConditionsChain)
+	}
+	return out
+}

@@ -1,0 +1,255 @@
+// Package certification certifies webhooks for KEP-5681 (Conditional Authorization): it asks every vector and judges.
+package certification
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/certify"
+	webhook "github.com/authzconf/authzconf/certify/reference"
+	reference "github.com/authzconf/authzconf/drafts/conditional/reference"
+	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/drafts/conditional/wire"
+	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/filing"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// The levels.
+const (
+	// Phases: both phases decide as the policies say, and answers have the right form.
+	Phases certify.CertificationLevel = "phases"
+	// Atomic: one request is decided by one state of the policies. It takes a loader that changes them in between.
+	Atomic certify.CertificationLevel = "atomic"
+)
+
+// Levels are all of them.
+func Levels() []certify.CertificationLevel { return []certify.CertificationLevel{Phases, Atomic} }
+
+// Plan is what is asked under a seed. Every vector gets a group of its own, made of the seed, and each of its policies
+// is about members of the group only: so all policies are loaded at once, and no answer can be known before.
+type Plan struct {
+	Seed int64
+
+	entries []entry
+	byID    map[string]*entry
+}
+
+type entry struct {
+	id     string
+	level  certify.CertificationLevel
+	should bool
+	*vectors.Webhook
+}
+
+// NewPlan binds the webhook vectors to a seed.
+func NewPlan(all []*vectors.Vector, seed int64) (*Plan, error) {
+	b := &Plan{Seed: seed, byID: map[string]*entry{}}
+	for _, v := range all {
+		if v.Webhook == nil {
+			continue
+		}
+		sum := sha256.Sum256(fmt.Appendf(nil, "authzconf conditional %d %s", seed, v.ID))
+		w, err := bind(v.Webhook, hex.EncodeToString(sum[:4]))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", v.File, err)
+		}
+		e := entry{v.ID, Phases, v.Level == vectors.Should, w}
+		if slices.ContainsFunc(w.Steps, func(s vectors.Step) bool { return s.SetPolicies != nil }) {
+			e.level = Atomic
+		}
+		b.entries = append(b.entries, e)
+	}
+	r := rand.New(rand.NewPCG(uint64(seed), 0x76656374))
+	r.Shuffle(len(b.entries), func(i, j int) { b.entries[i], b.entries[j] = b.entries[j], b.entries[i] })
+	for i := range b.entries {
+		b.byID[b.entries[i].id] = &b.entries[i]
+	}
+	return b, nil
+}
+
+// bind copies a vector with a suffix for IDs and group.
+func bind(in *vectors.Webhook, suffix string) (*vectors.Webhook, error) {
+	raw, err := json.Marshal(in)
+	if err != nil {
+		return nil, err
+	}
+	out := &vectors.Webhook{}
+	if err := json.Unmarshal(raw, out); err != nil {
+		return nil, err
+	}
+	group := "vector:" + suffix
+	guard := func(all []vectors.Policy) {
+		for i := range all {
+			all[i].ID += "-" + suffix
+			all[i].Expression = fmt.Sprintf("%q in request.userInfo.groups && (%s)", group, all[i].Expression)
+		}
+	}
+	guard(out.Policies)
+	for i := range out.Steps {
+		if s := &out.Steps[i]; s.Authorize != nil {
+			s.Authorize.Spec.Groups = append(s.Authorize.Spec.Groups, group)
+		} else {
+			guard(s.SetPolicies)
+		}
+	}
+	return out, nil
+}
+
+// Kind is the kind of these certifications, with the vectors that are asked.
+func Kind(all []*vectors.Vector) certify.Kind[Exchange] {
+	return certify.Kind[Exchange]{Name: kind, Title: "certification of a conditional authorizer", Plan: func(seed int64) (certify.Judge[Exchange], error) {
+		return NewPlan(all, seed)
+	}}
+}
+
+const kind = "ConditionalAuthorizerCertification"
+
+// Suite is the digest of all vectors, as they are asked.
+func (b *Plan) Suite() string {
+	h := sha256.New()
+	for _, e := range b.entries {
+		raw, _ := json.Marshal(e.Webhook) // bind has marshalled it before
+		_, _ = fmt.Fprintf(h, "%s %s %t %s\n", e.id, e.level, e.should, raw)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Policies are those that a webhook holds when certification begins.
+func (b *Plan) Policies() []vectors.Policy { return b.policies(nil, nil) }
+
+// policies are those with one vector's replaced.
+func (b *Plan) policies(of *entry, by []vectors.Policy) []vectors.Policy {
+	out := []vectors.Policy{}
+	for i := range b.entries {
+		if e := &b.entries[i]; e == of {
+			out = append(out, by...)
+		} else {
+			out = append(out, e.Policies...)
+		}
+	}
+	return out
+}
+
+// PoliciesJSON is the form in which policies are handed over.
+func PoliciesJSON(all []vectors.Policy) ([]byte, error) {
+	return json.MarshalIndent(struct {
+		Policies []vectors.Policy `json:"policies"`
+	}{all}, "", "  ")
+}
+
+// Bound is a vector as it is asked.
+func (b *Plan) Bound(id string) *vectors.Webhook { return b.byID[id].Webhook }
+
+// Len is how many vectors a level has.
+func (b *Plan) Len(l certify.CertificationLevel) (n int) {
+	return seq.Count(b.entries, func(e entry) bool { return e.level == l })
+}
+
+func (e *entry) reason() string { return path.Base(e.id) }
+
+// ServeReference runs the reference authorizer in a revision of the wire with the policies of a file, and writes the kubeconfig for it. The
+// file is read again when it has changed, so that a policy hook may overwrite it.
+func ServeReference(w *wire.Revision, policies, kubeconfig string) (stop func() error, err error) {
+	file, first, err := webhook.Follow(policies, reference.Load)
+	if err != nil {
+		return nil, err
+	}
+	a := reference.New(first)
+	a.Wire = w
+	right := reference.Handler(w, a)
+	return webhook.ServeFor(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
+		s, changed, err := file.Changed()
+		if err != nil {
+			http.Error(rw, "the policies cannot be read", http.StatusInternalServerError)
+			return
+		}
+		if changed {
+			a.Use(s)
+		}
+		right.ServeHTTP(rw, req)
+	}), kubeconfig, reference.Kubeconfig)
+}
+
+// Played is what came of vectors of somebody's own.
+type Played struct {
+	reports.Record `json:",inline"`
+
+	Subject string `json:"subject"`
+	// Files says how many of authzconf's files of vectors were played, or that they are somebody's own.
+	Files   string                   `json:"vectorFiles"`
+	Seed    int64                    `json:"seed"`
+	Results []VectorResult           `json:"results"`
+	Totals  map[verdicts.Verdict]int `json:"totals"`
+}
+
+// VectorResult is what came of a vector, in a revision if it was asked in one. Not supported says nothing of the subject.
+type VectorResult struct {
+	*vectors.Vector `json:"-"`
+	ID              string           `json:"vector"`
+	Wire            string           `json:"wire,omitempty"`
+	Verdict         verdicts.Verdict `json:"verdict"`
+	Why             []string         `json:"why,omitempty"`
+}
+
+// PlayedFolder is a report in a folder.
+var PlayedFolder = filing.Kind{
+	Name: "report of conditions run", Marker: "conditions.yaml", Head: map[string]string{"subject": "", "results": ""},
+	Files: append([]string{"evidence/*.json.gz"}, reports.BriefFiles...),
+}
+
+// Add adds what came of a vector.
+func (p *Played) Add(r VectorResult) {
+	if p.Totals == nil {
+		p.Totals = map[verdicts.Verdict]int{}
+	}
+	r.ID = r.Vector.ID
+	p.Results, p.Totals[r.Verdict] = append(p.Results, r), p.Totals[r.Verdict]+1
+	p.Conclude(p.Totals[verdicts.Failed] > 0, p.Totals[verdicts.Invalid] > 0 || p.Totals[verdicts.Passed] == 0)
+}
+
+// Play judges an authorizer by exchanges about vectors, in each revision of the wire that some are in.
+func Play(all []*vectors.Vector, seed int64, exchanges []Exchange) (*Played, error) {
+	plan, err := NewPlan(all, seed)
+	if err != nil {
+		return nil, err
+	}
+	p := &Played{Seed: seed}
+	for _, v := range all {
+		if v.Webhook == nil {
+			p.Add(VectorResult{Vector: v, Verdict: verdicts.NotSupported, Why: []string{"it judges an API server, and this is an authorizer"}})
+			continue
+		}
+		for _, w := range wire.Revisions() {
+			if !slices.ContainsFunc(exchanges, func(x Exchange) bool { return x.Wire == w.Name }) {
+				continue
+			}
+			r := VectorResult{Vector: v, Wire: w.Name, Verdict: verdicts.Passed}
+			of := slices.DeleteFunc(slices.Clone(exchanges), func(x Exchange) bool { return x.Wire != w.Name || x.Vector != v.ID })
+			judged, err := plan.Judge(of)
+			if err != nil {
+				return nil, err
+			}
+			if !slices.ContainsFunc(judged.Results, func(l certify.LevelResult) bool { return l.Reviews == 1 }) {
+				r.Verdict, r.Why = verdicts.Invalid, []string{"it was not asked, or not all of it: the authorizer had ended the run before"}
+			}
+			for _, f := range judged.Findings {
+				means := "the text advises against it" // which costs nothing
+				if !f.Advice {
+					r.Verdict, means = verdicts.Failed, "the text demands otherwise"
+				}
+				r.Why = append(r.Why, f.Reason+": "+means+"\n  "+strings.Join(f.Examples, "\n  "))
+			}
+			p.Add(r)
+		}
+	}
+	return p, nil
+}

@@ -1,0 +1,269 @@
+package certification
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/authzconf/authzconf/certify"
+	webhook "github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/drafts/conditional/reference"
+	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/drafts/conditional/wire"
+)
+
+// Exchange is one question and its answer.
+type Exchange struct {
+	Vector  string  `json:"vector"`
+	Step    int     `json:"step"`
+	Variant Variant `json:"variant,omitempty"` // which question of the step it was
+	// Wire is the revision in which it was asked; seed if none is there.
+	Wire   string          `json:"wire,omitempty"`
+	HTTP   int             `json:"http,omitempty"`
+	Fault  string          `json:"fault,omitempty"`  // what went wrong on the way
+	Answer json.RawMessage `json:"answer,omitempty"` // the body, as text if it is not JSON
+}
+
+// Variant is a question that a step asks beside its own.
+type Variant string
+
+// The variants.
+const (
+	// Asked is the step itself.
+	Asked Variant = ""
+	// Again repeats it.
+	Again Variant = "again"
+	// Unaware asks as a client that knows no conditions.
+	Unaware Variant = "unaware"
+	// Foreign sends the conditions back under a type that nobody knows.
+	Foreign Variant = "foreign"
+	// Replica asks the same of another replica of the authorizer.
+	Replica Variant = "replica"
+)
+
+// foreignType is of no authorizer.
+const foreignType = "certify.authzconf.dev/unknown"
+
+// Loader hands policies over, all at once; nil if nobody can.
+type Loader func(context.Context, []vectors.Policy) error
+
+// Options say what is certified.
+type Options struct {
+	// Webhooks are how the endpoints for SubjectAccessReview and AuthorizationConditionsReview are reached, and behind
+	// them those of another replica with the same policies, if there is one.
+	Webhooks []*certify.Webhook
+	Plan     *Plan
+	Load     Loader
+	// Wire is the revision of the wire to certify; nil has the webhook asked which it speaks.
+	Wire *wire.Revision
+}
+
+// Certify asks everything and judges what came back. Its error is about the harness.
+func Certify(ctx context.Context, o Options) (*certify.Run[Exchange], error) {
+	r := runner{Options: o}
+	for _, w := range o.Webhooks {
+		p, err := w.Poster()
+		if err != nil {
+			return nil, err
+		}
+		defer p.Close()
+		r.to = append(r.to, p)
+	}
+	return certify.Perform(ctx, o.Plan, nil, func(ctx context.Context, all *certify.Runner[Exchange]) (err error) {
+		r.Runner = all
+		all.Step(Step, func() { err = r.everything(ctx) })
+		return err
+	})
+}
+
+// CertifyHandler certifies what is not served yet: AuthorizationConditionsReview at reference.ConditionsPath,
+// SubjectAccessReview everywhere else.
+func CertifyHandler(ctx context.Context, h http.Handler, o Options) (*certify.Run[Exchange], error) {
+	s, err := webhook.Start(h, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = s.Close() }()
+	raw, err := reference.Kubeconfig(s)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"", reference.ConditionsContext} {
+		w, err := certify.ParseWebhook(raw, name)
+		if err != nil {
+			return nil, err
+		}
+		o.Webhooks = append(o.Webhooks, w)
+	}
+	return Certify(ctx, o)
+}
+
+// Step is the one step of a run, which measures it whole.
+const Step = "exchanges"
+
+type runner struct {
+	Options
+	*certify.Runner[Exchange]
+	to []*certify.Poster // the webhooks
+}
+
+const authorize, conditions, replicas = 0, 1, 2 // in to
+
+// everything asks all vectors, as long as it makes sense.
+func (r *runner) everything(ctx context.Context) error {
+	if r.Load != nil {
+		if err := r.Load(ctx, r.Plan.Policies()); err != nil {
+			return err
+		}
+	}
+	if r.Wire == nil {
+		r.Wire = r.spoken(ctx)
+	}
+	for i := range r.Plan.entries {
+		e := &r.Plan.entries[i]
+		if e.level == Atomic && r.Load == nil {
+			continue
+		}
+		if err := errors.Join(r.vector(ctx, e), ctx.Err()); err != nil {
+			return err
+		}
+		if r.Ended() {
+			break
+		}
+	}
+	return nil
+}
+
+// spoken asks for conditions until an answer tells the revision. One that nobody tells is the oldest: the webhook has
+// sent no conditions at all, or they are in a form that nobody knows, which is found out by all that is asked.
+func (r *runner) spoken(ctx context.Context) *wire.Revision {
+	for _, e := range r.Plan.entries {
+		for _, s := range e.Steps {
+			if s.Authorize == nil || s.Authorize.Want.OneOf[0] != vectors.Conditional || r.Ended() {
+				continue
+			}
+			question, err := wire.Seed.AskAccess(s.Authorize.Spec)
+			if err != nil {
+				continue
+			}
+			_, answer, fault := r.to[authorize].Post(ctx, question)
+			if told := wire.Told(answer); len(told) > 0 {
+				return told[0]
+			}
+			r.Continue(fault)
+		}
+	}
+	return wire.Seed
+}
+
+func (r *runner) vector(ctx context.Context, e *entry) (err error) {
+	if e.level == Atomic {
+		defer func() { err = errors.Join(err, r.Load(ctx, r.Plan.Policies())) }()
+	}
+	chains := map[int][]vectors.ConditionSet{}
+	for i, s := range e.Steps {
+		switch {
+		case s.SetPolicies != nil:
+			if err := r.Load(ctx, r.Plan.policies(e, s.SetPolicies)); err != nil {
+				return err
+			}
+		case s.Authorize != nil:
+			if chains[i] = r.review(ctx, e, i, s.Authorize.Spec); r.Ended() {
+				return nil
+			}
+		case chains[s.Evaluate.Of] != nil:
+			r.evaluate(ctx, e, i, s.Evaluate.Data, chains[s.Evaluate.Of])
+		}
+	}
+	return nil
+}
+
+// variants are the questions of a step. A replica is not to evaluate what it was asked to give itself.
+func (e *entry) variants(step int, replica bool) []Variant {
+	all := []Variant{Asked, Again, Unaware}
+	if e.Steps[step].Evaluate != nil {
+		all = []Variant{Asked, Foreign}
+	}
+	if replica && !slices.ContainsFunc(e.Steps, func(s vectors.Step) bool { return s.Evaluate != nil && s.Evaluate.Of == step }) {
+		all = append(all, Replica)
+	}
+	return all
+}
+
+// review asks the first phase, and returns the conditions.
+func (r *runner) review(ctx context.Context, e *entry, step int, spec vectors.SubjectAccessReviewSpec) []vectors.ConditionSet {
+	ask := func(variant Variant) []byte {
+		sent := spec
+		if variant == Unaware {
+			sent.ConditionalAuthorization = nil
+		}
+		body, err := r.Wire.AskAccess(sent)
+		return r.post(ctx, authorize, Exchange{Vector: e.id, Step: step, Variant: variant}, body, err)
+	}
+	answer := ask(Asked)
+	for _, variant := range e.variants(step, len(r.to) > replicas)[1:] {
+		ask(variant)
+	}
+	if told := wire.Told(answer); len(told) > 1 || len(told) == 1 && told[0] != r.Wire { // everything else would follow from that
+		r.End()
+		return nil
+	}
+	return chainIn(r.Wire, answer)
+}
+
+// chainIn are the conditions in an answer of a revision, if it has any that can be read.
+func chainIn(w *wire.Revision, answer []byte) []vectors.ConditionSet {
+	if told := wire.Told(answer); len(told) != 1 || told[0] != w {
+		return nil
+	}
+	status, err := w.ReadAccess(answer)
+	if err != nil {
+		return nil
+	}
+	return status.ConditionsChain
+}
+
+func (r *runner) evaluate(ctx context.Context, e *entry, step int, data vectors.ConditionData, chain []vectors.ConditionSet) {
+	for _, variant := range e.variants(step, len(r.to) > replicas) {
+		sets := map[Variant][]vectors.ConditionSet{Asked: chain, Foreign: foreign(chain), Replica: chain}[variant]
+		body, err := r.Wire.AskConditions(vectors.AuthorizationConditionsRequest{ConditionSets: sets, ConditionData: data})
+		r.post(ctx, conditions, Exchange{Vector: e.id, Step: step, Variant: variant}, body, err)
+	}
+}
+
+// foreign are sets with conditions of a type that nobody knows.
+func foreign(chain []vectors.ConditionSet) []vectors.ConditionSet {
+	out := slices.Clone(chain)
+	for i := range out {
+		out[i].Conditions, out[i].ConditionsChain = slices.Clone(out[i].Conditions), foreign(out[i].ConditionsChain)
+		for k := range out[i].Conditions {
+			out[i].Conditions[k].Type = foreignType
+		}
+	}
+	return out
+}
+
+func (r *runner) post(ctx context.Context, to int, x Exchange, raw []byte, err error) (answer []byte) {
+	x.Wire = r.Wire.Name
+	if err != nil {
+		x.Fault = "harness"
+		r.Answers = append(r.Answers, x)
+		return nil
+	}
+	if x.Variant == Replica {
+		to += replicas
+	}
+	x.HTTP, answer, x.Fault = r.to[to].Post(ctx, raw)
+	switch {
+	case json.Valid(answer):
+		x.Answer = answer
+	case len(answer) > 0:
+		x.Answer, _ = json.Marshal(fmt.Sprintf("%.200q", answer))
+	}
+	r.Continue(x.Fault)
+	r.Answers = append(r.Answers, x)
+	return answer
+}

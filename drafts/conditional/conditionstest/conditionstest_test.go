@@ -1,0 +1,179 @@
+package conditionstest_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/union"
+
+	"github.com/authzconf/authzconf/drafts/conditional/conditionstest"
+	"github.com/authzconf/authzconf/drafts/conditional/reference"
+	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/drafts/conditional/wire"
+)
+
+// noted keeps what a test is told.
+type noted struct {
+	ctx    context.Context
+	failed []string
+}
+
+func (n *noted) Helper()                  {}
+func (n *noted) Context() context.Context { return n.ctx }
+func (n *noted) Logf(string, ...any)      {}
+func (n *noted) Errorf(f string, a ...any) {
+	n.failed = append(n.failed, fmt.Sprintf(f, a...))
+}
+func (n *noted) Fatalf(f string, a ...any) { n.Errorf(f, a...) }
+
+// inGo is the reference authorizer as one of Go.
+type inGo struct{ *reference.Authorizer }
+
+func newReference() (*inGo, func([]vectors.Policy) error) {
+	a := &inGo{reference.New(new(reference.Snapshot))}
+	return a, func(all []vectors.Policy) error {
+		s, err := reference.NewSnapshot(all)
+		if err == nil {
+			a.Use(s)
+		}
+		return err
+	}
+}
+
+func (g *inGo) decide(a authorizer.Attributes) reference.FirstPhase {
+	s := authorizationv1.SubjectAccessReviewSpec{User: a.GetUser().GetName(), UID: a.GetUser().GetUID(), Groups: a.GetUser().GetGroups(), Extra: map[string]authorizationv1.ExtraValue{}}
+	for k, v := range a.GetUser().GetExtra() {
+		s.Extra[k] = v
+	}
+	if a.IsResourceRequest() {
+		s.ResourceAttributes = &authorizationv1.ResourceAttributes{
+			Verb: a.GetVerb(), Namespace: a.GetNamespace(), Group: a.GetAPIGroup(), Version: a.GetAPIVersion(), Resource: a.GetResource(), Subresource: a.GetSubresource(), Name: a.GetName(),
+		}
+	} else {
+		s.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: a.GetVerb(), Path: a.GetPath()}
+	}
+	st := g.Status(g.Snapshot().Decide(s), vectors.SubjectAccessReviewSpec{SubjectAccessReviewSpec: s, ConditionalAuthorization: &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.HumanReadable}})
+	out := reference.FirstPhase{Concrete: st.Decision(), Reason: st.Reason}
+	if st.EvaluationError != "" {
+		out.Err = fmt.Errorf("%s", st.EvaluationError)
+	}
+	for _, set := range st.ConditionsChain {
+		out.Conditions = set.Conditions
+	}
+	return out
+}
+
+var decisions = map[vectors.Decision]authorizer.Decision{
+	vectors.Allow: authorizer.DecisionAllow, vectors.Deny: authorizer.DecisionDeny, vectors.NoOpinion: authorizer.DecisionNoOpinion,
+}
+
+func (g *inGo) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	d := g.decide(a)
+	return decisions[d.Fold()], d.Reason, d.Err
+}
+
+func (g *inGo) ConditionsAwareAuthorize(_ context.Context, a authorizer.Attributes) authorizer.ConditionsAwareDecision {
+	d := g.decide(a)
+	if len(d.Conditions) == 0 {
+		return authorizer.ConditionsAwareDecisionFromParts(decisions[d.Concrete], d.Reason, d.Err)
+	}
+	by := map[vectors.Decision][]authorizer.Condition{}
+	for _, c := range d.Conditions {
+		by[c.Effect] = append(by[c.Effect], authorizer.GenericCondition{ID: c.ID, Type: reference.TypeCEL, Condition: c.Condition, Description: c.Description})
+	}
+	return authorizer.ConditionsAwareDecisionConditionsMap(by[vectors.Deny], by[vectors.NoOpinion], by[vectors.Allow])
+}
+
+func (g *inGo) EvaluateConditions(ctx context.Context, d authorizer.ConditionsAwareDecision, data authorizer.ConditionsData) (authorizer.Decision, string, error) {
+	known := vectors.ConditionData{Operation: string(data.GetOperation())}
+	for _, one := range []struct {
+		from runtime.Object
+		to   *vectors.Object
+	}{{data.GetObject(), &known.Object}, {data.GetOldObject(), &known.OldObject}, {data.GetOperationOptions(), &known.Options}} {
+		if one.from != nil {
+			raw, err := json.Marshal(one.from)
+			if err != nil {
+				return d.FailureDecision(), "", err
+			}
+			if err := json.Unmarshal(raw, one.to); err != nil {
+				return d.FailureDecision(), "", err
+			}
+		}
+	}
+	return d.ConditionsMap().Evaluate(ctx, data, func(_ context.Context, c authorizer.Condition, _ authorizer.ConditionsData) (bool, error) {
+		return reference.Holds(c.GetCondition(), known.Variables())
+	})
+}
+
+func TestRun(t *testing.T) {
+	a, load := newReference()
+	conditionstest.Run(t, a, conditionstest.Options{Load: load, Cases: 500})
+}
+
+// The library's own union is an authorizer too.
+func TestUnion(t *testing.T) {
+	a, load := newReference()
+	all, err := union.New(union.NamedAuthorizer{AuthorizerName: "one", Authorizer: a})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conditionstest.Run(t, all, conditionstest.Options{Load: load, Cases: 500})
+}
+
+// TestURL: a webhook is asked in the revision that it speaks.
+func TestURL(t *testing.T) {
+	a, load := newReference()
+	a.Wire = wire.Merged
+	s := httptest.NewServer(reference.Handler(wire.Merged, a.Authorizer))
+	defer s.Close()
+	conditionstest.RunURL(t, s.URL, s.URL+reference.ConditionsPath, conditionstest.Options{Load: load})
+}
+
+func nothing([]vectors.Policy) error { return nil }
+
+// TestFails: who allows everything, and who cannot be asked, fails, and is told by which vector.
+func TestFails(t *testing.T) {
+	allow := authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+		return authorizer.DecisionAllow, "", nil
+	})
+	n := &noted{ctx: t.Context()}
+	conditionstest.Run(n, allow, conditionstest.Options{Load: nothing, Cases: 64})
+	text := strings.Join(n.failed, "\n")
+	for _, want := range []string{
+		"KEP-5681, Why propagate the conditions with the request?: kep-5681/atomicity/again: ", "in a chain behind one without an opinion", "Technical Requirements: generated case ",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in %d failures", want, len(n.failed))
+		}
+	}
+	t.Logf("%d failures, the first:\n%s", len(n.failed), n.failed[0])
+
+	n = &noted{ctx: t.Context()}
+	conditionstest.Run(n, allow, conditionstest.Options{})
+	conditionstest.RunURL(n, "localhost", "localhost", conditionstest.Options{Load: nothing})
+	if len(n.failed) != 2 || !strings.Contains(n.failed[0], "Options.Load is needed") || !strings.Contains(n.failed[1], "is not the URL of a webhook") {
+		t.Errorf("%q", n.failed)
+	}
+}
+
+func Example() {
+	// In a test of yours t is its *testing.T, and a your authorizer.
+	t := &noted{ctx: context.Background()}
+	a := authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+		return authorizer.DecisionAllow, "", nil
+	})
+
+	conditionstest.Run(t, a, conditionstest.Options{
+		Cases: 64,
+		Load:  func(_ []vectors.Policy) error { return nil }, // a takes them over
+	})
+	fmt.Println(len(t.failed) > 0)
+	// Output: true
+}

@@ -1,0 +1,125 @@
+package gate
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/drafts/conditional/wire"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+const enforcer = "../../../ci/enforcing-apiserver"
+
+// enforcing builds ci/enforcing-apiserver and has it run in the place of every kube-apiserver.
+func enforcing(t *testing.T) {
+	pinned, err := os.ReadFile(filepath.Join(enforcer, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := "v" + local.Newest().Version
+	if !strings.Contains(string(pinned), "\tk8s.io/kubernetes "+version+"\n") {
+		t.Fatalf("%s/go.mod does not require k8s.io/kubernetes %s, the newest that there is", enforcer, version)
+	}
+	path, b := filepath.Join(t.TempDir(), "enforcing-apiserver"), &local.Binaries{}
+	if _, err := b.GoOutput(t.Context(), enforcer, "test", "-c", "-trimpath", "-vet=off", "-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion="+version+"+authzconf-enforcer", "-o", path, "."); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TEST_ASSET_KUBE_APISERVER", path)
+}
+
+func builtin(t *testing.T, which func(*vectors.Vector) bool) (out []*vectors.Vector) {
+	t.Helper()
+	all, err := vectors.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range all {
+		if which(v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// TestEnforcingServer plays every vector on a kube-apiserver with our enforcer: those that can be played pass. It is wrong
+// on purpose then, and each fault has to be seen.
+func TestEnforcingServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds a kube-apiserver")
+	}
+	enforcing(t)
+	for _, w := range wire.Revisions() {
+		t.Run(w.Name, func(t *testing.T) {
+			t.Setenv("ENFORCING_APISERVER_WIRE", w.Name)
+			o := Options{Release: local.Newest(), Binaries: &local.Binaries{}, Wire: w}
+			all := builtin(t, func(*vectors.Vector) bool { return true })
+			play, err := Run(t.Context(), all, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			can := 0
+			for _, v := range all {
+				if Cannot(v, w) == "" {
+					can++
+				}
+			}
+			r := Judge(all, play)
+			t.Logf("%s: %v", r.Subject, r.Totals)
+			if r.Totals[verdicts.Passed] != can || can < 700 || r.Totals[verdicts.NotSupported] != len(all)-can || !strings.HasSuffix(r.Subject, "+authzconf-enforcer, which reads chains lazily") {
+				t.Errorf("%d of %d passed, by %s", r.Totals[verdicts.Passed], can, r.Subject)
+			}
+			for _, one := range r.Results {
+				if one.Verdict != verdicts.Passed && one.Verdict != verdicts.NotSupported {
+					t.Errorf("%s: %s: %v", one.ID, one.Verdict, one.Why)
+				}
+			}
+		})
+	}
+	for _, c := range faults {
+		t.Run(c.fault, func(t *testing.T) { fails(t, c.fault, c.vector) })
+	}
+}
+
+// faults are what the enforcer can do wrong, and one vector that notices.
+var faults = []struct{ fault, vector string }{
+	{"ignores-deny-conditions", "chain/order-deny-first"},
+	{"first-set-only", "status/first-set-denies"},
+	{"evaluates-nothing", "enforcer/only-allow"},
+	{"shown-as-allowed", "chain/may-deny-then-allow"},
+	{"asks-on", "chain/words/allow.deny"},
+	{"deny-goes-on", "chain/lazy-then-asked"},
+	{"compound-not-evaluated", "compound/update-to-create-true-false"},
+	{"reads-on-conditions", "filter/verb-list"},
+	{"starts-without-plugin", "enforcer/gate-on-plugin-off"},
+	{"no-object", "status/two-sets"},
+	{"takes-invalid", "validation/duplicate-deny"},
+	{"errors-allow", "evaluators/cannot-deny"},
+	{"no-old-object", "enforcer/refuses-delete"},
+	{"operation-by-verb", "compound/update-to-create-allow-true"},
+	{"proxies-by-get", "compound/proxy-no-opinion"},
+	{"any-check-on-conditions", "enforcer/escalate-conditional"},
+	{"conditions-when-off", "enforcer/rolled-back-webhook"},
+}
+
+// fails says whether a fault fails a run, and its vector.
+func fails(t *testing.T, fault, vector string) {
+	t.Setenv("ENFORCING_APISERVER_FAULT", fault)
+	// A chain of three shows nothing of them that shorter ones do not.
+	all := builtin(t, func(v *vectors.Vector) bool { return v.APIServer != nil && len(v.APIServer.Chain) < 3 })
+	play, err := Run(t.Context(), all, Options{Release: local.Newest(), Binaries: &local.Binaries{}, Wire: wire.Merged})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := Judge(all, play)
+	t.Logf("%v", r.Totals)
+	for _, one := range r.Results {
+		if strings.HasSuffix(one.ID, "/"+vector) && one.Verdict == verdicts.Failed && r.Outcome == verdicts.Failed {
+			return
+		}
+	}
+	t.Errorf("%s does not fail: %v", vector, r.Totals)
+}

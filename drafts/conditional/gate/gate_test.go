@@ -1,0 +1,20 @@
+package gate
+
+import (
+	"testing"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/drafts/conditional/wire"
+)
+
+// TestUnknownGate: a kube-apiserver of today does not start with the gate, and that is no verdict on it.
+func TestUnknownGate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a control plane")
+	}
+	t.Setenv("TEST_ASSET_KUBE_APISERVER", "")
+	play, err := Run(t.Context(), nil, Options{Release: local.Newest(), Binaries: &local.Binaries{}, Wire: wire.Merged})
+	if want := "kube-apiserver v" + local.Newest().Version + " does not know the gate ConditionalAuthorization"; err == nil || err.Error() != want || play != nil {
+		t.Errorf("%v, %v; want %s", play, err, want)
+	}
+}

@@ -1,0 +1,140 @@
+package gate
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/authzconf/authzconf/docs"
+	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/drafts/conditional/wire"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+const lazily = `
+description: A conditional allow that comes to no opinion has the next authorizer asked.
+source: {document: KEP-5681, section: Proposal}
+level: must
+apiServer:
+  chain:
+    - {decision: Conditional, conditions: [{id: a, effect: Allow, type: example.com/t, condition: x, is: false}]}
+    - {decision: Deny}
+  want: {authorized: ConditionalAllow, asked: [a0], proceeds: true, conditionsChain: [a0 conditions, a1 denied], askedLater: [a1], evaluatedBy: [a0], decision: Deny, admitted: false}
+  eager: {asked: [a0, a1], askedLater: []}
+`
+
+func parsed(t *testing.T, text string) []*vectors.Vector {
+	t.Helper()
+	all, err := vectors.Parse("v.vector.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// right is what is seen of a server that does all of it right.
+func right() *Play {
+	allow := []vectors.Condition{{ID: "a", Effect: vectors.Allow, Type: "example.com/t", Condition: "x"}}
+	refused := &Sent{Code: http.StatusForbidden, Events: []string{"asked a0", "admission", "evaluates a0", "asked a1"}}
+	return &Play{Server: "kube-apiserver v9", Wire: wire.Merged.Name, Seen: []Seen{{
+		Vector: "v", Starts: true, Request: refused, Alone: refused, Behind: &Sent{Code: http.StatusForbidden},
+		Review: &vectors.SubjectAccessReviewStatus{ConditionsChain: []vectors.ConditionSet{
+			{AuthorizerName: "a0-deny", FailureMode: vectors.FailDeny, Conditions: allow}, {AuthorizerName: "a1-deny", Denied: true},
+		}},
+	}}}
+}
+
+// TestJudge: each thing that is seen is judged.
+func TestJudge(t *testing.T) {
+	for _, c := range []struct {
+		name, why string
+		change    func(*Seen)
+	}{
+		{"all of it right", "", func(*Seen) {}},
+		{"another is asked", "asked: want [a0], got [a0 a1]", func(s *Seen) { s.Request.Events = slices.Insert(s.Request.Events, 1, "asked a1") }},
+		{"nobody is asked later", "askedLater: want [a1], got []", func(s *Seen) { s.Request.Events = s.Request.Events[:3] }},
+		{"nothing is evaluated", "evaluatedBy: want [a0], got []", func(s *Seen) { s.Request.Events = slices.Delete(s.Request.Events, 2, 3) }},
+		{"evaluated without the object", "conditions are evaluated by other data than admission has", func(s *Seen) { s.Request.Events[2] += forObject + "-1" }},
+		{"refused by the filter", "proceeds: want true, got false", func(s *Seen) { s.Request.Events = []string{"asked a0"} }},
+		{"let through", "admitted: want false, got true", func(s *Seen) { s.Request.Code = http.StatusCreated }},
+		{"Deny is no opinion", "decision: want Deny, got NoOpinion", func(s *Seen) { s.Behind.Code = http.StatusCreated }},
+		{"shown as allowed", "authorized: want ConditionalAllow, got Allow", func(s *Seen) { s.Review = &vectors.SubjectAccessReviewStatus{Allowed: true} }},
+		{"a set is not shown", "conditionsChain: want [a0 conditions a1 denied], got [a0 conditions]", func(s *Seen) { s.Review.ConditionsChain = s.Review.ConditionsChain[:1] }},
+		{"no answer to a request", "the request is answered 503", func(s *Seen) { s.Request.Code = http.StatusServiceUnavailable }},
+		{"it does not start", "", func(s *Seen) { *s = Seen{Vector: "v"} }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := right()
+			c.change(&p.Seen[0])
+			r := Judge(parsed(t, lazily), p)
+			want := verdicts.Failed
+			switch {
+			case c.name == "it does not start": // of which the vector says nothing
+				want = verdicts.NotSupported
+			case c.why == "":
+				want = verdicts.Passed
+			}
+			if got := r.Results[0]; got.Verdict != want || !strings.Contains(strings.Join(got.Why, "; "), c.why) {
+				t.Errorf("%s: %q; want %s, %q", got.Verdict, got.Why, want, c.why)
+			}
+		})
+	}
+}
+
+// TestReading: a server that asks all of the chain first is judged by what the KEP says of that, and it is said.
+func TestReading(t *testing.T) {
+	p := right()
+	p.Seen[0].Request.Events = []string{"asked a0", "asked a1", "admission", "evaluates a0"}
+	if r := Judge(parsed(t, lazily), p); r.Outcome != verdicts.Passed || r.Subject != "kube-apiserver v9, which reads chains eagerly" {
+		t.Errorf("%s of %s: %v", r.Outcome, r.Subject, r.Results)
+	}
+	if r := Judge(parsed(t, lazily), right()); r.Subject != "kube-apiserver v9, which reads chains lazily" {
+		t.Error(r.Subject)
+	}
+}
+
+// TestNotPlayed: what was not played is no pass, and advice costs nothing.
+func TestNotPlayed(t *testing.T) {
+	p := right()
+	p.Seen[0].Vector = "other"
+	if r := Judge(parsed(t, lazily), p); r.Results[0].Verdict != verdicts.Invalid || r.Outcome != verdicts.Invalid {
+		t.Errorf("%+v", r.Results[0])
+	}
+	p = right()
+	p.Seen[0].Request.Code = http.StatusCreated
+	r := Judge(parsed(t, strings.Replace(lazily, "level: must", "level: should", 1)), p)
+	if got := r.Results[0]; got.Verdict != verdicts.Passed || !strings.HasPrefix(strings.Join(got.Why, ""), "the text advises otherwise: ") {
+		t.Errorf("%+v", got)
+	}
+}
+
+var update = flag.Bool("update", false, "write the table of docs/conditional-authorizers.md")
+
+// TestDocs holds the page to what can be played, and why the rest cannot.
+func TestDocs(t *testing.T) {
+	all := builtin(t, func(v *vectors.Vector) bool { return v.APIServer != nil })
+	counts := map[string][]int{}
+	for i, w := range wire.Revisions() {
+		for _, v := range all {
+			why := Cannot(v, w)
+			if counts[why] == nil {
+				counts[why] = make([]int, len(wire.Revisions()))
+			}
+			counts[why][i]++
+		}
+	}
+	var b strings.Builder
+	b.WriteString("| API-server vectors | `seed` | `merged` |\n|---|--:|--:|\n")
+	for _, why := range slices.Sorted(maps.Keys(counts)) {
+		text := "not supported: " + why
+		if why == "" {
+			text = "played"
+		}
+		_, _ = fmt.Fprintf(&b, "| %s | %d | %d |\n", text, counts[why][0], counts[why][1])
+	}
+	docs.Hold(t, "../../../docs/conditional-authorizers.md", "gate", b.String(), *update)
+}

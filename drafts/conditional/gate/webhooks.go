@@ -1,0 +1,220 @@
+package gate
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/authzconf/authzconf/drafts/conditional/model"
+	"github.com/authzconf/authzconf/drafts/conditional/reference"
+	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/drafts/conditional/wire"
+	"github.com/authzconf/authzconf/engine/recorder"
+)
+
+// The events of a request. The first two end with the name of an authorizer; second begins those of the second check.
+const (
+	asked     = "asked"        // a SubjectAccessReview
+	evaluates = "evaluates"    // an AuthorizationConditionsReview
+	admission = "admission"    // a mutating webhook: the request is past the filter
+	forObject = " for object " // and its number, unless it is 0; -1 is no object of the request, or not with what admission has
+	second    = "second "
+)
+
+// script is what the webhooks say while one request is under way.
+type script struct {
+	user, verb, object string
+	chain, compound    []vectors.Authorizer
+	behind             vectors.Decision // what the last webhook says, which no vector has
+	// answered are the sets that each link has answered with, by check and name.
+	answered map[string][]vectors.ConditionSet
+	events   []string
+}
+
+// webhooks are all authorizers of the chain, and a mutating admission webhook that marks the end of the authorization.
+type webhooks struct {
+	wire *wire.Revision
+	mu   sync.Mutex
+	now  *script // nil between requests
+}
+
+func (w *webhooks) follow(s *script) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now = s
+}
+
+// placeOf is where a link is asked. Each has two places, for its failure policy is the API server's configuration.
+func placeOf(i int, mode vectors.FailureMode) string {
+	return fmt.Sprintf("a%d-%s", i, strings.ToLower(string(mode)))
+}
+
+const behindAll = "behind"
+
+var errRefused = errors.New("the authorizer's error")
+
+func (w *webhooks) handler() http.Handler {
+	mux := http.NewServeMux()
+	for path, answer := range map[string]func(*script, string, []byte) ([]byte, error){"/authorize/": w.access, reference.ConditionsPath + "/": w.conditions, "/mutate/": w.mutate} {
+		mux.HandleFunc(path, func(out http.ResponseWriter, req *http.Request) {
+			body, err := io.ReadAll(io.LimitReader(req.Body, 4<<20))
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			s := cmp.Or(w.now, &script{}) // which is for a request of nobody that has an opinion here
+			if err == nil {
+				body, err = answer(s, strings.TrimPrefix(req.URL.Path, path), body)
+			}
+			if err != nil { // with no code at which an API server asks again
+				http.Error(out, err.Error(), http.StatusBadRequest)
+				return
+			}
+			out.Header().Set("Content-Type", "application/json")
+			_, _ = out.Write(body)
+		})
+	}
+	return mux
+}
+
+// link is the authorizer at a place of a chain; nil if there is none.
+func link(chain []vectors.Authorizer, place string) *vectors.Authorizer {
+	for i, a := range chain {
+		if mode := a.FailureMode; placeOf(i, mode) == place && !a.Error || placeOf(i, vectors.FailNoOpinion) == place && a.Error {
+			return &chain[i]
+		}
+	}
+	return nil
+}
+
+func (w *webhooks) access(s *script, place string, body []byte) ([]byte, error) {
+	spec, err := w.wire.DecodeAccess(body)
+	if err != nil {
+		return nil, err
+	}
+	var status vectors.SubjectAccessReviewStatus
+	if spec.User != s.user || spec.ResourceAttributes == nil || place == behindAll {
+		status.Allowed = spec.User == s.user && s.behind == vectors.Allow
+		return w.wire.AnswerAccess(status)
+	}
+	a, check := link(s.chain, place), ""
+	if spec.ResourceAttributes.Verb != s.verb {
+		a, check = link(s.compound, place), second
+	}
+	if a == nil {
+		return w.wire.AnswerAccess(status)
+	}
+	s.events = append(s.events, check+asked+" "+a.Name)
+	if a.Error {
+		return nil, errRefused
+	}
+	status = a.Answer()
+	if spec.Mode() == vectors.None && a.Status == nil && a.Decision == vectors.Conditional {
+		status = vectors.SubjectAccessReviewStatus{Denied: slices.ContainsFunc(a.Conditions, func(c vectors.EvaluatedCondition) bool { return c.Effect == vectors.Deny })}
+	}
+	answer, err := w.wire.AnswerAccess(status)
+	if sent, readErr := w.wire.ReadAccess(answer); err == nil && readErr == nil && sent.ConditionsChain != nil {
+		s.answered[check+a.Name] = sent.ConditionsChain
+	}
+	return answer, err
+}
+
+// conditions answers an AuthorizationConditionsReview. It must have the link's own sets, and the request's object.
+func (w *webhooks) conditions(s *script, place string, body []byte) ([]byte, error) {
+	q, err := w.wire.DecodeConditions(body)
+	if err != nil {
+		return nil, err
+	}
+	for check, chain := range map[string][]vectors.Authorizer{"": s.chain, second: s.compound} {
+		a := link(chain, place)
+		if a == nil || !reflect.DeepEqual(q.ConditionSets, s.answered[check+a.Name]) {
+			continue
+		}
+		event, number := check+evaluates+" "+a.Name, numberOf(s.object, q.ConditionData)
+		if number != 0 {
+			event += fmt.Sprint(forObject, number)
+		}
+		if s.events = append(s.events, event); a.Cannot {
+			return nil, errRefused
+		}
+		d, failed := evaluate(a, q.ConditionSets, max(number, 0))
+		out := vectors.AuthorizationConditionsResponse{Allowed: d == vectors.Allow, Denied: d == vectors.Deny}
+		if failed {
+			out.EvaluationError = "a condition is in error"
+		}
+		return w.wire.AnswerConditions(out)
+	}
+	s.events = append(s.events, evaluates+" what nobody has answered")
+	return nil, errors.New("these are not the conditions that were answered")
+}
+
+// numberOf is the number of an object, by the end of its name; -1 if it is none of the request, or not as the operation has it.
+func numberOf(prefix string, data vectors.ConditionData) (n int) {
+	has := map[string][2]bool{"CREATE": {true, false}, "UPDATE": {true, true}, "DELETE": {false, true}, "CONNECT": {true, false}}
+	if has[data.Operation] != [2]bool{data.Object != nil, data.OldObject != nil} || data.Operation == "CONNECT" && data.Options != nil {
+		return -1
+	}
+	for _, o := range []vectors.Object{data.Object, data.OldObject} {
+		metadata, _ := o["metadata"].(map[string]any)
+		name, _ := metadata["name"].(string)
+		if _, err := fmt.Sscanf(strings.TrimPrefix(name, prefix), "-%d", &n); err == nil || data.Operation == "CONNECT" {
+			return n
+		}
+	}
+	return -1
+}
+
+func evaluate(a *vectors.Authorizer, sets []vectors.ConditionSet, object int) (d vectors.Decision, failed bool) {
+	for _, set := range vectors.Leaves(sets) {
+		d = (&vectors.SubjectAccessReviewStatus{Allowed: set.Allowed, Denied: set.Denied}).Decision()
+		var effects []vectors.Decision
+		var truths []vectors.Truth
+		for _, c := range set.Conditions {
+			truth := a.Truths[c.ID]
+			if i := slices.IndexFunc(a.Conditions, func(of vectors.EvaluatedCondition) bool { return of.ID == c.ID }); i >= 0 {
+				truth = a.Conditions[i].PerObject[min(object, len(a.Conditions[i].PerObject)-1)]
+			}
+			effects, truths = append(effects, c.Effect), append(truths, truth)
+		}
+		if d == vectors.NoOpinion {
+			var err bool
+			d, err = model.Evaluate(set.FailureMode, effects, truths)
+			failed = failed || err
+		}
+		if d != vectors.NoOpinion {
+			return d, failed
+		}
+	}
+	return vectors.NoOpinion, failed
+}
+
+func (w *webhooks) mutate(s *script, _ string, body []byte) ([]byte, error) {
+	var in admissionv1.AdmissionReview
+	if err := json.Unmarshal(body, &in); err != nil || in.Request == nil {
+		return nil, errors.New("the body is not an AdmissionReview with a request")
+	}
+	if in.Request.UserInfo.Username == s.user && !slices.Contains(s.events, admission) {
+		s.events = append(s.events, admission)
+	}
+	return json.Marshal(admissionv1.AdmissionReview{TypeMeta: in.TypeMeta, Response: &admissionv1.AdmissionResponse{UID: in.Request.UID, Allowed: true}})
+}
+
+// kubeconfig is that of a place, with a context for each of the reviews.
+func kubeconfig(l *recorder.Server, place string) ([]byte, error) {
+	c := clientcmdapi.NewConfig()
+	c.AuthInfos["apiserver"], c.CurrentContext = clientcmdapi.NewAuthInfo(), "authorize"
+	for name, path := range map[string]string{"authorize": "/authorize/", reference.ConditionsContext: reference.ConditionsPath + "/"} {
+		c.Clusters[name] = &clientcmdapi.Cluster{Server: l.URL + path + place, CertificateAuthorityData: l.CA}
+		c.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: "apiserver"}
+	}
+	return clientcmd.Write(*c)
+}

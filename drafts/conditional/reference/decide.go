@@ -1,0 +1,197 @@
+package reference
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/google/cel-go/cel"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/utils/lru"
+
+	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+)
+
+// FirstPhase is what the first phase decides: a concrete decision, or conditions.
+type FirstPhase struct {
+	Concrete   vectors.Decision    // the decision if there are no conditions
+	Conditions []vectors.Condition // without a type, which is up to who writes them
+	// Reason says which policy decided.
+	Reason string
+	Err    error // about policies that could not be evaluated
+}
+
+// CanBecomeAllowed says whether the request may still be allowed.
+func (d FirstPhase) CanBecomeAllowed() bool {
+	return d.Concrete == vectors.Allow || d.has(vectors.Allow)
+}
+
+func (d FirstPhase) has(e vectors.Decision) bool {
+	return slices.ContainsFunc(d.Conditions, func(c vectors.Condition) bool { return c.Effect == e })
+}
+
+// Fold is the concrete decision for a client that takes no conditions: Deny if any condition might deny, else no
+// opinion (section "Authorizer requirements").
+func (d FirstPhase) Fold() vectors.Decision {
+	switch {
+	case len(d.Conditions) == 0:
+		return d.Concrete
+	case d.has(vectors.Deny):
+		return vectors.Deny
+	}
+	return vectors.NoOpinion
+}
+
+// group is what the policies of one effect amount to.
+type group struct {
+	applies    string // the policy that is true, or cannot be evaluated
+	err        error
+	conditions []vectors.Condition
+}
+
+// partially evaluates the policies of an effect.
+func (s *Snapshot) partially(effect vectors.Decision, spec authorizationv1.SubjectAccessReviewSpec) (g group) {
+	request, known := vectors.RequestFields(spec), knownData(spec)
+	all := map[string]any{vectors.RequestVariable: request}
+	maps.Copy(all, known)
+	for i, p := range s.policies {
+		if p.Effect != effect {
+			continue
+		}
+		out, _, ok := evaluate(s.programs[i], all)
+		if !ok {
+			out = evaluatePartially(p.Expression, request, known)
+		}
+		switch {
+		case out.err != nil:
+			g.err = fmt.Errorf("policy %s: %w", p.ID, out.err)
+			if effect != vectors.Allow { // fail closed; an error allows nothing
+				g.applies = p.ID
+			}
+		case out.residual != "" && effect == vectors.Allow && neverTrue(out.residual):
+			// It "never contributes to an Allow decision" (section "Computing a concrete decision from a ConditionSet").
+		case out.residual != "":
+			g.conditions = append(g.conditions, vectors.Condition{ID: p.ID, Effect: effect, Condition: out.residual, Description: p.Description})
+		case out.value:
+			return group{applies: p.ID}
+		}
+	}
+	return g
+}
+
+// Decide is the first phase. Strength is Deny, conditional Deny, NoOpinion, conditional NoOpinion, Allow,
+// conditional Allow (section "Authorizer requirements"), and there are conditions only if they can matter.
+func (s *Snapshot) Decide(spec authorizationv1.SubjectAccessReviewSpec) FirstPhase {
+	deny := s.partially(vectors.Deny, spec)
+	if deny.applies != "" && (deny.err == nil || s.FailureMode != vectors.FailNoOpinion) {
+		return FirstPhase{Concrete: vectors.Deny, Reason: "policy " + deny.applies, Err: deny.err}
+	}
+	soft := s.partially(vectors.NoOpinion, spec)
+	if deny.applies != "" { // in error, which counts as no opinion; a condition may still deny
+		soft = deny
+	}
+	if soft.applies != "" { // it overrides the authorizer's own Allow
+		return conditions(FirstPhase{Concrete: vectors.NoOpinion, Reason: "policy " + soft.applies, Err: soft.err}, deny.conditions)
+	}
+	allow := s.partially(vectors.Allow, spec)
+	if allow.applies != "" {
+		d := FirstPhase{Concrete: vectors.Allow, Reason: "policy " + allow.applies}
+		if len(deny.conditions)+len(soft.conditions) == 0 {
+			return d
+		}
+		allow.conditions = []vectors.Condition{{ID: allow.applies, Effect: vectors.Allow, Condition: "true", Description: "allowed unless something else applies"}}
+	}
+	d := FirstPhase{Concrete: vectors.NoOpinion, Reason: "no policy applies", Err: allow.err}
+	if len(allow.conditions) == 0 { // a condition of no opinion has nothing to override
+		return conditions(d, deny.conditions)
+	}
+	return conditions(d, deny.conditions, soft.conditions, allow.conditions)
+}
+
+// conditions is a decision with conditions, if there are any.
+func conditions(d FirstPhase, groups ...[]vectors.Condition) FirstPhase {
+	d.Conditions = slices.Concat(append([][]vectors.Condition{d.Conditions}, groups...)...)
+	if len(d.Conditions) > 0 {
+		d.Reason = ""
+	}
+	return d
+}
+
+// programs keeps compiled conditions: the same ones come again and again.
+var programs = lru.New(4096)
+
+func program(condition string) (cel.Program, error) {
+	if p, ok := programs.Get(condition); ok {
+		return p.(cel.Program), nil
+	}
+	env, _ := environments()
+	p, err := compileIn(env, condition)
+	if err == nil {
+		programs.Add(condition, p)
+	}
+	return p, err
+}
+
+// compileIn makes a program of an expression, which may cost as much as an API server allows.
+func compileIn(env *cel.Env, expression string, options ...cel.ProgramOption) (cel.Program, error) {
+	compiled, issues := env.Compile(expression)
+	if issues.Err() != nil {
+		return nil, celError(issues.Err())
+	}
+	p, err := env.Program(compiled, append(options, cel.CostLimit(celconfig.PerCallLimit))...)
+	if err != nil {
+		return nil, celError(err)
+	}
+	return p, nil
+}
+
+// Holds is the truth of a condition.
+func Holds(condition string, data map[string]any) (bool, error) {
+	p, err := program(condition)
+	if err != nil {
+		return false, err
+	}
+	out, _, err := p.Eval(data)
+	if err != nil {
+		return false, celError(err)
+	}
+	v, ok := out.Value().(bool)
+	if !ok {
+		return false, fmt.Errorf("the condition is of type %s, expected bool", out.Type().TypeName())
+	}
+	return v, nil
+}
+
+// Evaluator says whether a condition holds.
+type Evaluator func(vectors.Condition) (bool, error)
+
+// EvaluateSet is what a set amounts to (section "Computing a concrete decision from a ConditionSet"): Deny before
+// NoOpinion before Allow, in each a true one before an error. An error in a Deny condition is what the failure
+// mode says, in a NoOpinion condition no opinion, in an Allow condition nothing.
+func EvaluateSet(set vectors.ConditionSet, truth Evaluator) (effect vectors.Decision, reason string, err error) {
+	var ignored error
+	for _, effect := range vectors.Effects() {
+		var failed error
+		for _, c := range set.Conditions {
+			if c.Effect != effect {
+				continue
+			}
+			if is, err := truth(c); err != nil {
+				failed = errors.Join(failed, fmt.Errorf("condition %s: %w", c.ID, err))
+			} else if is {
+				return effect, fmt.Sprintf("condition %s", c.ID), nil
+			}
+		}
+		switch {
+		case failed != nil && effect == vectors.Deny && set.FailureMode != vectors.FailNoOpinion:
+			return vectors.Deny, "a condition cannot be evaluated", failed
+		case failed != nil && effect != vectors.Allow:
+			return vectors.NoOpinion, "a condition cannot be evaluated", failed
+		case failed != nil:
+			ignored = failed
+		}
+	}
+	return vectors.NoOpinion, "no condition applies", ignored
+}

@@ -1,0 +1,297 @@
+package reference
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/interpreter"
+	"k8s.io/apimachinery/pkg/util/version"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/utils/lru"
+
+	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/internal/seq"
+)
+
+// environments are that of conditions (ValidatingAdmissionPolicy's with other variables), and one that expands no macros.
+var environments = sync.OnceValues(func() (conditions, plain *cel.Env) {
+	// Without the calls of macros a residual with one cannot be written down.
+	declared := []cel.EnvOption{cel.EnableMacroCallTracking(), cel.Variable("operation", cel.StringType)}
+	for _, name := range vectors.LateVariables()[1:] {
+		declared = append(declared, cel.Variable(name, cel.DynType))
+	}
+	base := version.MajorMinor(1, 37)
+	set, err := environment.MustBaseEnvSet(base).Extend(environment.VersionedOptions{IntroducedVersion: base, EnvOptions: declared})
+	if err != nil {
+		panic(err) // The declarations are constants of this package.
+	}
+	if plain, err = cel.NewEnv(cel.OptionalTypes(), cel.ClearMacros()); err != nil {
+		panic(err)
+	}
+	return set.StoredExpressionsEnv(), plain
+})
+
+// specialize writes the known request into an expression: every request.x becomes a literal, so that nothing of the
+// request is left for the second phase, not even in the body of a macro, which partial evaluation never reaches.
+func specialize(expression string, request map[string]any) (*cel.Ast, error) {
+	conditions, plain := environments()
+	parsed, issues := plain.Parse(expression)
+	if issues.Err() != nil {
+		return nil, celError(issues.Err())
+	}
+	s := substitution{ast.NewExprFactory(), map[string]any{vectors.RequestVariable: request}}
+	s.in(parsed.NativeRep().Expr())
+	text, err := cel.AstToString(parsed)
+	if err != nil {
+		return nil, celError(err)
+	}
+	out, issues := conditions.Compile(text)
+	if issues.Err() != nil {
+		return nil, celError(issues.Err())
+	}
+	if t := out.OutputType(); t != cel.BoolType && t != cel.DynType {
+		return nil, fmt.Errorf("the expression is of type %s, expected bool", t)
+	}
+	return out, nil
+}
+
+// celError is the first line of an error, without the source below it.
+func celError(err error) error {
+	first, _, _ := strings.Cut(err.Error(), "\n")
+	return errors.New(first)
+}
+
+type substitution struct {
+	ast.ExprFactory
+	known map[string]any
+}
+
+// in replaces them in an expression whose macros are not expanded.
+func (s substitution) in(e ast.Expr) {
+	if v, ok := s.value(e); ok {
+		e.SetKindCase(s.literal(v))
+		return
+	}
+	switch e.Kind() {
+	case ast.SelectKind:
+		s.in(e.AsSelect().Operand())
+	case ast.CallKind:
+		c := e.AsCall()
+		if c.FunctionName() == "has" && len(c.Args()) == 1 && !c.IsMemberFunction() {
+			if _, ok := s.value(c.Args()[0]); ok {
+				e.SetKindCase(s.NewLiteral(0, types.True)) // all fields are there always
+				return
+			}
+		}
+		if c.IsMemberFunction() {
+			s.in(c.Target())
+		}
+		for _, arg := range c.Args() {
+			s.in(arg)
+		}
+	case ast.ListKind:
+		s.inElements(e.AsList().Elements())
+	case ast.MapKind:
+		var keys, values []ast.Expr
+		for _, entry := range e.AsMap().Entries() {
+			keys, values = append(keys, entry.AsMapEntry().Key()), append(values, entry.AsMapEntry().Value())
+		}
+		s.inElements(keys)
+		s.inElements(values)
+	}
+}
+
+// inElements replaces them in what must be of one type (cel.HomogeneousAggregateLiterals of the environment):
+// beside what stays unknown, a literal becomes dyn, as the field was.
+func (s substitution) inElements(all []ast.Expr) {
+	stays := slices.ContainsFunc(all, func(e ast.Expr) bool { _, ok := s.value(e); return !ok })
+	for _, e := range all {
+		if v, ok := s.value(e); ok && stays {
+			e.SetKindCase(s.NewCall(0, "dyn", s.literal(v)))
+		} else {
+			s.in(e)
+		}
+	}
+}
+
+// value is that of request.x, request.x.y and so on, if it is known.
+func (s substitution) value(e ast.Expr) (any, bool) {
+	if e.Kind() != ast.SelectKind {
+		return nil, false
+	}
+	sel := e.AsSelect()
+	operand, ok := s.known[vectors.RequestVariable], sel.Operand().Kind() == ast.IdentKind && sel.Operand().AsIdent() == vectors.RequestVariable
+	if !ok {
+		if operand, ok = s.value(sel.Operand()); !ok {
+			return nil, false
+		}
+	}
+	fields, ok := operand.(map[string]any)
+	if !ok {
+		return nil, false
+	}
+	v, ok := fields[sel.FieldName()]
+	return v, ok
+}
+
+// literal writes down what vectors.RequestFields has.
+func (s substitution) literal(v any) ast.Expr {
+	switch v := v.(type) {
+	case []string:
+		return s.NewList(0, seq.Map(v, func(e string) ast.Expr { return s.literal(e) }), nil)
+	case map[string]any:
+		return s.NewMap(0, seq.Map(slices.Sorted(maps.Keys(v)), func(k string) ast.EntryExpr {
+			return s.NewMapEntry(0, s.literal(k), s.literal(v[k]), false)
+		}))
+	case string:
+		return s.NewLiteral(0, types.String(v))
+	}
+	return s.NewLiteral(0, types.NullValue)
+}
+
+// partial is what an expression evaluates to without the unknown variables: a value, an error, or a residual.
+type partial struct {
+	value    bool
+	err      error
+	residual string // empty if the value is known
+}
+
+// policyEnvironment is that of conditions, with the request.
+var policyEnvironment = sync.OnceValue(func() *cel.Env {
+	conditions, _ := environments()
+	env, err := conditions.Extend(cel.Variable(vectors.RequestVariable, cel.DynType))
+	if err != nil {
+		panic(err) // The declaration is a constant of this package.
+	}
+	return env
+})
+
+// policyPrograms keeps compiled policies: of those that are loaded, most were there before.
+var policyPrograms = lru.New(4 * maxPolicies)
+
+// policyProgram checks a policy and compiles it as it is, to find out fast what needs no residual.
+func policyProgram(expression string) (cel.Program, error) {
+	if p, ok := policyPrograms.Get(expression); ok {
+		return p.(cel.Program), nil
+	}
+	if _, err := specialize(expression, vectors.RequestFields(sample)); err != nil {
+		return nil, err
+	}
+	p, err := compileIn(policyEnvironment(), expression, cel.EvalOptions(cel.OptPartialEval))
+	if err == nil {
+		policyPrograms.Add(expression, p)
+	}
+	return p, err
+}
+
+// evaluate is what a program evaluates to; ok is false if it is unknown.
+func evaluate(p cel.Program, known map[string]any) (out partial, details *cel.EvalDetails, ok bool) {
+	var unknown []*interpreter.AttributePattern
+	for _, name := range vectors.LateVariables() {
+		if _, ok := known[name]; !ok {
+			unknown = append(unknown, cel.AttributePattern(name))
+		}
+	}
+	vars, err := cel.PartialVars(known, unknown...)
+	if err != nil {
+		return partial{err: celError(err)}, nil, true
+	}
+	v, details, err := p.Eval(vars)
+	switch {
+	case err != nil:
+		return partial{err: celError(err)}, nil, true
+	case types.IsUnknown(v):
+		return partial{}, details, false
+	}
+	value, is := v.Value().(bool)
+	if !is {
+		return partial{err: fmt.Errorf("the expression is of type %s, expected bool", v.Type().TypeName())}, nil, true
+	}
+	return partial{value: value}, nil, true
+}
+
+// evaluatePartially evaluates a policy for one request, and writes down what is left if that is something. Pruning
+// one part may make another one known, so it is done until nothing changes.
+func evaluatePartially(expression string, request, known map[string]any) partial {
+	compiled, err := specialize(expression, request)
+	if err != nil {
+		return partial{err: err}
+	}
+	out := prune(compiled, known)
+	for range maxPrunings {
+		if out.err != nil || out.residual == "" {
+			return out
+		}
+		env, _ := environments()
+		again, issues := env.Compile(out.residual)
+		if issues.Err() != nil {
+			return partial{err: celError(issues.Err())}
+		}
+		before := out.residual
+		if out = prune(again, known); out.residual == before {
+			return out
+		}
+	}
+	return out
+}
+
+// maxPrunings is more than any expression has needed.
+const maxPrunings = 8
+
+// prune evaluates an expression as far as it goes.
+func prune(compiled *cel.Ast, known map[string]any) partial {
+	conditions, _ := environments()
+	program, err := conditions.Program(compiled, cel.EvalOptions(cel.OptTrackState, cel.OptPartialEval), cel.CostLimit(celconfig.PerCallLimit))
+	if err != nil {
+		return partial{err: celError(err)}
+	}
+	out, details, ok := evaluate(program, known)
+	if ok {
+		return out
+	}
+	pruned, err := conditions.ResidualAst(compiled, details)
+	if err != nil {
+		return partial{err: celError(err)}
+	}
+	text, err := cel.AstToString(pruned)
+	if err != nil {
+		return partial{err: celError(err)}
+	}
+	return partial{residual: text}
+}
+
+// neverTrue says whether an expression is never true because a part that it needs is false or an error already.
+func neverTrue(residual string) bool {
+	_, plain := environments()
+	parsed, issues := plain.Parse(residual)
+	if issues.Err() != nil {
+		return false
+	}
+	for _, part := range conjuncts(parsed.NativeRep().Expr()) {
+		text, err := cel.ExprToString(part, parsed.NativeRep().SourceInfo())
+		if err != nil {
+			continue
+		}
+		if out := evaluatePartially(text, nil, nil); out.err != nil || out.residual == "" && !out.value {
+			return true
+		}
+	}
+	return false
+}
+
+// conjuncts are the parts of a && b && c.
+func conjuncts(e ast.Expr) []ast.Expr {
+	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != operators.LogicalAnd {
+		return []ast.Expr{e}
+	}
+	return slices.Concat(seq.Map(e.AsCall().Args(), conjuncts)...)
+}

@@ -1,0 +1,215 @@
+package today
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+
+	webhook "github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/drafts/conditional/reference"
+	"github.com/authzconf/authzconf/drafts/conditional/wire"
+	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+const (
+	authorizerKubeconfig = "conditional.kubeconfig"
+	admissionFile        = "admission.yaml"
+)
+
+// authorization has the webhook before RBAC. It is asked each time unless its answers are to be cached: a
+// remembered answer would outlive the policies of a case.
+const authorization = `apiVersion: apiserver.config.k8s.io/v1
+kind: AuthorizationConfiguration
+authorizers:
+- type: Webhook
+  name: conditional
+  webhook:
+    authorizedTTL: 1s
+    unauthorizedTTL: 1s
+    cacheAuthorizedRequests: %[2]t
+    cacheUnauthorizedRequests: %[2]t
+    timeout: 3s
+    subjectAccessReviewVersion: v1
+    matchConditionSubjectAccessReviewVersion: v1
+    failurePolicy: Deny
+    matchConditions:
+    - expression: "'%[3]s' in request.groups"
+    connectionInfo: {type: KubeConfigFile, kubeConfigFile: "%[1]s"}
+- {type: Node, name: node}
+- {type: RBAC, name: rbac}
+`
+
+// Group are the users whose requests the webhook is asked about: the API server's own, and those of the admin,
+// stay out of the counts.
+const Group = "conditional:users"
+
+// admission has the API server authenticate to admission webhooks.
+const admission = `apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: ValidatingAdmissionWebhook
+  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: WebhookAdmissionConfiguration, kubeConfigFile: %[1]s}
+- name: MutatingAdmissionWebhook
+  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: WebhookAdmissionConfiguration, kubeConfigFile: %[1]s}
+`
+
+// Cluster is a control plane with the reference authorizer before RBAC, and its validating admission webhook.
+type Cluster struct {
+	*server.Server
+	Authorizer *reference.Authorizer
+	// Reviewed and Judged count the calls of the two webhooks.
+	Reviewed, Judged atomic.Int64
+
+	server *webhook.Server
+	mux    *http.ServeMux
+	admin  *http.Client
+	access atomic.Pointer[http.Handler] // answers the API server's reviews
+}
+
+// StartOptions say which control plane to start.
+type StartOptions struct {
+	// Binaries finds or builds the programs.
+	Binaries *local.Binaries
+	// FeatureGates are those of the API server, if not the default ones.
+	FeatureGates map[string]bool
+	// Cached says whether the API server remembers the authorizer's answers.
+	Cached bool
+	// Audit is a file for the audit log, of metadata; left out, there is none.
+	Audit string
+}
+
+// Start starts it. The caller has to call Stop.
+func Start(ctx context.Context, o StartOptions) (_ *Cluster, err error) {
+	empty, err := reference.NewSnapshot(nil)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{Authorizer: reference.New(empty), mux: http.NewServeMux()}
+	c.answer(reference.Handler(wire.Seed, Today{Authorizer: c.Authorizer}))
+	c.handle(admitPath, &c.Judged, Today{Authorizer: c.Authorizer}.Admission(c.namespace))
+	c.handle("/", &c.Reviewed, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { (*c.access.Load()).ServeHTTP(w, req) }))
+	if c.server, err = webhook.Start(c.mux, nil); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Stop())
+		}
+	}()
+	plain, err := c.plain(o.Cached)
+	if err != nil {
+		return nil, err
+	}
+	if o.Audit != "" {
+		plain.Files["metadata.yaml"] = []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n")
+		plain.Args = append(plain.Args, "--audit-policy-file=metadata.yaml", "--audit-log-mode=blocking", "--audit-log-path="+o.Audit)
+	}
+	release := local.Newest()
+	if c.Server, err = server.Start(ctx, server.Options{
+		Cell:    verdicts.Cell{Name: release.Minor + "-conditional", Provider: server.Local, Kubernetes: release.Version, Gate: string(server.AskDefault)},
+		Release: release, FeatureGates: o.FeatureGates, Binaries: o.Binaries, Plain: plain,
+	}); err != nil {
+		return nil, err
+	}
+	if wrong := c.Witness.Mismatches; len(wrong) > 0 {
+		return nil, errors.New("the control plane is not what was asked for: " + strings.Join(wrong, "; "))
+	}
+	c.admin, err = rest.HTTPClientFor(c.Admin())
+	return c, err
+}
+
+// plain is the authorizer chain and the admission configuration that reach the webhooks.
+func (c *Cluster) plain(cached bool) (*server.Plain, error) {
+	config, err := c.server.Kubeconfig()
+	if err != nil {
+		return nil, err
+	}
+	base, err := url.Parse(c.server.URL)
+	if err != nil {
+		return nil, err
+	}
+	asClient, err := admissionKubeconfig(config, base.Host)
+	return &server.Plain{
+		Authorization: fmt.Appendf(nil, authorization, local.DirPlaceholder+"/"+authorizerKubeconfig, cached, Group),
+		Files: map[string][]byte{
+			authorizerKubeconfig: config, "admission.kubeconfig": asClient,
+			admissionFile: fmt.Appendf(nil, admission, local.DirPlaceholder+"/admission.kubeconfig"),
+		},
+		Args: []string{"--admission-control-config-file=" + admissionFile},
+	}, err
+}
+
+// Stop ends the control plane, then its webhooks.
+func (c *Cluster) Stop() error {
+	var err error
+	if c.Server != nil {
+		err = c.Server.Stop()
+	}
+	if c.admin != nil {
+		c.admin.CloseIdleConnections()
+	}
+	return errors.Join(err, c.server.Close())
+}
+
+// answer replaces what the API server's reviews are answered by.
+func (c *Cluster) answer(h http.Handler) { c.access.Store(&h) }
+
+// handle serves a webhook, and counts its calls.
+func (c *Cluster) handle(path string, calls *atomic.Int64, h http.Handler) {
+	c.mux.HandleFunc(path, func(w http.ResponseWriter, req *http.Request) {
+		calls.Add(1)
+		h.ServeHTTP(w, req)
+	})
+}
+
+// namespace reads one as JSON.
+func (c *Cluster) namespace(name string) ([]byte, error) {
+	r, err := c.Send(context.Background(), nil, http.MethodGet, "/api/v1/namespaces/"+url.PathEscape(name), "", nil)
+	if err == nil {
+		err = r.expect(http.StatusOK)
+	}
+	return r.Body, err
+}
+
+const (
+	// webhooksName is that of every webhook configuration; reserved paths stay out, so that the admin can always
+	// take them away.
+	webhooksName = "conditional.authzconf.dev"
+	webhooksPath = "/apis/admissionregistration.k8s.io/v1/"
+)
+
+// register has the API server call an admission webhook for every request of the users.
+func (c *Cluster) register(ctx context.Context, kind, path string, operations ...string) error {
+	return c.Make(ctx, Made{webhooksPath + strings.ToLower(kind) + "s", map[string]any{
+		"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": map[string]any{"name": webhooksName},
+		"webhooks": []any{map[string]any{
+			"name": webhooksName, "admissionReviewVersions": []string{"v1"}, "sideEffects": "None", "failurePolicy": "Fail", "timeoutSeconds": 5,
+			"clientConfig":    map[string]any{"url": c.server.URL + path, "caBundle": base64.StdEncoding.EncodeToString(c.server.CA)},
+			"rules":           []any{map[string]any{"apiGroups": []string{"*"}, "apiVersions": []string{"*"}, "resources": []string{"*/*"}, "operations": operations}},
+			"matchConditions": []any{map[string]any{"name": "users", "expression": fmt.Sprintf("'%s' in request.userInfo.groups", Group)}},
+		}},
+	}})
+}
+
+// settle is how long the API server may take to see a webhook configuration.
+const settle = 20 * time.Second
+
+// until waits for something that the API server takes a moment for.
+func until(ctx context.Context, what string, ok wait.ConditionWithContextFunc) error {
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, settle, true, ok)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return fmt.Errorf("not so within %s: %s", settle, what)
+	}
+	return err
+}

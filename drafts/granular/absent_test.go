@@ -1,0 +1,63 @@
+package granular
+
+import (
+	"encoding/json"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kube-openapi/pkg/spec3"
+	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
+
+	"github.com/authzconf/authzconf/drafts/granular/enforcer"
+	"github.com/authzconf/authzconf/drafts/granular/permissions"
+)
+
+// undescribable lists the fields, each as "resource path", that are described and that the schemas of one group and
+// version, an OpenAPI v3 document, do not have. resources are by kind.
+func undescribable(document []byte, gv schema.GroupVersion, set *permissions.Set, resources map[string]string) (out []string, err error) {
+	var decoded spec3.OpenAPI
+	if err := json.Unmarshal(document, &decoded); err != nil {
+		return nil, err
+	}
+	kinds, err := enforcer.Types(&decoded, gv)
+	if err != nil {
+		return nil, err
+	}
+	for kind, resource := range resources {
+		t := kinds[kind]
+		for _, f := range set.Fields(gv.Group, gv.Version, resource) {
+			if t.Schema == nil || !has(t, f) {
+				out = append(out, resource+" "+f.Path)
+			}
+		}
+	}
+	return out, nil
+}
+
+// has says whether a type has a field, and its items are told apart as described.
+func has(t typed.ParseableType, f *permissions.Field) bool {
+	ref := t.TypeRef
+	for _, segment := range f.Segments() {
+		atom, ok := t.Schema.Resolve(ref)
+		switch {
+		case !ok:
+			return false
+		case segment == "*" && atom.List != nil:
+			if atom.List.ElementRelationship != smdschema.Associative {
+				return false
+			}
+			ref = atom.List.ElementType
+		case segment == "*" && atom.Map != nil:
+			ref = atom.Map.ElementType
+		case atom.Map == nil:
+			return false
+		default:
+			field, ok := atom.Map.FindField(segment)
+			if !ok {
+				return false
+			}
+			ref = field.Type
+		}
+	}
+	return true
+}

@@ -1,0 +1,257 @@
+// Package model predicts, without any library of the enforcer's, which permissions a change of an object needs and
+// what an authorizer may be asked. It is what the enforcer and its scenarios are judged by. It does no I/O.
+package model
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/authzconf/authzconf/drafts/granular/permissions"
+	"github.com/authzconf/authzconf/internal/seq"
+)
+
+// serverOwned are the fields of metadata that need no permission: the API server decides them, or they name the object.
+var serverOwned = []string{
+	"managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink",
+	"deletionTimestamp", "deletionGracePeriodSeconds", "name", "namespace",
+}
+
+// Update is the permissions of what differs between a stored object and what becomes
+// of it, one chain for each place that is described, in no order, none twice.
+func Update(root *permissions.Node, old, updated map[string]any) []permissions.Chain {
+	return distinct(walk(root, nil, "", clean(old), clean(updated)))
+}
+
+// Create is the same for an object that was not there. What the request does not have, the server has filled in.
+func Create(root *permissions.Node, sent, created map[string]any) []permissions.Chain {
+	all, _ := keep(sent, clean(created, "generateName"))
+	kept, _ := all.(map[string]any)
+	return distinct(walk(root, nil, "", map[string]any{}, kept))
+}
+
+// clean is an object without what only the server decides of, and without some more fields of metadata.
+func clean(object map[string]any, more ...string) map[string]any {
+	out := maps.Clone(object)
+	delete(out, "apiVersion")
+	delete(out, "kind")
+	if metadata, ok := out["metadata"].(map[string]any); ok {
+		metadata = maps.Clone(metadata)
+		for _, name := range append(more, serverOwned...) {
+			delete(metadata, name)
+		}
+		if out["metadata"] = metadata; len(metadata) == 0 {
+			delete(out, "metadata")
+		}
+	}
+	return out
+}
+
+// keep is what of created was sent, down to the first list or empty map.
+func keep(sent, created any) (any, bool) {
+	s, ok := sent.(map[string]any)
+	c, ok2 := created.(map[string]any)
+	if !ok || !ok2 || len(s) == 0 {
+		return created, true
+	}
+	out := map[string]any{}
+	for name, value := range c {
+		if v, ok := s[name]; ok {
+			if kept, some := keep(v, value); some {
+				out[name] = kept
+			}
+		}
+	}
+	return out, len(out) > 0 || len(c) == 0
+}
+
+type absent struct{}
+
+func at(object map[string]any, name string) any {
+	if v, ok := object[name]; ok {
+		return v
+	}
+	return absent{}
+}
+
+// walk compares two values at a node; above is the permissions of what is around them.
+func walk(node *permissions.Node, above permissions.Chain, parameter string, old, updated any) []permissions.Chain {
+	if reflect.DeepEqual(old, updated) {
+		return nil
+	}
+	if node == nil {
+		return []permissions.Chain{above}
+	}
+	here := slices.Clone(above)
+	if node.Field != nil {
+		here = append(here, node.Field.Permission(parameter))
+	}
+	if len(node.Children) == 0 {
+		return []permissions.Chain{here}
+	}
+	o, oldIsMap := fields(old)
+	if u, newIsMap := fields(updated); oldIsMap && newIsMap {
+		return walkMap(node, here, parameter, o, u)
+	}
+	if items := node.Items(); items != nil && items.Field.Parameter.Source != permissions.MapKey {
+		if o, u := keyed(items, old), keyed(items, updated); o != nil && u != nil {
+			return walkLists(items, here, o, u)
+		}
+	}
+	return []permissions.Chain{here}
+}
+
+func fields(v any) (map[string]any, bool) {
+	if _, none := v.(absent); none {
+		return map[string]any{}, true
+	}
+	m, ok := v.(map[string]any)
+	return m, ok
+}
+
+func walkMap(node *permissions.Node, here permissions.Chain, parameter string, old, updated map[string]any) (out []permissions.Chain) {
+	if len(old) == 0 && len(updated) == 0 {
+		return []permissions.Chain{here} // an empty map comes or goes
+	}
+	items := node.Items()
+	for _, name := range slices.Sorted(maps.Keys(both(old, updated))) {
+		child, p := node.Child(name), parameter
+		if items != nil {
+			child = nil
+			if items.Field.Parameter.Source == permissions.MapKey {
+				child, p = items, name
+			}
+		}
+		out = append(out, walk(child, here, p, at(old, name), at(updated, name))...)
+	}
+	return out
+}
+
+func both[V any](a, b map[string]V) map[string]V {
+	out := maps.Clone(a)
+	maps.Copy(out, b)
+	return out
+}
+
+// list is a list whose items are told apart by a field of theirs or themselves.
+type list struct {
+	items map[string]any
+	keys  []string
+}
+
+func keyed(items *permissions.Node, v any) *list {
+	out := &list{items: map[string]any{}}
+	if _, none := v.(absent); none {
+		return out
+	}
+	values, ok := v.([]any)
+	if !ok {
+		return nil
+	}
+	for _, item := range values {
+		key, ok := item.(string)
+		if p := items.Field.Parameter; p.Source == permissions.ItemKey {
+			object, _ := item.(map[string]any)
+			key, ok = object[p.Key].(string)
+		}
+		if !ok {
+			return nil
+		}
+		out.items[key] = item
+		out.keys = append(out.keys, key)
+	}
+	return out
+}
+
+// staying are the keys of a list that another one has, too.
+func (l *list) staying(in *list) []string {
+	return slices.DeleteFunc(slices.Clone(l.keys), func(k string) bool { return !slices.Contains(in.keys, k) })
+}
+
+func walkLists(items *permissions.Node, here permissions.Chain, old, updated *list) (out []permissions.Chain) {
+	for _, key := range slices.Sorted(maps.Keys(both(old.items, updated.items))) {
+		out = append(out, walk(items, here, key, at(old.items, key), at(updated.items, key))...)
+	}
+	if !slices.Equal(old.staying(updated), updated.staying(old)) || len(old.keys) == 0 && len(updated.keys) == 0 {
+		out = append(out, here) // the order, or an empty list comes or goes
+	}
+	return out
+}
+
+func distinct(chains []permissions.Chain) []permissions.Chain {
+	return seq.UniqueBy(chains, func(c permissions.Chain) string { return fmt.Sprintf("%#v", c) })
+}
+
+// Answer is one question about a permission of a field, and what was answered.
+type Answer struct {
+	Verb    string
+	Allowed bool
+}
+
+// Allowed says whether each chain has a permission that is granted.
+func Allowed(chains []permissions.Chain, granted func(verb string) bool) bool {
+	return !slices.ContainsFunc(chains, func(c permissions.Chain) bool { return !c.Has(granted) })
+}
+
+// Excluded keeps the chains with a permission that the ordinary one does not contain.
+func Excluded(chains []permissions.Chain) []permissions.Chain {
+	return slices.DeleteFunc(slices.Clone(chains), func(c permissions.Chain) bool { return !c.Excluded() })
+}
+
+// Check says what is wrong with the questions that were asked for chains, and with the decision after them. What
+// is right is written here as rules, not as a procedure (KEP-3617, steps 5 and 8, and "Risks and Mitigations").
+func Check(chains []permissions.Chain, asked []Answer, allowed bool) (wrong []string) {
+	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	depth := map[string]int{}
+	for _, c := range chains {
+		for _, p := range c {
+			if d, ok := depth[p.Verb]; !ok || p.Depth < d {
+				depth[p.Verb] = p.Depth
+			}
+		}
+	}
+	answers, last := map[string]bool{}, 0
+	granted := func(verb string) bool { return answers[verb] }
+	for _, a := range asked {
+		needed := func(c permissions.Chain) bool {
+			return c.Has(func(verb string) bool { return verb == a.Verb }) && !c.Has(granted)
+		}
+		d, known := depth[a.Verb]
+		_, again := answers[a.Verb]
+		switch {
+		case !known:
+			say("%s was asked, and is not a permission of a field that changes", a.Verb)
+			continue
+		case again:
+			say("%s was asked twice", a.Verb)
+		case d < last:
+			say("%s was asked after a more specific permission", a.Verb)
+		case lost(chains, answers):
+			say("%s was asked after the request had failed", a.Verb)
+		case !slices.ContainsFunc(chains, needed):
+			say("%s was asked, and no field needs it any more", a.Verb)
+		}
+		last = max(last, d)
+		answers[a.Verb] = a.Allowed
+	}
+	all := Allowed(chains, granted)
+	switch {
+	case allowed && !all:
+		say("the request was allowed, and not every field is covered")
+	case !allowed && all:
+		say("the request was denied, and every field is covered")
+	case !allowed && !lost(chains, answers):
+		say("the request was denied before it had failed")
+	}
+	return wrong
+}
+
+// lost says whether some chain has nothing left to ask for.
+func lost(chains []permissions.Chain, answers map[string]bool) bool {
+	open := func(verb string) bool {
+		allowed, known := answers[verb]
+		return allowed || !known
+	}
+	return slices.ContainsFunc(chains, func(c permissions.Chain) bool { return !c.Has(open) })
+}

@@ -1,0 +1,124 @@
+package model
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/authzconf/authzconf/drafts/granular/permissions"
+)
+
+func tree(t *testing.T) *permissions.Node {
+	t.Helper()
+	set, err := permissions.Load(permissions.Descriptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set.Tree("granular.authzconf.dev", "v1", "widgets")
+}
+
+func object(t *testing.T, text string) (out map[string]any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// words is chains as "a > b".
+func words(chains []permissions.Chain) (out []string) {
+	for _, c := range chains {
+		var verbs []string
+		for _, p := range c {
+			verbs = append(verbs, strings.TrimPrefix(p.Verb, "granular:"))
+		}
+		out = append(out, strings.Join(verbs, " > "))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestUpdate(t *testing.T) {
+	root := tree(t)
+	for _, c := range []struct{ name, old, new, want string }{
+		{"nothing", `{"spec":{"replicas":1}}`, `{"spec":{"replicas":1}}`, ""},
+		{"server's own", `{"metadata":{"name":"a","resourceVersion":"1"}}`, `{"metadata":{"name":"a","resourceVersion":"2","generation":2}}`, ""},
+		{"described field", `{"spec":{"replicas":1}}`, `{"spec":{"replicas":2}}`, "specification > scale"},
+		{"field below", `{"spec":{}}`, `{"spec":{"mode":"x"}}`, "specification"},
+		{"all of spec", `{}`, `{"spec":{"replicas":1,"mode":"x"}}`, "specification,specification > scale"},
+		{"excluded", `{"spec":{}}`, `{"spec":{"triggerSelfDestructOnSecurityBreach":true}}`, "specification > selfDestruction"},
+		{"undescribed", `{}`, `{"other":1}`, ""},
+		{"label added", `{"metadata":{}}`, `{"metadata":{"labels":{"a.io/x":"1"}}}`, "objectMeta > labels > label(a.io)"},
+		{"label removed", `{"metadata":{"labels":{"a":"1"}}}`, `{"metadata":{}}`, "objectMeta > labels > label(a)"},
+		{"two of a prefix", `{"metadata":{}}`, `{"metadata":{"labels":{"a.io/x":"1","a.io/y":"1"}}}`, "objectMeta > labels > label(a.io)"},
+		{"empty labels", `{"metadata":{}}`, `{"metadata":{"labels":{}}}`, "objectMeta > labels"},
+		{"finalizer", `{"metadata":{"finalizers":["a.io/x"]}}`, `{"metadata":{"finalizers":["a.io/x","b.io/x"]}}`, "objectMeta > finalizers > finalizer(b.io)"},
+		{"finalizers in another order", `{"metadata":{"finalizers":["a","b"]}}`, `{"metadata":{"finalizers":["b","a"]}}`, "objectMeta > finalizers"},
+		{"owner", `{"metadata":{}}`, `{"metadata":{"ownerReferences":[{"uid":"x"}]}}`, "objectMeta > ownership"},
+		{"condition", `{"status":{"conditions":[{"type":"A","status":"1"},{"type":"B"}]}}`, `{"status":{"conditions":[{"type":"A","status":"2"},{"type":"B"}]}}`, "status > conditions > condition(A)"},
+		{"condition before others", `{"status":{"conditions":[{"type":"A"}]}}`, `{"status":{"conditions":[{"type":"B"},{"type":"A"}]}}`, "status > conditions > condition(B)"},
+		{"field of an item", `{"spec":{"parts":[{"name":"a","image":"1"}]}}`, `{"spec":{"parts":[{"name":"a","image":"2"}]}}`, "specification > part(a) > imageOf(a)"},
+		{"another kind of value", `{"metadata":{"labels":{"a":"1"}}}`, `{"metadata":{"labels":"a"}}`, "objectMeta > labels"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := strings.Join(words(Update(root, object(t, c.old), object(t, c.new))), ","); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestCreate(t *testing.T) {
+	root := tree(t)
+	for _, c := range []struct{ name, sent, created, want string }{
+		{"as sent", `{"spec":{"replicas":1}}`, `{"spec":{"replicas":1}}`, "specification > scale"},
+		{"default", `{"spec":{"replicas":1}}`, `{"spec":{"replicas":1,"mode":"auto"}}`, "specification > scale"},
+		{"default sent", `{"spec":{"mode":"auto"}}`, `{"spec":{"mode":"auto"}}`, "specification"},
+		{"dropped", `{"spec":{"replicas":1},"status":{"phase":"x"}}`, `{"spec":{"replicas":1}}`, "specification > scale"},
+		{"generated name", `{"metadata":{"generateName":"x-"}}`, `{"metadata":{"generateName":"x-","name":"x-1"}}`, ""},
+		{"into what was sent empty", `{"spec":{}}`, `{"spec":{"replicas":1}}`, "specification > scale"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := strings.Join(words(Create(root, object(t, c.sent), object(t, c.created))), ","); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestCheck(t *testing.T) {
+	chain := func(verbs ...string) (out permissions.Chain) {
+		for i, v := range verbs {
+			out = append(out, permissions.Permission{Verb: v, Depth: i + 1})
+		}
+		return out
+	}
+	chains := []permissions.Chain{chain("m", "l", "l1"), chain("m", "l", "l2")}
+	yes := func(verb string) Answer { return Answer{verb, true} }
+	no := func(verb string) Answer { return Answer{verb, false} }
+	for _, c := range []struct {
+		name    string
+		asked   []Answer
+		allowed bool
+		want    string
+	}{
+		{"by the most general", []Answer{yes("m")}, true, ""},
+		{"by each", []Answer{no("m"), no("l"), yes("l1"), yes("l2")}, true, ""},
+		{"denied", []Answer{no("m"), no("l"), no("l1")}, false, ""},
+		{"not covered", []Answer{no("m"), no("l"), yes("l1")}, true, "the request was allowed, and not every field is covered"},
+		{"denied though covered", []Answer{yes("m")}, false, "the request was denied, and every field is covered"},
+		{"denied too early", []Answer{no("m")}, false, "the request was denied before it had failed"},
+		{"specific first", []Answer{no("l1"), no("m"), yes("l")}, true, "m was asked after a more specific permission; l was asked after a more specific permission"},
+		{"twice", []Answer{no("m"), no("m"), yes("l")}, true, "m was asked twice"},
+		{"not needed", []Answer{yes("m"), no("l")}, true, "l was asked, and no field needs it any more"},
+		{"goes on", []Answer{no("m"), no("l"), no("l1"), no("l2")}, false, "l2 was asked after the request had failed"},
+		{"foreign", []Answer{yes("m"), yes("x")}, true, "x was asked, and is not a permission of a field that changes"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := strings.Join(Check(chains, c.asked, c.allowed), "; "); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}

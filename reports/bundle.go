@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/reports/filing"
+	"github.com/authzconf/authzconf/reports/record"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -49,7 +50,7 @@ func evidencePath(cell, scenario string) string {
 // redacted, with the digests of the files. Evidence was redacted before it was judged.
 func bundle(r *ConformanceReport, evidence []*verdicts.Evidence, texts Texts) (map[string][]byte, *ConformanceReport, error) {
 	files := map[string][]byte{}
-	clean, err := redactedCopy(r, "the report")
+	clean, err := record.RedactedCopy(r, "the report")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -61,7 +62,7 @@ func bundle(r *ConformanceReport, evidence []*verdicts.Evidence, texts Texts) (m
 	}
 	if clean.Path != nil {
 		for _, e := range r.Path.Evidence {
-			if files[stagePath(e.Cell)], err = encodeJSON(e, "  "); err != nil {
+			if files[stagePath(e.Cell)], err = record.EncodeJSON(e, "  "); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -88,7 +89,7 @@ func addEvidence(files map[string][]byte, evidence []*verdicts.Evidence) error {
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, e := range evidence {
 		group.Go(func() (err error) {
-			rendered[i], err = encodeJSON(e, "  ")
+			rendered[i], err = record.EncodeJSON(e, "  ")
 			return err
 		})
 	}

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/authzconf/authzconf/reports/record"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -86,7 +87,7 @@ type ObjectState struct {
 
 // Redacted is a copy without credentials, as it is stored: claims have to follow from what a reader has.
 func (e *StageEvidence) Redacted() (*StageEvidence, error) {
-	return redactedCopy(e, "the evidence of stage "+e.Cell)
+	return record.RedactedCopy(e, "the evidence of stage "+e.Cell)
 }
 
 func stagePath(cell string) string { return pathDir + "/" + cell + ".json" }

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/authzconf/authzconf/reports/filing"
+	"github.com/authzconf/authzconf/reports/record"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -113,7 +114,7 @@ func pieceFile(name string) string { return path.Join(evidenceDir, name+evidence
 
 // Keep makes a piece of evidence of what was seen, without credentials, and returns that: what is judged is what is kept.
 func Keep[T any](p *Pieces, name string, seen *T) (*T, error) {
-	clean, err := redactedCopy(seen, "the evidence "+name)
+	clean, err := record.RedactedCopy(seen, "the evidence "+name)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +123,7 @@ func Keep[T any](p *Pieces, name string, seen *T) (*T, error) {
 
 // KeepRedacted is Keep of what has no credential any more: all evidence in it has passed through RedactEvidence.
 func KeepRedacted[T any](p *Pieces, name string, clean *T) error {
-	raw, err := encodeJSON(clean, "")
+	raw, err := record.EncodeJSON(clean, "")
 	if err != nil {
 		return err
 	}

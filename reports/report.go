@@ -112,6 +112,8 @@ const (
 	CauseTarget NotRunCause = "target"
 	// CauseUser: the user left it out (--focus, --skip, --level, --suite). The report covers less, and says so.
 	CauseUser NotRunCause = "user"
+	// CauseTargetLacks: the target lacks a capability that the case needs. Its result is notSupported.
+	CauseTargetLacks NotRunCause = "unsupported"
 	// CausePath: a later stage of the upgrade path makes what the scenario needs.
 	CausePath NotRunCause = "path"
 )

@@ -1,21 +1,17 @@
 package reports
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
-	sigsjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
-
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports/filing"
+	"github.com/authzconf/authzconf/reports/record"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -340,27 +336,8 @@ func decodeEvidence(data []byte) (*verdicts.Evidence, error) {
 	return e, DecodeStrictly(data, e)
 }
 
-// DecodeStrictly reads JSON that says one thing to whoever reads it: no field is unknown, there twice, or spelled with
-// other capitals, and nothing is behind it.
-func DecodeStrictly(data []byte, into any) error {
-	strict, err := sigsjson.UnmarshalStrict(data, into)
-	return errors.Join(append(strict, err)...)
-}
+// DecodeStrictly is record.DecodeStrictly.
+func DecodeStrictly(data []byte, into any) error { return record.DecodeStrictly(data, into) }
 
-// DecodeYAML is DecodeStrictly for YAML of one document, which may be JSON.
-func DecodeYAML(data []byte, into any) error {
-	switch {
-	case bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")):
-		return DecodeStrictly(data, into)
-	case yamlDocument.Match(data):
-		return errors.New("it is more than one document")
-	}
-	raw, err := yaml.YAMLToJSONStrict(data)
-	if err != nil {
-		return errors.New(strings.Join(strings.Fields(err.Error()), " "))
-	}
-	return DecodeStrictly(raw, into)
-}
-
-// yamlDocument begins or ends one of several: what is behind it is not read.
-var yamlDocument = regexp.MustCompile(`(?m)^(---|\.\.\.)`)
+// DecodeYAML is record.DecodeYAML.
+func DecodeYAML(data []byte, into any) error { return record.DecodeYAML(data, into) }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/reports/record"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -309,7 +310,7 @@ func Change(evidence, asked any) string {
 }
 
 func generic(v any) (out any) {
-	raw, err := encodeJSON(v, "")
+	raw, err := record.EncodeJSON(v, "")
 	if err != nil {
 		return err.Error()
 	}
@@ -357,7 +358,7 @@ func brief(v any) string {
 	if v == nil {
 		return "nothing"
 	}
-	raw, err := encodeJSON(v, "")
+	raw, err := record.EncodeJSON(v, "")
 	if err != nil {
 		return err.Error()
 	}

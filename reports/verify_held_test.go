@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/authzconf/authzconf/reports/record"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -19,7 +20,7 @@ func respell(t *testing.T, dir, name string, change func(*verdicts.Evidence)) {
 		t.Fatal(err)
 	}
 	change(e)
-	raw, err := encodeJSON(e, "  ")
+	raw, err := record.EncodeJSON(e, "  ")
 	if err != nil {
 		t.Fatal(err)
 	}

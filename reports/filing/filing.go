@@ -27,7 +27,9 @@ type Kind struct {
 	Head  map[string]string
 	Files []string // path.Match patterns of the other files
 	// Listed, if given, says which files the marker lists: only they are of the report, and nothing else may be at Reserved.
-	Listed   func(marker []byte) []string
+	Listed func(marker []byte) []string
+	// ListedIn is Listed for a kind whose marker names another file of the folder that lists more.
+	ListedIn func(folder fs.FS, marker []byte) []string
 	Reserved []string
 }
 
@@ -64,7 +66,7 @@ func (k *Kind) Write(dir string, files map[string][]byte) error {
 		return fmt.Errorf("a %s without %s", k.Name, k.Marker)
 	}
 	for name := range files {
-		if name != k.Marker && (!fs.ValidPath(name) || k.Listed == nil && !matches(k.Files, name)) {
+		if name != k.Marker && (!fs.ValidPath(name) || !k.lists() && !matches(k.Files, name)) {
 			return fmt.Errorf("%s is not a file of a %s", name, k.Name)
 		}
 	}
@@ -217,13 +219,11 @@ func (k *Kind) owned(root *os.Root) (map[string]bool, error) {
 			continue
 		}
 		owned[k.Marker] = true
-		if k.Listed != nil {
-			for _, f := range k.Listed(data) {
-				owned[f] = true
-			}
+		for _, f := range k.list(root.FS(), data) {
+			owned[f] = true
 		}
 	}
-	if len(owned) == 0 || k.Listed != nil {
+	if len(owned) == 0 || k.lists() {
 		return owned, nil
 	}
 	return owned, fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
@@ -237,6 +237,19 @@ func (k *Kind) owned(root *os.Root) (map[string]bool, error) {
 		}
 		return nil
 	})
+}
+
+// lists reports whether the marker says which files are of the report.
+func (k *Kind) lists() bool { return k.Listed != nil || k.ListedIn != nil }
+
+func (k *Kind) list(folder fs.FS, marker []byte) (names []string) {
+	if k.Listed != nil {
+		names = k.Listed(marker)
+	}
+	if k.ListedIn != nil {
+		names = append(names, k.ListedIn(folder, marker)...)
+	}
+	return names
 }
 
 func (k *Kind) known(data []byte) bool {

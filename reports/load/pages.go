@@ -185,10 +185,10 @@ func nines(q float64) float64 { return -math.Log10(1 - q) }
 func plotLatencies(groups []variantBlocks) (string, error) {
 	chart := statistics.Chart{
 		Label: "latency by percentile and variant", Height: 340,
-		X: statistics.Axis{Label: "percentile", Room: true, Ticks: map[float64]string{}}, Y: statistics.Axis{Label: "latency in ms", Log: true},
+		X: statistics.Axis{Label: "percentile", Room: true}, Y: statistics.Axis{Label: "latency in ms", Log: true},
 	}
 	for _, q := range []float64{0.01, 0.5, 0.9, 0.99, 0.999, 0.9999} {
-		chart.X.Ticks[nines(q)] = "p" + strconv.FormatFloat(100*q, 'g', 6, 64)
+		chart.X.Ticks = append(chart.X.Ticks, statistics.Tick{Value: nines(q), Label: "p" + strconv.FormatFloat(100*q, 'g', 6, 64)})
 	}
 	for _, g := range groups {
 		h := merged(g.blocks, latencyOf)

@@ -20,35 +20,71 @@ import (
 
 // Point is a value of a curve, with its interval if there is one.
 type Point struct {
-	X, Y     float64
-	Interval *Interval
+	X        float64   `json:"x"`
+	Y        float64   `json:"y"`
+	Interval *Interval `json:"interval,omitempty"`
 }
 
 // Curve is one line of a chart.
 type Curve struct {
-	Name   string
-	Points []Point
+	Name   string  `json:"name"`
+	Points []Point `json:"points"`
+}
+
+// Tick is a mark on an axis.
+type Tick struct {
+	Value float64 `json:"value"`
+	Label string  `json:"label"`
 }
 
 // Axis is one of a chart.
 type Axis struct {
-	Label string
-	// Log has it logarithmic: all values have to be above 0. Zero has it begin at 0.
-	Log, Zero bool
+	Label string `json:"label"`
+	// Log makes the axis logarithmic: all values must be above 0. Zero makes it begin at 0.
+	Log  bool `json:"log,omitempty"`
+	Zero bool `json:"zero,omitempty"`
 	// Room keeps the highest values off the frame.
-	Room bool
-	// Ticks, if given, replace the usual ones: labels by their values.
-	Ticks map[float64]string
+	Room bool `json:"room,omitempty"`
+	// Ticks, if given, replace the usual ones.
+	Ticks []Tick `json:"ticks,omitempty"`
 }
 
 // Chart draws curves over two axes.
 type Chart struct {
-	Label  string
-	X, Y   Axis
-	Height float64 // in points
-	// Alone has the label above the chart and the names of the curves below it, for a chart that no page explains.
-	Alone  bool
-	Curves []Curve
+	Label string `json:"label"`
+	X     Axis   `json:"x"`
+	Y     Axis   `json:"y"`
+	// Height is in points.
+	Height float64 `json:"height"`
+	// Alone puts the label above the chart and the names of the curves below it, for a chart that no page explains.
+	Alone  bool    `json:"alone,omitempty"`
+	Curves []Curve `json:"curves"`
+}
+
+// Plot is one figure of a report, as data: a chart or a forest.
+type Plot struct {
+	Title  string      `json:"title"`
+	Chart  *Chart      `json:"chart,omitempty"`
+	Forest *ForestPlot `json:"forest,omitempty"`
+}
+
+// ForestPlot has an interval in each row, one below the other, beside 0.
+type ForestPlot struct {
+	Label string `json:"label"`
+	// Axis is the label of the horizontal axis.
+	Axis string `json:"axis"`
+	Rows []Row  `json:"rows"`
+}
+
+// SVG returns the plot as an SVG element, empty if there is nothing to draw.
+func (p Plot) SVG() (string, error) {
+	switch {
+	case p.Chart != nil:
+		return p.Chart.SVG()
+	case p.Forest != nil:
+		return Forest(p.Forest.Label, p.Forest.Axis, p.Forest.Rows)
+	}
+	return "", nil
 }
 
 // SVG is the chart as an SVG element with its namespace, a file of its own or part of a page; empty if no curve has
@@ -94,8 +130,8 @@ func (a Axis) set(axis *plot.Axis) {
 	}
 	if a.Ticks != nil {
 		var ticks plot.ConstantTicks
-		for value, label := range a.Ticks {
-			ticks = append(ticks, plot.Tick{Value: value, Label: label})
+		for _, tick := range a.Ticks {
+			ticks = append(ticks, plot.Tick{Value: tick.Value, Label: tick.Label})
 		}
 		slices.SortFunc(ticks, func(x, y plot.Tick) int { return cmp.Compare(x.Value, y.Value) })
 		axis.Tick.Marker = ticks
@@ -148,10 +184,10 @@ func addCurve(p *plot.Plot, i int, points []Point) error {
 
 // Row is one of Forest: an interval around its estimate, its values, and the band that it should lie within, if any.
 type Row struct {
-	Name     string
-	Interval Interval
-	Values   []float64
-	Band     *Interval
+	Name     string    `json:"name"`
+	Interval Interval  `json:"interval"`
+	Values   []float64 `json:"values,omitempty"`
+	Band     *Interval `json:"band,omitempty"`
 }
 
 // Forest draws intervals one below the other, beside 0, as an SVG element; empty if there is none.

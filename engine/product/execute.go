@@ -1,0 +1,108 @@
+package product
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/record"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// Run is one run of a plan.
+type Run struct {
+	*Prepared
+	Invocation *Invocation
+	// Command is the command line, program name included.
+	Command []string
+	// Say is called with lines about the run as a whole. It may be called from several goroutines.
+	Say func(text string)
+	// Judged is called with each verdict as soon as it is known. It may be called from several goroutines.
+	Judged func(c Case, r reports.Result)
+}
+
+// Made is what a run has made.
+type Made struct {
+	Report *reports.Report
+	Log    *record.Log
+}
+
+// Execute runs a plan, judges what was recorded, and makes the report. An error means that there is nothing to report.
+func Execute(ctx context.Context, r Run) (*Made, error) {
+	log := record.New()
+	head := header{
+		Product: r.Product.Name, SuiteVersion: r.Invocation.Version, Command: r.Command, Seed: r.Invocation.Seed,
+		Started: time.Now().UTC(), Cases: r.Plan.Cases(), Inputs: r.Invocation.recordedInputs(),
+	}
+	if err := log.Append(headerKey, head); err != nil {
+		return nil, err
+	}
+	byID := map[string]Case{}
+	for _, c := range head.Cases {
+		byID[c.ID] = c
+	}
+	observer := Observer{Say: r.Say, Done: func(id string) { r.Judged(byID[id], judge(r.Plan, byID[id], log.View())) }}
+	if err := r.Plan.Run(ctx, log, observer); err != nil {
+		return nil, err
+	}
+	end := ending{Finished: time.Now().UTC()}
+	if ctx.Err() != nil {
+		end.Interrupted = context.Cause(ctx).Error()
+	}
+	if err := log.Append(endingKey, end); err != nil {
+		return nil, err
+	}
+	report, err := conclude(r.Prepared, log.View(), log.Head())
+	if err != nil {
+		return nil, err
+	}
+	return &Made{Report: report, Log: log}, nil
+}
+
+// judge judges a case. A panic of the judge is a fault of the harness, and makes this case invalid alone.
+func judge(p Plan, c Case, view record.View) (result reports.Result) {
+	defer func() {
+		if broken := recover(); broken != nil {
+			result = reports.Result{
+				Verdict: verdicts.Invalid, Blame: verdicts.BlameHarness,
+				Reason: fmt.Sprintf("panic: %v\n%s", broken, debug.Stack()),
+			}
+		}
+		result.Case, result.Level = c.Name, c.Level
+	}()
+	return p.Judge(c.ID, view)
+}
+
+// conclude judges all cases of a plan and makes the report. It depends on its arguments alone.
+func conclude(p *Prepared, view record.View, head record.Head) (*reports.Report, error) {
+	began, err := record.Read[header](view, headerKey)
+	if err != nil {
+		return nil, err
+	}
+	ended, err := record.Read[ending](view, endingKey)
+	if err != nil {
+		return nil, err
+	}
+	var results []reports.Result
+	for _, c := range p.Plan.Cases() {
+		if c.NotRun == nil {
+			results = append(results, judge(p.Plan, c, view))
+		}
+	}
+	report, err := p.Plan.Conclude(results, view)
+	if err != nil {
+		return nil, err
+	}
+	report.APIVersion, report.Kind, report.Product = reports.ReportVersion, reports.ReportKind, p.Product.Name
+	report.SuiteVersion, report.Command, report.Seed = began.SuiteVersion, began.Command, began.Seed
+	report.Started, report.Finished, report.Record = began.Started, ended.Finished, head
+	if ended.Interrupted != "" {
+		report.AddUnknown("the run ended early: " + ended.Interrupted)
+	}
+	report.Require = p.Rules.Require
+	report.ApplyKnownFailing(p.Rules.KnownFailing)
+	report.Conclude()
+	return report, nil
+}

@@ -1,0 +1,182 @@
+package reports
+
+import (
+	"time"
+
+	"github.com/authzconf/authzconf/reports/record"
+	"github.com/authzconf/authzconf/reports/statistics"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// The API type of report.yaml.
+const (
+	ReportVersion = apiGroup + "/v1alpha3"
+	ReportKind    = "Report"
+)
+
+// Report is what one run of any product found. It follows from the record of the run alone (see engine/product), so there
+// is no field that a run can set to "passed".
+type Report struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Product is the product that judged, such as conformance, upgrade or certify.
+	Product string `json:"product"`
+	// SuiteVersion is the version of authzconf.
+	SuiteVersion string `json:"suiteVersion"`
+	// Command is the command line that was given, program name included. The plan of the run follows from it.
+	Command []string `json:"command"`
+	// Seed is what names and random choices were made from.
+	Seed int64 `json:"seed"`
+	// Started and Finished are when the run began and ended.
+	Started  time.Time `json:"started"`
+	Finished time.Time `json:"finished"`
+	// Subject is what was judged.
+	Subject Subject `json:"subject"`
+	// Outcome is the overall judgement.
+	Outcome Outcome `json:"outcome"`
+	// Require are the levels of which every case must have been judged.
+	Require []scenarios.Level `json:"require,omitempty"`
+	// Groups are the cells, stages, levels or comparisons of the run, with the cases that were judged in each.
+	Groups []Group `json:"groups"`
+	// KnownFailing are the entries of the known-failing list with what became of them.
+	KnownFailing []KnownFailingState `json:"knownFailing,omitempty"`
+	// Figures are single numbers worth quoting, such as a median time.
+	Figures []Figure `json:"figures,omitempty"`
+	// Sections are what a product has to say besides verdicts: tables and plots as data.
+	Sections []Section `json:"sections,omitempty"`
+	// Record names the evidence that all this follows from.
+	Record record.Head `json:"record"`
+	// Pages maps the pages that were made of this report, such as report.html, to their SHA-256.
+	Pages map[string]string `json:"pages,omitempty"`
+
+	reasons reasons
+}
+
+// Subject is what a report is about.
+type Subject struct {
+	// Name is, for example, kube-apiserver, or the vendor's name of the product.
+	Name string `json:"name"`
+	// Vendor, Version and Contact are as the user stated them, empty where nobody did.
+	Vendor  string `json:"vendor,omitempty"`
+	Version string `json:"version,omitempty"`
+	Contact string `json:"contact,omitempty"`
+	// Provider is what brought up the control planes: local, kind, existing or another. It is empty where there were none.
+	Provider string `json:"provider,omitempty"`
+}
+
+// Group is one cell, stage, level or comparison: cases that were judged on the same thing.
+type Group struct {
+	// Name is unique in a report, for example "1.37-gate-on".
+	Name string `json:"name"`
+	// Cell is what was asked for, where the group is about a control plane.
+	Cell *verdicts.Cell `json:"cell,omitempty"`
+	// Target are the facts by which scenarios were selected.
+	Target *scenarios.Facts `json:"target,omitempty"`
+	// Witness is what the control plane said of itself.
+	Witness *Witness `json:"witness,omitempty"`
+	// Facts are further circumstances that a reader should know, such as the length of a stage.
+	Facts []Fact `json:"facts,omitempty"`
+	// Problem says why nothing in the group could be judged, with the last lines of a log. Any makes the run invalid.
+	Problem string `json:"problem,omitempty"`
+	// ReadySeconds is how long the control plane took to start, WallSeconds how long the group took, waits included.
+	ReadySeconds float64 `json:"readySeconds,omitempty"`
+	WallSeconds  float64 `json:"wallSeconds,omitempty"`
+	// Cases are the verdicts of what was to be judged here, those that the target does not support included.
+	Cases []Result `json:"cases"`
+	// NotRun are the cases that were not to be judged here, and why.
+	NotRun []Omission `json:"notRun,omitempty"`
+	// Summary counts verdicts by level; a level without cases is absent.
+	Summary map[scenarios.Level]Counts `json:"summary"`
+}
+
+// Omission is a case that was not to be judged in a group.
+type Omission struct {
+	Case  string          `json:"case"`
+	Level scenarios.Level `json:"level,omitempty"`
+	Cause NotRunCause     `json:"cause"`
+	// Why says it in words, for example "requires Kubernetes >=1.36, this is 1.35".
+	Why string `json:"why"`
+}
+
+// Fact is a circumstance with its value, both for people.
+type Fact struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Result is the verdict on one case.
+type Result struct {
+	// Case is unique in its group, for example the ID of a scenario.
+	Case string `json:"case"`
+	// Level says how much depends on the case: core if nothing is stated, so that a product without levels requires all.
+	Level   scenarios.Level  `json:"level,omitempty"`
+	Verdict verdicts.Verdict `json:"verdict"`
+	// Reason says in one line why a verdict is not passed.
+	Reason string         `json:"reason,omitempty"`
+	Blame  verdicts.Blame `json:"blame,omitempty"`
+	// Differences are all that was observed otherwise than expected.
+	Differences []verdicts.Difference `json:"differences,omitempty"`
+	// Details are further lines that explain the verdict.
+	Details []string `json:"details,omitempty"`
+	// NotJudged names expectations that the target can't show, for example "metrics".
+	NotJudged []string `json:"notJudged,omitempty"`
+	// Judged is the number of expectations that were compared. A case in which nothing was compared has not passed.
+	Judged int `json:"judged"`
+	// KnownFailing is the stated reason of the known-failing entry that this result matches.
+	KnownFailing string `json:"knownFailing,omitempty"`
+	// Seconds is how long the case took, waits included.
+	Seconds float64 `json:"seconds,omitempty"`
+	// Evidence are the paths of the files in the report's folder from which the verdict follows.
+	Evidence []string `json:"evidence,omitempty"`
+	// Tables show what was expected beside what was observed. Only cases that did not pass need them.
+	Tables []Table `json:"tables,omitempty"`
+}
+
+// Figure is a single number.
+type Figure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	// Unit is, for example, ms or "reviews per request"; empty for a count.
+	Unit string `json:"unit,omitempty"`
+}
+
+// Section is a part of a report besides verdicts.
+type Section struct {
+	// ID names the section in links, for example "divergences".
+	ID    string `json:"id"`
+	Title string `json:"title"`
+	// Text are paragraphs. What is between backticks is code.
+	Text   []string          `json:"text,omitempty"`
+	Tables []Table           `json:"tables,omitempty"`
+	Plots  []statistics.Plot `json:"plots,omitempty"`
+}
+
+// Table has a row of texts for each thing that it lists.
+type Table struct {
+	Title string `json:"title,omitempty"`
+	// Columns are the names of the columns, and Numeric are the indices of those that are aligned as numbers.
+	Columns []string `json:"columns"`
+	Numeric []int    `json:"numeric,omitempty"`
+	Rows    []Row    `json:"rows"`
+}
+
+// Row is one row of a table.
+type Row struct {
+	Cells []string `json:"cells"`
+	// Verdict colours the row; empty is none.
+	Verdict verdicts.Verdict `json:"verdict,omitempty"`
+}
+
+// NewResult returns the verdict on a scenario as a result of the case that is named like the scenario.
+func NewResult(v verdicts.Result) Result {
+	return Result{
+		Case: v.Scenario, Level: v.Level, Verdict: v.Verdict, Reason: v.Reason, Blame: v.Blame,
+		Differences: v.Differences, NotJudged: v.NotJudged, Judged: v.Judged, KnownFailing: v.KnownFailing,
+	}
+}
+
+// NotSupported returns the result of a case that the target can't show.
+func NotSupported(name string, level scenarios.Level, why string) Result {
+	return Result{Case: name, Level: level, Verdict: verdicts.NotSupported, Reason: why}
+}

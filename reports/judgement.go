@@ -1,0 +1,256 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// reasons are what decides the outcome of a report, besides the verdicts of its cases.
+type reasons struct {
+	unknown []string
+	failed  []string
+	notes   []string
+}
+
+// AddUnknown adds a reason for which the run can't say whether the subject conforms. It makes the outcome invalid.
+func (r *Report) AddUnknown(reason string) { r.reasons.unknown = append(r.reasons.unknown, reason) }
+
+// AddFailure adds something that was observed otherwise than it has to be and that is not a case.
+func (r *Report) AddFailure(reason string) { r.reasons.failed = append(r.reasons.failed, reason) }
+
+// AddNote adds what a reader of "passed" should know.
+func (r *Report) AddNote(note string) { r.reasons.notes = append(r.reasons.notes, note) }
+
+// Conclude counts the cases of each group and derives the outcome. In this order, the outcome is
+//
+//  1. invalid (exit code 3) if something required is not known: a group that could not be used, whose control plane is
+//     not what was asked for, or in which nothing was executed; a case of level core that is invalid or not supported; a
+//     case of a required level that was not judged; a reason of AddUnknown. This wins over failures: where the ground is
+//     not firm nothing can be certified, and a failure may be the ground's.
+//  2. failed (exit code 1) if a case of any level failed that the known-failing list does not expect to fail, if an entry
+//     of that list is not in order, or for a reason of AddFailure.
+//  3. invalid if a case of another level is invalid.
+//  4. passed (exit code 0) otherwise.
+//
+// A case that the user left out does not stand in the way of passed, but is noted.
+func (r *Report) Conclude() {
+	c := &conclusion{unknown: r.reasons.unknown, failed: r.reasons.failed, notes: r.reasons.notes}
+	if !slices.ContainsFunc(r.Groups, func(g Group) bool { return g.executed() }) {
+		c.unknown = append(c.unknown, "nothing was executed")
+	}
+	for i := range r.Groups {
+		r.Groups[i].summarize()
+		c.addGroup(&r.Groups[i])
+		c.addRequired(r.Require, &r.Groups[i])
+	}
+	for _, k := range r.KnownFailing {
+		if k.State != KnownFails {
+			c.failed = append(c.failed, fmt.Sprintf("known-failing entry %s: %s", k.describe(), k.Detail))
+		}
+	}
+	r.Outcome = c.outcome()
+	r.Outcome.NotCovered = r.notCovered()
+}
+
+func (g *Group) summarize() {
+	g.Summary = map[scenarios.Level]Counts{}
+	for _, r := range g.Cases {
+		g.count(r.level(), r.mark())
+	}
+	for _, n := range g.NotRun {
+		m := markNotRun
+		if n.Cause == CauseUser {
+			m = markSkipped
+		}
+		g.count(cmp.Or(n.Level, scenarios.Core), m)
+	}
+}
+
+func (g *Group) count(level scenarios.Level, m mark) {
+	counts := g.Summary[level]
+	*counts.of(m)++
+	g.Summary[level] = counts
+}
+
+// Counts returns the counts of all levels together.
+func (g *Group) Counts() (all Counts) {
+	for _, n := range g.Summary {
+		all = all.add(n)
+	}
+	return all
+}
+
+func (r Result) level() scenarios.Level { return cmp.Or(r.Level, scenarios.Core) }
+
+func (r Result) mark() mark {
+	if r.KnownFailing != "" {
+		return markKnown
+	}
+	return verdictMark(r.Verdict)
+}
+
+// Bad reports whether the result needs a reader's attention: it failed, though nobody expected that, or is invalid.
+func (r Result) Bad() bool {
+	unexpected := r.KnownFailing == ""
+	return unexpected && (r.Verdict == verdicts.Failed || r.Verdict == verdicts.Invalid)
+}
+
+// executed reports whether a case of the group was run to an end, whatever the end.
+func (g *Group) executed() bool {
+	return slices.ContainsFunc(g.Cases, func(r Result) bool { return executed(r.Verdict) })
+}
+
+// leftOut reports whether the user left out all cases that would have run in the group.
+func (g *Group) leftOut() bool {
+	return len(g.Cases) == 0 && slices.ContainsFunc(g.NotRun, func(n Omission) bool { return n.Cause == CauseUser })
+}
+
+// isForeign reports whether the group's control plane is somebody else's cluster, which can't be made to show more.
+func (g *Group) isForeign() bool { return g.Cell != nil && g.Cell.Provider == verdicts.Existing }
+
+// resultKind is a kind of result that a group's reasons count.
+type resultKind struct {
+	reasons *[]string
+	format  string
+	matches func(Result) bool
+}
+
+func (c *conclusion) addGroup(g *Group) {
+	say := func(to *[]string, format string, args ...any) {
+		*to = append(*to, g.Name+": "+fmt.Sprintf(format, args...))
+	}
+	if g.Problem != "" {
+		say(&c.unknown, "the target could not be used: %s", firstLine(g.Problem))
+	}
+	if g.Witness != nil {
+		for _, m := range g.Witness.Mismatches {
+			say(&c.unknown, "the target is not what was asked for: %s", m)
+		}
+		if g.Cell != nil {
+			if m := g.Witness.contradiction(*g.Cell); m != "" {
+				say(&c.failed, "the API server contradicts itself: %s", m)
+			}
+		}
+	}
+	if !g.executed() && !g.leftOut() {
+		say(&c.unknown, "nothing was executed (leave it out, or select a case that is for it)")
+	}
+	for _, k := range c.kinds(g) {
+		n, first := tallyResults(g.Cases, k.matches)
+		if n > 0 {
+			say(k.reasons, "%s", fmt.Sprintf(k.format, Plural(n, "case"))+first)
+		}
+	}
+	left := 0
+	for _, n := range g.NotRun {
+		if n.Cause == CauseUser {
+			left++
+		}
+	}
+	if left > 0 {
+		say(&c.notes, "%s left out by the user", Plural(left, "case"))
+	}
+}
+
+func (c *conclusion) kinds(g *Group) []resultKind {
+	isCore := func(r Result) bool { return r.level() == scenarios.Core }
+	is := func(r Result, v verdicts.Verdict) bool { return r.Verdict == v }
+	unsupportedCore := &c.unknown
+	if g.isForeign() {
+		unsupportedCore = &c.notes
+	}
+	return []resultKind{
+		{&c.unknown, "%s of level core invalid", func(r Result) bool { return isCore(r) && is(r, verdicts.Invalid) }},
+		{unsupportedCore, "%s of level core not supported by the target", func(r Result) bool { return isCore(r) && is(r, verdicts.NotSupported) }},
+		{&c.unknown, "%s of an unknown verdict", func(r Result) bool { return !isVerdict(r.Verdict) }},
+		{&c.failed, "%s failed", func(r Result) bool { return is(r, verdicts.Failed) && r.KnownFailing == "" }},
+		{&c.minor, "%s invalid", func(r Result) bool { return !isCore(r) && is(r, verdicts.Invalid) }},
+		{&c.notes, "%s failed as the known-failing list states", func(r Result) bool { return r.KnownFailing != "" }},
+		{&c.notes, "%s not supported by the target", func(r Result) bool { return !isCore(r) && is(r, verdicts.NotSupported) }},
+		{&c.notes, "%s skipped", func(r Result) bool { return is(r, verdicts.Skipped) }},
+		{&c.notes, "%s with expectations that the target cannot show", func(r Result) bool { return len(r.NotJudged) > 0 }},
+	}
+}
+
+func isVerdict(v verdicts.Verdict) bool {
+	return executed(v) || v == verdicts.NotSupported || v == verdicts.Skipped
+}
+
+// tallyResults counts the results that match, and returns the first of them as an example.
+func tallyResults(results []Result, matches func(Result) bool) (n int, first string) {
+	for _, r := range results {
+		if !matches(r) {
+			continue
+		}
+		if n == 0 {
+			first = ": " + r.Case
+			if why := cmp.Or(r.KnownFailing, r.Reason); why != "" {
+				first += ": " + ellipsis(firstLine(why), exampleLength)
+			}
+		}
+		n++
+	}
+	if n > 1 {
+		first = "; the first" + first
+	}
+	return n, first
+}
+
+// addRequired adds the cases of required levels that were for the group and were not judged.
+func (c *conclusion) addRequired(require []scenarios.Level, g *Group) {
+	var missing []string
+	add := func(level scenarios.Level, name, why string) {
+		if slices.Contains(require, level) {
+			missing = append(missing, fmt.Sprintf("%s (%s)", name, firstLine(why)))
+		}
+	}
+	for _, n := range g.NotRun {
+		if n.Cause == CauseUser {
+			add(cmp.Or(n.Level, scenarios.Core), n.Case, n.Why)
+		}
+	}
+	for _, r := range g.Cases {
+		judged := r.Verdict == verdicts.Passed || r.Verdict == verdicts.Failed
+		if !judged && r.Verdict != verdicts.NotSupported {
+			add(r.level(), r.Case, r.Reason)
+		}
+	}
+	if len(missing) > 0 {
+		c.unknown = append(c.unknown, fmt.Sprintf("%s: %s required and not judged: %s", g.Name, Plural(len(missing), "case"), strings.Join(missing, ", ")))
+	}
+}
+
+// notCovered counts the cases that no group supports, by what the targets lack.
+func (r *Report) notCovered() (lines []string) {
+	ran, lacks, counts := map[string]bool{}, map[string]string{}, map[string]int{}
+	for _, g := range r.Groups {
+		for _, result := range g.Cases {
+			ran[result.Case] = ran[result.Case] || executed(result.Verdict)
+			if result.Verdict == verdicts.NotSupported {
+				lacks[result.Case] = result.Reason
+			}
+		}
+	}
+	for name, why := range lacks {
+		if ran[name] {
+			continue
+		}
+		what, named := strings.CutPrefix(why, "the target lacks ")
+		if named {
+			what, _, _ = strings.Cut(what, ",") // and for whom there is no substitute
+			counts[" for lack of "+what]++
+		} else {
+			counts[" not supported"]++
+		}
+	}
+	for _, what := range slices.Sorted(maps.Keys(counts)) {
+		lines = append(lines, Plural(counts[what], "case")+what)
+	}
+	return lines
+}

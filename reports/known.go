@@ -1,0 +1,75 @@
+package reports
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// ApplyKnownFailing marks the results that fail as the entries of a known-failing list state, and records what became of
+// each entry.
+func (r *Report) ApplyKnownFailing(entries []KnownFailing) {
+	r.KnownFailing = nil
+	for _, e := range entries {
+		r.KnownFailing = append(r.KnownFailing, r.applyEntry(e))
+	}
+}
+
+// applyEntry judges one entry by all that it matches. The first thing that is wrong is its state.
+func (r *Report) applyEntry(e KnownFailing) KnownFailingState {
+	state := KnownFailingState{KnownFailing: e, State: KnownFails}
+	for i := range r.Groups {
+		group := &r.Groups[i]
+		for j := range group.Cases {
+			result := &group.Cases[j]
+			if !e.matchesCase(group.Name, *result) {
+				continue
+			}
+			state.Matched++
+			found, detail := e.judgeResult(group.Name, *result)
+			if found == KnownFails {
+				result.KnownFailing = e.Reason
+			} else if state.State == KnownFails {
+				state.State, state.Detail = found, detail
+			}
+		}
+	}
+	if state.Matched == 0 {
+		state.State, state.Detail = KnownUnmatched, "it matches nothing that was executed; correct it or take it off the list"
+	}
+	return state
+}
+
+// judgeResult returns what one result makes of an entry that matches it.
+func (k KnownFailing) judgeResult(group string, r Result) (state KnownState, detail string) {
+	where := r.Case + " on " + group
+	switch {
+	case r.Verdict == verdicts.Passed:
+		return KnownPasses, where + " passed; take the entry off the list"
+	case r.Verdict == verdicts.Invalid:
+		return KnownInvalid, fmt.Sprintf("%s is invalid, so it is not known whether it still fails: %s", where, firstLine(r.Reason))
+	case !k.explainsResult(r):
+		return KnownFailsOtherwise, fmt.Sprintf("%s failed, but not for the stated reason %q: %s", where, k.Reason, firstLine(r.Reason))
+	}
+	return KnownFails, ""
+}
+
+// matchesCase reports whether the entry is about a result. Patterns were checked when the list was loaded.
+func (k KnownFailing) matchesCase(group string, r Result) bool {
+	onGroup := k.Cell == "" || glob(k.Cell, group)
+	return onGroup && executed(r.Verdict) && glob(k.Scenario, r.Case)
+}
+
+// explainsResult reports whether the stated reason is that of a failure: part of one of its differences, beginning with
+// the whole name of the field. A failure without differences is explained by its reason.
+func (k KnownFailing) explainsResult(r Result) bool {
+	if len(r.Differences) == 0 {
+		return strings.Contains(r.Reason, k.Reason)
+	}
+	return slices.ContainsFunc(r.Differences, func(d verdicts.Difference) bool {
+		text := fmt.Sprintf("step %d: %s: want %s, got %s", d.Step, d.Field, d.Want, d.Got)
+		return strings.HasPrefix(stepOf.ReplaceAllString(k.Reason, ""), d.Field) && strings.Contains(text, k.Reason)
+	})
+}

@@ -19,6 +19,8 @@ type Run struct {
 	Command []string
 	// Say is called with lines about the run as a whole. It may be called from several goroutines.
 	Say func(text string)
+	// Status is called with what a display shows until the next call. It may be called from several goroutines.
+	Status func(text string)
 	// Judged is called with each verdict as soon as it is known. It may be called from several goroutines.
 	Judged func(c Case, r reports.Result)
 }
@@ -43,7 +45,7 @@ func Execute(ctx context.Context, r Run) (*Made, error) {
 	for _, c := range head.Cases {
 		byID[c.ID] = c
 	}
-	observer := Observer{Say: r.Say, Done: func(id string) { r.Judged(byID[id], judge(r.Plan, byID[id], log.View())) }}
+	observer := Observer{Say: r.Say, Status: r.Status, Done: func(id string) { r.Judged(byID[id], judge(r.Plan, byID[id], log.View())) }}
 	if err := r.Plan.Run(ctx, log, observer); err != nil {
 		return nil, err
 	}

@@ -15,8 +15,10 @@ import (
 type Product struct {
 	// Name is what a report calls the product.
 	Name string
-	// Command are the words that start it on the command line, such as "certify conditional".
+	// Command are the words that start it on the command line, such as "conditions run".
 	Command string
+	// Arguments are the positional arguments as a usage line names them, such as " [FILE...]"; empty for none.
+	Arguments string
 	// New returns a product's flags, with the defaults, which are added to the flag set.
 	New func(flags *pflag.FlagSet) Flags
 }
@@ -46,8 +48,8 @@ type Invocation struct {
 }
 
 // NewInvocation returns an invocation before a run.
-func NewInvocation(args []string, seed int64, version string, messages io.Writer) *Invocation {
-	return &Invocation{Args: args, Seed: seed, Version: version, Messages: messages, inputs: map[string]string{}}
+func NewInvocation(args []string, version string, messages io.Writer) *Invocation {
+	return &Invocation{Args: args, Version: version, Messages: messages, inputs: map[string]string{}}
 }
 
 // Verifying reports whether the plan is made to verify a record. Then nothing outside of the record may be read.

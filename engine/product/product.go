@@ -65,6 +65,8 @@ type Plan interface {
 type Observer struct {
 	// Say is called with a line about the run as a whole, such as a control plane being ready.
 	Say func(text string)
+	// Status is called with what a display shows until the next call, such as the rate of a storm.
+	Status func(text string)
 	// Done is called with the ID of a case whose evidence is complete.
 	Done func(id string)
 }

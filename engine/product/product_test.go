@@ -96,12 +96,18 @@ func (p *dicePlan) Conclude(results []reports.Result, _ record.View) (*reports.R
 	}, nil
 }
 
+func invocation(seed int64) *Invocation {
+	i := NewInvocation(nil, "v0", io.Discard)
+	i.Seed = seed
+	return i
+}
+
 // run runs a plan of dice with a command line, and returns the files of its folder.
 func run(t *testing.T, plan *dicePlan, args ...string) (*Made, map[string][]byte) {
 	t.Helper()
 	var judged []string
 	made, err := Execute(t.Context(), Run{
-		Prepared: &Prepared{Product: dice, Plan: plan}, Invocation: NewInvocation(nil, 7, "v0", io.Discard),
+		Prepared: &Prepared{Product: dice, Plan: plan}, Invocation: invocation(7),
 		Command: append([]string{"authzconf", "dice"}, args...),
 		Say:     func(string) {}, Judged: func(c Case, r reports.Result) { judged = append(judged, c.Name+" "+string(r.Verdict)) },
 	})

@@ -99,8 +99,8 @@ func (v *Verification) prepare(plan Planner, head *header, messages io.Writer) (
 	if line.Product.Name != head.Product {
 		return nil, fmt.Errorf("it starts %s, and the record is of %s", line.Product.Name, head.Product)
 	}
-	i := NewInvocation(args, head.Seed, head.SuiteVersion, messages)
-	i.Recorded = &v.View
+	i := NewInvocation(args, head.SuiteVersion, messages)
+	i.Seed, i.Recorded = head.Seed, &v.View
 	maps.Copy(i.inputs, head.Inputs)
 	return line.Prepare(i)
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
+	"github.com/authzconf/authzconf/reports/record"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -113,7 +114,7 @@ func readTar(file string) (Bundle, error) {
 		h, err := r.Next()
 		switch {
 		case errors.Is(err, io.EOF):
-			if rest, err := io.ReadAll(io.LimitReader(in, maxEnvelope)); err != nil || len(rest) == maxEnvelope || len(bytes.Trim(rest, "\x00")) > 0 {
+			if rest, err := io.ReadAll(io.LimitReader(in, record.MaxEnvelope)); err != nil || len(rest) == record.MaxEnvelope || len(bytes.Trim(rest, "\x00")) > 0 {
 				return nil, errors.New("there is something behind its end")
 			}
 			return all.root()

@@ -90,7 +90,7 @@ func (s signed) check(key *Key) (differences []string) {
 	if err != nil {
 		return []string{fmt.Sprintf("%s: %s", s.file, err)}
 	}
-	differences = is.differences(s.without(s.file))
+	differences = is.Differences(s.without(s.file))
 	if s.claim != nil {
 		claimed, _ := json.Marshal(s.claim)
 		var about bytes.Buffer

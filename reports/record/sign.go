@@ -1,12 +1,11 @@
-package certify
+package record
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -15,11 +14,11 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 	"github.com/secure-systems-lab/go-securesystemslib/signerverifier"
 
-	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 )
 
@@ -28,12 +27,13 @@ const (
 	payloadType   = "application/vnd.in-toto+json"
 	statementType = "https://in-toto.io/Statement/v1"
 
-	maxEnvelope = 1 << 20
+	// MaxEnvelope is how many bytes a signature may have.
+	MaxEnvelope = 1 << 20
 )
 
-// statement says which files are meant, by their digests, and what is claimed about them
+// Statement says which files are meant, by their digests, and what is claimed about them
 // (https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md).
-type statement struct {
+type Statement struct {
 	Type          string          `json:"_type"`
 	Subject       []fileDigest    `json:"subject"`
 	PredicateType string          `json:"predicateType"`
@@ -45,8 +45,8 @@ type fileDigest struct {
 	Digest map[string]string `json:"digest"`
 }
 
-// signFiles makes the DSSE envelope (https://github.com/secure-systems-lab/dsse) for files, with the claim about them.
-func signFiles(key *Key, files map[string][]byte, predicateType string, predicate any) ([]byte, error) {
+// SignFiles makes the DSSE envelope (https://github.com/secure-systems-lab/dsse) for files, with the claim about them.
+func SignFiles(key *Key, files map[string][]byte, predicateType string, predicate any) ([]byte, error) {
 	if !key.private {
 		return nil, errors.New("it is a public key, and signing takes the private one")
 	}
@@ -54,9 +54,9 @@ func signFiles(key *Key, files map[string][]byte, predicateType string, predicat
 	if err != nil {
 		return nil, err
 	}
-	s := statement{Type: statementType, PredicateType: predicateType, Predicate: claim}
+	s := Statement{Type: statementType, PredicateType: predicateType, Predicate: claim}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		s.Subject = append(s.Subject, fileDigest{Name: name, Digest: map[string]string{"sha256": digest(files[name])}})
+		s.Subject = append(s.Subject, fileDigest{Name: name, Digest: map[string]string{"sha256": Digest(files[name])}})
 	}
 	payload, err := json.Marshal(s)
 	if err != nil {
@@ -74,14 +74,9 @@ func signFiles(key *Key, files map[string][]byte, predicateType string, predicat
 	return append(out, '\n'), err
 }
 
-func digest(content []byte) string {
-	sum := sha256.Sum256(content)
-	return hex.EncodeToString(sum[:])
-}
-
-// openStatement returns the statement of an envelope that this key has signed, or anybody without a key.
-func openStatement(key *Key, raw []byte, predicateType string) (*statement, error) {
-	e, err := parseEnvelope(raw)
+// OpenStatement returns the statement of an envelope that this key has signed, or anybody without a key.
+func OpenStatement(key *Key, raw []byte, predicateType string) (*Statement, error) {
+	e, err := ParseEnvelope(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -98,11 +93,11 @@ func openStatement(key *Key, raw []byte, predicateType string) (*statement, erro
 			return nil, fmt.Errorf("it is not signed by key %s", key.ID())
 		}
 	}
-	var s statement
+	var s Statement
 	switch {
 	case e.PayloadType != payloadType:
 		return nil, fmt.Errorf("what is signed is %.80q, not an in-toto statement", e.PayloadType)
-	case reports.DecodeStrictly(payload, &s) != nil || s.Type != statementType:
+	case DecodeStrictly(payload, &s) != nil || s.Type != statementType:
 		return nil, errors.New("what is signed is not an in-toto statement v1")
 	case s.PredicateType != predicateType:
 		return nil, fmt.Errorf("what is signed is about %.80q, and not %q", s.PredicateType, predicateType)
@@ -110,23 +105,23 @@ func openStatement(key *Key, raw []byte, predicateType string) (*statement, erro
 	return &s, nil
 }
 
-func parseEnvelope(raw []byte) (*dsse.Envelope, error) {
+func ParseEnvelope(raw []byte) (*dsse.Envelope, error) {
 	var e dsse.Envelope
-	if len(raw) > maxEnvelope || reports.DecodeStrictly(raw, &e) != nil || len(e.Signatures) == 0 {
+	if len(raw) > MaxEnvelope || DecodeStrictly(raw, &e) != nil || len(e.Signatures) == 0 {
 		return nil, errors.New("it is not a DSSE envelope with a signature")
 	}
 	return &e, nil
 }
 
-// differences says which files are not what was signed, one line for each.
-func (s *statement) differences(files map[string][]byte) (out []string) {
+// Differences lists the files that are not what was signed, a line each.
+func (s *Statement) Differences(files map[string][]byte) (out []string) {
 	signed := map[string]bool{}
 	for _, subject := range s.Subject {
 		signed[subject.Name] = true
 		switch content, ok := files[subject.Name]; {
 		case !ok:
 			out = append(out, fmt.Sprintf("%.80s: it was signed, and is missing", subject.Name))
-		case subject.Digest["sha256"] != digest(content):
+		case subject.Digest["sha256"] != Digest(content):
 			out = append(out, fmt.Sprintf("%.80s: it is not what was signed", subject.Name))
 		}
 	}
@@ -227,3 +222,65 @@ func createFile(path string, content []byte, mode os.FileMode) error {
 
 // Private says whether the key can sign.
 func (k *Key) Private() bool { return k.private }
+
+// ReportPredicate names what the signature of a report claims: that its signer stands for the outcome in it.
+const ReportPredicate = "https://authzconf.dev/report/v1alpha1"
+
+// SignReport signs a report: a file that names the record, and with it all evidence. outcome is what the report says, so
+// that who has only the signature sees what it is about.
+func SignReport(key *Key, name string, report []byte, outcome any) ([]byte, error) {
+	return SignFiles(key, map[string][]byte{name: report}, ReportPredicate, outcome)
+}
+
+// CheckReport says whose signature a report carries; signature is nil for one that carries none. With keys, one of them
+// must have signed it. Each difference is a line.
+func CheckReport(keys []*Key, signature []byte, name string, report []byte, outcome any) (by string, differences []string) {
+	if signature == nil && len(keys) == 0 {
+		return "none", nil
+	}
+	if signature == nil {
+		return "not valid", []string{"it is not signed"}
+	}
+	if len(keys) == 0 {
+		// Nobody can say whose signature it is without a key. Anybody can say that it is not of this report.
+		if differences = checkReport(nil, signature, name, report, outcome); len(differences) > 0 {
+			return "not valid", differences
+		}
+		return "of key " + strings.Join(signers(signature), ", ") + ", not checked: --key names one to check it with", nil
+	}
+	for _, key := range keys {
+		if differences = checkReport(key, signature, name, report, outcome); len(differences) == 0 {
+			return fmt.Sprintf("valid, of key %.12s", key.ID()), nil
+		}
+	}
+	return "not valid", differences
+}
+
+func checkReport(key *Key, signature []byte, name string, report []byte, outcome any) []string {
+	s, err := OpenStatement(key, signature, ReportPredicate)
+	if err != nil {
+		return []string{"signature: " + err.Error()}
+	}
+	differences := s.Differences(map[string][]byte{name: report})
+	claimed, err := json.Marshal(outcome)
+	if err != nil {
+		return append(differences, err.Error())
+	}
+	var signed bytes.Buffer
+	if json.Compact(&signed, s.Predicate) != nil || !bytes.Equal(signed.Bytes(), claimed) {
+		differences = append(differences, "signature: what is signed about the report is not what the report says")
+	}
+	return differences
+}
+
+// signers returns the beginnings of the IDs of the keys that are said to have signed. Nothing is checked.
+func signers(signature []byte) (ids []string) {
+	e, err := ParseEnvelope(signature)
+	if err != nil {
+		return nil
+	}
+	for _, s := range e.Signatures {
+		ids = append(ids, fmt.Sprintf("%.12q", s.KeyID))
+	}
+	return ids
+}

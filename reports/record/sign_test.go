@@ -1,4 +1,4 @@
-package certify
+package record
 
 import (
 	"crypto/ecdsa"
@@ -34,11 +34,11 @@ func TestSignAndVerify(t *testing.T) {
 		t.Errorf("the parts of one key are called %s and %s", key.ID(), public.ID())
 	}
 	files := map[string][]byte{"a": []byte("1"), "b": []byte("2")}
-	raw, err := signFiles(key, files, claimed, map[string]int{"n": 1})
+	raw, err := SignFiles(key, files, claimed, map[string]int{"n": 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := openStatement(public, raw, claimed)
+	s, err := OpenStatement(public, raw, claimed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestSignAndVerify(t *testing.T) {
 		"missing":   {map[string][]byte{"a": []byte("1")}, "b: it was signed, and is missing"},
 		"added":     {map[string][]byte{"a": []byte("1"), "b": []byte("2"), "c": nil}, "c: it was not signed"},
 	} {
-		if got := strings.Join(s.differences(c.files), "; "); got != c.want {
+		if got := strings.Join(s.Differences(c.files), "; "); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
@@ -63,7 +63,7 @@ func TestSignAndVerify(t *testing.T) {
 func TestWhatIsRefused(t *testing.T) {
 	key, path := newKey(t)
 	other, _ := newKey(t)
-	raw, err := signFiles(key, map[string][]byte{"a": nil}, claimed, nil)
+	raw, err := SignFiles(key, map[string][]byte{"a": nil}, claimed, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,18 +79,18 @@ func TestWhatIsRefused(t *testing.T) {
 		"more behind":     {key, string(raw) + "{}", "not a DSSE envelope"},
 		"something else":  {key, "<html>", "not a DSSE envelope"},
 	} {
-		if _, err := openStatement(c.key, []byte(c.raw), claimed); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := OpenStatement(c.key, []byte(c.raw), claimed); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: expected %q, got %v", name, c.want, err)
 		}
 	}
-	if _, err := openStatement(key, raw, "another"); err == nil || !strings.Contains(err.Error(), "is about") {
+	if _, err := OpenStatement(key, raw, "another"); err == nil || !strings.Contains(err.Error(), "is about") {
 		t.Errorf("a statement about something else: %v", err)
 	}
 	public, err := LoadKey(path + ".pub")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := signFiles(public, nil, claimed, nil); err == nil {
+	if _, err := SignFiles(public, nil, claimed, nil); err == nil {
 		t.Error("a public key signs")
 	}
 }
@@ -128,7 +128,7 @@ func TestKeyFiles(t *testing.T) {
 
 func FuzzVerify(f *testing.F) {
 	key, path := newKey(f)
-	raw, err := signFiles(key, map[string][]byte{"a": nil}, claimed, nil)
+	raw, err := SignFiles(key, map[string][]byte{"a": nil}, claimed, nil)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -139,11 +139,11 @@ func FuzzVerify(f *testing.F) {
 	other, _ := newKey(f)
 	f.Add(raw, pub)
 	f.Fuzz(func(t *testing.T, raw, pub []byte) {
-		if _, err := openStatement(other, raw, claimed); err == nil {
+		if _, err := OpenStatement(other, raw, claimed); err == nil {
 			t.Errorf("%q is signed by nobody", raw)
 		}
 		if k, err := ParseKey(pub); err == nil {
-			_, _ = openStatement(k, raw, claimed)
+			_, _ = OpenStatement(k, raw, claimed)
 		}
 	})
 }

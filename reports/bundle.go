@@ -178,14 +178,14 @@ func DecodeReport(name string, data []byte) (*ConformanceReport, error) {
 		Kind       string `json:"kind"`
 	}
 	if err := yaml.Unmarshal(data, &head); err != nil {
-		return nil, fmt.Errorf("%s: %s", name, firstLine(err.Error()))
+		return nil, fmt.Errorf("%s: %s", name, FirstLine(err.Error()))
 	}
 	if head.Kind != Kind || head.APIVersion != APIVersion {
 		return nil, fmt.Errorf("%s: is %q of %q; this authzconf reads a %s of %s: run again for one", name, head.Kind, head.APIVersion, Kind, APIVersion)
 	}
 	r := &ConformanceReport{}
 	if err := DecodeYAML(data, r); err != nil {
-		return nil, fmt.Errorf("%s: %s", name, firstLine(err.Error()))
+		return nil, fmt.Errorf("%s: %s", name, FirstLine(err.Error()))
 	}
 	return r, nil
 }

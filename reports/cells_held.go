@@ -13,7 +13,7 @@ func (v *verifier) holdCells() {
 		for _, q := range all[:i] {
 			if p.Name == q.Name && p.Version != "" && q.Version != "" && (p.Version == q.Version) != (p.SHA256 == q.SHA256) {
 				v.differ("%s and %s: one program has one version, and a version is one program: their SHA-256 are %s and %s",
-					q.Title(), p.Title(), short(q.SHA256), short(p.SHA256))
+					q.Title(), p.Title(), ShortDigest(q.SHA256), ShortDigest(p.SHA256))
 			}
 		}
 	}

@@ -55,7 +55,7 @@ func (c *Cell) summarize(set *scenarios.Set) {
 	c.Summary = map[scenarios.Level]Counts{}
 	for _, r := range c.Results {
 		n := c.Summary[r.Level]
-		*n.of(markOf(r))++
+		*n.Of(markOf(r))++
 		c.Summary[r.Level] = n
 	}
 	for _, n := range c.NotRun {
@@ -63,11 +63,11 @@ func (c *Cell) summarize(set *scenarios.Set) {
 		if !ok {
 			continue // Conclude says that it is not one of the loaded ones.
 		}
-		counts, m := c.Summary[s.Level], markNotRun
+		counts, m := c.Summary[s.Level], MarkNotRun
 		if n.Cause == CauseUser {
-			m = markSkipped
+			m = MarkSkipped
 		}
-		*counts.of(m)++
+		*counts.Of(m)++
 		c.Summary[s.Level] = counts
 	}
 }
@@ -108,7 +108,7 @@ func (r *ConformanceReport) findings(set *scenarios.Set, evidence []*verdicts.Ev
 // seenLines says what a server did, a line per request, in the names of the scenario.
 func seenLines(s *scenarios.Scenario, e *verdicts.Evidence, result verdicts.Result) (lines []string) {
 	if e == nil || result.Verdict == verdicts.Invalid {
-		return []string{firstLine(result.Reason)}
+		return []string{FirstLine(result.Reason)}
 	}
 	for i := range e.Steps {
 		o := &e.Steps[i]
@@ -204,7 +204,8 @@ type KnownFailingState struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-func (k KnownFailing) describe() string {
+// Describe returns what the entry is about: a pattern for cases, and one for groups if there is one.
+func (k KnownFailing) Describe() string {
 	if k.Cell == "" {
 		return k.Scenario
 	}
@@ -268,9 +269,9 @@ func (r *ConformanceReport) state(e KnownFailing) KnownFailingState {
 			case result.Verdict == verdicts.Passed:
 				wrong(KnownPasses, "%s passed; take the entry off the list", where)
 			case result.Verdict == verdicts.Invalid:
-				wrong(KnownInvalid, "%s is invalid, so it is not known whether it still fails: %s", where, firstLine(result.Reason))
+				wrong(KnownInvalid, "%s is invalid, so it is not known whether it still fails: %s", where, FirstLine(result.Reason))
 			case !e.explains(*result):
-				wrong(KnownFailsOtherwise, "%s failed, but not for the stated reason %q: %s", where, e.Reason, firstLine(result.Reason))
+				wrong(KnownFailsOtherwise, "%s failed, but not for the stated reason %q: %s", where, e.Reason, FirstLine(result.Reason))
 			default:
 				result.KnownFailing = e.Reason
 			}

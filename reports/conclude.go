@@ -69,7 +69,7 @@ func (r *ConformanceReport) Conclude() Outcome {
 	}
 	for _, k := range r.KnownFailing {
 		if k.State != KnownFails {
-			c.failed = append(c.failed, fmt.Sprintf("known-failing entry %s: %s", k.describe(), k.Detail))
+			c.failed = append(c.failed, fmt.Sprintf("known-failing entry %s: %s", k.Describe(), k.Detail))
 		}
 	}
 	if r.Path != nil {
@@ -119,7 +119,7 @@ func (c *conclusion) required(r *ConformanceReport, cell *Cell) {
 	var missing []string
 	add := func(id, why string) {
 		if slices.Contains(r.Require, level[id]) {
-			missing = append(missing, fmt.Sprintf("%s (%s)", id, firstLine(why)))
+			missing = append(missing, fmt.Sprintf("%s (%s)", id, FirstLine(why)))
 		}
 	}
 	for _, n := range cell.NotRun {
@@ -163,7 +163,7 @@ func (c *conclusion) cell(all []ScenarioRef, cell *Cell) {
 		*to = append(*to, cell.Name+": "+fmt.Sprintf(format, args...))
 	}
 	if cell.Problem != "" {
-		say(&c.unknown, "the target could not be used: %s", firstLine(cell.Problem))
+		say(&c.unknown, "the target could not be used: %s", FirstLine(cell.Problem))
 	}
 	for _, m := range cell.Witness.Mismatches {
 		say(&c.unknown, "the target is not what was asked for: %s", m)
@@ -243,7 +243,7 @@ func tally(results []verdicts.Result, match func(verdicts.Result) bool) (n int, 
 		if n == 0 {
 			first = ": " + r.Scenario
 			if why := cmp.Or(r.KnownFailing, r.Reason); why != "" {
-				first += ": " + ellipsis(firstLine(why), exampleLength)
+				first += ": " + Ellipsis(FirstLine(why), exampleLength)
 			}
 		}
 		n++

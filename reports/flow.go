@@ -221,7 +221,7 @@ func (f *FlowEvidence) verdict() verdicts.Verdict {
 	return verdicts.Passed
 }
 
-func (f *FlowEvidence) describe() string {
+func (f *FlowEvidence) Describe() string {
 	n, first := f.of(verdicts.Failed)
 	unknown, why := f.of(verdicts.Invalid)
 	text := fmt.Sprintf("%s, %d wrong answers, %d without an answer", Plural(f.Sent, "request"), n, f.Unanswered)

@@ -50,7 +50,7 @@ func TestFlow(t *testing.T) {
 			if got := c.flow.verdict(); got != c.want {
 				t.Errorf("verdict %s, want %s", got, c.want)
 			}
-			if got := c.flow.describe(); !strings.HasPrefix(got, c.detail) {
+			if got := c.flow.Describe(); !strings.HasPrefix(got, c.detail) {
 				t.Errorf("got  %s\nwant %s", got, c.detail)
 			}
 		})

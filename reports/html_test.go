@@ -117,7 +117,7 @@ func TestPageShows(t *testing.T) {
 	r, evidence := mixedRun(t, texts)
 	page, root := pageOf(t, r, evidence, texts)
 	for _, want := range []string{
-		"kube-apiserver: failed", "digest " + short(r.ScenariosDigest), "authzconf run --gate both", "known-failing entry kep-5284/no/such",
+		"kube-apiserver: failed", "digest " + ShortDigest(r.ScenariosDigest), "authzconf run --gate both", "known-failing entry kep-5284/no/such",
 		"kubernetes_feature_enabled", "requested &amp;user.DefaultInfo{} without impersonating a user name",
 		"blame: authorizer", "GET /api/v1/namespaces/default", "Impersonate-User", `"impersonatedUser": {`, "apiserver_impersonation_attempts_total",
 		"Documented:", "The audit event records the constraint inside impersonatedUser.", "the target lacks metrics", "matches --skip",

@@ -51,7 +51,7 @@ func (r *Report) Conclude() {
 	}
 	for _, k := range r.KnownFailing {
 		if k.State != KnownFails {
-			c.failed = append(c.failed, fmt.Sprintf("known-failing entry %s: %s", k.describe(), k.Detail))
+			c.failed = append(c.failed, fmt.Sprintf("known-failing entry %s: %s", k.Describe(), k.Detail))
 		}
 	}
 	r.Outcome = c.outcome()
@@ -61,39 +61,20 @@ func (r *Report) Conclude() {
 func (g *Group) summarize() {
 	g.Summary = map[scenarios.Level]Counts{}
 	for _, r := range g.Cases {
-		g.count(r.level(), r.mark())
+		g.count(r.level(), r.Mark())
 	}
 	for _, n := range g.NotRun {
-		m := markNotRun
-		if n.Cause == CauseUser {
-			m = markSkipped
-		}
-		g.count(cmp.Or(n.Level, scenarios.Core), m)
+		g.count(cmp.Or(n.Level, scenarios.Core), n.Mark())
 	}
 }
 
-func (g *Group) count(level scenarios.Level, m mark) {
+func (g *Group) count(level scenarios.Level, m Mark) {
 	counts := g.Summary[level]
-	*counts.of(m)++
+	*counts.Of(m)++
 	g.Summary[level] = counts
 }
 
-// Counts returns the counts of all levels together.
-func (g *Group) Counts() (all Counts) {
-	for _, n := range g.Summary {
-		all = all.add(n)
-	}
-	return all
-}
-
 func (r Result) level() scenarios.Level { return cmp.Or(r.Level, scenarios.Core) }
-
-func (r Result) mark() mark {
-	if r.KnownFailing != "" {
-		return markKnown
-	}
-	return verdictMark(r.Verdict)
-}
 
 // Bad reports whether the result needs a reader's attention: it failed, though nobody expected that, or is invalid.
 func (r Result) Bad() bool {
@@ -126,7 +107,7 @@ func (c *conclusion) addGroup(g *Group) {
 		*to = append(*to, g.Name+": "+fmt.Sprintf(format, args...))
 	}
 	if g.Problem != "" {
-		say(&c.unknown, "the target could not be used: %s", firstLine(g.Problem))
+		say(&c.unknown, "the target could not be used: %s", FirstLine(g.Problem))
 	}
 	if g.Witness != nil {
 		for _, m := range g.Witness.Mismatches {
@@ -191,7 +172,7 @@ func tallyResults(results []Result, matches func(Result) bool) (n int, first str
 		if n == 0 {
 			first = ": " + r.Case
 			if why := cmp.Or(r.KnownFailing, r.Reason); why != "" {
-				first += ": " + ellipsis(firstLine(why), exampleLength)
+				first += ": " + Ellipsis(FirstLine(why), exampleLength)
 			}
 		}
 		n++
@@ -207,7 +188,7 @@ func (c *conclusion) addRequired(require []scenarios.Level, g *Group) {
 	var missing []string
 	add := func(level scenarios.Level, name, why string) {
 		if slices.Contains(require, level) {
-			missing = append(missing, fmt.Sprintf("%s (%s)", name, firstLine(why)))
+			missing = append(missing, fmt.Sprintf("%s (%s)", name, FirstLine(why)))
 		}
 	}
 	for _, n := range g.NotRun {

@@ -49,9 +49,9 @@ func (k KnownFailing) judgeResult(group string, r Result) (state KnownState, det
 	case r.Verdict == verdicts.Passed:
 		return KnownPasses, where + " passed; take the entry off the list"
 	case r.Verdict == verdicts.Invalid:
-		return KnownInvalid, fmt.Sprintf("%s is invalid, so it is not known whether it still fails: %s", where, firstLine(r.Reason))
+		return KnownInvalid, fmt.Sprintf("%s is invalid, so it is not known whether it still fails: %s", where, FirstLine(r.Reason))
 	case !k.explainsResult(r):
-		return KnownFailsOtherwise, fmt.Sprintf("%s failed, but not for the stated reason %q: %s", where, k.Reason, firstLine(r.Reason))
+		return KnownFailsOtherwise, fmt.Sprintf("%s failed, but not for the stated reason %q: %s", where, k.Reason, FirstLine(r.Reason))
 	}
 	return KnownFails, ""
 }

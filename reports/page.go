@@ -23,7 +23,7 @@ import (
 type page struct {
 	Report   *ConformanceReport
 	Name     string // of the implementation, with its version
-	Outcome  mark
+	Outcome  Mark
 	Totals   Counts
 	Levels   []scenarios.Level
 	Failures []panel // what failed, alike on the cells of each
@@ -37,11 +37,8 @@ type page struct {
 	at  map[key]*verdicts.Evidence
 }
 
-// mark is a verdict as it is shown: by word and symbol, never by colour alone.
-type mark struct{ Class, Symbol, Word string }
-
 type tile struct {
-	mark
+	Mark
 	Count int
 }
 
@@ -58,39 +55,20 @@ type sight struct {
 	Cells []string
 }
 
-var (
-	markPassed       = mark{"pass", "✓", "passed"}
-	markFailed       = mark{"fail", "✗", "failed"}
-	markKnown        = mark{"known", "≈", "known failing"}
-	markInvalid      = mark{"invalid", "!", "invalid"}
-	markNotSupported = mark{"unsupported", "⊘", "not supported"}
-	markSkipped      = mark{"skipped", "»", "skipped"}
-	markNotRun       = mark{"na", "·", "not for this cell"}
-
-	allMarks = []mark{markPassed, markFailed, markKnown, markInvalid, markNotSupported, markSkipped, markNotRun}
-)
-
-// verdictMarks are those of results; what is not here is invalid.
-var verdictMarks = map[verdicts.Verdict]mark{
-	verdicts.Passed: markPassed, verdicts.Failed: markFailed, verdicts.NotSupported: markNotSupported, verdicts.Skipped: markSkipped,
-}
-
-func markOf(r verdicts.Result) mark {
+func markOf(r verdicts.Result) Mark {
 	if r.KnownFailing != "" {
-		return markKnown
+		return MarkKnown
 	}
-	return verdictMark(r.Verdict)
+	return VerdictMark(r.Verdict)
 }
-
-func verdictMark(v verdicts.Verdict) mark { return cmp.Or(verdictMarks[v], markInvalid) }
 
 func bad(r verdicts.Result) bool {
 	return r.KnownFailing == "" && (r.Verdict == verdicts.Failed || r.Verdict == verdicts.Invalid)
 }
 
 func (c Counts) tiles(zero bool) (all []tile) {
-	for _, m := range allMarks {
-		if n := *c.of(m); zero || n > 0 {
+	for _, m := range Marks() {
+		if n := *c.Of(m); zero || n > 0 {
 			all = append(all, tile{m, n})
 		}
 	}
@@ -114,7 +92,7 @@ func anchor(parts ...string) string {
 
 func newPage(r *ConformanceReport, evidence []*verdicts.Evidence, set *scenarios.Set) *page {
 	p := &page{
-		Report: r, Name: strings.TrimSpace(r.Implementation.Name + " " + r.Implementation.Version), Outcome: verdictMark(r.Outcome.Result),
+		Report: r, Name: strings.TrimSpace(r.Implementation.Name + " " + r.Implementation.Version), Outcome: VerdictMark(r.Outcome.Result),
 		Levels: Levels(), Layout: layout(len(r.Cells)), Changes: behaviourTables(r, evidence, set), set: set, at: index(evidence),
 	}
 	for i := range r.Cells {

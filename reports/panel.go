@@ -3,7 +3,6 @@ package reports
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -19,7 +18,7 @@ import (
 type panel struct {
 	Anchor   string
 	Cells    []panelCell
-	Mark     mark
+	Mark     Mark
 	Result   verdicts.Result
 	Reason   string // beyond the differences
 	Open     bool
@@ -190,19 +189,12 @@ func indent(raw json.RawMessage) string {
 const excerptLength = 240
 
 func excerpt(body string) string {
-	return ellipsis(strings.Join(strings.Fields(body), " "), excerptLength)
+	return Ellipsis(strings.Join(strings.Fields(body), " "), excerptLength)
 }
 
 func took(from, to time.Time) string {
 	if from.IsZero() || to.Before(from) {
 		return ""
 	}
-	d := to.Sub(from)
-	if d < 10*time.Millisecond {
-		return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
-	}
-	if d < 10*time.Second {
-		return fmt.Sprintf("%d ms", d.Milliseconds())
-	}
-	return fmt.Sprintf("%.1f s", d.Seconds())
+	return FormatDuration(to.Sub(from))
 }

@@ -130,7 +130,7 @@ func (p *PathReport) derive(r *ConformanceReport, set *scenarios.Set, evidence [
 			}
 		}
 		if e.Flow != nil {
-			stage.claim(ClaimAnswers, e.Flow.verdict(), e.Flow.describe())
+			stage.claim(ClaimAnswers, e.Flow.verdict(), e.Flow.Describe())
 		}
 	}
 }

@@ -227,7 +227,7 @@ func Recheck[R Recorded](dir string, kind *filing.Kind, report R, again func(R, 
 	}
 	defer done()
 	if err := DecodeYAML(v.Marker, report); err != nil {
-		v.differ("%s: %s", kind.Marker, firstLine(err.Error()))
+		v.differ("%s: %s", kind.Marker, FirstLine(err.Error()))
 		return v.Verification, nil
 	}
 	v.Report = &ConformanceReport{Files: report.Made().Files, SuiteVersion: report.Made().SuiteVersion}

@@ -142,20 +142,6 @@ type Counts struct {
 // Executed is how many scenarios were run to an end, whatever the end.
 func (c Counts) Executed() int { return c.Passed + c.Failed + c.KnownFailing + c.Invalid }
 
-func (c *Counts) of(m mark) *int {
-	return map[mark]*int{
-		markPassed: &c.Passed, markFailed: &c.Failed, markKnown: &c.KnownFailing, markInvalid: &c.Invalid,
-		markNotSupported: &c.NotSupported, markSkipped: &c.Skipped, markNotRun: &c.NotApplicable,
-	}[m]
-}
-
-func (c Counts) add(o Counts) Counts {
-	for _, m := range allMarks {
-		*c.of(m) += *o.of(m)
-	}
-	return c
-}
-
 // Finding is a divergence scenario on one cell: what the document says beside what was seen.
 type Finding struct {
 	Scenario   string   `json:"scenario"`

@@ -63,7 +63,7 @@ func (p *page) row(s *scenarios.Scenario, results map[key]verdicts.Result, notRu
 		k := key{c.Name, s.ID}
 		if r, ok := results[k]; ok {
 			groups = group(groups, seenResult(c, r, p.at[k]))
-			row.Marks = append(row.Marks, tile{mark: markOf(r)})
+			row.Marks = append(row.Marks, tile{Mark: markOf(r)})
 			continue
 		}
 		row.Marks = append(row.Marks, row.leftOut(notRun[k]))
@@ -84,7 +84,7 @@ func (p *page) row(s *scenarios.Scenario, results map[key]verdicts.Result, notRu
 func (row *matrixRow) count(many bool) {
 	var n Counts
 	for _, m := range row.Marks {
-		*n.of(m.mark)++
+		*n.Of(m.Mark)++
 	}
 	kinds := n.tiles(false)
 	row.Classes = strings.Join(seq.Map(kinds, func(t tile) string { return t.Class }), " ")
@@ -94,16 +94,16 @@ func (row *matrixRow) count(many bool) {
 }
 
 func (row *matrixRow) leftOut(n NotRun) tile {
-	m, why := markNotRun, "for another version, gate or authorizer chain"
+	m, why := MarkNotRun, "for another version, gate or authorizer chain"
 	switch n.Cause {
 	case CauseTarget:
 	case CauseUser:
-		m, why = markSkipped, "left out by the user: "+n.Why
+		m, why = MarkSkipped, "left out by the user: "+n.Why
 	default:
-		m, why = markInvalid, "the report says nothing about it"
+		m, why = MarkInvalid, "the report says nothing about it"
 	}
 	entry(&row.NotRun, func(h notRunHere) bool { return h.Why == why }, notRunHere{Why: why}).Count++
-	return tile{mark: m}
+	return tile{Mark: m}
 }
 
 type seen struct {

@@ -45,9 +45,9 @@ var (
 	// pageFuncs are functions of all templates that show a report.
 	pageFuncs = template.FuncMap{
 		"md":    strings.NewReplacer("\\", "\\\\", "|", "\\|", "*", "\\*", "_", "\\_", "`", "\\`", "<", "&lt;", "[", "\\[", "\n", " ").Replace,
-		"short": short, "ellipsis": ellipsis, "someOf": someOf, "anchor": anchor, "requires": requiresText, "base": path.Base,
-		"orWord": cmp.Or[string], "firstLine": firstLine, "further": furtherReason, "implementation": implementationName,
-		"describe": KnownFailing.describe, "mark": markOf, "verdict": verdictMark, "tiles": Counts.tiles, "notRun": notRunGroups, "bad": bad, "plain": plainNames,
+		"short": ShortDigest, "ellipsis": Ellipsis, "someOf": someOf, "anchor": anchor, "requires": requiresText, "base": path.Base,
+		"orWord": cmp.Or[string], "firstLine": FirstLine, "further": furtherReason, "implementation": implementationName,
+		"describe": KnownFailing.Describe, "mark": markOf, "verdict": VerdictMark, "tiles": Counts.tiles, "notRun": notRunGroups, "bad": bad, "plain": plainNames,
 		"took": took, "outcomeOf": OutcomeOf, "indent": indent, "said": said, "status": http.StatusText,
 		"duration": func(d scenarios.Duration) string { return time.Duration(d).String() },
 		"seconds":  func(d time.Duration) string { return fmt.Sprintf("%.3f", max(d, 0).Seconds()) },
@@ -130,28 +130,6 @@ func notRunGroups(c Cell) (groups []notRunGroup) {
 func code(s string) string {
 	s = strings.ReplaceAll(strings.ReplaceAll(s, "\n", " "), "`", "'")
 	return "`" + s + "`"
-}
-
-func short(digest string) string { return digest[:min(12, len(digest))] }
-
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
-	return line
-}
-
-func ellipsis(s string, length int) string {
-	if text := []rune(s); len(text) > length {
-		return string(text[:length]) + "…"
-	}
-	return s
-}
-
-// Plural is "1 scenario" or "2 scenarios".
-func Plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func entry[T any](list *[]T, fits func(T) bool, fresh T) *T {

@@ -138,7 +138,7 @@ func (v *verifier) readFiles(owns func(name string) bool) {
 			return fmt.Errorf("%s: the files of the report are larger than %d bytes together", name, folderLimit)
 		}
 		if got := sha256Hex(data); got != want {
-			v.differ("%s: was changed: its SHA-256 is %s, the report has %s", name, short(got), short(want))
+			v.differ("%s: was changed: its SHA-256 is %s, the report has %s", name, ShortDigest(got), ShortDigest(want))
 		}
 		v.files[name] = data
 		return nil

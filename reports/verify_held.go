@@ -283,7 +283,7 @@ func because(r verdicts.Result) string {
 	if r.Reason == "" {
 		return ""
 	}
-	return ": " + firstLine(r.Reason)
+	return ": " + FirstLine(r.Reason)
 }
 
 // same compares what two values say: an empty list is as good as none.
@@ -362,7 +362,7 @@ func brief(v any) string {
 	if err != nil {
 		return err.Error()
 	}
-	return ellipsis(strings.TrimSpace(string(raw)), 200)
+	return Ellipsis(strings.TrimSpace(string(raw)), 200)
 }
 
 // released says whether a version names one source text, a tag or a commit: builds of a changed checkout, and those that

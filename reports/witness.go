@@ -228,7 +228,7 @@ type AgentCheck struct {
 func (a *Agents) conclude(cell string, c *conclusion) {
 	switch {
 	case a.Problem != "":
-		c.unknown = append(c.unknown, fmt.Sprintf("%s: the node agents: %s", cell, firstLine(a.Problem)))
+		c.unknown = append(c.unknown, fmt.Sprintf("%s: the node agents: %s", cell, FirstLine(a.Problem)))
 	case len(a.Checks) == 0:
 		c.unknown = append(c.unknown, cell+": the node agents: nothing was looked at")
 	}

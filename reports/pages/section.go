@@ -1,0 +1,82 @@
+package pages
+
+import (
+	"bytes"
+	"fmt"
+	"html/template"
+	"strings"
+)
+
+// A section is a part of report.html: a template, and what it is executed with.
+type section struct {
+	// name names the template.
+	name string
+	// template is the text of the template.
+	template string
+	// views returns what is to be shown. A section that has nothing to show returns nothing.
+	views func(p *page) ([]view, error)
+}
+
+// A view is what a section shows below one heading.
+type view struct {
+	// ID is where links within the page lead to.
+	ID    string
+	Title string
+	// Count is shown behind the title in the list of contents, unless it is 0.
+	Count int
+	// Data is what the template is executed with.
+	Data any
+}
+
+// sections are those of report.html, in their order.
+var sections = []section{
+	failuresSection,
+	knownSection,
+	figuresSection,
+	levelsSection,
+	witnessSection,
+	productSection,
+	matrixSection,
+	omittedSection,
+	checkSection,
+}
+
+// renderedView is a view with what its template made of it.
+type renderedView struct {
+	view
+	Body template.HTML
+}
+
+// showView returns the list of a section that has a single view.
+func showView(v view) ([]view, error) { return []view{v}, nil }
+
+// renderSections executes the templates of all sections.
+func renderSections(p *page) (rendered []renderedView, err error) {
+	ids := map[string]bool{}
+	for _, s := range sections {
+		views, err := s.views(p)
+		if err != nil {
+			return nil, fmt.Errorf("the section %s: %w", s.name, err)
+		}
+		for _, v := range views {
+			var b bytes.Buffer
+			if err := templates.ExecuteTemplate(&b, s.name, v.Data); err != nil {
+				return nil, err
+			}
+			v.ID = chooseID(ids, v.ID)
+			rendered = append(rendered, renderedView{v, template.HTML(strings.TrimSpace(b.String()))})
+		}
+	}
+	return rendered, nil
+}
+
+// chooseID returns an ID that no other section of the page has.
+func chooseID(taken map[string]bool, wanted string) string {
+	wanted = strings.Join(strings.Fields(wanted), "-")
+	id := wanted
+	for n := 2; id == "" || taken[id]; n++ {
+		id = fmt.Sprintf("%s-%d", wanted, n)
+	}
+	taken[id] = true
+	return id
+}

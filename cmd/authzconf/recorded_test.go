@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// record has the runs of testdata/recorded made anew, each on a control plane of its own: it is needed when the cases
+// recordAnew has the runs of testdata/recorded made anew, each on a control plane of its own: it is needed when the cases
 // that are generated, or the programs of a version, are others.
-var record = flag.Bool("record", false, "make testdata/recorded anew")
+var recordAnew = flag.Bool("record", false, "make testdata/recorded anew")
 
 // recordedRuns are small runs of each product, by their folders, with the files that have their reports.
 var recordedRuns = map[string]struct {
@@ -27,7 +27,7 @@ var recordedRuns = map[string]struct {
 
 func TestRecorded(t *testing.T) {
 	for name, of := range recordedRuns {
-		if *record && !strings.HasPrefix(of.args, "conditions") {
+		if *recordAnew && !strings.HasPrefix(of.args, "conditions") {
 			dir := filepath.Join("testdata", "recorded", name)
 			if err := os.RemoveAll(dir); err != nil {
 				t.Fatal(err)

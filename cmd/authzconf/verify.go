@@ -71,6 +71,13 @@ func verify(c *cobra.Command, path string, flags *verifyFlags) error {
 		}
 		return verifyCertification(c, path, flags)
 	}
+	if reports.JudgedFolder.In(path) {
+		keys, err := publicKeys(flags.keys)
+		if err != nil {
+			return err
+		}
+		return verifyReport(c, path, keys)
+	}
 	kinds, err := kindsIn(path)
 	if err == nil {
 		_, err = folderOr(flags.dir, nil)

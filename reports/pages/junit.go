@@ -118,7 +118,9 @@ func formatTimestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:
 func describeGroup(g *reports.Group, started time.Time) testSuite {
 	s := testSuite{
 		Name: g.Name, Time: seconds(g.WallSeconds), Timestamp: formatTimestamp(started),
-		Properties: listProperties(g),
+	}
+	for _, f := range ListProperties(g) {
+		s.Properties = append(s.Properties, property(f))
 	}
 	for _, r := range g.Cases {
 		s.add(describeResult(g.Name, r))
@@ -141,29 +143,6 @@ func (s *testSuite) add(c testCase) {
 	case c.Skipped != nil:
 		s.Skipped++
 	}
-}
-
-// listProperties returns what is known of what a group was judged on.
-func listProperties(g *reports.Group) (list []property) {
-	if c := g.Cell; c != nil {
-		list = append(list, property{"provider", c.Provider}, property{"kubernetes", c.Kubernetes}, property{"emulated", c.Emulated}, property{"gate", c.Gate})
-	}
-	for _, f := range g.Facts {
-		list = append(list, property(f))
-	}
-	if w := g.Witness; w != nil {
-		list = append(list, property{"gitVersion", w.GitVersion})
-		for _, p := range w.Programs {
-			list = append(list, property{p.Title(), p.Origin + "; SHA-256 " + p.SHA256})
-		}
-		for _, m := range w.Mismatches {
-			list = append(list, property{"mismatch", m})
-		}
-	}
-	if g.Problem != "" {
-		list = append(list, property{"problem", g.Problem})
-	}
-	return list
 }
 
 // nameClass returns the JUnit class of a case. To most readers, dots in it separate packages.

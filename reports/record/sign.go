@@ -183,6 +183,18 @@ func LoadKey(path string) (*Key, error) {
 	return key, nil
 }
 
+// LoadPrivateKey reads the file of a key that can sign.
+func LoadPrivateKey(path string) (*Key, error) {
+	key, err := LoadKey(path)
+	if err != nil {
+		return nil, err
+	}
+	if !key.private {
+		return nil, fmt.Errorf("%s is a public key, and signing takes the private one", path)
+	}
+	return key, nil
+}
+
 // ID is the key's name in envelopes: a digest of its public part.
 func (k *Key) ID() string {
 	id, _ := k.sv.KeyID() // never fails

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/reports"
+)
+
+// productProgress shows how far a run is.
+type productProgress struct {
+	*progress
+}
+
+func newProductProgress(w io.Writer, cases []product.Case, verbose bool) *productProgress {
+	total := 0
+	for _, c := range cases {
+		if c.NotRun == nil {
+			total++
+		}
+	}
+	return &productProgress{newProgress(w, total, verbose)}
+}
+
+func (p *productProgress) say(text string) {
+	p.counting.Lock()
+	defer p.counting.Unlock()
+	p.said = text
+	p.line(text)
+}
+
+func (p *productProgress) showStatus(text string) {
+	p.counting.Lock()
+	defer p.counting.Unlock()
+	p.status(text)
+}
+
+func (p *productProgress) judged(c product.Case, r reports.Result) {
+	p.counting.Lock()
+	defer p.counting.Unlock()
+	p.done++
+	if r.Bad() {
+		p.failed++
+	}
+	// When a target dies, all that is left has the same reason, with its log: it is shown once.
+	isNews := r.Bad() && !strings.HasSuffix(p.said, r.Reason)
+	if p.verbose || isNews {
+		p.line(fmt.Sprintf("%-8s %s  %s", r.Verdict, c.Group, c.Name))
+	}
+	if isNews {
+		p.said = r.Reason
+		p.line("         " + p.said)
+	}
+	p.status(fmt.Sprintf("%d/%d cases, %d not passed, %.0f s", p.done, p.total, p.failed, time.Since(p.started).Seconds()))
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/reports/pages"
+	"github.com/authzconf/authzconf/suites/labels"
+)
+
+// productCommand returns the command that runs a product.
+func productCommand(p product.Product) *cobra.Command {
+	words := strings.Fields(p.Command)
+	c := commandWith(words[len(words)-1]+p.Arguments, nil)
+	line := product.NewCommandLine(p, c.Flags(), labels.Filter)
+	c.RunE = func(c *cobra.Command, args []string) error { return runProduct(c, line, args) }
+	return c
+}
+
+// runProduct reads the command line, runs the plan, writes the report, prints what came out, and turns the outcome into
+// the exit code.
+func runProduct(c *cobra.Command, line *product.CommandLine, args []string) error {
+	invocation := product.NewInvocation(args, suiteVersion(), c.ErrOrStderr())
+	prepared, err := line.Prepare(invocation)
+	if err != nil {
+		return err
+	}
+	if line.Options.DryRun {
+		return writePlan(c.OutOrStdout(), prepared.Plan.Cases())
+	}
+	output, err := product.OpenOutput(line.Options)
+	if err != nil {
+		return err
+	}
+	show := newProductProgress(c.ErrOrStderr(), prepared.Plan.Cases(), line.Options.Verbose)
+	made, err := product.Execute(c.Context(), product.Run{
+		Prepared: prepared, Invocation: invocation, Command: called, Say: show.say, Status: show.showStatus, Judged: show.judged,
+	})
+	show.end()
+	if err != nil {
+		return invalid(err)
+	}
+	// What was found is printed even if it can't be written.
+	unwritten := output.Save(made)
+	written := pages.SummaryOptions{}
+	if unwritten == nil {
+		written.Folder = line.Options.ReportDir
+	}
+	if err := pages.WriteSummary(c.OutOrStdout(), made.Report, written); err != nil {
+		return invalid(err)
+	}
+	if unwritten != nil {
+		return invalid(unwritten)
+	}
+	return exitWith(made.Report.Outcome.ExitCode)
+}

@@ -1,0 +1,31 @@
+package pages
+
+import (
+	"github.com/authzconf/authzconf/reports"
+)
+
+// ListProperties returns what is known of what a group was judged on, for the properties of a JUnit file: what was asked for,
+// and what the control plane said of itself.
+func ListProperties(g *reports.Group) (list []reports.Fact) {
+	add := func(name, value string) { list = append(list, reports.Fact{Name: name, Value: value}) }
+	if c := g.Cell; c != nil {
+		add("provider", c.Provider)
+		add("kubernetes", c.Kubernetes)
+		add("emulated", c.Emulated)
+		add("gate", string(c.Gate))
+	}
+	list = append(list, g.Facts...)
+	if w := g.Witness; w != nil {
+		add("gitVersion", w.GitVersion)
+		for _, p := range w.Programs {
+			add(p.Title(), p.Origin+"; SHA-256 "+p.SHA256)
+		}
+		for _, m := range w.Mismatches {
+			add("mismatch", m)
+		}
+	}
+	if g.Problem != "" {
+		add("problem", g.Problem)
+	}
+	return list
+}

@@ -1,5 +1,3 @@
-// Package suites is the view of Ginkgo on what the engine runs: a spec for every scenario on every cell, with labels.
-// Planning, running and reports are the engine's, with or without it, and what Ginkgo's filters leave out is not run.
 package suites
 
 import (
@@ -7,9 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/onsi/ginkgo/v2/types"
-
 	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/suites/labels"
 )
 
 type subject struct {
@@ -39,10 +36,4 @@ func Folders(names ...string) (folders []string, _ error) {
 }
 
 // LabelFilter reads an expression of labels in the language of Ginkgo's --label-filter.
-func LabelFilter(text string) (func(labels []string) bool, error) {
-	filter, err := types.ParseLabelFilter(text)
-	if err != nil { // which is a page for a terminal
-		return nil, fmt.Errorf("%q cannot be read (expected labels with &&, ||, !, brackets or /regular expression/, such as 'core && !slow')", text)
-	}
-	return filter, nil
-}
+func LabelFilter(text string) (func(labels []string) bool, error) { return labels.Filter(text) }

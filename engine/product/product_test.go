@@ -1,7 +1,6 @@
-package product
+package product_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,105 +10,27 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/engine/product/producttest"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/record"
-	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// dice is a product for tests: it records numbers, and judges that they are below a limit.
-var dice = Product{Name: "dice", Command: "dice", New: func(fs *pflag.FlagSet) Flags {
-	f := &diceFlags{}
-	fs.IntVar(&f.throws, "throws", 3, "how often")
-	fs.IntVar(&f.limit, "limit", 4, "the most that passes")
-	return f
-}}
-
-type diceFlags struct{ throws, limit int }
-
-func (f *diceFlags) Plan(i *Invocation) (Plan, error) {
-	if f.throws < 1 {
-		return nil, fmt.Errorf("--throws %d: expected at least 1", f.throws)
-	}
-	p := &dicePlan{limit: f.limit}
-	for n := range f.throws {
-		p.cases = append(p.cases, NewCase("table", fmt.Sprintf("throw-%d", n), scenarios.Core))
-	}
-	return p, nil
-}
-
-type thrown struct {
-	Number int    `json:"number"`
-	Said   string `json:"said"`
-}
-
-type dicePlan struct {
-	cases []Case
-	limit int
-	lost  string // the case of which nothing is recorded
-	panic bool
-}
-
-func (p *dicePlan) Cases() []Case { return p.cases }
-
-func (p *dicePlan) Select(leaveOut func(Case) string) {
-	for i, c := range p.cases {
-		if why := leaveOut(c); why != "" {
-			p.cases[i].NotRun = &NotRun{Cause: reports.CauseUser, Why: why}
-		}
-	}
-}
-
-func (p *dicePlan) Run(_ context.Context, log *record.Log, o Observer) error {
-	o.Say("rolling")
-	for n, c := range p.cases {
-		if c.NotRun != nil || c.ID == p.lost {
-			continue
-		}
-		if err := log.Append(c.ID, thrown{Number: n + 1, Said: "Bearer abcdefghijklmnopqrstuvwxyz0123456789"}); err != nil {
-			return err
-		}
-		o.Done(c.ID)
-	}
-	return nil
-}
-
-func (p *dicePlan) Judge(id string, evidence record.View) reports.Result {
-	if p.panic {
-		panic("the judge broke")
-	}
-	e, err := record.Read[thrown](evidence, id)
-	if err != nil {
-		return reports.Result{Verdict: verdicts.Invalid, Blame: verdicts.BlameEnvironment, Reason: err.Error()}
-	}
-	if e.Number > p.limit {
-		return reports.Result{Verdict: verdicts.Failed, Judged: 1, Reason: fmt.Sprintf("%d is more than %d", e.Number, p.limit)}
-	}
-	return reports.Result{Verdict: verdicts.Passed, Judged: 1}
-}
-
-func (p *dicePlan) Conclude(results []reports.Result, _ record.View) (*reports.Report, error) {
-	return &reports.Report{
-		Subject: reports.Subject{Name: "a die"},
-		Groups:  Group(p.cases, results),
-		Figures: []reports.Figure{{Name: "throws", Value: float64(len(results))}},
-	}, nil
-}
-
-func invocation(seed int64) *Invocation {
-	i := NewInvocation(nil, "v0", io.Discard)
+func invocation(seed int64) *product.Invocation {
+	i := product.NewInvocation(nil, "v0", io.Discard)
 	i.Seed = seed
 	return i
 }
 
 // run runs a plan of dice with a command line, and returns the files of its folder.
-func run(t *testing.T, plan *dicePlan, args ...string) (*Made, map[string][]byte) {
+func run(t *testing.T, plan *producttest.Plan, args ...string) (*product.Made, map[string][]byte) {
 	t.Helper()
 	var judged []string
-	made, err := Execute(t.Context(), Run{
-		Prepared: &Prepared{Product: dice, Plan: plan}, Invocation: invocation(7),
+	made, err := product.Execute(t.Context(), product.Run{
+		Prepared: &product.Prepared{Product: producttest.Dice, Plan: plan}, Invocation: invocation(7),
 		Command: append([]string{"authzconf", "dice"}, args...),
-		Say:     func(string) {}, Judged: func(c Case, r reports.Result) { judged = append(judged, c.Name+" "+string(r.Verdict)) },
+		Say:     func(string) {}, Judged: func(c product.Case, r reports.Result) { judged = append(judged, c.Name+" "+string(r.Verdict)) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -138,24 +59,15 @@ func run(t *testing.T, plan *dicePlan, args ...string) (*Made, map[string][]byte
 }
 
 // planDice plans as the command line does.
-func planDice(words []string) (*CommandLine, []string, error) {
+func planDice(words []string) (*product.CommandLine, []string, error) {
 	fs := pflag.NewFlagSet("dice", pflag.ContinueOnError)
-	c := NewCommandLine(dice, fs, nil)
+	c := product.NewCommandLine(producttest.Dice, fs, nil)
 	err := fs.Parse(words[1:])
 	return c, fs.Args(), err
 }
 
-func planned(t *testing.T, throws, limit int) *dicePlan {
-	t.Helper()
-	plan, err := (&diceFlags{throws, limit}).Plan(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return plan.(*dicePlan)
-}
-
 func verify(files map[string][]byte) ([]string, error) {
-	v, err := Verify(func(name string) ([]byte, error) {
+	v, err := product.Verify(func(name string) ([]byte, error) {
 		if data, ok := files[name]; ok {
 			return data, nil
 		}
@@ -169,26 +81,26 @@ func verify(files map[string][]byte) ([]string, error) {
 
 func TestExecuteAndVerify(t *testing.T) {
 	tests := map[string]struct {
-		change func(*dicePlan)
+		change func(*producttest.Plan)
 		limit  int
 		want   verdicts.Verdict
 	}{
-		"passed":               {func(*dicePlan) {}, 4, verdicts.Passed},
-		"failed":               {func(*dicePlan) {}, 2, verdicts.Failed},
-		"evidence is missing":  {func(p *dicePlan) { p.lost = "table/throw-1" }, 4, verdicts.Invalid},
-		"nothing was selected": {func(p *dicePlan) { p.Select(func(Case) string { return "not in --focus" }) }, 4, verdicts.Invalid},
-		"the judge panics":     {func(p *dicePlan) { p.panic = true }, 4, verdicts.Invalid},
+		"passed":               {func(*producttest.Plan) {}, 4, verdicts.Passed},
+		"failed":               {func(*producttest.Plan) {}, 2, verdicts.Failed},
+		"evidence is missing":  {func(p *producttest.Plan) { p.Lost = "table/throw-1" }, 4, verdicts.Invalid},
+		"nothing was selected": {func(p *producttest.Plan) { p.Select(func(product.Case) string { return "not in --focus" }) }, 4, verdicts.Invalid},
+		"the judge panics":     {func(p *producttest.Plan) { p.Panics = true }, 4, verdicts.Invalid},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			plan := planned(t, 3, test.limit)
+			plan := producttest.NewPlan(3, test.limit)
 			test.change(plan)
 			made, files := run(t, plan, fmt.Sprintf("--limit=%d", test.limit))
 			if got := made.Report.Outcome.Result; got != test.want {
 				t.Errorf("outcome %s, want %s: %q", got, test.want, made.Report.Outcome.Reasons)
 			}
 			for file, data := range files {
-				if strings.Contains(string(data), "abcdefghijklmnopqrstuvwxyz") {
+				if strings.Contains(string(data), producttest.Token) {
 					t.Errorf("%s has a token", file)
 				}
 			}
@@ -217,7 +129,7 @@ func TestVerifyNotices(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, files := run(t, planned(t, 3, 2), "--limit=2")
+			_, files := run(t, producttest.NewPlan(3, 2), "--limit=2")
 			before := string(files[test.file])
 			if !strings.Contains(before, test.from) {
 				t.Fatalf("%s does not contain %q:\n%s", test.file, test.from, before)
@@ -236,7 +148,7 @@ func TestVerifyNotices(t *testing.T) {
 
 // TestVerifyPlansAgain leaves a case out of a record that is consistent in itself.
 func TestVerifyPlansAgain(t *testing.T) {
-	_, files := run(t, planned(t, 2, 4)) // The command line asks for three throws.
+	_, files := run(t, producttest.NewPlan(2, 4)) // The command line asks for three throws.
 	differences, err := verify(files)
 	if err != nil || len(differences) != 1 || !strings.Contains(differences[0], "table/throw-2 is missing in the record") {
 		t.Errorf("%v, %q", err, differences)

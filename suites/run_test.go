@@ -1,0 +1,114 @@
+package suites_test
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/engine/product/producttest"
+	"github.com/authzconf/authzconf/reports"
+)
+
+// buildDice compiles the suite of internal/dice, as ginkgo does before it runs a suite.
+func buildDice(t *testing.T) (program string) {
+	t.Helper()
+	program = filepath.Join(t.TempDir(), "dice.test")
+	out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", program, "./internal/dice").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return program
+}
+
+// TestDice runs a suite with the flags that ginkgo passes on. The same cases are judged as on the command line, and
+// nothing that was not looked at is green.
+func TestDice(t *testing.T) {
+	program := buildDice(t)
+	tests := map[string]struct {
+		args   string
+		passes bool
+		want   []string
+	}{
+		"no flags":            {"", true, nil},
+		"passed":              {"--throws=3", true, []string{"3 Passed", "report.html"}},
+		"failed":              {"--throws=4", false, []string{"4 is more than 3", "Expected and observed numbers", "3 Passed", "1 Failed"}},
+		"not judged":          {"--throws=2 --idle", false, []string{"there is no evidence", "outcome: invalid"}},
+		"focus of Ginkgo":     {"--throws=4 -ginkgo.focus=throw-[01]", true, []string{"2 Passed", "2 Skipped"}},
+		"labels of Ginkgo":    {"--throws=4 -ginkgo.label-filter=!even", true, []string{"2 Passed", "2 Skipped"}},
+		"focus of authzconf":  {"--throws=4 --focus=throw-[01]", true, []string{"Ran 2 of 2 Specs"}},
+		"nothing is left":     {"--throws=4 -ginkgo.focus=nothing", false, []string{"Ginkgo's filters leave no case"}},
+		"required and left":   {"--throws=4 --require=core -ginkgo.focus=throw-0", false, []string{"required and not judged"}},
+		"bad flag":            {"--throws=0", false, []string{"--throws 0: expected at least 1"}},
+		"processes":           {"--throws=2 -ginkgo.parallel.total=2 -ginkgo.parallel.process=1 -ginkgo.parallel.host=127.0.0.1:1", false, []string{"-p and --procs are refused"}},
+		"attempts":            {"--throws=2 -ginkgo.flake-attempts=2", false, []string{"--flake-attempts is refused"}},
+		"in a random order":   {"--throws=3 -ginkgo.randomize-all -ginkgo.seed=7", true, []string{"3 Passed"}},
+		"with a JUnit report": {"--throws=3 -ginkgo.junit-report=junit.xml", true, []string{"3 Passed"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			args := strings.Fields(test.args)
+			if len(args) > 0 {
+				args = append(args, "--report-dir=out", "-ginkgo.no-color", "-ginkgo.v")
+			}
+			command := exec.CommandContext(t.Context(), program, append(args, "-test.v")...)
+			command.Dir = dir
+			out, err := command.CombinedOutput()
+			if (err == nil) != test.passes {
+				t.Errorf("%v, passes: %t\n%s", err, test.passes, out)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(string(out), want) {
+					t.Errorf("no %q in\n%s", want, out)
+				}
+			}
+			verifyDice(t, filepath.Join(dir, "out"))
+			checkWitness(t, filepath.Join(dir, "junit.xml"))
+		})
+	}
+}
+
+// checkWitness wants the facts of each group among the properties of a JUnit file, if there is one.
+func checkWitness(t *testing.T, path string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return
+	}
+	for _, want := range []string{`name="table sides" value="6"`, `name="RandomSeed"`, `tests="3"`} {
+		if !strings.Contains(string(data), want) {
+			t.Errorf("no %s in\n%s", want, data)
+		}
+	}
+}
+
+// verifyDice verifies the report in a folder, if there is one.
+func verifyDice(t *testing.T, dir string) {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(dir, reports.ReportFile)); err != nil {
+		return
+	}
+	read, done, err := reports.ReadFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	v, err := product.Verify(read, func(words []string) (*product.CommandLine, []string, error) {
+		flags := pflag.NewFlagSet("dice", pflag.ContinueOnError)
+		line := product.NewCommandLine(producttest.Dice, flags, nil)
+		err := flags.Parse(words[1:])
+		return line, flags.Args(), err
+	}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(v.Differences) > 0 {
+		t.Errorf("%q", v.Differences)
+	}
+}

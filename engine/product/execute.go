@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/authzconf/authzconf/reports"
@@ -45,7 +46,12 @@ func Execute(ctx context.Context, r Run) (*Made, error) {
 	for _, c := range head.Cases {
 		byID[c.ID] = c
 	}
-	observer := Observer{Say: r.Say, Status: r.Status, Done: func(id string) { r.Judged(byID[id], judge(r.Plan, byID[id], log.View())) }}
+	known := &knownResults{results: map[string]reports.Result{}}
+	observer := Observer{Say: r.Say, Status: r.Status, Done: func(id string) {
+		result := judge(r.Plan, byID[id], log.View())
+		known.add(id, result)
+		r.Judged(byID[id], result)
+	}}
 	if err := r.Plan.Run(ctx, log, observer); err != nil {
 		return nil, err
 	}
@@ -56,7 +62,7 @@ func Execute(ctx context.Context, r Run) (*Made, error) {
 	if err := log.Append(endingKey, end); err != nil {
 		return nil, err
 	}
-	report, err := conclude(r.Prepared, log.View(), log.Head())
+	report, err := conclude(r.Prepared, log.View(), log.Head(), known)
 	if err != nil {
 		return nil, err
 	}
@@ -77,8 +83,20 @@ func judge(p Plan, c Case, view record.View) (result reports.Result) {
 	return p.Judge(c.ID, view)
 }
 
-// conclude judges all cases of a plan and makes the report. It depends on its arguments alone.
-func conclude(p *Prepared, view record.View, head record.Head) (*reports.Report, error) {
+// knownResults are verdicts on cases whose evidence was complete while the run still went on.
+type knownResults struct {
+	mu      sync.Mutex
+	results map[string]reports.Result
+}
+
+func (k *knownResults) add(id string, r reports.Result) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.results[id] = r
+}
+
+// conclude judges all cases of a plan that are not known already and makes the report. It depends on its arguments alone.
+func conclude(p *Prepared, view record.View, head record.Head, known *knownResults) (*reports.Report, error) {
 	began, err := record.Read[header](view, headerKey)
 	if err != nil {
 		return nil, err
@@ -89,9 +107,14 @@ func conclude(p *Prepared, view record.View, head record.Head) (*reports.Report,
 	}
 	var results []reports.Result
 	for _, c := range p.Plan.Cases() {
-		if c.NotRun == nil {
-			results = append(results, judge(p.Plan, c, view))
+		if c.NotRun != nil {
+			continue
 		}
+		result, isKnown := known.results[c.ID]
+		if !isKnown {
+			result = judge(p.Plan, c, view)
+		}
+		results = append(results, result)
 	}
 	report, err := p.Plan.Conclude(results, view)
 	if err != nil {

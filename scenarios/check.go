@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -272,4 +273,36 @@ func (s *Scenario) chains() (names []string) {
 // FixtureFiles are all files of the fixtures folder that the scenario depends on: its fixtures and its chain.
 func (s *Scenario) FixtureFiles() []string {
 	return slices.Concat(s.Fixtures, seq.Map(s.chains(), chainFile))
+}
+
+// checkSetup applies the rules about setups to all scenarios: each is compared with the first of its setup.
+func checkSetup(f *loadedFile, set *Set, broken map[string]bool) {
+	s, src := f.scenario, f.source
+	if s.Setup == "" || !f.readable || src.failedAt(nil) {
+		return
+	}
+	for i, st := range s.Steps {
+		if st.Sent() == nil && st.Wait == 0 {
+			src.failAt(at("steps", i), "the step changes what the setup %q keeps (expected requests and waits only)", s.Setup)
+		}
+	}
+	mates := set.Only(func(o *Scenario) bool { return o.Setup == s.Setup }).all
+	first := mates[0]
+	if len(mates) == 1 {
+		src.failAt(at("setup"), "no other scenario has the setup %q (expected two at least, for different versions or gates)", s.Setup)
+	}
+	if first == s || broken[first.ID] {
+		return
+	}
+	for field, equal := range map[string]bool{
+		"requestors": reflect.DeepEqual(s.Requestors, first.Requestors),
+		"grants":     reflect.DeepEqual(s.Grants, first.Grants),
+		"fixtures":   slices.Equal(s.Fixtures, first.Fixtures),
+		"objects":    reflect.DeepEqual(s.Objects, first.Objects),
+		"policy":     reflect.DeepEqual(s.Policy, first.Policy),
+	} {
+		if !equal {
+			src.failAt(at(field), "%s are not those of %s, which has the same setup (expected the same)", field, first.ID)
+		}
+	}
 }

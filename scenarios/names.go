@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"net/url"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,11 +11,8 @@ import (
 	"unicode/utf8"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
-
-	"github.com/authzconf/authzconf/internal/seq"
 )
 
 // suffixLength is that of the "-abc123" which Bind appends.
@@ -183,85 +179,6 @@ func extend(path []any, more ...any) []any { return append(slices.Clone(path), m
 
 func isRBAC(m map[string]any) bool {
 	return strings.HasPrefix(Text(m, "apiVersion"), "rbac.authorization.k8s.io/")
-}
-
-// Set is a checked collection of scenarios with unique IDs.
-type Set struct {
-	all  []*Scenario // sorted by ID
-	byID map[string]*Scenario
-
-	noted Errors
-}
-
-// Noted lists the expectations of the files that say only what follows from others (they can be left out, and are
-// judged all the same), and the denials that say neither what was answered nor what was asked.
-func (s *Set) Noted() Errors { return s.noted }
-
-func (s *Set) add(sc *Scenario) {
-	i, _ := slices.BinarySearchFunc(s.all, sc.ID, func(e *Scenario, id string) int { return strings.Compare(e.ID, id) })
-	s.all = slices.Insert(s.all, i, sc)
-	s.byID[sc.ID] = sc
-}
-
-// All returns the scenarios sorted by ID. The slice is the caller's, the scenarios are not to be changed (see Bind).
-func (s *Set) All() []*Scenario { return slices.Clone(s.all) }
-
-// Len is the number of scenarios.
-func (s *Set) Len() int { return len(s.all) }
-
-// Get returns the scenario of that ID.
-func (s *Set) Get(id string) (*Scenario, bool) {
-	sc, ok := s.byID[id]
-	return sc, ok
-}
-
-// Only returns the set of the scenarios that keep holds for.
-func (s *Set) Only(keep func(*Scenario) bool) *Set {
-	out := &Set{byID: map[string]*Scenario{}}
-	for _, sc := range s.all {
-		if keep(sc) {
-			out.add(sc)
-		}
-	}
-	return out
-}
-
-// Setups lists the names of all setups, sorted.
-func (s *Set) Setups() []string {
-	names := sets.New(seq.Map(s.all, func(sc *Scenario) string { return sc.Setup })...)
-	return sets.List(names.Delete(""))
-}
-
-// checkSetup applies the rules about setups to all scenarios: each is compared with the first of its setup.
-func checkSetup(f *loadedFile, set *Set, broken map[string]bool) {
-	s, src := f.scenario, f.source
-	if s.Setup == "" || !f.readable || src.failedAt(nil) {
-		return
-	}
-	for i, st := range s.Steps {
-		if st.Sent() == nil && st.Wait == 0 {
-			src.failAt(at("steps", i), "the step changes what the setup %q keeps (expected requests and waits only)", s.Setup)
-		}
-	}
-	mates := set.Only(func(o *Scenario) bool { return o.Setup == s.Setup }).all
-	first := mates[0]
-	if len(mates) == 1 {
-		src.failAt(at("setup"), "no other scenario has the setup %q (expected two at least, for different versions or gates)", s.Setup)
-	}
-	if first == s || broken[first.ID] {
-		return
-	}
-	for field, equal := range map[string]bool{
-		"requestors": reflect.DeepEqual(s.Requestors, first.Requestors),
-		"grants":     reflect.DeepEqual(s.Grants, first.Grants),
-		"fixtures":   slices.Equal(s.Fixtures, first.Fixtures),
-		"objects":    reflect.DeepEqual(s.Objects, first.Objects),
-		"policy":     reflect.DeepEqual(s.Policy, first.Policy),
-	} {
-		if !equal {
-			src.failAt(at(field), "%s are not those of %s, which has the same setup (expected the same)", field, first.ID)
-		}
-	}
 }
 
 // Rename replaces every whole occurrence of a name in s by what names maps it to. An occurrence is whole if no

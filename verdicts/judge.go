@@ -209,20 +209,6 @@ const (
 	Invalid Verdict = "invalid"
 )
 
-// Blame is whose fault a failed or invalid verdict is.
-type Blame string
-
-const (
-	// BlameAuthorizer: a review was decided otherwise than the grants say.
-	BlameAuthorizer Blame = "authorizer"
-	// BlameAPIServer: the reviews were decided as the grants say, and the control run saw the same: the API server differs.
-	BlameAPIServer Blame = "apiServer"
-	// BlameHarness: authzconf itself broke.
-	BlameHarness Blame = "harness"
-	// BlameEnvironment: a process died, or two runs of the same did not agree.
-	BlameEnvironment Blame = "environment"
-)
-
 // Result is the verdict of one scenario on one cell.
 type Result struct {
 	Scenario string          `json:"scenario"`

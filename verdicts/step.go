@@ -265,9 +265,6 @@ const (
 	eventsField   = "audit (events)"
 )
 
-// contradictions are the fields in which an API server contradicts itself.
-var contradictions = []string{countedField, aboutField, chainField}
-
 // metrics judges the impersonation counters, their histograms' counts, and that the times can be.
 func (v *stepJudge) metrics() {
 	want := v.expect.Metrics

@@ -1,0 +1,87 @@
+package verdicts
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// Blame is whose fault a failed or invalid verdict is.
+type Blame string
+
+const (
+	// BlameAuthorizer: a review was decided otherwise than the grants say.
+	BlameAuthorizer Blame = "authorizer"
+	// BlameAPIServer: the reviews were decided as the grants say, and the control run saw the same: the API server differs.
+	BlameAPIServer Blame = "apiServer"
+	// BlameHarness: authzconf itself broke.
+	BlameHarness Blame = "harness"
+	// BlameEnvironment: a process died, or two runs of the same did not agree.
+	BlameEnvironment Blame = "environment"
+)
+
+// contradictions are the fields in which an API server contradicts itself.
+var contradictions = []string{countedField, aboutField, chainField}
+
+// blame says whose fault a failure is, and why. First the authorizer: a review that was decided otherwise than the
+// scenario's grants say. Then the control run, the same scenario under fresh names: if it did not fail in the same way,
+// something outside the scenario had a part in it; if it did, the API server does not do what the scenario says.
+func blame(s *scenarios.Scenario, e *Evidence, r Result) (Blame, string) {
+	// Where the API server contradicts itself, a decision cannot be told to be the authorizer's.
+	contradicted := slices.ContainsFunc(r.Differences, func(d Difference) bool { return slices.Contains(contradictions, d.Field) })
+	if d, ok := wrongDecision(s, e); ok && !contradicted {
+		return BlameAuthorizer, r.Reason + "; the authorizer decided otherwise than the grants: " + d
+	}
+	if e.Control == nil {
+		return BlameAPIServer, r.Reason + "; there was no control run"
+	}
+	control := judgeOnce(s, e.Control)
+	switch {
+	case control.Verdict == Invalid:
+		return BlameEnvironment, r.Reason + "; the control run broke: " + control.Reason
+	case control.Verdict == Passed:
+		return BlameEnvironment, r.Reason + "; the control run passed, so the answer is not always the same"
+	case !slices.ContainsFunc(slices.Concat(r.Differences, control.Differences), func(d Difference) bool { return d.Field != eventsField }):
+		// Of which request the second event comes early enough to be seen is chance; that there are two is not.
+	case !slices.EqualFunc(r.Differences, control.Differences, func(x, y Difference) bool { return x.Step == y.Step && x.Field == y.Field }): // names are fresh
+		return BlameEnvironment, r.Reason + "; the control run failed otherwise: " + control.Reason
+	}
+	return BlameAPIServer, r.Reason + "; the control run saw the same"
+}
+
+// wrongDecision finds a review that was decided otherwise than the grants in force say. Scenarios that change
+// grants while they run are left out: their window is what they are about.
+func wrongDecision(s *scenarios.Scenario, e *Evidence) (string, bool) {
+	if s.Requires.Chain != "" {
+		return "", false // not only the grants decide there
+	}
+	bound, _ := s.BindOn(e.Suffix, e.Nodes)
+	if slices.ContainsFunc(bound.Steps, func(st scenarios.Step) bool { return st.Grant != "" || st.Revoke != "" }) {
+		return "", false
+	}
+	grants := append(scenarios.RulesFromManifests(bound.Manifests), bound.Grants...)
+	grants = append(grants, scenarios.RulesFromManifests(bound.Objects)...)
+	for _, o := range Requests(e.Steps) {
+		decided, _ := Fold(o.Reviews)
+		for _, d := range decided {
+			granted := scenarios.Covered(grants, d.Spec)
+			// Ordinary verbs may be allowed by what every cluster grants, or by the Node authorizer; impersonation
+			// is allowed by nobody but the scenario.
+			_, impersonation := scenarios.ImpersonationMode(Describe(d).Verb)
+			switch {
+			case escalates(bound, o.Step):
+			case granted && d.Decision != scenarios.Allow, !granted && impersonation && d.Decision == scenarios.Allow:
+				return fmt.Sprintf("%s was %s", describe(d.Spec), d.Decision), true
+			}
+		}
+	}
+	return "", false
+}
+
+// escalates says whether the step may have changed roles, so that the scenario's grants are not all there is.
+func escalates(s *scenarios.Scenario, step int) bool {
+	return slices.ContainsFunc(s.Steps[:step+1], func(st scenarios.Step) bool {
+		return st.Request != nil && st.Request.APIGroup == "rbac.authorization.k8s.io"
+	})
+}

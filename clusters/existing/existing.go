@@ -45,12 +45,18 @@ type Cluster struct {
 	made    atomic.Bool // something, perhaps
 }
 
-// Open reads a kubeconfig, and takes its current context unless another is named. Nothing is sent yet.
+// Open reads a kubeconfig file, and takes its current context unless another is named. run labels what is made in the
+// cluster. Nothing is sent yet.
 func Open(kubeconfig, context, run string) (*Cluster, error) {
 	data, err := filing.Input(kubeconfig) // once, as it may be a pipe
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be read as a kubeconfig: %w", kubeconfig, err)
 	}
+	return Parse(kubeconfig, data, context, run)
+}
+
+// Parse is Open for a kubeconfig that was read already: data is what the file holds, and paths in it are relative to it.
+func Parse(kubeconfig string, data []byte, context, run string) (*Cluster, error) {
 	raw, err := clientcmd.Load(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be read as a kubeconfig", kubeconfig)
@@ -91,13 +97,10 @@ func (c *Cluster) Anonymous() *rest.Config { return rest.AnonymousClientConfig(c
 // Err is always nil: the cluster is not this process's to watch.
 func (c *Cluster) Err() error { return nil }
 
-// Facts are what a cluster says of itself.
+// Facts are what a cluster is, and what it may be there for.
 type Facts struct {
-	// GitVersion is that of the API server, such as v1.37.1; Emulated the minor that it behaves as.
-	GitVersion, Emulated string
-	// GateOn says whether ConstrainedImpersonation is on.
-	GateOn bool
-	Risks  []string // the reasons to think that it is not there for tests
+	clusters.Facts
+	Risks []string // the reasons to think that it is not there for tests
 }
 
 const maxNodes = 5
@@ -109,14 +112,14 @@ var (
 
 // Inspect reads what the cluster is, and what it may be there for. It changes nothing.
 func (c *Cluster) Inspect(ctx context.Context) (f Facts, err error) {
-	if f, err = c.Facts(ctx); err == nil {
+	if f.Facts, err = c.Facts(ctx); err == nil {
 		f.Risks, err = c.risks(ctx)
 	}
 	return f, refused(err)
 }
 
-// Facts are what everybody may know of the cluster.
-func (c *Cluster) Facts(ctx context.Context) (f Facts, err error) {
+// Facts implements clusters.Describer: they are what everybody may know of the cluster.
+func (c *Cluster) Facts(ctx context.Context) (f clusters.Facts, err error) {
 	v, err := c.client.ServerVersionWithContext(ctx)
 	if err != nil {
 		return f, refused(fmt.Errorf("the API server: %w", err))

@@ -247,6 +247,9 @@ func (n dockerNetwork) parse() (Network, error) {
 	return Network{}, fmt.Errorf("docker's network %s has no IPv4 subnet", networkName)
 }
 
+// Address implements clusters.Network.
+func (n Network) Address() netip.Addr { return n.Gateway }
+
 // Listen opens a port on this machine's address of the network. Connections from elsewhere are closed at once.
 func (n Network) Listen(ctx context.Context) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", netip.AddrPortFrom(n.Gateway, 0).String())

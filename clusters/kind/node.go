@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kindcluster "sigs.k8s.io/kind/pkg/cluster"
 	kindlog "sigs.k8s.io/kind/pkg/log"
 	"sigs.k8s.io/yaml"
 
@@ -237,4 +238,9 @@ func (c *Cluster) bringAPIServer(ctx context.Context, o Options) (string, error)
 		return "", fmt.Errorf("bringing %s onto %s: %w", name, c.controlPlane(), err)
 	}
 	return name, nil
+}
+
+// ExportLogs has kind collect the logs of all nodes in a folder, which is there.
+func (c *Cluster) ExportLogs(_ context.Context, dest string) error {
+	return kindcluster.NewProvider(kindcluster.ProviderWithDocker()).CollectLogs(c.name, dest)
 }

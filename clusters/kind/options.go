@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/kind/pkg/apis/config/v1alpha4"
 	"sigs.k8s.io/yaml"
 
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/internal/usage"
 )
@@ -46,9 +47,9 @@ type Options struct {
 	Name string
 	// Image is the node image; it decides the version. Empty is kindest/node:v<Version>.
 	Image   string
-	Version string   // the version of Kubernetes that the image has, without a v
-	Network *Network // what FindNetwork has found, if it was asked before
-	Workers int      // the number of nodes beside the control plane
+	Version string           // the version of Kubernetes that the image has, without a v
+	Network clusters.Network // what FindNetwork has found, if it was asked before
+	Workers int              // the number of nodes beside the control plane
 	// Options are those of kube-apiserver, as of a local one; what they say of programs, etcd and ports has no effect.
 	// Arguments are of the form --name=value. In them and in AuthorizationConfig local.DirPlaceholder stands for the
 	// folder of Files as the API server sees it. Keep leaves the cluster running after Stop, with the plain authorizer

@@ -47,13 +47,13 @@ import (
 
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
 // DirPlaceholder stands for the run's folder in Options.AuthorizationConfig, AuditPolicy, Files, and KubeAPIServerArgs.
-// An AuthorizationConfiguration names its webhook's kubeconfig by an absolute path, which nobody knows before Start.
-const DirPlaceholder = "${RUN_DIR}"
+const DirPlaceholder = clusters.DirPlaceholder
 
 const (
 	// defaultReadyTimeout is generous: a control plane takes 3 s on an idle machine, and a busy one must not fail a run.

@@ -1,0 +1,92 @@
+package kind
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/clusters/image"
+	"github.com/authzconf/authzconf/clusters/local"
+)
+
+// ProviderName is what --provider calls the clusters of this package.
+const ProviderName = "kind"
+
+// workers is the number of nodes beside the control plane: scenarios about nodes need two in all.
+const workers = 1
+
+// Provider creates clusters of kind with two nodes.
+type Provider struct {
+	// Image is the node image. Empty is kindest/node of the version.
+	Image string
+}
+
+// Name implements clusters.Provider.
+func (Provider) Name() string { return ProviderName }
+
+// Capabilities implements clusters.Provider.
+func (Provider) Capabilities() clusters.Capabilities {
+	return clusters.Capabilities{Recorder: true, AuditLog: true, Metrics: true, Reload: true, Restart: true, Nodes: true}
+}
+
+// Network implements clusters.Networked.
+func (Provider) Network(ctx context.Context) (clusters.Network, error) {
+	network, err := FindNetwork(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return network, nil
+}
+
+// Create implements clusters.Provider.
+func (p Provider) Create(ctx context.Context, r clusters.Request) (clusters.Cluster, error) {
+	cluster, err := Start(ctx, p.options(r))
+	if err != nil {
+		return nil, err // not a nil *Cluster in an interface that is not nil
+	}
+	return cluster, nil
+}
+
+// Restart implements clusters.Restarter.
+func (p Provider) Restart(ctx context.Context, c clusters.Cluster, r clusters.Request) (time.Duration, error) {
+	cluster, isKind := c.(*Cluster)
+	if !isKind {
+		return 0, errors.New("the API server of another cluster cannot be restarted as a static pod of kind")
+	}
+	err := cluster.RestartAPIServer(ctx, func(o *Options) { *o = p.options(r) })
+	return cluster.ReadyIn(), err
+}
+
+// options asks for the same API server as on a local control plane.
+func (p Provider) options(r clusters.Request) Options {
+	return Options{
+		Name: strings.ReplaceAll(r.Name, ".", "-"), Image: p.Image, Version: r.Version, Network: r.Network, Workers: workers,
+		Options: local.Options{
+			EmulatedVersion: r.EmulatedVersion, FeatureGates: r.FeatureGates,
+			AuthorizationConfig: r.AuthorizationConfig, AuditPolicy: r.AuditPolicy, AuditSink: r.AuditSink,
+			KubeAPIServerArgs: namePlaces(r.Args), Files: r.Files, Keep: r.Keep,
+		},
+	}
+}
+
+// namePlaces names files by their place: the local API server runs in the folder with its files, this one does not.
+func namePlaces(args []string) []string {
+	args = slices.Clone(args)
+	for i, a := range args {
+		name, file, _ := strings.Cut(a, "=")
+		if strings.HasSuffix(name, "-file") && !strings.Contains(file, "/") {
+			args[i] = name + "=" + local.DirPlaceholder + "/" + file
+		}
+	}
+	return args
+}
+
+var (
+	_ clusters.Networked = Provider{}
+	_ clusters.Restarter = Provider{}
+	_ clusters.Reloader  = (*Cluster)(nil)
+	_ image.Loader       = (*Cluster)(nil)
+)

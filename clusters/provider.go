@@ -1,0 +1,125 @@
+package clusters
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// Provider is where clusters come from. The table of all providers is in package providers.
+type Provider interface {
+	// Name returns what --provider and the cells of a report call the provider.
+	Name() string
+	// Capabilities returns what every cluster of the provider can do and show.
+	Capabilities() Capabilities
+	// Create starts a cluster, and returns when its API server is ready. Nothing is left after an error. A request that
+	// the provider cannot fulfil is a *usage.Error.
+	Create(ctx context.Context, r Request) (Cluster, error)
+}
+
+// Capabilities says what a cluster can do and show. It is what anybody asks who has to know what kind of cluster there
+// is: nobody outside of this folder compares the name of a provider.
+type Capabilities struct {
+	// Recorder: the authorizer chain is the one of the request, so that the recorder can be at both of its ends.
+	Recorder bool
+	// AuditLog: the audit event of each request can be read.
+	AuditLog bool
+	// Metrics: the API server's counters count the requests of the harness and no others.
+	Metrics bool
+	// Reload: the API server takes over another authorizer chain while it runs. The Cluster is a Reloader.
+	Reload bool
+	// Restart: the API server can be replaced by one of another version or gate. The Provider is a Restarter.
+	Restart bool
+	// SeveralServers: further API servers can be started on the etcd of a cluster, see Request.Join.
+	SeveralServers bool
+	// Nodes: there are nodes whose kubelets run pods, and components that send requests all the time. The Cluster is an
+	// image.Loader.
+	Nodes bool
+	// Processes: etcd and the API server are child processes of this one. Their memory, programs and keys are at hand, and
+	// they can be broken on purpose.
+	Processes bool
+	// Cheap: a cluster starts in seconds. It is made anew rather than used twice, and several run beside each other.
+	Cheap bool
+	// Foreign: nothing of the harness is in the cluster, which is observed from outside. Its version and gate are its own,
+	// nobody but ServiceAccounts gets credentials, so that they are substituted for users, and what is made in it is
+	// removed again.
+	Foreign bool
+}
+
+// Request says what cluster is wanted. A foreign cluster is what it is: of its request only the name counts.
+type Request struct {
+	// Name says what the cluster is for. A provider that needs unique names makes one of it.
+	Name string
+	// Version is the one of the API server, such as 1.37.1. EmulatedVersion is the minor that it behaves as, if not its own.
+	Version, EmulatedVersion string
+	FeatureGates             map[string]bool
+	// AuthorizationConfig is an AuthorizationConfiguration in YAML. Without it the authorizers are Node and RBAC.
+	AuthorizationConfig []byte
+	// AuditPolicy is an audit Policy in YAML, and AuditSink receives the events, one JSON document and a newline in each
+	// Write. Without a policy nothing is audited.
+	AuditPolicy []byte
+	AuditSink   io.Writer
+	// Args are further arguments of kube-apiserver, of the form --name=value.
+	Args []string
+	// Files are put where the API server reads them: in arguments and in AuthorizationConfig DirPlaceholder stands for
+	// their folder.
+	Files map[string][]byte
+	// Network is what the provider, being a Networked one, has returned before; nil if it is not.
+	Network Network
+	// Join is a cluster of the same provider, which has SeveralServers, whose etcd and keys are used.
+	Join Cluster
+	// Keep leaves the cluster, or what it wrote, behind after Stop.
+	Keep bool
+}
+
+// DirPlaceholder stands for the folder with the files of a Request. An AuthorizationConfiguration names its webhook's
+// kubeconfig by an absolute path, which nobody knows before the cluster is created.
+const DirPlaceholder = "${RUN_DIR}"
+
+// Preparer is a Provider that has something to build or download before its first cluster, which takes minutes.
+type Preparer interface {
+	Prepare(ctx context.Context, r Request) error
+}
+
+// Networked is a Provider whose clusters do not reach the loopback interface of this machine.
+type Networked interface {
+	// Network returns the network on which clusters reach this process, which may have to be made.
+	Network(ctx context.Context) (Network, error)
+}
+
+// Network is a network between clusters and this process.
+type Network interface {
+	// Listen opens a port that clusters, and nobody else, can connect to.
+	Listen(ctx context.Context) (net.Listener, error)
+	// Address returns the address of this machine on the network.
+	Address() netip.Addr
+}
+
+// Reloader is a Cluster that can be given another authorizer chain while it runs.
+type Reloader interface {
+	// ReloadAuthorization puts another AuthorizationConfiguration in place of the present one. It does not wait until the
+	// API server has taken it over.
+	ReloadAuthorization(config []byte) error
+}
+
+// Restarter is a Provider that can replace the API server of a cluster of its own.
+type Restarter interface {
+	// Restart ends the API server, starts it as the request says, on the same etcd and with the same keys, and returns how
+	// long that took. After an error none may run, and Restart may be called again.
+	Restart(ctx context.Context, c Cluster, r Request) (time.Duration, error)
+}
+
+// Describer is a Cluster that says what it is, which nobody here has chosen.
+type Describer interface {
+	Facts(ctx context.Context) (Facts, error)
+}
+
+// Facts are what a cluster says of itself.
+type Facts struct {
+	// GitVersion is the version of the API server, such as v1.37.1; Emulated is the minor that it behaves as.
+	GitVersion, Emulated string
+	// GateOn reports whether ConstrainedImpersonation is on.
+	GateOn bool
+}

@@ -95,7 +95,7 @@ func Plan(set *scenarios.Set, cells []server.Options, sel Selection) (plans []Ce
 	for _, c := range cells {
 		var variants []CellPlan
 		for _, chain := range chains(set) {
-			if c.Cell.Provider == server.Existing {
+			if !c.Capabilities().Reload {
 				break // its chain is its own
 			}
 			other := c
@@ -142,7 +142,7 @@ func decide(s *scenarios.Scenario, c server.Options, facts scenarios.Facts, sel 
 	if why := sel.leavesOut(s); why != "" {
 		return Item{Scenario: s, Fate: LeftOut, Why: why}
 	}
-	if c.Cell.Provider == server.Existing {
+	if facts.Capabilities.Foreign() {
 		return onExisting(s, facts)
 	}
 	ok, missing, why := s.Selected(facts)

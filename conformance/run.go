@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/procfs"
 
-	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/clusters/providers"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -120,7 +120,7 @@ const (
 // others leave idle is no use, and memory that is not there ends in processes being killed.
 func Fitting(provider string) int {
 	n, memory := cellsPerProcessor*runtime.GOMAXPROCS(0), int64(cellMemory)
-	if provider == server.Kind {
+	if providers.CapabilitiesOf(provider).Nodes {
 		// Its nodes keep a processor busy by themselves while it starts.
 		n, memory = runtime.GOMAXPROCS(0), nodesMemory
 	}

@@ -107,7 +107,7 @@ func (s *Session) startAll() error {
 	}
 	watching, done := context.WithCancel(s.ctx)
 	held := heldMemory
-	if len(s.Cells) > 0 && s.Cells[0].Plan.Target.Cell.Provider == server.Kind {
+	if len(s.Cells) > 0 && s.Cells[0].Plan.Target.Capabilities().Nodes {
 		held = lessMemory()
 	}
 	peak := &s.memory.peak
@@ -124,7 +124,8 @@ func (s *Session) startAll() error {
 // authorizer chain. A local one takes seconds, and scenarios about chains mostly wait, so they go beside the others.
 func grouped(cells []*Cell) (groups [][]*Cell) {
 	beside := func(a, b server.Options) bool {
-		return a.Cell.Provider == server.Local && (a.Chain == "") != (b.Chain == "")
+		ordinary := func(o server.Options) bool { return o.Chain == "" }
+		return a.Capabilities().Cheap && ordinary(a) != ordinary(b)
 	}
 	for _, c := range cells {
 		i := slices.IndexFunc(groups, func(g []*Cell) bool {
@@ -175,14 +176,7 @@ func (s *Session) findPrograms() error {
 
 func findPrograms(ctx context.Context, o *server.Options) error {
 	o.Binaries = cmp.Or(o.Binaries, &local.Binaries{})
-	if o.Cell.Provider != server.Local {
-		return nil
-	}
-	if _, err := o.Binaries.Etcd(ctx); err != nil || o.KubeAPIServerPath != "" {
-		return err
-	}
-	_, err := o.Binaries.KubeAPIServer(ctx, o.Release)
-	return err
+	return o.Prepare(ctx)
 }
 
 // findKubectl finds kubectl, building it if need be, where a scenario that will run needs it, and only there.

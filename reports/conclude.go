@@ -168,7 +168,7 @@ func (c *conclusion) cell(all []ScenarioRef, cell *Cell) {
 	for _, m := range cell.Witness.Mismatches {
 		say(&c.unknown, "the target is not what was asked for: %s", m)
 	}
-	if m := cell.Witness.contradiction(cell.Cell); m != "" {
+	if m := cell.Witness.contradiction(cell.Facts.Capabilities); m != "" {
 		say(&c.failed, "the API server contradicts itself: %s", m)
 	}
 	if !slices.ContainsFunc(cell.Results, func(r verdicts.Result) bool { return executed(r.Verdict) }) {
@@ -180,7 +180,7 @@ func (c *conclusion) cell(all []ScenarioRef, cell *Cell) {
 	core := func(r verdicts.Result) bool { return r.Level == scenarios.Core }
 	// What somebody else's cluster cannot show was never to be had there.
 	there := &c.unknown
-	if cell.Provider == verdicts.Existing {
+	if cell.Facts.Capabilities.Foreign() {
 		there = &c.notes
 	}
 	is := func(v verdicts.Verdict) func(verdicts.Result) bool {

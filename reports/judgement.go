@@ -92,8 +92,13 @@ func (g *Group) leftOut() bool {
 	return len(g.Cases) == 0 && slices.ContainsFunc(g.NotRun, func(n Omission) bool { return n.Cause == CauseUser })
 }
 
-// isForeign reports whether the group's control plane is somebody else's cluster, which can't be made to show more.
-func (g *Group) isForeign() bool { return g.Cell != nil && g.Cell.Provider == verdicts.Existing }
+// capabilities returns what the group's control plane can show, or nothing if the group is about none.
+func (g *Group) capabilities() scenarios.Capabilities {
+	if g.Target == nil {
+		return nil
+	}
+	return g.Target.Capabilities
+}
 
 // resultKind is a kind of result that a group's reasons count.
 type resultKind struct {
@@ -113,10 +118,8 @@ func (c *conclusion) addGroup(g *Group) {
 		for _, m := range g.Witness.Mismatches {
 			say(&c.unknown, "the target is not what was asked for: %s", m)
 		}
-		if g.Cell != nil {
-			if m := g.Witness.contradiction(*g.Cell); m != "" {
-				say(&c.failed, "the API server contradicts itself: %s", m)
-			}
+		if m := g.Witness.contradiction(g.capabilities()); m != "" {
+			say(&c.failed, "the API server contradicts itself: %s", m)
 		}
 	}
 	if !g.executed() && !g.leftOut() {
@@ -143,7 +146,7 @@ func (c *conclusion) kinds(g *Group) []resultKind {
 	isCore := func(r Result) bool { return r.level() == scenarios.Core }
 	is := func(r Result, v verdicts.Verdict) bool { return r.Verdict == v }
 	unsupportedCore := &c.unknown
-	if g.isForeign() {
+	if g.capabilities().Foreign() { // it can't be made to show more
 		unsupportedCore = &c.notes
 	}
 	return []resultKind{

@@ -198,7 +198,7 @@ func (f Found) Hold(asked Found) error {
 	if !same(bare, asked) {
 		return fmt.Errorf("the control plane %s is not the one of the command line: %s", f.Name, changeTo("the command line", bare, asked))
 	}
-	if m := f.Witness.Judge(f.Cell); len(m) > 0 || len(f.Witness.Mismatches) > 0 {
+	if m := f.Witness.Judge(f.Cell, f.Facts.Capabilities); len(m) > 0 || len(f.Witness.Mismatches) > 0 {
 		return fmt.Errorf("the control plane %s is not what was asked for: %s", f.Name, strings.Join(append(m, f.Witness.Mismatches...), "; "))
 	}
 	return nil

@@ -194,7 +194,7 @@ func (v *verifier) recompute() {
 			c.Results = append(c.Results, r)
 		}
 		if c.Problem == "" {
-			c.Witness.Mismatches = c.Witness.Judge(c.Cell)
+			c.Witness.Mismatches = c.Witness.Judge(c.Cell, c.Facts.Capabilities)
 		}
 		v.checkSelection(&c)
 		again.Cells = append(again.Cells, c)
@@ -278,7 +278,7 @@ func (v *verifier) checkSelection(c *Cell) {
 		if !known {
 			return false, 0
 		}
-		if c.Provider == verdicts.Existing {
+		if facts.Capabilities.Foreign() {
 			ok, unsupported, _ := s.SelectedThere(facts)
 			return ok, map[bool]int{true: 1}[unsupported]
 		}

@@ -39,7 +39,7 @@ func (v *verifier) holdToCommand(o VerifyOptions) {
 		got := v.Report.Cells[i]
 		bare := Cell{Cell: got.Cell, Facts: got.Facts, NotRun: got.NotRun}
 		bare.Witness.AskedAuthorizers, bare.Witness.ExpectedGate = got.Witness.AskedAuthorizers, got.Witness.ExpectedGate
-		if got.Problem != "" || got.Provider == verdicts.Existing {
+		if got.Problem != "" || got.Facts.Capabilities.Foreign() {
 			bare.Witness = want.Witness // it was not read, or the chain is somebody else's
 		}
 		unsupported := func(r verdicts.Result) bool { return r.Verdict != verdicts.NotSupported }
@@ -176,7 +176,7 @@ func (v *verifier) holdTimes(file string, e *verdicts.Evidence, seen []verdicts.
 		for _, r := range o.Reviews {
 			within("a review", r.At)
 		}
-		if event := verdicts.AuditOf(o); event != nil && e.Cell.Provider != verdicts.Existing {
+		if event := verdicts.AuditOf(o); event != nil && !e.Capabilities.Foreign() {
 			within("the audit event", event.RequestReceivedTimestamp.Time)
 		}
 		if id := o.Response.AuditID; id != "" {

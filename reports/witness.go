@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -101,9 +102,9 @@ type ProbeCount struct {
 }
 
 // judgeVersion says where the version is not what was asked of a cell.
-func (w *Witness) judgeVersion(cell verdicts.Cell) (mismatches []string) {
+func (w *Witness) judgeVersion(cell verdicts.Cell, can scenarios.Capabilities) (mismatches []string) {
 	version := w.GitVersion
-	if cell.Provider == verdicts.Existing { // a build of somebody's
+	if can.Foreign() { // a build of somebody's
 		version, _, _ = strings.Cut(version, "+")
 	}
 	mismatches = mismatch(nil, "version", "v"+cell.Kubernetes, version)
@@ -125,31 +126,31 @@ func mismatch(list []string, what, asked, seen string) []string {
 // Unprobed is the mismatch of a target whose recorder no request of the witness has reached.
 const Unprobed = "nothing shows that the recorder sees what the API server asks"
 
-// Judge says where what was read back is not what was asked of a cell.
-func (w *Witness) Judge(cell verdicts.Cell) []string {
+// Judge says where what was read back is not what was asked of a cell, whose target can show what its facts say.
+func (w *Witness) Judge(cell verdicts.Cell, can scenarios.Capabilities) []string {
 	if w.GateProbe == nil {
 		return []string{"the witness was not read to its end"}
 	}
-	mismatches, probed := w.judgeVersion(cell), ProbedGate(w.GateProbe.Message)
+	mismatches, probed := w.judgeVersion(cell, can), ProbedGate(w.GateProbe.Message)
 	switch {
-	case cell.Provider == verdicts.Existing: // of which only answers are seen
+	case can.Foreign(): // only answers are seen there
 		probed = w.GateProbe.Gate
 	case w.GateMetric != w.ExpectedGate && (w.GateMetric != "absent" || w.ExpectedGate == "on"):
 		mismatches = mismatch(mismatches, "gate ConstrainedImpersonation (metric)", w.ExpectedGate, w.GateMetric)
-	case w.contradiction(cell) != "": // what was asked for, as it says itself: it is judged
+	case w.contradiction(can) != "": // what was asked for, as it says itself: it is judged
 		probed = w.ExpectedGate
 	}
 	mismatches = mismatch(mismatches, "gate ConstrainedImpersonation (probe)", w.ExpectedGate, probed)
-	if said := ProbedGate(w.GateProbe.Message); cell.Provider != verdicts.Existing && w.GateProbe.Gate != "" {
+	if said := ProbedGate(w.GateProbe.Message); !can.Foreign() && w.GateProbe.Gate != "" {
 		mismatches = mismatch(mismatches, "gate ConstrainedImpersonation (its answer)", said, w.GateProbe.Gate)
 	}
-	if cell.Provider != verdicts.Existing && w.Probes == nil {
+	if !can.Foreign() && w.Probes == nil {
 		mismatches = append(mismatches, Unprobed)
 	}
 	if p := w.Probes; p != nil && (p.Front != p.Sent || p.Back != 1) {
 		mismatches = append(mismatches, fmt.Sprintf("the recorder must see %d probe reviews before the other authorizers and 1 behind them; it saw %d and %d", p.Sent, p.Front, p.Back))
 	}
-	mismatches = append(mismatches, w.judgePrograms(cell)...)
+	mismatches = append(mismatches, w.judgePrograms(cell, can)...)
 	for i, a := range w.AskedAuthorizers {
 		if !slices.ContainsFunc(w.SeenAuthorizers, func(e AuthorizerEvidence) bool { return e.Authorizer == a && e.Evidence != "" }) {
 			mismatches = append(mismatches, fmt.Sprintf("authorizer %d, %s %q: nothing shows that it is in the chain", i, a.Type, a.Name))
@@ -161,9 +162,9 @@ func (w *Witness) Judge(cell verdicts.Cell) []string {
 var digest = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // judgePrograms says where the programs of a local target are not those that one has, each with its digest.
-func (w *Witness) judgePrograms(cell verdicts.Cell) (mismatches []string) {
+func (w *Witness) judgePrograms(cell verdicts.Cell, can scenarios.Capabilities) (mismatches []string) {
 	names := seq.Map(w.Programs, func(p Program) string { return p.Name })
-	if cell.Provider == "local" && !slices.Equal(names, []string{"kube-apiserver", "etcd"}) {
+	if can.Processes() && !slices.Equal(names, []string{"kube-apiserver", "etcd"}) {
 		mismatches = append(mismatches, fmt.Sprintf("programs: a local target has a kube-apiserver and an etcd, and it has %q", names))
 	}
 	for _, p := range w.Programs {
@@ -178,8 +179,8 @@ func (w *Witness) judgePrograms(cell verdicts.Cell) (mismatches []string) {
 }
 
 // contradiction says that a server has the gate as it was asked to, by its own metric, and behaves otherwise; or nothing.
-func (w *Witness) contradiction(cell verdicts.Cell) string {
-	if w.GateProbe == nil || cell.Provider == verdicts.Existing || w.GateMetric != w.ExpectedGate {
+func (w *Witness) contradiction(can scenarios.Capabilities) string {
+	if w.GateProbe == nil || can.Foreign() || w.GateMetric != w.ExpectedGate {
 		return ""
 	}
 	if probed := ProbedGate(w.GateProbe.Message); probed != w.GateMetric && probed != "unknown" {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -38,8 +39,8 @@ func TestWitnessJudge(t *testing.T) {
 			GateProbe: &GateProbe{Code: 400, Message: asked, Gate: "off"}, Programs: slices.Clone(testPrograms), Probes: &ProbeCount{Sent: 4, Front: 4, Back: 1},
 		}
 		cell := verdicts.Cell{Provider: "local", Kubernetes: "1.37.1"}
-		if change(w, &cell); (len(w.Judge(cell)) == 0) != (name == "") {
-			t.Errorf("%q: %q", name, w.Judge(cell))
+		if change(w, &cell); (len(w.Judge(cell, scenarios.AllCapabilities())) == 0) != (name == "") {
+			t.Errorf("%q: %q", name, w.Judge(cell, scenarios.AllCapabilities()))
 		}
 	}
 }

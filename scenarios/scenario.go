@@ -124,6 +124,20 @@ const (
 	Signing Capability = "signing"
 )
 
+// Capabilities are what a target can show or do. They are recorded with the evidence, so that a verdict can ask them.
+type Capabilities []Capability
+
+// Has reports whether a capability is among them.
+func (c Capabilities) Has(one Capability) bool { return slices.Contains(c, one) }
+
+// Foreign reports whether the target is observed from outside: nothing is seen there of a request but its answer, and
+// ServiceAccounts are substituted for users. Nothing is known of a target without any capability.
+func (c Capabilities) Foreign() bool { return len(c) > 0 && !c.Has(RequestHeader) }
+
+// Processes reports whether the target's programs are processes of the harness on its own machine. Only then is the key
+// at hand that signs tokens, and only then does nobody else send requests.
+func (c Capabilities) Processes() bool { return c.Has(Signing) }
+
 // AllCapabilities lists every capability, in the order they are documented.
 func AllCapabilities() []Capability {
 	return []Capability{Reviews, Audit, Metrics, RequestHeader, Tokens, RBAC, Aggregation, KubeletNodes, Signing}

@@ -23,7 +23,7 @@ type Facts struct {
 	Gate       Gate   `json:"gate"`   // the effective state of ConstrainedImpersonation, on or off
 	// Chain names the authorizer chain, as Requires.Chain does.
 	Chain        string       `json:"chain,omitempty"`
-	Capabilities []Capability `json:"capabilities"` // what the target can show and do
+	Capabilities Capabilities `json:"capabilities"` // what the target can show and do
 }
 
 // Selected tells whether the scenario can run on a target with these facts.

@@ -67,7 +67,7 @@ func (v *stepJudge) timed(field string, ev *auditv1.Event) {
 	const within = "of the request"
 	received, ended := ev.RequestReceivedTimestamp.Time, ev.StageTimestamp.Time
 	first, last := v.o.Sent.Add(-ClockTolerance), v.o.Answered.Add(ClockTolerance)
-	if v.e.Cell.Provider == Existing || v.o.Sent.IsZero() || received.IsZero() {
+	if v.e.Capabilities.Foreign() || v.o.Sent.IsZero() || received.IsZero() {
 		first, last = received, received // the clock is another one
 	}
 	v.compare(field+".requestReceivedTimestamp", within, orElse(received.Before(first) || received.After(last), "at another time", within))

@@ -40,7 +40,7 @@ func (j *judge) once(s *scenarios.Scenario) Result {
 	}
 	if len(e.Problems) > 0 {
 		p := e.Problems[0]
-		if e.Cell.Provider != Existing && p.refused() {
+		if !e.Capabilities.Foreign() && p.refused() {
 			return j.broken(Difference{Step: len(e.Steps), Field: setupField, Want: "what system:masters may do", Got: p.Text})
 		}
 		return j.invalid(p.Blame, p.Text)

@@ -80,7 +80,7 @@ func TestSlow(t *testing.T) {
 // TestLatencyNeedsMetrics: older servers annotate no latency of impersonation.
 func TestLatencyNeedsMetrics(t *testing.T) {
 	e := timed(0.02, `"apiserver.latency.k8s.io/total":"510ms","apiserver.latency.k8s.io/authorization":"7ms"`)
-	e.Capabilities = []scenarios.Capability{scenarios.Reviews, scenarios.Audit}
+	e.Capabilities = scenarios.Capabilities{scenarios.Reviews, scenarios.Audit, scenarios.RequestHeader, scenarios.Signing}
 	if r := Judge(listAsBob(), e); r.Verdict != Passed {
 		t.Errorf("%s: %s", r.Verdict, r.Reason)
 	}
@@ -91,7 +91,7 @@ func TestLatencyNeedsMetrics(t *testing.T) {
 func TestLatencyWithoutMetrics(t *testing.T) {
 	for version, want := range map[string]Verdict{"1.35.4": Failed, "1.36.3": Passed, "1.37.1": Passed} {
 		e := timed(0.02, `"apiserver.latency.k8s.io/total":"510ms","apiserver.latency.k8s.io/authorization":"7ms","apiserver.latency.k8s.io/impersonation":"20ms"`)
-		e.Capabilities = []scenarios.Capability{scenarios.Reviews, scenarios.Audit}
+		e.Capabilities = scenarios.Capabilities{scenarios.Reviews, scenarios.Audit, scenarios.RequestHeader, scenarios.Signing}
 		e.Cell.Kubernetes = version
 		s := listAsBob()
 		s.Requires.Gate = scenarios.GateOn

@@ -22,16 +22,12 @@ import (
 type Cell struct {
 	// Name is unique in a run and names the evidence folder, for example "1.37-gate-on".
 	Name       string `json:"name"`
-	Provider   string `json:"provider"`           // local, kind or existing
+	Provider   string `json:"provider"`           // where the cluster comes from, for example local
 	Kubernetes string `json:"kubernetes"`         // the version asked for, for example "1.37.1"
 	Emulated   string `json:"emulated,omitempty"` // the --emulated-version asked for; empty is none
 	// Gate is what was asked of ConstrainedImpersonation: on, off or default.
 	Gate string `json:"gate"`
 }
-
-// Existing is the provider of a cluster that somebody else made: nothing is seen there of a request but its
-// answer, and service accounts stand for users.
-const Existing = "existing"
 
 // Evidence is everything raw that was seen of one scenario on one cell. A verdict is a function of it and the scenario.
 type Evidence struct {
@@ -39,7 +35,7 @@ type Evidence struct {
 	Scenario     string                 `json:"scenario"`
 	Digest       string                 `json:"digest"`
 	Cell         Cell                   `json:"cell"`
-	Capabilities []scenarios.Capability `json:"capabilities"` // what the target could show
+	Capabilities scenarios.Capabilities `json:"capabilities"` // what the target could show
 	// Suffix is what made the scenario's names unique (Scenario.Bind).
 	Suffix string `json:"suffix"`
 	// Names maps the names of the scenario to the unique ones that were used.

@@ -247,7 +247,7 @@ func (v *stepJudge) sources(seen []string) (want []string) {
 		add(ip)
 	}
 	own := loopback
-	if v.e.Cell.Provider != "local" && len(seen) > 0 {
+	if !v.e.Capabilities.Processes() && len(seen) > 0 {
 		own = seen[len(seen)-1]
 	}
 	if n := len(want); n == 0 || want[n-1] != own {

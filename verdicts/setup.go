@@ -69,7 +69,7 @@ func (j *judge) broken(d Difference) Result {
 func (j *judge) unheeded(u *Unheeded) Result {
 	said := fmt.Sprintf("allowed=%v after %d reviews in %d ms: %s", u.Answer.Allowed, u.Asked, u.Millis, describe(u.Review))
 	switch {
-	case j.e.Cell.Provider == Existing || u.Answer.Allowed == u.Want || u.Answer.Denied && (u.Answer.EvaluationError != "" || j.e.Authorizer) || u.Asked < heedAsked || u.Millis < heedMillis:
+	case j.e.Capabilities.Foreign() || u.Answer.Allowed == u.Want || u.Answer.Denied && (u.Answer.EvaluationError != "" || j.e.Authorizer) || u.Asked < heedAsked || u.Millis < heedMillis:
 		return j.invalid(BlameEnvironment, "whether a grant is in force could not be seen: "+said)
 	case scenarios.Covered(scenarios.RulesFromManifests(u.Stored), u.Review) != u.Want:
 		return j.invalid(BlameEnvironment, "the roles and bindings that the API server shows are not those that it was given: "+said)

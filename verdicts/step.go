@@ -121,7 +121,7 @@ func (v *stepJudge) outcome() {
 	}
 	v.message()
 	v.refused()
-	if v.expect.Warnings != nil || v.e.Cell.Provider != Existing {
+	if v.expect.Warnings != nil || !v.e.Capabilities.Foreign() {
 		v.compare("warnings", scenarios.List(v.expect.Warnings), scenarios.List(v.o.Response.Warnings))
 	}
 	if v.expect.Output != "" { // of a log or a command

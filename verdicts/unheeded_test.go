@@ -77,7 +77,7 @@ func TestTurnedAway(t *testing.T) {
 		"no such resource":    {&metav1.Status{Code: 404, Message: "the server could not find the requested resource"}, "local", Failed, BlameAPIServer},
 		"no such namespace":   {&metav1.Status{Code: 404, Message: `namespaces "x" not found`}, "local", Invalid, BlameHarness},
 		"method not allowed":  {&metav1.Status{Code: 405}, "local", Failed, BlameAPIServer},
-		"an existing cluster": {&metav1.Status{Code: 403, Message: forbidden}, Existing, Invalid, BlameHarness},
+		"an existing cluster": {&metav1.Status{Code: 403, Message: forbidden}, "existing", Invalid, BlameHarness},
 		"admission": {&metav1.Status{Code: 403, Message: `pods "x" is forbidden: violates PodSecurity "restricted:latest"`},
 			"local", Invalid, BlameHarness},
 		"validation": {&metav1.Status{Code: 422, Message: `ClusterRole "x" is invalid`}, "local", Invalid, BlameHarness},
@@ -89,6 +89,9 @@ func TestTurnedAway(t *testing.T) {
 			e := seen()
 			text := orElse(name == "a panic", "stream error: stream ID 7; INTERNAL_ERROR; received from peer", "it broke")
 			e.Steps, e.Cell.Provider = nil, test.provider
+			if test.provider == "existing" {
+				e.Capabilities = scenarios.Capabilities{scenarios.Tokens, scenarios.RBAC}
+			}
 			e.Problems = []Problem{{Blame: BlameHarness, Text: "provisioning: " + text, Answer: test.answer}}
 			again := *e
 			e.Control = &again

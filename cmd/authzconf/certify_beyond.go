@@ -14,6 +14,7 @@ import (
 	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/certify/policy"
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/drafts/conditional/certification"
 	"github.com/authzconf/authzconf/drafts/conditional/reference"
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
@@ -64,7 +65,7 @@ func (f *beyondFlags) check() (err error) {
 		return fmt.Errorf("--authorizer-cache %s: expected 0 to %s", f.ownCache, certify.MaxOwnCache)
 	}
 	switch {
-	case f.inCluster != "" && f.inCluster != server.Local:
+	case f.inCluster != "" && !matrix.Matrix{Provider: f.inCluster}.Capabilities().Processes:
 		return fmt.Errorf("--in-cluster %q: the provider is %s", f.inCluster, server.Local)
 	case f.kubernetes != "":
 		f.release, err = local.ParseRelease(f.kubernetes)

@@ -19,7 +19,6 @@ import (
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/verdicts"
 )
 
 type filedFlags struct {
@@ -200,7 +199,7 @@ func asked(r *reports.ConformanceReport, set *scenarios.Set) (*reports.Conforman
 // existing are the cells of a cluster that is somebody else's: which version it is only the report tells.
 func (h *heldRun) existing() (cells []server.Options) {
 	for _, c := range h.report.Cells {
-		if c.Provider == verdicts.Existing {
+		if c.Facts.Capabilities.Foreign() {
 			cells = append(cells, server.Options{Cell: c.Cell})
 		}
 	}

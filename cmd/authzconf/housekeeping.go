@@ -115,7 +115,7 @@ func up(c *cobra.Command, m matrix.Matrix, port int, auditLog string) error {
 	switch {
 	case err != nil:
 		return err
-	case m.Provider != server.Local:
+	case !m.Capabilities().Processes:
 		return fmt.Errorf("up starts control planes of the provider %s; run --provider %s --keep leaves a cluster", server.Local, m.Provider)
 	case len(cells) != 1:
 		return fmt.Errorf("up starts one control plane, but --kubernetes and --gate name %d", len(cells))

@@ -114,7 +114,7 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 	if !o.Kwok && f.nodeObjects != bareNodes {
 		return o, fmt.Errorf("--node-objects %q: expected %s or %s", f.nodeObjects, bareNodes, kwokNodes)
 	}
-	if f.provider != server.Existing {
+	if !f.foreign() {
 		o.Release, err = local.ParseRelease(f.kubernetes)
 		return o, cmp.Or(err, o.Check())
 	}
@@ -126,11 +126,13 @@ func (f *loadFlags) options(c *cobra.Command) (o storm.Options, err error) {
 	return o, o.Check()
 }
 
+func (f *loadFlags) foreign() bool { return matrix.Matrix{Provider: f.provider}.Capabilities().Foreign }
+
 const bareNodes, kwokNodes = "bare", "kwok"
 
 func (f *loadFlags) adjusted(c *cobra.Command, p *profile.Profile) (*profile.Profile, error) {
 	a, given := f.adjust, c.Flags().Changed
-	if f.provider == server.Existing {
+	if f.foreign() {
 		a.Counts = true // there is no second server
 		if !given("authorizer") {
 			a.Authorizer = profile.RBAC
@@ -253,10 +255,10 @@ func declaredBy(r *loadrun.Run) (t load.Thresholds, compared []string, err error
 	release, err := local.ParseRelease(f.kubernetes)
 	for _, s := range r.Servers {
 		wanted := strings.HasPrefix(s.GitVersion, "v"+release.Minor+".")
-		if r.Tool == suiteVersion() && len(s.Mismatches) == 0 && f.provider != server.Existing { // which has its patch pinned
+		if r.Tool == suiteVersion() && len(s.Mismatches) == 0 && !f.foreign() { // which has its patch pinned
 			wanted = s.GitVersion == "v"+release.Version
 		}
-		if err == nil && f.provider != server.Existing && !wanted {
+		if err == nil && !f.foreign() && !wanted {
 			err = fmt.Errorf("%s is Kubernetes %s, and its command asks for %s", s.Name, s.GitVersion, release.Version)
 		}
 	}

@@ -85,9 +85,9 @@ func newRun(flags *conformanceFlags) *cobra.Command {
 				return nil, err
 			}
 			switch {
-			case m.Provider == server.Existing && flags.held != nil:
+			case m.Capabilities().Foreign && flags.held != nil:
 				return flags.held.existing(), nil
-			case m.Provider == server.Existing:
+			case m.Capabilities().Foreign:
 				return foreign.cells(c, existing.Running()...)
 			}
 			m.Binaries = binaries(c)

@@ -9,7 +9,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/clusters/providers"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
@@ -22,7 +24,7 @@ const AskAbsent server.Asked = "absent"
 
 // Matrix says which cells to run on, in the words of the command line.
 type Matrix struct {
-	Provider string // local or kind
+	Provider string // a name of the table of package providers
 	// NodeImages are the node images of clusters of kind, by minor; a version that is not there has kindest/node.
 	NodeImages map[string]string
 	Kubernetes []string // versions such as "1.37" or "1.37.1"
@@ -37,10 +39,16 @@ type Matrix struct {
 	Keep bool
 }
 
+// Capabilities returns what the clusters of the matrix can do; nothing if its provider is not known.
+func (m Matrix) Capabilities() clusters.Capabilities { return providers.CapabilitiesOf(m.Provider) }
+
 // Cells expands a matrix. An error is the user's: it says what is possible.
 func (m Matrix) Cells() (cells []server.Options, _ error) {
-	if m.Provider != server.Local && m.Provider != server.Kind {
-		return nil, fmt.Errorf("unknown provider %q: it is local (etcd and kube-apiserver as child processes) or kind (a cluster with nodes)", m.Provider)
+	if _, err := providers.New(m.Provider, providers.Settings{}); err != nil {
+		return nil, err
+	}
+	if m.Capabilities().Foreign {
+		return nil, fmt.Errorf("versions and gates cannot be chosen with the provider %s: its cluster has its own", m.Provider)
 	}
 	if len(m.Kubernetes) == 0 {
 		return nil, fmt.Errorf("no Kubernetes version is named; known are %s", Known())
@@ -101,12 +109,9 @@ func (m Matrix) states(release local.Release, emulated string) (states []server.
 }
 
 func (m Matrix) cell(release local.Release, emulated string, state server.Asked) server.Options {
-	name := release.Minor
+	name := providers.CellName(m.Provider, release.Minor)
 	if emulated != "" {
 		name += "-as-" + emulated
-	}
-	if m.Provider != server.Local {
-		name = m.Provider + "-" + name
 	}
 	return server.Options{
 		NodeImage: m.NodeImages[release.Minor],

@@ -230,10 +230,11 @@ func (u *Upgrade) objects(ctx context.Context, run *replay.Replayer, stage *Stag
 	return states, nil
 }
 
-// controlled says whether the controllers of a cluster with nodes write to an object: to a Node that no kubelet
+// controlled reports whether the controllers of a cluster with nodes write to an object: to a Node that no kubelet
 // speaks for, and to the pods on it. What an upgrade does to one of these cannot be told apart.
 func controlled(o server.Options, path string) bool {
-	return o.Cell.Provider == server.Kind && (strings.HasPrefix(path, "/api/v1/nodes/") || strings.Contains(path, "/pods/"))
+	ofNode := strings.HasPrefix(path, "/api/v1/nodes/") || strings.Contains(path, "/pods/")
+	return ofNode && o.Capabilities().Nodes
 }
 
 func (u *Upgrade) make(ctx context.Context, run *replay.Replayer, stage *Stage, s *scenarios.Scenario) error {

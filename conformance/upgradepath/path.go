@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/authzconf/authzconf/clusters/providers"
 	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/fixtures"
@@ -109,11 +110,9 @@ func Parse(text string, highAvailability bool) (*Path, error) {
 // Targets are the options of every stage, in order. Of base what is not the stage's
 // own counts: the provider, node images, programs. An empty provider is local.
 func (p *Path) Targets(base matrix.Matrix) (out []server.Options, _ error) {
-	base.Provider = cmp.Or(base.Provider, server.Local)
-	if base.Provider == server.Kind {
-		if err := p.onNodes(); err != nil {
-			return nil, err
-		}
+	base.Provider = cmp.Or(base.Provider, providers.Default())
+	if err := p.checkProvider(base); err != nil {
+		return nil, err
 	}
 	for i, stage := range p.Stages {
 		o, err := stage.target(i, base)
@@ -143,13 +142,17 @@ func (l Stage) target(i int, base matrix.Matrix) (server.Options, error) {
 	return o, nil
 }
 
-// onNodes refuses what a cluster of kind with one control-plane node cannot do.
-func (p *Path) onNodes() error {
-	if p.HighAvailability {
-		return errors.New("a cluster of kind has one API server here: highAvailability is for --provider local")
+// checkProvider refuses what the clusters of a provider cannot do. A provider that is not known is refused by Cells.
+func (p *Path) checkProvider(base matrix.Matrix) error {
+	can := base.Capabilities()
+	if !can.Restart {
+		return nil // nothing at all can be upgraded, which Cells says
+	}
+	if p.HighAvailability && !can.SeveralServers {
+		return fmt.Errorf("a cluster of %s has one API server here: highAvailability is for --provider local", base.Provider)
 	}
 	for i, stage := range p.Stages {
-		if stage.Fault != "" {
+		if stage.Fault != "" && !can.Processes {
 			return fmt.Errorf("stage %d: the fault %s is for --provider local", i+1, stage.Fault)
 		}
 	}

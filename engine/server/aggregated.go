@@ -98,7 +98,7 @@ func (s *Server) register(ctx context.Context, client kubernetes.Interface, serv
 	}
 	values := []string{"$PORT", strconv.Itoa(server.Port), "$CA", base64.StdEncoding.EncodeToString(server.CA)}
 	if s.network != nil {
-		values = append(values, "$GATEWAY", s.network.Gateway.String())
+		values = append(values, "$GATEWAY", s.network.Address().String())
 	}
 	var made []struct {
 		Path   string          `json:"path"`
@@ -110,7 +110,7 @@ func (s *Server) register(ctx context.Context, client kubernetes.Interface, serv
 	}
 	api := client.CoreV1().RESTClient()
 	for _, m := range made {
-		if m.Nodes != nil && *m.Nodes != (s.network != nil) {
+		if m.Nodes != nil && *m.Nodes != s.can.Nodes {
 			continue
 		}
 		if err := api.Post().AbsPath(m.Path).SetHeader("Content-Type", "application/json").Body([]byte(m.Object)).Do(ctx).Error(); err != nil {

@@ -16,7 +16,7 @@ import (
 	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
@@ -98,18 +98,18 @@ func (c chain) config() ([]byte, error) {
 	})
 }
 
-func (c chain) apply(o *local.Options) (err error) {
-	if o.AuthorizationConfig, err = c.config(); err != nil {
+func (c chain) apply(r *clusters.Request) (err error) {
+	if r.AuthorizationConfig, err = c.config(); err != nil {
 		return err
 	}
 	// The webhook kubeconfigs contain keys: the run's folder is private.
-	o.Files = map[string][]byte{}
+	r.Files = map[string][]byte{}
 	for _, p := range []recorder.Point{recorder.Front, recorder.Back, policyPoint, behindPoint} {
-		o.Files[kubeconfigName(p)] = c.recorder.Kubeconfig(p)
+		r.Files[kubeconfigName(p)] = c.recorder.Kubeconfig(p)
 	}
 	if c.ABACPolicy != "" {
-		o.Files[abacFile] = []byte(c.ABACPolicy)
-		o.KubeAPIServerArgs = append(o.KubeAPIServerArgs, "--authorization-policy-file="+abacFile)
+		r.Files[abacFile] = []byte(c.ABACPolicy)
+		r.Args = append(r.Args, "--authorization-policy-file="+abacFile)
 	}
 	return nil
 }
@@ -132,7 +132,7 @@ const authorizedTTL, unauthorizedTTL = 5 * time.Minute, 30 * time.Second
 // connect points a webhook at the recorder, and unless it is to be cached, or its chain says for how long, switches its
 // cache off, so that every question arrives.
 func (c chain) connect(w *apiserverv1.WebhookConfiguration, p recorder.Point) {
-	file := local.DirPlaceholder + "/" + kubeconfigName(p)
+	file := clusters.DirPlaceholder + "/" + kubeconfigName(p)
 	w.ConnectionInfo = apiserverv1.WebhookConnectionInfo{Type: "KubeConfigFile", KubeConfigFile: &file}
 	w.SubjectAccessReviewVersion, w.MatchConditionSubjectAccessReviewVersion = "v1", "v1"
 	if w.AuthorizedTTL.Duration > 0 {
@@ -218,8 +218,8 @@ func (s *Server) Reload(ctx context.Context, name string) error {
 }
 
 func (s *Server) reload(ctx context.Context, between middle, name string) error {
-	plane, ok := s.cluster.(interface{ ReloadAuthorization(config []byte) error })
-	if !ok {
+	cluster, reloads := s.cluster.(clusters.Reloader)
+	if !reloads {
 		return errors.New("the AuthorizationConfiguration of this cluster cannot be changed")
 	}
 	config, err := chain{middle: between, recorder: s.recorder, cacheFields: s.cacheFields()}.config()
@@ -230,7 +230,7 @@ func (s *Server) reload(ctx context.Context, between middle, name string) error 
 	if err != nil {
 		return err
 	}
-	if err := plane.ReloadAuthorization(config); err != nil {
+	if err := cluster.ReloadAuthorization(config); err != nil {
 		return err
 	}
 	s.between, s.now = between, name
@@ -282,7 +282,7 @@ type Authorizer struct {
 func webhookFile(name string) string { return "authorizer-" + name + ".kubeconfig" }
 
 func (a Authorizer) middle() (middle, error) {
-	file := local.DirPlaceholder + "/" + webhookFile(a.Webhook)
+	file := clusters.DirPlaceholder + "/" + webhookFile(a.Webhook)
 	policy := apiserverv1.FailurePolicyNoOpinion
 	if a.Deny {
 		policy = apiserverv1.FailurePolicyDeny

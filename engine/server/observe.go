@@ -283,6 +283,14 @@ func (s *Server) UserClient(r scenarios.Requestor, imp *scenarios.Impersonate, t
 	return s.client(s.cluster.FrontProxy(), imp, tap, asUser(r))
 }
 
+// UserConfig authenticates as an arbitrary user through the request-header client certificate, for clients that are made
+// of a configuration.
+func (s *Server) UserConfig(r scenarios.Requestor) *rest.Config {
+	c := s.cluster.FrontProxy()
+	c.Wrap(asUser(r))
+	return c
+}
+
 // RequestClient is the requestor of a request, with token if a service account, and adds the headers that it asks for.
 func (s *Server) RequestClient(r *scenarios.Request, requestor scenarios.Requestor, token string, tap Tap) (*http.Client, error) {
 	c, auth := s.cluster.Anonymous(), asUser(requestor)

@@ -20,7 +20,6 @@ import (
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/balancer"
 	"github.com/authzconf/authzconf/clusters/existing"
-	"github.com/authzconf/authzconf/clusters/kind"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/fixtures"
@@ -32,7 +31,10 @@ import (
 // Options says what to start.
 type Options struct {
 	// Cell names the target and says what is asked of it.
-	Cell         verdicts.Cell
+	Cell verdicts.Cell
+	// Provider creates the cluster; nil is the one that Cell.Provider names in the table of package providers, with the
+	// settings that are below. One that is not in the table has the name that Cell.Provider says.
+	Provider     clusters.Provider
 	Release      local.Release   // the binary's version
 	FeatureGates map[string]bool // set besides ConstrainedImpersonation, which Cell.Gate sets
 	// Binaries finds or builds etcd and kube-apiserver.
@@ -99,7 +101,8 @@ type Server struct {
 	host       string
 	adminHTTP  *http.Client
 	aggregated aggregated
-	network    *kind.Network // where a cluster of kind reaches this process; nil elsewhere
+	can        clusters.Capabilities
+	network    clusters.Network // on which the cluster reaches this process; nil is the loopback interface
 
 	users      sync.RWMutex // held while a scenario runs
 	asked, now string       // the authorizer chain that was asked for, and the one in force
@@ -111,92 +114,102 @@ type Server struct {
 	last counters   // after the previous request
 }
 
-// Start brings up a local control plane with its recorder and reads the witness back. A witness that does not
-// match is not an error here: Witness.Mismatches says so, and makes every result invalid.
+// Start creates a cluster with its recorder and reads the witness back. A witness that does not match is not an error
+// here: Witness.Mismatches says so, and makes every result invalid.
 func Start(ctx context.Context, o Options) (_ *Server, err error) {
-	t := &Server{Cell: o.Cell, Kubectl: o.Kubectl, events: newAuditIndex(), asked: o.Chain, now: o.Chain, started: o}
-	t.events.ignore = o.Cell.Provider == Kind // before anything writes to it
+	s := &Server{Cell: o.Cell, Kubectl: o.Kubectl, events: newAuditIndex(), asked: o.Chain, now: o.Chain, started: o}
+	provider, err := o.provider()
+	if err != nil {
+		return s, err
+	}
+	s.can = provider.Capabilities()
+	s.events.ignore = s.can.Nodes // before anything writes to it
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, t.Stop())
+			err = errors.Join(err, s.Stop())
 		}
 	}()
-	if o.Cell.Provider == Existing {
-		return t, t.startExisting(ctx, o)
+	if o.Plain != nil && !s.can.Processes {
+		return s, fmt.Errorf("clusters of the provider %s cannot be without a recorder: expected one whose API servers are processes of this machine", provider.Name())
 	}
-	if o.Plain != nil {
-		return t, t.startPlain(ctx, o)
+	if err := s.startRecorder(ctx, provider, o); err != nil {
+		return s, err
 	}
-	if t.between, err = loadMiddle(o.Chain); err != nil {
-		return nil, err
-	}
-	o.Recorder.Scripts = map[recorder.Point]recorder.Script{policyPoint: t.policy.answer, behindPoint: noOpinion, recorder.Front: o.Front}
-	if o.Cell.Provider == Kind {
-		if err := t.joinNetwork(ctx, &o.Recorder); err != nil {
-			return nil, err
-		}
-	}
-	if t.recorder = o.Elsewhere; t.recorder == nil {
-		if t.own, err = recorder.Start(o.Recorder); err != nil {
-			return nil, fmt.Errorf("starting the recorder: %w", err)
-		}
-		t.recorder = t.own
-	}
-	lo, err := t.options(o)
+	request, err := s.request(o)
 	if err != nil {
-		return nil, err
+		return s, err
 	}
-	var cluster clusters.Cluster
-	if o.Cell.Provider == Kind {
-		cluster, err = t.startKind(ctx, o, lo)
-	} else {
-		cluster, err = startLocal(ctx, o, lo)
-	}
+	cluster, err := provider.Create(ctx, request)
 	if err != nil {
-		return nil, err
+		return s, err
 	}
-	if err := t.connect(cluster); err != nil {
-		return nil, errors.Join(err, cluster.Stop())
+	if err := s.connect(cluster); err != nil {
+		return s, err
 	}
-	return t, t.witness(ctx, o)
+	return s, s.witness(ctx, o)
 }
 
-func startLocal(ctx context.Context, o Options, lo local.Options) (clusters.Cluster, error) {
+// startRecorder starts what stands in the authorizer chain of the cluster, unless nothing of the harness does.
+func (s *Server) startRecorder(ctx context.Context, provider clusters.Provider, o Options) (err error) {
+	if !s.sees(o) {
+		return nil
+	}
+	if s.between, err = loadMiddle(o.Chain); err != nil {
+		return err
+	}
+	if networked, is := provider.(clusters.Networked); is {
+		if s.network, err = networked.Network(ctx); err != nil {
+			return err
+		}
+		if o.Recorder.Listener, err = s.network.Listen(ctx); err != nil {
+			return err
+		}
+	}
+	if s.recorder = o.Elsewhere; s.recorder != nil {
+		return nil
+	}
+	o.Recorder.Scripts = map[recorder.Point]recorder.Script{policyPoint: s.policy.answer, behindPoint: noOpinion, recorder.Front: o.Front}
+	if s.own, err = recorder.Start(o.Recorder); err != nil {
+		return fmt.Errorf("starting the recorder: %w", err)
+	}
+	s.recorder = s.own
+	return nil
+}
+
+// sees reports whether more is seen of a request than its answer: the recorder is in the authorizer chain.
+func (s *Server) sees(o Options) bool { return s.can.Recorder && o.Plain == nil }
+
+// request says what cluster the provider is to create, or what its API server is to be replaced by.
+func (s *Server) request(o Options) (r clusters.Request, err error) {
+	r = clusters.Request{
+		Name: o.Cell.Name, Version: cmp.Or(o.Release.Version, o.Cell.Kubernetes), EmulatedVersion: o.Cell.Emulated,
+		FeatureGates: gates(o), Network: s.network, Keep: o.Keep,
+	}
 	if o.Join != nil {
-		plane, ok := o.Join.Plane()
-		if !ok {
-			return nil, errors.New("a second API server cannot be added to this cluster")
-		}
-		lo.Join = plane
+		r.Join = o.Join.cluster
 	}
-	plane, err := local.Start(ctx, lo)
-	if err != nil {
-		return nil, err // not a nil *ControlPlane within an interface that is not nil
-	}
-	return plane, nil
-}
-
-func (s *Server) options(o Options) (lo local.Options, err error) {
-	lo = o.LocalOptions(0)
 	if o.Plain != nil {
-		lo.AuthorizationConfig, lo.Files, lo.KubeAPIServerArgs = o.Plain.Authorization, o.Plain.Files, o.Plain.Args
-		return lo, nil
+		r.AuthorizationConfig, r.Files, r.Args = o.Plain.Authorization, o.Plain.Files, o.Plain.Args
+		return r, nil
+	}
+	if !s.sees(o) {
+		return r, nil
 	}
 	if !o.NoAudit {
-		lo.AuditSink = s.events
-		if lo.AuditPolicy, err = fixtures.FS.ReadFile("audit-policy.yaml"); err != nil {
-			return lo, err
+		r.AuditSink = s.events
+		if r.AuditPolicy, err = fixtures.FS.ReadFile("audit-policy.yaml"); err != nil {
+			return r, err
 		}
 	}
-	lo.KubeAPIServerArgs = Args()
+	r.Args = Args()
 	authorizers := chain{middle: s.between, recorder: s.recorder, cacheFields: s.cacheFields(), cached: o.Cached}
-	if err := authorizers.apply(&lo); err != nil {
-		return lo, fmt.Errorf("writing the authorizer chain: %w", err)
+	if err := authorizers.apply(&r); err != nil {
+		return r, fmt.Errorf("writing the authorizer chain: %w", err)
 	}
 	for name, kubeconfig := range o.Webhooks {
-		lo.Files[webhookFile(name)] = kubeconfig
+		r.Files[webhookFile(name)] = kubeconfig
 	}
-	return lo, nil
+	return r, nil
 }
 
 // Args are the arguments of every API server but a plain one, which may be given them.
@@ -239,8 +252,8 @@ func (s *Server) Admin() *rest.Config { return rest.CopyConfig(s.cluster.Admin()
 
 // ServiceAccountKey is the key, in PEM, with which the API server signs tokens; nil where it is not at hand.
 func (s *Server) ServiceAccountKey() []byte {
-	if c, ok := s.cluster.(*local.ControlPlane); ok {
-		return c.ServiceAccountKey()
+	if plane, isLocal := s.Plane(); isLocal {
+		return plane.ServiceAccountKey()
 	}
 	return nil
 }
@@ -345,6 +358,11 @@ func (s *Server) Event(ctx context.Context, auditID string) (json.RawMessage, er
 	return s.events.Await(ctx, auditID)
 }
 
+// Reviews returns the access reviews of these users, or of everybody, that have arrived since a mark, in order.
+func (s *Server) Reviews(mark uint64, users ...string) []verdicts.Review {
+	return s.reviews(s.recorder.Since(mark, users...))
+}
+
 func (s *Server) reviews(records []recorder.Record) []verdicts.Review {
 	seen := make([]verdicts.Review, 0, len(records))
 	for _, r := range records {
@@ -358,4 +376,15 @@ func (s *Server) reviews(records []recorder.Record) []verdicts.Review {
 		seen = append(seen, v)
 	}
 	return s.between.conditionErrors(seen)
+}
+
+// ExportLogs writes the logs of the cluster to a folder, which is there.
+func (s *Server) ExportLogs(ctx context.Context, dest string) error {
+	logs, has := s.cluster.(interface {
+		ExportLogs(ctx context.Context, dest string) error
+	})
+	if !has {
+		return errors.New("the cluster has no logs to export")
+	}
+	return logs.ExportLogs(ctx, dest)
 }

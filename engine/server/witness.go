@@ -18,6 +18,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/discovery"
 
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/image"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/recorder"
@@ -38,12 +39,38 @@ const (
 // witness reads back what the target is, and notes what is not as asked.
 func (s *Server) witness(ctx context.Context, o Options) error {
 	s.Facts = ExpectedFacts(o)
+	switch {
+	case s.can.Foreign:
+		return s.witnessOutside(ctx, o)
+	case !s.sees(o):
+		return s.readBack(ctx, o)
+	}
 	return s.readBack(ctx, o, s.witnessChain, func(ctx context.Context) (err error) {
 		if slices.Contains(s.Facts.Capabilities, scenarios.Metrics) {
 			s.last, err = s.impersonationCounters(ctx)
 		}
 		return err
 	})
+}
+
+// witnessOutside reads what a cluster says of itself that is observed from outside.
+func (s *Server) witnessOutside(ctx context.Context, o Options) error {
+	describer, describes := s.cluster.(clusters.Describer)
+	if !describes {
+		return fmt.Errorf("witness: a cluster of the provider %s does not say what it is", o.Cell.Provider)
+	}
+	facts, err := describer.Facts(ctx)
+	if err != nil {
+		return fmt.Errorf("witness: %w", err)
+	}
+	w := &s.Witness
+	w.GitVersion, w.EmulatedVersion, w.ExpectedGate, w.GateMetric = facts.GitVersion, facts.Emulated, string(s.Facts.Gate), "absent"
+	w.GateProbe = &reports.GateProbe{Gate: string(scenarios.GateOff)}
+	if facts.GateOn {
+		w.GateProbe.Gate = string(scenarios.GateOn)
+	}
+	w.Mismatches = w.Judge(o.Cell, s.Facts.Capabilities)
+	return nil
 }
 
 // readBack reads the version and the gate, and more, and compares them with what is asked.
@@ -54,7 +81,7 @@ func (s *Server) readBack(ctx context.Context, o Options, more ...func(context.C
 			return fmt.Errorf("witness: %w", err)
 		}
 	}
-	s.Witness.Mismatches = slices.DeleteFunc(s.Witness.Judge(o.Cell), func(m string) bool {
+	s.Witness.Mismatches = slices.DeleteFunc(s.Witness.Judge(o.Cell, s.Facts.Capabilities), func(m string) bool {
 		return o.Plain != nil && m == reports.Unprobed // its authorizers are the caller's
 	})
 	return nil
@@ -272,14 +299,16 @@ const (
 	AskDefault Asked = "default"
 )
 
-// GateKnown says whether an effective version (1.35 or 1.35.4) has the gate:
+// GateKnown reports whether an effective version (1.35 or 1.35.4) has the gate:
 // since 1.35 (k8s.io/apiserver/pkg/features/kube_features.go).
 func GateKnown(version string) bool { return !minorBefore(version, 35) }
 
 // GateState is the effective state of the gate: what was asked or, by default, alpha and off in 1.35, beta and on
 // since 1.36. A version without the gate behaves as off.
 func GateState(version string, asked Asked) scenarios.Gate {
-	if on := asked == AskOn || asked == AskDefault && !minorBefore(version, 36); on && GateKnown(version) {
+	onByDefault := asked == AskDefault && !minorBefore(version, 36)
+	on := asked == AskOn || onByDefault
+	if on && GateKnown(version) {
 		return scenarios.GateOn
 	}
 	return scenarios.GateOff
@@ -292,7 +321,10 @@ func minorBefore(version string, minor uint64) bool {
 	if err != nil {
 		panic(fmt.Sprintf("version %q: %v", version, err))
 	}
-	return v.Major() < 1 || v.Major() == 1 && v.Minor() < minor
+	if v.Major() != 1 {
+		return v.Major() < 1
+	}
+	return v.Minor() < minor
 }
 
 // Wanted is a target as its options ask for it, for what it is found to be to be held to.
@@ -330,23 +362,37 @@ func (s *Server) Found() reports.Found {
 // ExpectedFacts is what scenarios are selected by on a target that is as asked for. The witness has to confirm it.
 func ExpectedFacts(o Options) scenarios.Facts {
 	f := scenarios.Facts{
-		Kubernetes:   o.Effective(),
-		Binary:       o.Cell.Kubernetes,
-		Chain:        o.Chain,
-		Gate:         GateState(o.Effective(), Asked(o.Cell.Gate)),
-		Capabilities: []scenarios.Capability{scenarios.Reviews, scenarios.Audit, scenarios.RequestHeader, scenarios.Tokens, scenarios.RBAC, scenarios.Aggregation},
+		Kubernetes: o.Effective(),
+		Binary:     o.Cell.Kubernetes,
+		Chain:      o.Chain,
+		Gate:       GateState(o.Effective(), Asked(o.Cell.Gate)),
 	}
-	if o.Cell.Provider == Existing {
-		f.Capabilities = existingCapabilities()
-		return f
-	}
-	if f.Gate == scenarios.GateOn && !minorBefore(f.Binary, 36) {
-		f.Capabilities = append(f.Capabilities, scenarios.Metrics)
-	}
-	if o.Cell.Provider == Kind {
-		f.Capabilities = append(f.Capabilities, scenarios.KubeletNodes)
-	} else {
-		f.Capabilities = append(f.Capabilities, scenarios.Signing)
-	}
+	f.Capabilities = capabilities(o, f)
 	return f
+}
+
+// capabilities says what scenarios can ask of a cluster, in the order of reports.
+func capabilities(o Options, f scenarios.Facts) (list scenarios.Capabilities) {
+	can := o.Capabilities()
+	recorded := can.Recorder && o.Plain == nil
+	counted := f.Gate == scenarios.GateOn && !minorBefore(f.Binary, 36)
+	for _, c := range []struct {
+		capability scenarios.Capability
+		has        bool
+	}{
+		{scenarios.Reviews, recorded},
+		{scenarios.Audit, can.AuditLog && o.Plain == nil},
+		{scenarios.RequestHeader, !can.Foreign},
+		{scenarios.Tokens, true},
+		{scenarios.RBAC, true},
+		{scenarios.Aggregation, recorded},
+		{scenarios.Metrics, can.Metrics && counted},
+		{scenarios.KubeletNodes, can.Nodes},
+		{scenarios.Signing, can.Processes},
+	} {
+		if c.has {
+			list = append(list, c.capability)
+		}
+	}
+	return list
 }

@@ -12,6 +12,7 @@ import (
 	"runtime/pprof"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,8 +20,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/clusters/providers"
 	"github.com/authzconf/authzconf/engine/recorder"
-	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/loadgen/agent"
 	"github.com/authzconf/authzconf/loadgen/profile"
@@ -31,28 +33,44 @@ import (
 // MaxShards is how many shards there may be.
 const MaxShards = 64
 
+// can returns what the clusters of the run can do.
+func (o *Options) can() clusters.Capabilities {
+	return providers.CapabilitiesOf(cmp.Or(o.Provider, providers.Default()))
+}
+
+func hasNodes(can clusters.Capabilities) bool  { return can.Nodes }
+func isForeign(can clusters.Capabilities) bool { return can.Foreign }
+func runsPods(can clusters.Capabilities) bool  { return can.Nodes || can.Foreign }
+func restarts(can clusters.Capabilities) bool  { return can.SeveralServers && can.Processes }
+
+// suitable names the providers whose clusters can do something.
+func suitable(can func(clusters.Capabilities) bool) string {
+	return strings.Join(providers.Names(can), " or ")
+}
+
 // Check says what cannot be, by the flags that say it.
 func (o *Options) Check() error {
-	provider, engine := cmp.Or(o.Provider, server.Local), cmp.Or(o.Engine, Processes)
+	can, engine := o.can(), cmp.Or(o.Engine, Processes)
+	known := can != clusters.Capabilities{}
 	var problem string
 	switch {
 	case o.Shards < 1 || o.Shards > min(o.Profile.Agents(), MaxShards):
 		problem = fmt.Sprintf("--shards %d: expected 1 to %d, and no more than the %d agents", o.Shards, MaxShards, o.Profile.Agents())
-	case provider != server.Local && provider != server.Kind && provider != server.Existing:
-		problem = fmt.Sprintf("--provider %q: expected %s, %s or %s", provider, server.Local, server.Kind, server.Existing)
+	case !known:
+		problem = fmt.Sprintf("--provider %q: expected %s", o.Provider, providers.Known())
 	case engine != Processes && engine != Pods:
 		problem = fmt.Sprintf("--engine %q: expected %s or %s", engine, Processes, Pods)
-	case engine == Pods && provider == server.Local:
-		problem = fmt.Sprintf("--engine %s: a local control plane runs no pods, and pods do not reach it: expected --provider %s or %s beside it", Pods, server.Kind, server.Existing)
-	case provider != server.Local && (o.Profile.APIServers > 1 || o.Profile.Event.Kind != profile.NoEvent):
-		problem = fmt.Sprintf("the profile %s restarts API servers, or has several: expected --provider %s", o.Profile.Name, server.Local)
-	case o.NodeImage != "" && provider != server.Kind:
-		problem = "--kind-node-image is for --provider " + server.Kind
-	case (o.Image != "" || o.Kwok || len(o.APIServers) > 0) && provider != server.Existing:
-		problem = "--image, --api-servers and --node-objects kwok are for --provider " + server.Existing
+	case engine == Pods && !runsPods(can):
+		problem = fmt.Sprintf("--engine %s: a local control plane runs no pods, and pods do not reach it: expected --provider %s beside it", Pods, suitable(runsPods))
+	case !restarts(can) && o.eventful():
+		problem = fmt.Sprintf("the profile %s restarts API servers, or has several: expected --provider %s", o.Profile.Name, suitable(restarts))
+	case o.NodeImage != "" && !can.Nodes:
+		problem = "--kind-node-image is for --provider " + suitable(hasNodes)
+	case o.forForeign() && !can.Foreign:
+		problem = "--image, --api-servers and --node-objects kwok are for --provider " + suitable(isForeign)
 	case o.Image != "" && engine != Pods:
 		problem = fmt.Sprintf("--image is what pods run: expected --engine %s beside it", Pods)
-	case provider == server.Existing:
+	case can.Foreign:
 		problem = o.checkExisting()
 	}
 	if problem == "" {
@@ -60,6 +78,14 @@ func (o *Options) Check() error {
 	}
 	return &usage.Error{Problem: problem}
 }
+
+// eventful reports whether the profile restarts API servers, or has several behind a balancer.
+func (o *Options) eventful() bool {
+	return o.Profile.APIServers > 1 || o.Profile.Event.Kind != profile.NoEvent
+}
+
+// forForeign reports whether there is an option that only a foreign cluster has a use for.
+func (o *Options) forForeign() bool { return o.Image != "" || o.Kwok || len(o.APIServers) > 0 }
 
 func (o *Options) checkFiles() error {
 	if o.Engine == Pods {

@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/authzconf/authzconf/clusters/existing"
-	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/loadgen/population"
 	"github.com/authzconf/authzconf/loadgen/profile"
@@ -216,7 +215,7 @@ func (r *runner) watchOthers(ctx context.Context) {
 	for name, n := range r.background {
 		before[name] = int64(float64(n) * float64(r.idleLength()) / float64(r.Profile.Block))
 	}
-	if r.Provider == server.Existing {
+	if r.can().Foreign {
 		s := r.servers[r.Profile.Servers()[0]]
 		admin, _ := s.credentials()
 		began, err := several(ctx, admin, connections)
@@ -239,7 +238,7 @@ func withoutOwn(blocks []run.Block) {
 
 // replaced says whether another process answers for a server that this run does not start.
 func (r *runner) replaced(before, after counters) error {
-	if r.Provider == server.Existing && !after.began().Equal(before.began()) {
+	if r.can().Foreign && !after.began().Equal(before.began()) {
 		return fmt.Errorf("the API server whose metrics are read began at %s before the block, and at %s after it: it was restarted, or there are several", before.began().Format(time.RFC3339), after.began().Format(time.RFC3339))
 	}
 	return nil

@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/version"
 
-	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/reports"
@@ -37,7 +36,7 @@ func (o *Options) Hold(r *run.Run) error {
 	if head.Authorizer == "" && head.Engine == "" && head.Population == (run.Population{}) { // a run of an earlier release says nothing of these
 		want.Authorizer, want.Engine, want.Population = "", "", run.Population{}
 	}
-	if change := reports.Change(head, want); change != "" && o.Provider != server.Existing { // which has a say itself
+	if change := reports.Change(head, want); change != "" && !o.can().Foreign { // which has a say itself
 		return fmt.Errorf("the run is another one: %s", change)
 	}
 	servers := seq.Map(o.Profile.Servers(), func(s profile.Server) run.Server {

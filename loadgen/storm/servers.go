@@ -55,7 +55,7 @@ func (r *runner) start(ctx context.Context) error {
 	if !server.GateKnown(r.Release.Version) {
 		return &usage.Error{Problem: fmt.Sprintf("Kubernetes %s has no feature gate %s", r.Release.Minor, server.GateName)}
 	}
-	if len(r.RecorderCommand) > 0 && r.Provider == server.Local && !r.alone() {
+	if len(r.RecorderCommand) > 0 && r.can().Processes && !r.alone() {
 		var err error
 		if r.recorder, err = startRecorder(ctx, r.RecorderCommand); err != nil {
 			return err
@@ -81,7 +81,7 @@ func (r *runner) start(ctx context.Context) error {
 			}
 			r.mismatches(-1, name, t.Witness.Mismatches)
 		}
-		if r.Provider == server.Existing {
+		if r.can().Foreign {
 			if err := r.claim(ctx, s); err != nil {
 				return err
 			}
@@ -102,7 +102,7 @@ func (r *runner) start(ctx context.Context) error {
 }
 
 func (r *runner) options(name profile.Server, join *server.Server) server.Options {
-	if r.Provider == server.Existing {
+	if r.can().Foreign {
 		return r.Existing
 	}
 	gate := server.AskOff

@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/clusters/providers"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/loadgen/agent"
@@ -37,8 +38,9 @@ type Options struct {
 	Release     local.Release
 	Binaries    *local.Binaries
 	Seed        int64
-	// Provider is where servers come from, server.Local (the default) or server.Kind: then each is a cluster of
-	// its own, of NodeImage if that is given. Of server.Existing there is one, which Existing says.
+	// Provider is where servers come from: a name of the table of package providers, by default its first. Servers that
+	// cannot share an etcd are a cluster each, of NodeImage if that is given. Of a foreign cluster there is one, which
+	// Existing says.
 	Provider, NodeImage string
 	Existing            server.Options
 	// APIServers are the addresses of those of an existing cluster, https://HOST:PORT, if it has several.
@@ -113,7 +115,7 @@ func Execute(ctx context.Context, o Options) (*run.Run, error) {
 
 func newRunner(o Options) *runner {
 	r := &runner{Options: o, servers: map[profile.Server]*controlPlane{}, last: map[profile.Side]time.Time{}, plan: order(o.Profile, o.Seed), shrunk: map[profile.Side]bool{}, idle: map[profile.Server]map[string]run.Cost{}, background: map[profile.Server]int64{}}
-	r.Provider = cmp.Or(r.Provider, server.Local)
+	r.Provider = cmp.Or(r.Provider, providers.Default())
 	if r.Said == nil {
 		r.Said = func(string) {}
 	}
@@ -207,7 +209,7 @@ func (r *runner) prepare(ctx context.Context) error {
 
 func (r *runner) populate(ctx context.Context, s *controlPlane) (err error) {
 	begin := time.Now()
-	place := population.Place{Admin: s.targets[0].Admin(), Shared: r.Provider == server.Existing, Kwok: r.Kwok, Progress: r.Created}
+	place := population.Place{Admin: s.targets[0].Admin(), Shared: r.can().Foreign, Kwok: r.Kwok, Progress: r.Created}
 	storage, err := s.targets[0].Storage()
 	if err != nil {
 		return err
@@ -225,7 +227,8 @@ func (r *runner) populate(ctx context.Context, s *controlPlane) (err error) {
 	return nil
 }
 
-func (r *runner) sharedStorage() bool { return r.Provider != server.Kind }
+// sharedStorage reports whether all servers hold the same objects.
+func (r *runner) sharedStorage() bool { return r.can().SeveralServers || r.can().Foreign }
 
 func machine() run.Machine {
 	m := run.Machine{CPUs: runtime.NumCPU(), Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH}

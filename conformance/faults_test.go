@@ -15,7 +15,9 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/reports/record"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -89,15 +91,11 @@ func start(t *testing.T, l net.Listener) *conformance.Session {
 		t.Fatal(err)
 	}
 	cells[0].Recorder = recorder.Options{Listener: l}
-	plan, err := conformance.Plan(set, cells, conformance.Selection{})
+	plan, err := conformance.PlanCells(set, cells, conformance.Selection{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := conformance.New(plan, 1, func(e conformance.Event) {
-		if e.Text != "" {
-			t.Log(e.Text)
-		}
-	})
+	s := conformance.New(plan, conformance.Output{Seed: 1, Log: record.New(), Observer: product.Observer{Say: func(text string) { t.Log(text) }}})
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(func() {
 		cancel()

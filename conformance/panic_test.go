@@ -8,6 +8,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/reports/record"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -41,15 +42,15 @@ func TestPanic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := conformance.Plan(set, cells, conformance.Selection{})
+	plan, err := conformance.PlanCells(set, cells, conformance.Selection{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := conformance.New(plan, 1, func(conformance.Event) {})
+	s := conformance.New(plan, conformance.Output{Seed: 1, Log: record.New()})
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_, results := s.Cells[0].Outcomes()
+	results := s.Cells[0].Results()
 	if err := s.Stop(); err != nil {
 		t.Error(err)
 	}

@@ -1,4 +1,3 @@
-// Package conformance runs scenarios on cells and holds what came out, apart from Ginkgo, which only asks it.
 package conformance
 
 import (
@@ -72,6 +71,8 @@ type Item struct {
 type CellPlan struct {
 	Target server.Options
 	Items  []Item
+	// Agents are the parts of what node agents show, where the cell has nodes.
+	Agents []AgentItem
 }
 
 // Count is the number of items with a fate.
@@ -88,38 +89,52 @@ func (p CellPlan) Runs() []*scenarios.Scenario {
 // ErrNothingSelected is wrapped by the error of a plan in which nothing would run: that would not be a pass.
 var ErrNothingSelected = errors.New("nothing would run")
 
-// Plan decides for every scenario and cell, without a server: by the facts asked for, which the witness has to confirm.
+// PlanCells decides for every scenario and cell, without a server: by the facts asked for, which the witness has to
+// confirm.
 //
 // Scenarios about another authorizer chain than the ordinary one get a cell of their own for each cell.
-func Plan(set *scenarios.Set, cells []server.Options, sel Selection) (plans []CellPlan, _ error) {
+func PlanCells(set *scenarios.Set, cells []server.Options, sel Selection) (plans []CellPlan, _ error) {
 	for _, c := range cells {
-		var variants []CellPlan
-		for _, chain := range chains(set) {
-			if !c.Capabilities().Reload {
-				break // its chain is its own
-			}
-			other := c
-			other.Chain, other.Cell.Name = chain, c.Cell.Name+"-"+chain
-			if v := plan(set, other, sel); v.Count(Run) > 0 {
-				variants = append(variants, v)
-			}
-		}
-		// Where the selection is only about other chains, the ordinary one is left out: nothing would run on it.
-		if p := plan(set, c, sel); p.Count(Run) > 0 || len(variants) == 0 {
-			plans = append(plans, p)
-		}
-		plans = append(plans, variants...)
+		plans = append(plans, planVariants(set, c, sel).needed()...)
 	}
 	if seq.Sum(plans, func(p CellPlan) int { return p.Count(Run) }) == 0 {
-		return nil, fmt.Errorf("%w: %s", ErrNothingSelected, nothingWhy(plans))
+		return nil, fmt.Errorf("%w: %s", ErrNothingSelected, explainNothing(plans))
 	}
 	return plans, nil
 }
 
-func plan(set *scenarios.Set, c server.Options, sel Selection) CellPlan {
+// variants are the plan of a cell, first with the ordinary authorizer chain, then with each other one that scenarios are
+// about.
+type variants []CellPlan
+
+func planVariants(set *scenarios.Set, c server.Options, sel Selection) variants {
+	all := variants{planCell(set, c, sel)}
+	if !c.Capabilities().Reload {
+		return all // Its chain is its own.
+	}
+	for _, chain := range chains(set) {
+		other := c
+		other.Chain, other.Cell.Name = chain, c.Cell.Name+"-"+chain
+		all = append(all, planCell(set, other, sel))
+	}
+	return all
+}
+
+// needed returns the variants on which something is run. The ordinary one is there if no other is: a cell on which
+// nothing is run must not disappear.
+func (v variants) needed() (plans []CellPlan) {
+	others := seq.Filter(v[1:], func(p CellPlan) bool { return p.Count(Run) > 0 })
+	if v[0].Count(Run) > 0 || len(others) == 0 {
+		plans = append(plans, v[0])
+	}
+	return append(plans, others...)
+}
+
+func planCell(set *scenarios.Set, c server.Options, sel Selection) CellPlan {
 	p := CellPlan{Target: c}
 	facts := server.ExpectedFacts(c)
 	p.Items = seq.Map(set.All(), func(s *scenarios.Scenario) Item { return decide(s, c, facts, sel) })
+	p.Agents = p.planAgents()
 	return p
 }
 
@@ -128,7 +143,7 @@ func chains(set *scenarios.Set) []string {
 	return sets.List(names.Delete(""))
 }
 
-func nothingWhy(plans []CellPlan) string {
+func explainNothing(plans []CellPlan) string {
 	var left, selected, unsupported int
 	for _, p := range plans {
 		left += p.Count(LeftOut)

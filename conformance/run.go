@@ -5,104 +5,27 @@ import (
 	"context"
 	"os"
 	"runtime"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/procfs"
 
 	"github.com/authzconf/authzconf/clusters/providers"
-	"github.com/authzconf/authzconf/reports"
-	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/verdicts"
 )
 
-// Common is what every run is given, of a plan and of an upgrade path.
-type Common struct {
-	Texts reports.Texts // all scenarios that were loaded, and their files
-	// Seed makes names unique. The same seed gives the same names.
-	Seed int64
-	// Events receives progress, from several goroutines; it must be set.
-	Events  func(Event)
-	Version string // authzconf's own, Command the command line, for the report
-	Command []string
-	// Inputs are the files that the command line names, Require the levels that must not be left out.
-	Inputs  map[string]string
-	Require []scenarios.Level
-}
-
-// Options are what the run of a plan is given.
-type Options struct {
-	Common
-	// Plan says which scenarios run where.
-	Plan []CellPlan
-	// Parallel is how many control planes run at once; 0 is as many as the machine has processors and memory for.
-	Parallel int
-	// KnownFailing must fail, for their stated reasons.
-	KnownFailing []reports.KnownFailing
-}
-
-// Recorded is what a run has recorded, and the report of it.
-type Recorded struct {
-	Report   *reports.ConformanceReport
-	Evidence []*verdicts.Evidence
-	Median   time.Duration // the median time of a scenario, waits apart
-}
-
-// Begin is a record with an empty report.
-func (o *Common) Begin(provider string) *Recorded {
-	return &Recorded{Report: &reports.ConformanceReport{
-		SuiteVersion: o.Version, Command: o.Command, Inputs: o.Inputs, Require: o.Require, Seed: o.Seed, Started: time.Now(),
-		Implementation: reports.Implementation{Name: "kube-apiserver", Provider: provider},
-	}}
-}
-
-// Complete ends the record.
-func (o *Common) Complete(r *Recorded, known []reports.KnownFailing) {
-	r.Report.Finished = time.Now()
-	r.Median = median(o.Texts.Set, r.Evidence)
-	r.Report.Complete(o.Texts.Set, r.Evidence, known)
-}
-
-// Add adds a cell to the record.
-func (r *Recorded) Add(cell reports.Cell, evidence []*verdicts.Evidence) {
-	r.Report.Cells = append(r.Report.Cells, cell)
-	r.Evidence = append(r.Evidence, evidence...)
-}
-
-// Execute runs a plan and makes the report. An error is the user's to mend; everything else is in the report. When ctx
-// ends, what was seen so far is reported, and the rest is invalid.
-func Execute(ctx context.Context, o Options) (*Recorded, error) {
-	r := o.Begin(o.Plan[0].Target.Cell.Provider)
-	s := New(o.Plan, o.Seed, o.Events)
-	s.Parallel = min(cmp.Or(o.Parallel, Fitting(o.Plan[0].Target.Cell.Provider)), len(grouped(s.Cells)))
+// Execute runs the cells of a plan, and returns when all are done. An error is for the user to mend; everything else is
+// recorded. parallel is how many control planes run at once; 0 is as many as the machine has processors and memory for.
+func Execute(ctx context.Context, plan []CellPlan, parallel int, o Output) error {
+	s := New(plan, o)
+	s.Parallel = min(cmp.Or(parallel, Fitting(plan[0].Target.Cell.Provider)), len(grouped(s.Cells)))
 	defer func() { _ = s.Stop() }()
 	if err := s.Start(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.Wait(); err != nil {
-		return nil, err
+		return err
 	}
-	for _, c := range s.Cells {
-		r.Add(c.Report())
-	}
-	r.Report.Parallel, r.Report.PeakMemoryBytes = s.Parallel, s.PeakMemory()
-	o.Complete(r, o.KnownFailing)
-	return r, nil
-}
-
-func median(set *scenarios.Set, evidence []*verdicts.Evidence) time.Duration {
-	var took []time.Duration
-	for _, e := range evidence {
-		if s, ok := set.Get(e.Scenario); ok {
-			took = append(took, e.Ended.Sub(e.Started)-s.Waits())
-		}
-	}
-	if len(took) == 0 {
-		return 0
-	}
-	slices.Sort(took)
-	return took[len(took)/2]
+	return o.Log.Append(machineKey, MachineRecord{Parallel: s.Parallel, PeakMemoryBytes: s.PeakMemory()})
 }
 
 const (

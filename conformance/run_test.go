@@ -9,53 +9,61 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
+// planOf plans the scenarios of some files on the newest version.
+func planOf(t *testing.T, gate string, files fstest.MapFS) *conformance.Plan {
+	t.Helper()
+	texts := conformance.Texts{Scenarios: files, Fixtures: fstest.MapFS{}}
+	var err error
+	if texts.Set, err = scenarios.Load(texts.Scenarios, texts.Fixtures); err != nil {
+		t.Fatal(err)
+	}
+	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gate: gate, Binaries: &local.Binaries{}}.Cells()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conformance.NewPlan(conformance.PlanOptions{Texts: texts, Cells: cells, Seed: 1})
+}
+
+// execute runs a plan, and returns its report and record.
+func execute(ctx context.Context, t *testing.T, p *conformance.Plan) (*product.Made, error) {
+	return product.Execute(ctx, product.Run{
+		Prepared: &product.Prepared{Product: conformance.Product, Plan: p}, Invocation: product.NewInvocation(nil, "v0", t.Output()),
+		Command: []string{"authzconf", "run"}, Say: func(text string) { t.Log(text) },
+		Judged: func(product.Case, reports.Result) {},
+	})
+}
+
 // TestInterruptedBeforeTheFirstScenario has Ctrl-C arrive before anything runs: nothing must wait, and everything is
 // invalid. A plan can be run again in the same process.
 func TestInterruptedBeforeTheFirstScenario(t *testing.T) {
-	files, none := fstest.MapFS{"waits.yaml": {Data: []byte(waiting)}}, fstest.MapFS{}
-	set, err := scenarios.Load(files, none)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gate: "default", Binaries: &local.Binaries{}}.Cells()
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := conformance.Plan(set, cells, conformance.Selection{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := planOf(t, "default", fstest.MapFS{"waits.yaml": {Data: []byte(waiting)}})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 2 {
-		ended := make(chan *conformance.Recorded)
+		ended := make(chan *product.Made)
 		go func() {
-			run, err := conformance.Execute(ctx, conformance.Options{
-				Common: conformance.Common{
-					Texts: reports.Texts{Set: set, Scenarios: files, Fixtures: none}, Events: func(conformance.Event) {},
-				},
-				Plan: plan,
-			})
+			made, err := execute(ctx, t, plan)
 			if err != nil {
 				t.Error(err)
 			}
-			ended <- run
+			ended <- made
 		}()
 		select {
-		case run := <-ended:
-			if run == nil {
+		case made := <-ended:
+			if made == nil {
 				return
 			}
-			if r := run.Report.Cells[0].Results; len(r) != 1 || r[0].Verdict != verdicts.Invalid {
+			if r := made.Report.Groups[0].Cases; len(r) != 1 || r[0].Verdict != verdicts.Invalid {
 				t.Errorf("%+v", r)
 			}
-			if run.Report.Outcome.Result != verdicts.Invalid {
-				t.Errorf("outcome %s", run.Report.Outcome.Result)
+			if made.Report.Outcome.Result != verdicts.Invalid {
+				t.Errorf("outcome %s", made.Report.Outcome.Result)
 			}
 		case <-time.After(30 * time.Second):
 			t.Fatal("it waits for scenarios that never run")

@@ -64,10 +64,10 @@ func (s *Session) startAll() error {
 	}
 	var cells []*Cell
 	for _, c := range s.Cells {
-		if len(c.jobs) > 0 {
+		if len(c.jobs) > 0 || c.Plan.NeedsAgents() {
 			cells = append(cells, c)
 		} else {
-			c.Finish(time.Now(), nil, s.events)
+			c.Finish(time.Now(), nil)
 		}
 	}
 	// The biggest first: none that takes long is left for the end, when nothing else runs beside it.
@@ -220,19 +220,19 @@ func (s *Session) startCell(c *Cell) {
 		return
 	}
 	if c.Err != nil {
-		s.events(Event{Text: fmt.Sprintf("%s: did not start: %v", name, c.Err)})
+		s.output.say("%s: did not start: %v", name, c.Err)
 		return
 	}
 	if len(c.Witness.Mismatches) > 0 {
-		s.events(Event{Text: fmt.Sprintf("%s: is not what was asked for: %s", name, c.Witness.Mismatches[0])})
+		s.output.say("%s: is not what was asked for: %s", name, c.Witness.Mismatches[0])
 		return
 	}
-	s.events(Event{Text: fmt.Sprintf("%s: %s ready in %.1f s, gate %s", name, c.Witness.GitVersion, c.Ready.Seconds(), c.Target.Facts.Gate)})
+	s.output.say("%s: %s ready in %.1f s, gate %s", name, c.Witness.GitVersion, c.Ready.Seconds(), c.Target.Facts.Gate)
 }
 
 func (s *Session) stopTarget(c *Cell) {
 	if err := c.Target.Stop(); err != nil {
-		s.events(Event{Text: fmt.Sprintf("%s: stopping it: %v", c.Plan.Target.Cell.Name, err)})
+		s.output.say("%s: stopping it: %v", c.Plan.Target.Cell.Name, err)
 	}
 	c.Target = nil
 }

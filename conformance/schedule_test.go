@@ -11,15 +11,17 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/usage"
+	"github.com/authzconf/authzconf/reports/record"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
 // queued is a session of three cells that run one after the other, each with one
 // scenario. change may spoil a cell.
-func queued(t *testing.T, events func(conformance.Event), change func(i int, o *server.Options)) *conformance.Session {
+func queued(t *testing.T, observer product.Observer, change func(i int, o *server.Options)) *conformance.Session {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts control planes")
@@ -35,11 +37,11 @@ func queued(t *testing.T, events func(conformance.Event), change func(i int, o *
 	for i := range cells {
 		change(i, &cells[i])
 	}
-	plan, err := conformance.Plan(set, cells, conformance.Selection{})
+	plan, err := conformance.PlanCells(set, cells, conformance.Selection{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := conformance.New(plan, 1, events)
+	s := conformance.New(plan, conformance.Output{Seed: 1, Log: record.New(), Observer: observer})
 	s.Parallel = 1
 	t.Cleanup(func() {
 		if err := s.Stop(); err != nil {
@@ -54,13 +56,13 @@ func queued(t *testing.T, events func(conformance.Event), change func(i int, o *
 func TestParallel(t *testing.T) {
 	var mu sync.Mutex
 	var running []int
-	s := queued(t, func(e conformance.Event) {
+	s := queued(t, product.Observer{Say: func(text string) {
 		mu.Lock()
 		defer mu.Unlock()
-		if strings.Contains(e.Text, "ready in") {
+		if strings.Contains(text, "ready in") {
 			running = append(running, len(childrenThatRun(t, "kube-apiserver")))
 		}
-	}, func(int, *server.Options) {})
+	}}, func(int, *server.Options) {})
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +70,7 @@ func TestParallel(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range s.Cells {
-		if _, results := c.Outcomes(); len(results) != 1 || results[0].Verdict != verdicts.Passed {
+		if results := c.Results(); len(results) != 1 || results[0].Verdict != verdicts.Passed {
 			t.Errorf("%s: %+v", c.Plan.Target.Cell.Name, results)
 		}
 		if c.Witness.GitVersion == "" || c.Target != nil {
@@ -91,13 +93,11 @@ func TestParallel(t *testing.T) {
 func TestUsageErrorOfALaterCell(t *testing.T) {
 	var mu sync.Mutex
 	judged := 0
-	s := queued(t, func(e conformance.Event) {
+	s := queued(t, product.Observer{Done: func(string) {
 		mu.Lock()
 		defer mu.Unlock()
-		if e.Result != nil {
-			judged++
-		}
-	}, func(i int, o *server.Options) {
+		judged++
+	}}, func(i int, o *server.Options) {
 		if i == 1 {
 			o.FeatureGates = map[string]bool{"Bogus": true}
 		}
@@ -109,7 +109,7 @@ func TestUsageErrorOfALaterCell(t *testing.T) {
 	if !usage.Is(err) || !strings.HasPrefix(err.Error(), s.Cells[1].Plan.Target.Cell.Name+": ") {
 		t.Errorf("error %v", err)
 	}
-	if _, results := s.Cells[2].Outcomes(); results[0].Verdict != verdicts.Invalid {
+	if results := s.Cells[2].Results(); results[0].Verdict != verdicts.Invalid {
 		t.Errorf("%+v", results)
 	}
 	if judged != 1 {
@@ -124,16 +124,13 @@ func TestInterruptedWhileCellsWait(t *testing.T) {
 	defer cancel()
 	var mu sync.Mutex
 	ready := 0
-	s := queued(t, func(e conformance.Event) {
+	s := queued(t, product.Observer{Say: func(text string) {
 		mu.Lock()
 		defer mu.Unlock()
-		if strings.Contains(e.Text, "ready in") {
+		if strings.Contains(text, "ready in") {
 			ready++
 		}
-		if e.Result != nil {
-			cancel()
-		}
-	}, func(int, *server.Options) {})
+	}, Done: func(string) { cancel() }}, func(int, *server.Options) {})
 	if err := s.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +138,7 @@ func TestInterruptedWhileCellsWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range s.Cells[1:] {
-		_, results := c.Outcomes()
+		results := c.Results()
 		if r := results[0]; r.Verdict != verdicts.Invalid || r.Blame != verdicts.BlameEnvironment || !strings.HasPrefix(r.Reason, "interrupted before it was started: ") {
 			t.Errorf("%s: %+v", c.Plan.Target.Cell.Name, r)
 		}
@@ -159,12 +156,12 @@ func TestFitting(t *testing.T) {
 
 // TestStopWithoutStart leaves nobody waiting.
 func TestStopWithoutStart(t *testing.T) {
-	s := queued(t, func(conformance.Event) {}, func(int, *server.Options) {})
+	s := queued(t, product.Observer{}, func(int, *server.Options) {})
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range s.Cells {
-		if _, results := c.Outcomes(); results[0].Verdict != verdicts.Invalid {
+		if results := c.Results(); results[0].Verdict != verdicts.Invalid {
 			t.Errorf("%+v", results)
 		}
 	}

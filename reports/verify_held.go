@@ -2,17 +2,14 @@ package reports
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/authzconf/authzconf/internal/seq"
-	"github.com/authzconf/authzconf/reports/record"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -286,9 +283,6 @@ func because(r verdicts.Result) string {
 	return ": " + FirstLine(r.Reason)
 }
 
-// same compares what two values say: an empty list is as good as none.
-func same(a, b any) bool { return reflect.DeepEqual(generic(a), generic(b)) }
-
 // change words the first place at which two values differ, for example "reason: the report says x, the evidence y".
 func change(report, evidence any) string {
 	return changeTo("the evidence", report, evidence)
@@ -298,71 +292,6 @@ func change(report, evidence any) string {
 func changeTo(other string, report, says any) string {
 	where, a, b := firstChange("", generic(report), generic(says))
 	return fmt.Sprintf("%s: the report says %s, %s %s", strings.TrimPrefix(where, "."), brief(a), other, brief(b))
-}
-
-// Change is how evidence is not of what the command line asks for; empty if it is.
-func Change(evidence, asked any) string {
-	if same(evidence, asked) {
-		return ""
-	}
-	where, a, b := firstChange("", generic(evidence), generic(asked))
-	return fmt.Sprintf("%s: it has %s, the command line asks for %s", strings.TrimPrefix(where, "."), brief(a), brief(b))
-}
-
-func generic(v any) (out any) {
-	raw, err := record.EncodeJSON(v, "")
-	if err != nil {
-		return err.Error()
-	}
-	if err := json.Unmarshal(raw, &out); err != nil {
-		return err.Error()
-	}
-	return out
-}
-
-func firstChange(at string, a, b any) (where string, left, right any) {
-	switch x := a.(type) {
-	case map[string]any:
-		y, ok := b.(map[string]any)
-		if !ok {
-			break
-		}
-		keys := maps.Clone(x)
-		maps.Copy(keys, y)
-		for _, k := range slices.Sorted(maps.Keys(keys)) {
-			if !reflect.DeepEqual(x[k], y[k]) {
-				return firstChange(at+"."+k, x[k], y[k])
-			}
-		}
-	case []any:
-		y, ok := b.([]any)
-		if !ok {
-			break
-		}
-		for i := range min(len(x), len(y)) {
-			if !reflect.DeepEqual(x[i], y[i]) {
-				return firstChange(fmt.Sprintf("%s[%d]", at, i), x[i], y[i])
-			}
-		}
-		if len(x) > len(y) {
-			return fmt.Sprintf("%s[%d]", at, len(y)), x[len(y)], nil
-		}
-		if len(y) > len(x) {
-			return fmt.Sprintf("%s[%d]", at, len(x)), nil, y[len(x)]
-		}
-	}
-	return at, a, b
-}
-
-func brief(v any) string {
-	if v == nil {
-		return "nothing"
-	}
-	raw, err := record.EncodeJSON(v, "")
-	if err != nil {
-		return err.Error()
-	}
-	return Ellipsis(strings.TrimSpace(string(raw)), 200)
 }
 
 // released says whether a version names one source text, a tag or a commit: builds of a changed checkout, and those that

@@ -151,10 +151,11 @@ func Minors() []string {
 func Known() string { return strings.Join(Minors(), ", ") }
 
 // Emulated are the minors that the newest release can emulate and that can be run for real, to be compared.
-func Emulated() []string {
-	newest := local.Newest()
+func Emulated() []string { return emulatedBy(local.Newest()) }
+
+func emulatedBy(release local.Release) []string {
 	return slices.DeleteFunc(Minors(), func(minor string) bool {
-		_, err := emulation(newest, minor)
+		_, err := emulation(release, minor)
 		return err != nil
 	})
 }

@@ -2,31 +2,20 @@ package upgrade
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
 
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/balancer"
-	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/conformance/upgradepath"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/seq"
-	"github.com/authzconf/authzconf/reports"
-	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/verdicts"
 )
 
-const (
-	// outage is how long a killed API server stays away, on top of the start of the next.
-	outage = 200 * time.Millisecond
-)
+// outage is how long a killed API server stays away, on top of the start of the next.
+const outage = 200 * time.Millisecond
 
 // enter brings up the API server of a stage: anew on the first, then in place of the one before, under requests if asked.
 func (u *Upgrade) enter(ctx context.Context, stage *Stage) error {
@@ -36,27 +25,26 @@ func (u *Upgrade) enter(ctx context.Context, stage *Stage) error {
 	for i, t := range u.targets {
 		u.marks[i] = t.Mark()
 	}
-	if !u.Path.HighAvailability && stage.Fault == "" {
+	if !stage.flows(u.plan.path) {
 		return u.replace(ctx, stage)
 	}
 	flow, err := u.flow(ctx)
 	if err != nil {
 		return err
 	}
-	clusters.Pause(ctx, reports.FlowSteady)
+	clusters.Pause(ctx, flowSteady)
 	err = u.disturb(ctx, stage)
 	if err == nil {
-		clusters.Pause(ctx, reports.FlowSteady)
+		clusters.Pause(ctx, flowSteady)
 	}
-	stage.flow = u.evidence(flow.stop())
-	f := stage.flow
-	u.events(conformance.Event{Text: fmt.Sprintf("%s: %d requests meanwhile, %d without an answer", stage.Plan.Target.Cell.Name, f.Sent, f.Unanswered)})
+	stage.flow = u.recordFlow(flow.stop())
+	u.say("%s: %d requests meanwhile, %d without an answer", stage.Name(), len(stage.flow.Samples), stage.flow.unanswered())
 	return err
 }
 
 func (u *Upgrade) begin(ctx context.Context, stage *Stage) error {
 	begin := time.Now()
-	o := stage.Plan.Target
+	o := stage.Target
 	if stage.Server > 0 {
 		o.Join = u.targets[0]
 	}
@@ -64,18 +52,23 @@ func (u *Upgrade) begin(ctx context.Context, stage *Stage) error {
 	if err != nil {
 		return err
 	}
-	stage.Ready = time.Since(begin)
+	stage.Cell.Ready = time.Since(begin)
 	u.targets, u.marks = append(u.targets, t), append(u.marks, 0)
-	u.histories = append(u.histories, []reports.FlowStay{{Cell: stage.Plan.Target.Cell.Name, Ready: time.Now()}})
-	if u.flows() && !u.Path.Direct && len(u.targets) == u.servers() {
+	u.histories = append(u.histories, []FlowStay{{Cell: stage.Name(), Ready: time.Now()}})
+	if u.needsBalancer() {
 		u.balancer, err = balancer.Start(u.addresses()...)
 	}
 	return err
 }
 
+// needsBalancer reports whether all API servers are there that requests flow to through a balancer.
+func (u *Upgrade) needsBalancer() bool {
+	return u.plan.flows() && !u.plan.path.Direct && len(u.targets) == u.plan.serverCount()
+}
+
 func (u *Upgrade) replace(ctx context.Context, stage *Stage) error {
 	begin := time.Now()
-	err := u.targets[stage.Server].Restart(ctx, stage.Plan.Target)
+	err := u.targets[stage.Server].Restart(ctx, stage.Target)
 	stage.Down = time.Since(begin)
 	history := u.histories[stage.Server]
 	if last := &history[len(history)-1]; last.Ended.IsZero() {
@@ -85,7 +78,7 @@ func (u *Upgrade) replace(ctx context.Context, stage *Stage) error {
 		}
 	}
 	if err == nil {
-		u.histories[stage.Server] = append(history, reports.FlowStay{Cell: stage.Plan.Target.Cell.Name, Ready: time.Now()})
+		u.histories[stage.Server] = append(history, FlowStay{Cell: stage.Name(), Ready: time.Now()})
 	}
 	return err
 }
@@ -112,11 +105,11 @@ func (u *Upgrade) disturb(ctx context.Context, stage *Stage) error {
 		if err := plane.RestartEtcd(ctx); err != nil {
 			return err
 		}
-		clusters.Pause(ctx, reports.FlowSteady)
+		clusters.Pause(ctx, flowSteady)
 	case upgradepath.WebhookDown:
 		t.SetWebhookDown(true)
 		defer t.SetWebhookDown(false)
-		clusters.Pause(ctx, reports.FlowSteady)
+		clusters.Pause(ctx, flowSteady)
 	}
 	if u.balancer != nil {
 		addresses := u.addresses()
@@ -138,8 +131,9 @@ func (u *Upgrade) flow(ctx context.Context) (*flow, error) {
 	}
 	var setups []flowSetup
 	seen := map[string]bool{}
-	for _, s := range u.set.All() {
-		if kept := u.flowing[s.Setup]; kept != nil && !seen[s.Setup] {
+	for _, s := range u.plan.texts.Set.All() {
+		kept := u.flowing[s.Setup]
+		if kept != nil && !seen[s.Setup] {
 			seen[s.Setup] = true
 			setups = append(setups, flowSetup{scenario: s, kept: kept})
 		}
@@ -152,117 +146,4 @@ func (u *Upgrade) flow(ctx context.Context) (*flow, error) {
 
 func (u *Upgrade) addresses() []string {
 	return seq.Map(u.targets, func(t *server.Server) string { return strings.TrimPrefix(t.Host(), "https://") })
-}
-
-// neighbours are the access reviews that reached the recorders of the other servers during a stage, by server.
-func (u *Upgrade) neighbours(stage *Stage) map[string]map[string]int {
-	out := map[string]map[string]int{}
-	for i, t := range u.targets {
-		if i != stage.Server {
-			history := u.histories[i]
-			out[history[len(history)-1].Cell] = t.Verbs(u.marks[i])
-		}
-	}
-	return out
-}
-
-const (
-	// flowPause is between two requests of a worker: some hundred a second leave processors to the API servers that start.
-	flowPause = 10 * time.Millisecond
-	// flowTimeout ends a request that nobody answers.
-	flowTimeout = 10 * time.Second
-)
-
-type flow struct {
-	host  string
-	setup []flowSetup
-
-	cancel  context.CancelFunc
-	workers sync.WaitGroup
-
-	mu      sync.Mutex
-	samples []reports.FlowSample
-}
-
-type flowSetup struct {
-	scenario *scenarios.Scenario // any of the setup: the request is the same
-	kept     *replay.Kept
-}
-
-func startFlow(ctx context.Context, run *replay.Replayer, host string, setups []flowSetup) *flow {
-	ctx, cancel := context.WithCancel(ctx)
-	f := &flow{host: host, setup: setups, cancel: cancel}
-	for w := range reports.FlowWorkers {
-		f.workers.Go(func() { f.work(ctx, run, w) })
-	}
-	return f
-}
-
-func (f *flow) work(ctx context.Context, run *replay.Replayer, first int) {
-	for i := first; ctx.Err() == nil; i++ {
-		s := f.setup[i%len(f.setup)]
-		// The request is not cut off when the flow ends: its answer counts.
-		one, cancel := context.WithTimeout(context.WithoutCancel(ctx), flowTimeout)
-		o, err := run.Send(one, s.scenario, s.kept, f.host)
-		cancel()
-		seen := reports.FlowSample{Setup: s.scenario.Setup, Seen: o, Server: -1}
-		if err != nil {
-			seen.Error = errorClass(err)
-		}
-		f.mu.Lock()
-		f.samples = append(f.samples, seen)
-		f.mu.Unlock()
-		clusters.Pause(ctx, flowPause)
-	}
-}
-
-func (f *flow) stop() []reports.FlowSample {
-	f.cancel()
-	f.workers.Wait()
-	slices.SortStableFunc(f.samples, func(a, b reports.FlowSample) int { return a.Seen.Sent.Compare(b.Seen.Sent) })
-	return f.samples
-}
-
-// errorClass is what the client saw, without ports and addresses.
-func errorClass(err error) string {
-	switch {
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return "connection refused"
-	case errors.Is(err, syscall.ECONNRESET):
-		return "connection reset"
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return "connection closed"
-	case errors.Is(err, context.DeadlineExceeded):
-		return "timeout"
-	}
-	parts := strings.Split(err.Error(), ": ")
-	return parts[len(parts)-1]
-}
-
-// evidence is what became of samples: each has the audit event of the API server that answered it.
-func (u *Upgrade) evidence(samples []reports.FlowSample) *reports.FlowEvidence {
-	f := &reports.FlowEvidence{Samples: samples, Suffixes: map[string]string{}, Servers: seq.Map(u.histories, slices.Clone)}
-	for name, kept := range u.flowing {
-		f.Suffixes[name] = kept.Suffix
-	}
-	for i := range samples {
-		s := &samples[i]
-		for n, t := range u.targets {
-			if raw, ok := t.TakeEvent(s.Seen.Response.AuditID); ok && s.Error == "" {
-				s.Server, s.Seen.Audit = n, raw
-				break
-			}
-		}
-	}
-	f.Judge(func(cell, setup string) (*scenarios.Scenario, verdicts.Cell) {
-		for _, stage := range u.Stages {
-			for _, one := range stage.Plan.Runs() {
-				if stage.Plan.Target.Cell.Name == cell && one.Setup == setup {
-					return one, stage.Plan.Target.Cell
-				}
-			}
-		}
-		return nil, verdicts.Cell{}
-	})
-	return f
 }

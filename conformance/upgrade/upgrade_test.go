@@ -12,13 +12,13 @@ import (
 	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/conformance/upgradepath"
-	"github.com/authzconf/authzconf/fixtures"
-	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/reports/record"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
 // plan plans a path with two setups, which is enough to see that a stage works.
-func plan(t *testing.T, text string, highAvailability bool) *Upgrade {
+func plan(t *testing.T, text string, highAvailability bool, change ...func(*upgradepath.Path)) *Upgrade {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts control planes")
@@ -28,35 +28,34 @@ func plan(t *testing.T, text string, highAvailability bool) *Upgrade {
 		t.Fatal(err)
 	}
 	p.Setups = []string{"alice", "associated-node-both", "bob"}
-	all, err := scenarios.Load(scenarios.FS, fixtures.FS)
+	for _, do := range change {
+		do(p)
+	}
+	texts, err := conformance.LoadTexts("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, err := Setups(p, all)
+	planned, err := NewPlan(PlanOptions{Path: p, Texts: texts, Base: matrix.Matrix{Binaries: &local.Binaries{}}, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, err := New(p, set, matrix.Matrix{Binaries: &local.Binaries{}}, 1, func(e conformance.Event) {
-		if e.Text != "" {
-			t.Log(e.Text)
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u
+	return walk(t, planned)
+}
+
+// walk prepares to go along a planned path.
+func walk(t *testing.T, p *Plan) *Upgrade {
+	return newUpgrade(p, conformance.Output{Seed: 1, Log: record.New(), Observer: product.Observer{Say: func(text string) { t.Log(text) }}})
 }
 
 // failures lists what did not pass.
 func failures(u *Upgrade) (out []string) {
 	for _, stage := range u.Stages {
-		if stage.Err != nil {
-			out = append(out, stage.Plan.Target.Cell.Name+": "+stage.Err.Error())
+		if stage.Cell.Err != nil {
+			out = append(out, stage.Name()+": "+stage.Cell.Err.Error())
 		}
-		_, results := stage.Outcomes()
-		for _, r := range results {
-			if r.Verdict != verdicts.Passed {
-				out = append(out, r.Cell+" "+r.Scenario+": "+r.Reason)
+		for _, c := range stage.cases() {
+			if r := u.plan.Judge(c.ID, u.output.Log.View()); c.NotRun == nil && r.Verdict != verdicts.Passed {
+				out = append(out, c.ID+": "+r.Reason)
 			}
 		}
 	}
@@ -64,14 +63,25 @@ func failures(u *Upgrade) (out []string) {
 }
 
 // ran counts the scenarios of a stage that ran.
-func ran(stage *Stage) (n int) {
-	evidence, _ := stage.Outcomes()
-	for _, e := range evidence {
-		if len(e.Steps) > 0 {
+func ran(u *Upgrade, stage int) (n int) {
+	s := u.Stages[stage]
+	for _, r := range s.Cell.Results() {
+		e, err := conformance.ReadEvidence(u.output.Log.View(), s.Name(), r.Case)
+		if err == nil && len(e.Steps) > 0 {
 			n++
 		}
 	}
 	return n
+}
+
+// seen is what was recorded of a stage as a whole.
+func seen(t *testing.T, u *Upgrade, stage int) *StageRecord {
+	t.Helper()
+	e, err := readStage(u.output.Log.View(), u.Stages[stage].Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
 }
 
 // TestGateCycle turns the gate off and on again: the permissions that were made
@@ -84,7 +94,7 @@ func TestGateCycle(t *testing.T) {
 	}
 	for i, want := range []bool{true, false, true} {
 		constrained := 0
-		for verb, n := range u.Stages[i].Evidence.Verbs {
+		for verb, n := range seen(t, u, i).Verbs {
 			if strings.HasPrefix(verb, "impersonate-on:") || strings.HasPrefix(verb, "impersonate:") {
 				constrained += n
 			}
@@ -92,11 +102,11 @@ func TestGateCycle(t *testing.T) {
 		if (constrained > 0) != want {
 			t.Errorf("stage %d: %d constrained reviews", i+1, constrained)
 		}
-		if ran(u.Stages[i]) != 3 || len(u.Stages[i].Evidence.Objects) == 0 {
-			t.Errorf("stage %d: %d scenarios, %d objects", i+1, ran(u.Stages[i]), len(u.Stages[i].Evidence.Objects))
+		if ran(u, i) != 3 || len(seen(t, u, i).Objects) == 0 {
+			t.Errorf("stage %d: %d scenarios, %d objects", i+1, ran(u, i), len(seen(t, u, i).Objects))
 		}
 	}
-	first, last := u.Stages[0].Evidence.Objects, u.Stages[2].Evidence.Objects
+	first, last := seen(t, u, 0).Objects, seen(t, u, 2).Objects
 	for i := range first {
 		if first[i] != last[i] {
 			t.Errorf("%s changed", first[i].Path)
@@ -113,15 +123,15 @@ func TestNextVersionDoesNotStart(t *testing.T) {
 	if err := os.WriteFile(program, []byte("#!/bin/sh\necho 'the disk is on fire' >&2\nexit 7\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	u.Stages[1].Plan.Target.KubeAPIServerPath = program
+	u.Stages[1].Target.KubeAPIServerPath = program
 	u.Walk(t.Context())
-	if ran(u.Stages[0]) != 3 || u.Stages[0].Err != nil {
-		t.Errorf("stage 1: %d scenarios, %v", ran(u.Stages[0]), u.Stages[0].Err)
+	if ran(u, 0) != 3 || u.Stages[0].Cell.Err != nil {
+		t.Errorf("stage 1: %d scenarios, %v", ran(u, 0), u.Stages[0].Cell.Err)
 	}
-	if p := u.Stages[1].Err; p == nil || !strings.Contains(p.Error(), "the disk is on fire") {
+	if p := u.Stages[1].Cell.Err; p == nil || !strings.Contains(p.Error(), "the disk is on fire") {
 		t.Errorf("stage 2: %v", p)
 	}
-	if p := u.Stages[2].Err; p == nil || !strings.Contains(p.Error(), "not reached: the path stopped at stage 2, 2-1.37-gate-off") {
+	if p := u.Stages[2].Cell.Err; p == nil || !strings.Contains(p.Error(), "not reached: the path stopped at stage 2, 2-1.37-gate-off") {
 		t.Errorf("stage 3: %v", p)
 	}
 }
@@ -131,13 +141,13 @@ func TestInterrupt(t *testing.T) {
 	u := plan(t, "1.37,1.37-gate,1.37", false)
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(0, func() {
-		u.Stages[0].Outcomes()
+		u.Stages[0].Cell.Results()
 		time.Sleep(200 * time.Millisecond)
 		cancel()
 	})
 	u.Walk(ctx)
-	if ran(u.Stages[0]) != 3 || u.Stages[1].Err == nil || u.Stages[2].Err == nil {
-		t.Errorf("stage 1: %d scenarios, stage 2: %v, stage 3: %v", ran(u.Stages[0]), u.Stages[1].Err, u.Stages[2].Err)
+	if ran(u, 0) != 3 || u.Stages[1].Cell.Err == nil || u.Stages[2].Cell.Err == nil {
+		t.Errorf("stage 1: %d scenarios, stage 2: %v, stage 3: %v", ran(u, 0), u.Stages[1].Cell.Err, u.Stages[2].Cell.Err)
 	}
 }
 
@@ -146,14 +156,13 @@ func TestInterrupt(t *testing.T) {
 func TestFaults(t *testing.T) {
 	for _, fault := range upgradepath.Faults() {
 		t.Run(string(fault), func(t *testing.T) {
-			u := plan(t, "1.37,1.37-gate", false)
-			u.Path.Stages[1].Fault, u.Stages[1].Fault = fault, fault
+			u := plan(t, "1.37,1.37-gate", false, func(p *upgradepath.Path) { p.Stages[1].Fault = fault })
 			u.Walk(t.Context())
 			if f := failures(u); len(f) > 0 {
 				t.Fatal(strings.Join(f, "\n"))
 			}
-			f := u.Stages[1].Evidence.Flow
-			if f == nil || f.Sent == 0 || len(f.Answers) == 0 || f.Unanswered == 0 {
+			f := u.plan.judgeFlow(seen(t, u, 1))
+			if f.Sent == 0 || len(f.Answers) == 0 || f.Unanswered == 0 {
 				t.Fatalf("flow: %+v", f)
 			}
 			for _, a := range f.Answers {
@@ -176,7 +185,7 @@ func TestHighAvailability(t *testing.T) {
 		t.Fatalf("%d stages", len(u.Stages))
 	}
 	both := map[string]bool{}
-	for _, a := range u.Stages[2].Evidence.Flow.Answers {
+	for _, a := range u.plan.judgeFlow(seen(t, u, 2)).Answers {
 		both[a.Cell] = true
 		if a.Verdict != verdicts.Passed {
 			t.Errorf("%d × %s on %s: %s", a.Count, a.Scenario, a.Cell, a.Reason)
@@ -185,7 +194,7 @@ func TestHighAvailability(t *testing.T) {
 	if !both["1-1.37-b"] || !both["2-1.37-gate-off-a"] {
 		t.Errorf("answers came from %v", both)
 	}
-	if n := u.Stages[2].Evidence.Flow.Unanswered; n > 0 {
+	if n := u.plan.judgeFlow(seen(t, u, 2)).Unanswered; n > 0 {
 		t.Errorf("%d requests without an answer", n)
 	}
 }

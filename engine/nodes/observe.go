@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/authzconf/authzconf/internal/seq"
-	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -152,15 +151,15 @@ type Attempt struct {
 }
 
 // judgeLines compares what an agent wrote with what it must be allowed: everything as its own node, nothing as another.
-func judgeLines(node string, nodes []string, lines []Attempt) []reports.AgentCheck {
-	var checks []reports.AgentCheck
+func judgeLines(node string, nodes []string, lines []Attempt) []Check {
+	var checks []Check
 	tried := map[string]bool{}
 	for _, l := range lines {
 		want := 200
 		if l.Target != node {
 			want = 403
 		}
-		c := reports.AgentCheck{What: fmt.Sprintf("the agent on %s, %s %s as node %s", node, l.Verb, l.Resource, l.Target), Want: strconv.Itoa(want), Got: strconv.Itoa(l.Code)}
+		c := Check{What: fmt.Sprintf("the agent on %s, %s %s as node %s", node, l.Verb, l.Resource, l.Target), Want: strconv.Itoa(want), Got: strconv.Itoa(l.Code)}
 		tried[l.Verb+" "+l.Target] = true
 		if l.Node != node {
 			c.Want, c.Got = "written by "+node, "written by "+l.Node
@@ -175,16 +174,16 @@ func judgeLines(node string, nodes []string, lines []Attempt) []reports.AgentChe
 			}
 		}
 	}
-	return append(checks, reports.AgentCheck{What: "what the agent on " + node + " did not try", Want: scenarios.List(nil), Got: scenarios.List(left)})
+	return append(checks, Check{What: "what the agent on " + node + " did not try", Want: scenarios.List(nil), Got: scenarios.List(left)})
 }
 
 // judgeEvents compares the audit events of the agents' account with the lines: each line has an event, which says who
 // it was from and by which constraint, and no other event says that somebody was impersonated who must not be.
-func judgeEvents(lines []Attempt, events []auditv1.Event) []reports.AgentCheck {
-	var checks []reports.AgentCheck
+func judgeEvents(lines []Attempt, events []auditv1.Event) []Check {
+	var checks []Check
 	for _, l := range lines {
 		what := fmt.Sprintf("audit of the agent on %s, %s %s as node %s", l.Node, l.Verb, l.Resource, l.Target)
-		c := reports.AgentCheck{What: what, Want: "200, " + l.As + ", by impersonate:associated-node", Got: "no event"}
+		c := Check{What: what, Want: "200, " + l.As + ", by impersonate:associated-node", Got: "no event"}
 		if l.Target != l.Node {
 			c.Want = "403, nobody, by no constraint"
 		}
@@ -193,7 +192,7 @@ func judgeEvents(lines []Attempt, events []auditv1.Event) []reports.AgentCheck {
 		}
 		checks = seq.AppendMissing(checks, c)
 	}
-	other := reports.AgentCheck{What: "audit of the agents, other impersonations", Want: "none", Got: "none"}
+	other := Check{What: "audit of the agents, other impersonations", Want: "none", Got: "none"}
 	for _, e := range events {
 		if u := e.ImpersonatedUser; u != nil && !slices.ContainsFunc(e.User.Extra[serviceaccount.NodeNameKey], func(node string) bool {
 			return u.Username == "system:node:"+node && e.AuthenticationMetadata != nil && e.AuthenticationMetadata.ImpersonationConstraint == "impersonate:associated-node"

@@ -2,7 +2,6 @@ package nodes
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,7 +15,6 @@ import (
 	"sigs.k8s.io/e2e-framework/klient/wait"
 	"sigs.k8s.io/e2e-framework/klient/wait/conditions"
 
-	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -53,22 +51,20 @@ type Answer struct {
 // Suffix is what makes the agents' names on a cell unique.
 func Suffix(seed int64, cell string) string { return scenarios.Suffix(seed, cell, "agents") }
 
-// Run deploys the agents, looks at what they are allowed, and deletes a pod and a node under them. Its problem says
-// that this could not be done; what the cluster did wrong is in the checks.
-func Run(ctx context.Context, c Cluster, suffix string) *reports.Agents {
-	seen := &Seen{Work: map[string][]Attempt{}}
-	err := seen.run(ctx, c, suffix)
-	raw, encoding := json.Marshal(seen)
-	err = errors.Join(err, encoding)
-	problem := ""
-	if err != nil {
-		problem = err.Error()
+// Observation is what was seen of the agents, and why that was not everything.
+type Observation struct {
+	Seen Seen `json:"seen"`
+	// Problem says why something could not be looked at. It is empty if everything was.
+	Problem string `json:"problem,omitempty"`
+}
+
+// Run deploys the agents, looks at what they are allowed, and deletes a pod and a node under them.
+func Run(ctx context.Context, c Cluster, suffix string) *Observation {
+	o := &Observation{Seen: Seen{Work: map[string][]Attempt{}}}
+	if err := o.Seen.run(ctx, c, suffix); err != nil {
+		o.Problem = err.Error()
 	}
-	out, err := Judge(suffix, raw, problem)
-	if err != nil {
-		return &reports.Agents{Problem: err.Error()}
-	}
-	return out
+	return o
 }
 
 func (s *Seen) run(ctx context.Context, c Cluster, suffix string) (err error) {
@@ -89,40 +85,92 @@ func (s *Seen) run(ctx context.Context, c Cluster, suffix string) (err error) {
 	return nil
 }
 
-// Judge says what follows from what was seen of the agents with a suffix. problem is why that was not everything.
-func Judge(suffix string, raw []byte, problem string) (*reports.Agents, error) {
-	s, out := &Seen{}, &reports.Agents{Problem: problem, Seen: raw}
-	if err := reports.DecodeStrictly(raw, s); err != nil {
-		return nil, fmt.Errorf("what was seen of the node agents cannot be read: %w", err)
-	}
-	if whole := len(s.Nodes) > 1 && s.Pod != nil && s.Node != nil; !whole && problem == "" {
+// Part is a part of what the agents show.
+type Part string
+
+// The parts.
+const (
+	// PartWork is what each agent was allowed at work, by what it wrote.
+	PartWork Part = "work"
+	// PartAudit is the same by the audit events of the agents' account.
+	PartAudit Part = "audit"
+	// PartPodToken is how long a token was good after its pod was deleted.
+	PartPodToken Part = "token-of-a-deleted-pod"
+	// PartNextPod is what the agent was allowed in the pod that took the place of the deleted one.
+	PartNextPod Part = "pod-after-a-deleted-one"
+	// PartNodeToken is whether a token was good after the Node of its pod was deleted.
+	PartNodeToken Part = "token-of-a-deleted-node"
+)
+
+// Parts returns all parts.
+func Parts() []Part { return []Part{PartWork, PartAudit, PartPodToken, PartNextPod, PartNodeToken} }
+
+// Check is one thing that was looked at. It passed if Got is Want.
+type Check struct {
+	What string
+	Want string
+	Got  string
+}
+
+// Passed reports whether what was seen is what has to be.
+func (c Check) Passed() bool { return c.Want == c.Got }
+
+// Judgement is what follows from what was seen of the agents.
+type Judgement struct {
+	// Checks has nothing of a part that could not be looked at.
+	Checks map[Part][]Check
+	// PodWindow is how long a token was good after its pod was deleted, NodeWindow after its pod's Node was.
+	PodWindow  time.Duration
+	NodeWindow time.Duration
+}
+
+// Judge judges what was seen of the agents with a suffix. An error says that it cannot have been seen like that.
+func (o *Observation) Judge(suffix string) (*Judgement, error) {
+	s := &o.Seen
+	whole := len(s.Nodes) > 1 && s.Pod != nil && s.Node != nil
+	if !whole && o.Problem == "" {
 		return nil, errors.New("what was seen of the node agents is not all that has to be")
 	}
 	if err := s.order(); err != nil {
 		return nil, fmt.Errorf("what was seen of the node agents cannot have been: %w", err)
 	}
-	var all []Attempt
-	for _, node := range s.Nodes {
-		if lines, ok := s.Work[node]; ok || problem == "" {
-			out.Checks, all = append(out.Checks, judgeLines(node, s.Nodes, lines)...), append(all, lines...)
-		}
-	}
-	out.Checks = append(out.Checks, judgeEvents(all, slices.DeleteFunc(s.Events, func(e auditv1.Event) bool { return e.User.Username != account(suffix) }))...)
+	j := &Judgement{Checks: map[Part][]Check{}}
+	j.judgeWork(s, account(suffix), o.Problem == "")
 	if s.Pod != nil {
-		const ended = "within the cache's time"
-		got, window := ended, s.Pod.until(401)
-		if out.PodWindowSeconds = window.Seconds(); window < 0 || window > tokenTTL+slack {
-			got = "after " + window.String()
-		}
-		out.Checks = append(out.Checks, reports.AgentCheck{What: "the token of a deleted pod ends", Want: ended, Got: got})
-	}
-	if s.Pod != nil && (problem == "" || len(s.After) > 0) {
-		out.Checks = append(out.Checks, judgeLines(s.Nodes[0], s.Nodes, s.After)...)
+		j.judgePod(s, o.Problem == "")
 	}
 	if s.Node != nil {
-		out.Checks = append(out.Checks, s.Node.outlives(&out.NodeWindowSeconds))
+		var check Check
+		check, j.NodeWindow = s.Node.outlives()
+		j.Checks[PartNodeToken] = []Check{check}
 	}
-	return out, nil
+	return j, nil
+}
+
+// judgeWork judges what the agents wrote and their audit events. whole says that nothing is missing.
+func (j *Judgement) judgeWork(s *Seen, account string, whole bool) {
+	var all []Attempt
+	for _, node := range s.Nodes {
+		if lines, known := s.Work[node]; known || whole {
+			j.Checks[PartWork] = append(j.Checks[PartWork], judgeLines(node, s.Nodes, lines)...)
+			all = append(all, lines...)
+		}
+	}
+	own := slices.DeleteFunc(slices.Clone(s.Events), func(e auditv1.Event) bool { return e.User.Username != account })
+	j.Checks[PartAudit] = judgeEvents(all, own)
+}
+
+func (j *Judgement) judgePod(s *Seen, whole bool) {
+	const ended = "within the cache's time"
+	got := ended
+	j.PodWindow = s.Pod.until(401)
+	if j.PodWindow < 0 || j.PodWindow > tokenTTL+slack {
+		got = "after " + j.PodWindow.String()
+	}
+	j.Checks[PartPodToken] = []Check{{What: "the token of a deleted pod ends", Want: ended, Got: got}}
+	if whole || len(s.After) > 0 {
+		j.Checks[PartNextPod] = judgeLines(s.Nodes[0], s.Nodes, s.After)
+	}
 }
 
 // pause is how long may pass at most from one question with a stolen token to the next, which follow each other by poll.
@@ -189,21 +237,21 @@ func (s *Stolen) until(code int) time.Duration {
 }
 
 // outlives judges a token that has to stay good for longer than everything that the API server remembers: token and
-// impersonation. seconds is how long it was seen to be.
-func (s *Stolen) outlives(seconds *float64) reports.AgentCheck {
-	check := reports.AgentCheck{What: "the token of a pod outlives the node", Want: "200", Got: "200"}
+// impersonation. It also returns how long the token was seen to be good.
+func (s *Stolen) outlives() (check Check, good time.Duration) {
+	check = Check{What: "the token of a pod outlives the node", Want: "200", Got: "200"}
 	last := time.Duration(0)
 	for _, a := range s.Answers {
 		if a.Code != 200 {
 			check.Got = fmt.Sprintf("%d after %s", a.Code, a.At.Sub(s.Deleted))
-			return check
+			return check, 0
 		}
 		last = a.At.Sub(s.Deleted)
 	}
-	if *seconds = last.Seconds(); last < tokenTTL {
+	if last < tokenTTL {
 		check.Got = fmt.Sprintf("200 for %s only", last)
 	}
-	return check
+	return check, last
 }
 
 func (a *Agents) atWork(ctx context.Context, s *Seen) (err error) {

@@ -43,6 +43,8 @@ type Invocation struct {
 	// Recorded is the record that is verified. It is nil before a run. A plan that depends on what is outside of the
 	// command line and its files, such as the version of a cluster that exists, records it and reads it here.
 	Recorded *record.View
+	// Scenarios is the folder of the scenarios that a record is judged by; empty stands for the built-in ones.
+	Scenarios string
 
 	inputs map[string]string
 }

@@ -174,7 +174,10 @@ func parseLevels(flag string, names []string) (levels []scenarios.Level, err err
 type CommandLine struct {
 	Product Product
 	Options Options
-	flags   Flags
+	// Scenarios is the folder of the scenarios that a record is judged by; empty stands for the built-in ones.
+	Scenarios string
+
+	flags Flags
 }
 
 // NewCommandLine adds the flags of a product, and those that every product has, to a flag set. Once the flag set has
@@ -195,6 +198,7 @@ type Prepared struct {
 
 // Prepare makes the plan. Every error is for the user to mend.
 func (c *CommandLine) Prepare(i *Invocation) (*Prepared, error) {
+	i.Scenarios = c.Scenarios
 	given := c.Options.flags.Changed("seed")
 	switch {
 	case !i.Verifying():

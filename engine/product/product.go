@@ -28,6 +28,15 @@ type Case struct {
 	NotRun *NotRun `json:"notRun,omitempty"`
 }
 
+// Unavailable is an error of a plan that is not for the user to mend: something that has to be asked does not answer.
+type Unavailable struct{ Err error }
+
+// Error returns what is not available.
+func (e *Unavailable) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error as it was.
+func (e *Unavailable) Unwrap() error { return e.Err }
+
 // NotRun is the reason why a case is not run.
 type NotRun struct {
 	Cause reports.NotRunCause `json:"cause"`

@@ -1,0 +1,99 @@
+package conformance
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// Side names one cell of one report.
+type Side struct {
+	Dir  string // the report's folder
+	Cell string // the cell's name; it may be empty where the report has only one
+}
+
+// ParseSide reads FOLDER or FOLDER:CELL.
+func ParseSide(s string) Side {
+	dir, cell, _ := strings.Cut(s, ":")
+	return Side{Dir: dir, Cell: cell}
+}
+
+// BehaviourDiff is what two cells do differently.
+type BehaviourDiff struct {
+	// A and B are the names of the cells.
+	A, B     string
+	Compared int            // the number of scenarios that ran on both
+	Changed  []ScenarioDiff // those of them in which something else was seen, sorted
+	// OnlyA and OnlyB ran on one of the two, because they are about its version or gate.
+	OnlyA, OnlyB []string
+}
+
+// ScenarioDiff is a scenario in which two cells differ. What is new in every run (names, IDs, times) does not count.
+type ScenarioDiff struct {
+	Scenario string
+	// A and B are the verdicts.
+	A, B verdicts.Verdict
+	// Lines begin with "- " (seen on A only), "+ " (on B only) or "  " (on both).
+	Lines []string
+}
+
+// Diff compares the behaviour of two cells, of one report or of two.
+func Diff(a, b Side) (*BehaviourDiff, error) {
+	left, err := readSide(a)
+	if err != nil {
+		return nil, err
+	}
+	right, err := readSide(b)
+	if err != nil {
+		return nil, err
+	}
+	d := &BehaviourDiff{A: left.cell, B: right.cell}
+	for _, id := range slices.Sorted(maps.Keys(left.evidence)) {
+		if _, both := right.evidence[id]; !both {
+			d.OnlyA = append(d.OnlyA, id)
+			continue
+		}
+		d.Compared++
+		was, is := verdicts.Behaviour(left.evidence[id]), verdicts.Behaviour(right.evidence[id])
+		if !slices.Equal(was, is) || left.verdict[id] != right.verdict[id] {
+			d.Changed = append(d.Changed, ScenarioDiff{Scenario: id, A: left.verdict[id], B: right.verdict[id], Lines: diffLines(was, is)})
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(right.evidence)) {
+		if _, both := left.evidence[id]; !both {
+			d.OnlyB = append(d.OnlyB, id)
+		}
+	}
+	return d, nil
+}
+
+// sideData is what was seen on a cell, by scenario.
+type sideData struct {
+	cell     string
+	verdict  map[string]verdicts.Verdict
+	evidence map[string]*verdicts.Evidence
+}
+
+func readSide(s Side) (*sideData, error) {
+	saved, err := ReadSaved(s.Dir)
+	if err != nil {
+		return nil, err
+	}
+	g, err := saved.group(s.Dir, s.Cell)
+	if err != nil {
+		return nil, err
+	}
+	side := &sideData{cell: g.Name, verdict: map[string]verdicts.Verdict{}, evidence: map[string]*verdicts.Evidence{}}
+	for _, r := range g.Cases {
+		if isScenario := saved.View.Has(evidenceKey(g.Name, r.Case)); !isScenario {
+			continue
+		}
+		side.verdict[r.Case] = r.Verdict
+		if side.evidence[r.Case], err = ReadEvidence(saved.View, g.Name, r.Case); err != nil {
+			return nil, err
+		}
+	}
+	return side, nil
+}

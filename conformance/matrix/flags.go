@@ -1,0 +1,159 @@
+package matrix
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/server"
+)
+
+// All is the word for all versions that can be run, or emulated.
+const All = "all"
+
+// ClusterFlags are the flags that say how clusters are made, whatever runs on them.
+type ClusterFlags struct {
+	provider string
+	images   []string
+	gates    map[string]string
+	keep     bool
+	binaries local.Binaries
+}
+
+// Providers says where clusters can come from, for help texts.
+const Providers = "local (etcd and kube-apiserver as child processes) or kind (two nodes, in containers)"
+
+// Register adds the flags to a flag set.
+func (f *ClusterFlags) Register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.provider, "provider", server.Local, "where clusters come from: "+Providers)
+	flags.StringSliceVar(&f.images, "kind-node-image", nil, "node images of kind: IMAGE, or MINOR=IMAGE where several versions are run (default kindest/node of the version)")
+	flags.StringToStringVar(&f.gates, "feature-gate", nil, "further feature gates, NAME=true|false")
+	flags.BoolVar(&f.keep, "keep", false, "keep the folders of the control planes (logs, keys) afterwards, or the clusters of kind")
+	f.binaries.RegisterFlags(flags)
+}
+
+// Provider returns the name of the provider.
+func (f *ClusterFlags) Provider() string { return f.provider }
+
+// Matrix returns a matrix of some versions, without states of the gate. messages is where downloads and builds say what
+// they do.
+func (f *ClusterFlags) Matrix(kubernetes []string, messages io.Writer) (m Matrix, err error) {
+	f.binaries.Progress = messages
+	m = Matrix{Provider: f.provider, Kubernetes: kubernetes, Binaries: &f.binaries, Keep: f.keep, FeatureGates: map[string]bool{}}
+	if m.NodeImages, err = parseImages(f.images, kubernetes); err != nil {
+		return m, err
+	}
+	for name, value := range f.gates {
+		if value != "true" && value != "false" {
+			return m, fmt.Errorf("--feature-gate %s=%s: the value is true or false", name, value)
+		}
+		m.FeatureGates[name] = value == "true"
+	}
+	return m, nil
+}
+
+// parseImages returns the node images by minor.
+func parseImages(images, kubernetes []string) (map[string]string, error) {
+	byMinor := map[string]string{}
+	for _, text := range images {
+		minor, image, isPair := strings.Cut(text, "=")
+		isKnown := slices.Contains(Minors(), minor) && image != ""
+		switch {
+		case isPair && isKnown:
+			byMinor[minor] = image
+		case isPair:
+			return nil, fmt.Errorf("--kind-node-image %s: expected IMAGE or MINOR=IMAGE, with a minor of %s", text, Known())
+		case len(images) > 1, len(kubernetes) > 1:
+			return nil, fmt.Errorf("--kind-node-image %s: with several versions it is MINOR=IMAGE", text)
+		default:
+			for _, version := range kubernetes {
+				release, err := local.ParseRelease(version)
+				if err != nil {
+					return nil, err
+				}
+				byMinor[release.Minor] = text
+			}
+		}
+	}
+	return byMinor, nil
+}
+
+// Flags are the flags that say which cells there are.
+type Flags struct {
+	ClusterFlags
+	kubernetes []string
+	emulate    []string
+	gate       []string
+	file       string
+	flags      *pflag.FlagSet
+}
+
+// Register adds the flags to a flag set.
+func (f *Flags) Register(flags *pflag.FlagSet) {
+	f.flags = flags
+	f.ClusterFlags.Register(flags)
+	flags.StringSliceVar(&f.kubernetes, "kubernetes", []string{Newest()}, "versions to run, of "+Known()+"; or all")
+	flags.StringSliceVar(&f.emulate, "emulate", nil, "versions that each of them emulates (--emulated-version of the API server), such as 1.35; or all that it can")
+	flags.StringSliceVar(&f.gate, "gate", []string{"default"}, "ConstrainedImpersonation: on, off, default, absent, both (on and off) or all that each version has")
+}
+
+// RegisterFile adds the flag for a file of cells to a flag set.
+func (f *Flags) RegisterFile(flags *pflag.FlagSet) {
+	flags.StringVar(&f.file, "matrix", "", "take the cells from a matrix file, such as ci/matrix.yaml")
+}
+
+// Cells returns the cells. read reads a file that the command line names.
+func (f *Flags) Cells(read func(path string) ([]byte, error), messages io.Writer) ([]server.Options, error) {
+	m, err := f.Matrix(expandVersions(f.kubernetes), messages)
+	if err != nil {
+		return nil, err
+	}
+	if f.file != "" {
+		data, err := read(f.file)
+		if err != nil {
+			return nil, err
+		}
+		return Load(f.file, data, m)
+	}
+	m.Gate = strings.Join(f.gate, ",")
+	switch {
+	case len(f.emulate) == 0:
+		return m.Cells()
+	case !slices.Contains(f.emulate, All):
+		return m.Emulating(f.emulate)
+	case len(f.emulate) > 1:
+		return nil, errors.New("--emulate all has no effect with other versions beside it")
+	}
+	return m.emulatingAll()
+}
+
+// expandVersions returns all versions where all are meant.
+func expandVersions(versions []string) []string {
+	if slices.Equal(versions, []string{All}) {
+		return Minors()
+	}
+	return versions
+}
+
+// emulatingAll is the matrix with each version once for each version that it can emulate and that can be run for real, to
+// be compared.
+func (m Matrix) emulatingAll() (cells []server.Options, _ error) {
+	for _, version := range m.Kubernetes {
+		release, err := local.ParseRelease(version)
+		if err != nil {
+			return nil, err
+		}
+		m.Kubernetes = []string{version}
+		more, err := m.Emulating(emulatedBy(release))
+		if err != nil {
+			return nil, err
+		}
+		cells = append(cells, more...)
+	}
+	return cells, distinct(cells)
+}

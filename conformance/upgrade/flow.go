@@ -1,0 +1,114 @@
+package upgrade
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/engine/replay"
+	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+const (
+	// flowSteady is how long requests flow before an API server is replaced and after the next is ready: enough for hundreds.
+	flowSteady = time.Second
+	// flowWorkers send requests, each one after another, and the setups in turn.
+	flowWorkers = 4
+	// flowPause is between two requests of a worker: some hundred a second leave processors to the API servers that start.
+	flowPause = 10 * time.Millisecond
+	// flowTimeout ends a request that nobody answers.
+	flowTimeout = 10 * time.Second
+)
+
+// flow sends the requests of some setups all the time.
+type flow struct {
+	host  string
+	setup []flowSetup
+
+	cancel  context.CancelFunc
+	workers sync.WaitGroup
+
+	mu      sync.Mutex
+	samples []FlowSample
+}
+
+// flowSetup is a setup whose requests are sent.
+type flowSetup struct {
+	scenario *scenarios.Scenario // any of the setup: the request is the same
+	kept     *replay.Kept
+}
+
+func startFlow(ctx context.Context, run *replay.Replayer, host string, setups []flowSetup) *flow {
+	ctx, cancel := context.WithCancel(ctx)
+	f := &flow{host: host, setup: setups, cancel: cancel}
+	for w := range flowWorkers {
+		f.workers.Go(func() { f.work(ctx, run, w) })
+	}
+	return f
+}
+
+func (f *flow) work(ctx context.Context, run *replay.Replayer, first int) {
+	for i := first; ctx.Err() == nil; i++ {
+		s := f.setup[i%len(f.setup)]
+		// The request is not cut off when the flow ends: its answer counts.
+		one, cancel := context.WithTimeout(context.WithoutCancel(ctx), flowTimeout)
+		o, err := run.Send(one, s.scenario, s.kept, f.host)
+		cancel()
+		seen := FlowSample{Setup: s.scenario.Setup, Seen: o, Server: -1}
+		if err != nil {
+			seen.Error = errorClass(err)
+		}
+		f.mu.Lock()
+		f.samples = append(f.samples, seen)
+		f.mu.Unlock()
+		clusters.Pause(ctx, flowPause)
+	}
+}
+
+func (f *flow) stop() []FlowSample {
+	f.cancel()
+	f.workers.Wait()
+	slices.SortStableFunc(f.samples, func(a, b FlowSample) int { return a.Seen.Sent.Compare(b.Seen.Sent) })
+	return f.samples
+}
+
+// errorClass is what the client saw, without ports and addresses.
+func errorClass(err error) string {
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused"
+	case errors.Is(err, syscall.ECONNRESET):
+		return "connection reset"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "connection closed"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "timeout"
+	}
+	parts := strings.Split(err.Error(), ": ")
+	return parts[len(parts)-1]
+}
+
+// recordFlow returns the requests with the audit event of the API server that answered each.
+func (u *Upgrade) recordFlow(samples []FlowSample) *FlowRecord {
+	f := &FlowRecord{Samples: samples, Suffixes: map[string]string{}, Servers: seq.Map(u.histories, slices.Clone)}
+	for name, kept := range u.flowing {
+		f.Suffixes[name] = kept.Suffix
+	}
+	for i := range samples {
+		s := &samples[i]
+		for n, t := range u.targets {
+			if raw, found := t.TakeEvent(s.Seen.Response.AuditID); found && s.Error == "" {
+				s.Server, s.Seen.Audit = n, raw
+				break
+			}
+		}
+	}
+	return f
+}

@@ -1,0 +1,110 @@
+package upgrade
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/conformance"
+	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/conformance/upgradepath"
+	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// StagePlan is what will be done on one stage of a path: a cell, and how it is reached.
+type StagePlan struct {
+	conformance.CellPlan
+	// Index is that of the path's stage, Server which API server is replaced: 0 without high availability.
+	Index  int
+	Server int
+	// Fault is what goes wrong on the way here.
+	Fault upgradepath.Fault
+	// Made are the setups that are made on this stage.
+	Made []string
+	// Claims are what is judged about the stage as a whole.
+	Claims []ClaimItem
+	// scenario has the scenario of each setup that is for this stage.
+	scenario map[string]*scenarios.Scenario
+}
+
+// Name is that of the stage's cell.
+func (s *StagePlan) Name() string { return s.Target.Cell.Name }
+
+const servers = 2
+
+// Setups returns the scenarios of the setups that take part in a path.
+func Setups(p *upgradepath.Path, all *scenarios.Set) (*scenarios.Set, error) {
+	known, named := all.Setups(), slices.Clone(p.Setups)
+	for _, stage := range p.Stages {
+		named = append(named, stage.Make...)
+	}
+	for _, name := range named {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("path %s: there is no setup %q; there are %s", p.Name, name, strings.Join(known, ", "))
+		}
+	}
+	return all.Only(func(s *scenarios.Scenario) bool { return p.TakesPart(s.Setup) }), nil
+}
+
+// planStages plans the stages of a path. The set must hold the scenarios of the path's setups and no others. base is as
+// for Path.Targets. An error is for the user to mend.
+func planStages(p *upgradepath.Path, set *scenarios.Set, base matrix.Matrix) (stages []*StagePlan, _ error) {
+	targets, err := p.Targets(base)
+	if err != nil {
+		return nil, err
+	}
+	count := 1
+	if p.HighAvailability {
+		count = servers
+	}
+	for i, o := range targets {
+		for n := range count {
+			cell := o
+			if p.HighAvailability {
+				cell.Cell.Name += "-" + string(rune('a'+n))
+			}
+			stage := &StagePlan{Index: i, Server: n, Fault: p.Stages[i].Fault}
+			if err := stage.plan(p, set, cell); err != nil {
+				return nil, err
+			}
+			stages = append(stages, stage)
+		}
+	}
+	planClaims(p, stages)
+	return stages, nil
+}
+
+// plan picks for a stage at most one scenario of each setup: a second would meet what the first left in the caches.
+func (s *StagePlan) plan(p *upgradepath.Path, set *scenarios.Set, cell server.Options) error {
+	facts := server.ExpectedFacts(cell)
+	s.Target, s.scenario = cell, map[string]*scenarios.Scenario{}
+	for _, one := range set.All() {
+		item := conformance.Item{Scenario: one}
+		ok, _, why := one.Selected(facts)
+		switch made := p.MadeOn(one.Setup); {
+		case !ok:
+			item.Fate, item.Why = conformance.NotSelected, why
+		case made > s.Index:
+			item.Fate, item.Why = conformance.NotMade, fmt.Sprintf("the setup %s is made on stage %d", one.Setup, made+1)
+		default:
+			item.Fate = conformance.Run
+			if other := s.scenario[one.Setup]; other != nil {
+				return fmt.Errorf("stage %d, %s: both %s and %s of the setup %s are for it", s.Index+1, s.Name(), other.ID, one.ID, one.Setup)
+			}
+			s.scenario[one.Setup] = one
+		}
+		s.Items = append(s.Items, item)
+	}
+	if len(s.scenario) == 0 {
+		return fmt.Errorf("path %s: nothing would run on stage %d, %s", p.Name, s.Index+1, s.Name())
+	}
+	s.Made = seq.Filter(set.Setups(), func(name string) bool { return p.MadeOn(name) == s.Index && s.Server == 0 })
+	return nil
+}
+
+// flows reports whether requests flow while the stage is entered.
+func (s *StagePlan) flows(p *upgradepath.Path) bool {
+	return s.Index > 0 && (p.HighAvailability || s.Fault != "")
+}

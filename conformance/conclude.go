@@ -67,11 +67,21 @@ var causes = map[Fate]reports.NotRunCause{
 	NotSelected: reports.CauseTarget, LeftOut: reports.CauseUser, NotMade: reports.CausePath, Unsupported: reports.CauseTargetLacks,
 }
 
+// Labeller returns the labels of scenarios. It finds out those of each once.
+type Labeller map[*scenarios.Scenario][]string
+
+func (l Labeller) label(s *scenarios.Scenario) []string {
+	if _, known := l[s]; !known {
+		l[s] = Labels(s)
+	}
+	return l[s]
+}
+
 // Cases returns the cases of a cell: its scenarios, and what node agents show.
-func (p CellPlan) Cases() (cases []product.Case) {
+func (p CellPlan) Cases(labels Labeller) (cases []product.Case) {
 	cell := p.Target.Cell.Name
 	for _, item := range p.Items {
-		c := product.NewCase(cell, item.Scenario.ID, item.Scenario.Level, Labels(item.Scenario)...)
+		c := product.NewCase(cell, item.Scenario.ID, item.Scenario.Level, labels.label(item.Scenario)...)
 		c.NotRun = notRun(item.Fate, item.Why)
 		cases = append(cases, c)
 	}

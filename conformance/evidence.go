@@ -61,7 +61,7 @@ func DescribeGroup(g *reports.Group, plan CellPlan, view record.View) {
 	}
 	witness := of.Witness
 	if of.Problem == "" {
-		witness.Mismatches = witness.Judge(cell)
+		witness.Mismatches = witness.Judge(cell, facts.Capabilities)
 	}
 	g.Witness, g.Problem, g.ReadySeconds, g.WallSeconds = &witness, of.Problem, of.ReadySeconds, of.WallSeconds
 }

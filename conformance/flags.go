@@ -63,7 +63,7 @@ func (f *runFlags) Plan(i *product.Invocation) (product.Plan, error) {
 }
 
 func (f *runFlags) cells(i *product.Invocation) ([]server.Options, error) {
-	if f.matrix.Provider() == server.Existing {
+	if f.matrix.Capabilities().Foreign {
 		return f.existingCells(i)
 	}
 	return f.matrix.Cells(i.ReadInput, i.Messages)

@@ -5,6 +5,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/authzconf/authzconf/clusters/existing"
 	"github.com/authzconf/authzconf/engine/product"
@@ -29,7 +30,9 @@ type Plan struct {
 	// existing is recorded of a cluster that somebody else made: the plan depends on what it is.
 	existing *verdicts.Cell
 
-	byID map[string]judged
+	labels Labeller
+	cases  []product.Case
+	byID   map[string]judged
 }
 
 // judged is what a case is about: a scenario, or a part of what node agents show.
@@ -52,7 +55,7 @@ type PlanOptions struct {
 
 // NewPlan plans scenarios on cells.
 func NewPlan(o PlanOptions) *Plan {
-	p := &Plan{texts: o.Texts, seed: o.Seed, parallel: o.Parallel}
+	p := &Plan{texts: o.Texts, seed: o.Seed, parallel: o.Parallel, labels: Labeller{}}
 	for _, c := range o.Cells {
 		p.all = append(p.all, planVariants(o.Texts.Set, c, Selection{Folders: o.Folders}))
 		if c.Capabilities().Foreign {
@@ -65,11 +68,12 @@ func NewPlan(o PlanOptions) *Plan {
 
 // prune takes up the cells that are needed.
 func (p *Plan) prune() {
-	p.cells, p.byID = nil, map[string]judged{}
+	p.cells, p.cases, p.byID = nil, nil, map[string]judged{}
 	for _, v := range p.all {
 		p.cells = append(p.cells, v.needed()...)
 	}
 	for _, c := range p.cells {
+		p.cases = append(p.cases, c.Cases(p.labels)...)
 		for _, item := range c.Items {
 			p.byID[evidenceKey(c.Target.Cell.Name, item.Scenario.ID)] = judged{cell: c, scenario: item.Scenario}
 		}
@@ -83,25 +87,28 @@ func (p *Plan) prune() {
 func (p *Plan) CellPlans() []CellPlan { return p.cells }
 
 // Cases returns the cases of all cells.
-func (p *Plan) Cases() (cases []product.Case) {
-	for _, c := range p.cells {
-		cases = append(cases, c.Cases()...)
-	}
-	return cases
-}
+func (p *Plan) Cases() []product.Case { return p.cases }
 
 // Select leaves out cases. What would not have run anyway is left out as well, so that the user reads one reason.
 func (p *Plan) Select(leaveOut func(product.Case) (why string)) {
 	for _, v := range p.all {
 		for i := range v {
-			v[i].leaveOut(leaveOut)
+			v[i].leaveOut(p.labels, leaveOut)
 		}
 	}
 	p.prune()
 }
 
-func (p *CellPlan) leaveOut(leaveOut func(product.Case) (why string)) {
-	for i, c := range p.Cases() {
+// DropIdle takes the cells out of the plan on which nothing would run.
+func (p *Plan) DropIdle() {
+	p.all = slices.DeleteFunc(p.all, func(v variants) bool {
+		return !slices.ContainsFunc(v, func(c CellPlan) bool { return c.Count(Run) > 0 })
+	})
+	p.prune()
+}
+
+func (p *CellPlan) leaveOut(labels Labeller, leaveOut func(product.Case) (why string)) {
+	for i, c := range p.Cases(labels) {
 		why := leaveOut(c)
 		if why == "" {
 			continue

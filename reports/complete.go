@@ -92,7 +92,7 @@ func (r *ConformanceReport) findings(set *scenarios.Set, evidence []*verdicts.Ev
 		}
 		for _, c := range r.Cells {
 			for _, result := range c.Results {
-				if result.Scenario != s.ID || !executed(result.Verdict) {
+				if result.Scenario != s.ID || !Executed(result.Verdict) {
 					continue
 				}
 				r.Findings = append(r.Findings, Finding{
@@ -215,7 +215,7 @@ func (k KnownFailing) Describe() string {
 // matches says whether the entry is about a result. Patterns were checked when the list was loaded; a bad one
 // matches nothing, which is then an error.
 func (k KnownFailing) matches(cell string, r verdicts.Result) bool {
-	return executed(r.Verdict) && glob(k.Scenario, r.Scenario) && (k.Cell == "" || glob(k.Cell, cell))
+	return Executed(r.Verdict) && glob(k.Scenario, r.Scenario) && (k.Cell == "" || glob(k.Cell, cell))
 }
 
 func glob(pattern, name string) bool {

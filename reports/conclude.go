@@ -94,7 +94,7 @@ func (r *ConformanceReport) notCovered() (lines []string) {
 	ran, lacks, counts := map[string]bool{}, map[string]string{}, map[string]int{}
 	for _, c := range r.Cells {
 		for _, result := range c.Results {
-			ran[result.Scenario] = ran[result.Scenario] || executed(result.Verdict)
+			ran[result.Scenario] = ran[result.Scenario] || Executed(result.Verdict)
 			if result.Verdict == verdicts.NotSupported {
 				lacks[result.Scenario] = result.Reason
 			}
@@ -128,7 +128,7 @@ func (c *conclusion) required(r *ConformanceReport, cell *Cell) {
 		}
 	}
 	for _, result := range cell.Results {
-		if v := result.Verdict; v != verdicts.NotSupported && (!executed(v) || v == verdicts.Invalid) {
+		if v := result.Verdict; v != verdicts.NotSupported && (!Executed(v) || v == verdicts.Invalid) {
 			add(result.Scenario, result.Reason)
 		}
 	}
@@ -171,7 +171,7 @@ func (c *conclusion) cell(all []ScenarioRef, cell *Cell) {
 	if m := cell.Witness.contradiction(cell.Facts.Capabilities); m != "" {
 		say(&c.failed, "the API server contradicts itself: %s", m)
 	}
-	if !slices.ContainsFunc(cell.Results, func(r verdicts.Result) bool { return executed(r.Verdict) }) {
+	if !slices.ContainsFunc(cell.Results, func(r verdicts.Result) bool { return Executed(r.Verdict) }) {
 		say(&c.unknown, "nothing was executed (leave this cell out, or select a scenario that is for it)")
 	}
 	for _, problem := range unaccounted(all, cell) {
@@ -255,7 +255,7 @@ func tally(results []verdicts.Result, match func(verdicts.Result) bool) (n int, 
 }
 
 func unknownVerdict(r verdicts.Result) bool {
-	return !executed(r.Verdict) && r.Verdict != verdicts.NotSupported && r.Verdict != verdicts.Skipped
+	return !Executed(r.Verdict) && r.Verdict != verdicts.NotSupported && r.Verdict != verdicts.Skipped
 }
 
 func both(a, b func(verdicts.Result) bool) func(verdicts.Result) bool {

@@ -84,7 +84,7 @@ func (r Result) Bad() bool {
 
 // executed reports whether a case of the group was run to an end, whatever the end.
 func (g *Group) executed() bool {
-	return slices.ContainsFunc(g.Cases, func(r Result) bool { return executed(r.Verdict) })
+	return slices.ContainsFunc(g.Cases, func(r Result) bool { return Executed(r.Verdict) })
 }
 
 // leftOut reports whether the user left out all cases that would have run in the group.
@@ -163,7 +163,7 @@ func (c *conclusion) kinds(g *Group) []resultKind {
 }
 
 func isVerdict(v verdicts.Verdict) bool {
-	return executed(v) || v == verdicts.NotSupported || v == verdicts.Skipped
+	return Executed(v) || v == verdicts.NotSupported || v == verdicts.Skipped
 }
 
 // tallyResults counts the results that match, and returns the first of them as an example.
@@ -215,7 +215,7 @@ func (r *Report) notCovered() (lines []string) {
 	ran, lacks, counts := map[string]bool{}, map[string]string{}, map[string]int{}
 	for _, g := range r.Groups {
 		for _, result := range g.Cases {
-			ran[result.Case] = ran[result.Case] || executed(result.Verdict)
+			ran[result.Case] = ran[result.Case] || Executed(result.Verdict)
 			if result.Verdict == verdicts.NotSupported {
 				lacks[result.Case] = result.Reason
 			}

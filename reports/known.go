@@ -59,7 +59,7 @@ func (k KnownFailing) judgeResult(group string, r Result) (state KnownState, det
 // matchesCase reports whether the entry is about a result. Patterns were checked when the list was loaded.
 func (k KnownFailing) matchesCase(group string, r Result) bool {
 	onGroup := k.Cell == "" || glob(k.Cell, group)
-	return onGroup && executed(r.Verdict) && glob(k.Scenario, r.Case)
+	return onGroup && Executed(r.Verdict) && glob(k.Scenario, r.Case)
 }
 
 // explainsResult reports whether the stated reason is that of a failure: part of one of its differences, beginning with

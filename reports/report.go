@@ -158,7 +158,8 @@ func Levels() []scenarios.Level {
 	return []scenarios.Level{scenarios.Core, scenarios.Extended, scenarios.Divergence}
 }
 
-func executed(v verdicts.Verdict) bool {
+// Executed reports whether a verdict is that of a case that was run to an end, whatever the end.
+func Executed(v verdicts.Verdict) bool {
 	return v == verdicts.Passed || v == verdicts.Failed || v == verdicts.Invalid
 }
 

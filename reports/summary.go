@@ -117,7 +117,7 @@ func notRunGroups(c Cell) (groups []notRunGroup) {
 		g.Scenarios = append(g.Scenarios, id)
 	}
 	for _, r := range c.Results {
-		if !executed(r.Verdict) {
+		if !Executed(r.Verdict) {
 			add(r.Reason, CauseTarget, r.Scenario)
 		}
 	}

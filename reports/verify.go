@@ -187,7 +187,7 @@ func (v *verifier) recompute() {
 			case ok && known:
 				r = verdicts.Judge(s, e)
 				v.Verdicts++
-			case executed(r.Verdict):
+			case Executed(r.Verdict):
 				v.differ("%s on %s: there is no evidence for the verdict %s", r.Scenario, c.Name, r.Verdict)
 				continue
 			}
@@ -259,7 +259,7 @@ func (v *verifier) rejudge(e *StageEvidence) {
 			return nil, verdicts.Cell{}
 		}
 		for _, r := range cell.Results {
-			if s, known := v.set.Get(r.Scenario); known && s.Setup == setup && len(s.Steps) == 1 && executed(r.Verdict) {
+			if s, known := v.set.Get(r.Scenario); known && s.Setup == setup && len(s.Steps) == 1 && Executed(r.Verdict) {
 				return s, cell.Cell
 			}
 		}
@@ -288,7 +288,7 @@ func (v *verifier) checkSelection(c *Cell) {
 	for _, r := range c.Results {
 		ok, missing := selected(r.Scenario)
 		switch {
-		case executed(r.Verdict) && !ok:
+		case Executed(r.Verdict) && !ok:
 			v.differ("%s on %s: was run, but is not for this target", r.Scenario, c.Name)
 		case r.Verdict == verdicts.NotSupported && missing == 0:
 			v.differ("%s on %s: the report says that the target lacks a capability, it does not", r.Scenario, c.Name)

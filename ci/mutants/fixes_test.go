@@ -11,10 +11,8 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/conformance/matrix"
-	"github.com/authzconf/authzconf/fixtures"
-	"github.com/authzconf/authzconf/reports"
-	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/suites"
+	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/reports/record"
 	"github.com/authzconf/authzconf/verdicts"
 	"github.com/authzconf/authzconf/verdicts/findings"
 )
@@ -99,33 +97,28 @@ func turned(t *testing.T, b *local.Binaries, program string, f *findings.Finding
 	for i := range cells {
 		cells[i].KubeAPIServerPath, cells[i].KubeAPIServerEnv = program, []string{env}
 	}
-	folders, err := suites.Folders("impersonation")
+	folders, err := conformance.SuiteFolders("impersonation")
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := conformance.Plan(mended, cells, conformance.Selection{Folders: folders})
+	plan, err := conformance.PlanCells(mended, cells, conformance.Selection{Folders: folders})
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := conformance.Execute(t.Context(), conformance.Options{Plan: plan, Common: conformance.Common{
-		Texts: reports.Texts{Set: mended, Scenarios: scenarios.FS, Fixtures: fixtures.FS}, Seed: 1, Events: func(e conformance.Event) {
-			if e.Text != "" {
-				t.Log(e.Text)
-			}
-		},
-	}})
-	if err != nil {
+	log := record.New()
+	observer := product.Observer{Say: func(text string) { t.Log(text) }}
+	if err := conformance.Execute(t.Context(), plan, 0, conformance.Output{Seed: 1, Log: log, Observer: observer}); err != nil {
 		t.Fatal(err)
 	}
 	passed, mends := 0, f.Mends()
-	for _, cell := range run.Report.Cells {
-		for _, r := range cell.Results {
-			switch r.Verdict {
+	for _, cell := range plan {
+		for _, s := range cell.Runs() {
+			switch r := conformance.JudgeScenario(s, cell.Target.Cell, log.View()); r.Verdict {
 			case verdicts.Passed:
 				passed++
-				mends = slices.DeleteFunc(mends, func(id string) bool { return id == r.Scenario })
+				mends = slices.DeleteFunc(mends, func(id string) bool { return id == r.Case })
 			case verdicts.Failed, verdicts.Invalid:
-				t.Errorf("%s on %s: %s: %s", r.Scenario, cell.Name, r.Verdict, r.Reason)
+				t.Errorf("%s on %s: %s: %s", r.Case, cell.Target.Cell.Name, r.Verdict, r.Reason)
 			}
 		}
 	}

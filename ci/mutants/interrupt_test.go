@@ -90,7 +90,7 @@ func realCampaign(t *testing.T) *Campaign {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := conformance.Plan(set, cells, conformance.Selection{Focus: regexp.MustCompile("^kep-5284/requests/")})
+	plan, err := conformance.PlanCells(set, cells, conformance.Selection{Focus: regexp.MustCompile("^kep-5284/requests/")})
 	if err != nil {
 		t.Fatal(err)
 	}

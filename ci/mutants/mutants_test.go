@@ -28,7 +28,6 @@ import (
 	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/suites"
 )
 
 // runOptions are the flags of the tests that start servers. Paths are those of the repository's root.
@@ -206,11 +205,11 @@ func completeSuite() ([]conformance.CellPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	folders, err := suites.Folders("impersonation")
+	folders, err := conformance.SuiteFolders("impersonation")
 	if err != nil {
 		return nil, err
 	}
-	return conformance.Plan(set, cells, conformance.Selection{Folders: folders})
+	return conformance.PlanCells(set, cells, conformance.Selection{Folders: folders})
 }
 
 // choose takes the mutants to run, in the order of the source, so that a function's mutants learn from each other.

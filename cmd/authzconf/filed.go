@@ -3,8 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"slices"
 	"strings"
 
@@ -12,13 +10,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/authzconf/authzconf/certify"
-	"github.com/authzconf/authzconf/conformance"
-	"github.com/authzconf/authzconf/conformance/upgrade"
-	"github.com/authzconf/authzconf/engine/server"
-	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 type filedFlags struct {
@@ -138,103 +131,4 @@ func conclude(c *cobra.Command, v *reports.Verification, keys []*certify.Key, ma
 	}
 	_, err := fmt.Fprintf(c.OutOrStdout(), "verified: %s\nsignature: %s\n", verified, signed)
 	return err
-}
-
-// inputs are the files that a command line names, by their paths: what was read becomes part of the report.
-type inputs map[string]string
-
-func (in *inputs) read(path string) ([]byte, error) {
-	if text, ok := (*in)[path]; ok {
-		return []byte(text), nil
-	}
-	data, err := filing.Input(path)
-	if *in == nil {
-		*in = inputs{}
-	}
-	(*in)[path] = string(data)
-	return data, err
-}
-
-// heldRun reads the command line of a report as the command does, and says what it asks for. Nothing is started.
-type heldRun struct {
-	report *reports.ConformanceReport
-	set    *scenarios.Set
-	asked  *reports.ConformanceReport
-}
-
-func asked(r *reports.ConformanceReport, set *scenarios.Set) (*reports.ConformanceReport, error) {
-	if len(r.Command) < 2 {
-		return nil, errors.New("there is none")
-	}
-	h := &heldRun{report: r, set: set, asked: &reports.ConformanceReport{}}
-	flags := recordedFlags{inputs: maps.Clone(r.Inputs), held: h}
-	var c *cobra.Command
-	switch r.Command[1] {
-	case "run":
-		c = newRun(&conformanceFlags{recordedFlags: flags})
-	case "matrix":
-		c = newMatrix(&conformanceFlags{recordedFlags: flags})
-	case "upgrade":
-		c = newUpgrade(&upgradeFlags{recordedFlags: flags})
-	default:
-		return nil, fmt.Errorf("%q writes no such report", r.Command[1])
-	}
-	c.SetArgs(r.Command[2:])
-	c.SetOut(io.Discard)
-	c.SetErr(io.Discard)
-	c.SilenceErrors, c.SilenceUsage = true, true
-	if err := c.Execute(); err != nil {
-		return nil, err
-	}
-	if h.asked.Cells == nil {
-		return nil, errors.New("it runs nothing")
-	}
-	if seed, _ := c.Flags().GetInt64("seed"); c.Flags().Changed("seed") && seed != r.Seed {
-		return nil, fmt.Errorf("its seed is %d, that of the report %d", seed, r.Seed)
-	}
-	h.asked.Implementation = new(conformance.Common).Begin(h.asked.Cells[0].Provider).Report.Implementation
-	return h.asked, server.HoldPrograms(r.Programs())
-}
-
-// existing are the cells of a cluster that is somebody else's: which version it is only the report tells.
-func (h *heldRun) existing() (cells []server.Options) {
-	for _, c := range h.report.Cells {
-		if c.Facts.Capabilities.Foreign() {
-			cells = append(cells, server.Options{Cell: c.Cell})
-		}
-	}
-	return cells
-}
-
-func (h *heldRun) plan(o conformance.Options) {
-	h.asked.Require = o.Require
-	h.asked.KnownFailing = seq.Map(o.KnownFailing, func(k reports.KnownFailing) reports.KnownFailingState {
-		return reports.KnownFailingState{KnownFailing: k}
-	})
-	for _, p := range o.Plan {
-		h.add(p)
-		if p.NeedsAgents() {
-			h.asked.Cells[len(h.asked.Cells)-1].Agents = &reports.Agents{}
-		}
-	}
-}
-
-func (h *heldRun) walk(o upgrade.Options) error {
-	o.Texts.Set, o.Seed = h.set, h.report.Seed
-	walk, _, err := o.Plan()
-	if err != nil {
-		return err
-	}
-	for _, stage := range walk.Stages {
-		h.add(stage.Plan)
-	}
-	h.asked.Path = o.Asked(walk)
-	return nil
-}
-
-func (h *heldRun) add(p conformance.CellPlan) {
-	found := p.Target.Wanted()
-	cell := reports.Cell{Cell: found.Cell, Facts: found.Facts, Witness: found.Witness}
-	p.NotRun(&cell)
-	h.asked.Cells = append(h.asked.Cells, cell)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -21,11 +20,10 @@ import (
 	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 	"github.com/authzconf/authzconf/engine/server"
-	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/suites"
+	"github.com/authzconf/authzconf/suites/labels"
 )
 
 type selectionFlags struct {
@@ -36,7 +34,7 @@ type selectionFlags struct {
 func (f *selectionFlags) register(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.dir, "scenarios", "", "folder of scenario files to use instead of the built-in ones")
-	fl.StringSliceVar(&f.suites, "suite", nil, "only these suites: "+strings.Join(suites.Names(), ", ")+" (default: all)")
+	fl.StringSliceVar(&f.suites, "suite", nil, "only these suites: "+strings.Join(conformance.SuiteNames(), ", ")+" (default: all)")
 	fl.StringVar(&f.focus, "focus", "", "only scenarios whose ID matches this regular expression")
 	fl.StringVar(&f.skip, "skip", "", "leave out scenarios whose ID matches this regular expression")
 	fl.StringSliceVar(&f.levels, "level", nil, "only these levels: core, extended, divergence")
@@ -44,17 +42,7 @@ func (f *selectionFlags) register(c *cobra.Command) {
 }
 
 // load reads the scenarios. Bad ones are all reported at once.
-func (f *selectionFlags) load() (reports.Texts, error) {
-	files, err := folderOr(f.dir, scenarios.FS)
-	texts := reports.Texts{Scenarios: files, Fixtures: fixtures.FS}
-	if err != nil {
-		return texts, err
-	}
-	if texts.Set, err = scenarios.Load(texts.Scenarios, texts.Fixtures); err != nil {
-		return texts, located(f.dir, err)
-	}
-	return texts, nil
-}
+func (f *selectionFlags) load() (conformance.Texts, error) { return conformance.LoadTexts(f.dir) }
 
 func folderOr(dir string, builtin fs.FS) (fs.FS, error) {
 	if dir == "" {
@@ -78,26 +66,14 @@ func (f *selectionFlags) vectors() ([]*vectors.Vector, error) {
 	return all, nil
 }
 
-// located gives the errors of scenario files the paths that they have for the user, a line each for editors to link.
-func located(dir string, err error) error {
-	all, ok := errors.AsType[scenarios.Errors](err)
-	if !ok {
-		return err
-	}
-	for _, e := range all {
-		e.File = filepath.Join(dir, e.File)
-	}
-	return fmt.Errorf("%s in %s:\n%w", reports.Plural(len(all), "error"), cmp.Or(dir, "the built-in scenarios"), all)
-}
-
 func (f *selectionFlags) selection() (sel conformance.Selection, err error) {
 	var focus, skip, level, folders error
 	sel.Focus, focus = pattern("focus", f.focus)
 	sel.Skip, skip = pattern("skip", f.skip)
 	sel.Levels, level = levels("level", f.levels)
-	sel.Folders, folders = suites.Folders(f.suites...)
+	sel.Folders, folders = conformance.SuiteFolders(f.suites...)
 	if f.labels != "" {
-		if sel.Labels, err = suites.LabelFilter(f.labels); err != nil {
+		if sel.Labels, err = labels.Filter(f.labels); err != nil {
 			err = fmt.Errorf("--label-filter: %w", err)
 		}
 	}
@@ -123,70 +99,6 @@ func pattern(flag, text string) (*regexp.Regexp, error) {
 		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
 	return re, nil
-}
-
-type matrixFlags struct {
-	matrix matrix.Matrix
-	gates  map[string]string
-	images []string
-}
-
-func (f *matrixFlags) register(c *cobra.Command, gate string) {
-	fl := c.Flags()
-	fl.StringSliceVar(&f.matrix.Kubernetes, "kubernetes", []string{matrix.Newest()}, "versions to run, of "+matrix.Known())
-	fl.StringVar(&f.matrix.Emulate, "emulate", "", "--emulated-version of the API server, such as 1.35")
-	fl.StringVar(&f.matrix.Gate, "gate", gate, "ConstrainedImpersonation: on, off, default, absent, both (on and off) or all")
-	f.registerCommon(c)
-}
-
-const providers = "local (etcd and kube-apiserver as child processes) or kind (two nodes, in containers)"
-
-// registerCommon adds what says nothing about which cells there are.
-func (f *matrixFlags) registerCommon(c *cobra.Command) {
-	fl := c.Flags()
-	fl.StringVar(&f.matrix.Provider, "provider", "local", "where clusters come from: "+providers)
-	fl.StringSliceVar(&f.images, "kind-node-image", nil, "node images of kind: IMAGE, or MINOR=IMAGE where several versions are run (default kindest/node of the version)")
-	fl.StringToStringVar(&f.gates, "feature-gate", nil, "further feature gates, NAME=true|false")
-	fl.BoolVar(&f.matrix.Keep, "keep", false, "keep the folders of the control planes (logs, keys) afterwards, or the clusters of kind")
-	programFlags(fl)
-}
-
-func (f *matrixFlags) resolve() (matrix.Matrix, error) {
-	if err := f.resolveImages(); err != nil {
-		return f.matrix, err
-	}
-	f.matrix.FeatureGates = map[string]bool{}
-	for name, value := range f.gates {
-		if value != "true" && value != "false" {
-			return f.matrix, fmt.Errorf("--feature-gate %s=%s: the value is true or false", name, value)
-		}
-		f.matrix.FeatureGates[name] = value == "true"
-	}
-	return f.matrix, nil
-}
-
-func (f *matrixFlags) resolveImages() error {
-	f.matrix.NodeImages = map[string]string{}
-	for _, text := range f.images {
-		minor, image, found := strings.Cut(text, "=")
-		switch {
-		case found && slices.Contains(matrix.Minors(), minor) && image != "":
-			f.matrix.NodeImages[minor] = image
-		case found:
-			return fmt.Errorf("--kind-node-image %s: expected IMAGE or MINOR=IMAGE, with a minor of %s", text, matrix.Known())
-		case len(f.images) > 1 || len(f.matrix.Kubernetes) > 1:
-			return fmt.Errorf("--kind-node-image %s: with several versions it is MINOR=IMAGE", text)
-		default:
-			for _, asked := range f.matrix.Kubernetes {
-				release, err := local.ParseRelease(asked)
-				if err != nil {
-					return err
-				}
-				f.matrix.NodeImages[release.Minor] = text
-			}
-		}
-	}
-	return nil
 }
 
 func programFlags(fl *pflag.FlagSet) {

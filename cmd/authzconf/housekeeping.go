@@ -1,16 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	utilversion "k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/authzconf/authzconf/clusters/existing"
 	"github.com/authzconf/authzconf/clusters/kind"
@@ -18,7 +14,6 @@ import (
 	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/fixtures"
-	"github.com/authzconf/authzconf/verdicts"
 )
 
 func newClean() *cobra.Command {
@@ -93,30 +88,26 @@ func buildAll(c *cobra.Command, releases []local.Release) error {
 }
 
 func newUp() *cobra.Command {
-	var flags matrixFlags
+	var flags matrix.Flags
 	var port int
 	var auditLog string
 	c := plainCommand("up", func(c *cobra.Command) error {
-		m, err := flags.resolve()
+		cells, err := flags.Cells(nil, c.ErrOrStderr())
 		if err != nil {
 			return err
 		}
-		m.Binaries = binaries(c)
-		return up(c, m, port, auditLog)
+		return up(c, cells, port, auditLog)
 	})
-	flags.register(c, "default")
+	flags.Register(c.Flags())
 	c.Flags().IntVar(&port, "port", 0, "port of the API server on 127.0.0.1 (default: a free one)")
 	c.Flags().StringVar(&auditLog, "audit-log", "", "file for the audit events of all requests (level Metadata), which is begun anew")
 	return c
 }
 
-func up(c *cobra.Command, m matrix.Matrix, port int, auditLog string) error {
-	cells, err := m.Cells()
+func up(c *cobra.Command, cells []server.Options, port int, auditLog string) error {
 	switch {
-	case err != nil:
-		return err
-	case !m.Capabilities().Processes:
-		return fmt.Errorf("up starts control planes of the provider %s; run --provider %s --keep leaves a cluster", server.Local, m.Provider)
+	case !cells[0].Capabilities().Processes:
+		return fmt.Errorf("up starts control planes of the provider %s; run --provider %s --keep leaves a cluster", server.Local, cells[0].Cell.Provider)
 	case len(cells) != 1:
 		return fmt.Errorf("up starts one control plane, but --kubernetes and --gate name %d", len(cells))
 	}
@@ -156,60 +147,15 @@ func serve(c *cobra.Command, kubernetes string, plane *local.ControlPlane) error
 	}
 }
 
-type existingFlags struct {
-	kubeconfig, context string
-	iUnderstand         bool
-}
+// existingFlags name a cluster that somebody else made.
+type existingFlags struct{ server.ExistingFlags }
 
-func (f *existingFlags) add(fl *pflag.FlagSet) {
-	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "the cluster for --provider existing: its version and gate are read from it")
-	fl.StringVar(&f.context, "context", "", "the context of --kubeconfig (default: its current one)")
-	fl.BoolVar(&f.iUnderstand, "i-understand", false, "use a cluster even if it seems to be there for more than tests")
-}
+func (f *existingFlags) add(fl *pflag.FlagSet) { f.Register(fl) }
 
-// cells is the only one, which is what the cluster says it is, if its user may do what is needed.
-func (f *existingFlags) cells(c *cobra.Command, needs ...existing.Need) ([]server.Options, error) {
-	if f.kubeconfig == "" {
-		return nil, fmt.Errorf("--provider %s needs --kubeconfig", server.Existing)
-	}
-	cluster, err := existing.Open(f.kubeconfig, f.context, fmt.Sprintf("%012x", rand.Uint64()>>16))
-	if err != nil {
-		return nil, err
-	}
-	if err := cluster.Require(c.Context(), needs); err != nil {
-		return nil, invalid(err)
-	}
-	facts, err := cluster.Inspect(c.Context())
-	if err != nil {
-		return nil, invalid(err)
-	}
-	if len(facts.Risks) > 0 && !f.iUnderstand {
-		return nil, fmt.Errorf("this cluster seems to be there for more than tests: %s; nothing was created in it (--i-understand uses it all the same)", strings.Join(facts.Risks, "; "))
-	}
-	kubernetes, _, _ := strings.Cut(strings.TrimPrefix(facts.GitVersion, "v"), "+")
-	var release local.Release
-	v, err := utilversion.ParseGeneric(kubernetes)
-	if err == nil {
-		release, err = local.ParseRelease(fmt.Sprintf("%d.%d", v.Major(), v.Minor()))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the cluster is of version %s: %w", facts.GitVersion, err)
-	}
-	gate := server.AskOff
-	if facts.GateOn {
-		gate = server.AskOn
-	}
-	emulated := facts.Emulated
-	if emulated == release.Minor {
-		emulated = ""
-	}
-	return []server.Options{{
-		Cell: verdicts.Cell{
-			Name:     server.Existing + "-" + cmp.Or(emulated, release.Minor) + "-gate-" + string(gate),
-			Provider: server.Existing, Kubernetes: kubernetes, Emulated: emulated, Gate: string(gate),
-		},
-		Release: release, Existing: cluster,
-	}}, nil
+// cells returns the only cell, which is what the cluster says it is, if its user may do what is needed.
+func (f *existingFlags) cells(_ *cobra.Command, needs ...existing.Need) ([]server.Options, error) {
+	cell, err := f.Options(needs...)
+	return []server.Options{cell}, err
 }
 
 func cleanExisting(c *cobra.Command, kubeconfig, context string, dryRun bool) error {

@@ -17,7 +17,10 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
+	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/conformance/upgrade"
+	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
@@ -120,6 +123,9 @@ func exitCode(err error, stderr io.Writer) int {
 	if exit, ok := errors.AsType[*exitError](err); ok {
 		code, err = exit.code, exit.err
 	}
+	if _, unavailable := errors.AsType[*product.Unavailable](err); unavailable && !usage.Is(err) {
+		code = exitInvalid
+	}
 	if err == nil {
 		return code
 	}
@@ -171,10 +177,10 @@ type commandGroup struct {
 // commandGroups have every command, in the order of the help text: cobra sorts them within a group.
 func commandGroups() []commandGroup {
 	return []commandGroup{
-		{"judge", "Judge API servers", []*cobra.Command{newRun(&conformanceFlags{}), newMatrix(&conformanceFlags{}), newUpgrade(&upgradeFlags{}), newExplore(&exploreFlags{}), newReproduce(&reproduceFlags{}), newDeputy(&deputyFlags{})}},
+		{"judge", "Judge API servers", []*cobra.Command{productCommand(conformance.Product), productCommand(upgrade.Product), newExplore(&exploreFlags{}), newReproduce(&reproduceFlags{}), newDeputy(&deputyFlags{})}},
 		{"load", "Load", []*cobra.Command{newLoad()}},
 		{"authorizers", "Authorizers", []*cobra.Command{newCertify(), newConditions(), newGranular(&granularFlags{})}},
-		{"read", "Read and explain", []*cobra.Command{newVerify(), newSite(), newReport(), newExplain(), newAdvise(), newList(), newLint()}},
+		{"read", "Read and explain", []*cobra.Command{newVerify(), newReport(), newExplain(), newAdvise(), newList(), newLint()}},
 		{housekeeping, "Housekeeping", []*cobra.Command{newUp(), newControlPlanes(), newClean(), newVersion()}},
 	}
 }

@@ -11,24 +11,47 @@ import (
 	"github.com/authzconf/authzconf/reports"
 )
 
-// writePlan shows what would run: the number of cases of each group, and each case with the reason if it would not run.
+// writePlan shows what would run: how many cases of each group, and each case, with the reason if it would not run. Those
+// that the user left out are only counted.
 func writePlan(w io.Writer, cases []product.Case) error {
 	var text strings.Builder
 	for len(cases) > 0 {
 		group := cases[:countGroup(cases)]
 		cases = cases[len(group):]
-		runs := seq.Count(group, func(c product.Case) bool { return c.NotRun == nil })
-		fmt.Fprintf(&text, "%s: %d of %s to run\n", group[0].Group, runs, reports.Plural(len(group), "case"))
+		fmt.Fprintf(&text, "%s: %s\n", group[0].Group, countCases(group))
 		for _, c := range group {
-			if c.NotRun == nil {
+			switch {
+			case c.NotRun == nil:
 				fmt.Fprintf(&text, "  run  %s\n", c.Name)
-			} else {
-				fmt.Fprintf(&text, "  not  %s (%s)\n", c.Name, c.NotRun.Why)
+			case c.NotRun.Cause != reports.CauseUser:
+				fmt.Fprintf(&text, "  not  %s  (%s)\n", c.Name, c.NotRun.Why)
 			}
 		}
 	}
 	_, err := io.WriteString(w, text.String())
 	return err
+}
+
+// countCases says how many cases would run, and how many would not for which kind of reason.
+func countCases(group []product.Case) string {
+	count := func(cause reports.NotRunCause) int {
+		return seq.Count(group, func(c product.Case) bool { return c.NotRun != nil && c.NotRun.Cause == cause })
+	}
+	text := fmt.Sprintf("%d to run", seq.Count(group, func(c product.Case) bool { return c.NotRun == nil }))
+	for _, kind := range []struct {
+		cause reports.NotRunCause
+		words string
+	}{
+		{reports.CauseTarget, "for other versions or gates"},
+		{reports.CausePath, "for later stages"},
+		{reports.CauseUser, "left out"},
+		{reports.CauseTargetLacks, "not supported"},
+	} {
+		if n := count(kind.cause); n > 0 {
+			text += fmt.Sprintf(", %d %s", n, kind.words)
+		}
+	}
+	return text
 }
 
 // countGroup returns how many cases at the beginning belong to one group.

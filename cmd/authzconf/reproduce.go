@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/conformance/upgrade"
 	"github.com/authzconf/authzconf/conformance/upgradepath"
+	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/reports"
@@ -23,7 +23,6 @@ import (
 )
 
 type reproduceFlags struct {
-	selectionFlags
 	matrix matrix.Matrix
 	seed   int64
 }
@@ -75,22 +74,15 @@ type reproduced struct {
 }
 
 func (f *reproduceFlags) run(c *cobra.Command, finding *findings.Finding) error {
-	texts, err := f.selectionFlags.load()
-	if err != nil {
-		return invalid(err)
-	}
-	show := newProgress(c.ErrOrStderr(), len(finding.Scenarios), false)
-	common := conformance.Common{Texts: texts, Version: suiteVersion(), Command: called, Seed: f.seed, Events: show.event}
-	try := f.scenarios
+	try := f.tryScenarios
 	if finding.Path != "" {
-		try = f.path
+		try = f.tryPath
 	}
-	tried, err := try(c, finding, common)
-	show.end()
+	tried, err := try(c, finding)
 	if err != nil {
 		return err
 	}
-	out := reproducedAll(tried)
+	out := concludeTries(tried)
 	if err := render(c.OutOrStdout(), "reproduced", struct {
 		*findings.Finding
 		Tried      []reproduced
@@ -102,8 +94,8 @@ func (f *reproduceFlags) run(c *cobra.Command, finding *findings.Finding) error 
 	return exitWith(map[findings.Seen]int{findings.Happens: exitPassed, findings.Gone: exitFailed, findings.Unclear: exitInvalid}[out])
 }
 
-// reproducedAll is what all tries say together: one is enough to show the finding, and it takes all to say it is gone.
-func reproducedAll(tried []reproduced) findings.Seen {
+// concludeTries returns what all tries say together: one is enough to show the finding, and it takes all to say it is gone.
+func concludeTries(tried []reproduced) findings.Seen {
 	for _, seen := range []findings.Seen{findings.Happens, findings.Unclear} {
 		if slices.ContainsFunc(tried, func(t reproduced) bool { return t.Seen == seen }) {
 			return seen
@@ -112,7 +104,21 @@ func reproducedAll(tried []reproduced) findings.Seen {
 	return findings.Gone
 }
 
-func (f *reproduceFlags) scenarios(c *cobra.Command, finding *findings.Finding, common conformance.Common) (tried []reproduced, err error) {
+// execute runs a plan of a product, without a report.
+func (f *reproduceFlags) execute(c *cobra.Command, p product.Product, plan product.Plan) (*product.Made, error) {
+	invocation := product.NewInvocation(nil, suiteVersion(), c.ErrOrStderr())
+	invocation.Seed = f.seed
+	show := newProductProgress(c.ErrOrStderr(), plan.Cases(), false)
+	defer show.end()
+	made, err := product.Execute(c.Context(), product.Run{
+		Prepared: &product.Prepared{Product: p, Plan: plan}, Invocation: invocation, Command: called,
+		Say: show.say, Status: show.showStatus, Judged: show.judged,
+	})
+	return made, invalid(err)
+}
+
+// tryScenarios runs the scenarios of a finding, and no others.
+func (f *reproduceFlags) tryScenarios(c *cobra.Command, finding *findings.Finding) (tried []reproduced, err error) {
 	mended, err := finding.Mended()
 	if err != nil {
 		return nil, invalid(err)
@@ -121,34 +127,45 @@ func (f *reproduceFlags) scenarios(c *cobra.Command, finding *findings.Finding, 
 	if err != nil {
 		return nil, err
 	}
-	quoted := seq.Map(finding.Scenarios, regexp.QuoteMeta)
-	plan, err := conformance.Plan(common.Texts.Set, cells, conformance.Selection{Focus: regexp.MustCompile("^(" + strings.Join(quoted, "|") + ")$")})
+	texts, err := conformance.LoadTexts("")
 	if err != nil {
 		return nil, invalid(err)
 	}
-	plan = slices.DeleteFunc(plan, func(p conformance.CellPlan) bool { return p.Count(conformance.Run) == 0 })
-	run, err := conformance.Execute(c.Context(), conformance.Options{Common: common, Plan: plan})
+	plan := conformance.NewPlan(conformance.PlanOptions{Texts: texts, Cells: cells, Seed: f.seed})
+	plan.Select(func(c product.Case) string {
+		if slices.Contains(finding.Scenarios, c.Name) {
+			return ""
+		}
+		return "not of the finding"
+	})
+	plan.DropIdle()
+	made, err := f.execute(c, conformance.Product, plan)
 	if err != nil {
-		return nil, invalid(err)
+		return nil, err
 	}
-	for _, cell := range run.Report.Cells {
-		for _, r := range cell.Results {
-			var evidence *verdicts.Evidence
-			if i := slices.IndexFunc(run.Evidence, func(e *verdicts.Evidence) bool {
-				return e.Cell.Name == cell.Name && e.Scenario == r.Scenario
-			}); i >= 0 {
-				evidence = run.Evidence[i]
+	for _, cell := range plan.CellPlans() {
+		for _, item := range cell.Items {
+			if item.Fate != conformance.Run && item.Fate != conformance.Unsupported {
+				continue
 			}
-			t := reproduced{Cell: cell.Name, Scenario: r.Scenario}
-			t.Seen, t.Why = finding.Judge(r, evidence, mended)
+			t := reproduced{Cell: cell.Target.Cell.Name, Scenario: item.Scenario.ID}
+			result := verdicts.Result{Scenario: t.Scenario, Cell: t.Cell, Verdict: verdicts.NotSupported, Reason: item.Why}
+			var evidence *verdicts.Evidence
+			if item.Fate == conformance.Run {
+				if evidence, err = conformance.ReadEvidence(made.Log.View(), t.Cell, t.Scenario); err != nil {
+					return nil, invalid(err)
+				}
+				result = verdicts.Judge(item.Scenario, evidence)
+			}
+			t.Seen, t.Why = finding.Judge(result, evidence, mended)
 			tried = append(tried, t)
 		}
 	}
 	return tried, nil
 }
 
-// path walks the upgrade path of a finding. It depends on time: that it did not happen says nothing.
-func (f *reproduceFlags) path(c *cobra.Command, finding *findings.Finding, common conformance.Common) ([]reproduced, error) {
+// tryPath walks the upgrade path of a finding. It depends on time: that it did not happen says nothing.
+func (f *reproduceFlags) tryPath(c *cobra.Command, finding *findings.Finding) ([]reproduced, error) {
 	text, err := findings.Files.ReadFile(finding.Path)
 	if err != nil {
 		return nil, invalid(err)
@@ -161,22 +178,26 @@ func (f *reproduceFlags) path(c *cobra.Command, finding *findings.Finding, commo
 	for i := range p.Stages {
 		p.Stages[i].Kubernetes = version
 	}
-	o := upgrade.Options{Common: common, Path: p, Base: matrix.Matrix{Provider: "local", Kubernetes: []string{version}, Binaries: f.matrix.Binaries}}
-	walk, _, err := o.Plan()
-	if err != nil {
-		return nil, err
-	}
-	run, err := upgrade.Execute(c.Context(), o, walk)
+	texts, err := conformance.LoadTexts("")
 	if err != nil {
 		return nil, invalid(err)
 	}
+	base := matrix.Matrix{Provider: "local", Kubernetes: []string{version}, Binaries: f.matrix.Binaries}
+	plan, err := upgrade.NewPlan(upgrade.PlanOptions{Path: p, Texts: texts, Base: base, Seed: f.seed})
+	if err != nil {
+		return nil, err
+	}
+	made, err := f.execute(c, upgrade.Product, plan)
+	if err != nil {
+		return nil, err
+	}
 	t := reproduced{Cell: version, Scenario: finding.Path, Seen: findings.Unclear, Why: "it was not seen in " + reports.Plural(len(p.Stages)-1, "restart") +
 		", which proves nothing: it depends on which permissions are read first"}
-	switch run.Report.Outcome.ExitCode {
+	switch made.Report.Outcome.ExitCode {
 	case exitFailed:
 		t.Seen, t.Why = findings.Happens, ""
 	case exitInvalid:
-		t.Why = "nothing could be judged, after " + time.Since(run.Report.Started).Round(time.Second).String()
+		t.Why = "nothing could be judged, after " + made.Report.Finished.Sub(made.Report.Started).Round(time.Second).String()
 	}
 	return []reproduced{t}, nil
 }

@@ -34,14 +34,21 @@ func planAgain(words []string) (*product.CommandLine, []string, error) {
 	return nil, nil, fmt.Errorf("no product is started by %q", strings.Join(words, " "))
 }
 
-// verifyReport verifies the report of any product, and says whose signature it carries.
-func verifyReport(c *cobra.Command, dir string, keys []*record.Key) error {
+// verifyReport verifies the report of any product, and says whose signature it carries. scenarios is the folder of those to
+// judge by, empty for the built-in ones.
+func verifyReport(c *cobra.Command, dir, scenarios string, keys []*record.Key) error {
 	read, closeFolder, err := reports.ReadFolder(dir)
 	if err != nil {
 		return err
 	}
 	defer closeFolder()
-	v, err := product.Verify(read, planAgain, c.ErrOrStderr())
+	v, err := product.Verify(read, func(words []string) (*product.CommandLine, []string, error) {
+		line, args, err := planAgain(words)
+		if err == nil {
+			line.Scenarios = scenarios
+		}
+		return line, args, err
+	}, c.ErrOrStderr())
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,9 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/clusters/providers"
 	"github.com/authzconf/authzconf/engine/server"
 )
 
@@ -37,8 +39,10 @@ func (f *ClusterFlags) Register(flags *pflag.FlagSet) {
 	f.binaries.RegisterFlags(flags)
 }
 
-// Provider returns the name of the provider.
-func (f *ClusterFlags) Provider() string { return f.provider }
+// Capabilities returns what the clusters can do; nothing if their provider is not known.
+func (f *ClusterFlags) Capabilities() clusters.Capabilities {
+	return providers.CapabilitiesOf(f.provider)
+}
 
 // Matrix returns a matrix of some versions, without states of the gate. messages is where downloads and builds say what
 // they do.

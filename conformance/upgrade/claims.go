@@ -103,7 +103,7 @@ func (s *StagePlan) usesTokens(had map[string]bool) (uses bool) {
 
 // cases returns the cases of the stage: its scenarios, and the claims about it.
 func (s *StagePlan) cases() []product.Case {
-	all := s.CellPlan.Cases()
+	all := s.CellPlan.Cases(conformance.Labeller{})
 	for _, item := range s.Claims {
 		c := product.NewCase(s.Name(), item.name(s.Name()), scenarios.Core, "sig-auth", string(scenarios.Core), "claim")
 		if item.Fate != conformance.Run {

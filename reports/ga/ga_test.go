@@ -1,4 +1,4 @@
-package reports
+package ga
 
 import (
 	"regexp"
@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -18,8 +19,8 @@ func TestGAQuestions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var questions []gaQuestion
-	if err := yaml.UnmarshalStrict(gaText, &questions); err != nil {
+	var questions []question
+	if err := yaml.UnmarshalStrict(questionsText, &questions); err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
@@ -88,13 +89,13 @@ func TestGA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := func(verdict verdicts.Verdict) *ConformanceReport {
-		return &ConformanceReport{Cells: []Cell{{
-			Cell: verdicts.Cell{Provider: "local", Gate: "on"}, Witness: Witness{GitVersion: "v1.37.1"}, Facts: scenarios.Facts{Gate: scenarios.GateOn},
-			Results: []verdicts.Result{
-				{Scenario: "kubernetes/requests/self-subject-review", Verdict: verdict},
-				{Scenario: "kubernetes/raw-headers/empty-user-before-another", Verdict: verdict},
-				{Scenario: "kep-5284/cost/node/all-denied", Verdict: verdict},
+	run := func(verdict verdicts.Verdict) *reports.Report {
+		return &reports.Report{Product: "conformance", Groups: []reports.Group{{
+			Cell: &verdicts.Cell{Provider: "local", Gate: "on"}, Witness: &reports.Witness{GitVersion: "v1.37.1"},
+			Cases: []reports.Result{
+				{Case: "kubernetes/requests/self-subject-review", Verdict: verdict},
+				{Case: "kubernetes/raw-headers/empty-user-before-another", Verdict: verdict},
+				{Case: "kep-5284/cost/node/all-denied", Verdict: verdict},
 			},
 		}}}
 	}
@@ -103,13 +104,13 @@ func TestGA(t *testing.T) {
 		want   []string
 		not    string
 	}{
-		"passed":         {Source{Run: run(verdicts.Passed), Set: set}, []string{"v1.37.1, gate on: 1 of 1 passed [1]", "included: node/all-denied 5 then 5 [1]", "1 of 1 that were tried still happen; first-user-header-empty (medium) [1]"}, "0 of 1"},
-		"failed":         {Source{Run: run(verdicts.Failed), Set: set}, []string{"v1.37.1, gate on: 0 of 1 passed [1]", "0 of 1 that were tried still happen [1]"}, "5 then 5"},
-		"not run":        {Source{Run: run(verdicts.NotSupported), Set: set}, []string{"Of 34 criteria and questions, 0 are answered, 0 in part, and 34 are not"}, "[1]"},
-		"does not count": {Source{Run: run(verdicts.Passed), Set: set, Problem: "was changed"}, []string{"**does not count**, was changed", "0 are answered"}, "[1]"},
+		"passed":         {Source{Report: run(verdicts.Passed), Set: set}, []string{"v1.37.1, gate on: 1 of 1 passed [1]", "included: node/all-denied 5 then 5 [1]", "1 of 1 that were tried still happen; first-user-header-empty (medium) [1]"}, "0 of 1"},
+		"failed":         {Source{Report: run(verdicts.Failed), Set: set}, []string{"v1.37.1, gate on: 0 of 1 passed [1]", "0 of 1 that were tried still happen [1]"}, "5 then 5"},
+		"not run":        {Source{Report: run(verdicts.NotSupported), Set: set}, []string{"Of 34 criteria and questions, 0 are answered, 0 in part, and 34 are not"}, "[1]"},
+		"does not count": {Source{Report: run(verdicts.Passed), Set: set, Problem: "was changed"}, []string{"**does not count**, was changed", "0 are answered"}, "[1]"},
 		"a storm":        {Source{Loads: []string{"p99 4 ms"}}, []string{"p99 4 ms [1]"}, "v1.37.1"},
 	} {
-		text, err := GA([]Source{test.source})
+		text, err := Answer([]Source{test.source})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/authzconf/authzconf/conformance"
+	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/ga"
+	"github.com/authzconf/authzconf/reports/load"
+	loadrun "github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/reports/record"
+)
+
+func newReportGA() *cobra.Command {
+	return commandWith("ga FOLDER...", func(c *cobra.Command, args []string) error {
+		sources := make([]ga.Source, len(args))
+		for i, dir := range args {
+			var err error
+			if sources[i], err = readSource(dir); err != nil {
+				return fmt.Errorf("%s: %w", dir, err)
+			}
+		}
+		text, err := ga.Answer(sources)
+		if err != nil {
+			return invalid(err)
+		}
+		_, err = fmt.Fprint(c.OutOrStdout(), text)
+		return err
+	})
+}
+
+// readSource reads and verifies a report of a run, an upgrade path or a storm.
+func readSource(dir string) (ga.Source, error) {
+	if load.Folder.In(dir) {
+		return readStorm(dir)
+	}
+	s := ga.Source{Folder: dir}
+	read, closeFolder, err := reports.ReadFolder(dir)
+	if err != nil {
+		return s, err
+	}
+	defer closeFolder()
+	v, err := product.Verify(read, planAgain, io.Discard)
+	if err != nil {
+		return s, err
+	}
+	if !conformance.IsOfScenarios(v.Report) {
+		return s, fmt.Errorf("it is a report of %s, and this is about those of run, upgrade and load", v.Report.Product)
+	}
+	s.Tool, s.Command, s.Report, s.Digest = v.Report.SuiteVersion, v.Report.Command, v.Report, record.Digest(v.Marker)
+	if len(v.Differences) > 0 {
+		s.Problem = "it does not follow from its evidence: " + v.Differences[0]
+		return s, nil
+	}
+	s.Set, err = conformance.LoadRecorded(v.View)
+	return s, err
+}
+
+// readStorm reads and verifies a report of a storm.
+func readStorm(dir string) (ga.Source, error) {
+	s := ga.Source{Folder: dir}
+	saved, err := load.LoadSaved(dir)
+	if err != nil {
+		return s, err
+	}
+	result, differences, _, err := load.Verify(dir, suiteVersion(), declaredBy)
+	if err != nil {
+		return s, err
+	}
+	s.Tool, s.Command = result.Tool, saved.Run.Command
+	for _, c := range result.Comparisons {
+		s.Loads = append(s.Loads, fmt.Sprintf("%s, %s: %.3f, then %.3f reviews per request; p50 %s; p99 %s; processor %s; the run %s",
+			c.Name, reports.Plural(c.Pairs, "pair"), c.ReviewsA, c.ReviewsB, c.P50, c.P99, c.CPU, result.Outcome))
+	}
+	for _, v := range result.Variants {
+		if used, known := v.Usage[loadrun.APIServer]; known {
+			s.Loads = append(s.Loads, fmt.Sprintf("%s: the API server took %.2f ms of processor time per request, and %d MiB of memory at most",
+				v.Name, used.PerRequest, used.RSS>>20))
+		}
+	}
+	switch {
+	case len(differences) > 0:
+		s.Problem = "it does not follow from its evidence: " + differences[0]
+	case result.Outcome == load.Inconclusive:
+		s.Problem = "the run is inconclusive"
+	}
+	return s, nil
+}

@@ -1,0 +1,240 @@
+// Package ga answers the graduation criteria and production readiness questions of KEP-5284 from reports.
+package ga
+
+import (
+	_ "embed" // the questions
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"text/template"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/record"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+	"github.com/authzconf/authzconf/verdicts/findings"
+)
+
+// Source is a report that questions are asked. If it does not follow from its evidence nothing is taken from it.
+type Source struct {
+	Folder  string
+	Tool    string
+	Command []string
+	// Problem says why it does not count.
+	Problem string
+	// Report is that of a run or an upgrade path, and Set its scenarios; nil of a storm.
+	Report *reports.Report
+	Set    *scenarios.Set
+	// Digest is that of the report, which names its evidence, and Loads what a storm has measured, a line each.
+	Digest string
+	Loads  []string
+}
+
+// question is a question of ga.yaml, with what reports answer.
+type question struct {
+	Part, Question, Missing string
+	Looks                   []*look
+	State                   string `json:"-"`
+}
+
+type look struct {
+	Say, Scenarios, Paths                 string
+	Loads, Conformance, Findings, Reviews bool
+	Figures                               []string `json:"-"`
+}
+
+//go:embed ga.yaml
+var questionsText []byte
+
+// Answer writes what reports say to the graduation criteria of KEP-5284 and to the questions of its production readiness
+// review. A question is answered if each look at the reports finds something, in part if some does or something is
+// missing that no report can show.
+func Answer(sources []Source) (string, error) {
+	var questions []*question
+	known, err := findings.Load()
+	if err == nil {
+		err = yaml.UnmarshalStrict(questionsText, &questions)
+	}
+	if err != nil {
+		return "", err
+	}
+	states := map[string]int{}
+	for _, q := range questions {
+		found := 0
+		for _, look := range q.Looks {
+			for i, s := range sources {
+				for _, figure := range look.at(s, known) {
+					look.Figures = append(look.Figures, fmt.Sprintf("%s [%d]", figure, i+1))
+				}
+			}
+			found += min(1, len(look.Figures))
+		}
+		switch {
+		case found == 0:
+			q.State = "not answered"
+		case found < len(q.Looks) || q.Missing != "":
+			q.State = "answered in part"
+		default:
+			q.State = "answered"
+		}
+		states[q.State]++
+	}
+	var text strings.Builder
+	err = page.Execute(&text, map[string]any{"Sources": sources, "Questions": questions, "States": states, "Paths": listPaths(sources)})
+	return record.Redact(text.String()), err
+}
+
+func (l *look) at(s Source, known []findings.Finding) (figures []string) {
+	switch {
+	case s.Problem != "":
+		return nil
+	case l.Loads:
+		return s.Loads
+	case s.Report == nil:
+		return nil
+	case s.isPath():
+		return l.atPath(s)
+	case l.Paths != "":
+		return nil
+	}
+	return l.atServers(s, known)
+}
+
+// isPath reports whether the report is of an upgrade path.
+func (s Source) isPath() bool { return s.Report != nil && s.Report.Product == pathProduct }
+
+// pathProduct is the name of the product that goes along upgrade paths, pathSection the section that shows the path, and
+// faultFact the fact of a stage before which something went wrong on purpose.
+const (
+	pathProduct = "upgrade"
+	pathSection = "path"
+	faultFact   = "on the way here"
+)
+
+func (l *look) atPath(s Source) []string {
+	faulty := slices.ContainsFunc(s.Report.Groups, func(g reports.Group) bool {
+		return slices.ContainsFunc(g.Facts, func(f reports.Fact) bool { return f.Name == faultFact })
+	})
+	isMeant := l.Paths == "all" || l.Paths == "fault" && faulty
+	if !isMeant {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s: %s along %s", s.path().Title, s.Report.Outcome.Result, reports.Plural(len(s.Report.Groups), "stage"))}
+}
+
+// path returns the section that shows the upgrade path.
+func (s Source) path() reports.Section {
+	i := slices.IndexFunc(s.Report.Sections, func(section reports.Section) bool { return section.ID == pathSection })
+	if i < 0 {
+		return reports.Section{Title: "an upgrade path"}
+	}
+	return s.Report.Sections[i]
+}
+
+func (l *look) atServers(s Source, known []findings.Finding) (figures []string) {
+	var servers []string
+	results := map[string][]reports.Result{} // of all authorizer chains of a server
+	for _, g := range s.Report.Groups {
+		server := describeServer(g)
+		if results[server] == nil {
+			servers = append(servers, server)
+		}
+		results[server] = append(results[server], g.Cases...)
+	}
+	for _, server := range servers {
+		if figure := l.figure(results[server], s.Set, known); figure != "" {
+			figures = append(figures, server+": "+figure)
+		}
+	}
+	return figures
+}
+
+func describeServer(g reports.Group) string {
+	version := ""
+	if g.Witness != nil {
+		version = g.Witness.GitVersion
+	}
+	text := fmt.Sprintf("%s %s, gate %s", g.Cell.Provider, version, g.Cell.Gate)
+	if g.Cell.Emulated != "" {
+		text += ", emulating " + g.Cell.Emulated
+	}
+	return text
+}
+
+func (l *look) figure(results []reports.Result, set *scenarios.Set, known []findings.Finding) string {
+	var tried, passed, reviews []string
+	pattern := regexp.MustCompile(l.Scenarios)
+	for _, r := range results {
+		s, isScenario := set.Get(r.Case)
+		if !isScenario || !l.isAbout(s, pattern) || !reports.Executed(r.Verdict) {
+			continue
+		}
+		tried = append(tried, r.Case)
+		if r.Verdict == verdicts.Passed {
+			passed, reviews = append(passed, r.Case), append(reviews, countReviews(s))
+		}
+	}
+	ok, of, what := passed, tried, "passed"
+	if l.Findings {
+		ok, of = shownBy(known, passed), shownBy(known, tried)
+		what = strings.Join(append([]string{"that were tried still happen"}, ok...), "; ")
+	}
+	if l.Reviews {
+		what += ". Access reviews per request, that of the impersonated user included: " + strings.Join(reviews, ", ")
+	}
+	if len(of) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d %s", len(ok), len(of), what)
+}
+
+// isAbout reports whether a scenario is one that is looked for.
+func (l *look) isAbout(s *scenarios.Scenario, pattern *regexp.Regexp) bool {
+	if l.Conformance && s.Conformance() != "" {
+		return false
+	}
+	return pattern.MatchString(s.ID)
+}
+
+// shownBy names the findings that one of these scenarios shows.
+func shownBy(known []findings.Finding, ids []string) (found []string) {
+	for _, f := range known {
+		if slices.ContainsFunc(f.Scenarios, func(id string) bool { return slices.Contains(ids, id) }) {
+			found = append(found, f.ID+" ("+f.Severity+")")
+		}
+	}
+	return found
+}
+
+// countReviews counts the access reviews of each request of a scenario that passed: they are what was seen.
+func countReviews(s *scenarios.Scenario) string {
+	var counts []string
+	for _, step := range s.Steps {
+		if step.Expect != nil && step.Expect.Reviews != nil {
+			counts = append(counts, fmt.Sprint(seq.Sum(step.Expect.Reviews, func(r scenarios.Review) int { return max(1, len(r.Unordered)) })))
+		}
+	}
+	return path.Base(path.Dir(s.ID)) + "/" + path.Base(s.ID) + " " + strings.Join(counts, " then ")
+}
+
+// listPaths returns the upgrade paths that count.
+func listPaths(sources []Source) []Source {
+	return slices.DeleteFunc(slices.Clone(sources), func(s Source) bool { return !s.isPath() || s.Problem != "" })
+}
+
+// Section returns the section that shows the upgrade path.
+func (s Source) Section() reports.Section { return s.path() }
+
+//go:embed ga.md.tmpl
+var pageText string
+
+var page = template.Must(template.New("ga").Funcs(template.FuncMap{
+	"join": strings.Join, "add": func(a, b int) int { return a + b },
+	"short": func(digest string) string { return digest[:min(12, len(digest))] },
+	"md":    strings.NewReplacer("\\", "\\\\", "|", "\\|", "*", "\\*", "_", "\\_", "`", "\\`", "<", "&lt;", "[", "\\[", "\n", " ").Replace,
+}).Parse(pageText))

@@ -1,0 +1,15 @@
+// Package upgrade is the suite of upgrade paths: scenarios and claims on each stage.
+package upgrade
+
+import (
+	"testing"
+
+	"github.com/authzconf/authzconf/conformance/upgrade"
+	"github.com/authzconf/authzconf/suites"
+)
+
+var suite = suites.Register(suites.Suite{
+	Name: "upgrade", Prefix: "[sig-auth] Impersonation along upgrades [FeatureGate:ConstrainedImpersonation] [Beta]", Product: upgrade.Product,
+})
+
+func TestUpgrade(t *testing.T) { suite.RunSpecs(t) }

@@ -10,13 +10,14 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -77,18 +78,14 @@ func runRepeated(t *testing.T, report string, seed int, env []string) {
 // verdictsOf are the verdicts of a report by cell and scenario.
 func verdictsOf(t *testing.T, dir string) map[string]verdicts.Verdict {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(dir, "report.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	report, err := reports.DecodeReport("report.yaml", data)
+	saved, err := conformance.ReadSaved(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := map[string]verdicts.Verdict{}
-	for _, c := range report.Cells {
-		for _, r := range c.Results {
-			found[c.Name+" "+r.Scenario] = r.Verdict
+	for _, g := range saved.Report.Groups {
+		for _, r := range g.Cases {
+			found[g.Name+" "+r.Case] = r.Verdict
 		}
 	}
 	return found
@@ -116,13 +113,14 @@ func normalised(data []byte) []byte {
 	return data
 }
 
-// evidence are the files with the evidence of a report, by path.
+// evidence are the files with the evidence of the scenarios of a report, by path.
 func evidence(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{}
 	root := os.DirFS(dir)
 	err := fs.WalkDir(root, "evidence", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		isScenario := strings.Count(path, "/") > 2 // Others are of the run or of a cell as a whole.
+		if err != nil || d.IsDir() || !isScenario {
 			return err
 		}
 		data, err := fs.ReadFile(root, path)

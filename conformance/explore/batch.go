@@ -81,7 +81,7 @@ type batch struct {
 
 // expect fills in what the model predicts of a scenario without expectations.
 func (l *lane) expect(s *scenarios.Scenario, f scenarios.Facts) (*scenarios.Scenario, []oracle.Played, error) {
-	out := cases.Bare(s)
+	out := cases.WithoutExpectations(s)
 	out.Requires.Gate = f.Gate
 	played, err := oracle.Play(out, f, fixtures.FS)
 	if err != nil {
@@ -136,7 +136,7 @@ func (p *prepared) bind(suffix string) {
 // touch no other, and whose changes can be seen: not where the rule that shows them is on an extra key without a name, which
 // no resource of a rule matches.
 func canBeObjects(bound *scenarios.Scenario) bool {
-	return cases.Unique(bound) && !slices.ContainsFunc(scenarios.RenderRBAC(bound), func(o scenarios.RBACObject) bool {
+	return cases.IsUnique(bound) && !slices.ContainsFunc(scenarios.RenderRBAC(bound), func(o scenarios.RBACObject) bool {
 		shown := o.Grants[0].Resources
 		return o.Grant != "" && !o.Exclusive || len(shown) > 0 && strings.HasSuffix(shown[0], "/")
 	})

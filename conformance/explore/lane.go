@@ -232,7 +232,7 @@ func (l *lane) confirm(ctx context.Context, p *prepared) error {
 	if d.Scenario, err = l.print(small, p, result); err != nil {
 		return err
 	}
-	if d.OverRBAC = p.objects; !p.objects && cases.Unique(small) {
+	if d.OverRBAC = p.objects; !p.objects && cases.IsUnique(small) {
 		over, err := l.alone(ctx, p, small, true)
 		if err != nil {
 			return err
@@ -354,7 +354,7 @@ func (l *lane) print(s *scenarios.Scenario, p *prepared, r verdicts.Result) (str
 		}
 	}
 	if len(denied) > 0 {
-		paired, ok := cases.Paired(s, denied)
+		paired, ok := cases.AddTwins(s, denied)
 		if !ok {
 			comments = append(comments, "A twin is missing: a scenario that differs in one respect and is allowed.")
 		}

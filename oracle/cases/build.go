@@ -61,7 +61,7 @@ func build(choice Choice, rng *rand.Rand) *scenarios.Scenario {
 	}
 	steps := b.steps()
 	b.grants(steps)
-	b.s.Steps = b.changed(steps)
+	b.s.Steps = b.insertChange(steps)
 	b.s.Grants = slices.DeleteFunc(b.s.Grants, func(g scenarios.Grant) bool { return g.Subject == scenarios.Subject{} })
 	prune(b.s)
 	return b.s
@@ -87,7 +87,7 @@ func (b *builder) requestor(alias, node string) scenarios.Requestor {
 
 func (b *builder) name(other bool) string {
 	names := parts.Users[b.level(wanted)]
-	b.oneOf(&names[0])
+	b.chooseIn(&names[0])
 	if other {
 		return names[1]
 	}
@@ -99,42 +99,44 @@ func (b *builder) headers() *scenarios.Impersonate {
 	if b.is(uid, "given") {
 		imp.UID = "4711"
 	}
-	imp.Groups, imp.Extra = drawn(b, groups, parts.Groups), drawn(b, extra, parts.Extra)
-	if imp.User == "" && imp.UID == "" && imp.Groups == nil && imp.Extra == nil {
+	imp.Groups, imp.Extra = drawLevels(b, groups, parts.Groups), drawLevels(b, extra, parts.Extra)
+	if isEmpty(imp) {
 		return nil
 	}
 	return imp
 }
 
-// drawn is what the level of a factor is made of. All levels are drawn, so that what comes after does not depend on it.
-func drawn[T any](b *builder, factor int, of map[string][]T) (out T) {
+// drawLevels returns what the level of a factor is made of. It draws for all levels, so that what comes after does not
+// depend on the level.
+func drawLevels[T any](b *builder, factor int, values map[string][]T) (out T) {
 	for _, level := range factors[factor].Levels {
-		if one := draw(b.rng, of[level]); level == b.level(factor) {
-			out = one
+		if value := draw(b.rng, values[level]); level == b.level(factor) {
+			out = value
 		}
 	}
 	return out
 }
 
-func draw[T any](rng *rand.Rand, all []T) (one T) {
+// draw returns one of several values, and the zero value where there is none.
+func draw[T any](rng *rand.Rand, all []T) (value T) {
 	switch len(all) {
 	case 0:
-		return one
+		return value
 	case 1:
 		return all[0]
 	}
 	return pick(rng, all...)
 }
 
-// oneOf chooses in texts that are written as "a|b".
-func (b *builder) oneOf(texts ...*string) {
+// chooseIn replaces texts such as "a|b" by one of their parts.
+func (b *builder) chooseIn(texts ...*string) {
 	for _, text := range texts {
 		*text = draw(b.rng, strings.Split(*text, "|"))
 	}
 }
 
-// changed puts the change of permissions before the last request. A single request is sent again after it.
-func (b *builder) changed(requests []scenarios.Request) (steps []scenarios.Step) {
+// insertChange puts the change of permissions before the last request. A single request is sent again after it.
+func (b *builder) insertChange(requests []scenarios.Request) (steps []scenarios.Step) {
 	what := b.changeSteps()
 	if len(what) > 0 && len(requests) == 1 {
 		requests = append(requests, requests[0])
@@ -151,7 +153,7 @@ func (b *builder) changed(requests []scenarios.Request) (steps []scenarios.Step)
 	return steps
 }
 
-// toggle takes one of the grants that have an ID, or gives it back; that of the change is left to it.
+// toggle returns a step that takes one of the grants that have an ID, or gives it back. The grant of the change is left alone.
 func (b *builder) toggle(before []scenarios.Step) []scenarios.Step {
 	_, last, _ := strings.Cut(b.level(change), "-")
 	ids := slices.DeleteFunc(seq.Map(b.s.Grants, func(g scenarios.Grant) string { return g.ID }), func(id string) bool { return id == "" || id == last })
@@ -165,7 +167,7 @@ func (b *builder) toggle(before []scenarios.Step) []scenarios.Step {
 	return []scenarios.Step{{Grant: id}}
 }
 
-// changeSteps are none if what would be revoked is not granted.
+// changeSteps returns the steps of the change, none if what would be revoked is not granted.
 func (b *builder) changeSteps() []scenarios.Step {
 	what, id, _ := strings.Cut(b.level(change), "-")
 	granted := slices.ContainsFunc(b.s.Grants, func(g scenarios.Grant) bool { return g.ID == id })
@@ -186,14 +188,14 @@ func (b *builder) requestOf(kind string) scenarios.Request {
 	if r.Resource == "core" {
 		r.Resource = core
 	}
-	b.oneOf(&r.Verb, &r.Subresource, &r.Name, &r.Path)
+	b.chooseIn(&r.Verb, &r.Subresource, &r.Name, &r.Path)
 	r.Hold = r.Verb == "watch" && b.rng.IntN(3) > 0
 	return r
 }
 
 func (b *builder) steps() []scenarios.Request {
 	base, by := b.requestOf(b.level(request)), parts.Selectors[b.level(selector)]
-	b.oneOf(&by.LabelSelector, &by.FieldSelector)
+	b.chooseIn(&by.LabelSelector, &by.FieldSelector)
 	base.LabelSelector, base.FieldSelector = by.LabelSelector, by.FieldSelector
 	base.By, base.Impersonate = "requestor", b.headers()
 	kinds := map[string]func(scenarios.Request) scenarios.Request{
@@ -238,7 +240,7 @@ func (b *builder) otherWanted(base scenarios.Request) scenarios.Request {
 	return base
 }
 
-// asMaster asks for what only the mode legacy gives.
+// asMaster returns a request that asks for what only the mode legacy gives.
 func asMaster(base scenarios.Request) scenarios.Request {
 	base.Impersonate = copyHeaders(base.Impersonate)
 	base.Impersonate.Groups = append(base.Impersonate.Groups, mastersName)
@@ -253,7 +255,7 @@ func onlyName(base scenarios.Request) scenarios.Request {
 	return base
 }
 
-// otherPod is sent by the same account from another node, whom it impersonates.
+// otherPod returns a request that is sent by the same account from another node, whom it impersonates.
 func (b *builder) otherPod(base scenarios.Request) scenarios.Request {
 	b.requestor("other", "drone")
 	if b.is(wanted, "node") {
@@ -263,7 +265,7 @@ func (b *builder) otherPod(base scenarios.Request) scenarios.Request {
 	return base
 }
 
-// otherExtra is sent by the same user with one key of extra more.
+// otherExtra returns a request that is sent by the same user with one key of extra more.
 func (b *builder) otherExtra(base scenarios.Request) scenarios.Request {
 	r := b.requestor("namesake", "worker")
 	extra := map[string][]string{"example.com/more": {"1"}}

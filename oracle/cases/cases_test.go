@@ -61,7 +61,7 @@ func TestEveryPair(t *testing.T) {
 // expected fills in what the model predicts.
 func expected(t *testing.T, s *scenarios.Scenario) *scenarios.Scenario {
 	t.Helper()
-	s = cases.Bare(s)
+	s = cases.WithoutExpectations(s)
 	played, err := oracle.Play(s, scenarios.Facts{Kubernetes: "1.37", Binary: "1.37", Gate: scenarios.GateOn}, fixtures.FS)
 	if err != nil {
 		t.Fatalf("%s: %v", s.ID, err)
@@ -87,7 +87,7 @@ func TestPrintedCasesLoad(t *testing.T) {
 				denied = append(denied, i)
 			}
 		}
-		paired, ok := cases.Paired(s, denied)
+		paired, ok := cases.AddTwins(s, denied)
 		if !ok {
 			unpaired++
 			continue // a person has to write the twin
@@ -119,7 +119,7 @@ func TestPrintedCasesLoad(t *testing.T) {
 func TestShrink(t *testing.T) {
 	for _, c := range generate(5, 300) {
 		asks := 0
-		before := cases.Bare(c.Scenario)
+		before := cases.WithoutExpectations(c.Scenario)
 		group := func(s *scenarios.Scenario) bool {
 			asks++
 			return slices.ContainsFunc(s.Steps, func(st scenarios.Step) bool {

@@ -21,7 +21,7 @@ const (
 
 var constrained = []string{"associated-node", "arbitrary-node", "serviceaccount", "user-info"}
 
-// modes are those that action and identity grants are about.
+// modes returns the modes that action and identity grants are about.
 func (b *builder) modes() []string {
 	switch b.level(mode) {
 	case "all":
@@ -38,14 +38,13 @@ func (b *builder) modes() []string {
 	return []string{b.level(mode)}
 }
 
-// grants gives what the choice says: action checks, identity checks, legacy, and what the wanted user may do.
+// grants adds what the choice says: action checks, identity checks, legacy, and what the wanted user may do.
 func (b *builder) grants(steps []scenarios.Request) {
 	modes := b.modes()
 	for i, r := range steps {
-		if i > 0 && (sameAction(r, steps[0]) || b.rng.IntN(4) == 0) {
-			continue
+		if i == 0 || b.needsAction(r, steps[0]) {
+			b.action(modes, r, i == 0)
 		}
-		b.action(modes, r, i == 0)
 	}
 	if !b.is(identity, "none") {
 		b.identity(modes, steps)
@@ -54,6 +53,11 @@ func (b *builder) grants(steps []scenarios.Request) {
 		b.person(steps, person{shape: b.level(legacy), verbs: []string{"impersonate"}, id: legacyID})
 	}
 	b.rights(steps)
+}
+
+// needsAction reports whether a later request gets a grant of its action: most of those do that differ from the first.
+func (b *builder) needsAction(r, first scenarios.Request) bool {
+	return !sameAction(r, first) && b.rng.IntN(4) > 0
 }
 
 func sameAction(a, b scenarios.Request) bool {
@@ -121,7 +125,7 @@ func (b *builder) identity(modes []string, steps []scenarios.Request) {
 	b.person(steps, person{shape: b.level(identity), verbs: verbs, id: identityID, constrained: true})
 }
 
-// person says how the right to be somebody is granted.
+// person is how the right to be somebody is granted.
 type person struct {
 	shape       string
 	verbs       []string
@@ -135,83 +139,110 @@ func (b *builder) person(steps []scenarios.Request, p person) {
 		b.add(scenarios.Grant{ID: p.id, Verbs: p.verbs, APIGroups: []string{"*"}, Resources: []string{"*"}})
 		return
 	}
-	resources, names := b.identities(steps, p.constrained)
+	resources, first := b.identities(steps, p.constrained)
 	for i, resource := range slices.Sorted(maps.Keys(resources)) {
 		about, _, _ := strings.Cut(resource, "/")
-		group := authenticationGroup
-		if !p.constrained && about != "uids" && about != "userextras" {
-			group = ""
-		}
-		isName := about == "nodes" || about == "serviceaccounts" || about == "users"
-		g := scenarios.Grant{Verbs: p.verbs, APIGroups: []string{group}, Resources: []string{resource}, Names: resources[resource]}
-		switch p.shape {
-		case "exact":
-			if about == "nodes" && b.rng.IntN(2) == 0 {
-				g.Names = []string{"*"} // what associated-node asks for
-			}
-		case "any", "verb-star", "other-mode":
-			g.Names = nil
-		case "names-star":
-			g.Names = []string{"*"}
-		case "no-extra":
-			g.Names = nil
-			if about == "userextras" && i%2 == 0 {
-				continue
-			}
-		case "one-group-missing":
-			if about == "groups" && len(g.Names) > 1 {
-				g.Names = g.Names[1:]
-			}
-		case "core-group", "other-group":
-			g.APIGroups = []string{pick(b.rng, "", authenticationGroup, "example.com")}
-		case "namespaced":
-			g.Names = nil
-			g.Namespace = "stock"
-		}
-		if p.shape == "name-only" && !isName || p.shape == "no-name" && isName {
+		if p.leavesOut(about, i) {
 			continue
 		}
-		if resource == names {
+		g := scenarios.Grant{Verbs: p.verbs, APIGroups: []string{p.group(about)}, Resources: []string{resource}, Names: resources[resource]}
+		b.shapeGrant(&g, p.shape, about)
+		if resource == first {
 			g.ID = p.id
 		}
 		b.add(g)
 	}
 }
 
-// identities are the resources of identity checks, each with its names, and the one that stands for the first user.
-func (b *builder) identities(steps []scenarios.Request, constrainedToo bool) (resources map[string][]string, first string) {
-	resources = map[string][]string{}
-	put := func(resource, name string) { resources[resource] = append(resources[resource], name) }
+// leavesOut reports whether the shape has no grant about a resource, which is the i-th.
+func (p person) leavesOut(about string, i int) bool {
+	isName := about == "nodes" || about == "serviceaccounts" || about == "users"
+	switch p.shape {
+	case "name-only":
+		return !isName
+	case "no-name":
+		return isName
+	case "no-extra":
+		return about == "userextras" && i%2 == 0
+	}
+	return false
+}
+
+// group returns the API group of a resource that identity checks are about.
+func (p person) group(about string) string {
+	if p.constrained || about == "uids" || about == "userextras" {
+		return authenticationGroup
+	}
+	return ""
+}
+
+// shapeGrant makes a grant, which is exact, wider, narrower or another one.
+func (b *builder) shapeGrant(g *scenarios.Grant, shape, about string) {
+	switch shape {
+	case "exact":
+		if about == "nodes" && b.rng.IntN(2) == 0 {
+			g.Names = []string{"*"} // what associated-node asks for
+		}
+	case "any", "verb-star", "other-mode", "no-extra":
+		g.Names = nil
+	case "names-star":
+		g.Names = []string{"*"}
+	case "one-group-missing":
+		if about == "groups" && len(g.Names) > 1 {
+			g.Names = g.Names[1:]
+		}
+	case "core-group", "other-group":
+		g.APIGroups = []string{pick(b.rng, "", authenticationGroup, "example.com")}
+	case "namespaced":
+		g.Names = nil
+		g.Namespace = "stock"
+	}
+}
+
+// checkedNames are the resources of identity checks, each with its names.
+type checkedNames map[string][]string
+
+func (c checkedNames) add(resource string, names ...string) {
+	if len(names) > 0 {
+		c[resource] = append(c[resource], names...)
+	}
+}
+
+// identities returns the resources of the identity checks of all requests, each with its names, and the resource that
+// stands for the first user.
+func (b *builder) identities(steps []scenarios.Request, constrainedToo bool) (resources checkedNames, first string) {
+	resources = checkedNames{}
 	for _, r := range steps {
 		imp := r.Impersonate
 		if imp == nil {
 			continue
 		}
-		resource, name := "users", imp.User
-		if node, ok := strings.CutPrefix(name, nodeUser); ok && b.is(wanted, "node") && constrainedToo {
-			resource, name = "nodes", node
-		}
-		if account, ok := strings.CutPrefix(name, accountUser); ok && b.is(wanted, "account") {
-			resource, name = "serviceaccounts", account[strings.Index(account, ":")+1:]
-		}
+		resource, name := b.userResource(imp.User, constrainedToo)
 		first = cmp.Or(first, resource)
-		put(resource, name)
+		resources.add(resource, name)
 		if imp.UID != "" {
-			put("uids", imp.UID)
+			resources.add("uids", imp.UID)
 		}
-		for _, g := range imp.Groups {
-			put("groups", g)
-		}
+		resources.add("groups", imp.Groups...)
 		for key, values := range imp.Extra {
-			for _, v := range values {
-				put("userextras/"+strings.ToLower(key), v)
-			}
+			resources.add("userextras/"+strings.ToLower(key), values...)
 		}
 	}
 	for resource, names := range resources {
 		resources[resource] = append([]string(nil), sets.List(sets.New(names...).Delete(""))...)
 	}
 	return resources, first
+}
+
+// userResource returns the resource of identity checks, with the name in it, that stands for a user.
+func (b *builder) userResource(user string, constrainedToo bool) (resource, name string) {
+	if node, isNode := strings.CutPrefix(user, nodeUser); isNode && b.is(wanted, "node") && constrainedToo {
+		return "nodes", node
+	}
+	if account, isAccount := strings.CutPrefix(user, accountUser); isAccount && b.is(wanted, "account") {
+		return "serviceaccounts", account[strings.Index(account, ":")+1:]
+	}
+	return "users", user
 }
 
 func (b *builder) rights(steps []scenarios.Request) {

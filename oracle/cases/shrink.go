@@ -1,28 +1,23 @@
 package cases
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
 	"maps"
-	"reflect"
 	"slices"
-
-	"go.yaml.in/yaml/v3"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Shrink makes a scenario smaller while holds stays true of it: steps, grants, headers, selectors, requestors'
-// groups and extra are left out, one after the other, until nothing can be left out any more or holds was asked
-// limit times. Expectations are removed; holds has to know what is expected. The scenario itself is not changed.
-func Shrink(s *scenarios.Scenario, limit int, holds func(*scenarios.Scenario) bool) *scenarios.Scenario {
-	return Smallest(Bare(s), limit, reductions, holds)
+// Shrink makes a scenario smaller while differs stays true of it: steps, grants, headers, selectors, requestors'
+// groups and extra are left out, one after the other, until nothing can be left out any more or differs was called
+// limit times. Expectations are removed; differs has to know what is expected. The scenario itself is not changed.
+func Shrink(s *scenarios.Scenario, limit int, differs func(*scenarios.Scenario) bool) *scenarios.Scenario {
+	return Smallest(WithoutExpectations(s), limit, reduce, differs)
 }
 
-// Smallest makes something smaller while holds is true of it, until it is of nothing smaller, or was asked limit times.
-func Smallest[T any](best T, limit int, smaller func(T) []T, holds func(T) bool) T {
+// Smallest makes something smaller while differs is true of it, until it is true of nothing smaller or was called limit
+// times.
+func Smallest[T any](best T, limit int, smaller func(T) []T, differs func(T) bool) T {
 	for changed := true; changed; {
 		changed = false
 		list := smaller(best)
@@ -30,7 +25,7 @@ func Smallest[T any](best T, limit int, smaller func(T) []T, holds func(T) bool)
 			if limit--; limit < 0 {
 				return best
 			}
-			if !holds(list[i]) {
+			if !differs(list[i]) {
 				i++
 				continue
 			}
@@ -41,8 +36,8 @@ func Smallest[T any](best T, limit int, smaller func(T) []T, holds func(T) bool)
 	return best
 }
 
-// Bare is a copy of a scenario without expectations that shares nothing with it.
-func Bare(s *scenarios.Scenario) *scenarios.Scenario {
+// WithoutExpectations returns a copy of a scenario without expectations that shares nothing with it.
+func WithoutExpectations(s *scenarios.Scenario) *scenarios.Scenario {
 	out := s.Clone()
 	for i := range out.Steps {
 		out.Steps[i].Expect = nil
@@ -50,14 +45,14 @@ func Bare(s *scenarios.Scenario) *scenarios.Scenario {
 	return out
 }
 
-// reductions are the scenarios with one thing less in them for which the rules still hold.
-func reductions(s *scenarios.Scenario) (out []*scenarios.Scenario) {
+// reduce returns the scenarios with one thing less in them that still keep to the rules of scenarios.
+func reduce(s *scenarios.Scenario) (out []*scenarios.Scenario) {
 	raw, err := json.Marshal(s)
 	var tree map[string]any
 	if err != nil || json.Unmarshal(raw, &tree) != nil {
-		return nil // of a scenario it cannot be
+		return nil // A scenario can always be encoded.
 	}
-	for _, fewer := range less(tree, false) {
+	for _, fewer := range removeOne(tree, false) {
 		c := &scenarios.Scenario{ID: s.ID, Suffix: s.Suffix}
 		if raw, err = json.Marshal(fewer); err != nil || json.Unmarshal(raw, c) != nil {
 			continue
@@ -66,16 +61,26 @@ func reductions(s *scenarios.Scenario) (out []*scenarios.Scenario) {
 			id := st.Grant + st.Revoke // one of them
 			return id != "" && !slices.ContainsFunc(c.Grants, func(g scenarios.Grant) bool { return g.ID == id })
 		})
-		if prune(c); valid(c) {
+		if prune(c); isValid(c) {
 			out = append(out, c)
 		}
 	}
+	return append(out, simplifyRequests(s)...)
+}
+
+// simplifyRequests returns the scenarios in which one request is the plainest that there is.
+func simplifyRequests(s *scenarios.Scenario) (out []*scenarios.Scenario) {
 	for i, st := range s.Steps {
-		if q := st.Request; q != nil && (q.Path != "/version" || q.Verb != "get") {
-			c := Bare(s)
-			c.Steps[i].Request = &scenarios.Request{By: q.By, Impersonate: q.Impersonate, Verb: "get", Path: "/version"} // the plainest
-			out = append(out, c)
+		q := st.Request
+		if q == nil {
+			continue
 		}
+		if q.Path == "/version" && q.Verb == "get" {
+			continue
+		}
+		c := WithoutExpectations(s)
+		c.Steps[i].Request = &scenarios.Request{By: q.By, Impersonate: q.Impersonate, Verb: "get", Path: "/version"}
+		out = append(out, c)
 	}
 	return out
 }
@@ -83,37 +88,48 @@ func reductions(s *scenarios.Scenario) (out []*scenarios.Scenario) {
 // optional are the fields that can be left out as a whole, and those whose entries can.
 var optional = []string{"grants", "impersonate", "uid", "groups", "extra", "fieldSelector", "labelSelector", "subresource", "namespace", "resourceNames"}
 
-// less are the values with one thing less in them, what holds most of them first: an entry of a list that has others, a
-// field that is optional, or any field of a mapping whose fields all are.
-func less(value any, all bool) (out []any) {
+// removeOne returns the values with one thing less in them, what holds most of them first: an entry of a list that has
+// others, a field that is optional, or any field of a mapping whose fields all are.
+func removeOne(value any, allOptional bool) []any {
 	switch v := value.(type) {
 	case []any:
-		for i := range v {
-			if len(v) > 1 {
-				out = append(out, slices.Delete(slices.Clone(v), i, i+1))
-			}
-		}
-		for i, item := range v {
-			for _, smaller := range less(item, false) {
-				c := slices.Clone(v)
-				c[i] = smaller
-				out = append(out, c)
-			}
-		}
+		return removeFromList(v)
 	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if all || slices.Contains(optional, key) {
-				c := maps.Clone(v)
-				delete(c, key)
-				out = append(out, c)
-			}
+		return removeFromMapping(v, allOptional)
+	}
+	return nil
+}
+
+func removeFromList(list []any) (out []any) {
+	if len(list) > 1 {
+		for i := range list {
+			out = append(out, slices.Delete(slices.Clone(list), i, i+1))
 		}
-		for _, key := range slices.Backward(slices.Sorted(maps.Keys(v))) { // steps before grants
-			for _, smaller := range less(v[key], key == "extra") {
-				c := maps.Clone(v)
-				c[key] = smaller
-				out = append(out, c)
-			}
+	}
+	for i, item := range list {
+		for _, smaller := range removeOne(item, false) {
+			c := slices.Clone(list)
+			c[i] = smaller
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func removeFromMapping(mapping map[string]any, allOptional bool) (out []any) {
+	keys := slices.Sorted(maps.Keys(mapping))
+	for _, key := range keys {
+		if allOptional || slices.Contains(optional, key) {
+			c := maps.Clone(mapping)
+			delete(c, key)
+			out = append(out, c)
+		}
+	}
+	for _, key := range slices.Backward(keys) { // steps before grants
+		for _, smaller := range removeOne(mapping[key], key == "extra") {
+			c := maps.Clone(mapping)
+			c[key] = smaller
+			out = append(out, c)
 		}
 	}
 	return out
@@ -125,7 +141,7 @@ func prune(s *scenarios.Scenario) {
 	for _, st := range s.Steps {
 		if st.Request != nil {
 			used[st.Request.By] = true
-			if imp := st.Request.Impersonate; imp != nil && imp.User == "" && imp.UID == "" && imp.Groups == nil && imp.Extra == nil {
+			if isEmpty(st.Request.Impersonate) {
 				st.Request.Impersonate = nil
 			}
 		}
@@ -144,8 +160,17 @@ func prune(s *scenarios.Scenario) {
 	}
 }
 
-// valid tells whether the rules about steps and grants still hold.
-func valid(s *scenarios.Scenario) bool {
+// isEmpty reports whether headers of impersonation say nothing.
+func isEmpty(imp *scenarios.Impersonate) bool {
+	if imp == nil {
+		return true
+	}
+	saysNothing := imp.User == "" && imp.UID == "" && imp.Groups == nil && imp.Extra == nil
+	return saysNothing
+}
+
+// isValid reports whether a scenario keeps to the rules about steps and grants.
+func isValid(s *scenarios.Scenario) bool {
 	requests := 0
 	for i, st := range s.Steps {
 		switch r := st.Request; {
@@ -163,103 +188,4 @@ func valid(s *scenarios.Scenario) bool {
 		}
 	}
 	return requests > 0
-}
-
-// Print renders a scenario as a file that loads as the same, without what is derived. Comments go on top, a line each.
-func Print(s *scenarios.Scenario, comments ...string) ([]byte, error) {
-	raw, err := YAML(s.Lean(), comments...)
-	if err != nil {
-		return nil, fmt.Errorf("printing scenario %s: %w", s.ID, err)
-	}
-	return raw, nil
-}
-
-// YAML renders a value as a file, by way of JSON: it keeps the order of fields, and tells empty lists from none.
-func YAML(value any, comments ...string) ([]byte, error) {
-	var raw bytes.Buffer
-	enc := json.NewEncoder(&raw)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(value); err != nil {
-		return nil, err
-	}
-	var tree yaml.Node
-	if err := yaml.Unmarshal(raw.Bytes(), &tree); err != nil {
-		return nil, err
-	}
-	plain(&tree)
-	var out bytes.Buffer
-	for _, c := range comments {
-		out.WriteString("# " + c + "\n")
-	}
-	lines := yaml.NewEncoder(&out)
-	lines.SetIndent(2)
-	err := lines.Encode(&tree)
-	return out.Bytes(), err
-}
-
-func plain(n *yaml.Node) {
-	n.Style = 0
-	for _, item := range n.Content {
-		plain(item)
-	}
-}
-
-// twinID begins the IDs of the grants that Paired adds.
-const twinID = "twin-"
-
-// Paired adds what a file with denials has to have: after its steps, the users are granted everything, and the
-// denied requests, given by their steps, come again and are allowed. It is false where that cannot be: where users
-// have no unique name everything would be granted to those of other scenarios as well, and a request without a
-// user is never allowed.
-func Paired(s *scenarios.Scenario, denied []int) (*scenarios.Scenario, bool) {
-	out := Bare(s)
-	everything := []scenarios.Grant{{APIGroups: []string{"*"}, Resources: []string{"*"}}}
-	if slices.ContainsFunc(denied, func(i int) bool { return s.Steps[i].Request.Path != "" }) {
-		everything = append(everything, scenarios.Grant{NonResourceURLs: []string{"*"}})
-	}
-	var users []string
-	var again []scenarios.Step
-	for _, i := range denied {
-		r := s.Steps[i].Request
-		users = append(users, s.Requestors[r.By].Username())
-		if r.Impersonate != nil {
-			users = append(users, r.Impersonate.User)
-		}
-		same := func(st scenarios.Step) bool { return reflect.DeepEqual(st.Request, r) }
-		if !slices.ContainsFunc(again, same) {
-			q := *r
-			again = append(again, scenarios.Step{Request: &q})
-		}
-	}
-	for _, user := range sets.List(sets.New(users...)) {
-		if !unique(user) {
-			return s, false
-		}
-		for _, g := range everything {
-			g.ID = fmt.Sprintf("%s%d", twinID, len(out.Grants))
-			g.Verbs, g.Subject.User = []string{"*"}, user
-			out.Grants = append(out.Grants, g)
-			out.Steps = append(out.Steps, scenarios.Step{Grant: g.ID})
-		}
-	}
-	out.Steps = append(out.Steps, again...)
-	return out, true
-}
-
-// unique tells whether Bind makes a user's name unique.
-func unique(user string) bool {
-	probe := scenarios.Scenario{Grants: []scenarios.Grant{{Subject: scenarios.Subject{User: user}}}}
-	bound, _ := probe.Bind("abc123")
-	return user != "" && bound.Grants[0].Subject.User != user
-}
-
-// Unique tells whether nothing that a scenario grants reaches the users of another one.
-func Unique(s *scenarios.Scenario) bool {
-	bound, _ := s.Bind("abc123")
-	for i, g := range bound.Grants {
-		if g.Subject == s.Grants[i].Subject {
-			return false
-		}
-	}
-	return true
 }

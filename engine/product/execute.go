@@ -34,9 +34,12 @@ type Made struct {
 
 // Execute runs a plan, judges what was recorded, and makes the report. An error means that there is nothing to report.
 func Execute(ctx context.Context, r Run) (*Made, error) {
-	log := record.New()
+	log, command := record.New(), r.Command
+	if r.Product.Conceal != nil {
+		command = r.Product.Conceal(command)
+	}
 	head := header{
-		Product: r.Product.Name, SuiteVersion: r.Invocation.Version, Command: r.Command, Seed: r.Invocation.Seed,
+		Product: r.Product.Name, SuiteVersion: r.Invocation.Version, Command: command, Seed: r.Invocation.Seed,
 		Started: time.Now().UTC(), Cases: r.Plan.Cases(), Inputs: r.Invocation.recordedInputs(),
 	}
 	if err := log.Append(headerKey, head); err != nil {

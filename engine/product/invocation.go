@@ -21,6 +21,8 @@ type Product struct {
 	Arguments string
 	// New returns a product's flags, with the defaults, which are added to the flag set.
 	New func(flags *pflag.FlagSet) Flags
+	// Conceal returns a command line without the secrets in it, as a report has it. It is nil where no flag has secrets.
+	Conceal func(command []string) []string
 }
 
 // Flags are the flags of a product, after they were parsed.

@@ -2,49 +2,44 @@ package deputy
 
 import (
 	"cmp"
-	_ "embed"
-	"encoding/base64"
-	"fmt"
-	"net/http"
+	_ "embed" // the table of attacks
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/authzconf/authzconf/fixtures"
-	"github.com/authzconf/authzconf/internal/seq"
-	"github.com/authzconf/authzconf/reports"
 )
 
 //go:embed attacks.yaml
 var attacksFile []byte
 
+// attackKind is a kind of attack in attacks.yaml, and a case of a report.
+type attackKind struct {
+	Kind    string   `json:"kind"`
+	About   string   `json:"about"`
+	Attacks []attack `json:"attacks"`
+}
+
 // attack is an entry of attacks.yaml, which says what its fields mean.
 type attack struct {
-	Name      string      `json:"name"`
-	Requests  []rawAttack `json:"requests,omitempty"`
-	Pipelined bool        `json:"pipelined,omitempty"`
-	Protocol  string      `json:"protocol,omitempty"`
-	Spelt     string      `json:"spelt,omitempty"`
-	Arrives   string      `json:"arrives,omitempty"`
-	Ways      []attack    `json:"ways,omitempty"`
-	rawAttack `json:",inline"`
+	Name       string       `json:"name"`
+	Requests   []rawRequest `json:"requests,omitempty"`
+	Pipelined  bool         `json:"pipelined,omitempty"`
+	Protocol   string       `json:"protocol,omitempty"`
+	Spelled    string       `json:"spelled,omitempty"`
+	Arrives    string       `json:"arrives,omitempty"`
+	Ways       []attack     `json:"ways,omitempty"`
+	rawRequest `json:",inline"`
 
-	// crowded says that others are under way at the same time: then answers may take as long as those of plain requests.
-	crowded bool
+	// kind is the kind that the attack is of; empty for requests that are not in the table.
+	kind string
+	// concurrent means that others are under way at the same time: then answers may take as long as those of plain requests.
+	concurrent bool
 }
 
-// wait is how long an attack waits for a connection, and for each answer: what is malformed may get none.
-func (a attack) wait() time.Duration {
-	if a.crowded {
-		return timeout
-	}
-	return 3 * time.Second
-}
-
-// rawAttack is one request of an attack, in the table and as it is written to a connection.
-type rawAttack struct {
+// rawRequest is one request of an attack, in the table and as it is written to a connection.
+type rawRequest struct {
 	Who      string   `json:"who,omitempty"`
 	Method   string   `json:"method,omitempty"`
 	Target   string   `json:"target,omitempty"`
@@ -57,31 +52,44 @@ type rawAttack struct {
 	SamePort bool `json:"samePort,omitempty"`
 }
 
-const (
-	me, other, nobody = "me", "other", "nobody"
+// Whose request it is.
+const me, other, nobody = "me", "other", "nobody"
 
-	arrivesAlways, arrivesReference = "always", "reference"
-	// sameMark ends the marker of a URL that several requests share.
-	sameMark  = "same"
-	protocol2 = "HTTP/2"
+const (
+	arrivesAlways    = "always"
+	arrivesReference = "reference"
+	protocol2        = "HTTP/2"
+	// controlsKind is the kind of the requests without tricks, by which the judge learns what a right request looks like.
+	controlsKind = "controls"
 )
 
-// crowd are requests that everybody sends at once, on a connection each: plain ones, and ones that try to be the next.
-func crowd(people []*Identity, requests int) (all []attack) {
-	for i, p := range people {
-		next := people[(i+1)%len(people)].Name
-		plain := rawAttack{Who: p.Name, Method: "GET", Target: "{path}?{query}", Lines: []string{"{who}"}}
-		tricky := plain
-		tricky.Lines = []string{"{who}", "Impersonate-User: " + next, "Impersonate-Group: system:masters"}
-		all = append(all, attack{Name: p.Name + " among all", Requests: slices.Repeat([]rawAttack{plain}, requests), Arrives: arrivesAlways, crowded: true},
-			attack{Name: p.Name + " among all, as " + next, Requests: slices.Repeat([]rawAttack{tricky}, requests), crowded: true})
+// attackKinds returns the table. The first two attacks are the controls of the two people.
+var attackKinds = sync.OnceValue(func() []attackKind {
+	kinds := fixtures.Table[[]attackKind]("attacks.yaml", attacksFile)
+	for i := range kinds {
+		kinds[i].Attacks = expandWays(kinds[i].Attacks)
+		for n := range kinds[i].Attacks {
+			a := &kinds[i].Attacks[n]
+			a.kind = kinds[i].Kind
+			a.fillIn()
+		}
+	}
+	return kinds
+})
+
+// attacksOf returns the attacks of the kinds for which a function is true, in the order of the table.
+func attacksOf(selected func(kind string) bool) (all []attack) {
+	for _, k := range attackKinds() {
+		if selected(k.Kind) {
+			all = append(all, k.Attacks...)
+		}
 	}
 	return all
 }
 
-// attacks are the table. The first two are the controls of the two people.
-var attacks = sync.OnceValue(func() (all []attack) {
-	for _, a := range fixtures.Table[[]attack]("attacks.yaml", attacksFile) {
+// expandWays returns an attack for each way in which one is tried.
+func expandWays(list []attack) (all []attack) {
+	for _, a := range list {
 		for _, way := range a.Ways {
 			way.Name, way.Who, way.Lines = way.Name+": "+a.Name, a.Who, slices.Concat(a.Lines, way.Lines)
 			all = append(all, way)
@@ -90,118 +98,50 @@ var attacks = sync.OnceValue(func() (all []attack) {
 			all = append(all, a)
 		}
 	}
-	for i := range all {
-		a := &all[i]
-		if a.Requests == nil {
-			a.Requests = []rawAttack{a.rawAttack}
-		}
-		for n := range a.Requests {
-			r := &a.Requests[n]
-			r.Who, r.Method, r.Target = cmp.Or(r.Who, me), cmp.Or(r.Method, "GET"), cmp.Or(r.Target, "{path}?{query}")
-		}
-	}
 	return all
-})
-
-// long is what a body is that is sent on before it is there.
-var long = strings.Repeat("x", 100_000)
-
-// smuggledMark ends the marker of a request within a request.
-const smuggledMark = "s"
-
-func markerOf(run string, attack int, request any) string {
-	return fmt.Sprintf("%s-%06d-%v", run, attack, request)
 }
 
-type place struct {
-	// Run begins every marker.
-	Run       string `json:"run"`
-	Host      string `json:"host"`
-	Prefix    string `json:"prefix,omitempty"`
-	Namespace string `json:"namespace"`
-}
-
-// scene is a place, and whose credentials stand in attacks. Shown writes whose they are in their place, for evidence.
-type scene struct {
-	place
-	People map[string]*Identity
-	Shown  bool
-}
-
-func podsIn(namespace string) string { return "/api/v1/namespaces/" + namespace + "/pods" }
-
-// requests are those of the attack with a number, as they are written.
-func (s scene) requests(n int, a attack) (out []rawAttack) {
-	for i, r := range a.Requests {
-		out = append(out, s.write(a, r, markerOf(s.Run, n, i+1), markerOf(s.Run, n, smuggledMark)))
+// fillIn fills in what the table leaves out.
+func (a *attack) fillIn() {
+	if a.Requests == nil {
+		a.Requests = []rawRequest{a.rawRequest}
 	}
-	return out
+	for n := range a.Requests {
+		r := &a.Requests[n]
+		r.Who, r.Method, r.Target = cmp.Or(r.Who, me), cmp.Or(r.Method, "GET"), cmp.Or(r.Target, "{path}?{query}")
+	}
 }
 
-// sent is the attack as evidence shows it.
-func (s scene) sent(n int, a attack) []string {
-	s.Shown = true
-	return seq.Map(s.requests(n, a), func(r rawAttack) string { return reports.Redact(strings.Replace(r.text(), long, "x…", 1)) })
+// wait returns how long an attack waits for a connection, and for each answer: what is malformed may get none.
+func (a attack) wait() time.Duration {
+	if a.concurrent {
+		return timeout
+	}
+	return 3 * time.Second
 }
 
-func (s scene) write(a attack, r rawAttack, marker, smuggled string) rawAttack {
-	pods, names, mine := podsIn(s.Namespace), strings.Clone, s.People[me].spelt(a.Spelt)
-	if a.Protocol == protocol2 { // its names are in lower case, but for what the table itself writes
-		names = strings.ToLower
-	}
-	believed := http.CanonicalHeaderKey(slices.Concat(s.People[other].trusted(), []string{"x-forwarded-user"})[0])
-	fill := strings.NewReplacer(
-		"{query}", "fieldSelector=metadata.name%3D"+marker, "{same}", "fieldSelector=metadata.name%3D"+strings.TrimRight(marker, "0123456789")+sameMark, "{path/}", strings.TrimPrefix(pods, "/"), "{path}", s.Prefix+pods, "{prefix}", s.Prefix,
-		"{host}", s.Host, "{marker}", marker, "{smuggled}", smuggled,
-		"{me.name}", s.name(me), "{other.name}", s.name(other), "{other.basic}", base64.StdEncoding.EncodeToString([]byte(s.name(other)+":x")), "{other.jwt}", forged(s.name(other)), "{other.protocol}", base64.RawURLEncoding.EncodeToString([]byte(forged(s.name(other)))), "{me:names}", strings.Join(s.People[me].names(), ", "),
-		"{me}", mine.lines(s.Shown, names), "{ME}", s.People[me].lines(s.Shown, mixedCase), "{other}", s.People[other].lines(s.Shown, names),
-		"{me:half}", s.People[me].secrets(half).lines(s.Shown, names), "{me:folded}", s.People[me].secrets(folded).lines(s.Shown, names), "{me:nearly}", s.People[me].secrets(nearly).lines(s.Shown, names), "{me:unsigned}", s.People[me].secrets(unsigned).lines(s.Shown, names),
-		"{other.header}", believed, "{other.header_}", strings.ReplaceAll(believed, "-", "_"), "{long}", long,
-		"{who}", s.People[r.Who].lines(s.Shown, names))
-	w := r
-	known := append(s.People[me].trusted(), s.People[other].trusted()...)
-	without := func(lines []string, names []string) []string {
-		return slices.DeleteFunc(slices.Clone(lines), func(line string) bool {
-			name, _, _ := strings.Cut(line, ":")
-			return slices.Contains(names, strings.ToLower(name))
-		})
-	}
-	lines := without(strings.Split(strings.Join(r.Lines, "\r\n"), "\r\n"), known) // who may send it is whom it names
-	if s.People[other].public {                                                   // then a request within a request that names somebody is that person's
-		known = append(known, "impersonate-user")
-	}
-	body := strings.Join(without(strings.Split(r.Body, "\r\n"), known), "\r\n")
-	w.Target, w.Body, w.Lines, w.Trailers = fill.Replace(r.Target), fill.Replace(body), nil, seq.Map(r.Trailers, fill.Replace)
-	head := []string{names("Host") + ": " + s.Host, names("Audit-Id") + ": " + marker}
-	if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "User-Agent:") }) {
-		head = append(head, names("User-Agent")+": "+marker)
-	}
-	for _, line := range append(head, lines...) {
-		if line = strings.ReplaceAll(fill.Replace(line), "{length}", strconv.Itoa(len(w.Body))); line != "" { // whose certificate is the credential sends no line
-			w.Lines = append(w.Lines, line)
-		}
-	}
-	return w
+// sends reports whether one of the requests has a text in its header.
+func (a attack) sends(text string) bool {
+	return slices.ContainsFunc(a.Requests, func(r rawRequest) bool { return strings.Contains(strings.Join(r.Lines, "\n"), text) })
 }
 
-// forged is a token that nobody signed, for whoever reads tokens without verifying them.
-func forged(name string) string {
-	part := base64.RawURLEncoding.EncodeToString
-	claims := fmt.Sprintf(`{"sub":%[1]q,"email":%[1]q,"preferred_username":%[1]q,"groups":["system:masters"],"exp":4102444800}`, name)
-	return part([]byte(`{"alg":"none","typ":"JWT"}`)) + "." + part([]byte(claims)) + ".AAAA"
+// sharesURL reports whether several requests have one URL.
+func (a attack) sharesURL() bool {
+	return slices.ContainsFunc(a.Requests, func(r rawRequest) bool { return strings.Contains(r.Target, "{same}") })
 }
 
-func (s scene) name(who string) string { return s.People[who].Name }
+// isControl reports whether the attack is without tricks: its request has to arrive.
+func (a attack) isControl() bool { return a.Arrives == arrivesAlways }
 
-// text is the request over HTTP/1.1, and what evidence and findings show of one over HTTP/2.
-func (w rawAttack) text() string {
-	text := w.Method + " " + w.Target + " HTTP/1.1\r\n" + strings.Join(w.Lines, "\r\n")
-	if w.Cut {
+// text returns the request over HTTP/1.1, and what evidence and findings show of one over HTTP/2.
+func (r rawRequest) text() string {
+	text := r.Method + " " + r.Target + " HTTP/1.1\r\n" + strings.Join(r.Lines, "\r\n")
+	if r.Cut {
 		return text
 	}
-	text += "\r\n\r\n" + w.Body
-	if len(w.Trailers) > 0 {
-		text += strings.Join(w.Trailers, "\r\n") + "\r\n"
+	text += "\r\n\r\n" + r.Body
+	if len(r.Trailers) > 0 {
+		text += strings.Join(r.Trailers, "\r\n") + "\r\n"
 	}
 	return text
 }

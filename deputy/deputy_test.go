@@ -1,7 +1,11 @@
 package deputy
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httputil"
 	"os"
@@ -9,52 +13,136 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/record"
 	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-func options(t *testing.T) server.Options {
+func target(t *testing.T) server.Options {
 	t.Helper()
-	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gate: "on", Binaries: &local.Binaries{Progress: os.Stderr}}.Cells()
+	o, err := controlPlane(local.Newest().Minor, &local.Binaries{Progress: os.Stderr})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cells[0]
+	return o
 }
 
-// TestRun runs all of it.
-func TestRun(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts control planes")
+// parse returns the command line of some words, as the program does.
+func parse(words []string) (*product.CommandLine, []string, error) {
+	set := pflag.NewFlagSet(words[0], pflag.ContinueOnError)
+	line := product.NewCommandLine(Product, set, nil)
+	err := set.Parse(words[1:])
+	return line, set.Args(), err
+}
+
+// runProduct runs a command line, and returns what it made.
+func runProduct(t *testing.T, words ...string) *product.Made {
+	t.Helper()
+	line, args, err := parse(words)
+	if err != nil {
+		t.Fatal(err)
 	}
-	report, _, err := Run(context.Background(), Options{
-		Target: options(t), Impersonation: Impersonations(), Pairs: 1000, Users: 50, Requests: 6, Seed: 3, Progress: func(line string) { t.Log(line) },
+	i := product.NewInvocation(args, "test", os.Stderr)
+	prepared, err := line.Prepare(i)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := product.Execute(context.Background(), product.Run{
+		Prepared: prepared, Invocation: i, Command: append([]string{"authzconf"}, words...),
+		Say: func(text string) { t.Log(text) }, Status: func(string) {},
+		Judged: func(c product.Case, r reports.Result) {
+			t.Log(r.Verdict, c.ID, r.Details)
+			for _, d := range r.Differences {
+				t.Log("  ", d.Field, d.Got)
+			}
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range report.Parts {
-		t.Log(p.Line(), strings.Join(p.Failures, "\n"))
+	return made
+}
+
+// TestRun runs all of it, and verifies the report.
+func TestRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts control planes")
 	}
-	if report.Failed() || len(report.Parts) != 8 {
-		t.Error("see above")
+	made := runProduct(t, "deputy", "--pairs=1000", "--users=50", "--requests=6", "--seed=3")
+	if o := made.Report.Outcome; o.Result != verdicts.Passed || len(made.Report.Groups) != 2 {
+		t.Errorf("%+v", o)
 	}
-	for _, p := range report.Parts {
-		for _, want := range map[string][]string{
-			"preflight": {string(yes), string(no), string(unreachable)}, "audit-logs": {"correlated"},
-			"attacks": {asPerson, "refused by the proxy", "refused by the API server"}, "tunnel": {"streamed", "down, and said so"},
-		}[p.Name] {
-			if p.Outcomes[want] == 0 {
-				t.Errorf("%s, %s: nothing was %q", p.Name, p.Impersonation, want)
+	for _, g := range made.Report.Groups {
+		if want := len(Parts()) - 2 + len(attackKinds()); len(g.Cases) != want {
+			t.Errorf("%s: %d cases, want %d", g.Name, len(g.Cases), want)
+		}
+		said := fmt.Sprint(g.Cases)
+		for _, want := range []string{
+			string(allowed), string(forbidden), string(unreachable), correlated,
+			asPerson, refusedByProxy, refusedByServer, "streamed", "down, and said so",
+		} {
+			if !strings.Contains(said, " "+want) {
+				t.Errorf("%s: nothing was %q", g.Name, want)
 			}
 		}
 	}
+	line, args, err := parse(made.Report.Command[1:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	prepared, err := line.Prepare(product.NewInvocation(args, "test", os.Stderr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("wrong", func(t *testing.T) { testJudgeNotices(t, prepared.Plan.(*plan), made.Log.View()) })
+	for _, change := range []struct{ file, from, to, want string }{
+		{"", "", "", ""},
+		{"evidence/legacy/tunnel.json", `"code": 502`, `"code": 503`, "its digest is not the one in record.jsonl"},
+		{reports.ReportFile, "- --users=50", "- --users=49", "it is not what the record gives"},
+	} {
+		differences := verifyChanged(t, made, change.file, change.from, change.to)
+		if got := strings.Join(differences, "\n"); !strings.Contains(got, change.want) || (got == "") != (change.want == "") {
+			t.Errorf("%s changed: %q, want %q", change.file, got, change.want)
+		}
+	}
+}
+
+// verifyChanged verifies a report in which a file is changed.
+func verifyChanged(t *testing.T, made *product.Made, file, from, to string) []string {
+	t.Helper()
+	files, err := made.Log.Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files[reports.ReportFile], err = made.Report.Encode(); err != nil {
+		t.Fatal(err)
+	}
+	if file != "" {
+		changed := strings.Replace(string(files[file]), from, to, 1)
+		if changed == string(files[file]) {
+			t.Fatalf("%s has no %q", file, from)
+		}
+		files[file] = []byte(changed)
+	}
+	v, err := product.Verify(func(name string) ([]byte, error) {
+		if data, ok := files[name]; ok {
+			return data, nil
+		}
+		return nil, os.ErrNotExist
+	}, parse, os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.Differences
 }
 
 // TestBroken shows that what is wrong is found: agents that are wrong on purpose, a
@@ -64,13 +152,13 @@ func TestBroken(t *testing.T) {
 		t.Skip("starts a control plane")
 	}
 	ctx := context.Background()
-	w, random := newFixture(3, somebody())
-	people := users(4)
+	w, random := newFixture(3, newPeople())
+	people := newUsers(4)
 	grants := slices.Concat(w.grants, userGrants(people, 2), proxyGrants(slices.Concat(w.people, people), true))
 	grants = slices.DeleteFunc(grants, func(g scenarios.Grant) bool { // the action on ConfigMaps
 		return g.Subject.User == proxyName && slices.Contains(g.Resources, "configmaps")
 	})
-	p, err := start(ctx, options(t), grants, append(slices.Clone(w.namespaces), Namespace))
+	p, err := startPlane(ctx, target(t), grants, append(slices.Clone(w.namespaces), Namespace))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,19 +169,22 @@ func TestBroken(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = agent.close() }()
-		pairs := slices.DeleteFunc(w.pairs(random), func(q pair) bool { return q.kind.resource != "configmaps" || !w.granted(q) || q.who.outOfReach })
-		s := &suite{kind: constrained, fixture: w, pairs: pairs[:min(20, len(pairs))]}
-		part := newPart()
-		e, err := agent.preflight(ctx, s)
+		questions := slices.DeleteFunc(w.drawQuestions(random), func(q question) bool {
+			return q.kind.resource != "configmaps" || !w.isGranted(q) || q.who.outOfReach
+		})
+		g, out := &group{name: constrained, fixture: w, questions: questions[:min(20, len(questions))]}, newJudgement()
+		e, err := agent.observePreflight(ctx, g)
 		if err != nil {
 			t.Fatal(err)
 		}
-		part.ended = time.Now()
-		if err := e.judge(part, s); err != nil {
+		if err := (sentRequests{}).checkPreflight(g, e); err != nil {
 			t.Fatal(err)
 		}
-		if part.Failed == 0 || !strings.Contains(part.Failures[0], `the pre-flight says "allowed", the request is "not for the proxy"`) {
-			t.Errorf("%d of %d failed: %q", part.Failed, part.Checks, part.Failures)
+		if err := e.judge(out, g); err != nil {
+			t.Fatal(err)
+		}
+		if len(out.failures) == 0 || !strings.Contains(out.failures[0].String(), `the pre-flight says "allowed", the request is "not for the proxy"`) {
+			t.Errorf("%d of %d failed: %q", len(out.failures), out.checks, out.failures)
 		}
 	})
 	for name, c := range faultyAgents(p) {
@@ -104,9 +195,8 @@ func TestBroken(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = ep.close() }()
-			part := attacked(t, ep, proxyName, true)
-			if !slices.ContainsFunc(part.Failures, func(f string) bool { return strings.Contains(f, c.finds) }) {
-				t.Errorf("found %q, not %q", part.Failures, c.finds)
+			if out := tryAttacks(t, ep, true); !finds(out, c.finds) {
+				t.Errorf("found %q, not %q", out.failures, c.finds)
 			}
 		})
 	}
@@ -120,32 +210,34 @@ func TestBroken(t *testing.T) {
 		if resp, err := agent.get(ctx, "/version", people[0]); err != nil || resp.Body.Close() != nil {
 			t.Fatal(err)
 		}
-		part := newPart()
-		e, err := p.deputies(ctx, agent, 3)
+		e, err := p.useDashboards(ctx, agent, 3)
 		if err != nil {
 			t.Fatal(err)
 		}
-		part.ended = time.Now()
+		if err := (sentRequests{}).checkRows(e); err != nil {
+			t.Fatal(err)
+		}
 		rows := e.Ways[0].Rows
 		rows[0].Actor, rows[1].AuditID = "somebody-else", "lost"
 		e.Ways[1].Rows = e.Ways[1].Rows[1:]
 		e.Ways[0].Attacks.Attacks[0].Answers[0].Code = http.StatusTeapot
-		if err := e.judge(part, &suite{kind: constrained, fixture: w, people: people, requests: 3, account: proxyName, reference: true}); err != nil {
+		out := newJudgement()
+		if err := e.judge(out, &group{name: constrained, fixture: w, people: people, requests: 3, account: proxyName, reference: true}, false); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range []string{"misattributed: ", "lost: ", "has no row of the deputy", "code 418, want 200"} {
-			if !slices.ContainsFunc(part.Failures, func(f string) bool { return strings.Contains(f, want) }) {
-				t.Errorf("%q, without %q", part.Failures, want)
+			if !finds(out, want) {
+				t.Errorf("%q, without %q", out.failures, want)
 			}
 		}
-		if part.Failed != 5 { // the event of the lost row has none either
-			t.Errorf("%q", part.Failures)
+		if len(out.failures) != 5 { // the event of the lost row has none either
+			t.Errorf("%q", out.failures)
 		}
 	})
 }
 
-// inTurn are some of a list of names, others for every AUTHZCONF_SAMPLE; with AUTHZCONF_FAULTY all.
-func inTurn(all []string) []string {
+// sampleNames returns some of a list of names, others for every AUTHZCONF_SAMPLE; with AUTHZCONF_FAULTY all.
+func sampleNames(all []string) []string {
 	if os.Getenv("AUTHZCONF_FAULTY") != "" {
 		return all
 	}
@@ -154,24 +246,32 @@ func inTurn(all []string) []string {
 	return slices.Concat(all, all)[n%len(all):][:min(some, len(all))]
 }
 
-// newPart is a part of the suite that runs from now on.
-func newPart() *Part {
-	return &Part{Outcomes: map[string]int{}, By: map[string]int{}, ids: map[string]bool{}, began: now()}
-}
-
-// attacked is what the attacks() of attacks shows of an endpoint.
-func attacked(t *testing.T, ep *endpoint, account string, reference bool) *Part {
+// tryAttacks returns what all attacks show of an endpoint.
+func tryAttacks(t *testing.T, ep *endpoint, isReference bool) *judgement {
 	t.Helper()
-	part := newPart()
-	e, err := ep.attack(context.Background(), attacks(), 1)
+	table := attacksOf(func(string) bool { return true })
+	e, err := ep.sendAttacks(context.Background(), table, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	part.ended = time.Now()
-	if err := e.judge(part, attacks(), ep.people, account, reference); err != nil {
+	out := newJudgement()
+	judgeInto(t, out, e, table, ep.people, proxyName, isReference)
+	return out
+}
+
+// judgeInto judges attacks into one judgement.
+func judgeInto(t *testing.T, out *judgement, e *attacksEvidence, table []attack, people []*Identity, account string, isReference bool) {
+	t.Helper()
+	j := newAttackJudge(e, table, people, account)
+	j.reference, j.logged = isReference, len(out.foundBy) > 0
+	if err := j.judgeAttacks(e, table, func(attack) *judgement { return out }); err != nil {
 		t.Fatal(err)
 	}
-	return part
+}
+
+// finds reports whether a failure has a text.
+func finds(out *judgement, text string) bool {
+	return slices.ContainsFunc(out.failures, func(f failure) bool { return strings.Contains(f.String(), text) })
 }
 
 type faultyAgent struct {
@@ -213,28 +313,28 @@ func faultyAgents(p *plane) map[string]faultyAgent {
 	}
 }
 
-func TestJudge(t *testing.T) {
-	reach, out := pair{who: &Identity{Name: "a"}}, pair{who: &Identity{Name: "b", outOfReach: true}}
-	allowed := authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: "RBAC: allowed by RoleBinding"}
+func TestCompareAnswers(t *testing.T) {
+	reach, out := question{who: &Identity{Name: "a"}}, question{who: &Identity{Name: "b", outOfReach: true}}
+	yes := authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: "RBAC: allowed by RoleBinding"}
 	for _, c := range []struct {
-		name              string
-		pair              pair
-		granted           bool
-		said, did, listed answer
-		status            authorizationv1.SubjectAccessReviewStatus
-		wrong             int
+		name                   string
+		question               question
+		granted                bool
+		review, request, rules answer
+		status                 authorizationv1.SubjectAccessReviewStatus
+		wrong                  int
 	}{
-		{"allowed", reach, true, yes, yes, yes, allowed, 0},
-		{"denied", reach, false, no, no, no, authorizationv1.SubjectAccessReviewStatus{}, 0},
+		{"allowed", reach, true, allowed, allowed, allowed, yes, 0},
+		{"denied", reach, false, forbidden, forbidden, forbidden, authorizationv1.SubjectAccessReviewStatus{}, 0},
 		{"out of reach", out, true, unreachable, unreachable, unreachable, authorizationv1.SubjectAccessReviewStatus{}, 0},
-		{"a yes that is none", reach, true, yes, no, yes, allowed, 3},
-		{"a no that is a yes", reach, false, no, yes, yes, authorizationv1.SubjectAccessReviewStatus{}, 2},
-		{"rules that say otherwise", reach, true, yes, yes, no, allowed, 1},
-		{"a yes without a reason", reach, true, yes, yes, yes, authorizationv1.SubjectAccessReviewStatus{Allowed: true}, 1},
-		{"a no with a reason", reach, false, no, no, no, authorizationv1.SubjectAccessReviewStatus{Reason: "because"}, 1},
-		{"a yes for one who is out of reach", out, true, yes, yes, yes, allowed, 1},
+		{"a yes that is none", reach, true, allowed, forbidden, allowed, yes, 3},
+		{"a no that is a yes", reach, false, forbidden, allowed, allowed, authorizationv1.SubjectAccessReviewStatus{}, 2},
+		{"rules that say otherwise", reach, true, allowed, allowed, forbidden, yes, 1},
+		{"a yes without a reason", reach, true, allowed, allowed, allowed, authorizationv1.SubjectAccessReviewStatus{Allowed: true}, 1},
+		{"a no with a reason", reach, false, forbidden, forbidden, forbidden, authorizationv1.SubjectAccessReviewStatus{Reason: "because"}, 1},
+		{"a yes for one who is out of reach", out, true, allowed, allowed, allowed, yes, 1},
 	} {
-		if wrong := judge(c.pair, c.granted, c.said, c.did, c.listed, c.status); len(wrong) != c.wrong {
+		if wrong := (answers{c.review, c.request, c.rules, c.status}).compare(c.question.who.outOfReach, c.granted); len(wrong) != c.wrong {
 			t.Errorf("%s: %q", c.name, wrong)
 		}
 	}
@@ -242,34 +342,34 @@ func TestJudge(t *testing.T) {
 
 // The same seed makes the same fixture, with questions of every kind.
 func TestFixture(t *testing.T) {
-	a, randomA := newFixture(5, somebody())
-	b, randomB := newFixture(5, somebody())
-	pairs := a.pairs(randomA)
-	if !slices.EqualFunc(pairs, b.pairs(randomB), func(x, y pair) bool { return x.String() == y.String() }) {
-		t.Error("the same seed makes other pairs")
+	a, randomA := newFixture(5, newPeople())
+	b, randomB := newFixture(5, newPeople())
+	questions := a.drawQuestions(randomA)
+	if !slices.EqualFunc(questions, b.drawQuestions(randomB), func(x, y question) bool { return x.String() == y.String() }) {
+		t.Error("the same seed makes other questions")
 	}
 	granted, seen := 0, map[string]bool{}
-	for _, p := range pairs {
-		if a.granted(p) {
+	for _, p := range questions {
+		if a.isGranted(p) {
 			granted++
 		}
-		seen[p.verb], seen[p.kind.full()], seen[p.who.Name], seen[p.namespace] = true, true, true, true
+		seen[p.verb], seen[p.kind.fullResource()], seen[p.who.Name], seen[p.namespace] = true, true, true, true
 	}
-	if want := len(verbs) + len(kinds) + peopleCount + spaceCount + 1; len(seen) != want || granted < 100 || granted > len(pairs)-100 {
-		t.Errorf("%d pairs, %d of them granted, %d values of %d", len(pairs), granted, len(seen), want)
+	if want := len(verbs) + len(kinds) + peopleCount + spaceCount + 1; len(seen) != want || granted < 100 || granted > len(questions)-100 {
+		t.Errorf("%d questions, %d of them granted, %d values of %d", len(questions), granted, len(seen), want)
 	}
 }
 
 func TestOptions(t *testing.T) {
-	good := Options{Impersonation: Impersonations(), Pairs: 1, Users: 1, Requests: 1}
-	if err := good.Check(true); err != nil {
+	good := options{impersonation: Impersonations(), pairs: 1, users: 1, requests: 1}
+	if err := good.check(true); err != nil {
 		t.Error(err)
 	}
-	for _, change := range []func(*Options){
-		func(o *Options) { o.Impersonation = []string{"x"} }, func(o *Options) { o.Parts = []string{"x"} }, func(o *Options) { o.Pairs = 0 },
+	for _, change := range []func(*options){
+		func(o *options) { o.impersonation = []string{"x"} }, func(o *options) { o.parts = []string{"x"} }, func(o *options) { o.pairs = 0 },
 	} {
 		o := good
-		if change(&o); o.Check(true) == nil {
+		if change(&o); o.check(true) == nil {
 			t.Errorf("%+v is taken", o)
 		}
 	}
@@ -277,19 +377,87 @@ func TestOptions(t *testing.T) {
 
 // Every button asks about something that can be asked, and a page without buttons about the rules.
 func TestButtons(t *testing.T) {
-	for _, g := range buttons() {
-		questions, requests := g.asks(&Identity{Name: "a"}, "team")
+	for _, g := range pages() {
+		questions, requests := g.reviewsOf(&Identity{Name: "a"}, "team")
 		if len(questions) != len(g.Asks) || len(requests) != max(1, len(g.Asks)) {
 			t.Errorf("%s: %d questions, %d requests", g.Page, len(questions), len(requests))
 		}
 		for i, q := range questions {
-			if !slices.Contains(sortedVerbs(), q.verb) || q.kind.resource == "" || strings.ContainsAny(q.kind.full(), " .") || q.namespace != "team" {
+			if !slices.Contains(sortedVerbs(), q.verb) || q.kind.resource == "" || strings.ContainsAny(q.kind.fullResource(), " .") || q.namespace != "team" {
 				t.Errorf("%s: %q is %+v", g.Page, g.Asks[i], q)
 			}
 		}
 	}
-	questions, _ := buttons()[1].asks(&Identity{}, "team")
-	if got := question(questions[3].attributes()); got != "patch deployments/scale apps v1 team " {
+	questions, _ := pages()[1].reviewsOf(&Identity{}, "team")
+	if got := describeQuestion(questions[3].attributes()); got != "patch deployments/scale apps v1 team " {
 		t.Errorf("got %q", got)
+	}
+}
+
+// judgeChanged judges what was seen in a part otherwise than it was.
+func judgeChanged(t *testing.T, p *plan, view record.View, g *group, part string, change func(*partEvidence)) judgements {
+	t.Helper()
+	seen, err := record.Read[partEvidence](view, partKey(g, part))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(seen)
+	changed := &partEvidence{}
+	if err := errors.Join(err, json.Unmarshal(raw, changed)); err != nil {
+		t.Fatal(err)
+	}
+	change(changed)
+	out, err := g.judge(part, changed, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// editEvent changes the text of the first event of an attack.
+func editEvent(e *attackEvidence, from, to string) {
+	e.Events[0] = bytes.Replace(e.Events[0], []byte(from), []byte(to), 1)
+}
+
+// testJudgeNotices wants the judge to notice what is wrong in what was seen. Each change is one thing that a wrong server or
+// deputy would show.
+func testJudgeNotices(t *testing.T, p *plan, view record.View) {
+	for name, test := range map[string]struct {
+		part   string
+		change func(*partEvidence)
+		want   string
+	}{
+		"nothing":                       {preflightPart, func(*partEvidence) {}, ""},
+		"a question to the authorizer":  {preflightPart, func(e *partEvidence) { e.Preflight.Visits[0].Authorizer = nil }, "and has to be asked"},
+		"a request that did not arrive": {preflightPart, func(e *partEvidence) { e.Preflight.Questions[0].Request.Audit = nil }, "it did not arrive"},
+		"a review that failed":          {preflightPart, func(e *partEvidence) { e.Preflight.Questions[0].Review.Response.Code = 500 }, "the review was answered 500"},
+		"a row that is missing":         {auditLogsPart, func(e *partEvidence) { e.AuditLogs.Ways[0].Rows = e.AuditLogs.Ways[0].Rows[1:] }, "has no row of the deputy"},
+		"another person in an event": {auditLogsPart, func(e *partEvidence) {
+			editEvent(&e.AuditLogs.Ways[0].Attacks.Attacks[0], `"username":"client-0@corp"`, `"username":"somebody"`)
+		}, `it was made as "somebody"`},
+		"an event with other groups": {attacksPart, func(e *partEvidence) {
+			const user = `"impersonatedUser":{"groups":[`
+			editEvent(&e.Attacks.Attacks[0], user, user+`"system:masters",`)
+		}, `with the group "system:masters"`},
+		"an event that contradicts itself": {attacksPart, func(e *partEvidence) {
+			editEvent(&e.Attacks.Attacks[0], `"authorization.k8s.io/decision":"allow"`, `"authorization.k8s.io/decision":"forbid"`)
+		}, "was decided"},
+		"a control that did not arrive": {attacksPart, func(e *partEvidence) { e.Attacks.Attacks[0].Events = nil }, "it is the answer to another request"},
+		"a stream that shows nothing":   {tunnelPart, func(e *partEvidence) { e.Tunnel.Streams["watch"] = streamEvidence{Seen: "{}"} }, "watch: what came first is"},
+		"a token that is given away":    {tunnelPart, func(e *partEvidence) { e.Tunnel.Down.Body += hiddenToken }, "a target that is down: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			said := ""
+			for _, out := range judgeChanged(t, p, view, p.groups[0], test.part, test.change) {
+				said += fmt.Sprint(out.failures)
+			}
+			if (said == "[]") != (test.want == "") || !strings.Contains(said, test.want) {
+				t.Errorf("found %s, want %q", said, test.want)
+			}
+		})
+	}
+	out := judgeChanged(t, p, view, p.groups[0], attacksPart, func(e *partEvidence) { e.Attacks.Attacks[3].Events = nil })
+	if r := out[controlsKind].result(); r.Verdict == verdicts.Passed || !strings.Contains(out[controlsKind].inconclusive, "there is no event of it") {
+		t.Errorf("without an event: %+v", r)
 	}
 }

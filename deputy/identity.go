@@ -3,17 +3,13 @@ package deputy
 import (
 	"crypto/tls"
 	"fmt"
-	"net/http"
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports/filing"
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Identity is a person who uses a proxy: who should arrive at the API server, and the credentials that the proxy knows.
@@ -24,13 +20,14 @@ type Identity struct {
 
 	headers []header
 	cert    *tls.Certificate
-	public  bool // the credentials are none, and evidence shows them
-	// outOfReach says that the proxy may not impersonate the person.
+	// public means that the credentials are not secret, so that evidence shows them.
+	public bool
+	// outOfReach means that the proxy may not impersonate the person.
 	outOfReach bool
 }
 
-// asserted is a person who is whoever the headers say that impersonate: so an agent knows people.
-func asserted(name, group string) *Identity {
+// impersonatedPerson returns a person who is whoever the headers say that impersonate: that is how an agent knows people.
+func impersonatedPerson(name, group string) *Identity {
 	return &Identity{Name: name, Groups: []string{group}, headers: []header{{"Impersonate-User", name}, {"Impersonate-Group", group}}, public: true}
 }
 
@@ -38,11 +35,11 @@ type header struct{ name, value string }
 
 var identityForm = regexp.MustCompile(`^(.+?)(?:\[([^\]]*)\])?=(header|token|cookie|client-cert):(.*)$`)
 
-// identityHelp says how an identity is written.
+// identityHelp is how an identity is written.
 const identityHelp = "expected NAME=header:HEADER: VALUE, NAME=token:FILE, NAME=cookie:COOKIE=VALUE or NAME=client-cert:CERT,KEY, with groups NAME[GROUP,GROUP]=…"
 
-// ParseIdentities reads the values of --identity. Several of one name are credentials of one person. With read they are
-// read from the files that they name; without, as from a report, only whose they are counts.
+// ParseIdentities returns the people of the values of --identity. Several values with one name are credentials of one
+// person. With read, the files that they name are read; without, as for a report that is verified, only the names count.
 func ParseIdentities(values []string, read bool) (all []*Identity, err error) {
 	for _, text := range values {
 		m := identityForm.FindStringSubmatch(text)
@@ -71,12 +68,14 @@ func (id *Identity) add(kind, value string, read bool) (err error) {
 		if !ok || !httpguts.ValidHeaderFieldName(name) {
 			return fmt.Errorf("expected header:HEADER: VALUE, such as header:X-Forwarded-User: %s", id.Name)
 		}
-		return id.header(name, strings.TrimSpace(value), read)
+		return id.addHeader(name, strings.TrimSpace(value), read)
 	case "cookie":
-		if name, _, ok := strings.Cut(value, "="); !strings.HasPrefix(value, "@") && (!ok || name == "") {
+		name, _, isPair := strings.Cut(value, "=")
+		isCookie := isPair && name != ""
+		if !isCookie && !strings.HasPrefix(value, "@") {
 			return fmt.Errorf("expected cookie:NAME=VALUE, or cookie:@FILE with that in it")
 		}
-		return id.header("Cookie", value, read)
+		return id.addHeader("Cookie", value, read)
 	case "token":
 		if value == "" {
 			return fmt.Errorf("expected token:FILE, a file with the bearer token")
@@ -86,7 +85,7 @@ func (id *Identity) add(kind, value string, read bool) (err error) {
 		} else if value, err = readValue(value); err != nil {
 			return err
 		}
-		return id.header("Authorization", "Bearer "+value, false)
+		return id.addHeader("Authorization", "Bearer "+value, false)
 	}
 	cert, key, ok := strings.Cut(value, ",")
 	if !ok {
@@ -99,8 +98,8 @@ func (id *Identity) add(kind, value string, read bool) (err error) {
 	return err
 }
 
-// header adds a header line; a value that begins with @ is in a file.
-func (id *Identity) header(name, value string, read bool) (err error) {
+// addHeader adds a header line; a value that begins with @ is in a file.
+func (id *Identity) addHeader(name, value string, read bool) (err error) {
 	if file, ok := strings.CutPrefix(value, "@"); ok && read {
 		if value, err = readValue(file); err != nil {
 			return err
@@ -122,7 +121,7 @@ func readValue(file string) (string, error) {
 	return value, err
 }
 
-// RedactIdentity is a value of --identity without the secret in it, as a report's command line has it.
+// RedactIdentity returns a value of --identity without the secret in it, as a report's command line has it.
 func RedactIdentity(value string) string {
 	m := identityForm.FindStringSubmatchIndex(value)
 	if m == nil {
@@ -136,100 +135,4 @@ func RedactIdentity(value string) string {
 		return value[:m[8]] + name + "=[redacted]"
 	}
 	return value
-}
-
-func (id *Identity) lines(shown bool, names func(string) string) string {
-	var out []string
-	for _, h := range id.headers {
-		value := h.value
-		if shown && !id.public {
-			value = "<" + id.Name + ">"
-		}
-		out = append(out, names(h.name)+": "+value)
-	}
-	return strings.Join(out, "\r\n")
-}
-
-// spelt is somebody whose name, in the first header, is spelt otherwise.
-func (id *Identity) spelt(how string) *Identity {
-	if how == "" || len(id.headers) == 0 {
-		return id
-	}
-	out := *id
-	out.Name = strings.NewReplacer("{}", id.Name, "{UPPER}", strings.ToUpper(id.Name)).Replace(how)
-	out.headers = slices.Clone(id.headers)
-	out.headers[0].value = out.Name
-	return &out
-}
-
-// secrets is somebody who has made something else of the secrets. Whom a header names is none.
-func (id *Identity) secrets(change func(string) string) *Identity {
-	secret := seq.Filter(id.headers, func(h header) bool { return !id.public && (h.name == "Authorization" || h.name == "Cookie") })
-	return &Identity{Name: id.Name, headers: seq.Map(secret, func(h header) header { return header{h.name, change(h.value)} })}
-}
-
-func half(s string) string { return s[:len(s)/2+1] }
-
-// nearly changes a letter that is not among the last, of which base64 does not need every bit.
-func nearly(s string) string {
-	at := max(0, len(s)-6)
-	if s == "" {
-		return s
-	}
-	return s[:at] + map[bool]string{true: "B", false: "A"}[s[at:at+1] == "A"] + s[at+1:]
-}
-
-// unsigned is a JWT without its signature, and half of what is none.
-func unsigned(s string) string {
-	if at := strings.LastIndex(s, "."); at > 0 {
-		return s[:at+1]
-	}
-	return half(s)
-}
-
-// folded is in upper case, and half of what is that already.
-func folded(s string) string {
-	if upper := strings.ToUpper(s); upper != s {
-		return upper
-	}
-	return half(s)
-}
-
-func (id *Identity) names() []string {
-	return seq.Map(id.headers, func(h header) string { return h.name })
-}
-
-// trusted are the headers, in lower case, that a proxy believes: they hold a name and no secret that could be foreign.
-func (id *Identity) trusted() (out []string) {
-	for _, h := range id.headers {
-		if h.name != "Authorization" && h.name != "Cookie" && !id.public {
-			out = append(out, strings.ToLower(h.name))
-		}
-	}
-	return out
-}
-
-// as is a request as evidence shows it of the person.
-func (id *Identity) as(r *scenarios.Request) *scenarios.Request {
-	if !id.public {
-		return r
-	}
-	out := *r
-	out.Impersonate = &scenarios.Impersonate{User: id.Name, Groups: id.Groups}
-	return &out
-}
-
-func (id *Identity) set(to http.Header) {
-	for _, h := range id.headers {
-		to.Add(h.name, h.value)
-	}
-}
-
-// mixedCase has every second letter in the other case.
-func mixedCase(s string) string {
-	out := []rune(strings.ToLower(s))
-	for i := 1; i < len(out); i += 2 {
-		out[i] = unicode.ToUpper(out[i])
-	}
-	return string(out)
 }

@@ -34,8 +34,8 @@ func TestUnlogged(t *testing.T) {
 		"a list that was refused":          {answer: reply{Code: 200, AuditID: "2", Kind: "PodList"}, want: true},
 		"a refusal that was a list":        {answer: reply{Code: 403, AuditID: "1", Kind: "Status"}, want: true},
 	} {
-		j := &judging{known: known, flows: map[string]bool{"f": true}, ours: !c.theirs, names: c.names}
-		if why := j.unlogged([]reply{c.answer}, c.logged); (why != "") != c.want {
+		j := &attackJudge{known: known, flows: map[string]bool{"f": true}, ours: !c.theirs, namesRefusals: c.names}
+		if why := j.findUnlogged([]reply{c.answer}, c.logged); (why != "") != c.want {
 			t.Errorf("%s: %q", name, why)
 		}
 	}
@@ -53,9 +53,9 @@ func TestRevokedAndLetIn(t *testing.T) {
 		e.Last.At, e.Last.Refused = at, c.refused
 		e.Events = []json.RawMessage{json.RawMessage(fmt.Sprintf(`{"auditID":"1","requestURI":"/?%s","requestReceivedTimestamp":%q,"annotations":{"authorization.k8s.io/decision":"allow"},"user":{"username":"proxy"},"impersonatedUser":{"username":"alice"}}`,
 			markerOf("az", 0, 1), at.Add(c.after).Format("2006-01-02T15:04:05.000000Z")))}
-		part := &Part{Outcomes: map[string]int{}, began: at.Add(-time.Minute), ended: at.Add(time.Minute)}
-		if err := e.judge(part, &Identity{Name: "alice"}, true); err != nil || part.Failed != c.failed {
-			t.Errorf("%+v: %v, %d failed: %q", c, err, part.Failed, part.Failures)
+		out := newJudgement()
+		if e.judge(out, &Identity{Name: "alice"}, true); len(out.failures) != c.failed {
+			t.Errorf("%+v: %q", c, out.failures)
 		}
 	}
 }

@@ -30,6 +30,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 // helperEnv makes the test's program something that a test starts.
@@ -101,8 +102,8 @@ func liveProxy(dir, address string) error {
 	if err != nil || !pool.AppendCertsFromPEM(ca) {
 		return fmt.Errorf("ca.pem: %w", err)
 	}
-	server := &http.Server{Addr: address, Handler: handler, TLSConfig: &tls.Config{ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven}, ErrorLog: log.New(io.Discard, "", 0)}
-	return server.ListenAndServeTLS(filepath.Join(dir, "server.pem"), filepath.Join(dir, "server.key"))
+	listener := &http.Server{Addr: address, Handler: handler, TLSConfig: &tls.Config{ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven}, ErrorLog: log.New(io.Discard, "", 0)}
+	return listener.ListenAndServeTLS(filepath.Join(dir, "server.pem"), filepath.Join(dir, "server.key"))
 }
 
 // TestLive tries a right proxy as its owner would: TLS with HTTP/2, client certificates, a prefix, constrained impersonation,
@@ -119,39 +120,30 @@ func TestLive(t *testing.T) {
 	}
 	address := l.Addr().String()
 	_ = l.Close()
-	o := Options{
-		Target: options(t), Impersonation: []string{constrained}, Pairs: 100, Users: 2, Requests: 5, Seed: 4, Progress: func(line string) { t.Log(line) },
-		Proxy: &Proxy{
-			URL: "https://" + address, APIPrefix: livePrefix + "/", CA: filepath.Join(dir, "ca.pem"), Namespace: Namespace, Timeout: 10 * time.Second,
-			Command: fmt.Sprintf("%s=%s,%s exec %s", helperEnv, dir, address, os.Args[0]),
-			Revoke:  "touch " + filepath.Join(dir, "revoked-alice@corp"),
-		},
-	}
-	for _, who := range []string{"alice@corp", "bob@corp"} {
-		o.Proxy.Identities = append(o.Proxy.Identities, fmt.Sprintf("%s=client-cert:%s,%s", who, filepath.Join(dir, who+".pem"), filepath.Join(dir, who+".key")))
-	}
-	if err := o.Check(true); err != nil {
-		t.Fatal(err)
-	}
-	report, _, err := Run(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	said := ""
-	for _, p := range report.Parts {
-		said += p.Line() + "\n" + strings.Join(p.Failures, "\n")
-	}
-	if report.Failed() || report.Problem != "" || len(report.Parts) != 4 {
-		t.Errorf("%s\n%s", said, report.Problem)
+	made := runProduct(t, "deputy", "--impersonation", constrained, "--pairs=100", "--requests=5", "--seed=4",
+		"--proxy=https://"+address, "--api-prefix="+livePrefix+"/", "--proxy-ca", filepath.Join(dir, "ca.pem"), "--timeout=10s",
+		"--proxy-command", fmt.Sprintf("%s=%s,%s exec %s", helperEnv, dir, address, os.Args[0]),
+		"--revoke-command", "touch "+filepath.Join(dir, "revoked-alice@corp"),
+		"--identity", liveIdentity(dir, "alice@corp"), "--identity", liveIdentity(dir, "bob@corp"))
+	said := fmt.Sprint(made.Report.Groups[0].Cases)
+	if o := made.Report.Outcome; o.Result != verdicts.Passed {
+		t.Errorf("%+v", o)
 	}
 	for _, want := range []string{"as the person", "not tried: people with certificates", "refused 0s after", "watch ended 0s after"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("without %q:\n%s", want, said)
 		}
 	}
+	if differences := verifyChanged(t, made, "", "", ""); len(differences) > 0 {
+		t.Errorf("verify: %q", differences)
+	}
 	if strings.Contains(said, errNotOffered.Error()) {
 		t.Error("no attack was tried over HTTP/2")
 	}
+}
+
+func liveIdentity(dir, who string) string {
+	return fmt.Sprintf("%s=client-cert:%s,%s", who, filepath.Join(dir, who+".pem"), filepath.Join(dir, who+".key"))
 }
 
 // certificates makes an authority, a server's certificate and those of people.

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 // session is the header by which the proxies of these tests know people.
@@ -34,14 +36,14 @@ func TestProxies(t *testing.T) {
 	}
 	ctx := context.Background()
 	people := sessions("alice@corp", "bob@corp")
-	p, err := start(ctx, options(t), slices.Concat(userGrants(people, 1), proxyGrants(nil, false)), []string{Namespace})
+	p, err := startPlane(ctx, target(t), slices.Concat(userGrants(people, 1), proxyGrants(nil, false)), []string{Namespace})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Stop() })
 	all := proxies(t, p)
 	faulty := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(name string) bool { return all[name].finds == "" })
-	for _, name := range append(inTurn(faulty), "reference", "names nobody") {
+	for _, name := range append(sampleNames(faulty), "reference", "names nobody") {
 		c := all[name]
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they mostly wait
@@ -50,22 +52,22 @@ func TestProxies(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = ep.close() }()
-			part := attacked(t, ep, proxyName, false)
-			t.Log(part.Line())
-			e, err := ep.crowd(ctx, 20)
+			out := tryAttacks(t, ep, false)
+			t.Log(out.line())
+			e, err := ep.useByAll(ctx, 20)
 			if err != nil {
 				t.Fatal(err)
 			}
-			part.ended = now().Add(1e9)
-			if err := e.judge(part, crowd(people, 20), people, proxyName, false); err != nil {
-				t.Fatal(err)
+			judgeInto(t, out, e, requestsOfAll(people, 20), people, proxyName, false)
+			for _, f := range out.findings {
+				t.Logf("%s: %s", f.attack, f.arrived)
 			}
-			for _, f := range part.Findings {
-				t.Logf("%s: %s", f.Attack, f.Arrived)
+			isWrong := !finds(out, c.finds)
+			if c.finds == "" {
+				isWrong = len(out.failures) > 0 || out.outcomes[asPerson] == 0
 			}
-			found := slices.ContainsFunc(part.Failures, func(f string) bool { return strings.Contains(f, c.finds) })
-			if c.finds == "" && (part.Failed > 0 || part.Outcomes[asPerson] == 0) || c.finds != "" && !found || part.Inconclusive != "" {
-				t.Errorf("%q, and it should be %q; %s", part.Failures, c.finds, part.Inconclusive)
+			if isWrong || out.inconclusive != "" {
+				t.Errorf("%q, and it should be %q; %s", out.failures, c.finds, out.inconclusive)
 			}
 		})
 	}
@@ -115,14 +117,14 @@ func TestOtherLog(t *testing.T) {
 	if err := os.WriteFile(file, []byte(line+line), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	trail := auditTrail{
-		send: func(context.Context, string) error { return nil },
-		look: func(texts ...string) ([]json.RawMessage, error) { return linesWith(file, int64(len(line)), texts) },
+	log := auditLog{
+		sendMarked: func(context.Context, string) error { return nil },
+		find:       func(texts ...string) ([]json.RawMessage, error) { return findLines(file, int64(len(line)), texts) },
 	}
-	if err := trail.settle(context.Background(), "mine"); err != nil {
+	if err := log.settle(context.Background(), "mine"); err != nil {
 		t.Error(err)
 	}
-	if err := trail.settle(context.Background(), "theirs"); err == nil || !strings.Contains(err.Error(), "the log is of another cluster") {
+	if err := log.settle(context.Background(), "theirs"); err == nil || !strings.Contains(err.Error(), "the log is of another cluster") {
 		t.Error(err)
 	}
 }
@@ -163,15 +165,15 @@ func TestParseIdentities(t *testing.T) {
 func TestSecrets(t *testing.T) {
 	id := &Identity{Name: "alice", headers: []header{{"X-Forwarded-User", "alice"}, {"Authorization", "Bearer head.claims.signature"}, {"Cookie", "session=0123456789A"}}}
 	for want, change := range map[string]func(string) string{
-		"Authorization: Bearer head.cla\r\nCookie: session=01":                       half,
-		"Authorization: Bearer head.claims.sigAature\r\nCookie: session=01234A6789A": nearly,
-		"Authorization: Bearer head.claims.\r\nCookie: session=01":                   unsigned,
+		"Authorization: Bearer head.cla\r\nCookie: session=01":                       cutInHalf,
+		"Authorization: Bearer head.claims.sigAature\r\nCookie: session=01234A6789A": changeLetter,
+		"Authorization: Bearer head.claims.\r\nCookie: session=01":                   cutSignature,
 	} {
-		if got := id.secrets(change).lines(false, strings.Clone); got != want {
+		if got := id.changeSecrets(change).lines(false, strings.Clone); got != want {
 			t.Errorf("%q, not %q", got, want)
 		}
 	}
-	if got := asserted("alice", "dev").secrets(half).headers; got != nil || nearly("") != "" {
+	if got := impersonatedPerson("alice", "dev").changeSecrets(cutInHalf).headers; got != nil || changeLetter("") != "" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -185,8 +187,8 @@ func FuzzParseIdentities(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := ParseIdentities([]string{RedactIdentity(text)}, false)
-		if err != nil || again[0].Name != people[0].Name || !slices.Equal(again[0].names(), people[0].names()) {
+		redacted, err := ParseIdentities([]string{RedactIdentity(text)}, false)
+		if err != nil || redacted[0].Name != people[0].Name || !slices.Equal(redacted[0].headerNames(), people[0].headerNames()) {
 			t.Errorf("%q redacted: %q: %v", text, RedactIdentity(text), err)
 		}
 	})
@@ -208,18 +210,18 @@ var placeholder = regexp.MustCompile(`\{[A-Za-z./:]+\}`)
 
 // No credential stands in what evidence shows, and whatever is sent has a marker.
 func TestAttacksAreShownWithoutCredentials(t *testing.T) {
-	seen, table := map[string]bool{}, attacks()
+	seen, table := map[string]bool{}, attacksOf(func(string) bool { return true })
 	if table[0].Arrives != arrivesAlways || table[1].Requests[0].Who != other {
 		t.Error("the table does not begin with the controls of two people")
 	}
 	people := []*Identity{{Name: "alice", headers: []header{{"Authorization", "Bearer s3cr3t-a"}}}, {Name: "bob", headers: []header{{"Cookie", "s=s3cr3t-b"}}}}
-	s := scene{place: place{Run: newRun(), Host: "localhost:1", Namespace: "users"}, People: cast(people)}
+	s := scene{place: place{Run: newRun(), Host: "localhost:1", Namespace: "users"}, People: castOf(people)}
 	for n, a := range table {
 		if a.Name == "" || seen[a.Name] {
 			t.Errorf("entry %d has no name of its own: %q", n+1, a.Name)
 		}
 		seen[a.Name] = true
-		shown := strings.Join(s.sent(n, a), "")
+		shown := strings.Join(s.show(n, a), "")
 		if strings.Contains(shown, "s3cr3t") || placeholder.MatchString(shown) {
 			t.Errorf("%s: %q", a.Name, shown)
 		}
@@ -232,7 +234,7 @@ func TestAttacksAreShownWithoutCredentials(t *testing.T) {
 }
 
 // Somebody with other groups, another UID or other extra is not the person.
-func TestUnlike(t *testing.T) {
+func TestCheckLikeControl(t *testing.T) {
 	with := func(uid string, groups []string, extra map[string]authenticationv1.ExtraValue) authenticationv1.UserInfo {
 		return authenticationv1.UserInfo{UID: uid, Groups: groups, Extra: extra}
 	}
@@ -247,7 +249,7 @@ func TestUnlike(t *testing.T) {
 		`with the extra key "team"`:    with("1", seen.Groups, map[string]authenticationv1.ExtraValue{"team": {"red", "smuggled"}}),
 		`with the extra key "authentication.kubernetes.io/credential-id"`: with("1", seen.Groups, map[string]authenticationv1.ExtraValue{"team": {"red"}, "authentication.kubernetes.io/credential-id": {"smuggled"}}),
 	} {
-		if why := unlike(got, seen); why != want {
+		if why := checkLikeControl(got, seen); why != want {
 			t.Errorf("%+v: %q, not %q", got, why, want)
 		}
 	}
@@ -258,8 +260,8 @@ func TestConfused(t *testing.T) {
 	people := sessions("alice", "bob")
 	people[0].Groups, people[1].Groups = []string{"dev"}, []string{"ops"}
 	table := []attack{
-		{Name: "alice", Arrives: arrivesAlways, Requests: []rawAttack{{Who: "alice"}}},
-		{Name: "bob", Arrives: arrivesAlways, Requests: []rawAttack{{Who: "bob"}}},
+		{Name: "alice", Arrives: arrivesAlways, Requests: []rawRequest{{Who: "alice"}}},
+		{Name: "bob", Arrives: arrivesAlways, Requests: []rawRequest{{Who: "bob"}}},
 	}
 	for want, change := range map[string]func(e *attacksEvidence){
 		"": func(*attacksEvidence) {},
@@ -271,21 +273,19 @@ func TestConfused(t *testing.T) {
 		},
 		`bob: request 1 was answered with what "alice" was told`: func(e *attacksEvidence) { e.Attacks[1].Answers[0].AuditID = e.Attacks[0].Answers[0].AuditID },
 	} {
-		e, part := &attacksEvidence{place: place{Run: "azrun", Namespace: "n"}}, newPart()
-		s := scene{place: e.place, People: cast(people)}
+		e, out := &attacksEvidence{place: place{Run: "azrun", Namespace: "n"}}, newJudgement()
+		s := scene{place: e.place, People: castOf(people)}
 		for n, p := range people {
 			marker := markerOf(e.Run, n, 1)
 			e.Attacks = append(e.Attacks, attackEvidence{
-				Began: now(), Ended: time.Now(), Sent: s.sent(n, table[n]), Answers: []reply{{Code: http.StatusOK, Kind: "PodList", AuditID: marker}},
+				Began: now(), Ended: time.Now(), Sent: s.show(n, table[n]), Answers: []reply{{Code: http.StatusOK, Kind: "PodList", AuditID: marker}},
 				Events: []json.RawMessage{fmt.Appendf(nil, `{"auditID":%q,"stage":"ResponseComplete","requestURI":"/?%[1]s","user":{"username":"proxy"},"impersonatedUser":{"username":%q,"groups":[%q]}}`, marker, p.Name, p.Groups[0])},
 			})
 		}
 		change(e)
-		part.ended = time.Now().Add(time.Second)
-		if err := e.judge(part, table, people, "proxy", false); err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.Join(part.Failures, "\n"); got != want {
+		judgeInto(t, out, e, table, people, "proxy", false)
+		got := strings.Join(seq.Map(out.failures, failure.String), "\n")
+		if got != want {
 			t.Errorf("%q, not %q", got, want)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/authzconf/authzconf/conformance/explore"
-	"github.com/authzconf/authzconf/deputy"
 	"github.com/authzconf/authzconf/drafts/conditional/certification"
 	"github.com/authzconf/authzconf/drafts/conditional/library"
 	"github.com/authzconf/authzconf/drafts/conditional/model"
@@ -41,7 +40,6 @@ func TestBriefPages(t *testing.T) {
 		{&filedExplore, &model.Explored{Record: failed, Stopped: true, Disagreements: []model.Disagreement{{Case: 7, Reason: wrong, Vector: "a: vector"}}}, 1, 1, 2, 0},
 		{&explore.Folder, &explore.Report{Record: failed, Interrupted: true, Cells: []explore.CellReport{{Name: "good"}, {Name: "lost", Problems: []string{"gone"}}, {Name: "bad", Disagreements: []explore.Disagreement{{Case: 7, Reason: wrong}}}}}, 2, 2, 5, 0},
 		{&granular.Folder, &granular.Report{Record: failed, Results: []*granular.Result{{Attempt: "good"}, {Attempt: "bad", Problems: []string{wrong}}, {Attempt: "lost", Invalid: "gone"}, {Attempt: "other", NotApplicable: "no"}}}, 1, 1, 4, 1},
-		{&deputy.Folder, &deputy.Report{Record: failed, Parts: []*deputy.Part{{Name: "good"}, {Name: "bad", Failed: 1, Failures: []string{wrong}}, {Name: "lost", Inconclusive: "gone"}}}, 1, 1, 3, 0},
 	} {
 		t.Run(of.kind.Name, func(t *testing.T) {
 			dir := t.TempDir()

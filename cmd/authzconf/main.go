@@ -20,6 +20,7 @@ import (
 	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/conformance/upgrade"
+	"github.com/authzconf/authzconf/deputy"
 	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/internal/usage"
 )
@@ -177,9 +178,19 @@ type commandGroup struct {
 // commandGroups have every command, in the order of the help text: cobra sorts them within a group.
 func commandGroups() []commandGroup {
 	return []commandGroup{
-		{"judge", "Judge API servers", []*cobra.Command{productCommand(conformance.Product), productCommand(upgrade.Product), newExplore(&exploreFlags{}), newReproduce(&reproduceFlags{}), newDeputy(&deputyFlags{})}},
+		{"judge", "Judge API servers", []*cobra.Command{
+			productCommand(conformance.Product),
+			productCommand(upgrade.Product),
+			newExplore(&exploreFlags{}),
+			newReproduce(&reproduceFlags{}),
+			productCommand(deputy.Product),
+		}},
 		{"load", "Load", []*cobra.Command{newLoad()}},
-		{"authorizers", "Authorizers", []*cobra.Command{newCertify(), newConditions(), newGranular(&granularFlags{})}},
+		{"authorizers", "Authorizers", []*cobra.Command{
+			newCertify(),
+			newConditions(),
+			newGranular(&granularFlags{}),
+		}},
 		{"read", "Read and explain", []*cobra.Command{newVerify(), newReport(), newExplain(), newAdvise(), newList(), newLint()}},
 		{housekeeping, "Housekeeping", []*cobra.Command{newUp(), newControlPlanes(), newClean(), newVersion()}},
 	}

@@ -3,10 +3,15 @@ package main
 import (
 	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/conformance/upgrade"
+	"github.com/authzconf/authzconf/deputy"
 	"github.com/authzconf/authzconf/engine/product"
 )
 
 // products are all products, each with the words that start it.
 func products() []product.Product {
-	return []product.Product{conformance.Product, upgrade.Product}
+	return []product.Product{
+		conformance.Product,
+		upgrade.Product,
+		deputy.Product,
+	}
 }

@@ -18,7 +18,6 @@ var recordedRuns = map[string]struct {
 	args   string
 }{
 	"explore":    {"explore.yaml", "explore --cases 14 --seed 4 --kubernetes 1.37"},
-	"deputy":     {"deputy.yaml", "deputy --pairs 12 --users 3 --requests 3 --seed 7 --kubernetes 1.37"},
 	"granular":   {"granular.json", "granular --focus story-1/labels --kubernetes 1.37"},
 	"policies":   {"granular.json", "granular --policies --focus story-2/update --kubernetes 1.37"},
 	"library":    {"library.yaml", "conditions library"},
@@ -128,100 +127,6 @@ var cheats = map[string]map[string]struct {
 		"another seed":      {command("4", "5"), "is not that of this case"},
 		"another version":   {command("1.37", "1.36"), "there is none"},
 		"another command":   {command("explore", "deputy"), "is not one of authzconf explore"},
-	},
-	"deputy": {
-		"evidence removed": {func(f folder) { f.put("evidence/legacy/tunnel.json.gz", nil) }, "asks for this evidence, and there is none"},
-		"kinds swapped": {func(f folder) {
-			a, b := f.read("evidence/legacy/preflight.json.gz"), f.read("evidence/constrained/preflight.json.gz")
-			f.put("evidence/legacy/preflight.json.gz", b)
-			f.put("evidence/constrained/preflight.json.gz", a)
-		}, "not what the evidence gives"},
-		"one for both": {func(f folder) {
-			f.put("evidence/legacy/preflight.json.gz", f.read("evidence/constrained/preflight.json.gz"))
-		}, "is also one of another request"},
-		"questions swapped": {func(f folder) {
-			f.edit("evidence/legacy/preflight.json.gz", func(e map[string]any) { swap(at(e, "preflight", "pairs"), 0, 1) })
-		}, ", and the scenario wants "},
-		"a question left out": {func(f folder) {
-			f.edit("evidence/legacy/preflight.json.gz", func(e map[string]any) { shorten(object(e, "preflight"), "pairs") })
-		}, "there is evidence of 11 questions"},
-		"a question to the authorizer left out": {func(f folder) {
-			f.edit("evidence/legacy/preflight.json.gz", func(e map[string]any) { shorten(object(e, "preflight", "visits", 0), "asked") })
-		}, "not what the evidence gives"},
-		"a visit left out": {func(f folder) {
-			f.edit("evidence/legacy/preflight.json.gz", func(e map[string]any) { shorten(object(e, "preflight"), "visits") })
-		}, "there is evidence of 14 visits"},
-		"a header dropped": {func(f folder) {
-			f.edit("evidence/legacy/preflight.json.gz", func(e map[string]any) { drop(e, "Impersonate-User") })
-		}, "were sent, and the scenario wants"},
-		"a way left out": {func(f folder) {
-			f.edit("evidence/legacy/audit-logs.json.gz", func(e map[string]any) { shorten(object(e, "auditLogs"), "ways") })
-		}, "there is evidence of 1 ways"},
-		"a client's header dropped": {func(f folder) {
-			f.edit("evidence/legacy/audit-logs.json.gz", func(e map[string]any) {
-				resent(e, "Impersonate-Group: system:masters\r\n", "", "auditLogs", "ways", 0, "attacks", "attacks", 1)
-			})
-		}, "was sent, and it has to be"},
-		"a row left out": {func(f folder) {
-			f.edit("evidence/legacy/audit-logs.json.gz", func(e map[string]any) {
-				way := object(e, "auditLogs", "ways", 0)
-				way["rows"] = way["rows"].([]any)[1:]
-			})
-		}, "not what the evidence gives"},
-		"an event edited": {func(f folder) {
-			f.edit("evidence/legacy/audit-logs.json.gz", func(e map[string]any) {
-				object(e, "auditLogs", "ways", 0, "attacks", "attacks", 0, "events", 0, "impersonatedUser")["username"] = "somebody-else"
-			})
-		}, `is of "somebody-else" in the groups `},
-		"an event's groups edited": {func(f folder) {
-			f.edit("evidence/legacy/attacks.json.gz", func(e map[string]any) {
-				object(e, "attacks", "attacks", 0, "events", 0, "impersonatedUser")["groups"] = []any{"system:masters"}
-			})
-		}, `in the groups ["system:masters"], was decided "allow"`},
-		"a decision removed": {func(f folder) {
-			f.edit("evidence/legacy/attacks.json.gz", func(e map[string]any) {
-				delete(object(e, "attacks", "attacks", 1, "events", 0), "annotations")
-			})
-		}, `was decided ""`},
-		"an answer removed": {func(f folder) {
-			f.edit("evidence/legacy/attacks.json.gz", func(e map[string]any) { delete(object(e, "attacks", "attacks", 4), "answers") })
-		}, "0 answers to 1 requests"},
-		"an answer that is none": {func(f folder) {
-			f.edit("evidence/legacy/attacks.json.gz", func(e map[string]any) {
-				object(e, "attacks", "attacks", 4)["answers"] = []any{map[string]any{}}
-			})
-		}, "is neither an answer nor says why there is none"},
-		"an answer whose event is removed": {func(f folder) {
-			f.edit("evidence/legacy/attacks.json.gz", func(e map[string]any) { delete(object(e, "attacks", "attacks", 3), "events") })
-		}, `the report says "passed", the evidence "failed"`},
-		"an event with another code": {func(f folder) {
-			f.edit("evidence/legacy/attacks.json.gz", func(e map[string]any) {
-				object(e, "attacks", "attacks", 3, "events", 0)["responseStatus"] = map[string]any{"code": 403}
-			})
-		}, `the report says "passed", the evidence "invalid"`},
-		"an attack edited": {func(f folder) {
-			f.edit("evidence/legacy/attacks.json.gz", func(e map[string]any) { resent(e, "client-1", "client-0", "attacks", "attacks", 1) })
-		}, "was sent, and it has to be"},
-		"an attack that was not tried": {func(f folder) {
-			f.edit("evidence/legacy/attacks.json.gz", func(e map[string]any) {
-				for i, text := range []string{"the weather", "HTTP/2 is not offered", "people with certificates have connections of their own", "people are not known by a header with their name"} {
-					one := object(e, "attacks", "attacks", i+1)
-					one["notTried"] = text
-					delete(one, "answers")
-					delete(one, "events")
-				}
-			})
-		}, "it was not tried (the weather), and others like it were"},
-		"attacks swapped": {func(f folder) {
-			f.edit("evidence/legacy/attacks.json.gz", func(e map[string]any) { swap(at(e, "attacks", "attacks"), 4, 5) })
-		}, "was sent, and it has to be"},
-		"a control's event removed": {func(f folder) {
-			f.edit("evidence/legacy/attacks.json.gz", func(e map[string]any) { delete(object(e, "attacks", "attacks", 0), "events") })
-		}, "not what the evidence gives"},
-		"a failure edited":   {func(f folder) { f.edit(f.marker, func(r map[string]any) { object(r, "parts", 0)["failed"] = 1 }) }, "parts[0].failed: the report says 1"},
-		"a part less asked":  {command("12", "11"), "there is evidence of 12 questions"},
-		"another seed":       {command("7", "8"), "legacy/preflight: "},
-		"the target removed": {func(f folder) { f.put("evidence/constrained/target.json.gz", nil) }, "there is none"},
 	},
 	"granular": {
 		"evidence removed": {func(f folder) { f.put(attemptsFile, nil) }, "asks for this evidence, and there is none"},

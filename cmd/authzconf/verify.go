@@ -12,7 +12,6 @@ import (
 
 	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/conformance/explore"
-	"github.com/authzconf/authzconf/deputy"
 	"github.com/authzconf/authzconf/drafts/conditional/certification"
 	"github.com/authzconf/authzconf/drafts/conditional/library"
 	"github.com/authzconf/authzconf/drafts/granular"
@@ -49,7 +48,6 @@ func reportKinds() []reportKind {
 		{certify.Direct(nil).Folder(), verifyCertification},
 		{certification.Kind(nil).Folder(), verifyCertification},
 		recheck(&explore.Folder, "explore", newExplore, (*exploreFlags).again),
-		recheck(&deputy.Folder, "deputy", newDeputy, (*deputyFlags).again),
 		recheck(&library.Folder, "conditions library", newConditionsLibrary, libraryAgain),
 		recheck(&certification.PlayedFolder, "conditions run", newConditionsRun, (*conditionsRunFlags).again),
 		recheck(&filedExplore, "conditions explore", newConditionsExplore, (*conditionsExploreFlags).again),

@@ -1,0 +1,89 @@
+package deputy
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/authzconf/authzconf/clusters"
+)
+
+// auditLog is an API server's audit log that is read while it grows.
+type auditLog struct {
+	// sendMarked sends a request with a marker past the proxy.
+	sendMarked func(ctx context.Context, marker string) error
+	// find returns the events in which one of the texts is.
+	find    func(texts ...string) ([]json.RawMessage, error)
+	timeout time.Duration // how long an event may take to get into the log
+}
+
+// settle waits until what was sent before is in the log: a request past the proxy is.
+func (l *auditLog) settle(ctx context.Context, marker string) error {
+	if err := l.sendMarked(ctx, marker); err != nil {
+		return err
+	}
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, l.timeout, true, func(context.Context) (bool, error) {
+		events, err := l.find(marker)
+		return len(events) > 0, err
+	})
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		return fmt.Errorf("a request to the cluster of the kubeconfig did not get into the audit log within %s: the log is of another cluster, or its policy leaves out lists of pods; nothing is judged", l.timeout)
+	}
+	return err
+}
+
+// eventsOf returns the events of a run, and those that name a path, if one is given.
+func (l *auditLog) eventsOf(ctx context.Context, run, path string) ([]json.RawMessage, error) {
+	for _, last := range []string{"-end", "-over"} { // An event is written after its answer: the second is behind those.
+		if err := l.settle(ctx, run+last); err != nil {
+			return nil, err
+		}
+		if !clusters.Pause(ctx, 250*time.Millisecond) {
+			return nil, ctx.Err()
+		}
+	}
+	return l.find(run, cmp.Or(path, run))
+}
+
+// newRun returns what the markers of a part of the suite begin with.
+func newRun() string { return fmt.Sprintf("az%010x", rand.Uint64()>>24) }
+
+// now returns the time as audit events state it.
+func now() time.Time { return time.Now().Truncate(time.Microsecond) }
+
+// decode returns an event that says who arrived, and nil for another: at the stage RequestReceived nobody is impersonated
+// yet.
+func decode(raw json.RawMessage) *auditv1.Event {
+	var e auditv1.Event
+	if json.Unmarshal(raw, &e) != nil || e.AuditID == "" || e.Stage == auditv1.StageRequestReceived {
+		return nil
+	}
+	return &e
+}
+
+// arrivingUser returns who an event says that a request was made as.
+func arrivingUser(e *auditv1.Event) authenticationv1.UserInfo {
+	if e.ImpersonatedUser != nil {
+		return *e.ImpersonatedUser
+	}
+	return e.User
+}
+
+// decisionOf returns the annotation of the authorization filter. It is empty if the request did not get there
+// (k8s.io/apiserver/pkg/endpoints/filters/authorization.go).
+func decisionOf(e *auditv1.Event) string { return e.Annotations["authorization.k8s.io/decision"] }
+
+// statusCode returns the code of the answer by an event, 0 if it has none.
+func statusCode(e *auditv1.Event) int {
+	if e.ResponseStatus == nil {
+		return 0
+	}
+	return int(e.ResponseStatus.Code)
+}

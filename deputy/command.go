@@ -1,0 +1,102 @@
+package deputy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/authzconf/authzconf/internal/usage"
+)
+
+// runCommand starts the proxy in a process group of its own, and waits until its URL answers. stop ends the group.
+func (p *Proxy) runCommand(ctx context.Context, plane *plane) (stop func() error, err error) {
+	dir, err := plane.TempDir("proxy-")
+	if err != nil {
+		return nil, err
+	}
+	kubeconfig, err := plane.writeKubeconfig(dir)
+	if err != nil {
+		return nil, err
+	}
+	if p.answers(ctx) {
+		return nil, &usage.Error{Problem: fmt.Sprintf("something answers at %s before --proxy-command was started: it would be judged in its place", p.URL)}
+	}
+	output, err := os.Create(filepath.Join(dir, "output"))
+	if err != nil {
+		return nil, err
+	}
+	cmd, ended, err := launch(p.Command, output, "KUBECONFIG="+kubeconfig)
+	if err := errors.Join(err, output.Close()); err != nil {
+		return nil, err
+	}
+	stop = func() error {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+		select {
+		case <-ended:
+		case <-time.After(5 * time.Second):
+		}
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it has started too
+		<-ended
+		return os.RemoveAll(dir)
+	}
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, p.Timeout, true, func(ctx context.Context) (bool, error) {
+		select {
+		case <-ended:
+			return false, &usage.Error{Problem: fmt.Sprintf("--proxy-command ended (%s) before %s answered: %q", cmd.ProcessState, p.URL, lastOutput(output.Name()))}
+		default:
+			return p.answers(ctx), nil
+		}
+	})
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		err = &usage.Error{Problem: fmt.Sprintf("--proxy-command runs, and nothing answers at %s within %s (--timeout): %q", p.URL, p.Timeout, lastOutput(output.Name()))}
+	}
+	if err != nil {
+		return nil, errors.Join(err, stop())
+	}
+	return stop, nil
+}
+
+// lastOutput returns the end of what the proxy has printed.
+func lastOutput(file string) string {
+	data, _ := os.ReadFile(file)
+	return string(data[max(0, len(data)-500):])
+}
+
+// launch starts a shell command in a process group of its own. The group waits on a pipe that this process has the other end
+// of, and kills itself when that is closed: so it ends with this process however that ends, and what it has started too.
+func launch(command string, output *os.File, env ...string) (cmd *exec.Cmd, ended chan struct{}, err error) {
+	alive, hold, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	cmd = exec.Command("/bin/sh", "-c", "(trap '' TERM; read -r _; kill -KILL 0) <&3 3<&- >/dev/null 2>&1 &\nexec 3<&-\n"+command) //nolint:noctx // it lives until it is stopped
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr, cmd.ExtraFiles = output, output, &syscall.SysProcAttr{Setpgid: true}, []*os.File{alive}
+	if err := errors.Join(cmd.Start(), alive.Close()); err != nil {
+		return nil, nil, errors.Join(err, hold.Close())
+	}
+	ended = make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		_ = hold.Close()
+		close(ended)
+	}()
+	return cmd, ended, nil
+}
+
+// answers reports whether something listens at the proxy's URL.
+func (p *Proxy) answers(ctx context.Context) bool {
+	conn, err := dial(ctx, &url.URL{Scheme: "http", Host: p.at.url.Host}, nil, nil, "", attack{}.wait(), nil)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err == nil
+}

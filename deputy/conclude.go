@@ -1,0 +1,218 @@
+package deputy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/record"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// Conclude implements product.Plan.
+func (p *plan) Conclude(results []reports.Result, view record.View) (*reports.Report, error) {
+	r := &reports.Report{Subject: p.subject(), Groups: product.Group(p.cases, results)}
+	for i, g := range p.groups {
+		if err := p.describeGroup(&r.Groups[i], g, view); err != nil {
+			return nil, err
+		}
+	}
+	judged := p.judgedCases(view)
+	for _, j := range judged {
+		// Who failed has failed, but the run as a whole can't be concluded.
+		if j.out.inconclusive != "" && len(j.out.failures) > 0 {
+			r.AddUnknown(fmt.Sprintf("%s: %s: %s", j.ref.group.name, j.name, j.out.inconclusive))
+		}
+	}
+	r.Figures = figuresOf(judged)
+	r.Sections = slices.Concat(attacksSection(judged), outcomesSection(judged), pagesSection(judged))
+	return r, nil
+}
+
+func (p *plan) subject() reports.Subject {
+	s := reports.Subject{Name: "the reference deputy and agent", Provider: server.Local}
+	if p.options.proxy != nil {
+		s.Name = "the proxy " + p.options.proxy.URL
+	}
+	if p.groups[0].isForeign() {
+		s.Provider = server.Existing
+	}
+	return s
+}
+
+// describeGroup adds which control plane it was, and what broke.
+func (p *plan) describeGroup(out *reports.Group, g *group, view record.View) error {
+	if view.Has(targetKey(g)) {
+		found, err := record.Read[reports.Found](view, targetKey(g))
+		if err != nil {
+			return err
+		}
+		out.Cell, out.Target, out.Witness = &found.Cell, &found.Facts, &found.Witness
+	}
+	if view.Has(problemKey(g)) {
+		problem, err := record.Read[problemEvidence](view, problemKey(g))
+		if err != nil {
+			return err
+		}
+		out.Problem = problem.Problem
+	}
+	out.Facts = append(out.Facts, reports.Fact{Name: "impersonation", Value: g.describe()})
+	return nil
+}
+
+func (g *group) describe() string {
+	switch g.name {
+	case legacy:
+		return "the proxy identity has the verb impersonate"
+	case constrained:
+		return "the proxy identity has constrained impersonation (KEP-5284)"
+	}
+	return "as the cluster behind the proxy grants it"
+}
+
+// judgedCase is a case with what came out of it.
+type judgedCase struct {
+	ref  caseRef
+	name string
+	out  *judgement
+}
+
+// judgedCases returns the cases of which there is evidence.
+func (p *plan) judgedCases(view record.View) (judged []judgedCase) {
+	for _, c := range p.cases {
+		ref := p.refs[c.ID]
+		if c.NotRun != nil || !view.Has(partKey(ref.group, ref.part)) {
+			continue
+		}
+		part, err := p.judgePart(ref.group, ref.part, view)
+		if err != nil {
+			continue // The case is invalid, and says why.
+		}
+		judged = append(judged, judgedCase{ref, c.Name, part[ref.kind]})
+	}
+	return judged
+}
+
+func figuresOf(judged []judgedCase) []reports.Figure {
+	checks, tried, through := 0, 0, 0
+	for _, j := range judged {
+		checks += j.out.checks
+		if j.ref.part == attacksPart {
+			tried += j.out.checks
+			through += j.out.attacksThrough()
+		}
+	}
+	figures := []reports.Figure{{Name: "checks", Value: float64(checks)}}
+	if tried > 0 {
+		figures = append(figures, reports.Figure{Name: "attacks tried", Value: float64(tried)}, reports.Figure{Name: "attacks that got through", Value: float64(through)})
+	}
+	return figures
+}
+
+// attacksThrough returns how many attacks have a finding.
+func (j *judgement) attacksThrough() int {
+	return len(seq.UniqueBy(j.findings, func(f finding) string { return f.attack }))
+}
+
+// attacksSection lists which attacks were tried, and which got through.
+func attacksSection(judged []judgedCase) []reports.Section {
+	about := map[string]string{}
+	for _, k := range attackKinds() {
+		about[k.Kind] = k.About
+	}
+	t := reports.Table{
+		Columns: []string{"impersonation", "kind", "about", "tried", asPerson, "as nobody or refused", "not tried", "got through"},
+		Numeric: []int{3, 4, 5, 6, 7},
+	}
+	for _, j := range judged {
+		if j.ref.part != attacksPart {
+			continue
+		}
+		through, refused := j.out.attacksThrough(), j.out.outcomes[asNobody]+j.out.outcomes[refusedByProxy]+j.out.outcomes[refusedByServer]
+		notTried, _ := j.out.notTried()
+		row := reports.Row{Cells: []string{j.ref.group.name, j.ref.kind, about[j.ref.kind]}}
+		for _, n := range []int{j.out.checks, j.out.outcomes[asPerson], refused, notTried, through} {
+			row.Cells = append(row.Cells, strconv.Itoa(n))
+		}
+		if through > 0 {
+			row.Verdict = verdicts.Failed
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	if len(t.Rows) == 0 {
+		return nil
+	}
+	return []reports.Section{{
+		ID: "attacks", Title: "Attacks",
+		Text:   []string{"An attack got through if, by the API server's audit log, anybody arrived but the person whose credentials were sent."},
+		Tables: []reports.Table{t},
+	}}
+}
+
+// outcomesSection counts what became of the requests.
+func outcomesSection(judged []judgedCase) []reports.Section {
+	t := reports.Table{Columns: []string{"impersonation", "case", "what", "how often"}, Numeric: []int{3}}
+	for _, j := range judged {
+		add := func(counts map[string]int, prefix string) {
+			for _, what := range slices.Sorted(maps.Keys(counts)) {
+				t.Rows = append(t.Rows, reports.Row{Cells: []string{j.ref.group.name, j.name, prefix + what, strconv.Itoa(counts[what])}})
+			}
+		}
+		add(j.out.outcomes, "")
+		add(j.out.foundBy, "audit event found by ")
+	}
+	if len(t.Rows) == 0 {
+		return nil
+	}
+	return []reports.Section{{ID: "outcomes", Title: "What became of the requests", Tables: []reports.Table{t}}}
+}
+
+// pagesSection lists what the pages of a dashboard cost.
+func pagesSection(judged []judgedCase) []reports.Section {
+	t := reports.Table{
+		Columns: []string{"impersonation", "page", "reviews", "ms", "median ms", "slowest ms", "ms all at once", "authorizer asked", "asked again", "rules"},
+		Numeric: []int{2, 3, 4, 5, 6, 7, 8},
+	}
+	for _, j := range judged {
+		for _, cost := range j.out.pages {
+			t.Rows = append(t.Rows, reports.Row{Cells: append([]string{j.ref.group.name}, cost.cells()...)})
+		}
+	}
+	if len(t.Rows) == 0 {
+		return nil
+	}
+	return []reports.Section{{
+		ID: "pages", Title: "What a page costs",
+		Text: []string{"A page of a dashboard asks what a person may do before it is shown: one review after another, the same again, and all at once. " +
+			"The authorizer is asked for each review, and about the impersonation. Times are reported, and not judged."},
+		Tables: []reports.Table{t},
+	}}
+}
+
+// cells returns the cost of a page as cells of a table, without the way of impersonation.
+func (c pageCost) cells() []string {
+	asked, askedAgain, rules := "", "", ""
+	if len(c.asked) > 1 {
+		asked, askedAgain = strconv.Itoa(c.asked[0]), strconv.Itoa(c.asked[1])
+	}
+	switch {
+	case c.rules && c.incomplete:
+		rules = "incomplete: an authorizer of the chain lists no rules"
+	case c.rules:
+		rules = "complete"
+	}
+	return []string{
+		c.page, strconv.Itoa(c.reviews), milliseconds(c.took[0]), milliseconds(c.each[len(c.each)/2]), milliseconds(c.each[len(c.each)-1]),
+		milliseconds(c.took[allAtOnce]), asked, askedAgain, rules,
+	}
+}
+
+func milliseconds(d time.Duration) string {
+	return fmt.Sprintf("%.1f", float64(d)/float64(time.Millisecond))
+}

@@ -1,0 +1,126 @@
+package deputy
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// lines returns the header lines of the credentials. In those that are shown, the person's name stands for a secret.
+func (id *Identity) lines(shown bool, nameCase func(string) string) string {
+	var out []string
+	for _, h := range id.headers {
+		value := h.value
+		if shown && !id.public {
+			value = "<" + id.Name + ">"
+		}
+		out = append(out, nameCase(h.name)+": "+value)
+	}
+	return strings.Join(out, "\r\n")
+}
+
+// rename returns somebody whose name, in the first header, is spelled otherwise. {} stands for the name, {UPPER} for the
+// name in upper case.
+func (id *Identity) rename(spelling string) *Identity {
+	if spelling == "" || len(id.headers) == 0 {
+		return id
+	}
+	out := *id
+	out.Name = strings.NewReplacer("{}", id.Name, "{UPPER}", strings.ToUpper(id.Name)).Replace(spelling)
+	out.headers = slices.Clone(id.headers)
+	out.headers[0].value = out.Name
+	return &out
+}
+
+// isKnownByName reports whether the first header holds the person's name, so that another spelling is another person.
+func (id *Identity) isKnownByName(spelling string) bool {
+	return len(id.headers) > 0 && id.headers[0].value == id.Name && id.rename(spelling).Name != id.Name
+}
+
+// changeSecrets returns somebody who has the person's secrets, changed, and nothing else. A header that holds a name is
+// not a secret.
+func (id *Identity) changeSecrets(change func(string) string) *Identity {
+	secrets := seq.Filter(id.headers, func(h header) bool { return !id.public && h.isSecret() })
+	return &Identity{Name: id.Name, headers: seq.Map(secrets, func(h header) header { return header{h.name, change(h.value)} })}
+}
+
+// isSecret reports whether the header holds a secret, and not a name.
+func (h header) isSecret() bool { return h.name == "Authorization" || h.name == "Cookie" }
+
+func cutInHalf(s string) string { return s[:len(s)/2+1] }
+
+// changeLetter changes a letter that is not among the last, of which base64 does not need every bit.
+func changeLetter(s string) string {
+	if s == "" {
+		return s
+	}
+	at, letter := max(0, len(s)-6), "A"
+	if s[at] == 'A' {
+		letter = "B"
+	}
+	return s[:at] + letter + s[at+1:]
+}
+
+// cutSignature returns a JWT without its signature, and half of what is not a JWT.
+func cutSignature(s string) string {
+	if at := strings.LastIndex(s, "."); at > 0 {
+		return s[:at+1]
+	}
+	return cutInHalf(s)
+}
+
+// foldCase returns a secret in upper case, and half of one that is in upper case already.
+func foldCase(s string) string {
+	if upper := strings.ToUpper(s); upper != s {
+		return upper
+	}
+	return cutInHalf(s)
+}
+
+func (id *Identity) headerNames() []string {
+	return seq.Map(id.headers, func(h header) string { return h.name })
+}
+
+// trusted returns the names, in lower case, of the headers that a proxy believes: they hold a name, and no secret that
+// could be foreign.
+func (id *Identity) trusted() (out []string) {
+	if id.public {
+		return nil
+	}
+	for _, h := range id.headers {
+		if !h.isSecret() {
+			out = append(out, strings.ToLower(h.name))
+		}
+	}
+	return out
+}
+
+// impersonate returns a request of the person as evidence shows it.
+func (id *Identity) impersonate(r *scenarios.Request) *scenarios.Request {
+	if !id.public {
+		return r
+	}
+	out := *r
+	out.Impersonate = &scenarios.Impersonate{User: id.Name, Groups: id.Groups}
+	return &out
+}
+
+// addTo adds the credentials to the headers of a request.
+func (id *Identity) addTo(headers http.Header) {
+	for _, h := range id.headers {
+		headers.Add(h.name, h.value)
+	}
+}
+
+// mixCase changes the case of every second letter.
+func mixCase(s string) string {
+	out := []rune(strings.ToLower(s))
+	for i := 1; i < len(out); i += 2 {
+		out[i] = unicode.ToUpper(out[i])
+	}
+	return string(out)
+}

@@ -1,0 +1,114 @@
+package deputy
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// group is what is tried with one way of impersonation, as options and seed have it.
+type group struct {
+	name      string
+	fixture   *fixture
+	questions []question
+	// people use the deputy at once, and send so many requests each; a proxy knows no others.
+	people   []*Identity
+	requests int
+	// account is the proxy's own. It is empty where it is not known: on a cluster of somebody else's.
+	account string
+	// reference means that the reference deputy and agent are tried.
+	reference bool
+	// table has the attacks that are tried.
+	table []attack
+}
+
+func newGroup(o options, name string) *group {
+	g := &group{name: name, people: newUsers(o.users), requests: o.requests, account: proxyName, reference: o.proxy == nil}
+	asking := newPeople()
+	if o.proxy != nil {
+		g.people, asking = o.proxy.People, o.proxy.People
+	}
+	f, random := newFixture(o.seed, asking)
+	g.fixture, g.questions = f, f.drawQuestions(random)
+	if g.isForeign() { // Nothing may be changed there, whatever the proxy makes of a request.
+		g.account = ""
+		g.questions = slices.DeleteFunc(g.questions, func(q question) bool { return q.verb != "get" && q.verb != "list" })
+	}
+	g.questions = g.questions[:min(o.pairs, len(g.questions))]
+	return g
+}
+
+// isForeign reports whether the group is tried on a cluster of somebody else's.
+func (g *group) isForeign() bool { return g.name == existingCluster }
+
+// grants returns what is granted on a control plane of ours: a proxy of somebody's may impersonate everybody.
+func (g *group) grants() []scenarios.Grant {
+	step, reach := 1, []*Identity(nil)
+	if g.reference {
+		step, reach = everyOther, slices.Concat(g.fixture.people, g.people)
+	}
+	return slices.Concat(g.fixture.grants, userGrants(g.people, step), proxyGrants(reach, g.name == constrained))
+}
+
+// namespaces returns those that the requests are about.
+func (g *group) namespaces() []string { return append(slices.Clone(g.fixture.namespaces), Namespace) }
+
+// newAttackJudge returns a judge of attacks by some people. logged means that the audit log has shown a request before.
+func (g *group) newAttackJudge(e *attacksEvidence, table []attack, people []*Identity, logged bool) *attackJudge {
+	j := newAttackJudge(e, table, people, g.account)
+	j.reference, j.logged = g.reference, logged
+	return j
+}
+
+// judgements are what came out of a part: one, or for attacks one of each kind, by the names of the kinds.
+type judgements map[string]*judgement
+
+// judge judges what was seen in a part. logged means that the audit log has shown a request in an earlier part. An error
+// says that the evidence is not of what was to be tried.
+func (g *group) judge(part string, e *partEvidence, logged bool) (judgements, error) {
+	if part == attacksPart {
+		return g.judgeAttacks(e.Attacks, logged)
+	}
+	out := newJudgement()
+	out.seconds = e.Ended.Sub(e.Began).Seconds()
+	var err error
+	switch {
+	case part == preflightPart && e.Preflight != nil:
+		err = e.Preflight.judge(out, g)
+	case part == auditLogsPart && e.AuditLogs != nil:
+		err = e.AuditLogs.judge(out, g, logged)
+		out.seconds = e.Ended.Sub(e.Began).Seconds() // The attacks are under way at once.
+	case part == tunnelPart && e.Tunnel != nil:
+		e.Tunnel.judge(out)
+	case part == revocationPart && e.Revocation != nil:
+		e.Revocation.judge(out, g.people[0], !g.isForeign())
+	default:
+		err = fmt.Errorf("there is no evidence of the part %s", part)
+	}
+	return judgements{"": out}, err
+}
+
+func (g *group) judgeAttacks(e *attacksEvidence, logged bool) (judgements, error) {
+	if e == nil {
+		return nil, fmt.Errorf("there is no evidence of the part %s", attacksPart)
+	}
+	out := judgements{}
+	err := g.newAttackJudge(e, g.table, g.people, logged).judgeAttacks(e, g.table, func(a attack) *judgement {
+		if out[a.kind] == nil {
+			out[a.kind] = newJudgement()
+		}
+		return out[a.kind]
+	})
+	return out, err
+}
+
+// showsEvents reports whether an audit event was found in the part.
+func (j judgements) showsEvents() bool {
+	for _, out := range j {
+		if len(out.foundBy) > 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,79 @@
+package deputy
+
+import (
+	"fmt"
+	"net/http"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// findForeignAnswer returns what is wrong if a request was answered as somebody else's. arrived has the numbers of the
+// requests that arrived.
+func (j *attackJudge) findForeignAnswer(a attack, answers []reply, arrived map[int]bool) string {
+	arrivedOf := map[string]bool{}
+	for i := range arrived {
+		arrivedOf[a.Requests[i-1].Who] = true
+	}
+	for i, got := range answers {
+		whose := a.Requests[i].Who
+		// Who did not arrive, while others of the attack did, is not told what only somebody with permission may read.
+		if got.tells() && len(arrived) > 0 && !arrivedOf[whose] {
+			return fmt.Sprintf("request %d was answered with a %s, and did not arrive: it is the answer to somebody else", i+1, got.Kind)
+		}
+		if name, foreign := j.isToldToOther(got, j.people[whose].rename(a.Spelled), arrived[i+1]); foreign {
+			return fmt.Sprintf("request %d was answered with what %q was told", i+1, name)
+		}
+	}
+	return ""
+}
+
+// isToldToOther reports whether an answer has the audit ID of a request that was made as somebody else, and returns their
+// name. What a person was told may be told to that person again.
+func (j *attackJudge) isToldToOther(got reply, person *Identity, arrived bool) (name string, foreign bool) {
+	event := j.events[got.AuditID]
+	if event == nil {
+		return "", false
+	}
+	name = arrivingUser(event).Username
+	if name == user.Anonymous && !arrived {
+		return name, false
+	}
+	return name, name != person.Name
+}
+
+// findUnlogged returns why nobody knows who arrived: an answer is one of the API server's, and the log has no event of it,
+// or another one. logged means that the log has an event of the attack.
+func (j *attackJudge) findUnlogged(answers []reply, logged bool) string {
+	for _, got := range answers {
+		event := j.known[got.AuditID]
+		couldBeFound := got.AuditID != "" || !logged
+		switch {
+		case event == nil && couldBeFound && j.isAnswerOfServer(got):
+			return fmt.Sprintf("the API server answered %d with the audit ID %q, and there is no event of it", got.Code, got.AuditID)
+		case event != nil && contradictsEvent(got, event):
+			return fmt.Sprintf("the API server answered %d with the audit ID %s, and by its event %d", got.Code, got.AuditID, statusCode(event))
+		}
+	}
+	return ""
+}
+
+// isAnswerOfServer reports whether only the API server can have given an answer: no proxy makes up a list, and on a control
+// plane of ours, which logs everything, an answer of its flow schemas or with its audit ID is the API server's as well.
+func (j *attackJudge) isAnswerOfServer(got reply) bool {
+	if got.isPodList() {
+		return true
+	}
+	hasItsID := got.AuditID != "" && !j.namesRefusals
+	hasItsMark := hasItsID || j.flows[got.Flow]
+	return j.ours && hasItsMark
+}
+
+// contradictsEvent reports whether an answer is a success and its event a refusal, or the other way round.
+func contradictsEvent(got reply, event *auditv1.Event) bool {
+	code := statusCode(event)
+	if got.isPodList() {
+		return code >= http.StatusBadRequest
+	}
+	return got.isRefusal() && code/100 == 2
+}

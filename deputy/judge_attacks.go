@@ -1,0 +1,257 @@
+package deputy
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// What became of an attack by which nobody got through.
+const (
+	asPerson          = "as the person"
+	asNobody          = "as nobody"
+	refusedByProxy    = "refused by the proxy"
+	refusedByServer   = "refused by the API server"
+	unknownByAnswers  = "not judged by their answers: nobody may read what is asked for, and what is refused is seldom kept"
+	foundByTime       = "time"
+	foundByURI        = "request URI"
+	foundByAgent      = "user agent"
+	foundByID         = "audit ID"
+	noMarkerAddendum  = " (by the time: no marker arrived)"
+	wantConsistentLog = "the events of the API server do not contradict themselves"
+)
+
+// attackJudge judges attacks by who arrived according to the audit log.
+type attackJudge struct {
+	people map[string]*Identity
+	// account is the proxy's own; on a cluster of somebody else's it is what the controls show.
+	account string
+	// ours means that the control plane is ours: it logs everything, and has RBAC alone.
+	ours bool
+	// reference means that the reference agent is tried, of which more is demanded than of a proxy.
+	reference bool
+	// controls are the users who arrive with people's credentials and no tricks, groups those that anybody has to have.
+	controls map[string]authenticationv1.UserInfo
+	groups   []string
+	// logged reports whether the audit log has shown a request so far.
+	logged bool
+	// events are those of impersonated requests and of nobody's, by their audit IDs; known are those of all requests.
+	events, known map[string]*auditv1.Event
+	// flows are those that only answers of the API server have.
+	flows map[string]bool
+	// namesRefusals means that the proxy gives an audit ID to what it refuses itself.
+	namesRefusals bool
+}
+
+// newAttackJudge returns a judge of attacks on somebody who acts for people. account is the proxy's own, empty if it is
+// not known.
+func newAttackJudge(e *attacksEvidence, table []attack, people []*Identity, account string) *attackJudge {
+	j := &attackJudge{
+		people: castOf(people), account: account, ours: account != "", controls: map[string]authenticationv1.UserInfo{},
+		events: map[string]*auditv1.Event{}, known: map[string]*auditv1.Event{}, flows: map[string]bool{},
+	}
+	for _, p := range people {
+		j.groups = append(j.groups, p.Groups...)
+	}
+	for n := range e.Attacks {
+		j.learn(&e.Attacks[n], table[n])
+	}
+	return j
+}
+
+// learn takes down what the evidence of an attack says about answers and events in general.
+func (j *attackJudge) learn(e *attackEvidence, a attack) {
+	for _, event := range e.eventsByKey() {
+		id := string(event.AuditID)
+		j.known[id] = event
+		isFirstOfNobody := event.User.Username == user.Anonymous && j.events[id] == nil
+		if event.ImpersonatedUser != nil || isFirstOfNobody {
+			j.events[id] = event
+		}
+	}
+	isLogged := len(e.Events) > 0
+	for _, got := range e.Answers {
+		if got.Flow != "" && isLogged {
+			j.flows[got.Flow] = true
+		}
+		if a.Who == nobody && got.AuditID != "" && !isLogged {
+			j.namesRefusals = true
+		}
+	}
+}
+
+// judgeAttacks judges every attack by who arrived. What comes out of an attack goes into the judgement of its kind.
+func (j *attackJudge) judgeAttacks(e *attacksEvidence, table []attack, judgementOf func(a attack) *judgement) error {
+	if len(e.Attacks) != len(table) {
+		return fmt.Errorf("there is evidence of %d attacks, not of %d", len(e.Attacks), len(table))
+	}
+	for n, a := range table {
+		seen, out := &e.Attacks[n], judgementOf(a)
+		out.seconds += seen.Ended.Sub(seen.Began).Seconds()
+		if seen.NotTried != "" {
+			out.outcomes[notTriedPrefix+seen.NotTried]++
+			continue
+		}
+		if err := j.judgeAttack(out, a, seen, markerOf(e.Run, n, "")); err != nil {
+			return fmt.Errorf("%s: %w", a.Name, err)
+		}
+		if why := j.findUnlogged(seen.Answers, len(seen.Events) > 0); why != "" {
+			out.inconclusive = fmt.Sprintf("%s: %s", a.Name, why)
+		}
+	}
+	return nil
+}
+
+// arrivals are the events of an attack.
+type arrivals struct {
+	// outcome is what became of the attack, if nothing is wrong.
+	outcome string
+	// arrived has the numbers of the requests that arrived, with whether they arrived as the person.
+	arrived map[int]bool
+	// guessed means that an event was found by its time alone.
+	guessed bool
+	// wrong counts what is wrong.
+	wrong map[string]int
+}
+
+func (j *attackJudge) judgeAttack(out *judgement, a attack, seen *attackEvidence, marker string) error {
+	out.checks++
+	events := seen.eventsByKey()
+	got, err := j.judgeArrivals(out, a, seen, marker, events)
+	if err != nil {
+		return err
+	}
+	if why := j.findForeignAnswer(a, seen.Answers, got.arrived); why != "" && !got.guessed && len(got.wrong) == 0 {
+		got.wrong[why]++
+	}
+	for _, why := range slices.Sorted(maps.Keys(got.wrong)) {
+		if n := got.wrong[why]; n > 1 {
+			why += fmt.Sprintf(", %d times", n)
+		}
+		out.failAttack(a, seen, why)
+	}
+	if len(got.wrong) > 0 {
+		return nil
+	}
+	if got.outcome == asPerson && a.sharesURL() && !slices.ContainsFunc(seen.Answers, reply.tells) {
+		got.outcome = unknownByAnswers
+	}
+	if j.mustArrive(a) {
+		j.judgeControl(out, a, seen, got, len(events) > 0)
+		return nil
+	}
+	out.outcomes[got.outcome]++
+	return nil
+}
+
+// judgeArrivals judges each event of an attack.
+func (j *attackJudge) judgeArrivals(out *judgement, a attack, seen *attackEvidence, marker string, events map[string]*auditv1.Event) (*arrivals, error) {
+	got := &arrivals{outcome: refusedByProxy, arrived: map[int]bool{}, wrong: map[string]int{}}
+	for _, key := range slices.Sorted(maps.Keys(events)) { // What comes out is the same each time.
+		event := events[key]
+		by, request := seen.findBy(event, marker)
+		if by == "" {
+			return nil, fmt.Errorf("the event %s is not that of this request", event.AuditID)
+		}
+		if why := verdicts.Contradicts(event); j.ours && why != "" {
+			out.fail(a.Name, wantConsistentLog, "%s", why)
+		}
+		out.foundBy[by]++
+		j.logged, got.guessed = true, got.guessed || by == foundByTime
+		i := j.requestOf(a, request, event)
+		outcome, why := j.judgeArrival(a, a.Requests[i-1].Who, event)
+		if why != "" {
+			if by == foundByTime {
+				why += noMarkerAddendum
+			}
+			got.wrong[why]++
+		} else if got.outcome != asPerson {
+			got.outcome = outcome
+		}
+		got.arrived[i] = got.arrived[i] || outcome == asPerson
+	}
+	return got, nil
+}
+
+// requestOf returns the number of the request that an event is of. For a request within another, or one of several that
+// look alike, it is the request of whoever arrived.
+func (j *attackJudge) requestOf(a attack, number string, event *auditv1.Event) int {
+	i, err := strconv.Atoi(number)
+	if err == nil && i >= 1 && i <= len(a.Requests) {
+		return i
+	}
+	name := arrivingUser(event).Username
+	return 1 + max(0, slices.IndexFunc(a.Requests, func(r rawRequest) bool { return j.people[r.Who].Name == name }))
+}
+
+// mustArrive reports whether it is a failure if nobody arrives.
+func (j *attackJudge) mustArrive(a attack) bool {
+	isForReference := j.reference && a.Arrives == arrivesReference
+	return isForReference || a.isControl()
+}
+
+// judgeControl judges requests that have to arrive as the person: all of them do, and one that did not is not answered
+// with success, because that would be the answer to another request.
+func (j *attackJudge) judgeControl(out *judgement, a attack, seen *attackEvidence, got *arrivals, hasEvents bool) {
+	code := seen.Answers[0].Code
+	isAnsweredUnasked := !hasEvents && code/100 == 2
+	switch {
+	case isAnsweredUnasked && j.logged:
+		out.failAttack(a, seen, fmt.Sprintf("it was answered %d, and the API server was not asked: it is the answer to another request", code))
+	case isAnsweredUnasked:
+		out.inconclusive = fmt.Sprintf("%s: it was answered %d, and the audit log has no event of it: it is not the log of the API server behind this proxy, or its policy leaves out lists of pods", a.Name, code)
+	case got.outcome == asPerson && len(got.arrived) < len(a.Requests):
+		out.failAttack(a, seen, fmt.Sprintf("only %d of %d requests arrived", len(got.arrived), len(a.Requests)))
+	case got.outcome != asPerson:
+		out.failAttack(a, seen, fmt.Sprintf("it should have arrived as %s and did not: %s (code %d)", j.people[a.Requests[0].Who].Name, got.outcome, code))
+	default:
+		out.outcomes[got.outcome]++
+	}
+}
+
+// eventsByKey returns the events of an attack without the further ones of a request, for its stages.
+func (e *attackEvidence) eventsByKey() map[string]*auditv1.Event {
+	events := map[string]*auditv1.Event{}
+	for _, raw := range e.Events {
+		if event := decode(raw); event != nil {
+			events[string(event.AuditID)+event.RequestURI+event.User.Username] = event
+		}
+	}
+	return events
+}
+
+var digits = regexp.MustCompile(`^[0-9]+`)
+
+// findBy returns by what an event belongs to an attack, empty if it does not, and the number of the request in its marker.
+func (e *attackEvidence) findBy(event *auditv1.Event, marker string) (by, request string) {
+	for _, in := range []struct{ by, text string }{{foundByURI, event.RequestURI}, {foundByAgent, event.UserAgent}, {foundByID, string(event.AuditID)}} {
+		_, rest, found := strings.Cut(in.text, marker)
+		if !found {
+			continue
+		}
+		by = cmp.Or(by, in.by)
+		if request = digits.FindString(rest); request != "" {
+			return in.by, request
+		}
+	}
+	if by != "" {
+		return by, ""
+	}
+	if i := e.answerOf(event); i > 0 {
+		return foundByID, strconv.Itoa(i)
+	}
+	if e.isDuring(event) {
+		return foundByTime, "1"
+	}
+	return "", ""
+}

@@ -1,0 +1,70 @@
+package deputy
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+const wantRefusal = "the person is refused, and arrives as nobody else"
+
+// judge demands a refusal, and that nobody else arrives. That a watch stays open is reported and not wrong: an API server
+// does not end those of a token that it no longer takes either.
+func (e *revocationEvidence) judge(out *judgement, who *Identity, isOurs bool) {
+	out.checks += 2
+	if e.Last.Refused {
+		out.outcomes["refused "+e.since(e.Last.At)]++
+	} else {
+		request := "list"
+		if e.Last.Watch {
+			request = "watch"
+		}
+		out.fail(who.Name, wantRefusal, "is let in %s the credentials were revoked, by a %s (code %d, --timeout)", e.since(e.Last.At), request, e.Last.Code)
+	}
+	switch {
+	case e.WatchCode != http.StatusOK:
+		out.fail("the watch", "it is answered 200", "it was answered %d", e.WatchCode)
+	case e.WatchEnded == nil:
+		out.outcomes["watch still open "+e.since(e.Ended)]++
+	default:
+		out.outcomes["watch ended "+e.since(*e.WatchEnded)]++
+	}
+	if !e.judgeEvents(out, who, isOurs) {
+		out.inconclusive = "the audit log has no event of the watch, by the request URI"
+	}
+}
+
+// since returns how long after the revocation something was.
+func (e *revocationEvidence) since(at time.Time) string {
+	return at.Sub(e.Revoked).Round(time.Second).String() + " after"
+}
+
+// judgeEvents judges who arrived, and reports whether the person was seen at all.
+func (e *revocationEvidence) judgeEvents(out *judgement, who *Identity, isOurs bool) (seen bool) {
+	for _, raw := range e.Events {
+		event := decode(raw)
+		if event == nil || !strings.Contains(event.RequestURI, markerOf(e.Run, 0, 1)) {
+			continue
+		}
+		name := arrivingUser(event).Username
+		seen = seen || name == who.Name
+		if isOurs && name == who.Name && e.isAllowedAfterRefusal(event) {
+			out.fail(who.Name, wantRefusal, "was refused, and the API server allowed what came then")
+		}
+		isSomebody := name != "" && name != user.Anonymous
+		if isSomebody && name != who.Name {
+			out.fail(who.Name, wantRefusal, "a request was made as %q", name)
+		}
+	}
+	return seen
+}
+
+// isAllowedAfterRefusal reports whether a request that the person was refused, or one behind it, was allowed by the API
+// server. Both times are of one clock.
+func (e *revocationEvidence) isAllowedAfterRefusal(event *auditv1.Event) bool {
+	isLater := !event.RequestReceivedTimestamp.Time.Before(e.Last.At)
+	return e.Last.Refused && isLater && decisionOf(event) == "allow"
+}

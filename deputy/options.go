@@ -1,0 +1,111 @@
+// Package deputy is about tools that act for many people, such as a dashboard that impersonates each of its users. What a
+// scenario can say about them is in the folder periscope; this package checks on a running API server what it cannot:
+// that a pre-flight says what the request then does, that the deputy's own audit log and the API server's say the same,
+// and that nobody becomes somebody else through a tunnel.
+package deputy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/engine/server"
+)
+
+// options are what to run.
+type options struct {
+	// target is the control plane to start; its gate ConstrainedImpersonation is on.
+	target server.Options
+	// impersonation are the ways in which the proxy identity may impersonate, with a control plane each.
+	impersonation []string
+	// parts are some of Parts; if empty, all that there are of the proxy or the references.
+	parts []string
+	// pairs is how many questions the pre-flight is tried with; users people send requests each, all at once.
+	pairs, users, requests int
+	seed                   int64
+	// proxy, if given, is tried in place of the reference deputy and agent.
+	proxy *Proxy
+}
+
+const (
+	legacy      = "legacy"
+	constrained = "constrained"
+	// existingCluster stands for the way of impersonation on a cluster that somebody else made.
+	existingCluster = "existing"
+)
+
+// Impersonations returns the ways in which a proxy identity can be granted impersonation.
+func Impersonations() []string { return []string{legacy, constrained} }
+
+// The parts of the suite.
+const (
+	preflightPart  = "preflight"
+	auditLogsPart  = "audit-logs"
+	attacksPart    = "attacks"
+	tunnelPart     = "tunnel"
+	revocationPart = "revocation"
+)
+
+// Parts returns the parts of the suite, in the order in which they run.
+func Parts() []string {
+	return []string{preflightPart, auditLogsPart, attacksPart, tunnelPart, revocationPart}
+}
+
+// maxAsked is more than a control plane on one machine answers in good time.
+const maxAsked = 10000
+
+// check returns an error for what can't be run. Without read, as for a report, no file that the options name is read.
+func (o options) check(read bool) error {
+	if err := checkNames("impersonation", o.impersonation, Impersonations()); err != nil {
+		return err
+	}
+	if err := checkNames("part", o.parts, Parts()); err != nil {
+		return err
+	}
+	least, most := min(o.pairs, o.users, o.requests), max(o.pairs, o.users, o.requests)
+	switch {
+	case least < 1 || most > maxAsked:
+		return fmt.Errorf("--pairs %d, --users %d, --requests %d: expected 1 to %d of each", o.pairs, o.users, o.requests, maxAsked)
+	case !slices.ContainsFunc(o.existingParts(), o.isSelected):
+		return errors.New("the part tunnel is about the reference agent, revocation about a --proxy with --revoke-command: nothing is left to be tried")
+	case o.proxy == nil:
+		return nil
+	}
+	return o.proxy.check(read)
+}
+
+func checkNames(what string, given, known []string) error {
+	for _, name := range given {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("there is no %s %q (expected one of %s)", what, name, strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+// ways returns the ways in which the proxy identity may impersonate; on a cluster that runs they are not ours to choose.
+func (o options) ways() []string {
+	if o.proxy != nil && o.proxy.Kubeconfig != "" {
+		return []string{existingCluster}
+	}
+	return o.impersonation
+}
+
+// existingParts returns the parts that there are of what is tried.
+func (o options) existingParts() []string {
+	return slices.DeleteFunc(Parts(), func(part string) bool {
+		switch part {
+		case tunnelPart:
+			return o.proxy != nil
+		case revocationPart:
+			return o.proxy == nil || o.proxy.Revoke == ""
+		}
+		return false
+	})
+}
+
+// isSelected reports whether --parts has a part.
+func (o options) isSelected(part string) bool {
+	return len(o.parts) == 0 || slices.Contains(o.parts, part)
+}

@@ -1,0 +1,114 @@
+package deputy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// Product tries whoever acts for users: the reference deputy and agent, or a proxy of somebody's.
+var Product = product.Product{Name: "deputy", Command: "deputy", New: newFlags, Conceal: concealIdentities}
+
+// flags are those of the product.
+type flags struct {
+	options    options
+	proxy      Proxy
+	kubernetes string
+	binaries   local.Binaries
+	set        *pflag.FlagSet
+}
+
+func newFlags(set *pflag.FlagSet) product.Flags {
+	f := &flags{set: set}
+	minors := seq.Map(local.Releases(), func(r local.Release) string { return r.Minor })
+	set.StringVar(&f.kubernetes, "kubernetes", local.Newest().Minor, "version to run on, of "+strings.Join(minors, ", "))
+	f.binaries.RegisterFlags(set)
+	set.StringSliceVar(&f.options.impersonation, "impersonation", Impersonations(), "how the proxy identity may impersonate")
+	set.StringSliceVar(&f.options.parts, "parts", Parts(), "what to check, of what there is")
+	set.IntVar(&f.options.pairs, "pairs", 1500, "questions of the pre-flight")
+	set.IntVar(&f.options.users, "users", 50, "people who send requests at once")
+	set.IntVar(&f.options.requests, "requests", 20, "requests of each on each way, and as many that try to be somebody else")
+	f.registerProxy()
+	return f
+}
+
+func (f *flags) registerProxy() {
+	p := &f.proxy
+	f.set.StringVar(&p.URL, "proxy", "", "URL of a proxy that acts for people, which is tried in place of the references")
+	f.set.StringArrayVar(&p.Identities, "identity", nil, "NAME=header:HEADER: VALUE, =token:FILE, =cookie:COOKIE=VALUE or =client-cert:CERT,KEY: who should arrive, and what the proxy knows that person by (repeatable, at least two people; NAME[GROUP,GROUP] has groups; @FILE in place of a value of header and cookie)")
+	f.set.StringVar(&p.Command, "proxy-command", "", "shell command that starts the proxy, with KUBECONFIG for a local control plane")
+	f.set.StringVar(&p.Kubeconfig, "kubeconfig", "", "the cluster behind a proxy that runs already")
+	f.set.StringVar(&p.Context, "context", "", "the context of --kubeconfig (default: its current one)")
+	f.set.StringVar(&p.AuditLog, "audit-log", "", "audit log of that cluster, a file that grows (authzconf up --audit-log writes one)")
+	f.set.StringVar(&p.Namespace, "namespace", "default", "namespace whose pods are listed on that cluster")
+	f.set.StringVar(&p.APIPrefix, "api-prefix", "", "path of the Kubernetes API below the URL, such as /k8s/clusters/local")
+	f.set.StringVar(&p.CA, "proxy-ca", "", "authority of the proxy's certificate, in PEM (default: those of the system)")
+	f.set.StringVar(&p.Revoke, "revoke-command", "", "shell command that makes the credentials of the first --identity worthless, while a watch of that person is open; tried last")
+	f.set.DurationVar(&p.Timeout, "timeout", 30*time.Second, "how long the proxy may take to start, and to answer")
+}
+
+// Plan implements product.Flags. People's credentials are read before a run, and never recorded.
+func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
+	o := f.options
+	o.seed = i.Seed
+	if f.set.Changed("proxy") {
+		o.useProxy(f.proxy, f.set.Changed("impersonation"))
+	}
+	if err := o.check(!i.Verifying()); err != nil {
+		return nil, err
+	}
+	f.binaries.Progress = i.Messages
+	var err error
+	if o.target, err = controlPlane(f.kubernetes, &f.binaries); err != nil {
+		return nil, err
+	}
+	return newPlan(o), nil
+}
+
+// controlPlane returns the control plane of a version, with the gate on.
+func controlPlane(kubernetes string, binaries *local.Binaries) (o server.Options, err error) {
+	if o.Release, err = local.ParseRelease(kubernetes); err != nil {
+		return o, err
+	}
+	if !server.GateKnown(o.Release.Minor) {
+		return o, fmt.Errorf("Kubernetes %s has no feature gate %s: it came with 1.35", o.Release.Minor, server.GateName)
+	}
+	o.Binaries = binaries
+	o.Cell = verdicts.Cell{
+		Name: o.Release.Minor + "-gate-" + string(server.AskOn), Provider: server.Local, Kubernetes: o.Release.Version, Gate: string(server.AskOn),
+	}
+	return o, nil
+}
+
+// useProxy tries a proxy in place of the references.
+func (o *options) useProxy(p Proxy, impersonationGiven bool) {
+	if p.Kubeconfig == "" {
+		p.Namespace = Namespace
+	}
+	if !impersonationGiven {
+		o.impersonation = []string{legacy} // what proxies use today
+	}
+	o.proxy = &p
+}
+
+// concealIdentities returns a command line without what --identity says of people's credentials.
+func concealIdentities(command []string) []string {
+	out := slices.Clone(command)
+	for i, arg := range out {
+		if value, isOneWord := strings.CutPrefix(arg, "--identity="); isOneWord {
+			out[i] = "--identity=" + RedactIdentity(value)
+		} else if i > 0 && out[i-1] == "--identity" {
+			out[i] = RedactIdentity(arg)
+		}
+	}
+	return out
+}

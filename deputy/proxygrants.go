@@ -1,0 +1,54 @@
+package deputy
+
+import (
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+const authenticationGroup = "authentication.k8s.io"
+
+// proxyGrants returns the proxy's own grants: for the people in its reach, or for everybody without any, by legacy
+// impersonation or by constrained, with every action that is tried.
+func proxyGrants(people []*Identity, isConstrained bool) []scenarios.Grant {
+	var users, groups []string
+	for _, p := range people {
+		if !p.outOfReach {
+			users, groups = append(users, p.Name), append(groups, p.Groups...)
+		}
+	}
+	groups = sets.List(sets.New(groups...))
+	as, home := "impersonate", "" // home is the API group of users and groups.
+	if isConstrained {
+		as, home = "impersonate:user-info", authenticationGroup
+	}
+	grants := []scenarios.Grant{proxyGrant(as, home, users, "users"), proxyGrant(as, home, groups, "groups")}
+	if people == nil { // RBAC has no userextras/*.
+		grants = append(grants, proxyGrant(as, authenticationGroup, nil, "*"), proxyGrant(as, home, nil, "serviceaccounts"))
+	}
+	if isConstrained {
+		grants = append(grants, actionGrants()...)
+	}
+	return grants
+}
+
+// actionGrants returns the grants of constrained impersonation for what is done as people.
+func actionGrants() []scenarios.Grant {
+	on := func(verbs ...string) []string {
+		return seq.Map(verbs, func(verb string) string { return "impersonate-on:user-info:" + verb })
+	}
+	proxy := scenarios.Subject{User: proxyName}
+	grants := []scenarios.Grant{
+		{Subject: proxy, Verbs: on("create"), APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"}},
+		{Subject: proxy, Verbs: on("get"), NonResourceURLs: []string{"/api", "/apis", "/version", "/debug/pprof"}},
+	}
+	for _, k := range kinds {
+		grants = append(grants, scenarios.Grant{Subject: proxy, Verbs: on(sortedVerbs()...), APIGroups: []string{k.group}, Resources: []string{k.fullResource()}})
+	}
+	return grants
+}
+
+func proxyGrant(verb, apiGroup string, names []string, resource string) scenarios.Grant {
+	return scenarios.Grant{Subject: scenarios.Subject{User: proxyName}, Verbs: []string{verb}, APIGroups: []string{apiGroup}, Resources: []string{resource}, Names: names}
+}

@@ -1,0 +1,126 @@
+package deputy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"os/exec"
+	"time"
+
+	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/internal/usage"
+)
+
+// revocationEvidence is what was seen while the credentials of the first person, who has a watch open, became worthless.
+type revocationEvidence struct {
+	Run       string    `json:"run"`
+	WatchCode int       `json:"watchCode"`
+	Revoked   time.Time `json:"revoked"` // when the command had revoked them
+	// Last is the person's last request: the first watch refused after a list was, or what was let in when time was up.
+	Last lastRequest `json:"last"`
+	// WatchEnded is when the watch ended; nil if it was open to the end.
+	WatchEnded *time.Time `json:"watchEnded,omitempty"`
+	// Ended is when nobody looked at the watch any more.
+	Ended time.Time `json:"ended"`
+	// Events are those of all these requests.
+	Events []json.RawMessage `json:"events,omitempty"`
+}
+
+type lastRequest struct {
+	At      time.Time `json:"at"`
+	Code    int       `json:"code"`
+	Watch   bool      `json:"watch,omitempty"`
+	Refused bool      `json:"refused,omitempty"`
+}
+
+// revocation is the part in which credentials are revoked.
+type revocation struct {
+	ep  *endpoint
+	who *Identity
+	run string
+}
+
+// observeRevocation opens a watch, takes the person's credentials away, and tries until the proxy refuses them.
+func (ep *endpoint) observeRevocation(ctx context.Context, command string) (*revocationEvidence, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r := &revocation{ep: ep, who: ep.people[0], run: newRun()}
+	e := &revocationEvidence{Run: r.run}
+	watch, err := r.request(ctx, "&watch=true&timeoutSeconds=600")
+	if err != nil {
+		return nil, fmt.Errorf("the watch: %w", err)
+	}
+	defer func() { _ = watch.Body.Close() }()
+	watchEnded := make(chan time.Time, 1)
+	go func() {
+		_, _ = io.Copy(io.Discard, watch.Body)
+		watchEnded <- time.Now()
+	}()
+	e.WatchCode = watch.StatusCode
+	out, err := exec.CommandContext(ctx, "/bin/sh", "-c", command).CombinedOutput()
+	if err != nil {
+		return nil, &usage.Error{Problem: fmt.Sprintf("--revoke-command: %v: %.300q", err, out)}
+	}
+	e.Revoked = now()
+	if e.Last, err = r.tryUntilRefused(ctx); err != nil {
+		return nil, err
+	}
+	select {
+	case at := <-watchEnded:
+		e.WatchEnded = &at
+	case <-time.After(time.Until(e.Revoked.Add(ep.timeout))):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	e.Events, err = ep.log.eventsOf(ctx, e.Run, "")
+	e.Ended = time.Now()
+	return e, err
+}
+
+// request sends a request of the person, with a marker in it.
+func (r *revocation) request(ctx context.Context, query string) (*http.Response, error) {
+	return r.ep.get(ctx, podsIn(r.ep.namespace)+"?fieldSelector=metadata.name%3D"+markerOf(r.run, 0, 1)+query, r.who)
+}
+
+// tryUntilRefused sends requests until a list and the watch behind it are refused, or until time is up.
+func (r *revocation) tryUntilRefused(ctx context.Context) (last lastRequest, err error) {
+	for deadline := time.Now().Add(r.ep.timeout); !last.Refused && time.Now().Before(deadline); {
+		if last = r.try(ctx, false); last.Refused {
+			last = r.try(ctx, true)
+		}
+		if !clusters.Pause(ctx, 250*time.Millisecond) {
+			return last, ctx.Err()
+		}
+	}
+	if last.At.IsZero() {
+		return last, errors.New("no request was sent after the credentials were revoked")
+	}
+	return last, nil
+}
+
+// try sends a list or a watch.
+func (r *revocation) try(ctx context.Context, watch bool) lastRequest {
+	last, query := lastRequest{At: now(), Watch: watch, Refused: true}, ""
+	if watch {
+		query = "&watch=true&timeoutSeconds=1"
+	}
+	if resp, err := r.request(ctx, query); err == nil {
+		last.Code, last.Refused = resp.StatusCode, !isLetIn(resp, watch)
+	}
+	return last
+}
+
+// isLetIn reports whether an answer is an API server's to somebody who may ask: a login page may be a 200. A watch that
+// stays open has nothing to report.
+func isLetIn(resp *http.Response, watch bool) bool {
+	var got struct{ Kind, Type string }
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	err := errors.Join(json.NewDecoder(resp.Body).Decode(&got), resp.Body.Close())
+	isOpenWatch := watch && errors.Is(err, io.EOF) && kind == "application/json"
+	isAnswer := got.Kind+got.Type != "" || isOpenWatch
+	return resp.StatusCode/100 == 2 && isAnswer
+}

@@ -1,0 +1,131 @@
+package deputy
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/reports/record"
+)
+
+const (
+	// sameMark ends the marker of a URL that several requests share.
+	sameMark = "same"
+	// smuggledMark ends the marker of a request within a request.
+	smuggledMark = "s"
+)
+
+// longBody is a body that is sent on before it has arrived completely.
+var longBody = strings.Repeat("x", 100_000)
+
+// place is where requests are sent.
+type place struct {
+	// Run begins every marker.
+	Run       string `json:"run"`
+	Host      string `json:"host"`
+	Prefix    string `json:"prefix,omitempty"`
+	Namespace string `json:"namespace"`
+}
+
+// scene is a place with the people whose credentials are in attacks.
+type scene struct {
+	place
+	People map[string]*Identity
+	// Shown writes whose credentials they are in their place, for evidence.
+	Shown bool
+}
+
+// markerOf returns the marker of a request, by which its audit event is found.
+func markerOf(run string, attack int, request any) string {
+	return fmt.Sprintf("%s-%06d-%v", run, attack, request)
+}
+
+func podsIn(namespace string) string { return "/api/v1/namespaces/" + namespace + "/pods" }
+
+// requests returns the requests of an attack, which has a number, as they are written.
+func (s scene) requests(n int, a attack) (out []rawRequest) {
+	for i, r := range a.Requests {
+		out = append(out, s.writeRequest(a, r, markerOf(s.Run, n, i+1), markerOf(s.Run, n, smuggledMark)))
+	}
+	return out
+}
+
+// show returns an attack as evidence shows it.
+func (s scene) show(n int, a attack) []string {
+	s.Shown = true
+	return seq.Map(s.requests(n, a), func(r rawRequest) string { return record.Redact(strings.Replace(r.text(), longBody, "x…", 1)) })
+}
+
+// writeRequest fills in a request of the table.
+func (s scene) writeRequest(a attack, r rawRequest, marker, smuggled string) rawRequest {
+	nameCase := strings.Clone
+	if a.Protocol == protocol2 { // Its names are in lower case, but for those that the table itself writes.
+		nameCase = strings.ToLower
+	}
+	fill := s.placeholders(a, r, marker, smuggled, nameCase)
+	// Whoever may send a header that is believed is whom it names, and so is a request within a request that names somebody
+	// to those who are known by the headers that impersonate.
+	trusted := append(s.People[me].trusted(), s.People[other].trusted()...)
+	lines := withoutHeaders(strings.Split(strings.Join(r.Lines, "\r\n"), "\r\n"), trusted)
+	if s.People[other].public {
+		trusted = append(trusted, "impersonate-user")
+	}
+	body := strings.Join(withoutHeaders(strings.Split(r.Body, "\r\n"), trusted), "\r\n")
+	w := r
+	w.Target, w.Body, w.Lines, w.Trailers = fill.Replace(r.Target), fill.Replace(body), nil, seq.Map(r.Trailers, fill.Replace)
+	head := []string{nameCase("Host") + ": " + s.Host, nameCase("Audit-Id") + ": " + marker}
+	if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "User-Agent:") }) {
+		head = append(head, nameCase("User-Agent")+": "+marker)
+	}
+	for _, line := range append(head, lines...) {
+		line = strings.ReplaceAll(fill.Replace(line), "{length}", strconv.Itoa(len(w.Body)))
+		if line != "" { // Somebody with a certificate as credential sends no line.
+			w.Lines = append(w.Lines, line)
+		}
+	}
+	return w
+}
+
+// withoutHeaders returns the lines but for those of headers, whose names are in lower case.
+func withoutHeaders(lines []string, names []string) []string {
+	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool {
+		name, _, _ := strings.Cut(line, ":")
+		return slices.Contains(names, strings.ToLower(name))
+	})
+}
+
+// placeholders returns what replaces the placeholders of the table in a request.
+func (s scene) placeholders(a attack, r rawRequest, marker, smuggled string, nameCase func(string) string) *strings.Replacer {
+	const selector = "fieldSelector=metadata.name%3D"
+	pods, mine, others := podsIn(s.Namespace), s.People[me], s.People[other]
+	credentials := func(who *Identity, nameCase func(string) string) string { return who.lines(s.Shown, nameCase) }
+	trusted := http.CanonicalHeaderKey(slices.Concat(others.trusted(), []string{"x-forwarded-user"})[0])
+	unsignedToken := forgeToken(others.Name)
+	return strings.NewReplacer(
+		"{query}", selector+marker,
+		"{same}", selector+strings.TrimRight(marker, "0123456789")+sameMark,
+		"{path/}", strings.TrimPrefix(pods, "/"), "{path}", s.Prefix+pods, "{prefix}", s.Prefix,
+		"{host}", s.Host, "{marker}", marker, "{smuggled}", smuggled,
+		"{me.name}", mine.Name, "{other.name}", others.Name,
+		"{other.basic}", base64.StdEncoding.EncodeToString([]byte(others.Name+":x")),
+		"{other.jwt}", unsignedToken, "{other.protocol}", base64.RawURLEncoding.EncodeToString([]byte(unsignedToken)),
+		"{me:names}", strings.Join(mine.headerNames(), ", "),
+		"{me}", credentials(mine.rename(a.Spelled), nameCase), "{ME}", credentials(mine, mixCase), "{other}", credentials(others, nameCase),
+		"{me:half}", credentials(mine.changeSecrets(cutInHalf), nameCase),
+		"{me:folded}", credentials(mine.changeSecrets(foldCase), nameCase),
+		"{me:nearly}", credentials(mine.changeSecrets(changeLetter), nameCase),
+		"{me:unsigned}", credentials(mine.changeSecrets(cutSignature), nameCase),
+		"{other.header}", trusted, "{other.header_}", strings.ReplaceAll(trusted, "-", "_"), "{long}", longBody,
+		"{who}", credentials(s.People[r.Who], nameCase))
+}
+
+// forgeToken returns a token that nobody signed, for whoever reads tokens without verifying them.
+func forgeToken(name string) string {
+	part := base64.RawURLEncoding.EncodeToString
+	claims := fmt.Sprintf(`{"sub":%[1]q,"email":%[1]q,"preferred_username":%[1]q,"groups":["system:masters"],"exp":4102444800}`, name)
+	return part([]byte(`{"alg":"none","typ":"JWT"}`)) + "." + part([]byte(claims)) + ".AAAA"
+}

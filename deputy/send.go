@@ -1,0 +1,204 @@
+package deputy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/authzconf/authzconf/internal/seq"
+)
+
+// attacksEvidence is what was seen of attacks, in the order of their table.
+type attacksEvidence struct {
+	place   `json:",inline"`
+	Attacks []attackEvidence `json:"attacks"`
+}
+
+// attackEvidence is an attack as evidence shows it, what came back and what arrived.
+type attackEvidence struct {
+	Began   time.Time `json:"began"`
+	Ended   time.Time `json:"ended"`
+	Sent    []string  `json:"sent"`
+	Answers []reply   `json:"answers,omitempty"`
+	// NotTried says why the attack was not tried; empty if it was.
+	NotTried string            `json:"notTried,omitempty"`
+	Events   []json.RawMessage `json:"events,omitempty"`
+}
+
+// Why an attack is not tried, besides errNotOffered.
+const (
+	twoCertificates = "people with certificates have connections of their own"
+	notByName       = "people are not known by a header with their name"
+)
+
+// castOf returns who is who in an attack. Nobody has no credentials.
+func castOf(people []*Identity) map[string]*Identity {
+	cast := map[string]*Identity{me: people[0], other: people[1%len(people)], nobody: {}}
+	for _, p := range people {
+		cast[p.Name] = p
+	}
+	return cast
+}
+
+// sendAttacks tries the attacks of a table, so many at once, and reads afterwards who arrived.
+func (ep *endpoint) sendAttacks(ctx context.Context, table []attack, atOnce int) (*attacksEvidence, error) {
+	s := scene{place: place{newRun(), ep.url.Host, strings.TrimRight(ep.url.Path, "/"), ep.namespace}, People: castOf(ep.people)}
+	e := &attacksEvidence{s.place, make([]attackEvidence, len(table))}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for n, a := range table {
+		group.Go(func() error {
+			seen := &e.Attacks[n]
+			seen.Began, seen.Sent = now(), s.show(n, a)
+			ep.sendAttack(groupCtx, s, n, a, seen)
+			seen.Ended = time.Now()
+			if err := groupCtx.Err(); err != nil {
+				return err
+			}
+			return seen.checkAnswers(a)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	events, err := ep.log.eventsOf(ctx, e.Run, podsIn(ep.namespace))
+	if err != nil {
+		return nil, err
+	}
+	e.assignEvents(events)
+	return e, nil
+}
+
+// sendAttack sends the requests of one attack, and keeps their answers.
+func (ep *endpoint) sendAttack(ctx context.Context, s scene, n int, a attack, seen *attackEvidence) {
+	cert := s.People[a.Requests[0].Who].cert
+	if slices.ContainsFunc(a.Requests, func(r rawRequest) bool { return s.People[r.Who].cert != cert }) {
+		seen.NotTried = twoCertificates
+		return
+	}
+	if a.Spelled != "" && !s.People[me].isKnownByName(a.Spelled) {
+		seen.NotTried = notByName
+		return
+	}
+	requests := s.requests(n, a)
+	if a.Protocol != protocol2 {
+		seen.Answers = sendOverHTTP1(func(from net.Addr) (net.Conn, error) {
+			return dial(ctx, ep.url, ep.tls, cert, "http/1.1", a.wait(), from)
+		}, requests, a)
+		return
+	}
+	conn, err := dial(ctx, ep.url, ep.tls, cert, "h2", a.wait(), nil)
+	if err == nil {
+		seen.Answers, err = sendOverHTTP2(conn, ep.url.Scheme, requests, a)
+		_ = conn.Close()
+	}
+	if errors.Is(err, errNotOffered) {
+		seen.NotTried = errNotOffered.Error()
+	} else if err != nil {
+		seen.Answers = []reply{{Problem: err.Error()}}
+	}
+}
+
+// checkAnswers asserts that these can be the answers to an attack: each request has one, or a reason why there is none.
+// Where one request follows another without waiting, there may be no answers to those behind the first that fails.
+func (e *attackEvidence) checkAnswers(a attack) error {
+	if e.NotTried != "" {
+		return nil
+	}
+	anyKnown := slices.ContainsFunc(e.Answers, reply.isKnown)
+	complete := len(e.Answers) == len(a.Requests)
+	switch {
+	case a.Protocol == protocol2:
+		complete = anyKnown
+	case a.Pipelined:
+		complete = complete && anyKnown
+	case complete:
+		for i, r := range a.Requests {
+			hasAnswer := r.HangUp || e.Answers[i].isKnown()
+			complete = complete && hasAnswer
+		}
+	}
+	if !complete {
+		return fmt.Errorf("%s: %d answers to %d requests, or one that is neither an answer nor says why there is none", a.Name, len(e.Answers), len(a.Requests))
+	}
+	return nil
+}
+
+// assignEvents gives each attack the events with its marker, or, where it was answered and no marker arrived, those of its
+// time.
+func (e *attacksEvidence) assignEvents(events []json.RawMessage) {
+	var unmarked []decodedEvent // They are decoded once: there are thousands, of up to 100 KB.
+	for _, raw := range events {
+		n, marked := e.attackOf(string(raw))
+		switch {
+		case n >= 0:
+			e.Attacks[n].Events = append(e.Attacks[n].Events, raw)
+		case !marked:
+			if event := decode(raw); event != nil {
+				unmarked = append(unmarked, decodedEvent{event, raw})
+			}
+		}
+	}
+	for i := range e.Attacks {
+		e.Attacks[i].takeEvents(unmarked)
+	}
+}
+
+type decodedEvent struct {
+	event *auditv1.Event
+	raw   json.RawMessage
+}
+
+// attackOf returns the number of the attack whose marker is in an event, or -1, and whether there is a marker at all.
+func (e *attacksEvidence) attackOf(event string) (n int, marked bool) {
+	_, rest, marked := strings.Cut(event, e.Run+"-")
+	if !marked {
+		return -1, false
+	}
+	number, err := strconv.ParseUint(rest[:min(6, len(rest))], 10, 32)
+	if err != nil || int(number) >= len(e.Attacks) {
+		return -1, true
+	}
+	return int(number), true
+}
+
+// takeEvents adds events without a marker: those with the audit ID of an answer, or, if there are none and a request
+// succeeded, those of the time of the attack.
+func (e *attackEvidence) takeEvents(unmarked []decodedEvent) {
+	take := func(belongs func(*auditv1.Event) bool) {
+		for _, one := range unmarked {
+			if belongs(one.event) {
+				e.Events = append(e.Events, one.raw)
+			}
+		}
+	}
+	take(func(event *auditv1.Event) bool { return e.answerOf(event) > 0 })
+	if len(e.Events) == 0 && slices.ContainsFunc(e.Answers, reply.succeeded) {
+		take(e.isDuring)
+	}
+}
+
+// answerOf returns the number of the answer with the audit ID of an event, or 0.
+func (e *attackEvidence) answerOf(event *auditv1.Event) int {
+	return 1 + slices.IndexFunc(e.Answers, func(r reply) bool { return r.AuditID == string(event.AuditID) })
+}
+
+// isDuring reports whether an event is of the time of the attack.
+func (e *attackEvidence) isDuring(event *auditv1.Event) bool {
+	at := event.RequestReceivedTimestamp.Time
+	return !at.Before(e.Began) && !at.After(e.Ended)
+}
+
+// codes returns the codes of the answers.
+func (e *attackEvidence) codes() []int {
+	return seq.Map(e.Answers, func(r reply) int { return r.Code })
+}

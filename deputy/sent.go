@@ -1,0 +1,72 @@
+package deputy
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// sentRequests are the audit IDs of the requests of a run. What was recorded of a request is the one that was to be sent,
+// and no two have one audit ID: anything else is a fault of ours.
+type sentRequests map[string]bool
+
+// checkPreflight asserts that each request of the pre-flight was sent as it had to be.
+func (s sentRequests) checkPreflight(g *group, e *preflightEvidence) error {
+	for key, q := range g.fixture.questionsByRules(g.questions) {
+		if err := s.check(q.who, g.fixture.rulesReview(q), e.Rules[key]); err != nil {
+			return fmt.Errorf("the rules of %s: %w", key, err)
+		}
+	}
+	for i, q := range g.questions {
+		seen := e.Questions[i]
+		if err := errors.Join(s.check(q.who, q.review(), seen.Review), s.check(q.who, q.request(), seen.Request)); err != nil {
+			return fmt.Errorf("%s: %w", q, err)
+		}
+	}
+	for n, visit := range e.Visits {
+		p, who := pages()[n/len(pageVisits)], g.fixture.visitor(n/len(pageVisits))
+		_, requests := p.reviewsOf(who, g.fixture.namespaces[0])
+		for i, o := range visit.Reviews {
+			if err := s.check(who, requests[i], o); err != nil {
+				return fmt.Errorf("%s, %s: %w", p.Page, pageVisits[n%len(pageVisits)], err)
+			}
+		}
+	}
+	return nil
+}
+
+// checkRows asserts that no two rows of the deputy's audit log have one audit ID.
+func (s sentRequests) checkRows(e *auditLogsEvidence) error {
+	for _, way := range e.Ways {
+		for _, row := range way.Rows {
+			if err := s.add(row.AuditID); err != nil {
+				return fmt.Errorf("the row of %s, %s: %w", row.Actor, row.URI, err)
+			}
+		}
+	}
+	return nil
+}
+
+// check asserts that a request was recorded as it had to be sent.
+func (s sentRequests) check(who *Identity, r *scenarios.Request, o *verdicts.Observation) error {
+	if o == nil {
+		return errors.New("there is no evidence of it")
+	}
+	if why := verdicts.NotSent(who.impersonate(r), scenarios.Requestor{User: who.Name}, o); why != "" {
+		return errors.New(why)
+	}
+	if o.Answered.Before(o.Sent) {
+		return errors.New("it was answered before it was sent")
+	}
+	return s.add(o.Response.AuditID)
+}
+
+func (s sentRequests) add(auditID string) error {
+	if s[auditID] {
+		return fmt.Errorf("its audit ID %s is also one of another request", auditID)
+	}
+	s[auditID] = true
+	return nil
+}

@@ -111,6 +111,9 @@ func (c *conclusion) addGroup(g *Group) {
 	say := func(to *[]string, format string, args ...any) {
 		*to = append(*to, g.Name+": "+fmt.Sprintf(format, args...))
 	}
+	if g.leftOut() { // It was not started, and the outcome says that it is not covered.
+		return
+	}
 	if g.Problem != "" {
 		say(&c.unknown, "the target could not be used: %s", FirstLine(g.Problem))
 	}
@@ -122,7 +125,7 @@ func (c *conclusion) addGroup(g *Group) {
 			say(&c.failed, "the API server contradicts itself: %s", m)
 		}
 	}
-	if !g.executed() && !g.leftOut() {
+	if !g.executed() {
 		say(&c.unknown, "nothing was executed (leave it out, or select a case that is for it)")
 	}
 	for _, k := range c.kinds(g) {
@@ -210,7 +213,8 @@ func (c *conclusion) addRequired(require []scenarios.Level, g *Group) {
 	}
 }
 
-// notCovered counts the cases that no group supports, by what the targets lack.
+// notCovered lists the groups that the user left out, and counts the cases that no group supports, by what the targets
+// lack.
 func (r *Report) notCovered() (lines []string) {
 	ran, lacks, counts := map[string]bool{}, map[string]string{}, map[string]int{}
 	for _, g := range r.Groups {
@@ -231,6 +235,11 @@ func (r *Report) notCovered() (lines []string) {
 			counts[" for lack of "+what]++
 		} else {
 			counts[" not supported"]++
+		}
+	}
+	for i := range r.Groups {
+		if g := &r.Groups[i]; g.leftOut() {
+			lines = append(lines, g.Name+", which the user left out")
 		}
 	}
 	for _, what := range slices.Sorted(maps.Keys(counts)) {

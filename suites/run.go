@@ -90,6 +90,9 @@ func (f *givenFlag) IsBoolFlag() bool { return f.flag.Value.Type() == "bool" }
 // nobody said which.
 func (s *Suite) RunSpecs(t *testing.T) {
 	t.Helper()
+	if flag.NArg() > 0 {
+		t.Fatalf("%q are not flags of the suite (expected flags such as --gate=on behind -args of go test, or behind -- of ginkgo)", flag.Args())
+	}
 	if len(s.given) == 0 {
 		t.Skipf("no cluster was asked for: ginkgo ./suites/%s -- --help lists the flags, and docs/suites.md has examples", s.Name)
 	}

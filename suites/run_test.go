@@ -44,6 +44,7 @@ func TestDice(t *testing.T) {
 		"focus of authzconf":  {"--throws=4 --focus=throw-[01]", true, []string{"Ran 2 of 2 Specs"}},
 		"nothing is left":     {"--throws=4 -ginkgo.focus=nothing", false, []string{"Ginkgo's filters leave no case"}},
 		"required and left":   {"--throws=4 --require=core -ginkgo.focus=throw-0", false, []string{"required and not judged"}},
+		"flags behind --":     {"-- --throws=3", false, []string{"are not flags of the suite"}},
 		"bad flag":            {"--throws=0", false, []string{"--throws 0: expected at least 1"}},
 		"processes":           {"--throws=2 -ginkgo.parallel.total=2 -ginkgo.parallel.process=1 -ginkgo.parallel.host=127.0.0.1:1", false, []string{"-p and --procs are refused"}},
 		"attempts":            {"--throws=2 -ginkgo.flake-attempts=2", false, []string{"--flake-attempts is refused"}},

@@ -159,7 +159,8 @@ func (b *Balancer) pick(refused map[string]bool) string {
 func (b *Balancer) admit(conn net.Conn, backend string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.ctx.Err() != nil || backend != "" && !slices.Contains(b.backends, backend) {
+	takenOut := backend != "" && !slices.Contains(b.backends, backend)
+	if takenOut || b.ctx.Err() != nil {
 		return false
 	}
 	b.open[conn] = true

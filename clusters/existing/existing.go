@@ -157,21 +157,31 @@ func (c *Cluster) risks(ctx context.Context) (risks []string, err error) {
 		if s.Labels[Label] != "" {
 			continue // an earlier run's
 		}
-		if production.MatchString(s.Name) {
-			risks = append(risks, fmt.Sprintf("it has a namespace %q", s.Name))
-		}
-		if ownSpaces.MatchString(s.Name) {
-			continue
-		}
-		pods, err := c.client.CoreV1().Pods(s.Name).List(ctx, metav1.ListOptions{Limit: 1})
+		more, err := c.risksOf(ctx, s.Name)
 		if err != nil {
-			return nil, fmt.Errorf("reading the pods of its namespaces: %w", err)
+			return nil, err
 		}
-		if len(pods.Items) > 0 {
-			risks = append(risks, fmt.Sprintf("somebody's pods run in namespace %q", s.Name))
-		}
+		risks = append(risks, more...)
 	}
 	slices.Sort(risks)
+	return risks, nil
+}
+
+// risksOf looks at one namespace.
+func (c *Cluster) risksOf(ctx context.Context, space string) (risks []string, err error) {
+	if production.MatchString(space) {
+		risks = append(risks, fmt.Sprintf("it has a namespace %q", space))
+	}
+	if ownSpaces.MatchString(space) {
+		return risks, nil
+	}
+	pods, err := c.client.CoreV1().Pods(space).List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return nil, fmt.Errorf("reading the pods of its namespaces: %w", err)
+	}
+	if len(pods.Items) > 0 {
+		risks = append(risks, fmt.Sprintf("somebody's pods run in namespace %q", space))
+	}
 	return risks, nil
 }
 

@@ -128,8 +128,11 @@ func (b *Binaries) find(ctx context.Context, p program) (Program, error) {
 	}
 	o, err := b.offer(p)
 	official := Program{p.name, p.version, o.target, o.origin}
-	if err != nil || source != Build && o.cached() {
+	if err != nil {
 		return official, err
+	}
+	if source != Build && o.cached() {
+		return official, nil
 	}
 	module, target, unbuildable := b.place(ctx, p)
 	built := Program{p.name, p.version, target, originBuilt}
@@ -138,24 +141,33 @@ func (b *Binaries) find(ctx context.Context, p program) (Program, error) {
 		return built, nil
 	}
 	if source != Build {
-		err := b.fetch(ctx, p, o)
-		if err == nil || usage.Is(err) || ctx.Err() != nil {
+		if done, err := b.download(ctx, p, o, source); done {
 			return official, err
-		}
-		if source == Official {
-			return official, &usage.Error{
-				Problem: fmt.Sprintf("there is no official %s %s: %v", p.name, p.version, err),
-				Hint:    "let HTTPS_PROXY name a proxy or " + MirrorVariable + " a mirror, or allow a build with --binaries auto", Err: err,
-			}
-		}
-		if err != errSilent { //nolint:errorlint // the first time, what is wrapped is said
-			b.report("%s %s cannot be downloaded and is built instead; a host that does not answer is not asked again in this run: %v", p.name, p.version, err)
 		}
 	}
 	if unbuildable != nil {
 		return built, unbuildable
 	}
 	return built, b.once(ctx, p, target, there, func() error { return b.compile(ctx, p, module, target) })
+}
+
+// download fetches an official program, and reports whether that is all that can be done: it is not if the program cannot
+// be had, and may be built instead.
+func (b *Binaries) download(ctx context.Context, p program, o offer, source string) (done bool, err error) {
+	err = b.fetch(ctx, p, o)
+	switch {
+	case err == nil, usage.Is(err), ctx.Err() != nil:
+		return true, err
+	case source == Official:
+		return true, &usage.Error{
+			Problem: fmt.Sprintf("there is no official %s %s: %v", p.name, p.version, err),
+			Hint:    "let HTTPS_PROXY name a proxy or " + MirrorVariable + " a mirror, or allow a build with --binaries auto", Err: err,
+		}
+	}
+	if err != errSilent { //nolint:errorlint // the first time, what is wrapped is said
+		b.report("%s %s cannot be downloaded and is built instead; a host that does not answer is not asked again in this run: %v", p.name, p.version, err)
+	}
+	return false, nil
 }
 
 // namedProgram looks for a program that variables name; "" if none does.
@@ -169,7 +181,7 @@ func namedProgram(p program, getenv func(string) string) (string, error) {
 		variable, path = "KUBEBUILDER_ASSETS", filepath.Join(dir, p.name)
 	}
 	info, err := os.Stat(path)
-	if err == nil && (info.IsDir() || info.Mode()&0o111 == 0) {
+	if err == nil && !isExecutable(info) {
 		err = errors.New("not an executable file")
 	}
 	if err != nil {
@@ -182,6 +194,8 @@ func namedProgram(p program, getenv func(string) string) (string, error) {
 	// Children run in another folder.
 	return filepath.Abs(path)
 }
+
+func isExecutable(f os.FileInfo) bool { return !f.IsDir() && f.Mode()&0o111 != 0 }
 
 func (b *Binaries) cacheDir() (string, error) {
 	if b.CacheDir != "" {

@@ -81,7 +81,11 @@ func (c *ControlPlane) awaitServers(ctx context.Context) error {
 		}
 		err := user.waitReady(ctx, p)
 		// It may have been ended on purpose meanwhile, which is for its owner to know.
-		if gone := p.stopRequested() || (user != c && errors.Is(err, ErrStopped)); err != nil && !gone {
+		stopped := user != c && errors.Is(err, ErrStopped)
+		if gone := stopped || p.stopRequested(); gone {
+			continue
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -289,8 +289,7 @@ func (d *download) all(ctx context.Context) error {
 	for failures := 0; ; failures++ {
 		before := d.have.Load()
 		err := d.rest(ctx)
-		_, refused := errors.AsType[refusal](err)
-		if _, ours := errors.AsType[*fs.PathError](err); err == nil || refused || ours || errors.Is(err, errSilent) || ctx.Err() != nil {
+		if err == nil || ctx.Err() != nil || isFinal(err) {
 			return err
 		}
 		if d.have.Load() > before {
@@ -301,6 +300,14 @@ func (d *download) all(ctx context.Context) error {
 		}
 		clusters.Pause(ctx, pause<<failures)
 	}
+}
+
+// isFinal reports whether it is no use to try a download again: the host refuses it or does not answer, or the file cannot
+// be written.
+func isFinal(err error) bool {
+	_, refused := errors.AsType[refusal](err)
+	_, ours := errors.AsType[*fs.PathError](err)
+	return refused || ours || errors.Is(err, errSilent)
 }
 
 func (d *download) rest(ctx context.Context) error {

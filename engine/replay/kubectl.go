@@ -106,8 +106,11 @@ func (run *run) kubectl(ctx context.Context, step int, k *scenarios.Kubectl) (ve
 	if o.Requests, o.Client.UserAgent, seenErr = s.take(); seenErr != nil {
 		return o, fmt.Errorf("step %d, %s: %w", step, k.Line(), seenErr)
 	}
-	var exit *exec.ExitError
-	if err != nil && (!errors.As(err, &exit) || ctx.Err() != nil) {
+	_, exited := errors.AsType[*exec.ExitError](err)
+	if exited && ctx.Err() == nil {
+		err = nil // a command that fails is evidence, unless it was interrupted
+	}
+	if err != nil {
 		return o, fmt.Errorf("step %d, %s: %w", step, k.Line(), errors.Join(err, ctx.Err()))
 	}
 	o.Client.ExitCode = cmd.ProcessState.ExitCode()

@@ -29,6 +29,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/keyutil"
+	"k8s.io/utils/ptr"
 
 	"github.com/authzconf/authzconf/engine/nodes"
 	"github.com/authzconf/authzconf/engine/recorder"
@@ -151,7 +152,7 @@ func (p *places) account(sa *scenarios.ServiceAccount) {
 	if sa.Secret != "" {
 		p.within[space+"/secrets/"+sa.Secret] = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: sa.Secret}}
 	}
-	if sa.Node != "" && (sa.NodeObject == nil || *sa.NodeObject) {
+	if hasObject := ptr.Deref(sa.NodeObject, true); sa.Node != "" && hasObject {
 		p.outside["/api/v1/nodes/"+sa.Node] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: sa.Node}}
 	}
 }

@@ -206,8 +206,10 @@ func (run *run) step(ctx context.Context, i int, steps []scenarios.Step, last ti
 		var seen []verdicts.Observation
 		var failed error
 		_ = wait.PollUntilContextTimeout(ctx, awaitPoll, awaitTimeout, true, func(context.Context) (bool, error) {
-			seen, failed = run.send(ctx, i, steps)
-			return !st.Await || failed == nil && seen[0].Response.Code == st.Expect.Code, failed
+			if seen, failed = run.send(ctx, i, steps); failed != nil {
+				return false, failed
+			}
+			return !st.Await || seen[0].Response.Code == st.Expect.Code, nil
 		})
 		return seen, cmp.Or(failed, ctx.Err())
 	case st.Kubectl != nil:

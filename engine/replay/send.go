@@ -88,30 +88,11 @@ func (run *run) send(ctx context.Context, first int, steps []scenarios.Step) ([]
 		if err != nil {
 			return nil, err
 		}
-		exchanges = append(exchanges, func() (err error) {
-			o.Sent = time.Now()
-			defer func() { o.Answered = time.Now() }()
-			if r.Hold {
-				var hangUp func() string
-				if o.Response, hangUp, err = Hold(client, req); hangUp != nil {
-					run.held = append(run.held, held{o.Step, hangUp})
-				}
-				return err
-			}
-			o.Response, err = RoundTrip(client, req, r.Verb == "watch")
-			o.Response.Claims = verdicts.ClaimsIn([]byte(o.Response.Body))
-			return err
-		})
+		exchanges = append(exchanges, func() error { return run.exchange(client, req, r, o) })
 	}
 	o, expect := &seen[0], steps[0].Expect
 	err := run.target.Observe(ctx, o, func() error {
-		err := run.measure(ctx, expect, o, func() error {
-			var group errgroup.Group
-			for _, exchange := range exchanges {
-				group.Go(exchange)
-			}
-			return group.Wait()
-		})
+		err := run.measure(ctx, expect, o, func() error { return runTogether(exchanges) })
 		for i := range seen[1:] {
 			if other := &seen[1+i]; err == nil {
 				other.Audit, err = run.target.Event(ctx, other.Response.AuditID)
@@ -128,10 +109,38 @@ func (run *run) send(ctx context.Context, first int, steps []scenarios.Step) ([]
 	return seen, err
 }
 
+// runTogether runs functions at the same time, and returns the error of the first that fails.
+func runTogether(list []func() error) error {
+	var group errgroup.Group
+	for _, one := range list {
+		group.Go(one)
+	}
+	return group.Wait()
+}
+
+// exchange sends a request and reads the answer. A watch that is to be held stays open.
+func (run *run) exchange(client *http.Client, req *http.Request, r *scenarios.Request, o *verdicts.Observation) (err error) {
+	o.Sent = time.Now()
+	defer func() { o.Answered = time.Now() }()
+	if !r.Hold {
+		o.Response, err = RoundTrip(client, req, r.Verb == "watch")
+		o.Response.Claims = verdicts.ClaimsIn([]byte(o.Response.Body))
+		return err
+	}
+	var hangUp func() string
+	if o.Response, hangUp, err = Hold(client, req); hangUp != nil {
+		run.held = append(run.held, held{o.Step, hangUp})
+	}
+	return err
+}
+
 // measure sends, and reads what the step says of the API server's own counters and log before and after. The log is that of
 // a process of this machine, which is set to log refusals meanwhile.
 func (run *run) measure(ctx context.Context, e *scenarios.Expect, o *verdicts.Observation, send func() error) (err error) {
-	if e == nil || e.Counters == nil && e.Log == nil {
+	if e == nil {
+		return send()
+	}
+	if e.Counters == nil && e.Log == nil {
 		return send()
 	}
 	file := filepath.Join(run.target.Dir(), "kube-apiserver.log")
@@ -276,7 +285,8 @@ func output(resp *http.Response) (string, error) {
 	var stdout, status []byte
 	for len(stdout) < bodyLimit {
 		opcode, payload, err := readFrame(r)
-		if errors.Is(err, io.EOF) || err == nil && opcode == closeFrame {
+		ended := err == nil && opcode == closeFrame
+		if ended || errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
@@ -341,7 +351,7 @@ func Record(shown *verdicts.SentRequest, sent *http.Request) {
 // remote begins the headers in which a proxy names the user.
 const remote = "X-Remote-"
 
-// credential says whether a header is one that never becomes evidence.
+// credential reports whether a header is one that never becomes evidence.
 func credential(header string) bool {
 	return header == "Authorization" || strings.HasPrefix(header, remote)
 }
@@ -349,8 +359,9 @@ func credential(header string) bool {
 // shownHeaders are the headers of a request without credentials, and without what every request has, or has anew.
 func shownHeaders(h http.Header) map[string][]string {
 	shown := map[string][]string{}
+	everywhere := []string{"User-Agent", "Accept", auditIDHeader}
 	for _, name := range slices.Sorted(maps.Keys(h)) {
-		if !credential(name) && name != "User-Agent" && name != "Accept" && name != auditIDHeader {
+		if !credential(name) && !slices.Contains(everywhere, name) {
 			shown[name] = scenarios.ShownValues(h[name])
 		}
 	}

@@ -173,7 +173,8 @@ func (m middle) conditionErrors(seen []verdicts.Review) []verdicts.Review {
 			continue
 		}
 		out = append(out, r)
-		if r.Point == verdicts.Front && (i+1 == len(seen) || seen[i+1].Point == verdicts.Front) {
+		isLast := i+1 == len(seen) || seen[i+1].Point == verdicts.Front // nothing else was asked about the same
+		if isLast && r.Point == verdicts.Front {
 			r.Point, r.Decision = verdicts.Policy, scenarios.Deny
 			out = append(out, r)
 		}

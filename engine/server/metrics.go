@@ -89,7 +89,7 @@ func (s *Server) read(ctx context.Context, path string, prefixes []string) (map[
 	return families, nil
 }
 
-// wanted says whether a line ("# HELP name", "# TYPE name" or a sample) belongs to a family with one of the prefixes.
+// wanted reports whether a line ("# HELP name", "# TYPE name" or a sample) belongs to a family with one of the prefixes.
 func wanted(line []byte, prefixes []string) bool {
 	s := strings.TrimPrefix(strings.TrimPrefix(string(line), "# HELP "), "# TYPE ")
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s, p) })
@@ -104,8 +104,10 @@ func (s *Server) CountAuthorization(ctx context.Context) (increases func() ([]ve
 		// What is read here is allowed itself, as is what the API server asks itself for all the time; and every filter counts it,
 		// so that of the one that matters here it is only told that it did.
 		samples := slices.DeleteFunc(after.since(before), func(m verdicts.MetricSample) bool {
-			return strings.HasPrefix(m.Name, "authorization_") && slices.Contains(m.Labels, "result=allowed") ||
-				m.Name == filterMetric && !strings.Contains(strings.Join(m.Labels, ""), "impersonation")
+			if m.Name == filterMetric {
+				return !strings.Contains(strings.Join(m.Labels, ""), "impersonation")
+			}
+			return strings.HasPrefix(m.Name, "authorization_") && slices.Contains(m.Labels, "result=allowed")
 		})
 		for i := range samples {
 			if m := &samples[i]; m.Name == filterMetric {

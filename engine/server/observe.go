@@ -78,6 +78,18 @@ type eventHead struct {
 	ResponseStatus *struct{ Code int32 }     `json:"responseStatus"`
 }
 
+// isUnauthenticated reports whether the event is about a request that is not authenticated: there is no other event about
+// it than the one of the beginning of the answer, which names no user.
+func (h eventHead) isUnauthenticated() bool {
+	refused := h.ResponseStatus != nil && h.ResponseStatus.Code == http.StatusUnauthorized
+	return refused && h.Stage == auditv1.StageResponseStarted && h.User.Username == ""
+}
+
+// isComponents reports whether the event is about a component of the cluster acting for itself.
+func (h eventHead) isComponents() bool {
+	return h.Impersonated == nil && isComponent(h.User.Username, h.User.Groups, h.User.Extra[user.CredentialIDKey])
+}
+
 func (x *auditIndex) line(line []byte) {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return
@@ -87,18 +99,16 @@ func (x *auditIndex) line(line []byte) {
 		x.garbage = cmp.Or(x.garbage, string(line))
 		return
 	}
-	// Of a request that is not authenticated there is no other event than this one, which names no user.
-	unauthenticated := head.Stage == auditv1.StageResponseStarted && head.User.Username == "" &&
-		head.ResponseStatus != nil && head.ResponseStatus.Code == http.StatusUnauthorized
+	unauthenticated := head.isUnauthenticated()
 	if head.Stage == auditv1.StageResponseStarted && !unauthenticated {
 		x.started[string(head.AuditID)] = bytes.Clone(line)
 	}
-	if head.Stage != auditv1.StageResponseComplete && head.Stage != auditv1.StagePanic && !unauthenticated {
+	atEnd := head.Stage == auditv1.StageResponseComplete || head.Stage == auditv1.StagePanic
+	if !atEnd && !unauthenticated {
 		return
 	}
 	id := string(head.AuditID)
-	if _, awaited := x.waiting[id]; x.ignore && !awaited && head.Impersonated == nil &&
-		isComponent(head.User.Username, head.User.Groups, head.User.Extra[user.CredentialIDKey]) {
+	if _, awaited := x.waiting[id]; !awaited && x.ignore && head.isComponents() {
 		return
 	}
 	raw := json.RawMessage(bytes.Clone(line))

@@ -313,31 +313,15 @@ func (s *Server) Observe(ctx context.Context, o *verdicts.Observation, send func
 	s.aggregated.take()
 	err := send()
 	switch {
-	case err != nil && (!connectionEnded(err) || !s.answers(ctx)):
+	case err == nil:
+		if err := s.observeAudit(ctx, o, mark); err != nil {
+			return err
+		}
+	case connectionEnded(err) && s.answers(ctx):
+		o.Response.Broken = err.Error()
+	default:
 		// What was counted for it is not the next request's.
 		return errors.Join(err, s.recount(ctx), s.Err())
-	case err != nil:
-		o.Response.Broken = err.Error()
-	case o.Response.Code == http.StatusRequestHeaderFieldsTooLarge, o.Request.Unread():
-		// The HTTP server, or the first of the filters, refused it before it became one that is audited.
-	case o.Response.AuditID == "":
-		return errors.New("the answer has no Audit-Id header")
-	case o.Response.Held != "":
-		// Its events are those of a later end.
-	case unaudited(o):
-		o.Reviews = s.reviews(s.recorder.Since(mark)) // before another request asks
-		if !s.answers(ctx) {
-			return errors.Join(errors.New("nothing says that no audit event will come"), s.Err())
-		}
-		o.Audit, _ = s.events.take(o.Response.AuditID)
-	default:
-		if o.Audit, err = s.events.Await(ctx, o.Response.AuditID); err != nil && (!errors.Is(err, errNoEvent) || !s.answers(ctx)) {
-			return errors.Join(err, s.Err())
-		} else if err != nil {
-			o.NoAudit = err.Error()
-		} else if o.Request.RunsLong() {
-			o.AuditStarted = s.events.beginning(o.Response.AuditID)
-		}
 	}
 	o.Backend, o.Admission = s.aggregated.take()
 	if o.Reviews == nil {
@@ -348,6 +332,38 @@ func (s *Server) Observe(ctx context.Context, o *verdicts.Observation, send func
 		o.AuditAgain = s.events.repeated() // which comes at once, or not at all
 	}
 	return errors.Join(err, s.Err())
+}
+
+// observeAudit adds the audit events of a request that was answered, and where nothing but a further request shows that
+// none will come, the reviews since the mark.
+func (s *Server) observeAudit(ctx context.Context, o *verdicts.Observation, mark uint64) (err error) {
+	id := o.Response.AuditID
+	switch {
+	case o.Response.Code == http.StatusRequestHeaderFieldsTooLarge, o.Request.Unread():
+		return nil // the HTTP server, or the first of the filters, refused it before it became one that is audited
+	case id == "":
+		return errors.New("the answer has no Audit-Id header")
+	case o.Response.Held != "":
+		return nil // its events are those of a later end
+	case unaudited(o):
+		o.Reviews = s.reviews(s.recorder.Since(mark)) // before another request asks
+		if !s.answers(ctx) {
+			return errors.Join(errors.New("nothing says that no audit event will come"), s.Err())
+		}
+		o.Audit, _ = s.events.take(id)
+		return nil
+	}
+	o.Audit, err = s.events.Await(ctx, id)
+	switch {
+	case err == nil && o.Request.RunsLong():
+		o.AuditStarted = s.events.beginning(id)
+	case err == nil:
+	case errors.Is(err, errNoEvent) && s.answers(ctx):
+		o.NoAudit = err.Error()
+	default:
+		return errors.Join(err, s.Err())
+	}
+	return nil
 }
 
 // Event is the audit event of a request that was sent beside the one that is observed; none where the target shows none.

@@ -170,25 +170,15 @@ func (r *Reader) items(in io.Reader) error {
 	d.Decoder = json.NewDecoder(&d.source)
 	for {
 		d.source.N = longestLine
-		if _, err := d.Token(); errors.Is(err, io.EOF) && d.source.N > 0 {
+		_, err := d.Token() // the list's opening brace
+		switch {
+		case errors.Is(err, io.EOF) && d.source.N > 0:
 			return nil
-		} else if err != nil {
+		case err != nil:
 			return r.broken(d, err, 0)
 		}
-		for d.More() {
-			key, err := d.Token()
-			if err != nil {
-				return r.broken(d, err, 0)
-			}
-			if key != "items" {
-				if _, err := d.value(); err != nil {
-					return r.broken(d, err, 0)
-				}
-				continue
-			}
-			if whole, err := r.array(d); err != nil || !whole {
-				return err
-			}
+		if whole, err := r.fields(d); err != nil || !whole {
+			return err
 		}
 		if _, err := d.Token(); err != nil { // the list's closing brace
 			return r.broken(d, err, 0)
@@ -197,6 +187,27 @@ func (r *Reader) items(in io.Reader) error {
 			r.Progress(r.stats)
 		}
 	}
+}
+
+// fields reads the fields of an EventList, and reports whether it came to the end of them. What cannot be read on is
+// counted as bad, and is not an error.
+func (r *Reader) fields(d *list) (whole bool, err error) {
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return false, r.broken(d, err, 0)
+		}
+		if key == "items" {
+			if whole, err := r.array(d); err != nil || !whole {
+				return false, err
+			}
+			continue
+		}
+		if _, err := d.value(); err != nil {
+			return false, r.broken(d, err, 0)
+		}
+	}
+	return true, nil
 }
 
 func (r *Reader) array(d *list) (whole bool, err error) {

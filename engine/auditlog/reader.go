@@ -11,6 +11,7 @@ import (
 	"hash/maphash"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -90,31 +91,23 @@ func (r *Reader) Read(name string, in io.Reader) error {
 		n, err := in.Read(r.buf[kept:])
 		r.stats.Bytes += int64(n)
 		data := r.buf[:kept+n]
-		if kept == 0 && r.line == 0 && spread(data) {
+		isStart := kept == 0 && r.line == 0
+		if isStart && spread(data) {
 			r.line = 1 // lines cannot be told any more: what is bad is named by its number in the list
 			return r.items(io.MultiReader(bytes.NewReader(data), &counted{in, &r.stats.Bytes}))
 		}
 		if skipping {
-			i := bytes.IndexByte(data, '\n')
-			if data = data[i+1:]; i < 0 {
-				data = nil
-			}
-			skipping = i < 0
+			data, skipping = skipLine(data)
 		}
 		rest, lineErr := r.lines(data)
-		if lineErr != nil {
+		switch {
+		case lineErr != nil:
 			return lineErr
-		}
-		if errors.Is(err, io.EOF) {
-			if len(bytes.TrimSpace(rest)) > 0 {
-				return r.oneLine(rest, bytes.Contains(rest, needle))
-			}
-			return nil
-		}
-		if err != nil {
+		case errors.Is(err, io.EOF):
+			return r.lastLine(rest)
+		case err != nil:
 			return err
-		}
-		if len(rest) > longestLine {
+		case len(rest) > longestLine:
 			r.line++
 			r.bad(0, "a line longer than 16 MiB")
 			rest, skipping = nil, true
@@ -124,6 +117,23 @@ func (r *Reader) Read(name string, in io.Reader) error {
 			r.Progress(r.stats)
 		}
 	}
+}
+
+// skipLine returns what follows the first line of data, and whether that line goes on behind the data.
+func skipLine(data []byte) (rest []byte, goesOn bool) {
+	i := bytes.IndexByte(data, '\n')
+	if i < 0 {
+		return nil, true
+	}
+	return data[i+1:], false
+}
+
+// lastLine takes what stands behind the last end of a line.
+func (r *Reader) lastLine(line []byte) error {
+	if len(bytes.TrimSpace(line)) == 0 {
+		return nil
+	}
+	return r.oneLine(line, bytes.Contains(line, needle))
 }
 
 // lines takes the whole lines of data and returns the rest. The word is looked for in all of the data at once.
@@ -248,7 +258,7 @@ func decode(raw []byte) (*auditv1.Event, error) {
 	switch {
 	case !strings.HasPrefix(e.APIVersion, apiGroup) || e.Kind != eventKind:
 		return nil, fmt.Errorf("not an audit event but kind %q of %q", e.Kind, e.APIVersion)
-	case e.Stage == "" || e.Verb == "" || e.RequestURI == "" || e.User.Username == "":
+	case slices.Contains([]string{string(e.Stage), e.Verb, e.RequestURI, e.User.Username}, ""):
 		return nil, errors.New("an audit event without stage, verb, requestURI or user")
 	}
 	return &e, nil

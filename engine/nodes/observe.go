@@ -206,9 +206,10 @@ func judgeEvents(lines []Attempt, events []auditv1.Event) []Check {
 // lineDelay is how long after an event its line may be written.
 const lineDelay = 10 * time.Second
 
-// matches tells whether an event is that of a line: the same node, verb, resource and user, ended before it was written.
+// matches reports whether an event is that of a line: the same node, verb, resource and user, ended before it was written.
 func matches(l Attempt, e auditv1.Event) bool {
-	if e.ObjectRef == nil || e.ObjectRef.Resource != l.Resource || e.Verb != l.Verb || !slices.Equal(e.User.Extra[serviceaccount.NodeNameKey], []string{l.Node}) {
+	sameRequest := e.Verb == l.Verb && e.ObjectRef != nil && e.ObjectRef.Resource == l.Resource
+	if !sameRequest || !slices.Equal(e.User.Extra[serviceaccount.NodeNameKey], []string{l.Node}) {
 		return false
 	}
 	if e.ResponseStatus == nil || e.StageTimestamp.After(l.Time) || l.Time.Sub(e.StageTimestamp.Time) > lineDelay {

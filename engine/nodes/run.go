@@ -179,52 +179,64 @@ const pause = tokenTTL / 2
 // order says what cannot have come as it stands there: agents work, then a pod is deleted and the agent works on in
 // another, then a node is deleted; and after each deletion a token is used again and again, without a pause in which it
 // could have given something else.
-func (s *Seen) order() (err error) {
-	var last time.Time
-	next := func(what string, at time.Time) error {
-		if at.Before(last) {
-			return fmt.Errorf("%s at %s, after %s", what, at, last)
-		}
-		last = at
-		return nil
-	}
-	var worked time.Time
+func (s *Seen) order() error {
+	var events sequence
 	for node, lines := range s.Work {
 		if !slices.Contains(s.Nodes, node) {
-			err = errors.Join(err, fmt.Errorf("an agent worked on %s, which is not one of the nodes", node))
+			events.report("an agent worked on %s, which is not one of the nodes", node)
 		}
-		for _, l := range lines {
-			if l.Time.After(worked) {
-				worked = l.Time
-			}
-		}
+		events.addLines(lines)
 	}
-	last = worked
-	stolen := func(what string, gone *Stolen) {
-		if gone == nil {
-			return
-		}
-		err = errors.Join(err, next(what+" was deleted", gone.Deleted))
-		for _, a := range gone.Answers {
-			if late := a.At.Sub(last); late > pause {
-				err = errors.Join(err, fmt.Errorf("the token of the deleted %s was not used for %s", what, late))
-			}
-			err = errors.Join(err, next("an answer came", a.At))
-		}
-	}
-	stolen("pod", s.Pod)
 	if s.Pod != nil {
+		events.addStolen("pod", s.Pod)
 		for _, l := range s.After { // while the token was used from outside, too
 			if l.Time.Before(s.Pod.Deleted) {
-				err = errors.Join(err, fmt.Errorf("an agent's line of %s is said to be of the next pod", l.Time))
-			}
-			if l.Time.After(last) {
-				last = l.Time
+				events.report("an agent's line of %s is said to be of the next pod", l.Time)
 			}
 		}
+		events.addLines(s.After)
 	}
-	stolen("node", s.Node)
-	return err
+	if s.Node != nil {
+		events.addStolen("node", s.Node)
+	}
+	return errors.Join(events.problems...)
+}
+
+// sequence checks that each event is later than those before it.
+type sequence struct {
+	last     time.Time
+	problems []error
+}
+
+func (q *sequence) report(format string, args ...any) {
+	q.problems = append(q.problems, fmt.Errorf(format, args...))
+}
+
+func (q *sequence) add(what string, at time.Time) {
+	if at.Before(q.last) {
+		q.report("%s at %s, after %s", what, at, q.last)
+		return
+	}
+	q.last = at
+}
+
+// addLines adds what agents wrote side by side: the last of it is what others have to follow.
+func (q *sequence) addLines(lines []Attempt) {
+	for _, l := range lines {
+		if l.Time.After(q.last) {
+			q.last = l.Time
+		}
+	}
+}
+
+func (q *sequence) addStolen(what string, gone *Stolen) {
+	q.add(what+" was deleted", gone.Deleted)
+	for _, a := range gone.Answers {
+		if late := a.At.Sub(q.last); late > pause {
+			q.report("the token of the deleted %s was not used for %s", what, late)
+		}
+		q.add("an answer came", a.At)
+	}
 }
 
 // until is how long it took until an answer had a code, and no other came: less than 0 if none had.

@@ -42,41 +42,61 @@ func (r *Recorder) handle(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "reviews are posted", http.StatusMethodNotAllowed)
 		return
 	}
-	body, err := readBody(req)
-	counting := r.counting.Load()
-	if m.point != Front && m.point != Back {
-		counting = nil
+	body, unread := readBody(req)
+	counting := r.countingAt(m)
+	if counting != nil && r.countAtOnce(counting, w, req, m, body, unread) {
+		return
 	}
-	if err != nil && counting != nil && req.Context().Err() != nil {
-		return // In a storm API servers give requests up that take too long, some before all of a review is sent.
-	}
-	if err == nil && counting != nil && counting.Other == nil {
-		if verb, ok := writtenVerb(body); ok {
-			r.count(counting, w, req, m.point, verb)
-			return
-		}
-	}
-	asked, err := r.review(body, err)
+	asked, err := r.review(body, unread)
 	if err != nil {
 		why := oneLine(err.Error())
 		r.refuse(why)
 		http.Error(w, why, http.StatusBadRequest)
 		return
 	}
-	if counting != nil && !asked.probe() {
-		if counting.Other != nil && counting.Other(m.point, asked.spec) {
-			r.pass()
-			noOpinion(w)
-			return
-		}
-		r.count(counting, w, req, m.point, asked.verb())
-		return
-	}
-	if asked.probe() {
+	switch {
+	case asked.probe(), counting.isOther(m.point, asked.spec):
 		r.pass()
 		noOpinion(w)
-		return
+	case counting != nil:
+		r.count(counting, w, req, m.point, asked.verb())
+	default:
+		r.record(w, req, m, asked)
 	}
+}
+
+// countingAt returns what counts the reviews of a mount, or nil where they are recorded, as they are between the two ends
+// of the chain at all times.
+func (r *Recorder) countingAt(m *mount) *Counting {
+	if m.point != Front && m.point != Back {
+		return nil
+	}
+	return r.counting.Load()
+}
+
+// countAtOnce counts a review without reading all of it, and reports whether it did, or whether nothing is to be done:
+// in a storm API servers give requests up that take too long, some before all of a review is sent.
+func (r *Recorder) countAtOnce(counting *Counting, w http.ResponseWriter, req *http.Request, m *mount, body []byte, unread error) bool {
+	if unread != nil {
+		return req.Context().Err() != nil
+	}
+	if counting.Other != nil {
+		return false
+	}
+	verb, ok := writtenVerb(body)
+	if ok {
+		r.count(counting, w, req, m.point, verb)
+	}
+	return ok
+}
+
+// isOther reports whether a review is not to be counted.
+func (c *Counting) isOther(point Point, spec authorizationv1.SubjectAccessReviewSpec) bool {
+	return c != nil && c.Other != nil && c.Other(point, spec)
+}
+
+// record keeps a review, and answers it.
+func (r *Recorder) record(w http.ResponseWriter, req *http.Request, m *mount, asked review) {
 	record := Record{Point: m.point, Spec: asked.spec}
 	if m.script != nil {
 		record.Answer = new(m.script(asked.spec))

@@ -80,15 +80,13 @@ func command(ctx context.Context, args []string) error {
 
 // run makes one round of attempts after the other. What is refused is news, not a reason to stop.
 func run(ctx context.Context) error {
-	own, interval := os.Getenv(nodeVariable), defaultInterval
+	own := os.Getenv(nodeVariable)
 	if own == "" {
 		return fmt.Errorf("%s is not set (expected the node's name, from spec.nodeName)", nodeVariable)
 	}
-	if text := os.Getenv(intervalVariable); text != "" {
-		var err error
-		if interval, err = time.ParseDuration(text); err != nil || interval <= 0 {
-			return fmt.Errorf("%s is %q (expected a duration such as 2s)", intervalVariable, text)
-		}
+	interval, err := readInterval()
+	if err != nil {
+		return err
 	}
 	requests, err := plan(own, strings.Split(os.Getenv(othersVariable), ","))
 	if err != nil {
@@ -113,6 +111,19 @@ func run(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// readInterval returns the pause from one round to the next.
+func readInterval() (time.Duration, error) {
+	text := os.Getenv(intervalVariable)
+	if text == "" {
+		return defaultInterval, nil
+	}
+	interval, err := time.ParseDuration(text)
+	if err != nil || interval <= 0 {
+		return 0, fmt.Errorf("%s is %q (expected a duration such as 2s)", intervalVariable, text)
+	}
+	return interval, nil
 }
 
 const attemptTimeout = 10 * time.Second

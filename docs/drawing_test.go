@@ -35,7 +35,7 @@ var house = []floor{
 	}},
 	{"engine: from a plan to evidence", []room{
 		{"engine", "server, recorder, replay, audit log, nodes"},
-		{"clusters", "local processes, kind, existing, balancer"},
+		{"clusters", "providers: local, kind, existing, e2e-framework's"},
 		{"reports", "evidence, verify, YAML, HTML, JUnit, statistics"},
 	}},
 	{"pure: no I/O beyond embedded files, no clock", []room{

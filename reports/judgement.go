@@ -87,9 +87,11 @@ func (g *Group) executed() bool {
 	return slices.ContainsFunc(g.Cases, func(r Result) bool { return Executed(r.Verdict) })
 }
 
-// leftOut reports whether the user left out all cases that would have run in the group.
+// leftOut reports whether the user left out all cases of the group. A group in which some were selected and none of them
+// is for the target is not left out: nothing was shown of it, though somebody asked.
 func (g *Group) leftOut() bool {
-	return len(g.Cases) == 0 && slices.ContainsFunc(g.NotRun, func(n Omission) bool { return n.Cause == CauseUser })
+	isSelected := slices.ContainsFunc(g.NotRun, func(n Omission) bool { return n.Cause != CauseUser })
+	return len(g.Cases) == 0 && len(g.NotRun) > 0 && !isSelected
 }
 
 // capabilities returns what the group's control plane can show, or nothing if the group is about none.

@@ -2,11 +2,70 @@ package reports
 
 import (
 	"fmt"
+	"path"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/authzconf/authzconf/verdicts"
 )
+
+// KnownFailing states that a scenario is expected to fail, and why. It is a claim like any other: it has to hold.
+type KnownFailing struct {
+	// Scenario is an exact ID, or a pattern as of path.Match, in which * does not cross a slash.
+	Scenario string `json:"scenario" yaml:"scenario"`
+	// Cell is a pattern for the names of cells; left out it is every cell.
+	Cell string `json:"cell,omitempty" yaml:"cell,omitempty"`
+	// Reason is the beginning of one of the failure's differences in the form "field: want …, got …", with the whole
+	// field. It must be given: a scenario that begins to fail otherwise is news.
+	Reason string `json:"reason" yaml:"reason"`
+	Issue  string `json:"issue,omitempty" yaml:"issue,omitempty"` // where the failure is being dealt with
+}
+
+// KnownState is what became of a known-failing entry.
+type KnownState string
+
+const (
+	// KnownFails: everything it matches failed for the stated reason. Only this is in order.
+	KnownFails KnownState = "fails"
+	// KnownPasses: something it matches passed; the entry is out of date.
+	KnownPasses KnownState = "passes"
+	// KnownFailsOtherwise: something it matches failed for another reason.
+	KnownFailsOtherwise KnownState = "failsOtherwise"
+	// KnownInvalid: something it matches was invalid, so nothing is known.
+	KnownInvalid KnownState = "invalid"
+	// KnownUnmatched: it matches nothing that was executed.
+	KnownUnmatched KnownState = "unmatched"
+)
+
+// KnownFailingState is an entry of the known-failing list with what became of it.
+type KnownFailingState struct {
+	KnownFailing `json:",inline"`
+	State        KnownState `json:"state"`
+	// Matched counts the executed results that the entry matches.
+	Matched int `json:"matched"`
+	// Detail says what is wrong, unless State is fails.
+	Detail string `json:"detail,omitempty"`
+}
+
+// Describe returns what the entry is about: a pattern for cases, and one for groups if there is one.
+func (k KnownFailing) Describe() string {
+	if k.Cell == "" {
+		return k.Scenario
+	}
+	return k.Scenario + " on " + k.Cell
+}
+
+func glob(pattern, name string) bool {
+	if pattern == name {
+		return true
+	}
+	ok, err := path.Match(pattern, name)
+	return ok && err == nil
+}
+
+// stepOf is what a reason may begin with.
+var stepOf = regexp.MustCompile(`^step \d+: `)
 
 // ApplyKnownFailing marks the results that fail as the entries of a known-failing list state, and records what became of
 // each entry.

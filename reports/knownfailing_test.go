@@ -1,8 +1,6 @@
 package reports
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,7 +12,7 @@ func TestKnownFailingStates(t *testing.T) {
 	failed := result("a/b/one", scenarios.Core, verdicts.Failed)
 	failed.Reason = "step 0: code: want 200, got 403"
 	failed.Differences = []verdicts.Difference{{Field: "code", Want: "200", Got: "403"}, {Field: "reviews[1].name", Want: "x", Got: "y"}}
-	results := []verdicts.Result{
+	results := []Result{
 		failed, result("a/b/two", scenarios.Core, verdicts.Passed), result("a/b/three", scenarios.Core, verdicts.Invalid),
 		result("a/c/four", scenarios.Core, verdicts.NotSupported), result("a/b/skipped", scenarios.Core, verdicts.Skipped),
 	}
@@ -42,8 +40,8 @@ func TestKnownFailingStates(t *testing.T) {
 		{"another cell", KnownFailing{Scenario: "a/b/one", Cell: "1.35-*", Reason: "code"}, KnownUnmatched, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := oneCell(append([]verdicts.Result(nil), results...)...)
-			r.applyKnownFailing([]KnownFailing{c.entry})
+			r := oneGroup(append([]Result(nil), results...)...)
+			r.ApplyKnownFailing([]KnownFailing{c.entry})
 			k := r.KnownFailing[0]
 			if k.State != c.want || k.Matched != c.matched {
 				t.Errorf("got %s, matched %d, want %s, %d (%s)", k.State, k.Matched, c.want, c.matched, k.Detail)
@@ -51,24 +49,11 @@ func TestKnownFailingStates(t *testing.T) {
 			if (k.State == KnownFails) != (k.Detail == "") {
 				t.Errorf("state %s with detail %q", k.State, k.Detail)
 			}
-			marked := r.Cells[0].Results[0].KnownFailing != ""
-			if explained := c.matched > 0 && strings.HasPrefix(c.entry.Scenario, "a/") && c.entry.explains(failed) && c.entry.matches("c", failed); marked != explained {
+			marked := r.Groups[0].Cases[0].KnownFailing != ""
+			if explained := c.matched > 0 && strings.HasPrefix(c.entry.Scenario, "a/") && c.entry.explainsResult(failed) && c.entry.matchesCase("c", failed); marked != explained {
 				t.Errorf("the failure is marked: %t, want %t", marked, explained)
 			}
 		})
-	}
-}
-
-// Applying a list again leaves nothing of the one before.
-func TestKnownFailingAgain(t *testing.T) {
-	r := oneCell(result("x", scenarios.Core, verdicts.Failed))
-	r.applyKnownFailing([]KnownFailing{{Scenario: "x", Reason: "reason of x"}})
-	if o := r.Conclude(); o.Result != verdicts.Passed {
-		t.Errorf("known failing: %+v", o)
-	}
-	r.applyKnownFailing(nil)
-	if o := r.Conclude(); o.Result != verdicts.Failed {
-		t.Errorf("no longer known failing: %+v", o)
 	}
 }
 
@@ -80,7 +65,7 @@ func TestLoadKnownFailing(t *testing.T) {
 		{"empty file", "", "f.yaml:1:1: the file is empty"},
 		{"two documents", head + "---\n" + head, "f.yaml:4:1: the file holds 2 YAML documents"},
 		{"no kind", "apiVersion: authzconf.dev/v1alpha1\n", "f.yaml: kind must be KnownFailingList"},
-		{"other kind", "apiVersion: authzconf.dev/v1alpha1\nkind: ConformanceReport\n", "f.yaml:2:7: kind must be"},
+		{"other kind", "apiVersion: authzconf.dev/v1alpha1\nkind: Report\n", "f.yaml:2:7: kind must be"},
 		{"other version", "apiVersion: authzconf.dev/v9\nkind: KnownFailingList\n", "f.yaml:1:13: apiVersion must be"},
 		{"unknown field", head + "entries:\n- scenario: a\n  reason: r\n  until: tomorrow\n", `f.yaml:6:3: unknown field "until"`},
 		{"wrong type", head + "entries: all\n", "f.yaml:3:10: "},
@@ -124,20 +109,25 @@ func FuzzLoadKnownFailing(f *testing.F) {
 }
 
 func FuzzDecodeReport(f *testing.F) {
-	if data, err := os.ReadFile(filepath.Join("testdata", "golden", reportFile)); err == nil {
-		f.Add(data)
+	made := oneGroup(result("x", scenarios.Core, verdicts.Failed))
+	made.APIVersion, made.Kind = ReportVersion, ReportKind
+	made.Conclude()
+	data, err := made.Encode()
+	if err != nil {
+		f.Fatal(err)
 	}
-	f.Add([]byte("apiVersion: authzconf.dev/v1alpha1\nkind: ConformanceReport\ncells: [{}]\n"))
+	f.Add(data)
+	f.Add([]byte("apiVersion: authzconf.dev/v1alpha3\nkind: Report\ngroups: [{}]\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := DecodeReport("r.yaml", data)
+		r, err := DecodeJudged("r.yaml", data)
 		if err != nil {
 			return
 		}
-		again, err := encodeReport(r)
+		again, err := r.Encode()
 		if err != nil {
 			return // a time that YAML can hold and JSON cannot
 		}
-		if _, err := DecodeReport("again.yaml", again); err != nil {
+		if _, err := DecodeJudged("again.yaml", again); err != nil {
 			t.Errorf("what was read cannot be read again: %v", err)
 		}
 		r.Conclude()

@@ -56,7 +56,7 @@ func (b *Brief) Add(name string, v verdicts.Verdict, lines ...string) string {
 }
 
 // BriefFiles are the names of the pages of a Brief, and of the signature beside them.
-var BriefFiles = []string{htmlFile, junitFile, summaryFile, SignatureFile}
+var BriefFiles = []string{HTMLFile, JUnitFile, SummaryFile, SignatureFile}
 
 // BriefPages are report.html, junit.xml and summary.md of a kind of report, with the cases that brief.tmpl finds
 // in it, and the pages of its own.
@@ -71,7 +71,7 @@ func BriefPages(kind string, report any) (map[string][]byte, error) {
 	failed := pageTemplates.ExecuteTemplate(&page, "brief", b)
 	junit, unwritten := renderText("brief junit", b)
 	summary, err := renderText("brief", b)
-	all := map[string][]byte{htmlFile: []byte(Redact(page.String())), junitFile: junit, summaryFile: summary}
+	all := map[string][]byte{HTMLFile: []byte(Redact(page.String())), JUnitFile: junit, SummaryFile: summary}
 	if r, ok := report.(Recorded); ok {
 		own, unmade := r.Pages()
 		maps.Copy(all, own)
@@ -110,7 +110,7 @@ type Pieces struct {
 // evidenceSuffix ends the names of the files: JSON, packed.
 const evidenceSuffix = ".json.gz"
 
-func pieceFile(name string) string { return path.Join(evidenceDir, name+evidenceSuffix) }
+func pieceFile(name string) string { return path.Join("evidence", name+evidenceSuffix) }
 
 // Keep makes a piece of evidence of what was seen, without credentials, and returns that: what is judged is what is kept.
 func Keep[T any](p *Pieces, name string, seen *T) (*T, error) {
@@ -213,7 +213,7 @@ func WriteRecorded(dir string, kind *filing.Kind, r Recorded, p *Pieces) error {
 	maps.Copy(all, p.files)
 	r.Made().Files = map[string]string{}
 	for name, data := range all {
-		r.Made().Files[name] = sha256Hex(data)
+		r.Made().Files[name] = record.Digest(data)
 	}
 	return kind.WriteReport(dir, r, all)
 }
@@ -230,7 +230,7 @@ func Recheck[R Recorded](dir string, kind *filing.Kind, report R, again func(R, 
 		v.differ("%s: %s", kind.Marker, FirstLine(err.Error()))
 		return v.Verification, nil
 	}
-	v.Report = &ConformanceReport{Files: report.Made().Files, SuiteVersion: report.Made().SuiteVersion}
+	v.listed = report.Made().Files
 	v.readFiles(kind.Owns)
 	if v.OK() {
 		recheck(v, kind, report, again)

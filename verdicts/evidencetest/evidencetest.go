@@ -1,12 +1,14 @@
-package reports
+// Package evidencetest makes evidence for tests: what would be seen of a server that does what a scenario expects.
+package evidencetest
 
 import (
 	"bytes"
 	"cmp"
+	"embed"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,97 +25,50 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// epoch is when every test's run began.
-var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+// Epoch is when evidence begins that a test has no other time for.
+var Epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// testTexts are the scenarios of testdata.
-func testTexts(t testing.TB) Texts {
-	t.Helper()
-	texts := Texts{Scenarios: os.DirFS("testdata/scenarios"), Fixtures: os.DirFS("testdata/fixtures")}
-	var err error
-	if texts.Set, err = scenarios.Load(texts.Scenarios, texts.Fixtures); err != nil {
-		t.Fatal(err)
+//go:embed scenarios fixtures
+var files embed.FS
+
+// Scenarios and Fixtures are the files of a few scenarios for tests.
+var (
+	Scenarios = sub("scenarios")
+	Fixtures  = sub("fixtures")
+)
+
+func sub(folder string) fs.FS {
+	below, err := fs.Sub(files, folder)
+	if err != nil {
+		panic(err) // The folder is embedded.
 	}
-	return texts
+	return below
 }
 
-// gateCell is a cell of the gate on or off; with the gate off there are no
-// impersonation metrics. A local control plane has no nodes.
-func gateCell(gate scenarios.Gate) Cell {
+// Load loads these scenarios.
+func Load(t testing.TB) *scenarios.Set {
+	t.Helper()
+	set, err := scenarios.Load(Scenarios, Fixtures)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// LocalFacts are the facts of a local control plane of the newest version; with the gate off there are no impersonation
+// metrics.
+func LocalFacts(gate scenarios.Gate) scenarios.Facts {
 	can := slices.DeleteFunc(scenarios.AllCapabilities(), func(c scenarios.Capability) bool {
 		return c == scenarios.KubeletNodes || c == scenarios.Metrics && gate == scenarios.GateOff
 	})
-	return Cell{
-		Cell:  verdicts.Cell{Name: "1.37-gate-" + string(gate), Provider: "local", Kubernetes: "1.37.1", Gate: string(gate)},
-		Facts: scenarios.Facts{Kubernetes: "1.37.1", Binary: "1.37.1", Gate: gate, Capabilities: can},
-		Witness: Witness{
-			GitVersion: "v1.37.1", Platform: "linux/amd64", EmulatedVersion: "1.37", ExpectedGate: string(gate), GateMetric: string(gate),
-			GateProbe:        &GateProbe{Code: 400, Message: map[scenarios.Gate]string{scenarios.GateOn: "requested &user.DefaultInfo{} without impersonating a user name", scenarios.GateOff: "requested [] without impersonating a user"}[gate], Gate: string(gate)},
-			Probes:           &ProbeCount{Sent: 3, Front: 3, Back: 1},
-			AskedAuthorizers: []Authorizer{{"Webhook", "recorder-front"}, {"Node", "node"}, {"RBAC", "rbac"}, {"Webhook", "recorder-back"}},
-			SeenAuthorizers: []AuthorizerEvidence{
-				{Authorizer{"Webhook", "recorder-front"}, "a review of the probe arrived first"},
-				{Authorizer{"Node", "node"}, "apiserver_authorization_decisions_total"},
-				{Authorizer{"RBAC", "rbac"}, "apiserver_authorization_decisions_total"},
-				{Authorizer{"Webhook", "recorder-back"}, "the review of the probe arrived last"},
-			},
-			Programs: []Program{
-				{"kube-apiserver", "1.37.1", "official release, digest pinned", strings.Repeat("de9b1b43", 8)},
-				{"etcd", "3.7.0", "built from modules", strings.Repeat("0", 64)},
-			},
-		},
-		ReadySeconds: 3.21, WallSeconds: 14.5,
-	}
+	return scenarios.Facts{Kubernetes: "1.37.1", Binary: "1.37.1", Gate: gate, Capabilities: can}
 }
 
-// testRun is a report, not yet completed, of a server that does what every
-// scenario expects. change may spoil evidence before it is judged.
-func testRun(t testing.TB, texts Texts, cells []Cell, change func(*verdicts.Evidence)) (*ConformanceReport, []*verdicts.Evidence) {
-	t.Helper()
-	r := &ConformanceReport{
-		SuiteVersion: "v0.1.0", Seed: 42, Started: epoch, Finished: epoch.Add(27300 * time.Millisecond),
-		Command:        []string{"authzconf", "run", "--gate", "both", "--report-dir", "report"},
-		Implementation: Implementation{Name: "kube-apiserver", Provider: "local"},
-	}
-	var all []*verdicts.Evidence
-	for _, c := range cells {
-		for _, s := range texts.Set.All() {
-			ok, missing, why := s.Selected(c.Facts)
-			switch {
-			case len(missing) > 0:
-				c.Results = append(c.Results, verdicts.Result{
-					Scenario: s.ID, Level: s.Level, Cell: c.Name, Verdict: verdicts.NotSupported, Reason: "the target lacks " + string(missing[0]),
-				})
-			case !ok:
-				c.NotRun = append(c.NotRun, NotRun{Scenario: s.ID, Cause: CauseTarget, Why: why})
-			default:
-				suffix := scenarios.Suffix(42, c.Name, s.ID)
-				if c.Name[1] == '-' { // a stage of an upgrade path
-					suffix = scenarios.Suffix(42, "path", s.Setup)
-				}
-				e := perfect(s, c, suffix, epoch.Add(time.Duration(3000+2500*len(all))*time.Millisecond))
-				if change != nil {
-					change(e)
-				}
-				if e.Control != nil {
-					e.Control = perfect(s, c, scenarios.Suffix(42, c.Name, s.ID, "control"), e.Ended)
-					change(e.Control)
-					e.Control.Control = nil
-				}
-				all = append(all, e)
-				c.Results = append(c.Results, verdicts.Judge(s, e))
-			}
-		}
-		r.Cells = append(r.Cells, c)
-	}
-	return r, all
-}
-
-// perfect is the evidence of a server that does what the scenario expects.
-func perfect(s *scenarios.Scenario, c Cell, suffix string, begin time.Time) *verdicts.Evidence {
+// Perfect returns the evidence of a server that does what the scenario expects.
+func Perfect(s *scenarios.Scenario, cell verdicts.Cell, can []scenarios.Capability, suffix string, begin time.Time) *verdicts.Evidence {
 	bound, names := s.Bind(suffix)
 	e := &verdicts.Evidence{
-		Scenario: s.ID, Digest: s.Digest, Cell: c.Cell, Capabilities: c.Facts.Capabilities, Suffix: suffix, Names: names,
+		Scenario: s.ID, Digest: s.Digest, Cell: cell, Capabilities: can, Suffix: suffix, Names: names,
 		Started: begin,
 	}
 	at := e.Started.Add(4 * time.Millisecond)
@@ -258,7 +213,7 @@ var aboutWhat = regexp.MustCompile(`^([^. ]+)(?:\.(\S+))?(?: "(.*)")? is forbidd
 
 // answered is the response with its audit event.
 func answered(x *scenarios.Expect, r *scenarios.Request, by, impersonated scenarios.User, at time.Time) (verdicts.Response, json.RawMessage) {
-	id := types.UID(fmt.Sprintf("0b4c1f52-6f0e-4a53-9d4a-%012x", at.Sub(epoch).Milliseconds()))
+	id := types.UID(fmt.Sprintf("0b4c1f52-6f0e-4a53-9d4a-%012x", at.Sub(Epoch).Milliseconds()))
 	logged := &metav1.Status{Code: 200}
 	resp := verdicts.Response{Code: 200, AuditID: string(id), Body: `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"412"},"items":[]}`}
 	ev := auditv1.Event{

@@ -1,0 +1,60 @@
+package reports
+
+import (
+	"slices"
+
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// The exit codes of a run. 2, bad usage or input, never comes from a report.
+const (
+	ExitPassed  = 0
+	ExitFailed  = 1
+	ExitInvalid = 3
+)
+
+// Outcome is the overall judgement with its reasons.
+type Outcome struct {
+	// Result is passed (everything that was to be shown was run and passed), failed (something was seen otherwise than
+	// it has to be) or invalid (the run cannot say whether the implementation conforms).
+	Result   verdicts.Verdict `json:"result"`
+	ExitCode int              `json:"exitCode"` // that of authzconf run
+	// Reasons say why the result is not passed; those that decided it come first.
+	Reasons []string `json:"reasons,omitempty"`
+	// NotCovered says, a line per reason, of how many scenarios nothing is known since no target can show them.
+	NotCovered []string `json:"notCovered,omitempty"`
+	// Notes say what a reader of "passed" should know: known failures, what was left out, what the target could not show.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Line is the outcome with what it does not say.
+func (o Outcome) Line() string {
+	line := string(o.Result)
+	for _, what := range o.NotCovered {
+		line += "; " + what + ": not judged"
+	}
+	return line
+}
+
+type conclusion struct {
+	unknown []string // required and not known: invalid
+	failed  []string
+	minor   []string // not required and not known
+	notes   []string
+}
+
+func (c *conclusion) outcome() Outcome {
+	o := Outcome{Notes: c.notes, Reasons: slices.Concat(c.unknown, c.failed, c.minor)}
+	switch {
+	case len(c.unknown) == 0 && len(c.failed) > 0:
+		o.Result, o.ExitCode = verdicts.Failed, ExitFailed
+	case len(o.Reasons) > 0:
+		o.Result, o.ExitCode = verdicts.Invalid, ExitInvalid
+	default:
+		o.Result, o.ExitCode = verdicts.Passed, ExitPassed
+	}
+	return o
+}
+
+// exampleLength is how much of an example's reason is said: a whole transcript would hide the other reasons.
+const exampleLength = 200

@@ -17,7 +17,7 @@ import (
 
 // What real API servers asked in the scenarios, without names, is in seenFile;
 // what of it no run could show, and why, in unseenFile. reportsVariable names
-// folders of reports (authzconf run or matrix --report-dir), separated as in PATH:
+// folders of reports (authzconf run --report-dir), separated as in PATH:
 // they are compared too, and with -update seenFile is made of them.
 const (
 	seenFile        = "testdata/asked.txt"

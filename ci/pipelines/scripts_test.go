@@ -36,7 +36,7 @@ fi
 if [[ -n $dir && -n $REPORTS ]]; then
   mkdir -p "$dir"
   echo '<testsuites/>' >"$dir/junit.xml"
-  echo 'kind: ConformanceReport' >"$dir/report.yaml"
+  echo 'kind: Report' >"$dir/report.yaml"
 fi
 exit "$code"
 `
@@ -174,14 +174,14 @@ func TestLayout(t *testing.T) {
 	}
 	always := []string{"artifacts/metadata.json", "build-log.txt", "finished.json", "started.json"}
 	paths, _ := filepath.Glob("../paths/*.yaml")
-	release, steps := slices.Concat(always, report("matrix")), []string{"matrix", "matrix-verify", "kind", "candidates"}
+	release, steps := slices.Concat(always, report("matrix"), []string{"artifacts/ga.md"}), []string{"matrix", "matrix-verify", "kind", "candidates", "ga"}
 	for _, p := range paths {
 		if strings.HasSuffix(p, "-as-printed.yaml") {
 			continue
 		}
 		name := "upgrade-" + strings.TrimSuffix(filepath.Base(p), ".yaml")
-		release = slices.Concat(release, report(name), []string{"artifacts/" + name + "-prr.md"})
-		steps = append(steps, name, name+"-verify", name+"-prr")
+		release = slices.Concat(release, report(name))
+		steps = append(steps, name, name+"-verify")
 	}
 	for _, test := range []struct {
 		pipeline     string
@@ -193,7 +193,7 @@ func TestLayout(t *testing.T) {
 	} {
 		t.Run(test.pipeline, func(t *testing.T) {
 			begin := time.Now().Unix()
-			c, build := decorated(t, test.pipeline, "CODES=run=1 matrix=1 mutants=1")
+			c, build := decorated(t, test.pipeline, "CODES=run=1 mutants=1")
 			out, err := c.CombinedOutput()
 			if code := exitCode(t, err); code != 1 {
 				t.Errorf("exit code %d\n%s", code, out)

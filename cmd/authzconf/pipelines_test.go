@@ -89,7 +89,7 @@ func TestPipelinesCall(t *testing.T) {
 	for pipeline, want := range map[string][]string{
 		"ci/pipelines/pull-request": {"run", "verify", "upgrade"},
 		"ci/pipelines/nightly":      {"explore"},
-		"ci/pipelines/release":      {"matrix", "verify", "upgrade", "report"},
+		"ci/pipelines/release":      {"run", "verify", "upgrade", "report"},
 	} {
 		var seen []string
 		for _, args := range calls(t, pipeline) {
@@ -113,17 +113,17 @@ func TestPipelinesCall(t *testing.T) {
 func TestCheckCallSees(t *testing.T) {
 	for _, test := range []struct{ line, want string }{
 		{"", "no command"},
-		{"matrx", "no command"},
+		{"runn", "no command"},
 		{"report", "no command"},
-		{"report prr", "FOLDER is missing"},
+		{"report ga", "FOLDER is missing"},
 		{"run --gates both", "unknown flag"},
 		{"run --gate sometimes", "exit code 2"},
 		{"run --kubernetes 1.99", "exit code 2"},
 		{"run --known-failing nowhere.yaml", "exit code 2"},
 		{"upgrade --file nowhere.yaml", "exit code 2"},
 		{"upgrade --path 1.36,1.99", "exit code 2"},
-		{"matrix --file nowhere.yaml", "exit code 2"},
-		{"matrix --file nowhere.yaml --gate on", "--gate has no effect with --file"},
+		{"run --matrix nowhere.yaml", "exit code 2"},
+		{"run --matrix nowhere.yaml --gate on", "--gate has no effect with --matrix"},
 		{"verify", "FOLDER is missing"},
 	} {
 		if err := checkCall(strings.Fields(test.line)); err == nil || !strings.Contains(err.Error(), test.want) {

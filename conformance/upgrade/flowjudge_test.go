@@ -1,0 +1,58 @@
+package upgrade
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// answers are so many right ones, and wrong ones of two kinds.
+func answers(right, wrong, other int) []flowAnswer {
+	all := []flowAnswer{{Cell: "1-a", Scenario: "s/on", Verdict: verdicts.Passed, Count: right}}
+	if wrong > 0 {
+		all = append(all, flowAnswer{Cell: "2-a", Scenario: "s/off", Verdict: verdicts.Failed, Reason: "code: want 403, got 200", Count: wrong})
+	}
+	if other > 0 {
+		all = append(all, flowAnswer{Cell: "2-b", Scenario: "s/off", Verdict: verdicts.Failed, Reason: "outcome: want allowed", Count: other})
+	}
+	return all
+}
+
+func TestFlow(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		flow   flowJudgement
+		want   verdicts.Verdict
+		detail string
+	}{
+		{"all right", flowJudgement{Sent: 9, Answers: answers(9, 0, 0)}, verdicts.Passed, "9 requests, 0 wrong answers, 0 without an answer"},
+		{
+			"unanswered is not wrong", flowJudgement{Sent: 9, Unanswered: 2, Errors: map[string]int{"connection refused": 2}, Answers: answers(7, 0, 0)},
+			verdicts.Passed, "9 requests, 0 wrong answers, 2 without an answer",
+		},
+		{"one wrong", flowJudgement{Sent: 9, Answers: answers(8, 1, 0)}, verdicts.Failed, "9 requests, 1 wrong answers, 0 without an answer; the first wrong one: s/off on 2-a: code: want 403, got 200"},
+		{"two kinds of wrong", flowJudgement{Sent: 9, Answers: answers(2, 3, 4)}, verdicts.Failed, "9 requests, 7 wrong answers, 0 without an answer; the first wrong one: s/off on 2-a: code: want 403, got 200"},
+		{"wrong, and the counts do not add up", flowJudgement{Sent: 99, Answers: answers(8, 1, 0)}, verdicts.Failed, "99 requests, 1 wrong answers"},
+		{"early ones are not judged", flowJudgement{Sent: 9, Early: 2, EarlyWrong: 1, Answers: answers(7, 0, 0)}, verdicts.Passed, "9 requests, 0 wrong answers, 0 without an answer, 2 answered before the API server was ready (1 of them wrongly)"},
+		{"none was sent", flowJudgement{}, verdicts.Invalid, "0 requests"},
+		{"none was answered", flowJudgement{Sent: 3, Unanswered: 3}, verdicts.Invalid, "3 requests, 0 wrong answers, 3 without an answer"},
+		{"none was judged", flowJudgement{Sent: 3, Early: 2, Unanswered: 1}, verdicts.Invalid, "3 requests"},
+		{"an answer is missing", flowJudgement{Sent: 9, Unanswered: 1, Answers: answers(7, 0, 0)}, verdicts.Invalid, "9 requests"},
+		{"an answer too many", flowJudgement{Sent: 9, Unanswered: 1, Answers: answers(9, 0, 0)}, verdicts.Invalid, "9 requests"},
+		{
+			"windows", flowJudgement{Sent: 9, Answers: answers(9, 0, 0), Windows: []window{{What: "unanswered", Milliseconds: 12.3}, {What: "unanswered", Milliseconds: 801.6}}},
+			verdicts.Passed, "9 requests, 0 wrong answers, 0 without an answer; 2 windows of exposure, the longest 802 ms",
+		},
+		{"one window", flowJudgement{Sent: 1, Answers: answers(1, 0, 0), Windows: []window{{Milliseconds: 5}}}, verdicts.Passed, "1 request, 0 wrong answers, 0 without an answer; 1 window of exposure, the longest 5 ms"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := c.flow.verdict(); got != c.want {
+				t.Errorf("verdict %s, want %s", got, c.want)
+			}
+			if got := c.flow.describe(); !strings.HasPrefix(got, c.detail) {
+				t.Errorf("got  %s\nwant %s", got, c.detail)
+			}
+		})
+	}
+}

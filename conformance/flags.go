@@ -7,7 +7,9 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/existing"
+	"github.com/authzconf/authzconf/clusters/providers"
 	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/engine/server"
@@ -34,7 +36,7 @@ func newFlags(flags *pflag.FlagSet) product.Flags {
 	f.matrix.Register(flags)
 	f.matrix.RegisterFile(flags)
 	f.existing.Register(flags)
-	flags.Lookup("provider").Usage = "where clusters come from: " + matrix.Providers + "; or existing, the one of --kubeconfig"
+	flags.Lookup("provider").Usage = "where clusters come from: " + providers.Help(func(clusters.Capabilities) bool { return true })
 	return f
 }
 

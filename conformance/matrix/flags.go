@@ -27,17 +27,17 @@ type ClusterFlags struct {
 	binaries local.Binaries
 }
 
-// Providers says where clusters can come from, for help texts.
-const Providers = "local (etcd and kube-apiserver as child processes) or kind (two nodes, in containers)"
-
 // Register adds the flags to a flag set.
 func (f *ClusterFlags) Register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.provider, "provider", server.Local, "where clusters come from: "+Providers)
+	flags.StringVar(&f.provider, "provider", providers.Default(), "where clusters come from: "+providers.Help(isChosen))
 	flags.StringSliceVar(&f.images, "kind-node-image", nil, "node images of kind: IMAGE, or MINOR=IMAGE where several versions are run (default kindest/node of the version)")
 	flags.StringToStringVar(&f.gates, "feature-gate", nil, "further feature gates, NAME=true|false")
 	flags.BoolVar(&f.keep, "keep", false, "keep the folders of the control planes (logs, keys) afterwards, or the clusters of kind")
 	f.binaries.RegisterFlags(flags)
 }
+
+// isChosen reports whether versions and gates of clusters can be chosen.
+func isChosen(can clusters.Capabilities) bool { return !can.Foreign }
 
 // Capabilities returns what the clusters can do; nothing if their provider is not known.
 func (f *ClusterFlags) Capabilities() clusters.Capabilities {

@@ -120,7 +120,7 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 	s := &Server{Cell: o.Cell, Kubectl: o.Kubectl, events: newAuditIndex(), asked: o.Chain, now: o.Chain, started: o}
 	provider, err := o.provider()
 	if err != nil {
-		return s, err
+		return nil, err
 	}
 	s.can = provider.Capabilities()
 	s.events.ignore = s.can.Nodes // before anything writes to it
@@ -130,21 +130,21 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 		}
 	}()
 	if o.Plain != nil && !s.can.Processes {
-		return s, fmt.Errorf("clusters of the provider %s cannot be without a recorder: expected one whose API servers are processes of this machine", provider.Name())
+		return nil, fmt.Errorf("clusters of the provider %s cannot be without a recorder: expected one whose API servers are processes of this machine", provider.Name())
 	}
 	if err := s.startRecorder(ctx, provider, o); err != nil {
-		return s, err
+		return nil, err
 	}
 	request, err := s.request(o)
 	if err != nil {
-		return s, err
+		return nil, err
 	}
 	cluster, err := provider.Create(ctx, request)
 	if err != nil {
-		return s, err
+		return nil, err
 	}
 	if err := s.connect(cluster); err != nil {
-		return s, err
+		return nil, err
 	}
 	return s, s.witness(ctx, o)
 }
@@ -161,12 +161,14 @@ func (s *Server) startRecorder(ctx context.Context, provider clusters.Provider, 
 		if s.network, err = networked.Network(ctx); err != nil {
 			return err
 		}
-		if o.Recorder.Listener, err = s.network.Listen(ctx); err != nil {
-			return err
-		}
 	}
 	if s.recorder = o.Elsewhere; s.recorder != nil {
 		return nil
+	}
+	if s.network != nil {
+		if o.Recorder.Listener, err = s.network.Listen(ctx); err != nil {
+			return err
+		}
 	}
 	o.Recorder.Scripts = map[recorder.Point]recorder.Script{policyPoint: s.policy.answer, behindPoint: noOpinion, recorder.Front: o.Front}
 	if s.own, err = recorder.Start(o.Recorder); err != nil {

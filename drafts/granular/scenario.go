@@ -77,12 +77,12 @@ type Attempt struct {
 	Checks []string `yaml:"checks" json:"checks"`
 }
 
-// Wanted is the request that an attempt sends.
+// Wanted returns the request that an attempt sends.
 func (s *Scenario) Wanted(a *Attempt) *Request {
 	return cmp.Or(a.Request, s.Request)
 }
 
-// Load reads every scenario below a folder, sorted by ID. All that is wrong is reported.
+// Load reads every scenario below a folder, sorted by ID. The error has everything that is wrong.
 func Load(files fs.FS) ([]*Scenario, error) {
 	out, err := scenarios.LoadAll(files, ".yaml", func(name string, data []byte) ([]*Scenario, error) {
 		s, err := Parse(name, data)
@@ -133,7 +133,32 @@ func (s *Scenario) check() (at string, err error) {
 }
 
 func (s *Scenario) checkAttempt(a *Attempt) error {
-	r := s.Wanted(a)
+	if err := s.checkRequest(s.Wanted(a)); err != nil {
+		return err
+	}
+	for _, c := range a.Checks {
+		if !isCheck(c) {
+			return fmt.Errorf("check %q: expected yes or no, and a verb", c)
+		}
+	}
+	switch {
+	case !slices.Contains([]Outcome{Allowed, Denied, Rejected}, a.Outcome):
+		return fmt.Errorf("outcome is %q, expected allowed, denied or rejected", a.Outcome)
+	case (a.Outcome == Denied) != (a.Missing != ""):
+		return errors.New("expected the missing verb for a denial, and only then")
+	case len(a.Checks) == 0:
+		return errors.New("expected the checks: at least the ordinary permission is asked for")
+	}
+	return nil
+}
+
+// isCheck reports whether a text is an answer and a verb, such as "yes patch".
+func isCheck(text string) bool {
+	answer, verb, _ := strings.Cut(text, " ")
+	return verb != "" && slices.Contains([]string{"yes", "no"}, answer)
+}
+
+func (s *Scenario) checkRequest(r *Request) error {
 	switch {
 	case r == nil:
 		return errors.New("expected a request, its own or the scenario's")
@@ -145,24 +170,11 @@ func (s *Scenario) checkAttempt(a *Attempt) error {
 		return fmt.Errorf("%s needs a stored object", r.Verb)
 	case r.Change == nil:
 		return errors.New("expected a change")
+	case s.Object != nil:
+		return nil
 	}
-	if s.Object == nil {
-		if o, _ := r.Change.(map[string]any); o["apiVersion"] == nil || o["kind"] == nil {
-			return errors.New("expected apiVersion and kind of the object that is created")
-		}
-	}
-	for _, c := range a.Checks {
-		if answer, verb, ok := strings.Cut(c, " "); !ok || verb == "" || answer != "yes" && answer != "no" {
-			return fmt.Errorf("check %q: expected yes or no, and a verb", c)
-		}
-	}
-	switch {
-	case a.Outcome != Allowed && a.Outcome != Denied && a.Outcome != Rejected:
-		return fmt.Errorf("outcome is %q, expected allowed, denied or rejected", a.Outcome)
-	case (a.Outcome == Denied) != (a.Missing != ""):
-		return errors.New("expected the missing verb for a denial, and only then")
-	case len(a.Checks) == 0:
-		return errors.New("expected the checks: at least the ordinary permission is asked for")
+	if o, _ := r.Change.(map[string]any); o["apiVersion"] == nil || o["kind"] == nil {
+		return errors.New("expected apiVersion and kind of the object that is created")
 	}
 	return nil
 }
@@ -170,15 +182,17 @@ func (s *Scenario) checkAttempt(a *Attempt) error {
 // checkTwins refuses a denial that nothing turns positive: it proves nothing.
 func (s *Scenario) checkTwins() (at string, err error) {
 	for i, a := range s.Attempts {
-		if a.Outcome == Allowed {
+		if a.Outcome == Allowed || slices.ContainsFunc(s.Attempts, a.isTwin) {
 			continue
 		}
-		if !slices.ContainsFunc(s.Attempts, func(b *Attempt) bool {
-			grants := slices.Equal(a.Grants, b.Grants) && slices.Equal(a.Names, b.Names)
-			return b.Outcome == Allowed && grants != (a.Request == b.Request) // one request has no twin but by its grants
-		}) {
-			return fmt.Sprintf("$.attempts[%d]", i), fmt.Errorf("attempt %s: expected a twin that is allowed, with other grants or another request, and not both", a.Name)
-		}
+		return fmt.Sprintf("$.attempts[%d]", i), fmt.Errorf("attempt %s: expected a twin that is allowed, with other grants or another request, and not both", a.Name)
 	}
 	return "", nil
+}
+
+// isTwin reports whether another attempt is allowed and differs in one respect: in what the actor holds, or in the request.
+func (a *Attempt) isTwin(other *Attempt) bool {
+	sameGrants := slices.Equal(a.Grants, other.Grants) && slices.Equal(a.Names, other.Names)
+	sameRequest := a.Request == other.Request
+	return other.Outcome == Allowed && sameGrants != sameRequest
 }

@@ -18,20 +18,20 @@ var serverOwned = []string{
 	"deletionTimestamp", "deletionGracePeriodSeconds", "name", "namespace",
 }
 
-// Update is the permissions of what differs between a stored object and what becomes
+// Update returns the permissions of what differs between a stored object and what becomes
 // of it, one chain for each place that is described, in no order, none twice.
 func Update(root *permissions.Node, old, updated map[string]any) []permissions.Chain {
 	return distinct(walk(root, nil, "", clean(old), clean(updated)))
 }
 
-// Create is the same for an object that was not there. What the request does not have, the server has filled in.
+// Create returns the same for an object that was not there. What the request does not have, the server has filled in.
 func Create(root *permissions.Node, sent, created map[string]any) []permissions.Chain {
 	all, _ := keep(sent, clean(created, "generateName"))
 	kept, _ := all.(map[string]any)
 	return distinct(walk(root, nil, "", map[string]any{}, kept))
 }
 
-// clean is an object without what only the server decides of, and without some more fields of metadata.
+// clean returns an object without what only the server decides of, and without some more fields of metadata.
 func clean(object map[string]any, more ...string) map[string]any {
 	out := maps.Clone(object)
 	delete(out, "apiVersion")
@@ -48,7 +48,7 @@ func clean(object map[string]any, more ...string) map[string]any {
 	return out
 }
 
-// keep is what of created was sent, down to the first list or empty map.
+// keep returns what of created was sent, down to the first list or empty map.
 func keep(sent, created any) (any, bool) {
 	s, ok := sent.(map[string]any)
 	c, ok2 := created.(map[string]any)
@@ -164,7 +164,7 @@ func keyed(items *permissions.Node, v any) *list {
 	return out
 }
 
-// staying are the keys of a list that another one has, too.
+// staying returns the keys of a list that another one has, too.
 func (l *list) staying(in *list) []string {
 	return slices.DeleteFunc(slices.Clone(l.keys), func(k string) bool { return !slices.Contains(in.keys, k) })
 }
@@ -173,85 +173,14 @@ func walkLists(items *permissions.Node, here permissions.Chain, old, updated *li
 	for _, key := range slices.Sorted(maps.Keys(both(old.items, updated.items))) {
 		out = append(out, walk(items, here, key, at(old.items, key), at(updated.items, key))...)
 	}
-	if !slices.Equal(old.staying(updated), updated.staying(old)) || len(old.keys) == 0 && len(updated.keys) == 0 {
-		out = append(out, here) // the order, or an empty list comes or goes
+	reordered := !slices.Equal(old.staying(updated), updated.staying(old))
+	empty := len(old.keys) == 0 && len(updated.keys) == 0 // an empty list comes or goes
+	if reordered || empty {
+		out = append(out, here)
 	}
 	return out
 }
 
 func distinct(chains []permissions.Chain) []permissions.Chain {
 	return seq.UniqueBy(chains, func(c permissions.Chain) string { return fmt.Sprintf("%#v", c) })
-}
-
-// Answer is one question about a permission of a field, and what was answered.
-type Answer struct {
-	Verb    string
-	Allowed bool
-}
-
-// Allowed says whether each chain has a permission that is granted.
-func Allowed(chains []permissions.Chain, granted func(verb string) bool) bool {
-	return !slices.ContainsFunc(chains, func(c permissions.Chain) bool { return !c.Has(granted) })
-}
-
-// Excluded keeps the chains with a permission that the ordinary one does not contain.
-func Excluded(chains []permissions.Chain) []permissions.Chain {
-	return slices.DeleteFunc(slices.Clone(chains), func(c permissions.Chain) bool { return !c.Excluded() })
-}
-
-// Check says what is wrong with the questions that were asked for chains, and with the decision after them. What
-// is right is written here as rules, not as a procedure (KEP-3617, steps 5 and 8, and "Risks and Mitigations").
-func Check(chains []permissions.Chain, asked []Answer, allowed bool) (wrong []string) {
-	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
-	depth := map[string]int{}
-	for _, c := range chains {
-		for _, p := range c {
-			if d, ok := depth[p.Verb]; !ok || p.Depth < d {
-				depth[p.Verb] = p.Depth
-			}
-		}
-	}
-	answers, last := map[string]bool{}, 0
-	granted := func(verb string) bool { return answers[verb] }
-	for _, a := range asked {
-		needed := func(c permissions.Chain) bool {
-			return c.Has(func(verb string) bool { return verb == a.Verb }) && !c.Has(granted)
-		}
-		d, known := depth[a.Verb]
-		_, again := answers[a.Verb]
-		switch {
-		case !known:
-			say("%s was asked, and is not a permission of a field that changes", a.Verb)
-			continue
-		case again:
-			say("%s was asked twice", a.Verb)
-		case d < last:
-			say("%s was asked after a more specific permission", a.Verb)
-		case lost(chains, answers):
-			say("%s was asked after the request had failed", a.Verb)
-		case !slices.ContainsFunc(chains, needed):
-			say("%s was asked, and no field needs it any more", a.Verb)
-		}
-		last = max(last, d)
-		answers[a.Verb] = a.Allowed
-	}
-	all := Allowed(chains, granted)
-	switch {
-	case allowed && !all:
-		say("the request was allowed, and not every field is covered")
-	case !allowed && all:
-		say("the request was denied, and every field is covered")
-	case !allowed && !lost(chains, answers):
-		say("the request was denied before it had failed")
-	}
-	return wrong
-}
-
-// lost says whether some chain has nothing left to ask for.
-func lost(chains []permissions.Chain, answers map[string]bool) bool {
-	open := func(verb string) bool {
-		allowed, known := answers[verb]
-		return allowed || !known
-	}
-	return slices.ContainsFunc(chains, func(c permissions.Chain) bool { return !c.Has(open) })
 }

@@ -1,0 +1,84 @@
+package enforcer
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/authzconf/authzconf/drafts/granular/permissions"
+)
+
+// Ask asks the authorizer for one verb.
+type Ask func(verb string) (allowed bool, err error)
+
+// Missing is why a request is denied: a field that no permission covers.
+type Missing struct {
+	Field string `json:"field"` // its path
+	// Verb is the last permission that was asked for it; empty if there is none to ask for.
+	Verb string `json:"verb,omitempty"`
+}
+
+// Changed is a field that a request changes.
+type Changed struct {
+	Path  string
+	Chain permissions.Chain
+}
+
+type question struct {
+	verb   string
+	depth  int
+	fields []int
+}
+
+// Decide asks for permissions from the most general to the most specific, each once, and only while a field needs
+// it, until every field is covered, or one of them cannot be any more (KEP-3617, steps 5 and 8).
+func Decide(fields []Changed, ask Ask) (*Missing, error) {
+	questions, open := plan(fields)
+	for i, f := range fields {
+		if open[i] == 0 {
+			return &Missing{Field: f.Path}, nil
+		}
+	}
+	covered := make([]bool, len(fields))
+	for _, q := range questions {
+		if !slices.ContainsFunc(q.fields, func(i int) bool { return !covered[i] }) {
+			continue
+		}
+		allowed, err := ask(q.verb)
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range q.fields {
+			open[i]--
+			covered[i] = covered[i] || allowed
+			if !covered[i] && open[i] == 0 {
+				return &Missing{Field: fields[i].Path, Verb: q.verb}, nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// plan orders the questions, and counts them by field.
+func plan(fields []Changed) (questions []*question, open []int) {
+	byVerb := map[string]*question{}
+	open = make([]int, len(fields))
+	for i, f := range fields {
+		for _, p := range f.Chain {
+			q := byVerb[p.Verb]
+			if q == nil {
+				q = &question{verb: p.Verb, depth: p.Depth}
+				byVerb[p.Verb] = q
+				questions = append(questions, q)
+			}
+			q.depth = min(q.depth, p.Depth)
+			if n := len(q.fields); n == 0 || q.fields[n-1] != i {
+				q.fields = append(q.fields, i)
+				open[i]++
+			}
+		}
+	}
+	slices.SortFunc(questions, func(a, b *question) int {
+		return cmp.Or(cmp.Compare(a.depth, b.depth), cmp.Compare(a.verb, b.verb))
+	})
+	return questions, open
+}

@@ -23,7 +23,7 @@ type FirstPhase struct {
 	Err    error // about policies that could not be evaluated
 }
 
-// CanBecomeAllowed says whether the request may still be allowed.
+// CanBecomeAllowed reports whether the request may still be allowed.
 func (d FirstPhase) CanBecomeAllowed() bool {
 	return d.Concrete == vectors.Allow || d.has(vectors.Allow)
 }
@@ -32,7 +32,7 @@ func (d FirstPhase) has(e vectors.Decision) bool {
 	return slices.ContainsFunc(d.Conditions, func(c vectors.Condition) bool { return c.Effect == e })
 }
 
-// Fold is the concrete decision for a client that takes no conditions: Deny if any condition might deny, else no
+// Fold returns the concrete decision for a client that takes no conditions: Deny if any condition might deny, else no
 // opinion (section "Authorizer requirements").
 func (d FirstPhase) Fold() vectors.Decision {
 	switch {
@@ -85,7 +85,8 @@ func (s *Snapshot) partially(effect vectors.Decision, spec authorizationv1.Subje
 // conditional Allow (section "Authorizer requirements"), and there are conditions only if they can matter.
 func (s *Snapshot) Decide(spec authorizationv1.SubjectAccessReviewSpec) FirstPhase {
 	deny := s.partially(vectors.Deny, spec)
-	if deny.applies != "" && (deny.err == nil || s.FailureMode != vectors.FailNoOpinion) {
+	denies := deny.err == nil || s.FailureMode != vectors.FailNoOpinion
+	if deny.applies != "" && denies {
 		return FirstPhase{Concrete: vectors.Deny, Reason: "policy " + deny.applies, Err: deny.err}
 	}
 	soft := s.partially(vectors.NoOpinion, spec)
@@ -110,7 +111,7 @@ func (s *Snapshot) Decide(spec authorizationv1.SubjectAccessReviewSpec) FirstPha
 	return conditions(d, deny.conditions, soft.conditions, allow.conditions)
 }
 
-// conditions is a decision with conditions, if there are any.
+// conditions returns a decision with conditions, if there are any.
 func conditions(d FirstPhase, groups ...[]vectors.Condition) FirstPhase {
 	d.Conditions = slices.Concat(append([][]vectors.Condition{d.Conditions}, groups...)...)
 	if len(d.Conditions) > 0 {
@@ -147,7 +148,7 @@ func compileIn(env *cel.Env, expression string, options ...cel.ProgramOption) (c
 	return p, nil
 }
 
-// Holds is the truth of a condition.
+// Holds returns the truth of a condition.
 func Holds(condition string, data map[string]any) (bool, error) {
 	p, err := program(condition)
 	if err != nil {
@@ -164,10 +165,10 @@ func Holds(condition string, data map[string]any) (bool, error) {
 	return v, nil
 }
 
-// Evaluator says whether a condition holds.
+// Evaluator reports whether a condition holds.
 type Evaluator func(vectors.Condition) (bool, error)
 
-// EvaluateSet is what a set amounts to (section "Computing a concrete decision from a ConditionSet"): Deny before
+// EvaluateSet returns what a set amounts to (section "Computing a concrete decision from a ConditionSet"): Deny before
 // NoOpinion before Allow, in each a true one before an error. An error in a Deny condition is what the failure
 // mode says, in a NoOpinion condition no opinion, in an Allow condition nothing.
 func EvaluateSet(set vectors.ConditionSet, truth Evaluator) (effect vectors.Decision, reason string, err error) {

@@ -49,7 +49,7 @@ func specialize(expression string, request map[string]any) (*cel.Ast, error) {
 		return nil, celError(issues.Err())
 	}
 	s := substitution{ast.NewExprFactory(), map[string]any{vectors.RequestVariable: request}}
-	s.in(parsed.NativeRep().Expr())
+	s.replace(parsed.NativeRep().Expr())
 	text, err := cel.AstToString(parsed)
 	if err != nil {
 		return nil, celError(err)
@@ -64,7 +64,7 @@ func specialize(expression string, request map[string]any) (*cel.Ast, error) {
 	return out, nil
 }
 
-// celError is the first line of an error, without the source below it.
+// celError returns the first line of an error, without the source below it.
 func celError(err error) error {
 	first, _, _ := strings.Cut(err.Error(), "\n")
 	return errors.New(first)
@@ -75,15 +75,15 @@ type substitution struct {
 	known map[string]any
 }
 
-// in replaces them in an expression whose macros are not expanded.
-func (s substitution) in(e ast.Expr) {
+// replace replaces them in an expression whose macros are not expanded.
+func (s substitution) replace(e ast.Expr) {
 	if v, ok := s.value(e); ok {
 		e.SetKindCase(s.literal(v))
 		return
 	}
 	switch e.Kind() {
 	case ast.SelectKind:
-		s.in(e.AsSelect().Operand())
+		s.replace(e.AsSelect().Operand())
 	case ast.CallKind:
 		c := e.AsCall()
 		if c.FunctionName() == "has" && len(c.Args()) == 1 && !c.IsMemberFunction() {
@@ -93,32 +93,32 @@ func (s substitution) in(e ast.Expr) {
 			}
 		}
 		if c.IsMemberFunction() {
-			s.in(c.Target())
+			s.replace(c.Target())
 		}
 		for _, arg := range c.Args() {
-			s.in(arg)
+			s.replace(arg)
 		}
 	case ast.ListKind:
-		s.inElements(e.AsList().Elements())
+		s.replaceElements(e.AsList().Elements())
 	case ast.MapKind:
 		var keys, values []ast.Expr
 		for _, entry := range e.AsMap().Entries() {
 			keys, values = append(keys, entry.AsMapEntry().Key()), append(values, entry.AsMapEntry().Value())
 		}
-		s.inElements(keys)
-		s.inElements(values)
+		s.replaceElements(keys)
+		s.replaceElements(values)
 	}
 }
 
-// inElements replaces them in what must be of one type (cel.HomogeneousAggregateLiterals of the environment):
+// replaceElements replaces them in what must be of one type (cel.HomogeneousAggregateLiterals of the environment):
 // beside what stays unknown, a literal becomes dyn, as the field was.
-func (s substitution) inElements(all []ast.Expr) {
+func (s substitution) replaceElements(all []ast.Expr) {
 	stays := slices.ContainsFunc(all, func(e ast.Expr) bool { _, ok := s.value(e); return !ok })
 	for _, e := range all {
 		if v, ok := s.value(e); ok && stays {
 			e.SetKindCase(s.NewCall(0, "dyn", s.literal(v)))
 		} else {
-			s.in(e)
+			s.replace(e)
 		}
 	}
 }
@@ -193,7 +193,7 @@ func policyProgram(expression string) (cel.Program, error) {
 	return p, err
 }
 
-// evaluate is what a program evaluates to; ok is false if it is unknown.
+// evaluate returns what a program evaluates to; ok is false if it is unknown.
 func evaluate(p cel.Program, known map[string]any) (out partial, details *cel.EvalDetails, ok bool) {
 	var unknown []*interpreter.AttributePattern
 	for _, name := range vectors.LateVariables() {
@@ -269,7 +269,7 @@ func prune(compiled *cel.Ast, known map[string]any) partial {
 	return partial{residual: text}
 }
 
-// neverTrue says whether an expression is never true because a part that it needs is false or an error already.
+// neverTrue reports whether an expression is never true because a part that it needs is false or an error already.
 func neverTrue(residual string) bool {
 	_, plain := environments()
 	parsed, issues := plain.Parse(residual)
@@ -281,14 +281,16 @@ func neverTrue(residual string) bool {
 		if err != nil {
 			continue
 		}
-		if out := evaluatePartially(text, nil, nil); out.err != nil || out.residual == "" && !out.value {
+		out := evaluatePartially(text, nil, nil)
+		isFalse := out.residual == "" && !out.value
+		if out.err != nil || isFalse {
 			return true
 		}
 	}
 	return false
 }
 
-// conjuncts are the parts of a && b && c.
+// conjuncts returns the parts of a && b && c.
 func conjuncts(e ast.Expr) []ast.Expr {
 	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != operators.LogicalAnd {
 		return []ast.Expr{e}

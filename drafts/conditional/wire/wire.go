@@ -37,10 +37,10 @@ type Revision struct {
 	response form[vectors.AuthorizationConditionsResponse]
 }
 
-// Revisions are all, the oldest first.
+// Revisions returns all, the oldest first.
 func Revisions() []*Revision { return []*Revision{Seed, Merged} }
 
-// Named is a revision by its name.
+// Named returns a revision by its name.
 func Named(name string) (*Revision, error) {
 	var names []string
 	for _, r := range Revisions() {
@@ -52,7 +52,7 @@ func Named(name string) (*Revision, error) {
 	return nil, fmt.Errorf("%q is not a revision of the wire (expected one of %s)", name, strings.Join(names, ", "))
 }
 
-// Told are the revisions in whose form an answer to a SubjectAccessReview is: none of a concrete one, which is the
+// Told returns the revisions in whose form an answer to a SubjectAccessReview is: none of a concrete one, which is the
 // same in all, and more than one of an answer that mixes them.
 func Told(answer []byte) []*Revision {
 	var in struct{ Status any }
@@ -133,7 +133,7 @@ func read[T any](body []byte, version, kind, field string, f form[T]) (t T, ther
 	return t, false, nil
 }
 
-// AskAccess is the review that asks.
+// AskAccess returns the review that asks.
 func (*Revision) AskAccess(s vectors.SubjectAccessReviewSpec) ([]byte, error) {
 	return write(AccessVersion, AccessKind, "spec", spec, s)
 }
@@ -156,7 +156,7 @@ func (*Revision) DecodeAccess(body []byte) (vectors.SubjectAccessReviewSpec, err
 	return s, nil
 }
 
-// AnswerAccess is the review that carries a status.
+// AnswerAccess returns the review that carries a status.
 func (r *Revision) AnswerAccess(s vectors.SubjectAccessReviewStatus) ([]byte, error) {
 	return write(AccessVersion, AccessKind, "status", r.status, s)
 }
@@ -167,7 +167,7 @@ func (r *Revision) ReadAccess(body []byte) (*vectors.SubjectAccessReviewStatus, 
 	return &s, err
 }
 
-// AskConditions is the review that sends conditions back.
+// AskConditions returns the review that sends conditions back.
 func (r *Revision) AskConditions(q vectors.AuthorizationConditionsRequest) ([]byte, error) {
 	return write(ConditionsVersion, ConditionsKind, "request", r.request, q)
 }
@@ -181,7 +181,7 @@ func (r *Revision) DecodeConditions(body []byte) (*vectors.AuthorizationConditio
 	return &q, err
 }
 
-// AnswerConditions is the review that carries a response.
+// AnswerConditions returns the review that carries a response.
 func (r *Revision) AnswerConditions(a vectors.AuthorizationConditionsResponse) ([]byte, error) {
 	return write(ConditionsVersion, ConditionsKind, "response", r.response, a)
 }
@@ -195,7 +195,7 @@ func (r *Revision) ReadConditions(body []byte) (*vectors.AuthorizationConditions
 	return &a, nil
 }
 
-// Cannot says why a vector is not applicable to the revision: what an authorizer answers in it, or is told, that the
+// Cannot returns why a vector is not applicable to the revision: what an authorizer answers in it, or is told, that the
 // revision cannot say. It is empty for all others.
 func (r *Revision) Cannot(v *vectors.Vector) string {
 	var chain []vectors.Authorizer
@@ -209,134 +209,4 @@ func (r *Revision) Cannot(v *vectors.Vector) string {
 		}
 	}
 	return ""
-}
-
-// Seed is the text of 4 February 2026, a week before it was merged: conditionsChain is a list of sets, and every
-// condition has a type. The types of drafts/conditional/vectors have its JSON.
-var Seed = &Revision{
-	Name:  "seed",
-	Text:  "KEP-5681 as of 4 February 2026",
-	Rules: vectors.Rules{Chain: "conditionsChain", Sent: "conditionSets", Condition: 1024, Conditions: vectors.MaxConditions, Depth: 1},
-	marks: []string{"conditionsChain", "type"},
-	status: shaped(func(s vectors.SubjectAccessReviewStatus) (vectors.SubjectAccessReviewStatus, error) {
-		return s, flat(s.ConditionsChain)
-	}, same),
-	request: shaped(func(q vectors.AuthorizationConditionsRequest) (vectors.AuthorizationConditionsRequest, error) {
-		return q, flat(q.ConditionSets)
-	}, same),
-	response: shaped(func(a vectors.AuthorizationConditionsResponse) (vectors.AuthorizationConditionsResponse, error) {
-		if a.ConditionsChain != nil {
-			return a, &Inexpressible{"seed", "conditions that evaluate to conditions"}
-		}
-		return a, nil
-	}, func(a vectors.AuthorizationConditionsResponse) (vectors.AuthorizationConditionsResponse, error) {
-		a.ConditionsChain = nil // the response has no such field
-		return a, nil
-	}),
-}
-
-// flat is an error for a set of sets.
-func flat(chain []vectors.ConditionSet) error {
-	if slices.ContainsFunc(chain, func(s vectors.ConditionSet) bool { return s.ConditionsChain != nil }) {
-		return &Inexpressible{"seed", "a set of sets"}
-	}
-	return nil
-}
-
-// Merged is the text in kubernetes/enhancements: a conditionSetChain can be nested, a set has one conditionsType for
-// all of its conditions, and conditions can evaluate to conditions. (Its Go sketch gives ConditionsType the JSON name
-// of the authorizer; its examples have conditionsType. They also write spec and status where the sketch of
-// AuthorizationConditionsReview has request and response, which are taken here.)
-//
-// How deep sets may be nested no text says: the limit is ours.
-var Merged = &Revision{
-	Name:   "merged",
-	Text:   "KEP-5681 as merged into kubernetes/enhancements, commit a2589d2322b2",
-	Rules:  vectors.Rules{Chain: "conditionSetChain", Sent: "conditionSetChain", Condition: 1024, Conditions: vectors.MaxConditions, Depth: 16},
-	marks:  []string{"conditionSetChain", "conditionsType"},
-	status: mergedAnswer, response: mergedAnswer,
-	request: shaped(func(q vectors.AuthorizationConditionsRequest) (mergedRequest, error) {
-		chain, err := toMerged(q.ConditionSets)
-		return mergedRequest{chain, q.ConditionData}, err
-	}, func(w mergedRequest) (vectors.AuthorizationConditionsRequest, error) {
-		chain, err := fromMerged(w.ConditionSetChain)
-		return vectors.AuthorizationConditionsRequest{ConditionSets: chain, ConditionData: w.ConditionData}, err
-	}),
-}
-
-// mergedAnswer is the form of a status, and of a response, which have the same fields.
-var mergedAnswer = shaped(func(s vectors.SubjectAccessReviewStatus) (mergedStatus, error) {
-	chain, err := toMerged(s.ConditionsChain)
-	return mergedStatus{s.Allowed, s.Denied, s.Reason, s.EvaluationError, chain}, err
-}, func(w mergedStatus) (vectors.SubjectAccessReviewStatus, error) {
-	chain, err := fromMerged(w.ConditionSetChain)
-	return vectors.SubjectAccessReviewStatus{Allowed: w.Allowed, Denied: w.Denied, Reason: w.Reason, EvaluationError: w.EvaluationError, ConditionsChain: chain}, err
-})
-
-type mergedStatus struct {
-	Allowed           bool        `json:"allowed"`
-	Denied            bool        `json:"denied,omitempty"`
-	Reason            string      `json:"reason,omitempty"`
-	EvaluationError   string      `json:"evaluationError,omitempty"`
-	ConditionSetChain []mergedSet `json:"conditionSetChain,omitempty"`
-}
-
-type mergedRequest struct {
-	ConditionSetChain     []mergedSet `json:"conditionSetChain,omitempty"`
-	vectors.ConditionData `json:",inline"`
-}
-
-type mergedSet struct {
-	Allowed           bool                `json:"allowed,omitempty"`
-	Denied            bool                `json:"denied,omitempty"`
-	FailureMode       vectors.FailureMode `json:"failureMode,omitempty"`
-	AuthorizerName    string              `json:"authorizerName"`
-	ConditionsType    string              `json:"conditionsType,omitempty"`
-	Conditions        []mergedCondition   `json:"conditions,omitempty"`
-	ConditionSetChain []mergedSet         `json:"conditionSetChain,omitempty"`
-}
-
-type mergedCondition struct {
-	ID          string           `json:"id"`
-	Effect      vectors.Decision `json:"effect"`
-	Condition   string           `json:"condition"`
-	Description string           `json:"description,omitempty"`
-}
-
-func toMerged(chain []vectors.ConditionSet) (out []mergedSet, err error) {
-	for _, s := range chain {
-		w := mergedSet{Allowed: s.Allowed, Denied: s.Denied, FailureMode: s.FailureMode, AuthorizerName: s.AuthorizerName}
-		for i, c := range s.Conditions {
-			if i > 0 && c.Type != w.ConditionsType {
-				return nil, &Inexpressible{"merged", "conditions of several types in one set"}
-			}
-			w.ConditionsType = c.Type
-			w.Conditions = append(w.Conditions, mergedCondition{c.ID, c.Effect, c.Condition, c.Description})
-		}
-		if w.ConditionSetChain, err = toMerged(s.ConditionsChain); err != nil {
-			return nil, err
-		}
-		out = append(out, w)
-	}
-	return out, nil
-}
-
-func fromMerged(chain []mergedSet) (out []vectors.ConditionSet, err error) {
-	if chain != nil {
-		out = []vectors.ConditionSet{}
-	}
-	for _, w := range chain {
-		if w.ConditionsType != "" && len(w.Conditions) == 0 {
-			return nil, fmt.Errorf("the set of %.80q has a conditionsType and no conditions", w.AuthorizerName)
-		}
-		s := vectors.ConditionSet{Allowed: w.Allowed, Denied: w.Denied, FailureMode: w.FailureMode, AuthorizerName: w.AuthorizerName}
-		for _, c := range w.Conditions {
-			s.Conditions = append(s.Conditions, vectors.Condition{ID: c.ID, Effect: c.Effect, Type: w.ConditionsType, Condition: c.Condition, Description: c.Description})
-		}
-		if s.ConditionsChain, err = fromMerged(w.ConditionSetChain); err != nil {
-			return nil, err
-		}
-		out = append(out, s)
-	}
-	return out, nil
 }

@@ -1,0 +1,103 @@
+package vectors
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// Want is what a request results in. What is left out is not judged; [] is none.
+type Want struct {
+	// Starts is false if an API server so configured must not start.
+	Starts *bool `json:"starts,omitempty" yaml:"starts,omitempty"`
+	// Authorized is the chain's decision before admission.
+	Authorized Decision `json:"authorized,omitempty" yaml:"authorized,omitempty"`
+	// Asked are the authorizers that were asked for it.
+	Asked []string `json:"asked,omitempty" yaml:"asked,omitempty"`
+	// Proceeds is whether the request gets past the authorization filter.
+	Proceeds *bool `json:"proceeds,omitempty" yaml:"proceeds,omitempty"`
+	// ConditionsChain is what a SubjectAccessReview of the same request shows: one word for each set, "name
+	// conditions", "name allowed" or "name denied".
+	ConditionsChain []string `json:"conditionsChain,omitempty" yaml:"conditionsChain,omitempty"`
+	// AskedLater are the authorizers that are asked for a decision during admission.
+	AskedLater []string `json:"askedLater,omitempty" yaml:"askedLater,omitempty"`
+	// EvaluatedBy are the authorizers called to evaluate their conditions, in order: not for what the server evaluates.
+	EvaluatedBy []string `json:"evaluatedBy,omitempty" yaml:"evaluatedBy,omitempty"`
+	// Decision is the concrete one after the conditions are evaluated.
+	Decision Decision `json:"decision,omitempty" yaml:"decision,omitempty"`
+	// Decisions is that for each of several objects.
+	Decisions []Decision `json:"decisions,omitempty" yaml:"decisions,omitempty"`
+	// Reason are the words that the reason of the decision has in it, of those that could be: the reasons of
+	// authorizers, and the IDs and descriptions of conditions.
+	Reason []string `json:"reason,omitempty" yaml:"reason,omitempty"`
+	// Error is whether an error is reported with the decision.
+	Error *bool `json:"error,omitempty" yaml:"error,omitempty"`
+	// Admitted is whether the request, with every check, goes through.
+	Admitted *bool `json:"admitted,omitempty" yaml:"admitted,omitempty"`
+}
+
+// Reading is when the authorizers behind a conditional allow are asked.
+type Reading string
+
+// The readings ("Computing a concrete decision from a conditional authorization chain"): Lazy asks them during
+// admission, if at all; Eager asks all before.
+const (
+	Lazy  Reading = "lazy"
+	Eager Reading = "eager"
+)
+
+// Wanted returns what a reading says of the request: Eager states only what differs.
+func (s *APIServer) Wanted(r Reading) Want {
+	if r == Lazy || s.Eager == nil {
+		return s.Want
+	}
+	return s.Want.But(*s.Eager)
+}
+
+// each calls do with the fields of two results, by their names.
+func (w *Want) each(other *Want, do func(name string, mine, others reflect.Value)) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Want]()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		do(name, reflect.ValueOf(w).Elem().FieldByIndex(f.Index), reflect.ValueOf(other).Elem().FieldByIndex(f.Index))
+	}
+}
+
+// But returns a result with the fields that another one states.
+func (w Want) But(other Want) Want {
+	w.each(&other, func(_ string, mine, others reflect.Value) {
+		if !others.IsZero() {
+			mine.Set(others)
+		}
+	})
+	return w
+}
+
+// Stated returns how many fields a result states that another one knows.
+func (w *Want) Stated(got *Want) (n int) {
+	w.each(got, func(_ string, a, b reflect.Value) {
+		if !a.IsZero() && !b.IsZero() {
+			n++
+		}
+	})
+	return n
+}
+
+// Unknown returns the fields that a result states, and another one does not know.
+func (w *Want) Unknown(got *Want) (out []string) {
+	w.each(got, func(name string, a, b reflect.Value) {
+		if !a.IsZero() && b.IsZero() {
+			out = append(out, name)
+		}
+	})
+	return out
+}
+
+// Differences returns in which fields a result is not as wanted. What w leaves out, or got does not know, is not judged.
+func (w *Want) Differences(got *Want) (out []string) {
+	w.each(got, func(name string, a, b reflect.Value) {
+		if !a.IsZero() && !b.IsZero() && !reflect.DeepEqual(a.Interface(), b.Interface()) {
+			out = append(out, fmt.Sprintf("%s: want %v, got %v", name, reflect.Indirect(a), reflect.Indirect(b)))
+		}
+	})
+	return out
+}

@@ -68,6 +68,11 @@ func (i *Invocation) ReadInput(path string) ([]byte, error) {
 	if i.Verifying() {
 		return nil, fmt.Errorf("the record does not have the file %s, which the command line names", path)
 	}
+	return i.readAs(path, path)
+}
+
+// readAs reads a file, which becomes part of the record under a name.
+func (i *Invocation) readAs(name, path string) ([]byte, error) {
 	data, err := filing.Input(path)
 	if err != nil {
 		return nil, err
@@ -75,7 +80,7 @@ func (i *Invocation) ReadInput(path string) ([]byte, error) {
 	if record.Redact(string(data)) != string(data) {
 		return nil, fmt.Errorf("%s holds what looks like a token or key, and would go into the report: take it out", path)
 	}
-	i.inputs[path] = string(data)
+	i.inputs[name] = string(data)
 	return data, nil
 }
 

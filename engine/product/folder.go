@@ -1,0 +1,48 @@
+package product
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing/fstest"
+)
+
+// ReadFolder returns the files below a folder that the command line names, those whose names end in suffix. They become
+// part of the record, as with ReadInput. Hidden files and folders are left out.
+func (i *Invocation) ReadFolder(dir, suffix string) (fs.FS, error) {
+	files := fstest.MapFS{}
+	if i.Verifying() {
+		for path, text := range i.inputs {
+			if name, isIn := strings.CutPrefix(path, dir+"/"); isIn && strings.HasSuffix(name, suffix) {
+				files[name] = &fstest.MapFile{Data: []byte(text)}
+			}
+		}
+		return files, nil
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return nil, fmt.Errorf("%s: there is no such folder", dir)
+	}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return fmt.Errorf("%s cannot be read (expected a readable folder): %w", path, err)
+		}
+		below, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		hidden := below != "." && strings.HasPrefix(d.Name(), ".")
+		switch {
+		case hidden && d.IsDir():
+			return filepath.SkipDir
+		case hidden, d.IsDir(), !strings.HasSuffix(d.Name(), suffix):
+			return nil
+		}
+		name := filepath.ToSlash(below)
+		data, err := i.readAs(dir+"/"+name, path)
+		files[name] = &fstest.MapFile{Data: data}
+		return err
+	})
+	return files, err
+}

@@ -14,7 +14,6 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/library"
 	"github.com/authzconf/authzconf/drafts/conditional/model"
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
-	"github.com/authzconf/authzconf/drafts/granular"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/verdicts"
@@ -39,7 +38,6 @@ func TestBriefPages(t *testing.T) {
 		{&certification.PlayedFolder, played, 1, 1, 4, 1},
 		{&filedExplore, &model.Explored{Record: failed, Stopped: true, Disagreements: []model.Disagreement{{Case: 7, Reason: wrong, Vector: "a: vector"}}}, 1, 1, 2, 0},
 		{&explore.Folder, &explore.Report{Record: failed, Interrupted: true, Cells: []explore.CellReport{{Name: "good"}, {Name: "lost", Problems: []string{"gone"}}, {Name: "bad", Disagreements: []explore.Disagreement{{Case: 7, Reason: wrong}}}}}, 2, 2, 5, 0},
-		{&granular.Folder, &granular.Report{Record: failed, Results: []*granular.Result{{Attempt: "good"}, {Attempt: "bad", Problems: []string{wrong}}, {Attempt: "lost", Invalid: "gone"}, {Attempt: "other", NotApplicable: "no"}}}, 1, 1, 4, 1},
 	} {
 		t.Run(of.kind.Name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,14 +14,13 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/reference"
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 	"github.com/authzconf/authzconf/drafts/conditional/wire"
-	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 )
 
 func newConditions() *cobra.Command {
 	c := plainCommand("conditions", (*cobra.Command).Help)
-	c.AddCommand(newConditionsList(), newConditionsLibrary(&filedFlags{}), newConditionsRun(&conditionsRunFlags{}), newConditionsExplore(&conditionsExploreFlags{}))
+	c.AddCommand(newConditionsLibrary(&filedFlags{}), newConditionsRun(&conditionsRunFlags{}), newConditionsExplore(&conditionsExploreFlags{}))
 	return c
 }
 
@@ -40,40 +38,6 @@ func revisionOf(name string) (*wire.Revision, error) {
 		return nil, fmt.Errorf("--wire: %w", err)
 	}
 	return w, nil
-}
-
-func newConditionsList() *cobra.Command {
-	var flags selectionFlags
-	var output string
-	c := plainCommand("list", func(c *cobra.Command) error {
-		all, err := flags.vectors()
-		switch {
-		case err != nil:
-			return err
-		case output == "json":
-			return printAs(c.OutOrStdout(), output, "", all)
-		case output != "":
-			return fmt.Errorf("-o %q is not json", output)
-		}
-		return renderTable(c.OutOrStdout(), "vectors", seq.Map(all, func(v *vectors.Vector) listedVector { return listedVector{v} }), 0)
-	})
-	c.Flags().StringVar(&flags.dir, "scenarios", "", "folder of vector files to use instead of the built-in ones")
-	c.Flags().StringVarP(&output, "output", "o", "", "json")
-	return c
-}
-
-// listedVector is a vector with the revisions of the wire that it is applicable to.
-type listedVector struct{ *vectors.Vector }
-
-// Wire says which revisions cannot say the vector, and why.
-func (v listedVector) Wire() string {
-	var not []string
-	for _, w := range wire.Revisions() {
-		if why := w.Cannot(v.Vector); why != "" {
-			not = append(not, fmt.Sprintf("not %s (%s)", w.Name, why))
-		}
-	}
-	return cmp.Or(strings.Join(not, ", "), "all")
 }
 
 func newConditionsLibrary(flags *filedFlags) *cobra.Command {

@@ -147,8 +147,12 @@ func written(dir string, write func(dir string) error) error {
 func newList() *cobra.Command {
 	var flags selectionFlags
 	var output string
+	var kep string
 	var full bool
 	c := plainCommand("list", func(c *cobra.Command) error {
+		if kep != "" {
+			return flags.listDraft(c.OutOrStdout(), kep, output)
+		}
 		texts, err := flags.load()
 		if err != nil {
 			return err
@@ -164,6 +168,7 @@ func newList() *cobra.Command {
 		return list(c.OutOrStdout(), chosen, output, full)
 	})
 	flags.register(c)
+	kepFlag(c, &kep)
 	c.Flags().StringVarP(&output, "output", "o", "", "wide, json or yaml")
 	c.Flags().BoolVar(&full, "full", false, "with -o json or yaml: also what the loader derives")
 	return c
@@ -197,9 +202,13 @@ func list(w io.Writer, chosen []*scenarios.Scenario, output string, full bool) e
 
 func newLint() *cobra.Command {
 	var flags selectionFlags
-	return commandWith("lint [FOLDER]", func(c *cobra.Command, args []string) error {
+	var kep string
+	c := commandWith("lint [FOLDER]", func(c *cobra.Command, args []string) error {
 		if len(args) == 1 {
 			flags.dir = args[0]
+		}
+		if kep != "" {
+			return flags.lintDraft(c.OutOrStdout(), kep)
 		}
 		texts, err := flags.load()
 		if err != nil {
@@ -219,4 +228,6 @@ func newLint() *cobra.Command {
 		_, err = fmt.Fprintln(c.OutOrStdout(), text+", no errors")
 		return err
 	})
+	kepFlag(c, &kep)
+	return c
 }

@@ -90,7 +90,7 @@ func TestRecordedSaysOneThing(t *testing.T) {
 			f.text(f.marker, func(s string) string { return s + `{"outcome":"failed"}` })
 		}, ": "},
 	} {
-		for name, evidence := range map[string]string{"explore": batchFile, "granular": attemptsFile} {
+		for name, evidence := range map[string]string{"explore": batchFile} {
 			t.Run(name+"/"+way, func(t *testing.T) {
 				f := recordedFolder(t, name)
 				c.do(f, evidence)

@@ -189,7 +189,7 @@ func commandGroups() []commandGroup {
 		{"authorizers", "Authorizers", []*cobra.Command{
 			newCertify(),
 			newConditions(),
-			newGranular(&granularFlags{}),
+			newGranular(),
 		}},
 		{"read", "Read and explain", []*cobra.Command{newVerify(), newReport(), newExplain(), newAdvise(), newList(), newLint()}},
 		{housekeeping, "Housekeeping", []*cobra.Command{newUp(), newControlPlanes(), newClean(), newVersion()}},

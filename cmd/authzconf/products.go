@@ -4,6 +4,7 @@ import (
 	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/conformance/upgrade"
 	"github.com/authzconf/authzconf/deputy"
+	"github.com/authzconf/authzconf/drafts/granular"
 	"github.com/authzconf/authzconf/engine/product"
 )
 
@@ -13,5 +14,6 @@ func products() []product.Product {
 		conformance.Product,
 		upgrade.Product,
 		deputy.Product,
+		granular.Product,
 	}
 }

@@ -18,8 +18,6 @@ var recordedRuns = map[string]struct {
 	args   string
 }{
 	"explore":    {"explore.yaml", "explore --cases 14 --seed 4 --kubernetes 1.37"},
-	"granular":   {"granular.json", "granular --focus story-1/labels --kubernetes 1.37"},
-	"policies":   {"granular.json", "granular --policies --focus story-2/update --kubernetes 1.37"},
 	"library":    {"library.yaml", "conditions library"},
 	"conditions": {"explore.yaml", "conditions explore --cases 640 --seed 1"},
 }
@@ -128,98 +126,6 @@ var cheats = map[string]map[string]struct {
 		"another version":   {command("1.37", "1.36"), "there is none"},
 		"another command":   {command("explore", "deputy"), "is not one of authzconf explore"},
 	},
-	"granular": {
-		"evidence removed": {func(f folder) { f.put(attemptsFile, nil) }, "asks for this evidence, and there is none"},
-		"attempts swapped": {func(f folder) { f.edit(attemptsFile, func(e map[string]any) { swap(at(e, "attempts"), 0, 1) }) }, "where it has to be"},
-		"an attempt's name": {func(f folder) {
-			f.edit(attemptsFile, func(e map[string]any) { e["attempts"] = e["attempts"].([]any)[:1] })
-		}, "where it has to be"},
-		"a review removed": {func(f folder) {
-			f.edit(attemptsFile, func(e map[string]any) { e["reviews"] = e["reviews"].([]any)[1:] })
-		}, "not what the evidence gives"},
-		"a header dropped": {func(f folder) {
-			f.edit(attemptsFile, func(e map[string]any) { drop(e, "Content-Type") })
-		}, "another request was sent: headers"},
-		"a body edited": {func(f folder) {
-			f.edit(attemptsFile, func(e map[string]any) { object(e, "attempts", 0, "request")["body"] = map[string]any{} })
-		}, "another request was sent: body"},
-		"an answer edited": {func(f folder) {
-			f.edit(attemptsFile, func(e map[string]any) { object(e, "attempts", 0)["code"] = 418 })
-		}, "not what the evidence gives"},
-		"the stored object": {func(f folder) {
-			f.edit(attemptsFile, func(e map[string]any) { object(e, "attempts", 0)["after"] = at(e, "attempts", 0, "before") })
-		}, "not what the evidence gives"},
-		"a problem edited": {func(f folder) {
-			f.edit(f.marker, func(r map[string]any) { object(r, "results", 0)["problems"] = []any{"x"} })
-		}, "results[0].problems"},
-		"an added field":    {func(f folder) { f.edit(f.marker, func(r map[string]any) { r["passed"] = true }) }, `unknown field "passed"`},
-		"others asked for":  {command("story-1/labels", "story-1/"), "where it has to be"},
-		"scenarios of mine": {command("--focus", "--scenarios"), "--scenarios says which to judge by"},
-		"sent by somebody in other groups": {func(f folder) {
-			f.edit(attemptsFile, func(e map[string]any) {
-				object(e, "attempts", 0, "request", "credential")["groups"] = []any{"system:masters"}
-			})
-		}, "in the groups"},
-		"asked about somebody with another UID": {func(f folder) {
-			f.edit(attemptsFile, func(e map[string]any) { object(e, "attempts", 0, "request", "credential")["uid"] = "0" })
-		}, "not what the evidence gives"},
-		"another object before": {func(f folder) {
-			f.edit(attemptsFile, func(e map[string]any) { object(e, "attempts", 0, "before", "metadata")["name"] = "other" })
-		}, `the object of "before" is "other"`},
-		"another program": {func(f folder) {
-			f.edit(attemptsFile, func(e map[string]any) { object(e, "target", "witness", "programs", 0)["version"] = "1.36.0" })
-		}, "program: asked for 1.37.1, the server says 1.36.0"},
-		"the server edited": {func(f folder) {
-			f.edit(attemptsFile, func(e map[string]any) { object(e, "target")["kubernetes"] = "1.36.0" })
-		}, "is not the one of the command line"},
-		"no programs": {func(f folder) {
-			f.edit(attemptsFile, func(e map[string]any) { delete(object(e, "target", "witness"), "programs") })
-		}, "a local target has a kube-apiserver and an etcd"},
-		"a program of nowhere": {func(f folder) {
-			f.edit(attemptsFile, func(e map[string]any) {
-				object(e, "target", "witness", "programs", 1)["origin"] = "the official release"
-			})
-		}, "is nowhere that programs come from"},
-		"a pinned digest that is not": {func(f folder) {
-			f.edit(attemptsFile, func(e map[string]any) {
-				p := object(e, "target", "witness", "programs", 0)
-				p["origin"], p["sha256"] = "official release, digest pinned", strings.Repeat("0", 64)
-			})
-		}, "is not that digest"},
-		"a check about another name": {func(f folder) {
-			f.edit(attemptsFile, func(e map[string]any) {
-				object(e, "attempts", 0, "decisions", 0, "checks", 0)["name"] = "another"
-			})
-		}, "not what the evidence gives"},
-		"a decision that is not granular": {func(f folder) {
-			f.edit(attemptsFile, func(e map[string]any) { delete(object(e, "attempts", 0, "decisions", 0), "granular") })
-		}, "not what the evidence gives"},
-		"a decision about another verb": {func(f folder) {
-			f.edit(attemptsFile, func(e map[string]any) { object(e, "attempts", 0, "decisions", 0)["verb"] = "get" })
-		}, "not what the evidence gives"},
-		"nothing is missing": {func(f folder) {
-			f.edit(attemptsFile, func(e map[string]any) { delete(object(e, "attempts", 1, "decisions", 0), "missing") })
-		}, "not what the evidence gives"},
-		"something else is missing": {func(f folder) {
-			f.edit(attemptsFile, func(e map[string]any) { object(e, "attempts", 1, "decisions", 0, "missing")["verb"] = "granular:x" })
-		}, "not what the evidence gives"},
-		"more fields": {func(f folder) {
-			f.edit(attemptsFile, func(e map[string]any) { object(e, "attempts", 0, "decisions", 0)["fields"] = 9 })
-		}, "not what the evidence gives"},
-		"a review of another version": {func(f folder) {
-			f.edit(attemptsFile, func(e map[string]any) { object(e, "reviews", 0)["apiVersion"] = "v1" })
-		}, `a review of "v1"`},
-		"the dry run removed": {func(f folder) {
-			f.edit(attemptsFile, func(e map[string]any) { delete(object(e, "attempts", 0), "result") })
-		}, "not what the evidence gives"},
-	},
-	"policies": {
-		"a review removed": {func(f folder) { f.edit(attemptsFile, func(e map[string]any) { shorten(e, "reviews") }) }, "not what the evidence gives"},
-		"a review about another version": {func(f folder) {
-			f.edit(attemptsFile, func(e map[string]any) { object(e, "reviews", 0, "spec", "resourceAttributes")["version"] = "v9" })
-		}, "not what the evidence gives"},
-		"another enforcer": {command("--policies", "--policies=false"), "not what the evidence gives"},
-	},
 	"library": {
 		"a count edited": {func(f folder) { f.edit(f.marker, func(r map[string]any) { object(r, "sections", 0)["agree"] = 999 }) }, "sections[0].agree: the report says 999"},
 	},
@@ -232,8 +138,7 @@ var cheats = map[string]map[string]struct {
 }
 
 const (
-	batchFile    = "evidence/1.37-gate-on/lane-0-0000.json.gz"
-	attemptsFile = "evidence/attempts.json.gz"
+	batchFile = "evidence/1.37-gate-on/lane-0-0000.json.gz"
 )
 
 func (f folder) read(name string) []byte {

@@ -14,7 +14,6 @@ import (
 	"github.com/authzconf/authzconf/conformance/explore"
 	"github.com/authzconf/authzconf/drafts/conditional/certification"
 	"github.com/authzconf/authzconf/drafts/conditional/library"
-	"github.com/authzconf/authzconf/drafts/granular"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
@@ -24,7 +23,7 @@ import (
 func newVerify() *cobra.Command {
 	var flags verifyFlags
 	c := commandWith("verify FOLDER", func(c *cobra.Command, args []string) error { return verify(c, args[0], &flags) })
-	c.Flags().StringVar(&flags.dir, "scenarios", "", "folder of scenario files to judge by instead of the built-in ones (of granular, those of KEP-3617)")
+	c.Flags().StringVar(&flags.dir, "scenarios", "", "folder of scenario files to judge by instead of the built-in ones")
 	c.Flags().StringArrayVar(&flags.keys, "key", nil, "a public key: one of those given must have signed the report")
 	return c
 }
@@ -51,7 +50,6 @@ func reportKinds() []reportKind {
 		recheck(&library.Folder, "conditions library", newConditionsLibrary, libraryAgain),
 		recheck(&certification.PlayedFolder, "conditions run", newConditionsRun, (*conditionsRunFlags).again),
 		recheck(&filedExplore, "conditions explore", newConditionsExplore, (*conditionsExploreFlags).again),
-		recheck(&granular.Folder, "granular", newGranular, (*granularFlags).again),
 	}
 }
 
@@ -77,7 +75,7 @@ func verify(c *cobra.Command, path string, flags *verifyFlags) error {
 		return err
 	}
 	if flags.dir != "" && !slices.ContainsFunc(kinds, func(k reportKind) bool {
-		return slices.Contains([]*filing.Kind{&granular.Folder, &certification.PlayedFolder}, k.Kind)
+		return slices.Contains([]*filing.Kind{&certification.PlayedFolder}, k.Kind)
 	}) {
 		return fmt.Errorf("--scenarios has no effect on a %s: its scenarios cannot be chosen", kinds[0].Name)
 	}

@@ -2,6 +2,8 @@ package granular
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,9 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/drafts/granular/enforcer"
 	"github.com/authzconf/authzconf/drafts/granular/permissions"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 func bench(t testing.TB) *Bench {
@@ -19,11 +22,7 @@ func bench(t testing.TB) *Bench {
 	if testing.Short() {
 		t.Skip("starts a control plane")
 	}
-	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gate: "default", Binaries: &local.Binaries{}}.Cells()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := Start(t.Context(), cells[0])
+	b, err := Start(t.Context(), serverOptions(local.Newest(), &local.Binaries{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,10 +68,8 @@ func passAll(t *testing.T, b *Bench) {
 			t.Fatal(err)
 		}
 		for _, r := range results {
-			for _, p := range append(r.Problems, r.Invalid) {
-				if p != "" {
-					t.Errorf("%s/%s: %s", r.Scenario, r.Attempt, p)
-				}
+			for _, p := range r.problems() {
+				t.Errorf("%s: %s", r.ID(), p)
 			}
 		}
 		t.Logf("%d attempts in %s", len(results), time.Since(start))
@@ -80,44 +77,59 @@ func passAll(t *testing.T, b *Bench) {
 }
 
 // by is a kind with the built-in descriptions.
-func by(t testing.TB, kind string) By {
+func by(t testing.TB, kind string) Enforcement {
 	t.Helper()
 	set, err := permissions.Load(permissions.Descriptions)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return By{Kind: kind, Steps: enforcer.Reference(), Descriptions: set}
+	return Enforcement{Kind: kind, Steps: enforcer.Reference(), Descriptions: set}
 }
 
 // passBy runs everything by what an API server enforces itself, which is removed then, and returns how many attempts
 // could be made.
-func passBy(t *testing.T, b *Bench, by By) (applicable int) {
+func passBy(t *testing.T, b *Bench, by Enforcement) (applicable int) {
 	results, err := b.Run(t.Context(), by, builtIn(t))
 	b.remove(t)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range results {
-		if r.NotApplicable == "" {
-			applicable++
-		}
-		for _, p := range append(r.Problems, r.Invalid) {
-			if p != "" {
-				t.Errorf("%s/%s: %s", r.Scenario, r.Attempt, p)
-			}
+		for _, p := range r.problems() {
+			t.Errorf("%s: %s", r.ID(), p)
 		}
 	}
-	return applicable
+	return len(results)
 }
 
-// Run runs every attempt of scenarios, and judges them afterwards by what was recorded. The results are in the order of
-// the scenarios.
-func (b *Bench) Run(ctx context.Context, by By, scenarios []*Scenario) ([]*Result, error) {
-	e, err := b.Observe(ctx, by, scenarios)
+// judged is a trial with what came of it.
+type judged struct {
+	trial
+	reports.Result
+}
+
+// problems are the lines that say what is wrong.
+func (j judged) problems() []string {
+	if j.Verdict == verdicts.Passed {
+		return nil
+	}
+	return append([]string{j.Reason}, j.Details...)
+}
+
+// Run makes every attempt of scenarios that is applicable, and judges it by what was recorded.
+func (b *Bench) Run(ctx context.Context, by Enforcement, scenarios []*Scenario) (results []judged, err error) {
+	trials := slices.DeleteFunc(trialsOf(scenarios), func(t trial) bool { return !t.attempt.applies(by.Kind) })
+	all, err := b.observe(ctx, by, trials)
 	if err != nil {
 		return nil, err
 	}
-	return judgeAll(by.Kind, scenarios, e)
+	if len(all.strays) > 0 {
+		return nil, fmt.Errorf("reviews about nobody who makes an attempt: %v", all.strays)
+	}
+	for i, t := range trials {
+		results = append(results, judged{t, newResult(by, t, all.trials[i])})
+	}
+	return results, nil
 }
 
 // remove has the API server enforce nothing any more.
@@ -129,7 +141,7 @@ func (b *Bench) remove(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := b.enforced(t.Context(), false); err != nil {
+	if err := b.waitEnforced(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/authzconf/authzconf/drafts/granular/enforcer"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 var update = flag.Bool("update", false, "write the kill table anew")
@@ -38,11 +39,11 @@ func TestFaultyEnforcersAreRejected(t *testing.T) {
 		}
 		var killers []string
 		for _, result := range results {
-			if result.Invalid != "" {
-				t.Errorf("%s: %s: %s", r.name, result.Scenario, result.Invalid)
-			}
-			if len(result.Problems) > 0 {
-				killers = append(killers, strings.TrimPrefix(result.Scenario, "kep-3617/")+" "+result.Attempt)
+			switch result.Verdict {
+			case verdicts.Invalid:
+				t.Errorf("%s: %s: %s", r.name, result.ID(), result.Reason)
+			case verdicts.Failed:
+				killers = append(killers, strings.TrimPrefix(result.scenario.ID, "kep-3617/")+" "+result.attempt.Name)
 			}
 		}
 		if len(killers) == 0 {

@@ -48,11 +48,12 @@ func enforcesByPolicies(t *testing.T, b *Bench) {
 		t.Fatal(err)
 	}
 	for _, r := range results {
-		if rejected[r.Scenario+"/"+r.Attempt] {
-			r.Problems = slices.DeleteFunc(r.Problems, func(p string) bool { return p == noDryRun })
+		problems := r.problems()
+		if rejected[r.ID()] {
+			problems = slices.DeleteFunc(problems, func(p string) bool { return p == noDryRun })
 		}
-		if all--; len(r.Problems) > 0 || r.Invalid != "" {
-			t.Errorf("%s/%s: %q %s", r.Scenario, r.Attempt, r.Problems, r.Invalid)
+		if all--; len(problems) > 0 {
+			t.Errorf("%s: %q", r.ID(), problems)
 		}
 	}
 	if all != 0 {
@@ -85,12 +86,12 @@ func reviewsOfOneself(t *testing.T, b *Bench) {
 	answers := map[bool]int{}
 	for _, s := range builtIn(t) {
 		for _, a := range s.Attempts {
-			o := s.about(a)
+			o := trial{s, a}.place()
 			who, err := b.actor(t.Context(), s.ID+"/"+a.Name, o.resource, a.Grants, a.Names)
 			if err != nil {
 				t.Fatal(err)
 			}
-			config := b.target.Anonymous()
+			config := b.server.Anonymous()
 			config.BearerToken, config.QPS = who.token, -1
 			client := kubernetes.NewForConfigOrDie(config)
 			for _, c := range a.Checks {
@@ -330,7 +331,7 @@ func enforcesByWebhooks(t *testing.T, b *Bench) {
 			if c.name == "is not there" {
 				at = "https://127.0.0.1:2"
 			}
-			results, err := b.Run(t.Context(), By{Kind: Webhook, Descriptions: set, URL: at + "/validate", CA: served.CA, Kubeconfig: s.kubeconfig}, all)
+			results, err := b.Run(t.Context(), Enforcement{Kind: Webhook, Descriptions: set, URL: at + "/validate", CA: served.CA, Kubeconfig: s.kubeconfig}, all)
 			b.remove(t)
 			if _, missing := os.Stat(s.kubeconfig); missing != nil {
 				t.Error(missing)
@@ -346,10 +347,8 @@ func enforcesByWebhooks(t *testing.T, b *Bench) {
 			}
 			var problems []string
 			for _, r := range results {
-				for _, p := range append(r.Problems, r.Invalid) {
-					if p != "" {
-						problems = append(problems, r.Scenario+"/"+r.Attempt+": "+p)
-					}
+				for _, p := range r.problems() {
+					problems = append(problems, r.ID()+": "+p)
 				}
 			}
 			switch found := slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, c.problem) }); {

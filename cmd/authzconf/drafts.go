@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/authzconf/authzconf/drafts/granular"
+	"github.com/authzconf/authzconf/drafts/granular/permissions"
+)
+
+// newGranular returns the command of the product, with the one that prints the policies.
+func newGranular() *cobra.Command {
+	c := productCommand(granular.Product)
+	c.AddCommand(newGranularPolicies())
+	return c
+}
+
+func newGranularPolicies() *cobra.Command {
+	var dir string
+	c := plainCommand("policies", func(c *cobra.Command) error {
+		var files fs.FS = permissions.Descriptions
+		if dir != "" {
+			files = os.DirFS(dir)
+		}
+		set, err := granular.LoadDescriptions(files, dir)
+		if err != nil {
+			return err
+		}
+		text, err := set.Policies()
+		if err != nil {
+			return err
+		}
+		_, err = c.OutOrStdout().Write(text)
+		return err
+	})
+	c.Flags().StringVar(&dir, "descriptions", "", "folder of descriptions of fields to use instead of the built-in ones")
+	return c
+}
+
+// The KEPs whose cases list and lint show, besides the scenarios of impersonation.
+const (
+	granularKEP    = "3617"
+	conditionalKEP = "5681"
+)
+
+// kepFlag adds the flag that names a KEP.
+func kepFlag(c *cobra.Command, into *string) {
+	c.Flags().StringVar(into, "kep", "", "show the cases of a draft instead: 3617 (granular) or 5681 (conditions)")
+}
+
+// loadGranular reads the scenarios of KEP-3617 that the flags select.
+func (f *selectionFlags) loadGranular() ([]*granular.Scenario, error) {
+	files, err := folderOr(f.dir, granular.Scenarios)
+	if err != nil {
+		return nil, err
+	}
+	all, err := granular.Load(files)
+	if err != nil {
+		return nil, err
+	}
+	focus, err := pattern("focus", f.focus)
+	if err != nil {
+		return nil, err
+	}
+	skip, err := pattern("skip", f.skip)
+	if err != nil {
+		return nil, err
+	}
+	return selectIDs(all, func(s *granular.Scenario) string { return s.ID }, focus, skip)
+}
+
+// listDraft prints the cases of a KEP.
+func (f *selectionFlags) listDraft(w io.Writer, kep, output string) error {
+	switch kep {
+	case granularKEP:
+		if output != "" {
+			return fmt.Errorf("-o %q: the scenarios of KEP-3617 are listed as a table only", output)
+		}
+		all, err := f.loadGranular()
+		if err != nil {
+			return err
+		}
+		return renderTable(w, "granular scenarios", all, 0)
+	case conditionalKEP:
+		return f.listVectors(w, output)
+	}
+	return unknownKEP(kep)
+}
+
+func unknownKEP(kep string) error {
+	return fmt.Errorf("--kep %q is not one of 3617, 5681", kep)
+}
+
+// lintDraft checks the files of a KEP.
+func (f *selectionFlags) lintDraft(w io.Writer, kep string) error {
+	switch kep {
+	case granularKEP:
+		all, err := f.loadGranular()
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(w, "%d scenarios, no errors\n", len(all))
+		return err
+	case conditionalKEP:
+		all, err := f.vectors()
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(w, "%d vectors, no errors\n", len(all))
+		return err
+	}
+	return unknownKEP(kep)
+}

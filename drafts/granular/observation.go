@@ -1,0 +1,101 @@
+package granular
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/authzconf/authzconf/drafts/granular/enforcer"
+	"github.com/authzconf/authzconf/drafts/granular/model"
+	"github.com/authzconf/authzconf/drafts/granular/permissions"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// observation is what was seen of a trial, with what follows from it.
+type observation struct {
+	*Seen
+	place
+	actor actor
+	// decision is what was decided, nil if that is not known or there are several.
+	decision *enforcer.Decision
+	// reviewed is what the recorder saw being asked about.
+	reviewed []*authorizationv1.ResourceAttributes
+	// chains are what the model predicts. It cannot, unless predicted is set.
+	chains    []permissions.Chain
+	predicted bool
+}
+
+// newObservation derives from what was seen of a trial what is judged.
+func newObservation(by Enforcement, t trial, seen *Seen) *observation {
+	o := &observation{Seen: seen, place: t.place(), actor: actorOf(t.ID())}
+	for _, r := range seen.Reviews {
+		o.reviewed = append(o.reviewed, r.Spec.ResourceAttributes)
+	}
+	if enforces := by.Kind == Reference || isInServer(by.Kind); enforces {
+		o.predict(by.Descriptions, &sending{t.request(), o.place, seen.Before})
+	}
+	if by.Kind == Reference {
+		o.decision = o.ownDecision()
+	} else {
+		o.decision = o.inferDecision(t.attempt)
+	}
+	return o
+}
+
+// ownDecision returns what the reference says that it decided about the actor.
+func (o *observation) ownDecision() *enforcer.Decision {
+	if d := o.Decisions; len(d) == 1 && d[0].User == o.actor.user {
+		return &d[0]
+	}
+	return nil
+}
+
+// inferDecision returns what an enforcer that keeps no record has decided, by what the API server's authorizer was asked.
+// The ordinary permission is the first check of the scenario.
+func (o *observation) inferDecision(a *Attempt) *enforcer.Decision {
+	answer, verb, _ := strings.Cut(a.Checks[0], " ")
+	first := enforcer.Check{ResourceAttributes: authorizationv1.ResourceAttributes{Verb: verb}, Allowed: answer == "yes"}
+	d := &enforcer.Decision{User: o.actor.user, Verb: verb, Checks: []enforcer.Check{first}, Fields: -1}
+	for _, q := range o.reviewed {
+		d.Checks = append(d.Checks, enforcer.Check{ResourceAttributes: *q, Allowed: a.holds(q.Verb)})
+	}
+	return d
+}
+
+// predict lets the model say which permissions the request needs, from what the dry run has made of the object.
+func (o *observation) predict(set *permissions.Set, s *sending) {
+	if o.Result == nil {
+		return
+	}
+	root := set.Tree(o.resource.Group, o.resource.Version, o.resource.Resource)
+	o.predicted = true
+	if o.Before != nil {
+		o.chains = model.Update(root, o.Before, o.Result)
+		return
+	}
+	sent, err := s.body()
+	if err != nil || sent == nil {
+		sent = &unstructured.Unstructured{}
+	}
+	o.chains = model.Create(root, sent.Object, o.Result)
+}
+
+// compareUsers returns how the recorder was asked about other users than the one who sent the request.
+func (o *observation) compareUsers() (problems []string) {
+	if len(o.Reviews) == 0 {
+		return nil
+	}
+	sent := *o.Request.Credential
+	sent.Groups = append(slices.Clone(sent.Groups), user.AllAuthenticated)
+	for _, r := range o.Reviews {
+		who := scenarios.UserOf(r.Spec.User, r.Spec.UID, r.Spec.Groups, r.Spec.Extra)
+		if who.Render() != sent.Render() {
+			problems = append(problems, fmt.Sprintf("the authorizer was asked about %s, and the request was of %s", who.Render(), sent.Render()))
+		}
+	}
+	return problems
+}

@@ -1,0 +1,217 @@
+package granular
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/transport"
+
+	"github.com/authzconf/authzconf/drafts/granular/enforcer"
+	"github.com/authzconf/authzconf/drafts/granular/permissions"
+	"github.com/authzconf/authzconf/engine/replay"
+	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// parallel is how many attempts are under way at once: they wait more than they work.
+const parallel = 8
+
+// trial is an attempt with the scenario that it belongs to.
+type trial struct {
+	scenario *Scenario
+	attempt  *Attempt
+}
+
+// trialsOf returns every attempt of scenarios, in order.
+func trialsOf(all []*Scenario) (trials []trial) {
+	for _, s := range all {
+		for _, a := range s.Attempts {
+			trials = append(trials, trial{s, a})
+		}
+	}
+	return trials
+}
+
+// ID returns the name of a trial, which is unique.
+func (t trial) ID() string { return t.scenario.ID + "/" + t.attempt.Name }
+
+// request returns what is sent.
+func (t trial) request() *Request { return t.scenario.Wanted(t.attempt) }
+
+// place returns where the object of a trial is that its actor changes.
+func (t trial) place() place {
+	object := t.scenario.Object
+	if object == nil {
+		object, _ = t.request().Change.(map[string]any)
+	}
+	return placeOf(object, t.request().Version, actorOf(t.ID()).namespace)
+}
+
+// Seen is what was seen of a trial.
+type Seen struct {
+	// Request is what the actor sent, Code and Message what it was told.
+	Request verdicts.SentRequest `json:"request"`
+	Code    int                  `json:"code"`
+	Message string               `json:"message,omitempty"`
+	// Decisions are what the reference says that it has decided meanwhile.
+	Decisions []enforcer.Decision `json:"decisions,omitempty"`
+	// Before and After are the stored object, Result what a dry run by the admin made of it; nil where that was refused.
+	Before map[string]any `json:"before,omitempty"`
+	After  map[string]any `json:"after,omitempty"`
+	Result map[string]any `json:"result,omitempty"`
+	// Reviews are what the recorder saw about the actor and granular verbs, before any authorizer.
+	Reviews []verdicts.Review `json:"reviews,omitempty"`
+	// Invalid says what broke.
+	Invalid string  `json:"invalid,omitempty"`
+	Seconds float64 `json:"seconds"`
+}
+
+// seenAll is what was seen of all trials.
+type seenAll struct {
+	// trials are in the order of the trials that were asked for; nil is one that was interrupted.
+	trials []*Seen
+	// strays are the reviews about granular verbs and users who make none of the trials.
+	strays []verdicts.Review
+}
+
+// observe makes trials by what enforces.
+func (b *Bench) observe(ctx context.Context, by Enforcement, trials []trial) (*seenAll, error) {
+	g, err := b.open(ctx, by)
+	if err != nil {
+		return nil, err
+	}
+	defer g.Close()
+	batch, err := b.server.OpenBatch()
+	if err != nil {
+		return nil, err
+	}
+	all := &seenAll{trials: make([]*Seen, len(trials))}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for i, t := range trials {
+		group.Go(func() error {
+			if groupCtx.Err() != nil {
+				return nil
+			}
+			seen := b.try(groupCtx, g, t)
+			if strings.Contains(seen.Message, "failed to call webhook") { // a verdict would be one on what did not answer
+				return fmt.Errorf("%s does not answer as an admission webhook does: %s", by.URL, seen.Message)
+			}
+			if groupCtx.Err() == nil {
+				all.trials[i] = seen
+			}
+			return nil
+		})
+	}
+	err = group.Wait()
+	recorded, closeErr := batch.Close(context.WithoutCancel(ctx))
+	if err := errors.Join(err, closeErr, b.server.Err()); err != nil {
+		return nil, err
+	}
+	all.addReviews(trials, recorded.Reviews)
+	return all, nil
+}
+
+// addReviews gives each trial the reviews about its actor: each has one of its own.
+func (all *seenAll) addReviews(trials []trial, reviews []verdicts.Review) {
+	byUser := map[string]*Seen{}
+	for i, t := range trials {
+		seen := all.trials[i]
+		if seen == nil {
+			seen = &Seen{} // what the recorder saw of a trial that was interrupted is forgotten
+		}
+		byUser[actorOf(t.ID()).user] = seen
+	}
+	for _, r := range reviews {
+		if !isGranular(r) {
+			continue
+		}
+		if seen := byUser[r.Spec.User]; seen != nil {
+			seen.Reviews = append(seen.Reviews, r)
+		} else {
+			all.strays = append(all.strays, r)
+		}
+	}
+}
+
+// isGranular reports whether a review is one of granular verbs that the recorder saw before any authorizer.
+func isGranular(r verdicts.Review) bool {
+	a := r.Spec.ResourceAttributes
+	return r.Point == verdicts.Front && a != nil && strings.HasPrefix(a.Verb, permissions.GeneralVerb)
+}
+
+// try makes one trial. What breaks is part of what was seen.
+func (b *Bench) try(ctx context.Context, g *gate, t trial) *Seen {
+	start, seen := time.Now(), &Seen{}
+	if err := b.attempt(ctx, g, t, seen); err != nil {
+		seen.Invalid = err.Error()
+	}
+	seen.Seconds = time.Since(start).Seconds()
+	return seen
+}
+
+func (b *Bench) attempt(ctx context.Context, g *gate, t trial, seen *Seen) error {
+	p := t.place()
+	who, err := b.actor(ctx, t.ID(), p.resource, t.attempt.Grants, t.attempt.Names)
+	if err != nil {
+		return err
+	}
+	first := p
+	if t.scenario.Object != nil {
+		first = placeOf(t.scenario.Object, "", who.namespace)
+	}
+	if err := b.restore(ctx, first, t.scenario.Object); err != nil {
+		return fmt.Errorf("restoring the object: %w", err)
+	}
+	if seen.Before, err = p.stored(ctx, b.admin); err != nil {
+		return err
+	}
+	s := &sending{t.request(), p, seen.Before}
+	if result, err := s.send(ctx, b.admin, true); err == nil { // what the server refuses changes nothing
+		seen.Result = result.Object
+	}
+	if err := s.sendAs(ctx, g, who, seen); err != nil {
+		return err
+	}
+	seen.After, err = p.stored(ctx, b.admin)
+	return err
+}
+
+// sendAs sends the request of an actor by the way to what enforces. A refusal is part of what was seen.
+func (s *sending) sendAs(ctx context.Context, g *gate, who actor, seen *Seen) error {
+	config := g.config(who.token)
+	config.Wrap(recordRequest(&seen.Request))
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	g.take(who.user)
+	_, failure := s.send(ctx, client, s.DryRun)
+	seen.Code = http.StatusOK
+	if failure != nil {
+		var status apierrors.APIStatus
+		if !errors.As(failure, &status) {
+			return failure
+		}
+		seen.Code, seen.Message = int(status.Status().Code), status.Status().Message
+	}
+	seen.Decisions = g.take(who.user)
+	return nil
+}
+
+// recordRequest writes down the requests that are sent.
+func recordRequest(shown *verdicts.SentRequest) transport.WrapperFunc {
+	return func(rt http.RoundTripper) http.RoundTripper {
+		return server.Tapped(rt, func(sent *http.Request) {
+			replay.Record(shown, sent)
+			shown.UserAgent = "" // that of client-go, with the name of the program
+		})
+	}
+}

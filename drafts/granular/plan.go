@@ -1,0 +1,130 @@
+package granular
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/record"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// plan has a case for each attempt, in one group: what enforces.
+type plan struct {
+	on     server.Options
+	by     Enforcement
+	trials []trial
+	cases  []product.Case
+	byID   map[string]trial // by the IDs of cases
+}
+
+func newPlan(on server.Options, by Enforcement, all []*Scenario) *plan {
+	p := &plan{on: on, by: by, trials: trialsOf(all), byID: map[string]trial{}}
+	for _, t := range p.trials {
+		// No case is of level core: nothing that is required follows from a draft.
+		c := product.NewCase(by.Kind, t.ID(), scenarios.Extended, "sig-auth", "KEP-3617", string(t.attempt.Outcome))
+		if !t.attempt.applies(by.Kind) {
+			c.NotRun = &product.NotRun{Cause: reports.CauseTarget, Why: "without the ordinary permission the API server refuses before admission"}
+		}
+		p.cases = append(p.cases, c)
+		p.byID[c.ID] = t
+	}
+	return p
+}
+
+// Cases implements product.Plan.
+func (p *plan) Cases() []product.Case { return p.cases }
+
+// Select implements product.Plan.
+func (p *plan) Select(leaveOut func(product.Case) string) {
+	for i, c := range p.cases {
+		if why := leaveOut(c); why != "" && c.NotRun == nil {
+			p.cases[i].NotRun = &product.NotRun{Cause: reports.CauseUser, Why: why}
+		}
+	}
+}
+
+// group is the evidence about the group as a whole.
+type group struct {
+	Server reports.Found `json:"server"`
+	// Strays are reviews of granular verbs about users who make no attempt.
+	Strays []verdicts.Review `json:"strays,omitempty"`
+}
+
+// groupKey is the key of the evidence about the group.
+const groupKey = "server"
+
+// Run implements product.Plan.
+func (p *plan) Run(ctx context.Context, log *record.Log, o product.Observer) (err error) {
+	o.Say(notices[p.by.Kind])
+	if p.by.Kubeconfig != "" {
+		defer func() { _ = os.Remove(p.by.Kubeconfig) }() // whose API server is gone then
+	}
+	bench, err := Start(ctx, p.on)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, bench.Close()) }()
+	if err := server.Hold(bench.server.Found(), p.on.Wanted()); err != nil {
+		return err
+	}
+	return p.record(ctx, bench, log, o)
+}
+
+// record makes the trials that are run, and records what was seen.
+func (p *plan) record(ctx context.Context, bench *Bench, log *record.Log, o product.Observer) error {
+	var ids []string
+	var trials []trial
+	for _, c := range p.cases {
+		if c.NotRun == nil {
+			ids, trials = append(ids, c.ID), append(trials, p.byID[c.ID])
+		}
+	}
+	all, err := bench.observe(ctx, p.by, trials)
+	if err != nil {
+		return err
+	}
+	if err := log.Append(groupKey, group{Server: bench.server.Found(), Strays: all.strays}); err != nil {
+		return err
+	}
+	for i, id := range ids {
+		if all.trials[i] == nil {
+			continue
+		}
+		if err := log.Append(id, all.trials[i]); err != nil {
+			return err
+		}
+		o.Done(id)
+	}
+	return nil
+}
+
+// Judge implements product.Plan.
+func (p *plan) Judge(id string, evidence record.View) reports.Result {
+	seen, err := record.Read[Seen](evidence, id)
+	if err != nil {
+		return reports.Result{Verdict: verdicts.Invalid, Blame: verdicts.BlameEnvironment, Reason: err.Error()}
+	}
+	r := newResult(p.by, p.byID[id], seen)
+	r.Evidence = []string{evidence.EvidenceFile(id)}
+	return r
+}
+
+// newResult judges a trial by what was seen of it.
+func newResult(by Enforcement, t trial, seen *Seen) reports.Result {
+	r := reports.Result{Verdict: verdicts.Passed, Seconds: seen.Seconds}
+	if seen.Invalid != "" {
+		r.Verdict, r.Blame, r.Reason = verdicts.Invalid, verdicts.BlameEnvironment, seen.Invalid
+		return r
+	}
+	j := judge(by, t, seen)
+	r.Judged = j.compared
+	if len(j.problems) > 0 {
+		r.Verdict, r.Reason, r.Details = verdicts.Failed, j.problems[0], j.problems[1:]
+	}
+	return r
+}

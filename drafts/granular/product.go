@@ -1,0 +1,148 @@
+// Package granular runs the scenarios of KEP-3617 (Fine-Grained Authorization) through an enforcer before a real API
+// server. No API server implements it: the enforcer is judged, and whether the KEP's rules can be followed at all.
+package granular
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/pflag"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/drafts/granular/enforcer"
+	"github.com/authzconf/authzconf/drafts/granular/permissions"
+	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/internal/usage"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// Product is the suite of KEP-3617.
+var Product = product.Product{Name: "granular", Command: "granular", New: func(fs *pflag.FlagSet) product.Flags {
+	f := &flags{}
+	fs.StringVar(&f.scenarios, "scenarios", "", "folder of scenario files to use instead of the built-in ones")
+	fs.StringVar(&f.kubernetes, "kubernetes", "", "version of the API server behind the enforcer (default: the newest)")
+	f.binaries.RegisterFlags(fs)
+	fs.BoolVar(&f.policies, "policies", false, "have the API server enforce what is excluded, by ValidatingAdmissionPolicies")
+	fs.StringVar(&f.url, "enforcer-url", "", "https URL of an admission webhook that enforces what is excluded")
+	fs.StringVar(&f.ca, "enforcer-ca", "", "authority of its certificate, in PEM (default: those of the system)")
+	fs.StringVar(&f.kubeconfig, "enforcer-kubeconfig", "", "file to write a kubeconfig to, by which it may ask the API server")
+	fs.StringVar(&f.descriptions, "descriptions", "", "folder of descriptions of fields to use instead of the built-in ones")
+	return f
+}}
+
+type flags struct {
+	scenarios, kubernetes, descriptions string
+	binaries                            local.Binaries
+	policies                            bool
+	url, ca, kubeconfig                 string
+}
+
+// Plan reads the scenarios, the descriptions and what is said about the enforcer.
+func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
+	scenarios, err := f.loadScenarios(i)
+	if err != nil {
+		return nil, err
+	}
+	by, err := f.enforcement(i)
+	if err != nil {
+		return nil, err
+	}
+	f.binaries.Progress = i.Messages
+	release, err := local.ParseRelease(f.kubernetes)
+	if err != nil {
+		return nil, fmt.Errorf("--kubernetes: %w", err)
+	}
+	return newPlan(serverOptions(release, &f.binaries), by, scenarios), nil
+}
+
+// serverOptions returns the API server behind the enforcer.
+func serverOptions(release local.Release, binaries *local.Binaries) server.Options {
+	return server.Options{
+		Cell:    verdicts.Cell{Name: release.Minor + "-gate-" + string(server.AskDefault), Provider: server.Local, Kubernetes: release.Version, Gate: string(server.AskDefault)},
+		Release: release, Binaries: binaries, NoAudit: true,
+	}
+}
+
+func (f *flags) loadScenarios(i *product.Invocation) ([]*Scenario, error) {
+	var files fs.FS = Scenarios
+	if f.scenarios != "" {
+		var err error
+		if files, err = i.ReadFolder(f.scenarios, ".yaml"); err != nil {
+			return nil, fmt.Errorf("--scenarios %w", err)
+		}
+	}
+	return Load(files)
+}
+
+// LoadDescriptions reads the descriptions of fields in a file system, for which flag is the value of --descriptions.
+func LoadDescriptions(files fs.FS, flag string) (*permissions.Set, error) {
+	set, err := permissions.Load(files)
+	if err != nil {
+		return nil, fmt.Errorf("--descriptions %s: %w", flag, err)
+	}
+	return set, nil
+}
+
+func (f *flags) loadDescriptions(i *product.Invocation) (*permissions.Set, error) {
+	if f.descriptions == "" {
+		return permissions.Load(permissions.Descriptions)
+	}
+	files, err := i.ReadFolder(f.descriptions, ".yaml")
+	if err != nil {
+		return nil, fmt.Errorf("--descriptions %w", err)
+	}
+	return LoadDescriptions(files, f.descriptions)
+}
+
+// enforcement returns what enforces.
+func (f *flags) enforcement(i *product.Invocation) (by Enforcement, err error) {
+	by = Enforcement{Kind: Reference, Steps: enforcer.Reference(), URL: f.url, Kubeconfig: f.kubeconfig}
+	switch {
+	case f.policies:
+		by.Kind = Policies
+	case f.url != "":
+		by.Kind = Webhook
+		if !isWebhookURL(f.url) {
+			return by, fmt.Errorf("--enforcer-url %q: expected https://HOST:PORT/PATH: API servers ask no other admission webhooks", f.url)
+		}
+	}
+	if by.Descriptions, err = f.loadDescriptions(i); err != nil {
+		return by, err
+	}
+	if f.ca != "" {
+		if by.CA, err = i.ReadInput(f.ca); err != nil {
+			return by, fmt.Errorf("--enforcer-ca: %w", err)
+		}
+	}
+	if f.kubeconfig != "" && !i.Verifying() {
+		return by, checkNewFile("enforcer-kubeconfig", f.kubeconfig)
+	}
+	return by, nil
+}
+
+// isWebhookURL reports whether an API server can ask an admission webhook at a URL.
+func isWebhookURL(text string) bool {
+	at, err := url.Parse(text)
+	if err != nil {
+		return false
+	}
+	return at.Scheme == "https" && at.Host != "" && at.RawQuery+at.Fragment == ""
+}
+
+// checkNewFile returns an error unless a file with secrets can be made at a path: one that is there may be read by all.
+func checkNewFile(flag, path string) error {
+	if _, err := os.Lstat(path); err == nil {
+		return &usage.Error{Problem: fmt.Sprintf("--%s %s is there already", flag, path), Hint: "name a new file, or remove that one if an earlier run has left it"}
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("--%s: %w", flag, err)
+	}
+	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
+		return &usage.Error{Problem: fmt.Sprintf("--%s %s: there is no folder %s", flag, path, filepath.Dir(path)), Hint: "make it first"}
+	}
+	return nil
+}

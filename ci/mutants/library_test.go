@@ -29,7 +29,7 @@ type libraryArguments struct {
 	Mutants   map[string]string `json:"mutants"`
 }
 
-// TestLibraryMutants holds every mutant of the library to the vectors, as `authzconf conditions library` does with the
+// TestLibraryMutants compares every mutant of the library with the vectors, as `authzconf conditions run --library` does with the
 // original. What is not detected has to be argued in library.yaml, and what is argued must not be detected.
 func TestLibraryMutants(t *testing.T) {
 	if testing.Short() {

@@ -10,10 +10,6 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/authzconf/authzconf/conformance/explore"
-	"github.com/authzconf/authzconf/drafts/conditional/certification"
-	"github.com/authzconf/authzconf/drafts/conditional/library"
-	"github.com/authzconf/authzconf/drafts/conditional/model"
-	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/verdicts"
@@ -25,18 +21,11 @@ const wrong = `"a" & b < c > d`
 // TestBriefPages: what failed and what is invalid is in every page of every kind of report, well formed.
 func TestBriefPages(t *testing.T) {
 	failed := reports.Record{Outcome: verdicts.Failed}
-	played := &certification.Played{Subject: "nobody"}
-	for v, why := range map[verdicts.Verdict]string{verdicts.Failed: wrong, verdicts.Invalid: "not asked", verdicts.Passed: "", verdicts.NotSupported: "not said"} {
-		played.Add(certification.VectorResult{Vector: &vectors.Vector{ID: string(v)}, Verdict: v, Why: []string{why}})
-	}
 	for _, of := range []struct {
 		kind                       *filing.Kind
 		report                     reports.Recorded
 		failures, errors, of, skip int
 	}{
-		{&library.Folder, &library.Report{Record: failed, Sections: []library.Section{{Name: "good", Agree: 1}, {Name: "empty", Webhook: 1}, {Name: "bad", Failed: 1}}, Failed: []library.Failure{{ID: "v", Differences: []string{wrong}}}, Stale: []string{"old"}}, 3, 0, 5, 1},
-		{&certification.PlayedFolder, played, 1, 1, 4, 1},
-		{&filedExplore, &model.Explored{Record: failed, Stopped: true, Disagreements: []model.Disagreement{{Case: 7, Reason: wrong, Vector: "a: vector"}}}, 1, 1, 2, 0},
 		{&explore.Folder, &explore.Report{Record: failed, Interrupted: true, Cells: []explore.CellReport{{Name: "good"}, {Name: "lost", Problems: []string{"gone"}}, {Name: "bad", Disagreements: []explore.Disagreement{{Case: 7, Reason: wrong}}}}}, 2, 2, 5, 0},
 	} {
 		t.Run(of.kind.Name, func(t *testing.T) {

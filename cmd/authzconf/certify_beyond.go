@@ -246,3 +246,19 @@ func printConditionalPolicy(out io.Writer, form, file string, seed int64) error 
 	_, err = out.Write(raw)
 	return err
 }
+
+// spoken is the --wire that has the webhook asked.
+const spoken = "auto"
+
+// wireFlag is --wire where there is nobody to ask.
+func wireFlag(c *cobra.Command, into *string, usage string) {
+	c.Flags().StringVar(into, "wire", wire.Seed.Name, usage+": seed or merged")
+}
+
+func revisionOf(name string) (*wire.Revision, error) {
+	w, err := wire.Named(name)
+	if err != nil {
+		return nil, fmt.Errorf("--wire: %w", err)
+	}
+	return w, nil
+}

@@ -4,6 +4,7 @@ import (
 	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/conformance/upgrade"
 	"github.com/authzconf/authzconf/deputy"
+	"github.com/authzconf/authzconf/drafts/conditional/conditions"
 	"github.com/authzconf/authzconf/drafts/granular"
 	"github.com/authzconf/authzconf/engine/product"
 )
@@ -15,5 +16,7 @@ func products() []product.Product {
 		upgrade.Product,
 		deputy.Product,
 		granular.Product,
+		conditions.Run,
+		conditions.Explore,
 	}
 }

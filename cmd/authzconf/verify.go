@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,7 +12,6 @@ import (
 	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/conformance/explore"
 	"github.com/authzconf/authzconf/drafts/conditional/certification"
-	"github.com/authzconf/authzconf/drafts/conditional/library"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
@@ -47,9 +45,6 @@ func reportKinds() []reportKind {
 		{certify.Direct(nil).Folder(), verifyCertification},
 		{certification.Kind(nil).Folder(), verifyCertification},
 		recheck(&explore.Folder, "explore", newExplore, (*exploreFlags).again),
-		recheck(&library.Folder, "conditions library", newConditionsLibrary, libraryAgain),
-		recheck(&certification.PlayedFolder, "conditions run", newConditionsRun, (*conditionsRunFlags).again),
-		recheck(&filedExplore, "conditions explore", newConditionsExplore, (*conditionsExploreFlags).again),
 	}
 }
 
@@ -74,9 +69,7 @@ func verify(c *cobra.Command, path string, flags *verifyFlags) error {
 	if err != nil {
 		return err
 	}
-	if flags.dir != "" && !slices.ContainsFunc(kinds, func(k reportKind) bool {
-		return slices.Contains([]*filing.Kind{&certification.PlayedFolder}, k.Kind)
-	}) {
+	if flags.dir != "" {
 		return fmt.Errorf("--scenarios has no effect on a %s: its scenarios cannot be chosen", kinds[0].Name)
 	}
 	for _, k := range kinds {

@@ -1,32 +1,26 @@
 package gate
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/rest"
 
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/engine/server"
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Seen is what was seen of one vector on one API server.
 type Seen struct {
 	Vector string `json:"vector"`
-	// Starts says whether an API server so configured starts; nothing else is there if it does not.
+	// Starts is whether an API server so configured starts; nothing else is there if it does not.
 	Starts bool `json:"starts"`
 	// Review is what a SubjectAccessReview about the request shows, and ReviewEvents who was asked for it.
 	Review       *vectors.SubjectAccessReviewStatus `json:"review,omitempty"`
@@ -44,10 +38,10 @@ type Sent struct {
 	Events []string `json:"events"`
 }
 
-// admitted says whether the request went through. It may be about an object that is not there.
+// admitted reports whether the request went through. It may be about an object that is not there.
 func (s *Sent) admitted() bool { return s.Code < 300 || s.Code == http.StatusNotFound }
 
-// proceeded says whether it went past the filter.
+// proceeded reports whether it went past the filter.
 func (s *Sent) proceeded() bool { return s.admitted() || slices.Contains(s.Events, admission) }
 
 // player plays vectors on one API server. Each request has a user and objects of its own.
@@ -59,78 +53,6 @@ type player struct {
 }
 
 const userPrefix = "authzconf:vector:"
-
-// kinds are those of resources that requests are sent for, by the resource; "" of those without an object of ours.
-var kinds = map[string]string{"configmaps": "ConfigMap", "deployments": "Deployment", "leases": "Lease", "pods": "", "nodes": "", "clusterroles": "ClusterRole"}
-
-var methods = map[string]string{
-	"create": http.MethodPost, "update": http.MethodPut, "patch": http.MethodPatch, "delete": http.MethodDelete,
-	"deletecollection": http.MethodDelete, "get": http.MethodGet, "list": http.MethodGet, "watch": http.MethodGet,
-}
-
-// sentFor is a vector's request as it is sent: no update creates a ConfigMap, and one of a Lease does.
-func sentFor(m *vectors.APIServer) vectors.Request {
-	q := m.Request
-	if q.Verb == "update" && m.Compound != nil && q.Resource == "configmaps" {
-		q.APIGroup, q.Resource = "coordination.k8s.io", "leases"
-	}
-	return q
-}
-
-func object(q vectors.Request, label string, number int) map[string]any {
-	labels := map[string]any{"vector": label}
-	o := map[string]any{
-		"apiVersion": strings.TrimPrefix(q.APIGroup+"/"+q.APIVersion, "/"), "kind": cmp.Or(kinds[q.Resource], "Thing"),
-		"metadata": map[string]any{"name": fmt.Sprintf("%s-%d", label, number), "labels": labels},
-	}
-	if q.Resource == "deployments" {
-		pod := map[string]any{"containers": []any{map[string]any{"name": "c", "image": "none.invalid/none"}}}
-		o["spec"] = map[string]any{"selector": map[string]any{"matchLabels": labels}, "template": map[string]any{"metadata": map[string]any{"labels": labels}, "spec": pod}}
-	}
-	if q.Resource == "clusterroles" { // with what its user may not do, so that it takes escalate
-		o["rules"] = []any{map[string]any{"apiGroups": []string{""}, "resources": []string{"pods"}, "verbs": []string{"get"}}}
-	}
-	return o
-}
-
-func (p *player) send(ctx context.Context, m *vectors.APIServer, s *script) (*Sent, error) {
-	q := sentFor(m)
-	p.n++
-	s.user, s.object = fmt.Sprintf("%s%d", userPrefix, p.n), fmt.Sprintf("vector-%d", p.n)
-	path := "/apis/" + q.APIGroup + "/" + q.APIVersion
-	if q.APIGroup == "" {
-		path = "/api/" + q.APIVersion
-	}
-	if q.Resource != "nodes" && q.Resource != "clusterroles" {
-		path += "/namespaces/default"
-	}
-	path += "/" + q.Resource
-	there := q.Verb == "deletecollection" || m.Compound == nil && slices.Contains([]string{"update", "patch", "delete"}, q.Verb)
-	for o := 0; there && o < m.Objects; o++ {
-		if code, _, err := p.exchange(ctx, "", http.MethodPost, path, "", object(q, s.object, o)); err != nil || code != http.StatusCreated {
-			return nil, fmt.Errorf("making an object at %s: %d, %w", path, code, err)
-		}
-	}
-	named, body, contentType := path+"/"+s.object+"-0", any(object(q, s.object, 0)), ""
-	switch {
-	case q.Verb == "patch" && m.Compound != nil:
-		path, contentType = named+"?fieldManager=authzconf", "application/apply-patch+yaml"
-	case q.Verb == "patch":
-		path, contentType = named, "application/merge-patch+json"
-	case q.Verb == "deletecollection":
-		path, body = path+"?labelSelector=vector%3D"+s.object, nil
-	case q.Verb == "watch":
-		path += "?watch=true&timeoutSeconds=1"
-	case q.Subresource != "":
-		path = named + "/" + q.Subresource + "?command=true"
-	case q.Verb == "delete":
-		path, body = named, nil
-	case q.Verb == "update", q.Verb == "get":
-		path = named
-	}
-	code, _, err := p.under(s, func() (int, []byte, error) { return p.exchange(ctx, s.user, methods[q.Verb], path, contentType, body) })
-	return &Sent{code, s.events}, err
-}
 
 // under does something while the webhooks follow a script.
 func (p *player) under(s *script, do func() (int, []byte, error)) (int, []byte, error) {
@@ -196,34 +118,6 @@ func (p *player) review(ctx context.Context, m *vectors.APIServer, seen *Seen) e
 		seen.Review, err = p.said.wire.ReadAccess(answer)
 	}
 	return err
-}
-
-func (p *player) exchange(ctx context.Context, user, method, path, contentType string, body any) (int, []byte, error) {
-	client, err := rest.HTTPClientFor(p.Admin())
-	if user != "" {
-		client, err = p.UserClient(scenarios.Requestor{User: user}, nil, func(*http.Request) {})
-	}
-	if err != nil {
-		return 0, nil, err
-	}
-	var raw []byte
-	if body != nil {
-		if raw, err = json.Marshal(body); err != nil {
-			return 0, nil, err
-		}
-	}
-	req, err := http.NewRequestWithContext(ctx, method, p.Host()+path, bytes.NewReader(raw))
-	if err != nil {
-		return 0, nil, err
-	}
-	req.Header.Set("Content-Type", cmp.Or(contentType, "application/json"))
-	resp, err := client.Do(req)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	answer, err := io.ReadAll(resp.Body)
-	return resp.StatusCode, answer, err
 }
 
 // register has the API server call the mutating webhook for the users of vectors, and waits until it does.

@@ -55,7 +55,7 @@ func (w *webhooks) follow(s *script) {
 	w.now = s
 }
 
-// placeOf is where a link is asked. Each has two places, for its failure policy is the API server's configuration.
+// placeOf returns where a link is asked. Each has two places, for its failure policy is the API server's configuration.
 func placeOf(i int, mode vectors.FailureMode) string {
 	return fmt.Sprintf("a%d-%s", i, strings.ToLower(string(mode)))
 }
@@ -86,10 +86,14 @@ func (w *webhooks) handler() http.Handler {
 	return mux
 }
 
-// link is the authorizer at a place of a chain; nil if there is none.
+// link returns the authorizer at a place of a chain, nil if there is none.
 func link(chain []vectors.Authorizer, place string) *vectors.Authorizer {
 	for i, a := range chain {
-		if mode := a.FailureMode; placeOf(i, mode) == place && !a.Error || placeOf(i, vectors.FailNoOpinion) == place && a.Error {
+		mode := a.FailureMode
+		if a.Error {
+			mode = vectors.FailNoOpinion
+		}
+		if placeOf(i, mode) == place {
 			return &chain[i]
 		}
 	}
@@ -157,10 +161,21 @@ func (w *webhooks) conditions(s *script, place string, body []byte) ([]byte, err
 	return nil, errors.New("these are not the conditions that were answered")
 }
 
-// numberOf is the number of an object, by the end of its name; -1 if it is none of the request, or not as the operation has it.
+// objectsOf are whether an operation has an object and an old object.
+var objectsOf = map[string][2]bool{"CREATE": {true, false}, "UPDATE": {true, true}, "DELETE": {false, true}, "CONNECT": {true, false}}
+
+// isWhole reports whether data is what admission has of an operation.
+func isWhole(data vectors.ConditionData) bool {
+	if data.Operation == "CONNECT" && data.Options != nil {
+		return false
+	}
+	return objectsOf[data.Operation] == [2]bool{data.Object != nil, data.OldObject != nil}
+}
+
+// numberOf returns the number of an object, by the end of its name; -1 if it is none of the request, or not as the operation
+// has it.
 func numberOf(prefix string, data vectors.ConditionData) (n int) {
-	has := map[string][2]bool{"CREATE": {true, false}, "UPDATE": {true, true}, "DELETE": {false, true}, "CONNECT": {true, false}}
-	if has[data.Operation] != [2]bool{data.Object != nil, data.OldObject != nil} || data.Operation == "CONNECT" && data.Options != nil {
+	if !isWhole(data) {
 		return -1
 	}
 	for _, o := range []vectors.Object{data.Object, data.OldObject} {
@@ -208,7 +223,7 @@ func (w *webhooks) mutate(s *script, _ string, body []byte) ([]byte, error) {
 	return json.Marshal(admissionv1.AdmissionReview{TypeMeta: in.TypeMeta, Response: &admissionv1.AdmissionResponse{UID: in.Request.UID, Allowed: true}})
 }
 
-// kubeconfig is that of a place, with a context for each of the reviews.
+// kubeconfig returns that of a place, with a context for each of the reviews.
 func kubeconfig(l *recorder.Server, place string) ([]byte, error) {
 	c := clientcmdapi.NewConfig()
 	c.AuthInfos["apiserver"], c.CurrentContext = clientcmdapi.NewAuthInfo(), "authorize"

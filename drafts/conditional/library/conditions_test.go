@@ -25,7 +25,7 @@ func judged(t *testing.T, change func(*List)) *Report {
 	if change != nil {
 		change(list)
 	}
-	r, err := Judge(context.Background(), all, list, "k8s.io/apiserver")
+	r, err := Judge(context.Background(), all, list)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
-// Package library holds k8s.io/apiserver's own conditional authorization against the API-server vectors of
-// KEP-5681, and lists where it does otherwise.
+// Package library compares k8s.io/apiserver's own conditional authorization with the API-server vectors of KEP-5681, and
+// lists where it does otherwise.
 //
 // The library is what exists of the KEP in Kubernetes 1.37: the types and the union of
 // k8s.io/apiserver/pkg/authorization. There is no feature gate, no field in SubjectAccessReview, no review of
@@ -21,8 +21,8 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
 
-// fromLibrary is what k8s.io/apiserver makes of a vector, where it has a part: Proceeds, Admitted and Starts stay empty.
-func fromLibrary(ctx context.Context, m *vectors.APIServer) (*vectors.Want, error) {
+// Observe returns what k8s.io/apiserver makes of a vector, where it has a part: Proceeds, Admitted and Starts stay empty.
+func Observe(ctx context.Context, m *vectors.APIServer) (*vectors.Want, error) {
 	run := &libraryRun{m: m, attributes: authorizer.AttributesRecord{
 		User: &user.DefaultInfo{Name: "someone"}, Verb: m.Request.Verb, APIGroup: m.Request.APIGroup, APIVersion: m.Request.APIVersion,
 		Resource: m.Request.Resource, Subresource: m.Request.Subresource, ResourceRequest: true,

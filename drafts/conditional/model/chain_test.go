@@ -74,7 +74,7 @@ func (r *run) ask(a *vectors.Authorizer) link {
 	case !r.conditions():
 		return folded(l)
 	case slices.ContainsFunc(broken, func(b vectors.Breach) bool { return b.Reason != "too-many-conditions" }): // however many there are
-		return link{from: a, decision: failed(a.FailureMode), err: true}
+		return link{from: a, decision: failedAs(a.FailureMode), err: true}
 	}
 	return l
 }
@@ -100,7 +100,7 @@ func (r *run) askWebhook(a *vectors.Authorizer) link {
 	}
 	switch {
 	case r.wire.Rules.Validate(status, mode) != nil:
-		return link{from: a, decision: failed(a.FailureMode), err: true}
+		return link{from: a, decision: failedAs(a.FailureMode), err: true}
 	case status.Allowed:
 		return link{from: a, decision: vectors.Allow}
 	case status.Denied:

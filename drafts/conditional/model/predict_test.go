@@ -237,7 +237,7 @@ func (r *run) resolve(l *link, object int, later, evaluated *[]string) (vectors.
 	if !builtin {
 		*evaluated = append(*evaluated, l.from.Name)
 		if l.from.Cannot {
-			return failed(l.from.FailureMode), true
+			return failedAs(l.from.FailureMode), true
 		}
 	}
 	errs := false

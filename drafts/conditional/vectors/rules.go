@@ -60,10 +60,10 @@ type Rules struct {
 
 // Breaches returns the rules that a status breaks. asked is the mode that the client asked for.
 func (r Rules) Breaches(s SubjectAccessReviewStatus, asked Mode) (b Breaches) {
-	chain := s.ConditionsChain
+	chain, isConcrete := s.ConditionsChain, s.Allowed || s.Denied
 	b.when(s.Allowed && s.Denied, "allowed-and-denied", "allowed and denied at once")
 	b.when(chain != nil && asked == None, "conditions-not-asked-for", "there is a %s", r.Chain)
-	b.when(chain != nil && (s.Allowed || s.Denied), "allowed-beside-conditions", "%s beside allowed or denied", r.Chain)
+	b.when(chain != nil && isConcrete, "allowed-beside-conditions", "%s beside allowed or denied", r.Chain)
 	b.when(chain != nil && len(chain) == 0, "empty-chain", "a %s without sets", r.Chain)
 	conditional := false
 	for _, set := range chain {

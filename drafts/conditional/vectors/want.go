@@ -1,6 +1,7 @@
 package vectors
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
@@ -100,4 +101,19 @@ func (w *Want) Differences(got *Want) (out []string) {
 		}
 	})
 	return out
+}
+
+// Answer is a result as it is written down. An empty list in it is there, and says that there is nothing; what is left out
+// is not known.
+type Answer struct{ Want }
+
+// MarshalJSON implements json.Marshaler.
+func (a Answer) MarshalJSON() ([]byte, error) {
+	known := map[string]any{}
+	a.each(&a.Want, func(name string, mine, _ reflect.Value) {
+		if !mine.IsZero() {
+			known[name] = mine.Interface()
+		}
+	})
+	return json.Marshal(known)
 }

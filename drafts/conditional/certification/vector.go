@@ -1,0 +1,30 @@
+package certification
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/certify"
+	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// JudgeVector returns what exchanges about one vector show, in one revision of the wire. Advice costs nothing.
+func (b *Plan) JudgeVector(exchanges []Exchange) (vectors.Result, error) {
+	r := vectors.Result{Verdict: verdicts.Passed}
+	judged, err := b.Judge(exchanges)
+	if err != nil {
+		return r, err
+	}
+	if !slices.ContainsFunc(judged.Results, func(l certify.LevelResult) bool { return l.Reviews == 1 }) {
+		r.Verdict, r.Why = verdicts.Invalid, []string{"it was not asked, or not all of it: the authorizer had ended the run before"}
+	}
+	for _, f := range judged.Findings {
+		means := "the text advises against it"
+		if !f.Advice {
+			r.Verdict, means = verdicts.Failed, "the text demands otherwise"
+		}
+		r.Why = append(r.Why, f.Reason+": "+means+"\n  "+strings.Join(f.Examples, "\n  "))
+	}
+	return r, nil
+}

@@ -1,0 +1,193 @@
+package conditions
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/authzconf/authzconf/drafts/conditional/certification"
+	"github.com/authzconf/authzconf/drafts/conditional/reference"
+	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/drafts/conditional/wire"
+	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/record"
+)
+
+// webhookGroup is the group of a webhook that is asked which revision of the wire it speaks.
+const webhookGroup = "webhook"
+
+// authorizerPlan plays webhook vectors, in one group for each revision of the wire.
+type authorizerPlan struct {
+	played
+	subject string
+	seed    int64
+	bound   *certification.Plan
+	// ask sends the questions of a plan in a group.
+	ask    func(ctx context.Context, group string, plan *certification.Plan) ([]certification.Exchange, error)
+	groups []string
+}
+
+func newAuthorizerPlan(set *vectorSet, seed int64, subject string, groups ...string) (*authorizerPlan, error) {
+	bound, err := certification.NewPlan(set.all, seed)
+	if err != nil {
+		return nil, err
+	}
+	p := &authorizerPlan{played: newPlayed(set), subject: subject, seed: seed, bound: bound, groups: groups}
+	for _, group := range groups {
+		p.add(group, func(v *vectors.Vector) string {
+			if v.Webhook == nil {
+				return "it judges an API server, and this is an authorizer"
+			}
+			return ""
+		})
+	}
+	return p, set.checkRuns(p.cases, subject)
+}
+
+// newReferencePlan asks the reference authorizer in each revision of the wire, or in one.
+func newReferencePlan(set *vectorSet, seed int64, only *wire.Revision) (*authorizerPlan, error) {
+	var groups []string
+	for _, w := range wire.Revisions() {
+		if only == nil || w == only {
+			groups = append(groups, w.Name)
+		}
+	}
+	p, err := newAuthorizerPlan(set, seed, referenceSubject, groups...)
+	if err != nil {
+		return nil, err
+	}
+	p.ask = askReference
+	return p, nil
+}
+
+func askReference(ctx context.Context, group string, plan *certification.Plan) ([]certification.Exchange, error) {
+	w, err := wire.Named(group)
+	if err != nil {
+		return nil, err
+	}
+	a := reference.New(&reference.Snapshot{})
+	a.Wire = w
+	load := func(_ context.Context, all []vectors.Policy) error {
+		s, err := reference.NewSnapshot(all)
+		if err == nil {
+			a.Use(s)
+		}
+		return err
+	}
+	run, err := certification.CertifyHandler(ctx, reference.Handler(w, a), certification.Options{Plan: plan, Load: load, Wire: w})
+	if err != nil {
+		return nil, err
+	}
+	return run.Answers, nil
+}
+
+// newWebhookPlan asks somebody's webhook.
+func newWebhookPlan(set *vectorSet, seed int64, subject string, o certification.Options) (*authorizerPlan, error) {
+	group := webhookGroup
+	if o.Wire != nil {
+		group = o.Wire.Name
+	}
+	p, err := newAuthorizerPlan(set, seed, subject, group)
+	if err != nil {
+		return nil, err
+	}
+	p.ask = func(ctx context.Context, _ string, plan *certification.Plan) ([]certification.Exchange, error) {
+		o.Plan = plan
+		run, err := certification.Certify(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		return run.Answers, nil
+	}
+	return p, nil
+}
+
+// vectorSeen is what was asked and answered about a vector.
+type vectorSeen struct {
+	Exchanges []certification.Exchange `json:"exchanges"`
+}
+
+// Run implements product.Plan.
+func (p *authorizerPlan) Run(ctx context.Context, log *record.Log, o product.Observer) error {
+	for _, group := range p.groups {
+		if err := p.runGroup(ctx, group, log, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runGroup asks about the vectors of a group that are run. A vector about which nothing was asked has no evidence: the
+// authorizer had ended the run before.
+func (p *authorizerPlan) runGroup(ctx context.Context, group string, log *record.Log, o product.Observer) error {
+	all := p.runningIn(group)
+	if len(all) == 0 || ctx.Err() != nil {
+		return nil
+	}
+	plan, err := certification.NewPlan(all, p.seed)
+	if err != nil {
+		return err
+	}
+	exchanges, err := p.ask(ctx, group, plan)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	byVector := map[string][]certification.Exchange{}
+	for _, x := range exchanges {
+		byVector[x.Vector] = append(byVector[x.Vector], x)
+	}
+	for _, v := range all {
+		id := group + "/" + v.ID
+		if err := log.Append(id, vectorSeen{byVector[v.ID]}); err != nil {
+			return err
+		}
+		o.Done(id)
+	}
+	return nil
+}
+
+// Judge implements product.Plan.
+func (p *authorizerPlan) Judge(id string, evidence record.View) reports.Result {
+	seen, err := record.Read[vectorSeen](evidence, id)
+	if err != nil {
+		return invalid(err)
+	}
+	for _, x := range seen.Exchanges {
+		if v := p.byID[id]; x.Vector != v.ID {
+			return invalid(fmt.Errorf("there is evidence of %s, and this is %s", x.Vector, v.ID))
+		}
+	}
+	r, err := p.bound.JudgeVector(seen.Exchanges)
+	if err != nil {
+		return invalid(err)
+	}
+	return newResult(r, len(seen.Exchanges), evidence, id)
+}
+
+// Conclude implements product.Plan.
+func (p *authorizerPlan) Conclude(results []reports.Result, evidence record.View) (*reports.Report, error) {
+	r, err := p.report(p.subject, results)
+	if err != nil {
+		return nil, err
+	}
+	for i, group := range p.groups {
+		if w := p.spoken(group, evidence); w != "" {
+			r.Groups[i].Facts = append(r.Groups[i].Facts, reports.Fact{Name: "revision of the wire", Value: w})
+		}
+	}
+	return r, nil
+}
+
+// spoken returns the revision of the wire in which a group was asked, empty if nothing was.
+func (p *authorizerPlan) spoken(group string, evidence record.View) string {
+	for _, v := range p.runningIn(group) {
+		seen, err := record.Read[vectorSeen](evidence, group+"/"+v.ID)
+		if err == nil && len(seen.Exchanges) > 0 {
+			return seen.Exchanges[0].Wire
+		}
+	}
+	return ""
+}

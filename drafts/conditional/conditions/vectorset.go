@@ -1,0 +1,135 @@
+package conditions
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/authzconf/authzconf/drafts/conditional/reference"
+	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// vectorSet are the vectors that are played.
+type vectorSet struct {
+	all []*vectors.Vector
+	// folder is where they are from, empty for those that come with authzconf.
+	folder string
+	// texts are those of the files, by the names that they have in the folder.
+	texts map[string][]byte
+	// prefix begins the IDs of vectors of a folder that is part of kep-5681, by which known divergences are recognized.
+	prefix string
+}
+
+// loadSet reads the vectors of the folder that the command line names, or else those that come with authzconf.
+func loadSet(i *product.Invocation) (*vectorSet, error) {
+	if len(i.Args) == 0 {
+		all, err := vectors.Builtin()
+		return &vectorSet{all: all}, err
+	}
+	s := &vectorSet{folder: i.Args[0], texts: map[string][]byte{}}
+	files, err := i.ReadFolder(s.folder, vectors.Suffix)
+	if err != nil {
+		return nil, err
+	}
+	if s.prefix, err = readPrefix(i, s.folder); err != nil {
+		return nil, err
+	}
+	s.all, err = scenarios.LoadAll(files, vectors.Suffix, s.parse)
+	if err != nil {
+		return nil, fmt.Errorf("vectors in %s:\n%w", s.folder, err)
+	}
+	if len(s.all) == 0 {
+		return nil, fmt.Errorf("%s: there are no vectors in it (expected files whose names end in %s)", s.folder, vectors.Suffix)
+	}
+	return s, nil
+}
+
+func (s *vectorSet) parse(name string, raw []byte) ([]*vectors.Vector, error) {
+	s.texts[name] = raw
+	all, err := vectors.Parse(name, raw)
+	for _, v := range all {
+		v.ID = s.prefix + v.ID
+	}
+	return all, err
+}
+
+// readPrefix returns what the IDs of vectors in a folder begin with. It depends on where the folder is, so that it becomes
+// part of the record.
+func readPrefix(i *product.Invocation, folder string) (string, error) {
+	if !i.Verifying() {
+		i.AddInput(folder, prefixOf(folder))
+	}
+	prefix, err := i.ReadInput(folder)
+	return string(prefix), err
+}
+
+func prefixOf(folder string) string {
+	full, err := filepath.Abs(folder)
+	if err != nil {
+		return "" // there is no working directory
+	}
+	if _, below, isPart := strings.Cut(filepath.ToSlash(full)+"/", "/kep-5681/"); isPart {
+		return "kep-5681/" + below
+	}
+	return ""
+}
+
+// describe returns how many of authzconf's own files there are among the vectors, so that nobody takes a few for all.
+func (s *vectorSet) describe() (string, error) {
+	own := map[string]bool{}
+	_, err := scenarios.LoadAll(scenarios.FS, vectors.Suffix, func(name string, _ []byte) ([]string, error) {
+		own[name] = true
+		return nil, nil
+	})
+	if err != nil {
+		return "", err
+	}
+	count := len(own)
+	if s.folder != "" {
+		count = 0
+		for name := range s.texts {
+			if own[s.prefix+name] {
+				count++
+			}
+		}
+	}
+	if count == 0 {
+		return "of somebody's own", nil
+	}
+	return fmt.Sprintf("of %d of authzconf's %d files", count, len(own)), nil
+}
+
+// checkPolicies finds policies that the reference authorizer does not take. A webhook's may have functions of its own.
+func (s *vectorSet) checkPolicies() error {
+	for _, v := range s.all {
+		if v.Webhook == nil || s.folder == "" {
+			continue
+		}
+		if _, err := reference.NewSnapshot(v.Webhook.Policies); err != nil {
+			return s.locate(v, err)
+		}
+	}
+	return nil
+}
+
+// locate says where the error about a policy is, which begins with a path.
+func (s *vectorSet) locate(v *vectors.Vector, err error) error {
+	doc, decodeErr := scenarios.Decode(filepath.Join(s.folder, v.File), s.texts[v.File], "a test vector", &vectors.Vector{})
+	if decodeErr != nil {
+		return decodeErr
+	}
+	at, why, _ := strings.Cut(err.Error(), ": ")
+	return fmt.Errorf("%s: %s (expected a policy as the reference authorizer takes it)", doc.At("$.webhook"+at[1:]), why)
+}
+
+// checkRuns returns an error unless some vector says something about the subject.
+func (s *vectorSet) checkRuns(all cases, subject string) error {
+	if len(all.running()) > 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: none of %s says anything about %s (expected API-server vectors for --library and --api-server, else webhook vectors)",
+		s.folder, reports.Plural(len(s.all), "vector"), subject)
+}

@@ -1,0 +1,112 @@
+package conditionstest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/union"
+
+	"github.com/authzconf/authzconf/drafts/conditional/certification"
+	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+)
+
+// askChains asks the library's union with the authorizer in it: what is before it has no opinion, at once or when its
+// condition is false, and what is behind it decides what it does not.
+func askChains(t T, all []*vectors.Vector, a authorizer.Authorizer, o Options) error {
+	t.Helper()
+	plan, err := certification.NewPlan(all, o.Seed)
+	if err == nil {
+		err = o.Load(plan.Policies())
+	}
+	if err != nil {
+		return err
+	}
+	asked := 0
+	for _, v := range all {
+		w := plan.Bound(v.ID)
+		for _, i := range evaluations(w) {
+			spec := w.Steps[w.Steps[i].Evaluate.Of].Authorize.Spec
+			for _, c := range chains {
+				asked++
+				if err := c.ask(t.Context(), a, spec, w.Steps[i].Evaluate); err != nil {
+					t.Errorf("%s: step %d, in a chain %s: %v", place(v), i, c.name, err)
+				}
+			}
+		}
+	}
+	t.Logf("conditionstest: position in the chain: %d requests", asked)
+	return nil
+}
+
+// evaluations returns the steps of a vector that evaluate conditions with one right decision. Those after a change of the
+// policies are about others than are loaded.
+func evaluations(w *vectors.Webhook) (steps []int) {
+	for i, s := range w.Steps {
+		if s.SetPolicies != nil {
+			return steps
+		}
+		if s.Evaluate == nil || len(s.Evaluate.Want.OneOf) != 1 {
+			continue
+		}
+		if w.Steps[s.Evaluate.Of].Authorize.Spec.Mode() != vectors.None {
+			steps = append(steps, i)
+		}
+	}
+	return steps
+}
+
+type chain struct {
+	name           string
+	before, behind authorizer.Authorizer
+	then           vectors.Decision // what the chain decides where the authorizer does not
+}
+
+var chains = []chain{
+	{"behind nobody, before one that allows", nil, always(authorizer.DecisionAllow), vectors.Allow},
+	{"behind one without an opinion, before one that denies", always(authorizer.DecisionNoOpinion), always(authorizer.DecisionDeny), vectors.Deny},
+	{"behind a condition that is false, before nobody", undecided{}, nil, vectors.NoOpinion},
+}
+
+func (c *chain) ask(ctx context.Context, a authorizer.Authorizer, spec vectors.SubjectAccessReviewSpec, step *vectors.EvaluateStep) error {
+	named := []union.NamedAuthorizer{{AuthorizerName: "before", Authorizer: c.before}, {AuthorizerName: "authorizer", Authorizer: a}, {AuthorizerName: "behind", Authorizer: c.behind}}
+	all, err := union.New(slices.DeleteFunc(named, func(one union.NamedAuthorizer) bool { return one.Authorizer == nil })...)
+	if err != nil {
+		return err
+	}
+	want := step.Want.OneOf[0]
+	if want == vectors.NoOpinion {
+		want = c.then
+	}
+	d := all.ConditionsAwareAuthorize(ctx, attributesOf(spec.SubjectAccessReviewSpec))
+	got, _, _ := parts(d)
+	if !d.IsUnconditional() {
+		got, _, _ = all.EvaluateConditions(ctx, d, late{data: &step.Data})
+	}
+	if got.String() != string(want) {
+		return fmt.Errorf("the chain decides %s, want %s", got, want)
+	}
+	return nil
+}
+
+func always(d authorizer.Decision) authorizer.Authorizer {
+	return authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+		return d, "", nil
+	})
+}
+
+// undecided denies on a condition that is false, which evaluates itself.
+type undecided struct{ authorizer.AuthorizerFunc }
+
+func (undecided) ConditionsAwareAuthorize(context.Context, authorizer.Attributes) authorizer.ConditionsAwareDecision {
+	return authorizer.ConditionsAwareDecisionConditionsMap([]authorizer.Condition{authorizer.GenericCondition{
+		ID: "never", EvaluateFunc: func(context.Context, authorizer.ConditionsData) authorizer.ConditionEvaluationResult {
+			return authorizer.ConditionEvaluationResultBoolean(false)
+		},
+	}}, nil, nil)
+}
+
+func (undecided) EvaluateConditions(ctx context.Context, d authorizer.ConditionsAwareDecision, data authorizer.ConditionsData) (authorizer.Decision, string, error) {
+	return d.ConditionsMap().Evaluate(ctx, data, nil)
+}

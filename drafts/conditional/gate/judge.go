@@ -1,0 +1,160 @@
+package gate
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// ChooseReading returns the reading of the chain that an API server has: the one with fewer failures. seen is what was seen
+// of vectors, by their IDs.
+func ChooseReading(all []*vectors.Vector, seen map[string]*Seen) vectors.Reading {
+	if countFailures(all, seen, vectors.Eager) < countFailures(all, seen, vectors.Lazy) {
+		return vectors.Eager
+	}
+	return vectors.Lazy
+}
+
+func countFailures(all []*vectors.Vector, seen map[string]*Seen, reading vectors.Reading) (n int) {
+	for _, v := range all {
+		s := seen[v.ID]
+		if s == nil {
+			continue
+		}
+		if r, _ := s.Judge(v, reading); r.Verdict == verdicts.Failed {
+			n++
+		}
+	}
+	return n
+}
+
+// Judge compares what was seen of a vector with what it says in a reading of the chain. compared is how many fields were.
+func (s *Seen) Judge(v *vectors.Vector, reading vectors.Reading) (r vectors.Result, compared int) {
+	got, broken := s.want(v.APIServer)
+	want := v.APIServer.Wanted(reading)
+	wrong := append(want.Differences(got), broken...)
+	unseen := want.Unknown(got)
+	compared = want.Stated(got)
+	switch {
+	case len(wrong) > 0 && v.Level == vectors.Must:
+		return vectors.Result{Verdict: verdicts.Failed, Why: wrong}, compared
+	case len(wrong) > 0:
+		r.Why = seq.Map(wrong, func(text string) string { return "the text advises otherwise: " + text })
+	case compared == 0:
+		return vectors.Result{Verdict: verdicts.NotSupported, Why: []string{"nothing of what it states is seen of an API server"}}, 0
+	case len(unseen) > 0:
+		r.Why = []string{"not seen: " + strings.Join(unseen, ", ")}
+	}
+	r.Verdict = verdicts.Passed
+	return r, compared
+}
+
+// want returns what could be seen, in the words of vectors; broken is what is wrong whatever a vector wants.
+func (s *Seen) want(m *vectors.APIServer) (w *vectors.Want, broken []string) {
+	w = &vectors.Want{Starts: &s.Starts}
+	if !s.Starts {
+		return w, nil
+	}
+	w.ConditionsChain = renderSets(s.Review, m)
+	failed := s.Review.EvaluationError != ""
+	switch w.Authorized = s.Review.Decision(); {
+	case w.Authorized != vectors.Conditional:
+		w.Error = &failed
+	case slices.ContainsFunc(vectors.Leaves(s.Review.ConditionsChain), canAllow):
+		w.Authorized = vectors.ConditionalAllow
+	default:
+		w.Authorized = vectors.ConditionalDeny
+	}
+	if s.Request == nil { // of a caller that wants no conditions
+		w.Asked, w.EvaluatedBy, w.Decision = names(s.ReviewEvents, asked), names(s.ReviewEvents, evaluates), w.Authorized
+		return w, nil
+	}
+	before, after := s.Request.Events, []string{}
+	if i := slices.Index(before, admission); i >= 0 {
+		before, after = before[:i], before[i:]
+	}
+	w.Asked, w.AskedLater, w.EvaluatedBy = names(before, asked), names(after, asked), names(s.Request.Events, evaluates)
+	proceeded, admitted := s.Request.proceeded(), s.Request.admitted()
+	w.Proceeds, w.Admitted, w.Decision = &proceeded, &admitted, s.decision(m)
+	for _, sent := range []*Sent{s.Request, s.Alone, s.Behind} {
+		if sent != nil {
+			broken = append(broken, sent.check()...)
+		}
+	}
+	return w, slices.Compact(broken)
+}
+
+// check returns what is wrong with a request whatever a vector wants. The filter answers 500 to what nobody has allowed and
+// somebody was in error about.
+func (s *Sent) check() (broken []string) {
+	isError := s.Code == http.StatusInternalServerError && !s.proceeded()
+	isRefusal := s.Code == http.StatusForbidden || isError
+	if !s.admitted() && !isRefusal {
+		broken = append(broken, fmt.Sprintf("the request is answered %d", s.Code))
+	}
+	if slices.ContainsFunc(s.Events, func(e string) bool { return strings.HasSuffix(e, forObject+"-1") }) {
+		broken = append(broken, "conditions are evaluated by other data than admission has")
+	}
+	return broken
+}
+
+func canAllow(s vectors.ConditionSet) bool {
+	return s.Allowed || slices.ContainsFunc(s.Conditions, func(c vectors.Condition) bool { return c.Effect == vectors.Allow })
+}
+
+// names returns those of an event, of the first check and the first object.
+func names(events []string, event string) []string {
+	found := []string{}
+	for _, e := range events {
+		rest, isEvent := strings.CutPrefix(e, event+" ")
+		name, number, isNumbered := strings.Cut(rest, forObject)
+		isFirst := !isNumbered || number == "-1"
+		if isEvent && isFirst {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// setWords say what a set without conditions decides, or that it has some.
+var setWords = map[vectors.Decision]string{vectors.Allow: " allowed", vectors.Deny: " denied", vectors.NoOpinion: " conditions"}
+
+// renderSets returns the sets of a SubjectAccessReview in the words of vectors.
+func renderSets(r *vectors.SubjectAccessReviewStatus, m *vectors.APIServer) []string {
+	words := []string{}
+	for _, set := range r.ConditionsChain {
+		name := set.AuthorizerName
+		if a := link(m.Chain, name); a != nil {
+			name = a.Name
+		}
+		for _, leaf := range vectors.Leaves([]vectors.ConditionSet{set}) {
+			d := (&vectors.SubjectAccessReviewStatus{Allowed: leaf.Allowed, Denied: leaf.Denied}).Decision()
+			words = append(words, name+setWords[d])
+		}
+	}
+	return words
+}
+
+// decision returns the concrete one. A request that was refused was denied, or nobody had an opinion: then an authorizer
+// behind the chain could allow it. Of a request that supports no conditions, and of several objects, that cannot be told.
+func (s *Seen) decision(m *vectors.APIServer) vectors.Decision {
+	isVerb := slices.Contains([]string{"create", "update", "patch", "delete"}, m.Request.Verb)
+	writes := isVerb && m.Request.Served == "self"
+	isAdmitted := m.Request.Connect || writes // which admission sees
+	switch {
+	case m.Objects > 1:
+		return ""
+	case s.Alone.admitted():
+		return vectors.Allow
+	case s.Behind.admitted():
+		return vectors.NoOpinion
+	case isAdmitted || s.Review.Decision() == vectors.Deny:
+		return vectors.Deny
+	}
+	return ""
+}

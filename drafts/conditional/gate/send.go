@@ -1,0 +1,138 @@
+package gate
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// kinds are those of resources that requests are sent for, by the resource; "" of those without an object of ours.
+var kinds = map[string]string{"configmaps": "ConfigMap", "deployments": "Deployment", "leases": "Lease", "pods": "", "nodes": "", "clusterroles": "ClusterRole"}
+
+var methods = map[string]string{
+	"create": http.MethodPost, "update": http.MethodPut, "patch": http.MethodPatch, "delete": http.MethodDelete,
+	"deletecollection": http.MethodDelete, "get": http.MethodGet, "list": http.MethodGet, "watch": http.MethodGet,
+}
+
+// sentFor is a vector's request as it is sent: no update creates a ConfigMap, and one of a Lease does.
+func sentFor(m *vectors.APIServer) vectors.Request {
+	q := m.Request
+	if q.Verb == "update" && m.Compound != nil && q.Resource == "configmaps" {
+		q.APIGroup, q.Resource = "coordination.k8s.io", "leases"
+	}
+	return q
+}
+
+func object(q vectors.Request, label string, number int) map[string]any {
+	labels := map[string]any{"vector": label}
+	o := map[string]any{
+		"apiVersion": strings.TrimPrefix(q.APIGroup+"/"+q.APIVersion, "/"), "kind": cmp.Or(kinds[q.Resource], "Thing"),
+		"metadata": map[string]any{"name": fmt.Sprintf("%s-%d", label, number), "labels": labels},
+	}
+	if q.Resource == "deployments" {
+		pod := map[string]any{"containers": []any{map[string]any{"name": "c", "image": "none.invalid/none"}}}
+		o["spec"] = map[string]any{"selector": map[string]any{"matchLabels": labels}, "template": map[string]any{"metadata": map[string]any{"labels": labels}, "spec": pod}}
+	}
+	if q.Resource == "clusterroles" { // with what its user may not do, so that it takes escalate
+		o["rules"] = []any{map[string]any{"apiGroups": []string{""}, "resources": []string{"pods"}, "verbs": []string{"get"}}}
+	}
+	return o
+}
+
+// send sends the request of a vector under a script, with an object and a user of its own.
+func (p *player) send(ctx context.Context, m *vectors.APIServer, s *script) (*Sent, error) {
+	q := sentFor(m)
+	p.n++
+	s.user, s.object = fmt.Sprintf("%s%d", userPrefix, p.n), fmt.Sprintf("vector-%d", p.n)
+	path := pathOf(q)
+	for o := 0; hasObjects(m, q) && o < m.Objects; o++ {
+		if code, _, err := p.exchange(ctx, "", http.MethodPost, path, "", object(q, s.object, o)); err != nil || code != http.StatusCreated {
+			return nil, fmt.Errorf("making an object at %s: %d, %w", path, code, err)
+		}
+	}
+	path, contentType, body := render(m, q, path, s.object)
+	code, _, err := p.under(s, func() (int, []byte, error) { return p.exchange(ctx, s.user, methods[q.Verb], path, contentType, body) })
+	return &Sent{code, s.events}, err
+}
+
+// pathOf returns the path of the resource of a request.
+func pathOf(q vectors.Request) string {
+	path := "/apis/" + q.APIGroup + "/" + q.APIVersion
+	if q.APIGroup == "" {
+		path = "/api/" + q.APIVersion
+	}
+	if q.Resource != "nodes" && q.Resource != "clusterroles" {
+		path += "/namespaces/default"
+	}
+	return path + "/" + q.Resource
+}
+
+// hasObjects reports whether the objects of a request are there before it.
+func hasObjects(m *vectors.APIServer, q vectors.Request) bool {
+	if q.Verb == "deletecollection" {
+		return true
+	}
+	return m.Compound == nil && slices.Contains([]string{"update", "patch", "delete"}, q.Verb)
+}
+
+// render returns what is sent: the path below that of the resource, the type of the content, and the body.
+func render(m *vectors.APIServer, q vectors.Request, path, name string) (at, contentType string, body any) {
+	named := path + "/" + name + "-0"
+	body = object(q, name, 0)
+	switch {
+	case q.Verb == "patch" && m.Compound != nil:
+		return named + "?fieldManager=authzconf", "application/apply-patch+yaml", body
+	case q.Verb == "patch":
+		return named, "application/merge-patch+json", body
+	case q.Verb == "deletecollection":
+		return path + "?labelSelector=vector%3D" + name, "", nil
+	case q.Verb == "watch":
+		return path + "?watch=true&timeoutSeconds=1", "", body
+	case q.Subresource != "":
+		return named + "/" + q.Subresource + "?command=true", "", body
+	case q.Verb == "delete":
+		return named, "", nil
+	case q.Verb == "update", q.Verb == "get":
+		return named, "", body
+	}
+	return path, "", body
+}
+
+func (p *player) exchange(ctx context.Context, user, method, path, contentType string, body any) (int, []byte, error) {
+	client, err := rest.HTTPClientFor(p.Admin())
+	if user != "" {
+		client, err = p.UserClient(scenarios.Requestor{User: user}, nil, func(*http.Request) {})
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	var raw []byte
+	if body != nil {
+		if raw, err = json.Marshal(body); err != nil {
+			return 0, nil, err
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, p.Host()+path, bytes.NewReader(raw))
+	if err != nil {
+		return 0, nil, err
+	}
+	req.Header.Set("Content-Type", cmp.Or(contentType, "application/json"))
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	answer, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, answer, err
+}

@@ -1,0 +1,106 @@
+package library
+
+import (
+	"fmt"
+
+	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// Kind is what came of a vector.
+type Kind string
+
+// The kinds.
+const (
+	// Agree means that the library does what the vector says.
+	Agree Kind = "agree"
+	// Part means that it does as far as it has a part; the rest of the vector is judged by nothing but our own model.
+	Part Kind = "part"
+	// Absent means that the library has no part in it.
+	Absent Kind = "absent"
+	// Divergent means that it does otherwise in a known way.
+	Divergent Kind = "divergent"
+	// Failed means that it does otherwise.
+	Failed Kind = "failed"
+)
+
+// Finding is what came of a vector.
+type Finding struct {
+	Kind Kind
+	// Known is the entry of the list that is about it, nil if there is none.
+	Known *Divergence
+	// Differences are what the library does otherwise.
+	Differences []string
+	// Stale says what of the entry is not true, empty if all is.
+	Stale string
+}
+
+// Compare compares what the library makes of an API-server vector with what the KEP says, and with what is known.
+func (l *List) Compare(v *vectors.Vector, observed *vectors.Want) Finding {
+	got := *observed
+	absent := find(l.Absent, v.ID)
+	if absent != nil { // whom the filter and the enforcer call nobody knows
+		got.AskedLater, got.EvaluatedBy = nil, nil
+	}
+	lazy := v.APIServer.Wanted(vectors.Lazy)
+	differences := lazy.Differences(&got)
+	switch {
+	case lazy.Stated(&got) == 0, l.hasNoPart(v):
+		return Finding{Kind: Absent, Known: absent}
+	case len(differences) == 0 && absent != nil:
+		return Finding{Kind: Part, Known: absent}
+	case len(differences) == 0:
+		return Finding{Kind: Agree}
+	}
+	return l.explain(v, &got, differences)
+}
+
+// hasNoPart reports whether the library has no part in a vector, whatever it says: what would decide does not exist yet.
+func (l *List) hasNoPart(v *vectors.Vector) bool {
+	absent, server := find(l.Absent, v.ID), v.APIServer.Server
+	isAbsent := absent != nil && !absent.Part
+	return isAbsent || server.Version == "old" || server.Gate != "on"
+}
+
+// explain looks for the known divergence that differences come from. The library is read as it is, eagerly.
+func (l *List) explain(v *vectors.Vector, got *vectors.Want, differences []string) Finding {
+	eager := v.APIServer.Wanted(vectors.Eager)
+	rest := eager.Differences(got)
+	for i := range l.Divergences {
+		d := &l.Divergences[i]
+		known := d.answer(v.ID)
+		if known == nil {
+			if d.Reading == vectors.Eager && len(rest) == 0 {
+				return Finding{Kind: Divergent, Known: d}
+			}
+			continue
+		}
+		then := eager.But(*known)
+		if rest = then.Differences(got); len(rest) > 0 {
+			continue
+		}
+		f := Finding{Kind: Divergent, Known: d}
+		if stated, differs := known.Stated(known), len(eager.Differences(known)); stated != differs {
+			f.Stale = fmt.Sprintf("divergence %s: %s: %d of the fields that are stated do not differ", d.Name, v.ID, stated-differs)
+		}
+		return f
+	}
+	if len(rest) == 0 {
+		rest = differences
+	}
+	return Finding{Kind: Failed, Differences: rest}
+}
+
+// Result returns the verdict on the library. A known divergence does not count, and neither does what the library has no
+// part in.
+func (f Finding) Result() vectors.Result {
+	switch f.Kind {
+	case Failed:
+		return vectors.Result{Verdict: verdicts.Failed, Why: f.Differences}
+	case Divergent:
+		return vectors.Result{Verdict: verdicts.NotSupported, Why: []string{"a known divergence, " + f.Known.Name + ": " + f.Known.Instead}}
+	case Absent:
+		return vectors.Result{Verdict: verdicts.NotSupported, Why: []string{"the library has no part for it"}}
+	}
+	return vectors.Result{Verdict: verdicts.Passed}
+}

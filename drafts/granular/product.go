@@ -69,14 +69,29 @@ func serverOptions(release local.Release, binaries *local.Binaries) server.Optio
 }
 
 func (f *flags) loadScenarios(i *product.Invocation) ([]*Scenario, error) {
-	var files fs.FS = Scenarios
-	if f.scenarios != "" {
-		var err error
-		if files, err = i.ReadFolder(f.scenarios, ".yaml"); err != nil {
-			return nil, fmt.Errorf("--scenarios %w", err)
-		}
+	files, err := f.scenarioFiles(i)
+	if err != nil {
+		return nil, err
 	}
 	return Load(files)
+}
+
+// scenarioFiles returns the files of the scenarios. A record is judged by those that verify was given, or by the built-in
+// ones.
+func (f *flags) scenarioFiles(i *product.Invocation) (fs.FS, error) {
+	switch {
+	case f.scenarios == "" && i.Scenarios == "":
+		return Scenarios, nil
+	case !i.Verifying():
+		files, err := i.ReadFolder(f.scenarios, ".yaml")
+		if err != nil {
+			return nil, fmt.Errorf("--scenarios %w", err)
+		}
+		return files, nil
+	case i.Scenarios == "":
+		return nil, fmt.Errorf("it takes the scenarios from %s: --scenarios says which to judge by", f.scenarios)
+	}
+	return os.DirFS(i.Scenarios), nil
 }
 
 // LoadDescriptions reads the descriptions of fields in a file system, for which flag is the value of --descriptions.

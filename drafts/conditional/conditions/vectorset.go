@@ -2,7 +2,11 @@ package conditions
 
 import (
 	"fmt"
+	"io/fs"
+	"maps"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/authzconf/authzconf/drafts/conditional/reference"
@@ -31,6 +35,9 @@ func loadSet(i *product.Invocation) (*vectorSet, error) {
 	}
 	s := &vectorSet{folder: i.Args[0], texts: map[string][]byte{}}
 	files, err := i.ReadFolder(s.folder, vectors.Suffix)
+	if err == nil && i.Scenarios != "" {
+		err = compareFolders(files, os.DirFS(i.Scenarios), i.Scenarios)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -77,21 +84,49 @@ func prefixOf(folder string) string {
 	return ""
 }
 
-// describe returns how many of authzconf's own files there are among the vectors, so that nobody takes a few for all.
-func (s *vectorSet) describe() (string, error) {
-	own := map[string]bool{}
-	_, err := scenarios.LoadAll(scenarios.FS, vectors.Suffix, func(name string, _ []byte) ([]string, error) {
-		own[name] = true
+// compareFolders returns an error unless the vectors of a record are those of a folder that verify was given.
+func compareFolders(recorded, given fs.FS, folder string) error {
+	first, err := readTexts(recorded)
+	if err != nil {
+		return err
+	}
+	second, err := readTexts(given)
+	if err != nil {
+		return fmt.Errorf("--scenarios %s: %w", folder, err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(first)) {
+		if first[name] != second[name] {
+			return fmt.Errorf("%s is not the file of that name in %s", name, folder)
+		}
+	}
+	if len(second) > len(first) {
+		return fmt.Errorf("the report is about %s of vectors, and %s has %d", reports.Plural(len(first), "file"), folder, len(second))
+	}
+	return nil
+}
+
+// readTexts returns the texts of the vector files in a file system, by their names.
+func readTexts(files fs.FS) (map[string]string, error) {
+	texts := map[string]string{}
+	_, err := scenarios.LoadAll(files, vectors.Suffix, func(name string, raw []byte) ([]string, error) {
+		texts[name] = string(raw)
 		return nil, nil
 	})
+	return texts, err
+}
+
+// describe returns how many of authzconf's own files there are among the vectors, as they are, so that nobody takes a few, or
+// others, for all.
+func (s *vectorSet) describe() (string, error) {
+	own, err := readTexts(scenarios.FS)
 	if err != nil {
 		return "", err
 	}
 	count := len(own)
 	if s.folder != "" {
 		count = 0
-		for name := range s.texts {
-			if own[s.prefix+name] {
+		for name, text := range s.texts {
+			if own[s.prefix+name] == string(text) {
 				count++
 			}
 		}

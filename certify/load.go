@@ -15,7 +15,7 @@ import (
 
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/loadgen/pacer"
-	"github.com/authzconf/authzconf/reports/load/histogram"
+	"github.com/authzconf/authzconf/reports/statistics/histogram"
 )
 
 // Load is about right answers in time at stated rates. It is tried if rates are stated.

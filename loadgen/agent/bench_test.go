@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/loadgen/pacer"
-	"github.com/authzconf/authzconf/reports/load/histogram"
+	"github.com/authzconf/authzconf/reports/statistics/histogram"
 )
 
 // BenchmarkRequest is a request from its turn to its count, the stub's part of it

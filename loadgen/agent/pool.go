@@ -23,8 +23,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 
-	"github.com/authzconf/authzconf/reports/load/histogram"
 	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/reports/statistics/histogram"
 )
 
 // Pool is the connections of the agents to one server. Each speaks HTTP/2, with the trust of a client-go

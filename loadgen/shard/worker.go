@@ -25,8 +25,8 @@ import (
 	"github.com/authzconf/authzconf/loadgen/pacer"
 	"github.com/authzconf/authzconf/loadgen/population"
 	"github.com/authzconf/authzconf/loadgen/profile"
-	"github.com/authzconf/authzconf/reports/load/histogram"
 	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/reports/statistics/histogram"
 )
 
 // Job is what a shard has to know. It holds tokens: it goes through a pipe, and is not for printing.

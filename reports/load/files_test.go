@@ -18,8 +18,8 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/authzconf/authzconf/reports/filing"
-	"github.com/authzconf/authzconf/reports/load/histogram"
 	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/reports/statistics/histogram"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")

@@ -18,9 +18,9 @@ import (
 
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
-	"github.com/authzconf/authzconf/reports/load/histogram"
 	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
+	"github.com/authzconf/authzconf/reports/statistics/histogram"
 )
 
 // The page is one file without anything to fetch: style and plots are put into it.

@@ -261,7 +261,7 @@ func Colour(i int) string {
 	return fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B)
 }
 
-// Dashed says whether curve i is.
+// Dashed reports whether curve i is.
 func Dashed(i int) bool { return i >= len(palette) }
 
 func lineStyle(i int) draw.LineStyle {
@@ -313,7 +313,7 @@ func (logTicks) Ticks(low, high float64) (ticks []plot.Tick) {
 				continue
 			}
 			t := plot.Tick{Value: v}
-			if high < 10*low || digit == 1 || digit == 2 || digit == 5 {
+			if high < 10*low || slices.Contains([]float64{1, 2, 5}, digit) {
 				t.Label = strconv.FormatFloat(v, 'g', 6, 64)
 			}
 			ticks = append(ticks, t)

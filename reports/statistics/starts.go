@@ -38,13 +38,16 @@ func LogRatios(a, b []float64) ([]float64, error) {
 	}
 	ratios := make([]float64, len(a))
 	for i := range a {
-		if !(a[i] > 0 && b[i] > 0) || math.IsInf(a[i], 0) || math.IsInf(b[i], 0) {
+		if !isPositive(a[i]) || !isPositive(b[i]) {
 			return nil, fmt.Errorf("pair %d: there is no ratio of %g and %g", i, b[i], a[i])
 		}
 		ratios[i] = math.Log(b[i] / a[i])
 	}
 	return ratios, nil
 }
+
+// isPositive reports whether a number is above 0 and finite.
+func isPositive(x float64) bool { return x > 0 && !math.IsInf(x, 0) }
 
 // MinStarts is how many starts of the servers a statement about their difference needs. A process that happens to be
 // 1 % slower makes every pair of its start differ, so that pairs tell nothing about the next start, and only starts do.

@@ -6,7 +6,7 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/authzconf/authzconf/reports/load/histogram"
+	"github.com/authzconf/authzconf/reports/statistics/histogram"
 	"github.com/authzconf/authzconf/scenarios"
 )
 

@@ -33,6 +33,7 @@ type Histogram struct {
 	max    int64
 }
 
+// index returns the bucket of a number of ns.
 func index(v int64) int {
 	switch {
 	case v < sub:
@@ -185,7 +186,10 @@ func (h *Histogram) UnmarshalJSON(data []byte) error {
 	}
 	last := int64(-1)
 	for _, c := range e.Counts {
-		if len(c) != 2 || c[0] <= last || c[0] >= Buckets || c[1] < 1 || c[1] > math.MaxInt64-read.count {
+		isPair := len(c) == 2
+		inOrder := isPair && c[0] > last && c[0] < Buckets
+		countable := isPair && c[1] >= 1 && c[1] <= math.MaxInt64-read.count
+		if !inOrder || !countable {
 			return fmt.Errorf("histogram: %v is not a bucket and a count, expected ascending buckets below %d with positive counts", c, Buckets)
 		}
 		last = c[0]
@@ -199,6 +203,7 @@ func (h *Histogram) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// check returns an error if the numbers contradict each other.
 func (h *Histogram) check() error {
 	if h.count == 0 {
 		if h.sum != 0 || h.min != 0 || h.max != 0 {
@@ -220,12 +225,15 @@ func (h *Histogram) check() error {
 			most += float64(h.max) * float64(count) // The last bucket has no end.
 		}
 	})
-	if h.min < 0 || h.min > h.max || index(h.min) != first || index(h.max) != last {
+	ordered := h.min >= 0 && h.min <= h.max
+	if !ordered || index(h.min) != first || index(h.max) != last {
 		return fmt.Errorf("histogram: minimum %d and maximum %d are not in the first and the last bucket that is not empty", h.min, h.max)
 	}
 	// The bounds of the sum are rounded. A sum beyond an int64 has wrapped.
 	const rounding = 1e-9
-	if sum := float64(h.sum); most < math.MaxInt64 && (sum < least*(1-rounding) || sum > most*(1+rounding)) {
+	sum := float64(h.sum)
+	within := sum >= least*(1-rounding) && sum <= most*(1+rounding)
+	if most < math.MaxInt64 && !within {
 		return fmt.Errorf("histogram: the counts cannot have the sum %d", h.sum)
 	}
 	return nil

@@ -41,7 +41,10 @@ func listFiles(folder fs.FS, marker []byte) []string {
 	if err := yaml.Unmarshal(marker, &head); err != nil {
 		return nil
 	}
-	names := []string{record.IndexFile, SignatureFile}
+	names := []string{record.IndexFile}
+	if _, err := fs.Stat(folder, SignatureFile); err == nil {
+		names = append(names, SignatureFile)
+	}
 	if index, err := filing.ReadFile(folder, record.IndexFile); err == nil {
 		names = append(names, record.Index(index)...)
 	}

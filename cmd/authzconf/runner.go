@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,11 +26,14 @@ func productCommand(p product.Product) *cobra.Command {
 func runProduct(c *cobra.Command, line *product.CommandLine, args []string) error {
 	invocation := product.NewInvocation(args, suiteVersion(), c.ErrOrStderr())
 	prepared, err := line.Prepare(invocation)
+	if unavailable, ok := errors.AsType[*product.Unavailable](err); ok {
+		return invalid(unavailable)
+	}
 	if err != nil {
 		return err
 	}
 	if line.Options.DryRun {
-		return writePlan(c.OutOrStdout(), prepared.Plan.Cases())
+		return writeDryRun(c.OutOrStdout(), prepared.Plan)
 	}
 	output, err := product.OpenOutput(line.Options)
 	if err != nil {
@@ -55,4 +60,14 @@ func runProduct(c *cobra.Command, line *product.CommandLine, args []string) erro
 		return invalid(unwritten)
 	}
 	return exitWith(made.Report.Outcome.ExitCode)
+}
+
+// writeDryRun writes what a plan says of itself, and its cases.
+func writeDryRun(w io.Writer, p product.Plan) error {
+	if d, ok := p.(product.Describer); ok {
+		if err := d.Describe(w); err != nil {
+			return err
+		}
+	}
+	return writePlan(w, p.Cases())
 }

@@ -5,6 +5,7 @@ package product
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"github.com/authzconf/authzconf/reports"
@@ -68,6 +69,11 @@ type Plan interface {
 	// fills in Subject, Groups, Figures, Sections and the reasons of the Outcome; Execute and Verify do the rest. It is
 	// pure, too.
 	Conclude(results []reports.Result, evidence record.View) (*reports.Report, error)
+}
+
+// Describer is a Plan that has more to say under --dry-run than its cases.
+type Describer interface {
+	Describe(w io.Writer) error
 }
 
 // Observer is told of the progress of a run. Its functions may be called from several goroutines.

@@ -8,10 +8,10 @@ import (
 
 	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/engine/product"
+	loadrun "github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/ga"
 	"github.com/authzconf/authzconf/reports/load"
-	loadrun "github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/record"
 )
 

@@ -16,9 +16,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/authzconf/authzconf/loadgen/profile"
+	loadrun "github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/loadgen/storm"
 	"github.com/authzconf/authzconf/reports/load"
-	loadrun "github.com/authzconf/authzconf/reports/load/run"
 )
 
 // savedRun writes a run of 20 blocks whose latencies are about so long, and

@@ -20,7 +20,7 @@ import (
 
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/loadgen/pacer"
-	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/reports/statistics/histogram"
 )
 

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/loadgen/pacer"
-	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/loadgen/run"
 )
 
 func TestDeadServer(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/authzconf/authzconf/loadgen/pacer"
 	"github.com/authzconf/authzconf/loadgen/profile"
-	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/loadgen/run"
 )
 
 // nodes is a profile of agents that list the pods of their node.

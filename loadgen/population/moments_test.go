@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/loadgen/profile"
-	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/loadgen/run"
 )
 
 // A slow request at the end of what is remembered may have found it or not. If it has, it stored nothing, and all that

@@ -17,8 +17,8 @@ import (
 	"github.com/authzconf/authzconf/loadgen/agent"
 	"github.com/authzconf/authzconf/loadgen/pacer"
 	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/oracle"
-	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/scenarios"
 )
 

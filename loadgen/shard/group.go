@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/loadgen/agent"
-	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/loadgen/run"
 )
 
 // Group is several shards, each a process of its own.

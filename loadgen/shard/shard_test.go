@@ -22,7 +22,7 @@ import (
 
 	"github.com/authzconf/authzconf/loadgen/pacer"
 	"github.com/authzconf/authzconf/loadgen/profile"
-	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/loadgen/run"
 )
 
 // TestMain is also the program of a shard.

@@ -18,8 +18,8 @@ import (
 
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/loadgen/shard"
-	"github.com/authzconf/authzconf/reports/load/run"
 )
 
 func (r *runner) used(s *controlPlane) map[string]run.Cost {

@@ -20,8 +20,8 @@ import (
 	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/loadgen/population"
 	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/loadgen/shard"
-	"github.com/authzconf/authzconf/reports/load/run"
 )
 
 // checkExisting says what cannot be in a cluster that somebody else made.

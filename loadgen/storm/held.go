@@ -11,8 +11,8 @@ import (
 
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/reports"
-	"github.com/authzconf/authzconf/reports/load/run"
 )
 
 // head is of a run what follows from what was asked for.

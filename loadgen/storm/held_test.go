@@ -7,7 +7,7 @@ import (
 
 	"github.com/authzconf/authzconf/loadgen/population"
 	"github.com/authzconf/authzconf/loadgen/profile"
-	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/loadgen/run"
 )
 
 // TestHold: what a run says of itself follows from what was asked for, and its blocks are sides of comparisons, in order.

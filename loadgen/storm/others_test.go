@@ -16,7 +16,7 @@ import (
 
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/loadgen/profile"
-	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/verdicts"
 )
 

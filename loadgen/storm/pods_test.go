@@ -14,7 +14,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/loadgen/profile"
-	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/loadgen/run"
 )
 
 // inPods makes shards pods, on a cluster of the node image that

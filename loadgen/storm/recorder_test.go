@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/loadgen/shard"
-	"github.com/authzconf/authzconf/reports/load/run"
 )
 
 // TestServeRecorder asks a recorder as its process is asked, until the one who asks goes away.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/internal/seq"
-	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/reports/statistics/histogram"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"

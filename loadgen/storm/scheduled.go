@@ -6,8 +6,8 @@ import (
 
 	"github.com/authzconf/authzconf/loadgen/population"
 	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/reports"
-	"github.com/authzconf/authzconf/reports/load/run"
 )
 
 // life is a process of a server: which one, and since which start.

@@ -26,9 +26,9 @@ import (
 	"github.com/authzconf/authzconf/loadgen/agent"
 	"github.com/authzconf/authzconf/loadgen/population"
 	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/loadgen/shard"
 	"github.com/authzconf/authzconf/reports/load"
-	"github.com/authzconf/authzconf/reports/load/run"
 )
 
 // Options are a run.

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/authzconf/authzconf/internal/seq"
-	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/reports/statistics"
 )
 

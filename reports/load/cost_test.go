@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/reports/statistics"
 )
 

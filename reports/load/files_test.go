@@ -17,8 +17,8 @@ import (
 	"github.com/prometheus/common/model"
 	"golang.org/x/net/html"
 
+	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/reports/filing"
-	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics/histogram"
 )
 

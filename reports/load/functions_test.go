@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/loadgen/run"
 )
 
 // Of two profiles only what differs by more than chance is said to differ, the most first.

@@ -22,7 +22,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/reports/statistics/histogram"
 )
 

@@ -25,7 +25,7 @@ import (
 	"github.com/klauspost/compress/s2"
 	"github.com/prometheus/common/model"
 
-	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/loadgen/run"
 )
 
 // pushedRun has all that is pushed.

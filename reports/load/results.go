@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
-	"github.com/authzconf/authzconf/reports/load/run"
 )
 
 // Part is a table of what is published: runs side by side.

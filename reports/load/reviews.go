@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/reports"
-	"github.com/authzconf/authzconf/reports/load/run"
 	"github.com/authzconf/authzconf/reports/statistics"
 	"github.com/authzconf/authzconf/reports/statistics/histogram"
 )

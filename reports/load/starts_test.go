@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/authzconf/authzconf/reports/load/run"
+	"github.com/authzconf/authzconf/loadgen/run"
 )
 
 // Starts that were none are seen by the processes.

@@ -181,7 +181,7 @@ bench-loadgen: ## measure the load generator beside fortio, h2load and k6 (BENCH
 
 .PHONY: load-results
 load-results: build ## measure what docs/results reports and write it, 67 min; goes on where it ended (PARTS="reviews events authorizers daemonset three-servers latency", SIZES="100 1000", FULL=1, AGAIN=1)
-	ci/load-results $(PARTS)
+	ci/load-results/measure $(PARTS)
 
 .PHONY: bench-advise
 bench-advise: build ## measure authzconf advise on generated audit logs of 1 GB (BENCHFLAGS="-size 100" for a quick look)

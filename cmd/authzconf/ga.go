@@ -8,11 +8,13 @@ import (
 
 	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/loadgen"
+	loadjudge "github.com/authzconf/authzconf/loadgen/judge"
 	loadrun "github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/ga"
-	"github.com/authzconf/authzconf/reports/load"
 	"github.com/authzconf/authzconf/reports/record"
+	"github.com/authzconf/authzconf/suites/labels"
 )
 
 func newReportGA() *cobra.Command {
@@ -35,9 +37,6 @@ func newReportGA() *cobra.Command {
 
 // readSource reads and verifies a report of a run, an upgrade path or a storm.
 func readSource(dir string) (ga.Source, error) {
-	if load.Folder.In(dir) {
-		return readStorm(dir)
-	}
 	s := ga.Source{Folder: dir}
 	read, closeFolder, err := reports.ReadFolder(dir)
 	if err != nil {
@@ -47,6 +46,9 @@ func readSource(dir string) (ga.Source, error) {
 	v, err := product.Verify(read, planAgain, io.Discard)
 	if err != nil {
 		return s, err
+	}
+	if v.Report.Product == loadgen.Product.Name {
+		return readStorm(dir)
 	}
 	if !conformance.IsOfScenarios(v.Report) {
 		return s, fmt.Errorf("it is a report of %s, and this is about those of run, upgrade and load", v.Report.Product)
@@ -63,15 +65,12 @@ func readSource(dir string) (ga.Source, error) {
 // readStorm reads and verifies a report of a storm.
 func readStorm(dir string) (ga.Source, error) {
 	s := ga.Source{Folder: dir}
-	saved, err := load.LoadSaved(dir)
+	storm, err := loadgen.Open(dir, labels.Filter)
 	if err != nil {
 		return s, err
 	}
-	result, differences, _, err := load.Verify(dir, suiteVersion(), declaredBy)
-	if err != nil {
-		return s, err
-	}
-	s.Tool, s.Command = result.Tool, saved.Run.Command
+	s.Tool, s.Command = storm.Report.SuiteVersion, storm.Report.Command
+	result := storm.Result
 	for _, c := range result.Comparisons {
 		s.Loads = append(s.Loads, fmt.Sprintf("%s, %s: %.3f, then %.3f reviews per request; p50 %s; p99 %s; processor %s; the run %s",
 			c.Name, reports.Plural(c.Pairs, "pair"), c.ReviewsA, c.ReviewsB, c.P50, c.P99, c.CPU, result.Outcome))
@@ -83,9 +82,9 @@ func readStorm(dir string) (ga.Source, error) {
 		}
 	}
 	switch {
-	case len(differences) > 0:
-		s.Problem = "it does not follow from its evidence: " + differences[0]
-	case result.Outcome == load.Inconclusive:
+	case len(storm.Differences) > 0:
+		s.Problem = "it does not follow from its evidence: " + storm.Differences[0]
+	case result.Outcome == loadjudge.Inconclusive:
 		s.Problem = "the run is inconclusive"
 	}
 	return s, nil

@@ -6,7 +6,6 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/authzconf/authzconf/clusters/existing"
 	"github.com/authzconf/authzconf/clusters/kind"
@@ -145,17 +144,6 @@ func serve(c *cobra.Command, kubernetes string, plane *local.ControlPlane) error
 	case <-plane.Done():
 		return plane.Err()
 	}
-}
-
-// existingFlags name a cluster that somebody else made.
-type existingFlags struct{ server.ExistingFlags }
-
-func (f *existingFlags) add(fl *pflag.FlagSet) { f.Register(fl) }
-
-// cells returns the only cell, which is what the cluster says it is, if its user may do what is needed.
-func (f *existingFlags) cells(_ *cobra.Command, needs ...existing.Need) ([]server.Options, error) {
-	cell, err := f.Options(needs...)
-	return []server.Options{cell}, err
 }
 
 func cleanExisting(c *cobra.Command, kubeconfig, context string, dryRun bool) error {

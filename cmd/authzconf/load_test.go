@@ -2,22 +2,11 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"errors"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
-
-	"github.com/spf13/cobra"
-
-	"github.com/authzconf/authzconf/loadgen/profile"
-	"github.com/authzconf/authzconf/loadgen/storm"
-	"github.com/authzconf/authzconf/reports/load"
 )
 
 func TestLoadUsage(t *testing.T) {
@@ -82,48 +71,25 @@ func TestLoadDryRun(t *testing.T) {
 	}
 }
 
-func TestLoadLine(t *testing.T) {
-	before := storm.Progress{Block: 2, Elapsed: 3 * time.Second, Asked: 60, Reviews: 100}
-	before.Live.Sent = 58
-	now := storm.Progress{
-		Block: 2, Blocks: 8, Side: profile.Side{Variant: "denied", Server: profile.GateOn}, Elapsed: 5 * time.Second, Left: 90 * time.Second,
-		Asked: 100, Reviews: 220,
+// The configuration of clusterloader2 starts load with flags that it has.
+func TestClusterLoaderFlags(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "ci", "clusterloader2", "config.yaml"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	now.Live.Sent, now.Live.Errors = 98, 1
-	for range 100 {
-		now.Live.Latency.Record(5 * time.Millisecond)
+	flags := regexp.MustCompile(`(?m)^ *- --([a-z-]+)=?`).FindAllSubmatch(text, -1)
+	if len(flags) < 8 {
+		t.Errorf("%d flags", len(flags))
 	}
-	const want = "block 2/8 denied on gate-on: 20.0 of 20.0 requests/s, p50 5.0 ms, p99 5.0 ms, 60.0 reviews/s, 1 errors, 1m30s left"
-	if got := loadLine(before, now); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
+	for _, f := range flags {
+		if newLoad().Flags().Lookup(string(f[1])) == nil {
+			t.Errorf("load has no --%s", f[1])
+		}
 	}
 }
 
-// A disk that is full when the report is written: what was measured is printed all the same, and what could not be
-// written is an error.
-func TestLoadDiskFull(t *testing.T) {
-	saved, err := load.Load(savedRun(t, time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	disk := t.TempDir()
-	if out, err := exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk).CombinedOutput(); err != nil {
-		t.Skipf("no small disk can be had here: %s", out)
-	}
-	t.Cleanup(func() { _ = exec.CommandContext(context.Background(), "umount", disk).Run() })
-	p, _, err := profile.Load("steady")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := loadFlags{reportDir: filepath.Join(disk, "report")}
-	var stdout bytes.Buffer
-	c := &cobra.Command{}
-	c.SetOut(&stdout)
-	err = f.finish(c, p, &saved)
-	if exitCode(err, io.Discard) != exitInvalid || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(stdout.String(), "outcome: ") || strings.Contains(stdout.String(), "report: ") {
-		t.Errorf("got %v:\n%s", err, stdout.String())
-	}
-	if _, err := load.Load(f.reportDir); err == nil {
-		t.Error("half a report is there")
+func TestPrintable(t *testing.T) {
+	if got := printable("a\x1b[2Jb\u009bc\nd ±é"); got != "a�[2Jb�c�d ±é" {
+		t.Errorf("%q", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/conditions"
 	"github.com/authzconf/authzconf/drafts/granular"
 	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/loadgen"
 )
 
 // products are all products, each with the words that start it.
@@ -18,5 +19,6 @@ func products() []product.Product {
 		granular.Product,
 		conditions.Run,
 		conditions.Explore,
+		loadgen.Product,
 	}
 }

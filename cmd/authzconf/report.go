@@ -14,15 +14,13 @@ import (
 	"text/tabwriter"
 	"text/template"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
 	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/conformance"
-	"github.com/authzconf/authzconf/loadgen/storm"
 	"github.com/authzconf/authzconf/reports"
 )
 
@@ -49,6 +47,16 @@ func newReportDiff() *cobra.Command {
 	})
 	c.Flags().BoolVar(&whole, "whole", false, "also print the lines that are the same")
 	return c
+}
+
+// printable leaves out what would steer a terminal, or end the comment that a name stands in: names come from files.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
+			return '�'
+		}
+		return r
+	}, s)
 }
 
 //go:embed output.tmpl
@@ -163,37 +171,4 @@ type progress struct {
 
 func newProgress(out io.Writer, total int, verbose bool) *progress {
 	return &progress{display: newDisplay(out), verbose: verbose, total: total, started: time.Now()}
-}
-
-type loadProgress struct {
-	*display
-	last storm.Progress
-}
-
-// progress shows rates over the time since the last call, latencies over the block.
-func (p *loadProgress) progress(now storm.Progress) {
-	before := p.last
-	if before.Block != now.Block {
-		before = storm.Progress{}
-	}
-	p.last = now
-	p.status(loadLine(before, now))
-}
-
-func (p *loadProgress) created(done, total int64) {
-	if done == total || p.due() {
-		p.status(inEnglish.Sprintf("%d of %d objects", done, total))
-	}
-}
-
-var inEnglish = message.NewPrinter(language.English)
-
-func loadLine(before, now storm.Progress) string {
-	seconds := max((now.Elapsed - before.Elapsed).Seconds(), 0.001)
-	rate := func(now, before float64) float64 { return (now - before) / seconds }
-	ms := func(q float64) float64 { return float64(now.Live.Latency.Quantile(q).Microseconds()) / 1000 }
-	return fmt.Sprintf("block %d/%d %s on %s: %.1f of %.1f requests/s, p50 %.1f ms, p99 %.1f ms, %.1f reviews/s, %d errors, %s left",
-		now.Block, now.Blocks, now.Side.Variant, now.Side.Server,
-		rate(float64(now.Live.Sent), float64(before.Live.Sent)), rate(now.Asked, before.Asked), ms(0.5), ms(0.99),
-		rate(float64(now.Reviews), float64(before.Reviews)), now.Live.Errors, now.Left.Round(time.Second))
 }

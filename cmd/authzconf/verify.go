@@ -15,7 +15,6 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
-	"github.com/authzconf/authzconf/reports/load"
 )
 
 func newVerify() *cobra.Command {
@@ -41,7 +40,6 @@ type reportKind struct {
 // reportKinds are all of them. Where two have the same marker file, its head tells them apart.
 func reportKinds() []reportKind {
 	return []reportKind{
-		{&load.Folder, verifyLoad},
 		{certify.Direct(nil).Folder(), verifyCertification},
 		{certification.Kind(nil).Folder(), verifyCertification},
 		recheck(&explore.Folder, "explore", newExplore, (*exploreFlags).again),

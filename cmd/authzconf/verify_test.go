@@ -2,11 +2,14 @@ package main
 
 import (
 	"bytes"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/authzconf/authzconf/reports/load"
+	"github.com/authzconf/authzconf/loadgen"
+	"github.com/authzconf/authzconf/loadgen/simulated"
 )
 
 // TestVerifyKnowsEveryKind holds verify to what it says of a folder of each kind.
@@ -31,15 +34,37 @@ func TestVerifyKnowsEveryKind(t *testing.T) {
 
 func TestVerifyLoad(t *testing.T) {
 	var out, errs bytes.Buffer
-	dir := savedRun(t, time.Millisecond)
-	r, thresholds := profiled(t, dir)
-	if err := load.Write(dir, r, load.Judge(r, thresholds)); err != nil {
+	dir := stormFolder(t)
+	if code := run([]string{"verify", dir}, &out, &errs); code != exitPassed || !strings.HasPrefix(out.String(), "verified: ") {
+		t.Errorf("exit %d: %s%s", code, out.String(), errs.String())
+	}
+	block := filepath.Join(dir, "evidence", "storm", "blocks", "0000.json")
+	data, err := os.ReadFile(block)
+	if err == nil {
+		err = os.WriteFile(block, append(data, ' '), 0o600)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	if code := run([]string{"verify", dir}, &out, &errs); code != exitPassed {
-		t.Errorf("exit %d: %s", code, errs.String())
+	if code := run([]string{"verify", dir}, &out, &errs); code != exitFailed {
+		t.Errorf("exit %d of a block with a byte more: %s", code, errs.String())
 	}
-	if !strings.HasPrefix(out.String(), "verified: judged again") {
-		t.Errorf("printed %q", out.String())
+}
+
+// stormFolder returns the folder of the report of a simulated storm.
+func stormFolder(t *testing.T) string {
+	t.Helper()
+	file, dir := filepath.Join(t.TempDir(), "simulated.yaml"), filepath.Join(t.TempDir(), "out")
+	if err := os.WriteFile(file, []byte(simulated.Profile), 0o600); err != nil {
+		t.Fatal(err)
 	}
+	c := productCommand(loadgen.Replaying(simulated.OfProfile()))
+	c.SetArgs([]string{"--profile", file, "--report-dir", dir})
+	c.SetOut(io.Discard)
+	c.SetErr(io.Discard)
+	called = []string{"authzconf", "load", "--profile", file, "--report-dir", dir}
+	if err := c.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }

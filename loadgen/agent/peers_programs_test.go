@@ -48,7 +48,7 @@ func writeResult(r result) error { return json.NewEncoder(os.Stdout).Encode(r) }
 // asker makes the requests: as those of a storm in which agents of nodes list the pods of their node and impersonate
 // it, each with a token as long as real ones are.
 func (w work) asker() (func(agent, kind, turn int) agent.Request, error) {
-	p, _, err := profile.Load("steady")
+	p, err := profile.Load("steady", nil)
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,7 @@ type conn struct {
 // Files is how many file descriptors this process needs beside those of its agents' connections.
 const Files = 200
 
-// CheckFiles says whether this process may open so many connections.
+// CheckFiles reports whether this process may open so many connections.
 func CheckFiles(connections int) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -181,13 +181,13 @@ func classify(err error) string {
 // renewals is how often a request is sent again, as in net/http's HTTP/2.
 const renewals = 6
 
-// unprocessed tells whether a request did not reach the server because the connection was being closed in order: it is
+// unprocessed reports whether a request did not reach the server because the connection was being closed in order: it is
 // sent again by http.Transport too (shouldRetryRequest in net/http's HTTP/2). net/http has no value for these errors.
 func unprocessed(err error) bool {
 	return strings.Contains(err.Error(), "client conn not usable") || strings.Contains(err.Error(), "graceful shutdown GOAWAY")
 }
 
-// eof tells whether a connection ended in order under a request. net/http has no value for what its HTTP/2 says then.
+// eof reports whether a connection ended in order under a request. net/http has no value for what its HTTP/2 says then.
 func eof(err error) bool {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) {
 		return true
@@ -257,7 +257,7 @@ const mostLogged = 2_000_000
 
 // log notes a request that was sent, and its answer if that is not as expected.
 func (t *tally) log(next task, from, to time.Time, expect int, got reply, err error) {
-	asked := run.Asked{Agent: next.Agent, Kind: next.Kind, Turn: next.turn, From: from.Sub(t.start), To: to.Sub(t.start)}
+	asked := run.Request{Agent: next.Agent, Kind: next.Kind, Turn: next.turn, From: from.Sub(t.start), To: to.Sub(t.start)}
 	if err != nil {
 		asked.Answer = classify(err)
 	} else if got.status != expect {

@@ -267,45 +267,19 @@ type reply struct {
 func (s *Storm) send(ctx context.Context, agent int, asked Request) (got reply, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(s.Timeout, func() { cancel(context.DeadlineExceeded) })
-	keep := false
-	defer func() {
-		timer.Stop()
-		if !keep {
-			cancel(nil)
-		}
-	}()
-	cc, err := s.Pool.of(ctx, agent)
+	defer timer.Stop()
+	resp, err := s.roundTrip(ctx, agent, asked)
 	if err != nil {
-		return got, causeOf(ctx, err)
-	}
-	host, method := s.Pool.host, http.MethodGet
-	var body io.ReadCloser
-	if len(asked.Body) > 0 {
-		method, body = http.MethodPost, io.NopCloser(bytes.NewReader(asked.Body))
-	}
-	r := (&http.Request{
-		Method: method, Host: host.Host, Header: asked.Header, Body: body, ContentLength: int64(len(asked.Body)),
-		URL:   &url.URL{Scheme: host.Scheme, Host: host.Host, Path: asked.Path, RawQuery: asked.Query},
-		Proto: "HTTP/2.0", ProtoMajor: 2,
-	}).WithContext(ctx)
-	resp, err := cc.RoundTrip(r)
-	// As http.Transport does, which client-go uses: API servers close connections that were idle for 90 s.
-	for tries := 0; err != nil && unprocessed(err) && tries < renewals; tries++ {
-		if cc, err = s.Pool.renewed(ctx, agent, cc); err == nil {
-			if len(asked.Body) > 0 {
-				r.Body = io.NopCloser(bytes.NewReader(asked.Body))
-			}
-			resp, err = cc.RoundTrip(r) //nolint:bodyclose // closed below; one with an error has none
-		}
-	}
-	if err != nil {
-		return got, causeOf(ctx, err)
+		err = causeOf(ctx, err)
+		cancel(nil)
+		return got, err
 	}
 	got.status, got.full = resp.StatusCode, inFull(resp)
 	if asked.Watch && resp.StatusCode == http.StatusOK {
-		keep, got.watch = true, &following{body: resp.Body, cancel: cancel}
+		got.watch = &following{body: resp.Body, cancel: cancel}
 		return got, nil
 	}
+	defer cancel(nil)
 	if s.Return && resp.StatusCode == http.StatusOK {
 		got.version, err = versionOf(resp.Body)
 	} else {
@@ -317,6 +291,40 @@ func (s *Storm) send(ctx context.Context, agent int, asked Request) (got reply, 
 		got.after = time.Duration(seconds) * time.Second
 	}
 	return got, causeOf(ctx, err)
+}
+
+// roundTrip sends a request on the agent's connection, and on a new one if the server was closing that one: so does
+// http.Transport, which client-go uses, and API servers close connections that were idle for 90 s.
+func (s *Storm) roundTrip(ctx context.Context, agent int, asked Request) (*http.Response, error) {
+	cc, err := s.Pool.of(ctx, agent)
+	if err != nil {
+		return nil, err
+	}
+	r := s.newRequest(asked).WithContext(ctx)
+	resp, err := cc.RoundTrip(r)
+	for tries := 0; err != nil && unprocessed(err) && tries < renewals; tries++ {
+		if cc, err = s.Pool.renewed(ctx, agent, cc); err != nil {
+			continue
+		}
+		if len(asked.Body) > 0 {
+			r.Body = io.NopCloser(bytes.NewReader(asked.Body))
+		}
+		resp, err = cc.RoundTrip(r) //nolint:bodyclose // the caller closes it; one with an error has none
+	}
+	return resp, err
+}
+
+func (s *Storm) newRequest(asked Request) *http.Request {
+	host, method := s.Pool.host, http.MethodGet
+	var body io.ReadCloser
+	if len(asked.Body) > 0 {
+		method, body = http.MethodPost, io.NopCloser(bytes.NewReader(asked.Body))
+	}
+	return &http.Request{
+		Method: method, Host: host.Host, Header: asked.Header, Body: body, ContentLength: int64(len(asked.Body)),
+		URL:   &url.URL{Scheme: host.Scheme, Host: host.Host, Path: asked.Path, RawQuery: asked.Query},
+		Proto: "HTTP/2.0", ProtoMajor: 2,
+	}
 }
 
 // versionOf is the resource version of a list, which comes as protobuf; 0, any version, of anything else.

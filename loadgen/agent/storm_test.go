@@ -282,7 +282,7 @@ func TestReturn(t *testing.T) {
 	if longest := b.Latency.Max(); longest < 800*time.Millisecond { // client-go's first pause
 		t.Errorf("the wait for the server is in no latency: the longest is %s", longest)
 	}
-	slices.SortFunc(b.Log, func(x, y run.Asked) int { return cmp.Or(cmp.Compare(x.Agent, y.Agent), cmp.Compare(x.From, y.From)) })
+	slices.SortFunc(b.Log, func(x, y run.Request) int { return cmp.Or(cmp.Compare(x.Agent, y.Agent), cmp.Compare(x.From, y.From)) })
 	for i := 1; i < len(b.Log); i++ { // before it lists anew it has waited
 		if x, y := b.Log[i-1], b.Log[i]; x.Agent == y.Agent && y.Kind == listKind && y.From-x.To < 800*time.Millisecond {
 			t.Errorf("agent %d listed %s after its watch ended", x.Agent, y.From-x.To)

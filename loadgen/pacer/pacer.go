@@ -167,7 +167,7 @@ func (p Plan) Expected() float64 {
 	return sum
 }
 
-// Scheduled says whether arrivals are at given times, and have no rate.
+// Scheduled reports whether arrivals are at given times, and have no rate.
 func (p Plan) Scheduled() bool { return p.Arrivals == Burst || p.Arrivals == Waves }
 
 type kindDrawer struct {

@@ -85,32 +85,7 @@ func Create(ctx context.Context, place Place, p *profile.Profile) (*Population, 
 			return nil, err
 		}
 	}
-	// Nodes first: a token has the UID of its node only if that is there. No kubelet has to know them: see docs/load.md.
-	if err := b.all(ctx, nodes, "minions/", b.node); err != nil {
-		return nil, err
-	}
-	if place.Kwok {
-		if err := b.awaitKwok(ctx); err != nil {
-			return nil, err
-		}
-	}
-	// Pods have an account of their own: that of the namespace comes when a controller has seen it.
-	if err := b.create(ctx, &corev1.ServiceAccount{ObjectMeta: meta(podSpace, podAccount)}); err != nil {
-		return nil, err
-	}
-	if err := b.all(ctx, p.Authorizer.Bindings, "clusterrolebindings/", func(i int) object {
-		return &rbacv1.ClusterRoleBinding{
-			ObjectMeta: meta("", fmt.Sprintf("storm:other:%06d", i)),
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "storm:read"},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "storm:others"}},
-		}
-	}); err != nil {
-		return nil, err
-	}
-	each := p.PodsPerNode
-	if err := b.all(ctx, nodes*each, "pods/"+podSpace+"/", func(i int) object {
-		return pod(podSpace, podName(i/each, i%each), i/each, podAccount)
-	}); err != nil {
+	if err := b.createObjects(ctx, nodes); err != nil {
 		return nil, err
 	}
 	out := &Population{Tokens: map[string][][]string{}, settle: map[string]string{}}
@@ -123,6 +98,39 @@ func Create(ctx context.Context, place Place, p *profile.Profile) (*Population, 
 		out.Tokens[variant.Name], out.settle[variant.Name] = tokens[:last], tokens[last][0]
 	}
 	return out, nil
+}
+
+// createObjects creates nodes, the pods on them that agents ask for, and bindings for RBAC to look through.
+func (b *builder) createObjects(ctx context.Context, nodes int) error {
+	// Nodes first: a token has the UID of its node only if that is there. No kubelet has to know them: see docs/load.md.
+	if err := b.all(ctx, nodes, "minions/", b.node); err != nil {
+		return err
+	}
+	if b.Kwok {
+		if err := b.awaitKwok(ctx); err != nil {
+			return err
+		}
+	}
+	// Pods have an account of their own: that of the namespace comes when a controller has seen it.
+	if err := b.create(ctx, &corev1.ServiceAccount{ObjectMeta: meta(podSpace, podAccount)}); err != nil {
+		return err
+	}
+	if err := b.all(ctx, b.profile.Authorizer.Bindings, "clusterrolebindings/", otherBinding); err != nil {
+		return err
+	}
+	each := b.profile.PodsPerNode
+	return b.all(ctx, nodes*each, "pods/"+podSpace+"/", func(i int) object {
+		return pod(podSpace, podName(i/each, i%each), i/each, podAccount)
+	})
+}
+
+// otherBinding is one that is for nobody who asks.
+func otherBinding(i int) object {
+	return &rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta("", fmt.Sprintf("storm:other:%06d", i)),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "storm:read"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "storm:others"}},
+	}
 }
 
 // agents creates the accounts of a variant's agents, their pods and their tokens.
@@ -237,7 +245,11 @@ func (b *builder) create(ctx context.Context, o object) error {
 		tried++
 		return b.send(ctx, o)
 	})
-	if err == nil || apierrors.IsAlreadyExists(err) && (!b.Shared || tried > 1) {
+	mayBeThere := tried > 1 || !b.Shared
+	if err == nil {
+		return nil
+	}
+	if mayBeThere && apierrors.IsAlreadyExists(err) {
 		return nil
 	}
 	return fmt.Errorf("creating the %s %s: %w", strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1."), o.GetName(), err)

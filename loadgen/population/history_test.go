@@ -98,7 +98,7 @@ func TestAssociatedNode(t *testing.T) {
 			if low, high = of(got, "associated-node", "impersonate-on:associated-node:list"); low != c.actions || high != c.actions {
 				t.Errorf("%d to %d action checks, want %d", low, high, c.actions)
 			}
-			if n := int64(c.p.Agents()); got.First != n || int64(got.Asked) != n || got.Often != c.rounds || got.Requests != n*int64(c.rounds) {
+			if n := int64(c.p.Agents()); got.First != n || int64(got.Agents) != n || got.Most != c.rounds || got.Requests != n*int64(c.rounds) {
 				t.Errorf("%+v", got)
 			}
 			low, _ = got.Range()
@@ -162,7 +162,7 @@ func TestAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := []run.Asked{{From: 0}, {From: second, Answer: "429"}, {From: 2 * second, Answer: "401"}, {From: 3 * second}}
+	log := []run.Request{{From: 0}, {From: second, Answer: "429"}, {From: 2 * second, Answer: "401"}, {From: 3 * second}}
 	got, err := history(t, p).Predict(v, time.Now(), log)
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("%d to %d reviews, %d unsure", low, high, got.Unsure)
 	}
 	// It came nowhere; or through; or was refused, for RBAC was not read yet.
-	got, err = history(t, p).Predict(v, time.Now(), []run.Asked{{Answer: "timeout"}, {From: 20 * second}})
+	got, err = history(t, p).Predict(v, time.Now(), []run.Request{{Answer: "timeout"}, {From: 20 * second}})
 	if err != nil || got.Unsure != 1 {
 		t.Errorf("%v, %+v", err, got)
 	}
@@ -179,7 +179,7 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("after one that is not sure: %d to %d reviews", low, high)
 	}
 	// A server whose storage is not read yet has authorized what it answers 429: sent again, everything is asked again.
-	got, err = history(t, p).Predict(v, time.Now(), []run.Asked{{Answer: run.Unready}, {From: second, Answer: run.Unready}, {From: 2 * second}})
+	got, err = history(t, p).Predict(v, time.Now(), []run.Request{{Answer: run.Unready}, {From: second, Answer: run.Unready}, {From: 2 * second}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,14 +187,14 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("three lists, two of them answered by the storage: %d to %d reviews, %d unsure", low, high, got.Unsure)
 	}
 	// One that was given up and sent again is two, of which the first may have come to the authorizer.
-	got, err = history(t, p).Predict(v, time.Now(), []run.Asked{{Answer: "timeout"}, {From: second, Answer: "timeout"}, {From: 2 * second}})
+	got, err = history(t, p).Predict(v, time.Now(), []run.Request{{Answer: "timeout"}, {From: second, Answer: "timeout"}, {From: 2 * second}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if low, high := of(got, run.RequestMode, "list"); low != 1 || high != 3 {
 		t.Errorf("three lists, two of them given up: %d to %d reviews", low, high)
 	}
-	if got, err = history(t, p).Predict(v, time.Now(), []run.Asked{{Answer: "refused"}}); err != nil || len(got.Checks) > 0 || got.Unsure != 0 {
+	if got, err = history(t, p).Predict(v, time.Now(), []run.Request{{Answer: "refused"}}); err != nil || len(got.Checks) > 0 || got.Unsure != 0 {
 		t.Errorf("nobody was there: %v, %+v", err, got)
 	}
 }
@@ -315,8 +315,8 @@ func TestDaemonSets(t *testing.T) {
 	p := nodes(4, profile.Shared, "associated-node")
 	p.DaemonSets = 5
 	got := predict(t, history(t, p), "associated-node", time.Now(), rounds(p, 1, 50*ms, 0), ms)
-	if low, _ := of(got, "associated-node", identity); low != 5 || got.Asked != 20 {
-		t.Errorf("%d identity checks of %d agents", low, got.Asked)
+	if low, _ := of(got, "associated-node", identity); low != 5 || got.Agents != 20 {
+		t.Errorf("%d identity checks of %d agents", low, got.Agents)
 	}
 }
 

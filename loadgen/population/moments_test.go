@@ -14,25 +14,25 @@ import (
 // A slow request at the end of what is remembered may have found it or not. If it has, it stored nothing, and all that
 // come right after it ask at once: three checks, where the slow one's would have been one for all.
 func TestSlowAtTheEndOfCacheLife(t *testing.T) {
-	asked := func(agent int32, from, to time.Duration) run.Asked {
-		return run.Asked{Agent: agent, From: from, To: to}
+	asked := func(agent int32, from, to time.Duration) run.Request {
+		return run.Request{Agent: agent, From: from, To: to}
 	}
 	v, err := profile.VariantNamed("associated-node")
 	if err != nil {
 		t.Fatal(err)
 	}
-	slow := []run.Asked{asked(0, 0, 5*ms), asked(1, 9990*ms, 10_004*ms)}
+	slow := []run.Request{asked(0, 0, 5*ms), asked(1, 9990*ms, 10_004*ms)}
 	for _, c := range []struct {
 		name      string
-		then      []run.Asked
+		then      []run.Request
 		low, high int64
 	}{
 		{"nobody after it", nil, 1, 2},
-		{"one after it asks, or the slow one did", []run.Asked{asked(2, 10_004*ms, 10_012*ms)}, 1, 2},
-		{"three after it ask at once", []run.Asked{asked(2, 10_006*ms, 10_012*ms), asked(3, 10_006*ms, 10_012*ms), asked(4, 10_006*ms, 10_012*ms), asked(5, 10_100*ms, 10_105*ms)}, 2, 4},
-		{"one by one", []run.Asked{asked(2, 10_006*ms, 10_007*ms), asked(3, 10_008*ms, 10_009*ms), asked(4, 12*second, 13*second), asked(5, 19*second, 19_500*ms)}, 2, 2},
-		{"beside the slow one", []run.Asked{asked(2, 10_002*ms, 10_003*ms), asked(3, 11*second, 12*second)}, 2, 3},
-		{"and again at the end of what may have been stored", []run.Asked{asked(2, 15*second, 16*second), asked(3, 21*second, 21_100*ms), asked(4, 27*second, 27_100*ms)}, 3, 3},
+		{"one after it asks, or the slow one did", []run.Request{asked(2, 10_004*ms, 10_012*ms)}, 1, 2},
+		{"three after it ask at once", []run.Request{asked(2, 10_006*ms, 10_012*ms), asked(3, 10_006*ms, 10_012*ms), asked(4, 10_006*ms, 10_012*ms), asked(5, 10_100*ms, 10_105*ms)}, 2, 4},
+		{"one by one", []run.Request{asked(2, 10_006*ms, 10_007*ms), asked(3, 10_008*ms, 10_009*ms), asked(4, 12*second, 13*second), asked(5, 19*second, 19_500*ms)}, 2, 2},
+		{"beside the slow one", []run.Request{asked(2, 10_002*ms, 10_003*ms), asked(3, 11*second, 12*second)}, 2, 3},
+		{"and again at the end of what may have been stored", []run.Request{asked(2, 15*second, 16*second), asked(3, 21*second, 21_100*ms), asked(4, 27*second, 27_100*ms)}, 3, 3},
 	} {
 		p := nodes(20, profile.Shared, "associated-node")
 		got, err := history(t, p).Predict(v, time.Unix(0, 0), append(slices.Clone(slow), c.then...))
@@ -57,13 +57,13 @@ func TestRangeHoldsWhateverTheMoments(t *testing.T) {
 	}
 	reached := 0
 	for range 300 {
-		var log []run.Asked
+		var log []run.Request
 		for agent := range 12 {
 			from := within(0, 24*second)
 			if agent%3 > 0 { // near the end of what another one stored
 				from = log[random.IntN(len(log))].To + 10*second - within(0, 300*ms)
 			}
-			log = append(log, run.Asked{Agent: int32(agent), From: from, To: from + within(ms, 400*ms)})
+			log = append(log, run.Request{Agent: int32(agent), From: from, To: from + within(ms, 400*ms)})
 		}
 		got, err := history(t, nodes(12, profile.Shared, "associated-node")).Predict(v, time.Unix(0, 0), log)
 		if err != nil {
@@ -86,7 +86,7 @@ func TestRangeHoldsWhateverTheMoments(t *testing.T) {
 }
 
 // simulated counts who asks if each request looks and stores at some moments of its own.
-func simulated(log []run.Asked, within func(from, to time.Duration) time.Duration) (asked int64) {
+func simulated(log []run.Request, within func(from, to time.Duration) time.Duration) (asked int64) {
 	type moment struct{ look, store time.Duration }
 	var moments []moment
 	for _, a := range log {

@@ -9,7 +9,7 @@ import (
 )
 
 func TestAsker(t *testing.T) {
-	p, _, err := profile.Load("steady")
+	p, err := profile.Load("steady", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

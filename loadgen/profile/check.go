@@ -93,25 +93,39 @@ func (p *Profile) checkSize(c *checker) {
 
 // checkEvents finds settings of servers and agents that contradict each other, or that nothing would use.
 func (p *Profile) checkEvents(c *checker) {
-	e, a := p.Event, p.Authorizer
+	e := p.Event
+	inBlock := e.After >= time.Second && e.After < p.Block
 	c.ok(p.APIServers >= 1 && p.APIServers <= 5, "$.apiServers", "apiServers %d: expected 1 to 5", p.APIServers)
 	c.ok(slices.Contains([]EventKind{NoEvent, Restart, RollingRestart}, e.Kind), "$.event.kind", "event %q: expected %s or %s", e.Kind, Restart, RollingRestart)
 	c.ok(e.Kind != NoEvent || e.After == 0, "$.event.after", "after is for an event: expected a kind beside it")
-	c.ok(e.Kind == NoEvent || e.After >= time.Second && e.After < p.Block, "$.event", "after %s: expected 1s to less than the block's %s", e.After, p.Block)
+	c.ok(e.Kind == NoEvent || inBlock, "$.event", "after %s: expected 1s to less than the block's %s", e.After, p.Block)
 	c.ok(e.Kind == NoEvent || p.Reflectors, "$.event", "the agents would not come back after a restart: expected reflectors: true")
 	c.ok(e.Kind != Restart || p.APIServers == 1, "$.event.kind", "a restart of %d API servers: expected %s", p.APIServers, RollingRestart)
 	c.ok(e.Kind != RollingRestart || p.APIServers > 1, "$.event.kind", "a rolling restart of one API server: expected apiServers of 2 or more, or %s", Restart)
+	p.checkReflectors(c)
+	p.checkAuthorizer(c)
+}
+
+func (p *Profile) checkReflectors(c *checker) {
 	c.ok(!p.Reflectors || p.Mix == Mix{}, "$.mix", "reflectors list and watch: expected no mix")
 	c.ok(!p.Reflectors || p.SelfReviews == 0, "$.selfReviews", "reflectors list and watch: expected no selfReviews")
 	c.ok(!p.Reflectors || p.Once(), "$.reflectors", "reflectors begin once and go on: expected one burst, or waves")
 	c.ok(p.SelfReviews >= 0 && p.SelfReviews <= 100, "$.selfReviews", "selfReviews %d: expected 0 to 100", p.SelfReviews)
-	c.ok(p.PriorityLevel == nil || p.PriorityLevel.ConcurrencyShares >= 1 && p.PriorityLevel.ConcurrencyShares <= 10_000, "$.priorityLevel", "expected concurrencyShares of 1 to 10000")
+}
+
+func (p *Profile) checkAuthorizer(c *checker) {
+	if level := p.PriorityLevel; level != nil {
+		c.ok(level.ConcurrencyShares >= 1 && level.ConcurrencyShares <= 10_000, "$.priorityLevel", "expected concurrencyShares of 1 to 10000")
+	}
+	a := p.Authorizer
 	rbac := a.Kind == RBAC
+	ofWebhook := a.Cache || a.Concurrency != 0 || p.WebhookDelay != 0
+	takesTime := a.Sigma != 0 || a.Concurrency != 0
 	c.ok(rbac || a.Kind == Webhook, "$.authorizer.kind", "authorizer %q: expected %s or %s", a.Kind, Webhook, RBAC)
-	c.ok(!rbac || !a.Cache && a.Concurrency == 0 && p.WebhookDelay == 0, "$.authorizer", "RBAC alone has no webhook: expected no cache, concurrency or webhookDelay")
+	c.ok(!rbac || !ofWebhook, "$.authorizer", "RBAC alone has no webhook: expected no cache, concurrency or webhookDelay")
 	c.ok(a.Sigma >= 0 && a.Sigma <= 3, "$.authorizer.sigma", "sigma %v: expected 0 to 3", a.Sigma)
 	c.ok(a.Concurrency >= 0 && a.Concurrency <= 1000, "$.authorizer.concurrency", "concurrency %d: expected 0 to 1000", a.Concurrency)
-	c.ok(p.WebhookDelay > 0 || a.Sigma == 0 && a.Concurrency == 0, "$.authorizer", "answers that take no time neither vary nor wait for each other: expected a webhookDelay")
+	c.ok(p.WebhookDelay > 0 || !takesTime, "$.authorizer", "answers that take no time neither vary nor wait for each other: expected a webhookDelay")
 	c.ok(a.Bindings >= 0 && a.Bindings <= 20_000, "$.authorizer.bindings", "bindings %d: expected 0 to 20000", a.Bindings)
 }
 
@@ -121,7 +135,8 @@ func (p *Profile) checkArrivals(c *checker) {
 	burst, waves := a.Kind == pacer.Burst, a.Kind == pacer.Waves
 	switch {
 	case burst:
-		c.ok(a.Every == 0 || a.Every >= time.Second && a.Every <= p.Block, "$.arrivals.every", "every %s: expected 1s to the block's %s", a.Every, p.Block)
+		repeats := a.Every >= time.Second && a.Every <= p.Block
+		c.ok(a.Every == 0 || repeats, "$.arrivals.every", "every %s: expected 1s to the block's %s", a.Every, p.Block)
 	case waves:
 		c.ok(a.MaxUnavailable > 0 && a.MaxUnavailable <= 1, "$.arrivals", "maxUnavailable %v: expected more than 0, up to 1", a.MaxUnavailable)
 		c.ok(a.Every >= 100*time.Millisecond, "$.arrivals", "every %s: expected 100ms or more between waves", a.Every)
@@ -132,7 +147,8 @@ func (p *Profile) checkArrivals(c *checker) {
 		c.ok(rate <= maxRate, "$.arrivals.every", "%d agents that ask every %s send %.0f requests/s: expected at most %d", p.Agents(), a.Every, rate, maxRate)
 	}
 	c.ok(waves || a.MaxUnavailable == 0, "$.arrivals.maxUnavailable", "maxUnavailable is for waves: expected kind: waves beside it")
-	c.ok(!a.Opening || !burst && !waves, "$.arrivals.opening", "opening is for arrivals at a rate: expected neither bursts nor waves")
+	atARate := !burst && !waves
+	c.ok(!a.Opening || atARate, "$.arrivals.opening", "opening is for arrivals at a rate: expected neither bursts nor waves")
 	c.ok(a.Kind == pacer.Periodic || a.Jitter == 0, "$.arrivals.jitter", "jitter is for periodic arrivals: expected kind: periodic beside it")
 	c.ok(a.Jitter >= 0 && a.Jitter < 0.5, "$.arrivals.jitter", "jitter %v: expected 0 to less than 0.5 of the period", a.Jitter)
 	c.ok(burst || waves || !p.Reconnect, "$.reconnect", "reconnect is for bursts and waves: expected kind: burst beside it")
@@ -165,7 +181,8 @@ func (p *Profile) checkComparisons(c *checker) {
 	cold := slices.ContainsFunc(p.sides(), func(s Side) bool { return s.Does().Cache == Cold })
 	c.ok(cold || p.ColdShare == 0, "$.coldShare", "coldShare is for cold variants: expected one of them to be compared")
 	claims := slices.ContainsFunc(p.Comparisons, func(c Comparison) bool { return c.Margins != Margins{} })
-	c.ok(aa == 1 || aa == 0 && !claims, "$.comparisons", "%d comparisons have the same variant and gate on both sides: expected exactly one, to show what no difference looks like, or none where there are no margins", aa)
+	needless := aa == 0 && !claims
+	c.ok(aa == 1 || needless, "$.comparisons", "%d comparisons have the same variant and gate on both sides: expected exactly one, to show what no difference looks like, or none where there are no margins", aa)
 }
 
 func (p *Profile) checkSide(c *checker, path string, s Side) {
@@ -195,8 +212,14 @@ func (p *Profile) checkThresholds(c *checker) {
 		seen[t.Variant] = true
 		c.ok(t.ReviewsPerRequest != nil || t.P99 != nil || t.ErrorRate != nil, path,
 			"the threshold asks for nothing: expected reviewsPerRequest, p99 or errorRate")
-		c.ok(t.ReviewsPerRequest == nil || *t.ReviewsPerRequest > 0 && *t.ReviewsPerRequest <= 1000, path+".reviewsPerRequest", "reviewsPerRequest: expected more than 0, up to 1000")
-		c.ok(t.P99 == nil || *t.P99 > 0 && *t.P99 <= time.Minute, path+".p99", "p99: expected more than 0s, up to 1m")
-		c.ok(t.ErrorRate == nil || *t.ErrorRate >= 0 && *t.ErrorRate <= 1, path+".errorRate", "errorRate: expected 0 to 1")
+		if n := t.ReviewsPerRequest; n != nil {
+			c.ok(*n > 0 && *n <= 1000, path+".reviewsPerRequest", "reviewsPerRequest: expected more than 0, up to 1000")
+		}
+		if d := t.P99; d != nil {
+			c.ok(*d > 0 && *d <= time.Minute, path+".p99", "p99: expected more than 0s, up to 1m")
+		}
+		if part := t.ErrorRate; part != nil {
+			c.ok(*part >= 0 && *part <= 1, path+".errorRate", "errorRate: expected 0 to 1")
+		}
 	}
 }

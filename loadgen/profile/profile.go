@@ -187,7 +187,7 @@ type Side struct {
 	Server  Server `yaml:"server"`
 }
 
-// AA tells whether both sides are the same: such a comparison shows what a difference of nothing looks like.
+// AA reports whether both sides are the same: such a comparison shows what a difference of nothing looks like.
 func (c Comparison) AA() bool {
 	return c.A.Variant == c.B.Variant && c.A.Server.Gate() == c.B.Server.Gate()
 }
@@ -260,12 +260,18 @@ func (p *Profile) Plan(seed uint64) pacer.Plan {
 	return plan
 }
 
-// Once says whether each agent comes once in a block.
+// Once reports whether each agent comes once in a block.
 func (p *Profile) Once() bool {
-	return p.Arrivals.Kind == pacer.Waves || p.Arrivals.Kind == pacer.Burst && p.Arrivals.Every == 0
+	switch p.Arrivals.Kind {
+	case pacer.Waves:
+		return true
+	case pacer.Burst:
+		return p.Arrivals.Every == 0
+	}
+	return false
 }
 
-// FirstContact says whether a block begins with agents that the server has forgotten.
+// FirstContact reports whether a block begins with agents that the server has forgotten.
 func (p *Profile) FirstContact() bool { return p.Plan(0).Scheduled() || p.Arrivals.Opening }
 
 func (p *Profile) period() time.Duration {
@@ -303,10 +309,10 @@ func (p *Profile) shareCold() float64 {
 	return 0
 }
 
-// Predictable says whether the reviews of a block follow from its requests: not where nobody but the API server counts.
+// Predictable reports whether the reviews of a block follow from its requests: not where nobody but the API server counts.
 func (p *Profile) Predictable() bool { return p.Authorizer.Kind != RBAC }
 
-// OneServer says whether all requests go to one API server that is not restarted in a block.
+// OneServer reports whether all requests go to one API server that is not restarted in a block.
 func (p *Profile) OneServer() bool { return p.APIServers <= 1 && p.Event.Kind == NoEvent }
 
 // Identities is how many pods send, each with tokens of its own: agent a is number a mod that.
@@ -342,3 +348,17 @@ func (p *Profile) AccountOf(identity int) int {
 
 // Minted is how many tokens the agents of all variants need, with one of each variant that takes no part.
 func (p *Profile) Minted() int { return len(p.Used()) * (p.Identities() + 1) * p.TokensPerAgent }
+
+// RequestKinds returns the kinds of requests that agents send, in the order of Kinds.
+func (p *Profile) RequestKinds() (kinds []string) {
+	if p.Reflectors {
+		return []string{"list", "watch"}
+	}
+	weights := []int{p.Mix.List, p.Mix.Get, p.Mix.Watch, p.Mix.Review + p.SelfReviews}
+	for i, kind := range Kinds() {
+		if weights[i] > 0 {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}

@@ -1,18 +1,14 @@
 package profile
 
 import (
-	"cmp"
-	"embed"
+	_ "embed"
 	"fmt"
-	"io/fs"
-	"path"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/internal/seq"
-	"github.com/authzconf/authzconf/reports/filing"
 )
 
 // As is whom a variant's agents impersonate.
@@ -109,7 +105,7 @@ func (p *Profile) Variants() []Variant {
 	return seq.Map(p.Used(), func(name string) Variant { return Side{Variant: name}.Does() })
 }
 
-// UsedOn says whether a variant is compared on a server.
+// UsedOn reports whether a variant is compared on a server.
 func (p *Profile) UsedOn(variant string, server Server) bool {
 	return slices.Contains(p.sides(), Side{Variant: variant, Server: server})
 }
@@ -132,137 +128,4 @@ func (p *Profile) WarmUp() time.Duration { return min(p.Block, CacheLife) }
 // Length is how long all blocks take, those for warming up included.
 func (p *Profile) Length() time.Duration {
 	return time.Duration(2*p.Pairs*len(p.Comparisons))*p.Block + time.Duration(p.Starts*len(p.Servers()))*p.WarmUp()
-}
-
-// builtin holds the profiles that come with authzconf, NAME.yaml each.
-//
-//go:embed builtin/*.yaml
-var builtin embed.FS
-
-// Names are the names of the built-in profiles, sorted.
-func Names() (names []string) {
-	files, _ := fs.Glob(builtin, "builtin/*.yaml") // the pattern is right
-	names = append(names, seq.Map(files, func(f string) string { return strings.TrimSuffix(path.Base(f), ".yaml") })...)
-	slices.Sort(names)
-	return names
-}
-
-// Describe is a line for each built-in profile: its name, and the beginning of its description.
-func Describe() (lines []string, err error) {
-	for _, name := range Names() {
-		p, _, err := Load(name)
-		if err != nil {
-			return nil, err
-		}
-		first, _, _ := strings.Cut(p.Description, ":")
-		lines = append(lines, fmt.Sprintf("%-26s %s", name, strings.TrimSuffix(first, ".")))
-	}
-	return lines, nil
-}
-
-// Load reads a file if the name looks like one, or a built-in profile. It returns the text as well.
-func Load(name string) (p *Profile, text []byte, err error) {
-	file := name
-	if strings.ContainsAny(name, `./\`) {
-		text, err = filing.Input(name)
-	} else if file += ".yaml"; !slices.Contains(Names(), name) {
-		err = fmt.Errorf("there is no profile %q: expected a file, or one of %s", name, strings.Join(Names(), ", "))
-	} else {
-		text, err = builtin.ReadFile("builtin/" + file)
-	}
-	if err == nil {
-		p, err = Parse(file, text)
-	}
-	return p, text, err
-}
-
-// Adjust are changes of a profile for one run. A value counts if its flag was given.
-type Adjust struct {
-	Variants                         []string
-	Pairs, Starts, Nodes, DaemonSets int
-	ServiceAccounts, Authorizer      string
-	Every, Block, WebhookDelay       time.Duration
-	Bindings                         int
-	// Counts leaves out all that is about latency: margins, A/A, and more than one start.
-	Counts bool
-}
-
-// change sets a field whose flag was given, and remembers the flag at the field's path.
-func change[T any](given func(flag string) bool, flags map[string]string, flag, path string, field *T, to T) {
-	if given(flag) {
-		*field, flags[path] = to, "--"+flag
-	}
-}
-
-// Adjusted is the profile with the changes whose flags were given, checked again: agents that ask so often that a cold
-// variant is not cold are an error here too.
-func (p *Profile) Adjusted(a Adjust, given func(flag string) bool) (*Profile, error) {
-	out, flags := *p, map[string]string{}
-	change(given, flags, "pairs", "$.pairs", &out.Pairs, a.Pairs)
-	change(given, flags, "starts", "$.starts", &out.Starts, a.Starts)
-	if given("pairs") && !given("starts") {
-		out.Starts = min(out.Starts, max(out.Pairs, 1))
-	}
-	change(given, flags, "nodes", "$.nodes", &out.Nodes, a.Nodes)
-	change(given, flags, "daemonsets", "$.daemonSets", &out.DaemonSets, a.DaemonSets)
-	change(given, flags, "service-accounts", "$.serviceAccounts", &out.ServiceAccounts, ServiceAccounts(a.ServiceAccounts))
-	change(given, flags, "duration", "$.block", &out.Block, a.Block)
-	change(given, flags, "webhook-delay", "$.webhookDelay", &out.WebhookDelay, a.WebhookDelay)
-	change(given, flags, "every", "$.arrivals.every", &out.Arrivals.Every, a.Every)
-	if given("nodes") {
-		out.Requestors = min(out.Requestors, out.Agents())
-	}
-	change(given, flags, "rbac-bindings", "$.authorizer.bindings", &out.Authorizer.Bindings, a.Bindings)
-	kind, cached := strings.CutSuffix(a.Authorizer, "-cached")
-	change(given, flags, "authorizer", "$.authorizer.kind", &out.Authorizer.Kind, kind)
-	change(given, flags, "authorizer", "$.authorizer", &out.Authorizer.Cache, cached)
-	if a.Counts {
-		out.Comparisons = slices.DeleteFunc(slices.Clone(out.Comparisons), Comparison.AA)
-		for i := range out.Comparisons {
-			out.Comparisons[i].Margins = Margins{}
-		}
-		if !given("starts") {
-			out.Starts = 1
-		}
-		out.Declared = Declared{out.Pairs, out.Starts}
-	}
-	if len(a.Variants) > 0 {
-		if err := out.keep(a.Variants); err != nil {
-			return nil, err
-		}
-	}
-	at := func(path string) string { return cmp.Or(flags[path], "profile "+p.Name+" with the given flags") }
-	return &out, out.Check(at)
-}
-
-// keep leaves the comparisons between the named variants; the A/A pair goes to the first of them if it had another.
-func (p *Profile) keep(variants []string) error {
-	used := p.Used()
-	named := func(s Side) bool { return slices.Contains(variants, s.Variant) }
-	for _, name := range variants {
-		if !slices.Contains(used, name) {
-			return fmt.Errorf("--variants %s: the profile %s has %s", name, p.Name, strings.Join(used, ", "))
-		}
-	}
-	sides := p.sides()
-	first := sides[slices.IndexFunc(sides, named)]
-	var kept []Comparison
-	for _, c := range p.Comparisons {
-		switch {
-		case c.AA() && !named(c.A):
-			c.A = Side{Variant: first.Variant, Server: first.Server.Gate()}
-			c.B = Side{Variant: first.Variant, Server: c.A.Server + second}
-			kept = slices.Insert(kept, 0, c)
-		case c.AA():
-			kept = slices.Insert(kept, 0, c)
-		case named(c.A) && named(c.B):
-			kept = append(kept, c)
-		}
-	}
-	p.Comparisons = kept
-	p.Thresholds = slices.DeleteFunc(slices.Clone(p.Thresholds), func(t Threshold) bool { return !slices.Contains(p.Used(), t.Variant) })
-	if !slices.ContainsFunc(kept, func(c Comparison) bool { return !c.AA() }) && len(variants) > 1 {
-		return fmt.Errorf("--variants %s: the profile %s does not compare them with each other", strings.Join(variants, ","), p.Name)
-	}
-	return nil
 }

@@ -3,28 +3,17 @@
 package run
 
 import (
-	"cmp"
+	"slices"
 	"time"
 
-	"github.com/authzconf/authzconf/reports/statistics/histogram"
 	"github.com/authzconf/authzconf/scenarios"
-)
-
-// Version of the file format.
-const (
-	APIVersion = "authzconf.dev/v1alpha2"
-	Kind       = "LoadRun"
 )
 
 // Run is one load run.
 type Run struct {
-	APIVersion  string   `json:"apiVersion"`
-	Kind        string   `json:"kind"`
-	Tool        string   `json:"tool"` // authzconf's version, Command how it was called
-	Command     []string `json:"command"`
-	Profile     string   `json:"profile"` // the profile's name, ProfileYAML its text as it was used
-	ProfileYAML string   `json:"profileYAML"`
-	Seed        int64    `json:"seed"`
+	// Profile is the profile's name.
+	Profile string `json:"profile"`
+	Seed    int64  `json:"seed"`
 	// Started and Finished bound the run.
 	Started  time.Time `json:"started"`
 	Finished time.Time `json:"finished"`
@@ -41,7 +30,7 @@ type Run struct {
 	WarmUps int `json:"warmUps,omitempty"` // how many blocks for warming up were run and thrown away
 	// Engine says what shards are: processes, or pods of a Job ("kubernetes"). Empty is processes.
 	Engine string  `json:"engine,omitempty"`
-	Blocks []Block `json:"blocks"` // in the order in which they ran
+	Blocks []Block `json:"blocks,omitempty"` // in the order in which they ran
 	// Problems made the run inconclusive while it ran: a server died, a shard was lost, recorder and metrics differ.
 	Problems []Problem `json:"problems"`
 	// Clocks are those of shards, compared with the coordinator's: for each the measurement with the largest offset.
@@ -92,209 +81,14 @@ type Server struct {
 // Duration is a time.Duration written as "1.5ms" in JSON.
 type Duration = scenarios.Duration
 
-// Block is one variant on one server for one stretch of time.
-type Block struct {
-	// Pair numbers the pairs of blocks that are compared, from 0. Role is the block's side of the pair: "A" (the
-	// baseline) or "B". An A/A pair has the same variant on both sides, on two servers of the same kind, and AA set.
-	Pair int    `json:"pair"`
-	Role string `json:"role"`
-	AA   bool   `json:"aa,omitempty"`
-	// Start numbers the starts of the servers, from 0, and ServerStarted is when the process of the block's server
-	// says that it began: pairs of one start have the same processes. It is zero where the server does not say it.
-	Start         int       `json:"start,omitempty"`
-	ServerStarted time.Time `json:"serverStarted,omitzero"`
-	// Variant names what the agents do (see profiles), Server where, Comparison the one of the profile that has the pair.
-	Variant    string `json:"variant"`
-	Server     string `json:"server"`
-	Comparison string `json:"comparison"`
-	// Agents took part.
-	Agents  int       `json:"agents"`
-	Started time.Time `json:"started"`
-	Length  Duration  `json:"length"` // the planned length
-
-	// Planned are the intended requests; each was Sent or Dropped (never sent: the generator had no room). Late ones
-	// were sent more than the profile's tolerance after their time. Done were answered or failed within the block.
-	Planned int64 `json:"planned"`
-	Sent    int64 `json:"sent"`
-	Late    int64 `json:"late"`
-	Dropped int64 `json:"dropped"`
-	// Retried are answers after which the agent waited, as it was told (Retry-After) or as client-go does by itself,
-	// and asked again; each is also counted in Answers, and in Again by what it was: 429 is throttled, refused is a
-	// server that is not there. Reconnects are connections that had to be opened anew within the block.
-	Retried    int64            `json:"retried,omitempty"`
-	Again      map[string]int64 `json:"again,omitempty"`
-	Reconnects int64            `json:"reconnects,omitempty"`
-	// FollowsServer says that it follows from the server's answers who asks when: agents come back
-	// after a restart. The sides of a pair then do not have the same arrivals.
-	FollowsServer bool `json:"followsServer,omitempty"`
-	// Answers counts by HTTP status ("200", "403", "429", …) or, without one, by class of error ("timeout",
-	// "refused", "reset", "tls", "eof", "other").
-	Answers map[string]int64 `json:"answers"`
-	// Wrong counts answers that the variant does not expect, by "status: expected …".
-	Wrong map[string]int64 `json:"wrong,omitempty"`
-	Odd   []string         `json:"odd,omitempty"` // the texts of the first errors of class "other"
-	// Latency is from the intended send to the end of the answer, Service from the actual send, Lag from the
-	// intended to the actual send. Latencies by request kind (list, get, watch) are in Kinds.
-	Latency histogram.Histogram            `json:"latency"`
-	Service histogram.Histogram            `json:"service"`
-	Lag     histogram.Histogram            `json:"lag"`
-	Kinds   map[string]histogram.Histogram `json:"kinds,omitempty"`
-
-	// Reviews are what the recorder received, Attempts what the API server's metrics say
-	// (apiserver_impersonation_authorization_attempts_total), both as differences over the block. Unreconciled
-	// says how they contradict. GivenUp are reviews of which the API server says that they had no answer: its own client
-	// had gone, or the authorizer took too long.
-	Reviews      []ReviewCount  `json:"reviews"`
-	GivenUp      int64          `json:"reviewsGivenUp,omitempty"`
-	Attempts     []AttemptCount `json:"attempts,omitempty"`
-	Unreconciled []string       `json:"unreconciled,omitempty"`
-	// Background is how many checks of others were subtracted, where the API server alone counts.
-	Background int64 `json:"background,omitempty"`
-	// Predicted is what the oracle says of the block's requests; Smallest is there if the reviews are others, and the
-	// run looked for fewer requests that show it.
-	Predicted *Prediction `json:"predicted,omitempty"`
-	Smallest  *Smallest   `json:"smallest,omitempty"`
-	// Log is every request, for the prediction. It is not kept.
-	Log []Asked `json:"log,omitempty"`
-	// Timeline has one entry per second of the block.
-	Timeline []Second `json:"timeline,omitempty"`
-
-	// CPU time used in the block, and resident memory at its end.
-	GeneratorCPU Duration `json:"generatorCPU"` // authzconf's own process: agents and recorder
-	GeneratorRSS int64    `json:"generatorRSSBytes"`
-	// Cost is what the programs that are under load used in the block, by what they are.
-	Cost map[string]Cost `json:"cost,omitempty"`
-	// Profiles are what these programs did, in the last block of a side.
-	Profiles       map[string]CPUProfile `json:"cpuProfiles,omitempty"`
-	WebhookLatency histogram.Histogram   `json:"webhookLatency"`        // as the recorder saw it: receipt to answer
-	FlowControl    map[string]float64    `json:"flowControl,omitempty"` // differences of apiserver_flowcontrol_* worth showing
-}
-
-// RequestMode is the mode of reviews that are not about impersonation: of the request itself.
-const RequestMode = "request"
-
-// Unseen is the decision of reviews of which the back does not tell, for the API server remembers what it answered.
-const Unseen = "unseen"
-
-// Programs that have a cost.
-const (
-	APIServer  = "API server"
-	Etcd       = "etcd"
-	Authorizer = "authorizer"
-)
-
-// Cost is what a program used in a block.
-type Cost struct {
-	// CPU is all its processor time, Idle what it would have used without requests, as before the first block.
-	CPU  Duration `json:"cpu"`
-	Idle Duration `json:"idle"`
-	RSS  int64    `json:"rssBytes"` // at the end
-	// Allocated bytes and garbage collections, of programs that say so.
-	Allocated int64 `json:"allocatedBytes,omitempty"`
-	GCs       int64 `json:"gcs,omitempty"`
-	// PeakHeap is the most bytes that the heap has needed since the program began.
-	PeakHeap int64 `json:"peakHeapBytes,omitempty"`
-}
-
-// CPUProfile is how often a program was seen in a function, 100 times for each second of its processor time. Functions
-// are those that were seen most.
-type CPUProfile struct {
-	Samples   int64            `json:"samples"`
-	Functions map[string]int64 `json:"functions"`
-}
-
-// ReviewKind is what access reviews are counted by.
-type ReviewKind struct {
-	// Mode is associated-node, arbitrary-node, serviceaccount, user-info, legacy, or request for the check of the
-	// request itself; Verb is the verb of the review (impersonate:user-info, impersonate-on:user-info:list,
-	// impersonate, list, …).
-	Mode     string `json:"mode"`
-	Verb     string `json:"verb"`
-	Decision string `json:"decision"` // Allow, Deny or NoOpinion
-}
-
-// Compare puts kinds in order.
-func (k ReviewKind) Compare(other ReviewKind) int {
-	return cmp.Or(cmp.Compare(k.Mode, other.Mode), cmp.Compare(k.Verb, other.Verb), cmp.Compare(k.Decision, other.Decision))
-}
-
-// ReviewCount counts access reviews.
-type ReviewCount struct {
-	ReviewKind
-	Count int64 `json:"count"`
-}
-
-// AttemptCount is one series of the API server's counter.
-type AttemptCount struct {
-	Mode     string  `json:"mode"`
-	Decision string  `json:"decision"`
-	Count    float64 `json:"count"`
-}
-
-// Second is what happened in one second of a block.
-type Second struct {
-	Sent    int64 `json:"sent"`
-	Done    int64 `json:"done"`
-	Errors  int64 `json:"errors"`
-	Reviews int64 `json:"reviews"`
-}
-
-// Merge adds what another shard has done in the same block: exactly what one process would have counted. What is
-// not a shard's (the place in the run, reviews, the server's costs) is left alone.
-func (b *Block) Merge(other *Block) {
-	b.Planned += other.Planned
-	b.Sent += other.Sent
-	b.Late += other.Late
-	b.Dropped += other.Dropped
-	b.Retried += other.Retried
-	b.Reconnects += other.Reconnects
-	b.Answers = Sum(b.Answers, other.Answers)
-	b.Wrong = Sum(b.Wrong, other.Wrong)
-	b.Again = Sum(b.Again, other.Again)
-	b.FollowsServer = b.FollowsServer || other.FollowsServer
-	b.Log = append(b.Log, other.Log...)
-	for _, text := range other.Odd {
-		b.NoteOdd(text)
+// DropOwn takes away the checks of the requests themselves from every block, if they can't be told from those of others.
+func (r *Run) DropOwn() {
+	if !r.OwnUnknown {
+		return
 	}
-	b.Latency.Merge(&other.Latency)
-	b.Service.Merge(&other.Service)
-	b.Lag.Merge(&other.Lag)
-	for kind, h := range other.Kinds {
-		if b.Kinds == nil {
-			b.Kinds = map[string]histogram.Histogram{}
-		}
-		mine := b.Kinds[kind]
-		mine.Merge(&h)
-		b.Kinds[kind] = mine
+	for i := range r.Blocks {
+		b := &r.Blocks[i]
+		b.Background = 0
+		b.Reviews = slices.DeleteFunc(slices.Clone(b.Reviews), func(c ReviewCount) bool { return c.Mode == RequestMode })
 	}
-	for i, s := range other.Timeline {
-		if i == len(b.Timeline) {
-			b.Timeline = append(b.Timeline, Second{})
-		}
-		t := &b.Timeline[i]
-		t.Sent += s.Sent
-		t.Done += s.Done
-		t.Errors += s.Errors
-		t.Reviews += s.Reviews
-	}
-	b.GeneratorCPU += other.GeneratorCPU
-	b.GeneratorRSS += other.GeneratorRSS
-}
-
-// NoteOdd keeps the first three texts of errors that have no class of their own.
-func (b *Block) NoteOdd(text string) {
-	if len(b.Odd) < 3 {
-		b.Odd = append(b.Odd, text)
-	}
-}
-
-// Sum adds b to a, which is made if there is something to add.
-func Sum[N int64 | float64](a, b map[string]N) map[string]N {
-	for k, n := range b {
-		if a == nil {
-			a = map[string]N{}
-		}
-		a[k] += n
-	}
-	return a
 }

@@ -112,6 +112,7 @@ func CreatePods(ctx context.Context, config *rest.Config, shards int, life time.
 	return j, nil
 }
 
+// await waits until every pod of the Job runs.
 func (j *Pods) await(ctx context.Context) error {
 	running, states := 0, ""
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
@@ -119,21 +120,9 @@ func (j *Pods) await(ctx context.Context) error {
 		if err != nil {
 			return false, err
 		}
-		running, states = 0, statesOf(pods.Items)
-		for _, p := range pods.Items {
-			index, err := strconv.Atoi(p.Labels[batchv1.JobCompletionIndexAnnotation])
-			if err != nil || index < 0 || index >= len(j.pods) {
-				return false, fmt.Errorf("the pod %s has the index %q", p.Name, p.Labels[batchv1.JobCompletionIndexAnnotation])
-			}
-			if p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil {
-				j.pods[index] = p.Name
-				running++
-			}
-			if slices.ContainsFunc(p.Status.ContainerStatuses, unpullable) {
-				return false, &usage.Error{Problem: fmt.Sprintf("the image of the shards cannot be pulled: %s; expected an image of authzconf, or of its loadgen/shard/program, that the nodes can pull", statesOf([]corev1.Pod{p}))}
-			}
-		}
-		return running == len(j.pods), nil
+		states = statesOf(pods.Items)
+		running, err = j.note(pods.Items)
+		return running == len(j.pods), err
 	})
 	switch {
 	case ctx.Err() != nil:
@@ -142,6 +131,24 @@ func (j *Pods) await(ctx context.Context) error {
 		return fmt.Errorf("%d of the %d shards run after %s: %s", running, len(j.pods), startTimeout, states)
 	}
 	return err
+}
+
+// note keeps the names of the pods that run, by their index, and counts them.
+func (j *Pods) note(pods []corev1.Pod) (running int, err error) {
+	for _, p := range pods {
+		index, err := strconv.Atoi(p.Labels[batchv1.JobCompletionIndexAnnotation])
+		if err != nil || index < 0 || index >= len(j.pods) {
+			return running, fmt.Errorf("the pod %s has the index %q", p.Name, p.Labels[batchv1.JobCompletionIndexAnnotation])
+		}
+		if p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil {
+			j.pods[index] = p.Name
+			running++
+		}
+		if slices.ContainsFunc(p.Status.ContainerStatuses, unpullable) {
+			return running, &usage.Error{Problem: fmt.Sprintf("the image of the shards cannot be pulled: %s; expected an image of authzconf, or of its loadgen/shard/program, that the nodes can pull", statesOf([]corev1.Pod{p}))}
+		}
+	}
+	return running, nil
 }
 
 func unpullable(c corev1.ContainerStatus) bool {

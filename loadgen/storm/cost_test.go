@@ -36,7 +36,7 @@ func sampled(t *testing.T, functions int) []byte {
 }
 
 func TestFlat(t *testing.T) {
-	got, err := flat(bytes.NewReader(sampled(t, mostFunctions+3)))
+	got, err := sumFunctions(bytes.NewReader(sampled(t, mostFunctions+3)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestFlat(t *testing.T) {
 	if got.Samples != n*(n+1)/2+5 || len(got.Functions) != mostFunctions || got.Functions["f3"] != 0 || got.Functions["f4"] != 4 {
 		t.Errorf("%d samples, %d functions, %v", got.Samples, len(got.Functions), got.Functions)
 	}
-	if _, err := flat(strings.NewReader("no profile")); err == nil {
+	if _, err := sumFunctions(strings.NewReader("no profile")); err == nil {
 		t.Error("what is no profile was read")
 	}
 }

@@ -50,7 +50,7 @@ func inExisting(t *testing.T, kubeconfig, name string) Options {
 	p.Starts, p.Authorizer.Kind = 1, profile.RBAC
 	p.Arrivals = profile.Arrivals{Kind: "constant", Every: time.Second}
 	return Options{
-		Profile: p, Release: newest(), Binaries: &local.Binaries{}, Seed: 1, Shards: 1, Said: func(s string) { t.Log(s) },
+		Profile: p, Release: newest(), Binaries: &local.Binaries{}, Seed: 1, Shards: 1, Say: func(s string) { t.Log(s) },
 		Provider: server.Existing,
 		Existing: server.Options{
 			Cell: verdicts.Cell{Name: "existing", Provider: server.Existing, Kubernetes: newest().Version, Gate: "on"}, Release: newest(), Existing: cluster,
@@ -188,7 +188,7 @@ func TestExistingServers(t *testing.T) {
 		}
 	}
 	for _, admin := range []*rest.Config{one, two} {
-		counted, err := unshared(t.Context(), admin, authorizationAttempts)
+		counted, err := scrapeUnshared(t.Context(), admin, authorizationAttempts)
 		if s, there := counted.of(authorizationAttempts); err != nil || !there || s.value == 0 || s.value == 120 {
 			t.Errorf("%s was asked nothing, or all: %+v %v", admin.Host, s, err)
 		}
@@ -202,7 +202,7 @@ func TestExistingInterrupted(t *testing.T) {
 	for phase, when := range map[string]func(o *Options, stop func()){
 		"creating":  func(o *Options, stop func()) { o.Created = func(done, _ int64) { stopAfter(done, 50, stop) } },
 		"tokens":    func(o *Options, stop func()) { o.Created = func(done, of int64) { stopAfter(done, of-2, stop) } },
-		"measuring": func(o *Options, stop func()) { o.Said = func(string) { time.AfterFunc(600*time.Millisecond, stop) } },
+		"measuring": func(o *Options, stop func()) { o.Say = func(string) { time.AfterFunc(600*time.Millisecond, stop) } },
 		"block":     func(o *Options, stop func()) { o.Progress = func(Progress) { stop() } },
 		// Nothing makes pods of the Job here, so that they are waited for until it is ended.
 		"pods": func(o *Options, stop func()) {

@@ -19,8 +19,8 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/usage"
+	"github.com/authzconf/authzconf/loadgen/judge"
 	"github.com/authzconf/authzconf/loadgen/profile"
-	"github.com/authzconf/authzconf/reports/load"
 )
 
 // startKwok builds kwok's controller from its sources, and has it keep the nodes of a cluster with the stages that come
@@ -80,7 +80,7 @@ func TestKwokOnKind(t *testing.T) {
 	}
 	startKwok(t, source, kubeconfig)
 	o := inExisting(t, kubeconfig, "kwok")
-	p, _, err := profile.Load("one-cluster")
+	p, err := profile.Load("one-cluster", nil)
 	if err == nil {
 		o.Kwok, p.Nodes, p.PodsPerNode, p.Pairs, p.Declared.Pairs = true, 500, 2, 1, 1
 		o.Profile, err = p.Adjusted(profile.Adjust{Counts: true}, func(flag string) bool { return flag == "counts" })
@@ -92,12 +92,12 @@ func TestKwokOnKind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	result := load.Judge(*out, Thresholds(o.Profile))
+	result := judge.Judge(*out, judge.ThresholdsOf(o.Profile))
 	t.Logf("%s: reasons %v, notes %v", result.Outcome, result.Reasons, out.Notes)
 	for _, v := range result.Variants {
 		t.Logf("%s: %d requests, %d errors, %.3f reviews each, p99 %.1f ms", v.Name, v.Sent, v.Errors, v.Reviews.PerRequest.Estimate, v.P99.Milliseconds)
 	}
-	if result.Outcome != load.Passed {
+	if result.Outcome != judge.Passed {
 		t.Errorf("%s", result.Outcome)
 	}
 }

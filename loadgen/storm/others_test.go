@@ -65,7 +65,7 @@ func TestOthers(t *testing.T) {
 	p.Authorizer.Kind, p.Block = profile.RBAC, 20*time.Second
 	r := newRunner(Options{Profile: p, Provider: server.Existing})
 	r.idle[profile.GateOn] = map[string]run.Cost{}
-	n := r.others(profile.GateOn, []sample{
+	n := r.countOthers(profile.GateOn, []sample{
 		{family: decisions, labels: model.Metric{"decision": "allowed"}, value: 7}, {family: decisions, labels: model.Metric{"decision": "denied"}, value: 2},
 		{family: authorizationAttempts, value: 1}, {family: cpuSeconds, value: 0.5},
 	})
@@ -82,12 +82,12 @@ func TestOthers(t *testing.T) {
 		if c.first {
 			before = nil
 		}
-		if got := steady(before, map[profile.Server]int64{profile.GateOn: c.now}); got != c.want {
+		if got := isSteady(before, map[profile.Server]int64{profile.GateOn: c.now}); got != c.want {
 			t.Errorf("%+v: %t", c, got)
 		}
 	}
 	was := counters{"": {family: processStart, value: 100}}
-	if r.replaced(was, was) != nil || r.replaced(was, counters{"": {family: processStart, value: 200}}) == nil {
+	if r.checkReplaced(was, was) != nil || r.checkReplaced(was, counters{"": {family: processStart, value: 200}}) == nil {
 		t.Error("another process that answers is not told from the same one")
 	}
 }
@@ -109,7 +109,7 @@ func TestSeveral(t *testing.T) {
 			}
 			srv.Start()
 			defer srv.Close()
-			if began, err := several(t.Context(), &rest.Config{Host: srv.URL}, 16); err != nil || len(began) != c.want {
+			if began, err := findAPIServers(t.Context(), &rest.Config{Host: srv.URL}, 16); err != nil || len(began) != c.want {
 				t.Errorf("%d servers: %v %v", c.servers, began, err)
 			}
 		})

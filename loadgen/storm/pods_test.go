@@ -35,7 +35,7 @@ func inPods(t *testing.T) Options {
 	}
 	return Options{
 		Release: release, Binaries: &local.Binaries{}, Seed: 1, Shards: 3,
-		Provider: server.Kind, NodeImage: image, Engine: Pods, Said: func(s string) { t.Log(s) },
+		Provider: server.Kind, NodeImage: image, Engine: Pods, Say: func(s string) { t.Log(s) },
 	}
 }
 

@@ -37,7 +37,7 @@ func TestServeRecorder(t *testing.T) {
 		t.Errorf("counted %+v, %v", a.Counted, p.Err())
 	}
 	p.ask(question{Profile: true})
-	if _, err := flat(bytes.NewReader(p.ask(question{Profiled: true}).Profile)); err != nil || p.Err() != nil {
+	if _, err := sumFunctions(bytes.NewReader(p.ask(question{Profiled: true}).Profile)); err != nil || p.Err() != nil {
 		t.Errorf("its CPU profile: %v, %v", err, p.Err())
 	}
 	time.AfterFunc(100*time.Millisecond, func() { _ = out.Close() })
@@ -85,16 +85,16 @@ func TestCounts(t *testing.T) {
 // TestChecked counts what the API server says where there is no recorder.
 func TestChecked(t *testing.T) {
 	b := &run.Block{Attempts: []run.AttemptCount{{Mode: "legacy", Decision: "allowed", Count: 3}, {Mode: "associated-node", Decision: "denied", Count: 2}}}
-	got, fewer := checked(b, []sample{{family: decisions, labels: model.Metric{"decision": "allowed"}, value: 10}, {family: decisions, labels: model.Metric{"decision": "denied"}, value: 4}}, 2)
+	got, fewer := countChecks(b, []sample{{family: decisions, labels: model.Metric{"decision": "allowed"}, value: 10}, {family: decisions, labels: model.Metric{"decision": "denied"}, value: 4}}, 2)
 	if len(got) != 3 || got[0].Count != 3 || got[1].Decision != "NoOpinion" || got[2] != (run.ReviewCount{ReviewKind: run.ReviewKind{Mode: "request", Decision: "Allow"}, Count: 5}) || b.Background != 2 || fewer != 0 {
 		t.Errorf("%+v, %d fewer", got, fewer)
 	}
-	b.Reviews, fewer = checked(b, nil, 2)
+	b.Reviews, fewer = countChecks(b, nil, 2)
 	if b.Reviews[2].Count != 0 || fewer != 5 {
 		t.Errorf("less than the background: %+v, %d fewer", b.Reviews, fewer)
 	}
 	blocks := []run.Block{*b}
-	if withoutOwn(blocks); len(blocks[0].Reviews) != 2 || blocks[0].Background != 0 {
+	if (&run.Run{Blocks: blocks, OwnUnknown: true}).DropOwn(); len(blocks[0].Reviews) != 2 || blocks[0].Background != 0 {
 		t.Errorf("impersonation alone: %+v", blocks[0].Reviews)
 	}
 }
@@ -109,7 +109,7 @@ func TestRuntimeCost(t *testing.T) {
 			want = run.Duration(time.Second)
 			b.Cost[run.APIServer] = run.Cost{CPU: want}
 		}
-		runtimeCost(b, increased, 7)
+		addRuntimeCost(b, increased, 7)
 		if c := b.Cost[run.APIServer]; c.CPU != want || c.Allocated != 1024 || c.GCs != 2 || (c.Idle == 7) == known {
 			t.Errorf("known %t: %+v", known, c)
 		}

@@ -2,18 +2,14 @@ package storm
 
 import (
 	"cmp"
-	"fmt"
+	_ "embed"
 	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/authzconf/authzconf/engine/recorder"
@@ -21,7 +17,6 @@ import (
 	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/reports/statistics/histogram"
 	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/verdicts"
 )
 
 type reviews struct {
@@ -140,139 +135,21 @@ func (t tallies) fill(b *run.Block, cached bool) {
 	}
 }
 
-// The API server's own counters that a block is measured by.
-const (
-	authorizationAttempts = verdicts.AuthorizationsMetric
-	webhookEvaluations    = "apiserver_authorization_webhook_evaluations_total"
-	flowControl           = "apiserver_flowcontrol_"
-	decisions             = "apiserver_authorization_decisions_total"
-)
-
-type counters map[string]sample
-
-type sample struct {
-	family string
-	labels model.Metric
-	value  float64
-}
-
-// processStart is a gauge of every Go program: when it began, in seconds since 1970.
-const processStart = "process_start_time_seconds"
-
-// heapSys is a gauge of every Go program, too: what its heap has needed at most, for that is not given back.
-const heapSys = "go_memstats_heap_sys_bytes"
-
-func (c counters) of(family string) (one sample, there bool) {
-	for _, s := range c {
-		if s.family == family {
-			return s, true
-		}
+func (r *runner) count(s *controlPlane, start time.Time, delayed bool) (read func() tallies) {
+	c := counting{Start: start}
+	if delayed {
+		c.Delay, c.Sigma, c.Concurrency = r.Profile.WebhookDelay, r.Profile.Authorizer.Sigma, r.Profile.Authorizer.Concurrency
 	}
-	return one, false
-}
-
-// began is when the server's process began, zero if it does not say so.
-func (c counters) began() time.Time {
-	if s, there := c.of(processStart); there {
-		return time.UnixMilli(int64(1000 * s.value)).UTC()
+	switch {
+	case r.serverCounts():
+		return func() tallies { return tallies{} }
+	case r.recorder != nil:
+		r.recorder.ask(question{Count: &c})
+		return func() tallies { return r.recorder.ask(question{Read: true}).Counted }
 	}
-	return time.Time{}
-}
-
-// readCounters takes all that was scraped but the buckets of histograms.
-func readCounters(families map[string]*dto.MetricFamily) (counters, error) {
-	samples, err := expfmt.ExtractSamples(&expfmt.DecodeOptions{}, slices.Collect(maps.Values(families))...)
-	out := counters{}
-	for _, s := range samples {
-		if family := string(s.Metric[model.MetricNameLabel]); !strings.HasSuffix(family, "_bucket") {
-			out[s.Metric.String()] = sample{family, s.Metric, float64(s.Value)}
-		}
+	counted := newReviews(start)
+	for _, t := range s.targets {
+		t.Count(counted.counting(c, s.others()))
 	}
-	return out, err
-}
-
-func (c counters) add(other counters) {
-	for key, s := range other {
-		if before := c[key].value; s.family == processStart {
-			s.value = max(s.value, before) // the newest process
-		} else {
-			s.value += before
-		}
-		c[key] = s
-	}
-}
-
-func (c counters) since(before counters) (list []sample) {
-	for key, s := range c {
-		if s.family != heapSys {
-			s.value -= before[key].value
-		}
-		if s.value != 0 {
-			list = append(list, s)
-		}
-	}
-	return list
-}
-
-// metrics puts what the API server counted into the block, and says where it contradicts the recorder. hasAttempts
-// says whether the server counts checks of impersonation at all, components whether others than the agents ask it, and
-// restarted whether what it counted last is lost.
-func metrics(b *run.Block, increased []sample, hasAttempts, components, restarted bool) {
-	evaluations := 0.0
-	for _, s := range increased {
-		switch {
-		case s.family == webhookEvaluations && strings.HasPrefix(string(s.labels["name"]), "recorder-"):
-			if s.labels["name"] == "recorder-front" {
-				evaluations += s.value
-			}
-			if s.labels["result"] != "success" {
-				b.GivenUp += int64(s.value)
-			}
-		case s.family == authorizationAttempts:
-			b.Attempts = append(b.Attempts, run.AttemptCount{Mode: string(s.labels["mode"]), Decision: string(s.labels["decision"]), Count: s.value})
-		case strings.HasPrefix(s.family, flowControl):
-			if name := flowName(s); name != "" {
-				if b.FlowControl == nil {
-					b.FlowControl = map[string]float64{}
-				}
-				b.FlowControl[name] += math.Round(s.value*1e6) / 1e6
-			}
-		}
-	}
-	slices.SortFunc(b.Attempts, func(a, b run.AttemptCount) int {
-		return cmp.Or(strings.Compare(a.Mode, b.Mode), strings.Compare(a.Decision, b.Decision))
-	})
-	b.Unreconciled = unreconciled(b, int64(evaluations), hasAttempts && !restarted, components, restarted)
-}
-
-// flowName names a series of priority and fairness: what was rejected and dispatched, and how long it waited.
-func flowName(s sample) string {
-	level := string(s.labels["priority_level"])
-	switch strings.TrimPrefix(s.family, flowControl) {
-	case "rejected_requests_total":
-		return "rejected " + level + " " + string(s.labels["reason"])
-	case "dispatched_requests_total":
-		return "dispatched " + level
-	case "request_wait_duration_seconds_sum":
-		return "waited " + level + " seconds"
-	}
-	return ""
-}
-
-// unreconciled compares the recorder with the server's metrics: all reviews with the calls of the webhook, those
-// of each mode with the attempts. Where components ask too, whose reviews were left out, the calls can only be
-// more; where a server was restarted, less. One that the server gave up may have arrived or not, at both ends or one.
-func unreconciled(b *run.Block, evaluations int64, hasAttempts, components, restarted bool) (list []string) {
-	total := seq.Sum(b.Reviews, func(r run.ReviewCount) int64 { return r.Count })
-	given := ""
-	if b.GivenUp > 0 {
-		given = fmt.Sprintf(", and gave up %d", b.GivenUp)
-	}
-	if total > evaluations && !restarted || total < evaluations-b.GivenUp && !components {
-		list = append(list, fmt.Sprintf("the recorder received %d reviews, the API server says it sent %d%s", total, evaluations, given))
-	}
-	if hasAttempts {
-		list = append(list, b.Contradicted()...)
-	}
-	return list
+	return counted.soFar
 }

@@ -50,7 +50,7 @@ func burst(comparisons ...profile.Comparison) *profile.Profile {
 
 func execute(ctx context.Context, t *testing.T, p *profile.Profile, change func(*Options)) *run.Run {
 	t.Helper()
-	o := Options{Profile: p, Release: newest(), Binaries: &local.Binaries{}, Seed: 1, Shards: 1, Said: func(s string) { t.Log(s) }}
+	o := Options{Profile: p, Release: newest(), Binaries: &local.Binaries{}, Seed: 1, Shards: 1, Say: func(s string) { t.Log(s) }}
 	if change != nil {
 		change(&o)
 	}
@@ -91,7 +91,7 @@ func expectForetold(t *testing.T, shards int) {
 		if b.Planned != 20 || b.Sent != 20 || len(b.Wrong) > 0 || b.Latency.Count() != 20 {
 			t.Errorf("%d shards, %s on %s: planned %d, sent %d, wrong %v", shards, b.Variant, b.Server, b.Planned, b.Sent, b.Wrong)
 		}
-		if list, why := b.Unpredicted(); len(list) > 0 || why != "" {
+		if list, why := b.ComparePrediction(); len(list) > 0 || why != "" {
 			t.Errorf("%d shards, %s on %s: %v %s: %+v", shards, b.Variant, b.Server, list, why, b.Reviews)
 		}
 		if len(b.Unreconciled) > 0 || b.WebhookLatency.Count() != total(b) {
@@ -109,7 +109,7 @@ func TestFinding(t *testing.T) {
 	p := burst(profile.Comparison{Name: "aa", A: side("denied", profile.GateOn), B: side("denied", profile.GateOn)})
 	p.Nodes = 2
 	var r *runner
-	r = newRunner(Options{Profile: p, Release: newest(), Binaries: &local.Binaries{}, Seed: 1, Shards: 1, Said: func(s string) {
+	r = newRunner(Options{Profile: p, Release: newest(), Binaries: &local.Binaries{}, Seed: 1, Shards: 1, Say: func(s string) {
 		t.Log(s)
 		if strings.HasPrefix(s, "created ") {
 			wrong, err := population.NewHistory(p, profile.GateOff, "1.37")
@@ -130,7 +130,7 @@ func TestFinding(t *testing.T) {
 	if s == nil || s.Count != 1 || len(s.Requests) != 1 || !strings.Contains(s.Text, "legacy impersonate NoOpinion: 1 reviews, predicted 1") && !strings.Contains(s.Text, "arbitrary-node impersonate-on:arbitrary-node:list NoOpinion: 1 reviews, predicted none") {
 		t.Errorf("the smallest schedule: %+v", s)
 	}
-	if list, why := out.Blocks[1].Unpredicted(); len(list) == 0 || why != "" || out.Blocks[1].Smallest != nil {
+	if list, why := out.Blocks[1].ComparePrediction(); len(list) == 0 || why != "" || out.Blocks[1].Smallest != nil {
 		t.Errorf("the second block: %v %s", list, why)
 	}
 }
@@ -190,7 +190,7 @@ func TestTokensRevoked(t *testing.T) {
 	var r *runner
 	gone := false
 	r = newRunner(Options{
-		Profile: p, Release: newest(), Binaries: &local.Binaries{}, Seed: 1, Shards: 1, Said: func(s string) { t.Log(s) },
+		Profile: p, Release: newest(), Binaries: &local.Binaries{}, Seed: 1, Shards: 1, Say: func(s string) { t.Log(s) },
 		Progress: func(at Progress) {
 			if at.Block == 1 && !gone {
 				gone = true
@@ -222,11 +222,11 @@ func TestTokensRevoked(t *testing.T) {
 }
 
 func TestUnaccepted(t *testing.T) {
-	got := unaccepted(&run.Block{Answers: map[string]int64{"200": 5, "401": 2, "tls": 1, "403": 7}})
+	got := findUnaccepted(&run.Block{Answers: map[string]int64{"200": 5, "401": 2, "tls": 1, "403": 7}})
 	if len(got) != 2 || !strings.HasPrefix(got[0], "2 requests were answered 401") || !strings.HasPrefix(got[1], "1 requests failed in TLS") {
 		t.Errorf("%q", got)
 	}
-	if got := unaccepted(&run.Block{Answers: map[string]int64{"200": 5, "403": 7}}); len(got) > 0 {
+	if got := findUnaccepted(&run.Block{Answers: map[string]int64{"200": 5, "403": 7}}); len(got) > 0 {
 		t.Errorf("%q", got)
 	}
 }
@@ -250,7 +250,7 @@ func TestOrder(t *testing.T) {
 		profile.Comparison{Name: "gate", A: side("denied", profile.GateOff), B: side("denied", profile.GateOn)},
 	)
 	p.Pairs, p.Starts = 12, 3
-	blocks := order(p, 3)
+	blocks := orderBlocks(p, 3)
 	if len(blocks) != 2*2*12 {
 		t.Fatalf("%d blocks", len(blocks))
 	}
@@ -275,7 +275,7 @@ func TestOrder(t *testing.T) {
 			t.Errorf("%s begins %d of 4 pairs", name, n)
 		}
 	}
-	same, other := order(p, 3), order(p, 4)
+	same, other := orderBlocks(p, 3), orderBlocks(p, 4)
 	different := false
 	for i := range blocks {
 		if same[i] != blocks[i] {
@@ -299,45 +299,45 @@ func TestUnreconciled(t *testing.T) {
 			Attempts: []run.AttemptCount{{Mode: "legacy", Decision: "allowed", Count: 3}, {Mode: "associated-node", Decision: "denied", Count: 2}},
 		}
 	}
-	if got := unreconciled(block(), 8, true, false, false); len(got) != 0 {
+	if got := reconcile(block(), 8, counterFacts{attempts: true}); len(got) != 0 {
 		t.Errorf("what agrees: %v", got)
 	}
-	if got := unreconciled(block(), 9, true, false, false); len(got) != 1 || got[0] != "the recorder received 8 reviews, the API server says it sent 9" {
+	if got := reconcile(block(), 9, counterFacts{attempts: true}); len(got) != 1 || got[0] != "the recorder received 8 reviews, the API server says it sent 9" {
 		t.Errorf("one more sent: %v", got)
 	}
 	// One that the server gave up may be in both counts, or in one of them.
 	for evaluations := int64(7); evaluations <= 10; evaluations++ {
 		b := block()
 		b.GivenUp, b.Attempts[1].Count = 1, 3
-		if got, want := unreconciled(b, evaluations, true, false, false), evaluations == 7 || evaluations == 10; (len(got) != 0) != want {
+		if got, want := reconcile(b, evaluations, counterFacts{attempts: true}), evaluations == 7 || evaluations == 10; (len(got) != 0) != want {
 			t.Errorf("%d sent and one given up: %v", evaluations, got)
 		}
 	}
 	b := block()
 	b.Attempts[0].Count = 2
-	if got := unreconciled(b, 8, true, false, false); len(got) != 1 || !strings.Contains(got[0], "mode legacy, allowed: the recorder received 3 reviews, the API server counted 2") {
+	if got := reconcile(b, 8, counterFacts{attempts: true}); len(got) != 1 || !strings.Contains(got[0], "mode legacy, allowed: the recorder received 3 reviews, the API server counted 2") {
 		t.Errorf("one less counted: %v", got)
 	}
 	b = block()
 	b.Attempts = append(b.Attempts, run.AttemptCount{Mode: "user-info", Decision: "denied", Count: 1})
-	if got := unreconciled(b, 8, true, false, false); len(got) != 1 || !strings.Contains(got[0], "mode user-info, not allowed") {
+	if got := reconcile(b, 8, counterFacts{attempts: true}); len(got) != 1 || !strings.Contains(got[0], "mode user-info, not allowed") {
 		t.Errorf("one that nobody saw: %v", got)
 	}
-	if got := unreconciled(block(), 9, true, true, false); len(got) != 0 {
+	if got := reconcile(block(), 9, counterFacts{attempts: true, components: true}); len(got) != 0 {
 		t.Errorf("one more sent, of a component: %v", got)
 	}
-	if got := unreconciled(block(), 7, true, true, false); len(got) != 1 {
+	if got := reconcile(block(), 7, counterFacts{attempts: true, components: true}); len(got) != 1 {
 		t.Errorf("one less sent: %v", got)
 	}
-	if got := unreconciled(block(), 7, false, false, true); len(got) != 0 {
+	if got := reconcile(block(), 7, counterFacts{restarted: true}); len(got) != 0 {
 		t.Errorf("one less counted, by a server that was restarted: %v", got)
 	}
-	if got := unreconciled(block(), 9, false, false, true); len(got) != 1 {
+	if got := reconcile(block(), 9, counterFacts{restarted: true}); len(got) != 1 {
 		t.Errorf("one more sent, by a server that was restarted: %v", got)
 	}
 	b = block()
 	b.Attempts = nil
-	if got := unreconciled(b, 8, false, false, false); len(got) != 0 {
+	if got := reconcile(b, 8, counterFacts{}); len(got) != 0 {
 		t.Errorf("a server that does not count: %v", got)
 	}
 }
@@ -348,15 +348,15 @@ func TestGivenUp(t *testing.T) {
 		return sample{family: webhookEvaluations, labels: model.Metric{"name": name, "result": result}, value: n}
 	}
 	b := &run.Block{Reviews: []run.ReviewCount{{ReviewKind: run.ReviewKind{Mode: "request", Verb: "list", Decision: "Allow"}, Count: 4667}}}
-	metrics(b, []sample{
+	addMetrics(b, []sample{
 		evaluations("recorder-front", "success", 4660), evaluations("recorder-front", "canceled", 28), evaluations("recorder-front", "timeout", 1),
 		evaluations("recorder-back", "success", 7), evaluations("recorder-back", "error", 2), evaluations("another", "error", 9),
-	}, false, false, false)
+	}, counterFacts{})
 	if b.GivenUp != 31 || len(b.Unreconciled) > 0 {
 		t.Errorf("%d given up, %v", b.GivenUp, b.Unreconciled)
 	}
 	b.GivenUp, b.Reviews[0].Count = 0, 4657
-	metrics(b, []sample{evaluations("recorder-front", "success", 4660), evaluations("recorder-front", "canceled", 2)}, false, false, false)
+	addMetrics(b, []sample{evaluations("recorder-front", "success", 4660), evaluations("recorder-front", "canceled", 2)}, counterFacts{})
 	if want := "the recorder received 4657 reviews, the API server says it sent 4662, and gave up 2"; len(b.Unreconciled) != 1 || b.Unreconciled[0] != want {
 		t.Errorf("one less than had an answer: %v", b.Unreconciled)
 	}
@@ -366,7 +366,7 @@ func TestMachine(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("there is no /proc")
 	}
-	if m := machine(); m.CPUs < 1 || m.MemoryBytes < 1<<20 || m.Go == "" {
+	if m := inspectMachine(); m.CPUs < 1 || m.MemoryBytes < 1<<20 || m.Go == "" {
 		t.Errorf("machine %+v", m)
 	}
 }

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/authzconf/authzconf/loadgen/judge"
+	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/loadgen/simulated"
+	"github.com/authzconf/authzconf/reports/statistics"
+)
+
+// columnOf is a simulated run that was judged.
+func columnOf(r run.Run, thresholds judge.Thresholds) column {
+	return column{Run: r, Result: judge.Judge(r, thresholds)}
+}
+
+// costOf is of simulated runs with one number of agents each.
+func costOf(t *testing.T, agents ...int) *Cost {
+	t.Helper()
+	var runs []column
+	for _, n := range agents {
+		r := simulated.Storm{Seed: 3, Pairs: 2, Requests: 400, Noise: 0.02, Agents: n}.Run()
+		r.Agents = n
+		runs = append(runs, columnOf(r, judge.Thresholds{}))
+	}
+	return newCost(runs...)
+}
+
+func markdownOf(t *testing.T, c *Cost) string {
+	t.Helper()
+	text, err := c.Markdown()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Runs with one number of agents each make a curve together.
+func TestCostOfSeveralRuns(t *testing.T) {
+	c := costOf(t, 1000, 10, 100)
+	files, err := c.Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) != 2 || !strings.Contains(string(files["reviews.svg"]), `xmlns="http://www.w3.org/2000/svg"`) || !strings.Contains(string(files["reviews.svg"]), "associated-node") {
+		t.Errorf("%d files", len(files))
+	}
+	text := string(files["README.md"])
+	if !strings.Contains(text, "| variant | 10 agents | 100 agents | 1000 agents |") || strings.Contains(text, "not run") || !strings.Contains(text, "(reviews.svg)") {
+		t.Errorf("not in order of agents:\n%s", text)
+	}
+	dir := t.TempDir()
+	readme := filepath.Join(dir, "README.md")
+	if err := errors.Join(writePages(dir, files), writePages(dir, files)); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(readme, []byte("# Mine\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := writePages(dir, files); err == nil || !strings.Contains(err.Error(), "name another folder") {
+		t.Errorf("somebody else's page is overwritten: %v", err)
+	}
+	if page, err := os.ReadFile(readme); err != nil || string(page) != "# Mine\n" {
+		t.Errorf("somebody else's page is %q: %v", page, err)
+	}
+}
+
+// Where a variant did not run, or no curve is to be had, it says so.
+func TestCostOfWhatDidNotRun(t *testing.T) {
+	c := costOf(t, 10, 10)
+	if files, err := c.Files(); err != nil || len(files) != 1 {
+		t.Errorf("one number of agents makes a curve: %d files, %v", len(files), err)
+	}
+	other := c.Columns[0].Run
+	other.Blocks = nil
+	c = newCost(columnOf(c.Columns[0].Run, judge.Thresholds{}), columnOf(other, judge.Thresholds{}))
+	if text := markdownOf(t, c); !strings.Contains(text, "not run") || !strings.Contains(text, "executed broken") && !strings.Contains(text, "executed unknown") {
+		t.Errorf("a run without blocks looks sound:\n%s", text)
+	}
+}
+
+// TestResults expects a page for each part, and the statements to say no more than their figures.
+func TestResults(t *testing.T) {
+	out := t.TempDir()
+	if err := writeResults(t.TempDir(), out); err == nil || !strings.Contains(err.Error(), "expected the folders") {
+		t.Errorf("nothing to read: %v", err)
+	}
+	r := simulated.Sound().Run()
+	for i := range r.Blocks {
+		b := &r.Blocks[i]
+		b.Variant = map[string]string{"legacy": "legacy-gate-off", "associated-node": "associated-node-cold"}[b.Variant]
+	}
+	partsOf := func(names ...string) (parts []Part) {
+		for _, name := range names {
+			parts = append(parts, Part{Name: name, Cost: newCost(columnOf(r, soundThresholds()))})
+		}
+		return parts
+	}
+	if err := publishParts(partsOf("reviews", "latency"), out); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(out, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"| [reviews](reviews/README.md) | 1 | 1 passed | 2026-",
+		"| The existing impersonation mechanism will introduce 1 access review. | Scalability | **holds** | 2.000 reviews per request; by the KEP 2 |",
+		"| The existing impersonation mechanism will introduce 1 access review. | legacy-gate-off, first contact: 2.000 reviews per request in 2 runs, as predicted<br>legacy-gate-off, steady state: 2.000",
+		"| **an upper bound** | 1.1", "| **not measured** |", "| SLOs | **held** | of 6 p99, by variant and kind of request, 6 held,", "| **measured** | 0.0 % \\[0.0, 0.0 %\\] (p 1.000) of", "of the API server's CPU above idle per request",
+	} {
+		if !strings.Contains(string(data), want) {
+			t.Errorf("does not say %q:\n%s", want, data)
+		}
+	}
+	// Another part, measured where there are no runs of the others: they stay, with their figures.
+	r.Population = run.Population{Nodes: 20, DaemonSets: 1, ServiceAccounts: 1, Every: run.Duration(9 * time.Second)}
+	for i := range r.Blocks {
+		r.Blocks[i].Variant = strings.TrimSuffix(r.Blocks[i].Variant, "-cold")
+	}
+	if err := os.MkdirAll(filepath.Join(out, "page-only"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(out, "page-only/README.md"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := publishParts(partsOf("events", "daemonset"), out); err != nil {
+		t.Fatal(err)
+	}
+	after, err := os.ReadFile(filepath.Join(out, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"[reviews](reviews/README.md) | 1 |", "[latency](latency/README.md) | 1 |", "[events](events/README.md) | 1 |", "reviews per request in 4 runs", "| **measured** |", "[page-only](page-only/README.md) | ? | of an earlier measurement", "| every 9s |"} {
+		if !strings.Contains(string(after), want) {
+			t.Errorf("does not say %q:\n%s", want, after)
+		}
+	}
+	for _, part := range []string{"reviews", "latency", "events"} {
+		page, err := os.ReadFile(filepath.Join(out, part, "README.md"))
+		if err != nil || !strings.Contains(string(page), " CPUs, ") {
+			t.Errorf("%v:\n%s", err, page)
+		}
+	}
+	// Of what is published alone the same comes out.
+	if err := writeResults("", out); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := os.ReadFile(filepath.Join(out, "README.md")); err != nil || string(again) != string(after) {
+		t.Errorf("%v:\n%s\nwas\n%s", err, again, after)
+	}
+	if err := writeResults("", t.TempDir()); err == nil || !strings.Contains(err.Error(), "expected the pages") {
+		t.Errorf("nothing is published: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(out, "latency", publishedFile), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := publishParts(partsOf("events"), out); err == nil || !strings.Contains(err.Error(), publishedFile) {
+		t.Errorf("a file that cannot be read: %v", err)
+	}
+}
+
+// Statements say what the runs show, and no more.
+func TestStatements(t *testing.T) {
+	rate := func(variant, server string, mean float64, verdict string) judge.Variant {
+		return judge.Variant{Variant: variant, Server: server, Reviews: judge.ReviewRate{Of: "steady state", PerRequest: statistics.Interval{Estimate: mean}, Verdict: verdict}}
+	}
+	slo := func(of string, state judge.State) judge.LimitResult {
+		return judge.LimitResult{Of: of, Name: judge.Objective("list"), State: state, Detail: "so"}
+	}
+	for name, c := range map[string]struct {
+		result judge.Result
+		which  int
+		want   string
+	}{
+		"exact":                 {judge.Result{Variants: []judge.Variant{rate("denied", "gate-on", 3, judge.AsPredicted)}}, 3, "holds"},
+		"fewer":                 {judge.Result{Variants: []judge.Variant{rate("denied", "gate-on", 2.5, judge.AsPredicted)}}, 3, "an upper bound"},
+		"more":                  {judge.Result{Variants: []judge.Variant{rate("legacy-gate-on", "gate-on", 4, judge.AsPredicted), rate("fallback", "gate-on", 5, judge.AsPredicted)}}, 2, "does not hold"},
+		"another server":        {judge.Result{Variants: []judge.Variant{rate("denied", "gate-off", 3, judge.AsPredicted)}}, 3, "not measured"},
+		"not as predicted":      {judge.Result{Variants: []judge.Variant{rate("denied", "gate-on", 3, judge.NotPredicted)}}, 3, "not known: some is not as the model predicts"},
+		"miscounted":            {judge.Result{Variants: []judge.Variant{rate("denied", "gate-on", 3, judge.AsPredicted)}, Checks: []judge.Check{{Name: "counters", State: judge.Broken}}}, 3, "not measured"},
+		"overloaded":            {judge.Result{Variants: []judge.Variant{{Variant: "denied", Server: "gate-on", Reviews: judge.ReviewRate{Of: "steady state", PerRequest: statistics.Interval{Estimate: 1}, Verdict: judge.AsPredicted}, Done: 100, Errors: 30}}}, 3, "not measured"},
+		"late, and counted":     {judge.Result{Variants: []judge.Variant{rate("denied", "gate-on", 3, judge.AsPredicted)}, Checks: []judge.Check{{Name: "generator kept up", State: judge.Broken}}}, 3, "holds"},
+		"objective held":        {judge.Result{Limits: []judge.LimitResult{slo("a on gate-on", judge.Holds), slo("b on gate-off", judge.Holds)}}, 5, "held"},
+		"objective not known":   {judge.Result{Limits: []judge.LimitResult{slo("a on gate-on", judge.Holds), slo("b on gate-off", judge.Unknown)}}, 5, "held wherever it could be judged"},
+		"broken by the feature": {judge.Result{Limits: []judge.LimitResult{slo("a on gate-on", judge.Broken), slo("b on gate-off", judge.Holds)}, Comparisons: []judge.Comparison{{P99: judge.Effect{Measured: true}}}}, 5, "broken"},
+		"broken in one pair": {judge.Result{Limits: []judge.LimitResult{slo("a on gate-on", judge.Broken), slo("b on gate-off", judge.Holds)}, Comparisons: []judge.Comparison{{}}}, 5,
+			"not known: broken where too few pairs tell the feature from the machine"},
+		"broken by the machine": {judge.Result{Limits: []judge.LimitResult{slo("a on gate-on", judge.Broken), slo("b on gate-off", judge.Broken)}}, 5, "broken without the feature as well, where it is"},
+	} {
+		parts := []Part{{Name: "p", Cost: &Cost{Columns: []column{{Title: "run", Result: c.result}}}}}
+		if got := makeStatements(parts)[c.which]; got.Verdict != c.want {
+			t.Errorf("%s: %q, want %q (%v)", name, got.Verdict, c.want, got.Figures)
+		}
+	}
+}
+
+// A run that did not do is published with what was offered and answered, and what was not kept, in words; where reviews
+// came in waves there is a plot of them over time.
+func TestPublishesWhatFailed(t *testing.T) {
+	c := costOf(t, 100)
+	col := &c.Columns[0]
+	col.Result.Outcome = judge.Inconclusive
+	col.Result.Checks = []judge.Check{{Name: "generator kept up", State: judge.Broken, Detail: "9 of 10 late\nlast 20 log lines: x"}, {Name: "executed", State: judge.Holds}}
+	col.Result.Limits = []judge.LimitResult{{Of: "v on gate-on", Name: judge.Objective("list"), State: judge.Broken, Detail: "p99 31 s, at most 30s"}, {Of: "v on gate-on", Name: "errorRate", State: judge.Holds}}
+	v := &col.Result.Variants[0]
+	v.Sent, v.Dropped, v.Late, v.Done, v.Errors, v.Again, v.MostReviews, v.ReviewsPerSecond = 90, 10, 9, 80, 3, map[string]int64{"429": 4}, 61, 20
+	files, err := c.Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plot := slug.Replace(col.Title) + ".svg"
+	for _, want := range []string{
+		"| inconclusive |", ": **inconclusive**\n  - generator kept up broken: 9 of 10 late … (all of it is in the report)\n  - v on gate-on: SLO (list) broken: p99 31 s, at most 30s\n",
+		"/s sent, 9 late, 10 never), 80 answered, 3 errors; asked again after 4 × 429 |", "| 20.0 (61) |", "100 due (", "(" + plot + ")",
+	} {
+		if !strings.Contains(string(files["README.md"]), want) {
+			t.Errorf("does not say %q:\n%s", want, files["README.md"])
+		}
+	}
+	if !strings.Contains(string(files[plot]), "access reviews per second") || strings.Contains(string(files["README.md"]), "executed held") {
+		t.Errorf("no plot of the wave, or what held is among what did not")
+	}
+	v.MostReviews = 60
+	if files, err := c.Files(); err != nil || len(files) != 1 {
+		t.Errorf("what is even has a plot over time: %d files, %v", len(files), err)
+	}
+}

@@ -1,0 +1,323 @@
+package judge
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports/statistics"
+)
+
+// CheckName names a check of the measuring.
+type CheckName string
+
+// The checks of the measuring.
+const (
+	ThresholdsValid CheckName = "thresholds"
+	Executed        CheckName = "executed"
+	Undisturbed     CheckName = "undisturbed"
+	Servers         CheckName = "servers"
+	Counters        CheckName = "counters"
+	GeneratorKeptUp CheckName = "generator kept up"
+	Arrivals        CheckName = "arrivals fit the plan"
+	Starts          CheckName = "starts of the servers"
+	EnoughPairs     CheckName = "enough pairs"
+	NoTrend         CheckName = "no trend"
+	SameServers     CheckName = "A/A"
+)
+
+// CheckNames returns the checks in their order. SameServers is made only where something is said of a difference.
+func CheckNames() []CheckName {
+	return []CheckName{ThresholdsValid, Executed, Undisturbed, Servers, Counters, GeneratorKeptUp, Arrivals, Starts, EnoughPairs, NoTrend, SameServers}
+}
+
+// What the measuring itself has to keep.
+const (
+	// lateLimit is the part of requests that may be sent late, well below the one in a hundred that a p99 is about.
+	lateLimit    = 0.005
+	droppedLimit = 0.001 // the part of the intended requests that may never be sent
+	// unansweredLimit is the part of requests that may be open at a block's end: the longest, which the latencies lack.
+	unansweredLimit = 0.005
+	// displacedLimit is the part of arrivals that may come in another second than the other side of the pair's.
+	displacedLimit = 0.02
+	alpha          = statistics.Alpha // the level of tests of the measuring
+	// trendLimit is the part by which a p50 has to change over a run: with enough blocks any trend is significant.
+	trendLimit = 0.05
+)
+
+// checker collects what is wrong with the measuring, and what can't be said.
+type checker struct {
+	wrong   []string
+	unknown []string
+	sound   string // what to say if nothing is wrong
+}
+
+func (c *checker) wrongf(format string, args ...any) {
+	c.wrong = append(c.wrong, fmt.Sprintf(format, args...))
+}
+
+func (c *checker) unknownf(format string, args ...any) {
+	c.unknown = append(c.unknown, fmt.Sprintf(format, args...))
+}
+
+const mostShown = 5
+
+func (c *checker) result(name CheckName) Check {
+	r := Check{Name: name, State: Holds, Detail: c.sound}
+	faults := c.wrong
+	if len(faults) > 0 {
+		r.State = Broken
+	} else if len(c.unknown) > 0 {
+		r.State, faults = Unknown, c.unknown
+	}
+	if more := len(faults) - mostShown; more > 0 {
+		faults = append(slices.Clone(faults[:mostShown]), fmt.Sprintf("and %d more", more))
+	}
+	if len(faults) > 0 {
+		r.Detail = strings.Join(faults, "; ")
+	}
+	return r
+}
+
+// check makes a check: look finds what is wrong or unknown. sound is what to say otherwise, unless look says it better.
+func check(name CheckName, sound string, look func(c *checker)) Check {
+	c := checker{sound: sound}
+	look(&c)
+	return c.result(name)
+}
+
+func makeChecks(r *run.Run, variants []VariantBlocks, groups []comparisonPairs, comparisons []Comparison, t Thresholds) []Check {
+	all := []Check{
+		check(ThresholdsValid, "the thresholds can be judged", func(c *checker) {
+			if err := t.Validate(); err != nil {
+				c.wrongf("%s", err)
+			}
+		}),
+		check(Executed, fmt.Sprintf("%d blocks", len(r.Blocks)), func(c *checker) { c.checkExecuted(r) }),
+		check(Undisturbed, "the run ended by itself and reports no problem", func(c *checker) { c.checkUndisturbed(r) }),
+		check(Servers, "the servers are what was asked for", func(c *checker) { c.checkServers(r) }),
+		check(Counters, "the counters agree, and recorder and API server with one another", func(c *checker) { c.checkCounters(r) }),
+		check(GeneratorKeptUp, "nearly all requests were sent in time", func(c *checker) { c.checkGenerator(r) }),
+		check(Arrivals, "both sides of each pair had the same arrivals", func(c *checker) { c.checkArrivals(groups) }),
+		check(Starts, "", func(c *checker) { c.checkStarts(r) }),
+		check(EnoughPairs, "there is no comparison", func(c *checker) { c.checkPairs(groups, t, design{r.Pairs, r.Starts}) }),
+		check(NoTrend, fmt.Sprintf("no p50 changes by more than %g %% over the run, or not more than chance makes it", 100*trendLimit),
+			func(c *checker) { c.checkTrends(variants, comparisons) }),
+	}
+	declared := t.declareMargins() && len(groups) > 0
+	if declared || slices.ContainsFunc(comparisons, Comparison.claims) {
+		all = append(all, check(SameServers, "", func(c *checker) { c.checkSame(comparisons) }))
+	}
+	return all
+}
+
+func (c *checker) checkExecuted(r *run.Run) {
+	if len(r.Blocks) == 0 {
+		c.wrongf("nothing was executed: the run has no block")
+	}
+	for i := range r.Blocks {
+		if b := &r.Blocks[i]; b.Sent == 0 || countAnswered(b) == 0 || b.Latency.Count() == 0 {
+			c.wrongf("block %d (%s): %d requests sent, %d answered, %d latencies", i, KeyOf(b), b.Sent, countAnswered(b), b.Latency.Count())
+		}
+	}
+}
+
+func (c *checker) checkUndisturbed(r *run.Run) {
+	if r.Interrupted {
+		c.wrongf("the run was interrupted: what is here is partial")
+	}
+	for _, p := range r.Problems {
+		if p.Block >= 0 {
+			c.wrongf("block %d: %s", p.Block, p.Text)
+		} else {
+			c.wrongf("%s", p.Text)
+		}
+	}
+}
+
+func (c *checker) checkServers(r *run.Run) {
+	known := map[string]bool{}
+	for _, s := range r.Servers {
+		known[s.Name] = true
+		for _, m := range s.Mismatches {
+			c.wrongf("%s: %s", s.Name, m)
+		}
+		gateKnown := s.Gate == "on" || s.Gate == "off"
+		if s.GitVersion == "" || !gateKnown {
+			c.wrongf("%s: version %q and gate %q were not read back", s.Name, s.GitVersion, s.Gate)
+		}
+	}
+	for _, b := range r.Blocks {
+		if !known[b.Server] {
+			known[b.Server] = true // said once
+			c.wrongf("blocks ran on %q, of which nothing is known", b.Server)
+		}
+	}
+}
+
+func (c *checker) checkGenerator(r *run.Run) {
+	for i := range r.Blocks {
+		b := &r.Blocks[i]
+		limitPart := func(what string, n, all int64, limit float64) {
+			// One request is nothing, however short the block.
+			if n > 1 && float64(n) > limit*float64(all) {
+				c.wrongf("block %d (%s): %d of %d requests were %s, at most %g %% may be", i, KeyOf(b), n, all, what, 100*limit)
+			}
+		}
+		limitPart("sent late", b.Late, b.Sent, lateLimit)
+		limitPart("never sent", b.Dropped, b.Planned, droppedLimit)
+		limitPart("without an answer at the end", b.Sent-countAnswered(b), b.Sent, unansweredLimit)
+	}
+}
+
+// checkArrivals compares the arrivals on the two sides of pairs, second by second.
+func (c *checker) checkArrivals(groups []comparisonPairs) {
+	if len(groups) == 0 {
+		c.sound = "there is no pair whose sides could differ"
+	}
+	for _, g := range groups {
+		for _, p := range g.pairs {
+			c.checkPairArrivals(g.key.name, p)
+		}
+	}
+}
+
+func (c *checker) checkPairArrivals(comparison string, p pair) {
+	switch {
+	case p.a.FollowsServer && p.b.FollowsServer:
+		// The server decides when agents ask.
+	case p.a.Planned != p.b.Planned || p.a.Length != p.b.Length:
+		c.wrongf("pair %d of %s: %d requests in %s planned as A, %d in %s as B", p.number, comparison,
+			p.a.Planned, describeDuration(p.a.Length), p.b.Planned, describeDuration(p.b.Length))
+	case len(p.a.Timeline) == 0 || len(p.b.Timeline) == 0:
+		c.unknownf("pair %d of %s has no timeline", p.number, comparison)
+	default:
+		if d := statistics.Displaced(countSends(p.a), countSends(p.b)); d > displacedLimit {
+			c.wrongf("pair %d of %s: %.1f %% of the arrivals came in another second on one side than on the other", p.number, comparison, 100*d)
+		}
+	}
+}
+
+// countSends returns the requests sent in each second of a block.
+func countSends(b *run.Block) []int64 {
+	return seq.Map(b.Timeline, func(s run.Second) int64 { return s.Sent })
+}
+
+// checkStarts finds starts of the servers that were none: a process that is of two starts.
+func (c *checker) checkStarts(r *run.Run) {
+	type process struct {
+		server string
+		began  int64
+	}
+	startOf, starts := map[process]int{}, map[int]bool{}
+	for i, b := range r.Blocks {
+		p := process{b.Server, b.ServerStarted.UnixNano()}
+		before, known := startOf[p]
+		switch {
+		case b.ServerStarted.IsZero() && !known:
+			c.unknownf("%s does not say since when it runs", b.Server)
+		case b.ServerStarted.IsZero() || !known:
+		case before != b.Start:
+			c.wrongf("block %d: %s is the same process in the starts %d and %d", i, b.Server, before, b.Start)
+		}
+		startOf[p], starts[b.Start] = b.Start, true
+	}
+	if c.sound = "each server was started once"; len(starts) > 1 {
+		c.sound = fmt.Sprintf("each server was started %d times, and no process is of two starts", len(starts))
+	} else {
+		c.unknown = nil // it makes no difference
+	}
+}
+
+// checkPairs compares the pairs and starts of comparisons with those that were declared, asked for, and needed where a
+// claim is made.
+func (c *checker) checkPairs(groups []comparisonPairs, t Thresholds, asked design) {
+	tests := 2 * seq.Count(groups, func(g comparisonPairs) bool { return !g.key.aa })
+	least := t.declared()
+	if t.declareMargins() {
+		least = t.neededForClaim(tests)
+	}
+	for _, g := range groups {
+		c.wrong = append(c.wrong, g.problems...)
+		if g.key.aa {
+			continue // its own check says so
+		}
+		if has := g.design(); !has.covers(least) {
+			c.unknownf("%s has %s; it needs %s", g.key.name, has, least)
+		} else if !has.covers(asked) {
+			c.wrongf("%s has %s, and %s were asked for", g.key.name, has, asked)
+		}
+		c.sound = fmt.Sprintf("each comparison has %s or more", least)
+	}
+}
+
+// checkTrends looks for a p50 that rises or falls over the run, in a variant or in a comparison.
+func (c *checker) checkTrends(variants []VariantBlocks, comparisons []Comparison) {
+	var names []string
+	var p, changes []float64
+	add := func(name string, values []float64) {
+		x, change := statistics.Trend(values)
+		names, p, changes = append(names, name), append(p, x), append(changes, math.Expm1(math.Abs(change)))
+	}
+	for _, variant := range variants {
+		var values []float64
+		for _, b := range variant.Blocks {
+			if v := milliseconds(b.Latency.Quantile(0.5)); v > 0 {
+				values = append(values, math.Log(v))
+			}
+		}
+		add("p50 of "+variant.Name, values)
+	}
+	for i := range comparisons {
+		add("difference of "+comparisons[i].Name, comparisons[i].logP50)
+	}
+	for i, adjusted := range statistics.Holm(p) {
+		if adjusted <= alpha && changes[i] > trendLimit {
+			c.wrongf("%s changes by %.0f %% over the run (p %.3g)", names[i], 100*changes[i], adjusted)
+		}
+	}
+}
+
+// claims reports whether something is said of a difference between the sides.
+func (c Comparison) claims() bool {
+	measured := c.P50.Measured || c.P99.Measured
+	return measured && !c.AA
+}
+
+// checkSame looks at comparisons of equal servers, which differ if the harness does, or the order of starting them matters.
+func (c *checker) checkSame(comparisons []Comparison) {
+	var seen []string
+	for i := range comparisons {
+		compared := &comparisons[i]
+		switch {
+		case !compared.AA:
+		case compared.oneProcess:
+			c.unknownf("%s has one process on both sides: what two processes differ by is not known", compared.Name)
+		default:
+			seen = append(seen,
+				c.checkSameEffect(fmt.Sprintf("p50 of %s: %s", compared.Name, compared.P50), compared.P50),
+				c.checkSameEffect(fmt.Sprintf("p99 of %s: %s", compared.Name, compared.P99), compared.P99))
+		}
+	}
+	if len(seen) == 0 && len(c.unknown) == 0 {
+		c.unknownf("the run has no A/A pair: what two servers that are the same differ by is not known")
+	}
+	c.sound = "no difference was found between two servers that are the same: " + strings.Join(seen, "; ")
+}
+
+// checkSameEffect looks at one effect between equal servers, and returns its text.
+func (c *checker) checkSameEffect(text string, e Effect) string {
+	outside := e.Verdict == statistics.Above || e.Verdict == statistics.Below
+	switch {
+	case !e.Measured:
+		c.unknownf("%s", text)
+	case e.PHolm <= alpha || outside:
+		c.wrongf("%s, though both sides are the same", text)
+	case e.Verdict == statistics.Undecided:
+		c.unknownf("%s", text)
+	}
+	return text
+}

@@ -1,0 +1,179 @@
+package judge
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports/statistics"
+)
+
+// compareSides returns how the sides of a comparison differ, if it has what a claim needs.
+func compareSides(g comparisonPairs, t Thresholds, need design) Comparison {
+	has := g.design()
+	c := Comparison{Name: g.key.name, AA: g.key.aa, Pairs: has.pairs, Starts: has.starts}
+	var a, b []*run.Block
+	for _, p := range g.pairs {
+		a, b = append(a, p.a), append(b, p.b)
+	}
+	if len(g.pairs) > 0 {
+		c.A, c.B = KeyOf(a[0]).String(), KeyOf(b[0]).String()
+		c.oneProcess = a[0].Server == b[0].Server
+	}
+	c.ReviewsA, c.ReviewsB = meanReviews(a), meanReviews(b)
+	c.Profiles = compareProfiles(g.pairs)
+	c.P50, c.logP50 = measureEffect(g.pairs, measureQuantile(0.5), has, need)
+	c.P99, _ = measureEffect(g.pairs, measureQuantile(0.99), has, need)
+	c.CPU, _ = measureEffect(g.pairs, measureCPU, has, need)
+	margins := t.margins(g.key.name)
+	if c.AA {
+		margins = t.Comparisons[g.key.name] // only what was declared for it
+	}
+	c.P50.judge(margins.P50)
+	c.P99.judge(margins.P99)
+	return c
+}
+
+// compareAll compares groups. Those of A/A are a family of tests of their own.
+func compareAll(groups []comparisonPairs, t Thresholds) (comparisons []Comparison) {
+	isAA := func(g comparisonPairs) bool { return g.key.aa }
+	same := 2 * seq.Count(groups, isAA) // p50 and p99 each
+	others := 2*len(groups) - same
+	for _, g := range groups {
+		tests := others
+		if isAA(g) {
+			tests = same
+		}
+		comparisons = append(comparisons, compareSides(g, t, t.neededForClaim(tests)))
+	}
+	for _, aa := range []bool{false, true} {
+		adjust(comparisons, aa, func(c *Comparison) []*Effect { return []*Effect{&c.P50, &c.P99} })
+		adjust(comparisons, aa, func(c *Comparison) []*Effect { return []*Effect{&c.CPU} })
+	}
+	return comparisons
+}
+
+func meanReviews(blocks []*run.Block) float64 { return measureReviews("", blocks).PerRequest.Estimate }
+
+// ErrorsCompared is the part of a block's answers that may be errors if latencies are compared: errors are often faster.
+const ErrorsCompared = 0.01
+
+func unmeasured(format string, args ...any) Effect {
+	return Effect{Why: fmt.Sprintf(format, args...), P: 1, PHolm: 1}
+}
+
+// measureQuantile returns what a comparison of quantiles compares: that of a block in ms, or why it has none.
+func measureQuantile(q float64) measurement {
+	needed := statistics.SamplesNeeded(q, level)
+	return func(b *run.Block) (float64, string) {
+		if n := b.Latency.Count(); n < needed {
+			return 0, fmt.Sprintf("a block of %d answers; a p%g needs %d", n, 100*q, needed)
+		}
+		return milliseconds(b.Latency.Quantile(q)), ""
+	}
+}
+
+// measureCPU returns the processor time in ms that the API server used for a request of a block, or why that is not known.
+func measureCPU(b *run.Block) (float64, string) {
+	u := measureUsage([]*run.Block{b})[run.APIServer].PerRequest
+	if u <= 0 {
+		return 0, "a block that used no more processor time than an idle server"
+	}
+	return u, ""
+}
+
+// measurement returns what is compared of a block, or why it has none.
+type measurement func(*run.Block) (value float64, why string)
+
+// measurements are what was measured of pairs, in their order.
+type measurements struct {
+	a, b, differences []float64
+	starts            []int
+}
+
+// measurePairs measures both sides of pairs, or returns why one can't be.
+func measurePairs(pairs []pair, measure measurement) (m measurements, why string) {
+	for _, p := range pairs {
+		a, why := p.measureSide(p.a, measure)
+		if why != "" {
+			return m, why
+		}
+		b, why := p.measureSide(p.b, measure)
+		if why != "" {
+			return m, why
+		}
+		m.a, m.b = append(m.a, a), append(m.b, b)
+		m.differences, m.starts = append(m.differences, b-a), append(m.starts, p.a.Start)
+	}
+	return m, ""
+}
+
+func (p pair) measureSide(b *run.Block, measure measurement) (value float64, why string) {
+	if n, done := countErrors(b), countAnswered(b); float64(n) > ErrorsCompared*float64(done) {
+		return 0, fmt.Sprintf("pair %d has a block with %d errors in %d answers: it would compare failures", p.number, n, done)
+	}
+	if value, why = measure(b); why != "" {
+		return 0, fmt.Sprintf("pair %d has %s", p.number, why)
+	}
+	return value, ""
+}
+
+// measureEffect returns the difference of a measurement over starts, and the log-ratios of pairs.
+func measureEffect(pairs []pair, measure measurement, has, need design) (Effect, []float64) {
+	m, why := measurePairs(pairs, measure)
+	if why != "" {
+		return unmeasured("%s", why), nil
+	}
+	logs, err := statistics.LogRatios(m.a, m.b)
+	if err != nil {
+		return unmeasured("%s", err), nil
+	}
+	if !has.covers(need) {
+		return unmeasured("%s; a claim needs %s", has, need), logs
+	}
+	means := statistics.StartMeans(m.starts, logs)
+	change, _ := statistics.MeanInterval(means, level)
+	ninety, _ := statistics.MeanInterval(means, 0.9)
+	e := Effect{Measured: true, Change: change.Map(math.Expm1), Ninety: ninety.Map(math.Expm1), P: statistics.TTest(means)}
+	e.Starts = seq.Map(means, math.Expm1)
+	e.Milliseconds, _ = statistics.MeanInterval(statistics.StartMeans(m.starts, m.differences), level)
+	e.PHolm = e.P
+	return e, logs
+}
+
+// judge says where the effect lies against a margin, 0 for none.
+func (e *Effect) judge(margin float64) {
+	e.Margin = margin
+	if margin <= 0 {
+		return
+	}
+	e.Verdict = statistics.Undecided
+	if e.Measured {
+		e.Verdict = statistics.Equivalent90(e.Ninety.Map(math.Log1p), margin)
+	}
+}
+
+// StartsToDecide returns how many starts would decide what these do not, 0 if there is nothing to decide.
+func (e Effect) StartsToDecide() int {
+	if !e.Measured || e.Verdict != statistics.Undecided {
+		return 0
+	}
+	return statistics.StartsToDecide(seq.Map(e.Starts, math.Log1p), e.Margin)
+}
+
+// adjust sets the p-values of one family for there being several.
+func adjust(comparisons []Comparison, aa bool, family func(*Comparison) []*Effect) {
+	var effects []*Effect
+	var p []float64
+	for i := range comparisons {
+		for _, e := range family(&comparisons[i]) {
+			if comparisons[i].AA == aa && e.Measured {
+				effects, p = append(effects, e), append(p, e.P)
+			}
+		}
+	}
+	for i, adjusted := range statistics.Holm(p) {
+		effects[i].PHolm = adjusted
+	}
+}

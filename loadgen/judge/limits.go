@@ -1,0 +1,201 @@
+package judge
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/statistics"
+)
+
+// limit adds the judgement of a limit.
+func (r *Result) limit(of string, name LimitName, state State, format string, args ...any) {
+	r.Limits = append(r.Limits, LimitResult{Of: of, Name: name, State: state, Detail: fmt.Sprintf(format, args...)})
+}
+
+// noteUnjudged notes a limit about which nothing is to be said, and why.
+func (r *Result) noteUnjudged(of string, name LimitName, what, why string) {
+	r.NotJudged = append(r.NotJudged, LimitResult{Of: of, Name: name, State: Unknown, Detail: why})
+	r.Notes = append(r.Notes, fmt.Sprintf("%s: %s: %s", of, what, why))
+}
+
+func (r *Result) judgeVariants(groups []VariantBlocks) {
+	named := map[string]bool{}
+	for i, v := range r.Variants {
+		named[v.Variant] = true
+		r.judgeVariant(v, groups[i])
+	}
+	for _, variant := range slices.Sorted(maps.Keys(r.Thresholds.Variants)) {
+		if !named[variant] {
+			r.limit(variant, ThresholdsUnused, Unknown, "there are thresholds for the variant, and it did not run")
+		}
+	}
+}
+
+func (r *Result) judgeVariant(v Variant, g VariantBlocks) {
+	l := r.Thresholds.LimitsOf(v.Variant)
+	r.judgePrediction(v.Name, g.Blocks)
+	r.judgeReviews(v.Name, v.Reviews, l.ReviewsPerRequest)
+	if v.FirstContact != nil {
+		r.judgeReviews(v.Name+FirstContactSuffix, *v.FirstContact, l.ReviewsPerRequest)
+	}
+	if limit := time.Duration(l.P99); limit > 0 {
+		state, detail := compareQuantile(v.P99, limit)
+		r.limit(v.Name, P99, state, "%s", detail)
+	}
+	if l.ErrorRate != nil {
+		r.judgeErrors(v, *l.ErrorRate)
+	}
+	if l.SLOHeld {
+		r.judgeObjectives(g)
+	}
+}
+
+// FirstContactSuffix follows the name of a variant where its reviews at first contact are limited.
+const FirstContactSuffix = ", first contact"
+
+// compareQuantile returns whether a quantile is within a limit, and says it.
+func compareQuantile(q QuantileBound, limit time.Duration) (State, string) {
+	if !q.Bounded {
+		return Unknown, fmt.Sprintf("%d answers; a p99 needs %d", q.Samples, statistics.SamplesNeeded(0.99, level))
+	}
+	return compareInterval(q.Low, q.High, milliseconds(limit)), fmt.Sprintf("%s, at most %s", q, limit)
+}
+
+func compareInterval(low, high, limit float64) State {
+	switch {
+	case high <= limit:
+		return Holds
+	case low > limit:
+		return Broken
+	}
+	return Unknown
+}
+
+func (r *Result) judgePrediction(name string, blocks []*run.Block) {
+	switch verdict, finding := comparePrediction(blocks); verdict {
+	case AsPredicted:
+		r.limit(name, PredictedReviews, Holds, "in each of %s the reviews of every mode and decision are as many as its schedule leads to", reports.Plural(len(blocks), "block"))
+	case NotPredicted:
+		r.limit(name, PredictedReviews, Broken, "%s", describeFinding(finding, blocks))
+	default:
+		r.noteUnjudged(name, PredictedReviews, "reviews per request against the prediction", verdict)
+	}
+}
+
+// describeFinding says what is not as predicted in a block, and which fewer requests show it.
+func describeFinding(finding *run.Block, blocks []*run.Block) string {
+	list, _ := finding.ComparePrediction()
+	text := fmt.Sprintf("block %d of %d: %s", slices.Index(blocks, finding)+1, len(blocks), strings.Join(list, "; "))
+	for _, b := range blocks {
+		if s := b.Smallest; s != nil {
+			text += fmt.Sprintf(". The smallest schedule that shows it has %s (%s): %s", reports.Plural(s.Count, "request"), s.Text, strings.Join(s.Requests, "; "))
+		}
+	}
+	return text
+}
+
+func (r *Result) judgeReviews(name string, reviews ReviewRate, limit float64) {
+	rate := reviews.PerRequest
+	switch {
+	case limit <= 0:
+	case strings.HasPrefix(reviews.Of, impersonationAlone):
+		r.limit(name, ReviewsPerRequest, Unknown, "the checks of the requests themselves are not counted")
+	case rate.Estimate == 0:
+		// Even without impersonation a request has its own review.
+		r.limit(name, ReviewsPerRequest, Unknown, "the recorder received no review at all")
+	default:
+		r.limit(name, ReviewsPerRequest, compareInterval(rate.Low, rate.High, limit), "%s reviews per request, at most %g", reviews, limit)
+	}
+}
+
+func (r *Result) judgeErrors(v Variant, limit float64) {
+	if v.Done == 0 {
+		r.limit(v.Name, ErrorRate, Unknown, "nothing was answered")
+		return
+	}
+	rate := float64(v.Errors) / float64(v.Done)
+	r.limit(v.Name, ErrorRate, compareInterval(rate, rate, limit), "%d of %d answers are errors (%.3g %%), at most %.3g %%", v.Errors, v.Done, 100*rate, 100*limit)
+}
+
+// objectives are those of Kubernetes for the p99 of a request kind, from
+// https://github.com/kubernetes/community/blob/master/sig-scalability/slos/api_call_latency.md. A watch has none there.
+// The server's own indicator leaves the network out, so that one measured by a client holds the more surely.
+var objectives = map[string]time.Duration{
+	"get": time.Second, "create": time.Second, "update": time.Second, "patch": time.Second, "delete": time.Second,
+	"list": 30 * time.Second, "review": time.Second, // which is created
+}
+
+// ObjectiveOf returns the objective of Kubernetes for the p99 of a kind of request. There is none for a watch.
+func ObjectiveOf(kind string) (objective time.Duration, known bool) {
+	objective, known = objectives[kind]
+	return objective, known
+}
+
+// judgeObjectives judges the objectives. They are unjudged where a profile limits no latency and has too few answers.
+func (r *Result) judgeObjectives(g VariantBlocks) {
+	judged, latencies := false, MergeBlocks(g.Blocks).Kinds
+	for _, kind := range slices.Sorted(maps.Keys(latencies)) {
+		if kind == "watch" {
+			r.Notes = append(r.Notes, fmt.Sprintf("%s: Kubernetes has no latency objective for a watch", g.Name))
+			continue
+		}
+		judged = true
+		objective, known := ObjectiveOf(kind)
+		if !known {
+			r.limit(g.Name, Objective(kind), Unknown, "there is no objective for this kind of request")
+			continue
+		}
+		p99 := BoundQuantile(new(latencies[kind]), 0.99)
+		state, detail := compareQuantile(p99, objective)
+		if !p99.Bounded && !r.Thresholds.limitLatency() {
+			r.noteUnjudged(g.Name, Objective(kind), fmt.Sprintf("the objective of Kubernetes for a %s is not judged", kind), detail)
+			continue
+		}
+		r.limit(g.Name, Objective(kind), state, "%s", detail)
+	}
+	if !judged {
+		r.limit(g.Name, ObjectivePrefix, Unknown, "no latencies by kind of request")
+	}
+}
+
+func (r *Result) judgeComparisons() {
+	judged := false
+	for _, c := range r.Comparisons {
+		if c.AA {
+			continue
+		}
+		judged = true
+		r.judgeEffect(c, P50Margin, c.P50)
+		r.judgeEffect(c, P99Margin, c.P99)
+	}
+	if !judged && r.Thresholds.declareMargins() {
+		r.limit("the run", anyMargin, Unknown, "a margin was declared, and there is no comparison")
+	}
+}
+
+func (r *Result) judgeEffect(c Comparison, name LimitName, e Effect) {
+	state := Unknown
+	switch e.Verdict {
+	case "":
+		return
+	case statistics.Equivalent, statistics.Below:
+		// A margin limits what something may cost: less is not a failure.
+		state = Holds
+	case statistics.Above:
+		state = Broken
+	}
+	r.limit(c.Name, name, state, "%s", e)
+}
+
+func (r *Result) judgeMissing(groups []comparisonPairs) {
+	for _, name := range slices.Sorted(maps.Keys(r.Thresholds.Comparisons)) {
+		if !slices.ContainsFunc(groups, func(g comparisonPairs) bool { return g.key.name == name }) {
+			r.limit(name, ComparisonMissing, Unknown, "not judged: the profile has the comparison, and no block of it ran")
+		}
+	}
+}

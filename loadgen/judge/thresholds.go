@@ -1,0 +1,168 @@
+package judge
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/statistics"
+)
+
+// Limits are what a variant has to keep. What is left out is not judged.
+type Limits struct {
+	// ReviewsPerRequest is the most access reviews that a request may cost in the mean.
+	ReviewsPerRequest float64 `json:"reviewsPerRequest,omitempty"`
+	// P99 of the latency from the intended send, at most.
+	P99 run.Duration `json:"p99,omitempty,omitzero"`
+	// SLOHeld asks for the latency objectives of Kubernetes: a p99 of 1 s for a single object, 30 s for a list.
+	SLOHeld bool `json:"sloHeld,omitempty"`
+	// ErrorRate is the largest part of the answers, 0 to 1, that may be errors.
+	ErrorRate *float64 `json:"errorRate,omitempty"`
+}
+
+// Thresholds are what a run has to keep. They have to be declared before it.
+type Thresholds struct {
+	// Limits are those of every variant that Variants does not name.
+	Limits
+	// Variants have limits of their own, in place of the others, by name.
+	Variants map[string]Limits `json:"variants,omitempty"`
+	// Margin is the part, such as 0.05, within which the p50 of the two sides of a comparison has to be the same,
+	// MarginP99 that for the p99. 0: not judged.
+	Margin    float64 `json:"margin,omitempty"`
+	MarginP99 float64 `json:"marginP99,omitempty"`
+	// Comparisons have margins of their own, in place of these, by name.
+	Comparisons map[string]Margins `json:"comparisons,omitempty"`
+	// MinPairs and MinStarts are how many pairs a comparison was declared to have, and in how many starts of the
+	// servers: 20 in 5 if they are 0. What is said of a difference needs what the statistics ask for in any case.
+	MinPairs  int `json:"minPairs,omitempty"`
+	MinStarts int `json:"minStarts,omitempty"`
+}
+
+// Margins are the parts within which the two sides of a comparison have to be the same. 0: not judged.
+type Margins struct {
+	P50 float64 `json:"p50,omitempty"`
+	P99 float64 `json:"p99,omitempty"`
+}
+
+// margins returns those of a comparison.
+func (t Thresholds) margins(comparison string) Margins {
+	if own, ok := t.Comparisons[comparison]; ok {
+		return own
+	}
+	return Margins{P50: t.Margin, P99: t.MarginP99}
+}
+
+// declareMargins reports whether any comparison has to be within a margin.
+func (t Thresholds) declareMargins() bool {
+	own := slices.Collect(maps.Values(t.Comparisons))
+	return t.Margin > 0 || t.MarginP99 > 0 || slices.ContainsFunc(own, func(m Margins) bool { return m != Margins{} })
+}
+
+// limitLatency reports whether latencies or their differences are limited, beside the objectives of Kubernetes.
+func (t Thresholds) limitLatency() bool {
+	all := append(slices.Collect(maps.Values(t.Variants)), t.Limits)
+	return t.declareMargins() || slices.ContainsFunc(all, func(l Limits) bool { return l.P99 > 0 })
+}
+
+const defaultMinPairs = 20
+
+// Validate returns an error that names a threshold that makes no sense, by its path in a file: one below 0 would
+// silently not be judged.
+func (t Thresholds) Validate() error {
+	parts := map[string]float64{"margin": t.Margin, "marginP99": t.MarginP99}
+	for name, m := range t.Comparisons {
+		parts["comparisons."+name+".p50"], parts["comparisons."+name+".p99"] = m.P50, m.P99
+	}
+	for _, path := range slices.Sorted(maps.Keys(parts)) {
+		if part := parts[path]; !(part >= 0 && part < 1) {
+			return fmt.Errorf("%s: %g is not a part from 0 to below 1", path, part)
+		}
+	}
+	if t.MinPairs < 0 || t.MinStarts < 0 {
+		return fmt.Errorf("minPairs, minStarts: %d, %d: one is below 0", t.MinPairs, t.MinStarts)
+	}
+	if err := t.Limits.validate(""); err != nil {
+		return err
+	}
+	for _, variant := range slices.Sorted(maps.Keys(t.Variants)) {
+		if err := t.Variants[variant].validate("variants." + variant + "."); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l Limits) validate(path string) error {
+	switch {
+	case !(l.ReviewsPerRequest >= 0) || math.IsInf(l.ReviewsPerRequest, 0):
+		return fmt.Errorf("%sreviewsPerRequest: %g is not a number of reviews", path, l.ReviewsPerRequest)
+	case l.P99 < 0:
+		return fmt.Errorf("%sp99: %s is below 0", path, describeDuration(l.P99))
+	case l.ErrorRate != nil && !(*l.ErrorRate >= 0 && *l.ErrorRate <= 1):
+		return fmt.Errorf("%serrorRate: %g is not a part from 0 to 1", path, *l.ErrorRate)
+	}
+	return nil
+}
+
+// design is how many pairs of blocks a comparison has, in how many starts of the servers.
+type design struct{ pairs, starts int }
+
+func (d design) String() string {
+	return reports.Plural(d.pairs, "pair") + " in " + reports.Plural(d.starts, "start")
+}
+
+func (d design) covers(least design) bool { return d.pairs >= least.pairs && d.starts >= least.starts }
+
+// declared returns the least that a comparison was declared to have.
+func (t Thresholds) declared() design {
+	return design{cmp.Or(t.MinPairs, defaultMinPairs), cmp.Or(t.MinStarts, statistics.MinStarts)}
+}
+
+// neededForClaim returns what one statement of so many tests needs: what was declared, and no less than the statistics
+// ask for.
+func (t Thresholds) neededForClaim(tests int) design {
+	d := t.declared()
+	return design{max(d.pairs, statistics.PairsNeeded(tests)), max(d.starts, statistics.MinStarts)}
+}
+
+// MayClaim reports whether something may be said of differences in a run of so many pairs, starts and comparisons that are
+// not A/A.
+func (t Thresholds) MayClaim(pairs, starts, comparisons int) bool {
+	if t.declareMargins() {
+		return true
+	}
+	return comparisons > 0 && design{pairs, starts}.covers(t.neededForClaim(2*comparisons))
+}
+
+// LimitsOf returns the limits of a variant.
+func (t Thresholds) LimitsOf(variant string) Limits {
+	if l, ok := t.Variants[variant]; ok {
+		return l
+	}
+	return t.Limits
+}
+
+// ThresholdsOf returns those of a profile. The pairs and starts that its file declares count, whatever a flag asked for:
+// with fewer no claim about latency can be made. The objectives of Kubernetes are judged in every profile.
+func ThresholdsOf(p *profile.Profile) Thresholds {
+	t := Thresholds{
+		Limits: Limits{SLOHeld: true}, Variants: map[string]Limits{}, Comparisons: map[string]Margins{},
+		MinPairs: p.Declared.Pairs, MinStarts: p.Declared.Starts,
+	}
+	for _, limit := range p.Thresholds {
+		t.Variants[limit.Variant] = Limits{
+			ErrorRate: limit.ErrorRate, ReviewsPerRequest: ptr.Deref(limit.ReviewsPerRequest, 0), P99: run.Duration(ptr.Deref(limit.P99, 0)), SLOHeld: true,
+		}
+	}
+	for _, c := range p.Comparisons {
+		t.Comparisons[c.Name] = Margins(c.Margins)
+	}
+	return t
+}

@@ -1,0 +1,269 @@
+package loadgen
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/loadgen/judge"
+	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/loadgen/simulated"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/pages"
+	"github.com/authzconf/authzconf/reports/record"
+	"github.com/authzconf/authzconf/reports/statistics/histogram"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// parse reads the words of a command line.
+func parse(words []string) (*product.CommandLine, []string, error) {
+	fs := pflag.NewFlagSet("load", pflag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	line := product.NewCommandLine(Product, fs, nil)
+	err := fs.Parse(words[1:])
+	return line, fs.Args(), err
+}
+
+// execute judges a run of simulated.Profile.
+func execute(t *testing.T, r run.Run, args ...string) *product.Made {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "simulated.yaml")
+	if err := os.WriteFile(file, []byte(simulated.Profile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	words := append([]string{"load", "--profile", file}, args...)
+	fs := pflag.NewFlagSet("load", pflag.ContinueOnError)
+	line := product.NewCommandLine(Replaying(r), fs, nil)
+	if err := fs.Parse(words[1:]); err != nil {
+		t.Fatal(err)
+	}
+	i := product.NewInvocation(fs.Args(), "v0", io.Discard)
+	prepared, err := line.Prepare(i)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := product.Execute(t.Context(), product.Run{
+		Prepared: prepared, Invocation: i, Command: append([]string{"authzconf"}, words...),
+		Say: func(string) {}, Status: func(string) {}, Judged: func(product.Case, reports.Result) {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func save(t *testing.T, made *product.Made) string {
+	t.Helper()
+	rendered, err := pages.Render(made.Report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "report")
+	if err := reports.Save(dir, made.Report, made.Log, rendered, nil); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func verify(t *testing.T, dir string) []string {
+	t.Helper()
+	read, closeFolder, err := reports.ReadFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeFolder()
+	v, err := product.Verify(read, parse, io.Discard)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	return v.Differences
+}
+
+func TestRecordedStorm(t *testing.T) {
+	made := execute(t, simulated.OfProfile())
+	if made.Report.Outcome.Result != verdicts.Passed {
+		t.Fatalf("%s: %q", made.Report.Outcome.Result, made.Report.Outcome.Reasons)
+	}
+	dir := save(t, made)
+	if differences := verify(t, dir); len(differences) > 0 {
+		t.Errorf("an honest report: %q", differences)
+	}
+	s, err := Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Run.Blocks) != 80 || s.Result.Outcome != judge.Passed || s.Report.Product != "load" {
+		t.Errorf("%d blocks, %s, %s", len(s.Run.Blocks), s.Result.Outcome, s.Report.Product)
+	}
+	// One byte of the evidence.
+	file := filepath.Join(dir, "evidence", "storm", "blocks", "0003.json")
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(string(data), `"late": 0`, `"late": 1`, 1)
+	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil || changed == string(data) {
+		t.Fatal(err)
+	}
+	if differences := verify(t, dir); len(differences) != 1 || !strings.Contains(differences[0], "0003.json: its digest is not") {
+		t.Errorf("a block was changed: %q", differences)
+	}
+	if s, err := Open(dir, nil); err != nil || len(s.Differences) != 1 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+func TestCasesSayWhatIsClaimed(t *testing.T) {
+	made := execute(t, simulated.OfProfile())
+	var names []string
+	for _, g := range made.Report.Groups {
+		for _, c := range g.Cases {
+			names = append(names, fmt.Sprintf("%s | %s | %s | %s", g.Name, c.Level, c.Verdict, c.Case))
+		}
+	}
+	for _, want := range []string{
+		"the measuring | core | passed | the generator kept up",
+		"the measuring | core | passed | two servers that are the same do not differ (A/A)",
+		"same | extended | passed | legacy-gate-off on gate-off-2: as many reviews as predicted",
+		"same | extended | passed | legacy-gate-off on gate-off: p99 at most 1s",
+		"gate | extended | passed | associated-node on gate-on: at most 1.5 reviews per request",
+		"gate | extended | passed | associated-node on gate-on: at most 0.1 % of the answers are errors",
+		"gate | extended | passed | associated-node on gate-on: p99 of list at most 30s, as Kubernetes promises",
+		"gate | extended | passed | gate: it was run",
+		"gate | extended | passed | gate: p50 of B at most 5 % above that of A",
+	} {
+		if !slices.Contains(names, want) {
+			t.Errorf("there is no %q:\n%s", want, strings.Join(names, "\n"))
+		}
+	}
+	ids := map[string]bool{}
+	for _, s := range made.Report.Sections {
+		ids[s.ID] = true
+	}
+	for _, id := range []string{"variants", "reviews", "comparisons", "usage", "servers"} {
+		if !ids[id] {
+			t.Errorf("the report has no section %s", id)
+		}
+	}
+}
+
+// TestOutcomes expects the outcome of the report to be the judge's, and the case that is about it to say so.
+func TestOutcomes(t *testing.T) {
+	fewer := func(r *run.Run) {
+		r.Blocks = slices.DeleteFunc(r.Blocks, func(b run.Block) bool { return b.Comparison == "gate" })
+	}
+	slow := func(r *run.Run) {
+		for i := range r.Blocks {
+			h := histogram.Histogram{}
+			h.RecordN(2*time.Second, 400)
+			if b := &r.Blocks[i]; b.Variant == "legacy-gate-off" {
+				b.Latency, b.Service, b.Kinds = h, h, map[string]histogram.Histogram{"list": h}
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		spoil   func(*run.Run)
+		outcome judge.Outcome
+		want    string // a case that is not passed
+	}{
+		"sound":                  {func(*run.Run) {}, judge.Passed, ""},
+		"another prediction":     {func(r *run.Run) { r.Blocks[2].Predicted.Checks[0].Low++ }, judge.Failed, "as many reviews as predicted"},
+		"late":                   {func(r *run.Run) { r.Blocks[2].Late = 90 }, judge.Inconclusive, "the generator kept up"},
+		"late and not predicted": {func(r *run.Run) { r.Blocks[2].Late = 90; r.Blocks[2].Predicted.Checks[0].Low++ }, judge.Inconclusive, "the generator kept up"},
+		"interrupted":            {func(r *run.Run) { r.Interrupted = true }, judge.Inconclusive, "nothing disturbed the run"},
+		"a comparison less":      {fewer, judge.Inconclusive, "gate: it was run"},
+		"errors":                 {func(r *run.Run) { r.Blocks[1].Answers = map[string]int64{"200": 300, "500": 100} }, judge.Failed, "of the answers are errors"},
+		"a p99 of two seconds":   {slow, judge.Failed, "legacy-gate-off on gate-off: p99 at most 1s"},
+		"no block":               {func(r *run.Run) { r.Blocks = nil }, judge.Inconclusive, "every block was executed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := simulated.OfProfile()
+			if name == "errors" {
+				i := slices.IndexFunc(r.Blocks, func(b run.Block) bool { return b.Variant == "associated-node" })
+				r.Blocks[1], r.Blocks[i] = r.Blocks[i], r.Blocks[1]
+			}
+			c.spoil(&r)
+			made := execute(t, r)
+			want := map[judge.Outcome]verdicts.Verdict{judge.Passed: verdicts.Passed, judge.Failed: verdicts.Failed, judge.Inconclusive: verdicts.Invalid}[c.outcome]
+			if got := made.Report.Outcome.Result; got != want {
+				t.Errorf("%s, want %s: %q", got, want, made.Report.Outcome.Reasons)
+			}
+			found := c.want == ""
+			for _, g := range made.Report.Groups {
+				for _, result := range g.Cases {
+					found = found || result.Verdict != verdicts.Passed && strings.Contains(result.Case, c.want)
+				}
+			}
+			if !found {
+				t.Errorf("no case says %q: %q", c.want, made.Report.Outcome.Reasons)
+			}
+		})
+	}
+}
+
+// What the user leaves out does not run; what the rest stands on does.
+func TestSelect(t *testing.T) {
+	made := execute(t, simulated.OfProfile(), "--focus", "gate-off-2: as many")
+	if made.Report.Outcome.Result != verdicts.Passed {
+		t.Errorf("%q", made.Report.Outcome.Reasons)
+	}
+	for _, g := range made.Report.Groups {
+		if g.Name == measuringGroup && len(g.NotRun) > 0 {
+			t.Errorf("checks were left out: %v", g.NotRun)
+		}
+	}
+	line, rest, err := parse([]string{"load", "--profile", "steady", "--focus", "no such case"})
+	if err == nil {
+		_, err = line.Prepare(product.NewInvocation(rest, "v0", io.Discard))
+	}
+	if !errors.Is(err, product.ErrNothingSelected) {
+		t.Errorf("nothing is left: %v", err)
+	}
+	line, rest, err = parse([]string{"load", "--profile", "steady", "--focus", "arbitrary"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	prepared, err := line.Prepare(product.NewInvocation(rest, "v0", io.Discard))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, c := range prepared.Plan.(*plan).options.Profile.Comparisons {
+		names = append(names, c.Name)
+	}
+	if !slices.Equal(names, []string{"aa", "arbitrary"}) {
+		t.Errorf("comparisons %q", names)
+	}
+}
+
+// A storm that ended before anything was recorded says so in each case.
+func TestNothingRecorded(t *testing.T) {
+	line, rest, err := parse([]string{"load", "--profile", "steady", "--counts"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	prepared, err := line.Prepare(product.NewInvocation(rest, "v0", io.Discard))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var results []reports.Result
+	for _, c := range prepared.Plan.Cases() {
+		result := prepared.Plan.Judge(c.ID, record.New().View())
+		if result.Verdict != verdicts.Invalid || !strings.Contains(result.Reason, "did not come to an end") {
+			t.Errorf("%+v", result)
+		}
+		results = append(results, result)
+	}
+	if _, err := prepared.Plan.Conclude(results, record.New().View()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,105 @@
+package profile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Adjust are changes of a profile for one run. A value counts if its flag was given.
+type Adjust struct {
+	Variants                         []string
+	Pairs, Starts, Nodes, DaemonSets int
+	ServiceAccounts, Authorizer      string
+	Every, Block, WebhookDelay       time.Duration
+	Bindings                         int
+	// Counts leaves out all that is about latency: margins, A/A, and more than one start.
+	Counts bool
+}
+
+// change sets a field whose flag was given, and remembers the flag at the field's path.
+func change[T any](given func(flag string) bool, flags map[string]string, flag, path string, field *T, to T) {
+	if given(flag) {
+		*field, flags[path] = to, "--"+flag
+	}
+}
+
+// Adjusted is the profile with the changes whose flags were given, checked again: agents that ask so often that a cold
+// variant is not cold are an error here too.
+func (p *Profile) Adjusted(a Adjust, given func(flag string) bool) (*Profile, error) {
+	out, flags := *p, map[string]string{}
+	change(given, flags, "pairs", "$.pairs", &out.Pairs, a.Pairs)
+	change(given, flags, "starts", "$.starts", &out.Starts, a.Starts)
+	if given("pairs") && !given("starts") {
+		out.Starts = min(out.Starts, max(out.Pairs, 1))
+	}
+	change(given, flags, "nodes", "$.nodes", &out.Nodes, a.Nodes)
+	change(given, flags, "daemonsets", "$.daemonSets", &out.DaemonSets, a.DaemonSets)
+	change(given, flags, "service-accounts", "$.serviceAccounts", &out.ServiceAccounts, ServiceAccounts(a.ServiceAccounts))
+	change(given, flags, "duration", "$.block", &out.Block, a.Block)
+	change(given, flags, "webhook-delay", "$.webhookDelay", &out.WebhookDelay, a.WebhookDelay)
+	change(given, flags, "every", "$.arrivals.every", &out.Arrivals.Every, a.Every)
+	if given("nodes") {
+		out.Requestors = min(out.Requestors, out.Agents())
+	}
+	change(given, flags, "rbac-bindings", "$.authorizer.bindings", &out.Authorizer.Bindings, a.Bindings)
+	kind, cached := strings.CutSuffix(a.Authorizer, "-cached")
+	change(given, flags, "authorizer", "$.authorizer.kind", &out.Authorizer.Kind, kind)
+	change(given, flags, "authorizer", "$.authorizer", &out.Authorizer.Cache, cached)
+	if a.Counts {
+		out.onlyCount(given("starts"))
+	}
+	if len(a.Variants) > 0 {
+		if err := out.keep(a.Variants); err != nil {
+			return nil, err
+		}
+	}
+	at := func(path string) string { return cmp.Or(flags[path], "profile "+p.Name+" with the given flags") }
+	return &out, out.Check(at)
+}
+
+// onlyCount leaves out all that is about latency. startsGiven says that the user asked for a number of starts.
+func (p *Profile) onlyCount(startsGiven bool) {
+	p.Comparisons = slices.DeleteFunc(slices.Clone(p.Comparisons), Comparison.AA)
+	for i := range p.Comparisons {
+		p.Comparisons[i].Margins = Margins{}
+	}
+	if !startsGiven {
+		p.Starts = 1
+	}
+	p.Declared = Declared{p.Pairs, p.Starts}
+}
+
+// keep leaves the comparisons between the named variants; the A/A pair goes to the first of them if it had another.
+func (p *Profile) keep(variants []string) error {
+	used := p.Used()
+	named := func(s Side) bool { return slices.Contains(variants, s.Variant) }
+	for _, name := range variants {
+		if !slices.Contains(used, name) {
+			return fmt.Errorf("--variants %s: the profile %s has %s", name, p.Name, strings.Join(used, ", "))
+		}
+	}
+	sides := p.sides()
+	first := sides[slices.IndexFunc(sides, named)]
+	var kept []Comparison
+	for _, c := range p.Comparisons {
+		switch {
+		case c.AA() && !named(c.A):
+			c.A = Side{Variant: first.Variant, Server: first.Server.Gate()}
+			c.B = Side{Variant: first.Variant, Server: c.A.Server + second}
+			kept = slices.Insert(kept, 0, c)
+		case c.AA():
+			kept = slices.Insert(kept, 0, c)
+		case named(c.A) && named(c.B):
+			kept = append(kept, c)
+		}
+	}
+	p.Comparisons = kept
+	p.Thresholds = slices.DeleteFunc(slices.Clone(p.Thresholds), func(t Threshold) bool { return !slices.Contains(p.Used(), t.Variant) })
+	if !slices.ContainsFunc(kept, func(c Comparison) bool { return !c.AA() }) && len(variants) > 1 {
+		return fmt.Errorf("--variants %s: the profile %s does not compare them with each other", strings.Join(variants, ","), p.Name)
+	}
+	return nil
+}

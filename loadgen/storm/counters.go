@@ -1,0 +1,129 @@
+package storm
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+var scraped = []string{processStart, authorizationAttempts, webhookEvaluations, flowControl + "rejected_requests_total", flowControl + "dispatched_requests_total", flowControl + "request_wait_duration_seconds",
+	decisions, "go_memstats_alloc_bytes_total", heapSys, "go_gc_duration_seconds", cpuSeconds}
+
+// The API server's own counters that a block is measured by.
+const (
+	authorizationAttempts = verdicts.AuthorizationsMetric
+	webhookEvaluations    = "apiserver_authorization_webhook_evaluations_total"
+	flowControl           = "apiserver_flowcontrol_"
+	decisions             = "apiserver_authorization_decisions_total"
+)
+
+type counters map[string]sample
+
+type sample struct {
+	family string
+	labels model.Metric
+	value  float64
+}
+
+// processStart is a gauge of every Go program: when it began, in seconds since 1970.
+const processStart = "process_start_time_seconds"
+
+// heapSys is a gauge of every Go program, too: what its heap has needed at most, for that is not given back.
+const heapSys = "go_memstats_heap_sys_bytes"
+
+func (c counters) of(family string) (one sample, there bool) {
+	for _, s := range c {
+		if s.family == family {
+			return s, true
+		}
+	}
+	return one, false
+}
+
+// began is when the server's process began, zero if it does not say so.
+func (c counters) began() time.Time {
+	if s, there := c.of(processStart); there {
+		return time.UnixMilli(int64(1000 * s.value)).UTC()
+	}
+	return time.Time{}
+}
+
+// readCounters takes all that was scraped but the buckets of histograms.
+func readCounters(families map[string]*dto.MetricFamily) (counters, error) {
+	samples, err := expfmt.ExtractSamples(&expfmt.DecodeOptions{}, slices.Collect(maps.Values(families))...)
+	out := counters{}
+	for _, s := range samples {
+		if family := string(s.Metric[model.MetricNameLabel]); !strings.HasSuffix(family, "_bucket") {
+			out[s.Metric.String()] = sample{family, s.Metric, float64(s.Value)}
+		}
+	}
+	return out, err
+}
+
+func (c counters) add(other counters) {
+	for key, s := range other {
+		if before := c[key].value; s.family == processStart {
+			s.value = max(s.value, before) // the newest process
+		} else {
+			s.value += before
+		}
+		c[key] = s
+	}
+}
+
+func (c counters) since(before counters) (list []sample) {
+	for key, s := range c {
+		if s.family != heapSys {
+			s.value -= before[key].value
+		}
+		if s.value != 0 {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// read reads what all API servers have counted so far, also when the run is over: the last block is to be complete.
+func (s *controlPlane) read() (counters, error) {
+	all := counters{}
+	all.add(s.counted)
+	for _, admin := range s.each {
+		c, err := scrapeUnshared(context.Background(), admin, scraped...)
+		if err != nil {
+			return nil, err
+		}
+		all.add(c)
+	}
+	if len(s.each) > 0 {
+		return all, nil
+	}
+	for _, t := range s.targets {
+		c, err := read(t)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.name, err)
+		}
+		all.add(c)
+	}
+	return all, nil
+}
+
+func read(t *server.Server) (counters, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	defer cancel()
+	families, err := t.Scrape(ctx, scraped...)
+	if err != nil {
+		return nil, err
+	}
+	return readCounters(families)
+}

@@ -1,0 +1,62 @@
+package storm
+
+import (
+	_ "embed"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/authzconf/authzconf/loadgen/judge"
+	"github.com/authzconf/authzconf/loadgen/population"
+	"github.com/authzconf/authzconf/loadgen/profile"
+)
+
+// Describe writes what a run would do, and what the oracle predicts of its schedules: of the first block of a variant
+// on a server, and of one when all have asked before. Requests that are under way at once may cost more.
+func Describe(w io.Writer, o Options) error {
+	p := o.Profile
+	_, _ = fmt.Fprintf(w, "%s: %s; %d connections to each of %v, Kubernetes %s, %d shards\n", p.Name, describePopulation(p), p.Connections(), p.Servers(), o.Release.Version, o.Shards)
+	_, _ = fmt.Fprintf(w, "about %.0f requests in a block of %s\n", p.Plan(0).Expected(), p.Block)
+	_, _ = fmt.Fprintf(w, "%d comparisons, %d pairs each over %d starts of the servers: %d blocks of %s, and %d for warming up, at least %s; %d tokens\n\n",
+		len(p.Comparisons), p.Pairs, p.Starts, 2*p.Pairs*len(p.Comparisons), p.Block, p.Starts*len(p.Servers()), p.Length().Round(time.Second), p.Minted())
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(table, "COMPARISON\tSIDE\tVARIANT\tSERVER\tREVIEWS PER REQUEST, FIRST BLOCK\tLATER")
+	known := map[profile.Side]string{}
+	for _, c := range p.Comparisons {
+		for i, side := range []profile.Side{c.A, c.B} {
+			if known[side] == "" {
+				var err error
+				if known[side], err = predictSide(o, side); err != nil {
+					return err
+				}
+			}
+			_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", []string{c.Name, ""}[i], []string{"A", "B"}[i], side.Variant, side.Server, known[side])
+		}
+	}
+	return table.Flush()
+}
+
+// predictSide predicts two blocks of a side, with a block's length between them.
+func predictSide(o Options, side profile.Side) (string, error) {
+	if p := o.Profile; p.Reflectors || p.SelfReviews > 0 || !p.Predictable() {
+		return "-\t-", nil // it follows from the server's answers, too
+	}
+	history, err := population.NewHistory(o.Profile, side.Server, o.Release.Version)
+	if err != nil {
+		return "", err
+	}
+	var texts []string
+	for i := range 2 {
+		sends := o.Profile.Plan(uint64(o.Seed)).Stripe(0, 1)
+		predicted, err := history.Predict(side.Does(), time.Time{}.Add(time.Second+time.Duration(i)*2*o.Profile.Block), population.Planned(sends, 0))
+		if err != nil {
+			return "", err
+		}
+		low, high := predicted.Range()
+		n := float64(max(1, predicted.Requests))
+		texts = append(texts, judge.Range{Low: float64(low) / n, High: float64(high) / n}.String())
+	}
+	return strings.Join(texts, "\t"), nil
+}

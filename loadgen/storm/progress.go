@@ -1,0 +1,51 @@
+package storm
+
+import (
+	"context"
+	_ "embed"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/authzconf/authzconf/loadgen/agent"
+	"github.com/authzconf/authzconf/loadgen/profile"
+)
+
+// Progress is how a run is going.
+type Progress struct {
+	// Block counts from 1, of Blocks.
+	Block, Blocks int
+	Comparison    string
+	Side          profile.Side
+	// Elapsed is since the block's start; Left is until the end of the last block.
+	Elapsed, Left time.Duration
+	Asked         float64 // how many requests were meant to be sent by now, on average
+	Live          agent.Live
+	Reviews       int64
+}
+
+const progressEvery = time.Second
+
+// report tells how a block is going until the function that it returns is called.
+func (r *runner) report(i int, p planned, start time.Time, counted func() tallies) (stop func()) {
+	if r.Progress == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var ended sync.WaitGroup
+	tell := func(context.Context) {
+		elapsed := min(max(time.Since(start), 0), r.Profile.Block)
+		plan := r.Profile.Plan(p.seed)
+		if plan.Length = elapsed; elapsed <= 0 {
+			return
+		}
+		r.Progress(Progress{
+			Block: i + 1, Blocks: len(r.plan), Comparison: p.comparison.Name, Side: p.side,
+			Elapsed: elapsed, Left: time.Duration(len(r.plan)-i)*r.Profile.Block - elapsed,
+			Asked: plan.Expected(), Live: r.servers[p.side.Server].generator.Live(), Reviews: counted().total(),
+		})
+	}
+	ended.Go(func() { wait.UntilWithContext(ctx, tell, progressEvery) })
+	return func() { cancel(); ended.Wait() }
+}

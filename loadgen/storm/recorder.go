@@ -1,0 +1,158 @@
+package storm
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime/pprof"
+	"sync"
+	"time"
+
+	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/loadgen/shard"
+)
+
+// question is what the recorder's process is asked, one at a time; answer what it says.
+type (
+	question struct {
+		Kubeconfig recorder.Point `json:",omitempty"`
+		Since      *uint64        `json:",omitempty"`
+		Users      []string       `json:",omitempty"`
+		Count      *counting      `json:",omitempty"` // from now on, in place of keeping records
+		Read       bool           `json:",omitempty"`
+		Profile    bool           `json:",omitempty"` // itself from now on, until Profiled
+		Profiled   bool           `json:",omitempty"`
+	}
+	answer struct {
+		Kubeconfig []byte
+		Mark       uint64
+		Records    []recorder.Record
+		Counted    tallies
+		Profile    []byte
+		CPU        time.Duration
+		RSS        int64
+		Error      string
+	}
+)
+
+// ServeRecorder is the recorder as a process, until in ends: its costs must not be taken for the generator's.
+func ServeRecorder(_ context.Context, in io.Reader, out io.Writer) error {
+	r, err := recorder.Start(recorder.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }()
+	counted, decoder, encoder := newReviews(time.Now()), json.NewDecoder(in), json.NewEncoder(out)
+	var profiled bytes.Buffer
+	for {
+		var q question
+		if decoder.Decode(&q) != nil {
+			return nil // whoever asks has ended
+		}
+		a := answer{Mark: r.Mark()}
+		switch {
+		case q.Kubeconfig != "":
+			a.Kubeconfig = r.Kubeconfig(q.Kubeconfig)
+		case q.Since != nil:
+			a.Records = r.Since(*q.Since, q.Users...)
+		case q.Count != nil:
+			counted = newReviews(q.Count.Start)
+			r.Count(counted.counting(*q.Count, nil))
+		case q.Read:
+			a.Counted = counted.soFar()
+		case q.Profile:
+			profiled.Reset()
+			err = pprof.StartCPUProfile(&profiled)
+		case q.Profiled:
+			pprof.StopCPUProfile()
+			a.Profile = profiled.Bytes()
+		}
+		a.CPU, a.RSS = shard.Used(os.Getpid())
+		if err := cmp.Or(err, r.Err()); err != nil {
+			a.Error = err.Error()
+		}
+		if err := encoder.Encode(a); err != nil {
+			return err
+		}
+	}
+}
+
+type recorderProcess struct {
+	link    *shard.Link
+	timeout time.Duration // after which one that does not answer is killed
+	mu      sync.Mutex
+	encoder *json.Encoder
+	decoder *json.Decoder
+	failed  error
+}
+
+const recorderTimeout = 30 * time.Second
+
+func startRecorder(ctx context.Context, command []string) (*recorderProcess, error) {
+	link, err := shard.Processes(command).Launch(ctx, 0, 1)
+	if err != nil {
+		return nil, fmt.Errorf("the recorder: %w", err)
+	}
+	return &recorderProcess{link: link, timeout: recorderTimeout, encoder: json.NewEncoder(link.In), decoder: json.NewDecoder(link.Out)}, nil
+}
+
+// ask returns nothing once the process has failed; Err says why.
+func (p *recorderProcess) ask(q question) (a answer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failed != nil {
+		return a
+	}
+	kill := time.AfterFunc(p.timeout, p.link.Kill)
+	defer kill.Stop()
+	err := p.encoder.Encode(q)
+	if err == nil {
+		err = p.decoder.Decode(&a)
+	}
+	if err != nil {
+		p.failed = fmt.Errorf("its process is gone, or did not answer within %s: %w", p.timeout, err)
+	} else if a.Error != "" {
+		p.failed = fmt.Errorf("%s", a.Error)
+	}
+	return a
+}
+
+func (p *recorderProcess) Mark() uint64 { return p.ask(question{}).Mark }
+
+func (p *recorderProcess) Since(mark uint64, users ...string) []recorder.Record {
+	return p.ask(question{Since: &mark, Users: users}).Records
+}
+
+// Reset implements server.Recording: in a storm nothing is kept that could be forgotten.
+func (p *recorderProcess) Reset() {}
+
+func (p *recorderProcess) Kubeconfig(point recorder.Point) []byte {
+	return p.ask(question{Kubeconfig: point}).Kubeconfig
+}
+
+func (p *recorderProcess) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failed
+}
+
+func (p *recorderProcess) used() (time.Duration, int64) {
+	if p == nil {
+		return 0, 0
+	}
+	a := p.ask(question{})
+	return a.CPU, a.RSS
+}
+
+func (p *recorderProcess) close() error {
+	kill := time.AfterFunc(10*time.Second, p.link.Kill)
+	defer kill.Stop()
+	_ = p.link.In.Close()
+	_, _ = io.Copy(io.Discard, p.link.Out)
+	return p.link.Wait()
+}

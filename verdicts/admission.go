@@ -8,36 +8,50 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// around judges what was seen beside the authorization: by admission, by priority and fairness, by an operator.
-func (v *stepJudge) around() {
+// surrounding is something that is seen of a request outside of its authorization.
+type surrounding struct {
+	field      string
+	isExpected bool // by the scenario
+	isShown    bool // by the target
+	check      func()
+}
+
+// surroundings returns what was seen by admission, by priority and fairness, and by an operator.
+func (v *stepJudge) surroundings() []surrounding {
 	want, got := v.expect, v.o
-	for _, part := range []struct {
-		field       string
-		asked, seen bool
-		judge       func()
-	}{
-		{"backend", want.Backend != nil, v.has(scenarios.Aggregation), v.backend},
+	return []surrounding{
+		{"backend", want.Backend != nil, v.has(scenarios.Aggregation), v.checkBackend},
 		{"admission", want.Admission != nil, v.has(scenarios.Aggregation), func() {
 			v.compare("admission", RenderUsers(want.Admission), RenderUsers(got.Admission))
 		}},
 		{"flow", want.Flow != nil, got.Response.Flow != nil, func() {
 			v.compare("flow", fmt.Sprintf("%+v", *want.Flow), fmt.Sprintf("%+v", *got.Response.Flow))
 		}},
-		{"counters", want.Counters != nil, got.Counters != nil, v.counters},
-		{"log", want.Log != nil, got.Log != nil, v.logged},
-	} {
+		{"counters", want.Counters != nil, got.Counters != nil, v.checkCounters},
+		{"log", want.Log != nil, got.Log != nil, v.checkLog},
+	}
+}
+
+// checkSurroundings demands of backend, admission, flow, counters and log what the scenario expects. A target of
+// our own processes that has metrics shows all of them: there it is a difference if one is not shown.
+func (v *stepJudge) checkSurroundings() {
+	for _, part := range v.surroundings() {
+		if !part.isExpected {
+			continue
+		}
 		switch {
-		case part.asked && part.seen:
-			part.judge()
-		case part.asked && v.e.Capabilities.Processes() && v.has(scenarios.Metrics): // all of it can be seen
+		case part.isShown:
+			part.check()
+		case v.e.Capabilities.Processes() && v.has(scenarios.Metrics):
 			v.compare(part.field, "something to be judged", "nothing")
-		case part.asked:
-			v.notJudged(part.field)
+		default:
+			v.addNotJudged(part.field)
 		}
 	}
 }
 
-func (v *stepJudge) logged() {
+// checkLog demands that each expected pattern matches a line that the API server logged about the request.
+func (v *stepJudge) checkLog() {
 	for _, pattern := range v.expect.Log {
 		line, err := regexp.Compile(pattern)
 		seen := scenarios.List(v.o.Log)

@@ -51,7 +51,7 @@ func TestPassedOn(t *testing.T) {
 		o.Response = Response{Code: 201, Body: `{"kind":"` + c.kind + `","spec":` + c.asks + `,"status":{"allowed":` + map[bool]string{true: "true", false: "false"}[c.allowed] + `}}`}
 		v := &stepJudge{judge: &judge{e: seen()}, o: &o, request: &scenarios.Request{}, event: AuditOf(&o), decided: []Decided{{Spec: arrived, Decision: scenarios.Allow}}}
 		v.event.ImpersonatedUser.Username = "bob"
-		v.answered()
+		v.checkAnswer()
 		got := ""
 		for _, d := range v.result.Differences {
 			got += d.Field

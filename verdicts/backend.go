@@ -8,8 +8,9 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// backend judges whom the aggregated API server was told of. Of impersonation it must not be told at all.
-func (v *stepJudge) backend() {
+// checkBackend demands that the aggregated API server is told of the expected users, gets the request as it was sent, and
+// gets no impersonation header.
+func (v *stepJudge) checkBackend() {
 	var seen []scenarios.User
 	var left, sent []string
 	for _, r := range v.o.Backend {
@@ -26,18 +27,19 @@ func (v *stepJudge) backend() {
 	v.compare("backend (impersonation headers)", "none", scenarios.List(left))
 }
 
-// backendBehaviour is what reached the aggregated API server.
+// backendBehaviour describes what reached the aggregated API server, a line for each request.
 func backendBehaviour(o *Observation) []string {
 	return seq.Map(o.Backend, func(r BackendRequest) string {
 		return strings.TrimSpace("backend: " + r.Method + " " + r.URL + " by " + r.User.Render() + " " + scenarios.RenderExtra(r.Impersonation))
 	})
 }
 
-// RenderUsers lists users on one line.
+// RenderUsers returns users on one line.
 func RenderUsers(users []scenarios.User) string {
-	return lines(users, scenarios.User.Render)
+	return renderLines(users, scenarios.User.Render)
 }
 
-func lines[T any](list []T, line func(T) string) string {
+// renderLines returns a list on one line; each item is rendered by itself.
+func renderLines[T any](list []T, line func(T) string) string {
 	return scenarios.List(seq.Map(list, line))
 }

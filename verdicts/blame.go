@@ -24,13 +24,11 @@ const (
 // contradictions are the fields in which an API server contradicts itself.
 var contradictions = []string{countedField, aboutField, chainField}
 
-// blame says whose fault a failure is, and why. First the authorizer: a review that was decided otherwise than the
+// blame returns whose fault a failure is, and why. First the authorizer: a review that was decided otherwise than the
 // scenario's grants say. Then the control run, the same scenario under fresh names: if it did not fail in the same way,
 // something outside the scenario had a part in it; if it did, the API server does not do what the scenario says.
 func blame(s *scenarios.Scenario, e *Evidence, r Result) (Blame, string) {
-	// Where the API server contradicts itself, a decision cannot be told to be the authorizer's.
-	contradicted := slices.ContainsFunc(r.Differences, func(d Difference) bool { return slices.Contains(contradictions, d.Field) })
-	if d, ok := wrongDecision(s, e); ok && !contradicted {
+	if d, ok := findWrongDecision(s, e); ok && !isContradiction(r) {
 		return BlameAuthorizer, r.Reason + "; the authorizer decided otherwise than the grants: " + d
 	}
 	if e.Control == nil {
@@ -42,17 +40,32 @@ func blame(s *scenarios.Scenario, e *Evidence, r Result) (Blame, string) {
 		return BlameEnvironment, r.Reason + "; the control run broke: " + control.Reason
 	case control.Verdict == Passed:
 		return BlameEnvironment, r.Reason + "; the control run passed, so the answer is not always the same"
-	case !slices.ContainsFunc(slices.Concat(r.Differences, control.Differences), func(d Difference) bool { return d.Field != eventsField }):
-		// Of which request the second event comes early enough to be seen is chance; that there are two is not.
-	case !slices.EqualFunc(r.Differences, control.Differences, func(x, y Difference) bool { return x.Step == y.Step && x.Field == y.Field }): // names are fresh
+	case !differInEventsOnly(r, control) && !differAlike(r, control):
 		return BlameEnvironment, r.Reason + "; the control run failed otherwise: " + control.Reason
 	}
 	return BlameAPIServer, r.Reason + "; the control run saw the same"
 }
 
-// wrongDecision finds a review that was decided otherwise than the grants in force say. Scenarios that change
+// isContradiction reports whether the API server contradicts itself: then nobody can say that a decision is the authorizer's.
+func isContradiction(r Result) bool {
+	return slices.ContainsFunc(r.Differences, func(d Difference) bool { return slices.Contains(contradictions, d.Field) })
+}
+
+// differInEventsOnly reports whether both runs failed because requests have a second audit event, and for nothing else.
+// Which request's second event comes early enough to be seen is chance; that there are two is not.
+func differInEventsOnly(r, control Result) bool {
+	isOther := func(d Difference) bool { return d.Field != eventsField }
+	return !slices.ContainsFunc(slices.Concat(r.Differences, control.Differences), isOther)
+}
+
+// differAlike reports whether both runs failed in the same fields of the same steps. The values have fresh names in them.
+func differAlike(r, control Result) bool {
+	return slices.EqualFunc(r.Differences, control.Differences, func(x, y Difference) bool { return x.Step == y.Step && x.Field == y.Field })
+}
+
+// findWrongDecision finds a review that was decided otherwise than the grants in force say. Scenarios that change
 // grants while they run are left out: their window is what they are about.
-func wrongDecision(s *scenarios.Scenario, e *Evidence) (string, bool) {
+func findWrongDecision(s *scenarios.Scenario, e *Evidence) (string, bool) {
 	if s.Requires.Chain != "" {
 		return "", false // not only the grants decide there
 	}
@@ -65,13 +78,7 @@ func wrongDecision(s *scenarios.Scenario, e *Evidence) (string, bool) {
 	for _, o := range Requests(e.Steps) {
 		decided, _ := Fold(o.Reviews)
 		for _, d := range decided {
-			granted := scenarios.Covered(grants, d.Spec)
-			// Ordinary verbs may be allowed by what every cluster grants, or by the Node authorizer; impersonation
-			// is allowed by nobody but the scenario.
-			_, impersonation := scenarios.ImpersonationMode(Describe(d).Verb)
-			switch {
-			case escalates(bound, o.Step):
-			case granted && d.Decision != scenarios.Allow, !granted && impersonation && d.Decision == scenarios.Allow:
+			if !escalates(bound, o.Step) && contradictsGrants(d, grants) {
 				return fmt.Sprintf("%s was %s", describe(d.Spec), d.Decision), true
 			}
 		}
@@ -79,7 +86,19 @@ func wrongDecision(s *scenarios.Scenario, e *Evidence) (string, bool) {
 	return "", false
 }
 
-// escalates says whether the step may have changed roles, so that the scenario's grants are not all there is.
+// contradictsGrants reports whether a review was not allowed although it is granted, or an impersonation was allowed that is
+// not granted. Ordinary verbs may be allowed by what every cluster grants, or by the Node authorizer; impersonation is
+// allowed by nobody but the scenario.
+func contradictsGrants(d Decided, grants []scenarios.Grant) bool {
+	isAllowed := d.Decision == scenarios.Allow
+	if scenarios.Covered(grants, d.Spec) {
+		return !isAllowed
+	}
+	_, isImpersonation := scenarios.ImpersonationMode(Describe(d).Verb)
+	return isImpersonation && isAllowed
+}
+
+// escalates reports whether the step, or one before it, may have changed roles: then the scenario's grants are not all.
 func escalates(s *scenarios.Scenario, step int) bool {
 	return slices.ContainsFunc(s.Steps[:step+1], func(st scenarios.Step) bool {
 		return st.Request != nil && st.Request.APIGroup == "rbac.authorization.k8s.io"

@@ -10,8 +10,9 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// client judges a run of a client: how it ended, what it printed, and each of its requests as a request step is judged.
-func (j *judge) client(i int, st *scenarios.Step, o *Observation) (problem string) {
+// judgeClient judges a run of a client: how it ended, what it printed, and each of its requests as a request step is judged.
+// It returns a problem of the harness, or "".
+func (j *judge) judgeClient(i int, st *scenarios.Step, o *Observation) (problem string) {
 	if o.Client == nil {
 		return "there is no observation of the client"
 	}
@@ -20,42 +21,42 @@ func (j *judge) client(i int, st *scenarios.Step, o *Observation) (problem strin
 	if want.ExitCode != nil {
 		v.compare("exitCode", strconv.Itoa(*want.ExitCode), strconv.Itoa(o.Client.ExitCode))
 	}
-	v.output("stdout", want.Stdout, o.Client.Stdout)
-	v.output("stderr", want.Stderr, o.Client.Stderr)
+	v.checkOutput("stdout", want.Stdout, o.Client.Stdout)
+	v.checkOutput("stderr", want.Stderr, o.Client.Stderr)
 	v.compare("requests",
-		lines(want.Requests, func(r scenarios.ClientRequest) string { return r.Method + " " + r.Path }),
-		lines(o.Requests, func(o Observation) string { return o.Request.Method + " " + o.Request.URL }))
+		renderLines(want.Requests, func(r scenarios.ClientRequest) string { return r.Method + " " + r.Path }),
+		renderLines(o.Requests, func(o Observation) string { return o.Request.Method + " " + o.Request.URL }))
 	for n, r := range want.Requests {
 		if n >= len(o.Requests) {
 			break
 		}
-		if problem := j.clientRequest(n, i, st.Kubectl.Step(r), &o.Requests[n]); problem != "" {
+		if problem := j.judgeClientRequest(n, i, st.Kubectl.Step(r), &o.Requests[n]); problem != "" {
 			return fmt.Sprintf("request %d of the client: %s", n, problem)
 		}
 	}
 	return ""
 }
 
-// clientRequest judges one request of a client; the fields of its differences say which.
-func (j *judge) clientRequest(n, step int, st *scenarios.Step, o *Observation) (problem string) {
-	one := &judge{s: j.s, e: j.e}
-	problem = one.step(step, st, o)
-	j.result.Judged += one.result.Judged
-	j.notJudged(one.result.NotJudged...)
+// judgeClientRequest judges one request of a client; the fields of its differences say which.
+func (j *judge) judgeClientRequest(n, step int, st *scenarios.Step, o *Observation) (problem string) {
+	single := &judge{s: j.s, e: j.e}
+	problem = single.judgeRequest(step, st, o)
+	j.result.Judged += single.result.Judged
+	j.addNotJudged(single.result.NotJudged...)
 	inRequest := func(d Difference) Difference {
 		d.Field = ClientField(n) + d.Field
 		return d
 	}
-	j.result.Differences = append(j.result.Differences, seq.Map(one.result.Differences, inRequest)...)
-	j.met = append(j.met, seq.Map(one.met, inRequest)...)
+	j.result.Differences = append(j.result.Differences, seq.Map(single.result.Differences, inRequest)...)
+	j.met = append(j.met, seq.Map(single.met, inRequest)...)
 	return problem
 }
 
-// ClientField is what the fields of differences in a client's n-th request begin with.
+// ClientField returns what the fields of differences in a client's n-th request begin with.
 func ClientField(n int) string { return fmt.Sprintf("requests[%d].", n) }
 
-// output judges what a client printed: the wanted texts are part of it, or there is none.
-func (v *stepJudge) output(stream string, want []string, got string) {
+// checkOutput demands that what a client printed contains the expected texts, or is empty where the scenario says so.
+func (v *stepJudge) checkOutput(stream string, want []string, got string) {
 	if want != nil && len(want) == 0 {
 		v.compare(stream, "nothing", cmp.Or(got, "nothing"))
 	}
@@ -68,7 +69,7 @@ func (v *stepJudge) output(stream string, want []string, got string) {
 	}
 }
 
-// Requests are the observations of single requests, those of clients included.
+// Requests returns the observations of single requests, those of clients included.
 func Requests(steps []Observation) (all []Observation) {
 	for _, o := range steps {
 		if o.Client == nil {
@@ -83,7 +84,7 @@ func Requests(steps []Observation) (all []Observation) {
 	return all
 }
 
-// clientBehaviour is what a client and the API server did. What the client printed has times in it.
+// clientBehaviour describes what a client and the API server did, but not what the client printed, which has times in it.
 func clientBehaviour(o *Observation) []string {
 	lines := []string{fmt.Sprintf("%s: exit code %d", o.Client.Command, o.Client.ExitCode)}
 	for i := range o.Requests {

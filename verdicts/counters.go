@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// counters judges the authorization metrics: of those that are named no other series moves, and times that can be.
-func (v *stepJudge) counters() {
+// checkCounters demands that the expected authorization metrics increase as stated, that no other series of theirs does, and
+// that a time which they count is more than none and at most that of the request.
+func (v *stepJudge) checkCounters() {
 	want, got, named := maps.Clone(v.expect.Counters), map[string]int{}, map[string]bool{}
 	for series := range want {
 		name, _, _ := strings.Cut(series, "{")
@@ -21,8 +22,8 @@ func (v *stepJudge) counters() {
 		}
 		got[m.Series()] = m.Delta
 		if m.Seconds != nil {
-			took := spent(time.Duration(*m.Seconds*float64(time.Second)), v.o.Answered.Sub(v.o.Sent))
-			v.compare("counters (time)", someTime, took)
+			spent := classifyDuration(time.Duration(*m.Seconds*float64(time.Second)), v.o.Answered.Sub(v.o.Sent))
+			v.compare("counters (time)", someTime, spent)
 		}
 	}
 	v.compare("counters", fmt.Sprint(want), fmt.Sprint(got))

@@ -39,7 +39,7 @@ func TestDirect(t *testing.T) {
 		bound, _ := s.BindOn(suffix, nil)
 		v := &stepJudge{judge: &judge{s: bound, e: e}, o: o, request: &scenarios.Request{}, expect: &scenarios.Expect{}, requestor: bound.Requestors["alice"], event: AuditOf(o)}
 		v.decided, _ = Fold(o.Reviews)
-		v.reviews()
+		v.checkReviews()
 		if ok := len(v.result.Differences) == 0; ok != c.ok {
 			t.Errorf("%s: %v", name, v.result.Differences)
 		}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/ptr"
 	kjson "sigs.k8s.io/json"
 
@@ -29,9 +30,9 @@ import (
 // annotation matches the annotations that Kubernetes gives to audit events.
 var annotation = regexp.MustCompile(`^(authorization\.k8s\.io/(decision|reason)|apiserver\.latency\.k8s\.io/.+|authentication\.(k8s|kubernetes)\.io/.+|pod-security\.kubernetes\.io/.+|k8s\.io/(deprecated|removed-release)|[a-z.]+\.admission\.k8s\.io/.+)$`)
 
-// envelope judges what an audit event has to be whatever it is about: of the API type and the level that the policy asks
-// for, not from before the request, with the status of the answer, and with no field that nobody knows.
-func (v *stepJudge) envelope(field string, raw json.RawMessage) {
+// checkEnvelope demands of every audit event, whatever it is about, that it is of the API type and the level that the audit
+// policy asks for, has no objects of a higher level, is of the time of the request, and has only known fields and annotations.
+func (v *stepJudge) checkEnvelope(field string, raw json.RawMessage) {
 	var ev auditv1.Event
 	strict, err := kjson.UnmarshalStrict(raw, &ev)
 	if err = errors.Join(append(strict, err)...); err != nil {
@@ -40,112 +41,150 @@ func (v *stepJudge) envelope(field string, raw json.RawMessage) {
 	}
 	level := scenarios.AuditLevel(v.requestor.Groups)
 	v.compare(field+" (type)", "Event of audit.k8s.io/v1, "+level, fmt.Sprintf("%s of %s, %s", ev.Kind, ev.APIVersion, ev.Level))
-	v.objects(field, &ev, level)
-	v.timed(field, &ev)
-	odd := slices.DeleteFunc(slices.Sorted(maps.Keys(ev.Annotations)), annotation.MatchString)
-	v.compare(field+".annotations", "none of unknown names", orElse(len(odd) == 0, "none of unknown names", scenarios.List(odd)))
+	v.checkObjects(field, &ev, level)
+	v.checkTimes(field, &ev)
+	unknown := slices.DeleteFunc(slices.Sorted(maps.Keys(ev.Annotations)), annotation.MatchString)
+	v.compare(field+".annotations", "none of unknown names", choose(len(unknown) == 0, "none of unknown names", scenarios.List(unknown)))
 }
 
 // ClockTolerance is how far the clocks of the API server and of who sends requests may be apart.
 const ClockTolerance = 2 * time.Second
 
-// objects judges what an event has of the bodies: nothing at Metadata; from Request on what was sent, if that was read,
-// and at RequestResponse a Status that is the answer.
-func (v *stepJudge) objects(field string, ev *auditv1.Event, level string) {
-	sent, answered := ev.RequestObject, ev.ResponseObject
-	higher := sent != nil && (level == scenarios.AuditMetadata || v.o.Request.Body == nil) || answered != nil && level != scenarios.AuditResponse
-	v.compare(field+" (objects)", noReason, orElse(!higher, noReason, "those of a higher level"))
-	if level == scenarios.AuditResponse && ev.ObjectRef != nil && v.status != nil && ev.Stage == auditv1.StageResponseComplete {
-		got := string(ptr.Deref(answered, runtime.Unknown{}).Raw)
-		v.compare(field+" (answer)", v.o.Response.Body, orElse(sameJSON(json.RawMessage(v.o.Response.Body), json.RawMessage(got)), v.o.Response.Body, got))
+// checkObjects demands that an event has nothing of the bodies at the level Metadata, from Request on what was sent, if
+// something was, and at RequestResponse also what was answered: a Status is the answer as it stands.
+func (v *stepJudge) checkObjects(field string, ev *auditv1.Event, level string) {
+	mayHaveRequest := level != scenarios.AuditMetadata && v.o.Request.Body != nil
+	mayHaveAnswer := level == scenarios.AuditResponse
+	hasTooMuchSent := ev.RequestObject != nil && !mayHaveRequest
+	hasTooMuchAnswered := ev.ResponseObject != nil && !mayHaveAnswer
+	v.compare(field+" (objects)", noReason, choose(hasTooMuchSent || hasTooMuchAnswered, "those of a higher level", noReason))
+	isStatusOfObject := v.status != nil && ev.ObjectRef != nil
+	if mayHaveAnswer && isStatusOfObject && ev.Stage == auditv1.StageResponseComplete {
+		got := string(ptr.Deref(ev.ResponseObject, runtime.Unknown{}).Raw)
+		isAnswer := sameJSON(json.RawMessage(v.o.Response.Body), json.RawMessage(got))
+		v.compare(field+" (answer)", v.o.Response.Body, choose(isAnswer, v.o.Response.Body, got))
 	}
 }
 
-// timed judges the times of an audit event: they are those of the request, the end later than its beginning. How long after the
-// answer an event may be of is open, for a busy machine; an hour it is not.
-func (v *stepJudge) timed(field string, ev *auditv1.Event) {
-	const within = "of the request"
+// checkTimes demands that an event was begun while the request was under way, and ended no earlier than it began. How long
+// after the answer it may end is open, for a busy machine; half an hour is too long. On clusters that somebody else made the
+// clock is another one: there the times are only compared with one another.
+func (v *stepJudge) checkTimes(field string, ev *auditv1.Event) {
+	const ofRequest, notBefore, another = "of the request", "not before the request", "at another time"
 	received, ended := ev.RequestReceivedTimestamp.Time, ev.StageTimestamp.Time
 	first, last := v.o.Sent.Add(-ClockTolerance), v.o.Answered.Add(ClockTolerance)
 	if v.e.Capabilities.Foreign() || v.o.Sent.IsZero() || received.IsZero() {
-		first, last = received, received // the clock is another one
+		first, last = received, received
 	}
-	v.compare(field+".requestReceivedTimestamp", within, orElse(received.Before(first) || received.After(last), "at another time", within))
-	late := last != received && ended.After(last.Add(time.Hour/2))
-	v.compare(field+".stageTimestamp", "not before the request", orElse(ended.Before(received) || late, "at another time", "not before the request"))
+	isOutside := received.Before(first) || received.After(last)
+	v.compare(field+".requestReceivedTimestamp", ofRequest, choose(isOutside, another, ofRequest))
+	isLate := last != received && ended.After(last.Add(time.Hour/2))
+	v.compare(field+".stageTimestamp", notBefore, choose(isLate || ended.Before(received), another, notBefore))
 }
 
-// answered judges what every answer must be: a Status says the code it came with, a review's answer has what was asked.
-func (v *stepJudge) answered() {
+// checkAnswer demands of every answer that a Status says the code it came with, that the answer to a review repeats the
+// question, that a watch which is to be held stays open, and that a token which was asked for or about is the right one.
+func (v *stepJudge) checkAnswer() {
 	if st := v.status; st != nil && v.o.Response.Code >= codeBadRequest {
 		v.compare("status", fmt.Sprintf("%s of v1, %d", metav1.StatusFailure, v.o.Response.Code), fmt.Sprintf("%s of %s, %d", st.Status, st.APIVersion, st.Code))
 	}
-	var asked, told struct{ Spec, Kind any }
-	if v.o.Response.Code == codeCreated && json.Unmarshal(v.o.Request.Body, &asked) == nil && asked.Spec != nil &&
-		json.Unmarshal([]byte(v.o.Response.Body), &told) == nil && reviewKind.MatchString(fmt.Sprint(asked.Kind)) {
-		v.compare("spec of the answer", "what was asked", orElse(within(asked.Spec, told.Spec), "what was asked", fmt.Sprintf("%v", told.Spec)))
+	var sent struct{ Spec, Kind any }
+	isCreated := v.o.Response.Code == codeCreated
+	isReadable := isCreated && json.Unmarshal(v.o.Request.Body, &sent) == nil
+	if isReadable && sent.Spec != nil && reviewKind.MatchString(fmt.Sprint(sent.Kind)) {
+		v.checkRepeatedQuestion(sent.Spec)
 	}
-	v.passedOn()
+	v.checkForwardedReview()
 	if v.request.Hold && v.o.Response.Code == codeOK {
 		v.compare("watch", Open, cmp.Or(v.o.Response.Held, "not kept open"))
 	}
 	switch {
-	case v.o.Response.Code != codeCreated:
+	case !isCreated:
 	case v.request.Reviewed() != "":
-		v.reviewed()
-	case asked.Kind == "TokenRequest":
-		v.minted()
+		v.checkTokenReview()
+	case sent.Kind == "TokenRequest":
+		v.checkTokenRequest()
 	}
+}
+
+// checkRepeatedQuestion demands that the answer to a review has all of what was asked.
+func (v *stepJudge) checkRepeatedQuestion(spec any) {
+	var answer struct{ Spec any }
+	if json.Unmarshal([]byte(v.o.Response.Body), &answer) != nil {
+		return
+	}
+	const question = "what was asked"
+	v.compare("spec of the answer", question, choose(containsJSON(spec, answer.Spec), question, fmt.Sprintf("%v", answer.Spec)))
 }
 
 // reviewKind matches the kinds of reviews whose answer repeats the question: that of SelfSubjectRulesReview does not.
 var reviewKind = regexp.MustCompile(`^[A-Za-z]+(Access|Token)Review$`)
 
-// within says whether all of a JSON value is in another one, which may have more fields.
-func within(a, b any) bool {
-	fields, ok := a.(map[string]any)
+// containsJSON reports whether all of the first JSON value is in the second, which may have more fields.
+func containsJSON(part, whole any) bool {
+	fields, ok := part.(map[string]any)
 	if !ok {
-		return reflect.DeepEqual(a, b)
+		return reflect.DeepEqual(part, whole)
 	}
-	of, _ := b.(map[string]any)
+	all, _ := whole.(map[string]any)
 	for name := range fields {
-		if !within(fields[name], of[name]) {
+		if !containsJSON(fields[name], all[name]) {
 			return false
 		}
 	}
 	return true
 }
 
-// scripted judges that the scripted webhook answered as the scenario's rules say, which is not the API server's doing, and
-// that what arrived is of a kind that the recorder writes.
-func (v *stepJudge) scripted() (problem string) {
-	points, plain := map[string]int{}, v.plainly()
+// scriptedDecisions are the decisions that the answers of the scripted webhook amount to, without a rule no opinion. What is
+// no answer has none: there the failure policy decides.
+var scriptedDecisions = map[scenarios.PolicyAnswer]scenarios.Decision{
+	"": scenarios.NoOpinion, scenarios.AnswerNoOpinion: scenarios.NoOpinion, scenarios.AnswerAllow: scenarios.Allow,
+	scenarios.AnswerDeny: scenarios.Deny, scenarios.AnswerBoth: scenarios.Deny,
+}
+
+// checkWebhook demands that reviews are of a kind that the recorder writes, and that the scripted webhook answered as the
+// scenario's rules say: neither is the API server's doing. Of the API server it demands that a webhook which stands first is
+// asked everything.
+func (v *stepJudge) checkWebhook() (problem string) {
+	points := map[string]int{}
 	for _, r := range v.o.Reviews {
 		points[r.Point]++
-		rule, answers := v.rule(r), map[scenarios.PolicyAnswer]scenarios.Decision{"": scenarios.NoOpinion, scenarios.AnswerNoOpinion: scenarios.NoOpinion, scenarios.AnswerAllow: scenarios.Allow, scenarios.AnswerDeny: scenarios.Deny, scenarios.AnswerBoth: scenarios.Deny}
-		want, known := answers[rule.Answer] // of what is no answer, the failure policy decides
-		switch {
-		case r.APIVersion != "authorization.k8s.io/v1" || !slices.Contains([]string{Front, Back, Policy}, r.Point):
+		if r.APIVersion != "authorization.k8s.io/v1" || !slices.Contains([]string{Front, Back, Policy}, r.Point) {
 			return fmt.Sprintf("a review of %q arrived at %q", r.APIVersion, r.Point)
-		case r.Point != Policy && cmp.Or(r.Decision, scenarios.NoOpinion) != scenarios.NoOpinion && !v.e.Authorizer || r.Point == Policy && known && r.Decision != want && plain:
+		}
+		if !v.isPossibleAnswer(r) {
+			want := scriptedDecisions[v.findRule(r).Answer]
 			return fmt.Sprintf("the webhook at %q is said to have answered %q to %s, by the scenario %q", r.Point, r.Decision, describe(r.Spec), want)
 		}
 	}
-	if v.s.Requires.Chain == "webhook-first" && plain { // which is asked again where it breaks
+	if v.s.Requires.Chain == "webhook-first" && v.isOnlyRules() { // it is asked again where it breaks
 		v.compare("reviews (at the webhook)", strconv.Itoa(points[Front]), strconv.Itoa(min(points[Front], points[Policy])))
 	}
 	return ""
 }
 
-// plainly says that the webhook is asked everything, and nothing but the scenario's rules decides what it answers: the
-// scenario does not take it away or put it elsewhere, and it has no conditions.
-func (v *stepJudge) plainly() bool {
-	return slices.Contains([]string{"webhook-first", "webhook-last"}, v.s.Requires.Chain) &&
-		!slices.ContainsFunc(v.s.Steps[:v.index+1], func(st scenarios.Step) bool { return st.Reload != "" })
+// isPossibleAnswer reports whether the webhook at a review's point can have answered so. The recorder's two points have no
+// opinion, unless another authorizer than RBAC has the grants. The scripted webhook answers by its rules, as far as only they
+// decide.
+func (v *stepJudge) isPossibleAnswer(r Review) bool {
+	if r.Point != Policy {
+		hasNoOpinion := r.Decision == "" || r.Decision == scenarios.NoOpinion
+		return hasNoOpinion || v.e.Authorizer
+	}
+	want, isAnswer := scriptedDecisions[v.findRule(r).Answer]
+	return r.Decision == want || !isAnswer || !v.isOnlyRules()
 }
 
-// rule is the one by which the scripted webhook answers a review; empty if there is none.
-func (v *stepJudge) rule(r Review) (rule scenarios.PolicyRule) {
+// isOnlyRules reports whether the webhook is asked everything, and nothing but the scenario's rules decides what it answers:
+// the chain has it without conditions, and no step so far has taken it away or put it elsewhere.
+func (v *stepJudge) isOnlyRules() bool {
+	isPlainChain := slices.Contains([]string{"webhook-first", "webhook-last"}, v.s.Requires.Chain)
+	isReload := func(st scenarios.Step) bool { return st.Reload != "" }
+	return isPlainChain && !slices.ContainsFunc(v.s.Steps[:v.index+1], isReload)
+}
+
+// findRule returns the rule by which the scripted webhook answers a review; an empty one if there is none.
+func (v *stepJudge) findRule(r Review) (rule scenarios.PolicyRule) {
 	if i := slices.IndexFunc(v.s.Policy, func(p scenarios.PolicyRule) bool { return p.For.Covers(r.Spec) }); i >= 0 {
 		rule = v.s.Policy[i]
 	}
@@ -160,37 +199,23 @@ const (
 	noReason         = "none"
 )
 
-// builtin is what RBAC says where a binding allows that every cluster has.
+// builtin matches what RBAC says where a binding allows that every cluster has.
 var builtin = regexp.MustCompile(`^RBAC: allowed by ClusterRoleBinding "(?:system:[^"]+|cluster-admin|kubeadm:[^"]+)" of ClusterRole "(?:system:[^"]+|cluster-admin|kubeadm:[^"]+)" to (?:User|Group|ServiceAccount) "([^"]+)"$`)
 
-// reason judges what the audit event says of why the final decision is as it is: RBAC names the binding that allows,
-// a refusal has the text of the answer, and of what never got so far there is nothing.
-func (v *stepJudge) reason() {
+// checkReason demands that the audit event gives the right reason for the final decision: RBAC names the binding that allows,
+// a refusal has the text of the answer, and of what never got so far there is nothing. Of authentication it demands that
+// nothing is noted but that a token is stale, where it is.
+func (v *stepJudge) checkReason() {
 	if v.event == nil || v.event.Stage == auditv1.StagePanic {
 		return
 	}
-	got, there := v.event.Annotations[reasonAnnotation]
-	if !there {
+	got, isThere := v.event.Annotations[reasonAnnotation]
+	if !isThere {
 		got = noReason
 	}
-	want := noReason
-	switch v.event.Annotations[decisionAnnotation] {
-	case "allow":
-		want = v.allowedBy(got)
-	case "forbid":
-		want = v.refusal(got)
-	default:
-		attempted := len(impersonationHeaders(v.o.Request)) > 0 && v.event.ImpersonatedUser == nil
-		if v.o.Response.Code == codeServerError && !attempted {
-			want = failedReason
-		}
-	}
-	v.compare("audit.reason", want, orElse(want == anyReason, want, got))
-	// The API server says so of a token that is stale or of an old kind; those of requestors are neither, unless a
-	// scenario has made one stale.
-	if want, got := v.stale(); want != got {
-		v.compare("audit.annotations", want, orElse(got != "", got, noReason))
-	}
+	want := v.expectedReason(got)
+	v.compare("audit.reason", want, choose(want == anyReason, want, got))
+	v.checkStaleToken()
 	for _, key := range slices.Sorted(maps.Keys(v.event.Annotations)) {
 		if strings.HasPrefix(key, "authentication.k8s.io/") && key != staleAnnotation {
 			v.compare("audit.annotations", noReason, key+": "+v.event.Annotations[key])
@@ -198,79 +223,138 @@ func (v *stepJudge) reason() {
 	}
 }
 
+// expectedReason returns the reason that the event has to give. It is got itself if that can be the reason.
+func (v *stepJudge) expectedReason(got string) string {
+	switch v.event.Annotations[decisionAnnotation] {
+	case "allow":
+		return v.expectedReasonToAllow(got)
+	case "forbid":
+		return v.expectedReasonToForbid(got)
+	}
+	endedAtImpersonation := len(impersonationHeaders(v.o.Request)) > 0 && v.event.ImpersonatedUser == nil
+	if v.o.Response.Code == codeServerError && !endedAtImpersonation {
+		return failedReason
+	}
+	return noReason
+}
+
 // staleAnnotation is there for a token that was to be replaced before now (validator.Validate of claims.go).
 const staleAnnotation = "authentication.k8s.io/stale-token"
 
-// stale is what the API server should say of the age of the requestor's token, and what it says.
-func (v *stepJudge) stale() (want, got string) {
-	got = v.event.Annotations[staleAnnotation]
+// checkStaleToken demands that the event says how stale the requestor's token is, if the scenario has made it stale, and
+// nothing otherwise.
+func (v *stepJudge) checkStaleToken() {
+	got := v.event.Annotations[staleAnnotation]
 	sa := v.requestor.ServiceAccount
 	if sa == nil || sa.At("warnafter") >= 0 {
-		return orElse(got == "", "", noReason), got
+		if got != "" {
+			v.compare("audit.annotations", noReason, got)
+		}
+		return
 	}
 	since, text := -sa.At("warnafter"), "subject: "+v.requestor.Username()+", seconds after warning threshold: "
-	want = fmt.Sprintf("%s%.0f or a little more", text, since.Seconds())
 	seconds, err := strconv.Atoi(strings.TrimPrefix(got, text))
-	if said := time.Duration(seconds) * time.Second; err == nil && said >= since && said < since+time.Hour {
-		return want, want
+	age := time.Duration(seconds) * time.Second
+	isInTime := age >= since && age < since+time.Hour
+	if err != nil || !isInTime {
+		v.compare("audit.annotations", fmt.Sprintf("%s%.0f or a little more", text, since.Seconds()), cmp.Or(got, noReason))
 	}
-	return want, got
 }
 
-// allowedBy is the reason for which the scenario's grants allow the request. It is got itself if that can be one.
-func (v *stepJudge) allowedBy(got string) string {
-	u := v.event.User
-	if v.event.ImpersonatedUser != nil {
-		u = *v.event.ImpersonatedUser
-	}
+// expectedReasonToAllow returns the reason for which the scenario's grants allow the request. It is got itself if that can be
+// one.
+func (v *stepJudge) expectedReasonToAllow(got string) string {
+	u := effectiveUser(v.event)
 	if slices.Contains(u.Groups, user.SystemPrivilegedGroup) {
 		return "" // before every authorizer
 	}
 	address, err := url.Parse(v.o.Request.URL)
-	if err != nil || v.s.Requires.Chain != "" && !v.plainly() || v.e.Authorizer || escalates(v.s, v.index) {
-		return orElse(got == noReason, "a reason", anyReason)
+	if err != nil || v.mayOthersAllow() {
+		return choose(got == noReason, "a reason", anyReason)
 	}
-	spec := authorizationv1.SubjectAccessReviewSpec{User: u.Username, Groups: u.Groups}
 	info, err := scenarios.RequestInfo(v.o.Request.Method, address)
-	switch {
-	case err != nil:
+	if err != nil {
 		return anyReason
-	case info.IsResourceRequest:
-		spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
-			Verb: info.Verb, Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource, Subresource: info.Subresource,
-			Namespace: info.Namespace, Name: info.Name,
-		}
-	default:
-		spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: info.Verb, Path: info.Path}
 	}
+	if reason, ok := v.reasonOfWebhook(u.Username, info); ok {
+		return reason
+	}
+	if m := builtin.FindStringSubmatch(got); m != nil && isSubject(u, m[1]) {
+		return got
+	}
+	reasons := v.s.AllowedBy(specOfRequest(u, info))
+	isOfNodeAuthorizer := got == "" && slices.Contains(u.Groups, user.NodesGroup) // which stands before RBAC, and gives no reason
+	if isOfNodeAuthorizer || slices.Contains(reasons, got) {
+		return got
+	}
+	return cmp.Or(strings.Join(reasons, ", or "), "that of a binding which every cluster has")
+}
+
+// effectiveUser returns the user whom an event's request was authorized as.
+func effectiveUser(ev *auditv1.Event) authenticationv1.UserInfo {
+	if ev.ImpersonatedUser != nil {
+		return *ev.ImpersonatedUser
+	}
+	return ev.User
+}
+
+// mayOthersAllow reports whether other authorizers than RBAC and a plain webhook may allow the request, or the scenario has
+// changed roles: then nobody here knows the reason.
+func (v *stepJudge) mayOthersAllow() bool {
+	isOtherChain := v.s.Requires.Chain != "" && !v.isOnlyRules()
+	return isOtherChain || v.e.Authorizer || escalates(v.s, v.index)
+}
+
+// reasonOfWebhook returns the reason that goes with the scripted webhook's answer, if it allowed the request.
+func (v *stepJudge) reasonOfWebhook(name string, info *request.RequestInfo) (reason string, ok bool) {
 	for _, r := range v.o.Reviews {
-		if a := r.Spec.ResourceAttributes; r.Point == Policy && r.Decision == scenarios.Allow && r.Spec.User == u.Username && a != nil && info.IsResourceRequest &&
-			a.Verb == info.Verb && a.Resource == info.Resource && a.Subresource == info.Subresource && a.Namespace == info.Namespace && a.Name == info.Name {
-			return v.rule(r).Reason
+		isAllowed := r.Point == Policy && r.Decision == scenarios.Allow
+		if isAllowed && r.Spec.User == name && isAboutRequest(r.Spec.ResourceAttributes, info) {
+			return v.findRule(r).Reason, true
 		}
 	}
-	if m := builtin.FindStringSubmatch(got); m != nil && is(u, m[1]) {
-		return got
-	}
-	all := v.s.AllowedBy(spec)
-	// The Node authorizer stands before RBAC, and allows without a word.
-	if slices.Contains(all, got) || got == "" && slices.Contains(u.Groups, user.NodesGroup) {
-		return got
-	}
-	return cmp.Or(strings.Join(all, ", or "), "that of a binding which every cluster has")
+	return "", false
 }
 
-// is says whether a binding's subject, as RBAC names it, is a user.
-func is(u authenticationv1.UserInfo, subject string) bool {
+// isAboutRequest reports whether a review asks for what a resource request does; groups and versions are not looked at.
+func isAboutRequest(a *authorizationv1.ResourceAttributes, info *request.RequestInfo) bool {
+	if a == nil || !info.IsResourceRequest {
+		return false
+	}
+	type action struct{ verb, resource, subresource, namespace, name string }
+	return action{a.Verb, a.Resource, a.Subresource, a.Namespace, a.Name} ==
+		action{info.Verb, info.Resource, info.Subresource, info.Namespace, info.Name}
+}
+
+// specOfRequest returns the access review that asks whether a user may make a request.
+func specOfRequest(u authenticationv1.UserInfo, info *request.RequestInfo) authorizationv1.SubjectAccessReviewSpec {
+	spec := authorizationv1.SubjectAccessReviewSpec{User: u.Username, Groups: u.Groups}
+	if !info.IsResourceRequest {
+		spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: info.Verb, Path: info.Path}
+		return spec
+	}
+	spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+		Verb: info.Verb, Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource, Subresource: info.Subresource,
+		Namespace: info.Namespace, Name: info.Name,
+	}
+	return spec
+}
+
+// isSubject reports whether a binding's subject, as RBAC names it, is a user or one of the user's groups.
+func isSubject(u authenticationv1.UserInfo, subject string) bool {
+	if subject == u.Username || slices.Contains(u.Groups, subject) {
+		return true
+	}
 	ns, name, ok := scenarios.SplitServiceAccount(u.Username)
-	return subject == u.Username || slices.Contains(u.Groups, subject) || ok && subject == name+"/"+ns
+	return ok && subject == name+"/"+ns
 }
 
-// refusal is what stands behind the base of the answer's message, which ends with a quoted name, or at the cluster scope.
-func (v *stepJudge) refusal(got string) string {
+// expectedReasonToForbid returns what stands behind the base of the answer's message, which ends with a quoted name, or at the
+// cluster scope. It is got itself if the message ends with it.
+func (v *stepJudge) expectedReasonToForbid(got string) string {
 	st := v.status
 	if st == nil || v.event.Verb == "watch" {
-		return orElse(got == noReason, "a reason", anyReason)
+		return choose(got == noReason, "a reason", anyReason)
 	}
 	if got != "" && strings.HasSuffix(st.Message, ": "+got) {
 		return got
@@ -290,25 +374,68 @@ var (
 	refusing = regexp.MustCompile(`: User ("(?:[^"\\]|\\.)*") cannot (\w+)`)
 )
 
-// Contradicts says how an audit event of an API server with RBAC alone contradicts itself about who asked and what was
-// decided; or nothing.
+// Contradicts returns how an audit event of an API server with RBAC alone contradicts itself about who asked and what was
+// decided; "" if it does not.
 func Contradicts(e *auditv1.Event) string {
-	u, decision, message := e.User, e.Annotations[decisionAnnotation], ""
-	if e.ImpersonatedUser != nil {
-		u = *e.ImpersonatedUser
-	}
-	if e.ResponseStatus != nil {
-		message = e.ResponseStatus.Message
-	}
-	reason, by := e.Annotations[reasonAnnotation], allowing.FindStringSubmatch(e.Annotations[reasonAnnotation])
-	no, masters := refusing.FindStringSubmatch(message), slices.Contains(u.Groups, user.SystemPrivilegedGroup)
-	switch {
-	case decision == "allow" && (no != nil || masters != (reason == "") || !masters && (by == nil || !is(u, by[1]))):
-	case decision != "allow" && reason != "" && (decision != "" || reason != failedReason): // the client had gone
-	case no != nil && (no[1] != strconv.Quote(u.Username) || (decision == "") != (no[2] == "impersonate")):
-	case decision != "" && u.Username == "":
-	default:
+	s := statementOf(e)
+	contradicts := s.isAllowedWithoutCause() || s.isReasonMisplaced() || s.isAnotherRefused() || s.isDecidedForNobody()
+	if !contradicts {
 		return ""
 	}
-	return fmt.Sprintf("the event %s is of %q in the groups %q, was decided %q for the reason %q, and answered %q", e.AuditID, u.Username, u.Groups, decision, reason, message)
+	return fmt.Sprintf("the event %s is of %q in the groups %q, was decided %q for the reason %q, and answered %q", e.AuditID, s.user.Username, s.user.Groups, s.decision, s.reason, s.message)
 }
+
+// statement is what an audit event says of a decision.
+type statement struct {
+	user                      authenticationv1.UserInfo // as whom the request was authorized
+	decision, reason, message string                    // the annotations, and the message of the answer
+	refusal                   []string                  // what refusing finds in the message
+}
+
+func statementOf(e *auditv1.Event) statement {
+	s := statement{user: effectiveUser(e), decision: e.Annotations[decisionAnnotation], reason: e.Annotations[reasonAnnotation]}
+	if e.ResponseStatus != nil {
+		s.message = e.ResponseStatus.Message
+	}
+	s.refusal = refusing.FindStringSubmatch(s.message)
+	return s
+}
+
+// isAllowedWithoutCause reports whether a request was allowed and yet refused, or allowed for a reason that cannot be: members
+// of system:masters are allowed without a reason, all others by a binding of theirs.
+func (s statement) isAllowedWithoutCause() bool {
+	if s.decision != "allow" {
+		return false
+	}
+	if s.refusal != nil {
+		return true
+	}
+	if slices.Contains(s.user.Groups, user.SystemPrivilegedGroup) {
+		return s.reason != ""
+	}
+	binding := allowing.FindStringSubmatch(s.reason)
+	return binding == nil || !isSubject(s.user, binding[1])
+}
+
+// isReasonMisplaced reports whether a request has a reason that was not allowed. That it failed may be said of one that was
+// not decided: the client had gone.
+func (s statement) isReasonMisplaced() bool {
+	if s.decision == "allow" || s.reason == "" {
+		return false
+	}
+	hasFailed := s.decision == "" && s.reason == failedReason
+	return !hasFailed
+}
+
+// isAnotherRefused reports whether the answer refuses somebody else, or refuses an impersonation although authorization
+// decided, or anything else although it did not.
+func (s statement) isAnotherRefused() bool {
+	if s.refusal == nil {
+		return false
+	}
+	isUndecided, isImpersonation := s.decision == "", s.refusal[2] == "impersonate"
+	return s.refusal[1] != strconv.Quote(s.user.Username) || isUndecided != isImpersonation
+}
+
+// isDecidedForNobody reports whether there is a decision about a user without a name.
+func (s statement) isDecidedForNobody() bool { return s.decision != "" && s.user.Username == "" }

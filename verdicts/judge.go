@@ -10,11 +10,11 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Judge is the verdict of scenario s, as it was loaded, on evidence e. It depends on nothing else.
+// Judge returns the verdict of scenario s, as it was loaded, on evidence e. It depends on nothing else.
 func Judge(s *scenarios.Scenario, e *Evidence) Result {
 	r := judgeOnce(s, e)
-	if late := behind(s, e, r); late != "" && e.Control != nil {
-		return inTime(s, e, late)
+	if delay := findDelay(s, e, r); delay != "" && e.Control != nil {
+		return judgeControl(s, e, delay)
 	}
 	if r.Verdict == Failed {
 		r.Blame, r.Reason = blame(s, e, r)
@@ -22,63 +22,84 @@ func Judge(s *scenarios.Scenario, e *Evidence) Result {
 	return r
 }
 
-// Met are what was compared in evidence and as it is wanted: differences whose sides are the same.
+// Met returns what was compared in the evidence and is as the scenario expects: differences whose two sides are the same.
 func Met(s *scenarios.Scenario, e *Evidence) []Difference {
 	j := &judge{e: e}
-	j.once(s)
+	j.judgeScenario(s)
 	return j.met
 }
 
-// judgeOnce judges without the control run.
-func judgeOnce(s *scenarios.Scenario, e *Evidence) Result { return (&judge{e: e}).once(s) }
+// judgeOnce judges evidence without its control run.
+func judgeOnce(s *scenarios.Scenario, e *Evidence) Result { return (&judge{e: e}).judgeScenario(s) }
 
-func (j *judge) once(s *scenarios.Scenario) Result {
+// judgeScenario judges evidence of a scenario, unless it is of another text or the scenario could not be set up.
+func (j *judge) judgeScenario(s *scenarios.Scenario) Result {
 	e := j.e
 	j.result = Result{Scenario: s.ID, Level: s.Level, Cell: e.Cell.Name}
 	if s.Digest != e.Digest {
-		return j.invalid(BlameHarness, "the evidence was made with another text of this scenario (digest "+short(e.Digest)+", not "+short(s.Digest)+")")
+		return j.makeInvalid(BlameHarness, "the evidence was made with another text of this scenario (digest "+shorten(e.Digest)+", not "+shorten(s.Digest)+")")
 	}
 	if len(e.Problems) > 0 {
-		p := e.Problems[0]
-		if !e.Capabilities.Foreign() && p.refused() {
-			return j.broken(Difference{Step: len(e.Steps), Field: setupField, Want: "what system:masters may do", Got: p.Text})
-		}
-		return j.invalid(p.Blame, p.Text)
+		return j.judgeProblem(e.Problems[0])
 	}
-	bound, _ := s.BindOn(e.Suffix, e.Nodes)
-	if e.StandIns {
+	if problem := j.bind(s); problem != "" {
+		return j.makeInvalid(BlameHarness, problem)
+	}
+	if e.Unheeded != nil {
+		return j.judgeUnheeded(e.Unheeded)
+	}
+	if problem := j.judgeSteps(); problem != "" {
+		return j.makeInvalid(BlameHarness, problem)
+	}
+	return j.conclude()
+}
+
+// bind gives the scenario the names that it was run with, and the service accounts that stood for users. It returns a
+// problem of the harness, or "".
+func (j *judge) bind(s *scenarios.Scenario) (problem string) {
+	bound, _ := s.BindOn(j.e.Suffix, j.e.Nodes)
+	if j.e.StandIns {
 		accounts, why := bound.Substitute()
 		if why != "" {
-			return j.invalid(BlameHarness, "no substitute ServiceAccount is possible here: "+why)
+			return "no substitute ServiceAccount is possible here: " + why
 		}
 		bound = accounts
 	}
 	j.s = bound
-	if e.Unheeded != nil {
-		return j.unheeded(e.Unheeded)
-	}
-	seen := 0
-	for i := 0; i < len(bound.Steps); {
-		group := bound.Together(i)
-		first := i
-		i += len(group)
-		if group[0].Sent() == nil {
-			continue
-		}
-		for at := range group {
-			if seen+at >= len(e.Steps) || e.Steps[seen+at].Step != first+at {
-				return j.invalid(BlameHarness, "there is no observation of step "+strconv.Itoa(first+at))
+	return ""
+}
+
+// judgeSteps compares the scenario's steps with the observations, which there must be of every request and of nothing
+// else. It returns a problem of the harness, or "".
+func (j *judge) judgeSteps() (problem string) {
+	left := j.e.Steps
+	for first := 0; first < len(j.s.Steps); {
+		group := j.s.Together(first)
+		if group[0].Sent() != nil {
+			if missing, isMissing := findMissing(left, first, len(group)); isMissing {
+				return "there is no observation of step " + strconv.Itoa(missing)
 			}
+			if problem := j.judgeGroup(first, group, left[:len(group)]); problem != "" {
+				return fmt.Sprintf("step %d: %s", first, problem)
+			}
+			left = left[len(group):]
 		}
-		if problem := j.steps(first, group, e.Steps[seen:seen+len(group)]); problem != "" {
-			return j.invalid(BlameHarness, fmt.Sprintf("step %d: %s", first, problem))
+		first += len(group)
+	}
+	if len(left) > 0 {
+		return "the evidence has more steps than the scenario"
+	}
+	return ""
+}
+
+// findMissing returns the first of so many steps that the observations do not begin with.
+func findMissing(seen []Observation, first, steps int) (step int, isMissing bool) {
+	for i := range steps {
+		if i >= len(seen) || seen[i].Step != first+i {
+			return first + i, true
 		}
-		seen += len(group)
 	}
-	if seen != len(e.Steps) {
-		return j.invalid(BlameHarness, "the evidence has more steps than the scenario")
-	}
-	return j.conclude()
+	return 0, false
 }
 
 // judge collects differences over the steps of one scenario.
@@ -89,11 +110,13 @@ type judge struct {
 	met    []Difference
 }
 
-func (j *judge) invalid(b Blame, why string) Result {
+// makeInvalid ends the judgement: nothing is known of the API server.
+func (j *judge) makeInvalid(b Blame, why string) Result {
 	j.result.Verdict, j.result.Blame, j.result.Reason = Invalid, b, why
 	return j.result
 }
 
+// conclude returns the verdict that follows from the differences. The first of them is the reason.
 func (j *judge) conclude() Result {
 	switch {
 	case len(j.result.Differences) > 0:
@@ -101,74 +124,82 @@ func (j *judge) conclude() Result {
 		d := j.result.Differences[0]
 		j.result.Reason = fmt.Sprintf("step %d: %s: want %s, got %s", d.Step, d.Field, d.Want, d.Got)
 	case j.result.Judged == 0:
-		return j.invalid(BlameHarness, "nothing was judged")
+		return j.makeInvalid(BlameHarness, "nothing was judged")
 	default:
 		j.result.Verdict = Passed
 	}
 	return j.result
 }
 
+// has reports whether the target could show or do something.
 func (j *judge) has(c scenarios.Capability) bool { return slices.Contains(j.e.Capabilities, c) }
 
-// audited says that there is to be an audit event.
-func (v *stepJudge) audited() bool {
+// isAudited reports whether the API server has to write an audit event of the request, and the evidence shows it.
+func (v *stepJudge) isAudited() bool {
 	return v.has(scenarios.Audit) && scenarios.AuditLevel(v.requestor.Groups) != scenarios.AuditNone
 }
 
-func (j *judge) notJudged(parts ...string) {
+// isLeftOutByPolicy reports whether audit events are shown, and the audit policy asks for none of this requestor.
+func (v *stepJudge) isLeftOutByPolicy() bool { return v.has(scenarios.Audit) && !v.isAudited() }
+
+// addNotJudged notes expectations that the target cannot show.
+func (j *judge) addNotJudged(parts ...string) {
 	j.result.NotJudged = seq.AppendMissing(j.result.NotJudged, parts...)
 }
 
-// steps judges what was sent at the same time, usually one request. It returns a problem of the harness, or "".
-func (j *judge) steps(first int, group []scenarios.Step, seen []Observation) (problem string) {
+// judgeGroup judges what was sent at the same time, usually one request. It returns a problem of the harness, or "".
+func (j *judge) judgeGroup(first int, group []scenarios.Step, seen []Observation) (problem string) {
 	switch {
 	case len(group) > 1:
-		return j.together(first, group, seen)
+		return j.judgeTogether(first, group, seen)
 	case group[0].Kubectl != nil:
-		return j.client(first, &group[0], &seen[0])
+		return j.judgeClient(first, &group[0], &seen[0])
 	}
-	return j.step(first, &group[0], &seen[0])
+	return j.judgeRequest(first, &group[0], &seen[0])
 }
 
-// request is the judge of one request.
-func (j *judge) request(i int, st *scenarios.Step, o *Observation) *stepJudge {
+// newStepJudge returns the judge of one request.
+func (j *judge) newStepJudge(i int, st *scenarios.Step, o *Observation) *stepJudge {
 	return &stepJudge{
 		judge: j, index: i, request: st.Request, requestor: j.s.Requestors[st.Request.By], expect: st.Expect, o: o, event: AuditOf(o), status: StatusOf(o.Response),
 		client: j.s.Steps[i].Kubectl != nil,
 	}
 }
 
-func (j *judge) step(i int, st *scenarios.Step, o *Observation) (problem string) {
-	v := j.request(i, st, o)
-	if problem := cmp.Or(v.sent(), v.noEvent(), v.scripted()); problem != "" {
+// judgeRequest applies all rules to one request. It returns a problem of the harness, or "".
+func (j *judge) judgeRequest(i int, st *scenarios.Step, o *Observation) (problem string) {
+	v := j.newStepJudge(i, st, o)
+	if problem := cmp.Or(v.checkSent(), v.checkEventExists(), v.checkWebhook()); problem != "" {
 		return problem
 	}
-	v.decided = v.folded(o.Reviews)
+	v.decided = v.foldReviews(o.Reviews)
 	if problem := v.reconcile(); problem != "" {
 		return problem
 	}
-	v.foreign()
-	v.outcome()
-	v.told()
-	v.answered()
-	v.user()
-	v.wanted()
-	v.reviews()
-	v.audit()
-	v.reason()
-	v.around()
-	v.metrics()
-	v.oneOf()
+	v.checkSubjects()
+	v.checkOutcome()
+	v.checkEvent()
+	v.checkAnswer()
+	v.checkUser()
+	v.checkWantedUser()
+	v.checkReviews()
+	v.checkAudit()
+	v.checkReason()
+	v.checkSurroundings()
+	v.checkMetrics()
+	v.checkAlternatives()
 	return ""
 }
 
-// noEvent is about a request without an audit event. It is the API server's fault if it wrote that of the next
-// request, or if it wrote something that is none; otherwise nobody knows what became of the event.
-func (v *stepJudge) noEvent() (problem string) {
+// checkEventExists demands an audit event where the audit policy asks for one, and none where it does not. A missing event
+// is the API server's fault if it wrote that of the next request, or if it wrote something else; otherwise nobody knows
+// what became of the event.
+func (v *stepJudge) checkEventExists() (problem string) {
+	const none = "no event, as the policy says"
 	switch {
-	case v.has(scenarios.Audit) && !v.audited():
-		v.compare("audit", "no event, as the policy says", orElse(len(v.o.Audit) == 0, "no event, as the policy says", "an event"))
-	case !v.audited() || v.event != nil || v.o.Response.Code == codeHeadersTooLarge || v.o.Request.Unread() || v.o.Response.Broken != "":
+	case v.isLeftOutByPolicy():
+		v.compare("audit", none, choose(len(v.o.Audit) == 0, none, "an event"))
+	case !v.isAudited() || v.event != nil || v.mayLackEvent():
 		return ""
 	case len(v.o.Audit) > 0:
 		v.compare("audit", "an audit event", "something else")
@@ -178,6 +209,11 @@ func (v *stepJudge) noEvent() (problem string) {
 		return "the audit event of the request was not found"
 	}
 	return ""
+}
+
+// mayLackEvent reports whether the request got no further than to where API servers begin to audit, or its connection broke.
+func (v *stepJudge) mayLackEvent() bool {
+	return v.o.Response.Code == codeHeadersTooLarge || v.o.Request.Unread() || v.o.Response.Broken != ""
 }
 
 // compare counts a comparison, and records a difference if want and got differ.
@@ -191,7 +227,16 @@ func (v *stepJudge) compare(field, want, got string) {
 	}
 }
 
-func short(digest string) string { return digest[:min(12, len(digest))] }
+// shorten returns the beginning of a digest, as people compare it.
+func shorten(digest string) string { return digest[:min(12, len(digest))] }
+
+// choose returns yes if ok, otherwise no.
+func choose(ok bool, yes, no string) string {
+	if ok {
+		return yes
+	}
+	return no
+}
 
 // Verdict is the judgement of one scenario on one cell.
 type Verdict string

@@ -361,7 +361,7 @@ func TestMinted(t *testing.T) {
 		"that a kubelet asked for": {account(func(sa *scenarios.ServiceAccount) { sa.Running = true }), scenarios.Requestor{User: "bob"}, scenarios.User{Name: "system:serviceaccount:n:agent", Groups: groups}, false},
 	} {
 		v := &stepJudge{judge: &judge{s: &scenarios.Scenario{Requestors: map[string]scenarios.Requestor{"a": c.who, "b": c.other}}}}
-		if problem := v.credential(&c.of, c.who); (problem == "") != c.failed || (len(v.result.Differences) == 1) != c.failed {
+		if problem := v.checkCredential(&c.of, c.who); (problem == "") != c.failed || (len(v.result.Differences) == 1) != c.failed {
 			t.Errorf("%s: %q, %v", name, problem, v.result.Differences)
 		}
 	}

@@ -22,8 +22,8 @@ const (
 // clockSlack is how much longer the API server may count than a request took here, for clocks can be set meanwhile.
 const clockSlack = time.Second
 
-// spent says what a duration within a request is.
-func spent(d, request time.Duration) string {
+// classifyDuration returns what a duration within a request can be said to be.
+func classifyDuration(d, request time.Duration) string {
 	switch {
 	case d <= 0:
 		return noTime
@@ -33,21 +33,28 @@ func spent(d, request time.Duration) string {
 	return someTime
 }
 
-// durations judges the time that a duration histogram counted.
-func (v *stepJudge) durations(field, histogram string) {
+// checkDurations demands that the time which a duration histogram counted is more than none, at most that of the request,
+// and, for attempts, not less than passed between their checks.
+func (v *stepJudge) checkDurations(field, histogram string) {
 	for _, m := range v.o.Metrics {
 		if m.Name != histogram || m.Seconds == nil || v.o.Answered.IsZero() {
 			continue
 		}
-		got := tooLong // what does not fit into a time.Duration is
-		if *m.Seconds < time.Hour.Seconds() {
-			d := time.Duration(*m.Seconds * float64(time.Second))
-			if got = spent(d, v.o.Answered.Sub(v.o.Sent)); got == someTime && field == attemptsField && d+clockSlack < v.between() {
-				got = tooShort
-			}
-		}
-		v.compare(field+" (time)", someTime, got)
+		v.compare(field+" (time)", someTime, v.classifyCounted(field, *m.Seconds))
 	}
+}
+
+// classifyCounted returns what the seconds that a histogram counted for the request can be said to be.
+func (v *stepJudge) classifyCounted(field string, seconds float64) string {
+	if seconds >= time.Hour.Seconds() {
+		return tooLong // it might not fit into a time.Duration
+	}
+	d := time.Duration(seconds * float64(time.Second))
+	kind := classifyDuration(d, v.o.Answered.Sub(v.o.Sent))
+	if kind == someTime && field == attemptsField && d+clockSlack < v.timeBetweenChecks() {
+		return tooShort
+	}
+	return kind
 }
 
 // Annotations of a request that took more than half a second, as writeLatencyToAnnotation of
@@ -59,57 +66,87 @@ const (
 	impersonationAnnotation = "apiserver.latency.k8s.io/impersonation"
 )
 
-// slow is the time from which on audit events say where it went.
+// slow is how long a request takes from which on its audit event says where the time went.
 const slow = 500 * time.Millisecond
 
-// neverSlow are the versions that measured a request before it had an end, and so called none slow (fixed in 1.35).
+// neverSlow matches the versions that measured a request before it had an end, and so called none slow (fixed in 1.35).
 var neverSlow = regexp.MustCompile(`^v?1\.(?:[0-2]?\d|3[0-4])(?:\.|$)`)
 
-// unmeasured are the versions that measure no impersonation.
+// unmeasured matches the versions that measure no impersonation.
 var unmeasured = regexp.MustCompile(`^v?1\.(?:[0-2]?\d|3[0-5])(?:\.|$)`)
 
-// latency judges what the audit event says of where the time went: nothing of a quick request; of a slow one, how
-// long it took, and how long the impersonation, as the histogram has counted. API servers say so since they have the
-// metrics.
-func (v *stepJudge) latency() {
-	elapsed := v.event.StageTimestamp.Sub(v.event.RequestReceivedTimestamp.Time)
+// checkLatency demands that the audit event says where the time of a slow request went, and nothing of a quick one. API
+// servers say so since they have the metrics.
+func (v *stepJudge) checkLatency() {
 	total, err := time.ParseDuration(v.event.Annotations[totalAnnotation])
+	isTold := err == nil
+	v.checkTotalLatency(total, isTold)
+	if isTold && v.event.Annotations[decisionAnnotation] != "" {
+		v.checkAuthorizationLatency(total)
+	}
+	v.checkImpersonationLatency(total, isTold)
+}
+
+// checkTotalLatency demands that an audit event which says how long a request took is of a slow one, and that the event of a
+// slow one says so. A watch ends when it ends.
+func (v *stepJudge) checkTotalLatency(total time.Duration, isTold bool) {
+	const slowRequest = "that of a slow request"
+	elapsed := v.event.StageTimestamp.Sub(v.event.RequestReceivedTimestamp.Time)
+	isSlow := elapsed > slow+clockSlack && v.event.Verb != "watch"
 	switch {
-	case err == nil:
-		v.compare("audit (latency)", "that of a slow request", orElse(total > slow, "that of a slow request", "that of a quick one"))
-	case elapsed > slow+clockSlack && v.event.Verb != "watch" && !neverSlow.MatchString(v.e.Cell.Kubernetes):
-		v.compare("audit (latency)", "that of a slow request", noAnnotated)
+	case isTold:
+		v.compare("audit (latency)", slowRequest, choose(total > slow, slowRequest, "that of a quick one"))
+	case isSlow && !neverSlow.MatchString(v.e.Cell.Kubernetes):
+		v.compare("audit (latency)", slowRequest, noAnnotated)
 	}
-	if v.event.Annotations[decisionAnnotation] != "" && err == nil {
-		took, bad := time.ParseDuration(v.event.Annotations[authorizationAnnotation])
-		v.compare("audit (latency of authorization)", someTime, orElse(bad == nil, spent(took, total), noAnnotated))
-	}
-	text, got := v.event.Annotations[impersonationAnnotation], noAnnotated
-	spentThere, bad := time.ParseDuration(text)
-	if bad == nil {
-		got = spent(spentThere, total)
-	}
-	attempted := v.event.ImpersonatedUser != nil || outcomeOf(v.o.Response.Code, v.status) == scenarios.ImpersonationForbidden
+}
+
+// checkAuthorizationLatency demands that authorization took some of the time that the whole request took.
+func (v *stepJudge) checkAuthorizationLatency(total time.Duration) {
+	part, err := time.ParseDuration(v.event.Annotations[authorizationAnnotation])
+	v.compare("audit (latency of authorization)", someTime, choose(err == nil, classifyDuration(part, total), noAnnotated))
+}
+
+// checkImpersonationLatency demands of a slow request that impersonates that it says how long that took, as the histogram has
+// counted, and of any other that it says nothing. Where it cannot be known whether the API server measures it, neither is
+// demanded.
+func (v *stepJudge) checkImpersonationLatency(total time.Duration, isTold bool) {
+	const field = "audit (latency of impersonation)"
+	isAttempted := v.event.ImpersonatedUser != nil || outcomeOf(v.o.Response.Code, v.status) == scenarios.ImpersonationForbidden
+	asksForNobody := len(impersonationHeaders(v.o.Request)) == 0
+	text := v.event.Annotations[impersonationAnnotation]
+	part, err := time.ParseDuration(text)
+	isPartTold := err == nil
 	switch {
-	case err == nil && attempted && v.measured():
-		v.compare("audit (latency of impersonation)", someTime, got)
-		if counted, ok := v.counted(); ok && bad == nil {
-			near := (spentThere - counted).Abs() <= time.Millisecond
-			v.compare("audit (latency of impersonation, as counted)", "that of the histogram", orElse(near, "that of the histogram", "another"))
+	case isTold && isAttempted && v.measuresImpersonation():
+		v.compare(field, someTime, choose(isPartTold, classifyDuration(part, total), noAnnotated))
+		if counted, ok := v.countedTime(); ok && isPartTold {
+			const ofHistogram = "that of the histogram"
+			isNear := (part - counted).Abs() <= time.Millisecond
+			v.compare("audit (latency of impersonation, as counted)", ofHistogram, choose(isNear, ofHistogram, "another"))
 		}
-	case err != nil || v.has(scenarios.Reviews) && !v.measured() || len(impersonationHeaders(v.o.Request)) == 0:
-		v.compare("audit (latency of impersonation)", noAnnotated, orElse(text == "", noAnnotated, "there"))
+	case !isTold || asksForNobody || v.measuresNoImpersonation():
+		v.compare(field, noAnnotated, choose(text == "", noAnnotated, "there"))
 	}
 }
 
-// measured says that the API server measures impersonation, be its metrics part of this evidence or, where they are read
-// for many requests at once, not.
-func (v *stepJudge) measured() bool {
-	return v.has(scenarios.Metrics) || v.s.Requires.Gate == scenarios.GateOn && !unmeasured.MatchString(v.e.Cell.Kubernetes)
+// measuresImpersonation reports whether the API server measures impersonation: its metrics are part of this evidence, or,
+// where they are read for many requests at once, its version and the gate say so.
+func (v *stepJudge) measuresImpersonation() bool {
+	if v.has(scenarios.Metrics) {
+		return true
+	}
+	return v.s.Requires.Gate == scenarios.GateOn && !unmeasured.MatchString(v.e.Cell.Kubernetes)
 }
 
-// counted is the time that the histogram of attempts has counted for the request.
-func (v *stepJudge) counted() (d time.Duration, ok bool) {
+// measuresNoImpersonation reports whether it is known that the API server does not measure impersonation: it is one of the
+// targets of our own, which show reviews.
+func (v *stepJudge) measuresNoImpersonation() bool {
+	return v.has(scenarios.Reviews) && !v.measuresImpersonation()
+}
+
+// countedTime returns the time that the histogram of attempts has counted for the request, if it counted one attempt.
+func (v *stepJudge) countedTime() (d time.Duration, ok bool) {
 	for _, m := range v.o.Metrics {
 		if m.Name == strings.TrimSuffix(AttemptsMetric, "_total")+durationCount && m.Seconds != nil {
 			return time.Duration(*m.Seconds * float64(time.Second)), m.Delta == 1
@@ -118,8 +155,8 @@ func (v *stepJudge) counted() (d time.Duration, ok bool) {
 	return 0, false
 }
 
-// between is the time from the first to the last impersonation check: an attempt cannot have taken less.
-func (v *stepJudge) between() time.Duration {
+// timeBetweenChecks returns the time from the first to the last impersonation check: an attempt cannot have taken less.
+func (v *stepJudge) timeBetweenChecks() time.Duration {
 	var first, last time.Time
 	for _, d := range v.decided {
 		if _, ok := scenarios.ImpersonationMode(Describe(d).Verb); ok {
@@ -132,14 +169,7 @@ func (v *stepJudge) between() time.Duration {
 	return last.Sub(first)
 }
 
-func orElse(ok bool, yes, no string) string {
-	if ok {
-		return yes
-	}
-	return no
-}
-
-// How far a request may be behind its time before a wrong answer is no longer held against the API server. What waits
+// How far a request may be behind its time before a wrong answer is no longer the API server's fault. What waits
 // is about windows of ten seconds, and comes within a second of their ends; what does not wait may still rely on what
 // the API server remembers for ten seconds.
 const (
@@ -147,43 +177,43 @@ const (
 	slack        = 5 * time.Second
 )
 
-// behind says by how much the request of a failed result came too late, if it did: a busy machine answers late, and then
+// findDelay returns by how much the request of a failed result came too late, "" if it did not: a busy machine answers late, and then
 // the time for which an API server remembers something is over before the scenario asks again. It is counted up to
 // the first difference, from the first request, without the scenario's waits.
-func behind(s *scenarios.Scenario, e *Evidence, r Result) string {
+func findDelay(s *scenarios.Scenario, e *Evidence, r Result) string {
 	if r.Verdict != Failed || len(r.Differences) == 0 || len(e.Steps) == 0 {
 		return ""
 	}
-	first, at := &e.Steps[0], r.Differences[0].Step
+	first, failed := &e.Steps[0], r.Differences[0].Step
 	for i := range e.Steps {
-		if e.Steps[i].Step != at {
+		if e.Steps[i].Step != failed {
 			continue
 		}
-		may := slack
-		waits := seq.Sum(s.Steps[first.Step:at], func(st scenarios.Step) time.Duration { return time.Duration(st.Wait) })
+		tolerance := slack
+		waits := seq.Sum(s.Steps[first.Step:failed], func(st scenarios.Step) time.Duration { return time.Duration(st.Wait) })
 		if waits > 0 {
-			may = slackOfWaits
+			tolerance = slackOfWaits
 		}
-		if late := e.Steps[i].Sent.Sub(first.Sent) - waits; late > may {
-			return fmt.Sprintf("step %d was sent %s behind its time, more than the %s that the scenario leaves", at, late.Round(time.Millisecond), may)
+		if delay := e.Steps[i].Sent.Sub(first.Sent) - waits; delay > tolerance {
+			return fmt.Sprintf("step %d was sent %s behind its time, more than the %s that the scenario leaves", failed, delay.Round(time.Millisecond), tolerance)
 		}
 	}
 	return ""
 }
 
-// inTime is the result of a scenario whose requests came too late: that of its control run, unless that was late, too,
-// or broke. Nothing is known then.
-func inTime(s *scenarios.Scenario, e *Evidence, late string) Result {
+// judgeControl returns the result of a scenario whose requests came too late, by the delay that is named: that of its
+// control run, unless that was late, too, or broke. Nothing is known then.
+func judgeControl(s *scenarios.Scenario, e *Evidence, delay string) Result {
 	r := judgeOnce(s, e.Control)
-	switch again := behind(s, e.Control, r); {
+	switch controlDelay := findDelay(s, e.Control, r); {
 	case r.Verdict == Passed:
-		r.Reason = late + "; the control run, which was in time, is judged"
-	case r.Verdict == Failed && again == "":
+		r.Reason = delay + "; the control run, which was in time, is judged"
+	case r.Verdict == Failed && controlDelay == "":
 		r.Blame, r.Reason = blame(s, e.Control, r)
-		r.Reason += "; the first run is not judged: " + late
+		r.Reason += "; the first run is not judged: " + delay
 	default:
 		r = Result{Scenario: r.Scenario, Level: r.Level, Verdict: Invalid, Blame: BlameEnvironment}
-		r.Reason = late + "; the control run is not judged either: " + orElse(again != "", again, r.Reason)
+		r.Reason = delay + "; the control run is not judged either: " + choose(controlDelay != "", controlDelay, r.Reason)
 	}
 	r.Cell = e.Cell.Name
 	return r

@@ -140,7 +140,7 @@ type SentRequest struct {
 	Claims json.RawMessage `json:"claims,omitempty"`
 }
 
-// Unread says that an API server cannot tell what the request is about: it answers with an error, and no audit event.
+// Unread reports whether an API server cannot tell what the request is about: it answers with an error, and no audit event.
 func (r SentRequest) Unread() bool {
 	address, err := url.Parse(r.URL)
 	if err == nil {
@@ -149,7 +149,7 @@ func (r SentRequest) Unread() bool {
 	return err != nil
 }
 
-// RunsLong says whether the API server takes the request for one that runs long, of which it writes an audit event as the
+// RunsLong reports whether the API server takes the request for one that runs long, for which it writes an audit event as the
 // answer begins (BasicLongRunningRequestCheck in k8s.io/apiserver/pkg/server/filters).
 func (r SentRequest) RunsLong() bool {
 	address, err := url.Parse(r.URL)
@@ -157,8 +157,11 @@ func (r SentRequest) RunsLong() bool {
 		return false
 	}
 	info, err := scenarios.RequestInfo(r.Method, address)
-	return err == nil && info.IsResourceRequest &&
-		(slices.Contains([]string{"watch", "proxy"}, info.Verb) || slices.Contains([]string{"attach", "exec", "proxy", "log", "portforward"}, info.Subresource))
+	if err != nil || !info.IsResourceRequest {
+		return false
+	}
+	isLongVerb := slices.Contains([]string{"watch", "proxy"}, info.Verb)
+	return isLongVerb || slices.Contains([]string{"attach", "exec", "proxy", "log", "portforward"}, info.Subresource)
 }
 
 // Response is an answer of the API server.
@@ -210,7 +213,7 @@ type MetricSample struct {
 	Seconds *float64 `json:"seconds,omitempty"`
 }
 
-// Series names the sample's series as scenarios do.
+// Series returns the name of the sample's series as scenarios have it.
 func (m MetricSample) Series() string {
 	labels := slices.Clone(m.Labels)
 	for name, value := range map[string]string{"mode": m.Mode, "decision": m.Decision} {
@@ -222,12 +225,13 @@ func (m MetricSample) Series() string {
 	return m.Name + "{" + strings.Join(labels, ",") + "}"
 }
 
+// serverMade matches what an API server makes up.
 var serverMade = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
 // localAddress matches where something listens for one run, which a message may name.
 var localAddress = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 
-// Behaviour is what a target did in a scenario, a line per thing seen, with the scenario's own names and without
+// Behaviour describes what a target did in a scenario, a line per thing seen, with the scenario's own names and without
 // what is generated anew in every run. Two cells that behave alike give the same lines.
 func Behaviour(e *Evidence) []string {
 	back := make(map[string]string, len(e.Names))
@@ -264,6 +268,7 @@ func reviewBehaviour(decided []Decided) (lines []string) {
 	return lines
 }
 
+// stepBehaviour describes what was seen of a step, a line per thing seen.
 func stepBehaviour(o *Observation) []string {
 	if o.Client != nil {
 		return clientBehaviour(o)

@@ -48,7 +48,7 @@ const (
 	noUserText         = "without impersonating a user"
 )
 
-// StatusOf decodes the answered metav1.Status; nil if the body is none.
+// StatusOf decodes the answered metav1.Status; it returns nil if the body is something else.
 func StatusOf(r Response) *metav1.Status {
 	var st metav1.Status
 	if err := json.Unmarshal([]byte(r.Body), &st); err != nil || st.Kind != "Status" {
@@ -57,7 +57,7 @@ func StatusOf(r Response) *metav1.Status {
 	return &st
 }
 
-// AuditOf decodes the audit event of an observation; nil if there is none.
+// AuditOf decodes the audit event of an observation; it returns nil if there is none.
 func AuditOf(o *Observation) *auditv1.Event {
 	if len(o.Audit) == 0 {
 		return nil
@@ -69,7 +69,7 @@ func AuditOf(o *Observation) *auditv1.Event {
 	return &ev
 }
 
-// ConstraintOf is the identity verb of a constrained impersonation; empty for the legacy kind.
+// ConstraintOf returns the identity verb of a constrained impersonation; "" for the legacy kind.
 func ConstraintOf(ev *auditv1.Event) string {
 	if ev.AuthenticationMetadata == nil {
 		return ""
@@ -81,6 +81,7 @@ func ConstraintOf(ev *auditv1.Event) string {
 // 5xx that does not speak of impersonation): the audit event decides then.
 func OutcomeOf(r Response) scenarios.Outcome { return outcomeOf(r.Code, StatusOf(r)) }
 
+// outcomeOf is OutcomeOf for a status that is decoded already.
 func outcomeOf(code int, status *metav1.Status) scenarios.Outcome {
 	message := ptr.Deref(status, metav1.Status{}).Message
 	switch {
@@ -99,7 +100,7 @@ func outcomeOf(code int, status *metav1.Status) scenarios.Outcome {
 	}
 }
 
-// forbiddenOutcome tells the three kinds of 403 apart by their texts.
+// forbiddenOutcome returns which of the three kinds of 403 it is, by its text.
 func forbiddenOutcome(message string) scenarios.Outcome {
 	if m := forbidden.FindStringSubmatch(message); m != nil {
 		if _, ok := scenarios.ImpersonationMode(m[2]); ok {
@@ -113,12 +114,12 @@ func forbiddenOutcome(message string) scenarios.Outcome {
 	return scenarios.RequestForbidden
 }
 
-// expectedAnnotation is what the audit annotation authorization.k8s.io/decision has to be for an outcome.
+// expectedAnnotation has what the audit annotation authorization.k8s.io/decision has to be for an outcome.
 var expectedAnnotation = map[scenarios.Outcome]string{
 	scenarios.Allowed: "allow", scenarios.EscalationForbidden: "allow", scenarios.RequestForbidden: "forbid",
 }
 
-// outcomeFromAudit settles the answers of which the text does not tell.
+// outcomeFromAudit classifies an answer whose text does not tell the outcome.
 func outcomeFromAudit(code int, ev *auditv1.Event) scenarios.Outcome {
 	if ev != nil && ev.Annotations[decisionAnnotation] == "allow" {
 		return scenarios.Allowed
@@ -129,14 +130,15 @@ func outcomeFromAudit(code int, ev *auditv1.Event) scenarios.Outcome {
 	return scenarios.ServerError
 }
 
-// told judges what the audit event says of the request itself: it has to be the one that was sent, by who sent it.
-func (v *stepJudge) told() {
+// checkEvent demands that there is one audit event, and that what it says of the request is true: it is the one that was sent,
+// by who sent it, with the answer that came.
+func (v *stepJudge) checkEvent() {
 	ev := v.event
 	if ev == nil {
 		return
 	}
-	defer v.envelope("audit", v.o.Audit)
-	v.compare(eventsField, "one", orElse(len(v.o.AuditAgain) == 0, "one", "another one behind it"))
+	defer v.checkEnvelope("audit", v.o.Audit) // its differences come behind those below
+	v.compare(eventsField, "one", choose(len(v.o.AuditAgain) == 0, "one", "another one behind it"))
 	address, err := url.Parse(v.o.Request.URL)
 	if err != nil {
 		address = &url.URL{Path: v.o.Request.URL}
@@ -145,7 +147,7 @@ func (v *stepJudge) told() {
 	if err != nil {
 		return // the API server answers such a request with an error, which the scenario states
 	}
-	user, stage, agent := v.asker().Render(), auditv1.StageResponseComplete, v.o.Request.UserAgent
+	user, stage, agent := v.authenticatedUser().Render(), auditv1.StageResponseComplete, v.o.Request.UserAgent
 	if len(agent) > agentLimit {
 		agent = agent[:agentLimit] + "...TRUNCATED"
 	}
@@ -156,28 +158,31 @@ func (v *stepJudge) told() {
 		v.compare("reason", string(metav1.StatusReasonForbidden), string(st.Reason))
 	}
 	// What runs long ends with words of its own, and HEAD is answered without a body.
-	if stage == ev.Stage && (v.status != nil || !v.o.Request.RunsLong() && v.o.Request.Method != "HEAD") {
+	mayDiffer := v.o.Request.RunsLong() || v.o.Request.Method == "HEAD"
+	isStatusKnown := v.status != nil || !mayDiffer
+	if isStatusKnown && stage == ev.Stage {
 		v.compare("audit.responseStatus", renderStatus(ptr.Deref(v.status, metav1.Status{})), renderStatus(ptr.Deref(ev.ResponseStatus, metav1.Status{})))
 	}
-	v.started()
+	v.checkStartedEvent()
 	for _, c := range []struct{ field, want, got string }{
 		{"audit.auditID", v.o.Response.AuditID, string(ev.AuditID)},
 		{"audit.stage", string(stage), string(ev.Stage)},
 		{"audit.verb", info.Verb, ev.Verb},
 		{"audit.requestURI", v.o.Request.URL, ev.RequestURI},
 		{"audit.userAgent", agent, ev.UserAgent},
-		{"audit.sourceIPs", strings.Join(v.sources(ev.SourceIPs), " "), strings.Join(ev.SourceIPs, " ")},
+		{"audit.sourceIPs", strings.Join(v.expectedSources(ev.SourceIPs), " "), strings.Join(ev.SourceIPs, " ")},
 		{"audit.user", user, scenarios.UserOf(ev.User.Username, ev.User.UID, ev.User.Groups, ev.User.Extra).Render()},
-		{"audit.objectRef", v.wantedObject(info, ev), renderObject(ev.ObjectRef)},
+		{"audit.objectRef", v.expectedObject(info, ev), renderObject(ev.ObjectRef)},
 		{"audit.responseStatus.code", strconv.Itoa(v.o.Response.Code), strconv.Itoa(int(ptr.Deref(ev.ResponseStatus, metav1.Status{}).Code))},
 	} {
 		v.compare(c.field, c.want, c.got)
 	}
 }
 
-// renderStatus is all that a Status says, on one line, but for its code, which is compared by itself.
+// renderStatus returns all that a Status says, on one line, but for its code, which is compared by itself.
 func renderStatus(st metav1.Status) string {
-	if st.Status == "" && st.Reason == "" && st.Message == "" && st.Details == nil {
+	isEmpty := st.Status == "" && st.Reason == "" && st.Message == "" && st.Details == nil
+	if isEmpty {
 		return noReason
 	}
 	d, more := ptr.Deref(st.Details, metav1.StatusDetails{}), ""
@@ -187,9 +192,9 @@ func renderStatus(st metav1.Status) string {
 	return fmt.Sprintf("%s %s: %s (%s %q of %q%s)", st.Status, st.Reason, st.Message, d.Kind, d.Name, d.Group, more)
 }
 
-// refused judges that a refusal by an authorizer says in its details what its message begins with (NewForbidden in
+// checkRefusal demands that a refusal by an authorizer says in its details what its message begins with (NewForbidden in
 // k8s.io/apimachinery/pkg/api/errors), and that it is a failure.
-func (v *stepJudge) refused() {
+func (v *stepJudge) checkRefusal() {
 	st := StatusOf(v.o.Response)
 	if st == nil || v.o.Response.Code != codeForbidden || !forbidden.MatchString(st.Message) {
 		return
@@ -204,25 +209,25 @@ func (v *stepJudge) refused() {
 	v.compare("refusal", renderStatus(want), renderStatus(*st))
 }
 
-// started judges the event that was written as the answer began: while the request runs, it is all that there is, and
-// says what the last one says.
-func (v *stepJudge) started() {
+// checkStartedEvent demands that the event which was written as the answer began says what the last one says: while the
+// request runs, it is all that there is.
+func (v *stepJudge) checkStartedEvent() {
 	if len(v.o.AuditStarted) == 0 {
 		return
 	}
-	said := func(ev *auditv1.Event) string {
+	render := func(ev *auditv1.Event) string {
 		if ev == nil {
 			return noReason
 		}
 		ev.Annotations = map[string]string{decisionAnnotation: ev.Annotations[decisionAnnotation], reasonAnnotation: ev.Annotations[reasonAnnotation]}
 		ev.Stage, ev.StageTimestamp, ev.ResponseStatus = "", metav1.MicroTime{}, &metav1.Status{Code: ptr.Deref(ev.ResponseStatus, metav1.Status{}).Code}
 		text, err := json.Marshal(ev)
-		return orElse(err == nil, string(text), noReason)
+		return choose(err == nil, string(text), noReason)
 	}
-	defer v.envelope("audit as the answer begins", v.o.AuditStarted)
+	defer v.checkEnvelope("audit as the answer begins", v.o.AuditStarted)
 	begun := ptr.Deref(AuditOf(&Observation{Audit: v.o.AuditStarted}), auditv1.Event{}).Stage
 	defer v.compare("audit.stage as the answer begins", string(auditv1.StageResponseStarted), string(begun))
-	v.compare("audit as the answer begins", said(AuditOf(v.o)), said(AuditOf(&Observation{Audit: v.o.AuditStarted})))
+	v.compare("audit as the answer begins", render(AuditOf(v.o)), render(AuditOf(&Observation{Audit: v.o.AuditStarted})))
 }
 
 // agentLimit is how long a user agent in an audit event is at most (maybeTruncateUserAgent in k8s.io/apiserver).
@@ -231,9 +236,9 @@ const agentLimit = 1024
 // loopback is where requests come from to a control plane on this machine.
 const loopback = "127.0.0.1"
 
-// sources are the addresses that a request has to have come from: those that its headers say, and its own at last
-// (SourceIPs in k8s.io/apimachinery/pkg/util/net). Of clusters elsewhere its own is any.
-func (v *stepJudge) sources(seen []string) (want []string) {
+// expectedSources returns the addresses that a request has to have come from: those that its headers say, and its own at
+// last (SourceIPs in k8s.io/apimachinery/pkg/util/net). On clusters elsewhere its own may be any.
+func (v *stepJudge) expectedSources(seen []string) (want []string) {
 	add := func(text string) {
 		if ip, err := netip.ParseAddr(strings.TrimSpace(text)); err == nil {
 			want = append(want, ip.String())
@@ -256,8 +261,8 @@ func (v *stepJudge) sources(seen []string) (want []string) {
 	return want
 }
 
-// wantedObject is the object that a request is about. If the path has no name, it is the body's, once read.
-func (v *stepJudge) wantedObject(info *request.RequestInfo, ev *auditv1.Event) string {
+// expectedObject returns the object that a request is about. If the path has no name, it is the body's, once read.
+func (v *stepJudge) expectedObject(info *request.RequestInfo, ev *auditv1.Event) string {
 	if !info.IsResourceRequest {
 		return renderObject(nil)
 	}
@@ -275,6 +280,7 @@ func (v *stepJudge) wantedObject(info *request.RequestInfo, ev *auditv1.Event) s
 	return renderObject(ref)
 }
 
+// renderObject returns a reference to an object on one line.
 func renderObject(r *auditv1.ObjectReference) string {
 	if r == nil {
 		return "none"
@@ -282,8 +288,8 @@ func renderObject(r *auditv1.ObjectReference) string {
 	return fmt.Sprintf("%s/%s of %s/%s, %q in %q %s", r.Resource, r.Subresource, r.APIGroup, r.APIVersion, r.Name, r.Namespace, string(r.UID)+r.ResourceVersion)
 }
 
-// impersonatedUser is the impersonated user of an event.
-func impersonatedUser(ev *auditv1.Event) string {
+// renderImpersonatedUser returns the impersonated user of an event on one line.
+func renderImpersonatedUser(ev *auditv1.Event) string {
 	u := ev.ImpersonatedUser
 	if u == nil {
 		return "no impersonatedUser"

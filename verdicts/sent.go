@@ -1,6 +1,7 @@
 package verdicts
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -17,50 +18,62 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// NotSent says how the request that was recorded is not one that a requestor was to send; empty if it is.
+// NotSent returns how the request that was recorded is not the one that a requestor was to send; "" if it is.
 func NotSent(r *scenarios.Request, by scenarios.Requestor, o *Observation) string {
-	return (&stepJudge{request: r, requestor: by, o: o}).sent()
+	return (&stepJudge{request: r, requestor: by, o: o}).checkSent()
 }
 
-// sent holds what was sent to what the scenario states: another request would say nothing about the API server.
-func (v *stepJudge) sent() (problem string) {
+// checkSent demands that the request which was sent is the scenario's: another one would say nothing about the API server.
+func (v *stepJudge) checkSent() (problem string) {
 	got, want := v.o.Request, v.requestor
 	if got.Requestor != want.Username() {
 		return fmt.Sprintf("the request was sent by %q, and the scenario wants %q", got.Requestor, want.Username())
 	}
-	headers := v.request.WireHeaders()
 	if v.client {
 		// A client's other headers are its own; method and path are compared with what it must send.
 		got.Headers = impersonationHeaders(got)
-	} else {
-		uri := v.request.URI()
-		if u, err := url.Parse(uri); err == nil {
-			uri = u.RequestURI()
-		}
-		if line := v.request.Method() + " " + uri; got.Method+" "+got.URL != line {
-			return fmt.Sprintf("%s %s was sent, and the scenario wants %s", got.Method, got.URL, line)
-		}
-		if want := v.request.UserAgent(); got.UserAgent != want {
-			return fmt.Sprintf("the user agent %.200q was sent, and the scenario wants %.200q", got.UserAgent, want)
-		}
-		var asked authenticationv1.TokenReview // whose token is not evidence
-		_ = json.Unmarshal(got.Body, &asked)
-		body, err := v.request.WithTokens(map[string]string{v.request.Reviewed(): asked.Spec.Token}).Content()
-		if err != nil || !sameJSON(body, got.Body) {
-			return fmt.Sprintf("the body %.200s was sent, and the scenario wants %.200s", got.Body, body)
-		}
+	} else if problem := cmp.Or(v.checkRequestLine(), v.checkBody()); problem != "" {
+		return problem
 	}
-	if !maps.EqualFunc(headers, got.Headers, slices.Equal) {
+	if headers := v.request.WireHeaders(); !maps.EqualFunc(headers, got.Headers, slices.Equal) {
 		return fmt.Sprintf("the headers %s were sent, and the scenario wants %s", scenarios.RenderExtra(got.Headers), scenarios.RenderExtra(headers))
 	}
-	if of := v.request.Reviewed(); of != "" {
-		if problem := v.credential(userOf(got.Claims), v.s.Requestors[of]); problem != "" {
+	if alias := v.request.Reviewed(); alias != "" {
+		if problem := v.checkCredential(userFromClaims(got.Claims), v.s.Requestors[alias]); problem != "" {
 			return "of the token to review, " + problem
 		}
 	}
-	return v.credential(got.Credential, want)
+	return v.checkCredential(got.Credential, want)
 }
 
+// checkRequestLine demands the scenario's method, path, query and user agent.
+func (v *stepJudge) checkRequestLine() (problem string) {
+	got, uri := v.o.Request, v.request.URI()
+	if u, err := url.Parse(uri); err == nil {
+		uri = u.RequestURI()
+	}
+	if line := v.request.Method() + " " + uri; got.Method+" "+got.URL != line {
+		return fmt.Sprintf("%s %s was sent, and the scenario wants %s", got.Method, got.URL, line)
+	}
+	if want := v.request.UserAgent(); got.UserAgent != want {
+		return fmt.Sprintf("the user agent %.200q was sent, and the scenario wants %.200q", got.UserAgent, want)
+	}
+	return ""
+}
+
+// checkBody demands the scenario's body. Which token a TokenReview asks about is not compared: tokens are not evidence.
+func (v *stepJudge) checkBody() (problem string) {
+	got := v.o.Request.Body
+	var review authenticationv1.TokenReview
+	_ = json.Unmarshal(got, &review)
+	want, err := v.request.WithTokens(map[string]string{v.request.Reviewed(): review.Spec.Token}).Content()
+	if err != nil || !sameJSON(want, got) {
+		return fmt.Sprintf("the body %.200s was sent, and the scenario wants %.200s", got, want)
+	}
+	return ""
+}
+
+// impersonationHeaders returns the headers that ask for impersonation.
 func impersonationHeaders(r SentRequest) map[string][]string {
 	out := map[string][]string{}
 	for name, values := range r.Headers {
@@ -71,40 +84,51 @@ func impersonationHeaders(r SentRequest) map[string][]string {
 	return out
 }
 
-// credential holds a credential that was sent to the requestor that it is to be of.
-func (v *stepJudge) credential(c *scenarios.User, r scenarios.Requestor) (problem string) {
-	if c == nil || r.Anonymous {
-		if (c == nil) != r.Anonymous {
-			return fmt.Sprintf("the request was to be sent by %q, and whose credential it carried is not what was recorded", r.Username())
-		}
+// checkCredential demands that the credential which was sent is the requestor's, and that an anonymous one sent none.
+func (v *stepJudge) checkCredential(c *scenarios.User, r scenarios.Requestor) (problem string) {
+	sentNone := c == nil
+	if sentNone != r.Anonymous {
+		return fmt.Sprintf("the request was to be sent by %q, and whose credential it carried is not what was recorded", r.Username())
+	}
+	if sentNone {
 		return ""
 	}
-	want := scenarios.User{Name: r.Username(), UID: r.UID, Groups: r.Groups, Extra: maps.Clone(r.Extra)}
-	maps.DeleteFunc(want.Extra, func(_ string, values []string) bool { return len(values) == 0 }) // of it nothing is sent
-	if sa := r.ServiceAccount; sa != nil {
-		want.UID, want.Extra = c.UID, map[string][]string{}
-		maps.Copy(want.Extra, c.Extra)
-		want.Groups = serviceaccount.MakeGroupNames(sa.Namespace)
-		for key, name := range map[string]string{serviceaccount.PodNameKey: sa.Pod, serviceaccount.NodeNameKey: sa.Node} {
-			delete(want.Extra, key)
-			if name != "" {
-				want.Extra[key] = []string{name}
-			}
-		}
-	}
+	want := expectedCredential(r, c)
 	if want.Render() == c.Render() {
 		return ""
 	}
-	if v.mintedWrongly(r, c.Name) {
+	if v.isMintedWrongly(r, c.Name) {
 		v.compare("credential", want.Render(), c.Render())
 		return ""
 	}
 	return fmt.Sprintf("the credential that was sent is of %s, and the scenario wants %s", c.Render(), want.Render())
 }
 
-// mintedWrongly says whether a credential which is not the requestor's is the API server's fault: it is a token that was asked
-// for, of that account or of none that can be, and of no other requestor, whose token might have been sent in its place.
-func (v *stepJudge) mintedWrongly(r scenarios.Requestor, name string) bool {
+// expectedCredential returns whom the credential of a requestor has to name. The IDs in a token are the API server's: they
+// are taken from the one that was sent.
+func expectedCredential(r scenarios.Requestor, got *scenarios.User) scenarios.User {
+	want := scenarios.User{Name: r.Username(), UID: r.UID, Groups: r.Groups, Extra: maps.Clone(r.Extra)}
+	maps.DeleteFunc(want.Extra, func(_ string, values []string) bool { return len(values) == 0 }) // no header is sent for these
+	sa := r.ServiceAccount
+	if sa == nil {
+		return want
+	}
+	want.UID, want.Extra = got.UID, map[string][]string{}
+	maps.Copy(want.Extra, got.Extra)
+	want.Groups = serviceaccount.MakeGroupNames(sa.Namespace)
+	for key, name := range map[string]string{serviceaccount.PodNameKey: sa.Pod, serviceaccount.NodeNameKey: sa.Node} {
+		delete(want.Extra, key)
+		if name != "" {
+			want.Extra[key] = []string{name}
+		}
+	}
+	return want
+}
+
+// isMintedWrongly reports whether it is the API server's fault that a credential is not the requestor's: it is a token that
+// the API server made on request, for that account or for one that cannot exist, and not another requestor's token, which
+// might have been sent in its place.
+func (v *stepJudge) isMintedWrongly(r scenarios.Requestor, name string) bool {
 	sa := r.ServiceAccount
 	if sa == nil || sa.Running || len(sa.Times) > 0 { // a kubelet asked for it, or it was signed here
 		return false
@@ -114,11 +138,12 @@ func (v *stepJudge) mintedWrongly(r scenarios.Requestor, name string) bool {
 			return false
 		}
 	}
-	return name == r.Username() || strings.Contains(name+":", "::")
+	hasEmptyPart := strings.Contains(name, "::") || strings.HasSuffix(name, ":")
+	return hasEmptyPart || name == r.Username()
 }
 
-// asker is the requestor as the API server has to know it by the credential that was sent.
-func (v *stepJudge) asker() scenarios.User {
+// authenticatedUser returns the requestor as the API server has to know it by the credential that was sent.
+func (v *stepJudge) authenticatedUser() scenarios.User {
 	c := v.o.Request.Credential
 	if c == nil {
 		return scenarios.User{Name: v.requestor.Username(), Groups: []string{user.AllUnauthenticated}}
@@ -134,16 +159,16 @@ func (v *stepJudge) asker() scenarios.User {
 // values: associatedNodeImpersonationRequestorUserInfo of k8s.io/apiserver/pkg/endpoints/filters/impersonation.
 const associatedNodeKeys = "authentication.kubernetes.io/associated-node-keys"
 
-// askerIn is the requestor as a review with a verb has to show it.
-func (v *stepJudge) askerIn(verb string) scenarios.User {
-	u := v.asker()
+// requestorInReview returns the requestor as a review with this verb has to show it.
+func (v *stepJudge) requestorInReview(verb string) scenarios.User {
+	u := v.authenticatedUser()
 	if mode, ok := scenarios.ImpersonationMode(verb); ok && mode == "associated-node" {
 		u.Extra = map[string][]string{associatedNodeKeys: slices.Sorted(maps.Keys(u.Extra))}
 	}
 	return u
 }
 
-// sameJSON says whether two texts are the same JSON; none is the same as none.
+// sameJSON reports whether two texts are the same JSON, or both are empty.
 func sameJSON(a, b json.RawMessage) bool {
 	if len(a) == 0 || len(b) == 0 {
 		return len(a) == len(b)

@@ -36,10 +36,19 @@ const (
 	setupField = "setup"
 )
 
-// refused tells whether the API server did what it never does to a member of system:masters who asks for a resource that
-// every API server has: it refused, or its handler panicked, after which net/http resets the stream. What admission or
-// validation refuses may be the scenario's fault.
-func (p Problem) refused() bool {
+// judgeProblem judges that something broke outside of the scenario's requests. The API server has failed if it refused what
+// it owes an administrator; on a cluster that somebody else made, nobody here knows what it owes. All else is invalid.
+func (j *judge) judgeProblem(p Problem) Result {
+	if !j.e.Capabilities.Foreign() && p.isAPIServerFault() {
+		return j.failSetup(Difference{Step: len(j.e.Steps), Field: setupField, Want: "what system:masters may do", Got: p.Text})
+	}
+	return j.makeInvalid(p.Blame, p.Text)
+}
+
+// isAPIServerFault reports whether the API server did what it never does to a member of system:masters who asks for a
+// resource that every API server has: it refused, or its handler panicked, after which net/http resets the stream. What
+// admission or validation refuses may be the scenario's fault.
+func (p Problem) isAPIServerFault() bool {
 	answer := p.Answer
 	if answer == nil {
 		return p.Blame == BlameHarness && strings.Contains(p.Text, "INTERNAL_ERROR; received from peer")
@@ -55,24 +64,37 @@ func (p Problem) refused() bool {
 	return false
 }
 
-// broken is the verdict on an API server on which the scenario could not be set up.
-func (j *judge) broken(d Difference) Result {
+// failSetup returns the verdict on an API server on which the scenario could not be set up.
+func (j *judge) failSetup(d Difference) Result {
 	j.result.Judged++
 	j.result.Differences = append(j.result.Differences, d)
 	return j.conclude()
 }
 
-// unheeded judges that reviews do not follow roles. The API server contradicts itself if the roles and bindings that it
-// shows say otherwise than its reviews, it had time, it answered, and no authorizer before RBAC denied. None does on targets of our
-// own, where webhooks have no opinion of what the harness asks, unless one could not be reached, which the answer tells as an
-// error. Of an existing cluster nobody here knows whether it has an RBAC authorizer at all.
-func (j *judge) unheeded(u *Unheeded) Result {
+// judgeUnheeded judges that reviews do not follow roles. The API server contradicts itself, and has failed, if the roles and
+// bindings that it shows say otherwise than its reviews, and nothing else can have made the difference.
+func (j *judge) judgeUnheeded(u *Unheeded) Result {
 	said := fmt.Sprintf("allowed=%v after %d reviews in %d ms: %s", u.Answer.Allowed, u.Asked, u.Millis, describe(u.Review))
 	switch {
-	case j.e.Capabilities.Foreign() || u.Answer.Allowed == u.Want || u.Answer.Denied && (u.Answer.EvaluationError != "" || j.e.Authorizer) || u.Asked < heedAsked || u.Millis < heedMillis:
-		return j.invalid(BlameEnvironment, "whether a grant is in force could not be seen: "+said)
+	case u.Answer.Allowed == u.Want || !u.hadTime() || j.mayFollowOthers(u):
+		return j.makeInvalid(BlameEnvironment, "whether a grant is in force could not be seen: "+said)
 	case scenarios.Covered(scenarios.RulesFromManifests(u.Stored), u.Review) != u.Want:
-		return j.invalid(BlameEnvironment, "the roles and bindings that the API server shows are not those that it was given: "+said)
+		return j.makeInvalid(BlameEnvironment, "the roles and bindings that the API server shows are not those that it was given: "+said)
 	}
-	return j.broken(Difference{Step: u.Step, Field: grantField, Want: fmt.Sprintf("allowed=%v, as its roles and bindings say", u.Want), Got: said})
+	return j.failSetup(Difference{Step: u.Step, Field: grantField, Want: fmt.Sprintf("allowed=%v, as its roles and bindings say", u.Want), Got: said})
+}
+
+// hadTime reports whether the API server had time to see the change, and was not too busy to answer.
+func (u *Unheeded) hadTime() bool { return u.Asked >= heedAsked && u.Millis >= heedMillis }
+
+// mayFollowOthers reports whether another authorizer than RBAC may have given the last answer. On an existing cluster nobody
+// here knows whether there is an RBAC authorizer at all. On targets of our own none before RBAC denies, for webhooks have
+// no opinion of what the harness asks, unless one could not be reached, which the answer says as an error, or another
+// authorizer has the grants.
+func (j *judge) mayFollowOthers(u *Unheeded) bool {
+	if j.e.Capabilities.Foreign() {
+		return true
+	}
+	isOther := u.Answer.EvaluationError != "" || j.e.Authorizer
+	return u.Answer.Denied && isOther
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
+// stepJudge judges one request of a scenario. Its methods that are called check… each demand one thing of what was observed.
 type stepJudge struct {
 	*judge
 	index     int
@@ -31,85 +32,87 @@ type stepJudge struct {
 	decided   []Decided
 }
 
-// impersonated is the wanted user's name; "" if nobody is impersonated.
-func (v *stepJudge) impersonated() string { return v.request.WantedUser() }
+// impersonatedName returns the wanted user's name; "" if nobody is impersonated.
+func (v *stepJudge) impersonatedName() string { return v.request.WantedUser() }
 
-// final are the reviews up to that of the request itself: behind it may stand one that the request asks for.
-func (v *stepJudge) final() []Decided {
-	if _, asked := v.question(); asked {
+// reviewsUntilFinal returns the reviews up to that of the request itself: behind it may stand one that the request asks for.
+func (v *stepJudge) reviewsUntilFinal() []Decided {
+	if _, ok := v.requestedReview(); ok {
 		return v.decided[:max(0, len(v.decided)-1)]
 	}
 	return v.decided
 }
 
-// foreign judges that reviews are about the requestor, the impersonated user, or whom the request asks about. Requests are sent one at a time, so
-// that there is nobody else whom the API server could have asked about.
-func (v *stepJudge) foreign() {
-	const nobody = "nobody else"
-	about, asked := v.question()
+// finalReview returns the review of the request itself, if it was sent as somebody else and was put to the authorizers.
+func (v *stepJudge) finalReview() (d Decided, ok bool) {
+	all := v.reviewsUntilFinal()
+	if len(all) == 0 || all[len(all)-1].Spec.User != v.impersonatedName() {
+		return d, false
+	}
+	return all[len(all)-1], true
+}
+
+// checkSubjects demands that reviews are about the requestor, the impersonated user, or whom the request asks about. Requests
+// are sent one at a time, so that there is nobody else whom the API server could have asked about.
+func (v *stepJudge) checkSubjects() {
+	subjects := []string{v.requestor.Username(), v.impersonatedName()}
+	if spec, ok := v.requestedReview(); ok {
+		subjects = append(subjects, spec.User)
+	}
 	for _, d := range v.decided {
-		if d.Spec.User != v.requestor.Username() && d.Spec.User != v.impersonated() && (!asked || d.Spec.User != about.User) {
-			v.compare(aboutField, nobody, describe(d.Spec))
+		if !slices.Contains(subjects, d.Spec.User) {
+			v.compare(aboutField, "nobody else", describe(d.Spec))
 			return
 		}
 	}
 }
 
-// reconcile compares the recorder's count of impersonation checks with the API server's own
-// (apiserver_impersonation_authorization_attempts_total), by mode and decision. An API server that counts otherwise
-// than it asks contradicts itself. But where it counted what the scenario wants, and the recorder has seen too little,
-// two speak against one: the recorder lost something, and what it has cannot be believed.
+// reconcile demands that the API server counts the impersonation checks, by mode and decision, that the recorder has seen
+// (apiserver_impersonation_authorization_attempts_total). An API server that counts otherwise than it asks contradicts
+// itself. But where it counted what the scenario wants, and the recorder has seen too little, two speak against one: the
+// recorder lost something, and what it has cannot be believed.
 func (v *stepJudge) reconcile() (problem string) {
-	if !v.has(scenarios.Metrics) || !v.has(scenarios.Reviews) || slices.Contains(v.requestor.Groups, user.SystemPrivilegedGroup) {
-		return "" // of system:masters no authorizer is asked
+	isPrivileged := slices.Contains(v.requestor.Groups, user.SystemPrivilegedGroup) // about whom no authorizer is asked
+	if isPrivileged || !v.has(scenarios.Metrics) || !v.has(scenarios.Reviews) {
+		return ""
 	}
-	asked := v.decided
-	if v.impersonated() == "" {
-		asked = nil // who asks what he may impersonate, as kubectl auth can-i does, impersonates nobody
+	decided := v.decided
+	if v.impersonatedName() == "" {
+		decided = nil // who asks what he may impersonate, as kubectl auth can-i does, impersonates nobody
 	}
-	got, counted := checks(asked, v.requestor.Username()), v.increases(AuthorizationsMetric)
-	if got != counted && v.lost(counted) {
+	got, counted := renderChecks(decided, v.requestor.Username()), v.renderIncreases(AuthorizationsMetric)
+	if got != counted && v.hasLostReviews(counted) {
 		return fmt.Sprintf("the recorder saw the impersonation checks %s, the API server counted %s, as it should", got, counted)
 	}
 	v.compare(countedField, got, counted)
 	return ""
 }
 
-// checks are the impersonation checks among reviews, by mode and decision; user, if given, is whose permission was asked.
-func checks(decided []Decided, user string) string {
+// renderChecks returns the impersonation checks among reviews, by mode and decision; those of one user only, if it is given.
+func renderChecks(decided []Decided, user string) string {
 	var seen []scenarios.MetricDelta
 	for _, d := range decided {
-		if mode, ok := scenarios.ImpersonationMode(Describe(d).Verb); ok && (user == "" || d.Spec.User == user) {
+		isOfUser := user == "" || d.Spec.User == user
+		if mode, ok := scenarios.ImpersonationMode(Describe(d).Verb); ok && isOfUser {
 			seen = append(seen, scenarios.MetricDelta{Mode: mode, Decision: scenarios.DecisionLabel(d.Decision), Count: 1})
 		}
 	}
 	return scenarios.RenderDeltas(seen)
 }
 
-// lost says that the recorder has seen fewer reviews than go with what the API server counted.
-func (v *stepJudge) lost(counted string) bool {
+// hasLostReviews reports whether the recorder has seen fewer reviews than go with what the API server counted.
+func (v *stepJudge) hasLostReviews(counted string) bool {
 	all := append([]scenarios.Alternative{{Reviews: v.expect.Reviews, Metrics: v.expect.Metrics}}, v.expect.OneOf...)
 	return slices.ContainsFunc(all, func(a scenarios.Alternative) bool {
-		return a.Metrics != nil && scenarios.RenderDeltas(a.Metrics.Authorizations) == counted && len(v.decided) < count(a.Reviews)
+		return a.Metrics != nil && scenarios.RenderDeltas(a.Metrics.Authorizations) == counted && len(v.decided) < countReviews(a.Reviews)
 	})
 }
 
-// outcome judges the class of the answer, its code and message; an audit event has to tell the same.
-func (v *stepJudge) outcome() {
-	got := outcomeOf(v.o.Response.Code, v.status)
-	if got == "" && (v.audited() || !v.has(scenarios.Audit)) {
-		got = outcomeFromAudit(v.o.Response.Code, v.event)
-	}
-	if got == scenarios.RequestForbidden && v.event != nil {
-		switch decision := v.event.Annotations[decisionAnnotation]; {
-		case decision == "allow":
-			got = scenarios.Allowed // refused behind authorization: by admission, or a handler's own check
-		case decision == "" && v.status != nil:
-			got = scenarios.ImpersonationForbidden // refused before it, with the text of an authorizer
-		}
-	}
-	if v.onlyAuditTells(got) {
-		v.notJudged("outcome")
+// checkOutcome demands the class of the answer, its code, message, warnings and output; an audit event has to say the same.
+func (v *stepJudge) checkOutcome() {
+	got := v.observedOutcome()
+	if v.isToldByAuditOnly(got) {
+		v.addNotJudged("outcome")
 	} else {
 		v.compare("outcome", string(v.expect.Outcome), string(got))
 	}
@@ -119,8 +122,8 @@ func (v *stepJudge) outcome() {
 	if v.expect.Code != 0 {
 		v.compare("code", strconv.Itoa(v.expect.Code), strconv.Itoa(v.o.Response.Code))
 	}
-	v.message()
-	v.refused()
+	v.checkMessage()
+	v.checkRefusal()
 	if v.expect.Warnings != nil || !v.e.Capabilities.Foreign() {
 		v.compare("warnings", scenarios.List(v.expect.Warnings), scenarios.List(v.o.Response.Warnings))
 	}
@@ -129,21 +132,43 @@ func (v *stepJudge) outcome() {
 	}
 }
 
-// onlyAuditTells says that the target has no audit event by which to tell the outcome: the answer tells nothing,
-// or it is the refusal that is expected behind authorization, by admission or a handler, and looks like one by it.
-func (v *stepJudge) onlyAuditTells(got scenarios.Outcome) bool {
-	if v.audited() {
-		return false
+// observedOutcome returns the class of the answer: by its code and text, or by the audit event where these do not tell.
+func (v *stepJudge) observedOutcome() scenarios.Outcome {
+	got := outcomeOf(v.o.Response.Code, v.status)
+	if got == "" && !v.isLeftOutByPolicy() {
+		got = outcomeFromAudit(v.o.Response.Code, v.event)
 	}
-	behind := v.expect.Outcome == scenarios.Allowed && v.expect.Code >= codeBadRequest && v.expect.Code == v.o.Response.Code
-	return got == "" || behind
+	if got != scenarios.RequestForbidden || v.event == nil {
+		return got
+	}
+	switch decision := v.event.Annotations[decisionAnnotation]; {
+	case decision == "allow":
+		return scenarios.Allowed // refused behind authorization: by admission, or a handler's own check
+	case decision == "" && v.status != nil:
+		return scenarios.ImpersonationForbidden // refused before it, with the text of an authorizer
+	}
+	return got
 }
 
-func (v *stepJudge) message() {
+// isToldByAuditOnly reports whether only an audit event could tell the outcome, and the target shows none: the answer tells
+// nothing, or it is the refusal that is expected behind authorization, by admission or a handler, and looks like one by it.
+func (v *stepJudge) isToldByAuditOnly(got scenarios.Outcome) bool {
+	if v.isAudited() {
+		return false
+	}
+	isRefusedBehind := v.expect.Outcome == scenarios.Allowed && v.expect.Code >= codeBadRequest && v.expect.Code == v.o.Response.Code
+	return got == "" || isRefusedBehind
+}
+
+// checkMessage demands the message that the scenario states, or one that its pattern matches. The message of a TokenReview is
+// its error.
+func (v *stepJudge) checkMessage() {
 	got := strings.TrimSpace(ptr.Deref(v.status, metav1.Status{Message: v.o.Response.Body}).Message)
-	var review authenticationv1.TokenReview
-	if v.request.Reviewed() != "" && v.status == nil && json.Unmarshal([]byte(v.o.Response.Body), &review) == nil {
-		got = review.Status.Error
+	if v.request.Reviewed() != "" && v.status == nil {
+		var review authenticationv1.TokenReview
+		if json.Unmarshal([]byte(v.o.Response.Body), &review) == nil {
+			got = review.Status.Error
+		}
 	}
 	if v.expect.Message != "" {
 		v.compare("message", v.expect.Message, got)
@@ -157,8 +182,8 @@ func (v *stepJudge) message() {
 	}
 }
 
-// oneOf judges the alternatives: one must be seen whole, or two where the target does not show what tells them apart.
-func (v *stepJudge) oneOf() {
+// checkAlternatives demands that one of the alternatives is seen whole, as far as the target shows what they state.
+func (v *stepJudge) checkAlternatives() {
 	if v.expect.OneOf == nil {
 		return
 	}
@@ -167,10 +192,10 @@ func (v *stepJudge) oneOf() {
 		trial := *v
 		trial.judge = &judge{s: v.s, e: v.e}
 		trial.expect = &scenarios.Expect{Message: a.Message, Reviews: a.Reviews, Metrics: a.Metrics}
-		trial.message()
-		trial.reviews()
-		trial.metrics()
-		v.notJudged(trial.result.NotJudged...)
+		trial.checkMessage()
+		trial.checkReviews()
+		trial.checkMetrics()
+		v.addNotJudged(trial.result.NotJudged...)
 		if len(trial.result.Differences) == 0 {
 			got = want
 			break
@@ -181,59 +206,62 @@ func (v *stepJudge) oneOf() {
 	v.compare("oneOf", want, got)
 }
 
-// user judges the resulting user where the target shows it: in the final access review and in the audit event.
-func (v *stepJudge) user() {
+// checkUser demands the resulting user where the target shows it: in the final access review and in the audit event.
+func (v *stepJudge) checkUser() {
 	want := v.expect.User
 	if want == nil {
 		return
 	}
 	sources := 0
-	if v.has(scenarios.Reviews) && v.finalReviewExpected() {
+	if v.has(scenarios.Reviews) && v.expectsFinalReview() {
 		sources++
 		got := "no final review"
-		if d := v.final(); len(d) > 0 && d[len(d)-1].Spec.User == v.impersonated() {
-			got = reviewUser(d[len(d)-1].Spec).Render()
+		if d, ok := v.finalReview(); ok {
+			got = reviewUser(d.Spec).Render()
 		}
 		v.compare("user in the final review", want.Render(), got)
 	}
 	if v.event != nil {
 		sources++
-		v.compare("user in the audit event", want.Render(), impersonatedUser(v.event))
+		v.compare("user in the audit event", want.Render(), renderImpersonatedUser(v.event))
 	}
 	if sources == 0 {
-		v.notJudged("user")
+		v.addNotJudged("user")
 	}
 }
 
-// wanted judges the resulting user where the scenario does not state it: who the headers ask for, with the groups that are
-// asked for first, and the same in the final access review as in the audit event.
-func (v *stepJudge) wanted() {
+// checkWantedUser demands, where the scenario does not state the resulting user, that it is the one whom the headers ask for,
+// with the groups that they ask for first, and the same in the final access review as in the audit event.
+func (v *stepJudge) checkWantedUser() {
 	if v.expect.User != nil || v.event == nil || v.event.ImpersonatedUser == nil {
 		return
 	}
 	u := v.event.ImpersonatedUser
 	got, want := scenarios.UserOf(u.Username, u.UID, u.Groups, u.Extra), v.request.Wanted()
-	if d := v.final(); len(d) > 0 && d[len(d)-1].Spec.User == v.impersonated() {
-		v.compare("user in the final review", got.Render(), reviewUser(d[len(d)-1].Spec).Render())
+	if d, ok := v.finalReview(); ok {
+		v.compare("user in the final review", got.Render(), reviewUser(d.Spec).Render())
 	}
 	got.Groups = got.Groups[:min(len(got.Groups), len(want.Groups))]
 	v.compare("user in the audit event", want.Render(), got.Render())
 }
 
-// finalReviewExpected is false where the scenario says that nobody is asked: system:masters pass before authorizers.
-func (v *stepJudge) finalReviewExpected() bool {
+// expectsFinalReview reports whether the authorizers are to be asked about the resulting user: not where the scenario states
+// reviews without such a one, for members of system:masters pass before authorizers.
+func (v *stepJudge) expectsFinalReview() bool {
 	return v.expect.Reviews == nil || slices.ContainsFunc(v.expect.Reviews, func(r scenarios.Review) bool {
 		return r.By == scenarios.ByImpersonated
 	})
 }
 
-func (v *stepJudge) audit() {
+// checkAudit demands what the scenario states of the audit event: whether somebody is impersonated, by which constraint, and
+// how it was decided.
+func (v *stepJudge) checkAudit() {
 	want := v.expect.Audit
 	if want == nil {
 		return
 	}
 	if v.event == nil {
-		v.notJudged("audit")
+		v.addNotJudged("audit")
 		return
 	}
 	if want.ImpersonatedUser != nil {
@@ -241,12 +269,12 @@ func (v *stepJudge) audit() {
 	}
 	if want.Constraint != nil {
 		v.compare("audit.constraint", quote(*want.Constraint), quote(ConstraintOf(v.event)))
-		v.compare("audit.authenticationMetadata", orElse(*want.Constraint == "", "absent", "there"), orElse(v.event.AuthenticationMetadata == nil, "absent", "there"))
+		v.compare("audit.authenticationMetadata", choose(*want.Constraint == "", "absent", "there"), choose(v.event.AuthenticationMetadata == nil, "absent", "there"))
 	}
 	if want.Decision != nil {
 		v.compare("audit.decision", quote(*want.Decision), quote(v.event.Annotations[decisionAnnotation]))
 	}
-	v.latency()
+	v.checkLatency()
 }
 
 // The impersonation counters of an API server; beside each is a histogram of durations.
@@ -265,14 +293,15 @@ const (
 	eventsField   = "audit (events)"
 )
 
-// metrics judges the impersonation counters, their histograms' counts, and that the times can be.
-func (v *stepJudge) metrics() {
+// checkMetrics demands that the impersonation counters, and the counts of their histograms, increase as the scenario states,
+// and that they are of the documented types, with the documented labels.
+func (v *stepJudge) checkMetrics() {
 	want := v.expect.Metrics
 	if want == nil {
 		return
 	}
 	if !v.has(scenarios.Metrics) {
-		v.notJudged("metrics")
+		v.addNotJudged("metrics")
 		return
 	}
 	for _, m := range []struct {
@@ -283,21 +312,22 @@ func (v *stepJudge) metrics() {
 		{"metrics.authorizations", AuthorizationsMetric, want.Authorizations},
 	} {
 		wanted := scenarios.RenderDeltas(m.deltas)
-		v.compare(m.field, wanted, v.increases(m.name))
+		v.compare(m.field, wanted, v.renderIncreases(m.name))
 		histogram := strings.TrimSuffix(m.name, "_total") + durationCount
-		v.compare(m.field+" (duration histogram)", wanted, v.increases(histogram))
-		v.durations(m.field, histogram)
+		v.compare(m.field+" (duration histogram)", wanted, v.renderIncreases(histogram))
+		v.checkDurations(m.field, histogram)
 	}
 	for _, m := range v.o.Metrics {
-		if kind := orElse(strings.HasSuffix(m.Name, durationCount), "histogram", "counter"); m.Type != "" {
+		if m.Type != "" {
+			kind := choose(strings.HasSuffix(m.Name, durationCount), "histogram", "counter")
 			v.compare("metrics.type of "+m.Name, kind, m.Type)
 		}
 		v.compare("metrics.labels of "+m.Name, "mode, decision", strings.Join(append([]string{"mode, decision"}, m.Labels...), ", "))
 	}
 }
 
-// increases are those of one metric by mode and decision.
-func (v *stepJudge) increases(name string) string {
+// renderIncreases returns the increases of one metric by mode and decision.
+func (v *stepJudge) renderIncreases(name string) string {
 	var deltas []scenarios.MetricDelta
 	for _, m := range v.o.Metrics {
 		if m.Name == name {
@@ -307,19 +337,23 @@ func (v *stepJudge) increases(name string) string {
 	return scenarios.RenderDeltas(deltas)
 }
 
-func quote(s string) string { return orElse(s == "", "absent", strconv.Quote(s)) }
+// quote returns a value in quotes, or says that it is absent.
+func quote(s string) string { return choose(s == "", "absent", strconv.Quote(s)) }
 
+// reviewUser returns the user whom a review is about.
 func reviewUser(spec authorizationv1.SubjectAccessReviewSpec) scenarios.User {
 	return scenarios.UserOf(spec.User, spec.UID, spec.Groups, spec.Extra)
 }
 
-// question is the access review that the request asks for, if it is one: about whom it says, or about who it is sent as.
-func (v *stepJudge) question() (spec authorizationv1.SubjectAccessReviewSpec, ok bool) {
-	if spec, ok = scenarios.Asked(v.o.Request.Body); !ok || v.o.Response.Code != codeCreated {
+// requestedReview returns the access review that the request asks for, if it asks for one and was answered: about the user
+// whom it names, or about the one as whom it is sent.
+func (v *stepJudge) requestedReview() (spec authorizationv1.SubjectAccessReviewSpec, ok bool) {
+	spec, ok = scenarios.Asked(v.o.Request.Body)
+	if !ok || v.o.Response.Code != codeCreated {
 		return spec, false
 	}
 	if spec.User == "" && len(spec.Groups) == 0 {
-		u := v.asker()
+		u := v.authenticatedUser()
 		if v.event != nil && v.event.ImpersonatedUser != nil {
 			i := v.event.ImpersonatedUser
 			u = scenarios.UserOf(i.Username, i.UID, i.Groups, i.Extra)
@@ -332,27 +366,32 @@ func (v *stepJudge) question() (spec authorizationv1.SubjectAccessReviewSpec, ok
 	return spec, true
 }
 
-// passedOn judges an access review that was asked for: the authorizers are asked exactly that at last, and the answer is what
-// they decided.
-func (v *stepJudge) passedOn() {
-	spec, ok := v.question()
-	if !ok || !v.has(scenarios.Reviews) || v.event == nil || slices.Contains(spec.Groups, user.SystemPrivilegedGroup) {
+// checkForwardedReview demands of a request for an access review that the authorizers are asked exactly that at last, and that
+// the answer is what they decided. About members of system:masters no authorizer is asked.
+func (v *stepJudge) checkForwardedReview() {
+	spec, ok := v.requestedReview()
+	if !ok || !v.has(scenarios.Reviews) || v.event == nil {
 		return
 	}
-	says := func(spec authorizationv1.SubjectAccessReviewSpec) string {
+	if slices.Contains(spec.Groups, user.SystemPrivilegedGroup) {
+		return
+	}
+	render := func(spec authorizationv1.SubjectAccessReviewSpec) string {
 		r := Describe(Decided{Spec: spec})
 		return fmt.Sprintf("%s %s of version %q, fields %s, labels %s", reviewUser(spec).Render(), r.Verb+" "+RenderAbout(r), r.Version, r.FieldSelector, r.LabelSelector)
 	}
-	var told authorizationv1.SubjectAccessReview
-	if len(v.decided) == 0 || json.Unmarshal([]byte(v.o.Response.Body), &told) != nil {
-		v.compare("reviews (asked for)", says(spec), noReason)
+	var answer authorizationv1.SubjectAccessReview
+	if len(v.decided) == 0 || json.Unmarshal([]byte(v.o.Response.Body), &answer) != nil {
+		v.compare("reviews (asked for)", render(spec), noReason)
 		return
 	}
 	last := v.decided[len(v.decided)-1]
-	v.compare("reviews (asked for)", says(spec), says(last.Spec))
-	v.compare("status of the answer", decides(last.Decision == scenarios.Allow, last.Decision == scenarios.Deny), decides(told.Status.Allowed, told.Status.Denied))
+	v.compare("reviews (asked for)", render(spec), render(last.Spec))
+	isAllowed, isDenied := last.Decision == scenarios.Allow, last.Decision == scenarios.Deny
+	v.compare("status of the answer", renderStatusOfReview(isAllowed, isDenied), renderStatusOfReview(answer.Status.Allowed, answer.Status.Denied))
 }
 
-func decides(allowed, denied bool) string {
+// renderStatusOfReview returns the status of an access review on one line.
+func renderStatusOfReview(allowed, denied bool) string {
 	return fmt.Sprintf("allowed %t, denied %t", allowed, denied)
 }

@@ -11,25 +11,26 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// together judges requests that were sent at the same time. The answer and the audit event of each are its own; access
-// reviews and counters are those of all. Which of several that ask the same found the answer remembered is open.
-func (j *judge) together(first int, group []scenarios.Step, seen []Observation) (problem string) {
-	all := j.request(first, &group[0], &seen[0])
-	decided := all.folded(seen[0].Reviews)
+// judgeTogether judges requests that were sent at the same time. The answer and the audit event of each are its own; access
+// reviews and counters are those of all. Which of several that ask the same found the answer remembered is open. It
+// returns a problem of the harness, or "".
+func (j *judge) judgeTogether(first int, group []scenarios.Step, seen []Observation) (problem string) {
+	all := j.newStepJudge(first, &group[0], &seen[0])
+	decided := all.foldReviews(seen[0].Reviews)
 	var wanted, got []string
 	var attempts []scenarios.MetricDelta
 	for i := range group {
-		v := j.request(first+i, &group[i], &seen[i])
-		if problem := cmp.Or(v.sent(), v.noEvent()); problem != "" {
+		v := j.newStepJudge(first+i, &group[i], &seen[i])
+		if problem := cmp.Or(v.checkSent(), v.checkEventExists()); problem != "" {
 			return problem
 		}
-		v.decided = slices.DeleteFunc(slices.Clone(decided), func(d Decided) bool { return d.Spec.User != v.impersonated() })
-		v.outcome()
-		v.told()
-		v.user()
-		v.audit()
+		v.decided = slices.DeleteFunc(slices.Clone(decided), func(d Decided) bool { return d.Spec.User != v.impersonatedName() })
+		v.checkOutcome()
+		v.checkEvent()
+		v.checkUser()
+		v.checkAudit()
 		for _, r := range v.expect.Reviews {
-			who := v.userOf(r.By)
+			who := v.subjectName(r.By)
 			r.By = ""
 			wanted = append(wanted, fmt.Sprintf("%s %+v", who, r))
 		}
@@ -46,13 +47,13 @@ func (j *judge) together(first int, group []scenarios.Step, seen []Observation) 
 		all.compare("reviews (at most)", strconv.Itoa(len(wanted)), strconv.Itoa(max(len(wanted), len(got))))
 		all.compare("reviews (in any order)", scenarios.List(sets.List(sets.New(wanted...))), scenarios.List(sets.List(sets.New(got...))))
 	} else {
-		j.notJudged("reviews")
+		j.addNotJudged("reviews")
 	}
 	if !j.has(scenarios.Metrics) {
-		j.notJudged("metrics")
+		j.addNotJudged("metrics")
 		return ""
 	}
-	all.compare(attemptsField, scenarios.RenderDeltas(attempts), all.increases(AttemptsMetric))
-	all.compare(countedField, checks(decided, ""), all.increases(AuthorizationsMetric))
+	all.compare(attemptsField, scenarios.RenderDeltas(attempts), all.renderIncreases(AttemptsMetric))
+	all.compare(countedField, renderChecks(decided, ""), all.renderIncreases(AuthorizationsMetric))
 	return ""
 }

@@ -15,10 +15,11 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/utils/ptr"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// claims are those of a service account's token (Claims of k8s.io/kubernetes/pkg/serviceaccount/claims.go).
+// claims are what a service account's token says (Claims of k8s.io/kubernetes/pkg/serviceaccount/claims.go).
 type claims struct {
 	ID         string   `json:"jti"`
 	Subject    string   `json:"sub"`
@@ -33,10 +34,11 @@ type claims struct {
 	} `json:"kubernetes.io"`
 }
 
+// named is an object that a token names.
 type named struct{ Name, UID string }
 
-// payload is what a token says, as JSON; nil if it is none.
-func payload(token string) json.RawMessage {
+// decodePayload returns what a token says, as JSON; nil if it is not a token.
+func decodePayload(token string) json.RawMessage {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
 		return nil
@@ -48,19 +50,19 @@ func payload(token string) json.RawMessage {
 	return raw
 }
 
-// ClaimsIn are the claims of the token that a TokenReview asks about, or that a TokenRequest is answered with; nil where there
-// is none. They are evidence, and the token, which somebody could use, is not.
+// ClaimsIn returns the claims of the token that a TokenReview asks about, or that a TokenRequest is answered with; nil where
+// there is none. They are evidence, and the token, which somebody could use, is not.
 func ClaimsIn(body []byte) json.RawMessage {
 	var object struct{ Spec, Status struct{ Token string } }
-	_ = json.Unmarshal(body, &object) // of another kind there is no token
-	return payload(object.Spec.Token + object.Status.Token)
+	_ = json.Unmarshal(body, &object) // objects of other kinds have no token
+	return decodePayload(object.Spec.Token + object.Status.Token)
 }
 
-// TokenUser is who a service account's token is of; nil if it is no such token.
-func TokenUser(token string) *scenarios.User { return userOf(payload(token)) }
+// TokenUser returns whom a service account's token names; nil if it is not such a token.
+func TokenUser(token string) *scenarios.User { return userFromClaims(decodePayload(token)) }
 
-// userOf reads claims as Validate of that file does.
-func userOf(raw json.RawMessage) *scenarios.User {
+// userFromClaims reads claims as Validate of that file does; it returns nil if they are not JSON.
+func userFromClaims(raw json.RawMessage) *scenarios.User {
 	var c claims
 	if json.Unmarshal(raw, &c) != nil {
 		return nil
@@ -73,54 +75,84 @@ func userOf(raw json.RawMessage) *scenarios.User {
 	return &u
 }
 
-// minted judges the token that a TokenRequest is answered with by what the answer itself says that was asked for, and when.
-func (v *stepJudge) minted() {
-	var told authenticationv1.TokenRequest
+// checkTokenRequest demands that the token which a TokenRequest is answered with has the claims that follow from the answer:
+// the account, audiences, bound object and lifetime that the answer says were asked for, issued when it was sent.
+func (v *stepJudge) checkTokenRequest() {
+	var answer authenticationv1.TokenRequest
 	var got claims
-	_, _ = json.Unmarshal([]byte(v.o.Response.Body), &told), json.Unmarshal(v.o.Response.Claims, &got) // what cannot be read says nothing
-	want, ref := got, ptr.Deref(told.Spec.BoundObjectRef, authenticationv1.BoundObjectReference{})
+	_ = json.Unmarshal([]byte(v.o.Response.Body), &answer) // what cannot be read says nothing
+	_ = json.Unmarshal(v.o.Response.Claims, &got)
+	want := v.expectedClaims(&answer, got)
+	v.compare("token", fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", got))
+	const sameTime = "that of the token"
+	expires, end := answer.Status.ExpirationTimestamp.Time, time.Unix(requestedEnd(&answer, want), 0)
+	v.compare("status.expirationTimestamp", sameTime, choose(expires.Sub(end).Abs() > time.Second, expires.String(), sameTime))
+}
+
+// expectedClaims returns the claims that the token of an answer has to have. IDs that the API server makes up are taken from
+// those that it has, and have to be there.
+func (v *stepJudge) expectedClaims(answer *authenticationv1.TokenRequest, got claims) claims {
+	want := got
 	want.ID = cmp.Or(got.ID, "some")
-	want.Subject, want.Audiences = serviceaccount.MakeUsername(told.Namespace, told.Name), told.Spec.Audiences
+	want.Subject, want.Audiences = serviceaccount.MakeUsername(answer.Namespace, answer.Name), answer.Spec.Audiences
 	k := &want.Kubernetes
-	k.Namespace, k.ServiceAccount = told.Namespace, named{told.Name, string(told.UID)}
-	for kind, bound := range map[string]*named{"Pod": &k.Pod, "Secret": &k.Secret, "Node": &k.Node} {
-		switch {
-		case ref.Kind == kind:
-			*bound = named{ref.Name, cmp.Or(string(ref.UID), bound.UID, "some")}
-		case kind != "Node" || ref.Kind != "Pod": // whose node is told with it
-			*bound = named{}
-		}
+	k.Namespace, k.ServiceAccount = answer.Namespace, named{answer.Name, string(answer.UID)}
+	bound := ptr.Deref(answer.Spec.BoundObjectRef, authenticationv1.BoundObjectReference{})
+	k.Pod, k.Secret = boundObject(bound, "Pod", k.Pod), boundObject(bound, "Secret", k.Secret)
+	if bound.Kind != "Pod" { // with a pod the token names the pod's node
+		k.Node = boundObject(bound, "Node", k.Node)
 	}
-	if off := time.Unix(got.IssuedAt, 0).Sub(v.o.Sent); off.Abs() > time.Minute { // as far as clocks may differ
+	const clocksMayDiffer = time.Minute
+	if late := time.Unix(got.IssuedAt, 0).Sub(v.o.Sent); late.Abs() > clocksMayDiffer {
 		want.IssuedAt = v.o.Sent.Unix()
 	}
 	want.NotBefore = want.IssuedAt
-	end := want.IssuedAt + ptr.Deref(told.Spec.ExpirationSeconds, 0)
-	if want.Expires = end; k.WarnAfter != 0 { // it is to be replaced then, and good for longer
-		k.WarnAfter, want.Expires = end, max(end, got.Expires)
+	want.Expires = requestedEnd(answer, want)
+	if k.WarnAfter != 0 { // the token is to be replaced then, and good for longer
+		k.WarnAfter, want.Expires = want.Expires, max(want.Expires, got.Expires)
 	}
-	v.compare("token", fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", got))
-	at := told.Status.ExpirationTimestamp.Time
-	v.compare("status.expirationTimestamp", "that of the token", orElse(at.Sub(time.Unix(end, 0)).Abs() > time.Second, at.String(), "that of the token"))
+	return want
 }
 
-// reviewed judges what a TokenReview says of a requestor's token: unless the scenario states an error, that it is good, and
-// whose it is, by its claims.
-func (v *stepJudge) reviewed() {
-	var told authenticationv1.TokenReview
-	var c claims
-	_, _ = json.Unmarshal([]byte(v.o.Response.Body), &told), json.Unmarshal(v.o.Request.Claims, &c) // as above
-	var who scenarios.User
-	good, audiences := v.expect.Message+v.expect.MessageMatches == "", []string(nil)
-	if u := userOf(v.o.Request.Claims); good && u != nil {
-		who, audiences = *u, slices.DeleteFunc(slices.Clone(c.Audiences), func(a string) bool {
-			return len(told.Spec.Audiences) > 0 && !slices.Contains(told.Spec.Audiences, a)
-		})
-		who.Groups = append(who.Groups, user.AllAuthenticated)
-		v.compare("status.error", noReason, cmp.Or(told.Status.Error, noReason))
+// requestedEnd returns when a token ends that was issued when the claims say, in seconds since 1970.
+func requestedEnd(answer *authenticationv1.TokenRequest, c claims) int64 {
+	return c.IssuedAt + ptr.Deref(answer.Spec.ExpirationSeconds, 0)
+}
+
+// boundObject returns the object of a kind that a token has to name: the one that it is bound to, with some UID, or none.
+func boundObject(bound authenticationv1.BoundObjectReference, kind string, got named) named {
+	if bound.Kind != kind {
+		return named{}
 	}
-	u := told.Status.User
-	v.compare("status.authenticated", fmt.Sprint(good), fmt.Sprint(told.Status.Authenticated))
-	v.compare("status.user", who.Render(), scenarios.UserOf(u.Username, u.UID, u.Groups, u.Extra).Render())
-	v.compare("status.audiences", scenarios.List(audiences), scenarios.List(told.Status.Audiences))
+	return named{bound.Name, cmp.Or(string(bound.UID), got.UID, "some")}
+}
+
+// checkTokenReview demands that a TokenReview of a requestor's token says that the token is good, and whose it is, by its
+// claims; where the scenario expects an error, that it is not good, and nobody's.
+func (v *stepJudge) checkTokenReview() {
+	var answer authenticationv1.TokenReview
+	var c claims
+	_ = json.Unmarshal([]byte(v.o.Response.Body), &answer) // what cannot be read says nothing
+	_ = json.Unmarshal(v.o.Request.Claims, &c)
+	var want scenarios.User
+	var audiences []string
+	isGood := v.expect.Message == "" && v.expect.MessageMatches == ""
+	if owner := userFromClaims(v.o.Request.Claims); isGood && owner != nil {
+		want = *owner
+		want.Groups = append(want.Groups, user.AllAuthenticated)
+		audiences = commonAudiences(c.Audiences, answer.Spec.Audiences)
+		v.compare("status.error", noReason, cmp.Or(answer.Status.Error, noReason))
+	}
+	u := answer.Status.User
+	v.compare("status.authenticated", fmt.Sprint(isGood), fmt.Sprint(answer.Status.Authenticated))
+	v.compare("status.user", want.Render(), scenarios.UserOf(u.Username, u.UID, u.Groups, u.Extra).Render())
+	v.compare("status.audiences", scenarios.List(audiences), scenarios.List(answer.Status.Audiences))
+}
+
+// commonAudiences returns the audiences of a token that a TokenReview asks for: all of them if it asks for none.
+func commonAudiences(ofToken, requested []string) []string {
+	if len(requested) == 0 {
+		return ofToken
+	}
+	return seq.Filter(ofToken, func(a string) bool { return slices.Contains(requested, a) })
 }

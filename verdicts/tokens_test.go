@@ -55,13 +55,13 @@ func TestClaimsAsRequested(t *testing.T) {
 	} {
 		v := &stepJudge{judge: &judge{}, o: &Observation{Sent: now, Answered: now.Add(time.Second),
 			Response: Response{Body: c.answer, Claims: json.RawMessage(strings.Replace(podToken, c.was, c.is, 1))}}}
-		if v.minted(); (len(v.result.Differences) > 0) != c.failed {
+		if v.checkTokenRequest(); (len(v.result.Differences) > 0) != c.failed {
 			t.Errorf("%s: %v", name, v.result.Differences)
 		}
 	}
 	long := strings.NewReplacer(`"pod":`, `"warnafter":`+seconds(3607)+`,"pod":`, `"exp":`+seconds(600), `"exp":`+seconds(365*24*3600)).Replace(podToken)
 	v := &stepJudge{judge: &judge{}, o: &Observation{Sent: now, Response: Response{Body: asKubelets, Claims: json.RawMessage(long)}}}
-	if v.minted(); len(v.result.Differences) > 0 {
+	if v.checkTokenRequest(); len(v.result.Differences) > 0 {
 		t.Errorf("to be replaced after 3,607 s, and good for a year: %v", v.result.Differences)
 	}
 }
@@ -93,8 +93,8 @@ func TestReviewed(t *testing.T) {
 		request := &scenarios.Request{Verb: "create", Body: map[string]any{"kind": "TokenReview", "spec": map[string]any{"token": "agent"}}}
 		v := &stepJudge{judge: &judge{}, request: request, expect: &scenarios.Expect{Message: c.message}, o: &Observation{
 			Request: SentRequest{Claims: json.RawMessage(podToken)}, Response: Response{Code: codeCreated, Body: strings.Replace(c.answer, c.was, c.is, 1)}}}
-		v.message()
-		if v.reviewed(); (len(v.result.Differences) > 0) != c.failed {
+		v.checkMessage()
+		if v.checkTokenReview(); (len(v.result.Differences) > 0) != c.failed {
 			t.Errorf("%s: %v", name, v.result.Differences)
 		}
 	}
@@ -110,7 +110,7 @@ func TestReviewedIsSent(t *testing.T) {
 		o := &Observation{Request: SentRequest{Requestor: "operator", Credential: &scenarios.User{Name: "operator"}, Method: "POST", URL: request.URI(), UserAgent: request.UserAgent(),
 			Headers: request.WireHeaders(), Body: json.RawMessage(`{"kind":"TokenReview","spec":{"token":"[redacted]"}}`), Claims: json.RawMessage(claims)}}
 		v := &stepJudge{judge: &judge{s: s}, request: request, requestor: s.Requestors["operator"], o: o}
-		if problem := v.sent(); (problem == "") != sent {
+		if problem := v.checkSent(); (problem == "") != sent {
 			t.Errorf("%.60s: %q", claims, problem)
 		}
 	}

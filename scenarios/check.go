@@ -15,24 +15,26 @@ type checker struct {
 	src *source
 }
 
+// check records all that is wrong with one scenario.
 func check(f *loadedFile) {
 	c := &checker{s: f.scenario, src: f.source}
-	c.identity()
-	c.requires()
-	c.requestors()
-	c.nodes()
+	c.checkIdentity()
+	c.checkRequires()
+	c.checkRequestors()
+	c.checkNodes()
 	for i, obj := range c.s.Objects {
 		for _, p := range manifestProblems(obj) {
 			c.fail(at("objects", i), "%s", p)
 		}
 	}
-	c.manifests()
-	c.grants()
-	c.policy()
-	c.steps()
-	c.names()
+	c.checkManifests()
+	c.checkGrants()
+	c.checkPolicy()
+	c.checkSteps()
+	c.checkNames()
 }
 
+// at returns the path of field names and list indices that leads to a node.
 func at(path ...any) []any { return path }
 
 func (c *checker) fail(path []any, format string, args ...any) { c.src.failAt(path, format, args...) }
@@ -43,8 +45,21 @@ func (c *checker) failIf(bad bool, path []any, format string, args ...any) {
 	}
 }
 
-// missing records that a required field is missing or empty, unless it did not decode and is reported already.
-func (c *checker) missing(path []any, empty bool, expected string) {
+// requireOne records, with a format that takes what there is, that of two fields both or neither is given, unless they did not
+// decode and are reported already.
+func (c *checker) requireOne(path []any, format, first string, hasFirst bool, second string, hasSecond bool) {
+	if hasFirst != hasSecond || c.src.failedAt(path) {
+		return
+	}
+	found := "neither " + first + " nor " + second
+	if hasFirst {
+		found = "both " + first + " and " + second
+	}
+	c.fail(path, format, found)
+}
+
+// require records that a required field is missing or empty, unless it did not decode and is reported already.
+func (c *checker) require(path []any, empty bool, expected string) {
 	if !empty {
 		return
 	}
@@ -56,42 +71,42 @@ func (c *checker) missing(path []any, empty bool, expected string) {
 	c.failIf(!c.src.failedAt(path), path, "%v is empty (expected %s)", name, expected)
 }
 
-// enum records a value that is not one of those allowed; an empty one is a missing field and not reported here.
-func enum[T ~string](c *checker, path []any, value T, allowed ...T) {
+// checkEnum records a value that is not one of those allowed; an empty one is a missing field and not reported here.
+func checkEnum[T ~string](c *checker, path []any, value T, allowed ...T) {
 	if value != "" && !slices.Contains(allowed, value) {
 		c.fail(path, "%v is %q (expected one of %s)", path[len(path)-1], string(value), joinStrings(allowed))
 	}
 }
 
-func (c *checker) identity() {
+func (c *checker) checkIdentity() {
 	s := c.s
-	c.missing(at("description"), strings.TrimSpace(s.Description) == "", "what is shown and why it matters")
+	c.require(at("description"), strings.TrimSpace(s.Description) == "", "what is shown and why it matters")
 	if c.src.has(at("source")) {
-		c.missing(at("source", "document"), s.Source.Document == "", "the document's short name, such as KEP-5284")
-		c.missing(at("source", "section"), s.Source.Section == "", "the heading, or the file and function")
+		c.require(at("source", "document"), s.Source.Document == "", "the document's short name, such as KEP-5284")
+		c.require(at("source", "section"), s.Source.Section == "", "the heading, or the file and function")
 	} else {
-		c.missing(at("source"), true, "a mapping with document, section")
+		c.require(at("source"), true, "a mapping with document, section")
 	}
-	c.missing(at("level"), s.Level == "", "one of core, extended, divergence")
-	enum(c, at("level"), s.Level, Core, Extended, Divergence)
+	c.require(at("level"), s.Level == "", "one of core, extended, divergence")
+	checkEnum(c, at("level"), s.Level, Core, Extended, Divergence)
 	switch {
 	case s.Level == Divergence:
-		c.missing(at("documented"), strings.TrimSpace(s.Documented) == "", "what the document says, because the level is divergence")
+		c.require(at("documented"), strings.TrimSpace(s.Documented) == "", "what the document says, because the level is divergence")
 	case s.Documented != "":
 		c.fail(at("documented"), "documented is given, and the level is %q (expected it with level divergence only)", s.Level)
 	}
 }
 
-func (c *checker) requires() {
+func (c *checker) checkRequires() {
 	r := c.s.Requires
 	if !c.src.has(at("requires")) {
-		c.missing(at("requires"), true, "a mapping with at least gate")
+		c.require(at("requires"), true, "a mapping with at least gate")
 	} else {
-		c.missing(at("requires", "gate"), r.Gate == "", "one of on, off, any")
+		c.require(at("requires", "gate"), r.Gate == "", "one of on, off, any")
 	}
-	enum(c, at("requires", "gate"), r.Gate, GateOn, GateOff, GateAny)
+	checkEnum(c, at("requires", "gate"), r.Gate, GateOn, GateOff, GateAny)
 	for i, capability := range r.Capabilities {
-		c.missing(at("requires", "capabilities", i), capability == "", "a capability")
+		c.require(at("requires", "capabilities", i), capability == "", "a capability")
 		c.failIf(capability != "" && !slices.Contains(AllCapabilities(), capability), at("requires", "capabilities", i),
 			"capability %q is unknown (expected one of %s)", capability, joinStrings(AllCapabilities()))
 		c.failIf(slices.Contains(r.Capabilities[:i], capability), at("requires", "capabilities", i),
@@ -107,8 +122,8 @@ func (c *checker) requires() {
 	}
 }
 
-func (c *checker) requestors() {
-	c.missing(at("requestors"), len(c.s.Requestors) == 0, "at least one requestor")
+func (c *checker) checkRequestors() {
+	c.require(at("requestors"), len(c.s.Requestors) == 0, "at least one requestor")
 	used := map[string]bool{}
 	for _, st := range c.s.Steps {
 		if r := st.Sent(); r != nil {
@@ -118,46 +133,60 @@ func (c *checker) requestors() {
 	for _, alias := range slices.Sorted(maps.Keys(c.s.Requestors)) {
 		path := at("requestors", alias)
 		c.failIf(!used[alias], path, "requestor %q is not used (expected a request with by: %s)", alias, alias)
-		c.requestor(c.s.Requestors[alias], path)
+		c.checkRequestor(c.s.Requestors[alias], path)
 	}
 }
 
-func (c *checker) requestor(r Requestor, path []any) {
+func (c *checker) checkRequestor(r Requestor, path []any) {
 	if c.src.failedAt(path) {
 		return
 	}
-	sa := r.ServiceAccount
+	c.checkWho(r, path)
+	if sa := r.ServiceAccount; sa != nil {
+		c.checkServiceAccount(sa, extend(path, "serviceAccount"))
+	}
+}
+
+// checkWho checks that a requestor is exactly one of a user, a service account and anonymous, and that only a user has
+// attributes.
+func (c *checker) checkWho(r Requestor, path []any) {
+	hasUser, hasAccount := r.User != "", r.ServiceAccount != nil
+	hasName := hasUser || hasAccount
 	switch {
-	case r.User != "" && sa != nil:
+	case hasUser && hasAccount:
 		c.fail(path, "the requestor has both user and serviceAccount (expected exactly one)")
-	case r.Anonymous && (r.User != "" || sa != nil):
+	case r.Anonymous && hasName:
 		c.fail(path, "the requestor is anonymous and has a name (expected one of the two)")
-	case r.User == "" && sa == nil && !r.Anonymous:
+	case !r.Anonymous && !hasName:
 		c.fail(path, "the requestor has neither user nor serviceAccount (expected exactly one)")
-	case r.Anonymous && (r.UID != "" || len(r.Groups) > 0 || len(r.Extra) > 0):
+	case r.Anonymous && r.hasAttributes():
 		c.fail(path, "uid, groups and extra are given with anonymous (expected them with user only)")
-	case sa != nil && (r.UID != "" || len(r.Groups) > 0 || len(r.Extra) > 0):
+	case hasAccount && r.hasAttributes():
 		c.fail(path, "uid, groups and extra are given with serviceAccount (expected them with user only; a token has its own)")
 	}
-	if sa == nil {
-		return
-	}
-	path = extend(path, "serviceAccount")
-	c.missing(extend(path, "namespace"), sa.Namespace == "", "the account's namespace")
-	c.missing(extend(path, "name"), sa.Name == "", "the account's name")
+}
+
+func (c *checker) checkServiceAccount(sa *ServiceAccount, path []any) {
+	c.require(extend(path, "namespace"), sa.Namespace == "", "the account's namespace")
+	c.require(extend(path, "name"), sa.Name == "", "the account's name")
 	c.failIf(sa.NodeObject != nil && sa.Node == "", extend(path, "nodeObject"),
 		"nodeObject is given without node (expected both)")
 	c.failIf(sa.Secret != "" && sa.Pod+sa.Node != "", extend(path, "secret"),
 		"secret is given with pod or node (expected one that the token is bound to)")
-	for claim, at := range sa.Times {
-		if _, err := time.ParseDuration(at); err != nil || !slices.Contains([]string{"exp", "iat", "nbf", "warnafter"}, claim) || sa.Running {
-			c.fail(extend(path, "times"), "times has %s: %q (expected exp, iat, nbf or warnafter with a duration from now, such as \"-2m\", of an account that does not run)", claim, at)
-		}
+	for claim, text := range sa.Times {
+		c.failIf(sa.Running || !isTokenTime(claim, text), extend(path, "times"),
+			"times has %s: %q (expected exp, iat, nbf or warnafter with a duration from now, such as \"-2m\", of an account that does not run)", claim, text)
 	}
-	c.running(sa, path)
+	c.checkRunning(sa, path)
 }
 
-func (c *checker) manifests() {
+// isTokenTime reports whether a claim is a time that tokens have, and a text is a duration.
+func isTokenTime(claim, text string) bool {
+	_, err := time.ParseDuration(text)
+	return err == nil && slices.Contains([]string{"exp", "iat", "nbf", "warnafter"}, claim)
+}
+
+func (c *checker) checkManifests() {
 	seen := map[[3]string]bool{}
 	define := func(m map[string]any, path []any) {
 		key := [3]string{Text(m, "kind"), Text(m, "metadata", "namespace"), Text(m, "metadata", "name")}
@@ -173,7 +202,7 @@ func (c *checker) manifests() {
 	}
 }
 
-func (c *checker) grants() {
+func (c *checker) checkGrants() {
 	ids := map[string]int{}
 	for i, g := range c.s.Grants {
 		path := at("grants", i)
@@ -181,33 +210,36 @@ func (c *checker) grants() {
 			c.fail(extend(path, "id"), "duplicate grant ID %q (expected an ID of its own; grant %d has it)", g.ID, first+1)
 		}
 		ids[g.ID] = i
-		c.grant(g, path)
+		c.checkGrant(g, path)
 	}
 }
 
-func (c *checker) grant(g Grant, path []any) {
-	if (g.Subject.User == "") == (g.Subject.Group == "") && !c.src.failedAt(extend(path, "subject")) {
-		has := map[bool]string{true: "both user and group", false: "neither user nor group"}[g.Subject.User != ""]
-		c.fail(extend(path, "subject"), "the subject has %s (expected exactly one of user, group)", has)
-	}
-	c.missing(extend(path, "verbs"), len(g.Verbs) == 0, "at least one verb")
+func (c *checker) checkGrant(g Grant, path []any) {
+	c.requireOne(extend(path, "subject"), "the subject has %s (expected exactly one of user, group)",
+		"user", g.Subject.User != "", "group", g.Subject.Group != "")
+	c.require(extend(path, "verbs"), len(g.Verbs) == 0, "at least one verb")
 	for field, list := range map[string][]string{"verbs": g.Verbs, "resources": g.Resources, "resourceNames": g.Names, "nonResourceURLs": g.NonResourceURLs} {
 		if i := slices.Index(list, ""); i >= 0 && !c.src.failedAt(extend(path, field)) {
 			c.fail(extend(path, field, i), "an entry of %s is empty (expected a text)", field)
 		}
 	}
 	if len(g.NonResourceURLs) > 0 {
-		c.failIf(len(g.APIGroups) > 0 || len(g.Resources) > 0 || len(g.Names) > 0 || g.Namespace != "", path,
-			"the grant has nonResourceURLs and fields of resources (expected one of the two)")
+		hasResource := len(g.APIGroups) > 0 || len(g.Resources) > 0 || len(g.Names) > 0 || g.Namespace != ""
+		c.failIf(hasResource, path, "the grant has nonResourceURLs and fields of resources (expected one of the two)")
 		for i, u := range g.NonResourceURLs {
-			if u != "" && u != "*" && (!strings.HasPrefix(u, "/") || strings.Contains(strings.TrimSuffix(u, "*"), "*")) {
-				c.fail(extend(path, "nonResourceURLs", i), "%q is not a path (expected one that begins with /, with \"*\" at the end only)", u)
-			}
+			c.failIf(u != "" && !isPathPattern(u), extend(path, "nonResourceURLs", i),
+				"%q is not a path (expected one that begins with /, with \"*\" at the end only)", u)
 		}
 		return
 	}
-	c.missing(extend(path, "resources"), len(g.Resources) == 0, "resources, or nonResourceURLs")
-	c.missing(extend(path, "apiGroups"), len(g.APIGroups) == 0, `at least one API group, "" for the core group`)
+	c.require(extend(path, "resources"), len(g.Resources) == 0, "resources, or nonResourceURLs")
+	c.require(extend(path, "apiGroups"), len(g.APIGroups) == 0, `at least one API group, "" for the core group`)
+}
+
+// isPathPattern reports whether a text is a path, or the beginning of paths with "*" at its end.
+func isPathPattern(u string) bool {
+	isPath := strings.HasPrefix(u, "/") && !strings.Contains(strings.TrimSuffix(u, "*"), "*")
+	return isPath || u == "*"
 }
 
 // PolicyRule is what the scripted webhook of a chain answers to the reviews that For covers. The first rule that
@@ -241,23 +273,24 @@ const (
 	AnswerSilence PolicyAnswer = "silence"
 )
 
-func (c *checker) policy() {
+func (c *checker) checkPolicy() {
 	c.failIf(len(c.s.Policy) > 0 && c.s.Requires.Chain == "", at("policy"),
 		"policy is given without requires.chain (expected a chain with a webhook)")
 	for i, r := range c.s.Policy {
 		path := at("policy", i)
-		c.missing(extend(path, "answer"), r.Answer == "", "one of allow, deny, noOpinion, both, error, forbidden, garbage, silence")
-		enum(c, extend(path, "answer"), r.Answer, AnswerAllow, AnswerDeny, AnswerNoOpinion, AnswerBoth, AnswerError, AnswerForbidden, AnswerGarbage, AnswerSilence)
+		c.require(extend(path, "answer"), r.Answer == "", "one of allow, deny, noOpinion, both, error, forbidden, garbage, silence")
+		checkEnum(c, extend(path, "answer"), r.Answer, AnswerAllow, AnswerDeny, AnswerNoOpinion, AnswerBoth, AnswerError, AnswerForbidden, AnswerGarbage, AnswerSilence)
 		c.failIf(r.EvaluationError != "" && slices.Contains([]PolicyAnswer{AnswerError, AnswerForbidden, AnswerGarbage, AnswerSilence}, r.Answer), extend(path, "evaluationError"),
 			"evaluationError is given with answer %s (expected allow, deny, noOpinion or both: the others send no review that could carry it)", r.Answer)
 		c.failIf(r.For.ID != "", extend(path, "for"), "a rule has no id (expected it in grants only)")
-		c.grant(r.For, extend(path, "for"))
+		c.checkGrant(r.For, extend(path, "for"))
 	}
 }
 
+// chainFile returns the path of a chain in the fixtures folder.
 func chainFile(name string) string { return "chains/" + name + ".yaml" }
 
-// chains are those that the scenario meets, each once, the first one first.
+// chains returns the authorizer chains that the scenario meets, each once, the first one first.
 func (s *Scenario) chains() (names []string) {
 	if s.Requires.Chain != "" {
 		names = append(names, s.Requires.Chain)
@@ -270,7 +303,7 @@ func (s *Scenario) chains() (names []string) {
 	return names
 }
 
-// FixtureFiles are all files of the fixtures folder that the scenario depends on: its fixtures and its chain.
+// FixtureFiles returns all files of the fixtures folder that the scenario depends on: its fixtures and its chain.
 func (s *Scenario) FixtureFiles() []string {
 	return slices.Concat(s.Fixtures, seq.Map(s.chains(), chainFile))
 }
@@ -294,14 +327,14 @@ func checkSetup(f *loadedFile, set *Set, broken map[string]bool) {
 	if first == s || broken[first.ID] {
 		return
 	}
-	for field, equal := range map[string]bool{
+	for field, isEqual := range map[string]bool{
 		"requestors": reflect.DeepEqual(s.Requestors, first.Requestors),
 		"grants":     reflect.DeepEqual(s.Grants, first.Grants),
 		"fixtures":   slices.Equal(s.Fixtures, first.Fixtures),
 		"objects":    reflect.DeepEqual(s.Objects, first.Objects),
 		"policy":     reflect.DeepEqual(s.Policy, first.Policy),
 	} {
-		if !equal {
+		if !isEqual {
 			src.failAt(at(field), "%s are not those of %s, which has the same setup (expected the same)", field, first.ID)
 		}
 	}

@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -12,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// names checks that every name can be made unique and still be told apart. Each name is reported once.
-func (c *checker) names() {
+// checkNames checks that every name can be made unique and still be told apart. Each name is reported once.
+func (c *checker) checkNames() {
 	found := c.s.findNames()
 	// The names of RBAC objects may look like verbs, see Bind.
 	inText := sets.New[string]()
@@ -22,33 +23,43 @@ func (c *checker) names() {
 			inText.Insert(n.name)
 		}
 	}
-	clash := ambiguous(inText, c.s.words())
-	done := map[string]bool{}
+	clash := findAmbiguous(inText, c.s.words())
+	reported := map[string]bool{}
 	for _, n := range found {
-		if done[n.name] {
+		if reported[n.name] {
 			continue
 		}
-		problem := nameProblem(n)
-		if word, bad := clash[n.name]; problem == "" && bad && n.kind != roleName {
-			what := "part of " + strconv.Quote(word)
-			if word == fixedWords {
-				what = "a word of Kubernetes' own messages"
-			}
-			problem = "is also " + what + " (expected a name that can be replaced wherever it stands)"
-		}
-		if problem == "" && n.kind == listedName && !c.s.mentions(n.name) {
-			problem = "occurs nowhere (expected a name that the scenario uses)"
-		}
-		if problem != "" {
-			done[n.name] = true
+		if problem := c.nameProblem(n, clash); problem != "" {
+			reported[n.name] = true
 			c.fail(n.path, "the %s name %q %s", n.kind, n.name, problem)
 		}
 	}
 }
 
-func nameProblem(n foundName) string {
+// nameProblem returns what is wrong with a name in this scenario, as the end of a sentence; "" if nothing is. clash has the
+// names that look like words which must not be replaced.
+func (c *checker) nameProblem(n foundName, clash map[string]string) string {
+	if problem := formProblem(n); problem != "" {
+		return problem
+	}
+	if word, isWord := clash[n.name]; isWord && n.kind != roleName {
+		what := "part of " + strconv.Quote(word)
+		if word == fixedWords {
+			what = "a word of Kubernetes' own messages"
+		}
+		return "is also " + what + " (expected a name that can be replaced wherever it stands)"
+	}
+	if n.kind == listedName && !c.s.mentions(n.name) {
+		return "occurs nowhere (expected a name that the scenario uses)"
+	}
+	return ""
+}
+
+// formProblem returns what is wrong with the form of a name, as the end of a sentence; "" if nothing is.
+func formProblem(n foundName) string {
 	first, _ := utf8.DecodeRuneInString(n.name)
-	if last, _ := utf8.DecodeLastRuneInString(n.name); !isAlphanumeric(first) || !isAlphanumeric(last) {
+	last, _ := utf8.DecodeLastRuneInString(n.name)
+	if !isAlphanumeric(first) || !isAlphanumeric(last) {
 		return "cannot be made unique (expected it to begin and end with a letter or digit)"
 	}
 	switch length := len(n.name) + suffixLength; n.kind {
@@ -74,15 +85,13 @@ func nameProblem(n foundName) string {
 	return ""
 }
 
-func isAlphanumeric(r rune) bool {
-	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r))
-}
+func isAlphanumeric(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) } // utf8.RuneError is neither
 
-// mentions tells whether a name occurs anywhere but in the list of names.
+// mentions reports whether a name occurs anywhere but in the list of names.
 func (s *Scenario) mentions(name string) bool {
 	plain := *s
 	plain.Names = nil
-	return !reflect.DeepEqual(plain, renamed(&binder{text: newRenamer(map[string]string{name: name + "-x"})}, plain))
+	return !reflect.DeepEqual(plain, copyRenamed(&binder{text: newRenamer(map[string]string{name: name + "-x"})}, plain))
 }
 
 // fixedWords are what the API server's messages and paths are made of: a name like one could not be told from them.
@@ -92,7 +101,7 @@ const fixedWords = `is forbidden User cannot resource in API group the namespace
 	RBAC permissions currently held {APIGroups Resources Verbs ResourceNames} system: masters nodes node
 	serviceaccount serviceaccounts authenticated unauthenticated anonymous /api/v1 /apis/ namespaces`
 
-// words lists the texts of a scenario that Bind must not change, although a name may look the same.
+// words returns the texts of a scenario that Bind must not change, although a name may look the same.
 func (s *Scenario) words() []string {
 	set := sets.New(fixedWords)
 	grant := func(g Grant) { set.Insert(slices.Concat(g.Verbs, g.APIGroups, g.Resources)...) }
@@ -120,17 +129,17 @@ func (s *Scenario) words() []string {
 	return sets.List(set.Delete(""))
 }
 
-// ambiguous tells which of the names occur in the words, with one word each.
-func ambiguous(names sets.Set[string], words []string) map[string]string {
+// findAmbiguous returns the names that occur in the words, with one word each.
+func findAmbiguous(names sets.Set[string], words []string) map[string]string {
 	all := make(map[string]string, len(names))
 	for n := range names {
 		all[n] = n + "-x" // any text that differs
 	}
-	together := newRenamer(all)
+	renameAll := newRenamer(all).rename
 	out := map[string]string{}
 	for _, w := range words {
-		if together.rename(w) == w {
-			continue // none of them: the usual case, decided in one pass
+		if renameAll(w) == w {
+			continue // it has none of the names: the usual case, decided in one pass
 		}
 		for n := range names {
 			if _, known := out[n]; !known && Rename(w, map[string]string{n: n + "-x"}) != w {
@@ -144,25 +153,25 @@ func ambiguous(names sets.Set[string], words []string) map[string]string {
 // maxNodes is how many nodes a scenario may name: a target with the capability has at least so many.
 const maxNodes = 2
 
-// nodes checks the names of real nodes. They are replaced like names that are made unique, so the same must hold.
-func (c *checker) nodes() {
+// checkNodes checks the names of real nodes. They are replaced like names that are made unique, so the same must hold.
+func (c *checker) checkNodes() {
 	c.failIf(len(c.s.Nodes) > maxNodes, at("nodes"), "there are %d nodes (expected at most %d)", len(c.s.Nodes), maxNodes)
 	if len(c.s.Nodes) == 0 {
 		c.failIf(slices.Contains(c.s.Requires.Capabilities, KubeletNodes), at("requires", "capabilities"),
 			"capability %q is listed without nodes (expected nodes, from which it follows)", KubeletNodes)
 		return
 	}
-	clash := ambiguous(sets.New(c.s.Nodes...), c.s.words())
+	clash := findAmbiguous(sets.New(c.s.Nodes...), c.s.words())
 	unnamed := *c.s
 	unnamed.Nodes = nil
 	for i, n := range c.s.Nodes {
 		path := at("nodes", i)
-		switch _, ambiguous := clash[n]; {
+		switch _, isAmbiguous := clash[n]; {
 		case len(validation.IsDNS1123Subdomain(n)) > 0:
 			c.fail(path, "the node name %q is not valid (expected lower-case letters, digits, '-' and '.')", n)
 		case slices.Contains(c.s.Nodes[:i], n):
 			c.fail(path, "the node name %q is listed twice (expected each once)", n)
-		case ambiguous:
+		case isAmbiguous:
 			c.fail(path, "the node name %q is also a word of the scenario or of Kubernetes (expected a name that can be replaced wherever it stands)", n)
 		case !unnamed.mentions(n):
 			c.fail(path, "the node name %q occurs nowhere (expected a name that the scenario uses)", n)
@@ -170,8 +179,8 @@ func (c *checker) nodes() {
 	}
 }
 
-// running checks a service account whose pod really runs.
-func (c *checker) running(sa *ServiceAccount, path []any) {
+// checkRunning checks a service account whose pod really runs.
+func (c *checker) checkRunning(sa *ServiceAccount, path []any) {
 	if !sa.Running {
 		c.failIf(slices.Contains(c.s.Nodes, sa.Node) && sa.Node != "", extend(path, "node"),
 			"node %q is a real node, and running is not given (expected both)", sa.Node)
@@ -185,7 +194,7 @@ func (c *checker) running(sa *ServiceAccount, path []any) {
 		"running is given with nodeObject (expected one of the two: a real node has its object)")
 }
 
-// Pods are those that the scenario runs on real nodes, by namespace and name: of requestors, and objects on such a node.
+// Pods returns the pods that the scenario runs on real nodes, by namespace and name: of requestors, and objects on such a node.
 func (s *Scenario) Pods() (out [][2]string) {
 	add := func(node, namespace, name string) {
 		key := [2]string{namespace, name}
@@ -193,8 +202,8 @@ func (s *Scenario) Pods() (out [][2]string) {
 			out = append(out, key)
 		}
 	}
-	for _, r := range s.Requestors {
-		if sa := r.ServiceAccount; sa != nil && sa.Running {
+	for _, alias := range slices.Sorted(maps.Keys(s.Requestors)) {
+		if sa := s.Requestors[alias].ServiceAccount; sa != nil && sa.Running {
 			add(sa.Node, sa.Namespace, sa.Pod)
 		}
 	}

@@ -19,9 +19,8 @@ var (
 	collectionVerbs = []string{"list", "watch", "deletecollection"}
 )
 
-func (c *checker) steps() {
-	c.missing(at("steps"), len(c.s.Steps) == 0, "at least one step")
-	requests := 0
+func (c *checker) checkSteps() {
+	c.require(at("steps"), len(c.s.Steps) == 0, "at least one step")
 	inForce := map[string]bool{}
 	for _, g := range c.s.Grants {
 		if g.ID != "" {
@@ -30,37 +29,41 @@ func (c *checker) steps() {
 	}
 	for i, st := range c.s.Steps {
 		path := at("steps", i)
-		if st.Sent() != nil {
-			requests++
-		}
 		if !c.src.failedAt(path) {
-			c.action(st, path)
+			c.checkAction(st, i, path)
 		}
-		c.grantStep(st, path, inForce)
-		if st.Request != nil {
-			c.request(st.Request, extend(path, "request"))
-		}
-		if st.Expect != nil {
-			c.expect(st.Expect, extend(path, "expect"))
-		}
-		if st.Kubectl != nil {
-			c.kubectl(st.Kubectl, extend(path, "kubectl"))
-		}
-		if st.ExpectClient != nil {
-			c.expectClient(st.ExpectClient, extend(path, "expectClient"))
-		}
+		c.checkGrantStep(st, path, inForce)
+		c.checkParts(st, path)
 	}
-	c.reloads()
-	c.failIf(len(c.s.Steps) > 0 && requests == 0, at("steps"), "no step sends a request (expected at least one)")
+	c.checkReloads()
+	sendsRequest := slices.ContainsFunc(c.s.Steps, func(st Step) bool { return st.Sent() != nil })
+	c.failIf(len(c.s.Steps) > 0 && !sendsRequest, at("steps"), "no step sends a request (expected at least one)")
 }
 
-func (c *checker) action(st Step, path []any) {
+// checkParts checks the parts that a step has, each by itself.
+func (c *checker) checkParts(st Step, path []any) {
+	if st.Request != nil {
+		c.checkRequest(st.Request, extend(path, "request"))
+	}
+	if st.Expect != nil {
+		c.checkExpect(st.Expect, extend(path, "expect"))
+	}
+	if st.Kubectl != nil {
+		c.checkKubectl(st.Kubectl, extend(path, "kubectl"))
+	}
+	if st.ExpectClient != nil {
+		c.checkClient(st.ExpectClient, extend(path, "expectClient"))
+	}
+}
+
+// checkAction checks that a step does exactly one thing, and that its parts go together. number is the step's index.
+func (c *checker) checkAction(st Step, number int, path []any) {
 	var actions []string
 	for _, a := range []struct {
-		name string
-		set  bool
+		name    string
+		isGiven bool
 	}{{"request", st.Request != nil}, {"kubectl", st.Kubectl != nil}, {"wait", st.Wait != 0}, {"grant", st.Grant != ""}, {"revoke", st.Revoke != ""}, {"reload", st.Reload != ""}} {
-		if a.set {
+		if a.isGiven {
 			actions = append(actions, a.name)
 		}
 	}
@@ -76,22 +79,41 @@ func (c *checker) action(st Step, path []any) {
 		"expect is given without a request (expected both)")
 	c.failIf((st.Kubectl == nil) != (st.ExpectClient == nil), path,
 		"only one of kubectl and expectClient is given (expected both)")
-	c.failIf(st.Await && (st.Request == nil || st.Request.WantedUser() != "" || st.Expect == nil || st.Expect.Code == 0), extend(path, "await"),
+	c.failIf(st.Await && !st.isPlain(), extend(path, "await"),
 		"await is given without a plain request and its code (expected both, and nobody impersonated: what is shown is not tried again)")
-	if before := path[1].(int) - 1; st.Beside && (st.Request == nil || st.Await || before < 0 || c.s.Steps[before].Request == nil || c.s.Steps[before].Await) {
-		c.fail(extend(path, "beside"), "beside is given without two requests (expected one in this step and one in the step before)")
-	} else if st.Beside && (st.Request.Hold || c.s.Steps[before].Request.Hold) {
-		c.fail(extend(path, "beside"), "beside is given with a watch that is held (expected requests that end by themselves)")
+	if st.Beside {
+		c.checkBeside(number, extend(path, "beside"))
 	}
 	w := time.Duration(st.Wait)
 	c.failIf(w < 0 || w > maxWait, extend(path, "wait"), "wait is %s (expected more than 0s and at most %s)", w, maxWait)
 }
 
-// grantStep follows which grants are in force.
-func (c *checker) grantStep(st Step, path []any, inForce map[string]bool) {
+// isPlain reports whether a step sends a request that impersonates nobody, and states the code of the answer.
+func (st Step) isPlain() bool {
+	if st.Request == nil || st.Expect == nil {
+		return false
+	}
+	return st.Request.WantedUser() == "" && st.Expect.Code != 0
+}
+
+// sendsOnce reports whether a step sends a request, and not again and again.
+func (st Step) sendsOnce() bool { return st.Request != nil && !st.Await }
+
+// checkBeside checks that a step and the one before it send requests that can be under way at the same time.
+func (c *checker) checkBeside(number int, path []any) {
+	if number == 0 || !c.s.Steps[number].sendsOnce() || !c.s.Steps[number-1].sendsOnce() {
+		c.fail(path, "beside is given without two requests (expected one in this step and one in the step before)")
+		return
+	}
+	c.failIf(c.s.Steps[number].Request.Hold || c.s.Steps[number-1].Request.Hold, path,
+		"beside is given with a watch that is held (expected requests that end by themselves)")
+}
+
+// checkGrantStep follows which grants are in force.
+func (c *checker) checkGrantStep(st Step, path []any, inForce map[string]bool) {
 	for _, a := range []struct {
 		field, id string
-		want      bool // the state before the step
+		isInForce bool // before the step
 		otherwise string
 	}{
 		{"grant", st.Grant, false, "is in force already (expected a grant that is not)"},
@@ -100,50 +122,50 @@ func (c *checker) grantStep(st Step, path []any, inForce map[string]bool) {
 		if a.id == "" {
 			continue
 		}
-		now, known := inForce[a.id]
+		isInForce, known := inForce[a.id]
 		switch {
 		case !known && c.src.failedAt(at("grants")):
 			continue
 		case !known:
 			c.fail(extend(path, a.field), "%s names grant %q, which does not exist (expected the id of one of the grants)", a.field, a.id)
 			continue
-		case now != a.want:
+		case isInForce != a.isInForce:
 			c.fail(extend(path, a.field), "grant %q %s", a.id, a.otherwise)
 		}
-		inForce[a.id] = !a.want
+		inForce[a.id] = !a.isInForce
 	}
 }
 
-func (c *checker) request(r *Request, path []any) {
-	c.missing(extend(path, "by"), r.By == "", "the alias of a requestor")
+func (c *checker) checkRequest(r *Request, path []any) {
+	c.require(extend(path, "by"), r.By == "", "the alias of a requestor")
 	_, known := c.s.Requestors[r.By]
 	c.failIf(!known && r.By != "" && !c.src.failedAt(at("requestors")), extend(path, "by"),
 		"by is %q, which is not a requestor (expected one of their aliases)", r.By)
-	of := r.Reviewed()
-	c.failIf(of != "" && c.s.Requestors[of].ServiceAccount == nil, extend(path, "body"),
-		"the token to review is %q (expected the alias of a requestor that is a service account, whose token is sent)", of)
-	c.headers(r, path)
-	c.wire(r, path)
-	c.missing(extend(path, "verb"), r.Verb == "", "a verb")
-	resource := r.APIGroup != "" || r.Version != "" || r.Resource != "" || r.Subresource != "" || r.Namespace != "" || r.Name != ""
+	alias := r.Reviewed()
+	c.failIf(alias != "" && c.s.Requestors[alias].ServiceAccount == nil, extend(path, "body"),
+		"the token to review is %q (expected the alias of a requestor that is a service account, whose token is sent)", alias)
+	c.checkHeaders(r, path)
+	c.checkWire(r, path)
+	c.require(extend(path, "verb"), r.Verb == "", "a verb")
+	hasResource := r.APIGroup != "" || r.Version != "" || r.Resource != "" || r.Subresource != "" || r.Namespace != "" || r.Name != ""
 	switch {
-	case r.Path != "" && resource:
+	case r.Path != "" && hasResource:
 		c.fail(path, "the request has a path and fields of a resource (expected one of the two)")
 	case r.Path != "":
-		enum(c, extend(path, "verb"), r.Verb, httpVerbs...)
+		checkEnum(c, extend(path, "verb"), r.Verb, httpVerbs...)
 		c.failIf(!strings.HasPrefix(r.Path, "/"), extend(path, "path"),
 			"path is %q (expected one that begins with /)", r.Path)
 	case r.Resource == "" && c.src.failedAt(path):
 	case r.Resource == "":
 		c.fail(path, "the request has neither path nor resource (expected one of the two)")
 	default:
-		enum(c, extend(path, "verb"), r.Verb, resourceVerbs...)
-		c.objectOf(r, path)
+		checkEnum(c, extend(path, "verb"), r.Verb, resourceVerbs...)
+		c.checkObject(r, path)
 	}
 }
 
-// objectOf checks that verb and name fit together, since the HTTP method and path follow from them.
-func (c *checker) objectOf(r *Request, path []any) {
+// checkObject checks that verb and name fit together, since the HTTP method and path follow from them.
+func (c *checker) checkObject(r *Request, path []any) {
 	if main, sub, has := strings.Cut(r.Resource, "/"); has {
 		c.fail(extend(path, "resource"), "resource is %q (expected resource: %s and subresource: %s)", r.Resource, main, sub)
 	}
@@ -159,33 +181,33 @@ func (c *checker) objectOf(r *Request, path []any) {
 	}
 }
 
-func (c *checker) expect(e *Expect, path []any) {
-	c.missing(extend(path, "outcome"), e.Outcome == "", "one of "+joinStrings(outcomes))
-	enum(c, extend(path, "outcome"), e.Outcome, outcomes...)
+func (c *checker) checkExpect(e *Expect, path []any) {
+	c.require(extend(path, "outcome"), e.Outcome == "", "one of "+joinStrings(outcomes))
+	checkEnum(c, extend(path, "outcome"), e.Outcome, outcomes...)
 	if expected := codeProblem(e.Outcome, e.Code); expected != "" && e.Code != 0 {
 		c.fail(extend(path, "code"), "code %d does not go with outcome %s (expected %s)", e.Code, e.Outcome, expected)
 	}
 	if e.User != nil {
-		c.missing(extend(path, "user", "name"), e.User.Name == "", "the resulting user's name")
+		c.require(extend(path, "user", "name"), e.User.Name == "", "the resulting user's name")
 	}
 	for i, r := range e.Reviews {
-		c.review(r, extend(path, "reviews", i), false)
+		c.checkReview(r, extend(path, "reviews", i), false)
 	}
 	if a := e.Audit; a != nil && a.Decision != nil {
-		enum(c, extend(path, "audit", "decision"), *a.Decision, "allow", "forbid")
+		checkEnum(c, extend(path, "audit", "decision"), *a.Decision, "allow", "forbid")
 	}
 	for field, users := range map[string][]User{"backend": e.Backend, "admission": e.Admission} {
 		for i, u := range users {
-			c.missing(extend(path, field, i, "name"), u.Name == "", "the name of the user that the "+field+" was told of")
+			c.require(extend(path, field, i, "name"), u.Name == "", "the name of the user that the "+field+" was told of")
 		}
 		c.failIf(users != nil && !slices.Contains(c.s.Requires.Capabilities, Aggregation), extend(path, field),
 			"%s is given without the capability aggregation (expected it in requires)", field)
 	}
 	for i, line := range e.Log {
-		c.pattern(extend(path, "log", i), "log", line)
+		c.checkPattern(extend(path, "log", i), "log", line)
 	}
-	c.metrics(e.Metrics, path)
-	c.alternatives(e, path)
+	c.checkMetrics(e.Metrics, path)
+	c.checkAlternatives(e, path)
 }
 
 var outcomes = []Outcome{Allowed, ImpersonationForbidden, RequestForbidden, EscalationForbidden, BadRequest, Unauthenticated, HeadersTooLarge, ServerError}
@@ -202,21 +224,23 @@ var refusalCodes = map[Outcome]int{
 	BadRequest: 400, Unauthenticated: 401, HeadersTooLarge: 431,
 }
 
-// codeProblem says what code an outcome has if it cannot be this one. What comes after an allowed authorization is
-// open, 403 by admission included.
+// codeProblem returns the codes that an outcome can have if it cannot have this one, otherwise "". What comes after an
+// allowed authorization is open, 403 by admission included.
 func codeProblem(o Outcome, code int) (expected string) {
+	isStatusCode, isServerError := code >= 100 && code <= 599, code >= 500 && code <= 599
+	isPossible := isStatusCode && code != 401
 	switch only := refusalCodes[o]; {
 	case only != 0 && code != only:
 		return strconv.Itoa(only)
-	case o == ServerError && (code < 500 || code > 599):
+	case o == ServerError && !isServerError:
 		return "500 to 599"
-	case o == Allowed && (code < 100 || code > 599 || code == 401):
+	case o == Allowed && !isPossible:
 		return "a status code, not 401"
 	}
 	return ""
 }
 
-func (c *checker) review(r Review, path []any, nested bool) {
+func (c *checker) checkReview(r Review, path []any, nested bool) {
 	if r.Unordered != nil {
 		rest := r
 		rest.Unordered = nil
@@ -229,28 +253,25 @@ func (c *checker) review(r Review, path []any, nested bool) {
 			c.fail(path, "unordered is given with other fields (expected it alone)")
 		}
 		for i, u := range r.Unordered {
-			c.review(u, extend(path, "unordered", i), true)
+			c.checkReview(u, extend(path, "unordered", i), true)
 		}
 		return
 	}
-	enum(c, extend(path, "by"), r.By, ByRequestor, ByImpersonated)
+	checkEnum(c, extend(path, "by"), r.By, ByRequestor, ByImpersonated)
 	// The final review of a method that is no verb has none.
-	c.missing(extend(path, "verb"), r.Verb == "" && r.By != ByImpersonated, "the verb of the review")
-	c.missing(extend(path, "decision"), r.Decision == "", "one of allow, deny, noOpinion")
-	enum(c, extend(path, "decision"), r.Decision, Allow, Deny, NoOpinion)
-	if (r.Path == "") == (r.Resource == "") && !c.src.failedAt(path) {
-		has := map[bool]string{true: "both path and resource", false: "neither path nor resource"}[r.Path != ""]
-		c.fail(path, "the review has %s (expected exactly one)", has)
-	}
+	c.require(extend(path, "verb"), r.Verb == "" && r.By != ByImpersonated, "the verb of the review")
+	c.require(extend(path, "decision"), r.Decision == "", "one of allow, deny, noOpinion")
+	checkEnum(c, extend(path, "decision"), r.Decision, Allow, Deny, NoOpinion)
+	c.requireOne(path, "the review has %s (expected exactly one)", "path", r.Path != "", "resource", r.Resource != "")
 }
 
-func (c *checker) deltas(list []MetricDelta, path []any) {
+func (c *checker) checkDeltas(list []MetricDelta, path []any) {
 	for i, d := range list {
 		p := extend(path, i)
 		c.failIf(!slices.Contains(modes, d.Mode), extend(p, "mode"),
 			"mode is %q (expected one of %s, or \"\")", d.Mode, strings.Join(modes[1:], ", "))
-		c.missing(extend(p, "decision"), d.Decision == "", "allowed or denied")
-		enum(c, extend(p, "decision"), d.Decision, "allowed", "denied")
+		c.require(extend(p, "decision"), d.Decision == "", "allowed or denied")
+		checkEnum(c, extend(p, "decision"), d.Decision, "allowed", "denied")
 		c.failIf(d.Count < 1, extend(p, "count"),
 			"count is %d (expected at least 1; a series that must not move is left out)", d.Count)
 		for _, before := range list[:i] {

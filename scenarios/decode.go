@@ -25,6 +25,7 @@ type structFields struct {
 	names []string // in the order of the declaration, for messages
 }
 
+// fieldsOf returns the fields of a struct by the names that they have in YAML.
 func fieldsOf(t reflect.Type) *structFields {
 	if f, ok := fieldCache.Load(t); ok {
 		return f.(*structFields)
@@ -61,7 +62,7 @@ var (
 // decode fills v from n. Label names the value in messages.
 func (s *source) decode(n *yaml.Node, v reflect.Value, label string) {
 	switch {
-	case indirect(n):
+	case isIndirect(n):
 		s.breakAt(n, "%s uses an anchor, an alias or a tag (expected the value written out)", label)
 		return
 	case n.ShortTag() == nullTag && v.Kind() != reflect.Interface:
@@ -97,7 +98,8 @@ func (s *source) decode(n *yaml.Node, v reflect.Value, label string) {
 	}
 }
 
-func (s *source) wrongType(n *yaml.Node, t reflect.Type, label string) {
+// failType records that a node is not of the type that is expected there.
+func (s *source) failType(n *yaml.Node, t reflect.Type, label string) {
 	hint := ""
 	if t.Kind() == reflect.String && slices.Contains(plainTags, n.ShortTag()) {
 		hint = "; quote it"
@@ -108,7 +110,7 @@ func (s *source) wrongType(n *yaml.Node, t reflect.Type, label string) {
 func (s *source) decodeText(n *yaml.Node, v reflect.Value, label string) {
 	text, ok := stringOf(n)
 	if !ok {
-		s.wrongType(n, v.Type(), label)
+		s.failType(n, v.Type(), label)
 		return
 	}
 	if err := v.Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text)); err != nil {
@@ -120,7 +122,7 @@ func (s *source) decodeText(n *yaml.Node, v reflect.Value, label string) {
 func (s *source) eachPair(n *yaml.Node, t reflect.Type, label string, fn func(key string, kv pair)) {
 	kvs, ok := pairs(n)
 	if !ok {
-		s.wrongType(n, t, label)
+		s.failType(n, t, label)
 		return
 	}
 	seen := make(map[string]position, len(kvs))
@@ -162,7 +164,7 @@ func (s *source) decodeMap(n *yaml.Node, v reflect.Value, label string) {
 
 func (s *source) decodeSlice(n *yaml.Node, v reflect.Value, label string) {
 	if n.Kind != yaml.SequenceNode {
-		s.wrongType(n, v.Type(), label)
+		s.failType(n, v.Type(), label)
 		return
 	}
 	// Never nil: an empty list states that there must be none.
@@ -176,19 +178,22 @@ func (s *source) decodeScalar(n *yaml.Node, v reflect.Value, label string) {
 	tag, fits := n.ShortTag(), false
 	switch v.Kind() {
 	case reflect.String:
-		text, ok := stringOf(n)
-		if fits = ok || s.lenient && slices.Contains(plainTags, tag); fits {
+		text, isString := stringOf(n)
+		isTaken := s.lenient && slices.Contains(plainTags, tag)
+		fits = isString || isTaken
+		if fits {
 			v.SetString(text)
 		}
 	case reflect.Int, reflect.Int64:
 		fits = tag == intTag && n.Decode(v.Addr().Interface()) == nil
 	case reflect.Float64:
-		fits = (tag == intTag || tag == floatTag) && n.Decode(v.Addr().Interface()) == nil
+		isNumber := tag == intTag || tag == floatTag
+		fits = isNumber && n.Decode(v.Addr().Interface()) == nil
 	case reflect.Bool:
 		fits = tag == boolTag && n.Decode(v.Addr().Interface()) == nil
 	}
 	if !fits {
-		s.wrongType(n, v.Type(), label)
+		s.failType(n, v.Type(), label)
 	}
 }
 
@@ -200,7 +205,7 @@ func (s *source) decodeAny(n *yaml.Node, label string) any {
 	var i int64
 	var f float64
 	switch tag := n.ShortTag(); {
-	case indirect(n):
+	case isIndirect(n):
 	case n.Kind == yaml.MappingNode:
 		out := map[string]any{}
 		s.eachPair(n, reflect.TypeFor[map[string]any](), label, func(key string, kv pair) {
@@ -219,32 +224,35 @@ func (s *source) decodeAny(n *yaml.Node, label string) any {
 		return strings.EqualFold(n.Value, "true")
 	case tag == intTag && n.Decode(&i) == nil:
 		return i
-	case tag == floatTag && n.Decode(&f) == nil && !math.IsInf(f, 0) && !math.IsNaN(f):
+	case tag == floatTag && n.Decode(&f) == nil && isFinite(f):
 		return f
 	}
 	s.breakAt(n, "%s is %s (expected a value that JSON can hold, written out)", label, describe(n))
 	return nil
 }
 
+func isFinite(f float64) bool { return !math.IsInf(f, 0) && !math.IsNaN(f) }
+
 // The tags of values that are written plainly, and those of them that are text only where it is said so.
 const nullTag, boolTag, intTag, floatTag = "!!null", "!!bool", "!!int", "!!float"
 
 var plainTags = []string{boolTag, intTag, floatTag}
 
-// indirect says whether a value is named, stands for a named one, or says itself of what type it is.
-func indirect(n *yaml.Node) bool {
+// isIndirect reports whether a value is named, stands for a named one, or says itself of what type it is.
+func isIndirect(n *yaml.Node) bool {
 	return n.Anchor != "" || n.Kind == yaml.AliasNode || n.Style&yaml.TaggedStyle != 0
 }
 
-// stringOf is the text of a plain, quoted or block string. What looks like a date is one, too.
-func stringOf(n *yaml.Node) (string, bool) {
-	tag := n.ShortTag()
-	return n.Value, n.Kind == yaml.ScalarNode && !indirect(n) && (tag == "!!str" || tag == "!!timestamp")
+// stringOf returns the text of a plain, quoted or block string, and whether it is one. What looks like a date is one, too.
+func stringOf(n *yaml.Node) (text string, ok bool) {
+	isText := slices.Contains([]string{"!!str", "!!timestamp"}, n.ShortTag())
+	return n.Value, isText && n.Kind == yaml.ScalarNode && !isIndirect(n)
 }
 
+// describe returns what a node is, for people.
 func describe(n *yaml.Node) string {
 	switch {
-	case indirect(n):
+	case isIndirect(n):
 		return "an anchor, an alias or a tag"
 	case n.Kind == yaml.MappingNode:
 		return "a mapping"
@@ -255,6 +263,7 @@ func describe(n *yaml.Node) string {
 	return cmp.Or(words[n.ShortTag()], "a string")
 }
 
+// expectation returns what a value of a type is written as, for people.
 func expectation(t reflect.Type) string {
 	if t == duration || t == reflect.TypeFor[Duration]() {
 		return "a duration such as 10500ms"

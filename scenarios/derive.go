@@ -26,6 +26,7 @@ func (s *Scenario) Full() *Scenario { return s.mapExpect(deriver.fill) }
 // Lean returns a copy of the scenario without the expectations that Full derives: the form in which a file states it.
 func (s *Scenario) Lean() *Scenario { return s.mapExpect(deriver.strip) }
 
+// mapExpect returns a copy of the scenario with every expectation as fn returns it.
 func (s *Scenario) mapExpect(fn func(deriver, Expect) Expect) *Scenario {
 	out := *s
 	out.Steps = seq.Map(s.Steps, func(st Step) Step {
@@ -52,13 +53,14 @@ type deriver struct {
 	gate    Gate
 }
 
+// fill returns an expectation with all that follows from it.
 func (d deriver) fill(e Expect) Expect {
 	e.Code = cmp.Or(e.Code, refusalCodes[e.Outcome])
 	if e.Audit == nil {
-		e.Audit = d.audit(e)
+		e.Audit = d.deriveAudit(e)
 	}
 	if e.Metrics == nil && !slices.ContainsFunc(e.OneOf, func(a Alternative) bool { return a.Metrics != nil }) {
-		e.Metrics, e.OneOf = d.metrics(e)
+		e.Metrics, e.OneOf = d.deriveMetrics(e)
 	}
 	if e.Audit != nil && *e.Audit == (AuditExpect{}) {
 		e.Audit = nil
@@ -69,7 +71,7 @@ func (d deriver) fill(e Expect) Expect {
 	return e
 }
 
-// strip leaves out what fill derives again.
+// strip returns an expectation without what fill derives again.
 func (d deriver) strip(e Expect) Expect {
 	for _, leave := range leavable {
 		if lean := leave.out(e); reflect.DeepEqual(d.fill(lean), d.fill(e)) {
@@ -93,8 +95,8 @@ var leavable = []struct {
 	}},
 }
 
-// restated lists the fields of an expectation that only say what follows.
-func (d deriver) restated(e Expect) (fields []string) {
+// findRestated returns the fields of an expectation that only say what follows.
+func (d deriver) findRestated(e Expect) (fields []string) {
 	for _, leave := range leavable {
 		if lean := leave.out(e); !reflect.DeepEqual(lean, e) && reflect.DeepEqual(d.fill(lean), d.fill(e)) {
 			fields, e = append(fields, leave.field), lean
@@ -105,37 +107,39 @@ func (d deriver) restated(e Expect) (fields []string) {
 
 // findNoted records the expectations of the file that can be left out, and the denials that any denial would fit.
 func (f *loadedFile) findNoted() {
-	find := func(e Expect, r *Request, path ...any) {
-		if slices.Contains(denials, e.Outcome) && e.Message == "" && e.MessageMatches == "" && e.Reviews == nil && e.OneOf == nil {
-			n, _ := find(f.source.root, path)
-			f.source.noted = append(f.source.noted, f.source.at(posOf(n),
-				"the denial states neither message nor reviews, so that any denial will do (expected one of message, messageMatches, reviews, oneOf)"))
-		}
-		for _, field := range (deriver{r, f.scenario.Requires.Gate}).restated(e) {
-			n, _ := find(f.source.root, extend(path, field))
-			f.source.noted = append(f.source.noted, f.source.at(posOf(n),
-				"%s says only what follows from the rest (expected it left out: it is derived, and judged)", field))
-		}
-	}
 	for i, st := range f.scenario.Steps {
 		if st.Request != nil && st.Expect != nil {
-			find(*st.Expect, st.Request, "steps", i, "expect")
+			f.noteExpect(*st.Expect, st.Request, at("steps", i, "expect"))
 		}
 		if st.Kubectl != nil && st.ExpectClient != nil {
 			for j, r := range st.ExpectClient.Requests {
-				find(r.Expect, st.Kubectl.Step(r).Request, "steps", i, "expectClient", "requests", j, "expect")
+				f.noteExpect(r.Expect, st.Kubectl.Step(r).Request, at("steps", i, "expectClient", "requests", j, "expect"))
 			}
 		}
 	}
 }
 
-func authorized(o Outcome) bool {
+func (f *loadedFile) noteExpect(e Expect, r *Request, path []any) {
+	isStated := e.Message != "" || e.MessageMatches != "" || e.Reviews != nil || e.OneOf != nil
+	if !isStated && slices.Contains(denials, e.Outcome) {
+		f.source.noteAt(path, "the denial states neither message nor reviews, so that any denial will do (expected one of message, messageMatches, reviews, oneOf)")
+	}
+	for _, field := range (deriver{r, f.scenario.Requires.Gate}).findRestated(e) {
+		f.source.noteAt(extend(path, field), "%s says only what follows from the rest (expected it left out: it is derived, and judged)", field)
+	}
+}
+
+// isAuthorized reports whether a request with this outcome got as far as to authorization, and was decided there.
+func isAuthorized(o Outcome) bool {
 	return o == Allowed || o == RequestForbidden || o == EscalationForbidden
 }
 
-func (d deriver) impersonated(o Outcome) bool { return authorized(o) && d.request.WantedUser() != "" }
+// isImpersonated reports whether the request was carried out as somebody else.
+func (d deriver) isImpersonated(o Outcome) bool {
+	return isAuthorized(o) && d.request.WantedUser() != ""
+}
 
-// mode is that by which the request was impersonated, "" if that is unknown.
+// mode returns the mode by which the request was impersonated, "" if that is unknown.
 func (d deriver) mode(e Expect) (mode string) {
 	if d.gate != GateOn {
 		return legacyMode // with "any" too: what holds in both states is not of a new mode
@@ -156,7 +160,7 @@ func (d deriver) mode(e Expect) (mode string) {
 
 const legacyMode = "legacy"
 
-// mode is that of which the requestor is asked, "" for a review that is about something else.
+// mode returns the mode that asks for the requestor's permission, "" for a review that is about something else.
 func (r Review) mode() string {
 	if r.By == ByImpersonated {
 		return ""
@@ -165,6 +169,7 @@ func (r Review) mode() string {
 	return mode
 }
 
+// flatten returns reviews with those of groups in their place.
 func flatten(list []Review) (out []Review) {
 	for _, r := range list {
 		if r.Unordered != nil {
@@ -176,63 +181,70 @@ func flatten(list []Review) (out []Review) {
 	return out
 }
 
-// statesReviews tells whether an expectation or its alternatives state reviews.
+// statesReviews reports whether an expectation or its alternatives state reviews.
 func (e *Expect) statesReviews() bool {
 	return e.Reviews != nil || slices.ContainsFunc(e.OneOf, func(a Alternative) bool { return a.Reviews != nil })
 }
 
-func (d deriver) audit(e Expect) *AuditExpect {
-	impersonated, constraint, decision := d.impersonated(e.Outcome), "", ""
+// deriveAudit returns what follows about the audit event; nil if neither reviews nor the resulting user are stated, the mode
+// is unknown, or there is no event.
+func (d deriver) deriveAudit(e Expect) *AuditExpect {
+	isImpersonated, constraint, decision := d.isImpersonated(e.Outcome), "", ""
 	mode := d.mode(e)
-	if !e.statesReviews() && e.User == nil || e.Outcome == HeadersTooLarge || impersonated && mode == "" {
+	isStated := e.statesReviews() || e.User != nil
+	isModeUnknown := isImpersonated && mode == ""
+	if !isStated || isModeUnknown || e.Outcome == HeadersTooLarge {
 		return nil
 	}
-	if impersonated && mode != legacyMode {
+	if isImpersonated && mode != legacyMode {
 		constraint = "impersonate:" + mode
 	}
 	switch {
 	case e.Outcome == RequestForbidden:
 		decision = "forbid"
-	case authorized(e.Outcome):
+	case isAuthorized(e.Outcome):
 		decision = "allow"
 	}
-	return &AuditExpect{ImpersonatedUser: &impersonated, Constraint: &constraint, Decision: &decision}
+	return &AuditExpect{ImpersonatedUser: &isImpersonated, Constraint: &constraint, Decision: &decision}
 }
 
-// metrics derives the deltas of the expectation, or of each alternative where they differ.
-func (d deriver) metrics(e Expect) (*MetricsExpect, []Alternative) {
-	impersonated, mode := d.impersonated(e.Outcome), d.mode(e)
-	if d.gate != GateOn || d.request.WantedUser() == "" || !e.statesReviews() || impersonated && mode == "" {
+// deriveMetrics returns the deltas of the expectation, or of each alternative where they differ.
+func (d deriver) deriveMetrics(e Expect) (*MetricsExpect, []Alternative) {
+	isImpersonated, mode := d.isImpersonated(e.Outcome), d.mode(e)
+	isCounted := d.gate == GateOn && d.request.WantedUser() != ""
+	isModeUnknown := isImpersonated && mode == ""
+	if !isCounted || isModeUnknown || !e.statesReviews() {
 		return nil, e.OneOf
 	}
 	m := MetricsExpect{Attempts: []MetricDelta{}}
 	switch {
-	case impersonated:
+	case isImpersonated:
 		m.Attempts = append(m.Attempts, MetricDelta{mode, "allowed", 1})
 	case e.Outcome == ImpersonationForbidden:
 		m.Attempts = append(m.Attempts, MetricDelta{"", "denied", 1})
 	}
 	if e.Reviews != nil {
-		m.Authorizations = authorizations(e.Reviews)
+		m.Authorizations = countAuthorizations(e.Reviews)
 		return &m, e.OneOf
 	}
-	differ := false
+	areEqual := true
 	each := seq.Map(e.OneOf, func(a Alternative) Alternative {
 		own := m
-		own.Authorizations = authorizations(a.Reviews)
+		own.Authorizations = countAuthorizations(a.Reviews)
 		a.Metrics = &own
 		return a
 	})
 	for _, a := range each {
-		differ = differ || !reflect.DeepEqual(a.Metrics, each[0].Metrics)
+		areEqual = areEqual && reflect.DeepEqual(a.Metrics, each[0].Metrics)
 	}
-	if differ {
+	if !areEqual {
 		return nil, each
 	}
 	return each[0].Metrics, e.OneOf
 }
 
-func authorizations(list []Review) []MetricDelta {
+// countAuthorizations returns the impersonation checks among reviews, counted by mode and decision.
+func countAuthorizations(list []Review) []MetricDelta {
 	out := []MetricDelta{}
 	for _, r := range flatten(list) {
 		mode, decision := r.mode(), DecisionLabel(r.Decision)
@@ -241,7 +253,8 @@ func authorizations(list []Review) []MetricDelta {
 		}
 		i := slices.IndexFunc(out, func(m MetricDelta) bool { return m.Mode == mode && m.Decision == decision })
 		if i < 0 {
-			i, out = len(out), append(out, MetricDelta{Mode: mode, Decision: decision})
+			i = len(out)
+			out = append(out, MetricDelta{Mode: mode, Decision: decision})
 		}
 		out[i].Count++
 	}

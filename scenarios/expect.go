@@ -164,22 +164,22 @@ func (e *Expect) allReviews() []Review {
 	return slices.Concat(e.Reviews, slices.Concat(seq.Map(e.OneOf, func(a Alternative) []Review { return a.Reviews })...))
 }
 
-func (c *checker) metrics(m *MetricsExpect, path []any) {
+func (c *checker) checkMetrics(m *MetricsExpect, path []any) {
 	if m != nil {
-		c.deltas(m.Attempts, extend(path, "metrics", "attempts"))
-		c.deltas(m.Authorizations, extend(path, "metrics", "authorizations"))
+		c.checkDeltas(m.Attempts, extend(path, "metrics", "attempts"))
+		c.checkDeltas(m.Authorizations, extend(path, "metrics", "authorizations"))
 	}
 }
 
-func (c *checker) pattern(path []any, field, text string) {
+func (c *checker) checkPattern(path []any, field, text string) {
 	if _, err := regexp.Compile(text); err != nil {
 		c.fail(path, "%s is not a regular expression: %s (expected one of Go's)", field, err)
 	}
 }
 
-// alternatives checks oneOf, in which none may say less than another or the same, and messageMatches.
-func (c *checker) alternatives(e *Expect, path []any) {
-	c.pattern(extend(path, "messageMatches"), "messageMatches", e.MessageMatches)
+// checkAlternatives checks oneOf, in which none may say less than another or the same, and messageMatches.
+func (c *checker) checkAlternatives(e *Expect, path []any) {
+	c.checkPattern(extend(path, "messageMatches"), "messageMatches", e.MessageMatches)
 	c.failIf(e.Message != "" && e.MessageMatches != "", extend(path, "messageMatches"),
 		"message and messageMatches are given (expected one of the two)")
 	c.failIf(e.OneOf != nil && len(e.OneOf) < 2, extend(path, "oneOf"),
@@ -187,9 +187,9 @@ func (c *checker) alternatives(e *Expect, path []any) {
 	for i, a := range e.OneOf {
 		p := extend(path, "oneOf", i)
 		for j, r := range a.Reviews {
-			c.review(r, extend(p, "reviews", j), false)
+			c.checkReview(r, extend(p, "reviews", j), false)
 		}
-		c.metrics(a.Metrics, p)
+		c.checkMetrics(a.Metrics, p)
 		switch {
 		case a.states() == [3]bool{}:
 			c.fail(p, "the alternative is empty (expected message, reviews or metrics)")
@@ -208,9 +208,9 @@ func (a Alternative) states() [3]bool {
 	return [3]bool{a.Message != "", a.Reviews != nil, a.Metrics != nil}
 }
 
-// reloads checks the steps that change the chain. A scenario that has any needs a chain of its own kind to come
+// checkReloads checks the steps that change the chain. A scenario that has any needs a chain of its own kind to come
 // back to: the ordinary one is where all others run.
-func (c *checker) reloads() {
+func (c *checker) checkReloads() {
 	now := c.s.Requires.Chain
 	for i, st := range c.s.Steps {
 		path := at("steps", i, "reload")

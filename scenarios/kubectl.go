@@ -32,6 +32,7 @@ type ClientRequest struct {
 	Expect Expect `json:"expect" yaml:"expect"`             // as of a request step
 }
 
+// flags returns the values of a flag that may be given several times.
 func (k *Kubectl) flags(name string) (values []string) {
 	for _, a := range k.Args {
 		if v, ok := strings.CutPrefix(a, "--"+name+"="); ok {
@@ -41,12 +42,13 @@ func (k *Kubectl) flags(name string) (values []string) {
 	return values
 }
 
+// flag returns the value of a flag, "" if it is not given.
 func (k *Kubectl) flag(name string) string {
 	values := append([]string{""}, k.flags(name)...)
 	return values[len(values)-1] // the last counts
 }
 
-// Impersonate is what the flags --as, --as-group, --as-uid and --as-user-extra make kubectl send; nil without any.
+// Impersonate returns what the flags --as, --as-group, --as-uid and --as-user-extra make kubectl send; nil without any.
 func (k *Kubectl) Impersonate() *Impersonate {
 	i := &Impersonate{User: k.flag("as"), UID: k.flag("as-uid"), Groups: k.flags("as-group")}
 	for _, e := range k.flags("as-user-extra") {
@@ -56,16 +58,17 @@ func (k *Kubectl) Impersonate() *Impersonate {
 		}
 		i.Extra[key] = append(i.Extra[key], value)
 	}
-	if i.User == "" && i.UID == "" && i.Groups == nil && i.Extra == nil {
+	isEmpty := i.User == "" && i.UID == "" && i.Groups == nil && i.Extra == nil
+	if isEmpty {
 		return nil
 	}
 	return i
 }
 
-// Line is the command as it would be typed.
+// Line returns the command as it would be typed.
 func (k *Kubectl) Line() string { return "kubectl " + strings.Join(k.Args, " ") }
 
-// request stands for the command in comparisons: its path is the command without what the other fields say.
+// request returns what stands for the command in comparisons: its path is the command without what the other fields say.
 func (k *Kubectl) request() *Request {
 	plain := slices.DeleteFunc(slices.Clone(k.Args), func(a string) bool { return strings.HasPrefix(a, "--as") })
 	return &Request{
@@ -74,7 +77,7 @@ func (k *Kubectl) request() *Request {
 	}
 }
 
-// Step is the request step that a client's request is judged as.
+// Step returns the request step that a client's request is judged as.
 func (k *Kubectl) Step(r ClientRequest) *Step {
 	path, _, _ := strings.Cut(r.Path, "?")
 	return &Step{
@@ -83,7 +86,7 @@ func (k *Kubectl) Step(r ClientRequest) *Step {
 	}
 }
 
-// Sent is the step's request, or what stands for that of a client; nil if the step sends none.
+// Sent returns the step's request, or what stands for that of a client; nil if the step sends none.
 func (st Step) Sent() *Request {
 	if st.Kubectl != nil {
 		return st.Kubectl.request()
@@ -91,7 +94,7 @@ func (st Step) Sent() *Request {
 	return st.Request
 }
 
-// outcome is what a step ends in: for a client, the first request that is refused; "" if it fails otherwise.
+// outcome returns what a step ends in: for a client, the first request that is refused; "" if it fails otherwise.
 func (st Step) outcome() Outcome {
 	switch {
 	case st.Expect != nil:
@@ -110,6 +113,7 @@ func (st Step) outcome() Outcome {
 	return ""
 }
 
+// expectedReviews returns all reviews that are stated of a step.
 func (st Step) expectedReviews() (all []Review) {
 	if st.Expect != nil {
 		all = st.Expect.allReviews()
@@ -122,8 +126,8 @@ func (st Step) expectedReviews() (all []Review) {
 	return all
 }
 
-func (c *checker) kubectl(k *Kubectl, path []any) {
-	c.missing(extend(path, "by"), k.By == "", "the alias of a requestor")
+func (c *checker) checkKubectl(k *Kubectl, path []any) {
+	c.require(extend(path, "by"), k.By == "", "the alias of a requestor")
 	r, known := c.s.Requestors[k.By]
 	switch {
 	case k.By == "" || c.src.failedAt(at("requestors")):
@@ -132,7 +136,7 @@ func (c *checker) kubectl(k *Kubectl, path []any) {
 	case r.ServiceAccount == nil:
 		c.fail(extend(path, "by"), "requestor %q is not a service account (expected one: kubectl authenticates with a token)", k.By)
 	}
-	c.missing(extend(path, "args"), len(k.Args) == 0, "kubectl's arguments")
+	c.require(extend(path, "args"), len(k.Args) == 0, "kubectl's arguments")
 	for i, a := range k.Args {
 		if slices.Contains([]string{"-n", "--namespace", "--as", "--as-group", "--as-uid", "--as-user-extra"}, a) {
 			c.fail(extend(path, "args", i), "%q has its value in the next argument (expected --flag=value)", a)
@@ -144,19 +148,19 @@ func (c *checker) kubectl(k *Kubectl, path []any) {
 	}
 }
 
-func (c *checker) expectClient(e *ClientExpect, path []any) {
-	c.missing(extend(path, "exitCode"), e.ExitCode == nil, "the exit code")
-	c.missing(extend(path, "requests"), e.Requests == nil, "the requests that are sent, [] for none")
+func (c *checker) checkClient(e *ClientExpect, path []any) {
+	c.require(extend(path, "exitCode"), e.ExitCode == nil, "the exit code")
+	c.require(extend(path, "requests"), e.Requests == nil, "the requests that are sent, [] for none")
 	for i, r := range e.Requests {
 		p := extend(path, "requests", i)
-		c.missing(extend(p, "method"), r.Method == "", "an HTTP method")
-		enum(c, extend(p, "method"), r.Method, "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+		c.require(extend(p, "method"), r.Method == "", "an HTTP method")
+		checkEnum(c, extend(p, "method"), r.Method, "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 		c.failIf(!strings.HasPrefix(r.Path, "/"), extend(p, "path"), "path is %q (expected one that begins with /)", r.Path)
-		c.expect(&r.Expect, extend(p, "expect"))
+		c.checkExpect(&r.Expect, extend(p, "expect"))
 	}
 }
 
-// RunsKubectl tells whether a step of the scenario runs kubectl.
+// RunsKubectl reports whether a step of the scenario runs kubectl.
 func (s *Scenario) RunsKubectl() bool {
 	return slices.ContainsFunc(s.Steps, func(st Step) bool { return st.Kubectl != nil })
 }

@@ -82,10 +82,13 @@ type loadedFile struct {
 	readable bool
 }
 
-// leftOut says whether a folder is one of those that no file is read from.
-func leftOut(folder string) bool {
+// isIgnored reports whether a folder is one of those that no file is read from.
+func isIgnored(folder string) bool {
+	if folder == "." {
+		return false
+	}
 	name := path.Base(folder)
-	return folder != "." && (name == "testdata" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_"))
+	return name == "testdata" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")
 }
 
 // LoadAll reads the files of another format: all that end in suffix, in the order of their paths, with the exceptions
@@ -96,7 +99,7 @@ func LoadAll[T any](files fs.FS, suffix string, parse func(name string, raw []by
 		switch {
 		case err != nil:
 			return fmt.Errorf("%s: cannot be read (expected a readable folder): %s", p, plainFSError(err))
-		case d.IsDir() && leftOut(p):
+		case d.IsDir() && isIgnored(p):
 			return fs.SkipDir
 		case d.IsDir() || !strings.HasSuffix(p, suffix):
 			return nil
@@ -115,7 +118,7 @@ func LoadAll[T any](files fs.FS, suffix string, parse func(name string, raw []by
 	return out, nil
 }
 
-// walk lists the scenario files in lexical order and records folders that hold none.
+// walk returns the scenario files in lexical order and records folders that hold none.
 func (l *loader) walk() []string {
 	var paths, vectors, dirs []string
 	err := fs.WalkDir(l.files, ".", func(p string, d fs.DirEntry, err error) error {
@@ -127,7 +130,7 @@ func (l *loader) walk() []string {
 			}
 			return nil
 		case d.IsDir():
-			if leftOut(p) {
+			if isIgnored(p) {
 				return fs.SkipDir
 			}
 			dirs = append(dirs, p)
@@ -155,7 +158,8 @@ func (l *loader) walk() []string {
 // usualRequestor is the alias and the name of the requestor of a scenario that states none.
 const usualRequestor = "impersonator"
 
-func (st Step) byUsual() bool {
+// isByUsual reports whether a step's request is sent by the requestor that a scenario has if it states none.
+func (st Step) isByUsual() bool {
 	r := st.Sent()
 	return r != nil && r.By == usualRequestor
 }
@@ -177,7 +181,7 @@ func (l *loader) load(file string) *loadedFile {
 	}
 	f.readable = true
 	f.source.decode(f.source.root, reflect.ValueOf(s).Elem(), "the scenario")
-	if s.Requestors == nil && !f.source.failedAt(at("requestors")) && slices.ContainsFunc(s.Steps, Step.byUsual) {
+	if s.Requestors == nil && !f.source.failedAt(at("requestors")) && slices.ContainsFunc(s.Steps, Step.isByUsual) {
 		s.Requestors = map[string]Requestor{usualRequestor: {User: usualRequestor}}
 	}
 	digest := sha256.New()
@@ -200,15 +204,15 @@ func (s *source) parseOne(raw []byte, what string) bool {
 		return false
 	}
 	switch {
-	case len(docs) == 0 || len(docs) == 1 && docs[0] == nil:
-		s.fail(position{1, 1}, "the file is empty (expected %s)", what)
-		return false
 	case len(docs) > 1:
-		at := position{1, 1}
+		second := position{1, 1}
 		if docs[1] != nil {
-			at = posOf(docs[1])
+			second = posOf(docs[1])
 		}
-		s.fail(at, "the file holds %d YAML documents (expected one %s a file)", len(docs), noun(what))
+		s.fail(second, "the file holds %d YAML documents (expected one %s a file)", len(docs), cutArticle(what))
+		return false
+	case len(docs) == 0 || docs[0] == nil:
+		s.fail(position{1, 1}, "the file is empty (expected %s)", what)
 		return false
 	}
 	s.root = docs[0]
@@ -219,11 +223,13 @@ func (s *source) parseOne(raw []byte, what string) bool {
 	return true
 }
 
-func noun(what string) string {
-	_, n, _ := strings.Cut(what, " ")
-	return n
+// cutArticle returns what follows the article of "a scenario".
+func cutArticle(what string) string {
+	_, noun, _ := strings.Cut(what, " ")
+	return noun
 }
 
+// loadFixtures adds the objects of a scenario's fixtures, and all files that it depends on to its digest.
 func (l *loader) loadFixtures(f *loadedFile, digest hash.Hash) {
 	for _, chain := range f.scenario.chains() {
 		raw, err := readFile(l.fixtures.fs, chainFile(chain))
@@ -290,6 +296,7 @@ func readFile(files fs.FS, name string) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
+// unreadable returns an error as the end of a sentence that begins with the file.
 func unreadable(err error) error {
 	return fmt.Errorf("cannot be read: %s (expected a readable file)", plainFSError(err))
 }
@@ -362,6 +369,7 @@ func Manifests(file string, raw []byte) (out []map[string]any, _ error) {
 	return out, src.errs.orNil()
 }
 
+// manifestProblems returns what an API server would not take of an object, as far as scenarios depend on it.
 func manifestProblems(obj map[string]any) (out []string) {
 	for _, field := range []string{"apiVersion", "kind"} {
 		if Text(obj, field) == "" {
@@ -371,13 +379,15 @@ func manifestProblems(obj map[string]any) (out []string) {
 	if Text(obj, "metadata", "name") == "" {
 		out = append(out, "the object has no metadata.name (expected a name)")
 	}
-	if k := Text(obj, "kind"); isRBAC(obj) && (k == "Role" || k == "RoleBinding") && Text(obj, "metadata", "namespace") == "" {
-		out = append(out, fmt.Sprintf("the %s has no metadata.namespace (expected a namespace)", k))
+	kind := Text(obj, "kind")
+	isNamespaced := isRBAC(obj) && slices.Contains([]string{"Role", "RoleBinding"}, kind)
+	if isNamespaced && Text(obj, "metadata", "namespace") == "" {
+		out = append(out, fmt.Sprintf("the %s has no metadata.namespace (expected a namespace)", kind))
 	}
 	return out
 }
 
-// Text is the string at a path of fields, "" if there is none.
+// Text returns the string at a path of fields, "" if there is none.
 func Text(obj map[string]any, path ...string) string {
 	for _, field := range path[:len(path)-1] {
 		obj, _ = obj[field].(map[string]any)

@@ -256,7 +256,7 @@ func (r *renamer) match(s string, i int) (renaming, bool) {
 	return renaming{}, false
 }
 
-// startsHere tells whether a token can start at s[i].
+// startsHere reports whether a token can start at s[i].
 func startsHere(s string, i int) bool {
 	if i == 0 {
 		return true
@@ -270,7 +270,7 @@ func startsHere(s string, i int) bool {
 	return !isToken(before)
 }
 
-// endsHere tells whether a token can end before s[i].
+// endsHere reports whether a token can end before s[i].
 func endsHere(s string, i int) bool {
 	rest := strings.TrimLeft(s[i:], ".")
 	if rest == "" {

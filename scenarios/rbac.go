@@ -14,27 +14,27 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
-// Covers tells whether the grant allows what a SubjectAccessReview asks. The rules are those of RBAC in kube-apiserver
+// Covers reports whether the grant allows what a SubjectAccessReview asks for. The rules are those of RBAC in kube-apiserver
 // (RuleAllows and its helpers), because grants are given as RBAC there and must mean the same elsewhere.
 func (g Grant) Covers(spec authorizationv1.SubjectAccessReviewSpec) bool {
 	if !g.Subject.Is(spec.User, spec.Groups) {
 		return false
 	}
-	if spec.NonResourceAttributes != nil {
-		a := spec.NonResourceAttributes
+	if a := spec.NonResourceAttributes; a != nil {
 		return g.Namespace == "" && matches(g.Verbs, a.Verb) && matchesPath(g.NonResourceURLs, a.Path)
 	}
 	a := spec.ResourceAttributes
-	if a == nil || g.Namespace != "" && g.Namespace != a.Namespace {
+	if a == nil {
 		return false
 	}
+	isInNamespace := g.Namespace == "" || g.Namespace == a.Namespace
 	// A grant with names never matches a request without one, such as a list: the empty name is not among them.
-	return matches(g.Verbs, a.Verb) && matches(g.APIGroups, a.Group) &&
-		matchesResource(g.Resources, a.Resource, a.Subresource) &&
-		(len(g.Names) == 0 || slices.Contains(g.Names, a.Name))
+	isNamed := len(g.Names) == 0 || slices.Contains(g.Names, a.Name)
+	return isInNamespace && isNamed && matches(g.Verbs, a.Verb) && matches(g.APIGroups, a.Group) &&
+		matchesResource(g.Resources, a.Resource, a.Subresource)
 }
 
-// FullResource is a resource with its subresource, as rules have it.
+// FullResource returns a resource with its subresource, as rules have it.
 func FullResource(resource, subresource string) string {
 	if subresource == "" {
 		return resource
@@ -42,7 +42,7 @@ func FullResource(resource, subresource string) string {
 	return resource + "/" + subresource
 }
 
-// Is tells whether a user with these groups is the subject.
+// Is reports whether a user with these groups is the subject.
 func (s Subject) Is(user string, groups []string) bool {
 	if s.User != "" {
 		return s.User == user
@@ -50,36 +50,38 @@ func (s Subject) Is(user string, groups []string) bool {
 	return s.Group != "" && slices.Contains(groups, s.Group)
 }
 
-// matches is VerbMatches and APIGroupMatches: "*" or the very string.
+// matches reports whether a list has "*" or the very string, as VerbMatches and APIGroupMatches do.
 func matches(list []string, s string) bool {
 	return slices.Contains(list, "*") || slices.Contains(list, s)
 }
 
-// matchesResource is ResourceMatches.
+// matchesResource reports whether a list has "*", the resource, or "*" with the subresource, as ResourceMatches does.
 func matchesResource(list []string, resource, subresource string) bool {
 	full := FullResource(resource, subresource)
 	return slices.ContainsFunc(list, func(r string) bool {
-		return r == "*" || r == full || subresource != "" && r == "*/"+subresource
+		isAnyWithSubresource := subresource != "" && r == "*/"+subresource
+		return isAnyWithSubresource || r == "*" || r == full
 	})
 }
 
-// matchesPath is NonResourceURLMatches.
+// matchesPath reports whether a list has the path, or a beginning of it that ends with "*", as NonResourceURLMatches does.
 func matchesPath(list []string, path string) bool {
 	return slices.ContainsFunc(list, func(u string) bool {
-		return u == "*" || u == path || strings.HasSuffix(u, "*") && strings.HasPrefix(path, strings.TrimRight(u, "*"))
+		isBeginning := strings.HasSuffix(u, "*") && strings.HasPrefix(path, strings.TrimRight(u, "*"))
+		return isBeginning || u == path // "*" begins every path
 	})
 }
 
-// Covered tells whether one of the grants allows what a review asks.
+// Covered reports whether at least one of the grants allows what a review asks for.
 func Covered(grants []Grant, spec authorizationv1.SubjectAccessReviewSpec) bool {
 	return slices.ContainsFunc(grants, func(g Grant) bool { return g.Covers(spec) })
 }
 
-// AllowedBy are the reasons that RBAC can give for allowing what a review asks, by one of the scenario's bindings:
+// AllowedBy returns the reasons that RBAC can give for allowing what a review asks for, by one of the scenario's bindings:
 // those of the whole cluster come first, and where there are any no other is reached (VisitRulesFor and the describers in
-// k8s.io/kubernetes/pkg/registry/rbac/validation/rule.go). Of a role that the scenario does not have, such as view, it
-// is not known what it allows.
-func (s *Scenario) AllowedBy(spec authorizationv1.SubjectAccessReviewSpec) (reasons []string) {
+// k8s.io/kubernetes/pkg/registry/rbac/validation/rule.go). It is not known what a role allows that the scenario does not
+// have, such as view: it may allow everything.
+func (s *Scenario) AllowedBy(spec authorizationv1.SubjectAccessReviewSpec) []string {
 	objects := slices.Concat(s.Manifests, s.Objects)
 	for _, o := range slices.Concat(seq.Map(RenderRBAC(s), RBACObject.Objects)...) {
 		if m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o); err == nil {
@@ -87,25 +89,37 @@ func (s *Scenario) AllowedBy(spec authorizationv1.SubjectAccessReviewSpec) (reas
 		}
 	}
 	rules, dangling := BoundRules(objects)
-	of, named := map[string][]string{}, map[string]bool{}
+	reasons := map[string][]string{} // by the kind of the binding
+	isNamed := map[string]bool{}     // the bindings whose reason is known: it names the first subject that is the user
 	for _, r := range append(rules, Unknown(dangling)...) {
-		kind, name := Text(r.Binding, "kind"), Text(r.Binding, "metadata", "name")
-		if kind == "RoleBinding" {
-			name += "/" + r.Namespace
-		}
-		if key := kind + " " + name; r.Covers(spec) && !named[key] { // the first subject that is the user
-			named[key] = true
-			who := r.Bound.Name
-			if r.Bound.Kind == rbacv1.ServiceAccountKind {
-				who += "/" + cmp.Or(r.Bound.Namespace, r.Namespace)
-			}
-			of[kind] = append(of[kind], fmt.Sprintf("RBAC: allowed by %s %q of %s %q to %s %q", kind, name, Text(r.Binding, "roleRef", "kind"), Text(r.Binding, "roleRef", "name"), r.Bound.Kind, who))
+		kind, binding := Text(r.Binding, "kind"), r.bindingName()
+		if key := kind + " " + binding; r.Covers(spec) && !isNamed[key] {
+			isNamed[key] = true
+			reasons[kind] = append(reasons[kind], fmt.Sprintf("RBAC: allowed by %s %q of %s %q to %s %q",
+				kind, binding, Text(r.Binding, "roleRef", "kind"), Text(r.Binding, "roleRef", "name"), r.Bound.Kind, r.subjectName()))
 		}
 	}
-	if cluster := of["ClusterRoleBinding"]; len(cluster) > 0 {
+	if cluster := reasons["ClusterRoleBinding"]; len(cluster) > 0 {
 		return cluster
 	}
-	return of["RoleBinding"]
+	return reasons["RoleBinding"]
+}
+
+// bindingName returns the name of the rule's binding as RBAC gives it in reasons.
+func (r BoundRule) bindingName() string {
+	name := Text(r.Binding, "metadata", "name")
+	if Text(r.Binding, "kind") == "RoleBinding" {
+		return name + "/" + r.Namespace
+	}
+	return name
+}
+
+// subjectName returns the name of the rule's subject as RBAC gives it in reasons.
+func (r BoundRule) subjectName() string {
+	if r.Bound.Kind == rbacv1.ServiceAccountKind {
+		return r.Bound.Name + "/" + cmp.Or(r.Bound.Namespace, r.Namespace)
+	}
+	return r.Bound.Name
 }
 
 // BoundRule is a rule of a role as a binding gives it to one subject.
@@ -124,77 +138,103 @@ func RulesFromManifests(manifests []map[string]any) []Grant {
 	return seq.Map(rules, func(r BoundRule) Grant { return r.Grant })
 }
 
-// BoundRules are the grants of RulesFromManifests with their source. dangling are bindings to roles that are not there.
+// BoundRules returns the grants of RulesFromManifests with their source. dangling are bindings to roles that are not there.
 func BoundRules(manifests []map[string]any) (out []BoundRule, dangling []map[string]any) {
-	type roleKey struct{ kind, namespace, name string }
 	roles := map[roleKey][]BoundRule{}
 	for _, m := range manifests {
-		if k := Text(m, "kind"); isRBAC(m) && (k == "Role" || k == "ClusterRole") {
-			role := roleKey{k, Text(m, "metadata", "namespace"), Text(m, "metadata", "name")}
-			if k == "ClusterRole" { // whatever a manifest says: it is not namespaced
-				role.namespace = ""
-			}
-			roles[role] = numberedRules(m)
+		if isRole(m) {
+			roles[keyOfRole(m)] = numberRules(m)
 		}
 	}
 	for _, m := range manifests {
-		kind := Text(m, "kind")
-		if !isRBAC(m) || kind != "RoleBinding" && kind != "ClusterRoleBinding" {
+		if !isBinding(m) || isRefusedBinding(m) {
 			continue
 		}
-		refKind := Text(m, "roleRef", "kind")
-		if kind == "ClusterRoleBinding" && refKind != "ClusterRole" {
-			continue // refused by the API server
-		}
-		key := roleKey{refKind, "", Text(m, "roleRef", "name")}
-		if refKind == "Role" {
-			key.namespace = Text(m, "metadata", "namespace")
-		}
-		rules, known := roles[key]
+		rules, known := roles[keyOfRef(m)]
 		if !known {
 			dangling = append(dangling, m)
 		}
-		out = append(out, boundTo(m, rules)...)
+		out = append(out, bindRules(m, rules)...)
 	}
 	return out, dangling
 }
 
-// Unknown are rules that give their subjects everything, in place of those of roles that are not there.
+// roleKey is what a binding refers to; namespace is empty for a ClusterRole.
+type roleKey struct{ kind, namespace, name string }
+
+func isRole(m map[string]any) bool {
+	return isRBAC(m) && slices.Contains([]string{"Role", "ClusterRole"}, Text(m, "kind"))
+}
+
+func isBinding(m map[string]any) bool {
+	return isRBAC(m) && slices.Contains([]string{"RoleBinding", "ClusterRoleBinding"}, Text(m, "kind"))
+}
+
+// isRefusedBinding reports whether an API server refuses a binding: no Role can be bound for all namespaces.
+func isRefusedBinding(m map[string]any) bool {
+	return Text(m, "kind") == "ClusterRoleBinding" && Text(m, "roleRef", "kind") != "ClusterRole"
+}
+
+// keyOfRole returns what bindings to a role refer to. A ClusterRole has no namespace, whatever a manifest says.
+func keyOfRole(m map[string]any) roleKey {
+	key := roleKey{Text(m, "kind"), Text(m, "metadata", "namespace"), Text(m, "metadata", "name")}
+	if key.kind == "ClusterRole" {
+		key.namespace = ""
+	}
+	return key
+}
+
+// keyOfRef returns what a binding refers to.
+func keyOfRef(m map[string]any) roleKey {
+	key := roleKey{Text(m, "roleRef", "kind"), "", Text(m, "roleRef", "name")}
+	if key.kind == "Role" {
+		key.namespace = Text(m, "metadata", "namespace")
+	}
+	return key
+}
+
+// Unknown returns rules that give their subjects everything, in place of those of roles that are not there.
 func Unknown(dangling []map[string]any) (out []BoundRule) {
 	all := []string{"*"}
 	for _, m := range dangling {
-		out = append(out, boundTo(m, []BoundRule{{Grant: Grant{Verbs: all, APIGroups: all, Resources: all, NonResourceURLs: all}}})...)
+		out = append(out, bindRules(m, []BoundRule{{Grant: Grant{Verbs: all, APIGroups: all, Resources: all, NonResourceURLs: all}}})...)
 	}
 	return out
 }
 
-// boundTo are rules as a binding gives them to its subjects. A RoleBinding gives no access to paths.
-func boundTo(m map[string]any, rules []BoundRule) (out []BoundRule) {
+// bindRules returns rules as a binding gives them to its subjects. A RoleBinding gives no access to paths.
+func bindRules(m map[string]any, rules []BoundRule) (out []BoundRule) {
 	namespace := ""
 	if Text(m, "kind") == "RoleBinding" {
 		namespace = Text(m, "metadata", "namespace")
 	}
 	for _, r := range rules {
+		isForPaths := len(r.NonResourceURLs) > 0 && len(r.Resources) == 0
+		if isForPaths && namespace != "" {
+			continue
+		}
 		for _, bound := range subjectsOf(m) {
-			if r.Subject = subjectOf(bound, namespace); r.Subject == (Subject{}) || namespace != "" && len(r.NonResourceURLs) > 0 && len(r.Resources) == 0 {
+			subject := subjectOf(bound, namespace)
+			if subject == (Subject{}) {
 				continue
 			}
-			r.Namespace, r.Binding, r.Bound = namespace, m, bound
+			r.Subject, r.Namespace, r.Binding, r.Bound = subject, namespace, m, bound
 			out = append(out, r)
 		}
 	}
 	return out
 }
 
-// RulesOf are the rules of a role as grants without subject and namespace. A rule about resources and paths gives two.
+// RulesOf returns the rules of a role as grants without subject and namespace. A rule about resources and paths gives two.
 func RulesOf(m map[string]any) []Grant {
 	if !isRBAC(m) {
 		return nil
 	}
-	return seq.Map(numberedRules(m), func(r BoundRule) Grant { return r.Grant })
+	return seq.Map(numberRules(m), func(r BoundRule) Grant { return r.Grant })
 }
 
-func numberedRules(m map[string]any) (out []BoundRule) {
+// numberRules returns the rules of a role with their numbers.
+func numberRules(m map[string]any) (out []BoundRule) {
 	var role rbacv1.ClusterRole
 	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"rules": m["rules"]}, &role) // what cannot be read gives nothing
 	for i, r := range role.Rules {
@@ -208,13 +248,15 @@ func numberedRules(m map[string]any) (out []BoundRule) {
 	return out
 }
 
+// subjectsOf returns the subjects of a binding.
 func subjectsOf(m map[string]any) []rbacv1.Subject {
 	var binding rbacv1.ClusterRoleBinding
 	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"subjects": m["subjects"]}, &binding) // what cannot be read gives nothing
 	return binding.Subjects
 }
 
-// subjectOf is the subject of a binding, if of a known kind. A service account's namespace is the binding's by default.
+// subjectOf returns the subject of a binding, empty if it is of an unknown kind. A service account's namespace is the binding's
+// by default.
 func subjectOf(bound rbacv1.Subject, namespace string) Subject {
 	switch ns := cmp.Or(bound.Namespace, namespace); {
 	case bound.Kind == rbacv1.UserKind:

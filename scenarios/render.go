@@ -36,7 +36,7 @@ type RBACObject struct {
 	Exclusive bool
 }
 
-// Objects are the role and the binding, in the order to create them in.
+// Objects returns the role and the binding, in the order to create them in.
 func (o RBACObject) Objects() []runtime.Object {
 	meta := metav1.ObjectMeta{Name: o.Name, Namespace: o.Namespace}
 	if o.Scenario != "" {
@@ -60,7 +60,7 @@ func (o RBACObject) Objects() []runtime.Object {
 	}
 }
 
-// Paths are where an API server has the objects.
+// Paths returns where an API server has the objects.
 func (o RBACObject) Paths() []string {
 	at, role := "/apis/"+rbacv1.SchemeGroupVersion.String()+"/", "clusterrole"
 	if o.Namespace != "" {
@@ -106,12 +106,12 @@ func RenderRBAC(s *Scenario) (out []RBACObject) {
 	return out
 }
 
-// GrantsAt are the grants that are in force before a step.
+// GrantsAt returns the grants that are in force before a step.
 func (s *Scenario) GrantsAt(step int) []Grant {
 	return slices.DeleteFunc(slices.Clone(s.Grants), func(g Grant) bool { return !s.GrantedAt(g.ID, step) })
 }
 
-// InForceAtStart tells whether the grant of that ID holds at first: unless the first step that names it is a grant step.
+// InForceAtStart reports whether the grant of that ID holds at first: unless the first step that names it is a grant step.
 func (s *Scenario) InForceAtStart(grantID string) bool {
 	first := slices.IndexFunc(s.Steps, func(st Step) bool { return st.Grant == grantID || st.Revoke == grantID })
 	return grantID == "" || first < 0 || s.Steps[first].Grant != grantID
@@ -141,7 +141,7 @@ func pickCheck(grants, others []Grant) (authorizationv1.SubjectAccessReviewSpec,
 	return append(all, authorizationv1.SubjectAccessReviewSpec{})[0], false
 }
 
-// Examples lists the reviews that a grant names, wildcards replaced by an example.
+// Examples returns the reviews that a grant names, wildcards replaced by an example.
 func (g Grant) Examples() (out []authorizationv1.SubjectAccessReviewSpec) {
 	for _, part := range g.Parts() {
 		spec := part.Review()
@@ -156,7 +156,7 @@ func (g Grant) Examples() (out []authorizationv1.SubjectAccessReviewSpec) {
 	return out
 }
 
-// Parts are the grant in its smallest parts: one verb with one path, or with one API group, resource and name.
+// Parts returns the grant in its smallest parts: one verb with one path, or with one API group, resource and name.
 func (g Grant) Parts() (out []Grant) {
 	names := [][]string{nil}
 	if len(g.Names) > 0 {
@@ -179,7 +179,7 @@ func (g Grant) Parts() (out []Grant) {
 	return out
 }
 
-// Review is what a part asks for, wildcards as they stand.
+// Review returns what a part asks for, wildcards as they stand.
 func (g Grant) Review() authorizationv1.SubjectAccessReviewSpec {
 	spec := authorizationv1.SubjectAccessReviewSpec{User: g.Subject.User}
 	if g.Subject.Group != "" {
@@ -204,7 +204,7 @@ func example(s, wildcard string) string {
 	return s
 }
 
-// ReviewOf is an access review, as it was asked and decided, in the terms of an expectation.
+// ReviewOf returns an access review, as it was asked and decided, in the terms of an expectation.
 func ReviewOf(spec authorizationv1.SubjectAccessReviewSpec, decision Decision) Review {
 	r := Review{Decision: decision, Extra: UserOf(spec.User, spec.UID, spec.Groups, spec.Extra).Extra}
 	if a := spec.NonResourceAttributes; a != nil {
@@ -237,7 +237,7 @@ func UserOf[V ~[]string](name, uid string, groups []string, extra map[string]V) 
 	return u
 }
 
-// UserFrom is a user as authenticators have it.
+// UserFrom returns a user as authenticators have it.
 func UserFrom(u user.Info) User { return UserOf(u.GetName(), u.GetUID(), u.GetGroups(), u.GetExtra()) }
 
 func fieldSelector(s *authorizationv1.FieldSelectorAttributes) string {
@@ -275,7 +275,7 @@ func selector(parts []string, raw string) string {
 	return cmp.Or(strings.Join(parts, ","), "{}")
 }
 
-// ImpersonationMode is the impersonation mode that a review's verb belongs to (associated-node, arbitrary-node,
+// ImpersonationMode returns the impersonation mode that a review's verb belongs to (associated-node, arbitrary-node,
 // serviceaccount, user-info, legacy), as modeFromVerb of k8s.io/apiserver/pkg/endpoints/filters/impersonation has
 // it; ok is false for an ordinary verb.
 func ImpersonationMode(verb string) (mode string, ok bool) {
@@ -302,10 +302,10 @@ func List(lines []string) string {
 	return strings.Join(lines, "; ")
 }
 
-// Printable is a text as JSON has it: U+FFFD stands for each byte that is not UTF-8.
+// Printable returns a text as JSON has it: U+FFFD stands for each byte that is not UTF-8.
 func Printable(s string) string { return string([]rune(s)) }
 
-// Render is the user on one line.
+// Render returns the user on one line.
 func (u User) Render() string {
 	s := fmt.Sprintf("%q", Printable(u.Name))
 	if u.UID != "" {
@@ -318,7 +318,7 @@ func (u User) Render() string {
 	return s
 }
 
-// RenderExtra is the extra of a user on one line.
+// RenderExtra returns the extra of a user on one line.
 func RenderExtra(extra map[string][]string) string {
 	parts := seq.Map(slices.Sorted(maps.Keys(extra)), func(k string) string { return fmt.Sprintf("%s=%q", Printable(k), printables(extra[k])) })
 	return "{" + strings.Join(parts, " ") + "}"
@@ -343,7 +343,7 @@ func SumDeltas(in []MetricDelta) (out []MetricDelta) {
 	return out
 }
 
-// RenderDeltas is a canonical text of increases by mode and decision.
+// RenderDeltas returns a canonical text of increases by mode and decision.
 func RenderDeltas(deltas []MetricDelta) string {
 	parts := seq.Map(SumDeltas(deltas), func(d MetricDelta) string {
 		return fmt.Sprintf("%s %s ×%d", cmp.Or(d.Mode, `""`), d.Decision, d.Count)
@@ -365,7 +365,7 @@ const (
 	AuditResponse = "RequestResponse"
 )
 
-// AuditLevel is the level at which targets audit the requests of a user with these groups (fixtures/audit-policy.yaml).
+// AuditLevel returns the level at which targets audit the requests of a user with these groups (fixtures/audit-policy.yaml).
 func AuditLevel(groups []string) string {
 	for _, g := range groups {
 		if level, ok := strings.CutPrefix(g, auditGroup); ok && slices.Contains([]string{AuditNone, AuditRequest, AuditResponse}, level) {
@@ -375,7 +375,7 @@ func AuditLevel(groups []string) string {
 	return AuditMetadata
 }
 
-// DecisionLabel is the label decision of the impersonation metrics.
+// DecisionLabel returns the label decision of the impersonation metrics.
 func DecisionLabel(d Decision) string {
 	if d == Allow {
 		return "allowed"

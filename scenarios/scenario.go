@@ -138,7 +138,7 @@ func (c Capabilities) Foreign() bool { return len(c) > 0 && !c.Has(RequestHeader
 // at hand that signs tokens, and only then does nobody else send requests.
 func (c Capabilities) Processes() bool { return c.Has(Signing) }
 
-// AllCapabilities lists every capability, in the order they are documented.
+// AllCapabilities returns every capability, in the order they are documented.
 func AllCapabilities() []Capability {
 	return []Capability{Reviews, Audit, Metrics, RequestHeader, Tokens, RBAC, Aggregation, KubeletNodes, Signing}
 }
@@ -196,7 +196,7 @@ type ServiceAccount struct {
 // tokenLeeway is how far clocks may differ (DefaultLeeway of go-jose, by which claims.go judges times).
 const tokenLeeway = time.Minute
 
-// At is a time of the token from now; zero if the scenario leaves it to the API server.
+// At returns a time of the token from now; zero if the scenario leaves it to the API server.
 func (sa *ServiceAccount) At(claim string) time.Duration {
 	at, err := time.ParseDuration(sa.Times[claim])
 	if err != nil { // Load has refused the scenario
@@ -205,12 +205,12 @@ func (sa *ServiceAccount) At(claim string) time.Duration {
 	return at
 }
 
-// InTime tells whether the token is good now, as far as its times go.
+// InTime reports whether the token is good now, as far as its times go.
 func (sa *ServiceAccount) InTime() bool {
 	return sa.At("exp") >= -tokenLeeway && sa.At("nbf") <= tokenLeeway && sa.At("iat") <= tokenLeeway
 }
 
-// Username is the name that the API server gives the requestor.
+// Username returns the name that the API server gives the requestor.
 func (r Requestor) Username() string {
 	if r.ServiceAccount != nil {
 		return serviceaccount.MakeUsername(r.ServiceAccount.Namespace, r.ServiceAccount.Name)
@@ -332,7 +332,7 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Together are the steps whose requests are sent at the same time as that of step i, which comes first.
+// Together returns the steps whose requests are sent at the same time as that of step i, which comes first.
 func (s *Scenario) Together(i int) []Step {
 	end := i + 1
 	for end < len(s.Steps) && s.Steps[end].Beside {
@@ -341,14 +341,15 @@ func (s *Scenario) Together(i int) []Step {
 	return s.Steps[i:end]
 }
 
-// Alone tells whether the scenario needs a target for itself: it changes the authorizer chain, or reads shared counters.
+// Alone reports whether the scenario needs a target for itself: it changes the authorizer chain, or reads shared counters.
 func (s *Scenario) Alone() bool {
 	return slices.ContainsFunc(s.Steps, func(st Step) bool {
-		return st.Reload != "" || st.Expect != nil && st.Expect.Counters != nil
+		readsCounters := st.Expect != nil && st.Expect.Counters != nil
+		return readsCounters || st.Reload != ""
 	})
 }
 
-// Waits is the time that the scenario spends in wait steps.
+// Waits returns the time that the scenario spends in wait steps.
 func (s *Scenario) Waits() time.Duration {
 	return seq.Sum(s.Steps, func(st Step) time.Duration { return time.Duration(st.Wait) })
 }

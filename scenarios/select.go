@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,7 +27,7 @@ type Facts struct {
 	Capabilities Capabilities `json:"capabilities"` // what the target can show and do
 }
 
-// Selected tells whether the scenario can run on a target with these facts.
+// Selected reports whether the scenario can run on a target with these facts.
 //
 // If it cannot, either missing is empty, and the scenario is not meant for such a target (another version or gate), or
 // missing names the capabilities that the target lacks, and it is not supported there. Why says this in words.
@@ -35,7 +36,7 @@ func (s *Scenario) Selected(f Facts) (ok bool, missing []Capability, why string)
 		{"Kubernetes", s.Requires.Kubernetes, f.Kubernetes},
 		{"a kube-apiserver binary", s.Requires.Binary, f.Binary},
 	} {
-		if why := outside(v.what, v.want, v.have); why != "" {
+		if why := explainVersion(v.what, v.want, v.have); why != "" {
 			return false, nil, why
 		}
 	}
@@ -45,13 +46,14 @@ func (s *Scenario) Selected(f Facts) (ok bool, missing []Capability, why string)
 	if s.Requires.Chain != f.Chain {
 		return false, nil, fmt.Sprintf("needs the authorizer chain %q, the target has %q", s.Requires.Chain, f.Chain)
 	}
-	if missing = slices.DeleteFunc(s.Needs(), func(c Capability) bool { return slices.Contains(f.Capabilities, c) }); len(missing) > 0 {
+	missing = slices.DeleteFunc(s.Needs(), func(c Capability) bool { return slices.Contains(f.Capabilities, c) })
+	if len(missing) > 0 {
 		return false, missing, fmt.Sprintf("needs %s, which the target does not offer", joinStrings(missing))
 	}
 	return true, nil, ""
 }
 
-// Needs lists the capabilities without which the scenario cannot run: those that it requires, and those that
+// Needs returns the capabilities without which the scenario cannot run: those that it requires, and those that
 // follow from its requestors, grants and manifests. The order is that of AllCapabilities.
 func (s *Scenario) Needs() []Capability {
 	need := sets.New(s.Requires.Capabilities...)
@@ -75,8 +77,8 @@ func (s *Scenario) Needs() []Capability {
 	return seq.Filter(AllCapabilities(), func(c Capability) bool { return need.Has(c) })
 }
 
-// outside says why a version is not in a range, or "" if it is.
-func outside(what, want, have string) string {
+// explainVersion returns why a version is not in a range, "" if it is.
+func explainVersion(what, want, have string) string {
 	if want == "" {
 		return ""
 	}
@@ -113,7 +115,7 @@ func versionRange(text string) (*semver.Constraints, error) {
 	return semver.NewConstraint(text)
 }
 
-// Lacks says which capabilities a target does not have.
+// Lacks returns in words which capabilities a target does not have.
 func Lacks(missing []Capability) string { return "the target lacks " + joinStrings(missing) }
 
 func joinStrings[T ~string](list []T) string {
@@ -124,62 +126,82 @@ func joinStrings[T ~string](list []T) string {
 // requestors: a cluster that somebody else made gives tokens to service accounts only. If a user means more than
 // somebody who sends requests, why says what.
 func (s *Scenario) Substitute() (out *Scenario, why string) {
-	names := map[string]string{}
-	space := "authzconf-" + s.Suffix
 	copied := s.Clone()
-	for alias, r := range s.Requestors {
-		switch {
-		case r.ServiceAccount != nil || r.Anonymous:
+	swap := substitutes{map[string]string{}}
+	for _, alias := range slices.Sorted(maps.Keys(s.Requestors)) {
+		r := s.Requestors[alias]
+		if r.ServiceAccount != nil || r.Anonymous {
 			continue
-		case r.UID != "" || len(r.Groups) > 0 || len(r.Extra) > 0:
-			return nil, fmt.Sprintf("the requestor %s has a UID, groups or extra, which a service account cannot have", alias)
-		case s.Suffix == "" || !strings.Contains(r.User, s.Suffix) || len(validation.IsDNS1123Subdomain(r.User)) > 0:
-			return nil, fmt.Sprintf("the requestor %s has a name of its own kind", alias)
 		}
-		account := Requestor{ServiceAccount: &ServiceAccount{Namespace: space, Name: r.User}}
-		copied.Requestors[alias], names[r.User] = account, account.Username()
+		if what := s.explainNoAccount(r); what != "" {
+			return nil, fmt.Sprintf("the requestor %s has %s", alias, what)
+		}
+		account := Requestor{ServiceAccount: &ServiceAccount{Namespace: "authzconf-" + s.Suffix, Name: r.User}}
+		copied.Requestors[alias], swap.names[r.User] = account, account.Username()
 	}
-	if len(names) == 0 {
+	if len(swap.names) == 0 {
 		return copied, ""
 	}
-	swap := substitutes{names}
-	for i := range copied.Grants {
-		g := &copied.Grants[i]
-		g.Subject.User = swap.whole(g.Subject.User)
+	if s.RunsKubectl() {
+		return nil, "it runs kubectl"
 	}
-	for _, list := range [][]map[string]any{copied.Manifests, copied.Objects} {
-		for i, o := range list {
-			list[i] = rewritten("", o, func(_, text string) string { return swap.whole(text) }).(map[string]any)
-		}
-	}
-	for i := range copied.Steps {
-		if e := copied.Steps[i].Expect; e != nil {
-			e.Message, e.MessageMatches = swap.text(e.Message), swap.text(e.MessageMatches)
-			for j := range e.OneOf {
-				e.OneOf[j].Message = swap.text(e.OneOf[j].Message)
-			}
-		}
-		if copied.Steps[i].Kubectl != nil {
-			return nil, "it runs kubectl"
-		}
-	}
-	return copied, swap.left(copied)
+	swap.replaceIn(copied)
+	return copied, swap.explainRest(copied)
 }
 
+// explainNoAccount returns what a user has that a service account cannot have; "" if one can take the user's place.
+func (s *Scenario) explainNoAccount(r Requestor) string {
+	if r.hasAttributes() {
+		return "a UID, groups or extra, which a service account cannot have"
+	}
+	isUnique := s.Suffix != "" && strings.Contains(r.User, s.Suffix)
+	if !isUnique || len(validation.IsDNS1123Subdomain(r.User)) > 0 {
+		return "a name of its own kind"
+	}
+	return ""
+}
+
+// hasAttributes reports whether a requestor has more than a name.
+func (r Requestor) hasAttributes() bool { return r.UID != "" || len(r.Groups) > 0 || len(r.Extra) > 0 }
+
+// substitutes has the service accounts that take the place of users, by the users' names.
 type substitutes struct{ names map[string]string }
 
-func (s substitutes) whole(name string) string { return cmp.Or(s.names[name], name) }
+// replaceIn puts the accounts in the place of the users: in grants, objects and messages.
+func (s substitutes) replaceIn(sc *Scenario) {
+	for i := range sc.Grants {
+		g := &sc.Grants[i]
+		g.Subject.User = s.replaceName(g.Subject.User)
+	}
+	for _, list := range [][]map[string]any{sc.Manifests, sc.Objects} {
+		for i, o := range list {
+			list[i] = rewriteTexts("", o, func(_, text string) string { return s.replaceName(text) }).(map[string]any)
+		}
+	}
+	for _, st := range sc.Steps {
+		e := st.Expect
+		if e == nil {
+			continue
+		}
+		e.Message, e.MessageMatches = s.replaceInMessage(e.Message), s.replaceInMessage(e.MessageMatches)
+		for j := range e.OneOf {
+			e.OneOf[j].Message = s.replaceInMessage(e.OneOf[j].Message)
+		}
+	}
+}
 
-func (s substitutes) text(t string) string {
+func (s substitutes) replaceName(name string) string { return cmp.Or(s.names[name], name) }
+
+func (s substitutes) replaceInMessage(t string) string {
 	for user, account := range s.names {
 		t = strings.ReplaceAll(t, `User "`+user+`"`, `User "`+account+`"`)
 	}
 	return t
 }
 
-// left says where a user is still named: what is impersonated, or granted by name, is not the requestor as such.
-// What is not judged where service accounts stand in does not count.
-func (s substitutes) left(sc *Scenario) string {
+// explainRest returns where a user is still named, "" if nowhere: what is impersonated, or granted by name, is not the
+// requestor as such. What is not judged where service accounts take the place of users does not count.
+func (s substitutes) explainRest(sc *Scenario) string {
 	var parts []any
 	for _, st := range sc.Steps {
 		parts = append(parts, st.Request)
@@ -206,36 +228,50 @@ func (s substitutes) left(sc *Scenario) string {
 	return ""
 }
 
-// Outside says what a bound scenario would make or change beyond namespaces of its own and roles; empty if nothing.
+// Outside returns what a bound scenario would make or change beyond namespaces of its own and roles; "" if nothing.
 func (s *Scenario) Outside() string {
-	for alias, r := range s.Requestors {
-		if sa := r.ServiceAccount; sa != nil && (sa.Pod != "" || sa.Node != "") {
+	for _, alias := range slices.Sorted(maps.Keys(s.Requestors)) {
+		if sa := s.Requestors[alias].ServiceAccount; sa != nil && sa.Pod+sa.Node != "" {
 			return fmt.Sprintf("the token of %s is bound to a pod or a node, which would have to be made", alias)
 		}
 	}
 	for _, o := range slices.Concat(s.Manifests, s.Objects) {
-		space := Text(o, "metadata", "namespace")
-		if kind, _ := o["kind"].(string); !strings.Contains(space, s.Suffix) && !isRBAC(o) && !strings.Contains(Text(o, "metadata", "name"), s.Suffix) {
-			return fmt.Sprintf("it makes a %s that is not in a namespace of its own", kind)
-		} else if space == "" && !isRBAC(o) && kind != "Namespace" {
-			return fmt.Sprintf("it makes a %s, which belongs to the whole cluster", kind)
+		if why := s.explainForeign(o); why != "" {
+			return why
 		}
 	}
 	for _, st := range s.Steps {
-		r := st.Sent()
-		if r == nil || slices.Contains([]string{"get", "list", "watch"}, r.Verb) || strings.HasPrefix(r.APIGroup, "auth") {
-			continue
-		}
-		if !strings.Contains(r.Namespace, s.Suffix) {
+		if r := st.Sent(); r != nil && r.mayChange() && !strings.Contains(r.Namespace, s.Suffix) {
 			return "it sends a request that changes something outside namespaces of its own"
 		}
 	}
 	return ""
 }
 
-// SelectedThere is Selected for a cluster that somebody else made, with facts as read from it: service accounts
+// explainForeign returns why an object is neither a role, nor a binding, nor in a namespace of the scenario's own.
+func (s *Scenario) explainForeign(o map[string]any) string {
+	kind, name, namespace := Text(o, "kind"), Text(o, "metadata", "name"), Text(o, "metadata", "namespace")
+	isOwn := strings.Contains(namespace, s.Suffix) || strings.Contains(name, s.Suffix)
+	switch {
+	case isRBAC(o):
+		return ""
+	case !isOwn:
+		return fmt.Sprintf("it makes a %s that is not in a namespace of its own", kind)
+	case namespace == "" && kind != "Namespace":
+		return fmt.Sprintf("it makes a %s, which belongs to the whole cluster", kind)
+	}
+	return ""
+}
+
+// mayChange reports whether a request may change something: it does not read, nor only ask for a review.
+func (r *Request) mayChange() bool {
+	isRead := slices.Contains([]string{"get", "list", "watch"}, r.Verb)
+	return !isRead && !strings.HasPrefix(r.APIGroup, "auth")
+}
+
+// SelectedThere reports what Selected does for a cluster that somebody else made, with facts as read from it: service accounts
 // stand for users where they can, and nothing is made or changed beyond namespaces of the scenario's own and
-// roles. Unsupported says that the scenario is for such a server, and why that it cannot be run.
+// roles. unsupported reports that the scenario is for such a server and cannot be run, and why says what prevents it.
 func (s *Scenario) SelectedThere(f Facts) (ok, unsupported bool, why string) {
 	everything := f
 	everything.Capabilities, everything.Chain = AllCapabilities(), s.Requires.Chain
@@ -262,7 +298,7 @@ func (s *Scenario) SelectedThere(f Facts) (ok, unsupported bool, why string) {
 // stable are versions of API groups that are generally available.
 var stable = regexp.MustCompile(`^([a-z0-9.-]+/)?v[0-9]+$`)
 
-// Conformance says why a scenario could not be a conformance test of Kubernetes as it stands, or "": it runs on any
+// Conformance returns why a scenario could not be a conformance test of Kubernetes as it stands, or "": it runs on any
 // cluster, which gives tokens and has RBAC and, once the feature is stable, the gate on; uses stable APIs alone; states a
 // promise, and no text that people read.
 func (s *Scenario) Conformance() (why string) {

@@ -17,7 +17,7 @@ type Set struct {
 	noted Errors
 }
 
-// Noted lists the expectations of the files that say only what follows from others (they can be left out, and are
+// Noted returns the expectations of the files that say only what follows from others (they can be left out, and are
 // judged all the same), and the denials that say neither what was answered nor what was asked.
 func (s *Set) Noted() Errors { return s.noted }
 
@@ -30,7 +30,7 @@ func (s *Set) add(sc *Scenario) {
 // All returns the scenarios sorted by ID. The slice is the caller's, the scenarios are not to be changed (see Bind).
 func (s *Set) All() []*Scenario { return slices.Clone(s.all) }
 
-// Len is the number of scenarios.
+// Len returns the number of scenarios.
 func (s *Set) Len() int { return len(s.all) }
 
 // Get returns the scenario of that ID.
@@ -50,7 +50,7 @@ func (s *Set) Only(keep func(*Scenario) bool) *Set {
 	return out
 }
 
-// Setups lists the names of all setups, sorted.
+// Setups returns the names of all setups, sorted.
 func (s *Set) Setups() []string {
 	names := sets.New(seq.Map(s.all, func(sc *Scenario) string { return sc.Setup })...)
 	return sets.List(names.Delete(""))

@@ -48,18 +48,25 @@ func (s *source) failAt(path []any, format string, args ...any) {
 	s.fail(posOf(n), format, args...)
 }
 
+// noteAt notes that the field at the path says too much or too little.
+func (s *source) noteAt(path []any, format string, args ...any) {
+	n, _ := find(s.root, path)
+	s.noted = append(s.noted, s.at(posOf(n), format, args...))
+}
+
 // breakAt records a violation at a node and that the node was not decoded.
 func (s *source) breakAt(n *yaml.Node, format string, args ...any) {
 	s.broken = append(s.broken, n)
 	s.fail(posOf(n), format, args...)
 }
 
+// has reports whether the file has a node at the path.
 func (s *source) has(path []any) bool {
 	_, found := find(s.root, path)
 	return found
 }
 
-// failedAt tells whether the node at the path, or one below it, could not be decoded.
+// failedAt reports whether the node at the path, or one below it, could not be decoded.
 func (s *source) failedAt(path []any) bool {
 	if len(s.broken) == 0 {
 		return false
@@ -164,7 +171,7 @@ type Error struct {
 // Error implements error, as editors link it: "path/to/file.yaml:LINE:COL: what is wrong (what was expected)".
 func (e *Error) Error() string { return e.Place() + ": " + e.Msg }
 
-// Place is "path/to/file.yaml:LINE:COL", or the path alone.
+// Place returns "path/to/file.yaml:LINE:COL", or the path alone.
 func (e *Error) Place() string {
 	if e.Line == 0 {
 		return e.File
@@ -203,12 +210,12 @@ func Decode(name string, data []byte, what string, v any) (*Document, error) {
 	s := &source{file: name, lenient: true}
 	if s.parseOne(data, what) {
 		resolve(s.root, false)
-		s.decode(s.root, reflect.ValueOf(v).Elem(), "the "+noun(what))
+		s.decode(s.root, reflect.ValueOf(v).Elem(), "the "+cutArticle(what))
 	}
 	return &Document{s}, s.errs.orNil()
 }
 
-// DecodeKind is Decode of a file that says its version and kind; an empty version is that of a format without one.
+// DecodeKind does what Decode does for a file that says its version and kind; an empty version is that of a format without one.
 func DecodeKind(name string, data []byte, what, apiVersion, kind string, v any) (*Document, error) {
 	doc, err := Decode(name, data, what, v)
 	for _, field := range [][2]string{{"apiVersion", apiVersion}, {"kind", kind}} {
@@ -237,7 +244,7 @@ func resolve(n *yaml.Node, named bool) {
 
 var pathStep = regexp.MustCompile(`\.([^.\[]+)|\[(\d+)\]`)
 
-// At is "file:line:column" of a path such as $.stages[1].gate, or of its nearest parent that is in the file.
+// At returns "file:line:column" of a path such as $.stages[1].gate, or of its nearest parent that is in the file.
 func (d *Document) At(path string) string {
 	var steps []any
 	for _, m := range pathStep.FindAllStringSubmatch(path, -1) {

@@ -26,33 +26,47 @@ import (
 //
 // Versions are a respect only if nothing else differs: they often follow from expected texts. Earlier steps do not count.
 
-// respects compares a denied request with a twin's allowed one.
-func respects(s *Scenario, denied int, t *Scenario, allowed int) (out []string) {
+// findRespects returns the respects in which a denied request differs from a twin's allowed one.
+func findRespects(s *Scenario, denied int, t *Scenario, allowed int) (out []string) {
 	r, a := s.Steps[denied].Sent(), t.Steps[allowed].Sent()
-	differ := func(what string, equal bool) {
-		if !equal {
-			out = append(out, what)
+	compare := func(respect string, isEqual bool) {
+		if !isEqual {
+			out = append(out, respect)
 		}
 	}
-	differ("gate", s.Requires.Gate == t.Requires.Gate || s.Requires.Gate == GateAny || t.Requires.Gate == GateAny)
-	differ("requestor", reflect.DeepEqual(s.Requestors[r.By], t.Requestors[a.By]))
-	differ("authorizer chain", s.Requires.Chain == t.Requires.Chain && slices.EqualFunc(s.Policy, t.Policy, func(x, y PolicyRule) bool {
+	compare("gate", s.Requires.Gate == t.Requires.Gate || s.Requires.Gate == GateAny || t.Requires.Gate == GateAny)
+	compare("requestor", reflect.DeepEqual(s.Requestors[r.By], t.Requestors[a.By]))
+	compare("authorizer chain", s.Requires.Chain == t.Requires.Chain && slices.EqualFunc(s.Policy, t.Policy, func(x, y PolicyRule) bool {
 		return x.Answer == y.Answer && reflect.DeepEqual(x.For, y.For)
 	}))
-	sameHeaders := reflect.DeepEqual(r.Impersonate, a.Impersonate) && reflect.DeepEqual(r.Headers, a.Headers)
-	differ("impersonation headers", sameHeaders)
-	differ("request", reflect.DeepEqual(bare(r), bare(a)) || !sameHeaders && reflect.DeepEqual(generic(r), generic(a)))
+	compare("impersonation headers", haveSameHeaders(r, a))
+	compare("request", areSameRequest(r, a))
 	outcome := s.Steps[denied].outcome()
-	both := outcome == RequestForbidden && r.WantedUser() != "" && a.WantedUser() != ""
-	differ("permissions", outcome == BadRequest || slices.Equal(s.permissionsAt(denied, both), t.permissionsAt(allowed, both)))
-	if len(out) == 0 && (s.Requires.Kubernetes != t.Requires.Kubernetes || s.Requires.Binary != t.Requires.Binary) {
+	decidesUser := outcome == RequestForbidden && r.WantedUser() != "" && a.WantedUser() != ""
+	compare("permissions", outcome == BadRequest || slices.Equal(s.permissionsAt(denied, decidesUser), t.permissionsAt(allowed, decidesUser)))
+	areSameVersions := s.Requires.Kubernetes == t.Requires.Kubernetes && s.Requires.Binary == t.Requires.Binary
+	if len(out) == 0 && !areSameVersions {
 		out = append(out, "versions")
 	}
 	return out
 }
 
-// bare is a request without requestor and headers. A version that is left out is v1.
-func bare(r *Request) Request {
+// haveSameHeaders reports whether two requests have the same impersonation headers.
+func haveSameHeaders(r, a *Request) bool {
+	return reflect.DeepEqual(r.Impersonate, a.Impersonate) && reflect.DeepEqual(r.Headers, a.Headers)
+}
+
+// areSameRequest reports whether two requests are the same without requestor and headers, and without what follows from the
+// headers where these differ.
+func areSameRequest(r, a *Request) bool {
+	if reflect.DeepEqual(dropHeaders(r), dropHeaders(a)) {
+		return true
+	}
+	return !haveSameHeaders(r, a) && reflect.DeepEqual(dropNames(r), dropNames(a))
+}
+
+// dropHeaders returns a request without requestor and headers. A version that is left out is v1.
+func dropHeaders(r *Request) Request {
 	out := *r
 	out.By, out.Impersonate, out.Headers = "", nil, nil
 	if out.Version == "" && out.Path == "" {
@@ -61,9 +75,10 @@ func bare(r *Request) Request {
 	return out
 }
 
-func generic(r *Request) Request {
+// dropNames returns a request without requestor and headers, and without the names of the user who is impersonated.
+func dropNames(r *Request) Request {
 	if r.Impersonate == nil {
-		return bare(r)
+		return dropHeaders(r)
 	}
 	f := &nameFinder{}
 	f.user(r.Impersonate.User)
@@ -71,14 +86,14 @@ func generic(r *Request) Request {
 	for _, n := range f.found {
 		names[n.name] = "impersonated-" + string(n.kind)
 	}
-	out := renamed(&binder{text: newRenamer(names)}, bare(r))
+	out := copyRenamed(&binder{text: newRenamer(names)}, dropHeaders(r))
 	if out.FieldSelector != r.FieldSelector {
 		out.FieldSelector = "" // it selects what belongs to the impersonated node
 	}
 	return out
 }
 
-// permissionsAt lists what the requestor of a step, and the impersonated user if asked for, may do before it:
+// permissionsAt returns what the requestor of a step, and the impersonated user if asked for, may do before it:
 // single permissions, sorted, without their subject, so that the ways of writing them make no difference.
 func (s *Scenario) permissionsAt(step int, impersonated bool) []string {
 	grants := append(RulesFromManifests(slices.Concat(s.Manifests, s.Objects)), s.GrantsAt(step)...)
@@ -115,17 +130,24 @@ func addPermissions(set map[string]bool, who string, grants []Grant, name string
 	}
 }
 
-// GrantedAt tells whether a grant is in force before a step.
+// GrantedAt reports whether a grant is in force before a step. One without an ID always is.
 func (s *Scenario) GrantedAt(id string, step int) bool {
-	on := s.InForceAtStart(id)
+	if id == "" {
+		return true
+	}
+	isInForce := s.InForceAtStart(id)
 	for _, st := range s.Steps[:step] {
-		if id != "" && (st.Grant == id || st.Revoke == id) {
-			on = st.Grant == id
+		switch id {
+		case st.Grant:
+			isInForce = true
+		case st.Revoke:
+			isInForce = false
 		}
 	}
-	return on
+	return isInForce
 }
 
+// requestSteps returns the steps that send a request with one of the outcomes.
 func (s *Scenario) requestSteps(outcomes ...Outcome) (out []int) {
 	for i, st := range s.Steps {
 		if st.Sent() != nil && slices.Contains(outcomes, st.outcome()) {
@@ -135,7 +157,7 @@ func (s *Scenario) requestSteps(outcomes ...Outcome) (out []int) {
 	return out
 }
 
-// unpaired lists the requests with one of the outcomes that no other step of the scenario repeats.
+// unpaired returns the requests with one of the outcomes that no other step of the scenario repeats.
 func (s *Scenario) unpaired(outcomes ...Outcome) []int {
 	allowed := s.requestSteps(Allowed)
 	return slices.DeleteFunc(s.requestSteps(outcomes...), func(d int) bool {
@@ -182,11 +204,12 @@ func checkTwin(f *loadedFile, set *Set, broken map[string]bool) {
 func compareTwin(src *source, s *Scenario, denied int, twin *Scenario) {
 	var nearest []string
 	for i, allowed := range twin.requestSteps(Allowed) {
-		diff := respects(s, denied, twin, allowed)
+		diff := findRespects(s, denied, twin, allowed)
 		if len(diff) == 1 {
 			return
 		}
-		if i == 0 || len(diff) == 0 || len(nearest) > 0 && len(diff) < len(nearest) {
+		isNearer := len(diff) < len(nearest)
+		if i == 0 || isNearer {
 			nearest = diff
 		}
 	}

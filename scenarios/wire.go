@@ -53,7 +53,7 @@ const (
 	Tunnel Upgrade = "tunnel"
 )
 
-// Headers are those that ask for the upgrade.
+// Headers returns the headers that ask for the upgrade.
 func (u Upgrade) Headers() map[string]string {
 	const streams = "v5.channel.k8s.io"
 	protocol := streams
@@ -73,7 +73,7 @@ func (u Upgrade) Headers() map[string]string {
 	return nil
 }
 
-// ContentType is the media type of the request's body.
+// ContentType returns the media type of the request's body.
 func (r *Request) ContentType() string {
 	if r.Verb != "patch" {
 		return "application/json"
@@ -81,7 +81,7 @@ func (r *Request) ContentType() string {
 	return contentTypes[cmp.Or(r.Patch, MergePatch)]
 }
 
-// Content is the body as it is sent, nil for none. JSON is YAML too.
+// Content returns the body as it is sent, nil for none. JSON is YAML too.
 func (r *Request) Content() (json.RawMessage, error) {
 	switch {
 	case r.Operations != nil:
@@ -92,7 +92,7 @@ func (r *Request) Content() (json.RawMessage, error) {
 	return nil, nil
 }
 
-// Reviewed is the requestor whose token the request asks about, by the alias that stands for the token in the body of a
+// Reviewed returns the requestor whose token the request asks about, by the alias that stands for the token in the body of a
 // TokenReview; "" if it asks about none.
 func (r *Request) Reviewed() string {
 	if Text(r.Body, "kind") != "TokenReview" {
@@ -101,12 +101,15 @@ func (r *Request) Reviewed() string {
 	return Text(r.Body, "spec", tokenField)
 }
 
-// WithTokens is the request with the token that it asks about in place of the alias.
+// WithTokens returns the request with the token that it asks about in place of the alias.
 func (r *Request) WithTokens(tokens map[string]string) *Request {
 	out, alias := *r, r.Reviewed()
 	if tokens[alias] != "" {
-		out.Body = rewritten("", r.Body, func(field, text string) string {
-			return cmp.Or(map[string]string{tokenField + alias: tokens[alias]}[field+text], text)
+		out.Body = rewriteTexts("", r.Body, func(field, text string) string {
+			if field == tokenField && text == alias {
+				return tokens[alias]
+			}
+			return text
 		}).(map[string]any)
 	}
 	return &out
@@ -124,11 +127,11 @@ var requestInfo = request.RequestInfoFactory{
 	APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api"),
 }
 
-// RequestInfo is what an API server takes a request line for. The error is of a path that it answers with one, too.
-// A query that cannot be decoded the library takes for one without options but watch, and logs that, in whatever process:
-// it gets one that it takes for the same.
+// RequestInfo returns what an API server takes a request line for. It returns an error for a path that an API server answers
+// with an error, too. The library takes a query that cannot be decoded for one that has no options but watch, and logs that,
+// in whatever process: it is given a query instead that means the same and can be decoded.
 func RequestInfo(method string, address *url.URL) (*request.RequestInfo, error) {
-	query, asked := address.Query(), *address
+	query, readable := address.Query(), *address
 	if metainternalversionscheme.ParameterCodec.DecodeParameters(query, metav1.SchemeGroupVersion, &metainternalversion.ListOptions{}) == nil {
 		return requestInfo.NewRequestInfo(&http.Request{Method: method, URL: address, Header: http.Header{}})
 	}
@@ -141,8 +144,8 @@ func RequestInfo(method string, address *url.URL) (*request.RequestInfo, error) 
 			same.Set(selector, "some=thing")
 		}
 	}
-	asked.RawQuery = same.Encode()
-	info, err := requestInfo.NewRequestInfo(&http.Request{Method: method, URL: &asked, Header: http.Header{}})
+	readable.RawQuery = same.Encode()
+	info, err := requestInfo.NewRequestInfo(&http.Request{Method: method, URL: &readable, Header: http.Header{}})
 	if info != nil && info.FieldSelector != "" {
 		info.FieldSelector = query.Get("fieldSelector")
 	}
@@ -152,7 +155,7 @@ func RequestInfo(method string, address *url.URL) (*request.RequestInfo, error) 
 	return info, err
 }
 
-// Method is the HTTP method, empty if none is known for the verb.
+// Method returns the HTTP method, empty if none is known for the verb.
 func (r *Request) Method() string {
 	if r.Path != "" {
 		return strings.ToUpper(r.Verb)
@@ -160,7 +163,7 @@ func (r *Request) Method() string {
 	return HTTPMethods[r.Verb]
 }
 
-// URI is the path with its query, as it is sent.
+// URI returns the path with its query, as it is sent.
 func (r *Request) URI() string {
 	if q := r.query(); len(q) > 0 {
 		return r.path() + "?" + q.Encode()
@@ -168,7 +171,7 @@ func (r *Request) URI() string {
 	return r.path()
 }
 
-// path is that of a resource request, or the path as it is given.
+// path returns the path of a resource request, or the path as it is given.
 func (r *Request) path() string {
 	if r.Path != "" {
 		return r.Path
@@ -188,7 +191,7 @@ func (r *Request) path() string {
 	return path
 }
 
-// APIVersion is the version of a resource request.
+// APIVersion returns the version of a resource request.
 func (r *Request) APIVersion() string { return cmp.Or(r.Version, "v1") }
 
 func (r *Request) query() url.Values {
@@ -216,10 +219,10 @@ func (r *Request) query() url.Values {
 // agentHeader names the client. It is recorded beside the other headers, for every client has one of its own.
 const agentHeader, acceptHeader = "User-Agent", "Accept"
 
-// UserAgent is what the request calls its client: what the scenario says, or our name.
+// UserAgent returns what the request calls its client: what the scenario says, or our name.
 func (r *Request) UserAgent() string { return r.header(agentHeader, "authzconf") }
 
-// Accept is what the answer may be in. It is not recorded.
+// Accept returns what the answer may be in. It is not recorded.
 func (r *Request) Accept() string { return r.header(acceptHeader, "application/json") }
 
 func (r *Request) header(name, otherwise string) string {
@@ -231,7 +234,7 @@ func (r *Request) header(name, otherwise string) string {
 	return otherwise
 }
 
-// WireHeaders are the header lines that the request must be sent with, as evidence shows them: not what all have.
+// WireHeaders returns the header lines that the request must be sent with, as evidence shows them, without what all have.
 func (r *Request) WireHeaders() map[string][]string {
 	h := r.lines()
 	for name, values := range h {
@@ -240,6 +243,7 @@ func (r *Request) WireHeaders() map[string][]string {
 	return h
 }
 
+// lines returns the header lines of the request, without what all have.
 func (r *Request) lines() map[string][]string {
 	h := r.Impersonate.headers()
 	if r.Body != nil || r.Operations != nil {
@@ -256,7 +260,7 @@ func (r *Request) lines() map[string][]string {
 	return h
 }
 
-// Wanted is the user that the headers ask for, before the API server adds groups (processImpersonationHeaders in
+// Wanted returns the user that the headers ask for, before the API server adds groups (processImpersonationHeaders in
 // k8s.io/apiserver/pkg/endpoints/filters/impersonation).
 func (r *Request) Wanted() User {
 	u := User{Extra: map[string][]string{}}
@@ -282,7 +286,7 @@ func (r *Request) Wanted() User {
 	return u
 }
 
-// headers are those of client-go (NewImpersonatingRoundTripper), written once more to hold what was sent to something.
+// headers returns the headers that client-go sends (NewImpersonatingRoundTripper), made once more to compare what was sent.
 func (i *Impersonate) headers() textproto.MIMEHeader {
 	h := textproto.MIMEHeader{}
 	if i == nil {
@@ -298,7 +302,7 @@ func (i *Impersonate) headers() textproto.MIMEHeader {
 	for key, values := range i.Extra {
 		name := "Impersonate-Extra-"
 		for _, b := range []byte(key) {
-			if notInToken(rune(b)) || b == '%' {
+			if isOutsideToken(rune(b)) || b == '%' {
 				name += fmt.Sprintf("%%%02X", b)
 			} else {
 				name += string(rune(b))
@@ -313,7 +317,7 @@ func (i *Impersonate) headers() textproto.MIMEHeader {
 
 const shownLimit = 4 << 10
 
-// ShownValues are a header's values as evidence can hold them: not too long, and quoted if they are no UTF-8.
+// ShownValues returns a header's values as evidence can hold them: not too long, and quoted if they are not UTF-8.
 func ShownValues(values []string) []string {
 	shown := make([]string, 0, len(values))
 	for _, v := range values {
@@ -328,10 +332,10 @@ func ShownValues(values []string) []string {
 	return shown
 }
 
-// wire checks how the request is sent.
-func (c *checker) wire(r *Request, path []any) {
-	enum(c, extend(path, "patch"), r.Patch, slices.Sorted(maps.Keys(contentTypes))...)
-	enum(c, extend(path, "upgrade"), r.Upgrade, WebSocket, SPDY, Tunnel)
+// checkWire checks how the request is sent.
+func (c *checker) checkWire(r *Request, path []any) {
+	checkEnum(c, extend(path, "patch"), r.Patch, slices.Sorted(maps.Keys(contentTypes))...)
+	checkEnum(c, extend(path, "upgrade"), r.Upgrade, WebSocket, SPDY, Tunnel)
 	c.failIf(r.Hold && r.Verb != "watch", extend(path, "hold"), "hold is given with the verb %s (expected it with watch only)", r.Verb)
 	c.failIf(r.Patch != "" && r.Verb != "patch", extend(path, "patch"),
 		"patch is given with the verb %s (expected it with patch only)", r.Verb)

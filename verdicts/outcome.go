@@ -81,7 +81,7 @@ func ConstraintOf(ev *auditv1.Event) string {
 // 5xx that does not speak of impersonation): the audit event decides then.
 func OutcomeOf(r Response) scenarios.Outcome { return outcomeOf(r.Code, StatusOf(r)) }
 
-// outcomeOf is OutcomeOf for a status that is decoded already.
+// outcomeOf does what OutcomeOf does for a status that is decoded already.
 func outcomeOf(code int, status *metav1.Status) scenarios.Outcome {
 	message := ptr.Deref(status, metav1.Status{}).Message
 	switch {

@@ -38,6 +38,7 @@ type asker struct {
 	plain bool
 }
 
+// ask puts a question to the authorizers.
 func (k asker) ask(q question) Review {
 	spec := q.review(q.user)
 	r := Review{By: k.by, Mode: q.mode, Spec: spec}
@@ -51,16 +52,18 @@ func (k asker) ask(q question) Review {
 	return r
 }
 
-func (k asker) stages(at *Attempt, list []stage) {
+// askStages asks what a mode checks, as far as to the first denial.
+func (k asker) askStages(at *Attempt, list []stage) {
 	for _, st := range list {
-		if at.Messages = k.stage(at, st); len(at.Messages) > 0 {
+		if at.Messages = k.askStage(at, st); len(at.Messages) > 0 {
 			break
 		}
 	}
 	at.Allowed = len(at.Messages) == 0
 }
 
-func (k asker) stage(at *Attempt, st stage) (messages []string) {
+// askStage asks one part; messages are the texts with which it can be refused.
+func (k asker) askStage(at *Attempt, st stage) (messages []string) {
 	if len(st.refusals) > 0 {
 		at.Refused = true
 		return st.refusals
@@ -74,16 +77,16 @@ func (k asker) stage(at *Attempt, st stage) (messages []string) {
 	}
 	var segment Segment
 	for _, run := range st.runs {
-		var asked []Review
+		var reviews []Review
 		for _, q := range run {
 			r := k.ask(q)
-			asked = append(asked, r)
+			reviews = append(reviews, r)
 			if !r.Allowed() {
 				messages = append(messages, r.text)
 				break
 			}
 		}
-		segment.Runs = append(segment.Runs, asked)
+		segment.Runs = append(segment.Runs, reviews)
 	}
 	if len(segment.Runs) > 0 {
 		at.Segments = append(at.Segments, segment)
@@ -94,7 +97,7 @@ func (k asker) stage(at *Attempt, st stage) (messages []string) {
 // unknownText stands for the text of a denial that the model does not know.
 const unknownText = "\x00"
 
-// denial is the text of a 403: the error's text first, as checkAuthorization of the filter with the gate on has it.
+// denial returns the text of a 403: the error's text first, as checkAuthorization of the filter with the gate on has it.
 func (k asker) denial(r Review) string {
 	why := r.Answer.Reason
 	switch {
@@ -112,7 +115,7 @@ func (k asker) denial(r Review) string {
 // sanitizer is that of k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go.
 var sanitizer = strings.NewReplacer(`&`, "&amp;", `<`, "&lt;", `>`, "&gt;")
 
-// forbidden is the text of ForbiddenStatusError and forbiddenMessage (the same file).
+// forbidden returns the text of a 403, as it is made by ForbiddenStatusError and forbiddenMessage (the same file).
 func forbidden(spec authorizationv1.SubjectAccessReviewSpec, reason string) string {
 	if reason != "" {
 		reason = ": " + reason
@@ -134,7 +137,7 @@ func statusForbidden(group, resource, name, text string) string {
 	return apierrors.NewForbidden(schema.GroupResource{Group: group, Resource: resource}, name, errors.New(text)).Error()
 }
 
-// keyRuns are the questions about extra, a run for each key.
+// keyRuns returns the questions about extra, a run for each key.
 func keyRuns[T any](extra map[string][]string, ask func(key, value string) T) (runs [][]T) {
 	return seq.Map(slices.Sorted(maps.Keys(extra)), func(key string) []T {
 		return seq.Map(extra[key], func(value string) T { return ask(key, value) })
@@ -153,22 +156,22 @@ func (s *Server) Do(requestor scenarios.User, imp *scenarios.Impersonate, r Requ
 		p.Outcome, p.Code, p.Messages = scenarios.ServerError, 500, []string{r.Unread}
 		return p
 	}
-	wanted, asked := wantedUser(imp, r.Headers)
-	if asked {
+	wanted, isSent := wantedUser(imp, r.Headers)
+	if isSent {
 		p.Wanted = &wanted
 	}
-	if asked && wanted.Name == "" {
-		s.withoutUser(&p, wanted)
+	if isSent && wanted.Name == "" {
+		s.refuseWithoutUser(&p, wanted)
 		return p
 	}
 	subject := requestor
-	if asked {
+	if isSent {
 		if s.gate {
 			s.impersonate(&p, wanted, r.Attributes)
 		} else {
 			s.impersonateGateOff(&p, wanted)
 		}
-		s.attempted(&p)
+		s.countAttempt(&p)
 		if p.User == nil {
 			p.Outcome, p.Code = scenarios.ImpersonationForbidden, 403
 			p.Messages = slices.DeleteFunc(p.Messages, func(m string) bool { return m == unknownText })
@@ -176,10 +179,11 @@ func (s *Server) Do(requestor scenarios.User, imp *scenarios.Impersonate, r Requ
 		}
 		subject = *p.User
 	}
-	s.final(&p, subject, r)
+	s.authorizeRequest(&p, subject, r)
 	return p
 }
 
+// become predicts that the request is carried out as a user.
 func (p *Prediction) become(u scenarios.User, mode Mode) {
 	p.User, p.Mode, p.Messages = &u, mode, nil
 	p.Audit.ImpersonatedUser = true
@@ -188,8 +192,8 @@ func (p *Prediction) become(u scenarios.User, mode Mode) {
 	}
 }
 
-// attempted counts an attempt, under its mode if it succeeded (constrainedImpersonationHandler.ServeHTTP).
-func (s *Server) attempted(p *Prediction) {
+// countAttempt counts an attempt, under its mode if it succeeded (constrainedImpersonationHandler.ServeHTTP).
+func (s *Server) countAttempt(p *Prediction) {
 	if !p.Counted {
 		return
 	}
@@ -199,20 +203,20 @@ func (s *Server) attempted(p *Prediction) {
 	}
 }
 
-// impersonateGateOff is WithImpersonation, the filter without the gate.
+// impersonateGateOff does what WithImpersonation does, the filter without the gate.
 func (s *Server) impersonateGateOff(p *Prediction, wanted scenarios.User) {
 	k := asker{Server: s, by: scenarios.ByRequestor, plain: true}
 	at, id := Attempt{Mode: Legacy}, gateOffIdentity(p.Requestor)
-	k.stages(&at, id.stages(wanted))
+	k.askStages(&at, id.stages(wanted))
 	p.Trace, p.Segments, p.Messages = []Attempt{at}, at.Segments, at.Messages
 	if at.Allowed {
 		p.become(id.resulting(wanted), Legacy)
 	}
 }
 
-// withoutUser is the answer to headers that name no user: 500 before 1.35, 400 since (processImpersonationHeaders,
+// refuseWithoutUser answers headers that name no user: 500 before 1.35, 400 since (processImpersonationHeaders,
 // buildImpersonationRequests).
-func (s *Server) withoutUser(p *Prediction, u scenarios.User) {
+func (s *Server) refuseWithoutUser(p *Prediction, u scenarios.User) {
 	if s.binary < 35 {
 		p.Outcome, p.Code = scenarios.ServerError, 500
 		return // the text has the whole URL in it
@@ -235,8 +239,8 @@ func (s *Server) withoutUser(p *Prediction, u scenarios.User) {
 	}
 }
 
-// final authorizes the request as whoever it has become (k8s.io/apiserver/pkg/endpoints/filters, withAuthorization).
-func (s *Server) final(p *Prediction, subject scenarios.User, r Request) {
+// authorizeRequest authorizes the request as whoever it has become (k8s.io/apiserver/pkg/endpoints/filters, withAuthorization).
+func (s *Server) authorizeRequest(p *Prediction, subject scenarios.User, r Request) {
 	k := asker{Server: s, by: scenarios.ByRequestor}
 	if p.User != nil {
 		k.by = scenarios.ByImpersonated

@@ -46,7 +46,7 @@ type Request struct {
 	Unread string
 }
 
-// RequestOf is a scenario's request as it arrives: its HTTP method and path are parsed, which is all the server gets.
+// RequestOf returns a scenario's request as it arrives: its HTTP method and path are parsed, which is all the server gets.
 func RequestOf(r *scenarios.Request) Request {
 	out := Request{Body: r.Body, Headers: r.Headers, Apply: r.Patch == scenarios.ApplyPatch}
 	if u, err := url.Parse(r.URI()); err == nil {
@@ -58,7 +58,7 @@ func RequestOf(r *scenarios.Request) Request {
 	return out
 }
 
-// ParseRequest are the attributes of a request line.
+// ParseRequest returns the attributes of a request line.
 func ParseRequest(method string, address *url.URL) Attributes {
 	info, err := scenarios.RequestInfo(method, address)
 	if err != nil {
@@ -82,7 +82,7 @@ func ParseRequest(method string, address *url.URL) Attributes {
 	return a
 }
 
-// review is the access review that asks for a user's permission, as WebhookAuthorizer.Authorize builds it
+// review returns the access review that asks for a user's permission, as WebhookAuthorizer.Authorize builds it
 // (k8s.io/apiserver/plugin/pkg/authorizer/webhook/webhook.go).
 func (a Attributes) review(u scenarios.User) authorizationv1.SubjectAccessReviewSpec {
 	spec := authorizationv1.SubjectAccessReviewSpec{User: u.Name, UID: u.UID, Groups: slices.Clone(u.Groups)}
@@ -118,45 +118,63 @@ const (
 	maxHeaders = 1 << 20
 )
 
-// wantedUser is what the impersonation headers ask for, as the API server reads them
+// wantedUser returns what the impersonation headers ask for, as the API server reads them
 // (processImpersonationHeaders). Those of client-go come first (impersonatingRoundTripper): it sends no key of
 // extra without a value. sent is false if no header says anything.
 func wantedUser(imp *scenarios.Impersonate, raw []scenarios.Header) (u scenarios.User, sent bool) {
-	lines := map[string][]string{}
-	extra := map[string][]string{}
+	h := receivedHeaders{lines: map[string][]string{}, extra: map[string][]string{}}
 	if imp != nil {
-		lines[userHeader], lines[groupHeader] = []string{imp.User}, slices.Clone(imp.Groups)
-		if imp.UID != "" {
-			lines[uidHeader] = []string{imp.UID}
-		}
-		for _, k := range slices.Sorted(maps.Keys(imp.Extra)) {
-			if key := lowerASCII(k); len(imp.Extra[k]) > 0 {
-				extra[key] = append(extra[key], imp.Extra[k]...)
-			}
-		}
+		h.addImpersonate(imp)
 	}
-	for _, h := range raw {
-		name := lowerASCII(h.Name)
-		if escaped, ok := strings.CutPrefix(name, extraPrefix); ok {
-			key, err := url.PathUnescape(escaped)
-			if err != nil {
-				key = escaped // taken as it is (unescapeExtraKey)
-			}
-			extra[key] = append(extra[key], h.Bytes())
-			continue
-		}
-		lines[name] = append(lines[name], h.Bytes())
+	for _, line := range raw {
+		h.addLine(line)
 	}
-	u = scenarios.User{Name: append(lines[userHeader], "")[0], UID: append(lines[uidHeader], "")[0]} // the first counts
-	if len(lines[groupHeader]) > 0 {
-		u.Groups = lines[groupHeader]
+	u = scenarios.User{Name: h.first(userHeader), UID: h.first(uidHeader)}
+	if len(h.lines[groupHeader]) > 0 {
+		u.Groups = h.lines[groupHeader]
 	}
-	if len(extra) > 0 {
-		u.Extra = extra
+	if len(h.extra) > 0 {
+		u.Extra = h.extra
 	}
-	return u, u.Name != "" || u.UID != "" || len(u.Groups) > 0 || len(extra) > 0
+	return u, u.Name != "" || u.UID != "" || len(u.Groups) > 0 || len(h.extra) > 0
 }
 
+// receivedHeaders are the header lines of a request by their names, and of extra the values by their keys.
+type receivedHeaders struct{ lines, extra map[string][]string }
+
+// addImpersonate adds the lines that client-go sends.
+func (h receivedHeaders) addImpersonate(imp *scenarios.Impersonate) {
+	h.lines[userHeader], h.lines[groupHeader] = []string{imp.User}, slices.Clone(imp.Groups)
+	if imp.UID != "" {
+		h.lines[uidHeader] = []string{imp.UID}
+	}
+	for _, k := range slices.Sorted(maps.Keys(imp.Extra)) {
+		if key := lowerASCII(k); len(imp.Extra[k]) > 0 {
+			h.extra[key] = append(h.extra[key], imp.Extra[k]...)
+		}
+	}
+}
+
+// addLine adds a line that a scenario writes itself. A key of extra that cannot be decoded is taken as it is
+// (unescapeExtraKey).
+func (h receivedHeaders) addLine(line scenarios.Header) {
+	name := lowerASCII(line.Name)
+	escaped, isExtra := strings.CutPrefix(name, extraPrefix)
+	if !isExtra {
+		h.lines[name] = append(h.lines[name], line.Bytes())
+		return
+	}
+	key, err := url.PathUnescape(escaped)
+	if err != nil {
+		key = escaped
+	}
+	h.extra[key] = append(h.extra[key], line.Bytes())
+}
+
+// first returns the value of a header; of several lines the first counts.
+func (h receivedHeaders) first(name string) string { return append(h.lines[name], "")[0] }
+
+// headerBytes returns how many bytes the impersonation headers have.
 func headerBytes(imp *scenarios.Impersonate, raw []scenarios.Header) (n int) {
 	n += seq.Sum(raw, func(h scenarios.Header) int {
 		return len(h.Name) + len(h.Value)*max(1, h.Repeat) + len(h.Hex)/2 + len(": \r\n")

@@ -19,14 +19,16 @@ import (
 
 // chainFile is a file of fixtures/chains, as far as decisions depend on it.
 type chainFile struct {
-	Authorizers []struct {
-		Type, Name string
-		Webhook    *struct {
-			FailurePolicy   string
-			MatchConditions []struct{ Expression string }
-		}
+	Authorizers []chainLink
+	ABACPolicy  string
+}
+
+type chainLink struct {
+	Type, Name string
+	Webhook    *struct {
+		FailurePolicy   string
+		MatchConditions []struct{ Expression string }
 	}
-	ABACPolicy string
 }
 
 // Chain puts the authorizers of a chain file in place of Node and RBAC. rules are what its scripted webhook answers.
@@ -35,42 +37,33 @@ func (s *Server) Chain(file []byte, rules []scenarios.PolicyRule) error {
 	if err := yaml.Unmarshal(file, &f); err != nil {
 		return err
 	}
-	ordinary := s.ordinaryChain()
-	chain := ordinary[:1] // before every other
+	chain := s.ordinaryChain()[:1] // what comes before every other
 	for _, a := range f.Authorizers {
-		link := Authorizer{Name: a.Name}
-		switch a.Type {
-		case "Node":
-			link.Authorize = s.nodeAuthorizer
-		case "RBAC":
-			link.Authorize = s.rbacAuthorizer
-		case "ABAC":
-			policies, err := abacPolicies(f.ABACPolicy)
-			if err != nil {
-				return err
-			}
-			link.Authorize = policies.authorize
-		case "Webhook":
-			w := webhook{rules: rules, failed: scenarios.NoOpinion}
-			if a.Webhook.FailurePolicy == "Deny" {
-				w.failed = scenarios.Deny
-			}
-			for _, c := range a.Webhook.MatchConditions {
-				// The language is the server's own: what is modelled is what follows from it.
-				compiled, err := cel.NewDefaultCompiler().CompileCELExpression(&cel.SubjectAccessReviewMatchCondition{Expression: c.Expression})
-				if err != nil {
-					return err
-				}
-				w.conditions.CompilationResults = append(w.conditions.CompilationResults, compiled)
-			}
-			link.Authorize = w.authorize
-		default:
-			return fmt.Errorf("the model knows no authorizer of type %q", a.Type)
+		authorize, err := s.newAuthorizer(a, f.ABACPolicy, rules)
+		if err != nil {
+			return err
 		}
-		chain = append(chain, link)
+		chain = append(chain, Authorizer{Name: a.Name, Authorize: authorize})
 	}
 	s.chain = chain
 	return nil
+}
+
+// newAuthorizer returns the function of an authorizer of a chain file.
+func (s *Server) newAuthorizer(a chainLink, abacPolicy string, rules []scenarios.PolicyRule) (func(authorizationv1.SubjectAccessReviewSpec) Answer, error) {
+	switch a.Type {
+	case "Node":
+		return s.nodeAuthorizer, nil
+	case "RBAC":
+		return s.rbacAuthorizer, nil
+	case "ABAC":
+		policies, err := decodeABAC(abacPolicy)
+		return policies.authorize, err
+	case "Webhook":
+		w, err := newWebhook(a, rules)
+		return w.authorize, err
+	}
+	return nil, fmt.Errorf("the model knows no authorizer of type %q", a.Type)
 }
 
 // webhook is a webhook that answers by rules (k8s.io/apiserver/plugin/pkg/authorizer/webhook/webhook.go).
@@ -78,6 +71,23 @@ type webhook struct {
 	rules      []scenarios.PolicyRule
 	failed     scenarios.Decision // what its failure policy makes of no answer
 	conditions cel.CELMatcher
+}
+
+// newWebhook returns the webhook of a chain file, which answers by these rules. The language of its conditions is the
+// server's own: what is modelled is what follows from it.
+func newWebhook(a chainLink, rules []scenarios.PolicyRule) (webhook, error) {
+	w := webhook{rules: rules, failed: scenarios.NoOpinion}
+	if a.Webhook.FailurePolicy == "Deny" {
+		w.failed = scenarios.Deny
+	}
+	for _, c := range a.Webhook.MatchConditions {
+		compiled, err := cel.NewDefaultCompiler().CompileCELExpression(&cel.SubjectAccessReviewMatchCondition{Expression: c.Expression})
+		if err != nil {
+			return w, err
+		}
+		w.conditions.CompilationResults = append(w.conditions.CompilationResults, compiled)
+	}
+	return w, nil
 }
 
 func (w webhook) authorize(spec authorizationv1.SubjectAccessReviewSpec) Answer {
@@ -113,7 +123,8 @@ type abacPolicy struct {
 	}
 }
 
-func abacPolicies(file string) (list abacList, err error) {
+// decodeABAC reads an ABAC policy file, a JSON document a line.
+func decodeABAC(file string) (list abacList, err error) {
 	for lines := json.NewDecoder(strings.NewReader(file)); lines.More(); {
 		var p abacPolicy
 		if err := lines.Decode(&p); err != nil {
@@ -131,28 +142,41 @@ func (l abacList) authorize(spec authorizationv1.SubjectAccessReviewSpec) Answer
 	return Answer{Decision: scenarios.NoOpinion, Reason: "No policy matched."}
 }
 
-// matches knows of verbs only whether they read: an action check reads if the request does, because IsReadOnly of
-// the attributes is that of the request; an identity check never does.
+// matches reports whether a policy allows what a review asks for. Of verbs it knows only whether they read: an action check
+// reads if the request does, because IsReadOnly of the attributes is that of the request; an identity check never does.
 func (p abacPolicy) matches(spec authorizationv1.SubjectAccessReviewSpec) bool {
-	star := func(have, want string) bool { return have == "*" || have == want }
-	if p.Spec.User == "" && p.Spec.Group == "" || p.Spec.User != "" && !star(p.Spec.User, spec.User) ||
-		p.Spec.Group != "" && p.Spec.Group != "*" && !slices.Contains(spec.Groups, p.Spec.Group) {
+	if !p.isAbout(spec.User, spec.Groups) {
 		return false
 	}
-	var verb string
 	if a := spec.ResourceAttributes; a != nil {
-		verb = a.Verb
-		if !star(p.Spec.Namespace, a.Namespace) || !star(p.Spec.Resource, a.Resource) || !star(p.Spec.APIGroup, a.Group) {
-			return false
-		}
-	} else {
-		verb = spec.NonResourceAttributes.Verb
-		path, rest := spec.NonResourceAttributes.Path, p.Spec.NonResourcePath
-		if !star(rest, path) && (!strings.HasSuffix(rest, "*") || !strings.HasPrefix(path, strings.TrimRight(rest, "*"))) {
-			return false
-		}
+		isResource := isOrStar(p.Spec.Namespace, a.Namespace) && isOrStar(p.Spec.Resource, a.Resource) && isOrStar(p.Spec.APIGroup, a.Group)
+		return isResource && p.allowsVerb(a.Verb)
 	}
-	if action, ok := strings.CutPrefix(verb, "impersonate-on:"); ok {
+	a := spec.NonResourceAttributes
+	return p.isForPath(a.Path) && p.allowsVerb(a.Verb)
+}
+
+func isOrStar(have, want string) bool { return have == "*" || have == want }
+
+// isAbout reports whether a policy is about a user. One that names both a user and a group is about that user in that group.
+func (p abacPolicy) isAbout(name string, groups []string) bool {
+	if p.Spec.User == "" && p.Spec.Group == "" {
+		return false
+	}
+	isUser := p.Spec.User == "" || isOrStar(p.Spec.User, name)
+	isGroup := p.Spec.Group == "" || p.Spec.Group == "*" || slices.Contains(groups, p.Spec.Group)
+	return isUser && isGroup
+}
+
+// isForPath reports whether a policy's path, which may end with a star, is that path or a beginning of it.
+func (p abacPolicy) isForPath(path string) bool {
+	pattern := p.Spec.NonResourcePath
+	isBeginning := strings.HasSuffix(pattern, "*") && strings.HasPrefix(path, strings.TrimRight(pattern, "*"))
+	return isBeginning || pattern == path
+}
+
+func (p abacPolicy) allowsVerb(verb string) bool {
+	if action, isAction := strings.CutPrefix(verb, "impersonate-on:"); isAction {
 		_, verb, _ = strings.Cut(action, ":")
 	}
 	return !p.Spec.Readonly || slices.Contains([]string{"get", "list", "watch"}, verb)
@@ -210,7 +234,7 @@ func aggregate(texts []string) string {
 	return utilerrors.NewAggregate(seq.Map(texts, errors.New)).Error()
 }
 
-// ordinaryChain is that of every kube-apiserver: members of system:masters pass before it (NewPrivilegedGroups of
+// ordinaryChain returns the authorizers of every kube-apiserver: members of system:masters pass before it (NewPrivilegedGroups of
 // pkg/authorization/authorizerfactory), then Node and RBAC.
 func (s *Server) ordinaryChain() []Authorizer {
 	return []Authorizer{
@@ -225,7 +249,7 @@ func (s *Server) ordinaryChain() []Authorizer {
 	}
 }
 
-// rbacAuthorizer is RBACAuthorizer.Authorize (k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/rbac.go). Its
+// rbacAuthorizer decides as RBACAuthorizer.Authorize does (k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/rbac.go). Its
 // reason tells of bindings of the subject whose role is not there, only when nothing allows.
 func (s *Server) rbacAuthorizer(spec authorizationv1.SubjectAccessReviewSpec) Answer {
 	for _, list := range [][]scenarios.Grant{s.policy.grants, s.grants, s.policy.defaults} {
@@ -249,7 +273,7 @@ func (s *Server) rbacAuthorizer(spec authorizationv1.SubjectAccessReviewSpec) An
 }
 
 func describeGrant(g scenarios.Grant) string {
-	text := who(g.Subject) + " may " + strings.Join(g.Verbs, ", ") + " "
+	text := nameSubject(g.Subject) + " may " + strings.Join(g.Verbs, ", ") + " "
 	if len(g.NonResourceURLs) > 0 {
 		return text + strings.Join(g.NonResourceURLs, ", ")
 	}
@@ -266,7 +290,7 @@ func describeGrant(g scenarios.Grant) string {
 	return text
 }
 
-func who(s scenarios.Subject) string {
+func nameSubject(s scenarios.Subject) string {
 	if s.Group != "" {
 		return "group " + s.Group
 	}

@@ -83,7 +83,7 @@ func (p Prediction) compare(e scenarios.Alternative, pattern string, possible Po
 		out.add("metrics.authorizations", scenarios.RenderDeltas(e.Metrics.Authorizations), scenarios.RenderDeltas(authorizations(possible.Reviews)))
 	}
 	if e.Reviews != nil {
-		expected, predicted := p.reviews(e.Reviews, visible(possible.Reviews))
+		expected, predicted := p.reviews(e.Reviews, visibleReviews(possible.Reviews))
 		out.add("reviews", expected, predicted)
 	}
 	return out

@@ -28,11 +28,11 @@ type Need struct {
 	Grants  []scenarios.Grant // what is missing, as narrow as the checks are
 }
 
-// Missing says what would have to be granted, mode by mode, so that the requestor may impersonate. Modes that do
+// Missing returns what would have to be granted, mode by mode, so that the requestor may impersonate. Modes that do
 // not apply are left out. It changes nothing in the server, and looks at no cache.
 func (s *Server) Missing(requestor scenarios.User, imp *scenarios.Impersonate, r Request) (needs []Need) {
-	wanted, asked := wantedUser(imp, r.Headers)
-	if !asked || wanted.Name == "" {
+	wanted, isSent := wantedUser(imp, r.Headers)
+	if !isSent || wanted.Name == "" {
 		return nil
 	}
 	if !s.gate {
@@ -48,7 +48,7 @@ func (s *Server) Missing(requestor scenarios.User, imp *scenarios.Impersonate, r
 		}
 		shown, action := requestor, r.Attributes
 		if mode == AssociatedNode {
-			shown = associated(requestor)
+			shown = asAssociated(requestor)
 		}
 		action.Verb = "impersonate-on:" + string(mode) + ":" + action.Verb
 		first := stage{runs: [][]question{{{mode, shown, action}}}}
@@ -80,8 +80,8 @@ func (s *Server) need(mode Mode, stages []stage) Need {
 // add joins grants that differ in the name alone.
 func (n *Need) add(g scenarios.Grant) {
 	for i, h := range n.Grants {
-		if len(g.Names) > 0 && len(h.Names) > 0 && h.Namespace == g.Namespace &&
-			slices.Equal(h.Verbs, g.Verbs) && slices.Equal(h.APIGroups, g.APIGroups) && slices.Equal(h.Resources, g.Resources) {
+		haveNames := len(g.Names) > 0 && len(h.Names) > 0
+		if haveNames && differInName(g, h) {
 			n.Grants[i].Names = slices.Compact(append(h.Names, g.Names...))
 			return
 		}
@@ -89,7 +89,12 @@ func (n *Need) add(g scenarios.Grant) {
 	n.Grants = append(n.Grants, g)
 }
 
-// grantFor is the narrowest grant that allows a review. The name * of the mode associated-node stands for every node.
+// differInName reports whether two grants differ in nothing but the names of objects.
+func differInName(g, h scenarios.Grant) bool {
+	return h.Namespace == g.Namespace && slices.Equal(h.Verbs, g.Verbs) && slices.Equal(h.APIGroups, g.APIGroups) && slices.Equal(h.Resources, g.Resources)
+}
+
+// grantFor returns the narrowest grant that allows a review. The name * of the mode associated-node stands for every node.
 func grantFor(spec authorizationv1.SubjectAccessReviewSpec) scenarios.Grant {
 	g := scenarios.Grant{Subject: scenarios.Subject{User: spec.User}}
 	if n := spec.NonResourceAttributes; n != nil {
@@ -104,7 +109,7 @@ func grantFor(spec authorizationv1.SubjectAccessReviewSpec) scenarios.Grant {
 	return g
 }
 
-// NearMisses are the grants that would allow a review if one respect were different, with it: what is usually wrong.
+// NearMisses returns the grants that would allow a review if one respect were different, with it: what is usually wrong.
 func (s *Server) NearMisses(spec authorizationv1.SubjectAccessReviewSpec) (out []string) {
 	a := spec.ResourceAttributes
 	if a == nil {
@@ -157,10 +162,10 @@ func namesWhy(g scenarios.Grant, a *authorizationv1.ResourceAttributes) string {
 	return fmt.Sprintf("it is for the name %q only, not for %q", names, a.Name)
 }
 
-// Dangling are the bindings among the objects to roles that are not among them and not built in.
+// Dangling returns the bindings among the objects to roles that are not among them and not built in.
 func (s *Server) Dangling() []string {
 	return sets.List(sets.New(seq.Map(s.policy.dangling, func(r scenarios.BoundRule) string {
-		return fmt.Sprintf("%s is bound to %s %q, which is not there", who(r.Subject), scenarios.Text(r.Binding, "roleRef", "kind"), scenarios.Text(r.Binding, "roleRef", "name"))
+		return fmt.Sprintf("%s is bound to %s %q, which is not there", nameSubject(r.Subject), scenarios.Text(r.Binding, "roleRef", "kind"), scenarios.Text(r.Binding, "roleRef", "name"))
 	})...))
 }
 
@@ -200,7 +205,7 @@ func ExplainScenario(s *scenarios.Scenario, server *Server, fixtures fs.FS) (tex
 		}
 		words := ""
 		if len(sent) == 0 {
-			if words, err = server.pass(s, st, fixtures); err != nil {
+			if words, err = server.passStep(s, st, fixtures); err != nil {
 				return "", err
 			}
 		}
@@ -212,7 +217,7 @@ func ExplainScenario(s *scenarios.Scenario, server *Server, fixtures fs.FS) (tex
 	return text, nil
 }
 
-// object is what is asked about, in words: pods in namespace shop.
+// object returns what is asked about, in words: pods in namespace shop.
 func object(group, resource, subresource, namespace, name string) string {
 	text := scenarios.FullResource(resource, subresource)
 	if group != "" {
@@ -260,7 +265,7 @@ func Play(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS) ([]Played, e
 // Span is when a request was sent and when it was answered, from some moment on.
 type Span struct{ Sent, Answered time.Duration }
 
-// PlayAt is Play of requests with these times, whatever the waits say. sure is how many of the predictions hold wherever
+// PlayAt does what Play does for requests with these times, whatever the waits say. sure is how many of the predictions hold wherever
 // within a request the server looked at what it remembers: up to one that may just, or just not, have come too late.
 func PlayAt(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS, times []Span) (out []Played, sure int, err error) {
 	var both [2][]Played
@@ -291,7 +296,7 @@ func play(s *scenarios.Scenario, server *Server, before func(*Server), fixtures 
 			return nil, err
 		}
 		if len(sent) == 0 {
-			if _, err := server.pass(s, st, fixtures); err != nil {
+			if _, err := server.passStep(s, st, fixtures); err != nil {
 				return nil, err
 			}
 		}
@@ -310,7 +315,7 @@ type exchange struct {
 	expect  *scenarios.Expect
 }
 
-// exchanges are the requests that a step sends: one, those that a client is expected to make, or none.
+// exchanges returns the requests that a step sends: one, those that a client is expected to make, or none.
 func exchanges(id string, i int, st scenarios.Step) ([]exchange, error) {
 	switch {
 	case st.Beside: // who of several is first is open
@@ -330,13 +335,13 @@ func exchanges(id string, i int, st scenarios.Step) ([]exchange, error) {
 			out = append(out, exchange{st.Kubectl.By, st.Kubectl.Impersonate(), request, &r.Expect})
 		}
 		return out, nil
-	case st.Wait > 0 || st.Grant != "" || st.Revoke != "" || st.Reload != "":
+	case st.Wait > 0, st.Grant != "", st.Revoke != "", st.Reload != "":
 		return nil, nil
 	}
 	return nil, fmt.Errorf("%s: step %d is of a kind that the model does not know", id, i)
 }
 
-func (s *Server) pass(sc *scenarios.Scenario, st scenarios.Step, fixtures fs.FS) (words string, err error) {
+func (s *Server) passStep(sc *scenarios.Scenario, st scenarios.Step, fixtures fs.FS) (words string, err error) {
 	grants := func(id string) []scenarios.Grant {
 		return slices.DeleteFunc(slices.Clone(sc.Grants), func(g scenarios.Grant) bool { return g.ID != id })
 	}
@@ -357,7 +362,7 @@ func (s *Server) pass(sc *scenarios.Scenario, st scenarios.Step, fixtures fs.FS)
 	return "Nothing was sent.", nil
 }
 
-// ServerFor is a server as it is before the first step of a scenario.
+// ServerFor returns a server as it is before the first step of a scenario.
 func ServerFor(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS) (*Server, error) {
 	c := Config{Kubernetes: f.Kubernetes, Binary: f.Binary, Gate: f.Gate, Objects: slices.Concat(s.Manifests, s.Objects), Grants: s.GrantsAt(0)}
 	for _, alias := range slices.Sorted(maps.Keys(s.Requestors)) {

@@ -39,12 +39,12 @@ func constrainedIdentity(mode Mode, requestor scenarios.User) identity {
 	return identity{mode, "impersonate:" + string(mode), requestor, authenticationGroup, "v1", true}
 }
 
-// legacyIdentity is that of the mode legacy, gate on (legacyImpersonationMode).
+// legacyIdentity returns the checks of the mode legacy, gate on (legacyImpersonationMode).
 func legacyIdentity(requestor scenarios.User) identity {
 	return identity{Legacy, "impersonate", requestor, "", "v1", false}
 }
 
-// gateOffIdentity is that of the filter that servers without the gate have (WithImpersonation): users, groups and
+// gateOffIdentity returns the checks of the filter that servers without the gate have (WithImpersonation): users, groups and
 // service accounts have no version, and the UID is checked last.
 func gateOffIdentity(requestor scenarios.User) identity {
 	return identity{Legacy, "impersonate", requestor, "", "", false}
@@ -55,7 +55,7 @@ func (i identity) about(resource, name string) question {
 	return question{i.mode, i.requestor, a}
 }
 
-// person is a check that is about authentication.k8s.io in every mode.
+// person returns a check that is about authentication.k8s.io in every mode.
 func (i identity) person(resource, subresource, name string) question {
 	q := i.about(resource, name)
 	q.APIGroup, q.Version, q.Subresource = authenticationGroup, "v1", subresource
@@ -94,7 +94,7 @@ func (i identity) stages(wanted scenarios.User) []stage {
 	return list
 }
 
-// groups is authorizeGroups.
+// groups returns what authorizeGroups asks.
 func (i identity) groups(groups []string) (st stage) {
 	if i.constrained {
 		switch {
@@ -113,7 +113,7 @@ func (i identity) groups(groups []string) (st stage) {
 	return st
 }
 
-// extra is authorizeExtra.
+// extra returns what authorizeExtra asks.
 func (i identity) extra(extra map[string][]string) (st stage) {
 	if i.constrained {
 		for _, why := range badExtra(extra) {
@@ -140,7 +140,7 @@ func (i identity) refusal(q question, why string) string {
 	return forbidden(q.review(i.requestor), why)
 }
 
-// badExtra says what a constrained mode does not take, one text for each key: it is the first in the order of a
+// badExtra returns what a constrained mode does not take, one text for each key: it is the first in the order of a
 // map that counts (validateExtra).
 func badExtra(extra map[string][]string) (why []string) {
 	for _, key := range slices.Sorted(maps.Keys(extra)) {
@@ -159,7 +159,7 @@ func badExtra(extra map[string][]string) (why []string) {
 	return why
 }
 
-// resulting is who the requestor becomes in a mode. Constrained modes give nodes and service accounts the groups
+// resulting returns who the requestor becomes in a mode. Constrained modes give nodes and service accounts the groups
 // that they always have; legacy does so for service accounts if no group was asked for.
 func (i identity) resulting(wanted scenarios.User) scenarios.User {
 	if _, ok := nodeOf(wanted.Name); ok && i.constrained {
@@ -168,7 +168,7 @@ func (i identity) resulting(wanted scenarios.User) scenarios.User {
 	if ns, _, ok := scenarios.SplitServiceAccount(wanted.Name); ok && len(wanted.Groups) == 0 {
 		wanted.Groups = serviceaccount.MakeGroupNames(ns)
 	}
-	return completed(wanted)
+	return completeUser(wanted)
 }
 
 // Names that Kubernetes gives a meaning.
@@ -183,13 +183,13 @@ const (
 	associatedNodeKeysKey = "authentication.kubernetes.io/associated-node-keys"
 )
 
-// nodeOf is the node that a user name stands for: what follows system:node: has to be a DNS subdomain (isNodeUsername).
+// nodeOf returns the node that a user name stands for: what follows system:node: has to be a DNS subdomain (isNodeUsername).
 func nodeOf(name string) (node string, ok bool) {
 	node, ok = strings.CutPrefix(name, nodeUserPrefix)
 	return node, ok && len(apivalidation.NameIsDNSSubdomain(node, false)) == 0
 }
 
-// Authenticated is a user as authentication leaves it: a member of system:authenticated, unless it is anonymous
+// Authenticated returns a user as authentication leaves it: a member of system:authenticated, unless it is anonymous
 // (NewAuthenticatedGroupAdder).
 func Authenticated(u scenarios.User) scenarios.User {
 	if u.Name != anonymousUser && !slices.Contains(u.Groups, authenticatedGroup) {
@@ -198,7 +198,7 @@ func Authenticated(u scenarios.User) scenarios.User {
 	return u
 }
 
-// RequestorOf is who authenticates under an alias of a scenario. IDs that a server makes up (of accounts, pods,
+// RequestorOf returns who authenticates under an alias of a scenario. IDs that a server makes up (of accounts, pods,
 // nodes and credentials) are stood in for by texts that are as different as the IDs would be.
 func RequestorOf(alias string, r scenarios.Requestor) scenarios.User {
 	if r.Anonymous {
@@ -225,11 +225,12 @@ func RequestorOf(alias string, r scenarios.Requestor) scenarios.User {
 	return Authenticated(scenarios.UserFrom(info.UserInfo()))
 }
 
+// onlyName reports whether nothing but a name is asked for.
 func onlyName(u scenarios.User) bool { return u.UID == "" && len(u.Groups) == 0 && len(u.Extra) == 0 }
 
-// completed is the resulting user with the group that everybody gets (impersonationModeState.check and
+// completeUser returns the resulting user with the group that everybody gets (impersonationModeState.check and
 // WithImpersonation).
-func completed(u scenarios.User) scenarios.User {
+func completeUser(u scenarios.User) scenarios.User {
 	add := ""
 	switch {
 	case u.Name == anonymousUser:
@@ -253,7 +254,7 @@ type tokens struct {
 	valid map[string]time.Duration // when the token of an alias was last looked at and found valid
 }
 
-// Receive is Do for a requestor of a scenario, whose token may have become invalid.
+// Receive does what Do does for a requestor of a scenario, whose token may have become invalid.
 func (s *Server) Receive(alias string, r scenarios.Requestor, imp *scenarios.Impersonate, request Request) Prediction {
 	requestor := RequestorOf(alias, r)
 	if !s.authenticates(alias, r.ServiceAccount) {
@@ -265,7 +266,7 @@ func (s *Server) Receive(alias string, r scenarios.Requestor, imp *scenarios.Imp
 	return s.Do(requestor, imp, request)
 }
 
-// authenticates is Validate of k8s.io/kubernetes/pkg/serviceaccount/claims.go behind the cache of
+// authenticates reports whether a requestor's token is taken. It is Validate of k8s.io/kubernetes/pkg/serviceaccount/claims.go behind the cache of
 // k8s.io/apiserver/pkg/authentication/token/cache: a token lives as long as its account and what it is bound to, not
 // others of the names. One that is bound to a pod names the pod's node only for others to read: it outlives the node.
 func (s *Server) authenticates(alias string, sa *scenarios.ServiceAccount) bool {
@@ -278,14 +279,26 @@ func (s *Server) authenticates(alias string, sa *scenarios.ServiceAccount) bool 
 	if since, ok := s.tokens.valid[alias]; ok && s.memory.now < since+tokenTTL {
 		return true
 	}
-	if s.tokens.gone[boundPath("serviceaccounts", sa.Namespace, sa.Name)] ||
-		sa.Secret != "" && s.tokens.gone[boundPath("secrets", sa.Namespace, sa.Secret)] ||
-		sa.Pod != "" && s.tokens.gone[boundPath("pods", sa.Namespace, sa.Pod)] ||
-		sa.Pod == "" && sa.Node != "" && s.tokens.gone[boundPath("nodes", "", sa.Node)] {
+	if slices.ContainsFunc(boundPaths(sa), func(path string) bool { return s.tokens.gone[path] }) {
 		return false
 	}
 	s.tokens.valid[alias] = s.memory.now
 	return true
+}
+
+// boundPaths returns the paths of the objects that a token lives as long as.
+func boundPaths(sa *scenarios.ServiceAccount) []string {
+	paths := []string{boundPath("serviceaccounts", sa.Namespace, sa.Name)}
+	if sa.Secret != "" {
+		paths = append(paths, boundPath("secrets", sa.Namespace, sa.Secret))
+	}
+	switch {
+	case sa.Pod != "":
+		paths = append(paths, boundPath("pods", sa.Namespace, sa.Pod))
+	case sa.Node != "":
+		paths = append(paths, boundPath("nodes", "", sa.Node))
+	}
+	return paths
 }
 
 func boundPath(resource, namespace, name string) string {

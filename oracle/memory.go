@@ -62,12 +62,15 @@ func (m *memory) recall(cache map[string]remembered, key string) (remembered, bo
 	return r, ok
 }
 
-// recallMost says what has to be asked so that the most is. A request that begins before a success is forgotten and ends
+// recallMost returns what has to be asked so that the most is. A request that begins before a success is forgotten and ends
 // after that may have found it, and then the first after it asks, with all that are under way beside that one; or it asked
 // itself. It counts, and so does who is under way beside it; one that comes when it was answered counts no more, and takes
 // its place. So of all of them the most counts that any could have brought about by being the first to ask.
 func (m *memory) recallMost(cache map[string]remembered, key string, r remembered, end time.Duration) (remembered, bool) {
-	if m.now >= r.by && (end < r.since+cacheTTL || m.took == 0 && m.now < r.since+cacheTTL) {
+	forgotten := r.since + cacheTTL
+	isInstant := m.took == 0 && m.now < forgotten
+	endsBefore := isInstant || end < forgotten
+	if m.now >= r.by && endsBefore {
 		return r, true
 	}
 	if r.first == nil || m.now < r.first.by || end >= r.first.since+cacheTTL {
@@ -103,13 +106,13 @@ func (m *memory) remember(cache map[string]remembered, key string, u scenarios.U
 	cache[key] = now
 }
 
-// Takes says how long the requests take of which is asked next, from when they were sent to their answers: nothing, if
+// Takes sets how long the requests take of which is asked next, from when they were sent to their answers: nothing, if
 // it is not called. There is no single-flight, so that requests that are under way at once may each ask what one of them
 // could have remembered. A check is stored at some time of its request, and looked for at some time of another; most
 // says whether those times are such that the most reviews are asked that are possible, or the fewest.
 func (s *Server) Takes(took time.Duration, most bool) { s.memory.took, s.memory.most = took, most }
 
-// cacheKey is a text that is equal for equal things, as buildKey makes one (cache.go of the impersonation filter).
+// cacheKey returns a text that is equal for equal things, as buildKey makes one (cache.go of the impersonation filter).
 func cacheKey(parts ...any) string {
 	raw, err := json.Marshal(parts) // sorts the keys of maps
 	if err != nil {
@@ -134,7 +137,7 @@ type indexEntry struct {
 	by   time.Duration // when it was stored at the latest
 }
 
-// lastMode is the mode that last succeeded for a requestor, if that is remembered by now.
+// lastMode returns the mode that last succeeded for a requestor, if that is remembered by now.
 func (m *memory) lastMode(requestor string) (Mode, bool) {
 	last, ok := m.index.Get(requestor)
 	if !ok {
@@ -152,7 +155,7 @@ func (m *memory) setMode(requestor string, mode Mode) {
 	m.index.Add(requestor, indexEntry{mode, by})
 }
 
-// notApplicable says why a mode has nothing to say about a wanted user; empty if it has (the filters of
+// notApplicable returns why a mode has nothing to say about a wanted user; empty if it has (the filters of
 // associatedNodeImpersonationMode and its neighbours).
 func notApplicable(mode Mode, wanted, requestor scenarios.User) string {
 	node, isNode := nodeOf(wanted.Name)
@@ -193,10 +196,10 @@ func notApplicable(mode Mode, wanted, requestor scenarios.User) string {
 	return ""
 }
 
-// associated is the requestor as the mode associated-node shows it to authorizers and caches: of its extra only
+// asAssociated returns the requestor as the mode associated-node shows it to authorizers and caches: of its extra only
 // the names of the keys are left, so that one success serves all pods of a service account
 // (associatedNodeImpersonationRequestorUserInfo).
-func associated(requestor scenarios.User) scenarios.User {
+func asAssociated(requestor scenarios.User) scenarios.User {
 	requestor.Extra = map[string][]string{associatedNodeKeysKey: slices.Sorted(maps.Keys(requestor.Extra))}
 	return requestor
 }
@@ -210,30 +213,30 @@ func (s *Server) try(mode Mode, wanted, requestor scenarios.User, a Attributes) 
 	k := asker{Server: s, by: scenarios.ByRequestor}
 	if mode == Legacy {
 		id := legacyIdentity(requestor)
-		k.stages(&at, id.stages(wanted))
+		k.askStages(&at, id.stages(wanted))
 		return at, id.resulting(wanted)
 	}
 	shown, key := requestor, wanted
 	if mode == AssociatedNode {
-		shown, key = associated(requestor), scenarios.User{Name: nodeUserPrefix + "*"}
+		shown, key = asAssociated(requestor), scenarios.User{Name: nodeUserPrefix + "*"}
 	}
 	id := constrainedIdentity(mode, shown)
 	became = id.resulting(wanted)
 	outer, cacheable := outerKey(mode, key, shown, a)
 	inner := cacheKey(mode, key, shown)
 	if hit, ok := s.memory.recall(s.memory.outer, outer); ok && cacheable {
-		at.Cached = s.memory.words("the same request", hit)
+		at.Cached = s.memory.describeMemory("the same request", hit)
 		at.Allowed = true
 		return at, became
 	}
 	action := a
 	action.Verb = "impersonate-on:" + string(mode) + ":" + a.Verb
-	if k.stages(&at, []stage{{runs: [][]question{{{mode, shown, action}}}}}); !at.Allowed {
+	if k.askStages(&at, []stage{{runs: [][]question{{{mode, shown, action}}}}}); !at.Allowed {
 		return at, became
 	}
 	if hit, ok := s.memory.recall(s.memory.inner, inner); ok {
-		at.Cached = s.memory.words("this user, for another request,", hit)
-	} else if k.stages(&at, id.stages(wanted)); at.Allowed {
+		at.Cached = s.memory.describeMemory("this user, for another request,", hit)
+	} else if k.askStages(&at, id.stages(wanted)); at.Allowed {
 		s.memory.remember(s.memory.inner, inner, became)
 	}
 	if at.Allowed && cacheable {
@@ -242,7 +245,7 @@ func (s *Server) try(mode Mode, wanted, requestor scenarios.User, a Attributes) 
 	return at, became
 }
 
-func (m *memory) words(what string, r remembered) string {
+func (m *memory) describeMemory(what string, r remembered) string {
 	age := m.now - r.since
 	return fmt.Sprintf("%s was allowed %s ago and stays remembered for %s", what, age.Round(time.Millisecond), (cacheTTL - age).Round(time.Millisecond))
 }

@@ -34,7 +34,7 @@ type pod struct {
 	reads                          []string // secrets/NAME and configmaps/NAME
 }
 
-// podReads lists the secrets and ConfigMaps that a pod has volumes of.
+// podReads returns the secrets and ConfigMaps that a pod has volumes of.
 func podReads(o map[string]any) (out []string) {
 	var p corev1.Pod
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(o, &p) != nil {
@@ -100,7 +100,7 @@ func newPolicy(objects []map[string]any) policy {
 	return p
 }
 
-// WithBuiltInRoles are the objects with the roles in front that every cluster has, as far as the model knows them; one
+// WithBuiltInRoles returns the objects with the roles in front that every cluster has, as far as the model knows them; one
 // of the same name takes the place of such a role.
 func WithBuiltInRoles(objects []map[string]any) []map[string]any {
 	return slices.Concat(slices.DeleteFunc(slices.Clone(builtIn()), func(o map[string]any) bool {
@@ -108,26 +108,27 @@ func WithBuiltInRoles(objects []map[string]any) []map[string]any {
 	}), objects)
 }
 
+// role returns a role by its name, nil if there is none.
 func (p policy) role(kind, namespace, name string) map[string]any {
-	for _, list := range [][]map[string]any{p.objects, builtIn()} {
-		for _, o := range list {
-			if scenarios.Text(o, "kind") == kind && scenarios.Text(o, "metadata", "name") == name &&
-				(kind == "ClusterRole" || scenarios.Text(o, "metadata", "namespace") == namespace) {
-				return o
-			}
+	for _, o := range slices.Concat(p.objects, builtIn()) {
+		isInNamespace := kind == "ClusterRole" || scenarios.Text(o, "metadata", "namespace") == namespace
+		if isInNamespace && scenarios.Text(o, "kind") == kind && nameOf(o) == name {
+			return o
 		}
 	}
 	return nil
 }
 
+// find returns the index of an object, -1 if it is not there.
 func (p policy) find(group, resource, namespace, name string) int {
 	return slices.IndexFunc(p.objects, func(o map[string]any) bool {
 		is, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(scenarios.Text(o, "apiVersion"), scenarios.Text(o, "kind")))
-		return is.Group == group && is.Resource == resource && scenarios.Text(o, "metadata", "namespace") == namespace && nameOf(o) == name
+		isOfKind := is.Group == group && is.Resource == resource
+		return isOfKind && scenarios.Text(o, "metadata", "namespace") == namespace && nameOf(o) == name
 	})
 }
 
-// withNamespace is an object that is created in a namespace.
+// withNamespace returns an object that is created in a namespace.
 func withNamespace(o map[string]any, namespace string) map[string]any {
 	if namespace == "" {
 		return o
@@ -145,7 +146,7 @@ var nodeGrants = sync.OnceValue(func() []scenarios.Grant { return fixtures.Table
 //go:embed nodes.yaml
 var nodesYAML []byte
 
-// nodeAuthorizer is NodeAuthorizer.Authorize (k8s.io/kubernetes/plugin/pkg/auth/authorizer/node/node_authorizer.go).
+// nodeAuthorizer decides as NodeAuthorizer.Authorize does (k8s.io/kubernetes/plugin/pkg/auth/authorizer/node/node_authorizer.go).
 func (s *Server) nodeAuthorizer(spec authorizationv1.SubjectAccessReviewSpec) Answer {
 	node, named := strings.CutPrefix(spec.User, nodeUserPrefix)
 	if !named || !slices.Contains(spec.Groups, nodesGroup) {
@@ -155,7 +156,7 @@ func (s *Server) nodeAuthorizer(spec authorizationv1.SubjectAccessReviewSpec) An
 		return no(fmt.Sprintf("unknown node for user %q", spec.User))
 	}
 	if a := spec.ResourceAttributes; a != nil {
-		if answer, subdivided := s.nodeResource(node, a); subdivided {
+		if answer, subdivided := s.authorizeNodeResource(node, a); subdivided {
 			return answer
 		}
 	}
@@ -169,37 +170,37 @@ var yesNode = Answer{Decision: scenarios.Allow, Source: "the Node authorizer: no
 
 func no(reason string) Answer { return Answer{Decision: scenarios.NoOpinion, Reason: reason} }
 
-// nodeResource decides about the resources that are not the same for every node; ok is false for the others.
-func (s *Server) nodeResource(node string, a *authorizationv1.ResourceAttributes) (answer Answer, ok bool) {
+// authorizeNodeResource decides about the resources that are not the same for every node; ok is false for the others.
+func (s *Server) authorizeNodeResource(node string, a *authorizationv1.ResourceAttributes) (answer Answer, ok bool) {
 	switch a.Group + "/" + a.Resource {
 	case "/nodes":
-		return nodeObject(node, a), true
+		return authorizeNodeObject(node, a), true
 	case "/pods":
-		return s.nodePod(node, a), true
+		return s.authorizeNodePod(node, a), true
 	case "/serviceaccounts":
-		return s.nodeAccount(node, a), true
+		return s.authorizeNodeAccount(node, a), true
 	case "/secrets", "/configmaps":
-		return s.nodeRead(node, a), true
+		return s.authorizeNodeRead(node, a), true
 	case "/persistentvolumeclaims":
 		if a.Subresource == "status" {
 			if a.Verb != "update" && a.Verb != "patch" {
 				return no("can only get/update/patch this type"), true
 			}
-			return unrelated(node, a), true
+			return denyUnrelated(node, a), true
 		}
-		return nodeGet(node, a), true
+		return authorizeNodeGet(node, a), true
 	case "/persistentvolumes", "resource.k8s.io/resourceclaims", "storage.k8s.io/volumeattachments":
-		return nodeGet(node, a), true
+		return authorizeNodeGet(node, a), true
 	case "coordination.k8s.io/leases":
-		return nodeOwn(node, a, "node lease"), true
+		return authorizeNodeOwn(node, a, "node lease"), true
 	case "storage.k8s.io/csinodes":
-		return nodeOwn(node, a, "CSINode"), true
+		return authorizeNodeOwn(node, a, "CSINode"), true
 	}
 	return Answer{}, false
 }
 
-// nodeObject is authorizeNode.
-func nodeObject(node string, a *authorizationv1.ResourceAttributes) Answer {
+// authorizeNodeObject decides about nodes as authorizeNode does.
+func authorizeNodeObject(node string, a *authorizationv1.ResourceAttributes) Answer {
 	switch {
 	case a.Subresource == "" && slices.Contains([]string{"create", "update", "patch"}, a.Verb),
 		a.Subresource == "status" && slices.Contains([]string{"update", "patch"}, a.Verb):
@@ -214,18 +215,18 @@ func nodeObject(node string, a *authorizationv1.ResourceAttributes) Answer {
 	return no(fmt.Sprintf("node '%s' cannot read '%s', only its own Node object", node, a.Name))
 }
 
-// nodePod is authorizePod.
-func (s *Server) nodePod(node string, a *authorizationv1.ResourceAttributes) Answer {
+// authorizeNodePod decides about pods as authorizePod does.
+func (s *Server) authorizeNodePod(node string, a *authorizationv1.ResourceAttributes) Answer {
 	itself := func(p pod) bool { return p.name == a.Name }
 	switch a.Subresource + " " + a.Verb {
 	case " get":
-		return s.related(node, a, itself)
+		return s.allowRelated(node, a, itself)
 	case " list", " watch":
-		if scoped(a, node) {
+		if selectsOwnPods(a, node) {
 			return yesNode
 		}
 		if a.Name != "" {
-			return s.related(node, a, itself)
+			return s.allowRelated(node, a, itself)
 		}
 		return no("can only list/watch pods with spec.nodeName field selector")
 	case " create", " delete", "status update", "status patch", "eviction create":
@@ -234,23 +235,23 @@ func (s *Server) nodePod(node string, a *authorizationv1.ResourceAttributes) Ans
 	return no("")
 }
 
-// scoped tells whether a field selector keeps to the pods of the node.
-func scoped(a *authorizationv1.ResourceAttributes, node string) bool {
+// selectsOwnPods reports whether a field selector keeps to the pods of the node.
+func selectsOwnPods(a *authorizationv1.ResourceAttributes, node string) bool {
 	return a.FieldSelector != nil && slices.ContainsFunc(a.FieldSelector.Requirements, func(r metav1.FieldSelectorRequirement) bool {
 		return r.Key == "spec.nodeName" && r.Operator == metav1.FieldSelectorOpIn && slices.Equal(r.Values, []string{node})
 	})
 }
 
-// related allows what is about an object that a pod of the node has to do with.
-func (s *Server) related(node string, a *authorizationv1.ResourceAttributes, by func(pod) bool) Answer {
+// allowRelated allows what is about an object that a pod of the node has to do with.
+func (s *Server) allowRelated(node string, a *authorizationv1.ResourceAttributes, by func(pod) bool) Answer {
 	if slices.ContainsFunc(s.policy.pods, func(p pod) bool { return p.node == node && p.namespace == a.Namespace && by(p) }) {
 		return yesNode
 	}
-	return unrelated(node, a)
+	return denyUnrelated(node, a)
 }
 
-// nodeAccount is authorizeServiceAccount: the accounts of the node's pods.
-func (s *Server) nodeAccount(node string, a *authorizationv1.ResourceAttributes) Answer {
+// authorizeNodeAccount decides about service accounts as authorizeServiceAccount does: it allows the accounts of the node's pods.
+func (s *Server) authorizeNodeAccount(node string, a *authorizationv1.ResourceAttributes) Answer {
 	switch {
 	case a.Verb == "get" && a.Subresource == "":
 		if a.Name == "" {
@@ -261,11 +262,11 @@ func (s *Server) nodeAccount(node string, a *authorizationv1.ResourceAttributes)
 	case a.Subresource != "token":
 		return no("can only create token subresource of serviceaccount")
 	}
-	return s.related(node, a, func(p pod) bool { return p.account == a.Name })
+	return s.allowRelated(node, a, func(p pod) bool { return p.account == a.Name })
 }
 
-// nodeRead is authorizeReadNamespacedObject.
-func (s *Server) nodeRead(node string, a *authorizationv1.ResourceAttributes) Answer {
+// authorizeNodeRead decides about secrets and config maps as authorizeReadNamespacedObject does.
+func (s *Server) authorizeNodeRead(node string, a *authorizationv1.ResourceAttributes) Answer {
 	switch {
 	case !slices.Contains([]string{"get", "list", "watch"}, a.Verb):
 		return no("can only read resources of this type")
@@ -274,31 +275,31 @@ func (s *Server) nodeRead(node string, a *authorizationv1.ResourceAttributes) An
 	case a.Namespace == "":
 		return no("can only read namespaced object of this type")
 	}
-	return s.related(node, a, func(p pod) bool { return slices.Contains(p.reads, a.Resource+"/"+a.Name) })
+	return s.allowRelated(node, a, func(p pod) bool { return slices.Contains(p.reads, a.Resource+"/"+a.Name) })
 }
 
-// nodeGet is authorizeGet.
-func nodeGet(node string, a *authorizationv1.ResourceAttributes) Answer {
+// authorizeNodeGet decides about what nodes may only get, as authorizeGet does.
+func authorizeNodeGet(node string, a *authorizationv1.ResourceAttributes) Answer {
 	switch {
 	case a.Verb != "get":
 		return no("can only get individual resources of this type")
 	case a.Subresource != "":
 		return no("cannot get subresource")
 	}
-	return unrelated(node, a)
+	return denyUnrelated(node, a)
 }
 
-// unrelated is what hasPathFrom comes to for objects that no pod of the node uses.
-func unrelated(node string, a *authorizationv1.ResourceAttributes) Answer {
+// denyUnrelated answers as hasPathFrom makes the authorizer answer about objects that no pod of the node uses.
+func denyUnrelated(node string, a *authorizationv1.ResourceAttributes) Answer {
 	if a.Name == "" {
 		return no("No Object name found")
 	}
 	return no(fmt.Sprintf("no relationship found between node '%s' and this object", node))
 }
 
-// nodeOwn is authorizeLease and authorizeCSINode, without the status subresource of an alpha feature: each node has
+// authorizeNodeOwn decides as authorizeLease and authorizeCSINode do, without the status subresource of an alpha feature: each node has
 // one such object, of its own name.
-func nodeOwn(node string, a *authorizationv1.ResourceAttributes, kind string) Answer {
+func authorizeNodeOwn(node string, a *authorizationv1.ResourceAttributes, kind string) Answer {
 	switch {
 	case a.Resource == "csinodes" && a.Subresource != "":
 		return no("cannot authorize CSINode subresources")

@@ -33,7 +33,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Versions are the minors of Kubernetes that are modelled, oldest first: a test holds them to those of clusters/local.
+// Versions returns the minors of Kubernetes that are modelled, oldest first. A test compares them with those of clusters/local.
 func Versions() []string { return []string{"1.33", "1.34", "1.35", "1.36", "1.37"} }
 
 // Config says what a server is, and what is granted on it.
@@ -87,13 +87,14 @@ func New(c Config) (_ *Server, err error) {
 	default:
 		return nil, fmt.Errorf("the gate is on or off, not %q", c.Gate)
 	}
-	if s.chain = c.Chain; s.chain == nil {
+	s.chain = c.Chain
+	if s.chain == nil {
 		s.chain = s.ordinaryChain()
 	}
 	return s, nil
 }
 
-// minor is the minor version of "1.37" or "v1.37.1".
+// minor returns the minor version of "1.37" or "v1.37.1".
 func minor(version string) (uint64, error) {
 	v, err := semver.NewVersion(version)
 	if err != nil || v.Major() != 1 {
@@ -102,7 +103,7 @@ func minor(version string) (uint64, error) {
 	return v.Minor(), nil
 }
 
-// GateOn tells whether ConstrainedImpersonation is on.
+// GateOn reports whether ConstrainedImpersonation is on.
 func (s *Server) GateOn() bool { return s.gate }
 
 // Advance lets time pass.
@@ -121,20 +122,20 @@ func (s *Server) Revoke(grants ...scenarios.Grant) {
 	}
 }
 
-// countsImpersonation tells whether the server keeps apiserver_impersonation_*: since 1.36, with the gate on.
+// countsImpersonation reports whether the server keeps apiserver_impersonation_*: since 1.36, with the gate on.
 func (s *Server) countsImpersonation() bool { return s.gate && s.binary >= 36 }
 
-// missingRules are the rules, in their smallest parts, that a user does not hold in a namespace, by plain
+// missingRules returns the rules, in their smallest parts, that a user does not hold in a namespace, by plain
 // comparison of strings (Covers of k8s.io/component-helpers/auth/rbac/validation/policy_comparator.go). Parts that
 // differ in the verb alone are put together again (CompactRules).
 func (s *Server) missingRules(u scenarios.User, namespace string, rules []scenarios.Grant) (missing []scenarios.Grant) {
-	held := slices.Concat(s.policy.grants, s.grants, s.policy.defaults)
+	all := slices.Concat(s.policy.grants, s.grants, s.policy.defaults)
 	for _, rule := range rules {
 		rule.Namespace = namespace
 		for _, part := range rule.Parts() {
 			spec := part.Review()
 			spec.User, spec.Groups = u.Name, u.Groups
-			if scenarios.Covered(held, spec) {
+			if scenarios.Covered(all, spec) {
 				continue
 			}
 			same := func(m scenarios.Grant) bool {
@@ -151,7 +152,7 @@ func (s *Server) missingRules(u scenarios.User, namespace string, rules []scenar
 	return missing
 }
 
-// compactRule is CompactString of k8s.io/kubernetes/pkg/apis/rbac/v1.
+// compactRule returns a rule as CompactString writes it, of k8s.io/kubernetes/pkg/apis/rbac/v1.
 func compactRule(r scenarios.Grant) string {
 	var parts []string
 	for _, f := range []struct {
@@ -170,7 +171,7 @@ func compactRule(r scenarios.Grant) string {
 
 const rbacGroup = "rbac.authorization.k8s.io"
 
-// store is what comes behind authorization and asks authorizers again: RBAC's escalation check, self-reviews, who may
+// store does what comes behind authorization and asks authorizers again: RBAC's escalation check, self-reviews, who may
 // approve certificates, and the second verb of exec.
 func (s *Server) store(p *Prediction, k asker, subject scenarios.User, r Request) {
 	switch r.APIGroup + "/" + r.Resource {
@@ -180,18 +181,19 @@ func (s *Server) store(p *Prediction, k asker, subject scenarios.User, r Request
 		kind, name := scenarios.Text(r.Body, "roleRef", "kind"), scenarios.Text(r.Body, "roleRef", "name")
 		s.grantRules(p, k, subject, r, "bind", strings.ToLower(kind)+"s", name, s.policy.role(kind, r.Namespace, name))
 	case "authorization.k8s.io/selfsubjectaccessreviews":
-		if a, _, ok := reviewed(r); ok {
+		if a, _, ok := requestedReview(r); ok {
 			p.add(k.ask(question{"", subject, a}))
 		}
 	case "authorization.k8s.io/localsubjectaccessreviews", "authorization.k8s.io/subjectaccessreviews":
-		if a, about, ok := reviewed(r); ok {
+		if a, about, ok := requestedReview(r); ok {
 			p.add(k.ask(question{"", about, a}))
 		}
 	case "certificates.k8s.io/certificatesigningrequests":
 		s.approve(p, k, subject, r)
 		s.write(p, k, subject, r)
 	default:
-		if r.Verb == "delete" && r.APIGroup == "" && r.Subresource == "" && !r.DryRun { // at once: the model knows no grace
+		isOfCore := r.APIGroup == "" && r.Subresource == ""
+		if isOfCore && r.Verb == "delete" && !r.DryRun { // at once: the model knows no grace
 			s.tokens.gone[boundPath(r.Resource, r.Namespace, r.Name)] = true
 		}
 		s.connect(p, k, subject, r)
@@ -204,11 +206,12 @@ func (p *Prediction) add(r Review) Review {
 	return r
 }
 
-// connect is the check of create that exec, attach and portforward make since 1.35 when they are opened with GET
+// connect makes the check of create that exec, attach and portforward make since 1.35 when they are opened with GET
 // (ensureAuthorizedForVerb of k8s.io/kubernetes/pkg/registry/core/pod/rest/authorize.go). Authorization has let
 // the request through, so the outcome stays.
 func (s *Server) connect(p *Prediction, k asker, subject scenarios.User, r Request) {
-	if s.effective < 35 || r.APIGroup != "" || r.Resource != "pods" || r.Verb != "get" || !slices.Contains([]string{"exec", "attach", "portforward"}, r.Subresource) {
+	isOfPod := r.APIGroup == "" && r.Resource == "pods" && slices.Contains([]string{"exec", "attach", "portforward"}, r.Subresource)
+	if s.effective < 35 || !isOfPod || r.Verb != "get" {
 		return
 	}
 	a := r.Attributes
@@ -219,11 +222,12 @@ func (s *Server) connect(p *Prediction, k asker, subject scenarios.User, r Reque
 	}
 }
 
-// approve is admission's check of who approves: the signer by its name, and then by its domain (IsAuthorizedForSignerName
+// approve makes admission's check of who approves: the signer by its name, and then by its domain (IsAuthorizedForSignerName
 // of k8s.io/kubernetes/plugin/pkg/admission/certificates).
 func (s *Server) approve(p *Prediction, k asker, subject scenarios.User, r Request) {
 	at := s.policy.find(r.APIGroup, r.Resource, "", r.Name)
-	if at < 0 || r.Subresource != "approval" || r.Verb != "patch" && r.Verb != "update" {
+	isWrite := r.Verb == "patch" || r.Verb == "update"
+	if at < 0 || !isWrite || r.Subresource != "approval" {
 		return
 	}
 	signer := scenarios.Text(s.policy.objects[at], "spec", "signerName")
@@ -238,20 +242,20 @@ func (s *Server) approve(p *Prediction, k asker, subject scenarios.User, r Reque
 	p.Messages = []string{statusForbidden(r.APIGroup, r.Resource, r.Name, fmt.Sprintf("user not permitted to approve requests with signerName %q", signer))}
 }
 
-var creates = []string{
+// createdByUpdate are the resources that an update creates if they are not there.
+var createdByUpdate = []string{
 	"coordination.k8s.io/leases", "coordination.k8s.io/leasecandidates", "/endpoints", "/events", "/limitranges",
 	"/services", "node.k8s.io/runtimeclasses",
 }
 
-// write is what the storage of ordinary objects has to do with permissions: an update or apply of what is not
+// write does what the storage of ordinary objects has to do with permissions: an update or apply of what is not
 // there needs create (withAuthorization of k8s.io/apiserver/pkg/endpoints/handlers/update.go).
 func (s *Server) write(p *Prediction, k asker, subject scenarios.User, r Request) {
-	known := s.policy.find(r.APIGroup, r.Resource, r.Namespace, r.Name)
-	update := r.Verb == "update" && slices.Contains(creates, r.APIGroup+"/"+r.Resource) || r.Verb == "patch" && r.Apply
+	isThere := s.policy.find(r.APIGroup, r.Resource, r.Namespace, r.Name) >= 0
 	switch {
 	case r.Body == nil || r.Subresource != "":
 		return
-	case update && known < 0:
+	case r.canCreate() && !isThere:
 		a := r.Attributes
 		a.Verb = "create"
 		if review := p.add(k.ask(question{"", subject, a})); !review.Allowed() {
@@ -261,15 +265,26 @@ func (s *Server) write(p *Prediction, k asker, subject scenarios.User, r Request
 	case r.Verb != "create" || nameOf(r.Body) == "":
 		return
 	}
-	s.stored(r)
+	s.keepObject(r)
 }
 
-// reviewed is what an access review asks, and about whom where that is not who asks (ResourceAttributesFrom of
+// canCreate reports whether an update or a patch of what is not there creates it.
+func (r Request) canCreate() bool {
+	switch r.Verb {
+	case "update":
+		return slices.Contains(createdByUpdate, r.APIGroup+"/"+r.Resource)
+	case "patch":
+		return r.Apply
+	}
+	return false
+}
+
+// requestedReview returns what an access review asks, and about whom where that is not who asks (ResourceAttributesFrom of
 // k8s.io/kubernetes/pkg/registry/authorization/util).
-func reviewed(r Request) (a Attributes, about scenarios.User, ok bool) {
+func requestedReview(r Request) (a Attributes, about scenarios.User, ok bool) {
 	raw, err := json.Marshal(r.Body)
-	spec, asked := scenarios.Asked(raw)
-	if r.Verb != "create" || err != nil || !asked {
+	spec, isReview := scenarios.Asked(raw)
+	if r.Verb != "create" || err != nil || !isReview {
 		return a, about, false
 	}
 	about = scenarios.UserOf(spec.User, spec.UID, spec.Groups, spec.Extra)
@@ -298,11 +313,12 @@ func reviewed(r Request) (a Attributes, about scenarios.User, ok bool) {
 	return a, about, true
 }
 
-// grantRules is the escalation check of roles and, with the rules of their role, of bindings: who may not escalate, or
+// grantRules makes the escalation check of roles and, with the rules of their role, of bindings: who may not escalate, or
 // bind, must hold every rule (Create of k8s.io/kubernetes/pkg/registry/rbac/clusterrole/policybased and its
 // neighbours, RoleEscalationAuthorized, BindingAuthorized).
 func (s *Server) grantRules(p *Prediction, k asker, subject scenarios.User, r Request, verb, resource, name string, role map[string]any) {
-	if r.Body == nil || r.Verb != "create" && r.Verb != "update" || p.Outcome != scenarios.Allowed || slices.Contains(subject.Groups, mastersGroup) {
+	isWritten := r.Body != nil && slices.Contains([]string{"create", "update"}, r.Verb)
+	if !isWritten || p.Outcome != scenarios.Allowed || slices.Contains(subject.Groups, mastersGroup) {
 		return
 	}
 	may := Attributes{Verb: verb, APIGroup: rbacGroup, Version: "*", Resource: resource, Namespace: r.Namespace, Name: name, ResourceRequest: true}
@@ -311,22 +327,22 @@ func (s *Server) grantRules(p *Prediction, k asker, subject scenarios.User, r Re
 			return // 404: nothing is stored
 		}
 		if missing := s.missingRules(subject, r.Namespace, scenarios.RulesOf(role)); len(missing) > 0 {
-			p.escalates(subject, r, missing)
+			p.refuseEscalation(subject, r, missing)
 			return
 		}
 	}
-	s.stored(r)
+	s.keepObject(r)
 }
 
-// stored makes what was written count from now on.
-func (s *Server) stored(r Request) {
+// keepObject makes what was written count from now on.
+func (s *Server) keepObject(r Request) {
 	if !r.DryRun {
 		s.policy = newPolicy(append(slices.Clone(s.policy.objects), withNamespace(r.Body, r.Namespace)))
 	}
 }
 
-// escalates is the answer of ConfirmNoEscalation (k8s.io/kubernetes/pkg/registry/rbac/validation/rule.go).
-func (p *Prediction) escalates(subject scenarios.User, r Request, missing []scenarios.Grant) {
+// refuseEscalation answers as ConfirmNoEscalation does (k8s.io/kubernetes/pkg/registry/rbac/validation/rule.go).
+func (p *Prediction) refuseEscalation(subject scenarios.User, r Request, missing []scenarios.Grant) {
 	lines := seq.Map(missing, compactRule)
 	text := fmt.Sprintf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s",
 		subject.Name, subject.Groups, strings.Join(sets.List(sets.New(lines...)), "\n"))

@@ -51,53 +51,63 @@ type Kept struct {
 	Requests  int64             // how many requests there were
 }
 
-// Advice makes the advice.
+// Advice returns what follows from all that was seen.
 func (s *Summary) Advice() *Advice {
 	a := &Advice{Masters: s.masters}
 	for _, name := range slices.Sorted(maps.Keys(s.requestors)) {
 		r := s.requestors[name]
-		kept := map[*identity]int64{}
-		sum := Requestor{Name: name}
-		type doing struct {
-			mode   oracle.Mode
-			action *Action
-		}
-		identities, actions := map[*identity]bool{}, map[doing]bool{}
-		var grants []scenarios.Grant
-		for _, p := range r.sorted() {
-			if p.as.mode == "" {
-				kept[p.as] += r.seen[p]
-				continue
-			}
-			sum.Seen++
-			sum.Requests += r.seen[p]
-			if !identities[p.as] {
-				identities[p.as] = true
-				grants = append(grants, p.as.grants...)
-			}
-			if do := (doing{p.as.mode, p.action}); !actions[do] {
-				actions[do] = true
-				grants = append(grants, p.actionGrant(name))
-			}
-		}
-		sum.Identities, sum.Actions = len(identities), len(actions)
-		in := map[oracle.Mode]int{}
-		for as := range identities {
-			in[as.mode]++
-		}
-		for do := range actions {
-			sum.Allowed += in[do.mode]
-		}
+		sum, grants := r.sumUp()
 		if sum.Seen > 0 {
 			a.Requestors = append(a.Requestors, sum)
 			a.Grants = append(a.Grants, merge(name, grants)...)
 		}
-		a.Kept = append(a.Kept, r.kept(kept)...)
+		a.Kept = append(a.Kept, r.listKept()...)
 	}
 	return a
 }
 
-func (r *requestor) kept(counts map[*identity]int64) (out []Kept) {
+// sumUp returns what the requestor does by constrained modes, and the grants that it needs for that.
+func (r *requestor) sumUp() (sum Requestor, grants []scenarios.Grant) {
+	type doing struct {
+		mode   oracle.Mode
+		action *Action
+	}
+	identities, actions := map[*identity]bool{}, map[doing]bool{}
+	sum.Name = r.name
+	for _, p := range r.sorted() {
+		if p.as.mode == "" {
+			continue
+		}
+		sum.Seen++
+		sum.Requests += r.seen[p]
+		if !identities[p.as] {
+			identities[p.as] = true
+			grants = append(grants, p.as.grants...)
+		}
+		if do := (doing{p.as.mode, p.action}); !actions[do] {
+			actions[do] = true
+			grants = append(grants, p.actionGrant(r.name))
+		}
+	}
+	sum.Identities, sum.Actions = len(identities), len(actions)
+	identitiesBy := map[oracle.Mode]int{}
+	for as := range identities {
+		identitiesBy[as.mode]++
+	}
+	for do := range actions {
+		sum.Allowed += identitiesBy[do.mode]
+	}
+	return sum, grants
+}
+
+// listKept returns the impersonations of the requestor that no constrained mode can serve.
+func (r *requestor) listKept() (out []Kept) {
+	counts := map[*identity]int64{}
+	for p, n := range r.seen {
+		if p.as.mode == "" {
+			counts[p.as] += n
+		}
+	}
 	for as, n := range counts {
 		out = append(out, Kept{Requestor: r.name, Groups: sets.List(r.groups), As: as.as, Why: as.why, Legacy: as.legacy, Requests: n})
 	}
@@ -107,7 +117,7 @@ func (r *requestor) kept(counts map[*identity]int64) (out []Kept) {
 	return out
 }
 
-// actionGrant is the narrowest grant for the action check.
+// actionGrant returns the narrowest grant for the action check.
 func (p pair) actionGrant(requestor string) scenarios.Grant {
 	g := scenarios.Grant{Subject: scenarios.Subject{User: requestor}, Verbs: []string{onPrefix + string(p.as.mode) + ":" + p.action.Verb}}
 	if p.action.Path != "" {
@@ -125,31 +135,15 @@ func (p pair) actionGrant(requestor string) scenarios.Grant {
 type atom struct{ namespace, verb, group, resource, path string }
 
 // merge puts grants of one requestor together without allowing anything more: names, then verbs, then resources that have
-// all else in common. One for all names makes those with names superfluous, one for all namespaces those in a namespace.
+// all else in common. A grant for all names makes those with names superfluous, a grant for all namespaces those in a namespace.
 func merge(requestor string, grants []scenarios.Grant) (out []scenarios.Grant) {
-	names := map[atom]sets.Set[string]{} // nil: all names
-	for _, g := range grants {
-		a := atom{namespace: g.Namespace, verb: g.Verbs[0]}
-		if len(g.NonResourceURLs) > 0 {
-			a.path = g.NonResourceURLs[0]
-			names[a] = nil
-			continue
-		}
-		a.group, a.resource = g.APIGroups[0], g.Resources[0]
-		had, known := names[a]
-		switch {
-		case len(g.Names) == 0 || known && had == nil:
-			names[a] = nil
-		case !known:
-			names[a] = sets.New(g.Names...)
-		default:
-			had.Insert(g.Names...)
-		}
-	}
+	names := namesByAtom(grants)
 	for a := range names {
 		wide := a
 		wide.namespace = ""
-		if all, ok := names[wide]; ok && all == nil && a.namespace != "" {
+		inAll, isKnown := names[wide]
+		hasAllNames := isKnown && inAll == nil
+		if hasAllNames && a.namespace != "" {
 			delete(names, a)
 		}
 	}
@@ -167,6 +161,31 @@ func merge(requestor string, grants []scenarios.Grant) (out []scenarios.Grant) {
 	out = join(out, func(g *scenarios.Grant) *[]string { return &g.NonResourceURLs })
 	slices.SortFunc(out, func(a, b scenarios.Grant) int { return strings.Compare(grantKey(a), grantKey(b)) })
 	return out
+}
+
+// namesByAtom returns the names that grants are for, by all else; nil is all names.
+func namesByAtom(grants []scenarios.Grant) map[atom]sets.Set[string] {
+	names := map[atom]sets.Set[string]{}
+	for _, g := range grants {
+		a := atom{namespace: g.Namespace, verb: g.Verbs[0]}
+		if len(g.NonResourceURLs) > 0 {
+			a.path = g.NonResourceURLs[0]
+			names[a] = nil
+			continue
+		}
+		a.group, a.resource = g.APIGroups[0], g.Resources[0]
+		known, isKnown := names[a]
+		hasAllNames := isKnown && known == nil
+		switch {
+		case len(g.Names) == 0 || hasAllNames:
+			names[a] = nil
+		case !isKnown:
+			names[a] = sets.New(g.Names...)
+		default:
+			known.Insert(g.Names...)
+		}
+	}
+	return names
 }
 
 // join puts grants together that differ in one list alone.
@@ -224,7 +243,7 @@ const (
 	accountHead = serviceaccount.ServiceAccountUsernamePrefix
 )
 
-// actionOf is what an event's request was to authorization. It is read from the URI: objectRef has the name of an
+// actionOf returns what an event's request was to authorization. It is read from the URI: objectRef has the name of an
 // object that is created, which authorization did not know (k8s.io/apiserver/pkg/audit/request.go, LogRequestObject).
 func actionOf(verb, uri string) (Action, error) {
 	u, err := url.ParseRequestURI(uri)
@@ -241,7 +260,7 @@ func actionOf(verb, uri string) (Action, error) {
 	return Action{Verb: a.Verb, APIGroup: a.APIGroup, Version: a.Version, Resource: a.Resource, Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name}, nil
 }
 
-// requestorOf is a requestor with the only extra that impersonation looks at: its node, if that is impersonated.
+// requestorOf returns a requestor with the only extra that impersonation looks at: its node, if that is impersonated.
 func requestorOf(e *auditv1.Event) scenarios.User {
 	who := scenarios.User{Name: e.User.Username, Groups: e.User.Groups}
 	if nodes := e.User.Extra[serviceaccount.NodeNameKey]; len(nodes) == 1 && e.ImpersonatedUser.Username == nodePrefix+nodes[0] {
@@ -250,10 +269,10 @@ func requestorOf(e *auditv1.Event) scenarios.User {
 	return who
 }
 
-// asked is what the impersonation headers asked for, told from who resulted. What the API server adds by itself is
-// taken away again: a client that asked for just that cannot be told from one that did not
+// headersOf returns what the impersonation headers asked for, as far as it follows from who resulted. What the API server adds
+// by itself is taken away: a client that asked for just that cannot be told from one that did not
 // (k8s.io/apiserver/pkg/endpoints/filters/impersonation, mode.go).
-func asked(e *auditv1.Event) scenarios.Impersonate {
+func headersOf(e *auditv1.Event) scenarios.Impersonate {
 	u := e.ImpersonatedUser
 	groups := slices.Clone(u.Groups)
 	added := user.AllAuthenticated
@@ -263,22 +282,22 @@ func asked(e *auditv1.Event) scenarios.Impersonate {
 	if n := len(groups); n > 0 && groups[n-1] == added {
 		groups = groups[:n-1]
 	}
-	if len(groups) == 0 || derived(e, groups) {
+	if len(groups) == 0 || followFromName(e, groups) {
 		groups = nil
 	}
 	return scenarios.Impersonate{User: u.Username, UID: u.UID, Groups: groups, Extra: scenarios.UserOf("", "", nil, u.Extra).Extra}
 }
 
-// derived tells whether the groups follow from the name: those of a service account, and in a constrained mode
+// followFromName reports whether the groups follow from the name: those of a service account, and in a constrained mode
 // that of a node. Legacy impersonation gives a node no group, so there it was asked for.
-func derived(e *auditv1.Event, groups []string) bool {
+func followFromName(e *auditv1.Event, groups []string) bool {
 	name := e.ImpersonatedUser.Username
 	if rest, ok := strings.CutPrefix(name, accountHead); ok {
 		namespace, _, _ := strings.Cut(rest, ":")
 		return slices.Equal(groups, serviceaccount.MakeGroupNames(namespace))
 	}
-	return strings.HasPrefix(name, nodePrefix) && strings.HasSuffix(verdicts.ConstraintOf(e), "-node") &&
-		slices.Equal(groups, []string{user.NodesGroup})
+	isByNodeMode := strings.HasPrefix(name, nodePrefix) && strings.HasSuffix(verdicts.ConstraintOf(e), "-node")
+	return isByNodeMode && slices.Equal(groups, []string{user.NodesGroup})
 }
 
 func compareActions(a, b Action) int {

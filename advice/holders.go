@@ -45,7 +45,7 @@ type Power struct {
 	Never   string `json:"never,omitempty"`
 }
 
-// Action tells whether the power is about what is done, and not about who is impersonated.
+// Action reports whether the power is about what is done, and not about who is impersonated.
 func (p Power) Action() bool { return p.Mode != "" && len(p.Whom) == 0 && p.Never == "" }
 
 // Dangling is a binding to a role that is not there.
@@ -83,60 +83,55 @@ func (c check) verb() string {
 
 const identityPrefix = "impersonate:"
 
-// Holders are who may impersonate whom by the roles and bindings of a cluster, and who may get tokens of service
+// Holders returns who may impersonate whom by the roles and bindings of a cluster, and who may get tokens of service
 // accounts, by subject; aggregated roles have to be put together before. A rule with the verb * about anything else
 // counts for the actions of those who may impersonate somebody.
 func Holders(objects []map[string]any) (holders []Holder, dangling []Dangling) {
 	rules, unbound := scenarios.BoundRules(objects)
-	all := bound{of: map[scenarios.Subject][]*scenarios.Grant{}, may: map[powerKey][]scenarios.Grant{}}
-	for i, r := range rules {
-		all.of[r.Subject] = append(all.of[r.Subject], &rules[i].Grant)
-	}
-	// What a rule gives is the same for whomever it is bound to, and there are far fewer rules than bindings.
-	type ruleKey struct {
-		role, namespace string
-		rule            int
-		paths           bool
-	}
+	all := newBound(rules)
 	known, has := map[ruleKey]Holder{}, powerSet{}
 	for _, r := range rules {
 		key := ruleKey{label(r.Role), r.Namespace, r.Rule, len(r.NonResourceURLs) > 0}
-		h, ok := known[key]
-		if !ok {
-			h = Holder{Subject: r.Subject, Role: key.role, Rule: r.Rule, Wildcard: slices.Contains(r.Verbs, "*"), Powers: powers(r.Grant)}
+		h, isKnown := known[key]
+		if !isKnown {
+			h = Holder{Subject: r.Subject, Role: key.role, Rule: r.Rule, Wildcard: slices.Contains(r.Verbs, "*"), Powers: findPowers(r.Grant)}
 			h.complete(all)
 			known[key] = h
 		}
 		if len(h.Powers) > 0 {
-			h = h.of(r.Subject, label(r.Binding))
+			h = h.bindTo(r.Subject, label(r.Binding))
 			holders = append(holders, h)
 		}
-		for _, p := range h.Powers {
-			has[powerKey{r.Subject, p.Mode, p.Action()}] = has[powerKey{r.Subject, p.Mode, p.Action()}] || p.Never == ""
-		}
+		has.add(r.Subject, h.Powers)
 	}
 	for _, h := range holders {
-		for i, p := range h.Powers { // an identity is nothing without an action, and the other way round
-			if p.Never == "" && p.Mode != "" && p.Mode != oracle.Legacy {
-				h.Powers[i].GateOn = has.holds(h.Subject, p.Mode, !p.Action())
-			}
-		}
+		has.completeGateOn(h)
 	}
 	slices.SortStableFunc(holders, func(a, b Holder) int {
 		return cmp.Or(strings.Compare(a.Subject.Group, b.Subject.Group), strings.Compare(a.Subject.User, b.Subject.User),
 			strings.Compare(a.Binding, b.Binding), strings.Compare(a.Role, b.Role), cmp.Compare(a.Rule, b.Rule))
 	})
-	return holders, seq.Map(unbound, func(b map[string]any) Dangling {
-		name := scenarios.Text(b, "roleRef", "name")
-		return Dangling{
-			Binding: label(b), Role: scenarios.Text(b, "roleRef", "kind") + " " + name,
-			BuiltIn: strings.HasPrefix(name, "system:") || name == "extension-apiserver-authentication-reader",
-		}
-	})
+	return holders, seq.Map(unbound, newDangling)
 }
 
-// of is the same rule as a binding gives it to a subject.
-func (h Holder) of(subject scenarios.Subject, binding string) Holder {
+// ruleKey names a rule in a role. What a rule gives is the same for whomever it is bound to, and there are far fewer rules than
+// bindings.
+type ruleKey struct {
+	role, namespace string
+	rule            int
+	isForPaths      bool
+}
+
+func newDangling(binding map[string]any) Dangling {
+	name := scenarios.Text(binding, "roleRef", "name")
+	return Dangling{
+		Binding: label(binding), Role: scenarios.Text(binding, "roleRef", "kind") + " " + name,
+		BuiltIn: strings.HasPrefix(name, "system:") || name == "extension-apiserver-authentication-reader",
+	}
+}
+
+// bindTo returns the same rule as a binding gives it to a subject.
+func (h Holder) bindTo(subject scenarios.Subject, binding string) Holder {
 	h.Subject, h.Binding = subject, binding
 	h.Powers, h.Least = slices.Clone(h.Powers), slices.Clone(h.Least)
 	for i := range h.Powers {
@@ -148,7 +143,7 @@ func (h Holder) of(subject scenarios.Subject, binding string) Holder {
 	return h
 }
 
-// powerSet says which subjects may impersonate somebody by a mode, and which may do anything so.
+// powerSet has which subjects may impersonate somebody by a mode, and which may do anything so.
 type powerSet map[powerKey]bool
 
 type powerKey struct {
@@ -157,8 +152,28 @@ type powerKey struct {
 	action bool
 }
 
-// holds tells whether a subject does, or a group that it is surely in.
-func (s powerSet) holds(subject scenarios.Subject, mode oracle.Mode, action bool) bool {
+// add adds the powers of a subject that can be used.
+func (s powerSet) add(subject scenarios.Subject, powers []Power) {
+	for _, p := range powers {
+		if p.Never == "" {
+			s[powerKey{subject, p.Mode, p.Action()}] = true
+		}
+	}
+}
+
+// completeGateOn sets of a holder's powers by constrained modes whether they let anybody impersonate: an identity is nothing
+// without an action, and the other way round.
+func (s powerSet) completeGateOn(h Holder) {
+	for i, p := range h.Powers {
+		isConstrained := p.Mode != "" && p.Mode != oracle.Legacy
+		if isConstrained && p.Never == "" {
+			h.Powers[i].GateOn = s.includes(h.Subject, p.Mode, !p.Action())
+		}
+	}
+}
+
+// includes reports whether a subject has a power, or a group that it is surely in.
+func (s powerSet) includes(subject scenarios.Subject, mode oracle.Mode, action bool) bool {
 	groups := []string{subject.Group}
 	if subject.User != "" {
 		groups = []string{user.AllAuthenticated}
@@ -171,53 +186,75 @@ func (s powerSet) holds(subject scenarios.Subject, mode oracle.Mode, action bool
 	})
 }
 
-// Idle tells whether a rule with the verb * is about other things, and its subject impersonates nobody.
+// Idle reports whether a rule with the verb * is about other things, and its subject impersonates nobody.
 func (h Holder) Idle() bool {
 	return !slices.ContainsFunc(h.Powers, func(p Power) bool { return !p.Action() || p.GateOn || !h.Wildcard })
 }
 
-func powers(g scenarios.Grant) (out []Power) {
-	out = identities(g)
+// findPowers returns what a rule gives: impersonation, tokens of service accounts, what looks like impersonation and is not,
+// and actions.
+func findPowers(g scenarios.Grant) (out []Power) {
+	out = findIdentities(g)
 	token := g
 	token.NonResourceURLs = nil
 	token.Verbs, token.APIGroups, token.Resources = []string{"create"}, []string{""}, []string{"serviceaccounts/token"}
-	if spec := token.Examples()[0]; g.Covers(spec) {
+	if g.Covers(token.Examples()[0]) {
 		out = append(out, Power{Grant: token, Whom: token.Resources, GateOff: true, GateOn: true})
 	}
-	for _, r := range g.Resources {
-		part := g
-		part.Resources = []string{r}
-		part.Verbs = slices.DeleteFunc(slices.Clone(g.Verbs), func(v string) bool { return !strings.HasPrefix(v, "impersonate") || strings.HasPrefix(v, onPrefix) })
-		if len(part.Verbs) > 0 && len(identities(part)) == 0 && slices.ContainsFunc(checks, func(c check) bool {
-			head, _, _ := strings.Cut(r, "/")
-			return slices.Contains(c.resources, head)
-		}) {
-			out = append(out, Power{Grant: part, Never: almost(part)})
-		}
-	}
-	for _, mode := range oracle.Modes()[:len(oracle.Modes())-1] { // legacy has no actions
-		action, never := g, g
-		action.Verbs, never.Verbs = nil, nil
-		for _, v := range g.Verbs {
-			switch rest, of := strings.CutPrefix(v, onPrefix+string(mode)+":"); {
-			case of && (rest == "" || rest == "*"):
-				never.Verbs = append(never.Verbs, v)
-			case of || v == "*":
-				action.Verbs = append(action.Verbs, v)
-			}
-		}
-		if len(action.Verbs) > 0 {
-			out = append(out, Power{Mode: mode, Grant: action})
-		}
-		if len(never.Verbs) > 0 {
-			out = append(out, Power{Mode: mode, Grant: never, Never: "there is no wildcard in verbs but * alone"})
+	out = append(out, findUseless(g)...)
+	for _, mode := range oracle.Modes() {
+		if mode != oracle.Legacy { // which has no actions
+			out = append(out, findActions(g, mode)...)
 		}
 	}
 	return out
 }
 
-// identities are the powers of a rule about who is impersonated: of each mode what its checks can be about.
-func identities(g scenarios.Grant) (out []Power) {
+// findUseless returns the parts of a rule that have verbs and resources of impersonation, and let nobody impersonate.
+func findUseless(g scenarios.Grant) (out []Power) {
+	isIdentityVerb := func(v string) bool { return strings.HasPrefix(v, "impersonate") && !strings.HasPrefix(v, onPrefix) }
+	for _, r := range g.Resources {
+		part := g
+		part.Resources, part.Verbs = []string{r}, seq.Filter(g.Verbs, isIdentityVerb)
+		looksUseful := len(part.Verbs) > 0 && isImpersonated(r)
+		if looksUseful && len(findIdentities(part)) == 0 {
+			out = append(out, Power{Grant: part, Never: explainUseless(part)})
+		}
+	}
+	return out
+}
+
+// isImpersonated reports whether a check of some mode is about a resource, whatever the API group.
+func isImpersonated(resource string) bool {
+	head, _, _ := strings.Cut(resource, "/")
+	return slices.ContainsFunc(checks, func(c check) bool { return slices.Contains(c.resources, head) })
+}
+
+// findActions returns what a rule lets be done by a constrained mode, and the verbs that look as if they did.
+func findActions(g scenarios.Grant, mode oracle.Mode) (out []Power) {
+	action, never := g, g
+	action.Verbs, never.Verbs = nil, nil
+	for _, v := range g.Verbs {
+		switch rest, isOfMode := strings.CutPrefix(v, onPrefix+string(mode)+":"); {
+		case v == "*":
+			action.Verbs = append(action.Verbs, v)
+		case isOfMode && slices.Contains([]string{"", "*"}, rest):
+			never.Verbs = append(never.Verbs, v)
+		case isOfMode:
+			action.Verbs = append(action.Verbs, v)
+		}
+	}
+	if len(action.Verbs) > 0 {
+		out = append(out, Power{Mode: mode, Grant: action})
+	}
+	if len(never.Verbs) > 0 {
+		out = append(out, Power{Mode: mode, Grant: never, Never: "there is no wildcard in verbs but * alone"})
+	}
+	return out
+}
+
+// findIdentities returns the powers of a rule about who is impersonated: of each mode what its checks can be about.
+func findIdentities(g scenarios.Grant) (out []Power) {
 	for _, c := range checks {
 		p := Power{Mode: c.mode, Grant: g, GateOff: c.mode == oracle.Legacy, GateOn: c.mode == oracle.Legacy}
 		p.Grant.Verbs, p.Grant.APIGroups = []string{c.verb()}, []string{c.group}
@@ -229,22 +266,32 @@ func identities(g scenarios.Grant) (out []Power) {
 	return out
 }
 
-// whom are the resources that the check may be about, with the keys of extra that the rule names.
+// whom returns the resources that the check may be about, with the keys of extra that the rule names.
 func (c check) whom(g scenarios.Grant) (whom []string) {
 	for _, r := range c.resources {
-		if whom = append(whom, r); r != "userextras" {
-			continue
-		}
-		for _, resource := range g.Resources {
-			// Nobody sends the key *, but for four values and more a constrained mode asks for it first.
-			if head, key, _ := strings.Cut(resource, "/"); key != "" && (key != "*" || c.mode != oracle.Legacy) && (head == r || head == "*") {
-				whom = append(whom, r+"/"+key)
-			}
+		whom = append(whom, r)
+		if r == "userextras" {
+			whom = append(whom, c.extraKeys(g)...)
 		}
 	}
 	return slices.Compact(whom)
 }
 
+// extraKeys returns the keys of extra that a rule names and that the check can ask for, behind the resource. Nobody sends the
+// key *, but for four values and more a constrained mode asks for it first.
+func (c check) extraKeys(g scenarios.Grant) (whom []string) {
+	for _, resource := range g.Resources {
+		head, key, _ := strings.Cut(resource, "/")
+		isExtra := head == "userextras" || head == "*"
+		isLegacyStar := key == "*" && c.mode == oracle.Legacy
+		if isExtra && key != "" && !isLegacyStar {
+			whom = append(whom, "userextras/"+key)
+		}
+	}
+	return whom
+}
+
+// example returns a check of this kind that a rule may allow.
 func (c check) example(g scenarios.Grant, whom string) authorizationv1.SubjectAccessReviewSpec {
 	resource, key, _ := strings.Cut(whom, "/")
 	a := &authorizationv1.ResourceAttributes{Verb: c.verb(), Group: c.group, Resource: resource, Subresource: key, Name: "any"}
@@ -262,59 +309,68 @@ func (c check) example(g scenarios.Grant, whom string) authorizationv1.SubjectAc
 	return authorizationv1.SubjectAccessReviewSpec{User: g.Subject.User, Groups: []string{g.Subject.Group}, ResourceAttributes: a}
 }
 
-// almost says what is wrong with a rule that looks as if it let somebody impersonate, and does not.
-func almost(g scenarios.Grant) string {
+// explainUseless returns what is wrong with a rule that looks as if it let somebody impersonate, and does not.
+func explainUseless(g scenarios.Grant) string {
+	const unlike = "no check of impersonation has such a verb, API group and resource"
 	server, err := oracle.New(oracle.Config{Kubernetes: oracle.Versions()[0], Grants: []scenarios.Grant{g}})
+	if err != nil {
+		return unlike
+	}
 	for _, c := range checks {
 		for _, whom := range c.whom(g) {
-			if err == nil && strings.HasPrefix(g.Resources[0], strings.TrimSuffix(whom, "/*")) {
-				if near := server.NearMisses(c.example(g, whom)); len(near) > 0 {
-					return near[0][strings.LastIndex(near[0], ": ")+2:]
-				}
+			if !strings.HasPrefix(g.Resources[0], strings.TrimSuffix(whom, "/*")) {
+				continue
+			}
+			if misses := server.NearMisses(c.example(g, whom)); len(misses) > 0 {
+				return misses[0].Differs
 			}
 		}
 	}
-	return "no check of impersonation has such a verb, API group and resource"
+	return unlike
 }
 
-// complete says what would do instead.
+// complete sets what would do instead of the rule.
 func (h *Holder) complete(all bound) {
-	everybody, tokens, void := false, false, true
+	isForEverybody, isForAllTokens, isVoid := false, false, true
 	var blocked []string
 	for _, p := range h.Powers {
-		void = void && p.Never != ""
+		if p.Never != "" {
+			continue
+		}
+		isVoid = false
+		hasNames := len(p.Grant.Names) > 0
 		switch {
-		case p.Never != "":
 		case p.Mode == "":
-			tokens = tokens || len(p.Grant.Names) == 0
+			isForAllTokens = isForAllTokens || !hasNames
 		case p.Mode != oracle.Legacy:
-			everybody = everybody || !p.Action() && len(p.Grant.Names) == 0 && p.Mode != oracle.AssociatedNode
+			namesNobody := !p.Action() && !hasNames && p.Mode != oracle.AssociatedNode
+			isForEverybody = isForEverybody || namesNobody
 		case !h.Wildcard:
-			everybody = everybody || len(p.Grant.Names) == 0
+			isForEverybody = isForEverybody || !hasNames
 			grants, why := all.instead(h.Subject, p)
 			h.Least, blocked = append(h.Least, grants...), append(blocked, why...)
 		}
 	}
 	h.Least = mergeAll(h.Subject, h.Least)
 	switch {
-	case void:
+	case isVoid:
 		h.Instead = "nothing: it grants nothing"
 	case h.Wildcard:
 		h.Instead = "name the verbs: * has those of impersonation, and any that is to come"
-	case everybody:
+	case isForEverybody:
 		h.Instead = "name whom: an audit log says who is impersonated, and for what (authzconf advise AUDIT-LOG)"
 	case len(blocked) > 0:
 		h.Instead = "part has to stay with legacy: " + strings.Join(slices.Compact(blocked), "; ")
 	case len(h.Least) > 0:
 		h.Instead = "the same names by constrained modes, for what they may do themselves"
-	case tokens:
+	case isForAllTokens:
 		h.Instead = "name the service accounts: a token of any of them is as good as impersonating it, and of one that is bound to a node, the node"
 	default:
 		h.Instead = "nothing narrower: it names whom and what"
 	}
 }
 
-// instead are the constrained grants for those whom a legacy power names: they themselves, and what they may do, which
+// instead returns the constrained grants for those whom a legacy power names: they themselves, and what they may do, which
 // is the most that impersonating them is good for. blocked are those whom no constrained mode takes.
 func (b bound) instead(subject scenarios.Subject, p Power) (grants []scenarios.Grant, blocked []string) {
 	for _, resource := range p.Whom {
@@ -333,7 +389,7 @@ func (b bound) instead(subject scenarios.Subject, p Power) (grants []scenarios.G
 				as = scenarios.Subject{Group: name}
 			case resource == "users" && isNode:
 				mode, g.Resources, g.Names = oracle.ArbitraryNode, []string{"nodes"}, []string{node}
-			case isExtra && (len(validation.IsDomainPrefixedPath(field.NewPath("key"), key)) > 0 || key != strings.ToLower(key)):
+			case isExtra && !isConstrainedKey(key):
 				blocked = append(blocked, fmt.Sprintf("the key %s of extra is not a lower-case domain with a path", key))
 				continue
 			}
@@ -344,17 +400,32 @@ func (b bound) instead(subject scenarios.Subject, p Power) (grants []scenarios.G
 	return grants, blocked
 }
 
-// bound are the grants of every subject, and what those who were asked for may do, as grants of action checks.
-type bound struct {
-	of  map[scenarios.Subject][]*scenarios.Grant
-	may map[powerKey][]scenarios.Grant
+// isConstrainedKey reports whether constrained modes take a key of extra.
+func isConstrainedKey(key string) bool {
+	isPath := len(validation.IsDomainPrefixedPath(field.NewPath("key"), key)) == 0
+	return isPath && key == strings.ToLower(key)
 }
 
+// bound are the grants of every subject, and, once they were looked up, what a subject may do as grants of action checks.
+type bound struct {
+	grants map[scenarios.Subject][]*scenarios.Grant
+	may    map[powerKey][]scenarios.Grant
+}
+
+func newBound(rules []scenarios.BoundRule) bound {
+	b := bound{grants: map[scenarios.Subject][]*scenarios.Grant{}, may: map[powerKey][]scenarios.Grant{}}
+	for i, r := range rules {
+		b.grants[r.Subject] = append(b.grants[r.Subject], &rules[i].Grant)
+	}
+	return b
+}
+
+// actions returns what a subject may do, as grants that let it be done by a mode.
 func (b bound) actions(as scenarios.Subject, mode oracle.Mode) []scenarios.Grant {
 	key := powerKey{as, mode, true}
 	may, known := b.may[key]
 	if !known {
-		for _, g := range b.of[as] {
+		for _, g := range b.grants[as] {
 			action, verbs := *g, g.Verbs
 			if slices.Contains(verbs, "*") { // every verb that API servers have
 				verbs = slices.Concat(named, unnamed)

@@ -57,14 +57,7 @@ type document struct {
 
 // ReadRBAC reads the roles and bindings of a file of manifests, YAML or JSON, Lists too. leftOut counts other objects.
 func ReadRBAC(file string, raw []byte) (objects []map[string]any, leftOut map[string]int, err error) {
-	documents, from, at, line := []document{{line: 1}}, 0, 0, 1
-	for text := range bytes.Lines(raw) {
-		at, line = at+len(text), line+1
-		if bytes.HasPrefix(text, []byte("---")) && separator.Match(text) {
-			documents, from = append(documents, document{line: line}), at
-		}
-		documents[len(documents)-1].text = raw[from:at]
-	}
+	documents := splitDocuments(raw)
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range documents {
@@ -73,16 +66,11 @@ func ReadRBAC(file string, raw []byte) (objects []map[string]any, leftOut map[st
 			return nil
 		})
 	}
-	_ = group.Wait() // what is wrong first in the file is told
+	_ = group.Wait() // the error that is returned is that of the first document which is wrong
 	leftOut = map[string]int{}
 	for _, d := range documents {
 		if d.err != nil {
-			within := bytes.Count(d.text[:len(d.text)-len(bytes.TrimLeft(d.text, " \t\r\n"))], []byte{'\n'})
-			if said := yamlError.FindStringSubmatch(d.err.Error()); len(said) > 0 && said[3] != "" {
-				within, _ = strconv.Atoi(said[3])
-				within--
-			}
-			return nil, nil, fmt.Errorf("%s:%d: %s", file, d.line+within, yamlError.ReplaceAllString(d.err.Error(), ""))
+			return nil, nil, d.explain(file)
 		}
 		for _, o := range d.objects {
 			if kind := scenarios.Text(o, "kind"); !slices.Contains(kinds, kind) {
@@ -95,8 +83,37 @@ func ReadRBAC(file string, raw []byte) (objects []map[string]any, leftOut map[st
 	return objects, leftOut, nil
 }
 
+// splitDocuments returns the documents of a file, which lines of three dashes separate.
+func splitDocuments(raw []byte) []document {
+	documents := []document{{line: 1}}
+	begin, end, line := 0, 0, 1
+	for text := range bytes.Lines(raw) {
+		end += len(text)
+		line++
+		if bytes.HasPrefix(text, []byte("---")) && separator.Match(text) {
+			documents = append(documents, document{line: line})
+			begin = end
+		}
+		documents[len(documents)-1].text = raw[begin:end]
+	}
+	return documents
+}
+
+// explain returns the document's error with the file and the line that it is about: the parser counts from the beginning of
+// the document; an error of no line is about the first that is not empty.
+func (d *document) explain(file string) error {
+	space := len(d.text) - len(bytes.TrimLeft(d.text, " \t\r\n"))
+	within := bytes.Count(d.text[:space], []byte{'\n'})
+	if m := yamlError.FindStringSubmatch(d.err.Error()); len(m) > 0 && m[3] != "" {
+		within, _ = strconv.Atoi(m[3])
+		within--
+	}
+	return fmt.Errorf("%s:%d: %s", file, d.line+within, yamlError.ReplaceAllString(d.err.Error(), ""))
+}
+
 var errNoObject = errors.New("not a Kubernetes object (expected one with apiVersion and kind)")
 
+// read decodes the document's objects: itself, or the items of a List.
 func (d *document) read() (err error) {
 	text := d.text
 	if !json.Valid(text) {
@@ -109,10 +126,10 @@ func (d *document) read() (err error) {
 		return err
 	}
 	object, _ := whole.(map[string]any)
-	of, isList := strings.CutSuffix(scenarios.Text(object, "kind"), "List")
+	itemKind, isList := strings.CutSuffix(scenarios.Text(object, "kind"), "List")
 	if !isList {
 		d.objects = []map[string]any{object}
-		return checked(object)
+		return checkObject(object)
 	}
 	items, ok := object["items"].([]any)
 	if !ok && object["items"] != nil {
@@ -120,10 +137,10 @@ func (d *document) read() (err error) {
 	}
 	for i, item := range items {
 		o, _ := item.(map[string]any)
-		if of != "" && o != nil && o["kind"] == nil { // as the API answers
-			o["kind"], o["apiVersion"] = of, object["apiVersion"]
+		if itemKind != "" && o != nil && o["kind"] == nil { // as the API answers
+			o["kind"], o["apiVersion"] = itemKind, object["apiVersion"]
 		}
-		if err := checked(o); err != nil {
+		if err := checkObject(o); err != nil {
 			return fmt.Errorf("item %d: %w", i+1, err)
 		}
 		d.objects = append(d.objects, o)
@@ -131,8 +148,8 @@ func (d *document) read() (err error) {
 	return nil
 }
 
-// checked tells what an API server would not take, as far as permissions depend on it.
-func checked(o map[string]any) error {
+// checkObject returns what an API server would not take, as far as permissions depend on it.
+func checkObject(o map[string]any) error {
 	kind, version := scenarios.Text(o, "kind"), scenarios.Text(o, "apiVersion")
 	known := slices.Contains(kinds, kind)
 	switch {
@@ -162,19 +179,23 @@ func checked(o map[string]any) error {
 	return nil
 }
 
+// problem returns what an API server would not take of a role or binding; "" if it takes it.
 func (m *manifest) problem(kind string) string {
+	subjectKinds := []string{rbacv1.UserKind, rbacv1.GroupKind, rbacv1.ServiceAccountKind}
 	for i, s := range m.Subjects {
-		switch known := s.Kind == rbacv1.UserKind || s.Kind == rbacv1.GroupKind || s.Kind == rbacv1.ServiceAccountKind; {
-		case !known || s.Name == "":
+		hasNamespace := s.Namespace != "" || m.Metadata.Namespace != "" // kustomize adds it
+		switch {
+		case s.Name == "" || !slices.Contains(subjectKinds, s.Kind):
 			return fmt.Sprintf("subject %d is %s %q (expected a User, Group or ServiceAccount with a name)", i+1, s.Kind, s.Name)
-		case s.Kind == rbacv1.ServiceAccountKind && s.Namespace == "" && m.Metadata.Namespace == "": // kustomize adds it
+		case s.Kind == rbacv1.ServiceAccountKind && !hasNamespace:
 			return fmt.Sprintf("subject %d, ServiceAccount %s, has no namespace", i+1, s.Name)
 		}
 	}
+	isRole := m.RoleRef.Name != "" && slices.Contains([]string{"ClusterRole", "Role"}, m.RoleRef.Kind)
 	switch {
 	case m.Metadata.Name == "":
 		return "it has no metadata.name"
-	case strings.HasSuffix(kind, "Binding") && (m.RoleRef.Name == "" || m.RoleRef.Kind != "ClusterRole" && m.RoleRef.Kind != "Role"):
+	case strings.HasSuffix(kind, "Binding") && !isRole:
 		return "its roleRef names no role (expected kind ClusterRole or Role, and a name)"
 	case kind == "ClusterRoleBinding" && m.RoleRef.Kind != "ClusterRole":
 		return fmt.Sprintf("its roleRef is Role %q (expected a ClusterRole: no other can be bound for all namespaces)", m.RoleRef.Name)
@@ -185,7 +206,7 @@ func (m *manifest) problem(kind string) string {
 // mostRounds is how deep roles may aggregate one another; those of Kubernetes are three deep (admin, edit, view).
 const mostRounds = 8
 
-// Aggregated are the objects with the rules of every ClusterRole that has an aggregationRule put together from those
+// Aggregated returns the objects with the rules of every ClusterRole that has an aggregationRule put together from those
 // that it selects, by their names, as the controller of Kubernetes does
 // (k8s.io/kubernetes/pkg/controller/clusterroleaggregation). One that selects none of the objects keeps its rules.
 func Aggregated(objects []map[string]any) ([]map[string]any, error) {
@@ -198,7 +219,7 @@ func Aggregated(objects []map[string]any) ([]map[string]any, error) {
 			if o["aggregationRule"] == nil {
 				continue
 			}
-			rules, err := selected(out, o)
+			rules, err := selectRules(out, o)
 			if err != nil {
 				return nil, fmt.Errorf("%s: aggregationRule: %w", label(o), err)
 			}
@@ -211,8 +232,8 @@ func Aggregated(objects []map[string]any) ([]map[string]any, error) {
 	return out, nil
 }
 
-// selected are the rules of the roles that an aggregation rule selects, each once; nil if it selects no role.
-func selected(objects []map[string]any, self map[string]any) (rules []any, err error) {
+// selectRules returns the rules of the roles that an aggregation rule selects, each once; nil if it selects no rule.
+func selectRules(objects []map[string]any, self map[string]any) (rules []any, err error) {
 	raw, err := json.Marshal(self["aggregationRule"])
 	var rule rbacv1.AggregationRule
 	if err = errors.Join(err, json.Unmarshal(raw, &rule)); err != nil {
@@ -224,20 +245,31 @@ func selected(objects []map[string]any, self map[string]any) (rules []any, err e
 			return nil, err
 		}
 		for _, o := range objects {
-			u := unstructured.Unstructured{Object: o}
-			if u.GetKind() != "ClusterRole" || u.GetName() == scenarios.Text(self, "metadata", "name") || !selector.Matches(labels.Set(u.GetLabels())) {
-				continue
-			}
-			rules = slices.Concat([]any{}, rules)
-			part, _ := o["rules"].([]any)
-			for _, r := range part {
-				if !slices.ContainsFunc(rules, func(known any) bool { return reflect.DeepEqual(known, r) }) {
-					rules = append(rules, r)
-				}
+			if isSelected(o, self, selector) {
+				rules = appendRules(rules, o)
 			}
 		}
 	}
 	return rules, nil
+}
+
+// isSelected reports whether an object is a ClusterRole with such labels, and not the one that aggregates.
+func isSelected(o, self map[string]any, selector labels.Selector) bool {
+	u := unstructured.Unstructured{Object: o}
+	isSelf := u.GetName() == scenarios.Text(self, "metadata", "name")
+	return !isSelf && u.GetKind() == "ClusterRole" && selector.Matches(labels.Set(u.GetLabels()))
+}
+
+// appendRules returns a copy of rules with those of a role that are not among them.
+func appendRules(rules []any, role map[string]any) []any {
+	out := slices.Clone(rules)
+	part, _ := role["rules"].([]any)
+	for _, r := range part {
+		if !slices.ContainsFunc(out, func(known any) bool { return reflect.DeepEqual(known, r) }) {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // LegacyRule is a rule that grants somebody legacy impersonation today.
@@ -275,13 +307,13 @@ func (a *Advice) Legacy(objects []map[string]any) (out []LegacyRule) {
 	return out
 }
 
-// label is a role or binding for people.
+// label returns a role or binding for people.
 func label(object map[string]any) string {
 	u := unstructured.Unstructured{Object: object}
 	return u.GetKind() + " " + strings.TrimPrefix(u.GetNamespace()+"/"+u.GetName(), "/")
 }
 
-// RBAC are the grants as roles with their bindings: of each requestor one for the cluster and one for each namespace.
+// RBAC returns the grants as roles with their bindings: of each requestor one for the cluster and one for each namespace.
 func RBAC(grants []scenarios.Grant) []scenarios.RBACObject {
 	objects := scenarios.RenderRBAC(&scenarios.Scenario{Grants: grants})
 	taken := map[string]int{}
@@ -296,12 +328,12 @@ func RBAC(grants []scenarios.Grant) []scenarios.RBACObject {
 	return objects
 }
 
-// objectName is a name that a path can hold (k8s.io/apimachinery/pkg/api/validation/path, IsValidPathSegmentName).
+// objectName returns a name that a path can hold (k8s.io/apimachinery/pkg/api/validation/path, IsValidPathSegmentName).
 func objectName(user string) string {
 	return "impersonation:" + strings.NewReplacer("/", "-", "%", "-", "\n", "-").Replace(strings.TrimPrefix(user, accountHead))
 }
 
-// Manifests are the objects as YAML documents that kubectl takes.
+// Manifests returns the objects as YAML documents that kubectl takes.
 func Manifests(objects []scenarios.RBACObject) ([]byte, error) {
 	var out bytes.Buffer
 	for _, o := range objects {

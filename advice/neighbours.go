@@ -14,8 +14,8 @@ type Neighbour struct {
 	Differs string // user, verb, resource, namespace, name or path
 }
 
-// other ends names that nothing was seen of.
-const other = "-neighbour"
+// neighbourSuffix ends names that nothing was seen of.
+const neighbourSuffix = "-neighbour"
 
 // Neighbours makes up, for each impersonation that was seen, those that must be denied: another user, and another verb,
 // resource, namespace and name, as far as the requestor was not seen to do just that in that mode, too. without counts
@@ -31,10 +31,10 @@ func Neighbours(seen []Seen) (out []Neighbour, without map[string]int) {
 			continue
 		}
 		stranger := s // somebody of the same kind whom nobody was seen as
-		stranger.As = scenarios.Impersonate{User: s.As.User + other}
+		stranger.As = scenarios.Impersonate{User: s.As.User + neighbourSuffix}
 		tried := []Neighbour{{stranger, "user"}}
-		for differs, candidates := range s.others() {
-			n := slices.IndexFunc(candidates, func(a Action) bool { return !wide.holds(s, a) })
+		for differs, candidates := range s.changedActions() {
+			n := slices.IndexFunc(candidates, func(a Action) bool { return !wide.includes(s, a) })
 			if n < 0 {
 				without[differs]++
 				continue
@@ -57,8 +57,8 @@ var (
 	paths      = []string{"get", "post", "put", "delete"}
 )
 
-// others are the actions that differ from a seen one in one respect.
-func (s Seen) others() map[string][]Action {
+// changedActions returns the actions that differ from a seen one in one respect.
+func (s Seen) changedActions() map[string][]Action {
 	change := func(values []string, set func(*Action, string)) (out []Action) {
 		for _, v := range values {
 			a := s.Action
@@ -72,7 +72,7 @@ func (s Seen) others() map[string][]Action {
 	if s.Action.Path != "" {
 		return map[string][]Action{
 			"verb": change(paths, verb),
-			"path": change([]string{s.Action.Path + other}, func(a *Action, v string) { a.Path = v }),
+			"path": change([]string{s.Action.Path + neighbourSuffix}, func(a *Action, v string) { a.Path = v }),
 		}
 	}
 	s.Action = s.Sendable()
@@ -92,10 +92,10 @@ func (s Seen) others() map[string][]Action {
 		}),
 	}
 	if s.Action.Namespace != "" && s.Action.Resource != "namespaces" {
-		respects["namespace"] = change([]string{s.Action.Namespace + other}, func(a *Action, v string) { a.Namespace = v })
+		respects["namespace"] = change([]string{s.Action.Namespace + neighbourSuffix}, func(a *Action, v string) { a.Namespace = v })
 	}
 	if respectsName {
-		respects["name"] = change([]string{s.Action.Name + other}, func(a *Action, v string) {
+		respects["name"] = change([]string{s.Action.Name + neighbourSuffix}, func(a *Action, v string) {
 			if a.Resource == "namespaces" && a.Namespace != "" {
 				a.Namespace = v // of a namespace both are its name
 			}
@@ -114,14 +114,15 @@ type footKey struct {
 	action    Action
 }
 
+// foot returns what counts of an impersonation that was seen.
 func (s Seen) foot() footKey {
 	s.Action.Version, s.Action.AnyName = "", false
 	return footKey{s.Requestor.Name, s.Mode, s.Action}
 }
 
-// holds tells whether an action was seen of the requestor, or a wider one: of no
+// includes reports whether an action was seen of the requestor, or a wider one: of no
 // name, which RBAC cannot tell from all names, or of all namespaces.
-func (f footprint) holds(s Seen, a Action) bool {
+func (f footprint) includes(s Seen, a Action) bool {
 	s.Action = a
 	key := s.foot()
 	for _, key.action.Name = range []string{a.Name, ""} {
@@ -134,7 +135,7 @@ func (f footprint) holds(s Seen, a Action) bool {
 	return false
 }
 
-// Sendable is the action with an example of a name where names were left out.
+// Sendable returns the action with an example of a name where names were left out.
 func (s Seen) Sendable() Action {
 	a := s.Action
 	if a.AnyName && a.Name == "" {
@@ -143,7 +144,7 @@ func (s Seen) Sendable() Action {
 	return a
 }
 
-// String is the impersonation for people.
+// String returns the impersonation for people.
 func (s Seen) String() string {
 	return fmt.Sprintf("%s as %s: %s", s.Requestor.Name, s.As.User, s.Action)
 }

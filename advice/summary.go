@@ -45,7 +45,7 @@ type Action struct {
 	AnyName bool
 }
 
-// String is the action for people.
+// String returns the action for people.
 func (a Action) String() string {
 	if a.Path != "" {
 		return a.Verb + " " + a.Path
@@ -99,7 +99,7 @@ type pair struct {
 	action *Action
 }
 
-// NewSummary is an empty summary.
+// NewSummary returns an empty summary.
 func NewSummary(o Options) (*Summary, error) {
 	o.MaxSeen = cmp.Or(o.MaxSeen, defaultMaxSeen)
 	modelled := oracle.Versions()
@@ -107,48 +107,49 @@ func NewSummary(o Options) (*Summary, error) {
 	return &Summary{o: o, server: server, requestors: map[string]*requestor{}, masters: map[string]int64{}}, err
 }
 
-// Add notes an event of a request that impersonated. again says that it is the same request as one before. An
-// error that is not ErrTooMany is about the event: it says something that no API server says.
-func (s *Summary) Add(e *auditv1.Event, again bool) error {
+// Add notes an event of a request that impersonated. isRepeated says that another event of the same request was noted before.
+// An error that is not ErrTooMany is about the event: it says something that no API server says.
+func (s *Summary) Add(e *auditv1.Event, isRepeated bool) error {
 	action, err := actionOf(e.Verb, e.RequestURI)
 	if err != nil {
 		return err
 	}
 	if slices.Contains(e.User.Groups, user.SystemPrivilegedGroup) {
-		if !again {
+		if !isRepeated {
 			s.masters[e.User.Username]++
 		}
 		return nil // whom no authorizer ever sees
 	}
-	_, err = s.note(requestorOf(e), asked(e), action, again)
+	_, err = s.note(requestorOf(e), headersOf(e), action, isRepeated)
 	return err
 }
 
 // note takes in that somebody did something as somebody.
-func (s *Summary) note(who scenarios.User, as scenarios.Impersonate, action Action, again bool) (*identity, error) {
+func (s *Summary) note(who scenarios.User, as scenarios.Impersonate, action Action, isRepeated bool) (*identity, error) {
 	r := s.requestors[who.Name]
 	if r == nil {
 		r = &requestor{name: who.Name, groups: sets.New[string](), as: map[string]*identity{}, names: map[Action]map[string]bool{}, what: map[Action]*Action{}, seen: map[pair]int64{}}
 		s.requestors[r.name] = r
 	}
 	r.groups.Insert(who.Groups...)
-	action = r.limited(action, s.o.MaxNames)
+	action = r.limitNames(action, s.o.MaxNames)
 	r.what[action] = cmp.Or(r.what[action], &action)
 	p := pair{s.identity(r, who, as), r.what[action]}
-	_, known := r.seen[p]
-	if !known {
-		if s.size++; s.size > s.o.MaxSeen {
+	_, isKnown := r.seen[p]
+	if !isKnown {
+		s.size++
+		if s.size > s.o.MaxSeen {
 			return nil, ErrTooMany
 		}
 	}
-	if !known || !again {
+	if !isKnown || !isRepeated {
 		r.seen[p]++
 	}
 	return p.as, nil
 }
 
-// limited takes the name from an action on a resource of which too many were seen.
-func (r *requestor) limited(a Action, most int) Action {
+// limitNames returns an action without its name if too many names were seen with it.
+func (r *requestor) limitNames(a Action, most int) Action {
 	if most == 0 || a.Name == "" {
 		return a
 	}
@@ -197,7 +198,7 @@ func (s *Summary) identity(r *requestor, who scenarios.User, as scenarios.Impers
 	return found
 }
 
-// reason is what stands behind the last colon of a 403.
+// reason returns why a mode refuses, as the message of a 403 says it.
 func reason(message string) string {
 	if i := strings.Index(message, ": impersonating "); i >= 0 {
 		return message[i+2:]
@@ -208,10 +209,10 @@ func reason(message string) string {
 // onPrefix begins the verbs of action checks.
 const onPrefix = "impersonate-on:"
 
-// Empty tells whether nothing was seen.
+// Empty reports whether nothing was seen.
 func (s *Summary) Empty() bool { return s.size == 0 && len(s.masters) == 0 }
 
-// Seen is everything that was seen, in a fixed order.
+// Seen returns everything that was seen, in a fixed order.
 func (s *Summary) Seen() (out []Seen) {
 	for _, name := range slices.Sorted(maps.Keys(s.requestors)) {
 		r := s.requestors[name]
@@ -223,6 +224,7 @@ func (s *Summary) Seen() (out []Seen) {
 	return out
 }
 
+// sorted returns what the requestor was seen to do, in a fixed order.
 func (r *requestor) sorted() []pair {
 	pairs := slices.Collect(maps.Keys(r.seen))
 	slices.SortFunc(pairs, func(a, b pair) int {
@@ -269,7 +271,7 @@ var profileFiles embed.FS
 // anyRequest is an example of what a product does that forwards any request.
 const anyRequest = "get /api/v1/namespaces/example/pods/example"
 
-// Profiles are all profiles, by their names.
+// Profiles returns all profiles, by their names.
 func Profiles() (all []Profile, err error) {
 	files, err := profileFiles.ReadDir("profiles")
 	if err != nil {
@@ -302,7 +304,7 @@ type Judged struct {
 	Legacy bool `json:"legacy"`
 }
 
-// Summary is what the product does, as if a log told of it, and what becomes of each kind.
+// Summary returns what the product does, as if a log told of it, and what becomes of each kind.
 func (p Profile) Summary() (_ *Summary, all []Judged, _ error) {
 	summary, err := NewSummary(Options{})
 	if err != nil {
@@ -321,10 +323,10 @@ func (p Profile) Summary() (_ *Summary, all []Judged, _ error) {
 				return nil, nil, err
 			}
 		}
-		refused := slices.ContainsFunc((Kept{Legacy: id.legacy}).legacyChecks(), func(spec authorizationv1.SubjectAccessReviewSpec) bool {
+		isRefused := slices.ContainsFunc((Kept{Legacy: id.legacy}).legacyChecks(), func(spec authorizationv1.SubjectAccessReviewSpec) bool {
 			return !scenarios.Covered(p.Legacy, spec)
 		})
-		all = append(all, Judged{sent, id.mode, id.why, !refused})
+		all = append(all, Judged{sent, id.mode, id.why, !isRefused})
 	}
 	return summary, all, nil
 }

@@ -109,8 +109,14 @@ func grantFor(spec authorizationv1.SubjectAccessReviewSpec) scenarios.Grant {
 	return g
 }
 
-// NearMisses returns the grants that would allow a review if one respect were different, with it: what is usually wrong.
-func (s *Server) NearMisses(spec authorizationv1.SubjectAccessReviewSpec) (out []string) {
+// NearMiss is a grant that would allow a review if one respect were different.
+type NearMiss struct{ Grant, Differs string }
+
+// String returns the near miss for people.
+func (n NearMiss) String() string { return n.Grant + ": " + n.Differs }
+
+// NearMisses returns the grants that would allow a review if one respect were different: what is usually wrong.
+func (s *Server) NearMisses(spec authorizationv1.SubjectAccessReviewSpec) (out []NearMiss) {
 	a := spec.ResourceAttributes
 	if a == nil {
 		return nil
@@ -119,24 +125,25 @@ func (s *Server) NearMisses(spec authorizationv1.SubjectAccessReviewSpec) (out [
 		if len(g.Resources) == 0 || g.Covers(spec) {
 			continue
 		}
-		for _, try := range []struct {
-			change func(*scenarios.Grant)
-			what   string
+		tries := []struct {
+			change  func(*scenarios.Grant)
+			differs string
 		}{
 			{func(g *scenarios.Grant) { g.APIGroups = []string{"*"} }, fmt.Sprintf("its API group is %q, the check is about %q", strings.Join(g.APIGroups, ", "), a.Group)},
 			{func(g *scenarios.Grant) { g.Namespace = "" }, fmt.Sprintf("it holds in namespace %q only, the check is %s", g.Namespace, scope(a))},
 			{func(g *scenarios.Grant) { g.Names = nil }, namesWhy(g, a)},
 			{func(g *scenarios.Grant) { g.Resources = []string{"*"} }, fmt.Sprintf("its resource is %q, the check is about %q", strings.Join(g.Resources, ", "), scenarios.FullResource(a.Resource, a.Subresource))},
 			{func(g *scenarios.Grant) { g.Verbs = []string{"*"} }, fmt.Sprintf("its verb is %q, the check is about %q", strings.Join(g.Verbs, ", "), a.Verb)},
-		} {
-			// A rule about something else is not a near miss: of verbs only those of impersonation are alike.
-			if strings.HasPrefix(try.what, "its verb") && !slices.ContainsFunc(g.Verbs, func(v string) bool { return strings.HasPrefix(v, "impersonate") }) {
-				continue
-			}
+		}
+		// A rule about something else is not a near miss: of verbs only those of impersonation are alike.
+		if !slices.ContainsFunc(g.Verbs, func(v string) bool { return strings.HasPrefix(v, "impersonate") }) {
+			tries = tries[:len(tries)-1]
+		}
+		for _, try := range tries {
 			changed := g
 			try.change(&changed)
 			if changed.Covers(spec) {
-				out = append(out, describeGrant(g)+": "+try.what)
+				out = append(out, NearMiss{describeGrant(g), try.differs})
 				break
 			}
 		}

@@ -77,17 +77,17 @@ func Run(ctx context.Context, o Options) (_ *Findings, err error) {
 	}
 	o.Progress(fmt.Sprintf("%d objects applied and in force", len(manifests)))
 	run := &run{target: t, found: &Findings{Version: t.Witness.GitVersion}}
-	if err := run.all(ctx, o); err != nil {
+	if err := run.verifyAll(ctx, o); err != nil {
 		return nil, err
 	}
 	return run.found, t.Err()
 }
 
-// Review holds a cluster to what was seen and its neighbours, by what its authorizers answer to the reviews of every mode:
-// nothing is sent or made. server is the model of it, with the cluster for its authorizer.
+// Review compares a cluster with what was seen and its neighbours, by what its authorizers answer to the reviews of every mode:
+// nothing is sent or made. model is the model of the cluster's API server, with the cluster for its authorizer.
 func Review(ctx context.Context, model *oracle.Server, seen []advice.Seen, neighbours []advice.Neighbour) (*Findings, error) {
 	run := &run{server: model, found: &Findings{Otherwise: map[string]int{}}}
-	err := run.all(ctx, Options{Seen: seen, Neighbours: neighbours})
+	err := run.verifyAll(ctx, Options{Seen: seen, Neighbours: neighbours})
 	return run.found, err
 }
 
@@ -99,25 +99,25 @@ type run struct {
 	found *Findings
 }
 
-func (r *run) all(ctx context.Context, o Options) error {
+func (r *run) verifyAll(ctx context.Context, o Options) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(senders)
 	for _, s := range o.Seen {
 		if s.Mode == "" {
 			continue
 		}
-		group.Go(func() error { return r.one(ctx, s, "") })
+		group.Go(func() error { return r.verify(ctx, s, "") })
 	}
 	for _, n := range o.Neighbours {
-		group.Go(func() error { return r.one(ctx, n.Seen, n.Differs) })
+		group.Go(func() error { return r.verify(ctx, n.Seen, n.Differs) })
 	}
 	err := group.Wait()
 	slices.Sort(r.found.Wrong)
 	return err
 }
 
-// review says by which modes the requestor may do it now, and judges that.
-func (r *run) review(s advice.Seen, differs string) {
+// reviewModes finds by which modes the requestor may do it now, and judges that.
+func (r *run) reviewModes(s advice.Seen, differs string) {
 	var by, lacking []string
 	for _, need := range r.server.Missing(oracle.Authenticated(s.Requestor), &s.As, oracle.RequestOf(httpForm(s.Sendable()))) {
 		if need.Refused == "" && len(need.Grants) == 0 {
@@ -145,10 +145,10 @@ func (r *run) review(s advice.Seen, differs string) {
 	}
 }
 
-// one sends a request, and judges it: differs is empty if it must be allowed.
-func (r *run) one(ctx context.Context, s advice.Seen, differs string) error {
+// verify sends a request, and judges the answer: differs is empty if it must be allowed.
+func (r *run) verify(ctx context.Context, s advice.Seen, differs string) error {
 	if r.server != nil {
-		r.review(s, differs)
+		r.reviewModes(s, differs)
 		return ctx.Err()
 	}
 	e, code, err := r.send(ctx, s)
@@ -158,8 +158,9 @@ func (r *run) one(ctx context.Context, s advice.Seen, differs string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	constraint := "impersonate:" + string(s.Mode)
+	isImpersonated := e.ImpersonatedUser != nil && e.ImpersonatedUser.Username == s.As.User && verdicts.ConstraintOf(e) == constraint
 	switch {
-	case differs == "" && e.ImpersonatedUser != nil && e.ImpersonatedUser.Username == s.As.User && verdicts.ConstraintOf(e) == constraint:
+	case differs == "" && isImpersonated:
 		r.found.Allowed++
 	case differs == "":
 		r.found.Wrong = append(r.found.Wrong, fmt.Sprintf("%s was seen, and is not allowed by %s: code %d, constraint %q: %s", s, constraint, code, verdicts.ConstraintOf(e), ptr.Deref(e.ResponseStatus, metav1.Status{}).Message))
@@ -195,13 +196,14 @@ func (r *run) send(ctx context.Context, s advice.Seen) (*auditv1.Event, int, err
 	return &e, answer.Code, json.Unmarshal(raw, &e)
 }
 
-// httpForm is an action as a request: a name goes into a selector where the verb has no other place for it.
+// httpForm returns an action as a request: a name goes into a selector where the verb has no other place for it.
 func httpForm(a advice.Action) *scenarios.Request {
 	r := &scenarios.Request{
 		Verb: a.Verb, Path: a.Path, APIGroup: a.APIGroup, Version: a.Version, Resource: a.Resource, Subresource: a.Subresource,
 		Namespace: a.Namespace, Name: a.Name,
 	}
-	if (a.Verb == "list" || a.Verb == "watch") && a.Name != "" {
+	takesSelector := a.Verb == "list" || a.Verb == "watch"
+	if takesSelector && a.Name != "" {
 		r.Name, r.FieldSelector = "", "metadata.name="+a.Name
 	}
 	if a.Resource == "namespaces" && a.Namespace == a.Name {

@@ -114,6 +114,7 @@ func (c *conclusion) addGroup(g *Group) {
 		*to = append(*to, g.Name+": "+fmt.Sprintf(format, args...))
 	}
 	if g.leftOut() { // It was not started, and the outcome says that it is not covered.
+		say(&c.notes, "%s left out by the user", Plural(len(g.NotRun), "case"))
 		return
 	}
 	if g.Problem != "" {

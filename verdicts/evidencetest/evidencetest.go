@@ -59,7 +59,8 @@ func Load(t testing.TB) *scenarios.Set {
 // metrics.
 func LocalFacts(gate scenarios.Gate) scenarios.Facts {
 	can := slices.DeleteFunc(scenarios.AllCapabilities(), func(c scenarios.Capability) bool {
-		return c == scenarios.KubeletNodes || c == scenarios.Metrics && gate == scenarios.GateOff
+		lacksMetrics := c == scenarios.Metrics && gate == scenarios.GateOff
+		return lacksMetrics || c == scenarios.KubeletNodes
 	})
 	return scenarios.Facts{Kubernetes: "1.37.1", Binary: "1.37.1", Gate: gate, Capabilities: can}
 }

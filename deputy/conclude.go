@@ -7,8 +7,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/authzconf/authzconf/clusters/existing"
+	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/product"
-	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/record"
@@ -36,12 +37,12 @@ func (p *plan) Conclude(results []reports.Result, view record.View) (*reports.Re
 }
 
 func (p *plan) subject() reports.Subject {
-	s := reports.Subject{Name: "the reference deputy and agent", Provider: server.Local}
+	s := reports.Subject{Name: "the reference deputy and agent", Provider: local.Name}
 	if p.options.proxy != nil {
 		s.Name = "the proxy " + p.options.proxy.URL
 	}
 	if p.groups[0].isForeign() {
-		s.Provider = server.Existing
+		s.Provider = existing.Name
 	}
 	return s
 }

@@ -84,7 +84,7 @@ func controlPlane(kubernetes string, binaries *local.Binaries) (o server.Options
 	}
 	o.Binaries = binaries
 	o.Cell = verdicts.Cell{
-		Name: o.Release.Minor + "-gate-" + string(server.AskOn), Provider: server.Local, Kubernetes: o.Release.Version, Gate: string(server.AskOn),
+		Name: o.Release.Minor + "-gate-" + string(server.AskOn), Provider: local.Name, Kubernetes: o.Release.Version, Gate: string(server.AskOn),
 	}
 	return o, nil
 }

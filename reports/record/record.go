@@ -238,6 +238,17 @@ func Read[T any](v View, key string) (*T, error) {
 	if known, ok := v.cached(key).(*T); ok {
 		return known, nil
 	}
+	value, err := ReadOnce[T](v, key)
+	if err != nil {
+		return nil, err
+	}
+	v.remember(key, value)
+	return value, nil
+}
+
+// ReadOnce decodes a piece of evidence as Read does, and does not keep what it returns: a long run has more evidence than
+// fits into memory when it is decoded.
+func ReadOnce[T any](v View, key string) (*T, error) {
 	name, data, found := v.find(key)
 	if !found {
 		return nil, fmt.Errorf("there is no evidence %s", evidenceFile(key, plainSuffix))
@@ -252,7 +263,6 @@ func Read[T any](v View, key string) (*T, error) {
 	if err := DecodeStrictly(data, value); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	v.remember(key, value)
 	return value, nil
 }
 

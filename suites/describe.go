@@ -113,7 +113,7 @@ func (r *Run) selectCases(left map[string]bool) error {
 		return "not in --cases"
 	})
 	r.invocation.AddInput(casesFile, strings.Join(chosen, "\n")+"\n")
-	r.command = append(r.command, "--cases="+casesFile)
+	r.command = append(r.command, "--"+r.prepared.CasesFlag+"="+casesFile)
 	return nil
 }
 

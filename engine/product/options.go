@@ -33,8 +33,10 @@ type Options struct {
 	casesFile           string
 	knownFailing        string
 
-	flags       *pflag.FlagSet
-	labelFilter LabelFilter
+	// generatesCases means that the product has a flag cases of its own.
+	generatesCases bool
+	flags          *pflag.FlagSet
+	labelFilter    LabelFilter
 }
 
 // register adds the flags to a flag set.
@@ -48,11 +50,20 @@ func (o *Options) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.skip, "skip", "", "leave out cases whose name matches this regular expression")
 	fs.StringSliceVar(&o.levels, "level", nil, "only cases of these levels: core, extended, divergence")
 	fs.StringVar(&o.labels, "label-filter", "", "only cases whose labels match this expression of Ginkgo's, such as 'core && !slow'")
-	fs.StringVar(&o.casesFile, "cases", "", "only the cases whose IDs this file lists, one a line")
+	fs.StringVar(&o.casesFile, o.CasesFlag(), "", "only the cases whose IDs this file lists, one a line")
 	fs.StringSliceVar(&o.require, "require", nil, "levels of which every case must be judged: core, extended, divergence")
 	fs.StringVar(&o.knownFailing, "known-failing", "", "file with the cases that are expected to fail, and why")
 	fs.Int64Var(&o.Seed, "seed", rand.Int64N(1_000_000), "seed of names and random choices (default: drawn, and printed)")
 	fs.Lookup("seed").DefValue = "0" // The help text is the same every time.
+}
+
+// CasesFlag returns the name of the flag with the file that lists cases: cases, or case-list for a product of which cases
+// is how many it generates.
+func (o *Options) CasesFlag() string {
+	if o.generatesCases {
+		return "case-list"
+	}
+	return "cases"
 }
 
 // Rules are how results become an outcome.
@@ -148,7 +159,7 @@ func (o *Options) criteria(i *Invocation) (criteria []criterion, err error) {
 func (i *Invocation) readCases(path string) (map[string]bool, error) {
 	data, err := i.ReadInput(path)
 	if err != nil {
-		return nil, fmt.Errorf("--cases: %w", err)
+		return nil, fmt.Errorf("the list of cases: %w", err)
 	}
 	listed := map[string]bool{}
 	for line := range strings.Lines(string(data)) {
@@ -184,8 +195,9 @@ type CommandLine struct {
 // parsed the arguments, Prepare makes the plan.
 func NewCommandLine(p Product, fs *pflag.FlagSet, filter LabelFilter) *CommandLine {
 	c := &CommandLine{Product: p, Options: Options{labelFilter: filter}}
-	c.Options.register(fs)
 	c.flags = p.New(fs)
+	c.Options.generatesCases = fs.Lookup("cases") != nil
+	c.Options.register(fs)
 	return c
 }
 
@@ -194,6 +206,8 @@ type Prepared struct {
 	Product Product
 	Plan    Plan
 	Rules   Rules
+	// CasesFlag is the flag with the file that lists cases.
+	CasesFlag string
 }
 
 // Prepare makes the plan. Every error is for the user to mend.
@@ -220,7 +234,7 @@ func (c *CommandLine) Prepare(i *Invocation) (*Prepared, error) {
 	if err := checkRuns(plan.Cases()); err != nil {
 		return nil, err
 	}
-	return &Prepared{Product: c.Product, Plan: plan, Rules: rules}, nil
+	return &Prepared{Product: c.Product, Plan: plan, Rules: rules, CasesFlag: c.Options.CasesFlag()}, nil
 }
 
 // ErrNothingSelected is wrapped by the error of a plan in which nothing would run: that would not be a pass.

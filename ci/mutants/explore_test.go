@@ -10,13 +10,17 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conformance/explore"
 	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/oracle/cases"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 // exploration sends generated cases to the kube-apiserver with all mutants in it.
@@ -66,22 +70,25 @@ func (x *exploration) cells(t *testing.T, gate string, shared *sharedFile) []ser
 
 // disagreement sends the cases of a seed, and is an error that says what disagrees. After each request it calls sent, if there is one.
 func (x *exploration) disagreement(ctx context.Context, t *testing.T, cells []server.Options, seed int64, sent func(int, cases.Choice)) error {
-	report, _, err := explore.Run(ctx, explore.Options{Cells: cells, Cases: x.cases, Seed: seed, Sent: sent, Events: func(e explore.Event) {
-		if e.Text != "" {
-			_, _ = fmt.Fprintln(t.Output(), e.Text)
-		}
-	}})
-	switch {
-	case err != nil:
+	plan := explore.NewPlan(explore.Options{Cells: cells, Cases: x.cases, Seed: seed, Sent: sent})
+	made, err := product.Execute(ctx, product.Run{
+		Prepared: &product.Prepared{Product: explore.Product, Plan: plan}, Invocation: product.NewInvocation(nil, "", t.Output()), Command: []string{"authzconf", "explore"},
+		Say: func(text string) { _, _ = fmt.Fprintln(t.Output(), text) }, Status: func(string) {}, Judged: func(product.Case, reports.Result) {},
+	})
+	if err != nil {
 		return err
-	case report.Disagreed():
-		for _, c := range report.Cells {
-			for _, d := range c.Disagreements {
-				return fmt.Errorf("seed %d: model and server disagree: %s: %s", seed, d.Choice, d.Reason)
+	}
+	for _, g := range made.Report.Groups {
+		for _, r := range g.Cases {
+			if r.Verdict == verdicts.Failed {
+				return fmt.Errorf("seed %d: model and server disagree: %s", seed, r.Reason)
 			}
 		}
 	}
-	return report.Broken()
+	if o := made.Report.Outcome; o.Result != verdicts.Passed {
+		return errors.New(strings.Join(o.Reasons, "; "))
+	}
+	return nil
 }
 
 // corpusOf is what generated cases reached, as the corpus of the generator has it: a case is in it that reached a place in

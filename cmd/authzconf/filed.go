@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -49,68 +48,6 @@ func (f *filedFlags) sign(marker string, outcome any) error {
 	return reports.Sign(f.reportDir, marker, func(name string, report []byte) ([]byte, error) {
 		return certify.SignReport(f.key, name, report, outcome)
 	})
-}
-
-func (f *filedFlags) file(kind *filing.Kind, r reports.Recorded, p *reports.Pieces) error {
-	return written(f.reportDir, func(dir string) error {
-		made := r.Made()
-		made.SuiteVersion, made.Command = suiteVersion(), called
-		if err := reports.WriteRecorded(dir, kind, r, p); err != nil {
-			return err
-		}
-		return f.sign(kind.Marker, made.Outcome)
-	})
-}
-
-// reread reads the flags of a recorded command line as the command does that has these words; nothing is started.
-func reread(c *cobra.Command, command, words []string) error {
-	if len(command) <= len(words) || !slices.Equal(command[1:len(words)+1], words) {
-		return fmt.Errorf("the command line %q is not one of authzconf %s", command, strings.Join(words, " "))
-	}
-	err := c.ParseFlags(command[len(words)+1:])
-	if err == nil {
-		err = c.ValidateArgs(c.Flags().Args())
-	}
-	if err != nil {
-		return fmt.Errorf("the command line %q: %w", command, err)
-	}
-	return nil
-}
-
-// reseed takes the seed of a report whose command line gives none.
-func reseed(c *cobra.Command, seed *int64, of int64) {
-	if !c.Flags().Changed("seed") {
-		*seed = of
-	}
-}
-
-// recheck verifies reports of a kind, which the command of some words writes, and which follow from their evidence by again.
-func recheck[F, T any, R interface {
-	*T
-	reports.Recorded
-}](kind *filing.Kind, words string, command func(*F) *cobra.Command, again func(f *F, c *cobra.Command, r R, p *reports.Pieces, flags *verifyFlags) (R, error)) reportKind {
-	return reportKind{kind, func(c *cobra.Command, path string, flags *verifyFlags) error {
-		keys, err := publicKeys(flags.keys)
-		if err != nil {
-			return err
-		}
-		r := R(new(T))
-		v, err := reports.Recheck(path, kind, r, func(r R, p *reports.Pieces) (R, error) {
-			f := new(F)
-			read := command(f)
-			if err := reread(read, r.Made().Command, strings.Fields(words)); err != nil {
-				return nil, err
-			}
-			return again(f, read, r, p, flags)
-		})
-		if err != nil {
-			return err
-		}
-		if made := r.Made().SuiteVersion; made != suiteVersion() {
-			v.Notes = append(v.Notes, fmt.Sprintf("it was made by authzconf %s, and this is %s", made, suiteVersion()))
-		}
-		return conclude(c, v, keys, kind.Marker, r.Made().Outcome, fmt.Sprintf("judged again from its evidence, the outcome is %s", r.Made().Outcome))
-	}}
 }
 
 func conclude(c *cobra.Command, v *reports.Verification, keys []*certify.Key, marker string, outcome any, verified string) error {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/authzconf/authzconf/conformance"
+	"github.com/authzconf/authzconf/conformance/explore"
 	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/conformance/upgrade"
 	"github.com/authzconf/authzconf/deputy"
@@ -181,7 +182,7 @@ func commandGroups() []commandGroup {
 		{"judge", "Judge API servers", []*cobra.Command{
 			productCommand(conformance.Product),
 			productCommand(upgrade.Product),
-			newExplore(&exploreFlags{}),
+			productCommand(explore.Product),
 			newReproduce(&reproduceFlags{}),
 			productCommand(deputy.Product),
 		}},

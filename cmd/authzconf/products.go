@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/authzconf/authzconf/conformance"
+	"github.com/authzconf/authzconf/conformance/explore"
 	"github.com/authzconf/authzconf/conformance/upgrade"
 	"github.com/authzconf/authzconf/deputy"
 	"github.com/authzconf/authzconf/drafts/conditional/conditions"
@@ -15,6 +16,7 @@ func products() []product.Product {
 	return []product.Product{
 		conformance.Product,
 		upgrade.Product,
+		explore.Product,
 		deputy.Product,
 		granular.Product,
 		conditions.Run,

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/authzconf/authzconf/certify"
-	"github.com/authzconf/authzconf/conformance/explore"
 	"github.com/authzconf/authzconf/drafts/conditional/certification"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
@@ -42,7 +41,6 @@ func reportKinds() []reportKind {
 	return []reportKind{
 		{certify.Direct(nil).Folder(), verifyCertification},
 		{certification.Kind(nil).Folder(), verifyCertification},
-		recheck(&explore.Folder, "explore", newExplore, (*exploreFlags).again),
 	}
 }
 

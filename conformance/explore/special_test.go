@@ -19,36 +19,27 @@ func TestSpecials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &explorer{o: Options{Cases: 7*batchSize + 20, Seed: 2}, cell: cells[0]}
+	p := NewPlan(Options{Cells: cells, Cases: 7*batchSize + 20, Seed: 2}).(*plan)
+	c := &cell{plan: p, options: cells[0]}
+	s := newSequence(c, 0, 1)
 	var names []string
-	var before *batch
-	cases := 0
-	for b, err := range x.newLane(0, 1).all() {
+	var last *batch
+	total := 0
+	for _, ref := range s.batches() {
+		b, err := s.source.batch(ref)
 		if err != nil {
 			t.Fatal(err)
 		}
-		names = append(names, strings.TrimPrefix(b.name, cells[0].Cell.Name+"/lane-0-"))
+		names = append(names, strings.TrimPrefix(ref.name(), "sequence-0/batch-"))
 		objects := slices.ContainsFunc(b.cases, func(p *prepared) bool { return p.objects })
 		if objects != (b.special == "") {
-			t.Errorf("%s: grants are RBAC objects: %t", b.name, objects)
+			t.Errorf("%s: grants are RBAC objects: %t", ref.name(), objects)
 		}
 		if b.special != restarted {
-			cases += len(b.walks)
+			total += len(b.walks)
 		}
-		for i, p := range b.cases {
-			steps := p.bound.Steps
-			last := steps[len(steps)-1].Request
-			switch {
-			case b.special == expired && (steps[len(steps)-2].Wait != scenarios.Duration(expiry) || !cmp.Equal(steps[len(steps)-3].Request, last)),
-				b.special == reloaded && !cmp.Equal(steps[len(steps)-2].Request, last):
-				t.Errorf("%s: case %d does not end with its last request once more", b.name, p.number)
-			case b.special == edged && (requests(p.scenario) <= edges || steps[len(steps)-2].Wait == 0):
-				t.Errorf("%s: case %d does not end with its last request at the edges", b.name, p.number)
-			case b.special == restarted && !cmp.Equal(p.bound, before.cases[i].bound):
-				t.Errorf("%s: case %d is another one than before", b.name, p.number)
-			}
-		}
-		before = b
+		testLastRequests(t, b, last)
+		last = b
 		if b.special == balanced {
 			inTurn(t, b)
 		}
@@ -56,8 +47,31 @@ func TestSpecials(t *testing.T) {
 	if want := []string{"0000", "0001-expired", "0002-before", "0002-restarted", "0003-reloaded", "0004-flipped", "0005-edged", "0006", "0007-balanced"}; !slices.Equal(names, want) {
 		t.Errorf("batches %v, want %v", names, want)
 	}
-	if cases != x.o.Cases {
-		t.Errorf("%d cases, want %d", cases, x.o.Cases)
+	if total != p.o.Cases {
+		t.Errorf("%d cases, want %d", total, p.o.Cases)
+	}
+	// An earlier batch is the same again.
+	repeated, err := s.source.batch(s.batches()[1])
+	if err != nil || repeated.special != expired || repeated.cases[0].number != batchSize+1 {
+		t.Errorf("%v, %v", repeated, err)
+	}
+}
+
+// testLastRequests wants the cases of a special batch to end with their last requests once more.
+func testLastRequests(t *testing.T, b, before *batch) {
+	t.Helper()
+	for i, p := range b.cases {
+		steps := p.bound.Steps
+		last := steps[len(steps)-1].Request
+		switch {
+		case b.special == expired && (steps[len(steps)-2].Wait != scenarios.Duration(expiry) || !cmp.Equal(steps[len(steps)-3].Request, last)),
+			b.special == reloaded && !cmp.Equal(steps[len(steps)-2].Request, last):
+			t.Errorf("%s: case %d does not end with its last request once more", b.ref.name(), p.number)
+		case b.special == edged && (countRequests(p.scenario) <= edges || steps[len(steps)-2].Wait == 0):
+			t.Errorf("%s: case %d does not end with its last request at the edges", b.ref.name(), p.number)
+		case b.special == restarted && !cmp.Equal(p.bound, before.cases[i].bound):
+			t.Errorf("%s: case %d is another one than before", b.ref.name(), p.number)
+		}
 	}
 }
 
@@ -75,7 +89,7 @@ func TestInTime(t *testing.T) {
 		"answered late":    {time.Millisecond, expiry, time.Second, false},
 	} {
 		times := []oracle.Span{{Sent: 0, Answered: time.Millisecond}, {Sent: test.second, Answered: test.second + test.took}, {Sent: test.third, Answered: test.third + test.took}}
-		if got := inTime(s, times); got != test.want {
+		if got := isInTime(s, times); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
@@ -102,24 +116,30 @@ func inTurn(t *testing.T, b *batch) {
 	}
 }
 
-// TestLanes wants all cases in the batches of two lanes, and no batch without any where one lane has the last case.
-func TestLanes(t *testing.T) {
+// TestSequences wants all cases in the batches of two sequences, and no batch without any where one sequence has the last
+// case.
+func TestSequences(t *testing.T) {
 	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gate: "on"}.Cells()
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &explorer{o: Options{Cases: 2 * batchSize, Seed: 2}, cell: cells[0]}
-	cases := 0
-	for index := range 2 {
-		for b, err := range x.newLane(index, 2).all() {
+	p := NewPlan(Options{Cells: cells, Cases: 2 * batchSize, Seed: 2}).(*plan)
+	if n := len(p.cells[0].sequences); n != 2 || len(p.Cases()) != 2 {
+		t.Fatalf("%d sequences, %d cases", n, len(p.Cases()))
+	}
+	total := 0
+	for _, s := range p.cells[0].sequences {
+		for _, ref := range s.batches() {
+			b, err := s.source.batch(ref)
 			if err != nil || len(b.walks) == 0 {
-				t.Errorf("%s has %d cases: %v", b.name, len(b.walks), err)
+				t.Errorf("%s has no cases: %v", ref.name(), err)
+				continue
 			}
-			cases += len(b.walks)
+			total += len(b.walks)
 		}
 	}
-	if cases != x.o.Cases {
-		t.Errorf("%d cases, want %d", cases, x.o.Cases)
+	if total != p.o.Cases {
+		t.Errorf("%d cases, want %d", total, p.o.Cases)
 	}
 }
 

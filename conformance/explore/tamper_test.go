@@ -10,8 +10,11 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 // TestWrongModel has a model that is wrong about one group: explore has to find
@@ -37,37 +40,58 @@ func TestWrongModel(t *testing.T) {
 			}
 		}
 	}
-	report, _, err := Run(context.Background(), Options{Cells: cells, Cases: 120, Seed: 3, tamper: wrong, Events: func(e Event) {
-		if e.Text != "" {
-			t.Log(e.Text)
-		}
-	}})
+	p := NewPlan(Options{Cells: cells, Cases: 120, Seed: 3, tamper: wrong}).(*plan)
+	made, err := execute(t, p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := report.Broken(); err != nil {
-		t.Error(err)
+	if o := made.Report.Outcome; o.Result != verdicts.Failed {
+		t.Fatalf("a wrong model was not noticed: %+v", o)
 	}
-	if !report.Disagreed() {
-		t.Fatal("a wrong model was not noticed")
+	ref := p.refs[p.cases[0].ID]
+	found := p.known(ref).disagreements
+	if len(found) == 0 {
+		t.Fatal("there is no disagreement")
 	}
-	for _, d := range report.Cells[0].Disagreements {
-		if strings.Contains(d.Scenario, "A twin is missing") {
-			t.Errorf("case %d: no twin could be made:\n%s", d.Case, d.Scenario)
-			continue
-		}
-		set, err := scenarios.Load(fstest.MapFS{"found.yaml": {Data: []byte(d.Scenario)}}, fixtures.FS)
-		if err != nil {
-			t.Errorf("case %d: the printed file does not load: %v", d.Case, err)
-			continue
-		}
-		s := set.All()[0]
-		if imp := s.Steps[0].Request.Impersonate; !slices.Equal(imp.Groups, []string{"crew"}) || imp.UID != "" || imp.Extra != nil ||
-			slices.ContainsFunc(s.Grants, func(g scenarios.Grant) bool { return !strings.HasPrefix(g.ID, "twin-") }) {
-			t.Errorf("case %d was not made small:\n%s", d.Case, d.Scenario)
-		}
-		if !d.OverRBAC {
-			t.Errorf("case %d: with RBAC objects it was not seen", d.Case)
+	for _, d := range found {
+		testSmall(t, d)
+		if text, recorded := made.Log.View().File(d.file); !recorded || string(text) != d.scenario {
+			t.Errorf("case %d: its file is not in the record", d.number)
 		}
 	}
+	// The evidence alone gives the same.
+	other := NewPlan(Options{Cells: cells, Cases: 120, Seed: 3, tamper: wrong})
+	if got := other.Judge(p.cases[0].ID, made.Log.View()); reports.Change(got, p.Judge(p.cases[0].ID, made.Log.View())) != "" {
+		t.Errorf("judged again: %+v", got)
+	}
+}
+
+// testSmall wants a disagreement to be made small, and to be printed as a file that loads.
+func testSmall(t *testing.T, d disagreement) {
+	t.Helper()
+	if strings.Contains(d.scenario, "A twin is missing") {
+		t.Errorf("case %d: no twin could be made:\n%s", d.number, d.scenario)
+		return
+	}
+	set, err := scenarios.Load(fstest.MapFS{"found.yaml": {Data: []byte(d.scenario)}}, fixtures.FS)
+	if err != nil {
+		t.Errorf("case %d: the printed file does not load: %v", d.number, err)
+		return
+	}
+	s := set.All()[0]
+	if imp := s.Steps[0].Request.Impersonate; !slices.Equal(imp.Groups, []string{"crew"}) || imp.UID != "" || imp.Extra != nil ||
+		slices.ContainsFunc(s.Grants, func(g scenarios.Grant) bool { return !strings.HasPrefix(g.ID, "twin-") }) {
+		t.Errorf("case %d was not made small:\n%s", d.number, d.scenario)
+	}
+	if !d.overRBAC {
+		t.Errorf("case %d: with RBAC objects it was not seen", d.number)
+	}
+}
+
+// execute runs a plan.
+func execute(t *testing.T, p product.Plan) (*product.Made, error) {
+	return product.Execute(context.Background(), product.Run{
+		Prepared: &product.Prepared{Product: Product, Plan: p}, Invocation: product.NewInvocation(nil, "test", os.Stderr), Command: []string{"authzconf", "explore"},
+		Say: func(text string) { t.Log(text) }, Status: func(string) {}, Judged: func(c product.Case, r reports.Result) { t.Log(r.Verdict, c.ID, r.Reason) },
+	})
 }

@@ -1,0 +1,151 @@
+package explore
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/authzconf/authzconf/oracle/cases"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// shrinkLimit bounds how many runs are made to find the smallest case.
+const shrinkLimit = 400
+
+// confirm runs a case again, alone and under fresh names, and keeps it as a disagreement if it differs again.
+func (j *batchJudge) confirm(ctx context.Context, p *prepared) error {
+	repeated, err := j.alone(ctx, p, p.scenario, p.objects)
+	if err != nil {
+		return err
+	}
+	if repeated.Verdict == verdicts.Invalid {
+		return fmt.Errorf("case %d, run alone: %s", p.number, repeated.Reason)
+	}
+	if isPassed(repeated) {
+		if !isPassed(p.result) {
+			j.out.NotConfirmed++
+			j.out.unconfirmed = append(j.out.unconfirmed, fmt.Sprintf("case %d differed once, and not when it was run again: %s", p.number, p.result.Reason))
+			j.say("case %d differed once, and not when it was run again: %s", p.number, p.result.Reason)
+		}
+		return nil
+	}
+	j.say("case %d: %s", p.number, repeated.Reason)
+	small, result, err := j.shrink(ctx, p, repeated)
+	if err != nil {
+		return err
+	}
+	d := disagreement{number: p.number, choice: p.choice.String(), reason: result.Reason, differences: result.Differences, file: j.scenarioFile(p)}
+	if d.scenario, err = j.print(small, p, result); err != nil {
+		return err
+	}
+	d.overRBAC = p.objects
+	if !p.objects && cases.IsUnique(small) {
+		over, err := j.alone(ctx, p, small, true)
+		if err != nil {
+			return err
+		}
+		d.overRBAC = !isPassed(over)
+	}
+	j.out.disagreements = append(j.out.disagreements, d)
+	j.out.Disagreements++
+	j.say("case %d, made small:\n%s", p.number, d.scenario)
+	return nil
+}
+
+// scenarioFile returns the path of a disagreement's scenario in the report's folder.
+func (j *batchJudge) scenarioFile(p *prepared) string {
+	name := fmt.Sprintf("case-%06d", p.number)
+	if at := p.at.path(); at != "" {
+		name += "-" + at
+	}
+	return path.Join("scenarios", j.batch.ref.id(), name+".yaml")
+}
+
+// shrink makes a case smaller while it differs, and returns the result of the smallest.
+func (j *batchJudge) shrink(ctx context.Context, p *prepared, r verdicts.Result) (_ *scenarios.Scenario, _ verdicts.Result, broken error) {
+	small := cases.Shrink(p.scenario, shrinkLimit, func(s *scenarios.Scenario) bool {
+		cannotRun := p.objects && !canBeObjects(s)
+		if broken != nil || cannotRun {
+			return false
+		}
+		result, err := j.alone(ctx, p, s, p.objects)
+		if err != nil {
+			broken = err
+			return false
+		}
+		if result.Verdict != verdicts.Failed {
+			return false
+		}
+		r = result
+		return true
+	})
+	if broken != nil {
+		return nil, r, broken
+	}
+	small, _, err := j.predict(small, p.asked.Facts)
+	return small, r, err
+}
+
+// alone runs a scenario by itself, with metrics read for every request. objects means that its grants are RBAC objects. The
+// server is one as it was of which the scenario is made.
+func (j *batchJudge) alone(ctx context.Context, from *prepared, s *scenarios.Scenario, objects bool) (r verdicts.Result, err error) {
+	if err := ctx.Err(); err != nil {
+		return r, err
+	}
+	j.runs++
+	p := &prepared{at: from.at, asked: from.asked}
+	if p.scenario, p.played, err = j.predict(s, p.asked.Facts); err != nil {
+		return r, err
+	}
+	p.bind(scenarios.Suffix(j.cell.plan.o.Seed, j.batch.ref.id(), "alone", strconv.Itoa(j.runs)))
+	e, err := j.runAlone(ctx, p, objects)
+	if err != nil {
+		return r, err
+	}
+	_, err = j.judgeCase(p, e)
+	return p.result, err
+}
+
+// print renders a case as a scenario file, with what a file needs beside what was found.
+func (j *batchJudge) print(s *scenarios.Scenario, p *prepared, r verdicts.Result) (string, error) {
+	comments := []string{
+		fmt.Sprintf("Kubernetes %s, gate %s: the model and the server disagree.", j.cell.options.Cell.Kubernetes, p.asked.Facts.Gate),
+		strings.Join(strings.Fields(r.Reason), " "), "The expectations are the model's.",
+	}
+	if denied := deniedSteps(s); len(denied) > 0 {
+		paired, ok := cases.AddTwins(s, denied)
+		if !ok {
+			comments = append(comments, "A twin is missing: a scenario that differs in one respect and is allowed.")
+		}
+		var err error
+		if s, _, err = j.predict(paired, p.asked.Facts); err != nil {
+			return "", err
+		}
+	}
+	binary, err := version.ParseGeneric(p.asked.Facts.Binary) // scenarios name minor versions
+	if err != nil {
+		return "", err
+	}
+	s.Requires.Kubernetes, s.Requires.Binary = "", fmt.Sprintf("=%d.%d", binary.Major(), binary.Minor())
+	s.Description = fmt.Sprintf("Found by authzconf explore, seed %d, case %d%s.", j.cell.plan.o.Seed, p.number, p.at)
+	raw, err := cases.Print(s, comments...)
+	return string(raw), err
+}
+
+// deniedSteps returns the indices of the steps with requests that are denied.
+func deniedSteps(s *scenarios.Scenario) (denied []int) {
+	for i, st := range s.Steps {
+		if st.Expect == nil {
+			continue
+		}
+		if st.Expect.Outcome != scenarios.Allowed && st.Expect.Outcome != scenarios.ServerError {
+			denied = append(denied, i)
+		}
+	}
+	return denied
+}

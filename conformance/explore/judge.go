@@ -1,0 +1,177 @@
+package explore
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/oracle"
+	"github.com/authzconf/authzconf/reports/record"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// judgeBatch judges a recorded batch: the same cases are generated, and judged by their evidence.
+func (p *plan) judgeBatch(ref batchRef, view record.View) (*batchResult, error) {
+	if known := p.known(ref); known != nil {
+		return known, nil
+	}
+	seen, err := record.ReadOnce[batchEvidence](view, ref.id())
+	if err != nil {
+		return nil, err
+	}
+	b, err := ref.sequence.source.batch(ref)
+	if err != nil {
+		return nil, err
+	}
+	if len(seen.Cases) != len(b.cases) {
+		return nil, fmt.Errorf("there is evidence of %d cases, the command line asks for %d", len(seen.Cases), len(b.cases))
+	}
+	j := newBatchJudge(ref.sequence, b, seen)
+	j.runAlone = replayAlone(seen.Alone)
+	if err := j.judgeCases(); err != nil {
+		return nil, err
+	}
+	if err := j.confirmAll(context.Background()); err != nil {
+		return nil, err
+	}
+	p.remember(ref, j.out)
+	return j.out, nil
+}
+
+// replayAlone returns a function that reads what was seen of cases that were run alone.
+func replayAlone(recorded []*verdicts.Evidence) runAlone {
+	return func(_ context.Context, p *prepared, _ bool) (*verdicts.Evidence, error) {
+		if len(recorded) == 0 {
+			return nil, fmt.Errorf("%s was not as predicted, and there is no evidence of it run alone", p.scenario.ID)
+		}
+		e := recorded[0]
+		recorded = recorded[1:]
+		return e, checkIdentity(p, e)
+	}
+}
+
+// checkIdentity returns an error for evidence of another case.
+func checkIdentity(p *prepared, e *verdicts.Evidence) error {
+	if e.Scenario != p.scenario.ID || e.Suffix != p.suffix {
+		return fmt.Errorf("the evidence of %s under the names of %s is not that of %s under those of %s", e.Scenario, e.Suffix, p.scenario.ID, p.suffix)
+	}
+	return nil
+}
+
+// runAlone runs a case by itself, or reads what was seen of it when it was. objects means that its grants are RBAC objects.
+type runAlone func(ctx context.Context, p *prepared, objects bool) (*verdicts.Evidence, error)
+
+// batchJudge judges a batch by its evidence, and what is not as predicted once more, alone.
+type batchJudge struct {
+	*sequence
+	batch    *batch
+	seen     *batchEvidence
+	out      *batchResult
+	suspects []*prepared
+	runAlone runAlone
+	runs     int // of single cases, for their names
+	// broken says why the cases could not be judged.
+	broken error
+	// say is called with what a person may want to see.
+	say func(format string, args ...any)
+}
+
+func newBatchJudge(s *sequence, b *batch, seen *batchEvidence) *batchJudge {
+	return &batchJudge{sequence: s, batch: b, seen: seen, out: &batchResult{}, say: func(string, ...any) {}}
+}
+
+// judgeCases judges each case. What is not as predicted becomes a suspect, to be run alone.
+func (j *batchJudge) judgeCases() error {
+	counted, isUnsure := counts{}, false
+	for i, p := range j.batch.cases {
+		e := j.seen.Cases[i]
+		if err := checkIdentity(p, e); err != nil {
+			return err
+		}
+		undecided, err := j.judgeCase(p, e)
+		if err != nil {
+			return err
+		}
+		isUnsure = isUnsure || undecided > 0
+		j.out.Undecided += undecided
+		if !isPassed(p.result) {
+			j.suspects = append(j.suspects, p)
+		}
+		counted.addCase(p, e)
+		j.out.addCase(p, e)
+	}
+	j.out.addBatch(j.batch)
+	if len(j.suspects) > 0 {
+		return nil
+	}
+	if why := j.compareTotals(counted, isUnsure); why != "" {
+		// One of them did it; which, only each alone can tell.
+		j.say("a batch does not add up: %s; its cases are run alone", why)
+		j.suspects = j.batch.cases
+		j.out.Recounts++
+		j.out.recounted = why
+	}
+	return nil
+}
+
+// compareTotals returns in what way the batch as a whole is not what its cases add up to. Where a case is not decided nobody
+// knows what its attempts became, and these are left out.
+func (j *batchJudge) compareTotals(want counts, isUnsure bool) string {
+	metrics := j.seen.Metrics
+	if isUnsure {
+		maps.DeleteFunc(want, func(k string, _ int) bool { return strings.HasPrefix(k, verdicts.AttemptsMetric) })
+		attempts := strings.TrimSuffix(verdicts.AttemptsMetric, "_total")
+		metrics = seq.Filter(metrics, func(m verdicts.MetricSample) bool { return !strings.HasPrefix(m.Name, attempts) })
+	}
+	return compareTotals(j.seen.Arrived, j.out.Reviews, metrics, want)
+}
+
+func isPassed(r verdicts.Result) bool { return r.Verdict == verdicts.Passed }
+
+// judgeCase judges a case by its evidence, and returns of how many requests nothing can be said, because their times do
+// not tell.
+func (s *sequence) judgeCase(p *prepared, e *verdicts.Evidence) (undecided int, err error) {
+	times := seq.Map(e.Steps, func(o verdicts.Observation) oracle.Span {
+		return oracle.Span{Sent: o.Sent.Sub(e.Steps[0].Sent), Answered: o.Answered.Sub(e.Steps[0].Sent)}
+	})
+	if len(times) != countRequests(p.scenario) || isInTime(p.scenario, times) {
+		p.result = verdicts.Judge(p.scenario, e)
+		return 0, nil
+	}
+	played, sure, err := oracle.PlayAt(p.scenario, p.asked.Facts, fixtures.FS, times)
+	if err != nil {
+		return 0, fmt.Errorf("%s: the model: %w", p.scenario.ID, err)
+	}
+	p.played = played
+	s.fillIn(p.scenario, played)
+	for i := range played[1:] { // as they were, for whoever sends them again
+		if before := &p.scenario.Steps[played[i+1].Step-1]; before.Wait > 0 {
+			before.Wait = scenarios.Duration(max(times[i+1].Sent-times[i].Answered, 1))
+		}
+	}
+	if undecided = len(times) - sure; undecided > 0 {
+		known, seen := *p.scenario, *e
+		known.Steps, seen.Steps = known.Steps[:played[sure].Step], seen.Steps[:sure]
+		p.result = verdicts.Judge(&known, &seen)
+		return undecided, nil
+	}
+	p.result = verdicts.Judge(p.scenario, e)
+	return 0, nil
+}
+
+// confirmAll runs again, alone, what was seen to differ.
+func (j *batchJudge) confirmAll(ctx context.Context) error {
+	for _, p := range j.suspects {
+		if len(j.out.disagreements) >= maxDisagreements {
+			break
+		}
+		if err := j.confirm(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}

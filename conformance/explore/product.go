@@ -1,0 +1,47 @@
+// Package explore sends generated cases to real API servers and judges what they do by the model: a disagreement means
+// that one of the two is wrong. Most cases have their grants answered by the recorder's first point, which takes no
+// time; one in rbacShare has them as RBAC objects, so that the rules of RBAC stay part of what is looked at.
+package explore
+
+import (
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/engine/product"
+)
+
+// Product is generated cases against the model.
+var Product = product.Product{Name: "explore", Command: "explore", New: newFlags}
+
+// flags are those of the product.
+type flags struct {
+	matrix   matrix.Matrix
+	binaries local.Binaries
+	cases    int
+}
+
+func newFlags(set *pflag.FlagSet) product.Flags {
+	f := &flags{}
+	set.IntVar(&f.cases, "cases", 1000, "how many cases each version and gate gets")
+	set.StringSliceVar(&f.matrix.Kubernetes, "kubernetes", []string{matrix.Newest()}, "versions to explore, of "+matrix.Known())
+	set.StringVar(&f.matrix.Gate, "gate", "on", "ConstrainedImpersonation: on, off, default, absent, both (on and off) or all")
+	f.binaries.RegisterFlags(set)
+	return f
+}
+
+// Plan implements product.Flags.
+func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
+	if f.cases < 1 {
+		return nil, fmt.Errorf("--cases %d: the number of cases is at least 1", f.cases)
+	}
+	f.binaries.Progress = i.Messages
+	f.matrix.Provider, f.matrix.Binaries = local.Name, &f.binaries
+	cells, err := f.matrix.Cells()
+	if err != nil {
+		return nil, err
+	}
+	return NewPlan(Options{Cells: cells, Cases: f.cases, Seed: i.Seed}), nil
+}

@@ -110,10 +110,10 @@ func (r *Run) selectCases(left map[string]bool) error {
 		if left[c.ID] {
 			return ""
 		}
-		return "not in --cases"
+		return "not in --case-list"
 	})
 	r.invocation.AddInput(casesFile, strings.Join(chosen, "\n")+"\n")
-	r.command = append(r.command, "--"+r.prepared.CasesFlag+"="+casesFile)
+	r.command = append(r.command, "--"+product.CaseListFlag+"="+casesFile)
 	return nil
 }
 

@@ -33,11 +33,12 @@ type Options struct {
 	casesFile           string
 	knownFailing        string
 
-	// generatesCases means that the product has a flag cases of its own.
-	generatesCases bool
 	flags          *pflag.FlagSet
 	labelFilter    LabelFilter
 }
+
+// CaseListFlag is the flag with the file that lists cases.
+const CaseListFlag = "case-list"
 
 // register adds the flags to a flag set.
 func (o *Options) register(fs *pflag.FlagSet) {
@@ -50,20 +51,11 @@ func (o *Options) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.skip, "skip", "", "leave out cases whose name matches this regular expression")
 	fs.StringSliceVar(&o.levels, "level", nil, "only cases of these levels: core, extended, divergence")
 	fs.StringVar(&o.labels, "label-filter", "", "only cases whose labels match this expression of Ginkgo's, such as 'core && !slow'")
-	fs.StringVar(&o.casesFile, o.CasesFlag(), "", "only the cases whose IDs this file lists, one a line")
+	fs.StringVar(&o.casesFile, CaseListFlag, "", "only the cases whose IDs this file lists, one a line")
 	fs.StringSliceVar(&o.require, "require", nil, "levels of which every case must be judged: core, extended, divergence")
 	fs.StringVar(&o.knownFailing, "known-failing", "", "file with the cases that are expected to fail, and why")
 	fs.Int64Var(&o.Seed, "seed", rand.Int64N(1_000_000), "seed of names and random choices (default: drawn, and printed)")
 	fs.Lookup("seed").DefValue = "0" // The help text is the same every time.
-}
-
-// CasesFlag returns the name of the flag with the file that lists cases: cases, or case-list for a product of which cases
-// is how many it generates.
-func (o *Options) CasesFlag() string {
-	if o.generatesCases {
-		return "case-list"
-	}
-	return "cases"
 }
 
 // Rules are how results become an outcome.
@@ -150,7 +142,7 @@ func (o *Options) criteria(i *Invocation) (criteria []criterion, err error) {
 		if err != nil {
 			return nil, err
 		}
-		criteria = append(criteria, criterion{func(c Case) bool { return listed[c.ID] }, "not in --cases"})
+		criteria = append(criteria, criterion{func(c Case) bool { return listed[c.ID] }, "not in --case-list"})
 	}
 	return criteria, nil
 }
@@ -196,7 +188,6 @@ type CommandLine struct {
 func NewCommandLine(p Product, fs *pflag.FlagSet, filter LabelFilter) *CommandLine {
 	c := &CommandLine{Product: p, Options: Options{labelFilter: filter}}
 	c.flags = p.New(fs)
-	c.Options.generatesCases = fs.Lookup("cases") != nil
 	c.Options.register(fs)
 	return c
 }
@@ -206,8 +197,6 @@ type Prepared struct {
 	Product Product
 	Plan    Plan
 	Rules   Rules
-	// CasesFlag is the flag with the file that lists cases.
-	CasesFlag string
 }
 
 // Prepare makes the plan. Every error is for the user to mend.
@@ -234,7 +223,7 @@ func (c *CommandLine) Prepare(i *Invocation) (*Prepared, error) {
 	if err := checkRuns(plan.Cases()); err != nil {
 		return nil, err
 	}
-	return &Prepared{Product: c.Product, Plan: plan, Rules: rules, CasesFlag: c.Options.CasesFlag()}, nil
+	return &Prepared{Product: c.Product, Plan: plan, Rules: rules}, nil
 }
 
 // ErrNothingSelected is wrapped by the error of a plan in which nothing would run: that would not be a pass.
@@ -249,6 +238,6 @@ func checkRuns(cases []Case) error {
 		}
 		counts[c.NotRun.Cause]++
 	}
-	return fmt.Errorf("%w: of %s, %d are left out by --focus, --skip, --level, --label-filter or --cases, %d are for another version or gate, %d need what the target cannot show",
+	return fmt.Errorf("%w: of %s, %d are left out by --focus, --skip, --level, --label-filter or --case-list, %d are for another version or gate, %d need what the target cannot show",
 		ErrNothingSelected, reports.Plural(len(cases), "case"), counts[reports.CauseUser], counts[reports.CauseTarget], counts[reports.CauseTargetLacks])
 }

@@ -33,8 +33,8 @@ type Options struct {
 	casesFile           string
 	knownFailing        string
 
-	flags          *pflag.FlagSet
-	labelFilter    LabelFilter
+	flags       *pflag.FlagSet
+	labelFilter LabelFilter
 }
 
 // CaseListFlag is the flag with the file that lists cases.

@@ -94,6 +94,17 @@ func (g *Group) leftOut() bool {
 	return len(g.Cases) == 0 && len(g.NotRun) > 0 && !isSelected
 }
 
+// beyondTarget reports whether the group is about nothing but what the subject can't show, and does not have to: its cases
+// are not supported, none of them is of level core, and there is no control plane that was started for them.
+func (g *Group) beyondTarget() bool {
+	if g.Cell != nil || len(g.Cases) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(g.Cases, func(r Result) bool {
+		return r.Verdict != verdicts.NotSupported || r.level() == scenarios.Core
+	})
+}
+
 // capabilities returns what the group's control plane can show, or nothing if the group is about none.
 func (g *Group) capabilities() scenarios.Capabilities {
 	if g.Target == nil {
@@ -128,7 +139,7 @@ func (c *conclusion) addGroup(g *Group) {
 			say(&c.failed, "the API server contradicts itself: %s", m)
 		}
 	}
-	if !g.executed() {
+	if !g.executed() && !g.beyondTarget() {
 		say(&c.unknown, "nothing was executed (leave it out, or select a case that is for it)")
 	}
 	for _, k := range c.kinds(g) {

@@ -22,6 +22,8 @@ type Verification struct {
 	Marker []byte
 	// View is the record; it can be read only if it is whole.
 	View record.View
+	// Plan is the plan of the recorded command line, nil if it could not be made.
+	Plan Plan
 	// Cases is how many verdicts were computed again.
 	Cases int
 	// Differences say, a line each, how the report is not what the record gives. There are none in an honest report.
@@ -57,6 +59,15 @@ func Verify(read func(name string) ([]byte, error), plan Planner, messages io.Wr
 	return v, nil
 }
 
+// Attester is a plan whose record holds what somebody else has signed, such as a certifier's challenge.
+type Attester interface {
+	// Attest returns in words who made the report, as far as keys show it. hasSigned reports whether a key has signed the
+	// report. Each difference is a line.
+	Attest(keys []*record.Key, hasSigned func(*record.Key) bool) (made string, differences []string)
+	// Answers reports whether the report answers a challenge.
+	Answers(challenge []byte) bool
+}
+
 func (v *Verification) differ(format string, args ...any) {
 	v.Differences = append(v.Differences, fmt.Sprintf(format, args...))
 }
@@ -71,6 +82,7 @@ func (v *Verification) repeat(plan Planner, messages io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("the command line %q: %w", head.Command, err)
 	}
+	v.Plan = prepared.Plan
 	cases := prepared.Plan.Cases()
 	if !bytes.Equal(normalize(cases), normalize(head.Cases)) {
 		return fmt.Errorf("the recorded plan is not that of the command line %q: %s", head.Command, firstDifference(cases, head.Cases))

@@ -29,8 +29,8 @@ func broken(t *testing.T, b *Plan, w *Webhook, finding string) *Run[Answer] {
 	if !slices.ContainsFunc(run.Findings, func(f Finding) bool { return f.Reason == finding }) {
 		t.Errorf("expected the finding %s, got %+v", finding, run.Findings)
 	}
-	if c := run.Of(Product{}); slices.Contains(c.Levels, Core) || slices.Contains(c.Levels, Robust) {
-		t.Errorf("levels %v are granted", c.Levels)
+	if slices.Contains(run.Levels, Core) || slices.Contains(run.Levels, Robust) {
+		t.Errorf("levels %v are granted", run.Levels)
 	}
 	if took := time.Since(began); took > time.Minute {
 		t.Errorf("it took %s", took)
@@ -218,34 +218,6 @@ func TestBadKubeconfigs(t *testing.T) {
 	}
 }
 
-func TestVerifyFindsForgery(t *testing.T) {
-	b := plan(t, smallSeed)
-	h := reference.Handler(b.Policy.Decide)
-	run := certify(t, b, serve(t, h), Core)
-	folder := t.TempDir()
-	c := run.Of(example)
-	if err := Direct(nil).Write(folder, c, run.Answers); err != nil {
-		t.Fatal(err)
-	}
-	if _, differences, err := verify(t, folder); err != nil || len(differences) > 0 {
-		t.Fatalf("an honest bundle: %v %v", differences, err)
-	}
-	forged := *c
-	forged.Levels = Levels()
-	if err := Direct(nil).Write(folder, &forged, run.Answers); err != nil {
-		t.Fatal(err)
-	}
-	if _, differences, _ := verify(t, folder); len(differences) == 0 {
-		t.Error("a level that nothing shows is believed")
-	}
-	if err := Direct(nil).Write(folder, c, run.Answers[:len(run.Answers)-1]); err != nil {
-		t.Fatal(err)
-	}
-	if _, differences, _ := verify(t, folder); len(differences) == 0 {
-		t.Error("an answer that is missing is not missed")
-	}
-}
-
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"x"},"status":{"allowed":true}}`), 200)
 	f.Add([]byte("<html>"), 302)
@@ -262,13 +234,9 @@ func FuzzAnswer(f *testing.F) {
 
 func FuzzParsers(f *testing.F) {
 	f.Add([]byte("apiVersion: v1\nkind: Config\ncurrent-context: x\n"))
-	f.Add([]byte(`{"check":"plain","vector":"x"}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if w, err := ParseWebhook(raw, ""); err == nil && !strings.HasPrefix(w.url, "https:") {
 			t.Errorf("%q: %s is accepted", raw, w.url)
-		}
-		if answers, err := ParseEvidence[Answer](raw); err == nil && len(answers) > bytes.Count(raw, []byte("\n"))+1 {
-			t.Errorf("%q: %d answers", raw, len(answers))
 		}
 	})
 }

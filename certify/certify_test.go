@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/docs"
 	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/reports/record"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -98,20 +100,32 @@ func some(b *Plan, n int, reasons ...string) *Plan {
 	return b.Sample(n, reasons...)
 }
 
-// direct is certification with plans that are made once.
-func direct(t testing.TB) Kind[Answer] {
-	k := Direct(loaded(t))
-	k.Plan = func(seed int64) (Judge[Answer], error) { return plan(t, seed), nil }
-	return k
+// checkRecord records the answers of a run, and expects the judge to come to the same from the record.
+func checkRecord(t *testing.T, b *Plan, run *Run[Answer]) {
+	t.Helper()
+	log := record.New()
+	steps := &stepRecorder[Answer]{log: log}
+	if err := steps.record("all", 0, run.Answers); err != nil {
+		t.Fatal(err)
+	}
+	answers, err := readAnswers[Answer](log.View())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := b.Judge(answers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(again, run.Certification) {
+		t.Errorf("the record gives\n%+v\nand the run\n%+v", again, run.Certification)
+	}
 }
 
-// verify reads a bundle and judges it again.
-func verify(t testing.TB, path string) (*Certification, []string, error) {
-	b, err := OpenBundle(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	return direct(t).Verify(b)
+// answered is the answer that the policy gives, as if it had come.
+func answered(v Question) Answer {
+	a := Answer{Check: plain, Vector: v.ID, HTTP: 200, Protocol: 2}
+	a.keep(reference.Answer(v.apiVersion(), v.Expect), v)
+	return a
 }
 
 func certify(t testing.TB, b *Plan, w *Webhook, levels ...CertificationLevel) *Run[Answer] {

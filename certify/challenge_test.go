@@ -1,149 +1,128 @@
 package certify
 
 import (
-	"bytes"
-	"encoding/json"
-	"maps"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"sigs.k8s.io/yaml"
+	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/reports/record"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
-// challenged is a bundle that answers a challenge of a key, as change has it.
-func challenged(t *testing.T, key *Key, change func(*Certification)) Bundle {
+func newTestKey(t *testing.T) *record.Key {
 	t.Helper()
-	_, what, err := NewChallenge(key, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, b := bundled(t, plan(t, smallSeed), example, Core)
-	what.Seed = c.Seed // whose plan is there already
-	challenge, err := signFiles(key, map[string][]byte{"nonce": nil}, challengePredicate, what)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Challenge, c.Certificates, c.Started, c.Ended = challenge, []string{"c0"}, what.Begins, what.Begins.Add(time.Minute)
-	change(c)
-	if b[certificationFile], err = yaml.Marshal(c); err != nil {
-		t.Fatal(err)
-	}
-	shown, err := c.shown()
-	if err != nil {
-		t.Fatal(err)
-	}
-	maps.Copy(b, shown)
-	return b
-}
-
-func newTestKey(t *testing.T) *Key {
-	t.Helper()
-	key, err := NewKey(filepath.Join(t.TempDir(), "key"))
+	key, err := record.NewKey(filepath.Join(t.TempDir(), "key"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return key
 }
 
-// TestCheating tries every way to answer a challenge that was not answered, or to have a bundle say something else.
+// newTestChallenge is a challenge of a key for the seed whose plan is there already.
+func newTestChallenge(t *testing.T, key *record.Key) (raw []byte, c *Challenge) {
+	t.Helper()
+	_, what, err := NewChallenge(key, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	what.Seed = smallSeed
+	if raw, err = record.SignFiles(key, map[string][]byte{"nonce": nil}, challengePredicate, what); err != nil {
+		t.Fatal(err)
+	}
+	if c, err = ParseChallenge(raw, key); err != nil {
+		t.Fatal(err)
+	}
+	return raw, c
+}
+
+// TestCheating tries every way to answer a challenge that was not answered.
 func TestCheating(t *testing.T) {
-	key, foreign := newTestKey(t), newTestKey(t)
-	honest := func(*Certification) {}
-	allow, refuse := []byte(`\"allowed\":true`), []byte(`\"allowed\":false`)
 	for name, c := range map[string]struct {
-		key    *Key
-		claim  func(*Certification)
-		edit   func(Bundle)
+		change func(seed *int64, run *circumstances)
 		wanted string
 	}{
-		"honest":                     {key, honest, func(Bundle) {}, ""},
-		"another certifier's":        {foreign, honest, func(Bundle) {}, "it is not signed by key"},
-		"expired":                    {key, func(c *Certification) { c.Ended = c.Ended.Add(2 * time.Hour) }, func(Bundle) {}, "it ended at"},
-		"asked before it":            {key, func(c *Certification) { c.Started = c.Started.Add(-time.Hour) }, func(Bundle) {}, "has not come yet"},
-		"backwards":                  {key, func(c *Certification) { c.Ended = c.Started.Add(-time.Second) }, func(Bundle) {}, "it was answered from"},
-		"another certificate midway": {key, func(c *Certification) { c.Certificates = append(c.Certificates, "c1") }, func(Bundle) {}, "showed 2 certificates"},
-		"another seed":               {key, func(c *Certification) { c.Seed = 1 }, func(Bundle) {}, "its seed is 5, and 1"},
-		"a raw answer":               {key, honest, func(b Bundle) { b[evidenceFile] = bytes.Replace(b[evidenceFile], refuse, allow, 1) }, "is not the one that its digest is of"},
-		"a digest": {key, honest, func(b Bundle) {
-			b[evidenceFile] = bytes.Replace(b[evidenceFile], []byte(`"digest":"`), []byte(`"digest":"0`), 1)
-		}, "is not the one that its digest is of"},
-		"an answer with its digest": {key, honest, replaceAnswer, "it is not what certification.yaml has the digest of"},
-		"what was read from it": {key, honest, func(b Bundle) {
-			b[evidenceFile] = bytes.Replace(b[evidenceFile], []byte(`"check":"plain"`), []byte(`"check":"plain","allowed":true`), 1)
-		}, "has the digest of"},
-		"without a raw answer": {key, honest, func(b Bundle) {
-			b[evidenceFile] = append(b[evidenceFile], []byte(`{"check":"plain","vector":"`+plan(t, smallSeed).Scenario[0].ID+`","http":200,"status":true,"allowed":true}`+"\n")...)
-		}, "is not in it as it came"},
-		"cut off between two answers": {key, honest, func(b Bundle) {
-			b[evidenceFile] = b[evidenceFile][:bytes.LastIndexByte(b[evidenceFile][:len(b[evidenceFile])-1], '\n')+1]
-		}, "has the digest of"},
-		"cut off in an answer": {key, honest, func(b Bundle) { b[evidenceFile] = b[evidenceFile][:len(b[evidenceFile])/2] }, "evidence.jsonl"},
+		"honest":                     {func(*int64, *circumstances) {}, ""},
+		"expired":                    {func(_ *int64, r *circumstances) { r.Ended = r.Ended.Add(2 * time.Hour) }, "it ended at"},
+		"asked before it":            {func(_ *int64, r *circumstances) { r.Began = r.Began.Add(-time.Hour) }, "has not come yet"},
+		"backwards":                  {func(_ *int64, r *circumstances) { r.Ended = r.Began.Add(-time.Second) }, "it was answered from"},
+		"another certificate midway": {func(_ *int64, r *circumstances) { r.Certificates = append(r.Certificates, "c1") }, "showed 2 certificates"},
+		"no certificate":             {func(_ *int64, r *circumstances) { r.Certificates = nil }, "showed 0 certificates"},
+		"another seed":               {func(seed *int64, _ *circumstances) { *seed = 1 }, "its seed is 5, and 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := challenged(t, c.key, c.claim)
-			c.edit(b)
-			claimed, differences, err := direct(t).Verify(b)
-			text := strings.Join(differences, "\n")
-			if err != nil {
-				text += err.Error()
-			}
-			if claimed != nil {
-				_, unbound := b.Made(claimed, []*Key{key})
-				text += strings.Join(unbound, "\n")
-			}
-			if (text == "") != (c.wanted == "") || !strings.Contains(text, c.wanted) {
-				t.Errorf("expected %q, got %q", c.wanted, text)
+			_, challenge := newTestChallenge(t, newTestKey(t))
+			trial := &Trial[Answer]{Seed: smallSeed, Challenge: challenge}
+			run := &circumstances{Began: challenge.Begins, Ended: challenge.Begins.Add(time.Minute), Certificates: []string{"c0"}}
+			c.change(&trial.Seed, run)
+			result := trial.judgeChallenge(&judgedRun{circumstances: run})
+			text := strings.Join(result.Details, "\n")
+			if (result.Verdict == verdicts.Passed) != (c.wanted == "") || !strings.Contains(text, c.wanted) {
+				t.Errorf("expected %q, got %s: %q", c.wanted, result.Verdict, text)
 			}
 		})
 	}
 }
 
-// replaceAnswer replaces an answer by one that somebody else may have got, digest and all.
-func replaceAnswer(b Bundle) {
-	line, rest, _ := bytes.Cut(b[evidenceFile], []byte("\n"))
-	var a Answer
-	if json.Unmarshal(line, &a) == nil {
-		a.Raw += " "
-		a.Digest = digest([]byte(a.Raw))[:digestLength]
+// TestChallengeIsAnswered runs with a challenge, and verifies: who asked can be told by keys, and the case cannot be left out.
+func TestChallengeIsAnswered(t *testing.T) {
+	t.Parallel()
+	certifier, vendor, foreign := newTestKey(t), newTestKey(t), newTestKey(t)
+	raw, _ := newTestChallenge(t, certifier)
+	other, _ := newTestChallenge(t, certifier)
+	file := filepath.Join(t.TempDir(), "challenge.json")
+	if err := os.WriteFile(file, raw, 0o600); err != nil {
+		t.Fatal(err)
 	}
-	line, _ = json.Marshal(a)
-	b[evidenceFile] = bytes.Join([][]byte{line, rest}, []byte("\n"))
+	b := plan(t, smallSeed)
+	r := execute(t.Context(), t, b, serve(t, reference.Handler(b.Policy.Decide)), "--authorizer-kubeconfig=x", "--report-dir=x", "--challenge="+file, "--focus=^ignores-user$")
+	if got := r.made.Report; got.Outcome.Result != verdicts.Passed || got.Seed != smallSeed {
+		t.Fatalf("seed %d: %+v", got.Seed, got.Outcome)
+	}
+	v := r.verify(t, nil)
+	if len(v.Differences) > 0 {
+		t.Fatalf("verify: %q", v.Differences)
+	}
+	attester := v.Plan.(product.Attester)
+	if !attester.Answers(raw) || attester.Answers(other) {
+		t.Error("the challenge that is answered is another one")
+	}
+	for name, c := range map[string]struct {
+		keys   []*record.Key
+		signer *record.Key
+		want   string
+		wrong  bool
+	}{
+		"no key":                  {nil, certifier, "self-declared, for a challenge that nobody has checked", false},
+		"another certifier's":     {[]*record.Key{foreign}, certifier, "self-declared", true},
+		"not signed":              {[]*record.Key{vendor, certifier}, nil, "self-declared, for the challenge of key", false},
+		"signed by the vendor":    {[]*record.Key{vendor, certifier}, vendor, "self-declared, for the challenge of key", false},
+		"signed by who has asked": {[]*record.Key{vendor, certifier}, certifier, "witnessed by key", false},
+	} {
+		made, differences := attester.Attest(c.keys, func(key *record.Key) bool { return key == c.signer })
+		if !strings.HasPrefix(made, c.want) || (len(differences) > 0) != c.wrong {
+			t.Errorf("%s: %q %q", name, made, differences)
+		}
+	}
+	plain := &Trial[Answer]{}
+	if made, wrong := plain.Attest([]*record.Key{certifier}, nil); made != "self-declared" || len(wrong) > 0 || plain.Answers(raw) {
+		t.Errorf("without a challenge: %q %v", made, wrong)
+	}
 }
 
-// TestMade says who has made a bundle.
-func TestMade(t *testing.T) {
-	certifier, vendor := newTestKey(t), newTestKey(t)
-	for signer, want := range map[*Key]string{nil: "self-declared, for the challenge of key", vendor: "self-declared, for the challenge of key", certifier: "witnessed by key"} {
-		b := challenged(t, certifier, func(*Certification) {})
-		if signer != nil {
-			folder := t.TempDir()
-			if err := Direct(nil).Folder().Write(folder, b); err != nil {
-				t.Fatal(err)
-			}
-			if err := Sign(folder, signer); err != nil {
-				t.Fatal(err)
-			}
-			var err error
-			if b, err = OpenBundle(folder); err != nil {
-				t.Fatal(err)
-			}
+// TestExpiredChallenge is not answered at all, and neither is one for another seed.
+func TestExpiredChallenge(t *testing.T) {
+	_, c := newTestChallenge(t, newTestKey(t))
+	for at, want := range map[time.Time]string{
+		c.Begins: "", c.Begins.Add(-30 * time.Second): "", c.Begins.Add(-2 * time.Minute): "has not come yet", c.Ends.Add(time.Second): "ask the certifier for another one",
+	} {
+		err := c.Check(at)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: expected %q, got %v", at, want, err)
 		}
-		c, err := b.Certification()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if made, wrong := b.Made(c, []*Key{vendor, certifier}); len(wrong) > 0 || !strings.HasPrefix(made, want) {
-			t.Errorf("expected %q, got %q %v", want, made, wrong)
-		}
-		if made, wrong := b.Made(c, nil); len(wrong) > 0 || !strings.HasPrefix(made, "self-declared, for a challenge that nobody") {
-			t.Errorf("without a key: %q %v", made, wrong)
-		}
-	}
-	c, b := bundled(t, plan(t, smallSeed), example, Core)
-	if made, wrong := b.Made(c, []*Key{certifier}); made != "self-declared" || len(wrong) > 0 {
-		t.Errorf("without a challenge: %q %v", made, wrong)
 	}
 }
 

@@ -206,7 +206,7 @@ func (v *Question) String() string {
 	if v == nil {
 		return "nothing"
 	}
-	return fmt.Sprintf("%s: %s: expected %s", v.ID, asks(v.Spec), v.Expect)
+	return fmt.Sprintf("%s: %s: expected %s", v.ID, describeSpec(v.Spec), v.Expect)
 }
 
 // decideBy is an engine's decision, by the grants of who asks where the engine compares those rightly.

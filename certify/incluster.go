@@ -115,8 +115,6 @@ func (c *cluster) start(ctx context.Context, webhooks map[string][]byte) (err er
 	release := cmp.Or(c.o.Release, local.Newest())
 	cell := cellFor(release)
 	c.plan.onCell(cell)
-	expected := cell
-	c.out = append(c.out, Answer{Check: inCluster, Vector: "cluster", Seen: &Seen{Cell: &expected}})
 	cell.Gate = cmp.Or(string(c.o.gate), cell.Gate)
 	c.target, err = server.Start(ctx, server.Options{Cell: cell, Release: release, Binaries: c.o.Binaries, Webhooks: webhooks})
 	if err != nil {
@@ -237,37 +235,43 @@ func (c *cluster) review(ctx context.Context, s spec) *Seen {
 	return seen
 }
 
+// inCluster carries out the checks that need an API server.
 func (r *runner) inCluster(ctx context.Context) (err error) {
-	began := time.Now()
 	r.Runner.Progress("starting an API server", 0)
 	c, err := startCluster(ctx, r.Plan, r.Webhook, *r.Cluster)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
-	plan := r.Plan.clusterPlan()
-	if c.o.only != nil {
-		plan = slices.DeleteFunc(plan, func(check clusterCheck) bool { return !c.o.only(check) })
-	}
-	if err := c.chain(ctx, plan, r.Runner.Progress); err != nil {
+	plan := seq.Filter(r.Plan.clusterPlan(), func(check clusterCheck) bool {
+		wanted := c.o.only == nil || c.o.only(check)
+		return wanted && r.tries(check.part())
+	})
+	r.Step(inCluster, func() {
+		err = c.chain(ctx, plan, r.Runner.Progress)
+		r.Answers = append(r.Answers, c.out...)
+	})
+	if err != nil {
 		return err
 	}
-	r.took[string(InCluster)] = time.Since(began)
-	began = time.Now()
-	if c.o.Load == nil {
-		c.out = append(c.out, Answer{Check: revocation, Seen: &Seen{NotSupported: "no policy can be loaded while it runs (--policy-hook), so no grant can be taken away"}})
-	} else if err := c.revoke(ctx, r.Runner.Progress); err != nil {
-		return err
+	if c.o.Load != nil {
+		before := len(c.out)
+		r.Step(revocation, func() {
+			err = c.revoke(ctx, r.Runner.Progress)
+			r.Answers = append(r.Answers, c.out[before:]...)
+		})
+		if err != nil {
+			return err
+		}
 	}
-	r.took[string(Revocation)] = time.Since(began)
-	r.Answers = append(r.Answers, c.out...)
 	return c.controls(ctx, r)
 }
 
+// controls has the reference asked in the same chain what went wrong.
 func (c *cluster) controls(ctx context.Context, r *runner) error {
 	wrong, windowsToo := map[string]bool{}, false
 	for _, a := range c.out {
-		if a.Seen.Cell == nil && a.Seen.NotSupported == "" && r.Plan.isWrong(a) {
+		if r.Plan.isWrong(a) {
 			wrong[a.Vector] = true
 			windowsToo = windowsToo || a.Check == revocation
 		}
@@ -285,6 +289,6 @@ func (c *cluster) controls(ctx context.Context, r *runner) error {
 			return err
 		}
 	}
-	r.keepControls(c.control.out)
+	r.Step(controlStep+"-"+inCluster, func() { r.keepControls(c.out, c.control.out) })
 	return nil
 }

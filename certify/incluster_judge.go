@@ -6,31 +6,29 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/authzconf/authzconf/certify/policy"
-	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
 // Seen is what came of a check that needs an API server.
 type Seen struct {
-	Got   string `json:"got,omitempty"`   // the decision, or whether the question was allowed
-	Error string `json:"error,omitempty"` // why there is none
-	// Window is how long it took until a change of policy was noticed, Limit how long it may take, in milliseconds.
+	// Got is the decision, or whether the question was allowed, and Error says why there is none.
+	Got   string `json:"got,omitempty"`
+	Error string `json:"error,omitempty"`
+	// Window is how long it took until a change of policy was seen, Limit how long it may take, in milliseconds.
 	Window int64 `json:"windowMs,omitempty"`
 	Limit  int64 `json:"limitMs,omitempty"`
-	// Cell is the API server that was asked for, in the first line about it.
-	Cell *verdicts.Cell `json:"cell,omitempty"`
-	// NotSupported says why the level cannot be tried.
-	NotSupported string             `json:"notSupported,omitempty"`
-	Scenario     *verdicts.Evidence `json:"scenario,omitempty"` // everything that was seen of a scenario
+	// Scenario is everything that was seen of a scenario.
+	Scenario *verdicts.Evidence `json:"scenario,omitempty"`
 }
 
+// judged is what follows from what was seen.
 type judged struct {
-	level   CertificationLevel
-	reason  string // empty if all is well
-	text    string // what was expected, and what came
-	unclear bool   // nothing can be said
+	level CertificationLevel
+	// reason is empty if all is well, and text says what was expected, and what came.
+	reason, text string
+	// unclear is set if nothing can be said.
+	unclear bool
 }
 
 // judgeSeen judges an answer with what was seen of it. Its error is about evidence that fits no check.
@@ -47,10 +45,7 @@ func (b *Plan) judgeSeen(a Answer) (j judged, err error) {
 		return b.judgeScenario(check, a)
 	}
 	got := a.Seen.Got
-	if a.Seen.Error != "" {
-		got = a.Seen.Error
-	}
-	j.text = fmt.Sprintf("%s: %s: expected %s, got %s", a.Vector, asks(check.Spec), check.Expect, got)
+	j.text = fmt.Sprintf("%s: %s: expected %s, got %s", a.Vector, describeSpec(check.Spec), check.Expect, cmp.Or(a.Seen.Error, got))
 	switch {
 	case a.Seen.Error != "":
 		j.reason = "api-server-answers-an-error"
@@ -80,15 +75,17 @@ func (b *Plan) judgeScenario(check clusterCheck, a Answer) (j judged, err error)
 		d := wrong[0]
 		j.text = fmt.Sprintf("%s: step %d: %s: expected %s, got %s", a.Vector, d.Step, d.Field, word(d.Want), word(d.Got))
 	}
+	onlyReasons := len(wrong) == 0 && len(result.Differences) > 0
 	switch {
 	case result.Verdict == verdicts.Invalid:
 		j.unclear = true
-	case result.Verdict == verdicts.Failed && (len(wrong) > 0 || len(result.Differences) == 0):
+	case result.Verdict == verdicts.Failed && !onlyReasons:
 		j.reason = check.Reason
 	}
 	return j, nil
 }
 
+// judgeWindow judges how long a change of policy took to be seen in one way of asking.
 func judgeWindow(a Answer) (j judged, err error) {
 	j.level = Revocation
 	all := windows()
@@ -96,17 +93,20 @@ func judgeWindow(a Answer) (j judged, err error) {
 	if i < 0 {
 		return j, fmt.Errorf("the evidence is about a window %q, which there is not", a.Vector)
 	}
-	w := all[i]
-	j.text = fmt.Sprintf("%s: expected allowed=%t within %d ms, got allowed=%s after %d ms", w.ID, w.Allowed, a.Seen.Limit, a.Seen.Got, a.Seen.Window)
+	w, seen := all[i], a.Seen
+	j.text = fmt.Sprintf("%s: expected allowed=%t within %d ms, got allowed=%s after %d ms", w.ID, w.Allowed, seen.Limit, seen.Got, seen.Window)
+	isLimit := w.limit(0).Milliseconds() <= seen.Limit && seen.Limit <= w.limit(MaxOwnCache).Milliseconds()
+	inTime := seen.Window <= seen.Limit
 	switch {
-	case a.Seen.Error != "":
-		j.text, j.reason = w.ID+": "+a.Seen.Error, "revocation-breaks"
-	case a.Seen.Got != fmt.Sprint(w.Allowed), a.Seen.Window > a.Seen.Limit, a.Seen.Limit < w.limit(0).Milliseconds(), a.Seen.Limit > w.limit(MaxOwnCache).Milliseconds():
+	case seen.Error != "":
+		j.text, j.reason = w.ID+": "+seen.Error, "revocation-breaks"
+	case seen.Got != fmt.Sprint(w.Allowed), !inTime, !isLimit:
 		j.reason = w.Reason
 	}
 	return j, nil
 }
 
+// clusterChecks returns all checks in the chain by their IDs.
 func (b *Plan) clusterChecks() map[string]clusterCheck {
 	if b.checks == nil {
 		b.checks = map[string]clusterCheck{}
@@ -117,94 +117,9 @@ func (b *Plan) clusterChecks() map[string]clusterCheck {
 	return b.checks
 }
 
+// onCell says which API server the checks in a cluster are for.
 func (b *Plan) onCell(c verdicts.Cell) {
 	if b.cell != c {
 		b.cell, b.checks = c, nil
 	}
-}
-
-// cellOf finds in the evidence what API server it is about.
-func (b *Plan) cellOf(answers []Answer) error {
-	for _, a := range answers {
-		if a.Seen == nil || a.Seen.Cell == nil {
-			continue
-		}
-		// No other form has a meaning for ExpectedFacts.
-		if release, err := local.ParseRelease(a.Seen.Cell.Kubernetes); err != nil || *a.Seen.Cell != cellFor(release) {
-			return fmt.Errorf("the evidence is about an API server of version %q", word(a.Seen.Cell.Kubernetes))
-		}
-		b.onCell(*a.Seen.Cell)
-		return nil
-	}
-	return nil
-}
-
-// asks is a review on one line. The wording of findings is part of bundles, which are judged again: it stays.
-func asks(s spec) string {
-	if r := s.ResourceAttributes; r != nil {
-		return fmt.Sprintf("%+q %+q %+q %+q in %+q", word(s.User), word(r.Verb), word(r.Group+"/"+scenarios.FullResource(r.Resource, r.Subresource)), word(r.Name), word(r.Namespace))
-	}
-	if n := s.NonResourceAttributes; n != nil {
-		return fmt.Sprintf("%+q %+q %+q", word(s.User), word(n.Verb), word(n.Path))
-	}
-	return "a request that is not a review"
-}
-
-// describe is a review with its answer: what was asked, answered and expected, and the grant that it is near to.
-func (b *Plan) describe(v Question, a Answer) string {
-	var out strings.Builder
-	_, _ = fmt.Fprintf(&out, "%s: %s: expected %s, got %s", v.ID, asks(v.Spec), cmp.Or(string(v.Expect), "a refusal"), got(a))
-	if a.Said != "" {
-		_, _ = fmt.Fprintf(&out, "\n  it said: %+q", a.Said)
-	}
-	if g, ok := b.Policy.Nearest(v.Spec); ok && v.Form != literal {
-		_, _ = fmt.Fprintf(&out, "\n  nearest grant: %s", grantText(g))
-	}
-	for _, reason := range append(judge(v, a), v.Reason) {
-		if text := policy.Why(reason); text != "" {
-			_, _ = fmt.Fprintf(&out, "\n  right: %s", text)
-			break
-		}
-	}
-	return out.String()
-}
-
-func got(a Answer) string {
-	if a.Fault != "" {
-		if a.HTTP != 0 {
-			return fmt.Sprintf("%s %d", a.Fault, a.HTTP)
-		}
-		return a.Fault
-	}
-	text := string(a.decision())
-	for _, field := range []struct{ name, value string }{{"apiVersion", a.APIVersion}, {"kind", a.Kind}, {"fields", strings.Join(a.Unknown, ", ")}} {
-		if field.value != "" {
-			text += fmt.Sprintf(", %s %+q", field.name, field.value)
-		}
-	}
-	return text
-}
-
-func grantText(g scenarios.Grant) string {
-	who := fmt.Sprintf("user %+q", word(g.Subject.User))
-	if g.Subject.Group != "" {
-		who = fmt.Sprintf("group %+q", word(g.Subject.Group))
-	}
-	list := func(all []string) string {
-		if len(all) > 3 {
-			return fmt.Sprintf("%+q and %d more", all[:3], len(all)-3)
-		}
-		return fmt.Sprintf("%+q", all)
-	}
-	if len(g.NonResourceURLs) > 0 {
-		return fmt.Sprintf("%s may %s paths %s", who, list(g.Verbs), list(g.NonResourceURLs))
-	}
-	text := fmt.Sprintf("%s may %s %s of API groups %s", who, list(g.Verbs), list(g.Resources), list(g.APIGroups))
-	if len(g.Names) > 0 {
-		text += " named " + list(g.Names)
-	}
-	if g.Namespace == "" {
-		return text + " everywhere"
-	}
-	return text + fmt.Sprintf(" in namespace %q", g.Namespace)
 }

@@ -1,32 +1,15 @@
 package certify
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
-	"net"
-	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
-	"k8s.io/client-go/rest"
-
-	"github.com/authzconf/authzconf/clusters"
-	"github.com/authzconf/authzconf/clusters/balancer"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
-)
-
-// The levels that need an API server. They are tried if that is asked for.
-const (
-	// InCluster is about the chain of a real API server: position, failure policy, caches, impersonation from end to end.
-	InCluster CertificationLevel = "in-cluster"
-	// Revocation is about how long a grant goes on to be allowed once taken away. It needs a way to load another policy.
-	Revocation CertificationLevel = "revocation"
 )
 
 // The checks of these levels.
@@ -110,6 +93,16 @@ func (b *Plan) clusterPlan() (out []clusterCheck) {
 	return out
 }
 
+// isForChain reports whether the i-th question is asked in the chain of an API server, too.
+func (v Question) isForChain(i int) bool {
+	isTranscript := v.Level == NoOvergrant && strings.HasPrefix(v.ID, "transcript/")
+	isPicked := strings.HasPrefix(v.Reason, "ignores-") || i%someInChain == 0
+	isCore := v.Level == Core && isPicked
+	isWanted := isTranscript || isCore
+	return v.Form == "" && isWanted
+}
+
+// questions are the reviews that are asked in one place of the chain.
 func (b *Plan) questions(p place) []clusterCheck {
 	n := b.Policy.Probe
 	var out []clusterCheck
@@ -118,7 +111,7 @@ func (b *Plan) questions(p place) []clusterCheck {
 	}
 	for _, ph := range []phase{up, again} {
 		for i, v := range slices.Concat(b.special(), b.relations()) {
-			if v.Form == "" && (v.Level == NoOvergrant && strings.HasPrefix(v.ID, "transcript/") || v.Level == Core && (strings.HasPrefix(v.Reason, "ignores-") || i%someInChain == 0)) {
+			if v.isForChain(i) {
 				add(ph, v.ID, v.Reason, v.Expect, v.Spec)
 			}
 		}
@@ -158,70 +151,38 @@ func (b *Plan) completeScenarios() (out []*scenarios.Scenario) {
 	facts := server.ExpectedFacts(server.Options{Cell: b.cell})
 	return seq.Filter(b.scenarios, func(s *scenarios.Scenario) bool {
 		ok, _, _ := s.Selected(facts)
-		return ok && b.complete(s)
+		return ok && b.isComplete(s)
 	})
 }
 
-func (b *Plan) complete(s *scenarios.Scenario) bool {
+// isComplete reports whether a scenario only sends requests that a webhook can decide about, and the policy has all of its
+// grants.
+func (b *Plan) isComplete(s *scenarios.Scenario) bool {
 	bound, _ := s.Bind(b.suffixOf(s))
-	if len(s.Grants) == 0 || len(s.Policy) > 0 || len(s.Nodes) > 0 || s.Requires.Chain != "" || s.Alone() || s.Waits() > 0 ||
-		len(scenarios.RulesFromManifests(slices.Concat(bound.Manifests, bound.Objects))) > 0 ||
-		slices.Contains(s.Requires.Capabilities, scenarios.Aggregation) {
+	needsSetup := len(s.Policy) > 0 || len(s.Nodes) > 0 || s.Requires.Chain != "" || slices.Contains(s.Requires.Capabilities, scenarios.Aggregation)
+	needsTime := s.Alone() || s.Waits() > 0
+	hasRoles := len(scenarios.RulesFromManifests(slices.Concat(bound.Manifests, bound.Objects))) > 0
+	isOther := len(s.Grants) == 0 || needsSetup || needsTime || hasRoles
+	if isOther {
 		return false
 	}
-	return !slices.ContainsFunc(bound.Grants, func(g scenarios.Grant) bool { return !strings.Contains(g.Subject.User+g.Subject.Group, bound.Suffix) }) &&
-		!slices.ContainsFunc(s.Steps, func(st scenarios.Step) bool { return st.Request == nil || !asWebhooksSee(st) })
+	toAnother := func(g scenarios.Grant) bool { return !strings.Contains(g.Subject.User+g.Subject.Group, bound.Suffix) }
+	isHidden := func(st scenarios.Step) bool { return st.Request == nil || !asWebhooksSee(st) }
+	return !slices.ContainsFunc(bound.Grants, toAnother) && !slices.ContainsFunc(s.Steps, isHidden)
 }
 
-// asWebhooksSee says whether a webhook can decide about a request as RBAC does. It cannot where RBAC looks at its
+// asWebhooksSee reports whether a webhook can decide about a request as RBAC does. It cannot where RBAC looks at its
 // own roles, behind all authorizers, lists the rules of somebody or says why, nor where a name has bytes that are not
 // UTF-8: JSON has none, and another name arrives.
 func asWebhooksSee(st scenarios.Step) bool {
 	r := st.Request
-	return (st.Expect == nil || !strings.Contains(st.Expect.MessageMatches, "RBAC: allowed by")) && r.APIGroup != "rbac.authorization.k8s.io" && r.Resource != "selfsubjectrulesreviews" &&
-		!slices.ContainsFunc(r.Headers, func(h scenarios.Header) bool { return !utf8.ValidString(h.Bytes()) })
+	saysWhy := st.Expect != nil && strings.Contains(st.Expect.MessageMatches, "RBAC: allowed by")
+	isAboutRoles := r.APIGroup == "rbac.authorization.k8s.io" || r.Resource == "selfsubjectrulesreviews"
+	cannotArrive := slices.ContainsFunc(r.Headers, func(h scenarios.Header) bool { return !utf8.ValidString(h.Bytes()) })
+	return !saysWhy && !isAboutRoles && !cannotArrive
 }
 
-// suffixOf is what the policy's names for a scenario end with.
+// suffixOf returns what the policy's names for a scenario end with.
 func (b *Plan) suffixOf(s *scenarios.Scenario) string {
 	return scenarios.Suffix(b.Policy.Seed, "certify", s.ID)
-}
-
-// relay passes connections on between an API server and a webhook, and can be cut: so the harness takes a webhook away
-// that it does not run. It sees nothing of what is said, for TLS goes through it.
-type relay struct {
-	*balancer.Balancer
-	to string
-}
-
-// relayed starts a relay to the webhook, and renders the kubeconfig that leads an API server through it. It holds
-// everything that the webhook's own names files for.
-func (w *Webhook) relayed() (r relay, kubeconfig []byte, err error) {
-	u, err := url.Parse(w.url)
-	if err != nil {
-		return r, nil, err
-	}
-	if w.config.Proxy != nil {
-		return r, nil, errors.New("the webhook's kubeconfig has a proxy-url: in a cluster it is reached directly only")
-	}
-	config := rest.CopyConfig(w.config)
-	if err := rest.LoadTLSFiles(config); err != nil {
-		return r, nil, err
-	}
-	if config.BearerToken == "" && config.BearerTokenFile != "" {
-		token, err := os.ReadFile(config.BearerTokenFile)
-		if err != nil {
-			return r, nil, err
-		}
-		config.BearerToken = string(token)
-	}
-	r.to = net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443"))
-	if r.Balancer, err = balancer.Start(r.to); err != nil {
-		return r, nil, err
-	}
-	config.ServerName = cmp.Or(config.ServerName, u.Hostname())
-	u.Host = r.Addr()
-	config.Host = u.String()
-	kubeconfig, err = clusters.Kubeconfig("authorizer", config)
-	return r, kubeconfig, err
 }

@@ -27,7 +27,7 @@ func underLoad(t *testing.T, b *Plan, h http.Handler, p99 time.Duration) (*Run[A
 	if err != nil {
 		t.Fatal(err)
 	}
-	bundle(t, run)
+	checkRecord(t, b, run)
 	i := slices.IndexFunc(run.Results, func(r LevelResult) bool { return r.Level == Load })
 	if i < 0 || len(run.Results[i].Rates) != 1 {
 		t.Fatalf("results %+v", run.Results)
@@ -74,28 +74,37 @@ func TestLoad(t *testing.T) {
 func TestLate(t *testing.T) {
 	b := plan(t, smallSeed)
 	answers := []Answer{{Check: "load-10", Stage: &Stage{Rate: 10, Planned: 10, LimitUs: 1000, Micros: 1e6}}}
+	findings := func(answers []Answer) []Finding {
+		found, err := b.examine(answers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found.Sorted(nil)
+	}
 	for i := range 10 {
 		a := answered(b.Scenario[i])
 		a.Check, a.Micros, a.LateUs = "load-10", 60_000, 59_000
 		answers = append(answers, a)
 	}
-	found, err := b.judgeAll(answers)
-	if err != nil || len(found) > 0 {
-		t.Errorf("findings about the harness: %v %v", found, err)
+	if found := findings(answers); len(found) > 0 {
+		t.Errorf("findings about the harness: %v", found)
 	}
-	results := b.levels(answers, found)
-	if r := results[len(results)-1]; r.Granted || r.Inconclusive == "" || r.Rates[0].Late != 10 || r.Rates[0].Achieved != 10 {
+	c, err := b.Judge(answers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := c.Results[len(c.Results)-1]; r.Granted || r.Inconclusive == "" || r.Rates[0].Late != 10 || r.Rates[0].Achieved != 10 {
 		t.Errorf("%+v", r)
 	}
 	lost := append(slices.Clone(answers), Answer{Check: "load-10", Vector: b.Scenario[0].ID, Fault: "does-not-answer-in-time", LateUs: 60_000})
-	if found, _ := b.judgeAll(lost); len(found) > 0 {
+	if found := findings(lost); len(found) > 0 {
 		t.Errorf("an answer that was late by the harness: %v", found)
 	}
 	for i := range answers {
 		answers[i].LateUs, answers[i].Micros = 0, 500
 	}
 	answers[0].Stage.Dropped = 1
-	if found, _ := b.judgeAll(answers); len(found) != 1 || found[0].Reason != "does-not-keep-up" {
+	if found := findings(answers); len(found) != 1 || found[0].Reason != "does-not-keep-up" {
 		t.Errorf("findings %v", found)
 	}
 }
@@ -104,6 +113,7 @@ func TestLoadOptions(t *testing.T) {
 	for _, bad := range []LoadOptions{
 		{Rates: []int{0}, Length: LoadLength, P99: LoadP99}, {Rates: []int{100_001}, Length: LoadLength, P99: LoadP99},
 		{Rates: []int{1}, Length: time.Millisecond, P99: LoadP99}, {Rates: []int{1}, Length: LoadLength},
+		{Rates: []int{7, 5, 7}, Length: LoadLength, P99: LoadP99}, {Rates: []int{1}, Length: LoadLength, P99: LoadP99, Volume: -1},
 	} {
 		if bad.Check() == nil {
 			t.Errorf("%+v is accepted", bad)
@@ -114,9 +124,38 @@ func TestLoadOptions(t *testing.T) {
 	}
 }
 
-// TestSoak is a soak of seconds, of one whose memory grows and of one that becomes slower: that is found, and so little
-// is not the level.
-func TestSoak(t *testing.T) {
+// TestChange is about rates that are kept up for long: answers must not become slower, nor the memory grow.
+func TestChange(t *testing.T) {
+	grows := []int64{10 << 20, 20 << 20, 40 << 20, 80 << 20}
+	for name, c := range map[string]struct {
+		rate Rate
+		want string
+	}{
+		"steady":           {Rate{Asked: 100, Seconds: 600, P99s: []float64{5, 6, 7}, Limit: 100}, ""},
+		"slower":           {Rate{Asked: 100, Seconds: 600, P99s: []float64{5, 6, 25}, Limit: 100}, slowsDown},
+		"grows":            {Rate{Asked: 100, Seconds: 600, Memory: grows, Limit: 100}, memoryGrows},
+		"grows a little":   {Rate{Asked: 100, Seconds: 600, Memory: []int64{1, 10 << 20, 30 << 20}, Limit: 100}, ""},
+		"memory not known": {Rate{Asked: 100, Seconds: 600, Memory: make([]int64, 11), Limit: 100}, ""},
+	} {
+		found := c.rate.problems()
+		if (len(found) == 0) != (c.want == "") || len(found) > 0 && found[0].reason != c.want {
+			t.Errorf("%s: %v", name, found)
+		}
+	}
+	slow := Rate{Seconds: 600, Asked: 100, P99s: []float64{5, 25}, Limit: 100}
+	for p99, want := range map[float64]verdicts.Blame{6: verdicts.BlameAuthorizer, 30: verdicts.BlameEnvironment} {
+		c := controls{rates: map[string]Rate{"load-100": {Seconds: 60, Asked: 100, P99: p99, Limit: 100}}}
+		if got := c.blameForRate(slow, slowsDown); got != want {
+			t.Errorf("the reference takes %.0f ms: %q", p99, got)
+		}
+	}
+}
+
+// TestLong keeps a rate up for a minute, against a webhook whose memory grows and that is wrong now and then.
+func TestLong(t *testing.T) {
+	if !everything() {
+		t.Skip("it takes two minutes: make faulty-authorizers")
+	}
 	b := plan(t, smallSeed)
 	var n atomic.Int64
 	right := reference.Handler(b.Policy.Decide)
@@ -132,41 +171,24 @@ func TestSoak(t *testing.T) {
 			}
 			right.ServeHTTP(w, req)
 		})), Plan: b, Levels: []CertificationLevel{"none"}, Blame: true,
-		LoadOptions: LoadOptions{Soak: 2 * time.Second, SoakRate: 100, P99: 10 * time.Second},
+		LoadOptions: LoadOptions{Rates: []int{20}, Length: steadyFrom, P99: 10 * time.Second},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	bundle(t, run)
-	i := slices.IndexFunc(run.Results, func(r LevelResult) bool { return r.Level == Soak })
-	if i < 0 || run.Results[i].Granted || run.Results[i].Planned != 200 || run.Results[i].Reviews != 200 || run.Results[i].Inconclusive == "" {
+	checkRecord(t, b, run)
+	r := run.Results[len(run.Results)-1]
+	if r.Level != Load || r.Granted || len(r.Rates) != 1 || len(r.Rates[0].P99s) != 10 || len(r.Rates[0].Memory) != 11 {
 		t.Fatalf("%+v", run.Results)
 	}
-	if r := run.Results[i].Rates[0]; len(r.P99s) != 10 || len(r.Memory) != 11 {
-		t.Errorf("%+v", r)
+	reasons := map[string]verdicts.Blame{}
+	for _, f := range run.Findings {
+		reasons[f.Reason] = f.Blame
 	}
-	r := run.Results[i].Rates[0]
-	if r.Inconclusive, r.P99s = false, nil; r.findings()["memory-grows"] == "" {
-		t.Errorf("%+v: %v", r, r.findings())
-	}
-	for _, f := range run.Findings { // what is wrong is the webhook's fault; what is slow may be the machine's
-		wrong := f.Reason == "wrong-under-load" || f.Reason == "memory-grows"
-		if f.Level != Soak || f.Blame == "" || wrong && f.Blame != verdicts.BlameAuthorizer {
-			t.Errorf("%+v", f)
+	for _, want := range []string{"wrong-under-load", memoryGrows} {
+		if reasons[want] != verdicts.BlameAuthorizer {
+			t.Errorf("%s is blamed on %q", want, reasons[want])
 		}
-	}
-	if len(run.Findings) == 0 {
-		t.Error("nothing is found")
-	}
-	slow := Rate{Soak: 600, Asked: 100, P99s: []float64{5, 25}, Limit: 100}
-	for p99, want := range map[float64]verdicts.Blame{6: verdicts.BlameAuthorizer, 30: verdicts.BlameEnvironment} {
-		c := controls{rates: map[string]Rate{soak: {Soak: 60, Asked: 100, P99: p99, Limit: 100}}}
-		if got := c.ofRate(slow, "slows-down"); got != want {
-			t.Errorf("the reference takes %.0f ms: %q", p99, got)
-		}
-	}
-	if got := (Rate{Soak: 600, P99s: []float64{5, 6, 25}, Limit: 100}).findings(); got["slows-down"] == "" || len(got) != 1 {
-		t.Errorf("%v", got)
 	}
 }
 

@@ -245,7 +245,7 @@ func cachesBy(of func(s spec) any) faultyDecider {
 func forOne() map[string]faultyDecider {
 	out := map[string]faultyDecider{}
 	add := func(of string, when func(s spec) bool) {
-		loose := func(part func(p *product) *func(g rule, s spec) bool, as func(s spec) bool) faultyDecider {
+		loose := func(part func(p *vendorProduct) *func(g rule, s spec) bool, as func(s spec) bool) faultyDecider {
 			return func(_ reference.Decider, grants []rule) reference.Decider {
 				p := newProduct()
 				right := *part(p)
@@ -254,11 +254,11 @@ func forOne() map[string]faultyDecider {
 			}
 		}
 		always := func(spec) bool { return true }
-		name, namespace := func(p *product) *func(g rule, s spec) bool { return &p.name }, func(p *product) *func(g rule, s spec) bool { return &p.namespace }
+		name, namespace := func(p *vendorProduct) *func(g rule, s spec) bool { return &p.name }, func(p *vendorProduct) *func(g rule, s spec) bool { return &p.namespace }
 		out[of+": names do not count"], out[of+": namespaces do not count"] = loose(name, always), loose(namespace, always)
 		out[of+": an empty name is any"] = loose(name, func(s spec) bool { return s.ResourceAttributes.Name == "" })
 		out[of+": an empty namespace is any"] = loose(namespace, func(s spec) bool { return s.ResourceAttributes.Namespace == "" })
-		out[of+": API groups do not count"] = loose(func(p *product) *func(g rule, s spec) bool { return &p.group }, always)
+		out[of+": API groups do not count"] = loose(func(p *vendorProduct) *func(g rule, s spec) bool { return &p.group }, always)
 		out[of+": a subresource is its resource"] = func(right reference.Decider, grants []rule) reference.Decider {
 			return alsoAs(func(s *spec) bool {
 				fits := s.ResourceAttributes != nil && s.ResourceAttributes.Subresource != "" && when(*s)

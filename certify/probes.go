@@ -89,12 +89,16 @@ func (b *Plan) special() []Question {
 // understood. The others are about what only looks granted.
 var coreReasons = []string{"limits-a-list", "wildcard-granted", "scope-confused", "grants-merged"}
 
+// isCoreReason reports whether a case belongs to level core.
+func isCoreReason(c policy.Case) bool { return c.Broad || slices.Contains(coreReasons, c.Reason) }
+
+// relations are the questions about ways to take one thing for another.
 func (b *Plan) relations() (out []Question) {
 	core, over := b.prober(Core, "relation"), b.prober(NoOvergrant, "relation")
 	broad := map[[2]string]string{} // the first question that ignores an attribute, by that and what is expected
 	for _, c := range policy.Cases(b.Policy.Seed) {
 		p := over
-		if c.Broad || slices.Contains(coreReasons, c.Reason) {
+		if isCoreReason(c) {
 			p = core
 		}
 		for _, s := range c.Asked {
@@ -102,10 +106,7 @@ func (b *Plan) relations() (out []Question) {
 			if q.Expect == scenarios.Allow && c.Reason == "selectors-change-the-decision" {
 				q.Blame = c.Reason
 			}
-			key := [2]string{strings.TrimPrefix(c.Reason, "ignores-"), string(q.Expect)}
-			if !c.Broad {
-				key[0] = strings.TrimSuffix(c.Reason, "-"+c.Class)
-			}
+			key := [2]string{attributeOf(c), string(q.Expect)}
 			if q.Base = broad[key]; q.Base == "" && c.Broad {
 				broad[key] = q.ID
 			}
@@ -115,26 +116,48 @@ func (b *Plan) relations() (out []Question) {
 	return out
 }
 
+// attributeOf returns the attribute that a case is about, or its reason.
+func attributeOf(c policy.Case) string {
+	if c.Broad {
+		return strings.TrimPrefix(c.Reason, "ignores-")
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(c.Reason, "ignores-"), "-"+c.Class)
+}
+
 // perReview is how many questions are made of a scenario's review, of so many as older says one is asked in v1beta1 too.
 const perReview, older = 4, 5
+
+// likeness is an attribute with a pair of strings that a wrong comparison takes for the same.
+type likeness struct {
+	attribute policy.Attribute
+	class     string
+	pair      [2]string
+}
+
+// reason returns what a wrong decision is called.
+func (l likeness) reason() string {
+	if l.class == "ignored" {
+		return "ignores-" + l.attribute.Name
+	}
+	return l.attribute.Name + "-" + l.class
+}
+
+// likenesses returns all attributes with all pairs.
+func likenesses() (all []likeness) {
+	for _, a := range policy.Attributes() {
+		for _, r := range policy.Relations() {
+			for _, pair := range r.Pairs {
+				all = append(all, likeness{a, r.Class, pair})
+			}
+		}
+	}
+	return all
+}
 
 // alike are made of every scenario's review that is allowed: the same with an attribute that only a wrong comparison
 // takes for the granted one. Every attribute meets every relation, with verbs and modes of all kinds.
 func (b *Plan) alike() []Question {
-	p, random := b.prober(NoOvergrant, "alike"), policy.Random(b.Policy.Seed, "questions")
-	type one struct {
-		attribute policy.Attribute
-		class     string
-		pair      [2]string
-	}
-	var all []one
-	for _, a := range policy.Attributes() {
-		for _, r := range policy.Relations() {
-			for _, pair := range r.Pairs {
-				all = append(all, one{a, r.Class, pair})
-			}
-		}
-	}
+	p, random, all := b.prober(NoOvergrant, "alike"), policy.Random(b.Policy.Seed, "questions"), likenesses()
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	seen, at := map[string]bool{}, 0
 	for _, v := range b.Scenario {
@@ -142,23 +165,29 @@ func (b *Plan) alike() []Question {
 			continue
 		}
 		for made, tried := 0, 0; made < perReview && tried < len(all); tried++ {
-			o := all[at%len(all)]
+			l := all[at%len(all)]
 			at++
-			s, ok := o.attribute.Like(v.Spec, o.pair)
-			raw, err := json.Marshal(s)
-			if !ok || err != nil || seen[string(raw)] || b.Policy.Decide(s) != scenarios.NoOpinion {
-				continue
+			if s, ok := b.like(v.Spec, l, seen); ok {
+				made++
+				p.no(l.reason(), s)
 			}
-			seen[string(raw)] = true
-			made++
-			reason := o.attribute.Name + "-" + o.class
-			if o.class == "ignored" {
-				reason = "ignores-" + o.attribute.Name
-			}
-			p.no(reason, s)
 		}
 	}
 	return p.out
+}
+
+// like returns a review that only a wrong comparison takes for another, unless there is none, it was there before, or the
+// policy has something to say about it.
+func (b *Plan) like(of spec, l likeness, seen map[string]bool) (s spec, ok bool) {
+	if s, ok = l.attribute.Like(of, l.pair); !ok {
+		return s, false
+	}
+	raw, err := json.Marshal(s)
+	if err != nil || seen[string(raw)] || b.Policy.Decide(s) != scenarios.NoOpinion {
+		return s, false
+	}
+	seen[string(raw)] = true
+	return s, true
 }
 
 // derived are made of every scenario's review that is allowed: the same by somebody else, directly behind it. What the

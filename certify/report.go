@@ -1,280 +1,193 @@
 package certify
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"net/mail"
-	"net/url"
+	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
-	"sigs.k8s.io/yaml"
-
+	"github.com/authzconf/authzconf/certify/policy"
+	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
-	"github.com/authzconf/authzconf/reports/filing"
+	"github.com/authzconf/authzconf/reports/record"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
-const version = "authzconf.dev/v1alpha2"
-
-// Product is what is certified, in its vendor's words.
-type Product struct {
-	Vendor  string `json:"vendor,omitempty"`
-	Name    string `json:"product,omitempty"`
-	Version string `json:"version,omitempty"`
-	Contact string `json:"contact,omitempty"`
+// Conclude makes the report: the levels that are granted, why the others are not, and what was measured.
+func (t *Trial[A]) Conclude(results []reports.Result, view record.View) (*reports.Report, error) {
+	r := &reports.Report{Subject: t.Subject.report(), Groups: product.Group(t.Cases(), results)}
+	run, err := t.judgeAll(view)
+	if err != nil {
+		r.AddUnknown(err.Error())
+		return r, nil //nolint:nilerr // it is in the report
+	}
+	if run.Problem != "" {
+		r.AddUnknown("not all could be tried: " + run.Problem)
+	}
+	if run.Stopped != "" {
+		r.AddNote("the run was ended: " + run.Stopped)
+	}
+	r.AddNote("levels granted: " + cmp.Or(strings.Join(grantedLevels(r.Groups), ", "), "none"))
+	r.Sections = append(r.Sections, run.levels(r.Groups))
+	r.Sections = append(r.Sections, run.measurements()...)
+	r.Sections = append(r.Sections, run.findings(), t.suite(run))
+	r.Figures = append(r.Figures, reports.Figure{Name: "answers", Value: float64(run.asked)})
+	for _, result := range run.Results {
+		for _, rate := range result.Rates {
+			r.Figures = append(r.Figures, reports.Figure{Name: fmt.Sprintf("p99 at %d reviews/s", rate.Asked), Value: rate.P99, Unit: "ms"})
+		}
+	}
+	return r, nil
 }
 
-// Certification is certification.yaml.
-type Certification struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Product
-	Harness string `json:"authzconf,omitempty"` // the version of authzconf that asked and judged
-	Mode    string `json:"mode"`                // how the authorizer was reached
-	// Wire is the revision of KEP-5681's wire, for conditional authorizers.
-	Wire string `json:"wire,omitempty"`
-	Seed int64  `json:"seed"`
-	// SuiteDigest is that of all that was asked, PolicyDigest that of the policy as JSON.
-	SuiteDigest    string   `json:"suiteDigest"`
-	PolicyDigest   string   `json:"policyDigest"`
-	ReviewVersions []string `json:"reviewVersions,omitempty"` // those that were asked, if not all
-	// Started and Ended are when it was asked, Certificates the SHA-256 of those that the webhook showed, Evidence that
-	// of the file of answers, and Challenge what a certifier wanted to have answered.
-	Started      time.Time       `json:"started"`
-	Ended        time.Time       `json:"ended"`
-	Certificates []string        `json:"certificates,omitempty"`
-	Evidence     string          `json:"evidence"`
-	Challenge    json.RawMessage `json:"challenge,omitempty"`
-	// Levels are those that are granted; Results say why the others are not.
-	Levels   []CertificationLevel `json:"levels"`
-	Results  []LevelResult        `json:"results"`
-	Findings []Finding            `json:"findings"`
-}
-
-// The files of a bundle.
+// The words for what became of a level.
 const (
-	certificationFile = "certification.yaml"
-	evidenceFile      = "evidence.jsonl"
-	summaryFile       = "summary.md"
-	pageFile          = "report.html"
-	junitFile         = "junit.xml"
-	maxBundleFile     = 64 << 20
+	granted      = "yes"
+	notGranted   = "no"
+	notTried     = "not tried"
+	notSupported = "not supported"
+	inconclusive = "inconclusive"
 )
 
-// Kind is a kind of certification, with the answers of its evidence. All else about bundles is the same for all kinds.
-type Kind[A any] struct {
-	// Name is the kind in certification.yaml, Title what an error calls it.
-	Name, Title string
-	Plan        func(seed int64) (Judge[A], error) // what is asked under a seed, which judges the answers
+// grant returns whether a level is granted by its cases, in a word.
+func grant(g reports.Group) string {
+	has := func(v verdicts.Verdict) bool {
+		return slices.ContainsFunc(g.Cases, func(r reports.Result) bool { return r.Verdict == v })
+	}
+	isLeftOut := slices.ContainsFunc(g.NotRun, func(n reports.Omission) bool { return n.Cause == reports.CauseUser })
+	switch {
+	case has(verdicts.Failed):
+		return notGranted
+	case has(verdicts.Invalid):
+		return inconclusive
+	case has(verdicts.NotSupported):
+		return notSupported
+	case isLeftOut && has(verdicts.Passed):
+		return "not tried in full"
+	case isLeftOut:
+		return notTried
+	}
+	return granted
 }
 
-// Judge judges the answers to what was asked under a seed.
-type Judge[A any] interface {
-	// Suite is the digest of all that is asked.
-	Suite() string
-	// Judge says what the answers show: everything in a Certification that follows from evidence. Its error is about
-	// answers to what was not asked.
-	Judge(answers []A) (*Certification, error)
-}
-
-// Grant fills in the levels that are granted by the results.
-func (c *Certification) Grant() *Certification {
-	c.APIVersion, c.Levels, c.Findings = version, []CertificationLevel{}, append([]Finding{}, c.Findings...)
-	for _, result := range c.Results {
-		if result.Granted {
-			c.Levels = append(c.Levels, result.Level)
+// grantedLevels returns the names of the groups that are levels which are granted.
+func grantedLevels(groups []reports.Group) (names []string) {
+	for _, g := range groups {
+		if g.Name != challengeCase.Group && grant(g) == granted {
+			names = append(names, g.Name)
 		}
 	}
-	return c
+	return names
 }
 
-// Of is the certification with what its vendor says.
-func (c *Certification) Of(p Product) *Certification {
-	out := *c
-	out.Product = p
-	return &out
-}
-
-// Folder is a bundle in a folder, with the signature that may be in it.
-func (k Kind[A]) Folder() *filing.Kind {
-	return &filing.Kind{
-		Name: k.Title, Marker: certificationFile,
-		Head:  map[string]string{"kind": k.Name, "apiVersion": "authzconf.dev/*"},
-		Files: []string{evidenceFile, summaryFile, pageFile, junitFile, signatureFile, badgePrefix + "*.svg"},
-	}
-}
-
-// Write makes a bundle: the certification, a summary, and every answer.
-func (k Kind[A]) Write(folder string, c *Certification, answers []A) error {
-	b, err := bundleOf(c, answers)
-	if err != nil {
-		return err
-	}
-	return k.Folder().Write(folder, b)
-}
-
-func bundleOf[A any](c *Certification, answers []A) (Bundle, error) {
-	var evidence bytes.Buffer
-	lines := json.NewEncoder(&evidence)
-	for _, a := range answers {
-		if err := lines.Encode(a); err != nil {
-			return nil, err
+// levels returns the table of levels.
+func (run *judgedRun) levels(groups []reports.Group) reports.Section {
+	table := reports.Table{Columns: []string{"level", "granted", "answered", "findings"}, Numeric: []int{3}}
+	for _, g := range groups {
+		if g.Name == challengeCase.Group {
+			continue
 		}
+		word := grant(g)
+		row := reports.Row{Cells: []string{g.Name, word, "-", "-"}, Verdict: map[string]verdicts.Verdict{
+			granted: verdicts.Passed, notGranted: verdicts.Failed, inconclusive: verdicts.Invalid, notSupported: verdicts.NotSupported,
+		}[word]}
+		i := slices.IndexFunc(run.Results, func(r LevelResult) bool { return string(r.Level) == g.Name })
+		if i >= 0 && word != notTried {
+			r := run.Results[i]
+			row.Cells[2], row.Cells[3] = fmt.Sprintf("%d of %d", r.Reviews, r.Planned), fmt.Sprint(r.Findings)
+			if word == granted {
+				row.Cells[1] += r.Terms()
+			}
+		}
+		table.Rows = append(table.Rows, row)
 	}
-	c.Evidence = digest(evidence.Bytes())
-	certification, err := yaml.Marshal(c)
-	if err != nil {
-		return nil, err
+	return reports.Section{
+		ID: "levels", Title: "Levels", Tables: []reports.Table{table},
+		Text: []string{"A level is granted if everything in it was asked and nothing is wrong."},
 	}
-	b, err := c.shown()
-	if err != nil {
-		return nil, err
-	}
-	b[certificationFile], b[evidenceFile] = certification, evidence.Bytes()
-	return b, nil
 }
 
-// OtherSuiteError says that a bundle cannot be judged here.
-type OtherSuiteError struct {
-	Certification *Certification // what the bundle claims; Here is the digest of this version
-	Here          string
+// findings returns the table of what is wrong.
+func (run *judgedRun) findings() reports.Section {
+	s := reports.Section{ID: "findings", Title: "Findings"}
+	if len(run.Certification.Findings) == 0 {
+		s.Text = []string{"Nothing wrong was seen in what was asked."}
+		return s
+	}
+	table := reports.Table{Columns: []string{"finding", "level", "blame", "answers", "what is right", "an example"}, Numeric: []int{3}}
+	for _, f := range run.Certification.Findings {
+		name, verdict := f.Reason, verdicts.Failed
+		if f.Advice {
+			name, verdict = name+" (advice)", ""
+		}
+		table.Rows = append(table.Rows, reports.Row{Verdict: verdict, Cells: []string{
+			name, string(f.Level), string(f.Blame), fmt.Sprint(f.Count), policy.Why(f.Reason), strings.Join(f.Examples[:min(len(f.Examples), 1)], ""),
+		}})
+	}
+	s.Tables = []reports.Table{table}
+	return s
 }
 
-func (e *OtherSuiteError) Error() string {
-	return fmt.Sprintf("the bundle was made with suite %.12s, and this version of authzconf has %.12s for seed %d: it has to be judged by the version that made it, %.40s",
-		e.Certification.SuiteDigest, e.Here, e.Certification.Seed, cmp.Or(e.Certification.Harness, "which it does not name"))
-}
-
-// Certification is what the bundle claims. Nothing is checked but the form.
-func (b Bundle) Certification() (*Certification, error) {
-	var head struct {
-		APIVersion string `json:"apiVersion"`
-	}
-	err := yaml.Unmarshal(b[certificationFile], &head)
-	if err == nil && head.APIVersion != "" && head.APIVersion != version {
-		return nil, fmt.Errorf("%s: apiVersion %.80q: expected %s; earlier versions of authzconf judge what they wrote", certificationFile, head.APIVersion, version)
-	}
-	c := &Certification{}
-	if err = reports.DecodeYAML(b[certificationFile], c); err != nil {
-		return nil, fmt.Errorf("%s: %s", certificationFile, firstLine(err))
-	}
-	return c, nil
-}
-
-// Verify judges a bundle again, from its evidence, and says what differs. One of another suite is an OtherSuiteError.
-func (k Kind[A]) Verify(b Bundle) (c *Certification, differences []string, err error) {
-	if c, err = b.Certification(); err != nil {
-		return nil, nil, err
-	}
-	evidence, ok := b[evidenceFile]
-	if !ok {
-		return c, []string{evidenceFile + ": it is missing"}, nil
-	}
-	answers, err := ParseEvidence[A](evidence)
-	if err != nil {
-		return nil, nil, err
-	}
-	plan, err := k.Plan(c.Seed)
-	if err != nil {
-		return nil, nil, err
-	}
-	if plan.Suite() != c.SuiteDigest {
-		return c, nil, &OtherSuiteError{Certification: c, Here: plan.Suite()}
-	}
-	again, err := plan.Judge(answers)
-	if err != nil {
-		return c, []string{evidenceFile + ": " + err.Error()}, nil //nolint:nilerr // it is about the bundle
-	}
-	if c.Evidence != digest(evidence) {
-		differences = append(differences, evidenceFile+": it is not what "+certificationFile+" has the digest of")
-	}
-	differences = append(c.differences(again), differences...)
-	claimed := *c
-	made, err := bundleOf(&claimed, answers)
-	if err := c.Product.Check(); err != nil {
-		differences = append(differences, fmt.Sprintf("%s: %s", certificationFile, err))
-	}
-	return c, append(differences, b.unlike(made)...), err
-}
-
-// differences are the claims that do not follow from the evidence, by which the certification would be again.
-func (c *Certification) differences(again *Certification) (out []string) {
-	for _, field := range []struct {
-		name      string
-		was, then any
-	}{
-		{"apiVersion", c.APIVersion, again.APIVersion}, {"kind", c.Kind, again.Kind}, {"mode", c.Mode, again.Mode}, {"wire", c.Wire, again.Wire},
-		{"policyDigest", c.PolicyDigest, again.PolicyDigest}, {"reviewVersions", c.ReviewVersions, again.ReviewVersions}, {"levels", c.Levels, again.Levels},
-		{"results", c.Results, again.Results}, {"findings", c.Findings, again.Findings},
-	} {
-		was, _ := json.Marshal(field.was)
-		then, _ := json.Marshal(field.then)
-		if !bytes.Equal(was, then) {
-			out = append(out, fmt.Sprintf("%s: %s, and the evidence says %s", field.name, was, then))
+// measurements returns what was measured at rates and in windows, if anything was.
+func (run *judgedRun) measurements() (out []reports.Section) {
+	for _, r := range run.Results {
+		if len(r.Rates) > 0 {
+			out = append(out, reports.Section{ID: "load", Title: "Load", Tables: rateTables(r.Rates)})
+		}
+		if len(r.Windows) > 0 {
+			table := reports.Table{Columns: []string{"asked by", "seen after", "limit"}, Numeric: []int{1, 2}}
+			for _, w := range r.Windows {
+				table.Rows = append(table.Rows, reports.Row{Cells: []string{w.Name, fmt.Sprintf("%d ms", w.Millis), fmt.Sprintf("%d ms", w.Limit)}})
+			}
+			out = append(out, reports.Section{ID: "revocation", Title: "Changes of the policy", Tables: []reports.Table{table}})
 		}
 	}
 	return out
 }
 
-// ParseEvidence reads the answers of a bundle, one a line.
-func ParseEvidence[A any](raw []byte) (out []A, err error) {
-	lines := bufio.NewScanner(bytes.NewReader(raw))
-	lines.Buffer(nil, maxBundleFile) // what was seen of a scenario is one line
-	for n := 1; lines.Scan(); n++ {
-		var a A
-		if reports.DecodeStrictly(lines.Bytes(), &a) != nil {
-			return nil, fmt.Errorf("%s:%d: it is not an answer", evidenceFile, n)
-		}
-		out = append(out, a)
+func rateTables(rates []Rate) []reports.Table {
+	times := reports.Table{
+		Columns: []string{"reviews/s", "achieved", "p50", "p99", "limit", "max", "wrong", "late", "dropped"},
+		Numeric: []int{0, 1, 2, 3, 4, 5, 6, 7, 8},
 	}
-	if len(raw) > 0 && raw[len(raw)-1] != '\n' {
-		return nil, fmt.Errorf("%s: it is cut off in its last line", evidenceFile)
-	}
-	return out, lines.Err()
-}
-
-const maxProductField = 100
-
-// Check says what is wrong with the description. Either nothing is said, or vendor, product and version are.
-func (p Product) Check() error {
-	if p == (Product{}) {
-		return nil
-	}
-	for _, f := range []struct{ name, value string }{
-		{"vendor", p.Vendor}, {"product", p.Name}, {"version", p.Version}, {"contact", p.Contact},
-	} {
-		if err := checkField(f.value, f.name != "contact"); err != nil {
-			return fmt.Errorf("%s: %w", f.name, err)
+	change := reports.Table{Title: "p99 and memory over time (0 is not known)", Columns: []string{"reviews/s", "kept up", "p99 of each tenth in ms", "memory in MiB"}, Numeric: []int{0}}
+	for _, r := range rates {
+		ms := func(v float64) string { return fmt.Sprintf("%.2f ms", v) }
+		times.Rows = append(times.Rows, reports.Row{Cells: []string{
+			fmt.Sprint(r.Asked), fmt.Sprintf("%.1f", r.Achieved), ms(r.P50), ms(r.P99), ms(r.Limit), ms(r.Max), fmt.Sprint(r.Wrong), fmt.Sprint(r.Late), fmt.Sprint(r.Dropped),
+		}})
+		if r.isSteady() {
+			memory := seq.Map(r.Memory, func(bytes int64) string { return fmt.Sprint(bytes >> 20) })
+			change.Rows = append(change.Rows, reports.Row{Cells: []string{
+				fmt.Sprint(r.Asked), r.length().String(), fmt.Sprint(r.P99s), strings.Join(memory, " "),
+			}})
 		}
 	}
-	if p.Contact == "" {
-		return nil
+	if len(change.Rows) == 0 {
+		return []reports.Table{times}
 	}
-	if u, err := url.Parse(p.Contact); err == nil && u.Scheme == "https" && u.Host != "" {
-		return nil
-	}
-	if a, err := mail.ParseAddress(p.Contact); err != nil || a.Address != p.Contact {
-		return fmt.Errorf("contact: %q is neither a mail address nor an https URL", p.Contact)
-	}
-	return nil
+	return []reports.Table{times, change}
 }
 
-func checkField(s string, needed bool) error {
-	switch {
-	case s == "" && needed:
-		return errors.New("it is missing: vendor, product and version are given together")
-	case !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return fmt.Errorf("%.80q has characters that cannot be printed", s)
-	case strings.TrimSpace(s) != s:
-		return fmt.Errorf("%q begins or ends with a blank", s)
-	case utf8.RuneCountInString(s) > maxProductField:
-		return fmt.Errorf("%.20q… is longer than %d characters", s, maxProductField)
+// suite returns what a reader needs to repeat the run, and to compare it with others.
+func (t *Trial[A]) suite(run *judgedRun) reports.Section {
+	table := reports.Table{Columns: []string{"", ""}}
+	add := func(name, value string) {
+		if value != "" {
+			table.Rows = append(table.Rows, reports.Row{Cells: []string{name, value}})
+		}
 	}
-	return nil
+	add("mode", run.Mode)
+	add("wire", run.Wire)
+	add("review versions", strings.Join(run.ReviewVersions, ", "))
+	add("suite", run.SuiteDigest)
+	add("policy", run.PolicyDigest)
+	add("asked", fmt.Sprintf("%s until %s", run.Began.Format(time.RFC3339), run.Ended.Format(time.RFC3339)))
+	add("certificates of the webhook", strings.Join(run.Certificates, " "))
+	if t.Challenge != nil {
+		add("challenge", fmt.Sprintf("%s, from %s until %s", t.Challenge.Nonce, t.Challenge.Begins.Format(time.RFC3339), t.Challenge.Ends.Format(time.RFC3339)))
+	}
+	return reports.Section{ID: "suite", Title: "What was asked", Tables: []reports.Table{table}}
 }

@@ -15,36 +15,36 @@ import (
 // strangers were written by somebody who had seen nothing of this but docs/certify.md and the printed policy, and a
 // hundred and more others with them that were found: these answered every question rightly.
 var strangers = map[string]faultyDecider{
-	"users by what is behind a prefix of Kubernetes": alsoBy(func(p *product) {
+	"users by what is behind a prefix of Kubernetes": alsoBy(func(p *vendorProduct) {
 		short := func(s string) string {
 			return strings.TrimPrefix(strings.TrimPrefix(s, "system:node:"), "system:serviceaccount:")
 		}
 		p.subject = func(g rule, s spec) bool { return g.Subject.User != "" && short(g.Subject.User) == short(s.User) }
 	}),
-	"a grant to * is one to everybody": alsoBy(func(p *product) {
+	"a grant to * is one to everybody": alsoBy(func(p *vendorProduct) {
 		p.subject = func(g rule, _ spec) bool { return g.Subject.User == "*" }
 	}),
-	"nodes by their host name": alsoBy(func(p *product) {
+	"nodes by their host name": alsoBy(func(p *vendorProduct) {
 		host := func(s string) string { before, _, _ := strings.Cut(s, "."); return before }
 		p.name = func(g rule, s spec) bool {
 			same := func(granted string) bool { return host(granted) == host(nameOf(s)) }
 			return len(g.Names) == 0 || resourceIs(s, "nodes") && slices.ContainsFunc(g.Names, same)
 		}
 	}),
-	"names that are numbers": alsoBy(func(p *product) {
+	"names that are numbers": alsoBy(func(p *vendorProduct) {
 		p.name = func(g rule, s spec) bool {
 			n, err := strconv.Atoi(nameOf(s))
 			return err == nil && slices.ContainsFunc(g.Names, func(granted string) bool { m, err := strconv.Atoi(granted); return err == nil && m == n })
 		}
 	}),
-	"a mode allows all actions": alsoBy(func(p *product) {
+	"a mode allows all actions": alsoBy(func(p *vendorProduct) {
 		p.verb = func(g rule, s spec) bool {
 			mode, on := strings.CutPrefix(verbOf(s), "impersonate-on:")
 			mode, _, _ = strings.Cut(mode, ":")
 			return on && slices.Contains(g.Verbs, "impersonate:"+mode)
 		}
 	}),
-	"what a subresource ends with": alsoBy(func(p *product) {
+	"what a subresource ends with": alsoBy(func(p *vendorProduct) {
 		p.resource = func(g rule, s spec) bool {
 			return slices.ContainsFunc(g.Resources, func(r string) bool {
 				end, wild := strings.CutPrefix(r, "*")
@@ -107,7 +107,7 @@ var strangers = map[string]faultyDecider{
 }
 
 // alsoBy allows what the right one does, and what a product with other parts does.
-func alsoBy(change func(p *product)) faultyDecider {
+func alsoBy(change func(p *vendorProduct)) faultyDecider {
 	return func(right reference.Decider, grants []rule) reference.Decider {
 		p := newProduct()
 		change(p)

@@ -22,8 +22,8 @@ import (
 
 type rule = scenarios.Grant
 
-// product is an authorizer in parts; each part is right until it is replaced.
-type product struct {
+// vendorProduct is an authorizer in parts; each part is right until it is replaced.
+type vendorProduct struct {
 	subject, verb, group, resource, name, namespace, path func(g rule, s spec) bool
 	before                                                func(s spec) (spec, bool) // true allows
 }
@@ -32,8 +32,8 @@ func matchAny(list []string, s string) bool {
 	return slices.Contains(list, s) || slices.Contains(list, "*")
 }
 
-func newProduct() *product {
-	return &product{
+func newProduct() *vendorProduct {
+	return &vendorProduct{
 		verb:  func(g rule, s spec) bool { return matchAny(g.Verbs, verbOf(s)) },
 		group: func(g rule, s spec) bool { return matchAny(g.APIGroups, s.ResourceAttributes.Group) },
 		resource: func(g rule, s spec) bool {
@@ -57,7 +57,7 @@ func newProduct() *product {
 }
 
 // decider looks at every grant if the subject is compared wrongly, else at those of who asks.
-func (p *product) decider(grants []rule) reference.Decider {
+func (p *vendorProduct) decider(grants []rule) reference.Decider {
 	of := map[scenarios.Subject][]rule{}
 	for _, g := range grants {
 		of[g.Subject] = append(of[g.Subject], g)
@@ -102,8 +102,8 @@ func resourceOf(s spec) string {
 }
 
 // asked changes the attributes of a resource before anything looks at them.
-func changed(change func(a *authorizationv1.ResourceAttributes)) func(p *product) {
-	return func(p *product) {
+func changed(change func(a *authorizationv1.ResourceAttributes)) func(p *vendorProduct) {
+	return func(p *vendorProduct) {
 		p.before = func(s spec) (spec, bool) {
 			if s.ResourceAttributes != nil {
 				change(s.ResourceAttributes)
@@ -114,8 +114,8 @@ func changed(change func(a *authorizationv1.ResourceAttributes)) func(p *product
 }
 
 // opens allows what fits before the policy is asked.
-func opens(when func(s spec, a authorizationv1.ResourceAttributes) bool) func(p *product) {
-	return func(p *product) {
+func opens(when func(s spec, a authorizationv1.ResourceAttributes) bool) func(p *vendorProduct) {
+	return func(p *vendorProduct) {
 		p.before = func(s spec) (spec, bool) {
 			return s, s.ResourceAttributes != nil && when(s, *s.ResourceAttributes)
 		}
@@ -123,45 +123,45 @@ func opens(when func(s spec, a authorizationv1.ResourceAttributes) bool) func(p 
 }
 
 // developers are the parts that they got wrong.
-var developers = map[string]func(p *product){
-	"users by EqualFold": func(p *product) {
+var developers = map[string]func(p *vendorProduct){
+	"users by EqualFold": func(p *vendorProduct) {
 		p.subject = func(g rule, s spec) bool {
 			return g.Subject.User != "" && strings.EqualFold(g.Subject.User, s.User) || slices.Contains(s.Groups, g.Subject.Group)
 		}
 	},
-	"groups by EqualFold": func(p *product) {
+	"groups by EqualFold": func(p *vendorProduct) {
 		p.subject = func(g rule, s spec) bool {
 			return g.Subject.User != "" && g.Subject.User == s.User || g.Subject.Group != "" && slices.ContainsFunc(s.Groups, func(x string) bool { return strings.EqualFold(x, g.Subject.Group) })
 		}
 	},
-	"groups by prefix": func(p *product) {
+	"groups by prefix": func(p *vendorProduct) {
 		p.subject = func(g rule, s spec) bool {
 			return g.Subject.User != "" && g.Subject.User == s.User || g.Subject.Group != "" && slices.ContainsFunc(s.Groups, func(x string) bool { return strings.HasPrefix(x, g.Subject.Group) })
 		}
 	},
-	"groups in a joined string": func(p *product) {
+	"groups in a joined string": func(p *vendorProduct) {
 		p.subject = func(g rule, s spec) bool {
 			return g.Subject.User != "" && g.Subject.User == s.User || g.Subject.Group != "" && strings.Contains(","+strings.Join(s.Groups, ",")+",", ","+g.Subject.Group+",")
 		}
 	},
-	"last group only": func(p *product) {
+	"last group only": func(p *vendorProduct) {
 		p.subject = func(g rule, s spec) bool {
 			return g.Subject.User != "" && g.Subject.User == s.User || g.Subject.Group != "" && len(s.Groups) > 0 && s.Groups[len(s.Groups)-1] == g.Subject.Group
 		}
 	},
-	"the part of a user before @": func(p *product) {
+	"the part of a user before @": func(p *vendorProduct) {
 		p.before = func(s spec) (spec, bool) { s.User, _, _ = strings.Cut(s.User, "@"); return s, false }
 	},
-	"users without oidc: before them": func(p *product) {
+	"users without oidc: before them": func(p *vendorProduct) {
 		p.before = func(s spec) (spec, bool) { s.User = strings.TrimPrefix(s.User, "oidc:"); return s, false }
 	},
-	"uid instead of user": func(p *product) {
+	"uid instead of user": func(p *vendorProduct) {
 		p.before = func(s spec) (spec, bool) { s.User = cmp.Or(s.UID, s.User); return s, false }
 	},
-	"groups of the extra": func(p *product) {
+	"groups of the extra": func(p *vendorProduct) {
 		p.before = func(s spec) (spec, bool) { s.Groups = append(s.Groups, s.Extra["groups"]...); return s, false }
 	},
-	"service accounts get their groups": func(p *product) {
+	"service accounts get their groups": func(p *vendorProduct) {
 		p.before = func(s spec) (spec, bool) {
 			if parts := strings.Split(s.User, ":"); len(parts) == 4 && parts[1] == "serviceaccount" {
 				s.Groups = append(s.Groups, "system:serviceaccounts:"+parts[2])
@@ -169,38 +169,38 @@ var developers = map[string]func(p *product){
 			return s, false
 		}
 	},
-	"verbs in lower case": func(p *product) {
+	"verbs in lower case": func(p *vendorProduct) {
 		p.verb = func(g rule, s spec) bool { return matchAny(g.Verbs, strings.ToLower(verbOf(s))) }
 	},
-	"verbs trimmed": func(p *product) {
+	"verbs trimmed": func(p *vendorProduct) {
 		p.verb = func(g rule, s spec) bool { return matchAny(g.Verbs, strings.TrimSpace(verbOf(s))) }
 	},
-	"verbs by regexp": func(p *product) {
+	"verbs by regexp": func(p *vendorProduct) {
 		p.verb = func(g rule, s spec) bool {
 			return anyString(g.Verbs, verbOf(s), func(g, a string) bool { ok, _ := regexp.MatchString(g, a); return ok })
 		}
 	},
-	"list from watch": func(p *product) {
+	"list from watch": func(p *vendorProduct) {
 		p.verb = func(g rule, s spec) bool {
 			return matchAny(g.Verbs, verbOf(s)) || verbOf(s) == "list" && slices.Contains(g.Verbs, "watch")
 		}
 	},
-	"get from list": func(p *product) {
+	"get from list": func(p *vendorProduct) {
 		p.verb = func(g rule, s spec) bool {
 			return matchAny(g.Verbs, verbOf(s)) || verbOf(s) == "get" && slices.Contains(g.Verbs, "list")
 		}
 	},
-	"patch is update": func(p *product) {
+	"patch is update": func(p *vendorProduct) {
 		p.verb = func(g rule, s spec) bool {
 			return matchAny(g.Verbs, verbOf(s)) || matchAny(g.Verbs, map[string]string{"patch": "update", "deletecollection": "delete"}[verbOf(s)])
 		}
 	},
-	"head is get": func(p *product) {
+	"head is get": func(p *vendorProduct) {
 		p.verb = func(g rule, s spec) bool {
 			return matchAny(g.Verbs, verbOf(s)) || verbOf(s) == "head" && slices.Contains(g.Verbs, "get")
 		}
 	},
-	"the last part of a verb": func(p *product) {
+	"the last part of a verb": func(p *vendorProduct) {
 		p.verb = func(g rule, s spec) bool {
 			v := verbOf(s)
 			return matchAny(g.Verbs, v) || strings.HasPrefix(v, "impersonate-on:") && slices.ContainsFunc(g.Verbs, func(g string) bool {
@@ -208,8 +208,8 @@ var developers = map[string]func(p *product){
 			})
 		}
 	},
-	"no apiGroup": func(p *product) { p.group = func(rule, spec) bool { return true } },
-	"apiGroup by suffix": func(p *product) {
+	"no apiGroup": func(p *vendorProduct) { p.group = func(rule, spec) bool { return true } },
+	"apiGroup by suffix": func(p *vendorProduct) {
 		p.group = func(g rule, s spec) bool {
 			return anyString(g.APIGroups, s.ResourceAttributes.Group, func(g, a string) bool { return strings.HasSuffix(a, g) })
 		}
@@ -219,13 +219,13 @@ var developers = map[string]func(p *product){
 	"resources in lower case": changed(func(a *authorizationv1.ResourceAttributes) {
 		a.Resource, a.Subresource = strings.ToLower(a.Resource), strings.ToLower(a.Subresource)
 	}),
-	"pods/* is all of pods": func(p *product) {
+	"pods/* is all of pods": func(p *vendorProduct) {
 		right := p.resource
 		p.resource = func(g rule, s spec) bool {
 			return right(g, s) || slices.Contains(g.Resources, s.ResourceAttributes.Resource+"/*")
 		}
 	},
-	"singular resources": func(p *product) {
+	"singular resources": func(p *vendorProduct) {
 		right := p.resource
 		p.resource = func(g rule, s spec) bool {
 			if right(g, s) {
@@ -236,7 +236,7 @@ var developers = map[string]func(p *product){
 			return right(g, s)
 		}
 	},
-	"names by path.Match": func(p *product) {
+	"names by path.Match": func(p *vendorProduct) {
 		p.name = func(g rule, s spec) bool {
 			return len(g.Names) == 0 || slices.ContainsFunc(g.Names, func(n string) bool {
 				ok, _ := path.Match(n, s.ResourceAttributes.Name)
@@ -244,21 +244,21 @@ var developers = map[string]func(p *product){
 			})
 		}
 	},
-	"names by prefix": func(p *product) {
+	"names by prefix": func(p *vendorProduct) {
 		p.name = func(g rule, s spec) bool {
 			return len(g.Names) == 0 || slices.ContainsFunc(g.Names, func(n string) bool { return strings.HasPrefix(s.ResourceAttributes.Name, n) })
 		}
 	},
-	"no name asks for none": func(p *product) {
+	"no name asks for none": func(p *vendorProduct) {
 		right := p.name
 		p.name = func(g rule, s spec) bool { return s.ResourceAttributes.Name == "" || right(g, s) }
 	},
 	"names of one label": changed(func(a *authorizationv1.ResourceAttributes) { a.Name, _, _ = strings.Cut(a.Name, ".") }),
-	"namespaces by prefix": func(p *product) {
+	"namespaces by prefix": func(p *vendorProduct) {
 		p.namespace = func(g rule, s spec) bool { return strings.HasPrefix(s.ResourceAttributes.Namespace, g.Namespace) }
 	},
 	"no namespace is default": changed(func(a *authorizationv1.ResourceAttributes) { a.Namespace = cmp.Or(a.Namespace, "default") }),
-	"cluster scope from a namespace": func(p *product) {
+	"cluster scope from a namespace": func(p *vendorProduct) {
 		right := p.namespace
 		p.namespace = func(g rule, s spec) bool { return right(g, s) || s.ResourceAttributes.Namespace == "" }
 	},
@@ -278,13 +278,13 @@ var developers = map[string]func(p *product){
 	"own namespace of a service account": opens(func(s spec, a authorizationv1.ResourceAttributes) bool {
 		return a.Namespace != "" && a.Verb == "get" && strings.HasPrefix(s.User, "system:serviceaccount:"+a.Namespace+":")
 	}),
-	"health for everybody": func(p *product) {
+	"health for everybody": func(p *vendorProduct) {
 		p.before = func(s spec) (spec, bool) {
 			return s, s.NonResourceAttributes != nil && slices.Contains([]string{"/healthz", "/livez", "/readyz"}, s.NonResourceAttributes.Path)
 		}
 	},
-	"no resource is allowed": func(p *product) { p.before = func(s spec) (spec, bool) { return s, s.ResourceAttributes == nil } },
-	"paths cleaned": func(p *product) {
+	"no resource is allowed": func(p *vendorProduct) { p.before = func(s spec) (spec, bool) { return s, s.ResourceAttributes == nil } },
+	"paths cleaned": func(p *vendorProduct) {
 		p.before = func(s spec) (spec, bool) {
 			if s.NonResourceAttributes != nil {
 				s.NonResourceAttributes.Path = path.Clean(s.NonResourceAttributes.Path)
@@ -292,7 +292,7 @@ var developers = map[string]func(p *product){
 			return s, false
 		}
 	},
-	"paths without the query": func(p *product) {
+	"paths without the query": func(p *vendorProduct) {
 		p.before = func(s spec) (spec, bool) {
 			if a := s.NonResourceAttributes; a != nil {
 				a.Path, _, _ = strings.Cut(a.Path, "?")
@@ -300,7 +300,7 @@ var developers = map[string]func(p *product){
 			return s, false
 		}
 	},
-	"everything in one string": func(p *product) {
+	"everything in one string": func(p *vendorProduct) {
 		p.namespace = func(g rule, s spec) bool {
 			if g.Namespace == "" {
 				return true

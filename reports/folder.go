@@ -20,6 +20,8 @@ const (
 	JUnitFile   = "junit.xml"
 	HTMLFile    = "report.html"
 	SummaryFile = "summary.md"
+	// SignatureFile is the signature of report.yaml, if there is one.
+	SignatureFile = "report.dsse.json"
 )
 
 // recordFolders are the folders in which a record keeps its files.

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/authzconf/authzconf/certify"
@@ -108,7 +109,7 @@ func RunURL(t T, address string, o Options) {
 // At is a handler that has a URL answer, whatever path it is asked for.
 func At(address string) (http.Handler, error) {
 	to, err := url.Parse(address)
-	if err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" {
+	if err != nil || to.Host == "" || !slices.Contains([]string{"http", "https"}, to.Scheme) {
 		return nil, errors.New(address + " is not the URL of a webhook (expected http:// or https://, a host, and the path where reviews are posted)")
 	}
 	return &httputil.ReverseProxy{

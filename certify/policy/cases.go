@@ -170,38 +170,14 @@ func (d *deck) compare(a Attribute, r Relation) {
 	}
 	for some := range slices.Chunk(r.Pairs, size) {
 		s := d.setting(a)
-		grants, granted := [2]scenarios.Grant{s.grant(0, a), s.grant(1, a)}, [2]int{}
+		p := pairing{deck: d, attribute: a, setting: s, grants: [2]scenarios.Grant{s.grant(0, a), s.grant(1, a)}}
 		for _, pair := range some {
-			name := d.name()
-			if strings.HasPrefix(a.Name, "path") {
-				name = "/" + name
-			}
-			values := [2]string{Form(pair[0], name), Form(pair[1], name)}
-			if !a.askable(values[0]) || !a.askable(values[1]) || !a.grantable(pair[0], values[0]) && !a.grantable(pair[1], values[1]) {
-				continue
-			}
-			var asked []spec
-			for side, v := range values {
-				if !a.grantable(pair[side], v) {
-					continue
-				}
-				a.grant(&grants[side], v)
-				granted[side]++
-				both := []spec{s.ask(a, side, d.name()), s.ask(a, side, "")}
-				if both[1] = *both[0].DeepCopy(); d.random.IntN(2) == 0 {
-					a.ask(&both[0], v)
-					a.ask(&both[1], values[1-side])
-				} else {
-					a.ask(&both[0], values[1-side])
-					a.ask(&both[1], v)
-				}
-				asked = append(asked, both...)
-			}
-			c.Asked = append(c.Asked, asked...)
+			p.add(pair)
 		}
-		for side := range grants {
-			if granted[side] > 0 {
-				c.Grants = append(c.Grants, grants[side])
+		c.Asked = append(c.Asked, p.asked...)
+		for side := range p.grants {
+			if p.granted[side] > 0 {
+				c.Grants = append(c.Grants, p.grants[side])
 			}
 		}
 	}
@@ -211,12 +187,59 @@ func (d *deck) compare(a Attribute, r Relation) {
 	d.add(c)
 }
 
+// pairing is what is granted on either side, of some pairs, and asked about it.
+type pairing struct {
+	*deck
+	attribute Attribute
+	setting   setting
+	grants    [2]scenarios.Grant
+	// granted counts the values of each side.
+	granted [2]int
+	asked   []spec
+}
+
+// nameFor returns a name that the attribute may have.
+func (d *deck) nameFor(a Attribute) string {
+	if strings.HasPrefix(a.Name, "path") {
+		return "/" + d.name()
+	}
+	return d.name()
+}
+
+// add grants the strings of a pair, and asks about both on each side, unless nobody could.
+func (p *pairing) add(pair [2]string) {
+	a, name := p.attribute, p.nameFor(p.attribute)
+	values := [2]string{Form(pair[0], name), Form(pair[1], name)}
+	canAsk := a.askable(values[0]) && a.askable(values[1])
+	canGrant := [2]bool{a.grantable(pair[0], values[0]), a.grantable(pair[1], values[1])}
+	if !canAsk {
+		return
+	}
+	for side, v := range values {
+		if canGrant[side] {
+			p.ask(side, v, values[1-side])
+		}
+	}
+}
+
+// ask grants a string on one side, and asks about it and about the other.
+func (p *pairing) ask(side int, v, other string) {
+	a := p.attribute
+	a.grant(&p.grants[side], v)
+	p.granted[side]++
+	one := p.setting.ask(a, side, p.name())
+	two := *one.DeepCopy()
+	if p.random.IntN(2) != 0 {
+		v, other = other, v
+	}
+	a.ask(&one, v)
+	a.ask(&two, other)
+	p.asked = append(p.asked, one, two)
+}
+
 // twins are granted the same: who keeps grants under a key that is the same for both has one of them only.
 func (d *deck) twins(c *Case, a Attribute, r Relation) {
-	s, name := d.setting(a), d.name()
-	if strings.HasPrefix(a.Name, "path") {
-		name = "/" + name
-	}
+	s, name := d.setting(a), d.nameFor(a)
 	for _, form := range r.Pairs[0] {
 		if v := Form(form, name); a.grantable(form, v) {
 			g, asked := s.grant(0, a), s.ask(a, 0, d.name())

@@ -52,21 +52,12 @@ func cedarAsked(g scenarios.Grant, absent bool) (resource string, when []string)
 	if len(g.NonResourceURLs) > 0 {
 		return "resource is k8s::NonResourceURL", cedarPaths(g.NonResourceURLs)
 	}
-	is := func(attribute string, values ...string) string {
-		has := ""
-		if absent && attribute != "apiGroup" && attribute != "resource" {
-			if slices.Equal(values, []string{""}) {
-				return "!(resource has " + attribute + ")"
-			}
-			has = "resource has " + attribute + " && "
-		}
-		if len(values) == 1 {
-			return has + "resource." + attribute + " == " + cedarString(values[0])
-		}
-		return has + "[" + cedarList("", values) + "].contains(resource." + attribute + ")"
+	is := cedarMandatory
+	if absent {
+		is = cedarOptional
 	}
 	if !slices.Contains(g.APIGroups, "*") {
-		when = append(when, is("apiGroup", g.APIGroups...))
+		when = append(when, cedarMandatory("apiGroup", g.APIGroups...))
 	}
 	if !slices.Contains(g.Resources, "*") {
 		var some []string
@@ -74,7 +65,7 @@ func cedarAsked(g scenarios.Grant, absent bool) (resource string, when []string)
 			resource, sub, _ := strings.Cut(r, "/")
 			condition := is("subresource", sub)
 			if resource != "*" {
-				condition = is("resource", resource) + " && " + condition
+				condition = cedarMandatory("resource", resource) + " && " + condition
 			}
 			some = append(some, condition)
 		}
@@ -87,6 +78,22 @@ func cedarAsked(g scenarios.Grant, absent bool) (resource string, when []string)
 		when = append(when, is("name", g.Names...))
 	}
 	return "resource is k8s::Resource", when
+}
+
+// cedarMandatory is the condition that an attribute, which is always there, has one of some values.
+func cedarMandatory(attribute string, values ...string) string {
+	if len(values) == 1 {
+		return "resource." + attribute + " == " + cedarString(values[0])
+	}
+	return "[" + cedarList("", values) + "].contains(resource." + attribute + ")"
+}
+
+// cedarOptional is the condition that an attribute, which is absent without a value, has one of some values.
+func cedarOptional(attribute string, values ...string) string {
+	if slices.Equal(values, []string{""}) {
+		return "!(resource has " + attribute + ")"
+	}
+	return "resource has " + attribute + " && " + cedarMandatory(attribute, values...)
 }
 
 // cedarPaths are the conditions of a grant for paths. Only a * at the end matches more than itself.
@@ -136,97 +143,116 @@ var impersonated = []struct{ group, resource, entity string }{
 // a list of what cannot be said in it. Entities are told apart by their attributes, as the ID of a principal is its
 // uid; an attribute without a value is absent. The files are ASCII: one that its parser refuses would be left out whole.
 func (p *Policy) CedarK8s() (map[string][]byte, error) {
-	files := map[string][]byte{}
-	var left []scenarios.Grant
+	e := &cedarExport{files: map[string][]byte{}, seed: p.Seed}
 	for i, g := range p.Grants {
-		file, principal, when := cedarPrincipal(g.Subject)
-		if file == "" {
-			left = append(left, g)
-			continue
-		}
-		if files[file] == nil {
-			files[file] = fmt.Appendf(nil, "// The policy of certification, seed %d, in the entity model of cedar-access-control-for-k8s.\n", p.Seed)
-		}
-		permit := func(verbs []string, resource string, also []string) {
-			files[file] = cedarPermit(files[file], fmt.Sprintf("@grant(\"%d\")", i), principal, verbs, resource, slices.Concat(when, also))
-		}
-		var verbs []string
-		for _, verb := range g.Verbs {
-			if verb != "impersonate" || len(g.Resources) == 0 {
-				verbs = append(verbs, verb)
-			}
-			if verb != "impersonate" && verb != "*" || len(g.Resources) == 0 {
-				continue
-			}
-			all := g
-			all.Verbs = []string{"impersonate"}
-			for _, part := range all.Parts() {
-				if !cedarImpersonate(part, func(resource string, when []string) { permit(part.Verbs, resource, when) }) {
-					left = append(left, part)
-				}
-			}
-		}
-		if len(verbs) > 0 {
-			resource, when := cedarAsked(g, true)
-			permit(verbs, resource, when)
-		}
+		e.add(i, g)
 	}
-	for _, g := range left {
+	for _, g := range e.left {
 		raw, err := json.Marshal(g)
 		if err != nil {
 			return nil, err
 		}
-		files["left-out.txt"] = fmt.Appendln(files["left-out.txt"], asciiJSON(raw))
+		e.files["left-out.txt"] = fmt.Appendln(e.files["left-out.txt"], asciiJSON(raw))
 	}
-	return files, nil
+	return e.files, nil
+}
+
+// cedarExport makes the files of CedarK8s.
+type cedarExport struct {
+	files map[string][]byte
+	// left are the grants, or parts of them, that cannot be said.
+	left []scenarios.Grant
+	seed int64
+}
+
+// add writes a grant.
+func (e *cedarExport) add(i int, g scenarios.Grant) {
+	file, principal, when := cedarPrincipal(g.Subject)
+	if file == "" {
+		e.left = append(e.left, g)
+		return
+	}
+	if e.files[file] == nil {
+		e.files[file] = fmt.Appendf(nil, "// The policy of certification, seed %d, in the entity model of cedar-access-control-for-k8s.\n", e.seed)
+	}
+	permit := func(verbs []string, resource string, also []string) {
+		e.files[file] = cedarPermit(e.files[file], fmt.Sprintf("@grant(\"%d\")", i), principal, verbs, resource, slices.Concat(when, also))
+	}
+	if len(g.Resources) == 0 {
+		resource, when := cedarAsked(g, true)
+		permit(g.Verbs, resource, when)
+		return
+	}
+	var verbs []string
+	for _, verb := range g.Verbs {
+		if verb != "impersonate" {
+			verbs = append(verbs, verb)
+		}
+		if verb == "impersonate" || verb == "*" {
+			e.addImpersonation(g, permit)
+		}
+	}
+	if len(verbs) > 0 {
+		resource, when := cedarAsked(g, true)
+		permit(verbs, resource, when)
+	}
+}
+
+// addImpersonation writes whom a grant lets somebody impersonate: it has entities of its own.
+func (e *cedarExport) addImpersonation(g scenarios.Grant, permit func(verbs []string, resource string, when []string)) {
+	g.Verbs = []string{"impersonate"}
+	for _, part := range g.Parts() {
+		if !cedarImpersonate(part, func(resource string, when []string) { permit(part.Verbs, resource, when) }) {
+			e.left = append(e.left, part)
+		}
+	}
 }
 
 func cedarPrincipal(s scenarios.Subject) (file, principal string, when []string) {
 	parts := strings.Split(s.User, ":")
+	isServiceAccount, isNodeLike := strings.HasPrefix(s.User, "system:serviceaccount:"), strings.HasPrefix(s.User, "system:node:")
+	isOther := strings.HasPrefix(s.User, "system:") && !isServiceAccount && !isNodeLike
 	name := "principal.name == " + cedarString(parts[len(parts)-1])
 	switch {
 	case s.Group != "":
 		return "groups.cedar", "principal in k8s::Group::" + cedarString(s.Group), nil
 	case isNode(s.User):
 		return "nodes.cedar", "principal is k8s::Node", []string{name}
-	case strings.HasPrefix(s.User, "system:serviceaccount:") && len(parts) == 4:
+	case isServiceAccount && len(parts) == 4:
 		return "serviceaccounts.cedar", "principal is k8s::ServiceAccount", []string{"principal.namespace == " + cedarString(parts[2]), name}
-	case strings.HasPrefix(s.User, "system:") && !strings.HasPrefix(s.User, "system:serviceaccount:") && !strings.HasPrefix(s.User, "system:node:"):
+	case isOther:
 		return "", "", nil
 	}
 	return "users.cedar", "principal is k8s::User", []string{"principal.name == " + cedarString(s.User)}
 }
 
-// isNode says whether a user is a k8s::Node; its name is then what follows the prefix.
+// isNode reports whether a user is a k8s::Node; its name is then what follows the prefix.
 func isNode(user string) bool {
 	return strings.HasPrefix(user, "system:node:") && strings.Count(user, ":") == 2
 }
 
-// cedarImpersonate permits what a part of a grant lets somebody impersonate, and says whether that is all of it.
+// cedarImpersonate permits what a part of a grant lets somebody impersonate, and reports whether that is all of it.
 func cedarImpersonate(part scenarios.Grant, permit func(resource string, when []string)) (whole bool) {
 	group, name := part.APIGroups[0], strings.Join(part.Names, "")
 	resource, sub, _ := strings.Cut(part.Resources[0], "/")
 	for _, i := range impersonated {
-		if group != i.group && group != "*" || resource != i.resource && resource != "*" || part.Namespace != "" && i.resource != "serviceaccounts" {
+		isGroup, isResource := group == i.group || group == "*", resource == i.resource || resource == "*"
+		isScope := part.Namespace == "" || i.resource == "serviceaccounts"
+		if !isGroup || !isResource || !isScope {
 			continue
 		}
 		is, when := "resource is "+i.entity, []string(nil)
-		equal := func(attribute, value string) {
-			if value != "" {
-				when = append(when, fmt.Sprintf("resource has %[1]s && resource.%[1]s == %[2]s", attribute, cedarString(value)))
-			}
-		}
+		ofOtherKind := name != "" && i.resource == "users" && isNode(name) != (i.entity == "k8s::Node")
 		switch {
 		case i.entity == "k8s::Extra":
 			if part.Resources[0] != "*" {
 				when = append(when, "resource.key == "+cedarString(sub))
 			}
-			equal("value", name)
-		case sub != "", name != "" && i.resource == "users" && isNode(name) != (i.entity == "k8s::Node"):
+			when = append(when, cedarEqual("value", name)...)
+		case sub != "" || ofOtherKind:
 			continue
 		case i.entity == "k8s::ServiceAccount":
-			equal("namespace", part.Namespace)
-			equal("name", name)
+			when = slices.Concat(cedarEqual("namespace", part.Namespace), cedarEqual("name", name))
 		case name != "": // here the ID is the name
 			is = "resource == " + i.entity + "::" + cedarString(name)
 		}
@@ -234,6 +260,14 @@ func cedarImpersonate(part scenarios.Grant, permit func(resource string, when []
 		whole = group != "*" && resource != "*"
 	}
 	return whole
+}
+
+// cedarEqual is the condition that an attribute has a value, none if that is empty.
+func cedarEqual(attribute, value string) []string {
+	if value == "" {
+		return nil
+	}
+	return []string{fmt.Sprintf("resource has %[1]s && resource.%[1]s == %[2]s", attribute, cedarString(value))}
 }
 
 // fgaModel is the OpenFGA model of the policy.

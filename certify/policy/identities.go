@@ -114,17 +114,23 @@ func (d *deck) impersonated() {
 			c.Asked = append(c.Asked, ask(user, "impersonate", object{Group: o.Group, Resource: o.Resource, Subresource: other}, in, name))
 		}
 		c.Asked = append(c.Asked, ask(user, "impersonate", o, d.name(), name), ask(user, "impersonate", o, "", name), ask(user, "impersonate", o, in, ""))
-		for _, uid := range []string{user, name, group} {
-			for _, groups := range [][]string{{"staff"}, {group}} {
-				for _, who := range []string{user, name, d.name()} {
-					s := ask(who, "impersonate", o, in, name)
-					s.UID, s.Groups = uid, groups
-					c.Asked = append(c.Asked, s)
-				}
+		c.Asked = append(c.Asked, d.askers(ask("", "impersonate", o, in, name), user, name, group)...)
+	}
+	d.add(c)
+}
+
+// askers are a review by each of some who ask, with each of some UIDs and groups.
+func (d *deck) askers(s spec, user, name, group string) (out []spec) {
+	for _, uid := range []string{user, name, group} {
+		for _, groups := range [][]string{{"staff"}, {group}} {
+			for _, who := range []string{user, name, d.name()} {
+				asker := *s.DeepCopy()
+				asker.User, asker.UID, asker.Groups = who, uid, groups
+				out = append(out, asker)
 			}
 		}
 	}
-	d.add(c)
+	return out
 }
 
 // beside is what must not matter: uid, extra and the version of the API, and the kind of name.

@@ -123,53 +123,67 @@ func (d *deck) hidden() {
 
 // modes are the verbs of impersonation: each mode with each action.
 func (d *deck) modes() {
-	users := object{Group: "authentication.k8s.io", Resource: "users"}
 	verbs := []string{"impersonate"}
 	for _, m := range append(slices.Clone(d.Modes), "future-mode") {
 		verbs = append(verbs, "impersonate:"+m)
 	}
 	for _, verb := range verbs[:len(verbs)-1] {
-		user, target := d.name(), d.name()
-		c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{rule(user, verb, users, "", target), rule(user, verb, object{Resource: "users"}, "", target)}}
-		for _, v := range append(slices.Clone(verbs), "impersonate:", "impersonate:*", "*", verb+":get") {
-			c.Asked = append(c.Asked, ask(user, v, users, "", target), ask(user, v, object{Resource: "users"}, "", target))
-		}
-		sa := object{Resource: "serviceaccounts"}
-		c.Grants = append(c.Grants, rule(user, verb, sa, target, "robot"))
-		c.Asked = append(c.Asked, ask(user, verb, sa, target, "robot"), ask(user, verb, users, "", "system:serviceaccount:"+target+":robot"),
-			ask(user, verb, object{Resource: "users"}, "", "system:serviceaccount:"+target+":robot"), ask(user, verb, users, "", "system:node:"+target))
-		d.add(c)
+		d.mode(verb, verbs)
 	}
-	for _, pattern := range []string{"*:*", "impersonate*", "impersonate:*", "impersonate-on:*", "impersonate-on:*:*", "impersonate-on:*:get", "impersonate-on:user-info:*", "impersonate-on:arbitrary-node:*", "impersonate-on:serviceaccount:*"} {
+	d.modePatterns(verbs)
+	for _, mode := range d.Modes {
+		for _, action := range d.Actions {
+			d.modeAction(mode, action)
+		}
+	}
+}
+
+// mode is about one verb of impersonation, beside all others.
+func (d *deck) mode(verb string, verbs []string) {
+	users, core, sa := object{Group: "authentication.k8s.io", Resource: "users"}, object{Resource: "users"}, object{Resource: "serviceaccounts"}
+	user, target := d.name(), d.name()
+	c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{rule(user, verb, users, "", target), rule(user, verb, core, "", target)}}
+	for _, v := range append(slices.Clone(verbs), "impersonate:", "impersonate:*", "*", verb+":get") {
+		c.Asked = append(c.Asked, ask(user, v, users, "", target), ask(user, v, core, "", target))
+	}
+	c.Grants = append(c.Grants, rule(user, verb, sa, target, "robot"))
+	c.Asked = append(c.Asked, ask(user, verb, sa, target, "robot"), ask(user, verb, users, "", "system:serviceaccount:"+target+":robot"),
+		ask(user, verb, core, "", "system:serviceaccount:"+target+":robot"), ask(user, verb, users, "", "system:node:"+target))
+	d.add(c)
+}
+
+// modePatterns are verbs that look like patterns, and are names.
+func (d *deck) modePatterns(verbs []string) {
+	for _, pattern := range d.ModePatterns {
 		user, in := d.name(), d.name()
 		c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{rule(user, pattern, pods, in)}}
-		for _, v := range append([]string{pattern, "get", "impersonate-on:user-info:get", "impersonate-on:serviceaccount:list", "impersonate-on:arbitrary-node:get", "impersonate-on:arbitrary-node:list"}, verbs...) {
+		for _, v := range slices.Concat([]string{pattern}, d.PatternVerbs, verbs) {
 			c.Asked = append(c.Asked, ask(user, v, pods, in, ""))
 		}
 		d.add(c)
 	}
-	for _, mode := range d.Modes {
-		for _, action := range d.Actions {
-			user, in, verb := d.name(), d.name(), "impersonate-on:"+mode+":"
-			c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{rule(user, verb+action, pods, in)}}
-			for _, v := range d.Actions {
-				c.Asked = append(c.Asked, ask(user, verb+v, pods, in, ""))
-			}
-			for _, m := range append(slices.Clone(d.Modes), "future-mode", "*", "") {
-				c.Asked = append(c.Asked, ask(user, "impersonate-on:"+m+":"+action, pods, in, ""))
-			}
-			for _, v := range []string{action, "impersonate", "impersonate:" + mode, verb + "*", verb, "impersonate-on", "impersonate-on:" + mode, verb + action + ":" + action, "impersonate-as:" + mode + ":" + action} {
-				c.Asked = append(c.Asked, ask(user, v, pods, in, ""))
-			}
-			plain := d.name()
-			c.Grants = append(c.Grants, rule(plain, action, pods, in))
-			c.Asked = append(c.Asked, ask(plain, action, pods, in, ""), ask(plain, verb+action, pods, in, ""))
-			acts := d.name() // who may take an identity may not therefore do anything with it
-			c.Grants = append(c.Grants, rule(acts, "impersonate:"+mode, pods, in))
-			c.Asked = append(c.Asked, ask(acts, "impersonate:"+mode, pods, in, ""), ask(acts, verb+action, pods, in, ""))
-			d.add(c)
-		}
+}
+
+// modeAction is about one action in one mode.
+func (d *deck) modeAction(mode, action string) {
+	user, in, verb := d.name(), d.name(), "impersonate-on:"+mode+":"
+	c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{rule(user, verb+action, pods, in)}}
+	for _, v := range d.Actions {
+		c.Asked = append(c.Asked, ask(user, verb+v, pods, in, ""))
 	}
+	for _, m := range append(slices.Clone(d.Modes), "future-mode", "*", "") {
+		c.Asked = append(c.Asked, ask(user, "impersonate-on:"+m+":"+action, pods, in, ""))
+	}
+	for _, v := range []string{action, "impersonate", "impersonate:" + mode, verb + "*", verb, "impersonate-on", "impersonate-on:" + mode, verb + action + ":" + action, "impersonate-as:" + mode + ":" + action} {
+		c.Asked = append(c.Asked, ask(user, v, pods, in, ""))
+	}
+	plain := d.name()
+	c.Grants = append(c.Grants, rule(plain, action, pods, in))
+	c.Asked = append(c.Asked, ask(plain, action, pods, in, ""), ask(plain, verb+action, pods, in, ""))
+	acts := d.name() // who may take an identity may not therefore do anything with it
+	c.Grants = append(c.Grants, rule(acts, "impersonate:"+mode, pods, in))
+	c.Asked = append(c.Asked, ask(acts, "impersonate:"+mode, pods, in, ""), ask(acts, verb+action, pods, in, ""))
+	d.add(c)
 }
 
 // within are the verbs of a subresource, none of which implies another; of each two somebody has one and lacks the
@@ -200,16 +214,30 @@ func (d *deck) apart() {
 	compared := all[:slices.IndexFunc(all, func(a Attribute) bool { return a.Name == "path" })]
 	for _, a := range compared {
 		for _, b := range compared {
-			if a.Name == b.Name || a.Name+b.Name == "usergroups" || a.Name+b.Name == "groupsuser" || strings.HasSuffix(a.Name, "resource") && strings.HasSuffix(b.Name, "resource") {
+			if !areApart(a, b) {
 				continue
 			}
 			d.joined(a, b)
-			if a.Name < b.Name && a.Name != "groups" && b.Name != "groups" {
+			hasGroups := a.Name == "groups" || b.Name == "groups"
+			if a.Name < b.Name && !hasGroups {
 				d.crossed(a, b)
 			}
 		}
 	}
 	d.wildcards()
+}
+
+// isResource reports whether the attribute is the resource or the subresource.
+func (a Attribute) isResource() bool { return strings.HasSuffix(a.Name, "resource") }
+
+// isSubject reports whether the attribute is about who asks.
+func (a Attribute) isSubject() bool { return a.Name == "user" || a.Name == "groups" }
+
+// areApart reports whether a grant can have one attribute without the other.
+func areApart(a, b Attribute) bool {
+	areSubjects := a.isSubject() && b.isSubject()
+	areResources := a.isResource() && b.isResource()
+	return a.Name != b.Name && !areSubjects && !areResources
 }
 
 // crossed are two grants that differ in two attributes, and one grant with two values of each.
@@ -255,10 +283,7 @@ func (d *deck) crossed(a, b Attribute) {
 func (d *deck) joined(a, b Attribute) {
 	c := Case{Reason: "attributes-joined"}
 	parts, s, name := []string{""}, d.setting(Attribute{}), d.name()
-	separators := slices.DeleteFunc(slices.Clone(d.Separators), func(sep string) bool {
-		return sep == "/" && (strings.HasSuffix(b.Name, "resource") || strings.HasSuffix(a.Name, "resource") && b.Name == "namespace")
-	})
-	for _, sep := range separators {
+	for _, sep := range separatorsBetween(a, b, d.Separators) {
 		parts = append(parts, sep, d.name()[:3])
 	}
 	value := name + strings.Join(parts, "")
@@ -274,30 +299,44 @@ func (d *deck) joined(a, b Attribute) {
 	b.grant(&g, second)
 	c.Grants = []scenarios.Grant{g}
 	put := func(x, y string) {
-		r := s.ask(a, 0, "")
-		r.ResourceAttributes.Resource = s.Resource
-		if strings.HasSuffix(a.Name+b.Name, "subresource") || a.Name == "subresource" {
-			r.ResourceAttributes.Resource = withSub
-		}
-		a.ask(&r, x)
-		b.ask(&r, y)
 		if a.askable(x) && b.askable(y) {
-			c.Asked = append(c.Asked, r)
+			c.Asked = append(c.Asked, s.askBoth(a, b, x, y))
 		}
 	}
 	put(first, second)
 	for i := 1; i < len(parts); i += 2 {
-		left, sep, right := name+strings.Join(parts[:i], ""), parts[i], strings.Join(parts[i+1:], "")
-		for _, sep := range []string{sep, ""} {
+		left, right := name+strings.Join(parts[:i], ""), strings.Join(parts[i+1:], "")
+		for _, sep := range []string{parts[i], ""} {
+			x, y := left, right+sep+second
 			if forward {
-				put(first+sep+left, strings.TrimPrefix(value, left+sep))
-			} else {
-				put(left, right+sep+second)
+				x, y = first+sep+left, strings.TrimPrefix(value, left+sep)
 			}
+			put(x, y)
 		}
 	}
 	put(second, first)
 	d.add(c)
+}
+
+// separatorsBetween returns the separators that neither of two attributes has for itself.
+func separatorsBetween(a, b Attribute, all []string) []string {
+	inNamespace := a.isResource() && b.Name == "namespace"
+	if b.isResource() || inNamespace {
+		return seq.Filter(all, func(sep string) bool { return sep != "/" })
+	}
+	return all
+}
+
+// askBoth is a review with two attributes.
+func (s setting) askBoth(a, b Attribute, x, y string) spec {
+	r := s.ask(a, 0, "")
+	r.ResourceAttributes.Resource = s.Resource
+	if strings.HasSuffix(a.Name+b.Name, "subresource") || a.Name == "subresource" {
+		r.ResourceAttributes.Resource = withSub
+	}
+	a.ask(&r, x)
+	b.ask(&r, y)
+	return r
 }
 
 // wildcards are what * covers where it stands alone in a grant, and what it does not.
@@ -310,25 +349,35 @@ func (d *deck) wildcards() {
 		rule("", "*", object{Group: known + ".example.com", Resource: "*"}, ""),
 		pathRule("", "get", path, path+"/sub/*"), pathRule("", "get", path+"*"), pathRule("", "get", path+"x*"), pathRule("", "*", path), pathRule("", "get", "*"), pathRule("", "get", "/*"), pathRule("", "*", "*"),
 	} {
-		user := d.name()
-		g.Subject.User = user
-		c := Case{Reason: "wildcard-granted", Grants: []scenarios.Grant{g}}
-		for _, verb := range []string{"get", "delete", "a-verb-of-tomorrow", "*", "impersonate", "impersonate-on:user-info:get"} {
-			for _, o := range []object{pods, {Resource: known}, {Resource: "status"}, {Resource: "pods", Subresource: "status"}, {Resource: "pods", Subresource: "log"}, {Resource: "pods", Subresource: "attach"}, {Resource: "pods", Subresource: "tatus"}, {Resource: "pods", Subresource: "a/status"}, {Resource: "pods", Subresource: "x"}, {Resource: "a", Subresource: "status"}, {Resource: "pods", Subresource: "*"}, {Resource: "*"}} {
-				for _, group := range []string{"", known + ".example.com", "*"} {
-					o.Group = group
-					c.Asked = append(c.Asked, ask(user, verb, o, in, ""))
-				}
-			}
-			for _, p := range []string{path, path + "/", path + "x", path + "/sub", path + "/sub/", path + "/sub/a/b", "/" + known, "/", "*"} {
-				c.Asked = append(c.Asked, askPath(user, verb, p))
-			}
-		}
-		for _, name := range []string{"*", known, ""} {
-			c.Asked = append(c.Asked, ask(user, "get", pods, in, name), ask(user, "get", pods, "", name), ask(user, "get", pods, known, name))
-		}
-		d.add(c)
+		g.Subject.User = d.name()
+		d.wildcard(g, in, path, known)
 	}
+	d.everybody(known)
+}
+
+// wildcard asks about all that a grant with a * may seem to cover.
+func (d *deck) wildcard(g scenarios.Grant, in, path, known string) {
+	c, user := Case{Reason: "wildcard-granted", Grants: []scenarios.Grant{g}}, g.Subject.User
+	for _, verb := range d.WildcardVerbs {
+		for _, o := range d.WildcardObjects {
+			o.Resource = Form(o.Resource, known)
+			for _, group := range []string{"", known + ".example.com", "*"} {
+				o.Group = group
+				c.Asked = append(c.Asked, ask(user, verb, o, in, ""))
+			}
+		}
+		for _, p := range []string{path, path + "/", path + "x", path + "/sub", path + "/sub/", path + "/sub/a/b", "/" + known, "/", "*"} {
+			c.Asked = append(c.Asked, askPath(user, verb, p))
+		}
+	}
+	for _, name := range []string{"*", known, ""} {
+		c.Asked = append(c.Asked, ask(user, "get", pods, in, name), ask(user, "get", pods, "", name), ask(user, "get", pods, known, name))
+	}
+	d.add(c)
+}
+
+// everybody are grants to somebody who is named *.
+func (d *deck) everybody(known string) {
 	c := Case{Reason: "wildcard-granted"}
 	for _, everybody := range []scenarios.Subject{{User: "*"}, {Group: "*"}} { // in a grant too, that is a name
 		g := rule("", "get", pods, d.name())

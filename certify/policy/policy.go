@@ -120,35 +120,45 @@ func (p *Policy) Decide(spec authorizationv1.SubjectAccessReviewSpec) scenarios.
 func (p *Policy) Nearest(s authorizationv1.SubjectAccessReviewSpec) (nearest scenarios.Grant, ok bool) {
 	best := 0
 	for i := range p.Grants {
-		g, score := &p.Grants[i], 0
-		add := func(points int, fits bool) {
-			if fits {
-				score += points
-			}
-		}
-		fold := func(granted, asked string) bool {
-			return granted != "" && strings.EqualFold(strings.TrimSpace(asked), granted)
-		}
-		common := strings.HasPrefix(g.Subject.Group, "system:") // nearly everybody is in it
-		add(8, !common && g.Subject.Is(s.User, s.Groups))
-		add(6, fold(g.Subject.User, s.User))
-		add(3, len(g.Subject.User) > 5 && (strings.Contains(s.User, g.Subject.User) || strings.HasPrefix(g.Subject.User, s.User)))
-		if a := s.ResourceAttributes; a != nil {
-			full := scenarios.FullResource(a.Resource, a.Subresource)
-			add(2, slices.ContainsFunc(g.Verbs, func(v string) bool { return v == "*" || fold(v, a.Verb) }))
-			add(2, slices.ContainsFunc(g.Resources, func(r string) bool { return r == "*" || fold(r, full) }))
-			add(1, slices.Contains(g.APIGroups, a.Group) || slices.Contains(g.APIGroups, "*"))
-			add(2, len(g.Resources) > 0 && (g.Namespace == a.Namespace || fold(g.Namespace, a.Namespace)))
-			add(2, slices.ContainsFunc(g.Names, func(n string) bool { return fold(n, a.Name) }))
-		} else if a := s.NonResourceAttributes; a != nil {
-			add(2, slices.ContainsFunc(g.NonResourceURLs, func(u string) bool { return fold(u, a.Path) }))
-			add(2, len(g.NonResourceURLs) > 0 && slices.Contains(g.Verbs, a.Verb))
-		}
-		if score > best {
-			nearest, best = *g, score
+		if score := nearness(&p.Grants[i], s); score > best {
+			nearest, best = p.Grants[i], score
 		}
 	}
 	return nearest, best >= 4
+}
+
+// points are how much a likeness counts.
+func points(n int, fits bool) int {
+	if fits {
+		return n
+	}
+	return 0
+}
+
+// isLike reports whether what is asked is what is granted but for capitals and blanks.
+func isLike(granted, asked string) bool {
+	return granted != "" && strings.EqualFold(strings.TrimSpace(asked), granted)
+}
+
+// nearness returns how much of a review a grant covers, or nearly covers.
+func nearness(g *scenarios.Grant, s authorizationv1.SubjectAccessReviewSpec) int {
+	isCommon := strings.HasPrefix(g.Subject.Group, "system:") // nearly everybody is in it
+	overlaps := strings.Contains(s.User, g.Subject.User) || strings.HasPrefix(g.Subject.User, s.User)
+	score := points(8, !isCommon && g.Subject.Is(s.User, s.Groups)) + points(6, isLike(g.Subject.User, s.User)) + points(3, len(g.Subject.User) > 5 && overlaps)
+	if a := s.ResourceAttributes; a != nil {
+		full := scenarios.FullResource(a.Resource, a.Subresource)
+		isVerb := slices.ContainsFunc(g.Verbs, func(v string) bool { return v == "*" || isLike(v, a.Verb) })
+		isResource := slices.ContainsFunc(g.Resources, func(r string) bool { return r == "*" || isLike(r, full) })
+		isGroup := slices.Contains(g.APIGroups, a.Group) || slices.Contains(g.APIGroups, "*")
+		isNamespace := g.Namespace == a.Namespace || isLike(g.Namespace, a.Namespace)
+		isName := slices.ContainsFunc(g.Names, func(n string) bool { return isLike(n, a.Name) })
+		return score + points(2, isVerb) + points(2, isResource) + points(1, isGroup) + points(2, len(g.Resources) > 0 && isNamespace) + points(2, isName)
+	}
+	if a := s.NonResourceAttributes; a != nil {
+		isPath := slices.ContainsFunc(g.NonResourceURLs, func(u string) bool { return isLike(u, a.Path) })
+		score += points(2, isPath) + points(2, len(g.NonResourceURLs) > 0 && slices.Contains(g.Verbs, a.Verb))
+	}
+	return score
 }
 
 // Digest is the SHA-256, in hexadecimal, of the policy as JSON exports it.

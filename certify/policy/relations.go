@@ -43,7 +43,13 @@ type tables struct {
 	PathVerbs []string   `json:"pathVerbs"`
 	Actions   []string   `json:"actions"`
 	Modes     []string   `json:"modes"`
-	Resources []object   `json:"resources"`
+	// ModePatterns are verbs of impersonation with a *, and PatternVerbs are asked about where one is granted.
+	ModePatterns []string `json:"modePatterns"`
+	PatternVerbs []string `json:"patternVerbs"`
+	// WildcardVerbs and WildcardObjects are asked about where a * is granted.
+	WildcardVerbs   []string `json:"wildcardVerbs"`
+	WildcardObjects []object `json:"wildcardObjects"`
+	Resources       []object `json:"resources"`
 	// Follows are pairs of a verb, an API group, resource and subresource, and a name if it matters.
 	Follows    [][2]string `json:"follows"`
 	Users      []string    `json:"users"`
@@ -67,15 +73,32 @@ var loadTables = sync.OnceValue(func() *tables { return fixtures.Table[*tables](
 // Relations are those that the policy has grants for.
 func Relations() []Relation { return loadTables().Relations }
 
-// Why says what is right about a reason; empty if there is nothing to say.
+// Why returns what is right about a reason; empty if there is nothing to say.
 func Why(reason string) string {
-	t := loadTables()
-	for _, r := range t.Relations {
-		if strings.HasSuffix(reason, "-"+r.Class) || r.Class == "ignored" && strings.HasPrefix(reason, "ignores-") {
-			return r.Why
+	if r := relationOf(reason); r != nil {
+		return r.Why
+	}
+	return loadTables().Reasons[reason]
+}
+
+// Class returns the class of the relation that a reason is about, empty if it is about something else.
+func Class(reason string) string {
+	if r := relationOf(reason); r != nil {
+		return r.Class
+	}
+	return ""
+}
+
+// relationOf returns the relation that a reason is about, nil if there is none.
+func relationOf(reason string) *Relation {
+	all := loadTables().Relations
+	for i, r := range all {
+		ignores := r.Class == "ignored" && strings.HasPrefix(reason, "ignores-")
+		if ignores || strings.HasSuffix(reason, "-"+r.Class) {
+			return &all[i]
 		}
 	}
-	return t.Reasons[reason]
+	return nil
 }
 
 var placeholder = regexp.MustCompile(`\{[a-z0-9]*\}`)
@@ -201,7 +224,9 @@ func (a Attribute) value(s spec) (string, bool) {
 func (a Attribute) Like(s authorizationv1.SubjectAccessReviewSpec, pair [2]string) (authorizationv1.SubjectAccessReviewSpec, bool) {
 	v, ok := a.value(s)
 	like := Form(pair[1], v)
-	if !ok || v == "" || pair[0] != "{}" || like == v || !a.askable(like) {
+	fitsAny := pair[0] == "{}" && v != ""
+	isAnother := like != v && a.askable(like)
+	if !ok || !fitsAny || !isAnother {
 		return s, false
 	}
 	out := s.DeepCopy()

@@ -88,7 +88,8 @@ func (f *File[T]) Changed() (value T, changed bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	info, err := os.Stat(f.path)
-	if err != nil || info.ModTime().Equal(f.when) && info.Size() == f.size {
+	isSame := err == nil && info.ModTime().Equal(f.when) && info.Size() == f.size
+	if err != nil || isSame {
 		return value, false, err
 	}
 	raw, err := filing.Input(f.path)

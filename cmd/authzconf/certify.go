@@ -1,72 +1,30 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/certify/policy"
-	"github.com/authzconf/authzconf/drafts/conditional/certification"
-	"github.com/authzconf/authzconf/drafts/conditional/reference"
 	"github.com/authzconf/authzconf/fixtures"
-	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
+	"github.com/authzconf/authzconf/reports/record"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-type certifyFlags struct {
-	kubeconfig, hook        string
-	conditionsContext, wire string
-	replica                 string
-	conditional             bool
-	versions                []string
-	seed                    int64
-	product                 certify.Product
-	beyond                  beyondFlags
-	filedFlags
-	bundleFlags
-}
-
 func newCertify() *cobra.Command {
-	var flags certifyFlags
-	c := plainCommand("certify --authorizer-kubeconfig FILE", func(c *cobra.Command) error { return flags.handOver(flags.run(c)) })
-	fl := c.Flags()
-	fl.StringVar(&flags.kubeconfig, "authorizer-kubeconfig", "", "the webhook's kubeconfig")
-	fl.StringVar(&flags.hook, "policy-hook", "", "a program that loads the policy: it gets it as JSON on its standard input")
-	seedFlag(c, &flags.seed, "the policy's names (default: random with --policy-hook, else needed)")
-	fl.StringSliceVar(&flags.versions, "review-versions", []string{"v1", "v1beta1"}, "versions of SubjectAccessReview that are asked; v1 alone for who serves only that, which the certification says")
-	fl.StringVar(&flags.product.Vendor, "vendor", "", "vendor, for the certification")
-	fl.StringVar(&flags.product.Name, "product", "", "product")
-	fl.StringVar(&flags.product.Version, "product-version", "", "its version")
-	fl.StringVar(&flags.product.Contact, "contact", "", "whom to ask")
-	flags.filedFlags.register(fl, "certification, summary and evidence")
-	fl.BoolVar(&flags.conditional, "conditional", false, "certify conditional authorization (KEP-5681) instead")
-	fl.StringVar(&flags.wire, "wire", spoken, "with --conditional, the revision of KEP-5681's wire: seed, merged, or auto, which asks the webhook")
-	fl.StringVar(&flags.conditionsContext, "conditions-context", reference.ConditionsContext, "with --conditional, the kubeconfig's context for AuthorizationConditionsReview")
-	fl.StringVar(&flags.replica, "replica-kubeconfig", "", "with --conditional, the kubeconfig of another replica with the same policies, which has to answer as the first does and to evaluate the conditions that it gave")
-	flags.beyond.register(fl)
-	flags.bundleFlags.register(fl)
-	c.AddCommand(newCertifyPolicy(), newCertifyVerify(), newServeReference(), newKeygen(), newSign(), newCertifyMatrix(), newChallenge(), newCertifyExplain())
+	c := productCommand(certify.Product)
+	c.AddCommand(newCertifyPolicy(), newServeReference(), newChallenge(), newCertifyExplain())
 	return c
 }
 
-func directKind() (certify.Kind[certify.Answer], error) {
-	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
-	return certify.Direct(set), err
-}
-
+// planOf makes all questions of a seed.
 func planOf(seed int64) (*certify.Plan, error) {
 	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
 	if err != nil {
@@ -75,7 +33,7 @@ func planOf(seed int64) (*certify.Plan, error) {
 	return certify.NewPlan(set, seed)
 }
 
-// policyOf is the policy of a seed, which is made sooner than all that is asked.
+// policyOf makes the policy of a seed, which takes less time than all that is asked.
 func policyOf(seed int64) (*policy.Policy, error) {
 	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
 	if err != nil {
@@ -84,150 +42,12 @@ func policyOf(seed int64) (*policy.Policy, error) {
 	return policy.New(policy.Bound(set.All(), seed), seed), nil
 }
 
-func (f *certifyFlags) run(c *cobra.Command) error {
-	switch {
-	case f.kubeconfig == "":
-		return errors.New("--authorizer-kubeconfig is needed: the file that an API server would be given for this webhook")
-	case !c.Flags().Changed("seed") && f.hook == "" && f.challengeFile == "":
-		return errors.New("--seed is needed, that of the policy which the authorizer holds; or --policy-hook to load one")
-	}
-	if err := f.answerChallenge(c.Flags().Changed("seed")); err != nil {
-		return err
-	}
-	if err := f.check(); err != nil {
-		return err
-	}
-	if err := f.beyond.check(); err != nil {
-		return err
-	}
-	if !slices.Contains(f.versions, "v1") || slices.ContainsFunc(f.versions, func(v string) bool { return v != "v1" && v != "v1beta1" }) {
-		return fmt.Errorf("--review-versions %s: expected v1, or v1,v1beta1", strings.Join(f.versions, ","))
-	}
-	if f.conditional {
-		return f.runConditional(c)
-	}
-	return runDirect(c, f)
-}
-
-func runDirect(c *cobra.Command, f *certifyFlags) error {
-	kind, err := directKind()
-	if err != nil {
-		return err
-	}
-	if err := writable(kind.Folder(), f.reportDir); err != nil {
-		return err
-	}
-	webhook, err := certify.LoadWebhook(f.kubeconfig, "")
-	if err != nil {
-		return fmt.Errorf("--authorizer-kubeconfig: %w", err)
-	}
-	webhook.Timeout = f.timeout
-	plan, err := planOf(f.seed)
-	if err != nil {
-		return err
-	}
-	if f.hook != "" {
-		if err := loadPolicy(c.Context(), f.hook, plan.Policy, c.ErrOrStderr()); err != nil {
-			return invalid(err)
-		}
-	}
-	o := certify.Options{Webhook: webhook, Plan: plan, Levels: f.tried(), V1Only: !slices.Contains(f.versions, "v1beta1"), Blame: true, Progress: func(step string, n int) {
-		_, _ = fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", step, reports.Plural(n, "review"))
-	}}
-	f.beyond.apply(c, &o, f.hook)
-	run, err := certify.Certify(c.Context(), o)
-	var notLoaded *certify.NotLoadedError
-	switch {
-	case errors.As(err, &notLoaded):
-		return err
-	case err != nil:
-		return invalid(err)
-	}
-	return finish(c.OutOrStdout(), f, kind, run, webhook)
-}
-
-// hookTime is how long loading a policy may take, hookDelay how long its output may be open after that.
-const hookTime, hookDelay = 10 * time.Minute, 5 * time.Second
-
-func loadPolicy(ctx context.Context, program string, p *policy.Policy, stderr io.Writer) error {
-	raw, err := p.JSON()
-	if err != nil {
-		return err
-	}
-	return runHook(ctx, program, raw, stderr)
-}
-
-func runHook(ctx context.Context, program string, policy []byte, stderr io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, hookTime)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, program)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(policy), stderr, stderr
-	// What it starts and leaves behind would hold the policy, or our output: its group ends with it.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = hookDelay
-	err := cmd.Run()
-	if cmd.Process != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-	}
-	switch {
-	case errors.Is(err, exec.ErrWaitDelay):
-		return fmt.Errorf("--policy-hook: it ended, and left a process behind that kept its output open for %s; that was ended: a hook has loaded the policy when it ends", hookDelay)
-	case err != nil:
-		return fmt.Errorf("--policy-hook: %w", err)
-	}
-	return nil
-}
-
-func finish[A any](out io.Writer, f *certifyFlags, kind certify.Kind[A], run *certify.Run[A], webhook *certify.Webhook) error {
-	c := run.Of(f.product)
-	if err := c.Bind(f.challenge, webhook); err != nil {
-		return &exitError{code: exitFailed, err: fmt.Errorf("nothing is written: %w", err)}
-	}
-	if f.reportDir != "" {
-		c.Harness = suiteVersion()
-		if err := kind.Write(f.reportDir, c, run.Answers); err != nil {
-			return invalid(err)
-		}
-		if f.key != nil {
-			if err := certify.Sign(f.reportDir, f.key); err != nil {
-				return invalid(err)
-			}
-		}
-	}
-	if err := errors.Join(renderTable(out, "levels", certified{c, run.Took}, 0), render(out, "certification", c)); err != nil {
-		return invalid(err)
-	}
-	if f.reportDir != "" {
-		_, _ = fmt.Fprintf(out, "report: %s\ncheck it: authzconf certify verify %s\n", filepath.Join(f.reportDir, "report.html"), f.reportDir)
-	}
-	return outcomeOf(c.Results, f.tried())
-}
-
-type certified struct {
-	*certify.Certification
-	took map[string]time.Duration
-}
-
-// Time is how long a level took; some kinds are not measured level by level.
-func (c certified) Time(level certify.CertificationLevel) string {
-	d, ok := c.took[string(level)]
-	if !ok && !slices.Contains(certify.Levels(), level) {
-		return "-"
-	}
-	return fmt.Sprintf("%.1f s", d.Seconds())
-}
-
 func newCertifyPolicy() *cobra.Command {
 	var (
-		form, dir, file string
-		seed            int64
-		conditionals    bool
+		form, dir string
+		seed      int64
 	)
 	c := plainCommand("policy", func(c *cobra.Command) error {
-		if conditionals {
-			return printConditionalPolicy(c.OutOrStdout(), form, file, seed)
-		}
 		held, err := policyOf(seed)
 		if err != nil {
 			return err
@@ -255,13 +75,25 @@ func newCertifyPolicy() *cobra.Command {
 	c.Flags().StringVarP(&form, "output", "o", "json", "form: "+strings.Join(policy.Formats(), ", "))
 	c.Flags().StringVar(&dir, "dir", "", "folder for the files of opa and cedar-k8s; those of another seed in it are replaced")
 	c.Flags().Int64Var(&seed, "seed", 0, "seed of names and order")
-	c.Flags().BoolVar(&conditionals, "conditional", false, "the policies of certify --conditional, as "+strings.Join(certification.Forms(), ", "))
-	c.Flags().StringVar(&file, "policy", "", "with --conditional, file with policies in JSON, as a policy hook gets them, instead of those of the seed")
 	return c
 }
 
-func serveReference(seed int64, path, kubeconfig, revision string, conditionals bool) (stop func() error, err error) {
-	if path != "" && !conditionals { // before the plan, which takes seconds
+func newServeReference() *cobra.Command {
+	var (
+		seed         int64
+		path, policy string
+	)
+	c := plainCommand("serve-reference", func(c *cobra.Command) error {
+		return serveUntilDone(c, path, func() (func() error, error) { return serveReference(seed, policy, path) })
+	})
+	c.Flags().Int64Var(&seed, "seed", 0, "seed of the policy")
+	c.Flags().StringVar(&path, "kubeconfig", "", "file to write, readable by its owner only")
+	c.Flags().StringVar(&policy, "policy", "", "file with the policy as JSON, which is followed, instead of that of the seed")
+	return c
+}
+
+func serveReference(seed int64, path, kubeconfig string) (stop func() error, err error) {
+	if path != "" { // before the plan, which takes seconds
 		raw, err := filing.Input(path)
 		if err == nil {
 			_, err = policy.Parse(raw)
@@ -270,49 +102,97 @@ func serveReference(seed int64, path, kubeconfig, revision string, conditionals 
 			return nil, fmt.Errorf("--policy %s: %w", path, err)
 		}
 	}
-	switch {
-	case !conditionals:
-		plan, err := planOf(seed)
-		if err != nil {
-			return nil, err
-		}
-		stop, err = certify.ServeReference(plan, path, kubeconfig)
-		return stop, invalid(err)
-	case path == "":
-		return nil, errors.New("--policy is needed: the file with the policies, such as certify policy --conditional prints")
-	}
-	w, err := revisionOf(revision)
+	plan, err := planOf(seed)
 	if err != nil {
 		return nil, err
 	}
-	return certification.ServeReference(w, path, kubeconfig)
+	stop, err = certify.ServeReference(plan, path, kubeconfig)
+	return stop, invalid(err)
 }
 
-func newServeReference() *cobra.Command {
+// serveUntilDone serves a reference whose kubeconfig is written to a file until the command is ended.
+func serveUntilDone(c *cobra.Command, kubeconfig string, serve func() (stop func() error, err error)) error {
+	if kubeconfig == "" {
+		return errors.New("--kubeconfig is needed: where the webhook's kubeconfig is written")
+	}
+	if err := newFile(c, "kubeconfig", kubeconfig); err != nil {
+		return err
+	}
+	stop, err := serve()
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintln(c.OutOrStdout(), kubeconfig)
+	<-c.Context().Done()
+	return errors.Join(stop(), os.Remove(kubeconfig))
+}
+
+func newCertifyExplain() *cobra.Command {
 	var (
-		seed                   int64
-		path, policy, revision string
-		conditionals           bool
+		kubeconfig string
+		seed       int64
+		timeout    time.Duration
 	)
-	c := plainCommand("serve-reference", func(c *cobra.Command) error {
-		if path == "" {
-			return errors.New("--kubeconfig is needed: where the webhook's kubeconfig is written")
+	c := commandWith("explain QUESTION --authorizer-kubeconfig FILE --seed N", func(c *cobra.Command, args []string) error {
+		if kubeconfig == "" || !c.Flags().Changed("seed") {
+			return errors.New("--authorizer-kubeconfig and --seed are needed, as certify had them")
 		}
-		if err := newFile(c, "kubeconfig", path); err != nil {
-			return err
+		webhook, err := certify.LoadWebhook(kubeconfig, "")
+		if err != nil {
+			return fmt.Errorf("--authorizer-kubeconfig: %w", err)
 		}
-		stop, err := serveReference(seed, policy, path, revision, conditionals)
+		if timeout <= 0 || timeout > certify.Timeout {
+			return fmt.Errorf("--timeout: %s is not more than 0 and at most %s", timeout, certify.Timeout)
+		}
+		webhook.Timeout = timeout
+		plan, err := planOf(seed)
 		if err != nil {
 			return err
 		}
-		_, _ = fmt.Fprintln(c.OutOrStdout(), path)
-		<-c.Context().Done()
-		return errors.Join(stop(), os.Remove(path))
+		text, right, err := certify.Explain(c.Context(), webhook, plan, args[0])
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprint(c.OutOrStdout(), text)
+		return failedIf(!right)
 	})
-	c.Flags().Int64Var(&seed, "seed", 0, "seed of the policy")
-	c.Flags().StringVar(&path, "kubeconfig", "", "file to write, readable by its owner only")
-	c.Flags().StringVar(&policy, "policy", "", "file with the policy as JSON, which is followed, instead of that of the seed; with --conditional, with the policies")
-	wireFlag(c, &revision, "with --conditional, the revision of the wire that it speaks")
-	c.Flags().BoolVar(&conditionals, "conditional", false, "the reference of conditional authorization (KEP-5681)")
+	c.Flags().StringVar(&kubeconfig, "authorizer-kubeconfig", "", "the webhook's kubeconfig")
+	c.Flags().Int64Var(&seed, "seed", 0, "seed of the policy that it holds")
+	c.Flags().DurationVar(&timeout, "timeout", certify.Timeout, "how long the answer may take")
+	return c
+}
+
+func newChallenge() *cobra.Command {
+	var (
+		key, out string
+		valid    time.Duration
+	)
+	c := plainCommand("challenge --key FILE -o FILE", func(c *cobra.Command) error {
+		switch {
+		case key == "" || out == "":
+			return errors.New("--key and -o are needed: the certifier's private key, and the file to write")
+		case valid < time.Minute || valid > 90*24*time.Hour:
+			return fmt.Errorf("--valid %s: expected 1m to 2160h", valid)
+		}
+		if err := newFile(c, "output", out); err != nil {
+			return err
+		}
+		private, err := record.LoadPrivateKey(key)
+		if err != nil {
+			return fmt.Errorf("--key: %w", err)
+		}
+		raw, challenge, err := certify.NewChallenge(private, valid)
+		if err != nil {
+			return invalid(err)
+		}
+		if err := os.WriteFile(out, raw, 0o644); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(c.OutOrStdout(), "%s: seed %d, until %s\nthe policy: authzconf certify policy --seed %[2]d\n", out, challenge.Seed, challenge.Ends.Format(time.RFC3339))
+		return err
+	})
+	c.Flags().StringVar(&key, "key", "", "the certifier's private key")
+	c.Flags().StringVarP(&out, "output", "o", "", "the file to write")
+	c.Flags().DurationVar(&valid, "valid", 24*time.Hour, "how long it can be answered")
 	return c
 }

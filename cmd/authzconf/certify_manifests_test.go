@@ -52,7 +52,7 @@ func TestCertifyManifests(t *testing.T) {
 
 	var p plugin
 	decode(read("sonobuoy-plugin.yaml")[0], &p)
-	if p.Config.ResultFormat != "manual" || p.Config.Driver != "Job" || p.Spec.Name != "plugin" {
+	if p.Config.ResultFormat != "junit" || p.Config.Driver != "Job" || p.Spec.Name != "plugin" {
 		t.Errorf("%+v", p.Config)
 	}
 	// Sonobuoy mounts the volume results itself.
@@ -62,17 +62,35 @@ func TestCertifyManifests(t *testing.T) {
 // runnable checks the arguments, and that what they name is mounted.
 func runnable(t *testing.T, c corev1.Container, volumes []corev1.Volume) {
 	t.Helper()
-	if len(c.Args) == 0 || c.Args[0] != "certify" || !slices.Equal(c.Command, []string{"/authzconf"}) {
-		t.Fatalf("it runs %v %v", c.Command, c.Args)
+	if !slices.Equal(c.Command, []string{"/authzconf"}) {
+		t.Fatalf("it runs %v", c.Command)
+	}
+	var paths []string
+	args := c.Args
+	if args[0] == "sonobuoy" {
+		command := newSonobuoy()
+		if err := command.ParseFlags(args[1:]); err != nil {
+			t.Fatal(err)
+		}
+		paths, args = append(paths, command.Flag("results").Value.String()), command.Flags().Args()
+	}
+	if len(args) == 0 || args[0] != "certify" {
+		t.Fatalf("it runs %v", args)
 	}
 	command := newCertify()
-	if err := command.ParseFlags(c.Args[1:]); err != nil {
+	if err := command.ParseFlags(args[1:]); err != nil {
 		t.Error(err)
 	}
-	for _, flag := range []string{"authorizer-kubeconfig", "sonobuoy-results"} {
-		value := command.Flag(flag).Value.String()
-		if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return value != "" && strings.HasPrefix(value+"/", m.MountPath+"/") }) {
-			t.Errorf("--%s %s is not mounted", flag, value)
+	paths = append(paths, command.Flag("authorizer-kubeconfig").Value.String())
+	if dir := command.Flag("report-dir").Value.String(); dir != "" {
+		paths = append(paths, dir)
+	}
+	if len(paths) != 2 {
+		t.Errorf("the report is written nowhere: %v", c.Args)
+	}
+	for _, path := range paths {
+		if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return strings.HasPrefix(path+"/", m.MountPath+"/") }) {
+			t.Errorf("%s is not mounted", path)
 		}
 	}
 	for _, m := range c.VolumeMounts {

@@ -191,9 +191,10 @@ func commandGroups() []commandGroup {
 			newCertify(),
 			newConditions(),
 			newGranular(),
+			newSonobuoy(),
 		}},
 		{"read", "Read and explain", []*cobra.Command{newVerify(), newReport(), newExplain(), newAdvise(), newList(), newLint()}},
-		{housekeeping, "Housekeeping", []*cobra.Command{newUp(), newControlPlanes(), newClean(), newVersion()}},
+		{housekeeping, "Housekeeping", []*cobra.Command{newUp(), newControlPlanes(), newClean(), newKeygen(), newVersion()}},
 	}
 }
 

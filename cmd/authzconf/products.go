@@ -1,10 +1,12 @@
 package main
 
 import (
+	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/conformance/explore"
 	"github.com/authzconf/authzconf/conformance/upgrade"
 	"github.com/authzconf/authzconf/deputy"
+	"github.com/authzconf/authzconf/drafts/conditional/certification"
 	"github.com/authzconf/authzconf/drafts/conditional/conditions"
 	"github.com/authzconf/authzconf/drafts/granular"
 	"github.com/authzconf/authzconf/engine/product"
@@ -22,5 +24,7 @@ func products() []product.Product {
 		conditions.Run,
 		conditions.Explore,
 		loadgen.Product,
+		certify.Product,
+		certification.Product,
 	}
 }

@@ -62,8 +62,16 @@ func printable(s string) string {
 //go:embed output.tmpl
 var outputText string
 
-var outputs = template.Must(template.New("output").Funcs(reports.TextFuncs).Funcs(template.FuncMap{
+var outputs = template.Must(template.New("output").Funcs(template.FuncMap{
 	"printable": printable,
+	"join":      strings.Join,
+	"plural":    func(n any, noun string) string { return reports.Plural(int(reflect.ValueOf(n).Int()), noun) },
+	// first returns the first n values of a list, and more how many others there are.
+	"first": func(n int, list any) any {
+		v := reflect.ValueOf(list)
+		return v.Slice(0, min(n, v.Len())).Interface()
+	},
+	"more":      func(n int, list any) int { return max(0, reflect.ValueOf(list).Len()-n) },
 	"megabytes": func(bytes int64) string { return fmt.Sprintf("%.1f MB", float64(bytes)/1e6) },
 	"minus":     func(a, b any) int64 { return reflect.ValueOf(a).Int() - reflect.ValueOf(b).Int() },
 }).Parse(outputText))

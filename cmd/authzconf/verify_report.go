@@ -12,6 +12,7 @@ import (
 
 	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/reports/record"
 	"github.com/authzconf/authzconf/suites/labels"
 )
@@ -35,8 +36,9 @@ func planAgain(words []string) (*product.CommandLine, []string, error) {
 }
 
 // verifyReport verifies the report of any product, and says whose signature it carries. scenarios is the folder of those to
-// judge by, empty for the built-in ones.
-func verifyReport(c *cobra.Command, dir, scenarios string, keys []*record.Key) error {
+// judge by, empty for the built-in ones. challenge is
+// the file of the one that the report has to answer, empty for none.
+func verifyReport(c *cobra.Command, dir, scenarios string, keys []*record.Key, challenge string) error {
 	read, closeFolder, err := reports.ReadFolder(dir)
 	if err != nil {
 		return err
@@ -60,6 +62,11 @@ func verifyReport(c *cobra.Command, dir, scenarios string, keys []*record.Key) e
 		return err
 	}
 	signed, wrong := record.CheckReport(keys, signature, reports.ReportFile, v.Marker, v.Report.Outcome)
+	made, unbound, err := attest(v, keys, challenge, signature)
+	if err != nil {
+		return err
+	}
+	wrong = append(wrong, unbound...)
 	what := "the report does not follow from its evidence"
 	if len(v.Differences) == 0 {
 		what = "the report is not signed as demanded"
@@ -67,6 +74,32 @@ func verifyReport(c *cobra.Command, dir, scenarios string, keys []*record.Key) e
 	if all := append(v.Differences, wrong...); len(all) > 0 {
 		return differs(c, all, what)
 	}
-	_, err = fmt.Fprintf(c.OutOrStdout(), "verified: %s recomputed from the evidence, all the same\nsignature: %s\n", reports.Plural(v.Cases, "verdict"), signed)
+	_, err = fmt.Fprintf(c.OutOrStdout(), "verified: %s recomputed from the evidence, all the same\nsignature: %s\n%s", reports.Plural(v.Cases, "verdict"), signed, made)
 	return err
+}
+
+// attest returns a line that says who made the report, for a product whose reports can answer a challenge. challenge names
+// the file of the one that it has to answer, if there is one. Each difference is a line.
+func attest(v *product.Verification, keys []*record.Key, challenge string, signature []byte) (line string, differences []string, err error) {
+	attester, canAttest := v.Plan.(product.Attester)
+	if !canAttest && challenge != "" && v.Plan != nil {
+		return "", nil, fmt.Errorf("--challenge has no effect on a report of %s: it answers none", v.Report.Product)
+	}
+	if !canAttest {
+		return "", nil, nil
+	}
+	if challenge != "" {
+		raw, err := filing.Input(challenge)
+		if err != nil {
+			return "", nil, fmt.Errorf("--challenge: %w", err)
+		}
+		if !attester.Answers(raw) {
+			differences = append(differences, "challenge: the report does not answer that of "+challenge)
+		}
+	}
+	made, unbound := attester.Attest(keys, func(key *record.Key) bool {
+		_, wrong := record.CheckReport([]*record.Key{key}, signature, reports.ReportFile, v.Marker, v.Report.Outcome)
+		return len(wrong) == 0
+	})
+	return "made: " + made + "\n", append(differences, unbound...), nil
 }

@@ -18,45 +18,35 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
+// judge goes over the exchanges of a run, in their order.
 type judge struct {
 	plan  *Plan
-	found certify.Findings
-	asked map[string]*vectors.SubjectAccessReviewStatus // the answers to the steps themselves
+	found *certify.Findings
+	// asked are the answers to the steps themselves.
+	asked map[string]*vectors.SubjectAccessReviewStatus
 	wire  *wire.Revision
-	// replica says that one was asked.
+	// replica is set if one was asked.
 	replica bool
 }
 
-// Judge says what the exchanges show.
+// Judge returns what the exchanges show.
 func (b *Plan) Judge(all []Exchange) (*certify.Certification, error) {
-	j := &judge{plan: b, found: certify.Findings{}, asked: map[string]*vectors.SubjectAccessReviewStatus{}, wire: wire.Seed}
-	for i, x := range all {
-		w, err := wire.Named(cmp.Or(x.Wire, wire.Seed.Name))
-		if err != nil || i > 0 && w != j.wire {
-			return nil, fmt.Errorf("exchange %d is in %q: one certification is of one revision of the wire", i, x.Wire)
-		}
-		j.wire = w
-		j.replica = j.replica || x.Variant == Replica
+	j := &judge{plan: b, found: certify.NewFindings(), asked: map[string]*vectors.SubjectAccessReviewStatus{}, wire: wire.Seed, replica: b.replica}
+	if err := j.findWire(all); err != nil {
+		return nil, err
 	}
-	of, exchanges := map[*entry][]Exchange{}, map[certify.CertificationLevel]int{}
+	byEntry := map[*entry][]Exchange{}
 	for _, x := range all {
 		e := b.byID[x.Vector]
 		if e == nil || x.Step < 0 || x.Step >= len(e.Steps) {
 			return nil, fmt.Errorf("the evidence is about %q, step %d, which the vectors do not have", x.Vector, x.Step)
 		}
-		of[e] = append(of[e], x)
-		exchanges[e.level]++
+		byEntry[e] = append(byEntry[e], x)
 		switch s := e.Steps[x.Step]; {
 		case s.Authorize != nil:
 			j.review(e, x, s.Authorize)
 		case s.Evaluate != nil:
 			j.evaluate(e, x, s.Evaluate)
-		}
-	}
-	vectorsOf := map[certify.CertificationLevel]int{}
-	for e, seen := range of {
-		if j.whole(e, seen) {
-			vectorsOf[e.level]++
 		}
 	}
 	policies, err := PoliciesJSON(b.Policies())
@@ -65,18 +55,50 @@ func (b *Plan) Judge(all []Exchange) (*certify.Certification, error) {
 	}
 	sum := sha256.Sum256(policies)
 	c := &certify.Certification{
-		Kind: kind, Mode: "conditional" + map[bool]string{true: ", with a second replica"}[j.replica], Wire: j.wire.Name, Seed: b.Seed, SuiteDigest: b.Suite(), PolicyDigest: hex.EncodeToString(sum[:]),
-		Findings: j.found.Sorted(Levels()),
+		Mode: "conditional", Wire: j.wire.Name, Seed: b.Seed, SuiteDigest: b.Suite(), PolicyDigest: hex.EncodeToString(sum[:]),
+		Findings: j.found.Sorted(Levels()), Cases: map[string]certify.CaseResult{},
 	}
-	for _, l := range Levels() {
-		r := certify.LevelResult{Level: l, Reviews: vectorsOf[l], Planned: b.Len(l), Exchanges: exchanges[l]}
-		c.Results = append(c.Results, r.Conclude(r.Reviews == r.Planned, c.Findings))
+	if j.replica {
+		c.Mode += ", with a second replica"
 	}
-	return c.Grant(), nil
+	return j.conclude(c, byEntry), nil
 }
 
-// whole says whether a vector was asked all that it has to be, once and in order: what is missing could be what failed.
-func (j *judge) whole(e *entry, seen []Exchange) bool {
+// findWire finds out in which revision of the wire the exchanges are, and whether a replica was asked.
+func (j *judge) findWire(all []Exchange) error {
+	for i, x := range all {
+		w, err := wire.Named(cmp.Or(x.Wire, wire.Seed.Name))
+		isOther := i > 0 && w != j.wire
+		if err != nil || isOther {
+			return fmt.Errorf("exchange %d is in %q: one certification is of one revision of the wire", i, x.Wire)
+		}
+		j.wire = w
+		j.replica = j.replica || x.Variant == Replica
+	}
+	return nil
+}
+
+// conclude adds the results of vectors and levels.
+func (j *judge) conclude(c *certify.Certification, byEntry map[*entry][]Exchange) *certify.Certification {
+	whole := map[certify.CertificationLevel]int{}
+	for i := range j.plan.entries {
+		e := &j.plan.entries[i]
+		result := certify.CaseResult{Planned: 1, Findings: j.found.OfCase(e.caseID())}
+		if seen := byEntry[e]; len(seen) > 0 && j.isWhole(e, seen) {
+			result.Answered = 1
+			whole[e.level]++
+		}
+		c.Cases[e.caseID()] = result
+	}
+	for _, l := range Levels() {
+		r := certify.LevelResult{Level: l, Reviews: whole[l], Planned: j.plan.Len(l)}
+		c.Results = append(c.Results, r.Conclude(r.Reviews == r.Planned, c.Findings))
+	}
+	return c.Grant()
+}
+
+// isWhole reports whether a vector was asked all that it has to be, once and in order: what is missing could be what failed.
+func (j *judge) isWhole(e *entry, seen []Exchange) bool {
 	type asked struct {
 		step    int
 		variant Variant
@@ -94,10 +116,12 @@ func (j *judge) whole(e *entry, seen []Exchange) bool {
 	return slices.Equal(want, seq.Map(seen, func(x Exchange) asked { return asked{x.Step, x.Variant} }))
 }
 
-// note writes a finding down. Its wording is part of bundles, which are judged again: it stays.
+// note writes a finding down.
 func (j *judge) note(e *entry, x Exchange, advice bool, reason, format string, args ...any) {
-	j.found.Add(certify.Finding{Reason: reason, Level: e.level, Advice: advice},
-		strings.TrimSpace(fmt.Sprintf("%s, step %d %s: ", e.id, x.Step, x.Variant))+" "+fmt.Sprintf(format, args...))
+	j.found.Add(e.caseID(), certify.Finding{Reason: reason, Level: e.level, Advice: advice},
+		func() string {
+			return strings.TrimSpace(fmt.Sprintf("%s, step %d %s: ", e.id, x.Step, x.Variant)) + " " + fmt.Sprintf(format, args...)
+		})
 }
 
 // readable decodes an answer, and notes why it cannot.

@@ -7,15 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"path"
 	"slices"
 
 	"github.com/authzconf/authzconf/certify"
-	webhook "github.com/authzconf/authzconf/certify/reference"
-	reference "github.com/authzconf/authzconf/drafts/conditional/reference"
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
-	"github.com/authzconf/authzconf/drafts/conditional/wire"
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
@@ -27,7 +23,7 @@ const (
 	Atomic certify.CertificationLevel = "atomic"
 )
 
-// Levels are all of them.
+// Levels returns all of them.
 func Levels() []certify.CertificationLevel { return []certify.CertificationLevel{Phases, Atomic} }
 
 // Plan is what is asked under a seed. Every vector gets a group of its own, made of the seed, and each of its policies
@@ -37,14 +33,21 @@ type Plan struct {
 
 	entries []entry
 	byID    map[string]*entry
+	// replica is set if a second replica is asked, too.
+	replica bool
 }
 
+// entry is a vector as it is asked.
 type entry struct {
-	id     string
-	level  certify.CertificationLevel
+	id    string
+	level certify.CertificationLevel
+	// should is set if the text only recommends what the vector wants.
 	should bool
 	*vectors.Webhook
 }
+
+// caseID returns the ID of the vector's case in a report.
+func (e *entry) caseID() string { return string(e.level) + "/" + e.id }
 
 // NewPlan binds the webhook vectors to a seed.
 func NewPlan(all []*vectors.Vector, seed int64) (*Plan, error) {
@@ -100,16 +103,7 @@ func bind(in *vectors.Webhook, suffix string) (*vectors.Webhook, error) {
 	return out, nil
 }
 
-// Kind is the kind of these certifications, with the vectors that are asked.
-func Kind(all []*vectors.Vector) certify.Kind[Exchange] {
-	return certify.Kind[Exchange]{Name: kind, Title: "certification of a conditional authorizer", Plan: func(seed int64) (certify.Judge[Exchange], error) {
-		return NewPlan(all, seed)
-	}}
-}
-
-const kind = "ConditionalAuthorizerCertification"
-
-// Suite is the digest of all vectors, as they are asked.
+// Suite returns the digest of all vectors, as they are asked.
 func (b *Plan) Suite() string {
 	h := sha256.New()
 	for _, e := range b.entries {
@@ -117,6 +111,13 @@ func (b *Plan) Suite() string {
 		_, _ = fmt.Fprintf(h, "%s %s %t %s\n", e.id, e.level, e.should, raw)
 	}
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+// withReplica returns the plan for an authorizer of which a second replica is asked, too.
+func (b *Plan) withReplica() *Plan {
+	out := *b
+	out.replica = true
+	return &out
 }
 
 // Policies are those that a webhook holds when certification begins.
@@ -151,26 +152,3 @@ func (b *Plan) Len(l certify.CertificationLevel) (n int) {
 }
 
 func (e *entry) reason() string { return path.Base(e.id) }
-
-// ServeReference runs the reference authorizer in a revision of the wire with the policies of a file, and writes the kubeconfig for it. The
-// file is read again when it has changed, so that a policy hook may overwrite it.
-func ServeReference(w *wire.Revision, policies, kubeconfig string) (stop func() error, err error) {
-	file, first, err := webhook.Follow(policies, reference.Load)
-	if err != nil {
-		return nil, err
-	}
-	a := reference.New(first)
-	a.Wire = w
-	right := reference.Handler(w, a)
-	return webhook.ServeFor(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
-		s, changed, err := file.Changed()
-		if err != nil {
-			http.Error(rw, "the policies cannot be read", http.StatusInternalServerError)
-			return
-		}
-		if changed {
-			a.Use(s)
-		}
-		right.ServeHTTP(rw, req)
-	}), kubeconfig, reference.Kubeconfig)
-}

@@ -59,24 +59,29 @@ type Options struct {
 	Load     Loader
 	// Wire is the revision of the wire to certify; nil has the webhook asked which it speaks.
 	Wire *wire.Revision
+
+	// selects reports whether a vector's case is asked about; nil is all of them.
+	selects func(id string) bool
 }
 
 // Certify asks everything and judges what came back. Its error is about the harness.
 func Certify(ctx context.Context, o Options) (*certify.Run[Exchange], error) {
-	r := runner{Options: o}
+	return certify.Perform(ctx, o.Plan.Judge, nil, func(ctx context.Context, r *certify.Runner[Exchange]) error { return askAll(ctx, r, o) })
+}
+
+// askAll asks everything that is selected.
+func askAll(ctx context.Context, all *certify.Runner[Exchange], o Options) (err error) {
+	r := runner{Options: o, Runner: all}
 	for _, w := range o.Webhooks {
 		p, err := w.Poster()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		defer p.Close()
 		r.to = append(r.to, p)
 	}
-	return certify.Perform(ctx, o.Plan, nil, func(ctx context.Context, all *certify.Runner[Exchange]) (err error) {
-		r.Runner = all
-		all.Step(Step, func() { err = r.everything(ctx) })
-		return err
-	})
+	all.Step(Step, func() { err = r.everything(ctx) })
+	return err
 }
 
 // CertifyHandler certifies what is not served yet: AuthorizationConditionsReview at reference.ConditionsPath,
@@ -124,7 +129,9 @@ func (r *runner) everything(ctx context.Context) error {
 	}
 	for i := range r.Plan.entries {
 		e := &r.Plan.entries[i]
-		if e.level == Atomic && r.Load == nil {
+		cannotAsk := e.level == Atomic && r.Load == nil
+		isLeftOut := r.selects != nil && !r.selects(e.caseID())
+		if cannotAsk || isLeftOut {
 			continue
 		}
 		if err := errors.Join(r.vector(ctx, e), ctx.Err()); err != nil {
@@ -207,8 +214,8 @@ func (r *runner) review(ctx context.Context, e *entry, step int, spec vectors.Su
 	for _, variant := range e.variants(step, len(r.to) > replicas)[1:] {
 		ask(variant)
 	}
-	if told := wire.Told(answer); len(told) > 1 || len(told) == 1 && told[0] != r.Wire { // everything else would follow from that
-		r.End()
+	if told := wire.Told(answer); slices.ContainsFunc(told, func(w *wire.Revision) bool { return w != r.Wire }) {
+		r.End("an answer is in another revision of the wire than " + r.Wire.Name) // everything else would follow from that
 		return nil
 	}
 	return chainIn(r.Wire, answer)

@@ -1,0 +1,56 @@
+package certify
+
+import (
+	"slices"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// first returns the questions that are asked before all others: one about what is not granted, for an authorizer that
+// allows everything until the policy is there, and grants, for one that allows nothing until then.
+func (b *Plan) first() (out []Question) {
+	for i := 0; i < len(b.Scenario) && len(out) <= preflighted; i++ {
+		if v := apart(b.Scenario, i); (v.Expect == scenarios.Allow) == (len(out) > 0) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// repeatable returns the questions that can be asked again at any time.
+func (b *Plan) repeatable() (out []*Question) {
+	for i := range b.all {
+		if v := &b.all[i]; v.Form == "" && v.Expect != "" && v.Level != Robust {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// stride is a prime: going on by it comes to all of a list whose length is not a multiple of it.
+const stride = 7919
+
+// apart returns the i-th question of a list in an order in which neighbours are far apart.
+func apart[Q any](all []Q, i int) Q { return all[i*stride%len(all)] }
+
+// neighbour returns the i-th question of a list in an order that has neighbours together, of one user as a rule, and each
+// twice: somebody else's answer, or that to another question of somebody, is given to questions that are under way together.
+func neighbour(all []*Question, i int) *Question { return all[(i/40*stride+i%40/2)%len(all)] }
+
+// pick returns n questions of a list, in an order.
+func pick(all []*Question, n int, nth func(all []*Question, i int) *Question) []Question {
+	out := make([]Question, n)
+	for i := range out {
+		out[i] = *nth(all, i)
+	}
+	return out
+}
+
+// askedAgain returns the questions that are asked first, and again for the level Robust, by check, in their order.
+func (b *Plan) askedAgain() map[string][]Question {
+	all := b.repeatable()
+	return map[string][]Question{
+		first: b.first(), http1: pick(all, keptAlive, apart), http2: pick(all, keptAlive, apart), drift: pick(all, b.after, apart),
+		concurrency: slices.Concat(pick(all, b.atOnce, apart), pick(all, b.atOnce, neighbour)),
+	}
+}

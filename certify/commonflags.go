@@ -1,0 +1,98 @@
+package certify
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/reports/filing"
+)
+
+// CommonFlags are those of all products that certify.
+type CommonFlags struct {
+	Subject Subject
+	// Timeout is how long an answer may take.
+	Timeout time.Duration
+
+	challenge string
+	all       *pflag.FlagSet
+}
+
+// Register adds the flags.
+func (f *CommonFlags) Register(fs *pflag.FlagSet) {
+	f.all = fs
+	f.Subject.register(fs)
+	fs.StringVar(&f.challenge, "challenge", "", "a file of certify challenge, which gives the seed and is answered by the report")
+	fs.DurationVar(&f.Timeout, "timeout", Timeout, "how long an answer may take, at most as long as an API server waits")
+}
+
+// IsSeeded reports whether the seed is given, by itself or by a challenge.
+func (f *CommonFlags) IsSeeded() bool { return f.all.Changed("seed") || f.challenge != "" }
+
+// Prepare checks the flags, and reads the challenge, which gives the invocation its seed. It returns nil for none.
+func (f *CommonFlags) Prepare(i *product.Invocation) (*Challenge, error) {
+	challenge, err := f.readChallenge(i)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Subject.Check(); err != nil {
+		return nil, fmt.Errorf("--vendor, --product, --product-version, --contact: %w", err)
+	}
+	if f.Timeout <= 0 || f.Timeout > Timeout {
+		return nil, fmt.Errorf("--timeout: %s is not more than 0 and at most %s", f.Timeout, Timeout)
+	}
+	if f.all.Changed("sign-key") && f.Subject == (Subject{}) {
+		return nil, errors.New("--sign-key needs --vendor, --product and --product-version: what is signed is somebody's")
+	}
+	return challenge, nil
+}
+
+// readChallenge takes the seed of a challenge, if there is one that can be answered now.
+func (f *CommonFlags) readChallenge(i *product.Invocation) (*Challenge, error) {
+	if f.challenge == "" {
+		return nil, nil
+	}
+	raw, err := f.challengeFile(i)
+	if err != nil {
+		return nil, fmt.Errorf("--challenge: %w", err)
+	}
+	challenge, err := ParseChallenge(raw, nil)
+	if err == nil && !i.Verifying() {
+		err = challenge.Check(time.Now())
+	}
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("--challenge: %s: %w", f.challenge, err)
+	case f.all.Changed("seed") && i.Seed != challenge.Seed:
+		return nil, fmt.Errorf("--seed %d: the challenge is for seed %d", i.Seed, challenge.Seed)
+	case !f.all.Changed("report-dir"):
+		return nil, errors.New("--challenge needs --report-dir: it is the report that answers it")
+	}
+	if !i.Verifying() {
+		i.Seed = challenge.Seed
+	}
+	return challenge, nil
+}
+
+// challengeFile returns the file of the challenge. What is signed looks like a token, which would be taken out of the
+// record: the file is in it as hexadecimal digits.
+func (f *CommonFlags) challengeFile(i *product.Invocation) ([]byte, error) {
+	input := f.challenge + " (hexadecimal)"
+	if i.Verifying() {
+		digits, err := i.ReadInput(input)
+		if err != nil {
+			return nil, err
+		}
+		return hex.DecodeString(string(digits))
+	}
+	raw, err := filing.Input(f.challenge)
+	if err != nil {
+		return nil, err
+	}
+	i.AddInput(input, hex.EncodeToString(raw))
+	return raw, nil
+}

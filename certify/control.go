@@ -1,0 +1,84 @@
+package certify
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/internal/seq"
+)
+
+// controlLength is how long the reference is asked at most at a rate at which something was found: a part of a long time
+// says what the machine does now.
+const controlLength = time.Minute
+
+// control asks the reference what was answered wrongly, and as much as was asked around it.
+func (r *runner) control(ctx context.Context, answers []Answer, findings []Finding) error {
+	levels := controlledLevels(findings)
+	if len(levels) == 0 {
+		return nil
+	}
+	w, stop, err := Serve(reference.Handler(r.Plan.decider()))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stop() }()
+	c, err := w.client(false)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	o := r.Options
+	o.Webhook, o.Levels = w, levels
+	if !slices.Contains(levels, Load) {
+		o.LoadOptions.Rates = nil
+	}
+	o.LoadOptions.Length = min(o.LoadOptions.Length, controlLength)
+	progress := func(step string, n int) { r.Runner.Progress("control: "+step, n) }
+	control := &runner{NewRunner[Answer](progress), o, c}
+	control.direct(ctx)
+	control.load(ctx)
+	shortened := o.LoadOptions.Length < r.LoadOptions.Length
+	for _, a := range answers { // and what was wrong in the rest of it
+		v, known := r.Plan.vector(a.Vector)
+		later := shortened && isLoad(a.Check) && a.Stage == nil
+		if !known || !r.Plan.isWrong(a) {
+			continue
+		}
+		if a.Check == first || later {
+			right := c.ask(ctx, a.Check, v)
+			right.Micros = 1000 * right.Millis
+			control.Answers = append(control.Answers, right)
+		}
+	}
+	r.keepControls(answers, control.Answers)
+	return ctx.Err()
+}
+
+// controlledLevels returns the levels of findings about which the reference can say something.
+func controlledLevels(findings []Finding) (levels []CertificationLevel) {
+	asked := append(Levels(), Load)
+	for _, f := range findings {
+		if slices.Contains(asked, f.Level) && !slices.Contains(unreachable, f.Reason) {
+			levels = seq.AppendMissing(levels, f.Level)
+		}
+	}
+	return levels
+}
+
+// keepControls adds the answers of the reference where those of the authorizer are wrong, and all of those at a rate.
+func (r *runner) keepControls(answers, controls []Answer) {
+	wrong := map[answerKey]bool{}
+	for _, a := range answers {
+		if a.Stage == nil && r.Plan.isWrong(a) {
+			wrong[a.key()] = true
+		}
+	}
+	for _, a := range controls {
+		if isLoad(a.Check) || wrong[a.key()] {
+			a.Control = true
+			r.Answers = append(r.Answers, a)
+		}
+	}
+}

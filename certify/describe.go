@@ -1,0 +1,80 @@
+package certify
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/authzconf/authzconf/certify/policy"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// asks is a review on one line. The wording of findings is part of bundles, which are judged again: it stays.
+func describeSpec(s spec) string {
+	if r := s.ResourceAttributes; r != nil {
+		return fmt.Sprintf("%+q %+q %+q %+q in %+q", word(s.User), word(r.Verb), word(r.Group+"/"+scenarios.FullResource(r.Resource, r.Subresource)), word(r.Name), word(r.Namespace))
+	}
+	if n := s.NonResourceAttributes; n != nil {
+		return fmt.Sprintf("%+q %+q %+q", word(s.User), word(n.Verb), word(n.Path))
+	}
+	return "a request that is not a review"
+}
+
+// describe is a review with its answer: what was asked, answered and expected, and the grant that it is near to.
+func (b *Plan) describe(v Question, a Answer) string {
+	var out strings.Builder
+	_, _ = fmt.Fprintf(&out, "%s: %s: expected %s, got %s", v.ID, describeSpec(v.Spec), cmp.Or(string(v.Expect), "a refusal"), got(a))
+	if a.Said != "" {
+		_, _ = fmt.Fprintf(&out, "\n  it said: %+q", a.Said)
+	}
+	if g, ok := b.Policy.Nearest(v.Spec); ok && v.Form != literal {
+		_, _ = fmt.Fprintf(&out, "\n  nearest grant: %s", grantText(g))
+	}
+	for _, reason := range append(judge(v, a), v.Reason) {
+		if text := policy.Why(reason); text != "" {
+			_, _ = fmt.Fprintf(&out, "\n  right: %s", text)
+			break
+		}
+	}
+	return out.String()
+}
+
+func got(a Answer) string {
+	if a.Fault != "" {
+		if a.HTTP != 0 {
+			return fmt.Sprintf("%s %d", a.Fault, a.HTTP)
+		}
+		return a.Fault
+	}
+	text := string(a.decision())
+	for _, field := range []struct{ name, value string }{{"apiVersion", a.APIVersion}, {"kind", a.Kind}, {"fields", strings.Join(a.Unknown, ", ")}} {
+		if field.value != "" {
+			text += fmt.Sprintf(", %s %+q", field.name, field.value)
+		}
+	}
+	return text
+}
+
+func grantText(g scenarios.Grant) string {
+	who := fmt.Sprintf("user %+q", word(g.Subject.User))
+	if g.Subject.Group != "" {
+		who = fmt.Sprintf("group %+q", word(g.Subject.Group))
+	}
+	list := func(all []string) string {
+		if len(all) > 3 {
+			return fmt.Sprintf("%+q and %d more", all[:3], len(all)-3)
+		}
+		return fmt.Sprintf("%+q", all)
+	}
+	if len(g.NonResourceURLs) > 0 {
+		return fmt.Sprintf("%s may %s paths %s", who, list(g.Verbs), list(g.NonResourceURLs))
+	}
+	text := fmt.Sprintf("%s may %s %s of API groups %s", who, list(g.Verbs), list(g.Resources), list(g.APIGroups))
+	if len(g.Names) > 0 {
+		text += " named " + list(g.Names)
+	}
+	if g.Namespace == "" {
+		return text + " everywhere"
+	}
+	return text + fmt.Sprintf(" in namespace %q", g.Namespace)
+}

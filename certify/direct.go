@@ -1,0 +1,269 @@
+package certify
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// The checks. Plain asks every question once, in order; the others repeat some in other circumstances, for level robust.
+const (
+	plain       = "plain"
+	http1       = "http1"
+	http2       = "http2"
+	concurrency = "concurrency"
+	drift       = "drift"
+	first       = "first"
+
+	// keptAlive reviews one after the other may take maxOpened connections.
+	keptAlive = 50
+	maxOpened = 5
+	// concurrent reviews are under way at once, and drifting come after another.
+	concurrent = 1000
+	drifting   = 10_500
+	lanes      = 8
+)
+
+// Options say what is certified.
+type Options struct {
+	Webhook *Webhook
+	Plan    *Plan
+	// Levels are those of direct mode to try. None is all.
+	Levels []CertificationLevel
+	// LoadOptions and Cluster ask for levels beyond those; without rates, and without a cluster, they are not tried.
+	LoadOptions LoadOptions
+	Cluster     *ClusterOptions
+	// V1Only leaves out reviews of v1beta1, for an authorizer that serves only v1.
+	V1Only bool
+	// Blame has the reference authorizer asked what was answered wrongly.
+	Blame bool
+	// Progress, if it is given, is told what is done next.
+	Progress func(step string, reviews int)
+
+	// selects reports whether a part of a level is asked about; nil is all of them.
+	selects func(id string) bool
+}
+
+// tries reports whether a part of a level is asked about.
+func (o Options) tries(p part) bool { return o.selects == nil || o.selects(p.id()) }
+
+// Certify asks and judges. Its error is about the harness; what is wrong with the authorizer is in the findings.
+func Certify(ctx context.Context, o Options) (*Run[Answer], error) {
+	if o.V1Only {
+		o.Plan = o.Plan.withoutV1beta1()
+	}
+	return Perform(ctx, o.Plan.Judge, o.Progress, func(ctx context.Context, r *Runner[Answer]) error { return askAll(ctx, r, o) })
+}
+
+// runner asks for certification by SubjectAccessReview.
+type runner struct {
+	*Runner[Answer]
+	Options
+	client *client
+}
+
+// askAll asks for all levels that are to be tried, and finds out whose fault it is what was wrong.
+func askAll(ctx context.Context, all *Runner[Answer], o Options) error {
+	if len(o.Levels) == 0 {
+		o.Levels = Levels()
+	}
+	c, err := o.Webhook.client(false)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	r := &runner{all, o, c}
+	r.Step(string(Core)+"-first", func() { err = r.preflight(ctx) })
+	if err != nil {
+		return err
+	}
+	r.direct(ctx)
+	if !r.Ended() && ctx.Err() == nil {
+		r.Step(string(Load), func() { r.load(ctx) })
+		if r.Cluster != nil {
+			if err := r.inCluster(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	if !r.Blame || ctx.Err() != nil {
+		return nil
+	}
+	return r.findBlame(ctx)
+}
+
+// NotLoadedError says that nothing is allowed of what the policy grants: it is about the setup, not the authorizer.
+type NotLoadedError struct {
+	Asked int
+	Seed  int64
+}
+
+func (e *NotLoadedError) Error() string {
+	return fmt.Sprintf("0 of %d grants are allowed: is the policy of seed %d loaded? (authzconf certify policy --seed %d prints it, -o says in which form)", e.Asked, e.Seed, e.Seed)
+}
+
+const preflighted = 100
+
+// preflight asks what is first, and is content with one allowed grant, or an answer that says something else than no.
+func (r *runner) preflight(ctx context.Context) error {
+	asked, loaded := 0, false
+	for _, v := range r.Plan.first() {
+		a := r.client.ask(ctx, first, v)
+		if slices.Contains(r.Levels, Core) {
+			r.Answers = append(r.Answers, a)
+		}
+		if a.Fault != "" {
+			return nil
+		}
+		if v.Expect == scenarios.Allow {
+			asked++
+			loaded = loaded || a.isMoreThanNo()
+		}
+	}
+	if loaded || ctx.Err() != nil {
+		return nil
+	}
+	return &NotLoadedError{asked, r.Plan.Policy.Seed}
+}
+
+// isMoreThanNo reports whether an answer is not what an authorizer without a policy gives.
+func (a Answer) isMoreThanNo() bool {
+	otherReview := a.Kind != "" || a.APIVersion != ""
+	return a.Allowed || !a.Status || otherReview
+}
+
+// direct asks what the levels of direct mode need, in order, as long as it makes sense.
+func (r *runner) direct(ctx context.Context) {
+	for _, level := range Levels() {
+		if !slices.Contains(r.Levels, level) {
+			continue
+		}
+		questions := seq.Filter(r.Plan.All(), func(v Question) bool {
+			return v.Level == level && !r.Plan.leavesOut(v) && r.tries(partOfQuestion(v))
+		})
+		r.Runner.Progress(string(level), len(questions))
+		goOn := true
+		r.Step(string(level), func() {
+			goOn = r.askInOrder(ctx, r.client, plain, questions)
+			if goOn && level == Robust {
+				goOn = r.robust(ctx)
+			}
+		})
+		if !goOn {
+			return
+		}
+	}
+}
+
+// askInOrder asks one question after the other. It reports whether it makes sense to go on.
+func (r *runner) askInOrder(ctx context.Context, c *client, check string, questions []Question) bool {
+	for _, v := range questions {
+		a := c.ask(ctx, check, v)
+		if ctx.Err() != nil {
+			return false // and the answer is about us
+		}
+		r.Answers = append(r.Answers, a)
+		if !r.Continue(a.useless()) {
+			return false
+		}
+	}
+	return true
+}
+
+// robust repeats the scenarios' reviews over kept connections, all at once, and often. It reports whether it makes sense to
+// go on.
+func (r *runner) robust(ctx context.Context) bool {
+	repeated := r.Plan.askedAgain()
+	for _, check := range []string{http1, http2} {
+		if r.tries(part{Robust, check}) && !r.keepAlive(ctx, check, repeated[check]) {
+			return false
+		}
+	}
+	if r.tries(part{Robust, concurrency}) {
+		for some := range slices.Chunk(repeated[concurrency], r.Plan.atOnce) {
+			r.Runner.Progress(concurrency, r.Plan.atOnce)
+			r.Answers = append(r.Answers, r.askTogether(ctx, concurrency, r.Plan.atOnce, []*client{r.client}, some)...)
+			if r.Ended() {
+				return false
+			}
+		}
+	}
+	return !r.tries(part{Robust, drift}) || r.drift(ctx, repeated[drift])
+}
+
+// keepAlive asks over one version of HTTP, and counts the connections that it takes.
+func (r *runner) keepAlive(ctx context.Context, check string, questions []Question) bool {
+	c, err := r.Webhook.client(check == http1)
+	if err != nil {
+		return false
+	}
+	defer c.close()
+	goOn := r.askInOrder(ctx, c, check, questions)
+	if n := len(r.Answers); n > 0 {
+		r.Answers[n-1].Opened = c.opened.Load()
+	}
+	return goOn
+}
+
+// drift asks more than has been asked so far, on connections of their own: another replica may answer.
+func (r *runner) drift(ctx context.Context, questions []Question) bool {
+	r.Runner.Progress(drift, r.Plan.after)
+	clients := make([]*client, lanes)
+	for i := range clients {
+		c, err := r.Webhook.client(false)
+		if err != nil {
+			return false
+		}
+		defer c.close()
+		clients[i] = c
+	}
+	r.Answers = append(r.Answers, r.askTogether(ctx, drift, lanes, clients, questions)...)
+	return !r.Ended()
+}
+
+// askTogether asks questions, so many at a time, of one client after the other, and returns the answers in the order of the
+// questions.
+func (r *runner) askTogether(ctx context.Context, check string, atOnce int, clients []*client, questions []Question) []Answer {
+	answers := make([]Answer, len(questions))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
+	for i, q := range questions {
+		g.Go(func() error {
+			if r.Ended() || ctx.Err() != nil {
+				return nil
+			}
+			a := clients[i%len(clients)].ask(ctx, check, q)
+			if ctx.Err() != nil {
+				return nil // and the answer is about us
+			}
+			answers[i] = a
+			r.Continue(a.useless())
+			return nil
+		})
+	}
+	_ = g.Wait() // no lane fails
+	return slices.DeleteFunc(answers, func(a Answer) bool { return a.Vector == "" })
+}
+
+// controlStep is the step in which the reference is asked.
+const controlStep = "reference"
+
+// findBlame has the reference asked what was answered wrongly.
+func (r *runner) findBlame(ctx context.Context) error {
+	answers, err := r.All()
+	if err != nil {
+		return err
+	}
+	answers = r.Plan.reread(answers)
+	found, err := r.Plan.examine(answers)
+	if err != nil {
+		return err
+	}
+	r.Step(controlStep, func() { err = r.control(ctx, answers, found.Sorted(nil)) })
+	return err
+}

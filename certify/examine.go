@@ -1,0 +1,120 @@
+package certify
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// examination is one pass over the answers of a run, in their order.
+type examination struct {
+	plan     *Plan
+	found    *Findings
+	controls controls
+	rates    []Rate
+	// causes has the first finding about each question that was answered wrongly.
+	causes map[string]*cause
+}
+
+// cause is a finding that explains others.
+type cause struct {
+	caseID  string
+	finding Finding
+}
+
+// examine collects what is wrong in the answers. Its error is about answers to what was not asked.
+func (b *Plan) examine(answers []Answer) (*Findings, error) {
+	rates := b.rates(withoutControls(answers))
+	e := &examination{plan: b, found: NewFindings(), controls: b.controls(answers), rates: rates, causes: map[string]*cause{}}
+	for _, a := range answers {
+		if a.Control || a.Stage != nil || isExcused(a, rates) {
+			continue
+		}
+		if err := e.add(a); err != nil {
+			return nil, err
+		}
+	}
+	for _, r := range rates {
+		for _, problem := range r.problems() {
+			f := Finding{Reason: problem.reason, Level: Load, Blame: e.controls.blameForRate(r, problem.reason)}
+			e.found.Add(partOfLoad(r.check()).id(), f, func() string { return problem.text })
+		}
+	}
+	return e.found, nil
+}
+
+func (e *examination) add(a Answer) error {
+	if a.Seen != nil {
+		return e.addSeen(a)
+	}
+	v, ok := e.plan.vector(a.Vector)
+	if !ok {
+		return fmt.Errorf("the evidence is about %q, which seed %d does not have", a.Vector, e.plan.Policy.Seed)
+	}
+	e.addAnswer(v, a)
+	return nil
+}
+
+// addAnswer adds what is wrong with an answer. What follows from another answer that was wrong is no finding of its own.
+func (e *examination) addAnswer(v Question, a Answer) {
+	id, known := partOf(a.Check, v).id(), e.causes[v.Base]
+	example := func() string { return e.plan.describe(v, a) }
+	for _, reason := range judge(v, a) {
+		isTime := reason == answersSlowly
+		isRepeated := a.Check != plain && e.causes[v.ID] != nil
+		switch {
+		case isTime:
+		case known != nil && a.Check == plain:
+			e.found.Add(known.caseID, known.finding, example)
+			continue
+		case known != nil || isRepeated:
+			continue
+		}
+		f := Finding{Reason: reason, Level: levelOf(v, a), Blame: e.controls.blame(a, reason)}
+		if other := otherReason(a.Check); other != "" && a.Fault == "" && !isTime {
+			f.Reason = other
+		}
+		e.found.Add(id, f, example)
+		if e.causes[v.ID] == nil && !isTime {
+			e.causes[v.ID] = &cause{id, f}
+		}
+	}
+	if a.Opened > maxOpened {
+		f := Finding{Reason: "no-keep-alive", Level: Robust, Blame: e.controls.blame(a, "")}
+		e.found.Add(id, f, func() string { return fmt.Sprintf("%s: %d connections for %d reviews", a.Check, a.Opened, keptAlive) })
+	}
+}
+
+// addSeen adds what is wrong with what an API server did.
+func (e *examination) addSeen(a Answer) error {
+	j, err := e.plan.judgeSeen(a)
+	if err != nil {
+		return err
+	}
+	id, example := e.plan.partOfSeen(a).id(), func() string { return j.text }
+	if j.reason != "" {
+		e.found.Add(id, Finding{Reason: j.reason, Level: j.level, Blame: e.controls.blame(a, j.reason)}, example)
+	}
+	if j.unclear {
+		blame := cmp.Or(e.controls.blame(a, j.reason), verdicts.BlameEnvironment)
+		e.found.Add(id, Finding{Reason: "could-not-be-judged", Level: j.level, Blame: blame}, example)
+	}
+	return nil
+}
+
+// otherReason returns what a wrong answer is called in a check that repeats questions in other circumstances.
+func otherReason(check string) string {
+	switch {
+	case isLoad(check):
+		return "wrong-under-load"
+	case check == concurrency:
+		return "wrong-under-concurrency"
+	case check == drift:
+		return "drifts"
+	}
+	return ""
+}
+
+// levelOf returns the level that a wrong answer costs.
+func levelOf(v Question, a Answer) CertificationLevel { return partOf(a.Check, v).level }

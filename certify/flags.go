@@ -1,0 +1,228 @@
+package certify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/authzconf/authzconf/certify/policy"
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/internal/usage"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// Product certifies webhooks that answer SubjectAccessReview.
+var Product = product.Product{Name: "certify", Command: "certify", New: func(fs *pflag.FlagSet) product.Flags {
+	f := &certifyFlags{}
+	f.Register(fs)
+	fs.StringVar(&f.kubeconfig, "authorizer-kubeconfig", "", "the webhook's kubeconfig")
+	fs.StringVar(&f.hook, "policy-hook", "", "a program that loads the policy: it gets it as JSON on its standard input")
+	fs.StringSliceVar(&f.versions, "review-versions", []string{"v1", "v1beta1"}, "versions of SubjectAccessReview that are asked; v1 alone for an authorizer that serves only that, which the report says")
+	f.registerLoad(fs)
+	f.registerCluster(fs)
+	return f
+}}
+
+// certifyFlags are the flags of certify.
+type certifyFlags struct {
+	CommonFlags
+	kubeconfig, hook string
+	versions         []string
+	tryLoad          bool
+	load             LoadOptions
+	inCluster        string
+	kubernetes       string
+	binaries         local.Binaries
+	ownCache         time.Duration
+	release          local.Release
+}
+
+func (f *certifyFlags) registerLoad(fs *pflag.FlagSet) {
+	fs.BoolVar(&f.tryLoad, "load", false, "try level load too: right answers in time at the rates of --load-rates")
+	fs.IntSliceVar(&f.load.Rates, "load-rates", LoadRates(), "rates of level load, in reviews per second")
+	fs.DurationVar(&f.load.Length, "load-duration", LoadLength, "how long each rate is kept up; from a minute on, answers must not become slower, nor the memory grow")
+	fs.DurationVar(&f.load.P99, "load-p99", LoadP99, "what 99 % of the answers have to come within, at each rate")
+	fs.IntVar(&f.load.Volume, "load-volume", LoadVolume, "how many reviews follow, as fast as they are answered")
+	fs.DurationVar(&f.load.Idle, "load-idle", LoadIdle, "how long nothing is asked then, before some more")
+}
+
+func (f *certifyFlags) registerCluster(fs *pflag.FlagSet) {
+	fs.StringVar(&f.inCluster, "in-cluster", "", "try levels in-cluster and revocation too, in the authorizer chain of an API server of this provider: local")
+	fs.StringVar(&f.kubernetes, "kubernetes", "", "version of that API server (default the newest)")
+	f.binaries.RegisterFlags(fs)
+	fs.DurationVar(&f.ownCache, "authorizer-cache", 0, "how long the authorizer itself may remember decisions, as its vendor says")
+}
+
+// Plan reads the command line.
+func (f *certifyFlags) Plan(i *product.Invocation) (product.Plan, error) {
+	if f.kubeconfig == "" {
+		return nil, errors.New("--authorizer-kubeconfig is needed: the file that an API server would be given for this webhook")
+	}
+	if !f.IsSeeded() && f.hook == "" {
+		return nil, errors.New("--seed is needed, that of the policy which the authorizer holds; or --policy-hook to load one")
+	}
+	challenge, err := f.Prepare(i)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	o := Options{Blame: true, LoadOptions: f.load, V1Only: !slices.Contains(f.versions, "v1beta1")}
+	if !i.Verifying() {
+		if o.Webhook, err = LoadWebhook(f.kubeconfig, ""); err != nil {
+			return nil, fmt.Errorf("--authorizer-kubeconfig: %w", err)
+		}
+		o.Webhook.Timeout = f.Timeout
+	}
+	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
+	if err != nil {
+		return nil, err
+	}
+	if o.Plan, err = NewPlan(set, i.Seed); err != nil {
+		return nil, err
+	}
+	if o.V1Only {
+		o.Plan = o.Plan.withoutV1beta1()
+	}
+	o.Plan.onCell(cellFor(f.release))
+	if f.inCluster != "" {
+		o.Cluster = f.clusterOptions(i.Messages)
+	}
+	return f.trial(o, challenge, i.Messages), nil
+}
+
+// check returns what is wrong with the flags of the levels.
+func (f *certifyFlags) check() (err error) {
+	if !f.tryLoad {
+		f.load.Rates = nil
+	}
+	if err := f.load.Check(); err != nil {
+		return err
+	}
+	if f.ownCache < 0 || f.ownCache > MaxOwnCache {
+		return fmt.Errorf("--authorizer-cache %s: expected 0 to %s", f.ownCache, MaxOwnCache)
+	}
+	if f.inCluster != "" && f.inCluster != server.Local {
+		return fmt.Errorf("--in-cluster %q: the provider is %s", f.inCluster, server.Local)
+	}
+	if f.release = local.Newest(); f.kubernetes != "" {
+		if f.release, err = local.ParseRelease(f.kubernetes); err != nil {
+			return err
+		}
+	}
+	isUnknown := func(v string) bool { return v != "v1" && v != "v1beta1" }
+	if !slices.Contains(f.versions, "v1") || slices.ContainsFunc(f.versions, isUnknown) {
+		return fmt.Errorf("--review-versions %s: expected v1, or v1,v1beta1", strings.Join(f.versions, ","))
+	}
+	return nil
+}
+
+func (f *certifyFlags) clusterOptions(messages io.Writer) *ClusterOptions {
+	f.binaries.Progress = messages
+	o := &ClusterOptions{Release: f.release, Binaries: &f.binaries, OwnCache: f.ownCache}
+	if f.hook != "" {
+		o.Load = func(ctx context.Context, p *policy.Policy) error { return f.loadPolicy(ctx, p, messages) }
+	}
+	return o
+}
+
+func (f *certifyFlags) loadPolicy(ctx context.Context, p *policy.Policy, messages io.Writer) error {
+	raw, err := p.JSON()
+	if err != nil {
+		return err
+	}
+	return RunHook(ctx, f.hook, raw, messages)
+}
+
+// trial returns the plan of the product.
+func (f *certifyFlags) trial(o Options, challenge *Challenge, messages io.Writer) *Trial[Answer] {
+	t := &Trial[Answer]{
+		Subject: f.Subject, Webhook: o.Webhook, Seed: o.Plan.Policy.Seed, Suite: o.Plan.Suite(), Challenge: challenge,
+		Planned: o.cases(f.inCluster != "", f.hook != ""), Examine: o.Plan.Judge,
+	}
+	t.Ask = func(ctx context.Context, r *Runner[Answer], selects func(string) bool) error {
+		if f.hook != "" {
+			if err := f.loadPolicy(ctx, o.Plan.Policy, messages); err != nil {
+				return err
+			}
+		}
+		err := askAll(ctx, r, o.selected(t.Planned, selects))
+		var notLoaded *NotLoadedError
+		if errors.As(err, &notLoaded) {
+			return &usage.Error{Problem: notLoaded.Error(), Err: notLoaded}
+		}
+		return err
+	}
+	return t.WithChallenge()
+}
+
+// cases returns what is judged, and what could be with other flags.
+func (o Options) cases(inCluster, canLoad bool) (out []product.Case) {
+	add := func(p part, why *product.NotRun) {
+		depends := scenarios.Extended
+		if p.level == Core {
+			depends = scenarios.Core
+		}
+		c := product.NewCase(string(p.level), p.name, depends, string(p.level))
+		c.NotRun = why
+		out = append(out, c)
+	}
+	for _, p := range o.Plan.planTally().parts {
+		add(p, nil)
+	}
+	var why *product.NotRun
+	if len(o.LoadOptions.Rates) == 0 {
+		why = notAskedFor("--load")
+		o.LoadOptions.Rates, o.LoadOptions.Volume = LoadRates(), LoadVolume
+	}
+	for _, p := range o.LoadOptions.parts() {
+		add(p, why)
+	}
+	if why = nil; !inCluster {
+		why = notAskedFor("--in-cluster")
+	}
+	for _, p := range o.Plan.clusterTally().parts {
+		add(p, why)
+	}
+	if inCluster && !canLoad {
+		why = &product.NotRun{Cause: reports.CauseTargetLacks, Why: "no policy can be loaded while it runs (--policy-hook), so no grant can be taken away"}
+	}
+	for _, w := range windows() {
+		add(part{Revocation, w.ID}, why)
+	}
+	return out
+}
+
+// notAskedFor returns the reason for which a level is not tried.
+func notAskedFor(flag string) *product.NotRun {
+	return &product.NotRun{Cause: reports.CauseUser, Why: "it is tried with " + flag}
+}
+
+// selected returns the options for the cases that are run.
+func (o Options) selected(planned []product.Case, selects func(string) bool) Options {
+	o.selects = selects
+	o.Levels = []CertificationLevel{"none"}
+	has := func(level CertificationLevel) bool {
+		return slices.ContainsFunc(planned, func(c product.Case) bool { return c.Group == string(level) && c.NotRun == nil })
+	}
+	for _, level := range Levels() {
+		if has(level) {
+			o.Levels = append(o.Levels, level)
+		}
+	}
+	if !has(InCluster) && !has(Revocation) {
+		o.Cluster = nil
+	}
+	return o
+}

@@ -1,0 +1,101 @@
+package certify
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/authzconf/authzconf/internal/seq"
+)
+
+// CertificationLevel is what an authorizer can reach. Each level is granted by itself.
+type CertificationLevel string
+
+// The levels that direct mode grants.
+const (
+	// Core is about the decisions that API servers ask for today.
+	Core CertificationLevel = "core"
+	// NoOvergrant is about what must never be allowed by mistake.
+	NoOvergrant CertificationLevel = "no-overgrant"
+	// Robust is about faults, size, concurrency and time.
+	Robust CertificationLevel = "robust"
+)
+
+// The levels that are tried if that is asked for.
+const (
+	// Load is about right answers in time at stated rates.
+	Load CertificationLevel = "load"
+	// InCluster is about the chain of a real API server: position, failure policy, caches, impersonation from end to end.
+	InCluster CertificationLevel = "in-cluster"
+	// Revocation is about how long a grant goes on to be allowed once taken away. It needs a way to load another policy.
+	Revocation CertificationLevel = "revocation"
+)
+
+// Levels returns the levels of direct mode, in order.
+func Levels() []CertificationLevel { return []CertificationLevel{Core, NoOvergrant, Robust} }
+
+// allLevels returns all levels, in the order of reports.
+func allLevels() []CertificationLevel { return append(Levels(), Load, InCluster, Revocation) }
+
+// LevelResult is what became of a level.
+type LevelResult struct {
+	Level   CertificationLevel
+	Granted bool
+	// Reviews is how many were judged, of Planned.
+	Reviews, Planned int
+	// Findings is how many kinds of them stand against the level.
+	Findings int
+	Measured
+}
+
+// Measured is what some levels have beside findings.
+type Measured struct {
+	// NotSupported says why the level cannot be tried with what the vendor gives.
+	NotSupported string
+	// Inconclusive says why nothing can be said although all was tried.
+	Inconclusive string
+	// Rates are those of level load, Windows those of level revocation.
+	Rates   []Rate
+	Windows []MeasuredWindow
+}
+
+// MeasuredWindow is how long it took until a change of policy was seen in the decisions, in milliseconds.
+type MeasuredWindow struct {
+	Name          string
+	Millis, Limit int64
+}
+
+// Conclude grants the level if it is complete and nothing stands against it.
+func (r LevelResult) Conclude(complete bool, findings []Finding) LevelResult {
+	r.Findings += seq.Count(findings, func(f Finding) bool { return f.Level == r.Level && !f.Advice })
+	tried := r.Planned > 0 && r.Inconclusive == "" && r.NotSupported == ""
+	r.Granted = complete && r.Findings == 0 && tried
+	return r
+}
+
+// Verdict returns in a word what became of the level.
+func (r LevelResult) Verdict() string {
+	nothing := r.Reviews == 0 && r.Findings == 0 && r.NotSupported == ""
+	switch {
+	case r.Granted:
+		return "yes"
+	case nothing:
+		return "not tried"
+	case r.Inconclusive != "" && r.Findings == 0:
+		return "inconclusive"
+	}
+	return "no"
+}
+
+// Terms returns what has to be said beside the name of a level that is measured, such as " 500/s, p99 < 100 ms".
+func (r LevelResult) Terms() string {
+	switch {
+	case r.Level == Load && len(r.Rates) > 0:
+		best := slices.MaxFunc(r.Rates, func(x, y Rate) int { return cmp.Compare(x.Asked, y.Asked) })
+		return fmt.Sprintf(" %d/s for %s, p99 < %.0f ms", best.Asked, best.length(), best.Limit)
+	case len(r.Windows) > 0:
+		longest := slices.MaxFunc(r.Windows, func(x, y MeasuredWindow) int { return cmp.Compare(x.Limit, y.Limit) })
+		return fmt.Sprintf(" within %.0f s", float64(longest.Limit)/1000)
+	}
+	return ""
+}

@@ -1,0 +1,160 @@
+package certify
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/certify/policy"
+)
+
+// part is what one case of a report is about: the questions of a level that look for one kind of mistake, or a check that
+// asks some of them in other circumstances.
+type part struct {
+	level CertificationLevel
+	name  string
+}
+
+// id returns the ID of the case in a report.
+func (p part) id() string { return string(p.level) + "/" + p.name }
+
+// partOf returns the part that an answer to a question belongs to, by what it was asked for.
+func partOf(check string, v Question) part {
+	switch {
+	case check == plain || check == first:
+		return partOfQuestion(v)
+	case isLoad(check):
+		return partOfLoad(check)
+	}
+	return part{Robust, check}
+}
+
+// partOfQuestion names the part of a question by the mistake that it looks for. Of the many ways to compare two strings
+// wrongly, all attributes are in one part.
+func partOfQuestion(v Question) part {
+	class := policy.Class(v.Reason)
+	if class == "" || v.Level == Core {
+		return part{v.Level, v.Reason}
+	}
+	return part{v.Level, class}
+}
+
+// partOfLoad returns the part of a check under load.
+func partOfLoad(check string) part {
+	name := strings.TrimPrefix(check, loadCheck)
+	if check != volume && check != idle {
+		name += "-per-second"
+	}
+	return part{Load, name}
+}
+
+// partOfSeen returns the part of what was seen through an API server.
+func (b *Plan) partOfSeen(a Answer) part {
+	if a.Check == revocation {
+		return part{Revocation, a.Vector}
+	}
+	return b.clusterChecks()[a.Vector].part()
+}
+
+// part returns the part that a check in a cluster belongs to: what it is about, in one place of the chain.
+func (c clusterCheck) part() part {
+	subject := "decisions"
+	switch {
+	case c.Scenario != nil:
+		subject = "impersonation"
+	case c.Phase == down || c.Phase == back:
+		subject = "outage"
+	}
+	return part{InCluster, fmt.Sprintf("%s/%s", c.Place, subject)}
+}
+
+// tally counts the answers of each part.
+type tally struct {
+	// parts are in the order in which they were planned.
+	parts  []part
+	counts map[part]*count
+}
+
+type count struct{ planned, answered int }
+
+func newTally() *tally { return &tally{counts: map[part]*count{}} }
+
+// of returns the count of a part.
+func (t *tally) of(p part) *count {
+	if t.counts[p] == nil {
+		t.counts[p] = &count{}
+		t.parts = append(t.parts, p)
+	}
+	return t.counts[p]
+}
+
+// level returns the counts of all parts of a level together, and whether each of them is complete.
+func (t *tally) level(level CertificationLevel) (sum count, complete bool) {
+	complete = true
+	for _, p := range t.parts {
+		if p.level != level {
+			continue
+		}
+		n := t.counts[p]
+		sum.planned += n.planned
+		sum.answered += n.answered
+		complete = complete && n.answered >= n.planned
+	}
+	return sum, complete
+}
+
+// partsOf returns the parts of a level in their order.
+func (t *tally) partsOf(level CertificationLevel) []part {
+	return slices.DeleteFunc(slices.Clone(t.parts), func(p part) bool { return p.level != level })
+}
+
+// planTally counts what direct mode asks.
+func (b *Plan) planTally() *tally {
+	t := newTally()
+	for _, v := range b.All() {
+		if !b.leavesOut(v) {
+			t.of(partOfQuestion(v)).planned++
+		}
+	}
+	repeated := b.askedAgain()
+	for _, check := range []string{first, http1, http2, concurrency, drift} {
+		for _, v := range repeated[check] {
+			t.of(partOf(check, v)).planned++
+		}
+	}
+	return t
+}
+
+// clusterTally counts what is checked in the chain of an API server.
+func (b *Plan) clusterTally() *tally {
+	t := newTally()
+	for _, check := range b.clusterPlan() {
+		t.of(check.part()).planned++
+	}
+	return t
+}
+
+// count adds the answers of direct mode. Of what is asked once each question counts once. What is asked again counts in
+// its place only: an answer to another question may stand for one that was wrong.
+func (t *tally) count(b *Plan, answers []Answer) {
+	seen, next, repeated := map[string]bool{}, map[string]int{}, b.askedAgain()
+	for _, a := range answers {
+		if a.Control || a.Seen != nil || isLoad(a.Check) {
+			continue
+		}
+		v, known := b.vector(a.Vector)
+		if !known {
+			continue
+		}
+		switch all, n := repeated[a.Check], next[a.Check]; {
+		case a.Check != plain:
+			if n < len(all) && all[n].ID == a.Vector {
+				next[a.Check]++
+				t.of(partOf(a.Check, v)).answered++
+			}
+		case !seen[a.Vector]:
+			seen[a.Vector] = true
+			t.of(partOfQuestion(v)).answered++
+		}
+	}
+}

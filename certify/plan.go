@@ -1,0 +1,135 @@
+// Package certify judges an authorizer's webhook without a cluster: it asks what API servers would ask, and more
+// that no right authorizer allows, and compares every answer with what the neutral policy says.
+package certify
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	"github.com/authzconf/authzconf/certify/policy"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// Plan is all that is asked under one seed, and the policy it is judged by.
+type Plan struct {
+	Policy *policy.Policy
+	// Scenario are the reviews of the scenarios, Probes those of the probes: both are parts of all, of which there is one
+	// copy, because they are tens of thousands.
+	Scenario, Probes []Question
+	// Digest is that of all questions.
+	Digest string
+
+	// atOnce and after are concurrent and drifting, or less in tests.
+	atOnce, after int
+	// all are the questions, and byID says where they are in it.
+	all  []Question
+	byID map[string]int
+	// v1Only leaves out the questions in v1beta1.
+	v1Only bool
+	// scenarios are those that the plan was made of, under their own names.
+	scenarios []*scenarios.Scenario
+	// cell is the API server that checks in a cluster are for, checks those checks.
+	cell   verdicts.Cell
+	checks map[string]clusterCheck
+}
+
+// Sample returns a plan with every nth question about decisions, and less that is asked again, for what is wrong with every
+// answer, or right in all. What has one of the reasons is in it as well.
+func (b *Plan) Sample(n int, reasons ...string) *Plan {
+	out := *b
+	out.atOnce, out.after = 200, 500
+	isWanted := func(v Question) bool {
+		named := slices.Contains(reasons, v.Reason) || slices.Contains(reasons, v.Blame)
+		return v.Level == Robust || named
+	}
+	few := func(all []Question) (kept []Question) {
+		for i, v := range all {
+			if i%n == 0 || isWanted(v) {
+				kept = append(kept, v)
+			}
+		}
+		return kept
+	}
+	out.setQuestions(few(b.Scenario), few(b.Probes))
+	return &out
+}
+
+// NewPlan makes the plan of a seed.
+func NewPlan(set *scenarios.Set, seed int64) (*Plan, error) { return newPlan(set.All(), seed) }
+
+func newPlan(all []*scenarios.Scenario, seed int64) (*Plan, error) {
+	bound := policy.Bound(all, seed)
+	b := &Plan{Policy: policy.New(bound, seed), atOnce: concurrent, after: drifting, scenarios: all}
+	reviews, err := collectReviews(bound)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range reviews {
+		v := Question{ID: fmt.Sprintf("scenario/%s#%d", r.scenario, i), Level: Core, Spec: r.spec, Expect: b.Policy.Decide(r.spec), Reason: "does-not-allow-what-is-granted"}
+		if v.Expect != scenarios.Allow {
+			v.Reason = "allows-what-is-not-granted"
+		}
+		b.Scenario = append(b.Scenario, v)
+	}
+	related := b.relations()
+	b.setQuestions(b.Scenario, related, b.special(), b.incomplete(), b.derived(), b.alike(), b.repeated(related), b.robust())
+	return b, b.seal()
+}
+
+// withoutV1beta1 returns the plan for an authorizer that serves only v1.
+func (b *Plan) withoutV1beta1() *Plan {
+	out := *b
+	out.v1Only = true
+	return &out
+}
+
+// leavesOut reports whether a question is not asked.
+func (b *Plan) leavesOut(v Question) bool { return b.v1Only && v.Form == v1beta1 }
+
+// Suite returns the digest of all that is asked.
+func (b *Plan) Suite() string { return b.Digest }
+
+// All returns the questions of the plan.
+func (b *Plan) All() []Question { return b.all }
+
+// setQuestions takes the reviews of the scenarios, and the probes.
+func (b *Plan) setQuestions(seen []Question, probes ...[]Question) {
+	b.all, b.byID = slices.Concat(append([][]Question{seen}, probes...)...), map[string]int{}
+	b.Scenario, b.Probes = b.all[:len(seen):len(seen)], b.all[len(seen):]
+	for i := range b.all {
+		b.byID[b.all[i].ID] = i
+	}
+}
+
+// vector returns a question by its ID.
+func (b *Plan) vector(id string) (v Question, known bool) {
+	i, known := b.byID[id]
+	if known {
+		v = b.all[i]
+	}
+	return v, known
+}
+
+// seal computes the digest and checks that each vector agrees with the policy, or it would be an alarm about everybody.
+func (b *Plan) seal() error {
+	h := sha256.New()
+	for i, v := range b.all {
+		if b.byID[v.ID] != i {
+			return fmt.Errorf("there are two vectors %s", v.ID)
+		}
+		if d := b.Policy.Decide(v.Spec); v.Expect != "" && d != v.Expect {
+			return fmt.Errorf("vector %s expects %s, and the policy says %s", v.ID, v.Expect, d)
+		}
+		body, err := v.body()
+		if err != nil {
+			return fmt.Errorf("vector %s: %w", v.ID, err)
+		}
+		_, _ = fmt.Fprintf(h, "%s %s %s %s %s %d\n", v.ID, v.Level, v.Expect, v.Reason, v.Blame, len(body))
+		_, _ = h.Write(body)
+	}
+	b.Digest = hex.EncodeToString(h.Sum(nil))
+	return nil
+}

@@ -1,0 +1,98 @@
+package certify
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+type spec = authorizationv1.SubjectAccessReviewSpec
+
+// Form is how a review is written.
+type Form string
+
+// The forms. Without one a review is v1, as client-go writes it.
+const (
+	v1beta1       Form = "v1beta1"
+	unknownFields Form = "unknown-fields"
+	reversed      Form = "extras-reversed"
+	// literal is a body that is sent as it stands.
+	literal Form = "literal"
+)
+
+// Question is one review with the decision that the policy gives.
+type Question struct {
+	// ID names the question within a seed.
+	ID    string
+	Level CertificationLevel
+	Form  Form
+	Spec  spec
+	// Body is sent in form literal, with Method if that is not POST.
+	Body   []byte
+	Method string
+	// Expect is the decision of the policy. It is empty if the request must be refused.
+	Expect scenarios.Decision
+	// Reason is what a wrong decision is called; Blame what a failure is called that might have another cause.
+	Reason, Blame string
+	// Base is the question that this one repeats in other circumstances. If that is answered wrongly, this says nothing new.
+	Base string
+}
+
+func (v Question) apiVersion() string {
+	if v.Form == v1beta1 {
+		return reference.V1beta1
+	}
+	return reference.V1
+}
+
+func (v Question) body() ([]byte, error) {
+	if v.Form == literal {
+		return v.Body, nil
+	}
+	types := metav1.TypeMeta{APIVersion: v.apiVersion(), Kind: reference.Kind}
+	raw, err := json.Marshal(authorizationv1.SubjectAccessReview{TypeMeta: types, Spec: v.Spec})
+	switch {
+	case err != nil:
+		return nil, err
+	case v.Form == v1beta1:
+		// The only difference, and the metadata as older servers write it. Within a string the quotes would be escaped.
+		raw = bytes.Replace(raw, []byte(`"metadata":{}`), []byte(`"metadata":{"creationTimestamp":null}`), 1)
+		return bytes.Replace(raw, []byte(`"groups":[`), []byte(`"group":[`), 1), nil
+	case v.Form == reversed:
+		return reverseExtra(raw, v.Spec.Extra)
+	case v.Form == unknownFields:
+		// What a server with KEP-5681 or a later one might add.
+		raw = bytes.Replace(raw, []byte(`"spec":{`), []byte(`"spec":{"aFieldOfTomorrow":{"deep":[1,null,"x"]},`), 1)
+		raw = bytes.Replace(raw, []byte(`esourceAttributes":{`), []byte(`esourceAttributes":{"anAttributeOfTomorrow":["y"],`), 1)
+		return bytes.Replace(raw, []byte(`{`), []byte(`{"anotherField":true,`), 1), nil
+	}
+	return raw, nil
+}
+
+// reverseExtra writes the keys of extra in the reverse order. encoding/json sorts them.
+func reverseExtra(raw []byte, extra map[string]authorizationv1.ExtraValue) ([]byte, error) {
+	sorted, err := json.Marshal(extra)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	for _, k := range slices.Backward(slices.Sorted(maps.Keys(extra))) {
+		values, err := json.Marshal(extra[k])
+		if err != nil {
+			return nil, err
+		}
+		if out.Len() > 0 {
+			out.WriteByte(',')
+		}
+		_, _ = fmt.Fprintf(&out, "%q:%s", k, values)
+	}
+	return bytes.Replace(raw, sorted, []byte("{"+out.String()+"}"), 1), nil
+}

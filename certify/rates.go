@@ -1,0 +1,191 @@
+package certify
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/authzconf/authzconf/reports/statistics/histogram"
+)
+
+const (
+	// lag is how late a review may be sent, maxLate how many of a thousand may be later: or the harness was measured.
+	lag     = 50 * time.Millisecond
+	maxLate = 10
+	// steadyFrom is how long a rate has to be kept up for what is said about change: answers that become slower, and a
+	// memory that grows. An answer has become slow by more than drifted, in milliseconds, and a memory is grown if it is
+	// twice as much in the end as after the first tenth, and by more than that.
+	steadyFrom = time.Minute
+	drifted    = 10
+	grown      = 32 << 20
+	// memorySamples is how often the webhook's memory is looked at.
+	memorySamples = 10
+)
+
+// Rate is what was measured at one rate. Times are in milliseconds.
+type Rate struct {
+	// Asked and Achieved are in reviews per second, Seconds is how long the rate was kept up.
+	Asked    int
+	Achieved float64
+	Seconds  float64
+	// P50, P99 and Max are times from when a review was to be sent to its answer; Limit is that of P99.
+	P50, P99, Max, Limit float64
+	// Wrong is how many answers are wrong, Late how many were sent late by more than 50 ms, Dropped how many were not sent.
+	Wrong, Late, Dropped int
+	// Inconclusive is set if the harness could not keep the rate itself.
+	Inconclusive bool
+	// P99s are by tenth of the time, and Memory is what the webhook had, in bytes; for a rate that is kept up long enough.
+	P99s   []float64
+	Memory []int64
+}
+
+func (r Rate) check() string { return checkAt(r.Asked) }
+
+// length returns how long the rate was kept up.
+func (r Rate) length() time.Duration {
+	return time.Duration(r.Seconds * float64(time.Second)).Round(time.Second)
+}
+
+// measurement is a rate that is being computed.
+type measurement struct {
+	Rate
+	taken     []time.Duration
+	histogram histogram.Histogram
+	micros    int64
+}
+
+// rates returns what was measured at each rate, in the order in which they were kept up.
+func (b *Plan) rates(answers []Answer) (out []Rate) {
+	byCheck := map[string]*measurement{}
+	var all []*measurement
+	for _, a := range answers {
+		if s := a.Stage; s != nil && isStage(a, checkAt(s.Rate)) && byCheck[a.Check] == nil {
+			m := newMeasurement(s)
+			byCheck[a.Check] = m
+			all = append(all, m)
+		}
+	}
+	for _, a := range answers {
+		if m := byCheck[a.Check]; m != nil && a.Stage == nil {
+			m.add(b, a)
+		}
+	}
+	for _, m := range all {
+		out = append(out, m.finish())
+	}
+	return out
+}
+
+func newMeasurement(s *Stage) *measurement {
+	return &measurement{micros: s.Micros, Rate: Rate{
+		Asked: s.Rate, Seconds: float64(s.Planned) / float64(max(s.Rate, 1)), Limit: float64(s.LimitUs) / 1000, Dropped: s.Dropped, Memory: s.Memory,
+	}}
+}
+
+func (m *measurement) add(b *Plan, a Answer) {
+	took := time.Duration(a.Micros) * time.Microsecond
+	m.taken = append(m.taken, took)
+	m.histogram.Record(took)
+	if a.LateUs > lag.Microseconds() {
+		m.Late++
+	}
+	if v, ok := b.vector(a.Vector); ok && len(judge(v, a)) > 0 {
+		m.Wrong++
+	}
+}
+
+func (m *measurement) finish() Rate {
+	r, h := m.Rate, &m.histogram
+	r.P50, r.P99, r.Max = milliseconds(h.Quantile(0.5)), milliseconds(h.Quantile(0.99)), milliseconds(h.Max())
+	if m.micros > 0 {
+		r.Achieved = float64(int(float64(h.Count())/float64(m.micros)*1e7)) / 10
+	}
+	if r.isSteady() {
+		r.P99s = tenths(m.taken)
+	}
+	r.Inconclusive = int64(r.Late)*1000 > h.Count()*maxLate
+	return r
+}
+
+// isSteady reports whether the rate was kept up long enough to see change.
+func (r Rate) isSteady() bool { return r.Seconds >= steadyFrom.Seconds() }
+
+func milliseconds(d time.Duration) float64 {
+	return float64(d.Round(10*time.Microsecond).Microseconds()) / 1000
+}
+
+// tenths returns the 99th percentiles of each tenth of what was measured, in order.
+func tenths(all []time.Duration) (out []float64) {
+	for part := range slices.Chunk(all, max((len(all)+9)/10, 1)) {
+		var h histogram.Histogram
+		for _, d := range part {
+			h.Record(d)
+		}
+		out = append(out, milliseconds(h.Quantile(0.99)))
+	}
+	return out
+}
+
+// problem is what is wrong at a rate beside answers.
+type problem struct{ reason, text string }
+
+// The reasons that are about change.
+const (
+	slowsDown   = "slows-down"
+	memoryGrows = "memory-grows"
+)
+
+// problems returns what is wrong beside answers. Where the harness was late itself, nothing is said about time.
+func (r Rate) problems() (out []problem) {
+	if r.Inconclusive {
+		return nil
+	}
+	add := func(reason, format string, args ...any) {
+		out = append(out, problem{reason, r.check() + ": " + fmt.Sprintf(format, args...)})
+	}
+	if r.Dropped > 0 {
+		add("does-not-keep-up", "%d reviews were not sent, as %d had no answer", r.Dropped, outstanding)
+	}
+	if r.P99 >= r.Limit {
+		add("slow-under-load", "99 %% of the answers came within %.2f ms, expected less than %.2f ms", r.P99, r.Limit)
+	}
+	if n := len(r.P99s); n > 1 && r.P99s[n-1] > 2*r.P99s[0]+drifted {
+		add(slowsDown, "99 %% of the answers came within %.2f ms in the first tenth, and %.2f ms in the last", r.P99s[0], r.P99s[n-1])
+	}
+	if r.hasGrown() {
+		add(memoryGrows, "the webhook had %d MiB after a tenth, and %d MiB at the end", r.Memory[1]>>20, r.Memory[len(r.Memory)-1]>>20)
+	}
+	return out
+}
+
+// hasGrown reports whether the webhook's memory has become more, and not only warm.
+func (r Rate) hasGrown() bool {
+	if len(r.Memory) < 3 || r.Memory[1] <= 0 {
+		return false
+	}
+	early, last := r.Memory[1], r.Memory[len(r.Memory)-1]
+	return last > 2*early && last-early > grown
+}
+
+// isExcused reports whether an answer did not come where the harness was late itself. A wrong answer has no excuse.
+func isExcused(a Answer, rates []Rate) bool {
+	return a.Fault != "" && slices.ContainsFunc(rates, func(r Rate) bool { return r.Inconclusive && a.Check == r.check() })
+}
+
+// loadTally counts what was asked of each part of level load, of what was planned.
+func loadTally(answers []Answer) *tally {
+	t := newTally()
+	for _, a := range answers {
+		if a.Stage != nil {
+			n := t.of(partOfLoad(a.Check))
+			n.planned += a.Stage.Planned
+			n.answered += a.Stage.Right
+		}
+	}
+	for _, a := range answers {
+		if isLoad(a.Check) && a.Stage == nil {
+			t.of(partOfLoad(a.Check)).answered++
+		}
+	}
+	return t
+}

@@ -1,0 +1,200 @@
+package certify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/authzconf/authzconf/certify/policy"
+	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/engine/replay"
+	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// impersonationTTL is how long an API server remembers a constrained impersonation that succeeded:
+// newImpersonationCache of k8s.io/apiserver/pkg/endpoints/filters/impersonation/cache.go.
+const impersonationTTL = 10 * time.Second
+
+// timeoutBeyond is how much longer than allowed a window is watched.
+const timeoutBeyond = 5 * time.Second
+
+// window is something that a change of policy has to reach within a time.
+type window struct {
+	ID      string
+	Reason  string
+	Allowed bool // what is waited for
+	// Limit is the sum of the times to live on the way, without the authorizer's own, and without slack.
+	Limit time.Duration
+}
+
+// The ways to ask in a window.
+const (
+	byWebhook     = "webhook"     // the webhook itself, without the API server
+	byReview      = "review"      // a SubjectAccessReview
+	byLegacy      = "impersonate" // impersonation in the legacy way
+	byConstrained = "user-info"   // constrained impersonation
+	byOther       = "another-user"
+)
+
+// The phases: grants are taken away, and given back.
+const (
+	revokedPhase = "revoked"
+	grantedPhase = "granted"
+)
+
+// windows returns those that are measured.
+func windows() []window { return append(windowsOf(revokedPhase), windowsOf(grantedPhase)...) }
+
+// windowsOf returns those of a phase.
+func windowsOf(phase string) (out []window) {
+	allowed := phase == grantedPhase
+	reason, ttl, memory := "revoked-too-late", authorizedTTL, impersonationTTL
+	if allowed {
+		reason, ttl, memory = "granted-too-late", unauthorizedTTL, 0
+	}
+	for _, way := range []struct {
+		name  string
+		limit time.Duration
+	}{{byWebhook, 0}, {byReview, ttl}, {byLegacy, ttl}, {byConstrained, ttl + memory}} {
+		out = append(out, window{phase + "/" + way.name, reason, allowed, way.limit})
+	}
+	return append(out, window{phase + "/" + byOther, "reload-changes-others", true, 0})
+}
+
+// MaxOwnCache is how long an authorizer may remember at most: the level has an end.
+const MaxOwnCache = time.Minute
+
+// limit is how long a window may be, in all.
+func (w window) limit(ownCache time.Duration) time.Duration { return w.Limit + ownCache + slack }
+
+// revoke takes grants from some users, gives them back, and measures how long each way of asking takes to see it.
+func (c *cluster) revoke(ctx context.Context, progress func(string, int)) error {
+	progress(revocation, len(windows()))
+	n := c.plan.Policy.Probe
+	if err := c.target.ReloadAuthorizer(ctx, c.authorizer(place{position: server.First})); err != nil {
+		return err
+	}
+	direct, err := c.webhook.client(false)
+	if err != nil {
+		return err
+	}
+	defer direct.close()
+	full := c.plan.Policy
+	if err := c.o.Load(ctx, full); err != nil {
+		return fmt.Errorf("loading the policy: %w", err)
+	}
+	defer func() { _ = c.o.Load(context.WithoutCancel(ctx), full) }() // also if a window is cut short
+	if ready, err := c.change(ctx, direct, revokedPhase, full.Without(n.Reader, n.Legacy, n.Constrained)); err != nil || !ready {
+		return err
+	}
+	_, err = c.change(ctx, direct, grantedPhase, full)
+	return err
+}
+
+// change loads a policy and watches until every way of asking has seen it. It reports whether it could.
+func (c *cluster) change(ctx context.Context, direct *client, phase string, to *policy.Policy) (ready bool, err error) {
+	// What is asked before the change is remembered beyond it.
+	for _, w := range windowsOf(phase) {
+		got, err := c.ask(ctx, direct, w)
+		refused := !got && phase == revokedPhase
+		if err != nil || refused {
+			c.addUnready(w, got, err)
+			return false, ctx.Err()
+		}
+	}
+	if err := c.o.Load(ctx, to); err != nil {
+		return false, fmt.Errorf("loading a policy: %w", err)
+	}
+	c.watch(ctx, direct, phase, time.Now())
+	return true, errors.Join(ctx.Err(), c.target.Err())
+}
+
+// addUnready records that a window could not be measured.
+func (c *cluster) addUnready(w window, got bool, err error) {
+	seen := &Seen{Error: fmt.Sprintf("before the change allowed was %t", got)}
+	if err != nil {
+		seen.Error = word(firstLine(err))
+	}
+	c.out = append(c.out, Answer{Check: revocation, Vector: w.ID, Seen: seen})
+}
+
+// watch asks in every way of a phase until all have noticed the change, or it has taken too long.
+func (c *cluster) watch(ctx context.Context, direct *client, phase string, since time.Time) {
+	open := map[string]window{}
+	for _, w := range windowsOf(phase) {
+		open[w.ID] = w
+	}
+	for len(open) > 0 && ctx.Err() == nil {
+		for id, w := range open {
+			got, err := c.ask(ctx, direct, w)
+			took := time.Since(since)
+			limit := w.limit(c.o.OwnCache)
+			seen := &Seen{Got: fmt.Sprint(got), Window: took.Milliseconds(), Limit: limit.Milliseconds()}
+			switch {
+			case err != nil:
+				seen.Error = word(firstLine(err))
+			case got != w.Allowed && took < limit+timeoutBeyond:
+				continue
+			}
+			c.out = append(c.out, Answer{Check: revocation, Vector: w.ID, Seen: seen})
+			delete(open, id)
+		}
+		clusters.Pause(ctx, poll)
+	}
+}
+
+// ask asks in the way of a window, and reports whether that was allowed.
+func (c *cluster) ask(ctx context.Context, direct *client, w window) (bool, error) {
+	n := c.plan.Policy.Probe
+	question := on(n.Reader, "get", "", "pods", n.Namespace, "revoked")
+	_, way, _ := strings.Cut(w.ID, "/")
+	switch way {
+	case byWebhook, byOther:
+		if way == byOther {
+			question = on(n.Wide, "get", "", "pods", n.Namespace, "revoked")
+		}
+		a := direct.ask(ctx, revocation, Question{ID: w.ID, Spec: question})
+		if a.Fault != "" {
+			return false, errors.New(a.Fault)
+		}
+		return a.decision() == scenarios.Allow, nil
+	case byReview:
+		seen := c.review(ctx, question)
+		if seen.Error != "" {
+			return false, errors.New(seen.Error)
+		}
+		return seen.Got == string(scenarios.Allow), nil
+	case byLegacy:
+		return c.impersonates(ctx, n.Legacy, &scenarios.Request{Verb: "get", Path: "/version"})
+	}
+	return c.impersonates(ctx, n.Constrained, &scenarios.Request{Verb: "list", Resource: "pods", Namespace: n.Namespace})
+}
+
+// impersonates sends a request as the target, and says whether that was let, whatever the target itself may do.
+func (c *cluster) impersonates(ctx context.Context, user string, r *scenarios.Request) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, webhookTimeout+slack)
+	defer cancel()
+	h, err := c.target.UserClient(scenarios.Requestor{User: user}, &scenarios.Impersonate{User: c.plan.Policy.Probe.Target}, func(*http.Request) {})
+	if err != nil {
+		return false, err
+	}
+	req, err := replay.NewRequest(ctx, c.target.Host(), r)
+	if err != nil {
+		return false, err
+	}
+	var o verdicts.Observation
+	// Observed, so that it is not counted for the next scenario.
+	if err := c.target.Observe(ctx, &o, func() (err error) {
+		o.Response, err = replay.RoundTrip(h, req, false)
+		return err
+	}); err != nil {
+		return false, err
+	}
+	// A refusal of the impersonation names the impersonator, one of the request the impersonated user.
+	return o.Response.Code != http.StatusForbidden || !strings.Contains(o.Response.Body, user), nil
+}

@@ -1,0 +1,141 @@
+package certify
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// maxFaults is how many faults in a row end a run: a server that hangs would otherwise take hours.
+	maxFaults = 5
+	// maxUseless is how many answers in a row that say neither yes nor no end one: the rest would be no better.
+	maxUseless = 500
+)
+
+// Runner is what a run keeps while it asks.
+type Runner[A any] struct {
+	Answers []A
+	// Progress is told what is done next.
+	Progress func(step string, reviews int)
+	// Record, if it is given, is called with the answers of each step when it is over. They are then no longer in Answers.
+	Record func(step string, took time.Duration, answers []A) error
+	// Recorded returns all answers that Record was called with. It is given if Record is.
+	Recorded func() ([]A, error)
+
+	took map[string]time.Duration
+	mu   sync.Mutex
+	// faults counts them in a row, and useless counts answers in a row that decide nothing.
+	faults  int
+	useless int
+	// stopped says why the run was ended early.
+	stopped string
+	err     error
+}
+
+// Run is what was seen and what follows from it.
+type Run[A any] struct {
+	*Certification
+	Answers []A
+	// Took is how long each step took.
+	Took map[string]time.Duration
+}
+
+// NewRunner returns a runner. Progress, if given, is told what is done next.
+func NewRunner[A any](progress func(step string, reviews int)) *Runner[A] {
+	if progress == nil {
+		progress = func(string, int) {}
+	}
+	return &Runner[A]{Progress: progress, took: map[string]time.Duration{}}
+}
+
+// Perform has everything asked, and judges what was answered. Its error is about the harness; what is wrong with the
+// authorizer is in the findings. Progress, if given, is told what is done next.
+func Perform[A any](ctx context.Context, judge func([]A) (*Certification, error), progress func(step string, reviews int), ask func(context.Context, *Runner[A]) error) (*Run[A], error) {
+	r := NewRunner[A](progress)
+	if err := ask(ctx, r); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	c, err := judge(r.Answers)
+	if err != nil {
+		return nil, err
+	}
+	return &Run[A]{Certification: c, Answers: r.Answers, Took: r.took}, nil
+}
+
+// Step carries out one step of the run, measures it, and has its answers recorded.
+func (r *Runner[A]) Step(name string, do func()) {
+	before, began := len(r.Answers), time.Now()
+	do()
+	took := time.Since(began)
+	r.took[name] += took
+	if r.Record == nil || len(r.Answers) == before {
+		return
+	}
+	if err := r.Record(name, took, r.Answers[before:]); err != nil && r.err == nil {
+		r.err = err
+	}
+	r.Answers = slices.Clip(r.Answers[:before])
+}
+
+// All returns all answers of the run so far.
+func (r *Runner[A]) All() ([]A, error) {
+	if r.Recorded == nil || r.err != nil {
+		return r.Answers, r.err
+	}
+	return r.Recorded()
+}
+
+// tiresome are faults of which a few in a row end a run.
+var tiresome = []string{"does-not-answer-in-time", "closes-the-connection", tooLarge}
+
+// Continue reports whether it makes sense to go on after an answer, by what went wrong on its way, if anything did.
+func (r *Runner[A]) Continue(fault string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.useless++; fault == "" {
+		r.useless = 0
+	}
+	if slices.Contains(unreachable, fault) {
+		r.stop("the webhook cannot be asked: " + fault)
+		return false
+	}
+	if r.faults++; !slices.Contains(tiresome, fault) {
+		r.faults = 0
+	}
+	if r.faults >= maxFaults {
+		r.stop(fmt.Sprintf("%d faults in a row: %s", maxFaults, fault))
+	}
+	if r.useless >= maxUseless {
+		r.stop(fmt.Sprintf("%d answers in a row that decide nothing: %s", maxUseless, fault))
+	}
+	return r.stopped == ""
+}
+
+func (r *Runner[A]) stop(why string) {
+	if r.stopped == "" {
+		r.stopped = why
+	}
+}
+
+// End has nothing more asked, for a reason.
+func (r *Runner[A]) End(why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stop(why)
+}
+
+// Ended reports whether nothing more is to be asked.
+func (r *Runner[A]) Ended() bool { return r.Stopped() != "" }
+
+// Stopped returns why nothing more is to be asked, empty if the run goes on.
+func (r *Runner[A]) Stopped() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stopped
+}

@@ -1,0 +1,161 @@
+package certify
+
+import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/authzconf/authzconf/reports/filing"
+	"github.com/authzconf/authzconf/reports/record"
+)
+
+// Webhook is how an authorizer is reached.
+type Webhook struct {
+	url       string // as in the kubeconfig
+	config    *rest.Config
+	tls       *tls.Config
+	clientEnd time.Time     // of the client certificate; zero without one
+	Timeout   time.Duration // how long an answer may take; left out, ten seconds
+	shown     *certificates // the certificates that were seen, by their digests
+}
+
+// certificates are those of servers, in the order in which they were seen first.
+type certificates struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (c *certificates) note(s tls.ConnectionState) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(s.PeerCertificates) > 0 {
+		if d := record.Digest(s.PeerCertificates[0].Raw); !slices.Contains(c.all, d) && len(c.all) < maxCertificates {
+			c.all = append(c.all, d)
+		}
+	}
+	return nil
+}
+
+// maxCertificates is more than a server shows in an hour.
+const maxCertificates = 100
+
+// Certificates are the SHA-256 of the certificates that the webhook has shown.
+func (w *Webhook) Certificates() []string {
+	w.shown.mu.Lock()
+	defer w.shown.mu.Unlock()
+	return slices.Clone(w.shown.all)
+}
+
+// LoadWebhook reads a webhook kubeconfig, the kind that an API server is given, as one of its contexts says; "" is the
+// current one. Files that it names are found beside it, as kubectl and API servers find them.
+func LoadWebhook(path, context string) (*Webhook, error) {
+	raw, err := filing.Input(path)
+	if err != nil {
+		return nil, err
+	}
+	w, err := parseWebhook(raw, path, context)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return w, nil
+}
+
+// ParseWebhook is LoadWebhook of a text that names no files.
+func ParseWebhook(raw []byte, context string) (*Webhook, error) {
+	return parseWebhook(raw, "", context)
+}
+
+func parseWebhook(raw []byte, path, context string) (_ *Webhook, err error) {
+	config, err := loadKubeconfig(raw, path)
+	if err != nil {
+		return nil, err
+	}
+	if err := chooseContext(config, context); err != nil {
+		return nil, err
+	}
+	rc, err := clientcmd.NewDefaultClientConfig(*config, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("it cannot be used: %s", firstLine(err))
+	}
+	u, err := url.Parse(rc.Host)
+	switch {
+	case err != nil || u.Host == "":
+		return nil, errors.New("its server is not a URL")
+	case u.Scheme != "https":
+		return nil, fmt.Errorf("its server is reached by %s, and reviews go by https only", u.Scheme)
+	}
+	w := &Webhook{url: rc.Host, config: rc, Timeout: Timeout, shown: &certificates{}}
+	if w.tls, err = rest.TLSConfigFor(rc); err != nil {
+		return nil, fmt.Errorf("its certificates cannot be used: %s", firstLine(err))
+	}
+	w.tls = cmp.Or(w.tls, &tls.Config{MinVersion: tls.VersionTLS12})
+	if block, _ := pem.Decode(rc.CertData); block != nil {
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
+			w.clientEnd = c.NotAfter
+		}
+	}
+	return w, nil
+}
+
+// loadKubeconfig reads a kubeconfig. The files that it names are found beside path.
+func loadKubeconfig(raw []byte, path string) (*clientcmdapi.Config, error) {
+	config, err := clientcmd.Load(raw)
+	if err != nil {
+		return nil, errors.New("it cannot be read as a kubeconfig")
+	}
+	for _, c := range config.Clusters {
+		c.LocationOfOrigin = path
+	}
+	for _, u := range config.AuthInfos {
+		u.LocationOfOrigin = path
+	}
+	if err := clientcmd.ResolveLocalPaths(config); err != nil {
+		return nil, fmt.Errorf("the files that it names: %w", err)
+	}
+	return config, nil
+}
+
+// chooseContext makes a context the current one, unless it is "", and returns why that cannot be used.
+func chooseContext(config *clientcmdapi.Config, context string) error {
+	if context != "" {
+		if config.Contexts[context] == nil {
+			return fmt.Errorf("it has no context %q", context)
+		}
+		config.CurrentContext = context
+	}
+	current := config.Contexts[config.CurrentContext]
+	switch {
+	case config.CurrentContext == "":
+		return errors.New("it has no current-context")
+	case current == nil:
+		return fmt.Errorf("its current-context is %q, which it does not have", config.CurrentContext)
+	case config.Clusters[current.Cluster] == nil:
+		return fmt.Errorf("its current context is for the cluster %q, which it does not have", current.Cluster)
+	}
+	user := config.AuthInfos[current.AuthInfo]
+	if user == nil {
+		return nil
+	}
+	if user.Exec != nil || user.AuthProvider != nil {
+		return errors.New("its user gets credentials from another program, which is not run for a file that somebody handed over")
+	}
+	return nil
+}
+
+// firstLine returns the first line of an error.
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}

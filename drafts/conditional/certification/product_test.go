@@ -1,0 +1,129 @@
+package certification
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	webhook "github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/drafts/conditional/reference"
+	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+func parse(words []string) (*product.CommandLine, []string, error) {
+	fs := pflag.NewFlagSet(Product.Command, pflag.ContinueOnError)
+	line := product.NewCommandLine(Product, fs, nil)
+	err := fs.Parse(words[2:])
+	return line, fs.Args(), err
+}
+
+// kubeconfig serves a handler and writes how it is reached.
+func kubeconfig(t *testing.T, h http.Handler) string {
+	t.Helper()
+	s, err := webhook.Start(h, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	raw, err := reference.Kubeconfig(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestProduct runs the product against the reference and against one that is wrong, without a way to change the policies.
+func TestProduct(t *testing.T) {
+	a := newReference(t)
+	if err := into(a)(t.Context(), plan(t, 7).Policies()); err != nil {
+		t.Fatal(err)
+	}
+	wrong := faultyAuthorizers()[0]
+	for name, c := range map[string]struct {
+		handler http.Handler
+		outcome verdicts.Verdict
+		phases  verdicts.Verdict
+	}{
+		"the reference": {reference.Handler(a.Wire, a), verdicts.Passed, verdicts.Passed},
+		wrong.ID:        {wrong.Handler(a), verdicts.Failed, verdicts.Failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := []string{"conditions", "certify", "--seed=7", "--authorizer-kubeconfig=" + kubeconfig(t, c.handler)}
+			line, _, err := parse(args)
+			if err != nil {
+				t.Fatal(err)
+			}
+			i := product.NewInvocation(nil, "v0", io.Discard)
+			prepared, err := line.Prepare(i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			made, err := product.Execute(t.Context(), product.Run{
+				Prepared: prepared, Invocation: i, Command: append([]string{"authzconf"}, args...),
+				Say: func(string) {}, Status: func(string) {}, Judged: func(product.Case, reports.Result) {},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := made.Report.Outcome; got.Result != c.outcome {
+				t.Errorf("the outcome is %s: %q", got.Result, got.Reasons)
+			}
+			failed := 0
+			for _, g := range made.Report.Groups {
+				for _, r := range g.Cases {
+					isAtomic := g.Name == string(Atomic)
+					if isAtomic != (r.Verdict == verdicts.NotSupported) {
+						t.Errorf("%s/%s is %s: %s", g.Name, r.Case, r.Verdict, r.Reason)
+					}
+					if r.Verdict == verdicts.Failed {
+						failed++
+					}
+				}
+			}
+			if (failed > 0) != (c.phases == verdicts.Failed) {
+				t.Errorf("%d cases failed", failed)
+			}
+			verifyFolder(t, made)
+		})
+	}
+}
+
+// verifyFolder verifies a report as it is, and with a byte of the evidence changed.
+func verifyFolder(t *testing.T, made *product.Made) {
+	t.Helper()
+	folder := t.TempDir()
+	if err := reports.Save(folder, made.Report, made.Log, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	read, closeFolder, err := reports.ReadFolder(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeFolder()
+	if v, err := product.Verify(read, parse, io.Discard); err != nil || len(v.Differences) > 0 || v.Cases == 0 {
+		t.Errorf("%v: %+v", err, v)
+	}
+	v, err := product.Verify(func(name string) ([]byte, error) {
+		data, err := read(name)
+		if strings.HasPrefix(name, "evidence/answers/") {
+			data = bytes.Clone(data)
+			data[len(data)/2] ^= 1
+		}
+		return data, err
+	}, parse, io.Discard)
+	if err != nil || len(v.Differences) == 0 {
+		t.Errorf("evidence was changed: %v, %+v", err, v)
+	}
+}

@@ -1,0 +1,33 @@
+package certification
+
+import (
+	"net/http"
+
+	webhook "github.com/authzconf/authzconf/certify/reference"
+
+	"github.com/authzconf/authzconf/drafts/conditional/reference"
+	"github.com/authzconf/authzconf/drafts/conditional/wire"
+)
+
+// ServeReference runs the reference authorizer in a revision of the wire with the policies of a file, and writes the kubeconfig for it. The
+// file is read again when it has changed, so that a policy hook may overwrite it.
+func ServeReference(w *wire.Revision, policies, kubeconfig string) (stop func() error, err error) {
+	file, first, err := webhook.Follow(policies, reference.Load)
+	if err != nil {
+		return nil, err
+	}
+	a := reference.New(first)
+	a.Wire = w
+	right := reference.Handler(w, a)
+	return webhook.ServeFor(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
+		s, changed, err := file.Changed()
+		if err != nil {
+			http.Error(rw, "the policies cannot be read", http.StatusInternalServerError)
+			return
+		}
+		if changed {
+			a.Use(s)
+		}
+		right.ServeHTTP(rw, req)
+	}), kubeconfig, reference.Kubeconfig)
+}

@@ -126,43 +126,79 @@ func (t *translation) truth(e ast.Expr, vars map[string]string, want bool) ways 
 	if c.IsMemberFunction() {
 		args = append([]ast.Expr{c.Target()}, args...)
 	}
-	name, sign := c.FunctionName(), map[bool]string{false: "!"}[want]
-	switch name {
+	switch name := c.FunctionName(); name {
 	case operators.LogicalNot:
 		return t.truth(args[0], vars, !want)
 	case operators.LogicalAnd, operators.LogicalOr:
-		a, b := t.truth(args[0], vars, want), t.truth(args[1], vars, want)
-		if want == (name == operators.LogicalAnd) {
-			return a.and(b)
-		}
-		return slices.Concat(a, b)
+		return t.junction(name, args, vars, want)
 	case operators.Conditional:
 		return slices.Concat(t.truth(args[0], vars, true).and(t.truth(args[1], vars, want)), t.truth(args[0], vars, false).and(t.truth(args[2], vars, want)))
 	case "all", "exists":
 		return t.elements(args, vars, want, (name == "all") == want)
 	case operators.Equals, operators.NotEquals:
-		equal := want == (name == operators.Equals)
-		if t.Guard != "" && args[0].Kind() == ast.IdentKind && args[1].Kind() == ast.LiteralKind && args[1].AsLiteral() == types.NullValue {
-			return ways{{t.say(map[bool]string{true: "!has", false: "has"}[equal], strconv.Quote(args[0].AsIdent()), t.Root)}}
-		}
-		name, sign = map[bool]string{true: operators.Equals, false: operators.NotEquals}[equal], ""
+		return t.equality(args, vars, want == (name == operators.Equals))
+	default:
+		return t.relation(name, args, vars, want)
+	}
+}
+
+// negation is what stands before a relation that must not hold.
+func negation(want bool) string {
+	if want {
+		return ""
+	}
+	return "!"
+}
+
+// junction is when both of two expressions are true, or one of them.
+func (t *translation) junction(name string, args []ast.Expr, vars map[string]string, want bool) ways {
+	a, b := t.truth(args[0], vars, want), t.truth(args[1], vars, want)
+	if want == (name == operators.LogicalAnd) {
+		return a.and(b)
+	}
+	return slices.Concat(a, b)
+}
+
+// equality is when two values are equal, or not.
+func (t *translation) equality(args []ast.Expr, vars map[string]string, equal bool) ways {
+	isNull := args[1].Kind() == ast.LiteralKind && args[1].AsLiteral() == types.NullValue
+	if t.Guard != "" && args[0].Kind() == ast.IdentKind && isNull {
+		return ways{{t.say(negation(!equal)+"has", strconv.Quote(args[0].AsIdent()), t.Root)}}
+	}
+	if equal {
+		return t.holds(args, vars, operators.Equals)
+	}
+	return t.holds(args, vars, operators.NotEquals)
+}
+
+// relation is when a function of operands is true, or false.
+func (t *translation) relation(name string, args []ast.Expr, vars map[string]string, want bool) ways {
+	switch name {
 	case operators.Has:
 		args = []ast.Expr{ast.NewExprFactory().NewLiteral(0, types.String(args[0].AsSelect().FieldName())), args[0].AsSelect().Operand()}
 	case operators.In:
-		list := args[1].Kind() != ast.SelectKind || args[1].AsSelect().FieldName() == "groups" // any other field is a map of strings
-		if _, known := literal(args[0]); !list && (known || t.Guard == "") {
-			name = operators.Has
-		} else if !list {
-			name = "in, of a name that is not known"
-		}
+		name = t.membership(args)
 	case "startsWith":
 		if text, ok := literal(args[1]); ok && t.Guard != "" {
 			of, guards := t.operand(args[0], vars)
 			pattern := strings.ReplaceAll(strings.TrimSuffix(strconv.Quote(text), `"`), "*", `\*`)
-			return ways{append(guards, map[bool]string{true: "", false: "!"}[want]+"("+of+" like "+pattern+`*")`)}
+			return ways{append(guards, negation(want)+"("+of+" like "+pattern+`*")`)}
 		}
 	}
-	return t.holds(args, vars, sign+name)
+	return t.holds(args, vars, negation(want)+name)
+}
+
+// membership returns what "in" means of these operands: an element of a list, or a key of a map.
+func (t *translation) membership(args []ast.Expr) string {
+	isList := args[1].Kind() != ast.SelectKind || args[1].AsSelect().FieldName() == "groups" // any other field is a map of strings
+	_, isKnown := literal(args[0])
+	switch {
+	case isList:
+		return operators.In
+	case isKnown || t.Guard == "":
+		return operators.Has
+	}
+	return "in, of a name that is not known"
 }
 
 // holds is the one way in which something holds of operands: they are there, and it does.
@@ -204,23 +240,9 @@ var reserved = strings.Fields("as contains default else every false has if impor
 func (t *translation) operand(e ast.Expr, vars map[string]string) (text string, guards []string) {
 	switch e.Kind() {
 	case ast.LiteralKind:
-		switch v := e.AsLiteral().Value().(type) {
-		case string:
-			return strconv.Quote(v), nil
-		case int64, bool:
-			return fmt.Sprint(v), nil
-		}
-		if e.AsLiteral() == types.NullValue && t.Guard == "" {
-			return "null", nil
-		}
+		return t.constant(e), nil
 	case ast.IdentKind:
-		if name, ok := vars[e.AsIdent()]; ok {
-			return name, nil
-		}
-		if t.Guard != "" && e.AsIdent() != vectors.RequestVariable {
-			guards = []string{fmt.Sprintf(t.Guard, t.Root, strconv.Quote(e.AsIdent()))}
-		}
-		return t.Root + "." + e.AsIdent(), guards
+		return t.variable(e.AsIdent(), vars)
 	case ast.SelectKind:
 		return t.field(e.AsSelect().Operand(), e.AsSelect().FieldName(), vars)
 	case ast.ListKind:
@@ -231,19 +253,52 @@ func (t *translation) operand(e ast.Expr, vars map[string]string) (text string, 
 		}
 		return "[" + strings.Join(all, ", ") + "]", guards
 	case ast.CallKind:
-		name, args := e.AsCall().FunctionName(), e.AsCall().Args()
-		if len(args) != 2 {
-			break
+		if len(e.AsCall().Args()) == 2 {
+			return t.binary(e.AsCall().FunctionName(), e.AsCall().Args(), vars)
 		}
-		if field, ok := literal(args[1]); ok && name == operators.Index {
-			return t.field(args[0], field, vars)
-		}
-		a, guards := t.operand(args[0], vars)
-		b, more := t.operand(args[1], vars)
-		return t.say(name, a, b), append(guards, more...)
 	}
+	return t.unknown(), nil
+}
+
+// unknown notes that a value cannot be said.
+func (t *translation) unknown() string {
 	t.say("a value of a kind of its own")
-	return "", nil
+	return ""
+}
+
+// constant is a literal.
+func (t *translation) constant(e ast.Expr) string {
+	switch v := e.AsLiteral().Value().(type) {
+	case string:
+		return strconv.Quote(v)
+	case int64, bool:
+		return fmt.Sprint(v)
+	}
+	if e.AsLiteral() == types.NullValue && t.Guard == "" {
+		return "null"
+	}
+	return t.unknown()
+}
+
+// variable is that of a macro, or of a request.
+func (t *translation) variable(name string, vars map[string]string) (text string, guards []string) {
+	if known, ok := vars[name]; ok {
+		return known, nil
+	}
+	if t.Guard != "" && name != vectors.RequestVariable {
+		guards = []string{fmt.Sprintf(t.Guard, t.Root, strconv.Quote(name))}
+	}
+	return t.Root + "." + name, guards
+}
+
+// binary is a function of two values.
+func (t *translation) binary(name string, args []ast.Expr, vars map[string]string) (text string, guards []string) {
+	if field, ok := literal(args[1]); ok && name == operators.Index {
+		return t.field(args[0], field, vars)
+	}
+	a, guards := t.operand(args[0], vars)
+	b, more := t.operand(args[1], vars)
+	return t.say(name, a, b), append(guards, more...)
 }
 
 func literal(e ast.Expr) (text string, ok bool) {

@@ -108,7 +108,8 @@ func (j *judge) isWhole(e *entry, seen []Exchange) bool {
 		first := slices.IndexFunc(seen, func(x Exchange) bool {
 			return s.Evaluate != nil && x.Step == s.Evaluate.Of && x.Variant == Asked
 		})
-		if s.Authorize == nil && (first < 0 || len(chainIn(j.wire, seen[first].Answer)) == 0) {
+		hasConditions := first >= 0 && len(chainIn(j.wire, seen[first].Answer)) > 0
+		if s.Authorize == nil && !hasConditions {
 			continue
 		}
 		want = append(want, seq.Map(e.variants(i, j.replica), func(v Variant) asked { return asked{i, v} })...)

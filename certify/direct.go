@@ -126,7 +126,7 @@ func (r *runner) preflight(ctx context.Context) error {
 		}
 	}
 	if loaded || ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // the record has it
 	}
 	return &NotLoadedError{asked, r.Plan.Policy.Seed}
 }
@@ -235,11 +235,11 @@ func (r *runner) askTogether(ctx context.Context, check string, atOnce int, clie
 	for i, q := range questions {
 		g.Go(func() error {
 			if r.Ended() || ctx.Err() != nil {
-				return nil
+				return nil //nolint:nilerr // the record has it
 			}
 			a := clients[i%len(clients)].ask(ctx, check, q)
 			if ctx.Err() != nil {
-				return nil // and the answer is about us
+				return nil // and the answer is about us //nolint:nilerr // the record has it
 			}
 			answers[i] = a
 			r.Continue(a.useless())

@@ -21,7 +21,7 @@ func (t *Trial[A]) Conclude(results []reports.Result, view record.View) (*report
 	run, err := t.judgeAll(view)
 	if err != nil {
 		r.AddUnknown(err.Error())
-		return r, nil //nolint:nilerr // it is in the report
+		return r, nil
 	}
 	if run.Problem != "" {
 		r.AddUnknown("not all could be tried: " + run.Problem)

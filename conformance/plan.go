@@ -153,7 +153,7 @@ func explainNothing(plans []CellPlan) string {
 	return fmt.Sprintf("of the scenarios on these cells, %d are left out by --suite, --focus, --skip, --level or --label-filter, %d are for another version or gate, %d need what the target cannot show", left, selected, unsupported)
 }
 
-func decide(s *scenarios.Scenario, c server.Options, facts scenarios.Facts, sel Selection) Item {
+func decide(s *scenarios.Scenario, _ server.Options, facts scenarios.Facts, sel Selection) Item {
 	if why := sel.leavesOut(s); why != "" {
 		return Item{Scenario: s, Fate: LeftOut, Why: why}
 	}

@@ -395,7 +395,7 @@ func TestButtons(t *testing.T) {
 }
 
 // judgeChanged judges what was seen in a part otherwise than it was.
-func judgeChanged(t *testing.T, p *plan, view record.View, g *group, part string, change func(*partEvidence)) judgements {
+func judgeChanged(t *testing.T, _ *plan, view record.View, g *group, part string, change func(*partEvidence)) judgements {
 	t.Helper()
 	seen, err := record.Read[partEvidence](view, partKey(g, part))
 	if err != nil {

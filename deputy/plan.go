@@ -143,7 +143,7 @@ func (p *plan) Judge(id string, view record.View) reports.Result {
 }
 
 // missingEvidence returns the verdict on a case without evidence: what broke, if something did.
-func missingEvidence(g *group, key string, view record.View) reports.Result {
+func missingEvidence(g *group, _ string, view record.View) reports.Result {
 	r := reports.Result{Verdict: verdicts.Invalid, Blame: verdicts.BlameEnvironment, Reason: "there is no evidence of it"}
 	if problem, err := record.Read[problemEvidence](view, problemKey(g)); err == nil {
 		r.Reason = cmp.Or(problem.Problem, r.Reason)

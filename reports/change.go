@@ -14,12 +14,8 @@ import (
 // same compares what two values say: an empty list is as good as none.
 func same(a, b any) bool { return reflect.DeepEqual(generic(a), generic(b)) }
 
-// change words the first place at which two values differ, for example "reason: the report says x, the evidence y".
-func change(report, evidence any) string {
-	return changeTo("the evidence", report, evidence)
-}
-
-// changeTo is change for what something else than the evidence says.
+// changeTo returns the first place at which two values differ in words, for example "reason: the report says x, the
+// command line y".
 func changeTo(other string, report, says any) string {
 	where, a, b := firstChange("", generic(report), generic(says))
 	return fmt.Sprintf("%s: the report says %s, %s %s", strings.TrimPrefix(where, "."), brief(a), other, brief(b))

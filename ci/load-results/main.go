@@ -17,15 +17,18 @@ import (
 	"github.com/authzconf/authzconf/reports/filing"
 )
 
-func main() {
+func main() { os.Exit(publish()) }
+
+func publish() (code int) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	c := newCommand()
 	c.SetOut(os.Stdout)
 	if err := c.ExecuteContext(ctx); err != nil {
 		_, _ = fmt.Fprintf(os.Stderr, "error: %v\n", err)
-		os.Exit(1)
+		return 1
 	}
+	return 0
 }
 
 func newCommand() *cobra.Command {

@@ -36,7 +36,7 @@ func (o *observed) Name() string { return o.name }
 func (o *observed) Capabilities() clusters.Capabilities { return clusters.Capabilities{Foreign: true} }
 
 // Create implements clusters.Provider.
-func (o *observed) Create(ctx context.Context, r clusters.Request) (_ clusters.Cluster, err error) {
+func (o *observed) Create(ctx context.Context, _ clusters.Request) (_ clusters.Cluster, err error) {
 	name := fmt.Sprintf("authzconf-%s-%06x", o.name, rand.Uint32()>>8)
 	provider := o.provider.SetDefaults().WithName(name)
 	c := &observedCluster{provider: provider}

@@ -21,7 +21,6 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/reports"
-	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/suites/labels"
 )
@@ -126,22 +125,6 @@ func localCell(c *cobra.Command, kubernetes string, gate server.Asked) (server.O
 func seedFlag(c *cobra.Command, seed *int64, of string) {
 	c.Flags().Int64Var(seed, "seed", rand.Int64N(1_000_000), "seed of "+of)
 	c.Flags().Lookup("seed").DefValue = "0" // for the help text, which is the same every time
-}
-
-// writable says before a run whether its report can be written to --report-dir, which may not be given.
-func writable(kind *filing.Kind, dir string) error {
-	if dir == "" {
-		return nil
-	}
-	return kind.CheckWritable(dir)
-}
-
-// written writes a report to --report-dir, which may not be given.
-func written(dir string, write func(dir string) error) error {
-	if dir == "" {
-		return nil
-	}
-	return invalid(write(dir))
 }
 
 func newList() *cobra.Command {

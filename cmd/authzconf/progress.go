@@ -48,7 +48,7 @@ func (p *productProgress) judged(c product.Case, r reports.Result) {
 	// When a target dies, all that is left has the same reason, with its log: it is shown once.
 	isNews := r.Bad() && !strings.HasSuffix(p.said, r.Reason)
 	if p.verbose || isNews {
-		p.line(fmt.Sprintf("%-8s %s  %s", r.Verdict, c.Group, c.Name))
+		p.line(fmt.Sprintf("%-8s %s  %s (%.0f ms)", r.Verdict, c.Group, c.Name, 1000*r.Seconds))
 	}
 	if isNews {
 		p.said = r.Reason

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -71,7 +72,7 @@ func verifyReport(c *cobra.Command, dir, scenarios string, keys []*record.Key, c
 	if len(v.Differences) == 0 {
 		what = "the report is not signed as demanded"
 	}
-	if all := append(v.Differences, wrong...); len(all) > 0 {
+	if all := slices.Concat(v.Differences, wrong); len(all) > 0 {
 		return differs(c, all, what)
 	}
 	_, err = fmt.Fprintf(c.OutOrStdout(), "verified: %s recomputed from the evidence, all the same\nsignature: %s\n%s", reports.Plural(v.Cases, "verdict"), signed, made)

@@ -309,7 +309,7 @@ func (s *Storm) roundTrip(ctx context.Context, agent int, asked Request) (*http.
 		if len(asked.Body) > 0 {
 			r.Body = io.NopCloser(bytes.NewReader(asked.Body))
 		}
-		resp, err = cc.RoundTrip(r) //nolint:bodyclose // the caller closes it; one with an error has none
+		resp, err = cc.RoundTrip(r)
 	}
 	return resp, err
 }

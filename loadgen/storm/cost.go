@@ -1,7 +1,6 @@
 package storm
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/authzconf/authzconf/loadgen/run"

@@ -2,7 +2,6 @@ package storm
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"maps"
 	"net/http"

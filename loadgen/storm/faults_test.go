@@ -44,7 +44,7 @@ func TestFaults(t *testing.T) {
 		want   string
 	}{
 		"none": {func(*profile.Profile, *run.Block) {}, ""},
-		"a slow machine": {func(p *profile.Profile, b *run.Block) {
+		"a slow machine": {func(_ *profile.Profile, b *run.Block) {
 			for i := range b.Log {
 				b.Log[i].From += 9 * time.Second
 				b.Log[i].To += time.Minute

@@ -2,7 +2,6 @@ package storm
 
 import (
 	"cmp"
-	_ "embed"
 	"fmt"
 	"math"
 	"slices"

@@ -1,7 +1,6 @@
 package storm
 
 import (
-	_ "embed"
 	"math/rand/v2"
 	"slices"
 

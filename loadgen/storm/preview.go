@@ -1,7 +1,6 @@
 package storm
 
 import (
-	_ "embed"
 	"fmt"
 	"io"
 	"strings"

@@ -3,7 +3,6 @@ package storm
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"math/rand/v2"
 	"slices"
 	"time"

@@ -105,6 +105,7 @@ func OpenStatement(key *Key, raw []byte, predicateType string) (*Statement, erro
 	return &s, nil
 }
 
+// ParseEnvelope reads a DSSE envelope, and returns an error unless it carries a signature.
 func ParseEnvelope(raw []byte) (*dsse.Envelope, error) {
 	var e dsse.Envelope
 	if len(raw) > MaxEnvelope || DecodeStrictly(raw, &e) != nil || len(e.Signatures) == 0 {

@@ -50,7 +50,7 @@ func (p *libraryPlan) Run(ctx context.Context, log *record.Log, o product.Observ
 	}
 	for _, c := range p.running() {
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the record has it
 		}
 		got, err := library.Observe(ctx, p.byID[c.ID].APIServer)
 		if err != nil {

@@ -49,7 +49,7 @@ func (p *serverPlan) Run(ctx context.Context, log *record.Log, o product.Observe
 	}
 	play, err := gate.Run(ctx, all, p.options)
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // the record has it
 	}
 	if err != nil {
 		return err

@@ -239,7 +239,7 @@ func (r *runner) askTogether(ctx context.Context, check string, atOnce int, clie
 			}
 			a := clients[i%len(clients)].ask(ctx, check, q)
 			if ctx.Err() != nil {
-				return nil // and the answer is about us //nolint:nilerr // the record has it
+				return nil //nolint:nilerr // the answer is about us
 			}
 			answers[i] = a
 			r.Continue(a.useless())

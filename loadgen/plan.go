@@ -103,7 +103,7 @@ func (p *plan) Run(ctx context.Context, log *record.Log, observer product.Observ
 	out, err := storm.Execute(ctx, o)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil // before there was anything to record //nolint:nilerr // the record has it
+		return nil //nolint:nilerr // there was nothing to record yet
 	case err != nil:
 		return err
 	}

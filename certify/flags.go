@@ -13,6 +13,7 @@ import (
 
 	"github.com/authzconf/authzconf/certify/policy"
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/clusters/providers"
 	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/fixtures"
@@ -113,7 +114,7 @@ func (f *certifyFlags) check() (err error) {
 	if f.ownCache < 0 || f.ownCache > MaxOwnCache {
 		return fmt.Errorf("--authorizer-cache %s: expected 0 to %s", f.ownCache, MaxOwnCache)
 	}
-	if f.inCluster != "" && f.inCluster != server.Local {
+	if f.inCluster != "" && !providers.CapabilitiesOf(f.inCluster).Processes {
 		return fmt.Errorf("--in-cluster %q: the provider is %s", f.inCluster, server.Local)
 	}
 	if f.release = local.Newest(); f.kubernetes != "" {

@@ -148,7 +148,7 @@ func ParseKey(raw []byte) (*Key, error) {
 	loaded, err := signerverifier.LoadKey(raw)
 	switch {
 	case err != nil:
-		return nil, errors.New("it is not a key in PEM (expected an Ed25519 key, as `authzconf certify keygen` writes it)")
+		return nil, errors.New("it is not a key in PEM (expected an Ed25519 key, as `authzconf keygen` writes it)")
 	case loaded.KeyType != signerverifier.ED25519KeyType:
 		return nil, fmt.Errorf("it is a key for %s, and only Ed25519 is used here", loaded.KeyType)
 	}

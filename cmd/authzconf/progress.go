@@ -48,11 +48,19 @@ func (p *productProgress) judged(c product.Case, r reports.Result) {
 	// When a target dies, all that is left has the same reason, with its log: it is shown once.
 	isNews := r.Bad() && !strings.HasSuffix(p.said, r.Reason)
 	if p.verbose || isNews {
-		p.line(fmt.Sprintf("%-8s %s  %s (%.0f ms)", r.Verdict, c.Group, c.Name, 1000*r.Seconds))
+		p.line(fmt.Sprintf("%-8s %s  %s%s", r.Verdict, c.Group, c.Name, formatDuration(r.Seconds)))
 	}
 	if isNews {
 		p.said = r.Reason
 		p.line("         " + p.said)
 	}
 	p.status(fmt.Sprintf("%d/%d cases, %d not passed, %.0f s", p.done, p.total, p.failed, time.Since(p.started).Seconds()))
+}
+
+// formatDuration returns how long a case took, behind its name, or nothing if that was not measured.
+func formatDuration(seconds float64) string {
+	if seconds == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%.0f ms)", 1000*seconds)
 }

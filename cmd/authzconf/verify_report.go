@@ -42,7 +42,7 @@ func planAgain(words []string) (*product.CommandLine, []string, error) {
 func verifyReport(c *cobra.Command, dir, scenarios string, keys []*record.Key, challenge string) error {
 	read, closeFolder, err := reports.ReadFolder(dir)
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot open the report folder: %w", err)
 	}
 	defer closeFolder()
 	v, err := product.Verify(read, func(words []string) (*product.CommandLine, []string, error) {

@@ -252,7 +252,7 @@ func CheckReport(keys []*Key, signature []byte, name string, report []byte, outc
 		return "none", nil
 	}
 	if signature == nil {
-		return "not valid", []string{"it is not signed"}
+		return "not valid", []string{"signature: it is missing: nobody has signed"}
 	}
 	if len(keys) == 0 {
 		// Nobody can say whose signature it is without a key. Anybody can say that it is not of this report.

@@ -26,9 +26,8 @@ type Kind struct {
 	// Head are the marker's fields that all versions of authzconf write: path.Match patterns of their values, or "" for any.
 	Head  map[string]string
 	Files []string // path.Match patterns of the other files
-	// Listed, if given, says which files the marker lists: only they are of the report, and nothing else may be at Reserved.
-	Listed func(marker []byte) []string
-	// ListedIn is Listed for a kind whose marker names another file of the folder that lists more.
+	// ListedIn, if given, returns the files of the report in a folder, by its marker: only they are of the report, and nothing
+	// else may be at Reserved.
 	ListedIn func(folder fs.FS, marker []byte) []string
 	Reserved []string
 }
@@ -240,16 +239,13 @@ func (k *Kind) owned(root *os.Root) (map[string]bool, error) {
 }
 
 // lists reports whether the marker says which files are of the report.
-func (k *Kind) lists() bool { return k.Listed != nil || k.ListedIn != nil }
+func (k *Kind) lists() bool { return k.ListedIn != nil }
 
-func (k *Kind) list(folder fs.FS, marker []byte) (names []string) {
-	if k.Listed != nil {
-		names = k.Listed(marker)
+func (k *Kind) list(folder fs.FS, marker []byte) []string {
+	if k.ListedIn == nil {
+		return nil
 	}
-	if k.ListedIn != nil {
-		names = append(names, k.ListedIn(folder, marker)...)
-	}
-	return names
+	return k.ListedIn(folder, marker)
 }
 
 func (k *Kind) known(data []byte) bool {

@@ -89,6 +89,22 @@ func (p *Plan) CellPlans() []CellPlan { return p.cells }
 // Cases returns the cases of all cells.
 func (p *Plan) Cases() []product.Case { return p.cases }
 
+// DescribeGroup implements product.GroupDescriber: the version and the gate of a cell.
+func (p *Plan) DescribeGroup(name string) string {
+	i := slices.IndexFunc(p.cells, func(c CellPlan) bool { return c.Target.Cell.Name == name })
+	return DescribeTarget(p.cells[i].Target)
+}
+
+// DescribeTarget returns what a cell's name need not say: the Kubernetes version in full, and whether the gate is on, off
+// or absent there, also where nothing was asked of it.
+func DescribeTarget(o server.Options) string {
+	gate := o.Cell.Gate
+	if gate == string(server.AskDefault) {
+		gate = string(server.ExpectedFacts(o).Gate)
+	}
+	return fmt.Sprintf("Kubernetes %s, gate %s", o.Cell.Kubernetes, gate)
+}
+
 // Select leaves out cases. What would not have run anyway is left out as well, so that the user reads one reason.
 func (p *Plan) Select(leaveOut func(product.Case) (why string)) {
 	for _, v := range p.all {

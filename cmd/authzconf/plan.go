@@ -11,19 +11,27 @@ import (
 	"github.com/authzconf/authzconf/reports"
 )
 
-// writePlan shows what would run: how many cases of each group, and each case, with the reason if it would not run. Those
-// that the user left out are only counted.
-func writePlan(w io.Writer, cases []product.Case) error {
+// writePlan shows what would run: what a group is, how many cases of it would run, and which. Cases that would not run are
+// counted. Unless the user left them out, they are shown with the reason if the target cannot run them or if verbose is set.
+func writePlan(w io.Writer, p product.Plan, verbose bool) error {
 	var text strings.Builder
+	groups, describes := p.(product.GroupDescriber)
+	cases := p.Cases()
 	for len(cases) > 0 {
 		group := cases[:countGroup(cases)]
 		cases = cases[len(group):]
-		fmt.Fprintf(&text, "%s: %s\n", group[0].Group, countCases(group))
+		name := group[0].Group
+		if describes {
+			name += ": " + groups.DescribeGroup(name)
+		}
+		fmt.Fprintf(&text, "%s: %s\n", name, countCases(group))
 		for _, c := range group {
 			switch {
 			case c.NotRun == nil:
 				fmt.Fprintf(&text, "  run  %s\n", c.Name)
-			case c.NotRun.Cause != reports.CauseUser:
+			case c.NotRun.Cause == reports.CauseUser:
+				// The user knows.
+			case verbose, c.NotRun.Cause == reports.CauseTargetLacks:
 				fmt.Fprintf(&text, "  not  %s  (%s)\n", c.Name, c.NotRun.Why)
 			}
 		}

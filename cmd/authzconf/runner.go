@@ -33,7 +33,7 @@ func runProduct(c *cobra.Command, line *product.CommandLine, args []string) erro
 		return err
 	}
 	if line.Options.DryRun {
-		return writeDryRun(c.OutOrStdout(), prepared.Plan)
+		return writeDryRun(c.OutOrStdout(), prepared.Plan, line.Options.Verbose)
 	}
 	output, err := product.OpenOutput(line.Options)
 	if err != nil {
@@ -63,11 +63,11 @@ func runProduct(c *cobra.Command, line *product.CommandLine, args []string) erro
 }
 
 // writeDryRun writes what a plan says of itself, and its cases.
-func writeDryRun(w io.Writer, p product.Plan) error {
+func writeDryRun(w io.Writer, p product.Plan, verbose bool) error {
 	if d, ok := p.(product.Describer); ok {
 		if err := d.Describe(w); err != nil {
 			return err
 		}
 	}
-	return writePlan(w, p.Cases())
+	return writePlan(w, p, verbose)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -132,6 +133,16 @@ func (p *Plan) Cases() (cases []product.Case) {
 		cases = append(cases, s.cases()...)
 	}
 	return cases
+}
+
+// DescribeGroup implements product.GroupDescriber: the version and the gate of a stage, and the setups that are made there.
+func (p *Plan) DescribeGroup(name string) string {
+	i := slices.IndexFunc(p.stages, func(s *StagePlan) bool { return s.Name() == name })
+	made := "nothing"
+	if setups := p.stages[i].Made; len(setups) > 0 {
+		made = strings.Join(setups, ", ")
+	}
+	return conformance.DescribeTarget(p.stages[i].Target) + ", makes " + made
 }
 
 // Select leaves out cases. The path is gone along all the same.

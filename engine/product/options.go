@@ -25,7 +25,7 @@ type Options struct {
 	ReportDir, SignKey string
 	// DryRun shows what would run, and starts nothing.
 	DryRun bool
-	// Verbose shows each verdict as it is known.
+	// Verbose shows each verdict as it is known, and with DryRun why a case would not run.
 	Verbose bool
 
 	focus, skip, labels string
@@ -46,7 +46,7 @@ func (o *Options) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.ReportDir, "report-dir", "", "folder for the report and its evidence")
 	fs.StringVar(&o.SignKey, "sign-key", "", "sign the report with this private key, as keygen makes it")
 	fs.BoolVar(&o.DryRun, "dry-run", false, "show what would run, and start nothing")
-	fs.BoolVarP(&o.Verbose, "verbose", "v", false, "show each verdict as it is known")
+	fs.BoolVarP(&o.Verbose, "verbose", "v", false, "show each verdict as it is known; with --dry-run, also what would not run and why")
 	fs.StringVar(&o.focus, "focus", "", "only cases whose name matches this regular expression")
 	fs.StringVar(&o.skip, "skip", "", "leave out cases whose name matches this regular expression")
 	fs.StringSliceVar(&o.levels, "level", nil, "only cases of these levels: core, extended, divergence")

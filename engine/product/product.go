@@ -76,6 +76,11 @@ type Describer interface {
 	Describe(w io.Writer) error
 }
 
+// GroupDescriber is a Plan that says more of a group than its name, such as the version and the gate of a cell.
+type GroupDescriber interface {
+	DescribeGroup(name string) string
+}
+
 // Observer is told of the progress of a run. Its functions may be called from several goroutines.
 type Observer struct {
 	// Say is called with a line about the run as a whole, such as a control plane being ready.

@@ -132,12 +132,12 @@ func keyOfReason(f failure) string {
 	return fmt.Sprintf("reason %q %q %q %q", f.Verdict, f.Blame, f.Reason, f.Groups)
 }
 
-// Title returns the name of the case, or how many cases there are.
+// Title returns the name of the case, and how many more there are.
 func (f failure) Title() string {
 	if len(f.Cases) == 1 {
 		return f.Case
 	}
-	return reports.Plural(len(f.Cases), "case")
+	return fmt.Sprintf("%s and %d more", f.Case, len(f.Cases)-1)
 }
 
 // Where returns the names of the groups, or, of many, how many there are.

@@ -142,15 +142,24 @@ func summarizeFailure(b *strings.Builder, f failure) {
 		fmt.Fprintf(b, ", blame: %s", f.Blame)
 	}
 	b.WriteString("\n")
-	if len(f.Differences) > 0 {
-		d := f.Differences[0]
-		fmt.Fprintf(b, "  - %s: expected %s, observed %s\n", codeMarkdown(d.Field), codeMarkdown(d.Want), codeMarkdown(d.Got))
+	for i, d := range f.Differences {
+		if i == shownDifferences {
+			fmt.Fprintf(b, "  - and %s\n", reports.Plural(len(f.Differences)-i, "more difference"))
+			break
+		}
+		step := ""
+		if f.HasSteps() {
+			step = fmt.Sprintf("step %d: ", d.Step)
+		}
+		fmt.Fprintf(b, "  - %s%s: expected %s, observed %s\n", step, codeMarkdown(d.Field), codeMarkdown(d.Want), codeMarkdown(d.Got))
 	}
-	if more := len(f.Differences) - 1; more > 0 {
-		fmt.Fprintf(b, "  - and %s\n", reports.Plural(more, "more difference"))
+	lines := listLines(f.FurtherReason())
+	if len(lines) == 0 {
+		return
 	}
-	if further := reports.FirstLine(f.FurtherReason()); further != "" {
-		fmt.Fprintf(b, "  - %s\n", shortenMarkdown(further))
+	fmt.Fprintf(b, "  - %s\n", shortenMarkdown(lines[0]))
+	for _, line := range lines[1:] {
+		fmt.Fprintf(b, "    %s  \n", codeMarkdown(strings.TrimSpace(line)))
 	}
 }
 

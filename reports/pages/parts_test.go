@@ -27,7 +27,7 @@ func TestFoldFailures(t *testing.T) {
 	for _, f := range failures {
 		got = append(got, fmt.Sprintf("%s %s %v %d", f.Verdict, f.Title(), f.Groups, len(f.Evidence)))
 	}
-	want := []string{"failed same [a b] 2", "failed wrong [a] 1", "failed wrong [b] 1", "invalid 2 cases [a] 0"}
+	want := []string{"failed same [a b] 2", "failed wrong [a] 1", "failed wrong [b] 1", "invalid one and 1 more [a] 0"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -25,8 +25,12 @@ type SummaryOptions struct {
 // defaultFailures is how many failures are shown unless the caller says otherwise.
 const defaultFailures = 20
 
-// terminalDifferences is how many differences of a failure are shown.
-const terminalDifferences = 5
+// How much of a failure is shown where there is no room for everything.
+const (
+	shownDifferences = 5
+	// shownLines is enough for a reason and the last lines that a program wrote before it died.
+	shownLines = 24
+)
 
 // WriteSummary writes what the command line prints at the end of a run: what failed, the counts by group and level, the
 // outcome with its reasons and notes, and where the report is.
@@ -97,13 +101,9 @@ func writeFailure(b *bytes.Buffer, f failure) {
 	if f.Blame != "" {
 		blame = fmt.Sprintf(" (blame: %s)", f.Blame)
 	}
-	title := f.Title()
-	if len(f.Cases) > 1 {
-		title += ", the first " + f.Case
-	}
-	writeLine(b, "%s: %s on %s%s", f.Mark().Word, title, f.Where(), blame)
+	writeLine(b, "%s: %s on %s%s", f.Mark().Word, f.Title(), f.Where(), blame)
 	for i, d := range f.Differences {
-		if i == terminalDifferences {
+		if i == shownDifferences {
 			writeLine(b, "  and %s", reports.Plural(len(f.Differences)-i, "more difference"))
 			break
 		}
@@ -113,9 +113,24 @@ func writeFailure(b *bytes.Buffer, f failure) {
 		}
 		writeLine(b, "  %s%s: expected %s, observed %s", step, d.Field, d.Want, d.Got)
 	}
-	if further := reports.FirstLine(f.FurtherReason()); further != "" {
-		writeLine(b, "  %s", further)
+	for _, line := range listLines(f.FurtherReason()) {
+		writeLine(b, "  %s", line)
 	}
+}
+
+// listLines returns the first lines of a text, without those that are empty.
+func listLines(text string) (lines []string) {
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, " \n")
+		if line == "" {
+			continue
+		}
+		if len(lines) == shownLines {
+			return append(lines, "…")
+		}
+		lines = append(lines, line)
+	}
+	return lines
 }
 
 func writeCounts(b *bytes.Buffer, r *reports.Report) error {

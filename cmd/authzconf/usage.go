@@ -42,6 +42,7 @@ func teach(root *cobra.Command) {
 			c.Example = "  " + strings.ReplaceAll(c.Example, "\n", "\n  ")
 		}
 		c.PreRunE = text.effective
+		text.groupFlags(c)
 	}
 	root.SetFlagErrorFunc(flagError)
 	for _, c := range root.Commands() { // cobra's own say nothing of what they do not know
@@ -55,6 +56,19 @@ func teach(root *cobra.Command) {
 			}
 		case "completion":
 			c.Args, c.RunE = arguments, func(c *cobra.Command, _ []string) error { return c.Help() }
+		}
+	}
+}
+
+// groupFlags tells cobra which flags exclude each other, so that the shell's completion no longer offers one when the other
+// is there. The messages are those of effective, which comes first.
+func (t *commandText) groupFlags(c *cobra.Command) {
+	for with, flags := range t.NotWith {
+		if c.Flags().Lookup(with) == nil {
+			continue // an argument, or a flag with a value: cobra has no groups for these
+		}
+		for _, flag := range flags {
+			c.MarkFlagsMutuallyExclusive(with, flag)
 		}
 	}
 }

@@ -59,9 +59,13 @@ func DescribeGroup(g *reports.Group, plan CellPlan, view record.View) {
 		g.Problem = "the run ended before the cell did"
 		return
 	}
+	g.Problem, g.ReadySeconds, g.WallSeconds = of.Problem, of.ReadySeconds, of.WallSeconds
+	if !plan.starts() {
+		return
+	}
 	witness := of.Witness
 	if of.Problem == "" {
 		witness.Mismatches = witness.Judge(cell, facts.Capabilities)
 	}
-	g.Witness, g.Problem, g.ReadySeconds, g.WallSeconds = &witness, of.Problem, of.ReadySeconds, of.WallSeconds
+	g.Witness = &witness
 }

@@ -245,3 +245,6 @@ func (p CellPlan) Makes() (m Makes) {
 	}
 	return m
 }
+
+// starts reports whether the target of the cell is started: there is something to run on it.
+func (p CellPlan) starts() bool { return p.Count(Run) > 0 || p.NeedsAgents() }

@@ -31,7 +31,6 @@ import (
 	"testing"
 
 	"github.com/onsi/ginkgo/v2"
-	"github.com/onsi/gomega"
 	"github.com/spf13/pflag"
 
 	"github.com/authzconf/authzconf/engine/product"
@@ -104,7 +103,6 @@ func (s *Suite) RunSpecs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gomega.RegisterFailHandler(ginkgo.Fail)
 	Describe(s.Prefix, run)
 	if err := run.selectPreviewed(ginkgo.PreviewSpecs(s.Name)); err != nil {
 		t.Fatal(err)

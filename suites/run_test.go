@@ -75,6 +75,33 @@ func TestDice(t *testing.T) {
 	}
 }
 
+// TestGinkgo runs a suite by the program ginkgo. It takes a folder for a suite of Ginkgo only if a test file imports
+// Ginkgo, and runs go test without the flags behind -- in others: nothing would be looked at, and all would be green.
+func TestGinkgo(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "out")
+	out, err := exec.CommandContext(t.Context(), "go", "run", "github.com/onsi/ginkgo/v2/ginkgo", "--no-color", "./internal/dice", "--", "--throws=3", "--report-dir="+folder).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "3 Passed") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if _, err := os.Stat(filepath.Join(folder, reports.ReportFile)); err != nil {
+		t.Error(err)
+	}
+	verifyDice(t, folder)
+	suites, err := filepath.Glob("*/*_test.go")
+	if err != nil || len(suites) < 8 {
+		t.Fatalf("%q, %v", suites, err)
+	}
+	for _, path := range suites {
+		source, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := string(source); strings.Contains(text, "suite.RunSpecs(") && !strings.Contains(text, `"github.com/onsi/ginkgo/v2"`) {
+			t.Errorf("%s does not import Ginkgo, so that ginkgo would run it without its flags", path)
+		}
+	}
+}
+
 // checkWitness wants the facts of each group among the properties of a JUnit file, if there is one.
 func checkWitness(t *testing.T, path string) {
 	t.Helper()

@@ -57,11 +57,16 @@ func (o Output) signer(r *reports.Report) func(name string, report []byte) ([]by
 	}
 }
 
-// Announce says where the report is, and how to check it.
+// Announce says where the report is, and how to check it. The folder is named in full, for a suite of Ginkgo runs in its own.
 func (o Output) Announce(w io.Writer) {
-	if o.folder != "" {
-		_, _ = fmt.Fprintf(w, "report: %s\ncheck it: authzconf verify %s\n", filepath.Join(o.folder, reports.HTMLFile), o.folder)
+	if o.folder == "" {
+		return
 	}
+	folder, err := filepath.Abs(o.folder)
+	if err != nil {
+		folder = o.folder
+	}
+	_, _ = fmt.Fprintf(w, "report: %s\ncheck it: authzconf verify %s\n", filepath.Join(folder, reports.HTMLFile), folder)
 }
 
 // ModuleVersion returns the version of authzconf's module in the program that runs, empty if it is not known.

@@ -4,6 +4,9 @@ package certification
 import (
 	"testing"
 
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
+
 	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/suites"
 )
@@ -12,4 +15,7 @@ var suite = suites.Register(suites.Suite{
 	Name: "certification", Prefix: "[sig-auth] Certification of an authorizer", Product: certify.Product,
 })
 
-func TestCertification(t *testing.T) { suite.RunSpecs(t) }
+func TestCertification(t *testing.T) {
+	gomega.RegisterFailHandler(ginkgo.Fail)
+	suite.RunSpecs(t)
+}

@@ -4,6 +4,9 @@ package conditional
 import (
 	"testing"
 
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
+
 	"github.com/authzconf/authzconf/drafts/conditional/conditions"
 	"github.com/authzconf/authzconf/suites"
 )
@@ -12,4 +15,7 @@ var suite = suites.Register(suites.Suite{
 	Name: "conditional", Prefix: "[sig-auth] Conditional authorization [FeatureGate:ConditionalAuthorization] [Alpha]", Product: conditions.Run,
 })
 
-func TestConditional(t *testing.T) { suite.RunSpecs(t) }
+func TestConditional(t *testing.T) {
+	gomega.RegisterFailHandler(ginkgo.Fail)
+	suite.RunSpecs(t)
+}

@@ -4,6 +4,9 @@ package granular
 import (
 	"testing"
 
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
+
 	"github.com/authzconf/authzconf/drafts/granular"
 	"github.com/authzconf/authzconf/suites"
 )
@@ -12,4 +15,7 @@ var suite = suites.Register(suites.Suite{
 	Name: "granular", Prefix: "[sig-auth] Granular verbs [Alpha]", Product: granular.Product,
 })
 
-func TestGranular(t *testing.T) { suite.RunSpecs(t) }
+func TestGranular(t *testing.T) {
+	gomega.RegisterFailHandler(ginkgo.Fail)
+	suite.RunSpecs(t)
+}

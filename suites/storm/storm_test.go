@@ -4,6 +4,9 @@ package storm
 import (
 	"testing"
 
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
+
 	"github.com/authzconf/authzconf/loadgen"
 	"github.com/authzconf/authzconf/suites"
 )
@@ -12,4 +15,7 @@ var suite = suites.Register(suites.Suite{
 	Name: "storm", Prefix: "[sig-auth] [sig-scalability] Impersonation under load [FeatureGate:ConstrainedImpersonation] [Beta]", Product: loadgen.Product,
 })
 
-func TestStorm(t *testing.T) { suite.RunSpecs(t) }
+func TestStorm(t *testing.T) {
+	gomega.RegisterFailHandler(ginkgo.Fail)
+	suite.RunSpecs(t)
+}

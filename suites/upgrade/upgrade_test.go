@@ -4,6 +4,9 @@ package upgrade
 import (
 	"testing"
 
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
+
 	"github.com/authzconf/authzconf/conformance/upgrade"
 	"github.com/authzconf/authzconf/suites"
 )
@@ -12,4 +15,7 @@ var suite = suites.Register(suites.Suite{
 	Name: "upgrade", Prefix: "[sig-auth] Impersonation along upgrades [FeatureGate:ConstrainedImpersonation] [Beta]", Product: upgrade.Product,
 })
 
-func TestUpgrade(t *testing.T) { suite.RunSpecs(t) }
+func TestUpgrade(t *testing.T) {
+	gomega.RegisterFailHandler(ginkgo.Fail)
+	suite.RunSpecs(t)
+}

@@ -4,6 +4,9 @@ package dice
 import (
 	"testing"
 
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
+
 	"github.com/authzconf/authzconf/engine/product/producttest"
 	"github.com/authzconf/authzconf/suites"
 )
@@ -12,4 +15,7 @@ var suite = suites.Register(suites.Suite{
 	Name: "dice", Prefix: "[sig-test] Dice", Product: producttest.Dice, Arguments: []string{"--limit=3"},
 })
 
-func TestDice(t *testing.T) { suite.RunSpecs(t) }
+func TestDice(t *testing.T) {
+	gomega.RegisterFailHandler(ginkgo.Fail)
+	suite.RunSpecs(t)
+}

@@ -88,18 +88,6 @@ type Source struct {
 	Section  string `json:"section" yaml:"section"` // the heading, or the file and function
 }
 
-// Gate is the state of the ConstrainedImpersonation feature gate.
-type Gate string
-
-const (
-	// GateOn is the effective state, whether by default or set.
-	GateOn Gate = "on"
-	// GateOff is the other one; a version without the gate counts as off.
-	GateOff Gate = "off"
-	// GateAny runs in both states, with the same expectations.
-	GateAny Gate = "any"
-)
-
 // Capability is something a target can show or do.
 type Capability string
 

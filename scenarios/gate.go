@@ -1,0 +1,20 @@
+package scenarios
+
+// Gate is a state of the feature gate ConstrainedImpersonation: the one that a run asks for, that a scenario needs, or that an
+// API server has. What a field of this type may be, it says itself.
+type Gate string
+
+const (
+	// GateOn is the effective state, whether by default or set.
+	GateOn Gate = "on"
+	// GateOff is the other one; a version without the gate counts as off.
+	GateOff Gate = "off"
+	// GateAny is what a scenario needs that runs in both states, with the same expectations.
+	GateAny Gate = "any"
+	// GateDefault asks for the state that the version has by default.
+	GateDefault Gate = "default"
+	// GateAbsent is the state in a version that does not have the gate. Such a version behaves as one with the gate off.
+	GateAbsent Gate = "absent"
+	// GateUnknown is the state of a server whose answer does not show it.
+	GateUnknown Gate = "unknown"
+)

@@ -32,7 +32,7 @@ type ClusterOptions struct {
 	OwnCache time.Duration
 
 	// gate is what the API server is really started with, for a test in which that is not expected; empty is as expected.
-	gate server.Asked
+	gate scenarios.Gate
 	// only, for a test, leaves out other checks of the chain: the level is not granted then.
 	only func(clusterCheck) bool
 }
@@ -104,18 +104,18 @@ func startCluster(ctx context.Context, b *Plan, w *Webhook, o ClusterOptions) (_
 
 // cellFor is the API server that a release is asked for as.
 func cellFor(release local.Release) verdicts.Cell {
-	gate := server.AskDefault
+	gate := scenarios.GateDefault
 	if server.GateKnown(release.Minor) {
-		gate = server.AskOn
+		gate = scenarios.GateOn
 	}
-	return verdicts.Cell{Name: release.Minor + "-certify", Provider: server.Local, Kubernetes: release.Version, Gate: string(gate)}
+	return verdicts.Cell{Name: release.Minor + "-certify", Provider: server.Local, Kubernetes: release.Version, Gate: gate}
 }
 
 func (c *cluster) start(ctx context.Context, webhooks map[string][]byte) (err error) {
 	release := cmp.Or(c.o.Release, local.Newest())
 	cell := cellFor(release)
 	c.plan.onCell(cell)
-	cell.Gate = cmp.Or(string(c.o.gate), cell.Gate)
+	cell.Gate = cmp.Or(c.o.gate, cell.Gate)
 	c.target, err = server.Start(ctx, server.Options{Cell: cell, Release: release, Binaries: c.o.Binaries, Webhooks: webhooks})
 	if err != nil {
 		return err

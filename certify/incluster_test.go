@@ -72,7 +72,7 @@ func TestReferenceInCluster(t *testing.T) {
 // TestCompleteScenarios asks a webhook for nothing that only RBAC says, such as the binding by which it allows.
 func TestCompleteScenarios(t *testing.T) {
 	b := *plan(t, 1)
-	b.cell = verdicts.Cell{Name: "1.37", Provider: server.Local, Kubernetes: "1.37", Gate: string(server.AskOn)}
+	b.cell = verdicts.Cell{Name: "1.37", Provider: server.Local, Kubernetes: "1.37", Gate: scenarios.GateOn}
 	all := b.completeScenarios()
 	for _, s := range all {
 		for i, st := range s.Steps {
@@ -123,7 +123,7 @@ func TestBlameAPIServer(t *testing.T) {
 	t.Parallel() // no window is measured
 	b := plan(t, 6)
 	run := clusterRun(t, b, right, func(o *Options) {
-		o.Cluster.gate, o.Cluster.Load = server.AskOff, nil
+		o.Cluster.gate, o.Cluster.Load = scenarios.GateOff, nil
 		o.Cluster.only = func(c clusterCheck) bool {
 			return c.Place.String() == "last/deny"
 		}

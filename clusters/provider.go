@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/netip"
 	"time"
+
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Provider is where clusters come from. The table of all providers is in package providers.
@@ -120,6 +122,6 @@ type Describer interface {
 type Facts struct {
 	// GitVersion is the version of the API server, such as v1.37.1; Emulated is the minor that it behaves as.
 	GitVersion, Emulated string
-	// GateOn reports whether ConstrainedImpersonation is on.
-	GateOn bool
+	// Gate is the state of ConstrainedImpersonation: on or off.
+	Gate scenarios.Gate
 }

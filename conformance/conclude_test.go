@@ -26,7 +26,7 @@ func newCell(t *testing.T, minor int, gate scenarios.Gate) server.Options {
 		t.Fatal(err)
 	}
 	return server.Options{Release: release, Cell: verdicts.Cell{
-		Name: fmt.Sprintf("1.%d-gate-%s", minor, gate), Provider: server.Local, Kubernetes: release.Version, Gate: string(gate),
+		Name: fmt.Sprintf("1.%d-gate-%s", minor, gate), Provider: server.Local, Kubernetes: release.Version, Gate: gate,
 	}}
 }
 
@@ -158,7 +158,7 @@ func TestChanges(t *testing.T) {
 		is := func(minor string) bool { return strings.HasPrefix(e.Cell.Kubernetes, minor) }
 		e.Steps[0].Metrics = nil
 		changed := e.Scenario == "a/changed" && is("1.37")
-		gated := e.Scenario == "a/gated" && e.Cell.Gate == "off"
+		gated := e.Scenario == "a/gated" && e.Cell.Gate == scenarios.GateOff
 		chance := e.Scenario == "a/chance" && is("1.36")
 		switch {
 		case changed, gated, chance:

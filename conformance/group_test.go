@@ -19,7 +19,7 @@ func TestGrouped(t *testing.T) {
 	} {
 		var cells []*Cell
 		for _, name := range []string{"ordinary", "first", "last", "abac"} {
-			o := server.Options{Cell: verdicts.Cell{Name: name, Provider: provider, Kubernetes: "1.37", Gate: string(scenarios.GateOn)}}
+			o := server.Options{Cell: verdicts.Cell{Name: name, Provider: provider, Kubernetes: "1.37", Gate: scenarios.GateOn}}
 			o.Chain = map[string]string{"first": "webhook-first", "last": "webhook-last", "abac": "abac"}[name]
 			cells = append(cells, &Cell{Plan: CellPlan{Target: o}})
 		}

@@ -99,8 +99,8 @@ func (p *Plan) DescribeGroup(name string) string {
 // or absent there, also where nothing was asked of it.
 func DescribeTarget(o server.Options) string {
 	gate := o.Cell.Gate
-	if gate == string(server.AskDefault) {
-		gate = string(server.ExpectedFacts(o).Gate)
+	if gate == scenarios.GateDefault {
+		gate = server.ExpectedFacts(o).Gate
 	}
 	return fmt.Sprintf("Kubernetes %s, gate %s", o.Cell.Kubernetes, gate)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -84,7 +85,7 @@ func controlPlane(kubernetes string, binaries *local.Binaries) (o server.Options
 	}
 	o.Binaries = binaries
 	o.Cell = verdicts.Cell{
-		Name: o.Release.Minor + "-gate-" + string(server.AskOn), Provider: local.Name, Kubernetes: o.Release.Version, Gate: string(server.AskOn),
+		Name: o.Release.Minor + "-gate-" + string(scenarios.GateOn), Provider: local.Name, Kubernetes: o.Release.Version, Gate: scenarios.GateOn,
 	}
 	return o, nil
 }

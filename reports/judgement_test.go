@@ -85,7 +85,7 @@ func TestConclude(t *testing.T) {
 			r.Groups[0].Witness = &Witness{Mismatches: []string{"gate"}}
 		}), verdicts.Invalid, 3, "c: the target is not what was asked for: gate", ""},
 		{"a gate that does nothing", with(oneGroup(ok), func(r *Report) {
-			r.Groups[0].Witness = &Witness{ExpectedGate: "on", GateMetric: "on", GateProbe: &GateProbe{Message: "requested [{Group}] without impersonating a user"}}
+			r.Groups[0].Witness = &Witness{ExpectedGate: scenarios.GateOn, GateMetric: scenarios.GateOn, GateProbe: &GateProbe{Message: "requested [{Group}] without impersonating a user"}}
 		}), verdicts.Failed, 1, "c: the API server contradicts itself: its metric says that the gate ConstrainedImpersonation is on", ""},
 		{"target problem", with(oneGroup(ok), func(r *Report) { r.Groups[0].Problem = "died\nlog" }), verdicts.Invalid, 3, "c: the target could not be used: died", ""},
 		{"known-failing entry unmatched", with(oneGroup(ok), func(r *Report) {

@@ -26,10 +26,10 @@ type Witness struct {
 	EmulatedVersion string `json:"emulatedVersion,omitempty"`
 
 	// ExpectedGate is the state, on or off, that the gate must have: as asked, or by the effective version's default.
-	ExpectedGate string `json:"expectedGate,omitempty"`
+	ExpectedGate scenarios.Gate `json:"expectedGate,omitempty"`
 	// GateMetric is the sample kubernetes_feature_enabled{name="ConstrainedImpersonation"} of GET /metrics: on (1), off
 	// (0), or absent (the version has no such gate, which counts as off). Empty where metrics cannot be read.
-	GateMetric string `json:"gateMetric,omitempty"`
+	GateMetric scenarios.Gate `json:"gateMetric,omitempty"`
 	// GateProbe is the answer to a request with Impersonate-Group and no Impersonate-User. It needs no permission, so
 	// it works on every cluster: the text of the refusal differs between the constrained handler and the old one. It
 	// decides where no metric does.
@@ -69,7 +69,7 @@ type GateProbe struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
 	// Gate is what follows from them: on, off, or unknown where the text is neither of the known ones.
-	Gate string `json:"gate"`
+	Gate scenarios.Gate `json:"gate"`
 }
 
 // Authorizer is one entry of an authorizer chain.
@@ -107,7 +107,8 @@ func (w *Witness) judgeVersion(cell verdicts.Cell, can scenarios.Capabilities) (
 	return mismatch(mismatches, "emulated version", cmp.Or(cell.Emulated, minor), cmp.Or(w.EmulatedVersion, "nothing"))
 }
 
-func mismatch(list []string, what, asked, seen string) []string {
+// mismatch adds a line to a list if a property, which is a version, a state of the gate or another text, is not as asked.
+func mismatch[T ~string](list []string, what string, asked, seen T) []string {
 	if asked == seen {
 		return list
 	}
@@ -122,17 +123,17 @@ func (w *Witness) Judge(cell verdicts.Cell, can scenarios.Capabilities) []string
 	if w.GateProbe == nil {
 		return []string{"the witness was not read to its end"}
 	}
-	mismatches, probed := w.judgeVersion(cell, can), ProbedGate(w.GateProbe.Message)
+	mismatches, probed := w.judgeVersion(cell, can), DetectGate(w.GateProbe.Message)
 	switch {
 	case can.Foreign(): // only answers are seen there
 		probed = w.GateProbe.Gate
-	case w.GateMetric != w.ExpectedGate && (w.GateMetric != "absent" || w.ExpectedGate == "on"):
+	case w.hasOtherMetric():
 		mismatches = mismatch(mismatches, "gate ConstrainedImpersonation (metric)", w.ExpectedGate, w.GateMetric)
 	case w.contradiction(can) != "": // what was asked for, as it says itself: it is judged
 		probed = w.ExpectedGate
 	}
 	mismatches = mismatch(mismatches, "gate ConstrainedImpersonation (probe)", w.ExpectedGate, probed)
-	if said := ProbedGate(w.GateProbe.Message); !can.Foreign() && w.GateProbe.Gate != "" {
+	if said := DetectGate(w.GateProbe.Message); !can.Foreign() && w.GateProbe.Gate != "" {
 		mismatches = mismatch(mismatches, "gate ConstrainedImpersonation (its answer)", said, w.GateProbe.Gate)
 	}
 	if !can.Foreign() && w.Probes == nil {
@@ -148,6 +149,13 @@ func (w *Witness) Judge(cell verdicts.Cell, can scenarios.Capabilities) []string
 		}
 	}
 	return mismatches
+}
+
+// hasOtherMetric reports whether the metric of a server shows another state of the gate than it must have. A gate that is
+// absent is off.
+func (w *Witness) hasOtherMetric() bool {
+	isOffByAbsence := w.GateMetric == scenarios.GateAbsent && w.ExpectedGate != scenarios.GateOn
+	return w.GateMetric != w.ExpectedGate && !isOffByAbsence
 }
 
 var digest = regexp.MustCompile(`^[0-9a-f]{64}$`)
@@ -174,20 +182,21 @@ func (w *Witness) contradiction(can scenarios.Capabilities) string {
 	if w.GateProbe == nil || can.Foreign() || w.GateMetric != w.ExpectedGate {
 		return ""
 	}
-	if probed := ProbedGate(w.GateProbe.Message); probed != w.GateMetric && probed != "unknown" {
+	if probed := DetectGate(w.GateProbe.Message); probed != w.GateMetric && probed != scenarios.GateUnknown {
 		return fmt.Sprintf("its metric says that the gate ConstrainedImpersonation is %s, and it answers as if it were %s", w.GateMetric, probed)
 	}
 	return ""
 }
 
-// ProbedGate tells the two handlers apart by their texts: processImpersonationHeaders and
-// buildImpersonationRequests of k8s.io/apiserver/pkg/endpoints/filters/impersonation.
-func ProbedGate(message string) string {
+// DetectGate returns the state of the gate that the answer to its probe shows: on, off or unknown. It tells the two handlers
+// apart by their texts: processImpersonationHeaders and buildImpersonationRequests of
+// k8s.io/apiserver/pkg/endpoints/filters/impersonation.
+func DetectGate(message string) scenarios.Gate {
 	switch {
 	case strings.Contains(message, "&user.DefaultInfo{"):
-		return "on"
+		return scenarios.GateOn
 	case strings.Contains(message, "without impersonating a user"):
-		return "off"
+		return scenarios.GateOff
 	}
-	return "unknown"
+	return scenarios.GateUnknown
 }

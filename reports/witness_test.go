@@ -23,7 +23,7 @@ func TestWitnessJudge(t *testing.T) {
 		"an odd version":   func(_ *Witness, c *verdicts.Cell) { c.Kubernetes = "mutant" },
 		"another version":  func(w *Witness, _ *verdicts.Cell) { w.GitVersion = "v1.36.3" },
 		"emulated":         func(w *Witness, _ *verdicts.Cell) { w.EmulatedVersion = "1.36" },
-		"its answer":       func(w *Witness, _ *verdicts.Cell) { w.GateProbe.Gate = "on" },
+		"its answer":       func(w *Witness, _ *verdicts.Cell) { w.GateProbe.Gate = scenarios.GateOn },
 		"not probed":       func(w *Witness, _ *verdicts.Cell) { w.Probes = nil },
 		"one unseen":       func(w *Witness, _ *verdicts.Cell) { w.Probes.Front-- },
 		"no program":       func(w *Witness, _ *verdicts.Cell) { w.Programs = nil },
@@ -35,8 +35,8 @@ func TestWitnessJudge(t *testing.T) {
 		"not read":         func(w *Witness, _ *verdicts.Cell) { w.GateProbe = nil },
 	} {
 		w := &Witness{
-			GitVersion: "v1.37.1", EmulatedVersion: "1.37", ExpectedGate: "off", GateMetric: "off",
-			GateProbe: &GateProbe{Code: 400, Message: asked, Gate: "off"}, Programs: slices.Clone(testPrograms), Probes: &ProbeCount{Sent: 4, Front: 4, Back: 1},
+			GitVersion: "v1.37.1", EmulatedVersion: "1.37", ExpectedGate: scenarios.GateOff, GateMetric: scenarios.GateOff,
+			GateProbe: &GateProbe{Code: 400, Message: asked, Gate: scenarios.GateOff}, Programs: slices.Clone(testPrograms), Probes: &ProbeCount{Sent: 4, Front: 4, Back: 1},
 		}
 		cell := verdicts.Cell{Provider: "local", Kubernetes: "1.37.1"}
 		if change(w, &cell); (len(w.Judge(cell, scenarios.AllCapabilities())) == 0) != (name == "") {

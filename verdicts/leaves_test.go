@@ -109,7 +109,7 @@ var unjudged = regexp.MustCompile(`^\.steps\[\](\.reviews\[\]\.at|\.audit\.(anno
 // judge has to notice. An edit that a reader of JSON cannot tell, such as null for nothing, is none.
 func TestEveryLeaf(t *testing.T) {
 	set, facts := evidencetest.Load(t), evidencetest.LocalFacts(scenarios.GateOn)
-	cell := verdicts.Cell{Name: "1.37-gate-on", Provider: "local", Kubernetes: "1.37.1", Gate: "on"}
+	cell := verdicts.Cell{Name: "1.37-gate-on", Provider: "local", Kubernetes: "1.37.1", Gate: scenarios.GateOn}
 	edits := 0
 	for _, s := range set.All() {
 		if ok, _, _ := s.Selected(facts); !ok {

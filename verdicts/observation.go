@@ -25,8 +25,8 @@ type Cell struct {
 	Provider   string `json:"provider"`           // where the cluster comes from, for example local
 	Kubernetes string `json:"kubernetes"`         // the version asked for, for example "1.37.1"
 	Emulated   string `json:"emulated,omitempty"` // the --emulated-version asked for; empty is none
-	// Gate is what was asked of ConstrainedImpersonation: on, off or default.
-	Gate string `json:"gate"`
+	// Gate is what was asked of ConstrainedImpersonation: on, off, default or absent.
+	Gate scenarios.Gate `json:"gate"`
 }
 
 // Evidence is everything raw that was seen of one scenario on one cell. A verdict is a function of it and the scenario.

@@ -66,7 +66,7 @@ func TestKwok(t *testing.T) {
 		"--secure-port", "--kube-authorization", "--kube-feature-gates=ConstrainedImpersonation=true")
 	target, err := server.Start(t.Context(), server.Options{
 		Provider: provider, Release: release,
-		Cell: verdicts.Cell{Name: "kwok", Provider: "kwok", Kubernetes: release.Version, Gate: string(server.AskOn)},
+		Cell: verdicts.Cell{Name: "kwok", Provider: "kwok", Kubernetes: release.Version, Gate: scenarios.GateOn},
 	})
 	if err != nil {
 		t.Fatal(err)

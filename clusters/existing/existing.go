@@ -34,6 +34,7 @@ import (
 	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Cluster is an existing one, reached by a kubeconfig.
@@ -128,8 +129,7 @@ func (c *Cluster) Facts(ctx context.Context) (f clusters.Facts, err error) {
 	// Groups without a user are refused before anybody is asked for permission, in words that depend on the gate.
 	err = c.client.RESTClient().Get().AbsPath("/version").SetHeader("Impersonate-Group", "authzconf").Do(ctx).Error()
 	answer := fmt.Sprint(err)
-	gate := reports.ProbedGate(answer)
-	if f.GateOn = gate == "on"; gate == "unknown" {
+	if f.Gate = reports.DetectGate(answer); f.Gate == scenarios.GateUnknown {
 		return f, fmt.Errorf("the API server does not say whether ConstrainedImpersonation is on: groups without a user are answered with %s", answer)
 	}
 	return f, nil

@@ -23,7 +23,6 @@ import (
 	"github.com/authzconf/authzconf/clusters/existing"
 	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/engine/auditlog"
-	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/reports"
@@ -179,7 +178,7 @@ func (f *adviseFlags) try(c *cobra.Command, seen []advice.Seen, refused []advice
 		result, err = f.live.review(seen, neighbours)
 	} else {
 		o := verification.Options{Manifests: manifests, Seen: seen, Neighbours: neighbours, Progress: func(line string) { _, _ = fmt.Fprintln(c.ErrOrStderr(), line) }}
-		if o.Target, err = localCell(c, f.kubernetes, server.AskOn); err != nil {
+		if o.Target, err = localCell(c, f.kubernetes, scenarios.GateOn); err != nil {
 			return err
 		}
 		result, err = verification.Run(c.Context(), o)
@@ -279,15 +278,14 @@ func (l *liveCluster) review(seen []advice.Seen, neighbours []advice.Neighbour) 
 	if err != nil {
 		return nil, err
 	}
-	gate := map[bool]scenarios.Gate{true: scenarios.GateOn, false: scenarios.GateOff}[facts.GateOn]
 	model, err := oracle.New(oracle.Config{
-		Kubernetes: cmp.Or(facts.Emulated, facts.GitVersion), Binary: facts.GitVersion, Gate: gate, Chain: []oracle.Authorizer{{Authorize: l.authorize}},
+		Kubernetes: cmp.Or(facts.Emulated, facts.GitVersion), Binary: facts.GitVersion, Gate: facts.Gate, Chain: []oracle.Authorizer{{Authorize: l.authorize}},
 	})
 	if err != nil {
 		return nil, err
 	}
 	found, err := verification.Review(l.ctx, model, seen, neighbours)
-	found.Version = fmt.Sprintf("%s, gate %s", facts.GitVersion, gate)
+	found.Version = fmt.Sprintf("%s, gate %s", facts.GitVersion, facts.Gate)
 	return found, cmp.Or(l.err, err)
 }
 

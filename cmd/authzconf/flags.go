@@ -111,7 +111,7 @@ func binaries(c *cobra.Command) *local.Binaries {
 	return &local.Binaries{Source: source, Mirror: mirror, Progress: c.ErrOrStderr()}
 }
 
-func localCell(c *cobra.Command, kubernetes string, gate server.Asked) (server.Options, error) {
+func localCell(c *cobra.Command, kubernetes string, gate scenarios.Gate) (server.Options, error) {
 	cells, err := matrix.Matrix{
 		Provider: server.Local, Kubernetes: []string{kubernetes}, Gate: string(gate), Binaries: binaries(c),
 	}.Cells()

@@ -157,10 +157,10 @@ func flip(o server.Options, at place) server.Options {
 	}
 	o.Cell.Name += "-flipped"
 	switch version := o.Effective(); {
-	case server.GateState(version, server.Asked(o.Cell.Gate)) == scenarios.GateOn:
-		o.Cell.Gate = string(server.AskOff)
+	case server.GateState(version, o.Cell.Gate) == scenarios.GateOn:
+		o.Cell.Gate = scenarios.GateOff
 	case server.GateKnown(version):
-		o.Cell.Gate = string(server.AskOn)
+		o.Cell.Gate = scenarios.GateOn
 	}
 	return o
 }

@@ -19,9 +19,6 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// AskAbsent is the state of the gate in a version that has none. Such a version behaves as one with the gate off.
-const AskAbsent server.Asked = "absent"
-
 // Matrix says which cells to run on, in the words of the command line.
 type Matrix struct {
 	Provider string // a name of the table of package providers
@@ -66,7 +63,7 @@ func (m Matrix) Cells() (cells []server.Options, _ error) {
 		if err != nil {
 			return nil, err
 		}
-		cells = append(cells, seq.Map(states, func(state server.Asked) server.Options { return m.cell(release, emulated, state) })...)
+		cells = append(cells, seq.Map(states, func(state scenarios.Gate) server.Options { return m.cell(release, emulated, state) })...)
 	}
 	return cells, distinct(cells)
 }
@@ -84,22 +81,22 @@ func distinct(cells []server.Options) error {
 }
 
 // states are the gate settings to run with. A version without the gate has absent, and the default, which is the same.
-func (m Matrix) states(release local.Release, emulated string) (states []server.Asked, _ error) {
+func (m Matrix) states(release local.Release, emulated string) (states []scenarios.Gate, _ error) {
 	version := cmp.Or(emulated, release.Minor)
 	known := server.GateKnown(version)
 	for _, word := range strings.Split(m.Gate, ",") {
-		switch asked := server.Asked(strings.TrimSpace(word)); {
+		switch asked := scenarios.Gate(strings.TrimSpace(word)); {
 		case asked == "both" && known:
-			states = append(states, server.AskOn, server.AskOff)
+			states = append(states, scenarios.GateOn, scenarios.GateOff)
 		case asked == "all" && known:
-			states = append(states, server.AskOff, server.AskOn, server.AskDefault)
+			states = append(states, scenarios.GateOff, scenarios.GateOn, scenarios.GateDefault)
 		case asked == "both", asked == "all":
-			states = append(states, AskAbsent)
-		case (asked == server.AskOn || asked == server.AskOff) && !known:
+			states = append(states, scenarios.GateAbsent)
+		case (asked == scenarios.GateOn || asked == scenarios.GateOff) && !known:
 			return nil, fmt.Errorf("Kubernetes %s has no feature gate %s: it came with 1.35; its state is absent or default", version, server.GateName)
-		case asked == AskAbsent && known:
+		case asked == scenarios.GateAbsent && known:
 			return nil, fmt.Errorf("Kubernetes %s has the feature gate %s: its state is on, off or default", version, server.GateName)
-		case asked == server.AskOn, asked == server.AskOff, asked == server.AskDefault, asked == AskAbsent:
+		case asked == scenarios.GateOn, asked == scenarios.GateOff, asked == scenarios.GateDefault, asked == scenarios.GateAbsent:
 			states = append(states, asked)
 		default:
 			return nil, fmt.Errorf("gate %q is not one of on, off, default, absent, both, all", word)
@@ -108,7 +105,7 @@ func (m Matrix) states(release local.Release, emulated string) (states []server.
 	return states, nil
 }
 
-func (m Matrix) cell(release local.Release, emulated string, state server.Asked) server.Options {
+func (m Matrix) cell(release local.Release, emulated string, state scenarios.Gate) server.Options {
 	name := providers.CellName(m.Provider, release.Minor)
 	if emulated != "" {
 		name += "-as-" + emulated
@@ -117,7 +114,7 @@ func (m Matrix) cell(release local.Release, emulated string, state server.Asked)
 		NodeImage: m.NodeImages[release.Minor],
 		Cell: verdicts.Cell{
 			Name:     name + "-gate-" + string(state),
-			Provider: m.Provider, Kubernetes: release.Version, Emulated: emulated, Gate: string(state),
+			Provider: m.Provider, Kubernetes: release.Version, Emulated: emulated, Gate: state,
 		},
 		Release: release, FeatureGates: m.FeatureGates, Binaries: m.Binaries, Keep: m.Keep,
 	}

@@ -101,9 +101,9 @@ func describeVersion(g *reports.Group) string {
 
 func describeGate(g *reports.Group) string {
 	switch {
-	case g.Witness != nil && g.Witness.GateMetric == "absent":
+	case g.Witness != nil && g.Witness.GateMetric == scenarios.GateAbsent:
 		return "not there"
-	case g.Cell.Gate == "default":
+	case g.Cell.Gate == scenarios.GateDefault:
 		return string(g.Target.Gate) + " (default)"
 	}
 	return string(g.Target.Gate)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 const described = "description: what is shown\n"
@@ -30,7 +31,7 @@ stages:
 		Name: "mine", Description: "what is shown", HighAvailability: true, Setups: []string{"bob", "alice"},
 		Stages: []Stage{
 			{Kubernetes: "1.36", Make: []string{"bob"}},
-			{Kubernetes: "1.37", Emulate: "1.36", Gate: "on", Chain: "webhook-first", Fault: KillAPIServer, Make: []string{"alice"}},
+			{Kubernetes: "1.37", Emulate: "1.36", Gate: scenarios.GateOn, Chain: "webhook-first", Fault: KillAPIServer, Make: []string{"alice"}},
 		},
 	}
 	if !reflect.DeepEqual(p, want) {

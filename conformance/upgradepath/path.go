@@ -39,7 +39,8 @@ func Faults() []Fault { return []Fault{KillAPIServer, RestartEtcd, WebhookDown} 
 type Stage struct {
 	Kubernetes string `yaml:"kubernetes"`        // the version of the binary, such as "1.37"
 	Emulate    string `yaml:"emulate,omitempty"` // the minor that it emulates; empty is its own
-	Gate       string `yaml:"gate,omitempty"`    // on, off or default, which it is where left out
+	// Gate is what the stage asks for: on, off or default, which it is where left out.
+	Gate scenarios.Gate `yaml:"gate,omitempty"`
 	// Chain names the authorizer chain, a file of fixtures/chains; empty is Node and RBAC.
 	Chain string `yaml:"chain,omitempty"`
 	// Fault goes wrong on the way here.
@@ -68,10 +69,10 @@ func (l Stage) String() string {
 	if l.Emulate != "" {
 		text += "@" + l.Emulate
 	}
-	switch server.Asked(l.Gate) {
-	case server.AskOn:
+	switch l.Gate {
+	case scenarios.GateOn:
 		text += "+gate"
-	case server.AskOff:
+	case scenarios.GateOff:
 		text += "-gate"
 	}
 	if l.Chain != "" {
@@ -97,9 +98,9 @@ func Parse(text string, highAvailability bool) (*Path, error) {
 		part, stage.Chain, _ = strings.Cut(part, "/")
 		switch {
 		case strings.HasSuffix(part, "+gate"):
-			part, stage.Gate = strings.TrimSuffix(part, "+gate"), string(server.AskOn)
+			part, stage.Gate = strings.TrimSuffix(part, "+gate"), scenarios.GateOn
 		case strings.HasSuffix(part, "-gate"):
-			part, stage.Gate = strings.TrimSuffix(part, "-gate"), string(server.AskOff)
+			part, stage.Gate = strings.TrimSuffix(part, "-gate"), scenarios.GateOff
 		}
 		stage.Kubernetes, stage.Emulate, _ = strings.Cut(part, "@")
 		p.Stages = append(p.Stages, stage)
@@ -125,7 +126,7 @@ func (p *Path) Targets(base matrix.Matrix) (out []server.Options, _ error) {
 }
 
 func (l Stage) target(i int, base matrix.Matrix) (server.Options, error) {
-	base.Kubernetes, base.Emulate, base.Gate = []string{l.Kubernetes}, l.Emulate, cmp.Or(l.Gate, string(server.AskDefault))
+	base.Kubernetes, base.Emulate, base.Gate = []string{l.Kubernetes}, l.Emulate, string(cmp.Or(l.Gate, scenarios.GateDefault))
 	cells, err := base.Cells()
 	if err != nil {
 		return server.Options{}, err
@@ -133,7 +134,7 @@ func (l Stage) target(i int, base matrix.Matrix) (server.Options, error) {
 	o := cells[0]
 	o.Chain = l.Chain
 	o.Cell.Name = fmt.Sprintf("%d-%s", i+1, o.Cell.Name)
-	if base.Gate == string(server.AskDefault) {
+	if base.Gate == string(scenarios.GateDefault) {
 		o.Cell.Name = strings.TrimSuffix(o.Cell.Name, "-gate-default")
 	}
 	if l.Chain != "" {
@@ -221,14 +222,14 @@ func (p *Path) checkStage(i int, stage Stage) error {
 	if err != nil {
 		return errors.New(strings.ReplaceAll(err.Error(), "\n", "; ")) // a hint has a line of its own
 	}
-	asked := server.Asked(cmp.Or(gate, string(server.AskDefault)))
-	if !slices.Contains([]server.Asked{server.AskOn, server.AskOff, server.AskDefault}, asked) {
+	asked := cmp.Or(gate, scenarios.GateDefault)
+	if !slices.Contains([]scenarios.Gate{scenarios.GateOn, scenarios.GateOff, scenarios.GateDefault}, asked) {
 		return fmt.Errorf("gate %q is not one of on, off, default", gate)
 	}
-	if asked != server.AskDefault && !server.GateKnown(o.Effective()) {
+	if asked != scenarios.GateDefault && !server.GateKnown(o.Effective()) {
 		return fmt.Errorf("Kubernetes %s has no feature gate %s, which came with 1.35: leave the gate out", o.Effective(), server.GateName)
 	}
-	stage.Gate, o.Cell.Gate = gate, string(asked)
+	stage.Gate, o.Cell.Gate = gate, asked
 	if stage.Chain != "" {
 		if _, err := fs.Stat(fixtures.FS, "chains/"+stage.Chain+".yaml"); err != nil {
 			return fmt.Errorf("there is no authorizer chain %q in fixtures/chains", stage.Chain)

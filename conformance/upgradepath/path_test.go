@@ -9,6 +9,7 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 func TestParse(t *testing.T) {
@@ -20,14 +21,14 @@ func TestParse(t *testing.T) {
 	}{
 		{text: "1.36,1.37", want: []Stage{{Kubernetes: "1.36"}, {Kubernetes: "1.37"}}},
 		{text: " 1.36 , 1.37 ", want: []Stage{{Kubernetes: "1.36"}, {Kubernetes: "1.37"}}},
-		{text: "1.34,1.35+gate,1.34", want: []Stage{{Kubernetes: "1.34"}, {Kubernetes: "1.35", Gate: "on"}, {Kubernetes: "1.34"}}},
-		{text: "1.36,1.36-gate,1.36", want: []Stage{{Kubernetes: "1.36"}, {Kubernetes: "1.36", Gate: "off"}, {Kubernetes: "1.36"}}},
-		{text: "1.36,1.36+gate", want: []Stage{{Kubernetes: "1.36"}, {Kubernetes: "1.36", Gate: "on"}}}, // the same behaviour by another command line
+		{text: "1.34,1.35+gate,1.34", want: []Stage{{Kubernetes: "1.34"}, {Kubernetes: "1.35", Gate: scenarios.GateOn}, {Kubernetes: "1.34"}}},
+		{text: "1.36,1.36-gate,1.36", want: []Stage{{Kubernetes: "1.36"}, {Kubernetes: "1.36", Gate: scenarios.GateOff}, {Kubernetes: "1.36"}}},
+		{text: "1.36,1.36+gate", want: []Stage{{Kubernetes: "1.36"}, {Kubernetes: "1.36", Gate: scenarios.GateOn}}}, // the same behaviour by another command line
 		{text: "1.36,1.37@1.36", want: []Stage{{Kubernetes: "1.36"}, {Kubernetes: "1.37", Emulate: "1.36"}}},
-		{text: "1.36,1.37@1.35+gate", want: []Stage{{Kubernetes: "1.36"}, {Kubernetes: "1.37", Emulate: "1.35", Gate: "on"}}},
+		{text: "1.36,1.37@1.35+gate", want: []Stage{{Kubernetes: "1.36"}, {Kubernetes: "1.37", Emulate: "1.35", Gate: scenarios.GateOn}}},
 		{text: "1.36,1.36/webhook-first", want: []Stage{{Kubernetes: "1.36"}, {Kubernetes: "1.36", Chain: "webhook-first"}}},
-		{text: "1.33,1.37@1.36-gate/webhook-last", want: []Stage{{Kubernetes: "1.33"}, {Kubernetes: "1.37", Emulate: "1.36", Gate: "off", Chain: "webhook-last"}}},
-		{text: "1.35+gate,1.36,1.35+gate", ha: true, want: []Stage{{Kubernetes: "1.35", Gate: "on"}, {Kubernetes: "1.36"}, {Kubernetes: "1.35", Gate: "on"}}},
+		{text: "1.33,1.37@1.36-gate/webhook-last", want: []Stage{{Kubernetes: "1.33"}, {Kubernetes: "1.37", Emulate: "1.36", Gate: scenarios.GateOff, Chain: "webhook-last"}}},
+		{text: "1.35+gate,1.36,1.35+gate", ha: true, want: []Stage{{Kubernetes: "1.35", Gate: scenarios.GateOn}, {Kubernetes: "1.36"}, {Kubernetes: "1.35", Gate: scenarios.GateOn}}},
 		{text: "1.33,1.37", want: []Stage{{Kubernetes: "1.33"}, {Kubernetes: "1.37"}}}, // one API server: nothing runs beside it
 
 		{text: "", fail: `path "": stage 1 is empty; write versions separated by commas, such as 1.35+gate,1.36,1.35+gate`},
@@ -116,7 +117,7 @@ func TestStringRoundTrip(t *testing.T) {
 	var stages []Stage
 	for _, kubernetes := range []string{"1.36", "v1.36", "1.37"} {
 		for _, emulate := range []string{"", "1.35", "1.36"} {
-			for _, gate := range []string{"", "on", "off"} {
+			for _, gate := range []scenarios.Gate{"", scenarios.GateOn, scenarios.GateOff} {
 				for _, chain := range []string{"", "webhook-first", "abac"} {
 					stages = append(stages, Stage{Kubernetes: kubernetes, Emulate: emulate, Gate: gate, Chain: chain})
 				}
@@ -124,7 +125,7 @@ func TestStringRoundTrip(t *testing.T) {
 		}
 	}
 	roundTrip(t, stages)
-	if got := (Stage{Kubernetes: "1.36", Gate: "default"}).String(); got != "1.36" {
+	if got := (Stage{Kubernetes: "1.36", Gate: scenarios.GateDefault}).String(); got != "1.36" {
 		t.Errorf("the default gate is printed: %s", got)
 	}
 }
@@ -138,13 +139,17 @@ func TestTargets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []struct{ name, emulated, gate, chain string }{
-		{"1-1.34", "", "default", ""},
-		{"2-1.35-gate-on", "", "on", ""},
-		{"3-1.36", "", "default", ""},
-		{"4-1.36-gate-off", "", "off", ""},
-		{"5-1.37-as-1.36", "1.36", "default", ""},
-		{"6-1.37-as-1.36-webhook-first", "1.36", "default", "webhook-first"},
+	want := []struct {
+		name, emulated string
+		gate           scenarios.Gate
+		chain          string
+	}{
+		{"1-1.34", "", scenarios.GateDefault, ""},
+		{"2-1.35-gate-on", "", scenarios.GateOn, ""},
+		{"3-1.36", "", scenarios.GateDefault, ""},
+		{"4-1.36-gate-off", "", scenarios.GateOff, ""},
+		{"5-1.37-as-1.36", "1.36", scenarios.GateDefault, ""},
+		{"6-1.37-as-1.36-webhook-first", "1.36", scenarios.GateDefault, "webhook-first"},
 	}
 	for i, w := range want {
 		o := targets[i]

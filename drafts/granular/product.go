@@ -18,6 +18,7 @@ import (
 	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/usage"
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -63,7 +64,7 @@ func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
 // serverOptions returns the API server behind the enforcer.
 func serverOptions(release local.Release, binaries *local.Binaries) server.Options {
 	return server.Options{
-		Cell:    verdicts.Cell{Name: release.Minor + "-gate-" + string(server.AskDefault), Provider: server.Local, Kubernetes: release.Version, Gate: string(server.AskDefault)},
+		Cell:    verdicts.Cell{Name: release.Minor + "-gate-" + string(scenarios.GateDefault), Provider: server.Local, Kubernetes: release.Version, Gate: scenarios.GateDefault},
 		Release: release, Binaries: binaries, NoAudit: true,
 	}
 }

@@ -80,7 +80,7 @@ func TestBroken(t *testing.T) {
 	}
 	release := local.Newest()
 	started, err := Start(t.Context(), Options{
-		Cell:    verdicts.Cell{Name: "broken", Provider: Local, Kubernetes: release.Version, Gate: string(AskDefault)},
+		Cell:    verdicts.Cell{Name: "broken", Provider: Local, Kubernetes: release.Version, Gate: scenarios.GateDefault},
 		Release: release, Binaries: &local.Binaries{},
 	})
 	if err != nil {

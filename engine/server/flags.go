@@ -69,18 +69,14 @@ func describeExisting(cluster *existing.Cluster, facts existing.Facts) (Options,
 	if err != nil {
 		return Options{}, fmt.Errorf("the cluster is of version %s: %w", facts.GitVersion, err)
 	}
-	gate := AskOff
-	if facts.GateOn {
-		gate = AskOn
-	}
 	emulated := facts.Emulated
 	if emulated == release.Minor {
 		emulated = ""
 	}
 	return Options{
 		Cell: verdicts.Cell{
-			Name:     Existing + "-" + cmp.Or(emulated, release.Minor) + "-gate-" + string(gate),
-			Provider: Existing, Kubernetes: kubernetes, Emulated: emulated, Gate: string(gate),
+			Name:     Existing + "-" + cmp.Or(emulated, release.Minor) + "-gate-" + string(facts.Gate),
+			Provider: Existing, Kubernetes: kubernetes, Emulated: emulated, Gate: facts.Gate,
 		},
 		Release: release, Existing: cluster,
 	}, nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/kind"
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -34,7 +35,7 @@ func kindServer(t *testing.T) Options {
 		t.Fatal(err)
 	}
 	return Options{
-		Cell:    verdicts.Cell{Name: "test", Provider: Kind, Kubernetes: release.Version, Gate: string(AskOn)},
+		Cell:    verdicts.Cell{Name: "test", Provider: Kind, Kubernetes: release.Version, Gate: scenarios.GateOn},
 		Release: release, NodeImage: image,
 	}
 }

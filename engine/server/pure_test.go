@@ -17,18 +17,18 @@ import (
 func TestGateState(t *testing.T) {
 	tests := []struct {
 		version string
-		asked   Asked
+		asked   scenarios.Gate
 		want    scenarios.Gate
 	}{
-		{"1.33", AskDefault, scenarios.GateOff},
-		{"1.34.4", AskOff, scenarios.GateOff},
-		{"1.34", AskOn, scenarios.GateOff}, // there is nothing to switch on
-		{"1.35", AskDefault, scenarios.GateOff},
-		{"1.35.4", AskOn, scenarios.GateOn},
-		{"1.36", AskDefault, scenarios.GateOn},
-		{"1.37.1", AskDefault, scenarios.GateOn},
-		{"1.37", AskOff, scenarios.GateOff},
-		{"2.0", AskDefault, scenarios.GateOn},
+		{"1.33", scenarios.GateDefault, scenarios.GateOff},
+		{"1.34.4", scenarios.GateOff, scenarios.GateOff},
+		{"1.34", scenarios.GateOn, scenarios.GateOff}, // there is nothing to switch on
+		{"1.35", scenarios.GateDefault, scenarios.GateOff},
+		{"1.35.4", scenarios.GateOn, scenarios.GateOn},
+		{"1.36", scenarios.GateDefault, scenarios.GateOn},
+		{"1.37.1", scenarios.GateDefault, scenarios.GateOn},
+		{"1.37", scenarios.GateOff, scenarios.GateOff},
+		{"2.0", scenarios.GateDefault, scenarios.GateOn},
 	}
 	for _, test := range tests {
 		if got := GateState(test.version, test.asked); got != test.want {
@@ -37,16 +37,16 @@ func TestGateState(t *testing.T) {
 	}
 }
 
-// TestProbedGate uses the answers of real API servers.
-func TestProbedGate(t *testing.T) {
-	for message, want := range map[string]string{
-		`requested &user.DefaultInfo{Name:"", UID:"", Groups:[]string{"g"}, Extra:map[string][]string(nil)} without impersonating a user name`: "on",
-		`requested [{Group  g    }] without impersonating a user`:                                                                              "off",
-		`Internal Server Error: "/version": requested [{Group  g    }] without impersonating a user`:                                           "off",
-		`something else`: "unknown",
-		"":               "unknown",
+// TestDetectGate uses the answers of real API servers.
+func TestDetectGate(t *testing.T) {
+	for message, want := range map[string]scenarios.Gate{
+		`requested &user.DefaultInfo{Name:"", UID:"", Groups:[]string{"g"}, Extra:map[string][]string(nil)} without impersonating a user name`: scenarios.GateOn,
+		`requested [{Group  g    }] without impersonating a user`:                                                                              scenarios.GateOff,
+		`Internal Server Error: "/version": requested [{Group  g    }] without impersonating a user`:                                           scenarios.GateOff,
+		`something else`: scenarios.GateUnknown,
+		"":               scenarios.GateUnknown,
 	} {
-		if got := reports.ProbedGate(message); got != want {
+		if got := reports.DetectGate(message); got != want {
 			t.Errorf("%q: %s, want %s", message, got, want)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/Masterminds/semver/v3"
+	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -64,18 +65,15 @@ func (s *Server) witnessOutside(ctx context.Context, o Options) error {
 		return fmt.Errorf("witness: %w", err)
 	}
 	w := &s.Witness
-	w.GitVersion, w.EmulatedVersion, w.ExpectedGate, w.GateMetric = facts.GitVersion, facts.Emulated, string(s.Facts.Gate), "absent"
-	w.GateProbe = &reports.GateProbe{Gate: string(scenarios.GateOff)}
-	if facts.GateOn {
-		w.GateProbe.Gate = string(scenarios.GateOn)
-	}
+	w.GitVersion, w.EmulatedVersion = facts.GitVersion, facts.Emulated
+	w.ExpectedGate, w.GateMetric, w.GateProbe = s.Facts.Gate, scenarios.GateAbsent, &reports.GateProbe{Gate: facts.Gate}
 	w.Mismatches = w.Judge(o.Cell, s.Facts.Capabilities)
 	return nil
 }
 
 // readBack reads the version and the gate, and more, and compares them with what is asked.
 func (s *Server) readBack(ctx context.Context, o Options, more ...func(context.Context) error) error {
-	s.Witness.ExpectedGate = string(s.Facts.Gate)
+	s.Witness.ExpectedGate = s.Facts.Gate
 	for _, read := range append([]func(context.Context) error{s.witnessPrograms, s.witnessVersion, s.witnessGate}, more...) {
 		if err := read(ctx); err != nil {
 			return fmt.Errorf("witness: %w", err)
@@ -127,10 +125,7 @@ func (s *Server) witnessGate(ctx context.Context) error {
 		return err
 	}
 	w := &s.Witness
-	w.GateMetric = "absent"
-	if value, ok := gaugeValues(families[featureMetric], "name")[GateName]; ok {
-		w.GateMetric = map[bool]string{true: "on", false: "off"}[value == 1]
-	}
+	w.GateMetric = readGateMetric(families[featureMetric])
 	client, err := s.UserClient(scenarios.Requestor{User: witnessUser}, nil, func(*http.Request) {})
 	if err != nil {
 		return err
@@ -139,8 +134,20 @@ func (s *Server) witnessGate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.GateProbe = &reports.GateProbe{Code: a.code, Message: a.message, Gate: reports.ProbedGate(a.message)}
+	w.GateProbe = &reports.GateProbe{Code: a.code, Message: a.message, Gate: reports.DetectGate(a.message)}
 	return nil
+}
+
+// readGateMetric returns the state of the gate by the metric of an API server: on, off or absent.
+func readGateMetric(family *dto.MetricFamily) scenarios.Gate {
+	value, isThere := gaugeValues(family, "name")[GateName]
+	switch {
+	case !isThere:
+		return scenarios.GateAbsent
+	case value == 1:
+		return scenarios.GateOn
+	}
+	return scenarios.GateOff
 }
 
 type answer struct {
@@ -289,25 +296,15 @@ func (s *Server) Events(texts ...string) (all []json.RawMessage) {
 // GateName is the feature gate that authzconf toggles.
 const GateName = "ConstrainedImpersonation"
 
-// Asked is the state of the gate that a run asks for.
-type Asked string
-
-const (
-	AskOn  Asked = "on"
-	AskOff Asked = "off"
-	// AskDefault leaves the gate as the version has it.
-	AskDefault Asked = "default"
-)
-
 // GateKnown reports whether an effective version (1.35 or 1.35.4) has the gate:
 // since 1.35 (k8s.io/apiserver/pkg/features/kube_features.go).
 func GateKnown(version string) bool { return !minorBefore(version, 35) }
 
 // GateState is the effective state of the gate: what was asked or, by default, alpha and off in 1.35, beta and on
 // since 1.36. A version without the gate behaves as off.
-func GateState(version string, asked Asked) scenarios.Gate {
-	onByDefault := asked == AskDefault && !minorBefore(version, 36)
-	on := asked == AskOn || onByDefault
+func GateState(version string, asked scenarios.Gate) scenarios.Gate {
+	onByDefault := asked == scenarios.GateDefault && !minorBefore(version, 36)
+	on := asked == scenarios.GateOn || onByDefault
 	if on && GateKnown(version) {
 		return scenarios.GateOn
 	}
@@ -330,7 +327,7 @@ func minorBefore(version string, minor uint64) bool {
 // Wanted is a target as its options ask for it, for what it is found to be to be held to.
 func (o Options) Wanted() reports.Found {
 	f := reports.Found{Cell: o.Cell, Facts: ExpectedFacts(o)}
-	f.Witness.ExpectedGate = string(f.Facts.Gate)
+	f.Witness.ExpectedGate = f.Facts.Gate
 	m, _ := loadMiddle(o.Chain) // a chain that is none has no target
 	f.Witness.AskedAuthorizers = m.all()
 	return f
@@ -365,7 +362,7 @@ func ExpectedFacts(o Options) scenarios.Facts {
 		Kubernetes: o.Effective(),
 		Binary:     o.Cell.Kubernetes,
 		Chain:      o.Chain,
-		Gate:       GateState(o.Effective(), Asked(o.Cell.Gate)),
+		Gate:       GateState(o.Effective(), o.Cell.Gate),
 	}
 	f.Capabilities = capabilities(o, f)
 	return f

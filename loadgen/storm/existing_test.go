@@ -33,6 +33,7 @@ import (
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/loadgen/shard"
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -53,7 +54,7 @@ func inExisting(t *testing.T, kubeconfig, name string) Options {
 		Profile: p, Release: newest(), Binaries: &local.Binaries{}, Seed: 1, Shards: 1, Say: func(s string) { t.Log(s) },
 		Provider: server.Existing,
 		Existing: server.Options{
-			Cell: verdicts.Cell{Name: "existing", Provider: server.Existing, Kubernetes: newest().Version, Gate: "on"}, Release: newest(), Existing: cluster,
+			Cell: verdicts.Cell{Name: "existing", Provider: server.Existing, Kubernetes: newest().Version, Gate: scenarios.GateOn}, Release: newest(), Existing: cluster,
 		},
 	}
 }

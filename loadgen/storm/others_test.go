@@ -17,6 +17,7 @@ import (
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -28,7 +29,7 @@ func TestCheckExisting(t *testing.T) {
 		"the profile test compares the servers [gate-on gate-off], and a cluster that exists is one": func(o *Options) {
 			o.Profile.Comparisons = append(o.Profile.Comparisons, profile.Comparison{A: side("none", profile.GateOff), B: side("none", profile.GateOff)})
 		},
-		"the profile test is about the server gate-on, and the cluster has the gate off": func(o *Options) { o.Existing.Cell.Gate = "off" },
+		"the profile test is about the server gate-on, and the cluster has the gate off": func(o *Options) { o.Existing.Cell.Gate = scenarios.GateOff },
 		"--starts 2: a cluster that exists is not started anew":                          func(o *Options) { o.Profile.Starts = 2 },
 		"--engine kubernetes: expected --image beside it":                                func(o *Options) { o.Engine = Pods },
 		"--image is what pods run: expected --engine kubernetes":                         func(o *Options) { o.Image = "x" },
@@ -36,7 +37,7 @@ func TestCheckExisting(t *testing.T) {
 	} {
 		p := burst(profile.Comparison{Name: "one", A: side("none", profile.GateOn), B: side("denied", profile.GateOn)})
 		p.Authorizer.Kind, p.Starts = profile.RBAC, 1
-		o := Options{Profile: p, Shards: 1, Provider: server.Existing, Existing: server.Options{Cell: verdicts.Cell{Gate: "on"}}}
+		o := Options{Profile: p, Shards: 1, Provider: server.Existing, Existing: server.Options{Cell: verdicts.Cell{Gate: scenarios.GateOn}}}
 		change(&o)
 		if err := o.Check(); want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
 			t.Errorf("got %v, want %s", err, want)

@@ -16,6 +16,7 @@ import (
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/loadgen/shard"
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -104,12 +105,12 @@ func (r *runner) options(name profile.Server, join *server.Server) server.Option
 	if r.can().Foreign {
 		return r.Existing
 	}
-	gate := server.AskOff
+	gate := scenarios.GateOff
 	if name.Gate() == profile.GateOn {
-		gate = server.AskOn
+		gate = scenarios.GateOn
 	}
 	o := server.Options{
-		Cell:    verdicts.Cell{Name: string(name), Provider: r.Provider, Kubernetes: r.Release.Version, Gate: string(gate)},
+		Cell:    verdicts.Cell{Name: string(name), Provider: r.Provider, Kubernetes: r.Release.Version, Gate: gate},
 		Release: r.Release, Binaries: r.Binaries, NodeImage: r.NodeImage, NoAudit: true, Join: join, Cached: r.Profile.Authorizer.Cache,
 	}
 	if r.recorder != nil {

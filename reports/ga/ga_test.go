@@ -91,7 +91,7 @@ func TestGA(t *testing.T) {
 	}
 	run := func(verdict verdicts.Verdict) *reports.Report {
 		return &reports.Report{Product: "conformance", Groups: []reports.Group{{
-			Cell: &verdicts.Cell{Provider: "local", Gate: "on"}, Witness: &reports.Witness{GitVersion: "v1.37.1"},
+			Cell: &verdicts.Cell{Provider: "local", Gate: scenarios.GateOn}, Witness: &reports.Witness{GitVersion: "v1.37.1"},
 			Cases: []reports.Result{
 				{Case: "kubernetes/requests/self-subject-review", Verdict: verdict},
 				{Case: "kubernetes/raw-headers/empty-user-before-another", Verdict: verdict},

@@ -12,7 +12,7 @@ func ListProperties(g *reports.Group) (list []reports.Fact) {
 		add("provider", c.Provider)
 		add("kubernetes", c.Kubernetes)
 		add("emulated", c.Emulated)
-		add("gate", c.Gate)
+		add("gate", string(c.Gate))
 	}
 	list = append(list, g.Facts...)
 	if w := g.Witness; w != nil {

@@ -24,12 +24,12 @@ func newReport(product string) *reports.Report {
 }
 
 // newCell returns a group with a witness that is as asked.
-func newCell(name, gate string) reports.Group {
+func newCell(name string, gate scenarios.Gate) reports.Group {
 	digest := strings.Repeat("de9b", 16)
 	return reports.Group{
 		Name:   name,
 		Cell:   &verdicts.Cell{Name: name, Provider: "local", Kubernetes: "1.37.1", Gate: gate},
-		Target: &scenarios.Facts{Kubernetes: "1.37", Binary: "1.37", Gate: scenarios.Gate(gate), Capabilities: []scenarios.Capability{scenarios.Reviews, scenarios.Metrics}},
+		Target: &scenarios.Facts{Kubernetes: "1.37", Binary: "1.37", Gate: gate, Capabilities: []scenarios.Capability{scenarios.Reviews, scenarios.Metrics}},
 		Witness: &reports.Witness{
 			GitVersion: "v1.37.1", Platform: "linux/amd64", EmulatedVersion: "1.37", ExpectedGate: gate, GateMetric: gate,
 			GateProbe:        &reports.GateProbe{Code: 400, Message: probeAnswer(gate), Gate: gate},
@@ -42,8 +42,8 @@ func newCell(name, gate string) reports.Group {
 }
 
 // probeAnswer returns what an API server answers to the probe of the gate.
-func probeAnswer(gate string) string {
-	if gate == "on" {
+func probeAnswer(gate scenarios.Gate) string {
+	if gate == scenarios.GateOn {
 		return `requested &user.DefaultInfo{Name:""} without impersonating a user name`
 	}
 	return "requested without impersonating a user"
@@ -78,7 +78,7 @@ func fail(group, name string, level scenarios.Level) reports.Result {
 func mixedReport() *reports.Report {
 	r := newReport("conformance")
 	r.Require = []scenarios.Level{scenarios.Core}
-	on, off := newCell("1.37-gate-on", "on"), newCell("1.37-gate-off", "off")
+	on, off := newCell("1.37-gate-on", scenarios.GateOn), newCell("1.37-gate-off", scenarios.GateOff)
 	for _, g := range []*reports.Group{&on, &off} {
 		known := fail(g.Name, "kep-5284/user-info/list-pods-without-action-grant", scenarios.Core)
 		known.Differences = []verdicts.Difference{{Field: "message", Want: `"a"`, Got: `"b"`}}
@@ -143,7 +143,8 @@ func largeReport(cells, cases int, failing func(cell, i int) bool) *reports.Repo
 	r := newReport("conformance")
 	levels := []scenarios.Level{scenarios.Core, scenarios.Extended, scenarios.Extended, scenarios.Divergence}
 	for c := range cells {
-		g := newCell(fmt.Sprintf("1.%d-gate-%s", 30+c/2, []string{"on", "off"}[c%2]), []string{"on", "off"}[c%2])
+		gate := []scenarios.Gate{scenarios.GateOn, scenarios.GateOff}[c%2]
+		g := newCell(fmt.Sprintf("1.%d-gate-%s", 30+c/2, gate), gate)
 		for i := range cases {
 			name := fmt.Sprintf("kep-5284/behaviour-%02d/a-request-with-headers-%d", i/20, i)
 			switch {

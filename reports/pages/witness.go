@@ -126,13 +126,13 @@ func (c *card) addGate(g *reports.Group) {
 	if w == nil || g.Cell == nil || g.Cell.Gate == "" {
 		return
 	}
-	asked := g.Cell.Gate
-	if w.ExpectedGate != "" && w.ExpectedGate != asked {
-		asked += ", so " + w.ExpectedGate
+	asked := string(g.Cell.Gate)
+	if w.ExpectedGate != "" && w.ExpectedGate != g.Cell.Gate {
+		asked = fmt.Sprintf("%s, so %s", g.Cell.Gate, w.ExpectedGate)
 	}
-	c.Rows = append(c.Rows, witnessRow{"Gate, by its metric", asked, cmp.Or(w.GateMetric, "nothing"), "kubernetes_feature_enabled"})
+	c.Rows = append(c.Rows, witnessRow{"Gate, by its metric", asked, cmp.Or(string(w.GateMetric), "nothing"), "kubernetes_feature_enabled"})
 	if probe := w.GateProbe; probe != nil {
-		c.Rows = append(c.Rows, witnessRow{"Gate, by a probe", asked, probe.Gate, fmt.Sprintf("%d %s", probe.Code, probe.Message)})
+		c.Rows = append(c.Rows, witnessRow{"Gate, by a probe", asked, string(probe.Gate), fmt.Sprintf("%d %s", probe.Code, probe.Message)})
 	}
 }
 

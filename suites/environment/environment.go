@@ -2,7 +2,7 @@
 // it: of the version and with the state of the gate that they ask for, with the recorder at both ends of the authorizer
 // chain, and with its audit log at hand.
 //
-//	var testenv = environment.New(environment.Options{Kubernetes: "1.37", Gate: server.AskOn})
+//	var testenv = environment.New(environment.Options{Kubernetes: "1.37", Gate: scenarios.GateOn})
 //
 //	func TestMain(m *testing.M) { os.Exit(testenv.Run(m)) }
 //
@@ -25,6 +25,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/clusters/providers"
 	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -36,7 +37,7 @@ type Options struct {
 	// Kubernetes is the version, such as 1.37 or 1.37.1.
 	Kubernetes string
 	// Gate is the state of ConstrainedImpersonation: on, off, or default, which is the default.
-	Gate server.Asked
+	Gate scenarios.Gate
 	// FeatureGates are set besides.
 	FeatureGates map[string]bool
 	// Chain names the authorizers between the two points of the recorder: a file of fixtures/chains, without .yaml.
@@ -83,7 +84,7 @@ func (o Options) server(w e2e.Wanted) (server.Options, error) {
 	options := server.Options{
 		Cell: verdicts.Cell{
 			Name:     providers.CellName(provider, release.Minor),
-			Provider: provider, Kubernetes: release.Version, Gate: string(cmp.Or(o.Gate, server.AskDefault)),
+			Provider: provider, Kubernetes: release.Version, Gate: cmp.Or(o.Gate, scenarios.GateDefault),
 		},
 		Release: release, FeatureGates: o.FeatureGates, Chain: o.Chain, NodeImage: o.NodeImage,
 		Binaries: &local.Binaries{Progress: os.Stderr}, KubeAPIServerPath: w.Path,

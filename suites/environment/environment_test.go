@@ -13,13 +13,12 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
-	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/suites/environment"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-var testenv = environment.New(environment.Options{Kubernetes: "1.37", Gate: server.AskOn})
+var testenv = environment.New(environment.Options{Kubernetes: "1.37", Gate: scenarios.GateOn})
 
 func TestMain(m *testing.M) {
 	flag.Parse()

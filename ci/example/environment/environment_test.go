@@ -15,13 +15,12 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
-	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/suites/environment"
 )
 
 // testenv has an API server with the recorder in its authorizer chain, and with the gate on.
-var testenv = environment.New(environment.Options{Kubernetes: "1.37", Gate: server.AskOn})
+var testenv = environment.New(environment.Options{Kubernetes: "1.37", Gate: scenarios.GateOn})
 
 func TestMain(m *testing.M) { os.Exit(testenv.Run(m)) }
 

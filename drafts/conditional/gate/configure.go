@@ -10,6 +10,7 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/reference"
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -45,7 +46,7 @@ func (p *player) start(ctx context.Context, k kind, length int, o Options) (err 
 
 func options(o Options, plain *server.Plain, gates map[string]bool) server.Options {
 	return server.Options{
-		Cell:    verdicts.Cell{Name: o.Release.Minor + "-gate", Provider: server.Local, Kubernetes: o.Release.Version, Gate: string(server.AskDefault)},
+		Cell:    verdicts.Cell{Name: o.Release.Minor + "-gate", Provider: server.Local, Kubernetes: o.Release.Version, Gate: scenarios.GateDefault},
 		Release: o.Release, FeatureGates: gates, Binaries: o.Binaries, Plain: plain,
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/reference"
 	"github.com/authzconf/authzconf/drafts/conditional/wire"
 	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -117,7 +118,7 @@ func Start(ctx context.Context, o StartOptions) (_ *Cluster, err error) {
 	}
 	release := local.Newest()
 	if c.Server, err = server.Start(ctx, server.Options{
-		Cell:    verdicts.Cell{Name: release.Minor + "-conditional", Provider: server.Local, Kubernetes: release.Version, Gate: string(server.AskDefault)},
+		Cell:    verdicts.Cell{Name: release.Minor + "-conditional", Provider: server.Local, Kubernetes: release.Version, Gate: scenarios.GateDefault},
 		Release: release, FeatureGates: o.FeatureGates, Binaries: o.Binaries, Plain: plain,
 	}); err != nil {
 		return nil, err

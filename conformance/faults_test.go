@@ -86,7 +86,7 @@ func start(t *testing.T, l net.Listener) *conformance.Session {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gate: "default", Binaries: &local.Binaries{}}.Cells()
+	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gates: matrix.Gates{scenarios.GateDefault}, Binaries: &local.Binaries{}}.Cells()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,14 +16,14 @@ import (
 )
 
 // planOf plans the scenarios of some files on the newest version.
-func planOf(t *testing.T, gate string, files fstest.MapFS) *conformance.Plan {
+func planOf(t *testing.T, gate scenarios.Gate, files fstest.MapFS) *conformance.Plan {
 	t.Helper()
 	texts := conformance.Texts{Scenarios: files, Fixtures: fstest.MapFS{}}
 	var err error
 	if texts.Set, err = scenarios.Load(texts.Scenarios, texts.Fixtures); err != nil {
 		t.Fatal(err)
 	}
-	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gate: gate, Binaries: &local.Binaries{}}.Cells()
+	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gates: matrix.Gates{gate}, Binaries: &local.Binaries{}}.Cells()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func execute(ctx context.Context, t *testing.T, p *conformance.Plan) (*product.M
 // TestInterruptedBeforeTheFirstScenario has Ctrl-C arrive before anything runs: nothing must wait, and everything is
 // invalid. A plan can be run again in the same process.
 func TestInterruptedBeforeTheFirstScenario(t *testing.T) {
-	plan := planOf(t, "default", fstest.MapFS{"waits.yaml": {Data: []byte(waiting)}})
+	plan := planOf(t, scenarios.GateDefault, fstest.MapFS{"waits.yaml": {Data: []byte(waiting)}})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 2 {

@@ -30,7 +30,7 @@ func queued(t *testing.T, observer product.Observer, change func(i int, o *serve
 	if err != nil {
 		t.Fatal(err)
 	}
-	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gate: "all", Binaries: &local.Binaries{}}.Cells()
+	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gates: matrix.Gates{matrix.GateAll}, Binaries: &local.Binaries{}}.Cells()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
 	}
-	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gate: "on", Binaries: &local.Binaries{Progress: os.Stderr}}.Cells()
+	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gates: matrix.Gates{scenarios.GateOn}, Binaries: &local.Binaries{Progress: os.Stderr}}.Cells()
 	if err != nil {
 		t.Fatal(err)
 	}

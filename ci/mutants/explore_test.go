@@ -20,6 +20,7 @@ import (
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/oracle/cases"
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -57,8 +58,8 @@ func newExploration(ctx context.Context, t *testing.T, name string) *exploration
 }
 
 // cells are API servers that are the mutant which is chosen in the shared file.
-func (x *exploration) cells(t *testing.T, gate string, shared *sharedFile) []server.Options {
-	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{local.Newest().Minor}, Gate: gate, Binaries: &local.Binaries{Progress: t.Output()}}.Cells()
+func (x *exploration) cells(t *testing.T, gate scenarios.Gate, shared *sharedFile) []server.Options {
+	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{local.Newest().Minor}, Gates: matrix.Gates{gate}, Binaries: &local.Binaries{Progress: t.Output()}}.Cells()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +145,7 @@ func TestExploreCoverage(t *testing.T) {
 	defer shared.close()
 	corpus := &corpusOf{shared: shared, seen: map[[2]int]bool{}, now: map[int]int{}}
 	for seed := range int64(3) {
-		if err := x.disagreement(ctx, t, x.cells(t, "both", shared), seed+1, corpus.sent); err != nil {
+		if err := x.disagreement(ctx, t, x.cells(t, matrix.GateBoth, shared), seed+1, corpus.sent); err != nil {
 			t.Error(err)
 		}
 	}
@@ -193,7 +194,7 @@ func TestArgumentsHold(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer shared.close()
-				if err := x.disagreement(ctx, t, x.cells(t, "on", shared), flags.seed, nil); err != nil {
+				if err := x.disagreement(ctx, t, x.cells(t, scenarios.GateOn, shared), flags.seed, nil); err != nil {
 					t.Errorf("%s (%s): %v", m.Snippet, m.Change, err)
 				}
 			})

@@ -200,7 +200,7 @@ func completeSuite() ([]conformance.CellPlan, error) {
 		return nil, err
 	}
 	cells, err := matrix.Matrix{
-		Provider: "local", Kubernetes: []string{local.Newest().Minor}, Gate: "both", Binaries: &local.Binaries{},
+		Provider: "local", Kubernetes: []string{local.Newest().Minor}, Gates: matrix.Gates{matrix.GateBoth}, Binaries: &local.Binaries{},
 	}.Cells()
 	if err != nil {
 		return nil, err

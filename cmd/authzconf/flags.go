@@ -113,7 +113,7 @@ func binaries(c *cobra.Command) *local.Binaries {
 
 func localCell(c *cobra.Command, kubernetes string, gate scenarios.Gate) (server.Options, error) {
 	cells, err := matrix.Matrix{
-		Provider: server.Local, Kubernetes: []string{kubernetes}, Gate: string(gate), Binaries: binaries(c),
+		Provider: server.Local, Kubernetes: []string{kubernetes}, Gates: matrix.Gates{gate}, Binaries: binaries(c),
 	}.Cells()
 	if err != nil {
 		return server.Options{}, err

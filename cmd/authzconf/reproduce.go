@@ -43,7 +43,7 @@ func newReproduce(flags *reproduceFlags) *cobra.Command {
 			return invalid(fmt.Errorf("%s could not be tried on Kubernetes %s: the finding exists since %s; nothing was started", f.ID, version, f.Since))
 		}
 		flags.matrix = matrix.Matrix{
-			Provider: "local", Kubernetes: []string{version}, Gate: "both", Binaries: binaries(c),
+			Provider: "local", Kubernetes: []string{version}, Gates: matrix.Gates{matrix.GateBoth}, Binaries: binaries(c),
 		}
 		return flags.run(c, f)
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Product is generated cases against the model.
@@ -27,7 +28,8 @@ func newFlags(set *pflag.FlagSet) product.Flags {
 	f := &flags{}
 	set.IntVar(&f.cases, "cases", 1000, "how many cases each version and gate gets")
 	set.StringSliceVar(&f.matrix.Kubernetes, "kubernetes", []string{matrix.Newest()}, "versions to explore, of "+matrix.Known())
-	set.StringVar(&f.matrix.Gate, "gate", "on", "ConstrainedImpersonation: on, off, default, absent, both (on and off) or all")
+	f.matrix.Gates = matrix.Gates{scenarios.GateOn}
+	set.Var(&f.matrix.Gates, "gate", "ConstrainedImpersonation: on, off, default, absent, both (on and off) or all")
 	f.binaries.RegisterFlags(set)
 	return f
 }

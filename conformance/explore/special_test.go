@@ -15,7 +15,7 @@ import (
 
 // TestSpecials wants the batches that go past an expiry, reloads and a restart to be among the first ones.
 func TestSpecials(t *testing.T) {
-	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gate: "on"}.Cells()
+	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gates: matrix.Gates{scenarios.GateOn}}.Cells()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func inTurn(t *testing.T, b *batch) {
 // TestSequences wants all cases in the batches of two sequences, and no batch without any where one sequence has the last
 // case.
 func TestSequences(t *testing.T) {
-	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gate: "on"}.Cells()
+	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gates: matrix.Gates{scenarios.GateOn}}.Cells()
 	if err != nil {
 		t.Fatal(err)
 	}

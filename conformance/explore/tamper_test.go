@@ -24,7 +24,7 @@ func TestWrongModel(t *testing.T) {
 		t.Skip("starts a control plane")
 	}
 	cells, err := matrix.Matrix{
-		Provider: "local", Kubernetes: []string{matrix.Newest()}, Gate: "on", Binaries: &local.Binaries{Progress: os.Stderr},
+		Provider: "local", Kubernetes: []string{matrix.Newest()}, Gates: matrix.Gates{scenarios.GateOn}, Binaries: &local.Binaries{Progress: os.Stderr},
 	}.Cells()
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/clusters/providers"
 	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // All is the word for all versions that can be run, or emulated.
@@ -92,7 +93,7 @@ type Flags struct {
 	ClusterFlags
 	kubernetes []string
 	emulate    []string
-	gate       []string
+	gates      Gates
 	file       string
 	flags      *pflag.FlagSet
 }
@@ -103,7 +104,8 @@ func (f *Flags) Register(flags *pflag.FlagSet) {
 	f.ClusterFlags.Register(flags)
 	flags.StringSliceVar(&f.kubernetes, "kubernetes", []string{Newest()}, "versions to run, of "+Known()+"; or all")
 	flags.StringSliceVar(&f.emulate, "emulate", nil, "versions that each of them emulates (--emulated-version of the API server), such as 1.35; or all that it can")
-	flags.StringSliceVar(&f.gate, "gate", []string{"default"}, "ConstrainedImpersonation: on, off, default, absent, both (on and off) or all that each version has")
+	f.gates = Gates{scenarios.GateDefault}
+	flags.Var(&gatesList{gates: &f.gates}, "gate", "ConstrainedImpersonation: on, off, default, absent, both (on and off) or all that each version has")
 }
 
 // RegisterFile adds the flag for a file of cells to a flag set.
@@ -124,7 +126,7 @@ func (f *Flags) Cells(read func(path string) ([]byte, error), messages io.Writer
 		}
 		return Load(f.file, data, m)
 	}
-	m.Gate = strings.Join(f.gate, ",")
+	m.Gates = f.gates
 	switch {
 	case len(f.emulate) == 0:
 		return m.Cells()

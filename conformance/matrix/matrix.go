@@ -26,9 +26,8 @@ type Matrix struct {
 	NodeImages map[string]string
 	Kubernetes []string // versions such as "1.37" or "1.37.1"
 	Emulate    string   // an --emulated-version such as "1.35"; empty is none
-	// Gate is on, off, default or absent; both, which is on and off, or absent where the version has no gate; all,
-	// which is every state that the version has; or several of these, separated by commas.
-	Gate         string
+	// Gates are the states of the gate: on, off, default or absent, or GateBoth or GateAll. At least one is needed.
+	Gates        Gates
 	FeatureGates map[string]bool // set besides ConstrainedImpersonation
 	// Binaries finds or builds the programs of a control plane.
 	Binaries *local.Binaries
@@ -84,22 +83,26 @@ func distinct(cells []server.Options) error {
 func (m Matrix) states(release local.Release, emulated string) (states []scenarios.Gate, _ error) {
 	version := cmp.Or(emulated, release.Minor)
 	known := server.GateKnown(version)
-	for _, word := range strings.Split(m.Gate, ",") {
-		switch asked := scenarios.Gate(strings.TrimSpace(word)); {
-		case asked == "both" && known:
+	if len(m.Gates) == 0 {
+		return nil, fmt.Errorf("no state of the gate is named (expected on, off, default, absent, both, all)")
+	}
+	for _, asked := range m.Gates {
+		isSet := asked == scenarios.GateOn || asked == scenarios.GateOff
+		switch {
+		case asked == GateBoth && known:
 			states = append(states, scenarios.GateOn, scenarios.GateOff)
-		case asked == "all" && known:
+		case asked == GateAll && known:
 			states = append(states, scenarios.GateOff, scenarios.GateOn, scenarios.GateDefault)
-		case asked == "both", asked == "all":
+		case asked == GateBoth, asked == GateAll:
 			states = append(states, scenarios.GateAbsent)
-		case (asked == scenarios.GateOn || asked == scenarios.GateOff) && !known:
+		case isSet && !known:
 			return nil, fmt.Errorf("Kubernetes %s has no feature gate %s: it came with 1.35; its state is absent or default", version, server.GateName)
 		case asked == scenarios.GateAbsent && known:
 			return nil, fmt.Errorf("Kubernetes %s has the feature gate %s: its state is on, off or default", version, server.GateName)
-		case asked == scenarios.GateOn, asked == scenarios.GateOff, asked == scenarios.GateDefault, asked == scenarios.GateAbsent:
+		case isSet, asked == scenarios.GateDefault, asked == scenarios.GateAbsent:
 			states = append(states, asked)
 		default:
-			return nil, fmt.Errorf("gate %q is not one of on, off, default, absent, both, all", word)
+			return nil, fmt.Errorf("gate %q is not one of on, off, default, absent, both, all", asked)
 		}
 	}
 	return states, nil
@@ -170,7 +173,7 @@ type file struct {
 type entry struct {
 	Kubernetes []string `yaml:"kubernetes"`
 	Emulate    []string `yaml:"emulate"` // versions that each of Kubernetes emulates; none is its own
-	Gate       []string `yaml:"gate"`
+	Gate       Gates    `yaml:"gate"`
 }
 
 // Load reads a matrix file and expands it; base has what the file does not say: provider, feature gates, binaries.
@@ -202,7 +205,7 @@ func (e entry) cells(base Matrix) ([]server.Options, error) {
 	if len(e.Gate) == 0 {
 		return nil, fmt.Errorf("gate is missing (expected a list of on, off, default, absent, both, all)")
 	}
-	base.Kubernetes, base.Gate = e.Kubernetes, strings.Join(e.Gate, ",")
+	base.Kubernetes, base.Gates = e.Kubernetes, e.Gate
 	if len(e.Emulate) == 0 {
 		return base.Cells()
 	}

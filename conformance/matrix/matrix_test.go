@@ -22,28 +22,28 @@ func TestCells(t *testing.T) {
 		matrix     Matrix
 		want, fail string
 	}{
-		{name: "one", matrix: Matrix{Kubernetes: []string{"1.37"}, Gate: "on"}, want: "1.37-gate-on"},
-		{name: "patch version", matrix: Matrix{Kubernetes: []string{"v1.37"}, Gate: "default"}, want: "1.37-gate-default"},
-		{name: "both", matrix: Matrix{Kubernetes: []string{"1.36", "1.37"}, Gate: "both"}, want: "1.36-gate-on 1.36-gate-off 1.37-gate-on 1.37-gate-off"},
-		{name: "both where there is no gate", matrix: Matrix{Kubernetes: []string{"1.34"}, Gate: "both"}, want: "1.34-gate-absent"},
-		{name: "all", matrix: Matrix{Kubernetes: []string{"1.34", "1.37"}, Gate: "all"}, want: "1.34-gate-absent 1.37-gate-off 1.37-gate-on 1.37-gate-default"},
-		{name: "a list of states", matrix: Matrix{Kubernetes: []string{"1.37"}, Gate: "on, default"}, want: "1.37-gate-on 1.37-gate-default"},
-		{name: "all, emulated", matrix: Matrix{Kubernetes: []string{"1.37"}, Emulate: "1.34", Gate: "all"}, want: "1.37-as-1.34-gate-absent"},
-		{name: "default where there is no gate", matrix: Matrix{Kubernetes: []string{"1.34"}, Gate: "default"}, want: "1.34-gate-default"},
-		{name: "absent where there is a gate", matrix: Matrix{Kubernetes: []string{"1.33", "1.36"}, Gate: "absent"}, fail: "Kubernetes 1.36 has the feature gate"},
-		{name: "off where there is no gate", matrix: Matrix{Kubernetes: []string{"1.34"}, Gate: "off"}, fail: "its state is absent or default"},
-		{name: "a state twice", matrix: Matrix{Kubernetes: []string{"1.37"}, Gate: "on,on"}, fail: "1.37-gate-on is named twice"},
-		{name: "a version twice", matrix: Matrix{Kubernetes: []string{"1.37", "v1.37"}, Gate: "on"}, fail: "1.37-gate-on is named twice"},
-		{name: "emulation", matrix: Matrix{Kubernetes: []string{"1.37"}, Emulate: "1.35", Gate: "on"}, want: "1.37-as-1.35-gate-on"},
-		{name: "emulated version without the gate", matrix: Matrix{Kubernetes: []string{"1.37"}, Emulate: "1.34", Gate: "on"}, fail: "no feature gate"},
-		{name: "on where there is no gate", matrix: Matrix{Kubernetes: []string{"1.33"}, Gate: "on"}, fail: "its state is absent or default"},
-		{name: "unknown version", matrix: Matrix{Kubernetes: []string{"9.99"}, Gate: "on"}, fail: "9.99"},
-		{name: "unknown gate setting", matrix: Matrix{Kubernetes: []string{"1.37"}, Gate: "maybe"}, fail: "not one of on, off, default, absent, both, all"},
-		{name: "too old to be emulated", matrix: Matrix{Kubernetes: []string{"1.37"}, Emulate: "1.33", Gate: "on"}, fail: "can emulate 1.34 to 1.37"},
-		{name: "newer than the binary", matrix: Matrix{Kubernetes: []string{"1.36"}, Emulate: "1.37", Gate: "on"}, fail: "can emulate 1.33 to 1.36"},
-		{name: "emulation that is no version", matrix: Matrix{Kubernetes: []string{"1.37"}, Emulate: "new", Gate: "on"}, fail: "can emulate"},
-		{name: "no version", matrix: Matrix{Gate: "on"}, fail: "no Kubernetes version is named"},
-		{name: "unknown provider", matrix: Matrix{Provider: "cloud", Kubernetes: []string{"1.37"}, Gate: "on"}, fail: `unknown provider "cloud"`},
+		{name: "one", matrix: Matrix{Kubernetes: []string{"1.37"}, Gates: ParseGates("on")}, want: "1.37-gate-on"},
+		{name: "patch version", matrix: Matrix{Kubernetes: []string{"v1.37"}, Gates: ParseGates("default")}, want: "1.37-gate-default"},
+		{name: "both", matrix: Matrix{Kubernetes: []string{"1.36", "1.37"}, Gates: ParseGates("both")}, want: "1.36-gate-on 1.36-gate-off 1.37-gate-on 1.37-gate-off"},
+		{name: "both where there is no gate", matrix: Matrix{Kubernetes: []string{"1.34"}, Gates: ParseGates("both")}, want: "1.34-gate-absent"},
+		{name: "all", matrix: Matrix{Kubernetes: []string{"1.34", "1.37"}, Gates: ParseGates("all")}, want: "1.34-gate-absent 1.37-gate-off 1.37-gate-on 1.37-gate-default"},
+		{name: "a list of states", matrix: Matrix{Kubernetes: []string{"1.37"}, Gates: ParseGates("on, default")}, want: "1.37-gate-on 1.37-gate-default"},
+		{name: "all, emulated", matrix: Matrix{Kubernetes: []string{"1.37"}, Emulate: "1.34", Gates: ParseGates("all")}, want: "1.37-as-1.34-gate-absent"},
+		{name: "default where there is no gate", matrix: Matrix{Kubernetes: []string{"1.34"}, Gates: ParseGates("default")}, want: "1.34-gate-default"},
+		{name: "absent where there is a gate", matrix: Matrix{Kubernetes: []string{"1.33", "1.36"}, Gates: ParseGates("absent")}, fail: "Kubernetes 1.36 has the feature gate"},
+		{name: "off where there is no gate", matrix: Matrix{Kubernetes: []string{"1.34"}, Gates: ParseGates("off")}, fail: "its state is absent or default"},
+		{name: "a state twice", matrix: Matrix{Kubernetes: []string{"1.37"}, Gates: ParseGates("on,on")}, fail: "1.37-gate-on is named twice"},
+		{name: "a version twice", matrix: Matrix{Kubernetes: []string{"1.37", "v1.37"}, Gates: ParseGates("on")}, fail: "1.37-gate-on is named twice"},
+		{name: "emulation", matrix: Matrix{Kubernetes: []string{"1.37"}, Emulate: "1.35", Gates: ParseGates("on")}, want: "1.37-as-1.35-gate-on"},
+		{name: "emulated version without the gate", matrix: Matrix{Kubernetes: []string{"1.37"}, Emulate: "1.34", Gates: ParseGates("on")}, fail: "no feature gate"},
+		{name: "on where there is no gate", matrix: Matrix{Kubernetes: []string{"1.33"}, Gates: ParseGates("on")}, fail: "its state is absent or default"},
+		{name: "unknown version", matrix: Matrix{Kubernetes: []string{"9.99"}, Gates: ParseGates("on")}, fail: "9.99"},
+		{name: "unknown gate setting", matrix: Matrix{Kubernetes: []string{"1.37"}, Gates: ParseGates("maybe")}, fail: "not one of on, off, default, absent, both, all"},
+		{name: "too old to be emulated", matrix: Matrix{Kubernetes: []string{"1.37"}, Emulate: "1.33", Gates: ParseGates("on")}, fail: "can emulate 1.34 to 1.37"},
+		{name: "newer than the binary", matrix: Matrix{Kubernetes: []string{"1.36"}, Emulate: "1.37", Gates: ParseGates("on")}, fail: "can emulate 1.33 to 1.36"},
+		{name: "emulation that is no version", matrix: Matrix{Kubernetes: []string{"1.37"}, Emulate: "new", Gates: ParseGates("on")}, fail: "can emulate"},
+		{name: "no version", matrix: Matrix{Gates: ParseGates("on")}, fail: "no Kubernetes version is named"},
+		{name: "unknown provider", matrix: Matrix{Provider: "cloud", Kubernetes: []string{"1.37"}, Gates: ParseGates("on")}, fail: `unknown provider "cloud"`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestFileOfCI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := Matrix{Provider: "local", Kubernetes: Minors(), Gate: "all"}
+	all := Matrix{Provider: "local", Kubernetes: Minors(), Gates: ParseGates("all")}
 	want, err := all.Cells()
 	if err != nil {
 		t.Fatal(err)

@@ -126,7 +126,8 @@ func (p *Path) Targets(base matrix.Matrix) (out []server.Options, _ error) {
 }
 
 func (l Stage) target(i int, base matrix.Matrix) (server.Options, error) {
-	base.Kubernetes, base.Emulate, base.Gate = []string{l.Kubernetes}, l.Emulate, string(cmp.Or(l.Gate, scenarios.GateDefault))
+	gate := cmp.Or(l.Gate, scenarios.GateDefault)
+	base.Kubernetes, base.Emulate, base.Gates = []string{l.Kubernetes}, l.Emulate, matrix.Gates{gate}
 	cells, err := base.Cells()
 	if err != nil {
 		return server.Options{}, err
@@ -134,7 +135,7 @@ func (l Stage) target(i int, base matrix.Matrix) (server.Options, error) {
 	o := cells[0]
 	o.Chain = l.Chain
 	o.Cell.Name = fmt.Sprintf("%d-%s", i+1, o.Cell.Name)
-	if base.Gate == string(scenarios.GateDefault) {
+	if gate == scenarios.GateDefault {
 		o.Cell.Name = strings.TrimSuffix(o.Cell.Name, "-gate-default")
 	}
 	if l.Chain != "" {

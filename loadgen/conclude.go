@@ -140,7 +140,7 @@ func makeSections(r *run.Run, result *judge.Result) []reports.Section {
 func serversSection(r *run.Run) reports.Section {
 	t := reports.Table{Columns: []string{"server", "Kubernetes", "emulates", "ConstrainedImpersonation", "webhook delay"}}
 	for _, s := range r.Servers {
-		t.Rows = append(t.Rows, reports.Row{Cells: []string{s.Name, s.GitVersion, s.Emulated, s.Gate, time.Duration(s.WebhookDelay).String()}})
+		t.Rows = append(t.Rows, reports.Row{Cells: []string{s.Name, s.GitVersion, s.Emulated, string(s.Gate), time.Duration(s.WebhookDelay).String()}})
 	}
 	return withTable(reports.Section{ID: "servers", Title: "Servers"}, t)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/reports/statistics"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // CheckName names a check of the measuring.
@@ -145,8 +146,8 @@ func (c *checker) checkServers(r *run.Run) {
 		for _, m := range s.Mismatches {
 			c.wrongf("%s: %s", s.Name, m)
 		}
-		gateKnown := s.Gate == "on" || s.Gate == "off"
-		if s.GitVersion == "" || !gateKnown {
+		isGateKnown := s.Gate == scenarios.GateOn || s.Gate == scenarios.GateOff
+		if s.GitVersion == "" || !isGateKnown {
 			c.wrongf("%s: version %q and gate %q were not read back", s.Name, s.GitVersion, s.Gate)
 		}
 	}

@@ -22,10 +22,10 @@ func few() *profile.Profile {
 	p := profile.Defaults()
 	p.Nodes, p.PodsPerNode, p.TokensPerAgent, p.Block = 4, 3, 2, 10*time.Second
 	p.Arrivals, p.Mix.List, p.Mix.Get = profile.Arrivals{Kind: "burst"}, 1, 1
-	off := profile.Side{Variant: "legacy-gate-off", Server: profile.GateOff}
+	off := profile.Side{Variant: "legacy-gate-off", Server: profile.GateOffServer}
 	p.Comparisons = []profile.Comparison{
 		{Name: "aa", A: off, B: off},
-		{Name: "denied", A: off, B: profile.Side{Variant: "denied", Server: profile.GateOff}},
+		{Name: "denied", A: off, B: profile.Side{Variant: "denied", Server: profile.GateOffServer}},
 	}
 	return &p
 }
@@ -123,7 +123,7 @@ func TestCreateAndDelete(t *testing.T) {
 			if len(made.Tokens) != 2 || len(made.Tokens["denied"]) != 4 || len(made.Tokens["denied"][3]) != 2 {
 				t.Errorf("tokens of %d variants", len(made.Tokens))
 			}
-			if err := made.Settle(t.Context(), c.Anonymous(), p, profile.GateOff); err != nil {
+			if err := made.Settle(t.Context(), c.Anonymous(), p, profile.GateOffServer); err != nil {
 				t.Error(err)
 			}
 			if _, err := Create(t.Context(), Place{Admin: c.Admin(), Storage: way.storage}, p); err != nil {

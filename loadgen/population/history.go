@@ -43,10 +43,7 @@ type met struct {
 
 // NewHistory is that of a server that has just started. kubernetes is its effective version.
 func NewHistory(p *profile.Profile, server profile.Server, kubernetes string) (*History, error) {
-	c := oracle.Config{Kubernetes: kubernetes, Gate: scenarios.GateOff}
-	if server.Gate() == profile.GateOn {
-		c.Gate = scenarios.GateOn
-	}
+	c := oracle.Config{Kubernetes: kubernetes, Gate: server.Gate()}
 	for _, variant := range p.Variants() {
 		c.Grants = append(c.Grants, Grants(variant)...)
 	}

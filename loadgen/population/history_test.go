@@ -16,7 +16,7 @@ func nodes(n int, accounts profile.ServiceAccounts, variants ...string) *profile
 	p.Nodes, p.ServiceAccounts, p.Mix.List, p.Block = n, accounts, 1, 10*time.Second
 	p.Arrivals = profile.Arrivals{Kind: pacer.Constant, Every: 10 * time.Second}
 	for _, name := range variants {
-		side := profile.Side{Variant: name, Server: profile.GateOn}
+		side := profile.Side{Variant: name, Server: profile.GateOnServer}
 		p.Comparisons = append(p.Comparisons, profile.Comparison{Name: name, A: side, B: side})
 	}
 	return &p
@@ -48,7 +48,7 @@ func predict(t *testing.T, h *History, variant string, start time.Time, sends []
 
 func history(t *testing.T, p *profile.Profile) *History {
 	t.Helper()
-	h, err := NewHistory(p, profile.GateOn, "1.37")
+	h, err := NewHistory(p, profile.GateOnServer, "1.37")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +230,7 @@ func TestWebhookRemembered(t *testing.T) {
 	}{{second, 2, 2}, {29 * second, 2, 2}, {30*second - ms, 2, 4}, {31 * second, 4, 4}} {
 		p := nodes(1, profile.Shared, "legacy-gate-off")
 		p.Authorizer.Cache = true
-		h, err := NewHistory(p, profile.GateOff, "1.37")
+		h, err := NewHistory(p, profile.GateOffServer, "1.37")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -283,18 +283,18 @@ func TestVariants(t *testing.T) {
 		server        profile.Server
 		first, steady int64
 	}{
-		{"none", profile.GateOff, 1, 1},
-		{"none", profile.GateOn, 1, 1},
-		{"legacy-gate-off", profile.GateOff, 2, 2},
-		{"legacy-gate-on", profile.GateOn, 4, 2},
-		{"associated-node-cold", profile.GateOn, 3, 3},
-		{"arbitrary-node", profile.GateOn, 3, 3},
-		{"denied", profile.GateOff, 1, 1},
-		{"denied", profile.GateOn, 3, 3},
-		{"fallback", profile.GateOn, 5, 2},
-		{"deputy", profile.GateOn, 6, 6},
-		{"deputy-legacy", profile.GateOff, 5, 5},
-		{"deputy-legacy", profile.GateOn, 6, 5},
+		{"none", profile.GateOffServer, 1, 1},
+		{"none", profile.GateOnServer, 1, 1},
+		{"legacy-gate-off", profile.GateOffServer, 2, 2},
+		{"legacy-gate-on", profile.GateOnServer, 4, 2},
+		{"associated-node-cold", profile.GateOnServer, 3, 3},
+		{"arbitrary-node", profile.GateOnServer, 3, 3},
+		{"denied", profile.GateOffServer, 1, 1},
+		{"denied", profile.GateOnServer, 3, 3},
+		{"fallback", profile.GateOnServer, 5, 2},
+		{"deputy", profile.GateOnServer, 6, 6},
+		{"deputy-legacy", profile.GateOffServer, 5, 5},
+		{"deputy-legacy", profile.GateOnServer, 6, 5},
 	} {
 		p := nodes(1, profile.Shared, c.variant)
 		h, err := NewHistory(p, c.server, "1.37")
@@ -337,7 +337,7 @@ func BenchmarkPredict(b *testing.B) {
 	v, _ := profile.VariantNamed("associated-node")
 	sends := rounds(p, 1, ms, 0)
 	for b.Loop() {
-		h, err := NewHistory(p, profile.GateOn, "1.37")
+		h, err := NewHistory(p, profile.GateOnServer, "1.37")
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -87,7 +87,7 @@ func (p *Profile) keep(variants []string) error {
 	for _, c := range p.Comparisons {
 		switch {
 		case c.AA() && !named(c.A):
-			c.A = Side{Variant: first.Variant, Server: first.Server.Gate()}
+			c.A = Side{Variant: first.Variant, Server: ServerFor(first.Server.Gate())}
 			c.B = Side{Variant: first.Variant, Server: c.A.Server + second}
 			kept = slices.Insert(kept, 0, c)
 		case c.AA():

@@ -174,8 +174,9 @@ func (p *Profile) checkComparisons(c *checker) {
 		}
 		if compared.AA() {
 			aa++
+			first := ServerFor(compared.B.Server.Gate())
 			c.ok(compared.A.Server != compared.B.Server, path+".b.server", "%s on both sides: expected %s and %s, for what two processes differ by is part of every other comparison",
-				compared.B.Server, compared.B.Server.Gate(), compared.B.Server.Gate()+second)
+				compared.B.Server, first, first+second)
 		}
 	}
 	cold := slices.ContainsFunc(p.sides(), func(s Side) bool { return s.Does().Cache == Cold })
@@ -192,7 +193,7 @@ func (p *Profile) checkSide(c *checker, path string, s Side) {
 		return
 	}
 	c.ok(slices.Contains(Servers(), s.Server), path+".server", "server %q: expected one of %v", s.Server, Servers())
-	c.ok(variant.Gate == "" || variant.Gate == s.Server.Gate(), path+".server", "the variant %s on server %s: expected server %s", variant.Name, s.Server, variant.Gate)
+	c.ok(variant.Gate == "" || variant.Gate == s.Server.Gate(), path+".server", "the variant %s on server %s: expected server %s", variant.Name, s.Server, ServerFor(variant.Gate))
 	if variant.Cache == Any {
 		return
 	}

@@ -151,7 +151,7 @@ func TestAdjusted(t *testing.T) {
 	if fewer, err := p.Adjusted(Adjust{Pairs: 1}, given("pairs")); err != nil || fewer.Pairs != 1 || fewer.Starts != 1 || fewer.Declared != p.Declared {
 		t.Errorf("one pair: %v, %+v", err, fewer)
 	}
-	if aa := q.Comparisons[0]; aa.A.Server != GateOff || aa.B.Server != "gate-off-2" {
+	if aa := q.Comparisons[0]; aa.A.Server != GateOffServer || aa.B.Server != "gate-off-2" {
 		t.Errorf("the A/A pair is of %+v", aa)
 	}
 	if _, err := p.Adjusted(Adjust{Variants: []string{"denied"}}, given("variants")); err == nil || !strings.HasPrefix(err.Error(), "--variants denied: the profile test has none,") {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // As is whom a variant's agents impersonate.
@@ -46,7 +47,7 @@ type Variant struct {
 	// Denied variants expect 403.
 	Denied bool
 	// Gate is the state of the gate without which the variant makes no sense; empty if both do.
-	Gate Server
+	Gate scenarios.Gate
 }
 
 // Server names a control plane by the state of its gate.
@@ -54,16 +55,34 @@ type Server string
 
 // The servers of a run. Of each there can be a second process: an A/A comparison shows what processes differ by.
 const (
-	GateOn  Server = "gate-on"
-	GateOff Server = "gate-off"
-	second         = "-2"
+	GateOnServer  Server = "gate-on"
+	GateOffServer Server = "gate-off"
+	second               = "-2"
 )
 
 // Servers are all that profiles may name, in the order in which they are started.
-func Servers() []Server { return []Server{GateOn, GateOff, GateOn + second, GateOff + second} }
+func Servers() []Server {
+	return []Server{GateOnServer, GateOffServer, GateOnServer + second, GateOffServer + second}
+}
 
-// Gate is the first server with the same state of the gate, which is the one that variants name.
-func (s Server) Gate() Server { return Server(strings.TrimSuffix(string(s), second)) }
+// Gate returns the state of the gate that the server has; unknown if it is none of Servers.
+func (s Server) Gate() scenarios.Gate {
+	switch s {
+	case GateOnServer, GateOnServer + second:
+		return scenarios.GateOn
+	case GateOffServer, GateOffServer + second:
+		return scenarios.GateOff
+	}
+	return scenarios.GateUnknown
+}
+
+// ServerFor returns the first server with a state of the gate.
+func ServerFor(gate scenarios.Gate) Server {
+	if gate == scenarios.GateOn {
+		return GateOnServer
+	}
+	return GateOffServer
+}
 
 //go:embed variants.yaml
 var variantsYAML []byte

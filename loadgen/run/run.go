@@ -73,9 +73,9 @@ type Server struct {
 	GitVersion string `json:"gitVersion"`
 	Emulated   string `json:"emulated,omitempty"`
 	// Gate is the state of ConstrainedImpersonation as read back: on or off.
-	Gate         string   `json:"gate"`
-	WebhookDelay Duration `json:"webhookDelay"`         // what the authorizer adds to every answer
-	Mismatches   []string `json:"mismatches,omitempty"` // what the witness found not to be as asked
+	Gate         scenarios.Gate `json:"gate"`
+	WebhookDelay Duration       `json:"webhookDelay"`         // what the authorizer adds to every answer
+	Mismatches   []string       `json:"mismatches,omitempty"` // what the witness found not to be as asked
 }
 
 // Duration is a time.Duration written as "1.5ms" in JSON.

@@ -51,7 +51,7 @@ func jobs(t *testing.T, n int, h http.HandlerFunc) []Job {
 	p := profile.Defaults()
 	p.Nodes, p.Block, p.Mix.List, p.Mix.Get, p.LateTolerance = 10, time.Second, 3, 1, time.Second
 	p.Arrivals = profile.Arrivals{Kind: "poisson", Every: 100 * time.Millisecond}
-	p.Comparisons = []profile.Comparison{{Name: "aa", A: profile.Side{Variant: "none", Server: profile.GateOff}, B: profile.Side{Variant: "none", Server: profile.GateOff}}}
+	p.Comparisons = []profile.Comparison{{Name: "aa", A: profile.Side{Variant: "none", Server: profile.GateOffServer}, B: profile.Side{Variant: "none", Server: profile.GateOffServer}}}
 	tokens := make([][]string, p.Agents())
 	for i := range tokens {
 		tokens[i] = []string{fmt.Sprintf("token-%d", i)}
@@ -60,14 +60,14 @@ func jobs(t *testing.T, n int, h http.HandlerFunc) []Job {
 	for i := range n {
 		all = append(all, Job{
 			Index: i, Count: n, Profile: p, Tokens: map[string][][]string{"none": tokens},
-			Servers: map[profile.Server]Endpoint{profile.GateOff: {Host: s.URL, CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})}},
+			Servers: map[profile.Server]Endpoint{profile.GateOffServer: {Host: s.URL, CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})}},
 		})
 	}
 	return all
 }
 
 func order() Order {
-	return Order{Side: profile.Side{Variant: "none", Server: profile.GateOff}, Seed: 11, Start: time.Now().Add(200 * time.Millisecond)}
+	return Order{Side: profile.Side{Variant: "none", Server: profile.GateOffServer}, Seed: 11, Start: time.Now().Add(200 * time.Millisecond)}
 }
 
 // However many processes there are, the server is asked the same, by the same
@@ -338,7 +338,7 @@ func TestStartFails(t *testing.T) {
 	if _, err := Start(t.Context(), Processes{"/bin/true"}, list); err == nil {
 		t.Error("a program that is no shard")
 	}
-	list[0].Servers = map[profile.Server]Endpoint{profile.GateOff: {Host: "https://127.0.0.1:1", CA: list[0].Servers[profile.GateOff].CA}}
+	list[0].Servers = map[profile.Server]Endpoint{profile.GateOffServer: {Host: "https://127.0.0.1:1", CA: list[0].Servers[profile.GateOffServer].CA}}
 	if _, err := Start(t.Context(), program, list); err == nil || !strings.Contains(err.Error(), "connecting to gate-off") {
 		t.Errorf("a server that is not there: %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/reports/statistics/histogram"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Storm is what a run is made from.
@@ -36,9 +37,9 @@ func (s Storm) Run() run.Run {
 		Started: began, Finished: began.Add(time.Hour),
 		Machine: run.Machine{CPUs: 2, MemoryBytes: 8 << 30, Go: "go1.26", OS: "linux"},
 		Servers: []run.Server{
-			{Name: "gate-off", GitVersion: "v1.37.1", Gate: "off", WebhookDelay: run.Duration(time.Millisecond)},
-			{Name: "gate-off-2", GitVersion: "v1.37.1", Gate: "off", WebhookDelay: run.Duration(time.Millisecond)},
-			{Name: "gate-on", GitVersion: "v1.37.1", Gate: "on", WebhookDelay: run.Duration(time.Millisecond)},
+			{Name: "gate-off", GitVersion: "v1.37.1", Gate: scenarios.GateOff, WebhookDelay: run.Duration(time.Millisecond)},
+			{Name: "gate-off-2", GitVersion: "v1.37.1", Gate: scenarios.GateOff, WebhookDelay: run.Duration(time.Millisecond)},
+			{Name: "gate-on", GitVersion: "v1.37.1", Gate: scenarios.GateOn, WebhookDelay: run.Duration(time.Millisecond)},
 		},
 		Population: run.Population{Nodes: s.Agents, PodsPerNode: 30, DaemonSets: 1, ServiceAccounts: 1, Arrivals: "periodic", Every: run.Duration(12 * time.Second)},
 		Agents:     s.Agents, Pairs: s.Pairs, Starts: s.Starts, Shards: 1, Problems: []run.Problem{},

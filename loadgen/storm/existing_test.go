@@ -45,8 +45,8 @@ func inExisting(t *testing.T, kubeconfig, name string) Options {
 		t.Fatal(err)
 	}
 	p := burst(
-		profile.Comparison{Name: "denied", A: side("none", profile.GateOn), B: side("denied", profile.GateOn)},
-		profile.Comparison{Name: "legacy", A: side("none", profile.GateOn), B: side("legacy-gate-on", profile.GateOn)},
+		profile.Comparison{Name: "denied", A: side("none", profile.GateOnServer), B: side("denied", profile.GateOnServer)},
+		profile.Comparison{Name: "legacy", A: side("none", profile.GateOnServer), B: side("legacy-gate-on", profile.GateOnServer)},
 	)
 	p.Starts, p.Authorizer.Kind = 1, profile.RBAC
 	p.Arrivals = profile.Arrivals{Kind: "constant", Every: time.Second}

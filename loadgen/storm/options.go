@@ -67,7 +67,7 @@ func (o *Options) checkExisting() string {
 		return fmt.Sprintf("--authorizer %s: nothing is put into the authorizer chain of a cluster that exists: expected %s", p.Authorizer.Kind, profile.RBAC)
 	case len(servers) > 1:
 		return fmt.Sprintf("the profile %s compares the servers %v, and a cluster that exists is one: expected comparisons on gate-%s (such as the profile one-cluster, or --variants)", p.Name, servers, cell.Gate)
-	case string(servers[0].Gate()) != "gate-"+string(cell.Gate):
+	case servers[0].Gate() != cell.Gate:
 		return fmt.Sprintf("the profile %s is about the server %s, and the cluster has the gate %s: expected comparisons on gate-%s", p.Name, servers[0], cell.Gate, cell.Gate)
 	case p.Starts > 1:
 		return fmt.Sprintf("--starts %d: a cluster that exists is not started anew: expected 1", p.Starts)

@@ -27,7 +27,7 @@ func TestCheckExisting(t *testing.T) {
 		"": func(*Options) {},
 		"--authorizer webhook: nothing is put into": func(o *Options) { o.Profile.Authorizer.Kind = profile.Webhook },
 		"the profile test compares the servers [gate-on gate-off], and a cluster that exists is one": func(o *Options) {
-			o.Profile.Comparisons = append(o.Profile.Comparisons, profile.Comparison{A: side("none", profile.GateOff), B: side("none", profile.GateOff)})
+			o.Profile.Comparisons = append(o.Profile.Comparisons, profile.Comparison{A: side("none", profile.GateOffServer), B: side("none", profile.GateOffServer)})
 		},
 		"the profile test is about the server gate-on, and the cluster has the gate off": func(o *Options) { o.Existing.Cell.Gate = scenarios.GateOff },
 		"--starts 2: a cluster that exists is not started anew":                          func(o *Options) { o.Profile.Starts = 2 },
@@ -35,7 +35,7 @@ func TestCheckExisting(t *testing.T) {
 		"--image is what pods run: expected --engine kubernetes":                         func(o *Options) { o.Image = "x" },
 		"the profile test restarts API servers":                                          func(o *Options) { o.Profile.Event.Kind = profile.Restart },
 	} {
-		p := burst(profile.Comparison{Name: "one", A: side("none", profile.GateOn), B: side("denied", profile.GateOn)})
+		p := burst(profile.Comparison{Name: "one", A: side("none", profile.GateOnServer), B: side("denied", profile.GateOnServer)})
 		p.Authorizer.Kind, p.Starts = profile.RBAC, 1
 		o := Options{Profile: p, Shards: 1, Provider: server.Existing, Existing: server.Options{Cell: verdicts.Cell{Gate: scenarios.GateOn}}}
 		change(&o)
@@ -62,16 +62,16 @@ func TestOutOfReach(t *testing.T) {
 
 // What others do is subtracted and noted; that they impersonate is a problem.
 func TestOthers(t *testing.T) {
-	p := burst(profile.Comparison{Name: "one", A: side("none", profile.GateOn), B: side("denied", profile.GateOn)})
+	p := burst(profile.Comparison{Name: "one", A: side("none", profile.GateOnServer), B: side("denied", profile.GateOnServer)})
 	p.Authorizer.Kind, p.Block = profile.RBAC, 20*time.Second
 	r := newRunner(Options{Profile: p, Provider: server.Existing})
-	r.idle[profile.GateOn] = map[string]run.Cost{}
-	n := r.countOthers(profile.GateOn, []sample{
+	r.idle[profile.GateOnServer] = map[string]run.Cost{}
+	n := r.countOthers(profile.GateOnServer, []sample{
 		{family: decisions, labels: model.Metric{"decision": "allowed"}, value: 7}, {family: decisions, labels: model.Metric{"decision": "denied"}, value: 2},
 		{family: authorizationAttempts, value: 1}, {family: cpuSeconds, value: 0.5},
 	})
-	r.noteOthers(map[profile.Server]int64{profile.GateOn: n})
-	if r.background[profile.GateOn] != 14 || r.idle[profile.GateOn][run.APIServer].Idle != run.Duration(time.Second) || len(r.out.Problems) != 1 ||
+	r.noteOthers(map[profile.Server]int64{profile.GateOnServer: n})
+	if r.background[profile.GateOnServer] != 14 || r.idle[profile.GateOnServer][run.APIServer].Idle != run.Duration(time.Second) || len(r.out.Problems) != 1 ||
 		!slices.Contains(r.out.Notes, "gate-on allowed 7 checks of others in 10s without agents: 14 are subtracted from those of each block of 20s") {
 		t.Errorf("background %v, idle %v, notes %q, problems %v", r.background, r.idle, r.out.Notes, r.out.Problems)
 	}
@@ -79,11 +79,11 @@ func TestOthers(t *testing.T) {
 		before, now int64
 		first, want bool
 	}{{now: 0, first: true, want: true}, {now: 5, first: true}, {before: 100, now: 130, want: true}, {before: 100, now: 160}, {before: 0, now: 9, want: true}, {before: 0, now: 10}, {before: 400, now: 0}} {
-		before := map[profile.Server]int64{profile.GateOn: c.before}
+		before := map[profile.Server]int64{profile.GateOnServer: c.before}
 		if c.first {
 			before = nil
 		}
-		if got := isSteady(before, map[profile.Server]int64{profile.GateOn: c.now}); got != c.want {
+		if got := isSteady(before, map[profile.Server]int64{profile.GateOnServer: c.now}); got != c.want {
 			t.Errorf("%+v: %t", c, got)
 		}
 	}

@@ -43,7 +43,7 @@ func inPods(t *testing.T) Options {
 // is deleted while it works.
 func TestPods(t *testing.T) {
 	o := inPods(t)
-	p := burst(profile.Comparison{Name: "aa", A: side("associated-node-cold", profile.GateOn), B: side("associated-node-cold", profile.GateOn)})
+	p := burst(profile.Comparison{Name: "aa", A: side("associated-node-cold", profile.GateOnServer), B: side("associated-node-cold", profile.GateOnServer)})
 	p.Pairs, p.Block = 2, 4*time.Second
 	o.Profile = p
 	var r *runner
@@ -82,7 +82,7 @@ func TestPods(t *testing.T) {
 }
 
 func deleteShard(t *testing.T, r *runner) {
-	admin, _ := r.servers[profile.GateOn].credentials()
+	admin, _ := r.servers[profile.GateOnServer].credentials()
 	client, err := kubernetes.NewForConfig(admin)
 	if err != nil {
 		t.Error(err)

@@ -26,7 +26,7 @@ func TestServerThatDoesNotComeBack(t *testing.T) {
 	}
 	t.Setenv("TEST_ASSET_KUBE_APISERVER", once)
 
-	p := burst(profile.Comparison{Name: "aa", A: side("none", profile.GateOff), B: side("none", profile.GateOff)})
+	p := burst(profile.Comparison{Name: "aa", A: side("none", profile.GateOffServer), B: side("none", profile.GateOffServer)})
 	p.Arrivals = profile.Arrivals{Kind: "constant", Every: time.Second}
 	p.Block, p.Pairs = 4*time.Second, 5
 	p.Event = profile.Event{Kind: profile.Restart, After: time.Second}

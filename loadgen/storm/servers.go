@@ -16,7 +16,6 @@ import (
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/loadgen/shard"
-	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -92,7 +91,7 @@ func (r *runner) startServer(ctx context.Context, name profile.Server, first *se
 	}
 	w := s.targets[0].Witness
 	r.out.Servers = append(r.out.Servers, run.Server{
-		Name: string(name), GitVersion: w.GitVersion, Emulated: w.EmulatedVersion, Gate: string(s.targets[0].Facts.Gate),
+		Name: string(name), GitVersion: w.GitVersion, Emulated: w.EmulatedVersion, Gate: s.targets[0].Facts.Gate,
 		WebhookDelay: run.Duration(r.Profile.WebhookDelay), Mismatches: w.Mismatches,
 	})
 	if len(s.targets) > 1 {
@@ -105,12 +104,8 @@ func (r *runner) options(name profile.Server, join *server.Server) server.Option
 	if r.can().Foreign {
 		return r.Existing
 	}
-	gate := scenarios.GateOff
-	if name.Gate() == profile.GateOn {
-		gate = scenarios.GateOn
-	}
 	o := server.Options{
-		Cell:    verdicts.Cell{Name: string(name), Provider: r.Provider, Kubernetes: r.Release.Version, Gate: gate},
+		Cell:    verdicts.Cell{Name: string(name), Provider: r.Provider, Kubernetes: r.Release.Version, Gate: name.Gate()},
 		Release: r.Release, Binaries: r.Binaries, NodeImage: r.NodeImage, NoAudit: true, Join: join, Cached: r.Profile.Authorizer.Cache,
 	}
 	if r.recorder != nil {

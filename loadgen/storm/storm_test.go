@@ -76,9 +76,9 @@ func TestExecuteAlone(t *testing.T) { expectForetold(t, 1) }
 func expectForetold(t *testing.T, shards int) {
 	t.Helper()
 	p := burst(
-		profile.Comparison{Name: "cold", A: side("legacy-gate-off", profile.GateOff), B: side("associated-node-cold", profile.GateOn)},
-		profile.Comparison{Name: "user-info", A: side("deputy-legacy", profile.GateOff), B: side("deputy", profile.GateOn)},
-		profile.Comparison{Name: "denied", A: side("denied", profile.GateOff), B: side("denied", profile.GateOn)},
+		profile.Comparison{Name: "cold", A: side("legacy-gate-off", profile.GateOffServer), B: side("associated-node-cold", profile.GateOnServer)},
+		profile.Comparison{Name: "user-info", A: side("deputy-legacy", profile.GateOffServer), B: side("deputy", profile.GateOnServer)},
+		profile.Comparison{Name: "denied", A: side("denied", profile.GateOffServer), B: side("denied", profile.GateOnServer)},
 	)
 	p.Arrivals.Every = 0
 	out := execute(t.Context(), t, p, func(o *Options) {
@@ -97,7 +97,7 @@ func expectForetold(t *testing.T, shards int) {
 		if len(b.Unreconciled) > 0 || b.WebhookLatency.Count() != total(b) {
 			t.Errorf("%d shards, %s on %s: %v, %d webhook latencies", shards, b.Variant, b.Server, b.Unreconciled, b.WebhookLatency.Count())
 		}
-		if gateOn := b.Server == string(profile.GateOn); gateOn != (len(b.Attempts) > 0) {
+		if gateOn := b.Server == string(profile.GateOnServer); gateOn != (len(b.Attempts) > 0) {
 			t.Errorf("%s on %s: attempts %v", b.Variant, b.Server, b.Attempts)
 		}
 	}
@@ -106,17 +106,17 @@ func expectForetold(t *testing.T, shards int) {
 // A server that asks something else than was predicted is a finding, with the fewest requests that show it. Here it
 // is the prediction that is wrong: it takes the server for one with the gate off.
 func TestFinding(t *testing.T) {
-	p := burst(profile.Comparison{Name: "aa", A: side("denied", profile.GateOn), B: side("denied", profile.GateOn)})
+	p := burst(profile.Comparison{Name: "aa", A: side("denied", profile.GateOnServer), B: side("denied", profile.GateOnServer)})
 	p.Nodes = 2
 	var r *runner
 	r = newRunner(Options{Profile: p, Release: newest(), Binaries: &local.Binaries{}, Seed: 1, Shards: 1, Say: func(s string) {
 		t.Log(s)
 		if strings.HasPrefix(s, "created ") {
-			wrong, err := population.NewHistory(p, profile.GateOff, "1.37")
+			wrong, err := population.NewHistory(p, profile.GateOffServer, "1.37")
 			if err != nil {
 				t.Error(err)
 			}
-			r.servers[profile.GateOn].history = wrong
+			r.servers[profile.GateOnServer].history = wrong
 		}
 	}})
 	out, err := r.execute(t.Context())
@@ -136,7 +136,7 @@ func TestFinding(t *testing.T) {
 }
 
 func TestStormInterrupted(t *testing.T) {
-	p := burst(profile.Comparison{Name: "aa", A: side("none", profile.GateOff), B: side("none", profile.GateOff)})
+	p := burst(profile.Comparison{Name: "aa", A: side("none", profile.GateOffServer), B: side("none", profile.GateOffServer)})
 	p.Arrivals = profile.Arrivals{Kind: "constant", Every: time.Second} // nothing has to be forgotten between blocks
 	p.Block, p.Pairs = 3*time.Second, 50
 	p.WebhookDelay = 20 * time.Millisecond
@@ -163,7 +163,7 @@ func TestStormInterrupted(t *testing.T) {
 
 // The death of the API server is counted and said; the generator lives on.
 func TestServerDies(t *testing.T) {
-	p := burst(profile.Comparison{Name: "aa", A: side("none", profile.GateOff), B: side("none", profile.GateOff)})
+	p := burst(profile.Comparison{Name: "aa", A: side("none", profile.GateOffServer), B: side("none", profile.GateOffServer)})
 	p.Arrivals = profile.Arrivals{Kind: "constant", Every: time.Second}
 	p.Block, p.Pairs = 4*time.Second, 2
 	out := execute(t.Context(), t, p, func(o *Options) {
@@ -183,7 +183,7 @@ func TestServerDies(t *testing.T) {
 
 // Tokens that are no longer good are counted, and said.
 func TestTokensRevoked(t *testing.T) {
-	p := burst(profile.Comparison{Name: "aa", A: side("none", profile.GateOff), B: side("none", profile.GateOff)})
+	p := burst(profile.Comparison{Name: "aa", A: side("none", profile.GateOffServer), B: side("none", profile.GateOffServer)})
 	// Each agent asks once a block. A token that was good is believed for 10 s, and each was when the server was warmed
 	// up, so that it shows in the second block.
 	p.Arrivals, p.Block = profile.Arrivals{Kind: "constant", Every: 5 * time.Second}, 5*time.Second
@@ -194,7 +194,7 @@ func TestTokensRevoked(t *testing.T) {
 		Progress: func(at Progress) {
 			if at.Block == 1 && !gone {
 				gone = true
-				admin, _ := r.servers[profile.GateOff].credentials()
+				admin, _ := r.servers[profile.GateOffServer].credentials()
 				client, err := kubernetes.NewForConfig(admin)
 				if err == nil {
 					err = client.CoreV1().ServiceAccounts("storm-none").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
@@ -233,7 +233,7 @@ func TestUnaccepted(t *testing.T) {
 
 // What cannot be is said before anything is started.
 func TestCheck(t *testing.T) {
-	p := burst(profile.Comparison{Name: "aa", A: side("none", profile.GateOff), B: side("none", profile.GateOff)})
+	p := burst(profile.Comparison{Name: "aa", A: side("none", profile.GateOffServer), B: side("none", profile.GateOffServer)})
 	if err := (&Options{Profile: p, Shards: 1, Engine: Pods, Provider: server.Local}).Check(); !usage.Is(err) {
 		t.Errorf("pods of a local control plane: %v", err)
 	}
@@ -246,8 +246,8 @@ func TestCheck(t *testing.T) {
 
 func TestOrder(t *testing.T) {
 	p := burst(
-		profile.Comparison{Name: "aa", A: side("none", profile.GateOff), B: side("none", profile.GateOff)},
-		profile.Comparison{Name: "gate", A: side("denied", profile.GateOff), B: side("denied", profile.GateOn)},
+		profile.Comparison{Name: "aa", A: side("none", profile.GateOffServer), B: side("none", profile.GateOffServer)},
+		profile.Comparison{Name: "gate", A: side("denied", profile.GateOffServer), B: side("denied", profile.GateOnServer)},
 	)
 	p.Pairs, p.Starts = 12, 3
 	blocks := orderBlocks(p, 3)

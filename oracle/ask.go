@@ -166,7 +166,7 @@ func (s *Server) Do(requestor scenarios.User, imp *scenarios.Impersonate, r Requ
 	}
 	subject := requestor
 	if isSent {
-		if s.gate {
+		if s.isGateOn() {
 			s.impersonate(&p, wanted, r.Attributes)
 		} else {
 			s.impersonateGateOff(&p, wanted)
@@ -222,7 +222,7 @@ func (s *Server) refuseWithoutUser(p *Prediction, u scenarios.User) {
 		return // the text has the whole URL in it
 	}
 	p.Outcome, p.Code = scenarios.BadRequest, 400
-	if s.gate {
+	if s.isGateOn() {
 		p.Messages = []string{fmt.Sprintf("requested &user.DefaultInfo{Name:%#v, UID:%#v, Groups:%#v, Extra:%#v} without impersonating a user name", u.Name, u.UID, u.Groups, u.Extra)}
 		return
 	}

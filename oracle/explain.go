@@ -35,7 +35,7 @@ func (s *Server) Missing(requestor scenarios.User, imp *scenarios.Impersonate, r
 	if !isSent || wanted.Name == "" {
 		return nil
 	}
-	if !s.gate {
+	if !s.isGateOn() {
 		return []Need{s.need(Legacy, gateOffIdentity(requestor).stages(wanted))}
 	}
 	for _, mode := range Modes() {
@@ -59,7 +59,7 @@ func (s *Server) Missing(requestor scenarios.User, imp *scenarios.Impersonate, r
 
 // need asks all that stages can ask, further than a server would.
 func (s *Server) need(mode Mode, stages []stage) Need {
-	k, n := asker{Server: s, plain: !s.gate}, Need{Mode: mode}
+	k, n := asker{Server: s, plain: !s.isGateOn()}, Need{Mode: mode}
 	for _, st := range stages {
 		if len(st.refusals) > 0 {
 			n.Refused = st.refusals[0]

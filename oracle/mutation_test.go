@@ -100,7 +100,7 @@ func TestMutations(t *testing.T) {
 		"caches never expire":     {nothing, func(s *Server) { s.memory.now = 0 }},
 		"caches expire early":     {nothing, func(s *Server) { s.Advance(9 * time.Second) }},
 		"the index is cleared":    {nothing, func(s *Server) { s.memory.index = newMemory().index }},
-		"the gate is the other":   {func(s *Server) { s.gate = !s.gate }, nothing},
+		"the gate is the other":   {switchGate, nothing},
 		"an older binary":         {func(s *Server) { s.binary-- }, nothing},
 		"no grants":               {func(s *Server) { s.grants = nil }, nothing},
 		"no Node authorizer":      {func(s *Server) { s.chain = slices.Delete(slices.Clone(s.chain), 1, 2) }, nothing},
@@ -124,4 +124,13 @@ func drop(u **scenarios.User) {
 	v := **u
 	v.Groups = v.Groups[:max(0, len(v.Groups)-1)]
 	*u = &v
+}
+
+// switchGate gives a server the other state of the gate.
+func switchGate(s *Server) {
+	if s.isGateOn() {
+		s.gate = scenarios.GateOff
+		return
+	}
+	s.gate = scenarios.GateOn
 }

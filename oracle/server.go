@@ -40,7 +40,7 @@ func Versions() []string { return []string{"1.33", "1.34", "1.35", "1.36", "1.37
 type Config struct {
 	// Kubernetes is the effective version, "1.37"; Binary that of the program, the same if it is empty.
 	Kubernetes, Binary string
-	// Gate is the state of ConstrainedImpersonation. Empty, or any, is the version's default.
+	// Gate is the state of ConstrainedImpersonation: on, off or default. Empty, or any, is the default, too.
 	Gate   scenarios.Gate
 	Grants []scenarios.Grant // in force from the start
 	// Objects are those of the cluster that decisions depend on: roles, bindings, pods.
@@ -50,8 +50,8 @@ type Config struct {
 
 // Server is the model of one API server process, with all that it remembers. It is not safe for concurrent use.
 type Server struct {
-	effective, binary uint64 // minor versions
-	gate              bool
+	effective, binary uint64         // minor versions
+	gate              scenarios.Gate // on or off
 	chain             []Authorizer
 	grants            []scenarios.Grant
 	policy            policy
@@ -75,23 +75,33 @@ func New(c Config) (_ *Server, err error) {
 	if s.effective > s.binary {
 		return nil, fmt.Errorf("a kube-apiserver 1.%d cannot emulate the newer 1.%d", s.binary, s.effective)
 	}
-	switch c.Gate {
-	case scenarios.GateOn:
-		if s.effective < 35 {
-			return nil, fmt.Errorf("the gate ConstrainedImpersonation came with 1.35: 1.%d does not have it", s.effective)
-		}
-		s.gate = true
-	case scenarios.GateOff:
-	case scenarios.GateAny, "":
-		s.gate = s.effective >= 36 // alpha in 1.35, beta since (pkg/features/kube_features.go)
-	default:
-		return nil, fmt.Errorf("the gate is on or off, not %q", c.Gate)
+	if s.gate, err = resolveGate(c.Gate, s.effective); err != nil {
+		return nil, err
 	}
 	s.chain = c.Chain
 	if s.chain == nil {
 		s.chain = s.ordinaryChain()
 	}
 	return s, nil
+}
+
+// resolveGate returns the state, on or off, that the gate has in a minor version.
+func resolveGate(gate scenarios.Gate, effective uint64) (scenarios.Gate, error) {
+	switch gate {
+	case scenarios.GateOn:
+		if effective < 35 {
+			return "", fmt.Errorf("the gate ConstrainedImpersonation came with 1.35: 1.%d does not have it", effective)
+		}
+		return scenarios.GateOn, nil
+	case scenarios.GateOff:
+		return scenarios.GateOff, nil
+	case scenarios.GateDefault, scenarios.GateAny, "":
+		if effective >= 36 { // alpha in 1.35, beta since (pkg/features/kube_features.go)
+			return scenarios.GateOn, nil
+		}
+		return scenarios.GateOff, nil
+	}
+	return "", fmt.Errorf("the gate is on or off, not %q", gate)
 }
 
 // minor returns the minor version of "1.37" or "v1.37.1".
@@ -103,8 +113,10 @@ func minor(version string) (uint64, error) {
 	return v.Minor(), nil
 }
 
-// GateOn reports whether ConstrainedImpersonation is on.
-func (s *Server) GateOn() bool { return s.gate }
+// Gate returns the state of ConstrainedImpersonation: on or off.
+func (s *Server) Gate() scenarios.Gate { return s.gate }
+
+func (s *Server) isGateOn() bool { return s.gate == scenarios.GateOn }
 
 // Advance lets time pass.
 func (s *Server) Advance(d time.Duration) { s.memory.now += d }
@@ -123,7 +135,7 @@ func (s *Server) Revoke(grants ...scenarios.Grant) {
 }
 
 // countsImpersonation reports whether the server keeps apiserver_impersonation_*: since 1.36, with the gate on.
-func (s *Server) countsImpersonation() bool { return s.gate && s.binary >= 36 }
+func (s *Server) countsImpersonation() bool { return s.isGateOn() && s.binary >= 36 }
 
 // missingRules returns the rules, in their smallest parts, that a user does not hold in a namespace, by plain
 // comparison of strings (Covers of k8s.io/component-helpers/auth/rbac/validation/policy_comparator.go). Parts that

@@ -18,3 +18,15 @@ const (
 	// GateUnknown is the state of a server whose answer does not show it.
 	GateUnknown Gate = "unknown"
 )
+
+// String returns the state in words. With Set and Type it makes a *Gate the value of a flag.
+func (g *Gate) String() string { return string(*g) }
+
+// Set sets the state to what the command line says. Which states a command takes, the command checks.
+func (g *Gate) Set(text string) error {
+	*g = Gate(text)
+	return nil
+}
+
+// Type returns the name of the type in the help text of a flag.
+func (g *Gate) Type() string { return "string" }

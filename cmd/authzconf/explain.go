@@ -78,8 +78,7 @@ func (f *explainFlags) question(ctx context.Context, out io.Writer) error {
 }
 
 func writeExplained(out io.Writer, config oracle.Config, server *oracle.Server, parts []string) error {
-	state := map[bool]string{true: "on", false: "off"}[server.GateOn()]
-	text := fmt.Sprintf("kube-apiserver %s, ConstrainedImpersonation %s\n", config.Kubernetes, state)
+	text := fmt.Sprintf("kube-apiserver %s, ConstrainedImpersonation %s\n", config.Kubernetes, server.Gate())
 	for _, p := range parts {
 		text += strings.TrimRight(p, "\n") + "\n"
 	}
@@ -88,10 +87,7 @@ func writeExplained(out io.Writer, config oracle.Config, server *oracle.Server, 
 }
 
 func (f *explainFlags) config() (config oracle.Config, notes []string, err error) {
-	config.Gate = scenarios.Gate(f.gate)
-	if f.gate == "default" {
-		config.Gate = ""
-	}
+	config.Gate = f.gate
 	release, err := local.ParseRelease(cmp.Or(f.kubernetes, matrix.Newest()))
 	if err != nil {
 		return config, nil, err
@@ -120,7 +116,7 @@ func (f *explainFlags) scenario(c *cobra.Command, id string) error {
 		return err
 	}
 	facts := scenarios.Facts{Kubernetes: config.Kubernetes, Binary: config.Kubernetes, Gate: config.Gate, Chain: s.Requires.Chain, Capabilities: scenarios.AllCapabilities()}
-	if facts.Gate == "" {
+	if facts.Gate == scenarios.GateDefault {
 		if facts.Gate = s.Requires.Gate; facts.Gate == scenarios.GateAny {
 			facts.Gate = scenarios.GateOn
 		}
@@ -150,7 +146,8 @@ type explainFlags struct {
 	asked    scenarios.Request // without its resource
 	resource string
 
-	gate, kubernetes, grants, kubeconfig string
+	gate                           scenarios.Gate
+	kubernetes, grants, kubeconfig string
 
 	selection selectionFlags // only its folder
 }
@@ -176,7 +173,8 @@ func (f *explainFlags) register(c *cobra.Command) {
 	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "ask the authorizer of this cluster instead")
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "version of the API server (default the newest known; with --kubeconfig the cluster's)")
 	fl.StringVar(&f.selection.dir, "scenarios", "", "folder to find SCENARIO in instead of the built-in ones")
-	fl.StringVar(&f.gate, "gate", "default", "ConstrainedImpersonation: on, off or default")
+	f.gate = scenarios.GateDefault
+	fl.Var(&f.gate, "gate", "ConstrainedImpersonation: on, off or default")
 }
 
 func (f *explainFlags) check() error {
@@ -194,7 +192,7 @@ func (f *explainFlags) check() error {
 		return asExtra
 	case f.asked.Namespace != "" && len(validation.IsDNS1123Label(f.asked.Namespace)) > 0:
 		return fmt.Errorf("--namespace %q is not the name of a namespace", f.asked.Namespace)
-	case f.gate != "on" && f.gate != "off" && f.gate != "default":
+	case !slices.Contains([]scenarios.Gate{scenarios.GateOn, scenarios.GateOff, scenarios.GateDefault}, f.gate):
 		return fmt.Errorf("--gate %q is not one of on, off, default", f.gate)
 	case f.asked.Path != "":
 		return f.checkPath()

@@ -105,7 +105,7 @@ func startCluster(ctx context.Context, b *Plan, w *Webhook, o ClusterOptions) (_
 // cellFor is the API server that a release is asked for as.
 func cellFor(release local.Release) verdicts.Cell {
 	gate := scenarios.GateDefault
-	if server.GateKnown(release.Minor) {
+	if server.HasGate(release.Minor) {
 		gate = scenarios.GateOn
 	}
 	return verdicts.Cell{Name: release.Minor + "-certify", Provider: server.Local, Kubernetes: release.Version, Gate: gate}

@@ -80,7 +80,7 @@ func controlPlane(kubernetes string, binaries *local.Binaries) (o server.Options
 	if o.Release, err = local.ParseRelease(kubernetes); err != nil {
 		return o, err
 	}
-	if !server.GateKnown(o.Release.Minor) {
+	if !server.HasGate(o.Release.Minor) {
 		return o, fmt.Errorf("Kubernetes %s has no feature gate %s: it came with 1.35", o.Release.Minor, server.GateName)
 	}
 	o.Binaries = binaries

@@ -157,9 +157,9 @@ func flip(o server.Options, at place) server.Options {
 	}
 	o.Cell.Name += "-flipped"
 	switch version := o.Effective(); {
-	case server.GateState(version, o.Cell.Gate) == scenarios.GateOn:
+	case server.EffectiveGate(version, o.Cell.Gate) == scenarios.GateOn:
 		o.Cell.Gate = scenarios.GateOff
-	case server.GateKnown(version):
+	case server.HasGate(version):
 		o.Cell.Gate = scenarios.GateOn
 	}
 	return o

@@ -82,7 +82,7 @@ func distinct(cells []server.Options) error {
 // states are the gate settings to run with. A version without the gate has absent, and the default, which is the same.
 func (m Matrix) states(release local.Release, emulated string) (states []scenarios.Gate, _ error) {
 	version := cmp.Or(emulated, release.Minor)
-	known := server.GateKnown(version)
+	known := server.HasGate(version)
 	if len(m.Gates) == 0 {
 		return nil, fmt.Errorf("no state of the gate is named (expected on, off, default, absent, both, all)")
 	}

@@ -227,7 +227,7 @@ func (p *Path) checkStage(i int, stage Stage) error {
 	if !slices.Contains([]scenarios.Gate{scenarios.GateOn, scenarios.GateOff, scenarios.GateDefault}, asked) {
 		return fmt.Errorf("gate %q is not one of on, off, default", gate)
 	}
-	if asked != scenarios.GateDefault && !server.GateKnown(o.Effective()) {
+	if asked != scenarios.GateDefault && !server.HasGate(o.Effective()) {
 		return fmt.Errorf("Kubernetes %s has no feature gate %s, which came with 1.35: leave the gate out", o.Effective(), server.GateName)
 	}
 	stage.Gate, o.Cell.Gate = gate, asked

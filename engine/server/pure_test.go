@@ -14,7 +14,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-func TestGateState(t *testing.T) {
+func TestEffectiveGate(t *testing.T) {
 	tests := []struct {
 		version string
 		asked   scenarios.Gate
@@ -31,7 +31,7 @@ func TestGateState(t *testing.T) {
 		{"2.0", scenarios.GateDefault, scenarios.GateOn},
 	}
 	for _, test := range tests {
-		if got := GateState(test.version, test.asked); got != test.want {
+		if got := EffectiveGate(test.version, test.asked); got != test.want {
 			t.Errorf("%s asked %s: %s, want %s", test.version, test.asked, got, test.want)
 		}
 	}

@@ -236,7 +236,7 @@ func gates(o Options) map[string]bool {
 	set := map[string]bool{}
 	maps.Copy(set, o.FeatureGates)
 	// Where the version has no such gate, off is what it is; naming the gate would be a start-up error.
-	if GateKnown(o.Effective()) && o.Cell.Gate != scenarios.GateDefault {
+	if HasGate(o.Effective()) && o.Cell.Gate != scenarios.GateDefault {
 		set[GateName] = o.Cell.Gate == scenarios.GateOn
 	}
 	return set

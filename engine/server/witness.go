@@ -296,16 +296,16 @@ func (s *Server) Events(texts ...string) (all []json.RawMessage) {
 // GateName is the feature gate that authzconf toggles.
 const GateName = "ConstrainedImpersonation"
 
-// GateKnown reports whether an effective version (1.35 or 1.35.4) has the gate:
+// HasGate reports whether an effective version (1.35 or 1.35.4) has the gate:
 // since 1.35 (k8s.io/apiserver/pkg/features/kube_features.go).
-func GateKnown(version string) bool { return !minorBefore(version, 35) }
+func HasGate(version string) bool { return !minorBefore(version, 35) }
 
-// GateState is the effective state of the gate: what was asked or, by default, alpha and off in 1.35, beta and on
+// EffectiveGate returns the state of the gate: what was asked or, by default, alpha and off in 1.35, beta and on
 // since 1.36. A version without the gate behaves as off.
-func GateState(version string, asked scenarios.Gate) scenarios.Gate {
+func EffectiveGate(version string, asked scenarios.Gate) scenarios.Gate {
 	onByDefault := asked == scenarios.GateDefault && !minorBefore(version, 36)
 	on := asked == scenarios.GateOn || onByDefault
-	if on && GateKnown(version) {
+	if on && HasGate(version) {
 		return scenarios.GateOn
 	}
 	return scenarios.GateOff
@@ -362,7 +362,7 @@ func ExpectedFacts(o Options) scenarios.Facts {
 		Kubernetes: o.Effective(),
 		Binary:     o.Cell.Kubernetes,
 		Chain:      o.Chain,
-		Gate:       GateState(o.Effective(), o.Cell.Gate),
+		Gate:       EffectiveGate(o.Effective(), o.Cell.Gate),
 	}
 	f.Capabilities = capabilities(o, f)
 	return f

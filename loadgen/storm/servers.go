@@ -42,7 +42,7 @@ type controlPlane struct {
 // start brings up the servers. Local ones share one etcd, so that they hold the same objects and accept the same
 // tokens; only one side is under load at a time.
 func (r *runner) start(ctx context.Context) error {
-	if !server.GateKnown(r.Release.Version) {
+	if !server.HasGate(r.Release.Version) {
 		return &usage.Error{Problem: fmt.Sprintf("Kubernetes %s has no feature gate %s", r.Release.Minor, server.GateName)}
 	}
 	if len(r.RecorderCommand) > 0 && r.can().Processes && !r.serverCounts() {

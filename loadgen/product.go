@@ -3,8 +3,11 @@
 package loadgen
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -16,6 +19,7 @@ import (
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/loadgen/shard"
 	"github.com/authzconf/authzconf/loadgen/storm"
 	"github.com/authzconf/authzconf/reports/record"
 	"github.com/authzconf/authzconf/verdicts"
@@ -31,6 +35,19 @@ const (
 	// RecorderCommand runs the recorder (storm.ServeRecorder).
 	RecorderCommand = "recorder"
 )
+
+// ServePart is a shard or the recorder of a storm, by in and out, if args are those by which a storm starts its program as
+// one; isPart reports whether they are. A storm starts the program that runs it: the main function of every such program,
+// or TestMain of a suite, calls ServePart with its arguments first.
+func ServePart(ctx context.Context, args []string, in io.Reader, out io.Writer) (isPart bool, err error) {
+	switch {
+	case slices.Equal(args, []string{Product.Command, ShardCommand}):
+		return true, shard.Serve(ctx, in, out)
+	case slices.Equal(args, []string{Product.Command, RecorderCommand}):
+		return true, storm.ServeRecorder(ctx, in, out)
+	}
+	return false, nil
+}
 
 // flags are those of the product.
 type flags struct {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -90,14 +91,23 @@ type recorderProcess struct {
 	failed  error
 }
 
+// recorderTimeout is how long the recorder's process may take to answer.
 const recorderTimeout = 30 * time.Second
 
-func startRecorder(ctx context.Context, command []string) (*recorderProcess, error) {
+// startRecorder starts the recorder's process, and returns when it has answered.
+func startRecorder(ctx context.Context, command []string, timeout time.Duration) (*recorderProcess, error) {
 	link, err := shard.Processes(command).Launch(ctx, 0, 1)
 	if err != nil {
 		return nil, fmt.Errorf("the recorder: %w", err)
 	}
-	return &recorderProcess{link: link, timeout: recorderTimeout, encoder: json.NewEncoder(link.In), decoder: json.NewDecoder(link.Out)}, nil
+	p := &recorderProcess{link: link, timeout: timeout, encoder: json.NewEncoder(link.In), decoder: json.NewDecoder(link.Out)}
+	p.Mark() // a program that is not the recorder does not answer
+	if p.failed != nil {
+		failed := fmt.Errorf("the recorder did not start: %w", p.failed)
+		link.Kill()
+		return nil, errors.Join(failed, p.close())
+	}
+	return p, nil
 }
 
 // ask returns nothing once the process has failed; Err says why.

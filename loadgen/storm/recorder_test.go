@@ -49,22 +49,27 @@ func TestServeRecorder(t *testing.T) {
 	}
 }
 
-// One that hangs is killed, and is not waited for again.
-func TestSilentRecorder(t *testing.T) {
-	p, err := startRecorder(t.Context(), []string{"sleep", "60"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.timeout = 100 * time.Millisecond
-	begin := time.Now()
-	if a := p.ask(question{}); a.Mark != 0 || p.Err() == nil || !strings.Contains(p.Err().Error(), "did not answer within 100ms") {
-		t.Errorf("%+v, %v", a, p.Err())
-	}
-	if err := p.close(); err == nil {
-		t.Error("one that was killed ended by itself")
-	}
-	if took := time.Since(begin); took > 9*time.Second {
-		t.Errorf("it took %s", took)
+// TestNoRecorder starts programs that are not the recorder: one that hangs is killed, and the error says what happened.
+func TestNoRecorder(t *testing.T) {
+	for name, tc := range map[string]struct {
+		command []string
+		timeout time.Duration
+		problem string
+	}{
+		"hangs":         {[]string{"sleep", "60"}, 100 * time.Millisecond, "did not answer within 100ms"},
+		"ends":          {[]string{"true"}, recorderTimeout, "its process is gone"},
+		"says nonsense": {[]string{"echo", "PASS"}, recorderTimeout, "invalid character 'P'"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			begin := time.Now()
+			_, err := startRecorder(t.Context(), tc.command, tc.timeout)
+			if err == nil || !strings.Contains(err.Error(), tc.problem) {
+				t.Errorf("%v, want %q", err, tc.problem)
+			}
+			if took := time.Since(begin); took > 9*time.Second {
+				t.Errorf("it took %s", took)
+			}
+		})
 	}
 }
 

@@ -47,7 +47,7 @@ func (r *runner) start(ctx context.Context) error {
 	}
 	if len(r.RecorderCommand) > 0 && r.can().Processes && !r.serverCounts() {
 		var err error
-		if r.recorder, err = startRecorder(ctx, r.RecorderCommand); err != nil {
+		if r.recorder, err = startRecorder(ctx, r.RecorderCommand, recorderTimeout); err != nil {
 			return err
 		}
 	}

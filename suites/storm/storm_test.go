@@ -2,6 +2,9 @@
 package storm
 
 import (
+	"context"
+	"fmt"
+	"os"
 	"testing"
 
 	"github.com/onsi/ginkgo/v2"
@@ -14,6 +17,19 @@ import (
 var suite = suites.Register(suites.Suite{
 	Name: "storm", Prefix: "[sig-auth] [sig-scalability] Impersonation under load [FeatureGate:ConstrainedImpersonation] [Beta]", Product: loadgen.Product,
 })
+
+// TestMain is the recorder or a shard of a storm, if a storm has started this program as one.
+func TestMain(m *testing.M) {
+	isPart, err := loadgen.ServePart(context.Background(), os.Args[1:], os.Stdin, os.Stdout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	if isPart {
+		return
+	}
+	m.Run()
+}
 
 func TestStorm(t *testing.T) {
 	gomega.RegisterFailHandler(ginkgo.Fail)

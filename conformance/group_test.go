@@ -23,7 +23,7 @@ func TestGrouped(t *testing.T) {
 			o.Chain = map[string]string{"first": "webhook-first", "last": "webhook-last", "abac": "abac"}[name]
 			cells = append(cells, &Cell{Plan: CellPlan{Target: o}})
 		}
-		got := seq.Map(grouped(cells), func(g []*Cell) (names string) {
+		got := seq.Map(groupCells(cells), func(g []*Cell) (names string) {
 			for i, c := range g {
 				if i > 0 {
 					names += " "

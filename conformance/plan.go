@@ -207,44 +207,57 @@ func onExisting(s *scenarios.Scenario, facts scenarios.Facts) Item {
 // Makes counts what the scenarios of a plan make on a cluster that somebody else made.
 type Makes struct{ Namespaces, Accounts, Roles, ClusterRoles int }
 
-// Makes counts them; a scenario's own objects are in its namespaces.
+// Makes returns what the scenarios of the cell make. Objects of a scenario's own are in its namespaces.
 func (p CellPlan) Makes() (m Makes) {
 	for _, item := range p.Items {
-		if item.Fate != Run {
-			continue
+		if item.Fate == Run {
+			m.addScenario(item.Scenario)
 		}
-		bound, _ := item.Scenario.Bind(scenarios.Suffix(0, "existing", item.Scenario.ID))
-		accounts, why := bound.Substitute()
-		if why != "" {
-			continue
-		}
-		spaces := map[string]bool{}
-		for _, r := range accounts.Requestors {
-			if sa := r.ServiceAccount; sa != nil {
-				m.Accounts++
-				spaces[sa.Namespace] = true
-			}
-		}
-		for _, o := range scenarios.RenderRBAC(accounts) {
-			if o.Namespace == "" {
-				m.ClusterRoles++
-			} else {
-				m.Roles++
-			}
-		}
-		for _, g := range accounts.Grants {
-			spaces[g.Namespace] = true
-		}
-		for _, st := range accounts.Steps {
-			if r := st.Sent(); r != nil {
-				spaces[r.Namespace] = true
-			}
-		}
-		delete(spaces, "")
-		m.Namespaces += len(spaces)
 	}
 	return m
 }
 
 // starts reports whether the target of the cell is started: there is something to run on it.
 func (p CellPlan) starts() bool { return p.Count(Run) > 0 || p.NeedsAgents() }
+
+// addScenario adds what a scenario makes, or nothing if it needs a requestor that no ServiceAccount can stand for.
+func (m *Makes) addScenario(s *scenarios.Scenario) {
+	bound, _ := s.Bind(scenarios.Suffix(0, "existing", s.ID))
+	withAccounts, why := bound.Substitute()
+	if why != "" {
+		return
+	}
+	for _, r := range withAccounts.Requestors {
+		if r.ServiceAccount != nil {
+			m.Accounts++
+		}
+	}
+	for _, o := range scenarios.RenderRBAC(withAccounts) {
+		if o.Namespace == "" {
+			m.ClusterRoles++
+		} else {
+			m.Roles++
+		}
+	}
+	m.Namespaces += countNamespaces(withAccounts)
+}
+
+// countNamespaces counts the namespaces that a scenario names.
+func countNamespaces(s *scenarios.Scenario) int {
+	names := map[string]bool{}
+	for _, r := range s.Requestors {
+		if r.ServiceAccount != nil {
+			names[r.ServiceAccount.Namespace] = true
+		}
+	}
+	for _, g := range s.Grants {
+		names[g.Namespace] = true
+	}
+	for _, step := range s.Steps {
+		if r := step.Sent(); r != nil {
+			names[r.Namespace] = true
+		}
+	}
+	delete(names, "") // cluster-scoped
+	return len(names)
+}

@@ -17,7 +17,7 @@ import (
 // recorded. parallel is how many control planes run at once; 0 is as many as the machine has processors and memory for.
 func Execute(ctx context.Context, plan []CellPlan, parallel int, o Output) error {
 	s := New(plan, o)
-	s.Parallel = min(cmp.Or(parallel, Fitting(plan[0].Target.Cell.Provider)), len(grouped(s.Cells)))
+	s.Parallel = min(cmp.Or(parallel, Fitting(plan[0].Target.Cell.Provider)), len(groupCells(s.Cells)))
 	defer func() { _ = s.Stop() }()
 	if err := s.Start(ctx); err != nil {
 		return err
@@ -68,18 +68,20 @@ func availableMemory() int64 {
 
 const memoryEvery = 2 * time.Second
 
-// memoryWatch remembers the most memory that was held at once.
+// memoryWatch remembers the most memory that was in use at once.
 type memoryWatch struct{ peak atomic.Int64 }
 
-// lessMemory is how much less memory the machine has free than now: processes of kind are no children of ours.
-func lessMemory() func() int64 {
+// machineMemoryMeter returns a function that measures how much less memory the machine has free, in bytes, than when the
+// meter was made: the processes of kind are not children of ours.
+func machineMemoryMeter() func() int64 {
 	before := availableMemory()
 	return func() int64 { return max(0, before-availableMemory()) }
 }
 
-// heldMemory is what this process and its children hold now: what each has for itself, and of the pages of files,
-// which programs share, those of the one that has most. (proc(5) has it exactly, as Pss, at a hundred times the cost.)
-func heldMemory() int64 {
+// measureOwnMemory returns the memory of this process and its children, in bytes: the sum of what each has for itself, and,
+// as programs share the pages of files, those of the process that has most. (proc(5) has the exact figure, Pss, at a
+// hundred times the cost.)
+func measureOwnMemory() int64 {
 	processes, err := procfs.AllProcs()
 	if err != nil {
 		return 0
@@ -87,8 +89,12 @@ func heldMemory() int64 {
 	own := os.Getpid()
 	var sum, files uint64
 	for _, p := range processes {
-		if stat, err := p.Stat(); err != nil || p.PID != own && stat.PPID != own {
-			continue // not ours, or it ended meanwhile
+		stat, err := p.Stat()
+		if err != nil {
+			continue // it ended meanwhile
+		}
+		if isOurs := p.PID == own || stat.PPID == own; !isOurs {
+			continue
 		}
 		if status, err := p.NewStatus(); err == nil {
 			sum += status.RssAnon + status.RssShmem

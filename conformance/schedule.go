@@ -62,17 +62,29 @@ func (s *Session) startAll() error {
 	if err := s.findPrograms(); err != nil {
 		s.failUsage(err)
 	}
-	var cells []*Cell
+	firstCells := s.startWorkers(groupCells(s.finishIdleCells()))
+	s.watchMemory()
+	firstCells.Wait()
+	return s.usageError()
+}
+
+// finishIdleCells finishes the cells that have nothing to run, and returns the others, the biggest first: none that takes
+// long is left for the end, when nothing else runs beside it.
+func (s *Session) finishIdleCells() (busy []*Cell) {
 	for _, c := range s.Cells {
 		if len(c.jobs) > 0 || c.Plan.NeedsAgents() {
-			cells = append(cells, c)
+			busy = append(busy, c)
 		} else {
 			c.Finish(time.Now(), nil)
 		}
 	}
-	// The biggest first: none that takes long is left for the end, when nothing else runs beside it.
-	slices.SortStableFunc(cells, func(a, b *Cell) int { return cmp.Compare(len(b.jobs), len(a.jobs)) })
-	groups := grouped(cells)
+	slices.SortStableFunc(busy, func(a, b *Cell) int { return cmp.Compare(len(b.jobs), len(a.jobs)) })
+	return busy
+}
+
+// startWorkers runs groups of cells in the background, as many at once as the session allows. The group that it returns
+// is done when the first cell of each worker is up, or has failed; until then no scenario starts.
+func (s *Session) startWorkers(groups [][]*Cell) *sync.WaitGroup {
 	queue := make(chan []*Cell, len(groups))
 	for _, g := range groups {
 		queue <- g
@@ -82,54 +94,62 @@ func (s *Session) startAll() error {
 	if s.Parallel > 0 {
 		count = min(count, s.Parallel)
 	}
-	var first sync.WaitGroup // the first cell of each worker is up, or has failed
+	var first sync.WaitGroup
 	first.Add(count)
 	for range count {
 		s.workers.Go(func() {
-			begin := sync.OnceFunc(func() {
+			waitForOthers := sync.OnceFunc(func() {
 				first.Done()
 				first.Wait()
 			})
 			for group := range queue {
-				for i, c := range group {
-					if i > 0 {
-						s.inherit(c, group[i-1])
-					}
-					s.startCell(c)
-					begin()
-					s.runCell(c)
-					if i+1 == len(group) && s.Parallel > 0 && c.Target != nil { // makes room for the next cell
-						s.stopTarget(c)
-					}
-				}
+				s.runGroup(group, waitForOthers)
 			}
 		})
 	}
-	watching, done := context.WithCancel(s.ctx)
-	held := heldMemory
-	if len(s.Cells) > 0 && s.Cells[0].Plan.Target.Capabilities().Nodes {
-		held = lessMemory()
+	return &first
+}
+
+// runGroup runs cells one after the other, each on the target of the one before it. It calls started after each start.
+func (s *Session) runGroup(group []*Cell, started func()) {
+	for i, c := range group {
+		if i > 0 {
+			s.passTarget(group[i-1], c)
+		}
+		s.startCell(c)
+		started()
+		s.runCell(c)
 	}
+	last := group[len(group)-1]
+	if s.Parallel > 0 && last.Target != nil { // makes room for the next cell
+		s.stopTarget(last)
+	}
+}
+
+// watchMemory notes the peak of the memory that the session takes, until all workers are done.
+func (s *Session) watchMemory() {
+	measure := measureOwnMemory
+	if len(s.Cells) > 0 && s.Cells[0].Plan.Target.Capabilities().Nodes {
+		measure = machineMemoryMeter()
+	}
+	watching, done := context.WithCancel(s.ctx)
 	peak := &s.memory.peak
-	go wait.UntilWithContext(watching, func(context.Context) { peak.Store(max(peak.Load(), held())) }, memoryEvery)
+	go wait.UntilWithContext(watching, func(context.Context) { peak.Store(max(peak.Load(), measure())) }, memoryEvery)
 	go func() {
 		s.workers.Wait()
 		done()
 	}()
-	first.Wait()
-	return s.usageError()
 }
 
-// grouped puts cells together that one cluster serves, one after the other: it takes longer to make than to change its
-// authorizer chain. A local one takes seconds, and scenarios about chains mostly wait, so they go beside the others.
-func grouped(cells []*Cell) (groups [][]*Cell) {
-	beside := func(a, b server.Options) bool {
-		ordinary := func(o server.Options) bool { return o.Chain == "" }
-		return a.Capabilities().Cheap && ordinary(a) != ordinary(b)
-	}
+// groupCells puts cells together that one cluster serves, one after the other: it takes longer to make than to change its
+// authorizer chain. A local one takes seconds, and scenarios about chains mostly wait, so they run at the same time as the
+// others.
+func groupCells(cells []*Cell) (groups [][]*Cell) {
+	isOrdinary := func(o server.Options) bool { return o.Chain == "" }
+	runApart := func(a, b server.Options) bool { return a.Capabilities().Cheap && isOrdinary(a) != isOrdinary(b) }
 	for _, c := range cells {
 		i := slices.IndexFunc(groups, func(g []*Cell) bool {
-			return server.Shared(g[0].Plan.Target, c.Plan.Target) && !beside(g[0].Plan.Target, c.Plan.Target)
+			return server.Shared(g[0].Plan.Target, c.Plan.Target) && !runApart(g[0].Plan.Target, c.Plan.Target)
 		})
 		if i < 0 {
 			groups = append(groups, nil)
@@ -140,7 +160,8 @@ func grouped(cells []*Cell) (groups [][]*Cell) {
 	return groups
 }
 
-func (s *Session) inherit(c, before *Cell) {
+// passTarget gives the target of a cell that is done to the next one, unless the target is broken.
+func (s *Session) passTarget(before, next *Cell) {
 	if before.Target == nil {
 		return
 	}
@@ -148,7 +169,7 @@ func (s *Session) inherit(c, before *Cell) {
 		s.stopTarget(before)
 		return
 	}
-	c.Target, before.Target = before.Target, nil
+	next.Target, before.Target = before.Target, nil
 }
 
 // findPrograms finds the programs of all cells, or builds them: that takes all processors for minutes, and is no

@@ -186,7 +186,8 @@ func Load(name string, data []byte) (*Path, error) {
 	})
 }
 
-// check holds a path to what is possible before anything is started; whole and at say where it and a stage are written.
+// check refuses a path that is not possible, before anything is started. whole says where the path is written, and at where
+// a stage is.
 func (p *Path) check(whole string, at func(stage int) string) error {
 	if len(p.Stages) < 2 {
 		return fmt.Errorf("%s: a path has two stages at least, this one has %d", whole, len(p.Stages))
@@ -213,59 +214,92 @@ func (p *Path) check(whole string, at func(stage int) string) error {
 	return errors.Join(errs...)
 }
 
+// checkStage checks a stage, the index of which is i, by itself and against the one before it.
 func (p *Path) checkStage(i int, stage Stage) error {
 	if stage.Kubernetes == "" {
 		return errors.New("kubernetes is missing (expected a version such as 1.36)")
 	}
+	o, err := checkTarget(i, stage)
+	if err != nil {
+		return err
+	}
+	if err := checkChain(stage.Chain); err != nil {
+		return err
+	}
+	if err := p.checkFault(i, stage); err != nil {
+		return err
+	}
+	if i == 0 {
+		return nil
+	}
+	return p.checkChange(i, stage, o)
+}
+
+// checkTarget returns the options of the server that a stage asks for, if there can be such a server.
+func checkTarget(i int, stage Stage) (server.Options, error) {
 	gate := stage.Gate
-	stage.Gate = "" // what the matrix says of a gate is about its flag
+	stage.Gate = "" // the matrix's error about a gate is about its flag
 	o, err := stage.target(i, matrix.Matrix{Provider: server.Local})
 	if err != nil {
-		return errors.New(strings.ReplaceAll(err.Error(), "\n", "; ")) // a hint has a line of its own
+		return o, errors.New(strings.ReplaceAll(err.Error(), "\n", "; ")) // a hint has a line of its own
 	}
 	asked := cmp.Or(gate, scenarios.GateDefault)
 	if !slices.Contains([]scenarios.Gate{scenarios.GateOn, scenarios.GateOff, scenarios.GateDefault}, asked) {
-		return fmt.Errorf("gate %q is not one of on, off, default", gate)
+		return o, fmt.Errorf("gate %q is not one of on, off, default", gate)
 	}
 	if asked != scenarios.GateDefault && !server.HasGate(o.Effective()) {
-		return fmt.Errorf("Kubernetes %s has no feature gate %s, which came with 1.35: leave the gate out", o.Effective(), server.GateName)
+		return o, fmt.Errorf("Kubernetes %s has no feature gate %s, which came with 1.35: leave the gate out", o.Effective(), server.GateName)
 	}
-	stage.Gate, o.Cell.Gate = gate, asked
-	if stage.Chain != "" {
-		if _, err := fs.Stat(fixtures.FS, "chains/"+stage.Chain+".yaml"); err != nil {
-			return fmt.Errorf("there is no authorizer chain %q in fixtures/chains", stage.Chain)
-		}
-	}
-	if stage.Fault != "" && !slices.Contains(Faults(), stage.Fault) {
-		return fmt.Errorf("fault %q is not one of %v", stage.Fault, Faults())
-	}
-	if stage.Fault == WebhookDown && !strings.Contains(stage.Chain, "webhook") {
-		return fmt.Errorf("the fault %s needs an authorizer chain with a webhook, such as webhook-first", stage.Fault)
-	}
-	if i == 0 {
-		if stage.Fault != "" {
-			return fmt.Errorf("the fault %s needs a stage before it", stage.Fault)
-		}
+	o.Cell.Gate = asked
+	return o, nil
+}
+
+// checkChain checks that there is an authorizer chain of this name, unless it is empty.
+func checkChain(name string) error {
+	if name == "" {
 		return nil
 	}
-	before, err := p.Stages[i-1].target(i-1, matrix.Matrix{Provider: server.Local})
-	if err != nil {
-		return nil //nolint:nilerr // said of that stage
+	if _, err := fs.Stat(fixtures.FS, "chains/"+name+".yaml"); err != nil {
+		return fmt.Errorf("there is no authorizer chain %q in fixtures/chains", name)
 	}
-	if same(o, before) && stage.Fault == "" {
-		return fmt.Errorf("%s is what stage %d is: a stage has to change something", stage, i)
-	}
-	after, since := version.MustParseGeneric(o.Release.Version).Minor(), version.MustParseGeneric(before.Release.Version).Minor()
-	if p.HighAvailability && max(after, since)-min(after, since) > 1 {
-		return fmt.Errorf("from %s to %s in one step: API servers that run side by side may differ by one minor version", p.Stages[i-1].Kubernetes, stage.Kubernetes)
-	}
-	if p.HighAvailability && stage.Fault == RestartEtcd {
+	return nil
+}
+
+// checkFault checks that the fault of a stage exists, and that the stage has what it breaks.
+func (p *Path) checkFault(i int, stage Stage) error {
+	switch {
+	case stage.Fault == "":
+		return nil
+	case !slices.Contains(Faults(), stage.Fault):
+		return fmt.Errorf("fault %q is not one of %v", stage.Fault, Faults())
+	case stage.Fault == WebhookDown && !strings.Contains(stage.Chain, "webhook"):
+		return fmt.Errorf("the fault %s needs an authorizer chain with a webhook, such as webhook-first", stage.Fault)
+	case i == 0:
+		return fmt.Errorf("the fault %s needs a stage before it", stage.Fault)
+	case p.HighAvailability && stage.Fault == RestartEtcd:
 		return fmt.Errorf("the fault %s is for one API server", stage.Fault)
 	}
 	return nil
 }
 
-// same tells whether two stages are the same server. A gate set to its default is a change: of the command line.
+// checkChange checks that a stage with the options o changes something, and no more than its path can change at once.
+func (p *Path) checkChange(i int, stage Stage, o server.Options) error {
+	before, err := p.Stages[i-1].target(i-1, matrix.Matrix{Provider: server.Local})
+	if err != nil {
+		return nil //nolint:nilerr // check reports it with the position of the stage before, and there is nothing to compare with
+	}
+	if same(o, before) && stage.Fault == "" {
+		return fmt.Errorf("%s is what stage %d is: a stage has to change something", stage, i)
+	}
+	to, from := version.MustParseGeneric(o.Release.Version).Minor(), version.MustParseGeneric(before.Release.Version).Minor()
+	if p.HighAvailability && max(to, from)-min(to, from) > 1 {
+		return fmt.Errorf("from %s to %s in one step: API servers that run side by side may differ by one minor version", p.Stages[i-1].Kubernetes, stage.Kubernetes)
+	}
+	return nil
+}
+
+// same reports whether two stages are the same server. A gate that is set to its default is a change: the server has
+// another command line.
 func same(a, b server.Options) bool {
 	return a.Release == b.Release && a.Cell.Emulated == b.Cell.Emulated && a.Cell.Gate == b.Cell.Gate && a.Chain == b.Chain
 }

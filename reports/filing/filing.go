@@ -1,5 +1,5 @@
-// Package filing puts reports into folders. A report takes the place of an earlier one of its kind, of which
-// nothing stays; files of anybody else are never touched.
+// Package filing puts reports into folders. A report takes the place of an earlier one of its kind, all files of which are
+// removed; files of anybody else are never touched.
 package filing
 
 import (
@@ -39,7 +39,7 @@ const (
 	probeFile    = ".authzconf-probe"
 )
 
-// CheckWritable says whether Write could write to dir, and creates dir where it is missing. It is to be called
+// CheckWritable returns why Write could not write to dir, if so, and creates dir where it is missing. It is to be called
 // before a run, so that no run ends without a place for its report.
 func (k *Kind) CheckWritable(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -50,7 +50,7 @@ func (k *Kind) CheckWritable(dir string) error {
 		return fmt.Errorf("the report folder cannot be opened: %w", err)
 	}
 	defer func() { _ = root.Close() }()
-	if err := k.replaceable(root); err != nil {
+	if err := k.checkReplaceable(root); err != nil {
 		return fmt.Errorf("%s %w; give another folder, or empty it", dir, err)
 	}
 	if err := root.WriteFile(probeFile, nil, 0o644); err != nil {
@@ -65,7 +65,7 @@ func (k *Kind) Write(dir string, files map[string][]byte) error {
 		return fmt.Errorf("a %s without %s", k.Name, k.Marker)
 	}
 	for name := range files {
-		if name != k.Marker && (!fs.ValidPath(name) || !k.lists() && !matches(k.Files, name)) {
+		if name != k.Marker && !k.mayHold(name) {
 			return fmt.Errorf("%s is not a file of a %s", name, k.Name)
 		}
 	}
@@ -128,7 +128,7 @@ func (k *Kind) Read(dir string) (map[string][]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	owned, err := k.owned(root)
+	owned, err := k.findOwned(root)
 	files := map[string][]byte{}
 	for name := range owned {
 		if err == nil {
@@ -172,49 +172,57 @@ func ReadFile(from fs.FS, name string) ([]byte, error) {
 	return data, err
 }
 
-// In says whether the folder dir holds a report of this kind.
+// In reports whether the folder dir holds a report of this kind.
 func (k *Kind) In(dir string) bool {
 	data, err := ReadIn(dir, k.Marker)
-	return err == nil && k.known(data)
+	return err == nil && k.isMarker(data)
 }
 
-// replaceable says why a folder may not be written to: it is not empty or an earlier report, or has a foreign file in it.
-func (k *Kind) replaceable(root *os.Root) error {
+// checkReplaceable returns why a folder may not be written to: it is neither empty nor an earlier report, or has a foreign
+// file in it.
+func (k *Kind) checkReplaceable(root *os.Root) error {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		return err
 	}
-	owned, err := k.owned(root)
+	owned, err := k.findOwned(root)
 	if err != nil {
 		return err
 	}
-	foreign := slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != stagingDir && e.Name() != probeFile })
-	if len(owned) == 0 && foreign {
+	isEmpty := !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != stagingDir && e.Name() != probeFile })
+	if len(owned) == 0 && !isEmpty {
 		return fmt.Errorf("is not empty and holds no earlier %s", k.Name)
 	}
 	for _, name := range k.Reserved {
-		err := fs.WalkDir(root.FS(), name, func(p string, d fs.DirEntry, err error) error {
-			if errors.Is(err, fs.ErrNotExist) || err == nil && (d.IsDir() || owned[p]) {
-				return nil
-			}
-			if err == nil {
-				err = fmt.Errorf("holds %s, which is not of the earlier report", p)
-			}
-			return err
-		})
-		if err != nil {
+		if err := checkReserved(root, name, owned); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// owned are the files of a report in the folder, by its marker, or a staged one if an earlier replacement was cut short.
-func (k *Kind) owned(root *os.Root) (map[string]bool, error) {
+// checkReserved checks that only files of the earlier report are at or below name.
+func checkReserved(root *os.Root, name string, owned map[string]bool) error {
+	return fs.WalkDir(root.FS(), name, func(p string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		case !d.IsDir() && !owned[p]:
+			return fmt.Errorf("holds %s, which is not of the earlier report", p)
+		}
+		return nil
+	})
+}
+
+// findOwned returns the files of a report in the folder, by its marker, or by a staged one if an earlier replacement was cut
+// short.
+func (k *Kind) findOwned(root *os.Root) (map[string]bool, error) {
 	owned := map[string]bool{}
 	for _, name := range []string{k.Marker, path.Join(stagingDir, k.Marker), path.Join(stagingDir, previousFile)} {
 		data, err := root.ReadFile(name)
-		if err != nil || !k.known(data) {
+		if err != nil || !k.isMarker(data) {
 			continue
 		}
 		owned[k.Marker] = true
@@ -229,7 +237,11 @@ func (k *Kind) owned(root *os.Root) (map[string]bool, error) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (p == stagingDir || p != "." && !k.leadsTo(p)):
+		case p == ".":
+			return nil
+		case d.IsDir() && p == stagingDir:
+			return fs.SkipDir
+		case d.IsDir() && !k.leadsTo(p):
 			return fs.SkipDir // Somebody else's may be large, or not to be read.
 		case !d.IsDir() && matches(k.Files, p):
 			owned[p] = true
@@ -248,7 +260,8 @@ func (k *Kind) list(folder fs.FS, marker []byte) []string {
 	return k.ListedIn(folder, marker)
 }
 
-func (k *Kind) known(data []byte) bool {
+// isMarker reports whether data is the marker of a report of this kind.
+func (k *Kind) isMarker(data []byte) bool {
 	decode := func(data []byte, v any) error { return yaml.Unmarshal(data, v) }
 	if path.Ext(k.Marker) == ".json" {
 		decode = json.Unmarshal
@@ -273,7 +286,12 @@ func (k *Kind) known(data []byte) bool {
 	return true
 }
 
-// leadsTo says whether a file of the report may be below a folder.
+// mayHold reports whether a report may have a file of this name, besides its marker.
+func (k *Kind) mayHold(name string) bool {
+	return fs.ValidPath(name) && (k.lists() || matches(k.Files, name))
+}
+
+// leadsTo reports whether a file of the report may be below a folder.
 func (k *Kind) leadsTo(folder string) bool {
 	return slices.ContainsFunc(k.Files, func(pattern string) bool {
 		for d := path.Dir(pattern); d != "."; d = path.Dir(d) {
@@ -285,7 +303,7 @@ func (k *Kind) leadsTo(folder string) bool {
 	})
 }
 
-// Owns says whether a name is one that a file of such a report has, besides its marker.
+// Owns reports whether a name is one that a file of such a report has, besides its marker.
 func (k *Kind) Owns(name string) bool { return matches(k.Files, name) }
 
 func matches(patterns []string, name string) bool {
@@ -300,25 +318,42 @@ func exists(root *os.Root, name string) bool {
 	return err == nil
 }
 
-// install writes files beside the earlier report, if there is one, then puts them in its place. Cut short at any
+// install writes files beside the earlier report, if there is one, then puts them in its place. If it is cut short at any
 // point it leaves no marker that does not fit the other files, and a later Write mends the folder.
 func (k *Kind) install(root *os.Root, files map[string][]byte) error {
-	old, err := k.owned(root)
+	earlier, err := k.findOwned(root)
 	if err != nil {
 		return err
 	}
-	previous := path.Join(stagingDir, previousFile)
-	if exists(root, previous) {
-		// A replacement was cut short: what it was to install is not wanted any more, but its lists say what to remove.
-		if err := remove(root, old); err != nil {
+	if err := clearStaging(root, earlier); err != nil {
+		return err
+	}
+	if err := stage(root, files); err != nil {
+		return err
+	}
+	if err := k.removeEarlier(root, earlier); err != nil {
+		return err
+	}
+	if err := k.publish(root, slices.Sorted(maps.Keys(files))); err != nil {
+		return err
+	}
+	return root.RemoveAll(stagingDir)
+}
+
+// clearStaging removes what a replacement left that was cut short. Where the earlier report had lost its marker already,
+// the files that both reports list are removed too: neither is wanted any more.
+func clearStaging(root *os.Root, earlier map[string]bool) error {
+	if exists(root, path.Join(stagingDir, previousFile)) {
+		if err := remove(root, earlier); err != nil {
 			return err
 		}
 	}
-	if err := root.RemoveAll(stagingDir); err != nil {
-		return err
-	}
-	names := slices.Sorted(maps.Keys(files))
-	for _, name := range names {
+	return root.RemoveAll(stagingDir)
+}
+
+// stage writes files into the staging folder.
+func stage(root *os.Root, files map[string][]byte) error {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
 		to := path.Join(stagingDir, name)
 		if err := root.MkdirAll(path.Dir(to), 0o755); err != nil {
 			return err
@@ -327,14 +362,22 @@ func (k *Kind) install(root *os.Root, files map[string][]byte) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// removeEarlier removes the earlier report. Its marker goes first, and is kept in the staging folder: if the removal is cut
+// short, its list says what is left to remove.
+func (k *Kind) removeEarlier(root *os.Root, earlier map[string]bool) error {
 	if exists(root, k.Marker) {
-		if err := root.Rename(k.Marker, previous); err != nil {
+		if err := root.Rename(k.Marker, path.Join(stagingDir, previousFile)); err != nil {
 			return err
 		}
 	}
-	if err := remove(root, old); err != nil {
-		return err
-	}
+	return remove(root, earlier)
+}
+
+// publish moves staged files to where they belong, the marker last.
+func (k *Kind) publish(root *os.Root, names []string) error {
 	for _, name := range names {
 		if name == k.Marker {
 			continue
@@ -346,10 +389,7 @@ func (k *Kind) install(root *os.Root, files map[string][]byte) error {
 			return err
 		}
 	}
-	if err := root.Rename(path.Join(stagingDir, k.Marker), k.Marker); err != nil {
-		return err
-	}
-	return root.RemoveAll(stagingDir)
+	return root.Rename(path.Join(stagingDir, k.Marker), k.Marker)
 }
 
 // remove removes the files of an earlier report, and the folders that this empties.

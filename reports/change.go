@@ -11,7 +11,7 @@ import (
 	"github.com/authzconf/authzconf/reports/record"
 )
 
-// same compares what two values say: an empty list is as good as none.
+// same reports whether two values are the same as JSON, in which an empty list that is omitted equals none.
 func same(a, b any) bool { return reflect.DeepEqual(generic(a), generic(b)) }
 
 // changeTo returns the first place at which two values differ in words, for example "reason: the report says x, the
@@ -27,12 +27,13 @@ func FirstChange(a, b any) (where, left, right string) {
 	return at, brief(x), brief(y)
 }
 
-// Change is how evidence is not of what the command line asks for; empty if it is.
-func Change(evidence, asked any) string {
-	if same(evidence, asked) {
+// Change returns the first place at which evidence differs from what the command line asks for, in words; empty if there is
+// none.
+func Change(evidence, requested any) string {
+	if same(evidence, requested) {
 		return ""
 	}
-	where, a, b := firstChange("", generic(evidence), generic(asked))
+	where, a, b := firstChange("", generic(evidence), generic(requested))
 	return fmt.Sprintf("%s: it has %s, the command line asks for %s", strings.TrimPrefix(where, "."), brief(a), brief(b))
 }
 
@@ -47,36 +48,48 @@ func generic(v any) (out any) {
 	return out
 }
 
+// firstChange returns the path of the first place, below the path at, at which two decoded JSON values differ, and what is
+// there.
 func firstChange(at string, a, b any) (where string, left, right any) {
-	switch x := a.(type) {
-	case map[string]any:
-		y, ok := b.(map[string]any)
-		if !ok {
-			break
+	if x, y, both := castBoth[map[string]any](a, b); both {
+		return firstChangedKey(at, x, y)
+	}
+	if x, y, both := castBoth[[]any](a, b); both {
+		return firstChangedElement(at, x, y)
+	}
+	return at, a, b
+}
+
+func castBoth[T any](a, b any) (x, y T, both bool) {
+	x, isX := a.(T)
+	y, isY := b.(T)
+	return x, y, isX && isY
+}
+
+func firstChangedKey(at string, a, b map[string]any) (where string, left, right any) {
+	keys := maps.Clone(a)
+	maps.Copy(keys, b)
+	for _, k := range slices.Sorted(maps.Keys(keys)) {
+		if !reflect.DeepEqual(a[k], b[k]) {
+			return firstChange(at+"."+k, a[k], b[k])
 		}
-		keys := maps.Clone(x)
-		maps.Copy(keys, y)
-		for _, k := range slices.Sorted(maps.Keys(keys)) {
-			if !reflect.DeepEqual(x[k], y[k]) {
-				return firstChange(at+"."+k, x[k], y[k])
-			}
+	}
+	return at, a, b
+}
+
+func firstChangedElement(at string, a, b []any) (where string, left, right any) {
+	shared := min(len(a), len(b))
+	for i := range shared {
+		if !reflect.DeepEqual(a[i], b[i]) {
+			return firstChange(fmt.Sprintf("%s[%d]", at, i), a[i], b[i])
 		}
-	case []any:
-		y, ok := b.([]any)
-		if !ok {
-			break
-		}
-		for i := range min(len(x), len(y)) {
-			if !reflect.DeepEqual(x[i], y[i]) {
-				return firstChange(fmt.Sprintf("%s[%d]", at, i), x[i], y[i])
-			}
-		}
-		if len(x) > len(y) {
-			return fmt.Sprintf("%s[%d]", at, len(y)), x[len(y)], nil
-		}
-		if len(y) > len(x) {
-			return fmt.Sprintf("%s[%d]", at, len(x)), nil, y[len(x)]
-		}
+	}
+	next := fmt.Sprintf("%s[%d]", at, shared)
+	switch {
+	case len(a) > shared:
+		return next, a[shared], nil
+	case len(b) > shared:
+		return next, nil, b[shared]
 	}
 	return at, a, b
 }

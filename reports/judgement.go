@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -120,42 +121,56 @@ type resultKind struct {
 	matches func(Result) bool
 }
 
+// addReason adds a reason for the outcome to a list of the conclusion.
+func (g *Group) addReason(to *[]string, format string, args ...any) {
+	*to = append(*to, g.Name+": "+fmt.Sprintf(format, args...))
+}
+
+// addGroup adds what a group contributes to the outcome.
 func (c *conclusion) addGroup(g *Group) {
-	say := func(to *[]string, format string, args ...any) {
-		*to = append(*to, g.Name+": "+fmt.Sprintf(format, args...))
-	}
-	if g.leftOut() { // It was not started, and the outcome says that it is not covered.
-		say(&c.notes, "%s left out by the user", Plural(len(g.NotRun), "case"))
+	if g.leftOut() { // It was not started, and the outcome lists it as not covered.
+		c.addLeftOut(g)
 		return
 	}
+	c.addTarget(g)
+	c.addResults(g)
+	c.addLeftOut(g)
+}
+
+// addTarget adds what was wrong with the group's control plane.
+func (c *conclusion) addTarget(g *Group) {
 	if g.Problem != "" {
-		say(&c.unknown, "the target could not be used: %s", FirstLine(g.Problem))
+		g.addReason(&c.unknown, "the target could not be used: %s", FirstLine(g.Problem))
 	}
-	if g.Witness != nil {
-		for _, m := range g.Witness.Mismatches {
-			say(&c.unknown, "the target is not what was asked for: %s", m)
-		}
-		if m := g.Witness.contradiction(g.capabilities()); m != "" {
-			say(&c.failed, "the API server contradicts itself: %s", m)
-		}
+	if g.Witness == nil {
+		return
 	}
+	for _, m := range g.Witness.Mismatches {
+		g.addReason(&c.unknown, "the target is not what was asked for: %s", m)
+	}
+	if m := g.Witness.contradiction(g.capabilities()); m != "" {
+		g.addReason(&c.failed, "the API server contradicts itself: %s", m)
+	}
+}
+
+// addResults adds the results of the group, a reason for each kind of which there are any.
+func (c *conclusion) addResults(g *Group) {
 	if !g.executed() && !g.beyondTarget() {
-		say(&c.unknown, "nothing was executed (leave it out, or select a case that is for it)")
+		g.addReason(&c.unknown, "nothing was executed (leave it out, or select a case that is for it)")
 	}
 	for _, k := range c.kinds(g) {
 		n, first := tallyResults(g.Cases, k.matches)
 		if n > 0 {
-			say(k.reasons, "%s", fmt.Sprintf(k.format, Plural(n, "case"))+first)
+			g.addReason(k.reasons, "%s", fmt.Sprintf(k.format, Plural(n, "case"))+first)
 		}
 	}
-	left := 0
-	for _, n := range g.NotRun {
-		if n.Cause == CauseUser {
-			left++
-		}
-	}
-	if left > 0 {
-		say(&c.notes, "%s left out by the user", Plural(left, "case"))
+}
+
+// addLeftOut notes how many cases of the group the user left out.
+func (c *conclusion) addLeftOut(g *Group) {
+	n := seq.Count(g.NotRun, func(o Omission) bool { return o.Cause == CauseUser })
+	if n > 0 {
+		g.addReason(&c.notes, "%s left out by the user", Plural(n, "case"))
 	}
 }
 
@@ -230,34 +245,42 @@ func (c *conclusion) addRequired(require []scenarios.Level, g *Group) {
 // notCovered lists the groups that the user left out, and counts the cases that no group supports, by what the targets
 // lack.
 func (r *Report) notCovered() (lines []string) {
-	ran, lacks, counts := map[string]bool{}, map[string]string{}, map[string]int{}
-	for _, g := range r.Groups {
-		for _, result := range g.Cases {
-			ran[result.Case] = ran[result.Case] || Executed(result.Verdict)
-			if result.Verdict == verdicts.NotSupported {
-				lacks[result.Case] = result.Reason
-			}
-		}
-	}
-	for name, why := range lacks {
-		if ran[name] {
-			continue
-		}
-		what, named := strings.CutPrefix(why, "the target lacks ")
-		if named {
-			what, _, _ = strings.Cut(what, ",") // and for whom there is no substitute
-			counts[" for lack of "+what]++
-		} else {
-			counts[" not supported"]++
-		}
-	}
 	for i := range r.Groups {
 		if g := &r.Groups[i]; g.leftOut() {
 			lines = append(lines, g.Name+", which the user left out")
 		}
 	}
+	counts := map[string]int{}
+	for _, why := range r.unsupported() {
+		counts[describeLack(why)]++
+	}
 	for _, what := range slices.Sorted(maps.Keys(counts)) {
-		lines = append(lines, Plural(counts[what], "case")+what)
+		lines = append(lines, Plural(counts[what], "case")+" "+what)
 	}
 	return lines
+}
+
+// unsupported returns the cases that no group could execute and one does not support, by name, each with the reason.
+func (r *Report) unsupported() map[string]string {
+	executed, reasons := map[string]bool{}, map[string]string{}
+	for _, g := range r.Groups {
+		for _, result := range g.Cases {
+			executed[result.Case] = executed[result.Case] || Executed(result.Verdict)
+			if result.Verdict == verdicts.NotSupported {
+				reasons[result.Case] = result.Reason
+			}
+		}
+	}
+	maps.DeleteFunc(reasons, func(name, _ string) bool { return executed[name] })
+	return reasons
+}
+
+// describeLack shortens the reason why a case is not supported to what the target lacks.
+func describeLack(why string) string {
+	what, isNamed := strings.CutPrefix(why, "the target lacks ")
+	if !isNamed {
+		return "not supported"
+	}
+	what, _, _ = strings.Cut(what, ",") // and for whom there is no substitute
+	return "for lack of " + what
 }

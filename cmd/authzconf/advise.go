@@ -70,16 +70,16 @@ func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
 	case !slices.Contains([]string{"text", "json", "yaml"}, f.output):
 		return fmt.Errorf("--output %q is not one of text, json, yaml", f.output)
 	}
-	present, err := f.present(c)
+	present, err := f.readPresent(c)
 	switch {
 	case err != nil:
 		return err
 	case f.profile != "":
-		return f.advisedProfile(c)
+		return f.adviseOnProfile(c)
 	case len(paths) == 0 && present == nil:
 		return errors.New("nothing to advise on (expected audit logs, --rbac FILE|DIR, --kubeconfig FILE or --profile NAME)")
 	case len(paths) == 0:
-		return f.holders(c, present)
+		return f.printHolders(c, present)
 	}
 	files, err := logFiles(paths, c.ErrOrStderr())
 	if err != nil {
@@ -212,43 +212,38 @@ func showReading(show *display, files []string) func(auditlog.Stats) {
 	}
 }
 
-// present are the roles and bindings of --rbac, with those that every cluster has, or of --kubeconfig; nil without either.
-func (f *adviseFlags) present(c *cobra.Command) (objects []map[string]any, err error) {
+// readPresent returns the roles and bindings of --kubeconfig, or those of --rbac with those that every cluster has; nil
+// without either flag.
+func (f *adviseFlags) readPresent(c *cobra.Command) ([]map[string]any, error) {
 	switch {
 	case f.kubeconfig != "":
-		if f.live, err = newLiveCluster(c.Context(), f.kubeconfig, f.context); err != nil {
-			return nil, err
-		}
-		if err := f.live.Require(c.Context(), existing.Advising(f.verify)); err != nil {
-			return nil, invalid(err)
-		}
-		return f.live.rbac()
-	case len(f.rbac) == 0:
-		return nil, nil
+		return f.readCluster(c.Context())
+	case len(f.rbac) > 0:
+		return f.readFiles(c.ErrOrStderr())
 	}
-	leftOut := map[string]int{}
-	for _, path := range f.rbac {
-		err := filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || file != path && !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) {
-				return err
-			}
-			raw, err := filing.Input(file)
-			if err != nil {
-				return err
-			}
-			found, others, err := advice.ReadRBAC(file, raw)
-			objects = append(objects, found...)
-			for kind, n := range others {
-				leftOut[kind] += n
-			}
-			return err
-		})
-		if err != nil {
-			return nil, fmt.Errorf("--rbac: %w", err)
-		}
+	return nil, nil
+}
+
+// readCluster connects to the cluster of --kubeconfig, and lists its roles and bindings.
+func (f *adviseFlags) readCluster(ctx context.Context) (objects []map[string]any, err error) {
+	if f.live, err = newLiveCluster(ctx, f.kubeconfig, f.context); err != nil {
+		return nil, err
+	}
+	if err := f.live.Require(ctx, existing.Advising(f.verify)); err != nil {
+		return nil, invalid(err)
+	}
+	return f.live.rbac()
+}
+
+// readFiles returns the roles and bindings in the files and folders of --rbac, with those that every cluster has, and
+// ClusterRoles aggregated. It lists on stderr what it left out.
+func (f *adviseFlags) readFiles(stderr io.Writer) ([]map[string]any, error) {
+	objects, leftOut, err := readManifests(f.rbac)
+	if err != nil {
+		return nil, fmt.Errorf("--rbac: %w", err)
 	}
 	for _, kind := range slices.Sorted(maps.Keys(leftOut)) {
-		_, _ = fmt.Fprintf(c.ErrOrStderr(), "left out: %d of kind %s (not RBAC)\n", leftOut[kind], kind)
+		_, _ = fmt.Fprintf(stderr, "left out: %d of kind %s (not RBAC)\n", leftOut[kind], kind)
 	}
 	if !slices.ContainsFunc(objects, func(o map[string]any) bool { return o["roleRef"] != nil }) {
 		return nil, fmt.Errorf("--rbac %s has no bindings (expected manifests, or what kubectl get clusterroles,clusterrolebindings,roles,rolebindings -A -o yaml writes)", strings.Join(f.rbac, ","))
@@ -256,7 +251,48 @@ func (f *adviseFlags) present(c *cobra.Command) (objects []map[string]any, err e
 	return advice.Aggregated(oracle.WithBuiltInRoles(objects))
 }
 
-func (f *adviseFlags) holders(c *cobra.Command, present []map[string]any) error {
+// readManifests returns the roles and bindings in files and folders, and counts the other objects there by their kind.
+func readManifests(paths []string) (objects []map[string]any, leftOut map[string]int, err error) {
+	leftOut = map[string]int{}
+	for _, path := range paths {
+		files, err := findManifests(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, file := range files {
+			raw, err := filing.Input(file)
+			if err != nil {
+				return nil, nil, err
+			}
+			found, others, err := advice.ReadRBAC(file, raw)
+			if err != nil {
+				return nil, nil, err
+			}
+			objects = append(objects, found...)
+			for kind, n := range others {
+				leftOut[kind] += n
+			}
+		}
+	}
+	return objects, leftOut, nil
+}
+
+// findManifests returns a file whatever its name is, or those below a folder that are named like manifests.
+func findManifests(path string) (files []string, err error) {
+	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		if file == path || slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) {
+			files = append(files, file)
+		}
+		return nil
+	})
+	return files, err
+}
+
+// printHolders prints who may impersonate whom by the present roles and bindings.
+func (f *adviseFlags) printHolders(c *cobra.Command, present []map[string]any) error {
 	holders, dangling := advice.Holders(present)
 	shown := slices.DeleteFunc(slices.Clone(holders), advice.Holder.Idle)
 	if err := printAs(c.OutOrStdout(), f.output, "holders", struct {
@@ -313,7 +349,7 @@ type judgedProfile struct {
 	summary *advice.Summary
 }
 
-func judged(p advice.Profile) (j judgedProfile, err error) {
+func judgeProfile(p advice.Profile) (j judgedProfile, err error) {
 	j.Profile = p
 	if j.summary, j.Kinds, err = p.Summary(); err != nil {
 		return j, err
@@ -324,49 +360,74 @@ func judged(p advice.Profile) (j judgedProfile, err error) {
 	return j, err
 }
 
-// Blocked are the kinds that no constrained mode serves.
+// judgeProfiles judges all profiles there are.
+func judgeProfiles() ([]judgedProfile, error) {
+	profiles, err := advice.Profiles()
+	if err != nil {
+		return nil, err
+	}
+	all := make([]judgedProfile, len(profiles))
+	for i, p := range profiles {
+		if all[i], err = judgeProfile(p); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// findProfile returns the profile of a name, or an error that names the nearest.
+func findProfile(all []judgedProfile, name string) (judgedProfile, error) {
+	if i := slices.IndexFunc(all, func(j judgedProfile) bool { return j.Name == name }); i >= 0 {
+		return all[i], nil
+	}
+	names := seq.Map(all, func(j judgedProfile) string { return j.Name })
+	hint := "expected one of " + strings.Join(names, ", ")
+	if near := nearest(name, names); len(near) > 0 {
+		hint = "nearest: " + strings.Join(near, ", ")
+	}
+	return judgedProfile{}, fmt.Errorf("--profile %q is not known (%s; --profile list has all)", name, hint)
+}
+
+// Blocked returns the kinds that no constrained mode serves.
 func (j judgedProfile) Blocked() []advice.Judged {
 	return slices.DeleteFunc(slices.Clone(j.Kinds), func(k advice.Judged) bool { return k.Mode != "" })
 }
 
-func (f *adviseFlags) advisedProfile(c *cobra.Command) error {
-	profiles, err := advice.Profiles()
+// refused returns the impersonations that the constrained grants do not allow: they need legacy ones.
+func (j judgedProfile) refused() (list []advice.Neighbour) {
+	for _, s := range j.summary.Seen() {
+		if s.Mode == "" {
+			list = append(list, advice.Neighbour{Seen: s, Differs: "kind, which needs legacy grants"})
+		}
+	}
+	return list
+}
+
+// adviseOnProfile prints the profile that --profile names, or the list of all, and tries its grants with --verify.
+func (f *adviseFlags) adviseOnProfile(c *cobra.Command) error {
+	all, err := judgeProfiles()
 	if err != nil {
 		return err
 	}
-	all := make([]judgedProfile, len(profiles))
-	for i, p := range profiles {
-		if all[i], err = judged(p); err != nil {
-			return err
-		}
-	}
 	if f.profile == "list" {
-		if f.output != "text" {
-			return printAs(c.OutOrStdout(), f.output, "", all)
-		}
-		return renderTable(c.OutOrStdout(), "profiles", all, 0)
+		return f.listProfiles(c.OutOrStdout(), all)
 	}
-	i := slices.IndexFunc(all, func(j judgedProfile) bool { return j.Name == f.profile })
-	if i < 0 {
-		names := seq.Map(all, func(j judgedProfile) string { return j.Name })
-		hint := "expected one of " + strings.Join(names, ", ")
-		if near := nearest(f.profile, names); len(near) > 0 {
-			hint = "nearest: " + strings.Join(near, ", ")
-		}
-		return fmt.Errorf("--profile %q is not known (%s; --profile list has all)", f.profile, hint)
+	j, err := findProfile(all, f.profile)
+	if err != nil {
+		return err
 	}
-	j := all[i]
 	if err := printAs(c.OutOrStdout(), f.output, "profile", j); err != nil {
 		return invalid(err)
 	}
 	if f.verify {
-		var refused []advice.Neighbour
-		for _, s := range j.summary.Seen() {
-			if s.Mode == "" {
-				refused = append(refused, advice.Neighbour{Seen: s, Differs: "kind, which needs legacy grants"})
-			}
-		}
-		err = f.try(c, j.summary.Seen(), refused, []byte(j.Manifests))
+		err = f.try(c, j.summary.Seen(), j.refused(), []byte(j.Manifests))
 	}
 	return cmp.Or(err, failedIf(len(j.Blocked()) > 0))
+}
+
+func (f *adviseFlags) listProfiles(out io.Writer, all []judgedProfile) error {
+	if f.output != "text" {
+		return printAs(out, f.output, "", all)
+	}
+	return renderTable(out, "profiles", all, 0)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/record"
 	"github.com/authzconf/authzconf/verdicts"
 	"github.com/authzconf/authzconf/verdicts/findings"
 )
@@ -35,7 +36,7 @@ func newReproduce(flags *reproduceFlags) *cobra.Command {
 		if len(args) == 0 {
 			return renderTable(c.OutOrStdout(), "findings", all, 0)
 		}
-		f, err := findingOf(all, args[0])
+		f, err := findFinding(all, args[0])
 		if err != nil {
 			return err
 		}
@@ -53,8 +54,8 @@ func newReproduce(flags *reproduceFlags) *cobra.Command {
 	return c
 }
 
-// findingOf is the finding of an ID, or of a row of docs/divergences.md.
-func findingOf(all []findings.Finding, id string) (*findings.Finding, error) {
+// findFinding returns the finding that has an ID, or a row of docs/divergences.md.
+func findFinding(all []findings.Finding, id string) (*findings.Finding, error) {
 	if i := slices.IndexFunc(all, func(f findings.Finding) bool { return f.ID == id || f.Row == id }); i >= 0 {
 		return &all[i], nil
 	}
@@ -121,6 +122,33 @@ func (f *reproduceFlags) tryScenarios(c *cobra.Command, finding *findings.Findin
 	if err != nil {
 		return nil, invalid(err)
 	}
+	plan, err := f.planScenarios(finding)
+	if err != nil {
+		return nil, err
+	}
+	made, err := f.execute(c, conformance.Product, plan)
+	if err != nil {
+		return nil, err
+	}
+	for _, cell := range plan.CellPlans() {
+		for _, item := range cell.Items {
+			if item.Fate != conformance.Run && item.Fate != conformance.Unsupported {
+				continue
+			}
+			t := reproduced{Cell: cell.Target.Cell.Name, Scenario: item.Scenario.ID}
+			result, evidence, err := judgeItem(made.Log.View(), t.Cell, item)
+			if err != nil {
+				return nil, invalid(err)
+			}
+			t.Seen, t.Why = finding.Judge(result, evidence, mended)
+			tried = append(tried, t)
+		}
+	}
+	return tried, nil
+}
+
+// planScenarios plans the scenarios of a finding, and no others.
+func (f *reproduceFlags) planScenarios(finding *findings.Finding) (*conformance.Plan, error) {
 	cells, err := f.matrix.Cells()
 	if err != nil {
 		return nil, err
@@ -137,32 +165,23 @@ func (f *reproduceFlags) tryScenarios(c *cobra.Command, finding *findings.Findin
 		return "not of the finding"
 	})
 	plan.DropIdle()
-	made, err := f.execute(c, conformance.Product, plan)
-	if err != nil {
-		return nil, err
-	}
-	for _, cell := range plan.CellPlans() {
-		for _, item := range cell.Items {
-			if item.Fate != conformance.Run && item.Fate != conformance.Unsupported {
-				continue
-			}
-			t := reproduced{Cell: cell.Target.Cell.Name, Scenario: item.Scenario.ID}
-			result := verdicts.Result{Scenario: t.Scenario, Cell: t.Cell, Verdict: verdicts.NotSupported, Reason: item.Why}
-			var evidence *verdicts.Evidence
-			if item.Fate == conformance.Run {
-				if evidence, err = conformance.ReadEvidence(made.Log.View(), t.Cell, t.Scenario); err != nil {
-					return nil, invalid(err)
-				}
-				result = verdicts.Judge(item.Scenario, evidence)
-			}
-			t.Seen, t.Why = finding.Judge(result, evidence, mended)
-			tried = append(tried, t)
-		}
-	}
-	return tried, nil
+	return plan, nil
 }
 
-// tryPath walks the upgrade path of a finding. It depends on time: that it did not happen says nothing.
+// judgeItem returns the result of a planned scenario on a cell and the evidence it rests on, which is nil where the cell
+// does not support the scenario.
+func judgeItem(view record.View, cell string, item conformance.Item) (verdicts.Result, *verdicts.Evidence, error) {
+	if item.Fate == conformance.Unsupported {
+		return verdicts.Result{Scenario: item.Scenario.ID, Cell: cell, Verdict: verdicts.NotSupported, Reason: item.Why}, nil, nil
+	}
+	evidence, err := conformance.ReadEvidence(view, cell, item.Scenario.ID)
+	if err != nil {
+		return verdicts.Result{}, nil, err
+	}
+	return verdicts.Judge(item.Scenario, evidence), evidence, nil
+}
+
+// tryPath runs the upgrade path of a finding. The result depends on timing: that the finding did not show proves nothing.
 func (f *reproduceFlags) tryPath(c *cobra.Command, finding *findings.Finding) ([]reproduced, error) {
 	text, err := findings.Files.ReadFile(finding.Path)
 	if err != nil {

@@ -12,18 +12,13 @@ import (
 // ReadFolder returns the files below a folder that the command line names, those whose names end in suffix. They become
 // part of the record, as with ReadInput. Hidden files and folders are left out.
 func (i *Invocation) ReadFolder(dir, suffix string) (fs.FS, error) {
-	files := fstest.MapFS{}
 	if i.Verifying() {
-		for path, text := range i.inputs {
-			if name, isIn := strings.CutPrefix(path, dir+"/"); isIn && strings.HasSuffix(name, suffix) {
-				files[name] = &fstest.MapFile{Data: []byte(text)}
-			}
-		}
-		return files, nil
+		return i.recordedFolder(dir, suffix), nil
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return nil, fmt.Errorf("%s: there is no such folder", dir)
 	}
+	files := fstest.MapFS{}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return fmt.Errorf("%s cannot be read (expected a readable folder): %w", path, err)
@@ -45,4 +40,15 @@ func (i *Invocation) ReadFolder(dir, suffix string) (fs.FS, error) {
 		return err
 	})
 	return files, err
+}
+
+// recordedFolder returns the files below dir that the record has, those whose names end in suffix.
+func (i *Invocation) recordedFolder(dir, suffix string) fs.FS {
+	files := fstest.MapFS{}
+	for path, text := range i.inputs {
+		if name, isIn := strings.CutPrefix(path, dir+"/"); isIn && strings.HasSuffix(name, suffix) {
+			files[name] = &fstest.MapFile{Data: []byte(text)}
+		}
+	}
+	return files
 }

@@ -94,10 +94,13 @@ func (r judgedRequest) markRequestors(rows []reviewRow, result verdicts.Result) 
 			continue
 		}
 		i, err := strconv.Atoi(m[1])
-		if err != nil || i >= len(rows) || rows[i].Want == nil || rows[i].Got == nil {
+		if err != nil || i >= len(rows) {
 			continue
 		}
 		row := &rows[i]
+		if row.Want == nil || row.Got == nil {
+			continue
+		}
 		row.State = rowDiffers
 		row.Want.Attrs = append(row.Want.Attrs, reviewAttr{"requestor", d.Want})
 		row.Got.Attrs = append(row.Got.Attrs, reviewAttr{"requestor", d.Got})

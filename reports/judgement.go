@@ -79,8 +79,10 @@ func (r Result) level() scenarios.Level { return cmp.Or(r.Level, scenarios.Core)
 
 // Bad reports whether the result needs a reader's attention: it failed, though nobody expected that, or is invalid.
 func (r Result) Bad() bool {
-	unexpected := r.KnownFailing == ""
-	return unexpected && (r.Verdict == verdicts.Failed || r.Verdict == verdicts.Invalid)
+	if r.KnownFailing != "" {
+		return false
+	}
+	return r.Verdict == verdicts.Failed || r.Verdict == verdicts.Invalid
 }
 
 // executed reports whether a case of the group was run to an end, whatever the end.

@@ -92,7 +92,11 @@ type ProbeCount struct {
 	Back  int `json:"back"`
 }
 
-// judgeVersion says where the version is not what was asked of a cell.
+// isComplete reports whether the recorder saw each request at the front of the chain, and at its back the one that nobody
+// allows.
+func (p *ProbeCount) isComplete() bool { return p.Front == p.Sent && p.Back == 1 }
+
+// judgeVersion returns where the version is not the one that a cell asks for.
 func (w *Witness) judgeVersion(cell verdicts.Cell, can scenarios.Capabilities) (mismatches []string) {
 	version := w.GitVersion
 	if can.Foreign() { // a build of somebody's
@@ -139,7 +143,7 @@ func (w *Witness) Judge(cell verdicts.Cell, can scenarios.Capabilities) []string
 	if !can.Foreign() && w.Probes == nil {
 		mismatches = append(mismatches, Unprobed)
 	}
-	if p := w.Probes; p != nil && (p.Front != p.Sent || p.Back != 1) {
+	if p := w.Probes; p != nil && !p.isComplete() {
 		mismatches = append(mismatches, fmt.Sprintf("the recorder must see %d probe reviews before the other authorizers and 1 behind them; it saw %d and %d", p.Sent, p.Front, p.Back))
 	}
 	mismatches = append(mismatches, w.judgePrograms(cell, can)...)

@@ -115,7 +115,7 @@ func serveUntilDone(c *cobra.Command, kubeconfig string, serve func() (stop func
 	if kubeconfig == "" {
 		return errors.New("--kubeconfig is needed: where the webhook's kubeconfig is written")
 	}
-	if err := newFile(c, "kubeconfig", kubeconfig); err != nil {
+	if err := checkNewFile(c, "kubeconfig", kubeconfig); err != nil {
 		return err
 	}
 	stop, err := serve()
@@ -174,7 +174,7 @@ func newChallenge() *cobra.Command {
 		case valid < time.Minute || valid > 90*24*time.Hour:
 			return fmt.Errorf("--valid %s: expected 1m to 2160h", valid)
 		}
-		if err := newFile(c, "output", out); err != nil {
+		if err := checkNewFile(c, "output", out); err != nil {
 			return err
 		}
 		private, err := record.LoadPrivateKey(key)

@@ -179,10 +179,11 @@ func (f *explainFlags) register(c *cobra.Command) {
 
 func (f *explainFlags) check() error {
 	_, asExtra := f.extra()
+	namesNobody := f.as.User == "" && f.as.UID == "" && len(f.as.Groups) == 0 && len(f.asExtra) == 0
 	switch {
 	case f.by == "":
 		return errors.New("--by is missing: it says who authenticates (or give the ID of a scenario)")
-	case f.as.User == "" && f.as.UID == "" && len(f.as.Groups) == 0 && len(f.asExtra) == 0:
+	case namesNobody:
 		return errors.New("--as is missing: it says who is impersonated")
 	case f.node != "" && !strings.HasPrefix(f.by, "system:serviceaccount:"):
 		return fmt.Errorf("--node %s: only a service account's token is bound to a node, and --by is %q", f.node, f.by)
@@ -216,11 +217,14 @@ func (f *explainFlags) checkPath() error {
 func (f *explainFlags) checkResource() error {
 	verbs := []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
 	_, subresource, hasSub := strings.Cut(f.resource, "/")
+	isBadSubresource := subresource == "" || strings.Contains(subresource, "/")
+	isBadResource := strings.HasPrefix(f.resource, "/") || strings.HasPrefix(f.resource, ".")
 	many := slices.Contains([]string{"list", "watch", "deletecollection"}, f.asked.Verb)
+	selects := f.asked.FieldSelector != "" || f.asked.LabelSelector != ""
 	switch {
 	case !slices.Contains(verbs, f.asked.Verb):
 		return fmt.Errorf("--verb %q is not one of %s", f.asked.Verb, strings.Join(verbs, ", "))
-	case hasSub && (subresource == "" || strings.Contains(subresource, "/")), strings.HasPrefix(f.resource, "/"), strings.HasPrefix(f.resource, "."):
+	case hasSub && isBadSubresource, isBadResource:
 		return fmt.Errorf("--resource %q is not of the form RESOURCE[.GROUP][/SUBRESOURCE]", f.resource)
 	case hasSub && f.asked.Name == "":
 		return fmt.Errorf("--resource %s: a subresource needs --name", f.resource)
@@ -230,7 +234,7 @@ func (f *explainFlags) checkResource() error {
 		return errors.New("--verb create has no --name: the API server does not look for one in the object")
 	case !many && f.asked.Verb != "create" && f.asked.Name == "":
 		return fmt.Errorf("--verb %s needs --name", f.asked.Verb)
-	case !many && (f.asked.FieldSelector != "" || f.asked.LabelSelector != ""):
+	case !many && selects:
 		return fmt.Errorf("--verb %s has no selectors", f.asked.Verb)
 	}
 	if _, err := fields.ParseSelector(f.asked.FieldSelector); err != nil {

@@ -40,7 +40,7 @@ func newClean() *cobra.Command {
 			}
 			removed = append(removed, name)
 		}
-		return cleaned(c, removed, dryRun, errors.Join(errs...))
+		return printRemoved(c, removed, dryRun, errors.Join(errs...))
 	})
 	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "clean up this cluster, in which runs with --provider existing took place")
 	c.Flags().StringVar(&context, "context", "", "the context of --kubeconfig (default: its current one)")
@@ -152,11 +152,11 @@ func cleanExisting(c *cobra.Command, kubeconfig, context string, dryRun bool) er
 		return err
 	}
 	found, err := cluster.Clean(c.Context(), "", dryRun)
-	return cleaned(c, found, dryRun, err)
+	return printRemoved(c, found, dryRun, err)
 }
 
-// cleaned says what was removed, or would be; an error is why something was not.
-func cleaned(c *cobra.Command, names []string, dryRun bool, err error) error {
+// printRemoved prints what was removed, or would be. The error, if there is one, is why something was not.
+func printRemoved(c *cobra.Command, names []string, dryRun bool, err error) error {
 	verb := map[bool]string{true: "would remove", false: "removed"}[dryRun]
 	for _, name := range names {
 		_, _ = fmt.Fprintf(c.OutOrStdout(), "%s %s\n", verb, name)

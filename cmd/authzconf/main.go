@@ -100,12 +100,21 @@ func run(args []string, stdout, stderr io.Writer) (code int) {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	// With --help cobra shows the help of the command above, whatever is written behind that. Its own, for shells, begin with _.
-	if c, rest, err := root.Find(args); err == nil && c.HasSubCommands() && len(rest) > 1 && strings.IndexAny(rest[0], "-_") != 0 && arguments(c, rest[:1]) != nil {
+	if c, rest, err := root.Find(args); err == nil && isUnknownCommand(c, rest) {
 		return exitCode(unknownCommand(c, rest[0]), stderr)
 	}
 	c, err := root.ExecuteContextC(ctx)
-	return exitCode(hinted(c, err), stderr)
+	return exitCode(addHint(c, err), stderr)
+}
+
+// isUnknownCommand reports whether the words behind a command begin with one that should name a command below it, and does
+// not. Given --help, cobra would show the help of c instead. The names of cobra's own commands, for shells, begin with _.
+func isUnknownCommand(c *cobra.Command, rest []string) bool {
+	if !c.HasSubCommands() || len(rest) < 2 {
+		return false
+	}
+	isName := strings.IndexAny(rest[0], "-_") != 0
+	return isName && checkArguments(c, rest[:1]) != nil
 }
 
 // asPlugin has the examples call the program as kubectl calls it.
@@ -149,7 +158,7 @@ func newRoot() *cobra.Command {
 		Version:       fmt.Sprintf("%s (Kubernetes %s)", suiteVersion(), matrix.Known()),
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          arguments,
+		Args:          checkArguments,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	for _, g := range commandGroups() {

@@ -55,7 +55,7 @@ func teach(root *cobra.Command) {
 				return nil
 			}
 		case "completion":
-			c.Args, c.RunE = arguments, func(c *cobra.Command, _ []string) error { return c.Help() }
+			c.Args, c.RunE = checkArguments, func(c *cobra.Command, _ []string) error { return c.Help() }
 		}
 	}
 }
@@ -82,13 +82,13 @@ func (t *commandText) effective(c *cobra.Command, args []string) error {
 		return err
 	}
 	for _, with := range slices.Sorted(maps.Keys(t.OnlyWith)) {
-		if flag := given(c, t.OnlyWith[with], with); flag != "" && !holds(c, args, with) {
-			return usageError(c, "--"+flag+" has no effect without "+condition(with), "")
+		if flag := findGiven(c, t.OnlyWith[with], with); flag != "" && !matchesCondition(c, args, with) {
+			return usageError(c, "--"+flag+" has no effect without "+describeConditions(with), "")
 		}
 	}
 	for _, with := range slices.Sorted(maps.Keys(t.NotWith)) {
-		if flag := given(c, t.NotWith[with], with); flag != "" && holds(c, args, with) {
-			return usageError(c, "--"+flag+" has no effect with "+condition(with), "leave out one of them; "+helpOf(c))
+		if flag := findGiven(c, t.NotWith[with], with); flag != "" && matchesCondition(c, args, with) {
+			return usageError(c, "--"+flag+" has no effect with "+describeConditions(with), "leave out one of them; "+helpOf(c))
 		}
 	}
 	return nil
@@ -118,50 +118,64 @@ func givenOnce(c *cobra.Command) error {
 	})
 }
 
-// given is the first of some flags that is on the command line, beside the one that a condition is about.
-func given(c *cobra.Command, flags []string, with string) (first string) {
+// findGiven returns the first flag on the command line that is one of flags ("*" is all) and not the one that a condition
+// is about; empty if there is none.
+func findGiven(c *cobra.Command, flags []string, with string) (first string) {
+	all := slices.Equal(flags, []string{"*"})
 	c.Flags().Visit(func(f *pflag.Flag) {
-		if first == "" && f.Name != with && (slices.Contains(flags, f.Name) || slices.Equal(flags, []string{"*"})) {
+		isMeant := all || slices.Contains(flags, f.Name)
+		if first == "" && f.Name != with && isMeant {
 			first = f.Name
 		}
 	})
 	return first
 }
 
-// holds says whether one of the conditions is true of a command line.
-func holds(c *cobra.Command, args []string, conditions string) bool {
-	return slices.ContainsFunc(strings.Split(conditions, "|"), func(one string) bool {
-		name, value, of := strings.Cut(one, "=")
+// matchesCondition reports whether a command line meets one of the conditions, which | separates: FLAG, FLAG=VALUE, or
+// the name of an argument.
+func matchesCondition(c *cobra.Command, args []string, conditions string) bool {
+	return slices.ContainsFunc(strings.Split(conditions, "|"), func(condition string) bool {
+		name, value, hasValue := strings.Cut(condition, "=")
 		flag := c.Flags().Lookup(name)
 		switch {
 		case flag == nil:
 			return len(args) > 0
-		case of:
+		case hasValue:
 			return slices.Contains(strings.Split(strings.Trim(flag.Value.String(), "[]"), ","), value)
 		}
 		return flag.Changed && flag.Value.String() != "false"
 	})
 }
 
-func condition(conditions string) string {
+// describeConditions returns conditions as a user writes them: --FLAG VALUE, or the name of an argument.
+func describeConditions(conditions string) string {
 	var out []string
-	for _, one := range strings.Split(conditions, "|") {
-		if one != strings.ToUpper(one) {
-			one = "--" + strings.Replace(one, "=", " ", 1)
+	for _, condition := range strings.Split(conditions, "|") {
+		if isFlag := condition != strings.ToUpper(condition); isFlag {
+			condition = "--" + strings.Replace(condition, "=", " ", 1)
 		}
-		out = append(out, one)
+		out = append(out, condition)
 	}
 	return strings.Join(out, " or ")
 }
 
-// hinted says of what the user can mend where to look, unless the error itself says what was expected, or where.
-func hinted(c *cobra.Command, err error) error {
-	_, coded := errors.AsType[*exitError](err)
-	of, is := errors.AsType[*usage.Error](err)
-	if err == nil || coded || is && of.Hint != "" || selfContained.MatchString(err.Error()) {
+// addHint adds to an error that the user can fix where to look, unless the error says itself what was expected, or where.
+func addHint(c *cobra.Command, err error) error {
+	if err == nil || explainsItself(err) {
 		return err
 	}
 	return &usage.Error{Problem: err.Error(), Hint: helpOf(c), Err: err}
+}
+
+// explainsItself reports whether an error needs no hint: it has one, has an exit code of its own, or says what was expected.
+func explainsItself(err error) bool {
+	if _, hasCode := errors.AsType[*exitError](err); hasCode {
+		return true
+	}
+	if e, isUsage := errors.AsType[*usage.Error](err); isUsage && e.Hint != "" {
+		return true
+	}
+	return selfContained.MatchString(err.Error())
 }
 
 // selfContained is an error of several lines, one that says what was expected, or one at a line of a file.
@@ -171,8 +185,9 @@ func usageError(c *cobra.Command, problem, hint string) error {
 	return &usage.Error{Problem: problem, Hint: cmp.Or(hint, helpOf(c))}
 }
 
-// newFile says whether a file with secrets can be made where a flag says: one that is there is somebody's, and may be read by all.
-func newFile(c *cobra.Command, flag, path string) error {
+// checkNewFile returns why a file with secrets cannot be made where a flag says. A file that exists belongs to somebody, and
+// may be readable by all.
+func checkNewFile(c *cobra.Command, flag, path string) error {
 	if _, err := os.Lstat(path); err == nil {
 		return usageError(c, fmt.Sprintf("--%s %s is there already", flag, path), "name a new file, or remove that one if an earlier run has left it")
 	} else if !errors.Is(err, os.ErrNotExist) {
@@ -186,7 +201,7 @@ func newFile(c *cobra.Command, flag, path string) error {
 
 func helpOf(c *cobra.Command) string { return c.CommandPath() + " --help has examples" }
 
-// flagError says of a flag that cannot be read what was expected.
+// flagError returns an error that says what was expected of a flag that cannot be read.
 func flagError(c *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		return unknownFlag(c, cmp.Or(strings.TrimPrefix(unknown.GetSpecifiedShortnames(), "-"), unknown.GetSpecifiedName()))
@@ -228,8 +243,9 @@ func unknownFlag(c *cobra.Command, name string) error {
 	return usageError(c, fmt.Sprintf("%s has no flag %s%s", c.CommandPath(), dashes, name), hint)
 }
 
-// arguments holds what is given to the arguments that the usage line of a command names, such as FOLDER, [FOLDER] and FOLDER...
-func arguments(c *cobra.Command, args []string) error {
+// checkArguments compares args with the arguments that the usage line of a command names, such as FOLDER, [FOLDER] and
+// FOLDER...
+func checkArguments(c *cobra.Command, args []string) error {
 	var least []string
 	most := 0
 	for _, name := range strings.Fields(c.Use)[1:] {
@@ -270,12 +286,13 @@ func unknownCommand(c *cobra.Command, name string) error {
 	return usageError(c, fmt.Sprintf("unknown command %q for %q", name, c.CommandPath()), hint)
 }
 
-// nearest are the names that may be meant, as cobra tells them of commands.
+// nearest returns up to three of the names that may be meant, as cobra suggests commands.
 func nearest(name string, names []string) []string {
 	root := &cobra.Command{SuggestionsMinimumDistance: 1 + len(name)/4}
 	for _, known := range names {
 		c := &cobra.Command{Use: known, Run: func(*cobra.Command, []string) {}}
-		if len(name) > 1 && (strings.Contains(name, known) || strings.Contains(known, name)) {
+		isPart := strings.Contains(name, known) || strings.Contains(known, name)
+		if len(name) > 1 && isPart {
 			c.SuggestFor = []string{name}
 		}
 		root.AddCommand(c)
@@ -286,7 +303,7 @@ func nearest(name string, names []string) []string {
 
 // commandWith is a command whose arguments are those that use names.
 func commandWith(use string, run func(c *cobra.Command, args []string) error) *cobra.Command {
-	return &cobra.Command{Use: use, Args: arguments, RunE: run, DisableFlagsInUseLine: true}
+	return &cobra.Command{Use: use, Args: checkArguments, RunE: run, DisableFlagsInUseLine: true}
 }
 
 func plainCommand(use string, run func(c *cobra.Command) error) *cobra.Command {

@@ -161,5 +161,5 @@ func (m Matrix) emulatingAll() (cells []server.Options, _ error) {
 		}
 		cells = append(cells, more...)
 	}
-	return cells, distinct(cells)
+	return cells, checkDistinct(cells)
 }

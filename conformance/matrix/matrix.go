@@ -64,11 +64,11 @@ func (m Matrix) Cells() (cells []server.Options, _ error) {
 		}
 		cells = append(cells, seq.Map(states, func(state scenarios.Gate) server.Options { return m.cell(release, emulated, state) })...)
 	}
-	return cells, distinct(cells)
+	return cells, checkDistinct(cells)
 }
 
-// distinct refuses a cell that is there twice: each has one place in a report.
-func distinct(cells []server.Options) error {
+// checkDistinct refuses cells of the same name: each has one place in a report.
+func checkDistinct(cells []server.Options) error {
 	named := map[string]bool{}
 	for _, c := range cells {
 		if named[c.Cell.Name] {
@@ -133,7 +133,8 @@ func emulation(release local.Release, asked string) (string, error) {
 	minor := version.MustParseGeneric(release.Version).Minor()
 	oldest := max(minor-3, 31)
 	wanted, err := version.ParseMajorMinor(asked)
-	if err != nil || wanted.Major() != 1 || wanted.Minor() > minor || wanted.Minor() < oldest {
+	isPossible := err == nil && wanted.Major() == 1 && wanted.Minor() >= oldest && wanted.Minor() <= minor
+	if !isPossible {
 		return "", fmt.Errorf("emulated version %q: Kubernetes %s can emulate 1.%d to 1.%d", asked, release.Minor, oldest, minor)
 	}
 	return asked, nil
@@ -191,7 +192,7 @@ func Load(name string, data []byte, base Matrix) (cells []server.Options, _ erro
 	for i, e := range f.Cells {
 		more, err := e.cells(base)
 		if err == nil {
-			err = distinct(append(cells[:len(cells):len(cells)], more...))
+			err = checkDistinct(append(cells[:len(cells):len(cells)], more...))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", doc.At(fmt.Sprintf("$.cells[%d]", i)), err)
@@ -222,5 +223,5 @@ func (m Matrix) Emulating(versions []string) (cells []server.Options, _ error) {
 		}
 		cells = append(cells, more...)
 	}
-	return cells, distinct(cells)
+	return cells, checkDistinct(cells)
 }

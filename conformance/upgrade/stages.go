@@ -106,5 +106,6 @@ func (s *StagePlan) plan(p *upgradepath.Path, set *scenarios.Set, cell server.Op
 
 // flows reports whether requests flow while the stage is entered.
 func (s *StagePlan) flows(p *upgradepath.Path) bool {
-	return s.Index > 0 && (p.HighAvailability || s.Fault != "")
+	canFail := p.HighAvailability || s.Fault != ""
+	return s.Index > 0 && canFail
 }

@@ -161,14 +161,17 @@ func (p *Path) checkProvider(base matrix.Matrix) error {
 	return nil
 }
 
-// MadeOn is the index of the stage that a setup is made on.
+// MadeOn returns the index of the stage that a setup is made on.
 func (p *Path) MadeOn(setup string) int {
 	return max(0, slices.IndexFunc(p.Stages, func(l Stage) bool { return slices.Contains(l.Make, setup) }))
 }
 
-// TakesPart says whether a setup is one of the path's.
+// TakesPart reports whether a setup is one of the path's.
 func (p *Path) TakesPart(setup string) bool {
-	return setup != "" && (len(p.Setups) == 0 || slices.Contains(p.Setups, setup))
+	if setup == "" {
+		return false
+	}
+	return len(p.Setups) == 0 || slices.Contains(p.Setups, setup)
 }
 
 // Load reads a path file. It is strict; an error names file, line and column.

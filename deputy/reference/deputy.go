@@ -182,7 +182,7 @@ func NewAgent(target *url.URL, transport http.RoundTripper, token func() string)
 	})
 }
 
-// whyRefused says why a request is not passed on; empty if it is.
+// whyRefused returns why a request is not passed on; empty if it is.
 func whyRefused(h http.Header) string {
 	if !plainConnection(h) {
 		return "the header Connection names other headers"
@@ -191,7 +191,8 @@ func whyRefused(h http.Header) string {
 		if alike := strings.ReplaceAll(strings.ToLower(name), "_", "-"); !strings.HasPrefix(alike, "impersonate") {
 			continue
 		}
-		if name != userHeader && name != groupHeader && name != uidHeader && !strings.HasPrefix(name, extraPrefix) {
+		isKnown := slices.Contains([]string{userHeader, groupHeader, uidHeader}, name)
+		if !isKnown && !strings.HasPrefix(name, extraPrefix) {
 			return "there is no such impersonation header"
 		}
 	}

@@ -288,7 +288,10 @@ func (k *Kind) isMarker(data []byte) bool {
 
 // mayHold reports whether a report may have a file of this name, besides its marker.
 func (k *Kind) mayHold(name string) bool {
-	return fs.ValidPath(name) && (k.lists() || matches(k.Files, name))
+	if !fs.ValidPath(name) {
+		return false
+	}
+	return k.lists() || matches(k.Files, name)
 }
 
 // leadsTo reports whether a file of the report may be below a folder.

@@ -120,8 +120,8 @@ func (l *look) atPath(s Source) []string {
 	faulty := slices.ContainsFunc(s.Report.Groups, func(g reports.Group) bool {
 		return slices.ContainsFunc(g.Facts, func(f reports.Fact) bool { return f.Name == faultFact })
 	})
-	isMeant := l.Paths == "all" || l.Paths == "fault" && faulty
-	if !isMeant {
+	hasWantedFault := l.Paths == "fault" && faulty
+	if l.Paths != "all" && !hasWantedFault {
 		return nil
 	}
 	return []string{fmt.Sprintf("%s: %s along %s", s.path().Title, s.Report.Outcome.Result, reports.Plural(len(s.Report.Groups), "stage"))}

@@ -72,12 +72,13 @@ func Redact(text string) string {
 	})
 }
 
-// looksRandom tells a credential from a word after "bearer" or "basic".
+// looksRandom reports whether what stands after "bearer" or "basic" is a credential and not a word.
 func looksRandom(s string) bool {
 	word := strings.Trim(s, ".-_/")
-	plain := strings.IndexFunc(word, func(r rune) bool { return (r < 'a' || r > 'z') && r != '-' }) < 0
-	capital := len(word) > 0 && strings.ToLower(word[1:]) == word[1:] && !strings.ContainsAny(word, "0123456789+=")
-	return len(word) >= 24 || !plain && !capital
+	isPlain := strings.Trim(word, "abcdefghijklmnopqrstuvwxyz-") == ""
+	isCapitalized := len(word) > 0 && strings.ToLower(word[1:]) == word[1:] && !strings.ContainsAny(word, "0123456789+=")
+	isWord := isPlain || isCapitalized
+	return len(word) >= 24 || !isWord
 }
 
 // RedactedCopy returns a value as a reader of the record will have it: without credentials, and with times that have no
@@ -169,9 +170,10 @@ func redactValue(field string, v any) (_ any, changed bool) {
 		secret := v["kind"] == "Secret" || field == secretItem
 		for k := range v {
 			var c bool
-			values, ok := v[k].(map[string]any)
+			values, isMap := v[k].(map[string]any)
+			isData := k == "data" || k == "stringData"
 			switch {
-			case ok && secret && (k == "data" || k == "stringData"):
+			case isMap && secret && isData:
 				c = blank(values)
 			case k == "items" && v["kind"] == "SecretList":
 				v[k], c = redactValue(secretItem, v[k])

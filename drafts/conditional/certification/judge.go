@@ -231,8 +231,9 @@ func (j *judge) unaware(e *entry, x Exchange, s *vectors.SubjectAccessReviewStat
 }
 
 func (j *judge) evaluate(e *entry, x Exchange, step *vectors.EvaluateStep) {
-	if x.Variant == Foreign && x.Fault == "" && x.HTTP >= 400 && x.HTTP < 500 {
-		return // a refusal
+	isRefusal := x.Fault == "" && x.HTTP/100 == 4
+	if x.Variant == Foreign && isRefusal {
+		return
 	}
 	var r *vectors.AuthorizationConditionsResponse
 	if !j.readable(e, x, wire.ConditionsVersion, wire.ConditionsKind) || !read(j, e, x, j.wire.ReadConditions, &r) {

@@ -96,7 +96,10 @@ func (f *flags) trial(o Options, challenge *certify.Challenge) *certify.Trial[Ex
 		Planned: o.Plan.cases(o.Load != nil),
 		Examine: func(all []Exchange) (*certify.Certification, error) {
 			c, err := o.Plan.Judge(all)
-			if err == nil && o.Wire != nil && len(all) > 0 && c.Wire != o.Wire.Name {
+			if err != nil || o.Wire == nil || len(all) == 0 {
+				return c, err
+			}
+			if c.Wire != o.Wire.Name {
 				err = fmt.Errorf("the exchanges are in revision %s of the wire, and %s was asked for", c.Wire, o.Wire.Name)
 			}
 			return c, err

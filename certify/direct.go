@@ -126,7 +126,7 @@ func (r *runner) preflight(ctx context.Context) error {
 		}
 	}
 	if loaded || ctx.Err() != nil {
-		return nil //nolint:nilerr // the record has it
+		return nil //nolint:nilerr // Execute records an interruption; whether the policy is loaded is not known then
 	}
 	return &NotLoadedError{asked, r.Plan.Policy.Seed}
 }
@@ -235,11 +235,11 @@ func (r *runner) askTogether(ctx context.Context, check string, atOnce int, clie
 	for i, q := range questions {
 		g.Go(func() error {
 			if r.Ended() || ctx.Err() != nil {
-				return nil //nolint:nilerr // the record has it
+				return nil //nolint:nilerr // the question stays without an answer: the runner keeps why it ended, Execute an interruption
 			}
 			a := clients[i%len(clients)].ask(ctx, check, q)
 			if ctx.Err() != nil {
-				return nil //nolint:nilerr // the answer is about us
+				return nil //nolint:nilerr // the answer shows our interruption, which Execute records, and nothing of the authorizer
 			}
 			answers[i] = a
 			r.Continue(a.useless())

@@ -48,7 +48,7 @@ func (p *plan) Run(ctx context.Context, log *record.Log, events product.Observer
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // the record has it
+			return err // Execute records it.
 		case o.recorded == 0:
 			return err // Nothing was seen: it may be the user's to mend.
 		default:

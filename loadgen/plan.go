@@ -101,10 +101,7 @@ func (p *plan) Run(ctx context.Context, log *record.Log, observer product.Observ
 		}
 	}
 	out, err := storm.Execute(ctx, o)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return nil //nolint:nilerr // there was nothing to record yet
-	case err != nil:
+	if err != nil {
 		return err
 	}
 	return p.finish(log, out, observer)

@@ -72,7 +72,7 @@ func checkDisk(ctx context.Context) error {
 	}
 	var s unix.Statfs_t
 	if unix.Statfs(root, &s) != nil {
-		return nil //nolint:nilerr // an engine elsewhere, whose disk cannot be seen
+		return nil //nolint:nilerr // the engine is on another machine, whose disk cannot be seen: kind fails if it is full
 	}
 	if free := s.Bavail * uint64(s.Bsize); free < minFreeBytes {
 		return &usage.Error{

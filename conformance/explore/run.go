@@ -21,7 +21,7 @@ import (
 func (p *plan) Run(ctx context.Context, log *record.Log, events product.Observer) error {
 	for _, c := range p.cells {
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the record has it
+			return nil //nolint:nilerr // Execute records the interruption, and the cells that are left have no evidence
 		}
 		x := &cellRun{cell: c, log: log, events: events}
 		if err := x.run(ctx); err != nil {

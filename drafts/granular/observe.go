@@ -98,7 +98,7 @@ func (b *Bench) observe(ctx context.Context, by Enforcement, trials []trial) (*s
 	for i, t := range trials {
 		group.Go(func() error {
 			if groupCtx.Err() != nil {
-				return nil //nolint:nilerr // the record has it
+				return nil //nolint:nilerr // the trial stays nil, and observe returns why the others ended, or Execute records the interruption
 			}
 			seen := b.try(groupCtx, g, t)
 			if strings.Contains(seen.Message, "failed to call webhook") { // a verdict would be one on what did not answer

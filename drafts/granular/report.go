@@ -43,7 +43,7 @@ func (p *plan) Conclude(results []reports.Result, evidence record.View) (*report
 	seen, err := record.Read[group](evidence, groupKey)
 	if err != nil {
 		r.AddUnknown("nothing was recorded of the API server: " + err.Error())
-		return r, nil //nolint:nilerr // the record has it
+		return r, nil //nolint:nilerr // it is a reason of the outcome, which makes the report inconclusive
 	}
 	g := &r.Groups[0]
 	g.Cell, g.Target, g.Witness = &seen.Server.Cell, &seen.Server.Facts, &seen.Server.Witness

@@ -2,8 +2,10 @@ package product
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,7 +34,8 @@ type Made struct {
 	Log    *record.Log
 }
 
-// Execute runs a plan, judges what was recorded, and makes the report. An error means that there is nothing to report.
+// Execute runs a plan, judges what was recorded, and makes the report. An error means that there is nothing to report. A run
+// that was interrupted has a report, and the error with which its plan ended is in there.
 func Execute(ctx context.Context, r Run) (*Made, error) {
 	log, command := record.New(), r.Command
 	if r.Product.Conceal != nil {
@@ -55,21 +58,32 @@ func Execute(ctx context.Context, r Run) (*Made, error) {
 		known.add(id, result)
 		r.Judged(byID[id], result)
 	}}
-	if err := r.Plan.Run(ctx, log, observer); err != nil {
-		return nil, err
+	runErr := r.Plan.Run(ctx, log, observer)
+	isInterrupted := ctx.Err() != nil
+	if runErr != nil && !isInterrupted {
+		return nil, runErr
 	}
 	end := ending{Finished: time.Now().UTC()}
-	if ctx.Err() != nil {
-		end.Interrupted = context.Cause(ctx).Error()
+	if isInterrupted {
+		end.Interrupted = describeInterruption(context.Cause(ctx), runErr)
 	}
 	if err := log.Append(endingKey, end); err != nil {
-		return nil, err
+		return nil, errors.Join(runErr, err)
 	}
 	report, err := conclude(r.Prepared, log.View(), log.Head(), known)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(runErr, err)
 	}
 	return &Made{Report: report, Log: log}, nil
+}
+
+// describeInterruption returns why a run ended early, in one line: what interrupted it, and the plan's error if it says
+// anything else.
+func describeInterruption(cause, err error) string {
+	if err == nil || err.Error() == cause.Error() || err.Error() == context.Canceled.Error() {
+		return cause.Error()
+	}
+	return strings.ReplaceAll(cause.Error()+"; "+err.Error(), "\n", "; ")
 }
 
 // judge judges a case. A panic of the judge is a fault of the harness, and makes this case invalid alone.

@@ -1,6 +1,7 @@
 package product_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -26,15 +27,24 @@ func invocation(seed int64) *product.Invocation {
 // run runs a plan of dice with a command line, and returns the files of its folder.
 func run(t *testing.T, plan *producttest.Plan, args ...string) (*product.Made, map[string][]byte) {
 	t.Helper()
-	var judged []string
-	made, err := product.Execute(t.Context(), product.Run{
-		Prepared: &product.Prepared{Product: producttest.Dice, Plan: plan}, Invocation: invocation(7),
-		Command: append([]string{"authzconf", "dice"}, args...),
-		Say:     func(string) {}, Judged: func(c product.Case, r reports.Result) { judged = append(judged, c.Name+" "+string(r.Verdict)) },
-	})
+	made, err := execute(t.Context(), plan, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return made, save(t, made)
+}
+
+func execute(ctx context.Context, plan *producttest.Plan, args ...string) (*product.Made, error) {
+	return product.Execute(ctx, product.Run{
+		Prepared: &product.Prepared{Product: producttest.Dice, Plan: plan}, Invocation: invocation(7),
+		Command: append([]string{"authzconf", "dice"}, args...),
+		Say:     func(string) {}, Judged: func(product.Case, reports.Result) {},
+	})
+}
+
+// save writes the report, and returns the files of its folder.
+func save(t *testing.T, made *product.Made) map[string][]byte {
+	t.Helper()
 	dir := t.TempDir()
 	if err := reports.Save(dir, made.Report, made.Log, nil, nil); err != nil {
 		t.Fatal(err)
@@ -55,7 +65,7 @@ func run(t *testing.T, plan *producttest.Plan, args ...string) (*product.Made, m
 			t.Fatal(err)
 		}
 	}
-	return made, files
+	return files
 }
 
 // planDice plans as the command line does.
@@ -77,6 +87,43 @@ func verify(files map[string][]byte) ([]string, error) {
 		return nil, err
 	}
 	return v.Differences, nil
+}
+
+// TestInterrupted ends runs early: the report names what interrupted the run and the error with which the plan ended, and
+// verify finds the same.
+func TestInterrupted(t *testing.T) {
+	pressed := errors.New("somebody has pressed Ctrl-C")
+	tests := map[string]struct {
+		broken error
+		want   string
+	}{
+		"in order":               {nil, "the run ended early: somebody has pressed Ctrl-C"},
+		"with the interruption":  {context.Canceled, "the run ended early: somebody has pressed Ctrl-C"},
+		"with errors of its own": {errors.Join(errors.New("etcd does not stop"), errors.New("a folder is left")), "the run ended early: somebody has pressed Ctrl-C; etcd does not stop; a folder is left"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			plan := producttest.NewPlan(3, 4)
+			plan.Broken = test.broken
+			ctx, cancel := context.WithCancelCause(t.Context())
+			cancel(pressed)
+			made, err := execute(ctx, plan)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o := made.Report.Outcome; o.Result != verdicts.Invalid || !slices.Contains(o.Reasons, test.want) {
+				t.Errorf("outcome %s, %q, want the reason %q", o.Result, o.Reasons, test.want)
+			}
+			if differences, err := verify(save(t, made)); err != nil || len(differences) > 0 {
+				t.Errorf("%v, %q", err, differences)
+			}
+		})
+	}
+	plan := producttest.NewPlan(3, 4)
+	plan.Broken = errors.New("etcd does not start")
+	if _, err := execute(t.Context(), plan); !errors.Is(err, plan.Broken) {
+		t.Errorf("a run that nobody interrupted ended with %v", err)
+	}
 }
 
 func TestExecuteAndVerify(t *testing.T) {

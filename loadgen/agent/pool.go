@@ -50,7 +50,7 @@ const Files = 200
 func CheckFiles(connections int) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return nil //nolint:nilerr // a system that does not say is tried
+		return nil //nolint:nilerr // where the limit cannot be read, opening connections fails if there are too many
 	}
 	if needed := uint64(connections + Files); needed > limit.Cur {
 		return fmt.Errorf("%d connections need %d open files, and this process may have %d: raise the limit (ulimit -n %d), or let agents share connections (agentsPerConnection)",

@@ -1,6 +1,7 @@
 package conditions
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -122,17 +123,14 @@ func (p *authorizerPlan) Run(ctx context.Context, log *record.Log, o product.Obs
 func (p *authorizerPlan) runGroup(ctx context.Context, group string, log *record.Log, o product.Observer) error {
 	all := p.runningIn(group)
 	if len(all) == 0 || ctx.Err() != nil {
-		return nil //nolint:nilerr // the record has it
+		return nil //nolint:nilerr // Execute records an interruption, and cases without evidence are invalid
 	}
 	plan, err := certification.NewPlan(all, p.seed)
 	if err != nil {
 		return err
 	}
 	exchanges, err := p.ask(ctx, group, plan)
-	if ctx.Err() != nil {
-		return nil //nolint:nilerr // the record has it
-	}
-	if err != nil {
+	if err := cmp.Or(err, ctx.Err()); err != nil { // What was asked before an interruption is not whole.
 		return err
 	}
 	byVector := map[string][]certification.Exchange{}

@@ -63,14 +63,14 @@ func (p *explorePlan) Run(ctx context.Context, log *record.Log, o product.Observ
 	}
 	for _, c := range p.running() {
 		if ctx.Err() != nil || found >= model.MaxDisagreements {
-			return nil //nolint:nilerr // the record has it
+			return nil //nolint:nilerr // Execute records an interruption, and disagreements are in the record already
 		}
 		seen, err := p.observe(ctx, p.blocks[c.ID], progress)
 		if err != nil {
 			return err
 		}
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the record has it
+			return nil //nolint:nilerr // Execute records an interruption; the block is not whole, so it is left out
 		}
 		if found, err = p.record(log, c.ID, seen, found); err != nil {
 			return err

@@ -50,7 +50,7 @@ func (p *libraryPlan) Run(ctx context.Context, log *record.Log, o product.Observ
 	}
 	for _, c := range p.running() {
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the record has it
+			return nil //nolint:nilerr // Execute records an interruption, and cases without evidence are invalid
 		}
 		got, err := library.Observe(ctx, p.byID[c.ID].APIServer)
 		if err != nil {

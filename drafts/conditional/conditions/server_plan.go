@@ -1,6 +1,7 @@
 package conditions
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -48,10 +49,7 @@ func (p *serverPlan) Run(ctx context.Context, log *record.Log, o product.Observe
 		o.Status(fmt.Sprintf("%d/%d vectors played", n, len(all)))
 	}
 	play, err := gate.Run(ctx, all, p.options)
-	if ctx.Err() != nil {
-		return nil //nolint:nilerr // the record has it
-	}
-	if err != nil {
+	if err := cmp.Or(err, ctx.Err()); err != nil { // What was played before an interruption is not whole.
 		return err
 	}
 	if err := log.Append(serverGroup, program{play.Server}); err != nil {

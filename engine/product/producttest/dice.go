@@ -42,10 +42,12 @@ func (f *diceFlags) Plan(*product.Invocation) (product.Plan, error) {
 
 // Plan is a plan of Dice, with faults that a test can switch on.
 type Plan struct {
-	// Idle records nothing. Lost is the ID of a case of which nothing is recorded. Panics has the judge panic.
+	// Idle records nothing. Lost is the ID of a case of which nothing is recorded. Panics has the judge panic. Broken is the
+	// error with which a run ends.
 	Idle   bool
 	Lost   string
 	Panics bool
+	Broken error
 
 	cases []product.Case
 	limit int
@@ -93,7 +95,7 @@ func (p *Plan) Run(_ context.Context, log *record.Log, o product.Observer) error
 		}
 		o.Done(c.ID)
 	}
-	return nil
+	return p.Broken
 }
 
 // Judge compares a number with the limit.

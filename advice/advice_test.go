@@ -144,14 +144,14 @@ func TestAdvice(t *testing.T) {
 			if (c.kept == "") != (len(a.Kept) == 0) || c.kept != "" && !strings.Contains(a.Kept[0].Why, c.kept) {
 				t.Errorf("kept: %+v", a.Kept)
 			}
-			holds(t, b, a.Grants)
+			checkGranted(t, b, a.Grants)
 		})
 	}
 }
 
-// holds checks that the model allows what was seen and denies all neighbours, and
+// checkGranted checks that the model allows what was seen and denies all neighbours, and
 // that not one of the grants, verbs or names could go.
-func holds(t *testing.T, b *advice.Summary, grants []scenarios.Grant) {
+func checkGranted(t *testing.T, b *advice.Summary, grants []scenarios.Grant) {
 	t.Helper()
 	seen := b.Seen()
 	neighbours, _ := advice.Neighbours(seen)
@@ -206,7 +206,7 @@ func TestRandomLogs(t *testing.T) {
 			events = append(events, event(pick("d", agent), verb, uri, as, ""))
 		}
 		b := bookOf(t, advice.Options{}, events...)
-		holds(t, b, b.Advice().Grants)
+		checkGranted(t, b, b.Advice().Grants)
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}

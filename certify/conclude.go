@@ -119,7 +119,7 @@ func (j *judgement) countSeen(check string, t *tally) {
 		}
 		seen[a.Vector] = true
 		if judged, err := j.plan.judgeSeen(a); err == nil && !judged.unclear {
-			t.of(j.plan.partOfSeen(a)).answered++
+			t.countOf(j.plan.partOfSeen(a)).answered++
 		}
 	}
 }
@@ -131,7 +131,7 @@ func (j *judgement) concludeRevocation() {
 	}
 	t := newTally()
 	for _, w := range windows() {
-		t.of(part{Revocation, w.ID}).planned++
+		t.countOf(part{Revocation, w.ID}).planned++
 	}
 	j.countSeen(revocation, t)
 	r := LevelResult{Level: Revocation}

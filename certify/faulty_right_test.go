@@ -27,7 +27,7 @@ func TestEngineIsRight(t *testing.T) {
 		if !everything() && i%5 != n%5 {
 			continue
 		}
-		for _, r := range around(p.Grants[i], p.Grants[(i+1)%len(p.Grants)]) {
+		for _, r := range makeNeighbours(p.Grants[i], p.Grants[(i+1)%len(p.Grants)]) {
 			if got, want := decide(r), p.Decide(r); got != want {
 				t.Errorf("%+v: %s, and the policy says %s", r, got, want)
 			}
@@ -39,8 +39,8 @@ func TestEngineIsRight(t *testing.T) {
 	}
 }
 
-// around are reviews of what a grant allows, with a part of another grant.
-func around(g, other scenarios.Grant) (out []review) {
+// makeNeighbours returns reviews of what a grant allows, with a part of another grant.
+func makeNeighbours(g, other scenarios.Grant) (out []review) {
 	for _, verb := range slices.Concat(g.Verbs, other.Verbs) {
 		base := review{User: g.Subject.User, Groups: []string{g.Subject.Group}}
 		for _, path := range append(g.NonResourceURLs, other.NonResourceURLs...) {

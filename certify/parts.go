@@ -79,8 +79,8 @@ type count struct{ planned, answered int }
 
 func newTally() *tally { return &tally{counts: map[part]*count{}} }
 
-// of returns the count of a part.
-func (t *tally) of(p part) *count {
+// countOf returns the count of a part.
+func (t *tally) countOf(p part) *count {
 	if t.counts[p] == nil {
 		t.counts[p] = &count{}
 		t.parts = append(t.parts, p)
@@ -113,13 +113,13 @@ func (b *Plan) planTally() *tally {
 	t := newTally()
 	for _, v := range b.All() {
 		if !b.leavesOut(v) {
-			t.of(partOfQuestion(v)).planned++
+			t.countOf(partOfQuestion(v)).planned++
 		}
 	}
 	repeated := b.askedAgain()
 	for _, check := range []string{first, http1, http2, concurrency, drift} {
 		for _, v := range repeated[check] {
-			t.of(partOf(check, v)).planned++
+			t.countOf(partOf(check, v)).planned++
 		}
 	}
 	return t
@@ -129,7 +129,7 @@ func (b *Plan) planTally() *tally {
 func (b *Plan) clusterTally() *tally {
 	t := newTally()
 	for _, check := range b.clusterPlan() {
-		t.of(check.part()).planned++
+		t.countOf(check.part()).planned++
 	}
 	return t
 }
@@ -150,11 +150,11 @@ func (t *tally) count(b *Plan, answers []Answer) {
 		case a.Check != plain:
 			if n < len(all) && all[n].ID == a.Vector {
 				next[a.Check]++
-				t.of(partOf(a.Check, v)).answered++
+				t.countOf(partOf(a.Check, v)).answered++
 			}
 		case !seen[a.Vector]:
 			seen[a.Vector] = true
-			t.of(partOfQuestion(v)).answered++
+			t.countOf(partOfQuestion(v)).answered++
 		}
 	}
 }

@@ -177,14 +177,14 @@ func loadTally(answers []Answer) *tally {
 	t := newTally()
 	for _, a := range answers {
 		if a.Stage != nil {
-			n := t.of(partOfLoad(a.Check))
+			n := t.countOf(partOfLoad(a.Check))
 			n.planned += a.Stage.Planned
 			n.answered += a.Stage.Right
 		}
 	}
 	for _, a := range answers {
 		if isLoad(a.Check) && a.Stage == nil {
-			t.of(partOfLoad(a.Check)).answered++
+			t.countOf(partOfLoad(a.Check)).answered++
 		}
 	}
 	return t

@@ -87,7 +87,7 @@ func (o *observer) startPlane(ctx context.Context, g *group) (*plane, error) {
 		return nil, err
 	}
 	found := p.Found()
-	if err = server.Hold(found, o.options.target.Wanted()); err == nil {
+	if err = server.CheckFound(found, o.options.target.Wanted()); err == nil {
 		err = o.log.Append(targetKey(g), found)
 	}
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package docs holds the documentation to what tests find out: the drawing of the house is made from the imports,
-// every link leads somewhere, a figure that is quoted in several places is the same in all of them, and tests of
-// other packages hold their tables to what they see.
+// Package docs compares the documentation with what tests find out: the drawing of the layers is made from the imports,
+// every link leads somewhere, a figure that is quoted in several places is the same in all of them, and tests of other
+// packages compare their tables with their results.
 //
 //	go test ./docs -update
 //
@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// Hold compares a file's part between <!-- name --> and <!-- end of name --> with what it should be, or writes it.
-func Hold(t testing.TB, file, name, want string, update bool) {
+// ComparePart compares a file's part between <!-- name --> and <!-- end of name --> with what it should be, or writes it.
+func ComparePart(t testing.TB, file, name, want string, update bool) {
 	t.Helper()
 	raw, err := os.ReadFile(file)
 	if err != nil {

@@ -143,5 +143,5 @@ func TestArrowsGoDown(t *testing.T) {
 }
 
 func TestDrawing(t *testing.T) {
-	Hold(t, "architecture.md", "drawn by go test ./docs -update", "```text\n"+drawing(imports(t))+"```\n", *update)
+	ComparePart(t, "architecture.md", "drawn by go test ./docs -update", "```text\n"+drawing(imports(t))+"```\n", *update)
 }

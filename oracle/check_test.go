@@ -45,7 +45,7 @@ var embedded = sync.OnceValues(func() (*scenarios.Set, error) {
 	return scenarios.Load(scenarios.FS, fixtures.FS)
 })
 
-func all(t testing.TB) *scenarios.Set {
+func loadAll(t testing.TB) *scenarios.Set {
 	t.Helper()
 	set, err := embedded()
 	if err != nil {
@@ -58,7 +58,7 @@ func all(t testing.TB) *scenarios.Set {
 // other, on every server that a scenario can run on, under its own names and
 // under unique ones.
 func TestScenarios(t *testing.T) {
-	set := all(t)
+	set := loadAll(t)
 	runs := 0
 	for _, s := range set.All() {
 		if why, listed := unmodelled[s.ID]; listed {

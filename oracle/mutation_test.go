@@ -13,7 +13,7 @@ import (
 // server that is changed first, and with predictions that are changed after.
 func noticed(t *testing.T, server func(*Server), step func(*Server), prediction func(*Prediction)) bool {
 	t.Helper()
-	for _, s := range all(t).All() {
+	for _, s := range loadAll(t).All() {
 		for _, gate := range []scenarios.Gate{scenarios.GateOn, scenarios.GateOff} {
 			f := scenarios.Facts{Kubernetes: "1.37", Binary: "1.37", Gate: gate, Chain: s.Requires.Chain, Capabilities: scenarios.AllCapabilities()}
 			if ok, _, _ := s.Selected(f); !ok {

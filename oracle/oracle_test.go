@@ -44,8 +44,8 @@ func checks(t testing.TB, p Prediction) int {
 	return least
 }
 
-// wanted is a user with u UIDs, k groups and v values of extra.
-func wanted(u, k, v int) *scenarios.Impersonate {
+// impersonation returns a user with u UIDs, k groups and v values of extra.
+func impersonation(u, k, v int) *scenarios.Impersonate {
 	w := &scenarios.Impersonate{User: "bob"}
 	if u > 0 {
 		w.UID = "uid"
@@ -94,14 +94,14 @@ func TestUserInfoCost(t *testing.T) {
 			"gate off": {legacy, row.legacy, scenarios.GateOff}, "legacy, not in the index": {legacy, row.legacy + 1, scenarios.GateOn},
 		} {
 			s := server(t, c.gate, c.grants...)
-			p := s.Do(alice, wanted(row.u, row.k, row.v), listPods)
+			p := s.Do(alice, impersonation(row.u, row.k, row.v), listPods)
 			if got := checks(t, p); got != c.want || p.User == nil {
 				t.Errorf("%d,%d,%d %s: %d checks, want %d", row.u, row.k, row.v, name, got, c.want)
 			}
 			if name != "legacy, not in the index" {
 				continue
 			}
-			if got := checks(t, s.Do(alice, wanted(row.u, row.k, row.v), listPods)); got != row.legacy {
+			if got := checks(t, s.Do(alice, impersonation(row.u, row.k, row.v), listPods)); got != row.legacy {
 				t.Errorf("%d,%d,%d legacy in the index: %d checks, want %d", row.u, row.k, row.v, got, row.legacy)
 			}
 		}

@@ -15,12 +15,12 @@ type Found struct {
 	Witness       Witness         `json:"witness"`
 }
 
-// Hold says how a control plane is not the one that was asked for, as its options have it.
-func (f Found) Hold(asked Found) error {
+// Check returns how a control plane is not the one that its options ask for.
+func (f Found) Check(wanted Found) error {
 	bare := Found{Cell: f.Cell, Facts: f.Facts}
 	bare.Witness.ExpectedGate, bare.Witness.AskedAuthorizers = f.Witness.ExpectedGate, f.Witness.AskedAuthorizers
-	if !same(bare, asked) {
-		return fmt.Errorf("the control plane %s is not the one of the command line: %s", f.Name, changeTo("the command line", bare, asked))
+	if !same(bare, wanted) {
+		return fmt.Errorf("the control plane %s is not the one of the command line: %s", f.Name, changeTo("the command line", bare, wanted))
 	}
 	if m := f.Witness.Judge(f.Cell, f.Facts.Capabilities); len(m) > 0 || len(f.Witness.Mismatches) > 0 {
 		return fmt.Errorf("the control plane %s is not what was asked for: %s", f.Name, strings.Join(append(m, f.Witness.Mismatches...), "; "))

@@ -10,7 +10,7 @@ import (
 
 // judged is the verdict on listAsBob with a changed expectation and answer.
 func judged(expect func(*scenarios.Expect), seenChange func(*Observation)) Result {
-	s, e := listAsBob(), seen()
+	s, e := listAsBob(), newEvidence()
 	expect(s.Steps[0].Expect)
 	seenChange(&e.Steps[0])
 	return Judge(s, e)

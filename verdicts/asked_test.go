@@ -46,10 +46,10 @@ func TestPassedOn(t *testing.T) {
 		if err := json.Unmarshal([]byte(c.arrives), &arrived); err != nil {
 			t.Fatal(name, err)
 		}
-		o := seen().Steps[0]
+		o := newEvidence().Steps[0]
 		o.Request.Body = json.RawMessage(`{"kind":"` + c.kind + `","spec":` + c.asks + `}`)
 		o.Response = Response{Code: 201, Body: `{"kind":"` + c.kind + `","spec":` + c.asks + `,"status":{"allowed":` + map[bool]string{true: "true", false: "false"}[c.allowed] + `}}`}
-		v := &stepJudge{judge: &judge{e: seen()}, o: &o, request: &scenarios.Request{}, event: AuditOf(&o), decided: []Decided{{Spec: arrived, Decision: scenarios.Allow}}}
+		v := &stepJudge{judge: &judge{e: newEvidence()}, o: &o, request: &scenarios.Request{}, event: AuditOf(&o), decided: []Decided{{Spec: arrived, Decision: scenarios.Allow}}}
 		v.event.ImpersonatedUser.Username = "bob"
 		v.checkAnswer()
 		got := ""

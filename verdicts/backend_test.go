@@ -25,7 +25,7 @@ func TestJudgeBackend(t *testing.T) {
 		"told of impersonation": {[]scenarios.User{bob}, []BackendRequest{{User: told, Impersonation: map[string][]string{"Impersonate-User": {"bob"}}}},
 			"backend (impersonation headers)"},
 	} {
-		s, e := listAsBob(), seen()
+		s, e := listAsBob(), newEvidence()
 		for i, r := range test.seen {
 			test.seen[i].Method, test.seen[i].URL = cmp.Or(r.Method, "GET"), e.Steps[0].Request.URL
 		}

@@ -9,7 +9,7 @@ import (
 // TestBehaviour: names and IDs of one run do not show, everything else does.
 func TestBehaviour(t *testing.T) {
 	run := func(suffix string) *Evidence {
-		e := seen()
+		e := newEvidence()
 		e.Names = map[string]string{"alice": "alice-" + suffix, "bob": "bob-" + suffix}
 		for i := range e.Steps[0].Reviews {
 			spec := &e.Steps[0].Reviews[i].Spec

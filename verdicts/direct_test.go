@@ -31,7 +31,7 @@ func TestDirect(t *testing.T) {
 			o.Audit = []byte(`{"annotations":{}}`)
 		}, true},
 	} {
-		e := seen()
+		e := newEvidence()
 		o := &e.Steps[0]
 		o.Request.Headers, o.Reviews = nil, []Review{review("alice-"+suffix, "list", "", "pods", "")}
 		c.change(o)

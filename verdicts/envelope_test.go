@@ -24,7 +24,7 @@ func TestScripted(t *testing.T) {
 		"another place":     {func(e *Evidence) { e.Steps[0].Reviews[1].Point = "elsewhere" }, Invalid, "arrived at"},
 		"another version":   {func(e *Evidence) { e.Steps[0].Reviews[0].APIVersion = "v1beta1" }, Invalid, "arrived at"},
 	} {
-		s, e := listAsBob(), seen()
+		s, e := listAsBob(), newEvidence()
 		s.Requires.Chain = "webhook-first"
 		s.Policy = []scenarios.PolicyRule{{For: scenarios.Grant{Subject: scenarios.Subject{User: "bob"}, Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"pods"}}, Answer: scenarios.AnswerAllow, Reason: "on call"}}
 		var all []Review

@@ -53,8 +53,8 @@ func review(user, verb, group, resource, name string) Review {
 	}}
 }
 
-// seen is evidence that satisfies listAsBob.
-func seen() *Evidence {
+// newEvidence returns evidence that satisfies listAsBob.
+func newEvidence() *Evidence {
 	alice, bob := "alice-"+suffix, "bob-"+suffix
 	samples := func(name string, count int) []MetricSample {
 		return []MetricSample{
@@ -89,7 +89,7 @@ func seen() *Evidence {
 }
 
 func TestJudgePasses(t *testing.T) {
-	r := Judge(listAsBob(), seen())
+	r := Judge(listAsBob(), newEvidence())
 	if r.Verdict != Passed {
 		t.Fatalf("verdict %s: %s\n%v", r.Verdict, r.Reason, r.Differences)
 	}
@@ -177,7 +177,7 @@ func TestJudgeNotices(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			e := seen()
+			e := newEvidence()
 			test.change(e)
 			r := Judge(listAsBob(), e)
 			if r.Verdict != Failed || len(r.Differences) == 0 {
@@ -226,9 +226,9 @@ func TestContradictions(t *testing.T) {
 		"ends the connection": {func(o *Observation) { o.Response, o.Audit = Response{Broken: "EOF"}, nil }, "outcome"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := seen()
+			e := newEvidence()
 			test.change(&e.Steps[0])
-			e.Control = seen()
+			e.Control = newEvidence()
 			test.change(&e.Control.Steps[0])
 			r := Judge(listAsBob(), e)
 			if r.Verdict != Failed || r.Blame != BlameAPIServer || r.Differences[0].Field != test.field {
@@ -265,7 +265,7 @@ func TestJudgeInvalid(t *testing.T) {
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
-			e := seen()
+			e := newEvidence()
 			change(e)
 			if r := Judge(listAsBob(), e); r.Verdict != Invalid || r.Reason == "" || r.Blame == "" {
 				t.Errorf("got %+v, want invalid with reason and blame", r)
@@ -276,7 +276,7 @@ func TestJudgeInvalid(t *testing.T) {
 
 // TestJudgeNotJudged: what a target cannot show is named, not passed over.
 func TestJudgeNotJudged(t *testing.T) {
-	e := seen()
+	e := newEvidence()
 	e.Capabilities = nil
 	e.Steps[0].Reviews, e.Steps[0].Audit, e.Steps[0].Metrics = nil, nil, nil
 	r := Judge(listAsBob(), e)
@@ -298,7 +298,7 @@ func TestJudgeNothing(t *testing.T) {
 
 func TestBlame(t *testing.T) {
 	wrong := func() *Evidence { // the API server asked for another name
-		e := seen()
+		e := newEvidence()
 		e.Steps[0].Reviews[1].Spec.ResourceAttributes.Name = "carol"
 		return e
 	}
@@ -308,15 +308,15 @@ func TestBlame(t *testing.T) {
 	}{
 		"no control run":       {wrong, BlameAPIServer},
 		"control saw the same": {func() *Evidence { e := wrong(); e.Control = wrong(); return e }, BlameAPIServer},
-		"control passed":       {func() *Evidence { e := wrong(); e.Control = seen(); return e }, BlameEnvironment},
+		"control passed":       {func() *Evidence { e := wrong(); e.Control = newEvidence(); return e }, BlameEnvironment},
 		"control broke": {func() *Evidence {
 			e := wrong()
-			e.Control = seen()
+			e.Control = newEvidence()
 			e.Control.Problems = []Problem{{Blame: BlameHarness, Text: "x"}}
 			return e
 		}, BlameEnvironment},
 		"authorizer denied what is granted": {func() *Evidence {
-			e := seen()
+			e := newEvidence()
 			o := &e.Steps[0]
 			back := o.Reviews[0]
 			back.Point = Back

@@ -10,7 +10,7 @@ import (
 
 // kubectlAsBob is listAsBob as the one request of a kubectl command.
 func kubectlAsBob() (*scenarios.Scenario, *Evidence) {
-	s, e := listAsBob(), seen()
+	s, e := listAsBob(), newEvidence()
 	zero := 0
 	st := s.Steps[0]
 	s.Steps[0] = scenarios.Step{

@@ -22,8 +22,8 @@ func TestLate(t *testing.T) {
 	}
 	// played is evidence whose second request was sent so much later; wrong says which of the two is answered wrongly.
 	played := func(s *scenarios.Scenario, after time.Duration, wrong ...int) *Evidence {
-		e := seen()
-		e.Steps = append(e.Steps, seen().Steps[0])
+		e := newEvidence()
+		e.Steps = append(e.Steps, newEvidence().Steps[0])
 		e.Steps[1].Step = len(s.Steps) - 1
 		e.Steps[1].Sent = e.Steps[0].Sent.Add(after)
 		for _, i := range wrong {

@@ -12,7 +12,7 @@ import (
 // timed is evidence of a request of 600 ms with times in its histograms and,
 // if annotations is not empty, in its audit event.
 func timed(seconds float64, annotations string) *Evidence {
-	e := seen()
+	e := newEvidence()
 	o := &e.Steps[0]
 	o.Sent = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	o.Answered = o.Sent.Add(600 * time.Millisecond)
@@ -48,7 +48,7 @@ func TestTimes(t *testing.T) {
 		"annotated with 292 years":   {timed(0.02, total+`,"apiserver.latency.k8s.io/impersonation":"2562047h47m16s"`), "audit (latency of impersonation)", "more than that of the request"},
 		"authorization is free":      {timed(0.02, slow+`,"apiserver.latency.k8s.io/impersonation":"20ms"`), "audit (latency of authorization)", "absent"},
 		"authorization of years":     {timed(0.02, slow+`,"apiserver.latency.k8s.io/authorization":"9000h","apiserver.latency.k8s.io/impersonation":"20ms"`), "audit (latency of authorization)", "more than that of the request"},
-		"sums that nobody looked at": {seen(), "", ""},
+		"sums that nobody looked at": {newEvidence(), "", ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 // TestAuditLevels judges the events of a requestor who is audited at another level than Metadata.
 func TestAuditLevels(t *testing.T) {
 	at := func(level string) (*scenarios.Scenario, *Evidence) {
-		s, e := listAsBob(), seen()
+		s, e := listAsBob(), newEvidence()
 		group := "system:audit:" + level
 		for alias, r := range s.Requestors {
 			r.Groups = []string{group}
@@ -67,7 +67,7 @@ func refused(object string) func(*Evidence) {
 // TestHeld judges a watch that was to stay open.
 func TestHeld(t *testing.T) {
 	for held, want := range map[string]Verdict{Open: Passed, "": Failed, "ended by itself: EOF": Failed} {
-		s, e := listAsBob(), seen()
+		s, e := listAsBob(), newEvidence()
 		s.Steps[0].Request.Hold = true
 		e.Steps[0].Response.Held = held
 		if r := Judge(s, e); r.Verdict != want || want == Failed && r.Differences[0].Field != "watch" {

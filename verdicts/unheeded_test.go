@@ -13,7 +13,7 @@ import (
 // unheededGrant is evidence of a server that keeps alice's grant and does not follow it.
 func unheededGrant(t *testing.T) *Evidence {
 	t.Helper()
-	e := seen()
+	e := newEvidence()
 	bound, _ := listAsBob().BindOn(e.Suffix, nil)
 	o := scenarios.RenderRBAC(bound)[0]
 	e.Steps, e.Unheeded = nil, &Unheeded{Review: o.Check, Want: true, Asked: 300, Millis: 14_990}
@@ -86,7 +86,7 @@ func TestTurnedAway(t *testing.T) {
 		"a panic":    {nil, "local", Failed, BlameAPIServer},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := seen()
+			e := newEvidence()
 			text := choose(name == "a panic", "stream error: stream ID 7; INTERNAL_ERROR; received from peer", "it broke")
 			e.Steps, e.Cell.Provider = nil, test.provider
 			if test.provider == "existing" {

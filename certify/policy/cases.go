@@ -49,13 +49,13 @@ func Cases(seed int64) []Case {
 			d.compare(a, r)
 		}
 	}
-	d.implied()
+	d.addImplied()
 	d.within()
 	d.nearMisses()
-	d.known()
+	d.addKnown()
 	d.selectors()
 	d.apart()
-	d.unnamed()
+	d.addUnnamed()
 	casesOf.Store(seed, d.out)
 	return d.out
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// unnamed are the cases of who asks: names that everybody knows, and what is beside the name.
-func (d *deck) unnamed() {
+// addUnnamed adds the cases of who asks: names that everybody knows, and what is beside the name.
+func (d *deck) addUnnamed() {
 	freely := Case{Reason: "shortcut-for-a-name"}
 	stranger := d.name()
 	some := func(s spec) {
@@ -44,10 +44,10 @@ func (d *deck) unnamed() {
 	}
 	d.add(freely)
 	d.own()
-	d.impersonated()
-	d.beside()
+	d.addImpersonated()
+	d.addIrrelevant()
 	d.extra()
-	d.shared()
+	d.addShared()
 	d.many()
 }
 
@@ -91,9 +91,9 @@ func (d *deck) own() {
 	d.add(c)
 }
 
-// impersonated is what somebody is granted to impersonate: an object of one API group and one subresource, in one
+// addImpersonated adds what somebody is granted to impersonate: an object of one API group and one subresource, in one
 // namespace, whose name says nothing about the one who asks.
-func (d *deck) impersonated() {
+func (d *deck) addImpersonated() {
 	const authentication = "authentication.k8s.io"
 	c := Case{Reason: "impersonates-something-else"}
 	for _, o := range []object{
@@ -133,8 +133,8 @@ func (d *deck) askers(s spec, user, name, group string) (out []spec) {
 	return out
 }
 
-// beside is what must not matter: uid, extra and the version of the API, and the kind of name.
-func (d *deck) beside() {
+// addIrrelevant adds what must not matter: UID, extra, the version of the API, and the kind of name.
+func (d *deck) addIrrelevant() {
 	c := Case{Reason: "decided-by-something-else"}
 	in, user, group, path := d.name(), d.name(), d.name(), "/"+d.name()
 	member := rule("", "list", pods, in)
@@ -204,8 +204,8 @@ func (d *deck) extra() {
 	d.add(joined)
 }
 
-// shared are grants to every cluster's groups in nobody's namespaces: only they show who adds or drops such a group.
-func (d *deck) shared() {
+// addShared adds grants to every cluster's groups in nobody's namespaces: only they show who adds or drops such a group.
+func (d *deck) addShared() {
 	all := []string{"system:authenticated", "system:serviceaccounts", "system:nodes", "system:unauthenticated"}
 	c := Case{Reason: "groups-changed"}
 	users := []string{d.name(), "system:serviceaccount:" + d.name() + ":" + d.name(), "system:node:" + d.name(), "system:anonymous"}

@@ -30,8 +30,8 @@ func askPath(user, verb, path string) spec {
 
 var pods = object{Resource: "pods"}
 
-// implied are the cases of what does not follow: one verb, mode, resource or scope from another.
-func (d *deck) implied() {
+// addImplied adds the cases of what does not follow: one verb, mode, resource or scope from another.
+func (d *deck) addImplied() {
 	for _, verb := range d.Verbs {
 		one, rest, o, in, name := d.name(), d.name(), d.Resources[d.random.IntN(len(d.Resources))], d.name(), d.name()
 		others := slices.DeleteFunc(slices.Clone(d.Verbs), func(v string) bool { return v == verb })
@@ -51,7 +51,7 @@ func (d *deck) implied() {
 		d.add(c)
 	}
 	d.modes()
-	d.followed()
+	d.addFollowed()
 	d.hidden()
 	for _, o := range d.Resources {
 		user, verb, in := d.name(), []string{"get", "list", "create", "impersonate", "impersonate-on:user-info:get"}[d.random.IntN(5)], d.name()
@@ -77,8 +77,8 @@ func (d *deck) implied() {
 	}
 }
 
-// followed are the cases of what seems to follow from something else that is done with the same object.
-func (d *deck) followed() {
+// addFollowed adds the cases of what seems to follow from something else that is done with the same object.
+func (d *deck) addFollowed() {
 	for i, pair := range d.Follows {
 		c, in, name := Case{Reason: "resource-implied"}, []string{"", d.name()}[i%2], d.name()
 		users := [2]string{d.name(), d.name()}
@@ -217,10 +217,10 @@ func (d *deck) apart() {
 			if !areApart(a, b) {
 				continue
 			}
-			d.joined(a, b)
+			d.addJoined(a, b)
 			hasGroups := a.Name == "groups" || b.Name == "groups"
 			if a.Name < b.Name && !hasGroups {
-				d.crossed(a, b)
+				d.addCrossed(a, b)
 			}
 		}
 	}
@@ -240,8 +240,8 @@ func areApart(a, b Attribute) bool {
 	return a.Name != b.Name && !areSubjects && !areResources
 }
 
-// crossed are two grants that differ in two attributes, and one grant with two values of each.
-func (d *deck) crossed(a, b Attribute) {
+// addCrossed adds two grants that differ in two attributes, and one grant with two values of each.
+func (d *deck) addCrossed(a, b Attribute) {
 	c := Case{Reason: "grants-merged"}
 	s := d.setting(Attribute{})
 	names := [4]string{d.name(), d.name(), d.name(), d.name()}
@@ -279,8 +279,8 @@ func (d *deck) crossed(a, b Attribute) {
 	d.add(c)
 }
 
-// joined are reviews that have the key of a granted one where two attributes are joined, whatever stands between them.
-func (d *deck) joined(a, b Attribute) {
+// addJoined adds reviews that have the key of a granted one where two attributes are joined, whatever stands between them.
+func (d *deck) addJoined(a, b Attribute) {
 	c := Case{Reason: "attributes-joined"}
 	parts, s, name := []string{""}, d.setting(Attribute{}), d.name()
 	for _, sep := range separatorsBetween(a, b, d.Separators) {

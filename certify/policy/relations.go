@@ -324,8 +324,8 @@ func nearly(s spec, sub string) (out []spec) {
 	return out
 }
 
-// known are names that everybody knows, of who is granted something and of what is granted: nothing is taken from them.
-func (d *deck) known() {
+// addKnown adds names that everybody knows, of who is granted something and of what is granted: nothing is taken from them.
+func (d *deck) addKnown() {
 	c, user, group, in := Case{Reason: "shortcut-for-a-name"}, d.name(), d.name(), d.name()
 	member, acts := rule("", "get", pods, in), rule(user, "impersonate", object{}, "")
 	member.Subject = scenarios.Subject{Group: group}

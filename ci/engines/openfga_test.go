@@ -144,7 +144,7 @@ func (w *webhook) allowed(ctx context.Context, r authorizationv1.SubjectAccessRe
 		}
 	}
 	for _, members := range groups {
-		for some := range slices.Chunk(asked(r), maxContextual-len(members)) {
+		for some := range slices.Chunk(listPermissions(r), maxContextual-len(members)) {
 			tuples := slices.Clone(members)
 			for _, permission := range some {
 				tuples = append(tuples, policy.FGATuple{User: permission, Relation: "asks", Object: "request:review"})
@@ -162,8 +162,8 @@ func (w *webhook) allowed(ctx context.Context, r authorizationv1.SubjectAccessRe
 	return false, nil
 }
 
-// asked are the permissions of which any one covers a review.
-func asked(r authorizationv1.SubjectAccessReviewSpec) (ids []string) {
+// listPermissions returns the permissions any one of which covers a review.
+func listPermissions(r authorizationv1.SubjectAccessReviewSpec) (ids []string) {
 	add := func(part scenarios.Grant) { ids = append(ids, policy.FGAPermission(part)) }
 	if a := r.NonResourceAttributes; a != nil {
 		for _, verb := range []string{a.Verb, "*"} {

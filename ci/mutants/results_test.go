@@ -243,7 +243,7 @@ func (r *results) wrong(whole bool) (remark string, err error) {
 	if closed := r.Results.where(func(one Result) bool { return r.is(one.Key, open) && one.Status.Caught() }); whole {
 		say("caught now, take them off open.yaml", closed)
 		for _, p := range r.parts {
-			if failed, _ := r.Results.of(p).scores(); failed < p.Wanted {
+			if failed, _ := r.Results.selectPart(p).scores(); failed < p.Wanted {
 				errs = append(errs, fmt.Errorf("%s: %.1f %% of the mutants failed a scenario; %.0f %% are wanted", p.Name, failed, p.Wanted))
 			}
 		}
@@ -261,7 +261,7 @@ func (r *results) summary() string {
 	}
 	out := fmt.Sprintf("%d mutants: %s; %.0f min\n%s", len(r.Results), r.Results.counts(), r.Seconds/60, line(r.Results))
 	for _, p := range r.parts {
-		some := r.Results.of(p)
+		some := r.Results.selectPart(p)
 		if n := len(some) - some.count(Equivalent); n > 0 {
 			out += fmt.Sprintf("\n%s: %d mutants not argued equivalent, %s", p.Name, n, line(some))
 		}
@@ -281,7 +281,7 @@ func (l list) where(is func(Result) bool) (out list) {
 	return out
 }
 
-func (l list) of(p Part) list {
+func (l list) selectPart(p Part) list {
 	return l.where(func(one Result) bool { return one.Part == p.Name })
 }
 

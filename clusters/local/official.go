@@ -65,10 +65,10 @@ type publication struct {
 
 var publications = fixtures.Table[map[string]publication]("official.yaml", officialYAML)
 
-// HoldProgram says why a program is not what is said of it: where it came from has to be one of the places that there
-// are, and one that is said to have had a pinned digest has one that is pinned for its version, for whichever machine. Of
-// one that was taken out of an archive that is not known.
-func HoldProgram(origin, name, version, digest string) error {
+// CheckProgram returns why a program cannot be what the witness says of it. It has to come from one of the places that there
+// are. One with a pinned digest must have a digest that is pinned for its version, on whichever machine, unless it was taken
+// out of an archive: then the digest of the program itself is not known.
+func CheckProgram(origin, name, version, digest string) error {
 	of := publications[name]
 	switch origin {
 	case originEnvironment, originGiven:
@@ -268,7 +268,7 @@ type download struct {
 // whole fetches the file with this digest. It goes on with what an earlier run left of it, if it is of this file.
 func (d *download) whole(ctx context.Context, digest string) error {
 	_, fresh := os.Stat(d.path)
-	if err := d.all(ctx); err != nil {
+	if err := d.fetchAll(ctx); err != nil {
 		return err
 	}
 	got, err := Digest(d.path)
@@ -284,8 +284,8 @@ func (d *download) whole(ctx context.Context, digest string) error {
 	return fmt.Errorf("%s is not what was published: its SHA-256 is %s, not %s", d.url, got, digest)
 }
 
-// all fetches the file to its end, again from where it broke off as long as that gets on.
-func (d *download) all(ctx context.Context) error {
+// fetchAll fetches the file to its end, again from where it broke off as long as that gets on.
+func (d *download) fetchAll(ctx context.Context) error {
 	for failures := 0; ; failures++ {
 		before := d.have.Load()
 		err := d.rest(ctx)
@@ -380,7 +380,7 @@ func (d *download) published(ctx context.Context, beside string) (string, error)
 	list := &download{asked: d.asked, url: beside, path: d.path + "-sha256"}
 	defer func() { _ = os.Remove(list.path) }()
 	_ = os.Remove(list.path)
-	if err := list.all(ctx); err != nil {
+	if err := list.fetchAll(ctx); err != nil {
 		return "", err
 	}
 	text, err := os.ReadFile(list.path)

@@ -120,7 +120,7 @@ func (r *sequenceRun) start(ctx context.Context) (isUp bool, err error) {
 	}
 	target := r.hosts[0].target
 	r.say("%s ready in %.1f s, gate %s", target.Witness.GitVersion, time.Since(begun).Seconds(), r.asked.Facts.Gate)
-	if err := server.Hold(target.Found(), r.asked); err != nil {
+	if err := server.CheckFound(target.Found(), r.asked); err != nil {
 		r.addProblem(err)
 		return false, nil
 	}

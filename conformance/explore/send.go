@@ -309,7 +309,7 @@ func request(ctx context.Context, h *host, address string, bound *scenarios.Scen
 	}
 	o.Sent = time.Now()
 	if client := (&http.Client{Transport: rt}); r.Hold {
-		o.Response, hangUp, err = replay.Hold(client, req)
+		o.Response, hangUp, err = replay.OpenWatch(client, req)
 	} else {
 		o.Response, err = replay.RoundTrip(client, req, r.Verb == "watch")
 	}

@@ -93,7 +93,7 @@ func (s *servers) hostAt(ctx context.Context, at place) (h *host, err error) {
 	}
 	found := h.target.Found()
 	s.others[o.Cell.Name] = found
-	return h, server.Hold(found, flip(s.base, at).Wanted())
+	return h, server.CheckFound(found, flip(s.base, at).Wanted())
 }
 
 // open begins to look at what servers see: at first all that a batch has, in later phases the one that was restarted.

@@ -74,8 +74,8 @@ func ran(u *Upgrade, stage int) (n int) {
 	return n
 }
 
-// seen is what was recorded of a stage as a whole.
-func seen(t *testing.T, u *Upgrade, stage int) *StageRecord {
+// mustReadStage returns what was recorded of a stage as a whole.
+func mustReadStage(t *testing.T, u *Upgrade, stage int) *StageRecord {
 	t.Helper()
 	e, err := readStage(u.output.Log.View(), u.Stages[stage].Name())
 	if err != nil {
@@ -94,7 +94,7 @@ func TestGateCycle(t *testing.T) {
 	}
 	for i, want := range []bool{true, false, true} {
 		constrained := 0
-		for verb, n := range seen(t, u, i).Verbs {
+		for verb, n := range mustReadStage(t, u, i).Verbs {
 			if strings.HasPrefix(verb, "impersonate-on:") || strings.HasPrefix(verb, "impersonate:") {
 				constrained += n
 			}
@@ -102,11 +102,11 @@ func TestGateCycle(t *testing.T) {
 		if (constrained > 0) != want {
 			t.Errorf("stage %d: %d constrained reviews", i+1, constrained)
 		}
-		if ran(u, i) != 3 || len(seen(t, u, i).Objects) == 0 {
-			t.Errorf("stage %d: %d scenarios, %d objects", i+1, ran(u, i), len(seen(t, u, i).Objects))
+		if ran(u, i) != 3 || len(mustReadStage(t, u, i).Objects) == 0 {
+			t.Errorf("stage %d: %d scenarios, %d objects", i+1, ran(u, i), len(mustReadStage(t, u, i).Objects))
 		}
 	}
-	first, last := seen(t, u, 0).Objects, seen(t, u, 2).Objects
+	first, last := mustReadStage(t, u, 0).Objects, mustReadStage(t, u, 2).Objects
 	for i := range first {
 		if first[i] != last[i] {
 			t.Errorf("%s changed", first[i].Path)
@@ -161,7 +161,7 @@ func TestFaults(t *testing.T) {
 			if f := failures(u); len(f) > 0 {
 				t.Fatal(strings.Join(f, "\n"))
 			}
-			f := u.plan.judgeFlow(seen(t, u, 1))
+			f := u.plan.judgeFlow(mustReadStage(t, u, 1))
 			if f.Sent == 0 || len(f.Answers) == 0 || f.Unanswered == 0 {
 				t.Fatalf("flow: %+v", f)
 			}
@@ -185,7 +185,7 @@ func TestHighAvailability(t *testing.T) {
 		t.Fatalf("%d stages", len(u.Stages))
 	}
 	both := map[string]bool{}
-	for _, a := range u.plan.judgeFlow(seen(t, u, 2)).Answers {
+	for _, a := range u.plan.judgeFlow(mustReadStage(t, u, 2)).Answers {
 		both[a.Cell] = true
 		if a.Verdict != verdicts.Passed {
 			t.Errorf("%d × %s on %s: %s", a.Count, a.Scenario, a.Cell, a.Reason)
@@ -194,7 +194,7 @@ func TestHighAvailability(t *testing.T) {
 	if !both["1-1.37-b"] || !both["2-1.37-gate-off-a"] {
 		t.Errorf("answers came from %v", both)
 	}
-	if n := u.plan.judgeFlow(seen(t, u, 2)).Unanswered; n > 0 {
+	if n := u.plan.judgeFlow(mustReadStage(t, u, 2)).Unanswered; n > 0 {
 		t.Errorf("%d requests without an answer", n)
 	}
 }

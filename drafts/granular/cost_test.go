@@ -128,8 +128,8 @@ func costs(t *testing.T, b *Bench) {
 		_, _ = fmt.Fprintf(&table, " %s |\n", map[bool]string{true: "allowed", false: "denied"}[p.allowed])
 		chart.Curves = append(chart.Curves, curve)
 	}
-	docs.Hold(t, "../../docs/granular.md", "checks by fields", table.String(), *update)
-	docs.Hold(t, "../../docs/granular.md", "claim", claim(chart.Curves), *update)
+	docs.ComparePart(t, "../../docs/granular.md", "checks by fields", table.String(), *update)
+	docs.ComparePart(t, "../../docs/granular.md", "claim", claim(chart.Curves), *update)
 	image, err := chart.SVG()
 	if err == nil && *update {
 		err = os.WriteFile("../../docs/granular-cost.svg", []byte(image+"\n"), 0o644)

@@ -44,5 +44,5 @@ func (a *Attempt) applies(kind string) bool {
 	return isOrdinary || !isInServer(kind)
 }
 
-// holds reports whether the actor of an attempt was granted a verb.
-func (a *Attempt) holds(verb string) bool { return slices.Contains(a.Grants, verb) }
+// isGranted reports whether the actor of an attempt was granted a verb.
+func (a *Attempt) isGranted(verb string) bool { return slices.Contains(a.Grants, verb) }

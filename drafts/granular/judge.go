@@ -65,7 +65,7 @@ func (o *observation) expectedOf(kind string, a *Attempt) *Attempt {
 	}
 	out := *a
 	out.Outcome = Denied
-	if model.Allowed(model.Excluded(o.chains), a.holds) {
+	if model.Allowed(model.Excluded(o.chains), a.isGranted) {
 		out.Outcome = Allowed
 	}
 	return &out
@@ -212,7 +212,7 @@ func (j *judgement) compareModel(a *Attempt, o *observation) {
 	wrong := model.Check(chains, answers, o.Code != http.StatusForbidden)
 	j.compared++
 	j.problems = append(j.problems, seq.Map(wrong, func(text string) string { return "model: " + text })...)
-	allowed := model.Allowed(chains, a.holds)
+	allowed := model.Allowed(chains, a.isGranted)
 	j.expect(allowed == (a.Outcome == Allowed), "model: allowed %t, and the scenario says %s", allowed, a.Outcome)
 }
 

@@ -61,7 +61,7 @@ func (o *observation) inferDecision(a *Attempt) *enforcer.Decision {
 	first := enforcer.Check{ResourceAttributes: authorizationv1.ResourceAttributes{Verb: verb}, Allowed: answer == "yes"}
 	d := &enforcer.Decision{User: o.actor.user, Verb: verb, Checks: []enforcer.Check{first}, Fields: -1}
 	for _, q := range o.reviewed {
-		d.Checks = append(d.Checks, enforcer.Check{ResourceAttributes: *q, Allowed: a.holds(q.Verb)})
+		d.Checks = append(d.Checks, enforcer.Check{ResourceAttributes: *q, Allowed: a.isGranted(q.Verb)})
 	}
 	return d
 }

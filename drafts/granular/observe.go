@@ -170,7 +170,7 @@ func (b *Bench) attempt(ctx context.Context, g *gate, t trial, seen *Seen) error
 	if err := b.restore(ctx, first, t.scenario.Object); err != nil {
 		return fmt.Errorf("restoring the object: %w", err)
 	}
-	if seen.Before, err = p.stored(ctx, b.admin); err != nil {
+	if seen.Before, err = p.readStored(ctx, b.admin); err != nil {
 		return err
 	}
 	s := &sending{t.request(), p, seen.Before}
@@ -180,7 +180,7 @@ func (b *Bench) attempt(ctx context.Context, g *gate, t trial, seen *Seen) error
 	if err := s.sendAs(ctx, g, who, seen); err != nil {
 		return err
 	}
-	seen.After, err = p.stored(ctx, b.admin)
+	seen.After, err = p.readStored(ctx, b.admin)
 	return err
 }
 

@@ -60,8 +60,8 @@ func (p place) render(object any) (*unstructured.Unstructured, error) {
 	return out, nil
 }
 
-// stored returns the object as it is stored, nil if there is none.
-func (p place) stored(ctx context.Context, client dynamic.Interface) (map[string]any, error) {
+// readStored returns the object as it is stored, nil if there is none.
+func (p place) readStored(ctx context.Context, client dynamic.Interface) (map[string]any, error) {
 	o, err := p.client(client).Get(ctx, p.name, metav1.GetOptions{})
 	if err != nil {
 		return nil, utilerrors.FilterOut(err, apierrors.IsNotFound)

@@ -69,7 +69,7 @@ func (p *plan) Run(ctx context.Context, log *record.Log, o product.Observer) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, bench.Close()) }()
-	if err := server.Hold(bench.server.Found(), p.on.Wanted()); err != nil {
+	if err := server.CheckFound(bench.server.Found(), p.on.Wanted()); err != nil {
 		return err
 	}
 	return p.record(ctx, bench, log, o)

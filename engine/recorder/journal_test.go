@@ -20,8 +20,8 @@ func post(t *testing.T, c *http.Client, url, user string, numbers ...int) {
 	}
 }
 
-// told is a line for each record: its number, point, user and path.
-func told(records []Record) string {
+// summarize returns number, point, user and path of each record.
+func summarize(records []Record) string {
 	var out []string
 	for _, r := range records {
 		out = append(out, fmt.Sprintf("%d %s %s %s", r.Seq, r.Point, r.Spec.User, r.Spec.NonResourceAttributes.Path))
@@ -57,7 +57,7 @@ func TestSince(t *testing.T) {
 		{r.Mark(), nil, ""},
 		{1000, nil, ""},
 	} {
-		if got := told(r.Since(tc.mark, tc.users...)); got != tc.want {
+		if got := summarize(r.Since(tc.mark, tc.users...)); got != tc.want {
 			t.Errorf("Since(%d, %q): %s; want %s", tc.mark, tc.users, got, tc.want)
 		}
 	}
@@ -73,7 +73,7 @@ func TestSince(t *testing.T) {
 		t.Error("Reset left something")
 	}
 	post(t, c, r.URL(Back), "d", 4)
-	if got := told(r.Since(0)); got != "7 back d /4" {
+	if got := summarize(r.Since(0)); got != "7 back d /4" {
 		t.Errorf("after Reset: %s", got)
 	}
 }

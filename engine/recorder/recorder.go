@@ -238,7 +238,7 @@ func (r *Recorder) count(c *Counting, w http.ResponseWriter, req *http.Request, 
 	r.pass()
 	c.Arrived(p, verb)
 	if c.Delay != nil && p == Front {
-		c.hold(req.Context())
+		c.takeTime(req.Context())
 	}
 	noOpinion(w)
 	c.Answered(p, time.Since(begin))
@@ -256,8 +256,8 @@ func writtenVerb(body []byte) (string, bool) {
 	return string(verb), found && closed && plain && bytes.Count(after, []byte(`"verb":"`)) == 0
 }
 
-// hold takes the time that an answer takes, unless the API server goes away.
-func (c *Counting) hold(ctx context.Context) {
+// takeTime waits as long as an answer takes, unless the API server goes away.
+func (c *Counting) takeTime(ctx context.Context) {
 	if c.Slots != nil {
 		select {
 		case c.Slots <- struct{}{}:

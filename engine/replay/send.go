@@ -128,7 +128,7 @@ func (run *run) exchange(client *http.Client, req *http.Request, r *scenarios.Re
 		return err
 	}
 	var hangUp func() string
-	if o.Response, hangUp, err = Hold(client, req); hangUp != nil {
+	if o.Response, hangUp, err = OpenWatch(client, req); hangUp != nil {
 		run.held = append(run.held, held{o.Step, hangUp})
 	}
 	return err
@@ -211,9 +211,9 @@ func RoundTrip(client *http.Client, req *http.Request, watch bool) (verdicts.Res
 	return read(resp, req, watch)
 }
 
-// Hold sends a request for a watch. If it is let through it stays open until hangUp, which says what has become of it, or
-// until the end of the request's context.
-func Hold(client *http.Client, req *http.Request) (r verdicts.Response, hangUp func() string, err error) {
+// OpenWatch sends a request for a watch. If it is let through it stays open until hangUp, which returns what has become of it,
+// or until the end of the request's context.
+func OpenWatch(client *http.Client, req *http.Request) (r verdicts.Response, hangUp func() string, err error) {
 	ctx, cancel := context.WithCancel(req.Context())
 	late := time.AfterFunc(requestTimeout, cancel)
 	resp, err := client.Do(req.WithContext(ctx)) //nolint:bodyclose // the watch is read to its end below

@@ -76,7 +76,7 @@ func (s *Server) read(ctx context.Context, path string, prefixes []string) (map[
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		if wanted(lines.Bytes(), prefixes) {
+		if isWanted(lines.Bytes(), prefixes) {
 			kept.Write(lines.Bytes())
 			kept.WriteByte('\n')
 		}
@@ -89,8 +89,8 @@ func (s *Server) read(ctx context.Context, path string, prefixes []string) (map[
 	return families, nil
 }
 
-// wanted reports whether a line ("# HELP name", "# TYPE name" or a sample) belongs to a family with one of the prefixes.
-func wanted(line []byte, prefixes []string) bool {
+// isWanted reports whether a line ("# HELP name", "# TYPE name" or a sample) belongs to a family with one of the prefixes.
+func isWanted(line []byte, prefixes []string) bool {
 	s := strings.TrimPrefix(strings.TrimPrefix(string(line), "# HELP "), "# TYPE ")
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s, p) })
 }

@@ -88,7 +88,7 @@ func TestWanted(t *testing.T) {
 		"# HELP other mentions apiserver_impersonation_":          false,
 		"": false,
 	} {
-		if got := wanted([]byte(line), []string{impersonationPrefix}); got != want {
+		if got := isWanted([]byte(line), []string{impersonationPrefix}); got != want {
 			t.Errorf("%q: %v", line, got)
 		}
 	}

@@ -184,7 +184,7 @@ type probe struct {
 // by RBAC, a request that nobody allows by reaching both ends of the chain, and what the chain itself adds.
 func (s *Server) witnessChain(ctx context.Context) error {
 	w := &s.Witness
-	w.AskedAuthorizers = s.between.all()
+	w.AskedAuthorizers = s.between.listAuthorizers()
 	probes := append([]probe{{Path: "/version"}, {Path: nobodysPath}, {Groups: []string{"system:nodes"}, Path: "/api/v1/nodes/" + witnessNode}}, s.between.Probes...)
 	before, err := s.authorizerActs(ctx)
 	if err != nil {
@@ -213,7 +213,8 @@ func (s *Server) witnessChain(ctx context.Context) error {
 	return s.witnessMetrics(ctx, before)
 }
 
-func (m middle) all() []reports.Authorizer {
+// listAuthorizers returns the authorizers between the two ends of the recorder, with these.
+func (m middle) listAuthorizers() []reports.Authorizer {
 	between := seq.Map(m.Authorizers, func(a apiserverv1.AuthorizerConfiguration) reports.Authorizer {
 		return reports.Authorizer{Type: a.Type, Name: a.Name}
 	})
@@ -324,34 +325,34 @@ func minorBefore(version string, minor uint64) bool {
 	return v.Minor() < minor
 }
 
-// Wanted is a target as its options ask for it, for what it is found to be to be held to.
+// Wanted returns a target as its options ask for it, to compare with what was found.
 func (o Options) Wanted() reports.Found {
 	f := reports.Found{Cell: o.Cell, Facts: ExpectedFacts(o)}
 	f.Witness.ExpectedGate = f.Facts.Gate
 	m, _ := loadMiddle(o.Chain) // a chain that is none has no target
-	f.Witness.AskedAuthorizers = m.all()
+	f.Witness.AskedAuthorizers = m.listAuthorizers()
 	return f
 }
 
-// Hold says how a control plane is not the one that was asked for, or its programs are not what is said of them.
-func Hold(found, asked reports.Found) error {
-	if err := found.Hold(asked); err != nil {
+// CheckFound returns how a control plane is not the one that was asked for, or which of its programs cannot come from where
+// the witness says it comes from.
+func CheckFound(found, wanted reports.Found) error {
+	if err := found.Check(wanted); err != nil {
 		return err
 	}
-	return HoldPrograms(found.Witness.Programs)
+	return checkPrograms(found.Witness.Programs)
 }
 
-// HoldPrograms says which program is not what is said of it.
-func HoldPrograms(programs []reports.Program) error {
+func checkPrograms(programs []reports.Program) error {
 	for _, p := range programs {
-		if err := local.HoldProgram(p.Origin, p.Name, p.Version, p.SHA256); err != nil {
+		if err := local.CheckProgram(p.Origin, p.Name, p.Version, p.SHA256); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Found is the target as it was found to be.
+// Found returns the target as it was found to be.
 func (s *Server) Found() reports.Found {
 	return reports.Found{Cell: s.Cell, Facts: s.Facts, Witness: s.Witness}
 }

@@ -41,7 +41,7 @@ func BenchmarkTally(b *testing.B) {
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			now := time.Now()
-			t.sent(now, now)
+			t.countSent(now, now)
 			t.finish(0, http.StatusOK, now, now, now, http.StatusOK, nil)
 		}
 	})

@@ -101,7 +101,7 @@ func TestBenchPeers(t *testing.T) {
 		t.Skip("a measurement of minutes: make bench-loadgen")
 	}
 	b := &bench{work: work{Rate: *rate, Connections: *connections, Seconds: *seconds}, repeats: *repeats, idle: *idle, many: *many, out: os.Stdout}
-	if err := b.all(); err != nil {
+	if err := b.askAll(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -124,7 +124,7 @@ const stallSeconds = 3
 // burst is the number of agents that send at the same moment.
 const burst = 1000
 
-func (b *bench) all() error {
+func (b *bench) askAll() error {
 	asker, err := b.work.asker()
 	if err != nil {
 		return err

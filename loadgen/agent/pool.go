@@ -118,7 +118,8 @@ func (p *Pool) Close() {
 	}
 }
 
-func (p *Pool) of(ctx context.Context, agent int) (*http.ClientConn, error) {
+// connect returns the connection of an agent.
+func (p *Pool) connect(ctx context.Context, agent int) (*http.ClientConn, error) {
 	return p.open(ctx, &p.conns[agent/p.shards/p.perConn])
 }
 
@@ -142,8 +143,9 @@ func (p *Pool) open(ctx context.Context, c *conn) (*http.ClientConn, error) {
 	return cc, nil
 }
 
-// renewed is a new connection in place of one that takes no more requests, but stays open: answers may still come on it.
-func (p *Pool) renewed(ctx context.Context, agent int, old *http.ClientConn) (*http.ClientConn, error) {
+// reconnect returns a new connection in place of one that takes no more requests. The old one stays open: answers may still
+// come on it.
+func (p *Pool) reconnect(ctx context.Context, agent int, old *http.ClientConn) (*http.ClientConn, error) {
 	c := &p.conns[agent/p.shards/p.perConn]
 	c.mu.Lock()
 	if c.cc == old {
@@ -182,7 +184,7 @@ func classify(err error) string {
 const renewals = 6
 
 // unprocessed reports whether a request did not reach the server because the connection was being closed in order: it is
-// sent again by http.Transport too (shouldRetryRequest in net/http's HTTP/2). net/http has no value for these errors.
+// countSent again by http.Transport too (shouldRetryRequest in net/http's HTTP/2). net/http has no value for these errors.
 func unprocessed(err error) bool {
 	return strings.Contains(err.Error(), "client conn not usable") || strings.Contains(err.Error(), "graceful shutdown GOAWAY")
 }
@@ -223,7 +225,8 @@ func (t *tally) drop() {
 	t.block.Dropped++
 }
 
-func (t *tally) sent(intended, actual time.Time) {
+// countSent counts a request that was sent, and how late it was.
+func (t *tally) countSent(intended, actual time.Time) {
 	lag := actual.Sub(intended)
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -212,7 +212,7 @@ const mostRetries = 10
 func (s *Storm) retrying(ctx context.Context, next task, backoff *pacer.Backoff) (got reply, ok bool) {
 	agent, kind := int(next.Agent), next.Kind
 	intended, actual := s.Start.Add(next.At), time.Now()
-	s.tally.sent(intended, actual)
+	s.tally.countSent(intended, actual)
 	asked, expect := s.Request(agent, int(kind), next.turn), s.Expect
 	if len(asked.Body) > 0 && expect == http.StatusOK {
 		expect = http.StatusCreated
@@ -296,14 +296,14 @@ func (s *Storm) send(ctx context.Context, agent int, asked Request) (got reply, 
 // roundTrip sends a request on the agent's connection, and on a new one if the server was closing that one: so does
 // http.Transport, which client-go uses, and API servers close connections that were idle for 90 s.
 func (s *Storm) roundTrip(ctx context.Context, agent int, asked Request) (*http.Response, error) {
-	cc, err := s.Pool.of(ctx, agent)
+	cc, err := s.Pool.connect(ctx, agent)
 	if err != nil {
 		return nil, err
 	}
 	r := s.newRequest(asked).WithContext(ctx)
 	resp, err := cc.RoundTrip(r)
 	for tries := 0; err != nil && unprocessed(err) && tries < renewals; tries++ {
-		if cc, err = s.Pool.renewed(ctx, agent, cc); err != nil {
+		if cc, err = s.Pool.reconnect(ctx, agent, cc); err != nil {
 			continue
 		}
 		if len(asked.Body) > 0 {

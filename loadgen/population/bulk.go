@@ -36,12 +36,12 @@ type object interface {
 	runtime.Object
 }
 
-// all creates n objects that differ from the first in their names and in little else: through the API, or, where the
+// createAll creates n objects that differ from the first in their names and in little else: through the API, or, where the
 // storage can be reached, the first through the API, and the others as copies of what the API server stored, below
 // /registry/prefix. kube-apiserver takes a millisecond for each, minutes for the 150,000 pods of 5,000 nodes.
-func (b *builder) all(ctx context.Context, n int, prefix string, build func(i int) object) error {
+func (b *builder) createAll(ctx context.Context, n int, prefix string, build func(i int) object) error {
 	if b.Storage == nil || n < 2 {
-		return b.each(ctx, n, func(ctx context.Context, i int) error { return b.create(ctx, build(i)) })
+		return b.forEach(ctx, n, func(ctx context.Context, i int) error { return b.create(ctx, build(i)) })
 	}
 	if err := b.create(ctx, build(0)); err != nil {
 		return err

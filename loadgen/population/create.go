@@ -103,7 +103,7 @@ func Create(ctx context.Context, place Place, p *profile.Profile) (*Population, 
 // createObjects creates nodes, the pods on them that agents ask for, and bindings for RBAC to look through.
 func (b *builder) createObjects(ctx context.Context, nodes int) error {
 	// Nodes first: a token has the UID of its node only if that is there. No kubelet has to know them: see docs/load.md.
-	if err := b.all(ctx, nodes, "minions/", b.node); err != nil {
+	if err := b.createAll(ctx, nodes, "minions/", b.node); err != nil {
 		return err
 	}
 	if b.Kwok {
@@ -115,11 +115,11 @@ func (b *builder) createObjects(ctx context.Context, nodes int) error {
 	if err := b.create(ctx, &corev1.ServiceAccount{ObjectMeta: meta(podSpace, podAccount)}); err != nil {
 		return err
 	}
-	if err := b.all(ctx, b.profile.Authorizer.Bindings, "clusterrolebindings/", otherBinding); err != nil {
+	if err := b.createAll(ctx, b.profile.Authorizer.Bindings, "clusterrolebindings/", otherBinding); err != nil {
 		return err
 	}
 	each := b.profile.PodsPerNode
-	return b.all(ctx, nodes*each, "pods/"+podSpace+"/", func(i int) object {
+	return b.createAll(ctx, nodes*each, "pods/"+podSpace+"/", func(i int) object {
 		return pod(podSpace, podName(i/each, i%each), i/each, podAccount)
 	})
 }
@@ -136,26 +136,26 @@ func otherBinding(i int) object {
 // agents creates the accounts of a variant's agents, their pods and their tokens.
 func (b *builder) agents(ctx context.Context, variant profile.Variant) ([][]string, error) {
 	ns, n := space(variant), b.profile.Identities()+1
-	if err := b.all(ctx, b.profile.Accounts()+1, "serviceaccounts/"+ns+"/", func(i int) object {
+	if err := b.createAll(ctx, b.profile.Accounts()+1, "serviceaccounts/"+ns+"/", func(i int) object {
 		return &corev1.ServiceAccount{ObjectMeta: meta(ns, accountName(i))}
 	}); err != nil {
 		return nil, err
 	}
-	if err := b.all(ctx, n, "pods/"+ns+"/", func(i int) object {
+	if err := b.createAll(ctx, n, "pods/"+ns+"/", func(i int) object {
 		node, account := sender(b.profile, i)
 		return pod(ns, agentName(i), node, account)
 	}); err != nil {
 		return nil, err
 	}
 	tokens := make([][]string, n)
-	return tokens, b.each(ctx, n, func(ctx context.Context, i int) (err error) {
+	return tokens, b.forEach(ctx, n, func(ctx context.Context, i int) (err error) {
 		tokens[i], err = b.tokens(ctx, variant, i)
 		return err
 	})
 }
 
-// each calls f with 0 to n-1, several at a time, until one fails, and counts them.
-func (b *builder) each(ctx context.Context, n int, f func(context.Context, int) error) error {
+// forEach calls f with 0 to n-1, several at a time, until one fails, and counts them.
+func (b *builder) forEach(ctx context.Context, n int, f func(context.Context, int) error) error {
 	return parallel(ctx, n, func(ctx context.Context, i int) error {
 		err := f(ctx, i)
 		if err == nil {

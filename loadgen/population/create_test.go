@@ -184,11 +184,11 @@ func (b brokenStorage) Add(context.Context, []local.Pair) error { return b.add }
 func TestBrokenStorage(t *testing.T) {
 	node := func(i int) object { return &corev1.Node{ObjectMeta: meta("", nodeName(i))} }
 	b := &builder{client: fake.NewClientset(), Place: Place{Storage: brokenStorage{get: errors.New("gone")}}}
-	if err := b.all(t.Context(), 3, "minions/", node); err == nil || err.Error() != "gone" {
+	if err := b.createAll(t.Context(), 3, "minions/", node); err == nil || err.Error() != "gone" {
 		t.Errorf("a storage that cannot be read: %v", err)
 	}
 	b.Storage = brokenStorage{}
-	if err := b.all(t.Context(), 3, "minions/", node); err == nil {
+	if err := b.createAll(t.Context(), 3, "minions/", node); err == nil {
 		t.Error("what is no object was copied")
 	}
 }

@@ -55,8 +55,8 @@ func history(t *testing.T, p *profile.Profile) *History {
 	return h
 }
 
-// of is what is predicted of a mode's reviews by verb, or of all.
-func of(p *run.Prediction, mode, verb string) (low, high int64) {
+// predictedRange returns how many reviews are predicted at least and at most: those of a mode or verb, or all.
+func predictedRange(p *run.Prediction, mode, verb string) (low, high int64) {
 	for _, c := range p.Checks {
 		if (mode == "" || c.Mode == mode) && (verb == "" || c.Verb == verb) {
 			low, high = low+c.Low, high+c.High
@@ -91,11 +91,11 @@ func TestAssociatedNode(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := predict(t, history(t, c.p), "associated-node", time.Now(), rounds(c.p, c.rounds, c.pause, c.every), ms)
-			low, high := of(got, "associated-node", identity)
+			low, high := predictedRange(got, "associated-node", identity)
 			if low != c.identities || high != c.identities {
 				t.Errorf("%d to %d identity checks, want %d", low, high, c.identities)
 			}
-			if low, high = of(got, "associated-node", "impersonate-on:associated-node:list"); low != c.actions || high != c.actions {
+			if low, high = predictedRange(got, "associated-node", "impersonate-on:associated-node:list"); low != c.actions || high != c.actions {
 				t.Errorf("%d to %d action checks, want %d", low, high, c.actions)
 			}
 			if n := int64(c.p.Agents()); got.First != n || int64(got.Agents) != n || got.Most != c.rounds || got.Requests != n*int64(c.rounds) {
@@ -183,7 +183,7 @@ func TestAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if low, high := of(got, run.RequestMode, "list"); low != 3 || high != 3 || got.Unsure != 0 {
+	if low, high := predictedRange(got, run.RequestMode, "list"); low != 3 || high != 3 || got.Unsure != 0 {
 		t.Errorf("three lists, two of them answered by the storage: %d to %d reviews, %d unsure", low, high, got.Unsure)
 	}
 	// One that was given up and sent again is two, of which the first may have come to the authorizer.
@@ -191,7 +191,7 @@ func TestAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if low, high := of(got, run.RequestMode, "list"); low != 1 || high != 3 {
+	if low, high := predictedRange(got, run.RequestMode, "list"); low != 1 || high != 3 {
 		t.Errorf("three lists, two of them given up: %d to %d reviews", low, high)
 	}
 	if got, err = history(t, p).Predict(v, time.Now(), []run.Request{{Answer: "refused"}}); err != nil || len(got.Checks) > 0 || got.Unsure != 0 {
@@ -315,7 +315,7 @@ func TestDaemonSets(t *testing.T) {
 	p := nodes(4, profile.Shared, "associated-node")
 	p.DaemonSets = 5
 	got := predict(t, history(t, p), "associated-node", time.Now(), rounds(p, 1, 50*ms, 0), ms)
-	if low, _ := of(got, "associated-node", identity); low != 5 || got.Agents != 20 {
+	if low, _ := predictedRange(got, "associated-node", identity); low != 5 || got.Agents != 20 {
 		t.Errorf("%d identity checks of %d agents", low, got.Agents)
 	}
 }

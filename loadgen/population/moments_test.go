@@ -39,7 +39,7 @@ func TestSlowAtTheEndOfCacheLife(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if low, high := of(got, "associated-node", identity); low != c.low || high != c.high {
+		if low, high := predictedRange(got, "associated-node", identity); low != c.low || high != c.high {
 			t.Errorf("%s: %d to %d identity checks, expected %d to %d", c.name, low, high, c.low, c.high)
 		}
 	}
@@ -69,7 +69,7 @@ func TestRangeHoldsWhateverTheMoments(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		low, high := of(got, "associated-node", identity)
+		low, high := predictedRange(got, "associated-node", identity)
 		for range 200 {
 			n := simulated(log, within)
 			if n < low || n > high {

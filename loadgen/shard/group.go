@@ -76,14 +76,15 @@ func Start(ctx context.Context, launcher Launcher, jobs []Job) (_ *Group, err er
 	}
 	opening, cancel := context.WithTimeoutCause(ctx, openTimeout, fmt.Errorf("has not opened its connections after %s", openTimeout))
 	defer cancel()
-	errs := g.all(func(i int, m *member) error { return m.call(opening, "Open", jobs[i], &none{}) })
+	errs := g.callAll(func(i int, m *member) error { return m.call(opening, "Open", jobs[i], &none{}) })
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
 	return g, cmp.Or(errs...)
 }
 
-func (g *Group) all(do func(i int, m *member) error) []error {
+// callAll calls do for all members at once, and returns their errors in the order of the members.
+func (g *Group) callAll(do func(i int, m *member) error) []error {
 	errs := make([]error, len(g.members))
 	var group sync.WaitGroup
 	for i, m := range g.members {
@@ -117,14 +118,14 @@ func (m *member) call(ctx context.Context, method string, args, answer any) erro
 // Block implements Generator. If a shard is lost, the block has what the others counted.
 func (g *Group) Block(ctx context.Context, o Order) (whole *run.Block, err error) {
 	stop := context.AfterFunc(ctx, func() {
-		g.all(func(_ int, m *member) error { return m.call(context.Background(), "Stop", none{}, &none{}) })
+		g.callAll(func(_ int, m *member) error { return m.call(context.Background(), "Stop", none{}, &none{}) })
 	})
 	defer stop()
 	waiting, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), time.Until(o.Start)+g.length+g.timeout,
 		fmt.Errorf("%w: it has not handed over its block %s after the last answer was due", errLost, g.timeout))
 	defer cancel()
 	blocks := make([]run.Block, len(g.members))
-	errs := g.all(func(i int, m *member) error { return m.call(waiting, "Block", o, &blocks[i]) })
+	errs := g.callAll(func(i int, m *member) error { return m.call(waiting, "Block", o, &blocks[i]) })
 	for i := range blocks {
 		switch {
 		case errs[i] != nil:
@@ -142,7 +143,7 @@ func (g *Group) Live() (sum agent.Live) {
 	ctx, cancel := context.WithTimeout(context.Background(), liveTimeout)
 	defer cancel()
 	lives := make([]agent.Live, len(g.members))
-	for i, err := range g.all(func(i int, m *member) error { return m.call(ctx, "Live", none{}, &lives[i]) }) {
+	for i, err := range g.callAll(func(i int, m *member) error { return m.call(ctx, "Live", none{}, &lives[i]) }) {
 		if live := &lives[i]; err == nil {
 			sum.Sent += live.Sent
 			sum.Done += live.Done
@@ -155,7 +156,7 @@ func (g *Group) Live() (sum agent.Live) {
 
 // Close ends all shards and waits for them.
 func (g *Group) Close() error {
-	return errors.Join(append(g.all(func(_ int, m *member) error {
+	return errors.Join(append(g.callAll(func(_ int, m *member) error {
 		go func() { _ = m.client.Close() }() // which may wait for what is being written
 		if err := m.end(); err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)

@@ -41,18 +41,19 @@ const processStart = "process_start_time_seconds"
 // heapSys is a gauge of every Go program, too: what its heap has needed at most, for that is not given back.
 const heapSys = "go_memstats_heap_sys_bytes"
 
-func (c counters) of(family string) (one sample, there bool) {
+// find returns a sample of a family; there reports whether it has one.
+func (c counters) find(family string) (found sample, there bool) {
 	for _, s := range c {
 		if s.family == family {
 			return s, true
 		}
 	}
-	return one, false
+	return found, false
 }
 
 // began is when the server's process began, zero if it does not say so.
 func (c counters) began() time.Time {
-	if s, there := c.of(processStart); there {
+	if s, there := c.find(processStart); there {
 		return time.UnixMilli(int64(1000 * s.value)).UTC()
 	}
 	return time.Time{}

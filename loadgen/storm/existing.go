@@ -42,7 +42,7 @@ func (r *runner) claim(ctx context.Context, s *controlPlane) error {
 	if err != nil {
 		return refused("without a recorder the API server's metrics are what counts, and they cannot be read: %v", err)
 	}
-	if _, there := counted.of(processStart); !there {
+	if _, there := counted.find(processStart); !there {
 		return refused("without a recorder the API server's metrics are what counts, and /metrics has no %s", processStart)
 	}
 	if err := r.tellApart(ctx, s, admin); err != nil {
@@ -159,7 +159,7 @@ func findAPIServers(ctx context.Context, admin *rest.Config, connections int) (b
 		if err != nil {
 			return nil, err
 		}
-		if s, there := one.of(processStart); there {
+		if s, there := one.find(processStart); there {
 			began = append(began, fmt.Sprintf("begun at %s", time.UnixMilli(int64(1000*s.value)).UTC().Format(time.RFC3339Nano)))
 		}
 	}

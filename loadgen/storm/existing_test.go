@@ -190,7 +190,7 @@ func TestExistingServers(t *testing.T) {
 	}
 	for _, admin := range []*rest.Config{one, two} {
 		counted, err := scrapeUnshared(t.Context(), admin, authorizationAttempts)
-		if s, there := counted.of(authorizationAttempts); err != nil || !there || s.value == 0 || s.value == 120 {
+		if s, there := counted.find(authorizationAttempts); err != nil || !there || s.value == 0 || s.value == 120 {
 			t.Errorf("%s was asked nothing, or all: %+v %v", admin.Host, s, err)
 		}
 	}

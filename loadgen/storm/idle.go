@@ -73,7 +73,7 @@ func (r *runner) watchIdle(ctx context.Context) map[profile.Server]int64 {
 			r.problem(-1, "while nobody asks: %v", err)
 			continue
 		}
-		if _, counts := after.of(decisions); r.serverCounts() && !counts {
+		if _, counts := after.find(decisions); r.serverCounts() && !counts {
 			r.problem(-1, "%s has answered, and does not count it: there is no %s among its metrics", name, decisions)
 		}
 		checks[name] = r.countOthers(name, after.since(counted[name]))

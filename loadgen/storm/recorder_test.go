@@ -142,7 +142,7 @@ apiserver_flowcontrol_request_wait_duration_seconds_count{priority_level="a"} 4
 		t.Fatal(err)
 	}
 	c, err := readCounters(families)
-	if _, there := c.of(decisions); err != nil || !c.began().Equal(time.Unix(100, 0)) || !there {
+	if _, there := c.find(decisions); err != nil || !c.began().Equal(time.Unix(100, 0)) || !there {
 		t.Fatalf("%v, %v", c, err)
 	}
 	c.add(c)

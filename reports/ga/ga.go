@@ -68,7 +68,7 @@ func Answer(sources []Source) (string, error) {
 		found := 0
 		for _, look := range q.Looks {
 			for i, s := range sources {
-				for _, figure := range look.at(s, known) {
+				for _, figure := range look.collectFigures(s, known) {
 					look.Figures = append(look.Figures, fmt.Sprintf("%s [%d]", figure, i+1))
 				}
 			}
@@ -89,7 +89,7 @@ func Answer(sources []Source) (string, error) {
 	return record.Redact(text.String()), err
 }
 
-func (l *look) at(s Source, known []findings.Finding) (figures []string) {
+func (l *look) collectFigures(s Source, known []findings.Finding) (figures []string) {
 	switch {
 	case s.Problem != "":
 		return nil

@@ -119,15 +119,15 @@ func observe(i int, st *scenarios.Step, by scenarios.Requestor, at time.Time) ve
 	}
 	for _, w := range x.Reviews {
 		for _, one := range append(w.Unordered, w)[:max(1, len(w.Unordered))] {
-			o.Reviews = append(o.Reviews, asked(one, user, impersonated, at)...)
+			o.Reviews = append(o.Reviews, makeReviews(one, user, impersonated, at)...)
 		}
 	}
 	if x.Reviews == nil && x.User != nil {
 		final := scenarios.Review{By: scenarios.ByImpersonated, Verb: r.Verb, Version: "v1", Resource: r.Resource, Namespace: r.Namespace, Decision: scenarios.Allow}
-		o.Reviews = asked(final, user, impersonated, at)
+		o.Reviews = makeReviews(final, user, impersonated, at)
 	}
-	o.Metrics = moved(o.Reviews, x, by)
-	o.Response, o.Audit = answered(x, r, user, impersonated, at)
+	o.Metrics = makeMetrics(o.Reviews, x, by)
+	o.Response, o.Audit = makeResponse(x, r, user, impersonated, at)
 	return o
 }
 
@@ -141,9 +141,9 @@ func verdictUser(by scenarios.Requestor) scenarios.User {
 	return scenarios.User{Name: by.User, UID: by.UID, Groups: append(slices.Clone(by.Groups), "system:authenticated"), Extra: by.Extra}
 }
 
-// asked is one review as it arrives, at both points unless it is decided between
+// makeReviews returns one review as it arrives, at both points unless it is decided between
 // them.
-func asked(w scenarios.Review, requestor, impersonated scenarios.User, at time.Time) []verdicts.Review {
+func makeReviews(w scenarios.Review, requestor, impersonated scenarios.User, at time.Time) []verdicts.Review {
 	u := requestor
 	if w.By == scenarios.ByImpersonated {
 		u = impersonated
@@ -183,8 +183,8 @@ func extraOf[V ~[]string](u scenarios.User) map[string]V {
 	return extra
 }
 
-// moved are the metrics that go with reviews.
-func moved(reviews []verdicts.Review, x *scenarios.Expect, by scenarios.Requestor) []verdicts.MetricSample {
+// makeMetrics returns the metrics that go with reviews.
+func makeMetrics(reviews []verdicts.Review, x *scenarios.Expect, by scenarios.Requestor) []verdicts.MetricSample {
 	samples := []verdicts.MetricSample{}
 	add := func(name, mode, decision string, n int) {
 		for _, full := range []string{name + "_total", name + "_duration_seconds_count"} {
@@ -212,8 +212,8 @@ func moved(reviews []verdicts.Review, x *scenarios.Expect, by scenarios.Requesto
 // aboutWhat matches what a refusal is about: its resource, API group and name.
 var aboutWhat = regexp.MustCompile(`^([^. ]+)(?:\.(\S+))?(?: "(.*)")? is forbidden: `)
 
-// answered is the response with its audit event.
-func answered(x *scenarios.Expect, r *scenarios.Request, by, impersonated scenarios.User, at time.Time) (verdicts.Response, json.RawMessage) {
+// makeResponse returns the response with its audit event.
+func makeResponse(x *scenarios.Expect, r *scenarios.Request, by, impersonated scenarios.User, at time.Time) (verdicts.Response, json.RawMessage) {
 	id := types.UID(fmt.Sprintf("0b4c1f52-6f0e-4a53-9d4a-%012x", at.Sub(Epoch).Milliseconds()))
 	logged := &metav1.Status{Code: 200}
 	resp := verdicts.Response{Code: 200, AuditID: string(id), Body: `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"412"},"items":[]}`}

@@ -126,7 +126,7 @@ func TestMended(t *testing.T) {
 	for _, id := range every.Mends() {
 		today, _ := set.Get(id)
 		then, _ := mended.Get(id)
-		if !reflect.DeepEqual(asked(today), asked(then)) {
+		if !reflect.DeepEqual(copyRequests(today), copyRequests(then)) {
 			t.Errorf("%s is not the same but for what is expected", id)
 		}
 		if reflect.DeepEqual(today.Steps, then.Steps) {
@@ -139,8 +139,8 @@ func TestMended(t *testing.T) {
 	}
 }
 
-// asked is a scenario without what it expects and says.
-func asked(s *scenarios.Scenario) scenarios.Scenario {
+// copyRequests returns a scenario without its description and expectations.
+func copyRequests(s *scenarios.Scenario) scenarios.Scenario {
 	out := *s
 	out.Description, out.Documented, out.Digest, out.Twin, out.Level = "", "", "", "", ""
 	out.Steps = slices.Clone(s.Steps)

@@ -120,7 +120,7 @@ func (t *translation) truth(e ast.Expr, vars map[string]string, want bool) ways 
 		return nil
 	}
 	if e.Kind() != ast.CallKind {
-		return t.holds([]ast.Expr{e, ast.NewExprFactory().NewLiteral(0, types.Bool(want))}, vars, operators.Equals)
+		return t.relateOperands([]ast.Expr{e, ast.NewExprFactory().NewLiteral(0, types.Bool(want))}, vars, operators.Equals)
 	}
 	c, args := e.AsCall(), e.AsCall().Args()
 	if c.IsMemberFunction() {
@@ -166,9 +166,9 @@ func (t *translation) equality(args []ast.Expr, vars map[string]string, equal bo
 		return ways{{t.say(negation(!equal)+"has", strconv.Quote(args[0].AsIdent()), t.Root)}}
 	}
 	if equal {
-		return t.holds(args, vars, operators.Equals)
+		return t.relateOperands(args, vars, operators.Equals)
 	}
-	return t.holds(args, vars, operators.NotEquals)
+	return t.relateOperands(args, vars, operators.NotEquals)
 }
 
 // relation is when a function of operands is true, or false.
@@ -185,7 +185,7 @@ func (t *translation) relation(name string, args []ast.Expr, vars map[string]str
 			return ways{append(guards, negation(want)+"("+of+" like "+pattern+`*")`)}
 		}
 	}
-	return t.holds(args, vars, negation(want)+name)
+	return t.relateOperands(args, vars, negation(want)+name)
 }
 
 // membership returns what "in" means of these operands: an element of a list, or a key of a map.
@@ -201,15 +201,15 @@ func (t *translation) membership(args []ast.Expr) string {
 	return "in, of a name that is not known"
 }
 
-// holds is the one way in which something holds of operands: they are there, and it does.
-func (t *translation) holds(operands []ast.Expr, vars map[string]string, what string) ways {
+// relateOperands returns the one way in which an operator is true of operands: they are there, and it is.
+func (t *translation) relateOperands(operands []ast.Expr, vars map[string]string, what string) ways {
 	var way []string
-	var of []any
+	var texts []any
 	for _, e := range operands {
 		text, guards := t.operand(e, vars)
-		way, of = append(way, guards...), append(of, text)
+		way, texts = append(way, guards...), append(texts, text)
 	}
-	return ways{append(way, t.say(what, of...))}
+	return ways{append(way, t.say(what, texts...))}
 }
 
 // elements is about each element of a list, or about one.

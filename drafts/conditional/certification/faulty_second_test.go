@@ -17,7 +17,7 @@ func inOrder(order ...vectors.Decision) func(vectors.ConditionSet, reference.Eva
 			one := set
 			one.Conditions = slices.DeleteFunc(slices.Clone(set.Conditions), func(c vectors.Condition) bool { return c.Effect != e })
 			if got, _, _ := reference.EvaluateSet(one, truth); got == e && len(one.Conditions) > 0 {
-				if e != vectors.NoOpinion || holds(one, truth) {
+				if e != vectors.NoOpinion || isMet(one, truth) {
 					return e
 				}
 			}
@@ -26,8 +26,8 @@ func inOrder(order ...vectors.Decision) func(vectors.ConditionSet, reference.Eva
 	}
 }
 
-// holds says whether any condition is true, or an error.
-func holds(set vectors.ConditionSet, truth reference.Evaluator) bool {
+// isMet reports whether any condition is true, or an error.
+func isMet(set vectors.ConditionSet, truth reference.Evaluator) bool {
 	return slices.ContainsFunc(set.Conditions, func(c vectors.Condition) bool {
 		is, err := truth(c)
 		return is || err != nil
@@ -73,7 +73,7 @@ func evaluations() []faulty {
 			return got
 		}),
 		concludes("false-denies", "no-match-is-no-opinion", "conditions that are all false deny", func(set vectors.ConditionSet, truth reference.Evaluator) vectors.Decision {
-			if !holds(set, truth) {
+			if !isMet(set, truth) {
 				return vectors.Deny
 			}
 			got, _, _ := reference.EvaluateSet(set, truth)

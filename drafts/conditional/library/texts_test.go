@@ -24,7 +24,7 @@ func texts(ctx context.Context, all []*vectors.Vector) (out []string) {
 		if v.APIServer == nil || strings.HasPrefix(v.ID, "kep-5681/chain/words/") {
 			continue
 		}
-		text, err := said(ctx, v.APIServer)
+		text, err := describePhases(ctx, v.APIServer)
 		if err != nil {
 			text = "union.New: " + err.Error()
 		}
@@ -36,8 +36,8 @@ func texts(ctx context.Context, all []*vectors.Vector) (out []string) {
 	return out
 }
 
-// said is what the chain of a vector says in each phase.
-func said(ctx context.Context, m *vectors.APIServer) (string, error) {
+// describePhases returns the answer of a vector's chain in each phase.
+func describePhases(ctx context.Context, m *vectors.APIServer) (string, error) {
 	run := &libraryRun{m: m, want: &vectors.Want{}}
 	chain, err := run.chain(m.Chain)
 	if err != nil {
@@ -118,7 +118,7 @@ func calls(ctx context.Context) (out []string) {
 		}
 	}
 	for _, c := range chains() {
-		text, err := said(ctx, &vectors.APIServer{Server: vectors.Server{BuiltinTypes: []string{"example.com/here"}}, Chain: c, Objects: 1})
+		text, err := describePhases(ctx, &vectors.APIServer{Server: vectors.Server{BuiltinTypes: []string{"example.com/here"}}, Chain: c, Objects: 1})
 		say("a chain", fmt.Sprint(text, " ", err))
 	}
 	return slices.Concat(out, built(), evaluated(ctx))

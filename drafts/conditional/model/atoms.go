@@ -25,8 +25,8 @@ func text(o vectors.Object, path ...string) (s string, there bool) {
 	return s, there && err == nil
 }
 
-// holds reports whether an object has anything at a path.
-func holds(o vectors.Object, path ...string) bool {
+// hasField reports whether an object has anything at a path.
+func hasField(o vectors.Object, path ...string) bool {
 	_, there, err := unstructured.NestedFieldNoCopy(o, path...)
 	return there && err == nil
 }
@@ -110,7 +110,9 @@ var (
 			}
 			return truth(was == is)
 		}),
-		open(`has(object.spec.class)`, field(object, func(_ *facts, o vectors.Object) (bool, bool) { return holds(o, "spec", "class"), holds(o, "spec") })),
+		open(`has(object.spec.class)`, field(object, func(_ *facts, o vectors.Object) (bool, bool) {
+			return hasField(o, "spec", "class"), hasField(o, "spec")
+		})),
 		open(`object.spec.replicas > 3`, field(object, func(_ *facts, o vectors.Object) (bool, bool) {
 			n, there, err := unstructured.NestedInt64(o, "spec", "replicas") // a text has no order with a number
 			return n > 3, there && err == nil
@@ -120,7 +122,7 @@ var (
 			return env == "dev", there
 		})),
 		open(`"env" in object.metadata.labels`, field(object, func(_ *facts, o vectors.Object) (bool, bool) {
-			return holds(o, "metadata", "labels", "env"), holds(o, "metadata", "labels")
+			return hasField(o, "metadata", "labels", "env"), hasField(o, "metadata", "labels")
 		})),
 		open(`oldObject.metadata.name == "gold"`, field(old, func(_ *facts, o vectors.Object) (bool, bool) { return hasName(o, "gold"), true })),
 		// With what is known in places that cel-go's pruning does not look into.

@@ -67,7 +67,7 @@ func (t *triple) smaller() (out []*triple) {
 	for _, which := range []func(*facts) *vectors.Object{func(f *facts) *vectors.Object { return &f.object }, func(f *facts) *vectors.Object { return &f.old }} {
 		o := *which(t.facts)
 		for _, path := range [][]string{{"metadata", "labels"}, {"metadata", "finalizers"}, {"spec", "replicas"}, {"spec", "class"}, {"spec"}} {
-			less(holds(o, path...), func(f *facts) {
+			less(hasField(o, path...), func(f *facts) {
 				smaller := runtime.DeepCopyJSON(o)
 				unstructured.RemoveNestedField(smaller, path...)
 				*which(f) = smaller

@@ -32,15 +32,15 @@ func (t Today) Review(spec vectors.SubjectAccessReviewSpec) vectors.SubjectAcces
 	switch {
 	case len(d.Conditions) == 0:
 		return concrete(d.Concrete, d.Reason, d.Err)
-	case d.CanBecomeAllowed() && (t.Careless || seen(spec.ResourceAttributes)):
+	case d.CanBecomeAllowed() && (t.Careless || isVisible(spec.ResourceAttributes)):
 		return concrete(vectors.Allow, "over-granted: admission decides", d.Err)
 	}
 	return concrete(vectors.NoOpinion, "admission decides", d.Err)
 }
 
-// seen says whether admission sees a request: writes, and what connects. Who asks is not told which request
+// isVisible reports whether admission sees a request: writes, and what connects. Who asks is not told which request
 // connects, so these are listed.
-func seen(r *authorizationv1.ResourceAttributes) bool {
+func isVisible(r *authorizationv1.ResourceAttributes) bool {
 	if r == nil {
 		return false
 	}
@@ -98,7 +98,7 @@ func (t Today) admit(req *admissionv1.AdmissionRequest, namespaces Namespaces) e
 	known := data.Variables()
 	s := t.Snapshot()
 	for _, verb := range verbsOf(req) {
-		d := s.Decide(asked(req, verb))
+		d := s.Decide(reviewOf(req, verb))
 		if len(d.Conditions) == 0 {
 			continue
 		}
@@ -131,8 +131,8 @@ func verbsOf(req *admissionv1.AdmissionRequest) []string {
 	return []string{"create", "get", "update", "patch", "delete"} // CONNECT, by the method
 }
 
-// asked is the access review that belongs to an admission review.
-func asked(req *admissionv1.AdmissionRequest, verb string) authorizationv1.SubjectAccessReviewSpec {
+// reviewOf returns the access review that belongs to an admission review.
+func reviewOf(req *admissionv1.AdmissionRequest, verb string) authorizationv1.SubjectAccessReviewSpec {
 	gvr := req.Resource
 	if req.RequestResource != nil {
 		gvr = *req.RequestResource

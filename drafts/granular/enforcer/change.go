@@ -53,7 +53,7 @@ func (c Change) Paths() ([]fieldpath.Path, error) {
 			out = append(out, p.Copy())
 		}
 	})
-	return append(out, c.reordered()...), nil
+	return append(out, c.findReordered()...), nil
 }
 
 // chosen reports whether the actor has chosen that a path changes: on creation, the server adds others.

@@ -54,7 +54,7 @@ func TestPinned(t *testing.T) {
 		{"an unknown type", "application/cbor", `{}`, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := (&Request{MediaType: c.media, Body: []byte(c.body)}).pinned("7")
+			got, err := (&Request{MediaType: c.media, Body: []byte(c.body)}).pinVersion("7")
 			if c.want == "" {
 				if err == nil {
 					t.Errorf("got %s", got)
@@ -87,12 +87,12 @@ func FuzzPinned(f *testing.F) {
 	f.Add("application/json-patch+json", []byte(`[{"op":"add","path":"/metadata/resourceVersion","value":"1"}]`))
 	f.Add("application/apply-patch+yaml", []byte("a: &a [*a]\n"))
 	f.Fuzz(func(t *testing.T, media string, body []byte) {
-		pinned, err := (&Request{MediaType: media, Body: body}).pinned("7")
+		pinned, err := (&Request{MediaType: media, Body: body}).pinVersion("7")
 		if err != nil {
 			return
 		}
 		// What was pinned can be read, and stays as it is.
-		again, err := (&Request{MediaType: media, Body: pinned}).pinned("7")
+		again, err := (&Request{MediaType: media, Body: pinned}).pinVersion("7")
 		if media == "application/json-patch+json" {
 			if err == nil {
 				t.Error("the pin itself was not seen")

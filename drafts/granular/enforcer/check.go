@@ -59,11 +59,11 @@ func (e *Enforcer) judge(ctx context.Context, r *Request, d *Decision) (_ *outco
 
 // check computes the change of a request, and asks for the permissions of its fields.
 func (e *Enforcer) check(ctx context.Context, r *Request, root *permissions.Node, as user.Info, ordinary bool, ask Ask, d *Decision) (*outcome, error) {
-	old, err := e.stored(ctx, r)
+	old, err := e.fetchStored(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	body, err := r.pinned((&unstructured.Unstructured{Object: old}).GetResourceVersion())
+	body, err := r.pinVersion((&unstructured.Unstructured{Object: old}).GetResourceVersion())
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
@@ -98,7 +98,8 @@ func (e *Enforcer) check(ctx context.Context, r *Request, root *permissions.Node
 	return &outcome{as: as, body: body}, nil
 }
 
-func (e *Enforcer) stored(ctx context.Context, r *Request) (map[string]any, error) {
+// fetchStored returns the object that a request changes as it is stored, nil for one that is created.
+func (e *Enforcer) fetchStored(ctx context.Context, r *Request) (map[string]any, error) {
 	if r.Info.Verb == "create" {
 		return nil, nil
 	}

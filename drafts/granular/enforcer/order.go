@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-// reordered returns the lists whose items are in another order than before. To structured-merge-diff they are the same
+// findReordered returns the lists whose items are in another order than before. To structured-merge-diff they are the same
 // lists; but the order of init containers, for one, matters, so no permission of an item covers it.
-func (c Change) reordered() []fieldpath.Path {
+func (c Change) findReordered() []fieldpath.Path {
 	if c.Old == nil {
 		return nil
 	}

@@ -99,10 +99,10 @@ func (r *Request) object() (out map[string]any, _ error) {
 
 var errPrecondition = errors.New("metadata and its resourceVersion cannot be replaced as a whole where fields are checked")
 
-// pinned returns the body of a request that has an effect on one version of the stored object only: what was checked is
+// pinVersion returns the body of a request that has an effect on one version of the stored object only: what was checked is
 // what is done. The version that a client asks for itself stays, for the API server to compare. Without a version
 // the body is only written anew, so that the API server reads nothing else in it than was read here.
-func (r *Request) pinned(resourceVersion string) ([]byte, error) {
+func (r *Request) pinVersion(resourceVersion string) ([]byte, error) {
 	object, err := r.object()
 	if err != nil {
 		return nil, err

@@ -95,7 +95,7 @@ func walk(node *permissions.Node, above permissions.Chain, parameter string, old
 		return walkMap(node, here, parameter, o, u)
 	}
 	if items := node.Items(); items != nil && items.Field.Parameter.Source != permissions.MapKey {
-		if o, u := keyed(items, old), keyed(items, updated); o != nil && u != nil {
+		if o, u := indexByKey(items, old), indexByKey(items, updated); o != nil && u != nil {
 			return walkLists(items, here, o, u)
 		}
 	}
@@ -140,7 +140,8 @@ type list struct {
 	keys  []string
 }
 
-func keyed(items *permissions.Node, v any) *list {
+// indexByKey returns the items of a list by their keys, or nil if v is not a list.
+func indexByKey(items *permissions.Node, v any) *list {
 	out := &list{items: map[string]any{}}
 	if _, none := v.(absent); none {
 		return out

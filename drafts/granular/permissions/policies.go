@@ -61,7 +61,7 @@ func (s *Set) policiesOf(r resource) (policies []policy, err error) {
 	fields := s.Fields(r.Group, r.Versions[0], r.Resource)
 	slices.SortStableFunc(fields, func(a, b *Field) int { return cmp.Compare(len(a.Path), len(b.Path)) })
 	for _, f := range r.Fields {
-		names, keys := f.guarded()
+		names, keys := f.listGuarded()
 		if len(keys) == 0 {
 			continue
 		}
@@ -75,9 +75,9 @@ func (s *Set) policiesOf(r resource) (policies []policy, err error) {
 	return policies, nil
 }
 
-// guarded returns what of a field is excluded: the names that lead to it, and the keys in it. The field as a whole has
+// listGuarded returns what of a field is excluded: the names that lead to it, and the keys in it. The field as a whole has
 // the one key "".
-func (f *Field) guarded() (names, keys []string) {
+func (f *Field) listGuarded() (names, keys []string) {
 	if f.Excluded {
 		return f.Segments(), []string{""}
 	}

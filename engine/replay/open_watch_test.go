@@ -10,8 +10,8 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// TestHold holds watches that stay open, end by themselves, and are refused.
-func TestHold(t *testing.T) {
+// TestOpenWatch opens watches that stay open, end by themselves, and are refused.
+func TestOpenWatch(t *testing.T) {
 	hungUp := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -29,7 +29,7 @@ func TestHold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, hangUp, err := Hold(server.Client(), req)
+		r, hangUp, err := OpenWatch(server.Client(), req)
 		if err != nil {
 			t.Fatal(err)
 		}

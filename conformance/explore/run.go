@@ -234,7 +234,7 @@ func (r *sequenceRun) judge(ctx context.Context, b *batch) error {
 	j.runAlone = func(ctx context.Context, p *prepared, objects bool) (*verdicts.Evidence, error) {
 		e, err := r.sendAlone(ctx, p, objects)
 		if err == nil {
-			e, err = reports.RedactEvidence(e)
+			e, err = redactEvidence(e)
 		}
 		if err != nil {
 			return nil, err

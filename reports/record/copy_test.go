@@ -1,4 +1,4 @@
-package reports
+package record
 
 import (
 	"fmt"
@@ -10,8 +10,6 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-const secretOpaque = "s3cr3t.Opaque-Token_0123456789"
-
 // TestRedactedAsRead wants what is judged and shown to be what a reader of the report has: no monotonic clock, by which
 // durations may be others, and no bytes that JSON cannot have.
 func TestRedactedAsRead(t *testing.T) {
@@ -20,7 +18,7 @@ func TestRedactedAsRead(t *testing.T) {
 		return []verdicts.Observation{{Sent: now, Answered: now, Reviews: []verdicts.Review{{At: now}}, Requests: []verdicts.Observation{{Sent: now, Reviews: []verdicts.Review{{At: now}}}}}}
 	}
 	for _, scenario := range []string{"plain", "Bearer " + secretOpaque, "no \xff text"} {
-		clean, err := RedactEvidence(&verdicts.Evidence{Scenario: scenario, Started: now, Ended: now, Steps: steps(), Control: &verdicts.Evidence{Started: now, Ended: now, Steps: steps()}})
+		clean, err := RedactedCopy(&verdicts.Evidence{Scenario: scenario, Started: now, Ended: now, Steps: steps(), Control: &verdicts.Evidence{Started: now, Ended: now, Steps: steps()}}, "the evidence")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,6 +15,10 @@ import (
 // CommonFlags are those of all products that certify.
 type CommonFlags struct {
 	Subject Subject
+	// Kubeconfig is the file that an API server would be given for the webhook.
+	Kubeconfig string
+	// Hook is a program that loads policies, or empty.
+	Hook string
 	// Timeout is how long an answer may take.
 	Timeout time.Duration
 
@@ -26,15 +30,21 @@ type CommonFlags struct {
 func (f *CommonFlags) Register(fs *pflag.FlagSet) {
 	f.all = fs
 	f.Subject.register(fs)
+	fs.StringVar(&f.Kubeconfig, "authorizer-kubeconfig", "", "the webhook's kubeconfig")
+	fs.StringVar(&f.Hook, "policy-hook", "", "a program that loads the policies: it gets them as JSON on its standard input")
 	fs.StringVar(&f.challenge, "challenge", "", "a file of certify challenge, which gives the seed and is answered by the report")
 	fs.DurationVar(&f.Timeout, "timeout", Timeout, "how long an answer may take, at most as long as an API server waits")
 }
 
-// IsSeeded reports whether the seed is given, by itself or by a challenge.
-func (f *CommonFlags) IsSeeded() bool { return f.all.Changed("seed") || f.challenge != "" }
-
 // Prepare checks the flags, and reads the challenge, which gives the invocation its seed. It returns nil for none.
 func (f *CommonFlags) Prepare(i *product.Invocation) (*Challenge, error) {
+	isSeeded := f.all.Changed("seed") || f.challenge != ""
+	switch {
+	case f.Kubeconfig == "":
+		return nil, errors.New("--authorizer-kubeconfig is needed: the file that an API server would be given for this webhook")
+	case !isSeeded && f.Hook == "":
+		return nil, errors.New("--seed is needed, that of the policies which the authorizer holds; or --policy-hook to load them")
+	}
 	challenge, err := f.readChallenge(i)
 	if err != nil {
 		return nil, err

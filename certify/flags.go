@@ -26,8 +26,6 @@ import (
 var Product = product.Product{Name: "certify", Command: "certify", New: func(fs *pflag.FlagSet) product.Flags {
 	f := &certifyFlags{}
 	f.Register(fs)
-	fs.StringVar(&f.kubeconfig, "authorizer-kubeconfig", "", "the webhook's kubeconfig")
-	fs.StringVar(&f.hook, "policy-hook", "", "a program that loads the policy: it gets it as JSON on its standard input")
 	fs.StringSliceVar(&f.versions, "review-versions", []string{"v1", "v1beta1"}, "versions of SubjectAccessReview that are asked; v1 alone for an authorizer that serves only that, which the report says")
 	f.registerLoad(fs)
 	f.registerCluster(fs)
@@ -37,15 +35,14 @@ var Product = product.Product{Name: "certify", Command: "certify", New: func(fs 
 // certifyFlags are the flags of certify.
 type certifyFlags struct {
 	CommonFlags
-	kubeconfig, hook string
-	versions         []string
-	tryLoad          bool
-	load             LoadOptions
-	inCluster        string
-	kubernetes       string
-	binaries         local.Binaries
-	ownCache         time.Duration
-	release          local.Release
+	versions   []string
+	tryLoad    bool
+	load       LoadOptions
+	inCluster  string
+	kubernetes string
+	binaries   local.Binaries
+	ownCache   time.Duration
+	release    local.Release
 }
 
 func (f *certifyFlags) registerLoad(fs *pflag.FlagSet) {
@@ -66,12 +63,6 @@ func (f *certifyFlags) registerCluster(fs *pflag.FlagSet) {
 
 // Plan reads the command line.
 func (f *certifyFlags) Plan(i *product.Invocation) (product.Plan, error) {
-	if f.kubeconfig == "" {
-		return nil, errors.New("--authorizer-kubeconfig is needed: the file that an API server would be given for this webhook")
-	}
-	if !f.IsSeeded() && f.hook == "" {
-		return nil, errors.New("--seed is needed, that of the policy which the authorizer holds; or --policy-hook to load one")
-	}
 	challenge, err := f.Prepare(i)
 	if err != nil {
 		return nil, err
@@ -81,7 +72,7 @@ func (f *certifyFlags) Plan(i *product.Invocation) (product.Plan, error) {
 	}
 	o := Options{Blame: true, LoadOptions: f.load, V1Only: !slices.Contains(f.versions, "v1beta1")}
 	if !i.Verifying() {
-		if o.Webhook, err = LoadWebhook(f.kubeconfig, ""); err != nil {
+		if o.Webhook, err = LoadWebhook(f.Kubeconfig, ""); err != nil {
 			return nil, fmt.Errorf("--authorizer-kubeconfig: %w", err)
 		}
 		o.Webhook.Timeout = f.Timeout
@@ -132,7 +123,7 @@ func (f *certifyFlags) check() (err error) {
 func (f *certifyFlags) clusterOptions(messages io.Writer) *ClusterOptions {
 	f.binaries.Progress = messages
 	o := &ClusterOptions{Release: f.release, Binaries: &f.binaries, OwnCache: f.ownCache}
-	if f.hook != "" {
+	if f.Hook != "" {
 		o.Load = func(ctx context.Context, p *policy.Policy) error { return f.loadPolicy(ctx, p, messages) }
 	}
 	return o
@@ -143,17 +134,17 @@ func (f *certifyFlags) loadPolicy(ctx context.Context, p *policy.Policy, message
 	if err != nil {
 		return err
 	}
-	return RunHook(ctx, f.hook, raw, messages)
+	return RunHook(ctx, f.Hook, raw, messages)
 }
 
 // trial returns the plan of the product.
 func (f *certifyFlags) trial(o Options, challenge *Challenge, messages io.Writer) *Trial[Answer] {
 	t := &Trial[Answer]{
 		Subject: f.Subject, Webhook: o.Webhook, Seed: o.Plan.Policy.Seed, Suite: o.Plan.Suite(), Challenge: challenge,
-		Planned: o.cases(f.inCluster != "", f.hook != ""), Examine: o.Plan.Judge,
+		Planned: o.cases(f.inCluster != "", f.Hook != ""), Examine: o.Plan.Judge,
 	}
 	t.Ask = func(ctx context.Context, r *Runner[Answer], selects func(string) bool) error {
-		if f.hook != "" {
+		if f.Hook != "" {
 			if err := f.loadPolicy(ctx, o.Plan.Policy, messages); err != nil {
 				return err
 			}

@@ -2,7 +2,6 @@ package certification
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,10 +21,8 @@ import (
 var Product = product.Product{Name: "conditions certify", Command: "conditions certify", New: func(fs *pflag.FlagSet) product.Flags {
 	f := &flags{}
 	f.Register(fs)
-	fs.StringVar(&f.kubeconfig, "authorizer-kubeconfig", "", "the webhook's kubeconfig")
 	fs.StringVar(&f.conditionsContext, "conditions-context", reference.ConditionsContext, "the kubeconfig's context for AuthorizationConditionsReview")
 	fs.StringVar(&f.replica, "replica-kubeconfig", "", "the kubeconfig of another replica with the same policies, which has to answer as the first does and to evaluate the conditions that it gave")
-	fs.StringVar(&f.hook, "policy-hook", "", "a program that loads the policies: it gets them as JSON on its standard input")
 	fs.StringVar(&f.wire, "wire", spoken, "the revision of KEP-5681's wire: seed, merged, or auto, which asks the webhook")
 	return f
 }}
@@ -36,18 +33,11 @@ const spoken = "auto"
 // flags are the flags of conditions certify.
 type flags struct {
 	certify.CommonFlags
-	kubeconfig, conditionsContext, replica string
-	hook, wire                             string
+	conditionsContext, replica, wire string
 }
 
 // Plan reads the command line.
 func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
-	if f.kubeconfig == "" {
-		return nil, errors.New("--authorizer-kubeconfig is needed: the file that an API server would be given for this webhook")
-	}
-	if !f.IsSeeded() && f.hook == "" {
-		return nil, errors.New("--seed is needed, that of the policies which the authorizer holds; or --policy-hook to load them")
-	}
 	challenge, err := f.Prepare(i)
 	if err != nil {
 		return nil, err
@@ -73,15 +63,15 @@ func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
 	if f.replica != "" {
 		o.Plan = o.Plan.withReplica()
 	}
-	if f.hook != "" {
-		o.Load = HookLoader(f.hook, i.Messages)
+	if f.Hook != "" {
+		o.Load = HookLoader(f.Hook, i.Messages)
 	}
 	return f.trial(o, challenge), nil
 }
 
 // webhooks are the endpoints of the authorizer, and those of the replica behind them.
 func (f *flags) webhooks() ([]*certify.Webhook, error) {
-	all, err := Webhooks("authorizer-kubeconfig", f.kubeconfig, f.conditionsContext, f.Timeout)
+	all, err := Webhooks("authorizer-kubeconfig", f.Kubeconfig, f.conditionsContext, f.Timeout)
 	if err != nil || f.replica == "" {
 		return all, err
 	}

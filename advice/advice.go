@@ -17,7 +17,6 @@ import (
 
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/verdicts"
 )
 
 // Advice is what follows from a log.
@@ -296,7 +295,7 @@ func followFromName(e *auditv1.Event, groups []string) bool {
 		namespace, _, _ := strings.Cut(rest, ":")
 		return slices.Equal(groups, serviceaccount.MakeGroupNames(namespace))
 	}
-	isByNodeMode := strings.HasPrefix(name, nodePrefix) && strings.HasSuffix(verdicts.ConstraintOf(e), "-node")
+	isByNodeMode := strings.HasPrefix(name, nodePrefix) && strings.HasSuffix(scenarios.ConstraintOf(e), "-node")
 	return isByNodeMode && slices.Equal(groups, []string{user.NodesGroup})
 }
 

@@ -25,7 +25,6 @@ import (
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/verdicts"
 )
 
 // TestHoldersOnServer holds what is said of random RBAC to a kube-apiserver that has it: 20,000 access reviews of what
@@ -196,7 +195,7 @@ func impersonated(srv *server.Server, q inquiry) (oracle.Mode, error) {
 	if err := json.Unmarshal(raw, &e); err != nil {
 		return "", err
 	}
-	switch constraint := verdicts.ConstraintOf(&e); {
+	switch constraint := scenarios.ConstraintOf(&e); {
 	case e.ImpersonatedUser == nil:
 		return "", nil
 	case constraint == "":

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -61,7 +62,7 @@ func describeAnswer(o *verdicts.Observation) string {
 	switch {
 	case event != nil && event.ImpersonatedUser != nil:
 		line += fmt.Sprintf(" as %s, groups %q", event.ImpersonatedUser.Username, event.ImpersonatedUser.Groups)
-		if c := verdicts.ConstraintOf(event); c != "" {
+		if c := scenarios.ConstraintOf(event); c != "" {
 			line += ", constraint " + c
 		}
 	case status != nil && status.Message != "":

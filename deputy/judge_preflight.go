@@ -153,7 +153,7 @@ func (g *group) requestAnswer(out *judgement, q question, o *verdicts.Observatio
 	case arrivingUser(event).Username != q.who.Name:
 		return "", fmt.Errorf("it was made as %q", arrivingUser(event).Username)
 	case !g.isImpersonatedAsGranted(event):
-		return "", fmt.Errorf("it was impersonated by the constraint %q", verdicts.ConstraintOf(event))
+		return "", fmt.Errorf("it was impersonated by the constraint %q", scenarios.ConstraintOf(event))
 	case decision == "allow":
 		return allowed, nil
 	case decision == "forbid":
@@ -167,7 +167,7 @@ func (g *group) isImpersonatedAsGranted(event *auditv1.Event) bool {
 	if event.ImpersonatedUser == nil || g.isForeign() {
 		return true
 	}
-	isConstrained := verdicts.ConstraintOf(event) != ""
+	isConstrained := scenarios.ConstraintOf(event) != ""
 	return isConstrained == (g.name == constrained)
 }
 

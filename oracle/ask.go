@@ -147,7 +147,7 @@ func keyRuns[T any](extra map[string][]string, ask func(key, value string) T) (r
 // Do predicts what the server does with a request of requestor, who is authenticated (RequestorOf, Authenticated),
 // and remembers it. Nothing is impersonated if imp is nil.
 func (s *Server) Do(requestor scenarios.User, imp *scenarios.Impersonate, r Request) Prediction {
-	p := Prediction{Requestor: requestor, Counted: s.countsImpersonation()}
+	p := Prediction{Requestor: requestor, Counted: s.countsImpersonation(), Audit: auditOfNobody()}
 	if headerBytes(imp, r.Headers) > maxHeaders {
 		p.Outcome, p.Code = scenarios.HeadersTooLarge, 431
 		return p
@@ -183,12 +183,17 @@ func (s *Server) Do(requestor scenarios.User, imp *scenarios.Impersonate, r Requ
 	return p
 }
 
+// auditOfNobody returns the audit event of a request that is not authorized, by anybody, yet.
+func auditOfNobody() scenarios.AuditExpect {
+	return scenarios.AuditExpect{ImpersonatedUser: new(false), Constraint: new(""), Decision: new("")}
+}
+
 // become predicts that the request is carried out as a user.
 func (p *Prediction) become(u scenarios.User, mode Mode) {
 	p.User, p.Mode, p.Messages = &u, mode, nil
-	p.Audit.ImpersonatedUser = true
+	p.Audit.ImpersonatedUser = new(true)
 	if mode != Legacy {
-		p.Audit.Constraint = "impersonate:" + string(mode)
+		p.Audit.Constraint = new("impersonate:" + string(mode))
 	}
 }
 
@@ -247,12 +252,12 @@ func (s *Server) authorizeRequest(p *Prediction, subject scenarios.User, r Reque
 	}
 	switch review := p.add(k.ask(question{"", subject, r.Attributes})); {
 	case review.Allowed():
-		p.Outcome, p.Audit.Decision = scenarios.Allowed, "allow"
+		p.Outcome, p.Audit.Decision = scenarios.Allowed, new("allow")
 		s.store(p, k, subject, r)
 	case review.Answer.Err != "":
 		p.Outcome, p.Code = scenarios.ServerError, 500
 	default:
-		p.Outcome, p.Code, p.Audit.Decision = scenarios.RequestForbidden, 403, "forbid"
+		p.Outcome, p.Code, p.Audit.Decision = scenarios.RequestForbidden, 403, new("forbid")
 		p.Messages = []string{forbidden(review.Spec, review.Answer.Reason)}
 	}
 }

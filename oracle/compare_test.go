@@ -43,15 +43,9 @@ func (p Prediction) Compare(e *scenarios.Expect) []Difference {
 		}
 		out.add("user", e.User.Render(), predicted)
 	}
-	if a := e.Audit; a != nil {
-		if a.ImpersonatedUser != nil {
-			out.add("audit.impersonatedUser", strconv.FormatBool(*a.ImpersonatedUser), strconv.FormatBool(p.Audit.ImpersonatedUser))
-		}
-		if a.Constraint != nil {
-			out.add("audit.constraint", strconv.Quote(*a.Constraint), strconv.Quote(p.Audit.Constraint))
-		}
-		if a.Decision != nil {
-			out.add("audit.decision", strconv.Quote(*a.Decision), strconv.Quote(p.Audit.Decision))
+	for _, field := range scenarios.AuditFields() {
+		if e.Audit != nil && field.Stated(e.Audit) != "" {
+			out.add("audit."+field.Name, field.Stated(e.Audit), field.Stated(&p.Audit))
 		}
 	}
 	stated := scenarios.Alternative{Message: e.Message, Reviews: e.Reviews, Metrics: e.Metrics}

@@ -260,7 +260,7 @@ func (s *Server) Receive(alias string, r scenarios.Requestor, imp *scenarios.Imp
 	if !s.authenticates(alias, r.ServiceAccount) {
 		return Prediction{
 			Requestor: requestor, Outcome: scenarios.Unauthenticated, Code: 401,
-			Messages: []string{"Unauthorized"}, Counted: s.countsImpersonation(),
+			Messages: []string{"Unauthorized"}, Counted: s.countsImpersonation(), Audit: auditOfNobody(),
 		}
 	}
 	return s.Do(requestor, imp, request)

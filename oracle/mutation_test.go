@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -54,9 +55,6 @@ func TestMutations(t *testing.T) {
 		"a longer message":      func(p *Prediction) { p.Messages = append(slices.Clone(p.Messages), "no") },
 		"a group less":          func(p *Prediction) { drop(&p.User) },
 		"nobody impersonated":   func(p *Prediction) { p.User = nil },
-		"no impersonatedUser":   func(p *Prediction) { p.Audit.ImpersonatedUser = false },
-		"no constraint":         func(p *Prediction) { p.Audit.Constraint = "" },
-		"no annotation":         func(p *Prediction) { p.Audit.Decision = "" },
 		"an attempt less":       func(p *Prediction) { p.Attempts = nil },
 		"a review less":         func(p *Prediction) { p.Segments = p.Segments[:max(0, len(p.Segments)-1)] },
 		"reviews the other way": func(p *Prediction) { p.Segments = slices.Clone(p.Segments); slices.Reverse(p.Segments) },
@@ -85,6 +83,12 @@ func TestMutations(t *testing.T) {
 				p.Segments = append(p.Segments, p.Segments[0])
 			}
 		},
+	}
+	for i := range reflect.TypeFor[scenarios.AuditExpect]().NumField() {
+		field := reflect.TypeFor[scenarios.AuditExpect]().Field(i)
+		predictions["no "+field.Name+" in the audit event"] = func(p *Prediction) {
+			reflect.ValueOf(&p.Audit).Elem().Field(i).Set(reflect.New(field.Type.Elem()))
+		}
 	}
 	for name, mutate := range predictions {
 		t.Run(name, func(t *testing.T) {

@@ -146,21 +146,14 @@ type Prediction struct {
 	User      *scenarios.User // the resulting user; nil if nobody is impersonated
 	Mode      Mode            // the mode that succeeded; empty if none did or none was needed
 	Segments  []Segment       // the access reviews, in order, the final one included
-	Audit     Audit           // what the audit event says
+	// Audit is what the audit event says. Every field is predicted.
+	Audit scenarios.AuditExpect
 	// Counted says whether the server keeps impersonation metrics, and Attempts is the increase of
 	// apiserver_impersonation_attempts_total.
 	Counted  bool
 	Attempts []scenarios.MetricDelta
 	// Trace says mode by mode how it came to this.
 	Trace []Attempt
-}
-
-// Audit is the part of an audit event that impersonation is seen in.
-type Audit struct {
-	// ImpersonatedUser says whether the event has one.
-	ImpersonatedUser bool
-	Constraint       string // authenticationMetadata.impersonationConstraint
-	Decision         string // the annotation authorization.k8s.io/decision
 }
 
 // Review is one question to the authorizers.
@@ -207,11 +200,7 @@ type Attempt struct {
 // written by hand. What depends on the order of a Go map is stated as alternatives; if there are too many of them,
 // as after a denial that can come at many points, it is left out.
 func (p Prediction) Expect() *scenarios.Expect {
-	impersonated, constraint, decision := p.Audit.ImpersonatedUser, p.Audit.Constraint, p.Audit.Decision
-	e := &scenarios.Expect{
-		Outcome: p.Outcome, Code: p.Code, User: p.User,
-		Audit: &scenarios.AuditExpect{ImpersonatedUser: &impersonated, Constraint: &constraint, Decision: &decision},
-	}
+	e := &scenarios.Expect{Outcome: p.Outcome, Code: p.Code, User: p.User, Audit: &p.Audit}
 	if p.User != nil && p.isFinalHidden() {
 		e.User = nil // it is judged by the final review, which nobody sees
 	}

@@ -193,9 +193,7 @@ func (c *checker) checkExpect(e *Expect, path []any) {
 	for i, r := range e.Reviews {
 		c.checkReview(r, extend(path, "reviews", i), false)
 	}
-	if a := e.Audit; a != nil && a.Decision != nil {
-		checkEnum(c, extend(path, "audit", "decision"), *a.Decision, "allow", "forbid")
-	}
+	c.checkAudit(e.Audit, extend(path, "audit"))
 	for field, users := range map[string][]User{"backend": e.Backend, "admission": e.Admission} {
 		for i, u := range users {
 			c.require(extend(path, field, i, "name"), u.Name == "", "the name of the user that the "+field+" was told of")

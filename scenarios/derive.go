@@ -186,28 +186,6 @@ func (e *Expect) statesReviews() bool {
 	return e.Reviews != nil || slices.ContainsFunc(e.OneOf, func(a Alternative) bool { return a.Reviews != nil })
 }
 
-// deriveAudit returns what follows about the audit event; nil if neither reviews nor the resulting user are stated, the mode
-// is unknown, or there is no event.
-func (d deriver) deriveAudit(e Expect) *AuditExpect {
-	isImpersonated, constraint, decision := d.isImpersonated(e.Outcome), "", ""
-	mode := d.mode(e)
-	isStated := e.statesReviews() || e.User != nil
-	isModeUnknown := isImpersonated && mode == ""
-	if !isStated || isModeUnknown || e.Outcome == HeadersTooLarge {
-		return nil
-	}
-	if isImpersonated && mode != legacyMode {
-		constraint = "impersonate:" + mode
-	}
-	switch {
-	case e.Outcome == RequestForbidden:
-		decision = "forbid"
-	case isAuthorized(e.Outcome):
-		decision = "allow"
-	}
-	return &AuditExpect{ImpersonatedUser: &isImpersonated, Constraint: &constraint, Decision: &decision}
-}
-
 // deriveMetrics returns the deltas of the expectation, or of each alternative where they differ.
 func (d deriver) deriveMetrics(e Expect) (*MetricsExpect, []Alternative) {
 	isImpersonated, mode := d.isImpersonated(e.Outcome), d.mode(e)

@@ -135,16 +135,6 @@ const (
 	ByImpersonated By = "impersonated"
 )
 
-// AuditExpect is about the ResponseComplete (for a watch: ResponseStarted) audit event. Nil is not judged.
-type AuditExpect struct {
-	// ImpersonatedUser says whether the event has impersonatedUser; its content is judged through Expect.User.
-	ImpersonatedUser *bool `json:"impersonatedUser,omitempty" yaml:"impersonatedUser,omitempty"`
-	// Constraint is authenticationMetadata.impersonationConstraint; "" means that it must be absent.
-	Constraint *string `json:"constraint,omitempty" yaml:"constraint,omitempty"`
-	// Decision is the annotation authorization.k8s.io/decision; "" means that it must be absent.
-	Decision *string `json:"decision,omitempty" yaml:"decision,omitempty"`
-}
-
 // MetricsExpect states the increase of the impersonation counters over one request, whole: a series that is not
 // listed must not move. The count of each duration histogram must move with its counter.
 type MetricsExpect struct {

@@ -28,7 +28,7 @@ func TestBehaviour(t *testing.T) {
 	if slices.Equal(a, Behaviour(other)) {
 		t.Error("a review in another namespace is not seen")
 	}
-	for _, want := range []string{"answer 200", `review: "alice"`, "audit: constraint impersonate:user-info", "metric: apiserver_impersonation_attempts_total"} {
+	for _, want := range []string{"answer 200", `review: "alice"`, `audit: constraint "impersonate:user-info"`, "metric: apiserver_impersonation_attempts_total"} {
 		if !slices.ContainsFunc(a, func(l string) bool { return strings.Contains(l, want) }) {
 			t.Errorf("no line has %q:\n%s", want, strings.Join(a, "\n"))
 		}

@@ -285,10 +285,9 @@ func stepBehaviour(o *Observation) []string {
 		if u := ev.ImpersonatedUser; u != nil {
 			lines = append(lines, "audit: impersonated "+scenarios.UserOf(u.Username, u.UID, u.Groups, u.Extra).Render())
 		}
-		if m := ev.AuthenticationMetadata; m != nil {
-			lines = append(lines, "audit: constraint "+m.ImpersonationConstraint)
-		}
-		lines = append(lines, "audit: decision "+quote(ev.Annotations[decisionAnnotation]))
+		lines = append(lines, seq.Map(scenarios.AuditFields(), func(f scenarios.AuditField) string {
+			return "audit: " + f.Name + " " + f.Observed(ev)
+		})...)
 	}
 	lines = append(lines, backendBehaviour(o)...)
 	for _, m := range o.Metrics {

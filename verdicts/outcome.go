@@ -43,7 +43,7 @@ const (
 
 const (
 	// decisionAnnotation is set by WithAuthorization, so only on requests that got past impersonation.
-	decisionAnnotation = "authorization.k8s.io/decision"
+	decisionAnnotation = scenarios.DecisionAnnotation
 	escalationText     = "is attempting to grant RBAC permissions not currently held"
 	noUserText         = "without impersonating a user"
 )
@@ -67,14 +67,6 @@ func AuditOf(o *Observation) *auditv1.Event {
 		return nil
 	}
 	return &ev
-}
-
-// ConstraintOf returns the identity verb of a constrained impersonation; "" for the legacy kind.
-func ConstraintOf(ev *auditv1.Event) string {
-	if ev.AuthenticationMetadata == nil {
-		return ""
-	}
-	return ev.AuthenticationMetadata.ImpersonationConstraint
 }
 
 // OutcomeOf classifies an answer from its code and text alone. It returns "" where these do not tell (a 400 or a

@@ -25,7 +25,6 @@ import (
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/scenarios"
-	"github.com/authzconf/authzconf/verdicts"
 )
 
 // senders is how many requests are under way at once.
@@ -158,16 +157,16 @@ func (r *run) verify(ctx context.Context, s advice.Seen, differs string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	constraint := "impersonate:" + string(s.Mode)
-	isImpersonated := e.ImpersonatedUser != nil && e.ImpersonatedUser.Username == s.As.User && verdicts.ConstraintOf(e) == constraint
+	isImpersonated := e.ImpersonatedUser != nil && e.ImpersonatedUser.Username == s.As.User && scenarios.ConstraintOf(e) == constraint
 	switch {
 	case differs == "" && isImpersonated:
 		r.found.Allowed++
 	case differs == "":
-		r.found.Wrong = append(r.found.Wrong, fmt.Sprintf("%s was seen, and is not allowed by %s: code %d, constraint %q: %s", s, constraint, code, verdicts.ConstraintOf(e), ptr.Deref(e.ResponseStatus, metav1.Status{}).Message))
+		r.found.Wrong = append(r.found.Wrong, fmt.Sprintf("%s was seen, and is not allowed by %s: code %d, constraint %q: %s", s, constraint, code, scenarios.ConstraintOf(e), ptr.Deref(e.ResponseStatus, metav1.Status{}).Message))
 	case e.ImpersonatedUser == nil && code == http.StatusForbidden:
 		r.found.Denied++
 	default:
-		r.found.Wrong = append(r.found.Wrong, fmt.Sprintf("%s was not seen (another %s), and is not denied: code %d, constraint %q", s, differs, code, verdicts.ConstraintOf(e)))
+		r.found.Wrong = append(r.found.Wrong, fmt.Sprintf("%s was not seen (another %s), and is not denied: code %d, constraint %q", s, differs, code, scenarios.ConstraintOf(e)))
 	}
 	return nil
 }

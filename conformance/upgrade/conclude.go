@@ -151,7 +151,7 @@ func describeAnswer(stage string, s *scenarios.Scenario, view record.View) strin
 	}
 	o := &e.Steps[len(e.Steps)-1]
 	if event := verdicts.AuditOf(o); event != nil && event.ImpersonatedUser != nil {
-		return "allowed by " + cmp.Or(verdicts.ConstraintOf(event), "impersonate")
+		return "allowed by " + cmp.Or(scenarios.ConstraintOf(event), "impersonate")
 	}
 	return fmt.Sprintf("refused (%d)", o.Response.Code)
 }

@@ -7,7 +7,8 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// AuditExpect is about the ResponseComplete (for a watch: ResponseStarted) audit event. Nil is not judged.
+// AuditExpect is about the audit event for the end of a request. One for the beginning of the answer, which long-running
+// requests have too, must agree with it. Nil is not judged.
 type AuditExpect struct {
 	// ImpersonatedUser says whether the event has impersonatedUser; its content is judged through Expect.User.
 	ImpersonatedUser *bool `json:"impersonatedUser,omitempty" yaml:"impersonatedUser,omitempty"`

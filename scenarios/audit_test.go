@@ -1,6 +1,7 @@
 package scenarios_test
 
 import (
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -30,6 +31,21 @@ func TestAuditFields(t *testing.T) {
 		value.Set(reflect.New(value.Type().Elem()))
 		if stated, observed := field.Stated(&expect), field.Observed(&auditv1.Event{}); stated != observed {
 			t.Errorf("%s: the empty value is stated as %s, and an empty event has %s", name, stated, observed)
+		}
+	}
+}
+
+// TestAuditFieldsAreDocumented wants each field in the part of the page that is about audit.
+func TestAuditFieldsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/scenarios.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n### audit\n")
+	section, _, _ = strings.Cut(section, "\n#")
+	for _, field := range scenarios.AuditFields() {
+		if !strings.Contains(section, "`"+field.Name+"`:") {
+			t.Errorf("docs/scenarios.md, audit: no `%s`:", field.Name)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/internal/usage"
+	"github.com/authzconf/authzconf/loadgen/profile"
 )
 
 // What help.yaml says of a command: its help text, and which of its flags have an effect only with, or never with, others.
@@ -29,6 +30,21 @@ type commandText struct {
 //go:embed help.yaml
 var helpTexts []byte
 
+// generatedLists are what help texts name in braces, such as {{variants}}: a line of the text for each entry of a table.
+var generatedLists = map[string]func() []string{
+	"variants": profile.DescribeVariants,
+}
+
+var namedList = regexp.MustCompile(`(?m)^( *)\{\{(\w+)\}\}$`)
+
+// insertLists returns a help text with the lists that it names. Their lines are indented as the name is.
+func insertLists(text string) string {
+	return namedList.ReplaceAllStringFunc(text, func(line string) string {
+		indent, name := namedList.FindStringSubmatch(line)[1], namedList.FindStringSubmatch(line)[2]
+		return indent + strings.Join(generatedLists[name](), "\n"+indent)
+	})
+}
+
 // teach gives every command its help text, and has each refuse what would have no effect.
 func teach(root *cobra.Command) {
 	texts := fixtures.Table[map[string]commandText]("help.yaml", helpTexts)
@@ -37,7 +53,7 @@ func teach(root *cobra.Command) {
 		if err != nil || c.CommandPath() != path {
 			panic(fmt.Sprintf("help.yaml: there is no command %q", path))
 		}
-		c.Short, c.Long = text.Short, text.Long
+		c.Short, c.Long = text.Short, insertLists(text.Long)
 		if c.Example = text.Example; c.Example != "" {
 			c.Example = "  " + strings.ReplaceAll(c.Example, "\n", "\n  ")
 		}

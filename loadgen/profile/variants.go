@@ -89,6 +89,11 @@ var variantsYAML []byte
 
 var variants = fixtures.Table[[]Variant]("variants.yaml", variantsYAML)
 
+// DescribeVariants returns a line for each variant: its name, and what its agents do.
+func DescribeVariants() []string {
+	return seq.Map(variants, func(v Variant) string { return fmt.Sprintf("%-22s %s", v.Name, v.What) })
+}
+
 // VariantNamed finds a variant.
 func VariantNamed(name string) (Variant, error) {
 	var names []string

@@ -1,6 +1,7 @@
 package population
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -278,15 +279,17 @@ func TestMoreNames(t *testing.T) {
 
 // Each variant costs what the table of impersonation.md says: at first contact, and when it is known.
 func TestVariants(t *testing.T) {
-	for _, c := range []struct {
+	type cost struct {
 		variant       string
 		server        profile.Server
 		first, steady int64
-	}{
+	}
+	costs := []cost{
 		{"none", profile.GateOffServer, 1, 1},
 		{"none", profile.GateOnServer, 1, 1},
 		{"legacy-gate-off", profile.GateOffServer, 2, 2},
 		{"legacy-gate-on", profile.GateOnServer, 4, 2},
+		{"associated-node", profile.GateOnServer, 3, 3},
 		{"associated-node-cold", profile.GateOnServer, 3, 3},
 		{"arbitrary-node", profile.GateOnServer, 3, 3},
 		{"denied", profile.GateOffServer, 1, 1},
@@ -295,7 +298,22 @@ func TestVariants(t *testing.T) {
 		{"deputy", profile.GateOnServer, 6, 6},
 		{"deputy-legacy", profile.GateOffServer, 5, 5},
 		{"deputy-legacy", profile.GateOnServer, 6, 5},
-	} {
+	}
+	for _, v := range profile.AllVariants() {
+		if !slices.ContainsFunc(costs, func(c cost) bool { return c.variant == v.Name }) {
+			t.Errorf("nothing says what %s costs", v.Name)
+		}
+		for _, name := range v.Grants {
+			if grants[name] == nil {
+				t.Errorf("%s: grants.yaml has no %s", v.Name, name)
+			}
+		}
+		isImpersonating := asking(nodes(1, profile.Shared), v, 0).imp != nil
+		if isImpersonating == (v.As == profile.Nobody) {
+			t.Errorf("%s: nobody knows whom %q is", v.Name, v.As)
+		}
+	}
+	for _, c := range costs {
 		p := nodes(1, profile.Shared, c.variant)
 		h, err := NewHistory(p, c.server, "1.37")
 		if err != nil {

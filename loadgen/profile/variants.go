@@ -89,6 +89,9 @@ var variantsYAML []byte
 
 var variants = fixtures.Table[[]Variant]("variants.yaml", variantsYAML)
 
+// AllVariants returns the variants that profiles can name.
+func AllVariants() []Variant { return slices.Clone(variants) }
+
 // DescribeVariants returns a line for each variant: its name, and what its agents do.
 func DescribeVariants() []string {
 	return seq.Map(variants, func(v Variant) string { return fmt.Sprintf("%-22s %s", v.Name, v.What) })

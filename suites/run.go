@@ -136,6 +136,17 @@ func (s *Suite) prepare() (*Run, error) {
 	return NewRun(s.line, command)
 }
 
+// NewRunOf makes the plan of a product for these flags, such as --gate=on, for Describe.
+func NewRunOf(p product.Product, arguments ...string) (*Run, error) {
+	flags := pflag.NewFlagSet(p.Name, pflag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	line := product.NewCommandLine(p, flags, labels.Filter)
+	if err := flags.Parse(arguments); err != nil {
+		return nil, err
+	}
+	return NewRun(line, slices.Concat([]string{"authzconf"}, strings.Fields(p.Command), arguments))
+}
+
 // NewRun reads a command line that was parsed, and makes the plan. command is the command line of authzconf that makes the
 // same plan: the report keeps it, and verify plans by it.
 func NewRun(line *product.CommandLine, command []string) (*Run, error) {

@@ -17,11 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
-	"github.com/authzconf/authzconf/conformance"
-	"github.com/authzconf/authzconf/conformance/explore"
 	"github.com/authzconf/authzconf/conformance/matrix"
-	"github.com/authzconf/authzconf/conformance/upgrade"
-	"github.com/authzconf/authzconf/deputy"
 	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/internal/usage"
 )
@@ -180,6 +176,9 @@ func newRoot() *cobra.Command {
 // housekeeping is the ID of the group that cobra's own commands are in too.
 const housekeeping = "housekeeping"
 
+// judgeGroup is the ID of the group of products that judge API servers.
+const judgeGroup = "judge"
+
 type commandGroup struct {
 	id, title string
 	commands  []*cobra.Command
@@ -188,13 +187,7 @@ type commandGroup struct {
 // commandGroups have every command, in the order of the help text: cobra sorts them within a group.
 func commandGroups() []commandGroup {
 	return []commandGroup{
-		{"judge", "Judge API servers", []*cobra.Command{
-			productCommand(conformance.Product),
-			productCommand(upgrade.Product),
-			productCommand(explore.Product),
-			newReproduce(&reproduceFlags{}),
-			productCommand(deputy.Product),
-		}},
+		{judgeGroup, "Judge API servers", append(productCommands(judgeGroup), newReproduce(&reproduceFlags{}))},
 		{"load", "Load", []*cobra.Command{newLoad()}},
 		{"authorizers", "Authorizers", []*cobra.Command{
 			newCertify(),

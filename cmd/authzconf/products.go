@@ -1,6 +1,8 @@
 package main
 
 import (
+	"github.com/spf13/cobra"
+
 	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/conformance/explore"
@@ -13,18 +15,34 @@ import (
 	"github.com/authzconf/authzconf/loadgen"
 )
 
-// products are all products, each with the words that start it.
-func products() []product.Product {
-	return []product.Product{
-		conformance.Product,
-		upgrade.Product,
-		explore.Product,
-		deputy.Product,
-		granular.Product,
-		conditions.Run,
-		conditions.Explore,
-		loadgen.Product,
-		certify.Product,
-		certification.Product,
+// productEntry is a product with its place in the help text of the program.
+type productEntry struct {
+	product product.Product
+	// group is the ID of the group that its command is in. It is empty for a product whose command has others below or
+	// beside it: commandGroups names that one itself.
+	group string
+}
+
+// productTable has all products.
+var productTable = []productEntry{
+	{conformance.Product, judgeGroup},
+	{upgrade.Product, judgeGroup},
+	{explore.Product, judgeGroup},
+	{deputy.Product, judgeGroup},
+	{granular.Product, ""},
+	{conditions.Run, ""},
+	{conditions.Explore, ""},
+	{loadgen.Product, ""},
+	{certify.Product, ""},
+	{certification.Product, ""},
+}
+
+// productCommands returns the commands of the products of a group.
+func productCommands(group string) (commands []*cobra.Command) {
+	for _, entry := range productTable {
+		if entry.group == group {
+			commands = append(commands, productCommand(entry.product))
+		}
 	}
+	return commands
 }

@@ -20,7 +20,8 @@ import (
 
 // planAgain reads a recorded command line as the command does that it starts. Nothing else happens.
 func planAgain(words []string) (*product.CommandLine, []string, error) {
-	for _, p := range products() {
+	for _, entry := range productTable {
+		p := entry.product
 		command := strings.Fields(p.Command)
 		if len(words) < len(command) || strings.Join(words[:len(command)], " ") != p.Command {
 			continue

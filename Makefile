@@ -89,6 +89,7 @@ test: build ## vet, and run all tests that are not for the night, those against 
 	AUTHZCONF_SAMPLE=$(SEED) go test -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN))$$" && $$1 !~ "^($(REPEATED))$$")
 	go test -short $(TESTFLAGS) $(call packages,$$1 ~ "^($(REPEATED))$$")
 	go test -timeout 30m -skip '$(NIGHTLY)' -run '$(FIXES_TESTS)' $(TESTFLAGS) ./ci/mutants
+	cd ci/example && go vet ./... && go test -timeout 20m $(TESTFLAGS) ./suite
 
 .PHONY: test-nightly
 test-nightly: build ## all tests, faulty authorizers all of them, policy engines, proxies, the example, and a minute for each fuzz test

@@ -96,15 +96,15 @@ func broken(pages map[string]string, from, text, to string) string {
 	return ""
 }
 
-// undeclared says that a Go file does not declare what a link to it names: a function, a method or a type,
-// with or without its package or type before it.
+// undeclared says that a Go file does not declare what a link to it names: a function, a method, a type or a variable, with
+// or without its package or type before it.
 func undeclared(path, name string) string {
 	data, err := os.ReadFile(filepath.Join(root, path))
 	if err != nil {
 		return err.Error()
 	}
 	name = name[strings.LastIndex(name, ".")+1:]
-	if !regexp.MustCompile(`(?m)^(func (\([^)]*\) )?|type )` + name + `\b`).Match(data) {
+	if !regexp.MustCompile(`(?m)^(func (\([^)]*\) )?|type |var )` + name + `\b`).Match(data) {
 		return "the file does not declare " + name
 	}
 	return ""

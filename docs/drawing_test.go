@@ -126,7 +126,13 @@ func TestArrowsGoDown(t *testing.T) {
 		}
 	}
 	products, pure := 2, len(house)
-	for from, list := range imports(t) {
+	arrows := imports(t)
+	for _, r := range house[products-1].rooms {
+		if !slices.Contains(arrows["cmd"], r.name) {
+			t.Errorf("cmd does not import the product %s: cmd/authzconf/products.go", r.name)
+		}
+	}
+	for from, list := range arrows {
 		if level[from] == 0 {
 			t.Errorf("%s is not on a floor: docs/drawing_test.go", from)
 		}

@@ -43,6 +43,9 @@ func TestCapabilities(t *testing.T) {
 		if _, networked := p.(clusters.Networked); networked && !can.Recorder {
 			t.Errorf("%s: its clusters reach this process, and no recorder is asked there", entry.name)
 		}
+		if can.Recorder && !can.AuditLog {
+			t.Errorf("%s: where the recorder is, the engine waits for the audit event of each request", entry.name)
+		}
 		if can.Foreign && can != (clusters.Capabilities{Foreign: true}) {
 			t.Errorf("%s: nothing else can be done with a foreign cluster: %+v", entry.name, can)
 		}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/authzconf/authzconf/conformance"
-	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/suites"
 	"github.com/authzconf/authzconf/suites/environment"
 )
@@ -41,7 +41,7 @@ func TestSuite(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
 	}
-	provider := environment.NewProvider(environment.Options{Kubernetes: "1.37", Gate: server.AskOn})
+	provider := environment.NewProvider(environment.Options{Kubernetes: "1.37", Gate: scenarios.GateOn})
 	kubeconfig, err := provider.Create(t.Context())
 	if err != nil {
 		t.Fatal(err)

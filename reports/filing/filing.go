@@ -332,7 +332,7 @@ func (k *Kind) install(root *os.Root, files map[string][]byte) error {
 		return err
 	}
 	if err := stage(root, files); err != nil {
-		return err
+		return errors.Join(err, root.RemoveAll(stagingDir)) // a disk that is full is not to stay full
 	}
 	if err := k.removeEarlier(root, earlier); err != nil {
 		return err

@@ -47,8 +47,23 @@ type Witness struct {
 	// Programs are what runs, where the target is of programs of this machine.
 	Programs []Program `json:"programs,omitempty"`
 
+	// Components are the kubelets of the target's nodes and what else runs on these, by name and node.
+	Components []Component `json:"components,omitempty"`
+
 	// Mismatches say, one line each, what was asked and what is there instead. They follow from the rest: see Judge.
 	Mismatches []string `json:"mismatches,omitempty"`
+}
+
+// Kubelet is the name of the component that every node has.
+const Kubelet = "kubelet"
+
+// Component is a program on a node, with the version that the cluster's API says of it.
+type Component struct {
+	Name    string `json:"name"` // kubelet, kube-apiserver, kube-controller-manager, kube-scheduler, etcd, kube-proxy
+	Node    string `json:"node"`
+	Version string `json:"version"` // without a v
+	// Worker is set for the kubelet of a node that is not of the control plane.
+	Worker bool `json:"worker,omitempty"`
 }
 
 // Program is a program of a target: a release is judged by its own program, not by one that was built from its source.
@@ -147,6 +162,7 @@ func (w *Witness) Judge(cell verdicts.Cell, can scenarios.Capabilities) []string
 		mismatches = append(mismatches, fmt.Sprintf("the recorder must see %d probe reviews before the other authorizers and 1 behind them; it saw %d and %d", p.Sent, p.Front, p.Back))
 	}
 	mismatches = append(mismatches, w.judgePrograms(cell, can)...)
+	mismatches = append(mismatches, w.judgeNodes(cell)...)
 	for i, a := range w.AskedAuthorizers {
 		if !slices.ContainsFunc(w.SeenAuthorizers, func(e AuthorizerEvidence) bool { return e.Authorizer == a && e.Evidence != "" }) {
 			mismatches = append(mismatches, fmt.Sprintf("authorizer %d, %s %q: nothing shows that it is in the chain", i, a.Type, a.Name))
@@ -160,6 +176,23 @@ func (w *Witness) Judge(cell verdicts.Cell, can scenarios.Capabilities) []string
 func (w *Witness) hasOtherMetric() bool {
 	isOffByAbsence := w.GateMetric == scenarios.GateAbsent && w.ExpectedGate != scenarios.GateOn
 	return w.GateMetric != w.ExpectedGate && !isOffByAbsence
+}
+
+// judgeNodes says where the kubelets beside the control plane are not of the versions that were asked for.
+func (w *Witness) judgeNodes(cell verdicts.Cell) []string {
+	if cell.Nodes == "" {
+		return nil
+	}
+	var seen []string
+	for _, c := range w.Components {
+		if c.Worker {
+			seen = append(seen, c.Version)
+		}
+	}
+	asked := strings.Split(cell.Nodes, ",")
+	slices.Sort(asked)
+	slices.Sort(seen)
+	return mismatch(nil, "kubelets", strings.Join(asked, ", "), strings.Join(seen, ", "))
 }
 
 var digest = regexp.MustCompile(`^[0-9a-f]{64}$`)

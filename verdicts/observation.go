@@ -25,6 +25,9 @@ type Cell struct {
 	Provider   string `json:"provider"`           // where the cluster comes from, for example local
 	Kubernetes string `json:"kubernetes"`         // the version asked for, for example "1.37.1"
 	Emulated   string `json:"emulated,omitempty"` // the --emulated-version asked for; empty is none
+	// Nodes are the versions that were asked for of the nodes beside the control plane, one node each, separated by commas.
+	// It is empty where nobody asked for one.
+	Nodes string `json:"nodes,omitempty"`
 	// Gate is what was asked of ConstrainedImpersonation: on, off, default or absent.
 	Gate scenarios.Gate `json:"gate"`
 }

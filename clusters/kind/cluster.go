@@ -49,7 +49,7 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 			return nil, err
 		}
 	}
-	if _, err := ImageVersion(ctx, o.Image); err != nil {
+	if err := o.checkImages(ctx); err != nil {
 		return nil, err
 	}
 	name, state, err := newState(o.Name)
@@ -66,6 +66,9 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	}()
 	start := time.Now()
 	if err := c.create(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.shareImages(ctx); err != nil {
 		return nil, err
 	}
 	if err := c.connect(ctx); err != nil {

@@ -27,13 +27,18 @@ import (
 func (c *Cluster) Nodes() []string {
 	names := []string{c.controlPlane()}
 	for i := range c.opts.Workers {
-		suffix := ""
-		if i > 0 {
-			suffix = fmt.Sprint(i + 1)
-		}
-		names = append(names, c.name+"-worker"+suffix)
+		names = append(names, c.worker(i))
 	}
 	return names
+}
+
+// worker returns the name of a worker, as kind names them.
+func (c *Cluster) worker(i int) string {
+	name := c.name + "-worker"
+	if i > 0 {
+		name += fmt.Sprint(i + 1)
+	}
+	return name
 }
 
 func execNode(ctx context.Context, node string, input io.Reader, args ...string) ([]byte, error) {
@@ -52,16 +57,44 @@ func (c *Cluster) readNode(ctx context.Context, path string) ([]byte, error) {
 	return execNode(ctx, c.controlPlane(), nil, "cat", path)
 }
 
-// LoadImage imports an archive, as docker save writes it, into containerd of every node.
-func (c *Cluster) LoadImage(ctx context.Context, archive []byte) error {
+// addOnImages are the images of what kubeadm installs in a cluster: they are of the control plane's version on every node.
+const addOnImages = "kube-proxy|coredns"
+
+// shareImages brings the images of the add-ons from the control plane to the workers of other versions, whose node images
+// have others. With a registry the kubelets would pull them.
+func (c *Cluster) shareImages(ctx context.Context) error {
+	var others []string
+	for i, w := range c.opts.Workers {
+		if w.Image != c.opts.Image {
+			others = append(others, c.worker(i))
+		}
+	}
+	if len(others) == 0 {
+		return nil
+	}
+	script := `ctr --namespace k8s.io images ls --quiet | grep -E '/(` + addOnImages + `):' | xargs ctr --namespace k8s.io images export --local -`
+	archive, err := execNode(ctx, c.controlPlane(), nil, "sh", "-c", script)
+	if err != nil {
+		return fmt.Errorf("taking the images of the add-ons from the control plane: %w", err)
+	}
+	return importImages(ctx, others, archive)
+}
+
+// importImages imports an archive into containerd of some nodes.
+func importImages(ctx context.Context, nodes []string, archive []byte) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, node := range c.Nodes() {
+	for _, node := range nodes {
 		group.Go(func() error {
 			_, err := execNode(ctx, node, bytes.NewReader(archive), "ctr", "--namespace", "k8s.io", "images", "import", "--local", "--digests", "-")
 			return err
 		})
 	}
 	return group.Wait()
+}
+
+// LoadImage imports an archive, as docker save writes it, into containerd of every node.
+func (c *Cluster) LoadImage(ctx context.Context, archive []byte) error {
+	return importImages(ctx, c.Nodes(), archive)
 }
 
 const logTimeout = 10 * time.Second

@@ -7,6 +7,7 @@ package kind
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -49,12 +50,21 @@ type Options struct {
 	Image   string
 	Version string           // the version of Kubernetes that the image has, without a v
 	Network clusters.Network // what FindNetwork has found, if it was asked before
-	Workers int              // the number of nodes beside the control plane
+	// Workers are the nodes beside the control plane.
+	Workers []Worker
 	// Options are those of kube-apiserver, as of a local one; what they say of programs, etcd and ports has no effect.
 	// Arguments are of the form --name=value. In them and in AuthorizationConfig local.DirPlaceholder stands for the
 	// folder of Files as the API server sees it. Keep leaves the cluster running after Stop, with the plain authorizer
 	// chain of Node and RBAC: what else was in it ends with this process.
 	local.Options
+}
+
+// Worker is a node beside the control plane, whose kubelet and kube-proxy may be of another version.
+type Worker struct {
+	// Version is that of its kubelet, without a v. Empty is that of the control plane.
+	Version string
+	// Image is its node image. Empty is that of the control plane, or kindest/node of the version if one is named.
+	Image string
 }
 
 func (o Options) complete() (Options, error) {
@@ -65,8 +75,9 @@ func (o Options) complete() (Options, error) {
 		}
 		o.Image = ImageRepository + ":v" + o.Version
 	}
-	if o.Workers < 0 {
-		return o, &usage.Error{Problem: fmt.Sprintf("%d workers: a cluster has none or more", o.Workers)}
+	o.Workers = slices.Clone(o.Workers)
+	for i, w := range o.Workers {
+		o.Workers[i].Image = cmp.Or(w.Image, o.workerImage(w.Version))
 	}
 	for _, a := range o.KubeAPIServerArgs {
 		if name, _, found := strings.Cut(a, "="); !found || !strings.HasPrefix(name, "--") {
@@ -74,6 +85,14 @@ func (o Options) complete() (Options, error) {
 		}
 	}
 	return o, nil
+}
+
+// workerImage returns the node image of a worker of a version.
+func (o Options) workerImage(version string) string {
+	if version == "" || version == o.Version {
+		return o.Image
+	}
+	return ImageRepository + ":v" + version
 }
 
 // Places on the control-plane node, the same in the static pod.

@@ -15,13 +15,13 @@ import (
 // ProviderName is what --provider calls the clusters of this package.
 const ProviderName = "kind"
 
-// workers is the number of nodes beside the control plane: scenarios about nodes need two in all.
-const workers = 1
-
-// Provider creates clusters of kind with two nodes.
+// Provider creates clusters of kind.
 type Provider struct {
 	// Image is the node image. Empty is kindest/node of the version.
 	Image string
+	// Workers are the nodes beside the control plane. None stands for one like the control plane: scenarios about nodes
+	// need two in all.
+	Workers []Worker
 }
 
 // Name implements clusters.Provider.
@@ -63,13 +63,20 @@ func (p Provider) Restart(ctx context.Context, c clusters.Cluster, r clusters.Re
 // options asks for the same API server as on a local control plane.
 func (p Provider) options(r clusters.Request) Options {
 	return Options{
-		Name: strings.ReplaceAll(r.Name, ".", "-"), Image: p.Image, Version: r.Version, Network: r.Network, Workers: workers,
+		Name: strings.ReplaceAll(r.Name, ".", "-"), Image: p.Image, Version: r.Version, Network: r.Network, Workers: p.workers(),
 		Options: local.Options{
 			EmulatedVersion: r.EmulatedVersion, FeatureGates: r.FeatureGates,
 			AuthorizationConfig: r.AuthorizationConfig, AuditPolicy: r.AuditPolicy, AuditSink: r.AuditSink,
 			KubeAPIServerArgs: namePlaces(r.Args), Files: r.Files, Keep: r.Keep,
 		},
 	}
+}
+
+func (p Provider) workers() []Worker {
+	if len(p.Workers) == 0 {
+		return make([]Worker, 1)
+	}
+	return p.Workers
 }
 
 // namePlaces names files by their place: the local API server runs in the folder with its files, this one does not.

@@ -15,7 +15,7 @@ import (
 // sample is a cluster with something of everything.
 func sample() Options {
 	return Options{
-		Image: "example/node:v1.37.1", Workers: 1,
+		Image: "example/node:v1.37.1", Version: "1.37.1", Workers: []Worker{{}, {Version: "1.34.4"}, {Version: "1.36.3", Image: "example/node:v1.36.3"}},
 		Options: local.Options{
 			FeatureGates:        map[string]bool{"B": false, "A": true},
 			AuthorizationConfig: []byte("kubeConfigFile: ${RUN_DIR}/recorder.kubeconfig\n"),
@@ -27,7 +27,11 @@ func sample() Options {
 }
 
 func TestConfig(t *testing.T) {
-	c, err := sample().config("authzconf-x", "/state/config", "/state/audit")
+	o, err := sample().complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := o.config("authzconf-x", "/state/config", "/state/audit")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +63,6 @@ func TestComplete(t *testing.T) {
 		want string
 	}{
 		"nothing":   {Options{}, "no node image and no version"},
-		"workers":   {Options{Version: "1.37.1", Workers: -1}, "-1 workers"},
 		"arguments": {Options{Version: "1.37.1", Options: local.Options{KubeAPIServerArgs: []string{"--v"}}}, `"--v" of kube-apiserver is not of the form --name=value`},
 	} {
 		if _, err := tc.o.complete(); err == nil || !strings.Contains(err.Error(), tc.want) {

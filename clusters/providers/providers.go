@@ -19,8 +19,9 @@ type Settings struct {
 	Binaries          *local.Binaries
 	KubeAPIServerPath string
 	KubeAPIServerEnv  []string
-	// NodeImage is the image of kind.Provider.
+	// NodeImage and Workers are the image and the workers of kind.Provider.
 	NodeImage string
+	Workers   []kind.Worker
 	// Existing is the cluster of existing.Provider.
 	Existing *existing.Cluster
 }
@@ -34,7 +35,7 @@ var table = []struct {
 		return local.Provider{Binaries: s.Binaries, KubeAPIServerPath: s.KubeAPIServerPath, KubeAPIServerEnv: s.KubeAPIServerEnv}
 	}},
 	{kind.ProviderName, "two nodes, in containers", func(s Settings) clusters.Provider {
-		return kind.Provider{Image: s.NodeImage}
+		return kind.Provider{Image: s.NodeImage, Workers: s.Workers}
 	}},
 	{existing.Name, "the cluster of --kubeconfig", func(s Settings) clusters.Provider {
 		return existing.Provider{Cluster: s.Existing}

@@ -80,7 +80,7 @@ func TestKindCandidates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster, err := kind.Start(t.Context(), kind.Options{Name: "candidates", Image: image, Version: version, Workers: 1})
+	cluster, err := kind.Start(t.Context(), kind.Options{Name: "candidates", Image: image, Version: version, Workers: make([]kind.Worker, 1)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ const All = "all"
 type ClusterFlags struct {
 	provider string
 	images   []string
+	nodes    []string
 	gates    map[string]string
 	keep     bool
 	binaries local.Binaries
@@ -32,6 +33,7 @@ type ClusterFlags struct {
 func (f *ClusterFlags) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.provider, "provider", providers.Default(), "where clusters come from: "+providers.Help(isChosen))
 	flags.StringSliceVar(&f.images, "kind-node-image", nil, "node images of kind: IMAGE, or MINOR=IMAGE where several versions are run (default kindest/node of the version)")
+	flags.StringSliceVar(&f.nodes, "nodes-kubernetes", nil, "versions of the nodes of kind beside the control plane, one node each, such as 1.34,1.36 (default one node of the API server's version)")
 	flags.StringToStringVar(&f.gates, "feature-gate", nil, "further feature gates, NAME=true|false")
 	flags.BoolVar(&f.keep, "keep", false, "keep the folders of the control planes (logs, keys) afterwards, or the clusters of kind")
 	f.binaries.RegisterFlags(flags)
@@ -49,8 +51,8 @@ func (f *ClusterFlags) Capabilities() clusters.Capabilities {
 // they do.
 func (f *ClusterFlags) Matrix(kubernetes []string, messages io.Writer) (m Matrix, err error) {
 	f.binaries.Progress = messages
-	m = Matrix{Provider: f.provider, Kubernetes: kubernetes, Binaries: &f.binaries, Keep: f.keep, FeatureGates: map[string]bool{}}
-	if m.NodeImages, err = parseImages(f.images, kubernetes); err != nil {
+	m = Matrix{Provider: f.provider, Kubernetes: kubernetes, Binaries: &f.binaries, Keep: f.keep, FeatureGates: map[string]bool{}, Nodes: f.nodes}
+	if m.NodeImages, err = parseImages(f.images, append(slices.Clone(kubernetes), f.nodes...)); err != nil {
 		return m, err
 	}
 	for name, value := range f.gates {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/clusters/kind"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/clusters/providers"
 	"github.com/authzconf/authzconf/engine/server"
@@ -25,7 +26,10 @@ type Matrix struct {
 	// NodeImages are the node images of clusters of kind, by minor; a version that is not there has kindest/node.
 	NodeImages map[string]string
 	Kubernetes []string // versions such as "1.37" or "1.37.1"
-	Emulate    string   // an --emulated-version such as "1.35"; empty is none
+	// Nodes are the versions of the nodes beside the control plane, one node each. None stands for one node of the API
+	// server's version.
+	Nodes   []string
+	Emulate string // an --emulated-version such as "1.35"; empty is none
 	// Gates are the states of the gate: on, off, default or absent, or GateBoth or GateAll. At least one is needed.
 	Gates        Gates
 	FeatureGates map[string]bool // set besides ConstrainedImpersonation
@@ -62,7 +66,13 @@ func (m Matrix) Cells() (cells []server.Options, _ error) {
 		if err != nil {
 			return nil, err
 		}
-		cells = append(cells, seq.Map(states, func(state scenarios.Gate) server.Options { return m.cell(release, emulated, state) })...)
+		workers, err := m.workers(release)
+		if err != nil {
+			return nil, err
+		}
+		for _, state := range states {
+			cells = append(cells, m.cell(release, emulated, state, workers))
+		}
 	}
 	return cells, checkDistinct(cells)
 }
@@ -108,16 +118,37 @@ func (m Matrix) states(release local.Release, emulated string) (states []scenari
 	return states, nil
 }
 
-func (m Matrix) cell(release local.Release, emulated string, state scenarios.Gate) server.Options {
+// workers returns the nodes that the matrix asks for beside the control plane.
+func (m Matrix) workers(server local.Release) (workers []kind.Worker, err error) {
+	if len(m.Nodes) > 0 && !m.Capabilities().Nodes {
+		return nil, fmt.Errorf("nodes of Kubernetes %s: clusters of the provider %s have no nodes", strings.Join(m.Nodes, ", "), m.Provider)
+	}
+	var versions []string
+	for _, asked := range m.Nodes {
+		release, err := local.ParseRelease(asked)
+		if err != nil {
+			return nil, err
+		}
+		versions = append(versions, release.Version)
+		workers = append(workers, kind.Worker{Version: release.Version, Image: m.NodeImages[release.Minor]})
+	}
+	return workers, kind.CheckSkew([]string{server.Version}, versions)
+}
+
+func (m Matrix) cell(release local.Release, emulated string, state scenarios.Gate, workers []kind.Worker) server.Options {
 	name := providers.CellName(m.Provider, release.Minor)
 	if emulated != "" {
 		name += "-as-" + emulated
 	}
+	nodes := seq.Map(workers, func(w kind.Worker) string { return w.Version })
+	if len(nodes) > 0 {
+		name += "-nodes-" + strings.Join(m.Nodes, "-")
+	}
 	return server.Options{
-		NodeImage: m.NodeImages[release.Minor],
+		NodeImage: m.NodeImages[release.Minor], Workers: workers,
 		Cell: verdicts.Cell{
 			Name:     name + "-gate-" + string(state),
-			Provider: m.Provider, Kubernetes: release.Version, Emulated: emulated, Gate: state,
+			Provider: m.Provider, Kubernetes: release.Version, Emulated: emulated, Gate: state, Nodes: strings.Join(nodes, ","),
 		},
 		Release: release, FeatureGates: m.FeatureGates, Binaries: m.Binaries, Keep: m.Keep,
 	}
@@ -175,6 +206,7 @@ type entry struct {
 	Kubernetes []string `yaml:"kubernetes"`
 	Emulate    []string `yaml:"emulate"` // versions that each of Kubernetes emulates; none is its own
 	Gate       Gates    `yaml:"gate"`
+	Nodes      []string `yaml:"nodes"` // versions of the nodes beside the control plane; none is one of Kubernetes
 }
 
 // Load reads a matrix file and expands it; base has what the file does not say: provider, feature gates, binaries.
@@ -207,6 +239,9 @@ func (e entry) cells(base Matrix) ([]server.Options, error) {
 		return nil, fmt.Errorf("gate is missing (expected a list of on, off, default, absent, both, all)")
 	}
 	base.Kubernetes, base.Gates = e.Kubernetes, e.Gate
+	if len(e.Nodes) > 0 {
+		base.Nodes = e.Nodes
+	}
 	if len(e.Emulate) == 0 {
 		return base.Cells()
 	}

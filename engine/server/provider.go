@@ -25,7 +25,7 @@ func (o Options) provider() (clusters.Provider, error) {
 	}
 	return providers.New(o.Cell.Provider, providers.Settings{
 		Binaries: o.Binaries, KubeAPIServerPath: o.KubeAPIServerPath, KubeAPIServerEnv: o.KubeAPIServerEnv,
-		NodeImage: o.NodeImage, Existing: o.Existing,
+		NodeImage: o.NodeImage, Workers: o.Workers, Existing: o.Existing,
 	})
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/balancer"
 	"github.com/authzconf/authzconf/clusters/existing"
+	"github.com/authzconf/authzconf/clusters/kind"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/fixtures"
@@ -50,6 +51,8 @@ type Options struct {
 	Kubectl  string // the program that scenarios with kubectl steps run
 	// NodeImage is the node image of a cluster of kind. Empty is kindest/node of the version.
 	NodeImage string
+	// Workers are the nodes of a cluster of kind beside the control plane. None stands for one like the control plane.
+	Workers []kind.Worker
 	// Keep leaves the cluster's folder after Stop, or the whole cluster of kind.
 	Keep bool
 	// NoAudit switches auditing, and Observe, off: a storm would fill the memory with events that nobody asks for.

@@ -74,7 +74,7 @@ func (s *Server) witnessOutside(ctx context.Context, o Options) error {
 // readBack reads the version and the gate, and more, and compares them with what is asked.
 func (s *Server) readBack(ctx context.Context, o Options, more ...func(context.Context) error) error {
 	s.Witness.ExpectedGate = s.Facts.Gate
-	for _, read := range append([]func(context.Context) error{s.witnessPrograms, s.witnessVersion, s.witnessGate}, more...) {
+	for _, read := range append([]func(context.Context) error{s.witnessPrograms, s.witnessVersion, s.witnessGate, s.witnessComponents}, more...) {
 		if err := read(ctx); err != nil {
 			return fmt.Errorf("witness: %w", err)
 		}

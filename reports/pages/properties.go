@@ -13,12 +13,18 @@ func ListProperties(g *reports.Group) (list []reports.Fact) {
 		add("kubernetes", c.Kubernetes)
 		add("emulated", c.Emulated)
 		add("gate", string(c.Gate))
+		if c.Nodes != "" {
+			add("nodes", c.Nodes)
+		}
 	}
 	list = append(list, g.Facts...)
 	if w := g.Witness; w != nil {
 		add("gitVersion", w.GitVersion)
 		for _, p := range w.Programs {
 			add(p.Title(), p.Origin+"; SHA-256 "+p.SHA256)
+		}
+		for _, c := range w.Components {
+			add(c.Name+" on "+c.Node, c.Version)
 		}
 		for _, m := range w.Mismatches {
 			add("mismatch", m)

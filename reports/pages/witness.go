@@ -99,6 +99,7 @@ func newCard(g *reports.Group) card {
 	c.addVersions(g)
 	c.addGate(g)
 	c.addAuthorizers(g.Witness)
+	c.addComponents(g)
 	if g.Target != nil && len(g.Target.Capabilities) > 0 {
 		c.Facts = append([]reports.Fact{{Name: "Can show", Value: joinLevels(g.Target.Capabilities)}}, c.Facts...)
 	}
@@ -133,6 +134,20 @@ func (c *card) addGate(g *reports.Group) {
 	c.Rows = append(c.Rows, witnessRow{"Gate, by its metric", asked, cmp.Or(string(w.GateMetric), "nothing"), "kubernetes_feature_enabled"})
 	if probe := w.GateProbe; probe != nil {
 		c.Rows = append(c.Rows, witnessRow{"Gate, by a probe", asked, string(probe.Gate), fmt.Sprintf("%d %s", probe.Code, probe.Message)})
+	}
+}
+
+// addComponents adds the versions of what runs on nodes. Kubelets may be of other versions than the control plane.
+func (c *card) addComponents(g *reports.Group) {
+	if g.Witness == nil {
+		return
+	}
+	for _, component := range g.Witness.Components {
+		row := witnessRow{Name: component.Name, Seen: component.Version, Source: "node " + component.Node}
+		if component.Worker && g.Cell != nil {
+			row.Asked = g.Cell.Nodes
+		}
+		c.Rows = append(c.Rows, row)
 	}
 }
 

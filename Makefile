@@ -26,12 +26,24 @@ conformance: build ## certify a kube-apiserver, gate on and gate off (REPORT_DIR
 # clusters, gate on and gate off. The chains of special authorizers are left to the local control plane.
 KIND_SKIP ?= ^kubernetes/(chains|raw-headers)/|^periscope/.*webhook
 .PHONY: kind-conformance
-kind-conformance: build ## the same on clusters of kind with two nodes (KUBERNETES, KIND_SKIP)
+kind-conformance: KIND_REPORT ?= _output/kind
+kind-conformance: build ## the same on clusters of kind with two nodes (KUBERNETES, KIND_SKIP, KIND_REPORT)
 	@ci/kind-node/install
 	@eval "$$(ci/kind-node/engine start)" && image=$$(ci/kind-node/build $(KUBERNETES)) && \
-	$(AUTHZCONF) run --provider kind --kubernetes $(KUBERNETES) --gate both --skip '$(KIND_SKIP)' --kind-node-image $$image --report-dir _output/kind && \
-	$(AUTHZCONF) verify _output/kind && \
+	$(AUTHZCONF) run --provider kind --kubernetes $(KUBERNETES) --gate both --skip '$(KIND_SKIP)' --kind-node-image $$image --report-dir $(KIND_REPORT) && \
+	$(AUTHZCONF) verify $(KIND_REPORT) && \
 	AUTHZCONF_KIND_NODE_IMAGE=$$image go test -count 1 -timeout 10m -run TestKind ./clusters/kind ./engine/server
+
+# The oldest nodes that the version skew policy allows beside the newest API server.
+NODES ?= 1.34
+
+.PHONY: kind-skew
+kind-skew: KIND_REPORT ?= _output/kind-skew
+kind-skew: build ## scenarios about nodes and node agents on a cluster of kind with older nodes (KUBERNETES, NODES, KIND_REPORT)
+	@ci/kind-node/install
+	@eval "$$(ci/kind-node/engine start)" && for minor in $(KUBERNETES) $(NODES); do ci/kind-node/build $$minor >&2 || exit; done && \
+	$(AUTHZCONF) run --provider kind --kubernetes $(KUBERNETES) --nodes-kubernetes $(NODES) --gate on --focus '^(kep-5284/nodes|node-agents)/' --report-dir $(KIND_REPORT) && \
+	$(AUTHZCONF) verify $(KIND_REPORT)
 
 .PHONY: kind-candidates
 kind-candidates: ## the scenarios that could be conformance tests, on a cluster of kind taken as one that exists

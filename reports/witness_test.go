@@ -32,13 +32,16 @@ func TestWitnessJudge(t *testing.T) {
 		"no digest":        func(w *Witness, _ *verdicts.Cell) { w.Programs[1].SHA256 = "" },
 		"an odd digest":    func(w *Witness, _ *verdicts.Cell) { w.Programs[0].SHA256 += "0" },
 		"of nowhere":       func(w *Witness, _ *verdicts.Cell) { w.Programs[0].Origin = "" },
+		"another kubelet":  func(_ *Witness, c *verdicts.Cell) { c.Nodes = "1.34.4,1.37.1" },
+		"no kubelets":      func(w *Witness, c *verdicts.Cell) { c.Nodes, w.Components = "1.34.4", nil },
 		"not read":         func(w *Witness, _ *verdicts.Cell) { w.GateProbe = nil },
 	} {
 		w := &Witness{
 			GitVersion: "v1.37.1", EmulatedVersion: "1.37", ExpectedGate: scenarios.GateOff, GateMetric: scenarios.GateOff,
 			GateProbe: &GateProbe{Code: 400, Message: asked, Gate: scenarios.GateOff}, Programs: slices.Clone(testPrograms), Probes: &ProbeCount{Sent: 4, Front: 4, Back: 1},
+			Components: []Component{{Name: Kubelet, Version: "1.37.1"}, {Name: Kubelet, Version: "1.36.3", Worker: true}, {Name: Kubelet, Version: "1.34.4", Worker: true}},
 		}
-		cell := verdicts.Cell{Provider: "local", Kubernetes: "1.37.1"}
+		cell := verdicts.Cell{Provider: "local", Kubernetes: "1.37.1", Nodes: "1.34.4,1.36.3"}
 		if change(w, &cell); (len(w.Judge(cell, scenarios.AllCapabilities())) == 0) != (name == "") {
 			t.Errorf("%q: %q", name, w.Judge(cell, scenarios.AllCapabilities()))
 		}

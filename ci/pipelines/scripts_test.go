@@ -22,8 +22,11 @@ code=0 dir=
 for pair in $CODES; do
   [[ ${pair%=*} == "$1" ]] && code=${pair#*=}
 done
-for ((i = 1; i < $#; i++)); do
-  [[ ${!i} == --report-dir ]] && j=$((i + 1)) && dir=${!j}
+for ((i = 1; i <= $#; i++)); do
+  case ${!i} in
+    --report-dir) j=$((i + 1)) && dir=${!j} ;;
+    KIND_REPORT=*) dir=${!i#KIND_REPORT=} ;;
+  esac
 done
 echo "called: $*"
 if [[ $HANG == "$1" ]]; then
@@ -174,7 +177,11 @@ func TestLayout(t *testing.T) {
 	}
 	always := []string{"artifacts/metadata.json", "build-log.txt", "finished.json", "started.json"}
 	paths, _ := filepath.Glob("../paths/*.yaml")
-	release, steps := slices.Concat(always, report("matrix"), []string{"artifacts/ga.md"}), []string{"matrix", "matrix-verify", "kind", "candidates", "ga"}
+	release, steps := slices.Concat(always, report("matrix"), []string{"artifacts/ga.md"}), []string{"matrix", "matrix-verify", "candidates", "ga"}
+	for _, name := range []string{"kind", "kind-nodes-1.34", "kind-nodes-1.35", "kind-nodes-1.36"} {
+		release = slices.Concat(release, report(name))
+		steps = append(steps, name, name+"-verify")
+	}
 	for _, p := range paths {
 		if strings.HasSuffix(p, "-as-printed.yaml") {
 			continue

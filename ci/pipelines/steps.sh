@@ -67,10 +67,25 @@ step() {
 # judge NAME COMMAND...: a step that leaves a report, in the folder NAME; the report is verified. One
 # that says passed without a report has shown nothing.
 judge() {
-  local name=$1 report=$artifacts/$1
+  local name=$1
   shift
   [[ -z $interrupted ]] || return 0
-  step "$name" "$@" --report-dir "$report"
+  step "$name" "$@" --report-dir "$artifacts/$name"
+  keep_report "$name"
+}
+
+# judge_target NAME TARGET [VARIABLE=VALUE...]: the same of a target of make that writes its report to KIND_REPORT.
+judge_target() {
+  local name=$1
+  shift
+  [[ -z $interrupted ]] || return 0
+  step "$name" target "$@" KIND_REPORT="$artifacts/$name"
+  keep_report "$name"
+}
+
+# keep_report NAME: verify the report that the last step has left in the folder NAME.
+keep_report() {
+  local name=$1 report=$artifacts/$1
   if [[ -f $report/junit.xml ]]; then
     cp "$report/junit.xml" "$artifacts/junit_$name.xml"
     step "$name-verify" authzconf verify "$report"

@@ -68,10 +68,10 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if err := c.create(ctx); err != nil {
 		return nil, err
 	}
-	if err := c.shareImages(ctx); err != nil {
+	if err := c.connect(ctx); err != nil {
 		return nil, err
 	}
-	if err := c.connect(ctx); err != nil {
+	if err := c.mendAddOns(ctx); err != nil {
 		return nil, err
 	}
 	c.readyIn = time.Since(start)

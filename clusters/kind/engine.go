@@ -83,10 +83,28 @@ func checkDisk(ctx context.Context) error {
 	return nil
 }
 
+// findImage returns the name of a node image that the engine has: the one that is asked for, or instead of kindest/node of
+// a version the one that was built of it here. If it has neither, the first is to be pulled.
+func findImage(ctx context.Context, image string) string {
+	tag, isDefault := strings.CutPrefix(image, ImageRepository+":")
+	if !isDefault || hasImage(ctx, image) {
+		return image
+	}
+	if built := BuiltRepository + ":" + tag; hasImage(ctx, built) {
+		return built
+	}
+	return image
+}
+
+func hasImage(ctx context.Context, image string) bool {
+	_, err := docker(ctx, "image", "inspect", "--format", "{{.Id}}", image)
+	return err == nil
+}
+
 // ImageVersion returns the version of Kubernetes in a node image, without a v. It pulls the image if it is not
 // there, and proves that the engine runs privileged containers, as kind's nodes are.
 func ImageVersion(ctx context.Context, image string) (string, error) {
-	if _, err := docker(ctx, "image", "inspect", "--format", "{{.Id}}", image); err != nil {
+	if !hasImage(ctx, image) {
 		if _, err := docker(ctx, "pull", "--quiet", image); err != nil {
 			return "", engineError(ctx, err, fmt.Sprintf("the node image %s is not there and cannot be pulled", image),
 				"name another with --kind-node-image; make kind-node-image KUBERNETES=1.37 builds one without a registry")

@@ -57,29 +57,6 @@ func (c *Cluster) readNode(ctx context.Context, path string) ([]byte, error) {
 	return execNode(ctx, c.controlPlane(), nil, "cat", path)
 }
 
-// addOnImages are the images of what kubeadm installs in a cluster: they are of the control plane's version on every node.
-const addOnImages = "kube-proxy|coredns"
-
-// shareImages brings the images of the add-ons from the control plane to the workers of other versions, whose node images
-// have others. With a registry the kubelets would pull them.
-func (c *Cluster) shareImages(ctx context.Context) error {
-	var others []string
-	for i, w := range c.opts.Workers {
-		if w.Image != c.opts.Image {
-			others = append(others, c.worker(i))
-		}
-	}
-	if len(others) == 0 {
-		return nil
-	}
-	script := `ctr --namespace k8s.io images ls --quiet | grep -E '/(` + addOnImages + `):' | xargs ctr --namespace k8s.io images export --local -`
-	archive, err := execNode(ctx, c.controlPlane(), nil, "sh", "-c", script)
-	if err != nil {
-		return fmt.Errorf("taking the images of the add-ons from the control plane: %w", err)
-	}
-	return importImages(ctx, others, archive)
-}
-
 // importImages imports an archive into containerd of some nodes.
 func importImages(ctx context.Context, nodes []string, archive []byte) error {
 	group, ctx := errgroup.WithContext(ctx)

@@ -36,8 +36,10 @@ const (
 	// NamePrefix begins the name of every cluster of authzconf: what kind's label
 	// io.x-k8s.kind.cluster is looked through for by Leftovers.
 	NamePrefix = "authzconf-"
-	// ImageRepository is where node images come from unless one is named.
+	// ImageRepository is where node images come from unless one is named, and BuiltRepository is what ci/kind-node/build
+	// calls those that it makes where no registry can be reached.
 	ImageRepository = "kindest/node"
+	BuiltRepository = "authzconf/kind-node"
 
 	readyTimeout = 5 * time.Minute
 )
@@ -46,7 +48,8 @@ const (
 type Options struct {
 	// Name follows NamePrefix in the cluster's name, before a random part.
 	Name string
-	// Image is the node image; it decides the version. Empty is kindest/node:v<Version>.
+	// Image is the node image; it decides the version. Empty is kindest/node:v<Version>, or the one that ci/kind-node/build
+	// has made if the engine has that and not the other.
 	Image   string
 	Version string           // the version of Kubernetes that the image has, without a v
 	Network clusters.Network // what FindNetwork has found, if it was asked before
@@ -63,7 +66,7 @@ type Options struct {
 type Worker struct {
 	// Version is that of its kubelet, without a v. Empty is that of the control plane.
 	Version string
-	// Image is its node image. Empty is that of the control plane, or kindest/node of the version if one is named.
+	// Image is its node image. Empty is that of the control plane, or as for Options.Image if a version is named.
 	Image string
 }
 
@@ -73,7 +76,7 @@ func (o Options) complete() (Options, error) {
 		if o.Version == "" {
 			return o, &usage.Error{Problem: "no node image and no version is named"}
 		}
-		o.Image = ImageRepository + ":v" + o.Version
+		o.Image = imageOf(o.Version)
 	}
 	o.Workers = slices.Clone(o.Workers)
 	for i, w := range o.Workers {
@@ -92,8 +95,11 @@ func (o Options) workerImage(version string) string {
 	if version == "" || version == o.Version {
 		return o.Image
 	}
-	return ImageRepository + ":v" + version
+	return imageOf(version)
 }
+
+// imageOf returns the name of the node image of a version, unless the engine has only our own.
+func imageOf(version string) string { return ImageRepository + ":v" + version }
 
 // Places on the control-plane node, the same in the static pod.
 const (
@@ -203,8 +209,18 @@ func statePath(name string) (string, error) {
 	return filepath.Join(root, statePrefix+name), nil
 }
 
+// longestNode is how long the name of a node may be: Kubernetes uses it as the value of a label.
+const longestNode = 63
+
+// nameCluster returns a name that no other cluster has, from what was asked for, so short that nodes can be named after it.
+func nameCluster(asked string) string {
+	unique := "-" + utilrand.String(6)
+	room := longestNode - len(NamePrefix+unique+"-control-plane3")
+	return NamePrefix + strings.Trim(strings.TrimRight(asked[:min(room, len(asked))], "-")+unique, "-")
+}
+
 func newState(asked string) (name string, s *state, err error) {
-	name = NamePrefix + strings.Trim(asked+"-"+utilrand.String(6), "-")
+	name = nameCluster(asked)
 	path, err := statePath(name)
 	if err != nil {
 		return "", nil, err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -146,5 +147,21 @@ func TestParseNetworks(t *testing.T) {
 	}
 	if err != nil || order != "dabc" {
 		t.Errorf("order %s, %v", order, err)
+	}
+}
+
+func TestNameCluster(t *testing.T) {
+	for asked, want := range map[string]string{
+		"":                                  `^authzconf-[a-z0-9]{6}$`,
+		"test":                              `^authzconf-test-[a-z0-9]{6}$`,
+		"kind-1-37-nodes-1-34-1-36-gate-on": `^authzconf-kind-1-37-nodes-1-34-1-36-gate-[a-z0-9]{6}$`,
+	} {
+		name := nameCluster(asked)
+		if !regexp.MustCompile(want).MatchString(name) {
+			t.Errorf("%q: got %s, want %s", asked, name, want)
+		}
+		if node := name + "-control-plane3"; len(node) > longestNode {
+			t.Errorf("%s is too long for a node", node)
+		}
 	}
 }

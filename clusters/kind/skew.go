@@ -50,7 +50,11 @@ func skewError(format string, args ...any) error {
 
 // checkImages checks that the node images of all nodes are there, hold the versions that were asked for, and keep to the
 // version skew policy.
-func (o Options) checkImages(ctx context.Context) error {
+func (o *Options) checkImages(ctx context.Context) error {
+	o.Image = findImage(ctx, o.Image)
+	for i := range o.Workers {
+		o.Workers[i].Image = findImage(ctx, o.Workers[i].Image)
+	}
 	server, err := ImageVersion(ctx, o.Image)
 	if err != nil {
 		return err

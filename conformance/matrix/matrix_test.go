@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,6 +44,11 @@ func TestCells(t *testing.T) {
 		{name: "newer than the binary", matrix: Matrix{Kubernetes: []string{"1.36"}, Emulate: "1.37", Gates: ParseGates("on")}, fail: "can emulate 1.33 to 1.36"},
 		{name: "emulation that is no version", matrix: Matrix{Kubernetes: []string{"1.37"}, Emulate: "new", Gates: ParseGates("on")}, fail: "can emulate"},
 		{name: "no version", matrix: Matrix{Gates: ParseGates("on")}, fail: "no Kubernetes version is named"},
+		{name: "older nodes", matrix: Matrix{Provider: "kind", Kubernetes: []string{"1.37"}, Nodes: []string{"1.34", "1.36"}, Gates: ParseGates("on")}, want: "kind-1.37-nodes-1.34-1.36-gate-on"},
+		{name: "nodes that are too old", matrix: Matrix{Provider: "kind", Kubernetes: []string{"1.37"}, Nodes: []string{"1.33"}, Gates: ParseGates("on")}, fail: "a kubelet may be at most 3 minors older"},
+		{name: "nodes that are too new", matrix: Matrix{Provider: "kind", Kubernetes: []string{"1.36", "1.37"}, Nodes: []string{"1.37"}, Gates: ParseGates("on")}, fail: "with an API server of 1.36.3: a kubelet must not be newer"},
+		{name: "nodes of an unknown version", matrix: Matrix{Provider: "kind", Kubernetes: []string{"1.37"}, Nodes: []string{"2.0"}, Gates: ParseGates("on")}, fail: "2.0"},
+		{name: "nodes where there are none", matrix: Matrix{Kubernetes: []string{"1.37"}, Nodes: []string{"1.36"}, Gates: ParseGates("on")}, fail: "clusters of the provider local have no nodes"},
 		{name: "unknown provider", matrix: Matrix{Provider: "cloud", Kubernetes: []string{"1.37"}, Gates: ParseGates("on")}, fail: `unknown provider "cloud"`},
 	}
 	for _, test := range tests {
@@ -128,5 +134,26 @@ func TestFileOfCI(t *testing.T) {
 	}
 	if got, want := names(cells), names(append(want, emulated...)); got != want {
 		t.Errorf("cells %s\nwant  %s", got, want)
+	}
+}
+
+// TestSkewFileOfCI wants nodes of all three minors before the newest in ci/skew.yaml.
+func TestSkewFileOfCI(t *testing.T) {
+	data, err := os.ReadFile("../../ci/skew.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cells, err := Load("ci/skew.yaml", data, Matrix{Provider: "kind"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	minors := Minors()
+	for _, minor := range minors[len(minors)-4 : len(minors)-1] {
+		isTried := slices.ContainsFunc(cells, func(o server.Options) bool {
+			return o.Release.Minor == Newest() && strings.Contains(o.Cell.Nodes, minor+".")
+		})
+		if !isTried {
+			t.Errorf("no cell has an API server of %s and a node of %s", Newest(), minor)
+		}
 	}
 }

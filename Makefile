@@ -45,6 +45,17 @@ kind-skew: build ## scenarios about nodes and node agents on a cluster of kind w
 	$(AUTHZCONF) run --provider kind --kubernetes $(KUBERNETES) --nodes-kubernetes $(NODES) --gate on --focus '^(kep-5284/nodes|node-agents)/' --report-dir $(KIND_REPORT) && \
 	$(AUTHZCONF) verify $(KIND_REPORT)
 
+# The API server of a cluster with nodes is replaced by those of other versions and states of the gate.
+KIND_PATH ?= 1.36,1.37,1.36-gate,1.37
+
+.PHONY: kind-upgrade
+kind-upgrade: KIND_REPORT ?= _output/kind-upgrade
+kind-upgrade: build ## an upgrade path on a cluster of kind (KIND_PATH, KIND_REPORT)
+	@ci/kind-node/install
+	@eval "$$(ci/kind-node/engine start)" && for minor in $$(echo $(KIND_PATH) | grep -oE '1\.[0-9]+' | sort -u); do ci/kind-node/build $$minor >&2 || exit; done && \
+	$(AUTHZCONF) upgrade --provider kind --path $(KIND_PATH) --report-dir $(KIND_REPORT) && \
+	$(AUTHZCONF) verify $(KIND_REPORT)
+
 .PHONY: kind-candidates
 kind-candidates: ## the scenarios that could be conformance tests, on a cluster of kind taken as one that exists
 	@ci/kind-node/install

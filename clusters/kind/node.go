@@ -139,6 +139,7 @@ func (c *Cluster) RestartAPIServer(ctx context.Context, change func(*Options)) e
 	if err != nil {
 		return err
 	}
+	o.Image = findImage(ctx, o.Image)
 	start := time.Now()
 	before, err := c.startTime(ctx)
 	if err != nil {

@@ -41,6 +41,18 @@ func (Provider) Network(ctx context.Context) (clusters.Network, error) {
 	return network, nil
 }
 
+// Prepare implements clusters.Preparer: it checks that there is an engine with all node images, and pulls what is missing.
+func (p Provider) Prepare(ctx context.Context, r clusters.Request) error {
+	if _, err := FindNetwork(ctx); err != nil {
+		return err
+	}
+	o, err := p.options(r).complete()
+	if err != nil {
+		return err
+	}
+	return o.checkImages(ctx)
+}
+
 // Create implements clusters.Provider.
 func (p Provider) Create(ctx context.Context, r clusters.Request) (clusters.Cluster, error) {
 	cluster, err := Start(ctx, p.options(r))
@@ -93,6 +105,7 @@ func namePlaces(args []string) []string {
 
 var (
 	_ clusters.Networked = Provider{}
+	_ clusters.Preparer  = Provider{}
 	_ clusters.Restarter = Provider{}
 	_ clusters.Reloader  = (*Cluster)(nil)
 	_ image.Loader       = (*Cluster)(nil)

@@ -60,7 +60,7 @@ func (u *Upgrade) say(format string, args ...any) {
 
 // Walk goes along the path to its end, a stage that cannot be entered, or until ctx ends. Then the cluster is stopped.
 func (u *Upgrade) Walk(ctx context.Context) {
-	var broken error
+	broken := u.prepare(ctx)
 	for _, stage := range u.Stages {
 		if broken == nil {
 			broken = u.stage(ctx, stage)
@@ -72,6 +72,20 @@ func (u *Upgrade) Walk(ctx context.Context) {
 	if err := server.StopAll(u.balancer, u.targets); err != nil {
 		u.say("stopping: %v", err)
 	}
+}
+
+// prepare finds or makes what the clusters of all stages need, so that no path ends half way for the lack of a program.
+func (u *Upgrade) prepare(ctx context.Context) error {
+	for _, stage := range u.Stages {
+		err := stage.Target.Prepare(ctx)
+		if usage.Is(err) {
+			u.Err = fmt.Errorf("stage %d, %s: %w", stage.Index+1, stage.Name(), err)
+		}
+		if err != nil {
+			return fmt.Errorf("stage %d, %s, cannot be prepared: %w", stage.Index+1, stage.Name(), err)
+		}
+	}
+	return nil
 }
 
 // finish ends a stage, whose scenarios have run since a time.

@@ -2,7 +2,9 @@ package verdicts
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,9 +63,10 @@ func (v *stepJudge) classifyCounted(field string, seconds float64) string {
 // k8s.io/apiserver/pkg/endpoints/filters/audit.go has it: how long it took in all, and within that authorization and
 // impersonation.
 const (
-	totalAnnotation         = "apiserver.latency.k8s.io/total"
-	authorizationAnnotation = "apiserver.latency.k8s.io/authorization"
-	impersonationAnnotation = "apiserver.latency.k8s.io/impersonation"
+	latencyPrefix           = "apiserver.latency.k8s.io/"
+	totalAnnotation         = latencyPrefix + "total"
+	authorizationAnnotation = latencyPrefix + "authorization"
+	impersonationAnnotation = latencyPrefix + "impersonation"
 )
 
 // slow is how long a request takes from which on its audit event says where the time went.
@@ -76,8 +79,12 @@ var neverSlow = regexp.MustCompile(`^v?1\.(?:[0-2]?\d|3[0-4])(?:\.|$)`)
 var unmeasured = regexp.MustCompile(`^v?1\.(?:[0-2]?\d|3[0-5])(?:\.|$)`)
 
 // checkLatency demands that the audit event says where the time of a slow request went, and nothing of a quick one. API
-// servers say so since they have the metrics.
+// servers say so since they have the metrics. A watch lasts as long as it lasts: of it nothing is said.
 func (v *stepJudge) checkLatency() {
+	if v.event.Verb == "watch" {
+		v.compare("audit (latency of a watch)", noAnnotated, choose(v.hasLatency(), "there", noAnnotated))
+		return
+	}
 	total, err := time.ParseDuration(v.event.Annotations[totalAnnotation])
 	isTold := err == nil
 	v.checkTotalLatency(total, isTold)
@@ -85,14 +92,41 @@ func (v *stepJudge) checkLatency() {
 		v.checkAuthorizationLatency(total)
 	}
 	v.checkImpersonationLatency(total, isTold)
+	if isTold {
+		v.checkOtherLatencies(total)
+	}
+}
+
+// hasLatency reports whether the audit event says how long anything took.
+func (v *stepJudge) hasLatency() bool {
+	for key := range v.event.Annotations {
+		if strings.HasPrefix(key, latencyPrefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkOtherLatencies demands that the other handlers of which the audit event says how long they took, such as storage or
+// webhooks of admission, took some of the time that the whole request took.
+func (v *stepJudge) checkOtherLatencies(total time.Duration) {
+	judged := []string{totalAnnotation, authorizationAnnotation, impersonationAnnotation}
+	for _, key := range slices.Sorted(maps.Keys(v.event.Annotations)) {
+		handler, isLatency := strings.CutPrefix(key, latencyPrefix)
+		if !isLatency || slices.Contains(judged, key) {
+			continue
+		}
+		part, err := time.ParseDuration(v.event.Annotations[key])
+		v.compare("audit (latency of "+handler+")", someTime, choose(err == nil, classifyDuration(part, total), "not a duration"))
+	}
 }
 
 // checkTotalLatency demands that an audit event which says how long a request took is of a slow one, and that the event of a
-// slow one says so. A watch ends when it ends.
+// slow one says so.
 func (v *stepJudge) checkTotalLatency(total time.Duration, isTold bool) {
 	const slowRequest = "that of a slow request"
 	elapsed := v.event.StageTimestamp.Sub(v.event.RequestReceivedTimestamp.Time)
-	isSlow := elapsed > slow+clockSlack && v.event.Verb != "watch"
+	isSlow := elapsed > slow+clockSlack
 	switch {
 	case isTold:
 		v.compare("audit (latency)", slowRequest, choose(total > slow, slowRequest, "that of a quick one"))

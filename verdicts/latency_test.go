@@ -48,6 +48,9 @@ func TestTimes(t *testing.T) {
 		"annotated with 292 years":   {timed(0.02, total+`,"apiserver.latency.k8s.io/impersonation":"2562047h47m16s"`), "audit (latency of impersonation)", "more than that of the request"},
 		"authorization is free":      {timed(0.02, slow+`,"apiserver.latency.k8s.io/impersonation":"20ms"`), "audit (latency of authorization)", "absent"},
 		"authorization of years":     {timed(0.02, slow+`,"apiserver.latency.k8s.io/authorization":"9000h","apiserver.latency.k8s.io/impersonation":"20ms"`), "audit (latency of authorization)", "more than that of the request"},
+		"another handler is quick":   {timed(0.02, total+`,"apiserver.latency.k8s.io/impersonation":"20ms","apiserver.latency.k8s.io/etcd":"5ms"`), "", ""},
+		"storage of years":           {timed(0.02, total+`,"apiserver.latency.k8s.io/impersonation":"20ms","apiserver.latency.k8s.io/etcd":"9000h"`), "audit (latency of etcd)", "more than that of the request"},
+		"storage of no duration":     {timed(0.02, total+`,"apiserver.latency.k8s.io/impersonation":"20ms","apiserver.latency.k8s.io/etcd":"long"`), "audit (latency of etcd)", "not a duration"},
 		"sums that nobody looked at": {newEvidence(), "", ""},
 	}
 	for name, test := range tests {
@@ -97,6 +100,29 @@ func TestLatencyWithoutMetrics(t *testing.T) {
 		s.Requires.Gate = scenarios.GateOn
 		if r := Judge(s, e); r.Verdict != want {
 			t.Errorf("%s: %s: %s", version, r.Verdict, r.Reason)
+		}
+	}
+}
+
+// TestLatencyOfAWatch: a watch lasts as long as it lasts, so its audit event says nothing of how long anything took.
+func TestLatencyOfAWatch(t *testing.T) {
+	for annotations, want := range map[string]string{
+		`"acme.com/note":"none"`:                          "",
+		`"apiserver.latency.k8s.io/impersonation":"20ms"`: "there",
+		`"apiserver.latency.k8s.io/total":"510ms"`:        "there",
+	} {
+		e := timed(0.02, annotations)
+		event := AuditOf(&e.Steps[0])
+		event.Verb = "watch"
+		e.Steps[0].Audit, _ = json.Marshal(event)
+		got := ""
+		for _, d := range Judge(listAsBob(), e).Differences {
+			if d.Field == "audit (latency of a watch)" {
+				got = d.Got
+			}
+		}
+		if got != want {
+			t.Errorf("%s: got %q, want %q", annotations, got, want)
 		}
 	}
 }

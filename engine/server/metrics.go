@@ -101,20 +101,20 @@ func (s *Server) CountAuthorization(ctx context.Context) (increases func() ([]ve
 	before, err := s.countersOf(ctx, known.Authorization)
 	return func() ([]verdicts.MetricSample, error) {
 		after, err := s.countersOf(ctx, known.Authorization)
-		// What is read here is allowed itself, as is what the API server asks itself for all the time; and every filter counts it,
-		// so that of the one that matters here it is only told that it did.
-		samples := slices.DeleteFunc(after.since(before), func(m verdicts.MetricSample) bool {
-			if m.Name == filterMetric {
-				return !strings.Contains(strings.Join(m.Labels, ""), "impersonation")
-			}
-			return strings.HasPrefix(m.Name, "authorization_") && slices.Contains(m.Labels, "result=allowed")
-		})
+		samples := after.since(before)
 		for i := range samples {
-			if m := &samples[i]; m.Name == filterMetric {
+			switch m := &samples[i]; {
+			case m.Name == filterMetric:
+				// Every filter counts every request: of the one that matters here it is only recorded that it did.
 				m.Delta, m.Seconds = 1, nil
+			case m.CountsAllowed():
+				m.Delta-- // the first reading, which was allowed itself
 			}
 		}
-		return samples, err
+		return slices.DeleteFunc(samples, func(m verdicts.MetricSample) bool {
+			isOtherFilter := m.Name == filterMetric && !strings.Contains(strings.Join(m.Labels, ""), "impersonation")
+			return isOtherFilter || m.Delta == 0
+		}), err
 	}, err
 }
 

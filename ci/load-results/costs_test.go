@@ -110,9 +110,9 @@ func TestResults(t *testing.T) {
 	}
 	for _, want := range []string{
 		"| [reviews](reviews/README.md) | 1 | 1 passed | 2026-",
-		"| The existing impersonation mechanism will introduce 1 access review. | Scalability | **holds** | 2.000 reviews per request; by the KEP 2 |",
+		"| The existing impersonation mechanism will introduce 1 access review. | Scalability | **holds for a node's name alone** | 2.000 reviews per request; by the KEP 2 |",
 		"| The existing impersonation mechanism will introduce 1 access review. | legacy-gate-off, first contact: 2.000 reviews per request in 2 runs, as predicted<br>legacy-gate-off, steady state: 2.000",
-		"| **an upper bound** | 1.1", "| **not measured** |", "| SLOs | **held** | of 6 p99, by variant and kind of request, 6 held,", "| **measured** | 0.0 % \\[0.0, 0.0 %\\] (p 1.000) of", "of the API server's CPU above idle per request",
+		"| **an upper bound for a node's name alone** | 1.1", "| **not measured** |", "| SLOs | **held** | of 6 p99, by variant and kind of request, 6 held,", "| **measured** | 0.0 % \\[0.0, 0.0 %\\] (p 1.000) of", "of the API server's CPU above idle per request",
 	} {
 		if !strings.Contains(string(data), want) {
 			t.Errorf("does not say %q:\n%s", want, data)
@@ -178,14 +178,14 @@ func TestStatements(t *testing.T) {
 		which  int
 		want   string
 	}{
-		"exact":                 {judge.Result{Variants: []judge.Variant{rate("denied", "gate-on", 3, judge.AsPredicted)}}, 3, "holds"},
-		"fewer":                 {judge.Result{Variants: []judge.Variant{rate("denied", "gate-on", 2.5, judge.AsPredicted)}}, 3, "an upper bound"},
+		"exact":                 {judge.Result{Variants: []judge.Variant{rate("denied", "gate-on", 3, judge.AsPredicted)}}, 3, "holds" + ofNamesAlone},
+		"fewer":                 {judge.Result{Variants: []judge.Variant{rate("denied", "gate-on", 2.5, judge.AsPredicted)}}, 3, "an upper bound" + ofNamesAlone},
 		"more":                  {judge.Result{Variants: []judge.Variant{rate("legacy-gate-on", "gate-on", 4, judge.AsPredicted), rate("fallback", "gate-on", 5, judge.AsPredicted)}}, 2, "does not hold"},
 		"another server":        {judge.Result{Variants: []judge.Variant{rate("denied", "gate-off", 3, judge.AsPredicted)}}, 3, "not measured"},
 		"not as predicted":      {judge.Result{Variants: []judge.Variant{rate("denied", "gate-on", 3, judge.NotPredicted)}}, 3, "not known: some is not as the model predicts"},
 		"miscounted":            {judge.Result{Variants: []judge.Variant{rate("denied", "gate-on", 3, judge.AsPredicted)}, Checks: []judge.Check{{Name: "counters", State: judge.Broken}}}, 3, "not measured"},
 		"overloaded":            {judge.Result{Variants: []judge.Variant{{Variant: "denied", Server: "gate-on", Reviews: judge.ReviewRate{Of: "steady state", PerRequest: statistics.Interval{Estimate: 1}, Verdict: judge.AsPredicted}, Done: 100, Errors: 30}}}, 3, "not measured"},
-		"late, and counted":     {judge.Result{Variants: []judge.Variant{rate("denied", "gate-on", 3, judge.AsPredicted)}, Checks: []judge.Check{{Name: "generator kept up", State: judge.Broken}}}, 3, "holds"},
+		"late, and counted":     {judge.Result{Variants: []judge.Variant{rate("denied", "gate-on", 3, judge.AsPredicted)}, Checks: []judge.Check{{Name: "generator kept up", State: judge.Broken}}}, 3, "holds" + ofNamesAlone},
 		"objective held":        {judge.Result{Limits: []judge.LimitResult{slo("a on gate-on", judge.Holds), slo("b on gate-off", judge.Holds)}}, 5, "held"},
 		"objective not known":   {judge.Result{Limits: []judge.LimitResult{slo("a on gate-on", judge.Holds), slo("b on gate-off", judge.Unknown)}}, 5, "held wherever it could be judged"},
 		"broken by the feature": {judge.Result{Limits: []judge.LimitResult{slo("a on gate-on", judge.Broken), slo("b on gate-off", judge.Holds)}, Comparisons: []judge.Comparison{{P99: judge.Effect{Measured: true}}}}, 5, "broken"},

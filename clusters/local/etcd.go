@@ -198,6 +198,21 @@ func (s *Storage) Get(ctx context.Context, key string) ([]byte, error) {
 	return answer.Kvs[0].Value, nil
 }
 
+// Sizes returns the size in bytes of every value, by its key.
+func (s *Storage) Sizes(ctx context.Context) (map[string]int, error) {
+	ctx, cancel := context.WithTimeout(ctx, storageTimeout)
+	defer cancel()
+	answer, err := s.client.Get(ctx, "", clientv3.WithPrefix())
+	if err != nil {
+		return nil, fmt.Errorf("reading all keys of etcd: %w", err)
+	}
+	sizes := map[string]int{}
+	for _, pair := range answer.Kvs {
+		sizes[string(pair.Key)] = len(pair.Value)
+	}
+	return sizes, nil
+}
+
 // Pair is a key and its value.
 type Pair struct {
 	Key   string

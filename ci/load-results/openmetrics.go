@@ -88,7 +88,7 @@ func families(groups []judge.VariantBlocks, more ...*dto.LabelPair) []*dto.Metri
 }
 
 func collectRequests(g judge.VariantBlocks, add addMetric) {
-	v := judge.MeasureVariant(g)
+	v := judge.MeasureVariant(g, false)
 	add(counter(v.Sent), label("state", "sent"))
 	add(counter(v.Late), label("state", "late"))
 	add(counter(v.Dropped), label("state", "dropped"))
@@ -96,7 +96,7 @@ func collectRequests(g judge.VariantBlocks, add addMetric) {
 }
 
 func collectAnswers(g judge.VariantBlocks, add addMetric) {
-	statuses := judge.MeasureVariant(g).Statuses
+	statuses := judge.MeasureVariant(g, false).Statuses
 	for _, s := range slices.Sorted(maps.Keys(statuses)) {
 		add(counter(statuses[s]), label("status", s))
 	}

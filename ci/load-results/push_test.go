@@ -240,7 +240,7 @@ func TestPrometheus(t *testing.T) {
 		}
 	}
 	for _, g := range judge.GroupVariants(&r) {
-		v, reviews := judge.MeasureVariant(g), int64(0)
+		v, reviews := judge.MeasureVariant(g, false), int64(0)
 		for _, b := range g.Blocks {
 			reviews += countReviews(b)
 		}

@@ -91,6 +91,9 @@ func check(name CheckName, sound string, look func(c *checker)) Check {
 }
 
 func makeChecks(r *run.Run, variants []VariantBlocks, groups []comparisonPairs, comparisons []Comparison, t Thresholds) []Check {
+	declared := t.declareMargins() && len(groups) > 0
+	claimed := declared || slices.ContainsFunc(comparisons, Comparison.claims)
+	aboutTime := claimed || t.limitLatency()
 	all := []Check{
 		check(ThresholdsValid, "the thresholds can be judged", func(c *checker) {
 			if err := t.Validate(); err != nil {
@@ -101,15 +104,14 @@ func makeChecks(r *run.Run, variants []VariantBlocks, groups []comparisonPairs, 
 		check(Undisturbed, "the run ended by itself and reports no problem", func(c *checker) { c.checkUndisturbed(r) }),
 		check(Servers, "the servers are what was asked for", func(c *checker) { c.checkServers(r) }),
 		check(Counters, "the counters agree, and recorder and API server with one another", func(c *checker) { c.checkCounters(r) }),
-		check(GeneratorKeptUp, "nearly all requests were sent in time", func(c *checker) { c.checkGenerator(r) }),
+		check(GeneratorKeptUp, "nearly all requests were sent in time", func(c *checker) { c.checkGenerator(r, aboutTime) }),
 		check(Arrivals, "both sides of each pair had the same arrivals", func(c *checker) { c.checkArrivals(groups) }),
 		check(Starts, "", func(c *checker) { c.checkStarts(r) }),
 		check(EnoughPairs, "there is no comparison", func(c *checker) { c.checkPairs(groups, t, design{r.Pairs, r.Starts}) }),
 		check(NoTrend, fmt.Sprintf("no p50 changes by more than %g %% over the run, or not more than chance makes it", 100*trendLimit),
-			func(c *checker) { c.checkTrends(variants, comparisons) }),
+			func(c *checker) { c.checkTrends(variants, comparisons, aboutTime) }),
 	}
-	declared := t.declareMargins() && len(groups) > 0
-	if declared || slices.ContainsFunc(comparisons, Comparison.claims) {
+	if claimed {
 		all = append(all, check(SameServers, "", func(c *checker) { c.checkSame(comparisons) }))
 	}
 	return all
@@ -159,7 +161,10 @@ func (c *checker) checkServers(r *run.Run) {
 	}
 }
 
-func (c *checker) checkGenerator(r *run.Run) {
+// checkGenerator finds requests that were not sent, or not on time. In a run that says nothing of time a late request is as
+// good as another: what is predicted follows from when it was sent.
+func (c *checker) checkGenerator(r *run.Run, aboutTime bool) {
+	var late, sent int64
 	for i := range r.Blocks {
 		b := &r.Blocks[i]
 		limitPart := func(what string, n, all int64, limit float64) {
@@ -168,9 +173,15 @@ func (c *checker) checkGenerator(r *run.Run) {
 				c.wrongf("block %d (%s): %d of %d requests were %s, at most %g %% may be", i, KeyOf(b), n, all, what, 100*limit)
 			}
 		}
-		limitPart("sent late", b.Late, b.Sent, lateLimit)
+		late, sent = late+b.Late, sent+b.Sent
+		if aboutTime {
+			limitPart("sent late", b.Late, b.Sent, lateLimit)
+		}
 		limitPart("never sent", b.Dropped, b.Planned, droppedLimit)
 		limitPart("without an answer at the end", b.Sent-countAnswered(b), b.Sent, unansweredLimit)
+	}
+	if !aboutTime {
+		c.sound = fmt.Sprintf("nearly all requests were sent, %d of %d late, which makes no difference: nothing is said of latency", late, sent)
 	}
 }
 
@@ -236,7 +247,7 @@ func (c *checker) checkStarts(r *run.Run) {
 // checkPairs compares the pairs and starts of comparisons with those that were declared, asked for, and needed where a
 // claim is made.
 func (c *checker) checkPairs(groups []comparisonPairs, t Thresholds, asked design) {
-	tests := 2 * seq.Count(groups, func(g comparisonPairs) bool { return !g.key.aa })
+	tests := testsEach * seq.Count(groups, func(g comparisonPairs) bool { return !g.key.aa })
 	least := t.declared()
 	if t.declareMargins() {
 		least = t.neededForClaim(tests)
@@ -255,8 +266,12 @@ func (c *checker) checkPairs(groups []comparisonPairs, t Thresholds, asked desig
 	}
 }
 
-// checkTrends looks for a p50 that rises or falls over the run, in a variant or in a comparison.
-func (c *checker) checkTrends(variants []VariantBlocks, comparisons []Comparison) {
+// checkTrends looks for a p50 that rises or falls over the run, in a variant or in a comparison, if the run is about time.
+func (c *checker) checkTrends(variants []VariantBlocks, comparisons []Comparison, aboutTime bool) {
+	if !aboutTime {
+		c.sound = "nothing is said of latency"
+		return
+	}
 	var names []string
 	var p, changes []float64
 	add := func(name string, values []float64) {
@@ -289,6 +304,7 @@ func (c Comparison) claims() bool {
 }
 
 // checkSame looks at comparisons of equal servers, which differ if the harness does, or the order of starting them matters.
+// They have to be equivalent: a difference that is not significant may be one.
 func (c *checker) checkSame(comparisons []Comparison) {
 	var seen []string
 	for i := range comparisons {
@@ -298,27 +314,44 @@ func (c *checker) checkSame(comparisons []Comparison) {
 		case compared.oneProcess:
 			c.unknownf("%s has one process on both sides: what two processes differ by is not known", compared.Name)
 		default:
-			seen = append(seen,
-				c.checkSameEffect(fmt.Sprintf("p50 of %s: %s", compared.Name, compared.P50), compared.P50),
-				c.checkSameEffect(fmt.Sprintf("p99 of %s: %s", compared.Name, compared.P99), compared.P99))
+			seen = append(seen, c.checkSameEffect("p50 of "+compared.Name, compared.P50)...)
+			seen = append(seen, c.checkSameEffect("p99 of "+compared.Name, compared.P99)...)
 		}
 	}
 	if len(seen) == 0 && len(c.unknown) == 0 {
 		c.unknownf("the run has no A/A pair: what two servers that are the same differ by is not known")
 	}
-	c.sound = "no difference was found between two servers that are the same: " + strings.Join(seen, "; ")
+	c.sound = "two servers that are the same are equivalent: " + strings.Join(seen, "; ")
 }
 
-// checkSameEffect looks at one effect between equal servers, and returns its text.
-func (c *checker) checkSameEffect(text string, e Effect) string {
-	outside := e.Verdict == statistics.Above || e.Verdict == statistics.Below
-	switch {
-	case !e.Measured:
-		c.unknownf("%s", text)
-	case e.PHolm <= alpha || outside:
+// checkSameEffect looks at one effect between equal servers, and returns its text, none if it has no margin.
+func (c *checker) checkSameEffect(name string, e Effect) []string {
+	text := fmt.Sprintf("%s: %s", name, e)
+	switch e.Verdict {
+	case "":
+		return nil
+	case statistics.Above, statistics.Below:
 		c.wrongf("%s, though both sides are the same", text)
-	case e.Verdict == statistics.Undecided:
+	case statistics.Undecided:
 		c.unknownf("%s", text)
 	}
-	return text
+	return []string{text}
+}
+
+// Rejudge judges a result that was published by the rules of today: no difference in time between priority levels, A/A by
+// equivalence, and all tests of the comparisons as one family.
+func (r *Result) Rejudge() {
+	r.SeparateLevels()
+	for i := range r.Comparisons {
+		if c := &r.Comparisons[i]; c.AA {
+			margins := r.Thresholds.sameMargins(c.Name)
+			c.P50.judge(margins.P50)
+			c.P99.judge(margins.P99)
+		}
+	}
+	adjust(r.Comparisons, true)
+	adjust(r.Comparisons, false)
+	if i := slices.IndexFunc(r.Checks, func(c Check) bool { return c.Name == SameServers }); i >= 0 {
+		r.Checks[i] = check(SameServers, "", func(c *checker) { c.checkSame(r.Comparisons) })
+	}
 }

@@ -28,18 +28,21 @@ func compareSides(g comparisonPairs, t Thresholds, need design) Comparison {
 	c.CPU, _ = measureEffect(g.pairs, measureCPU, has, need)
 	margins := t.margins(g.key.name)
 	if c.AA {
-		margins = t.Comparisons[g.key.name] // only what was declared for it
+		margins = t.sameMargins(g.key.name)
 	}
 	c.P50.judge(margins.P50)
 	c.P99.judge(margins.P99)
 	return c
 }
 
-// compareAll compares groups. Those of A/A are a family of tests of their own.
+// testsEach is how many tests a comparison makes: of its p50, its p99, and the processor time of the API server.
+const testsEach = 3
+
+// compareAll compares groups. All tests are one family, and those of A/A another.
 func compareAll(groups []comparisonPairs, t Thresholds) (comparisons []Comparison) {
 	isAA := func(g comparisonPairs) bool { return g.key.aa }
-	same := 2 * seq.Count(groups, isAA) // p50 and p99 each
-	others := 2*len(groups) - same
+	same := testsEach * seq.Count(groups, isAA)
+	others := testsEach*len(groups) - same
 	for _, g := range groups {
 		tests := others
 		if isAA(g) {
@@ -48,13 +51,14 @@ func compareAll(groups []comparisonPairs, t Thresholds) (comparisons []Compariso
 		comparisons = append(comparisons, compareSides(g, t, t.neededForClaim(tests)))
 	}
 	for _, aa := range []bool{false, true} {
-		adjust(comparisons, aa, func(c *Comparison) []*Effect { return []*Effect{&c.P50, &c.P99} })
-		adjust(comparisons, aa, func(c *Comparison) []*Effect { return []*Effect{&c.CPU} })
+		adjust(comparisons, aa)
 	}
 	return comparisons
 }
 
-func meanReviews(blocks []*run.Block) float64 { return measureReviews("", blocks).PerRequest.Estimate }
+func meanReviews(blocks []*run.Block) float64 {
+	return measureReviews("", blocks, countWhole).PerRequest.Estimate
+}
 
 // ErrorsCompared is the part of a block's answers that may be errors if latencies are compared: errors are often faster.
 const ErrorsCompared = 0.01
@@ -162,13 +166,14 @@ func (e Effect) StartsToDecide() int {
 	return statistics.StartsToDecide(seq.Map(e.Starts, math.Log1p), e.Margin)
 }
 
-// adjust sets the p-values of one family for there being several.
-func adjust(comparisons []Comparison, aa bool, family func(*Comparison) []*Effect) {
+// adjust sets the p-values of one family, A/A or all others, for there being several.
+func adjust(comparisons []Comparison, aa bool) {
 	var effects []*Effect
 	var p []float64
 	for i := range comparisons {
-		for _, e := range family(&comparisons[i]) {
-			if comparisons[i].AA == aa && e.Measured {
+		c := &comparisons[i]
+		for _, e := range []*Effect{&c.P50, &c.P99, &c.CPU} {
+			if c.AA == aa && e.Measured {
 				effects, p = append(effects, e), append(p, e.P)
 			}
 		}

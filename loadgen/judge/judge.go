@@ -23,13 +23,14 @@ func Judge(r run.Run, t Thresholds) Result {
 	result := Result{Thresholds: t, Variants: []Variant{}, Comparisons: []Comparison{}, Limits: []LimitResult{}}
 	variants, groups := GroupVariants(&r), groupPairs(&r)
 	for _, g := range variants {
-		v := MeasureVariant(g)
+		v := MeasureVariant(g, r.Steady)
 		if r.OwnUnknown {
 			v.Reviews.Of = impersonationAlone + ", " + v.Reviews.Of
 		}
 		result.Variants = append(result.Variants, v)
 	}
 	result.Comparisons = append(result.Comparisons, compareAll(groups, t)...)
+	result.SeparateLevels()
 	result.Checks = makeChecks(&r, variants, groups, result.Comparisons, t)
 	result.judgeVariants(variants)
 	result.judgeComparisons()

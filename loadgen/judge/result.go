@@ -146,7 +146,7 @@ type Variant struct {
 	P999 float64       `json:"p999Milliseconds"`
 	Max  float64       `json:"maxMilliseconds"`
 
-	// Reviews are those of the steady state, in which every agent had asked before, FirstContact those of the blocks in
+	// Reviews are those of the steady state, or where every agent had asked before, FirstContact those of the blocks in
 	// which each request was the first of its agent. Without either, or a prediction, Reviews are those of all blocks.
 	Reviews      ReviewRate  `json:"reviews"`
 	FirstContact *ReviewRate `json:"firstContact,omitempty"`
@@ -183,6 +183,10 @@ type Comparison struct {
 	B      string `json:"b"`
 	Pairs  int    `json:"pairs"` // how many there are, Starts in how many starts of the servers
 	Starts int    `json:"starts"`
+	// LevelA and LevelB are the priority levels in which most requests of the sides were dispatched. In different ones latency
+	// and processor time are not compared.
+	LevelA string `json:"levelA,omitempty"`
+	LevelB string `json:"levelB,omitempty"`
 	P50    Effect `json:"p50"`
 	P99    Effect `json:"p99"`
 	// CPU is of the API server's processor time above idle for each request. It has no margin.
@@ -231,7 +235,7 @@ type Usage struct {
 
 // ReviewRate is access reviews per request.
 type ReviewRate struct {
-	// Of says which blocks: first contact, steady state or all blocks, and where checks of requests themselves are not
+	// Of is the phase, and where checks of requests themselves are not
 	// counted "impersonation alone" before it; Blocks is how many.
 	Of     string `json:"of"`
 	Blocks int    `json:"blocks"`

@@ -10,85 +10,62 @@ import (
 	"github.com/authzconf/authzconf/reports/statistics"
 )
 
-// Verdicts on reviews per request, and those that are in no phase.
+// Verdicts on reviews per request.
 const (
-	AllBlocks    = "all blocks"
 	AsPredicted  = "as predicted"
 	NotPredicted = "not as predicted"
 
 	impersonationAlone = "impersonation alone"
 )
 
-// splitPhases returns the reviews in the steady state of a variant, or all its blocks if it has none, and its first contact. A block in which
-// some agents had asked before and some not is in neither, but is judged.
-func splitPhases(blocks []*run.Block) (reviews ReviewRate, first *ReviewRate) {
-	var firsts, steady []*run.Block
-	for _, b := range blocks {
-		switch p := b.Predicted; {
-		case p == nil || p.Requests == 0:
-		case p.First == p.Requests:
-			firsts = append(firsts, b)
-		case p.First == 0:
-			steady = append(steady, b)
-		}
-	}
-	if len(firsts) > 0 {
-		rate := measureReviews("first contact", firsts)
-		first = &rate
-	}
-	if len(steady) > 0 {
-		return measureReviews("steady state", steady), first
-	}
-	return measureReviews(AllBlocks, blocks), first
-}
-
-func measureReviews(of string, blocks []*run.Block) ReviewRate {
+// measureReviews returns the reviews per request of what is counted of blocks.
+func measureReviews(of string, blocks []*run.Block, count func(*run.Block) counted) ReviewRate {
 	r := ReviewRate{Of: of, Blocks: len(blocks)}
 	var rates []float64
-	var requests int64
+	var all counted
+	unpredicted := false
 	for _, b := range blocks {
-		if requests += b.Sent; b.Sent > 0 {
-			rates = append(rates, float64(countReviews(b))/float64(b.Sent))
+		c := count(b)
+		if c.sent > 0 {
+			rates = append(rates, float64(sumReviews(c.reviews))/float64(c.sent))
 		}
+		all.sent += c.sent
+		all.reviews, all.checks = append(all.reviews, c.reviews...), append(all.checks, c.checks...)
+		unpredicted = unpredicted || !isPredicted(b)
 	}
-	if requests == 0 {
+	if all.sent == 0 {
 		r.Verdict = "nothing was sent"
 		return r
 	}
+	if unpredicted {
+		all.checks = nil
+	} else {
+		r.Predicted = new(PredictedRate(all.checks, all.sent))
+	}
 	r.PerRequest, r.Bounded = statistics.MeanInterval(rates, level)
-	counts, predicted := CountChecks(blocks), sumPredictions(blocks)
-	for kind := range predicted {
-		counts[kind] += 0 // those of which there are none, too
-	}
-	var low, high float64
-	for _, kind := range slices.SortedFunc(maps.Keys(counts), run.ReviewKind.Compare) {
-		check := CheckRate{ReviewKind: kind, PerRequest: float64(counts[kind]) / float64(requests)}
-		if predicted != nil {
-			check.Predicted = &Range{float64(predicted[kind].Low) / float64(requests), float64(predicted[kind].High) / float64(requests)}
-			low, high = low+check.Predicted.Low, high+check.Predicted.High
-		}
-		r.Checks = append(r.Checks, check)
-	}
-	if predicted != nil {
-		r.Predicted = &Range{low, high}
-	}
+	r.Checks = all.rates(!unpredicted)
 	r.Verdict, _ = comparePrediction(blocks)
 	return r
 }
 
-// sumPredictions sums the predictions of blocks by mode, verb and decision; nil if one has none.
-func sumPredictions(blocks []*run.Block) map[run.ReviewKind]run.CheckRange {
-	sums := map[run.ReviewKind]run.CheckRange{}
-	for _, b := range blocks {
-		if b.Predicted == nil || b.Predicted.Requests == 0 {
-			return nil
-		}
-		for _, c := range b.Predicted.Checks {
-			sum := sums[c.ReviewKind]
-			sums[c.ReviewKind] = run.CheckRange{Low: sum.Low + c.Low, High: sum.High + c.High}
-		}
+// rates returns the reviews per request by mode, verb and decision, those of which there are none but a prediction, too.
+func (c counted) rates(predicted bool) (rates []CheckRate) {
+	sums, ranges := map[run.ReviewKind]int64{}, map[run.ReviewKind][]run.CheckRange{}
+	for _, n := range c.reviews {
+		sums[n.ReviewKind] += n.Count
 	}
-	return sums
+	for _, check := range c.checks {
+		sums[check.ReviewKind] += 0
+		ranges[check.ReviewKind] = append(ranges[check.ReviewKind], check)
+	}
+	for _, kind := range slices.SortedFunc(maps.Keys(sums), run.ReviewKind.Compare) {
+		rate := CheckRate{ReviewKind: kind, PerRequest: float64(sums[kind]) / float64(c.sent)}
+		if predicted {
+			rate.Predicted = new(PredictedRate(ranges[kind], c.sent))
+		}
+		rates = append(rates, rate)
+	}
+	return rates
 }
 
 // comparePrediction is about every block on its own: reviews are counts, of which a mean that is near the prediction,

@@ -59,6 +59,29 @@ func (t Thresholds) margins(comparison string) Margins {
 	return Margins{P50: t.Margin, P99: t.MarginP99}
 }
 
+// sameMargin and sameMarginP99 are the parts within which two servers that are the same have to be alike, unless the profile
+// declares others for the A/A comparison. The p99 is looked at where a margin of a p99 is declared.
+const (
+	sameMargin    = 0.1
+	sameMarginP99 = 0.25
+)
+
+// sameMargins returns the margins of an A/A comparison.
+func (t Thresholds) sameMargins(comparison string) Margins {
+	own := t.Comparisons[comparison]
+	m := Margins{P50: cmp.Or(own.P50, sameMargin), P99: own.P99}
+	if m.P99 == 0 && t.limitsP99() {
+		m.P99 = sameMarginP99
+	}
+	return m
+}
+
+// limitsP99 reports whether the p99 of any comparison has to be within a margin.
+func (t Thresholds) limitsP99() bool {
+	own := slices.Collect(maps.Values(t.Comparisons))
+	return t.MarginP99 > 0 || slices.ContainsFunc(own, func(m Margins) bool { return m.P99 > 0 })
+}
+
 // declareMargins reports whether any comparison has to be within a margin.
 func (t Thresholds) declareMargins() bool {
 	own := slices.Collect(maps.Values(t.Comparisons))
@@ -138,7 +161,7 @@ func (t Thresholds) MayClaim(pairs, starts, comparisons int) bool {
 	if t.declareMargins() {
 		return true
 	}
-	return comparisons > 0 && design{pairs, starts}.covers(t.neededForClaim(2*comparisons))
+	return comparisons > 0 && design{pairs, starts}.covers(t.neededForClaim(testsEach*comparisons))
 }
 
 // LimitsOf returns the limits of a variant.

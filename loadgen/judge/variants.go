@@ -67,8 +67,9 @@ func MergeHistograms(blocks []*run.Block, histogramOf func(*run.Block) *histogra
 	return m
 }
 
-// MeasureVariant returns what was measured of a variant on a server.
-func MeasureVariant(g VariantBlocks) Variant {
+// MeasureVariant returns what was measured of a variant on a server. steady says that the length of blocks is that of a steady
+// state.
+func MeasureVariant(g VariantBlocks, steady bool) Variant {
 	all := MergeBlocks(g.Blocks)
 	v := Variant{
 		Variant: g.Key.Variant, Server: g.Key.Server, Agents: g.Blocks[0].Agents, Name: g.Name, Blocks: len(g.Blocks),
@@ -98,7 +99,7 @@ func MeasureVariant(g VariantBlocks) Variant {
 		v.GeneratorCPU = milliseconds(time.Duration(all.GeneratorCPU)) / float64(v.Sent)
 	}
 	v.Usage = measureUsage(g.Blocks)
-	v.Reviews, v.FirstContact = splitPhases(g.Blocks)
+	v.Reviews, v.FirstContact = splitPhases(g.Blocks, steady)
 	return v
 }
 
@@ -134,8 +135,10 @@ func BoundQuantile(h *histogram.Histogram, q float64) QuantileBound {
 	return b
 }
 
-func countReviews(b *run.Block) int64 {
-	return seq.Sum(b.Reviews, func(r run.ReviewCount) int64 { return r.Count })
+func countReviews(b *run.Block) int64 { return sumReviews(b.Reviews) }
+
+func sumReviews(reviews []run.ReviewCount) int64 {
+	return seq.Sum(reviews, func(r run.ReviewCount) int64 { return r.Count })
 }
 
 // countErrors counts requests without an answer, and answers that the variant does not expect. Answers of 429 and of 500

@@ -12,7 +12,7 @@ import (
 
 // Figures in words: with their intervals, or why there is none.
 
-// String is the effect on one line: "+3.1 % [+1.2, +5.0 %], +0.12 [+0.05, +0.19] ms, p 0.003 (adjusted 0.02); equivalent: …".
+// String is the effect on one line: "+3.1 % [+1.2, +5.0 %], +0.12 ms, p 0.003 (adjusted 0.02); equivalent: …".
 func (e Effect) String() string {
 	if !e.Measured || e.Verdict == "" {
 		return e.DescribeDifference()
@@ -36,13 +36,13 @@ func (e Effect) DescribeChange() string {
 	return FormatChange(e.Change.Estimate) + " " + formatInterval(e.Change)
 }
 
-// DescribeMilliseconds returns the difference in ms, empty if it is not known.
+// DescribeMilliseconds returns the mean difference in ms, empty if it is not known. It has no interval beside that of the
+// change: of two intervals of one comparison one may leave out 0 and the other not, and p goes with one of them.
 func (e Effect) DescribeMilliseconds() string {
 	if !e.Measured {
 		return ""
 	}
-	m := e.Milliseconds
-	return fmt.Sprintf("%+.3f [%+.3f, %+.3f] ms", m.Estimate, m.Low, m.High)
+	return fmt.Sprintf("%+.3f ms", e.Milliseconds.Estimate)
 }
 
 // DescribeP returns the p that the interval goes with, and the one that is adjusted; empty if it is not known.
@@ -72,6 +72,9 @@ func (e Effect) DescribeMargin() string {
 func (q QuantileBound) String() string {
 	if !q.Bounded {
 		return fmt.Sprintf("%.2f ms (no bounds: %d answers)", q.Milliseconds, q.Samples)
+	}
+	if q.Low == q.High { // one bucket of the histogram
+		return fmt.Sprintf("%.2f ms", q.Milliseconds)
 	}
 	return fmt.Sprintf("%.2f ms [%.2f, %.2f]", q.Milliseconds, q.Low, q.High)
 }

@@ -76,20 +76,32 @@ type observation struct {
 
 // Predict goes on by what was asked in a block that began at a time, and says what it cost. The log is put in order.
 func (h *History) Predict(variant profile.Variant, start time.Time, log []run.Request) (*run.Prediction, error) {
+	return h.PredictSettled(variant, start, log, nil)
+}
+
+// PredictSettled is Predict for a block of which a part is settled. That part, unless it is nil, gets its requests and what is
+// predicted for them.
+func (h *History) PredictSettled(variant profile.Variant, start time.Time, log []run.Request, settled *run.Settled) (*run.Prediction, error) {
 	if h.began.IsZero() {
 		h.began = start
 	}
 	slices.SortStableFunc(log, func(x, y run.Request) int { return cmp.Compare(x.From, y.From) })
-	out, checks := &run.Prediction{Requests: int64(len(log))}, checkRanges{}
+	out, checks, later := &run.Prediction{Requests: int64(len(log))}, checkRanges{}, checkRanges{}
 	times := map[int32]int{}
 	for _, request := range log {
 		o := observation{Request: request, variant: variant, at: start.Sub(h.began) + request.From, unsure: isUnsure(request)}
 		if err := h.advance(o); err != nil {
 			return nil, err
 		}
-		if who := (met{variant.Name, o.Agent}); !h.met[who] {
+		who := met{variant.Name, o.Agent}
+		first := !h.met[who]
+		if first {
 			h.met[who] = true
 			out.First++
+		}
+		counted := []checkRanges{checks}
+		if settled.Count(request, first) {
+			counted = append(counted, later)
 		}
 		times[o.Agent]++
 		if o.Answer == "401" || o.Answer == "refused" { // nobody was asked
@@ -98,11 +110,14 @@ func (h *History) Predict(variant profile.Variant, start time.Time, log []run.Re
 		if o.unsure {
 			out.Unsure++
 		}
-		if err := h.observe(o, checks); err != nil {
+		if err := h.observe(o, counted); err != nil {
 			return nil, err
 		}
 	}
 	out.Checks = checks.sorted()
+	if settled != nil {
+		settled.Checks = later.sorted()
+	}
 	if out.Agents = len(times); out.Agents > 0 {
 		each := slices.Collect(maps.Values(times))
 		out.Fewest, out.Most = slices.Min(each), slices.Max(each)
@@ -163,8 +178,8 @@ const (
 	refused
 )
 
-// observe adds the reviews of a request, by mode, verb and decision.
-func (h *History) observe(o observation, checks checkRanges) error {
+// observe adds the reviews of a request, by mode, verb and decision, to all that it counts for.
+func (h *History) observe(o observation, counted []checkRanges) error {
 	requestor, imp, request, err := h.describe(o)
 	if err != nil {
 		return err
@@ -182,7 +197,10 @@ func (h *History) observe(o observation, checks checkRanges) error {
 		}
 		sequences, _ := prediction.Sequences()
 		for _, review := range sequences[0] {
-			if h.asks(at, o, review) {
+			if !h.asks(at, o, review) {
+				continue
+			}
+			for _, checks := range counted {
 				h.count(at, o, review, checks)
 			}
 		}

@@ -131,6 +131,31 @@ func TestSteadyState(t *testing.T) {
 	}
 }
 
+// What is settled of a block is what the steady state has, though the block began with a server that knew nobody: agents that
+// ask every p are checked once in p·(⌊10 s/p⌋ + 1), and their account once in 10 s.
+func TestSettled(t *testing.T) {
+	for every, want := range map[time.Duration]float64{4 * second: 1 + 1.0/3, 9 * second: 1.5, 30 * second: 2} {
+		p := nodes(1000, profile.Shared, "associated-node")
+		cycle := profile.Cycle(every)
+		p.Arrivals = profile.Arrivals{Kind: pacer.Periodic, Every: every}
+		p.Settle, p.Block = cycle, 6*cycle
+		settled := &run.Settled{After: run.Duration(p.Settle)}
+		v, err := profile.VariantNamed("associated-node")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := history(t, p).PredictSettled(v, time.Now(), Planned(p.Plan(1).Stripe(0, 1), 0), settled)
+		if err != nil {
+			t.Fatal(err)
+		}
+		low, _ := (&run.Prediction{Checks: settled.Checks}).Range()
+		rate := float64(low) / float64(settled.Sent)
+		if rate < want || rate > want+0.005 || settled.Sent*6 != all.Requests*5 || settled.First != 0 {
+			t.Errorf("every %s: %.4f reviews for each of %d requests of %d, %d first contacts; want %.4f", every, rate, settled.Sent, all.Requests, settled.First, want)
+		}
+	}
+}
+
 // Requests that are under way at once may each ask what one of them could remember.
 func TestColdDuplicates(t *testing.T) {
 	p := nodes(20, profile.Shared, "associated-node", "legacy-gate-on")

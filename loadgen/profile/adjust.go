@@ -41,6 +41,9 @@ func (p *Profile) Adjusted(a Adjust, given func(flag string) bool) (*Profile, er
 	change(given, flags, "duration", "$.block", &out.Block, a.Block)
 	change(given, flags, "webhook-delay", "$.webhookDelay", &out.WebhookDelay, a.WebhookDelay)
 	change(given, flags, "every", "$.arrivals.every", &out.Arrivals.Every, a.Every)
+	if given("every") && !given("duration") {
+		out.fitBlock()
+	}
 	if given("nodes") {
 		out.Requestors = min(out.Requestors, out.Agents())
 	}

@@ -47,6 +47,9 @@ func (p *Profile) Check(at func(path string) string) error {
 	p.checkEvents(c)
 	p.checkArrivals(c)
 	if c.err == nil {
+		p.checkSettle(c)
+	}
+	if c.err == nil {
 		p.checkComparisons(c)
 	}
 	if c.err == nil {

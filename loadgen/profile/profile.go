@@ -56,6 +56,9 @@ type Profile struct {
 	PriorityLevel *PriorityLevel `yaml:"priorityLevel"`
 	Authorizer    Authorizer     `yaml:"authorizer"`
 	Block         time.Duration  `yaml:"block"` // the length of a block, a multiple of CacheLife
+	// Settle, if given, is the first part of a block, in which agents ask in its schedule before their reviews are counted
+	// for the steady state. The rest of the block is whole cycles of the schedule.
+	Settle time.Duration `yaml:"settle"`
 	// Pairs is how many pairs of blocks each comparison has, spread over Starts starts of the servers (5, or as many as
 	// pairs if those are fewer).
 	Pairs        int           `yaml:"pairs"`

@@ -68,6 +68,8 @@ type Block struct {
 	// run looked for fewer requests that show it.
 	Predicted *Prediction `json:"predicted,omitempty"`
 	Smallest  *Smallest   `json:"smallest,omitempty"`
+	// Settled is what is counted of the block when its agents have asked for a while. It is nil where all is counted alike.
+	Settled *Settled `json:"settled,omitempty"`
 	// Log is every request, for the prediction. It is not kept.
 	Log []Request `json:"log,omitempty"`
 	// Timeline has one entry per second of the block.

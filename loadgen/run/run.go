@@ -37,6 +37,8 @@ type Run struct {
 	Clocks []Clock `json:"clocks,omitempty"`
 	// Notes are circumstances that a reader should know: whose cluster it was, what was subtracted.
 	Notes []string `json:"notes,omitempty"`
+	// Steady says that blocks, or what is Settled of them, are as long as the steady state of their schedule takes.
+	Steady bool `json:"steady,omitempty"`
 	// OwnUnknown says that the checks of the requests themselves could not be told from those of others in the cluster:
 	// Reviews are those of impersonation alone.
 	OwnUnknown bool `json:"ownUnknown,omitempty"`

@@ -77,6 +77,9 @@ func (r *runner) send(ctx context.Context, i int, s *controlPlane, start time.Ti
 func (r *runner) complete(i int, s *controlPlane, side profile.Side, before counters, counted func() tallies, lost error) bool {
 	b := &r.out.Blocks[len(r.out.Blocks)-1]
 	at := len(r.out.Blocks) - 1
+	if r.Profile.Settle > 0 && !r.serverCounts() {
+		b.Settled = &run.Settled{After: run.Duration(r.Profile.Settle)}
+	}
 	counted().fill(b, r.Profile.Authorizer.Cache)
 	if lost != nil {
 		r.problem(at, "%v", lost)

@@ -70,7 +70,7 @@ func (r *runner) findSmallest(ctx context.Context, s *controlPlane, p planned, s
 // predictBlock predicts a block by its log, which is not needed any more.
 func (r *runner) predictBlock(s *controlPlane, b *run.Block, variant profile.Variant, start time.Time) (err error) {
 	if r.Profile.Predictable() {
-		b.Predicted, err = s.history.Predict(variant, start, b.Log)
+		b.Predicted, err = s.history.PredictSettled(variant, start, b.Log, b.Settled)
 	}
 	b.Log = nil
 	return err

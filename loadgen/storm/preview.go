@@ -10,10 +10,12 @@ import (
 	"github.com/authzconf/authzconf/loadgen/judge"
 	"github.com/authzconf/authzconf/loadgen/population"
 	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/loadgen/run"
 )
 
 // Describe writes what a run would do, and what the oracle predicts of its schedules: of the first block of a variant
-// on a server, and of one when all have asked before. Requests that are under way at once may cost more.
+// on a server, and of one when all have asked before; of each what comes after Settle. Requests that are under way at once may
+// cost more.
 func Describe(w io.Writer, o Options) error {
 	p := o.Profile
 	_, _ = fmt.Fprintf(w, "%s: %s; %d connections to each of %v, Kubernetes %s, %d shards\n", p.Name, describePopulation(p), p.Connections(), p.Servers(), o.Release.Version, o.Shards)
@@ -37,6 +39,10 @@ func Describe(w io.Writer, o Options) error {
 	return table.Flush()
 }
 
+// previewTook is how long a request takes in a preview: what is asked just when a check has been remembered for its life finds
+// it or does not.
+const previewTook = time.Millisecond
+
 // predictSide predicts two blocks of a side, with a block's length between them.
 func predictSide(o Options, side profile.Side) (string, error) {
 	if p := o.Profile; p.Reflectors || p.SelfReviews > 0 || !p.Predictable() {
@@ -49,13 +55,11 @@ func predictSide(o Options, side profile.Side) (string, error) {
 	var texts []string
 	for i := range 2 {
 		sends := o.Profile.Plan(uint64(o.Seed)).Stripe(0, 1)
-		predicted, err := history.Predict(side.Does(), time.Time{}.Add(time.Second+time.Duration(i)*2*o.Profile.Block), population.Planned(sends, 0))
-		if err != nil {
+		settled := &run.Settled{After: run.Duration(o.Profile.Settle)}
+		if _, err := history.PredictSettled(side.Does(), time.Time{}.Add(time.Second+time.Duration(i)*2*o.Profile.Block), population.Planned(sends, previewTook), settled); err != nil {
 			return "", err
 		}
-		low, high := predicted.Range()
-		n := float64(max(1, predicted.Requests))
-		texts = append(texts, judge.Range{Low: float64(low) / n, High: float64(high) / n}.String())
+		texts = append(texts, judge.PredictedRate(settled.Checks, settled.Sent).String())
 	}
 	return strings.Join(texts, "\t"), nil
 }

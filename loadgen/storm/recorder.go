@@ -47,7 +47,7 @@ func ServeRecorder(_ context.Context, in io.Reader, out io.Writer) error {
 		return err
 	}
 	defer func() { _ = r.Close() }()
-	counted, decoder, encoder := newReviews(time.Now()), json.NewDecoder(in), json.NewEncoder(out)
+	counted, decoder, encoder := newReviews(time.Now(), 0), json.NewDecoder(in), json.NewEncoder(out)
 	var profiled bytes.Buffer
 	for {
 		var q question
@@ -61,7 +61,7 @@ func ServeRecorder(_ context.Context, in io.Reader, out io.Writer) error {
 		case q.Since != nil:
 			a.Records = r.Since(*q.Since, q.Users...)
 		case q.Count != nil:
-			counted = newReviews(q.Count.Start)
+			counted = newReviews(q.Count.Start, q.Count.Settle)
 			r.Count(counted.counting(*q.Count, nil))
 		case q.Read:
 			a.Counted = counted.soFar()

@@ -75,15 +75,31 @@ func TestNoRecorder(t *testing.T) {
 
 // TestCounts expects decisions only where both ends of the chain are asked each time.
 func TestCounts(t *testing.T) {
-	r := newReviews(time.Now())
+	r := newReviews(time.Now(), 0)
 	for _, p := range []recorder.Point{recorder.Front, recorder.Front, recorder.Back} {
 		r.arrive(p, "list")
 	}
-	if got := r.soFar().counts(false); len(got) != 2 || got[0].Decision != "Allow" || got[0].Count != 1 || got[1].Decision != "NoOpinion" {
+	if got := countReviews(r.soFar().Arrived, false); len(got) != 2 || got[0].Decision != "Allow" || got[0].Count != 1 || got[1].Decision != "NoOpinion" {
 		t.Errorf("%+v", got)
 	}
-	if got := r.soFar().counts(true); len(got) != 1 || got[0].Decision != "unseen" || got[0].Count != 2 {
+	if got := countReviews(r.soFar().Arrived, true); len(got) != 1 || got[0].Decision != "unseen" || got[0].Count != 2 {
 		t.Errorf("of a webhook whose answers are remembered: %+v", got)
+	}
+}
+
+// TestSettledReviews expects what arrives when a block is settled to be counted apart as well.
+func TestSettledReviews(t *testing.T) {
+	for begun, want := range map[time.Duration]int64{time.Hour: 1, time.Second: 0} {
+		r, b := newReviews(time.Now().Add(-begun), time.Minute), &run.Block{Settled: &run.Settled{}}
+		r.arrive(recorder.Front, "list")
+		r.soFar().fill(b, false)
+		var settled int64
+		for _, c := range b.Settled.Reviews {
+			settled += c.Count
+		}
+		if settled != want || len(b.Reviews) != 1 {
+			t.Errorf("%s after the block began: %d settled reviews of %d, want %d", begun, settled, len(b.Reviews), want)
+		}
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 
 type reviews struct {
 	start time.Time
+	after time.Duration // when the block is settled, 0 if that makes no difference
 	mu    sync.Mutex
 	tallies
 }
@@ -27,6 +28,7 @@ type reviews struct {
 // tallies are what was counted. They go from one process to another.
 type tallies struct {
 	Arrived  map[recorder.Point]map[string]int64 // by verb
+	Settled  map[recorder.Point]map[string]int64 // those that arrived when the block was settled
 	Timeline []int64                             // at the front
 	Latency  histogram.Histogram
 }
@@ -34,13 +36,17 @@ type tallies struct {
 // counting is how a recorder counts, and how long it takes to answer.
 type counting struct {
 	Start       time.Time
+	Settle      time.Duration // after which the block is settled
 	Delay       time.Duration
 	Sigma       float64
 	Concurrency int
 }
 
-func newReviews(start time.Time) *reviews {
-	return &reviews{start: start, tallies: tallies{Arrived: map[recorder.Point]map[string]int64{recorder.Front: {}, recorder.Back: {}}}}
+func newReviews(start time.Time, settle time.Duration) *reviews {
+	none := func() map[recorder.Point]map[string]int64 {
+		return map[recorder.Point]map[string]int64{recorder.Front: {}, recorder.Back: {}}
+	}
+	return &reviews{start: start, after: settle, tallies: tallies{Arrived: none(), Settled: none()}}
 }
 
 // isOther tells reviews that have nothing to do with the storm.
@@ -66,10 +72,14 @@ func (r *reviews) counting(c counting, others isOther) *recorder.Counting {
 }
 
 func (r *reviews) arrive(p recorder.Point, verb string) {
-	second := max(0, int(time.Since(r.start)/time.Second))
+	at := time.Since(r.start)
+	second := max(0, int(at/time.Second))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.Arrived[p][verb]++
+	if r.after > 0 && at >= r.after {
+		r.Settled[p][verb]++
+	}
 	if p != recorder.Front {
 		return
 	}
@@ -91,9 +101,9 @@ func (r *reviews) answered(p recorder.Point, took time.Duration) {
 func (r *reviews) soFar() (t tallies) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t = tallies{Arrived: map[recorder.Point]map[string]int64{}, Timeline: slices.Clone(r.Timeline)}
+	t = tallies{Arrived: map[recorder.Point]map[string]int64{}, Settled: map[recorder.Point]map[string]int64{}, Timeline: slices.Clone(r.Timeline)}
 	for point, verbs := range r.Arrived {
-		t.Arrived[point] = maps.Clone(verbs)
+		t.Arrived[point], t.Settled[point] = maps.Clone(verbs), maps.Clone(r.Settled[point])
 	}
 	t.Latency.Merge(&r.Latency)
 	return t
@@ -103,12 +113,12 @@ func (t tallies) total() int64 {
 	return seq.Sum(t.Timeline, func(second int64) int64 { return second })
 }
 
-// counts are the reviews by verb and decision. One that also arrived at the back got no opinion from the
+// countReviews returns reviews by verb and decision. One that also arrived at the back got no opinion from the
 // authorizers between; the others were allowed, for RBAC and the Node authorizer deny nothing. Where the API server
 // remembers what either end answered, that cannot be told.
-func (t tallies) counts(cached bool) (list []run.ReviewCount) {
-	for verb, n := range t.Arrived[recorder.Front] {
-		undecided := t.Arrived[recorder.Back][verb]
+func countReviews(arrived map[recorder.Point]map[string]int64, cached bool) (list []run.ReviewCount) {
+	for verb, n := range arrived[recorder.Front] {
+		undecided := arrived[recorder.Back][verb]
 		decisions := map[string]int64{"Allow": n - undecided, "NoOpinion": undecided}
 		if cached {
 			decisions = map[string]int64{run.Unseen: n}
@@ -125,7 +135,10 @@ func (t tallies) counts(cached bool) (list []run.ReviewCount) {
 }
 
 func (t tallies) fill(b *run.Block, cached bool) {
-	b.Reviews, b.WebhookLatency = t.counts(cached), t.Latency
+	b.Reviews, b.WebhookLatency = countReviews(t.Arrived, cached), t.Latency
+	if b.Settled != nil {
+		b.Settled.Reviews = countReviews(t.Settled, cached)
+	}
 	for i, n := range t.Timeline {
 		for len(b.Timeline) <= i {
 			b.Timeline = append(b.Timeline, run.Second{})
@@ -135,7 +148,7 @@ func (t tallies) fill(b *run.Block, cached bool) {
 }
 
 func (r *runner) count(s *controlPlane, start time.Time, delayed bool) (read func() tallies) {
-	c := counting{Start: start}
+	c := counting{Start: start, Settle: r.Profile.Settle}
 	if delayed {
 		c.Delay, c.Sigma, c.Concurrency = r.Profile.WebhookDelay, r.Profile.Authorizer.Sigma, r.Profile.Authorizer.Concurrency
 	}
@@ -146,7 +159,7 @@ func (r *runner) count(s *controlPlane, start time.Time, delayed bool) (read fun
 		r.recorder.ask(question{Count: &c})
 		return func() tallies { return r.recorder.ask(question{Read: true}).Counted }
 	}
-	counted := newReviews(start)
+	counted := newReviews(start, c.Settle)
 	for _, t := range s.targets {
 		t.Count(counted.counting(c, s.others()))
 	}

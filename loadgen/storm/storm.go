@@ -215,7 +215,7 @@ func (r *runner) populate(ctx context.Context, s *controlPlane) (err error) {
 func (o *Options) newRun() *run.Run {
 	p := o.Profile
 	return &run.Run{
-		Profile: p.Name, Seed: o.Seed, Agents: p.Agents(), Population: describePopulation(p), Authorizer: p.Authorizer.Text(p.WebhookDelay),
+		Profile: p.Name, Seed: o.Seed, Agents: p.Agents(), Population: describePopulation(p), Authorizer: p.Authorizer.Text(p.WebhookDelay), Steady: p.Steady(),
 		Pairs: p.Pairs, Starts: p.Starts, Shards: o.Shards, Engine: o.Engine,
 		Started: time.Now().UTC(), Machine: inspectMachine(), Problems: []run.Problem{},
 	}

@@ -1,0 +1,124 @@
+package judge
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/loadgen/run"
+)
+
+// exemptLevel is the priority level of what is never limited: who measures, not what is measured.
+const exemptLevel = "exempt"
+
+// LevelCounts is what priority and fairness did with requests in one priority level.
+type LevelCounts struct {
+	Level      string
+	Dispatched float64
+	// Waited is how many seconds the requests waited, all together.
+	Waited float64
+	// Rejected is how many were rejected, by the reason.
+	Rejected map[string]float64
+}
+
+// String returns the counts on one line.
+func (l LevelCounts) String() string {
+	text := fmt.Sprintf("%s: %.0f dispatched after %.2f ms", l.Level, l.Dispatched, l.MeanWait())
+	for _, reason := range slices.Sorted(maps.Keys(l.Rejected)) {
+		text += fmt.Sprintf(", %.0f rejected (%s)", l.Rejected[reason], reason)
+	}
+	return text
+}
+
+// MeanWait returns how long a request that was dispatched waited in the mean, in ms.
+func (l LevelCounts) MeanWait() float64 { return 1000 * l.Waited / max(l.Dispatched, 1) }
+
+// SumLevels returns what a block's or a variant's counters of priority and fairness say, by level: the one that dispatched
+// most comes first.
+func SumLevels(counters map[string]float64) []LevelCounts {
+	byLevel := map[string]*LevelCounts{}
+	for name, n := range counters {
+		c := run.ParseFlowCounter(name)
+		if c.Level == exemptLevel {
+			continue
+		}
+		l := byLevel[c.Level]
+		if l == nil {
+			l = &LevelCounts{Level: c.Level, Rejected: map[string]float64{}}
+			byLevel[c.Level] = l
+		}
+		switch c.What {
+		case "dispatched":
+			l.Dispatched += n
+		case "waited":
+			l.Waited += n
+		case "rejected":
+			l.Rejected[c.Further] += n
+		}
+	}
+	levels := seq.Map(slices.Collect(maps.Values(byLevel)), func(l *LevelCounts) LevelCounts { return *l })
+	slices.SortFunc(levels, func(x, y LevelCounts) int {
+		return cmp.Or(cmp.Compare(y.Dispatched, x.Dispatched), strings.Compare(x.Level, y.Level))
+	})
+	return levels
+}
+
+// noLevel is where requests are dispatched that are refused before priority and fairness.
+const noLevel = "no level"
+
+// mainLevel returns the priority level that dispatched most requests; empty if nothing is known of them.
+func mainLevel(counters map[string]float64) string {
+	if len(counters) == 0 {
+		return ""
+	}
+	levels := SumLevels(counters)
+	if len(levels) == 0 || levels[0].Dispatched == 0 {
+		return noLevel
+	}
+	return levels[0].Level
+}
+
+// SeparateLevels notes in which priority level the sides of comparisons were dispatched. Levels have other queues, and other
+// requests in them: where the sides are in different ones, no difference in time is known, whatever was measured.
+func (r *Result) SeparateLevels() {
+	levels := map[string]string{}
+	for _, v := range r.Variants {
+		levels[v.Name] = mainLevel(v.FlowControl)
+	}
+	for i := range r.Comparisons {
+		c := &r.Comparisons[i]
+		c.LevelA, c.LevelB = levels[c.A], levels[c.B]
+		known := c.LevelA != "" && c.LevelB != ""
+		if known && c.LevelA != c.LevelB {
+			c.forgetTimes(fmt.Sprintf("A is dispatched in the priority level %s, B in %s", c.LevelA, c.LevelB))
+			r.forgetMargins(c)
+		}
+	}
+}
+
+// Measured reports whether a difference in time is known.
+func (c *Comparison) Measured() bool { return c.P50.Measured || c.P99.Measured || c.CPU.Measured }
+
+// forgetTimes makes the differences in time unknown.
+func (c *Comparison) forgetTimes(why string) {
+	for _, e := range []*Effect{&c.P50, &c.P99, &c.CPU} {
+		margin := e.Margin
+		*e = unmeasured("%s", why)
+		e.judge(margin)
+	}
+	c.logP50 = nil
+}
+
+// forgetMargins makes limits that were judged by differences in time unknown.
+func (r *Result) forgetMargins(c *Comparison) {
+	for i := range r.Limits {
+		l := &r.Limits[i]
+		e, isMargin := map[LimitName]Effect{P50Margin: c.P50, P99Margin: c.P99}[l.Name]
+		if isMargin && l.Of == c.Name {
+			l.State, l.Detail = Unknown, e.String()
+		}
+	}
+}

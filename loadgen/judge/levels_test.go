@@ -1,0 +1,58 @@
+package judge
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/loadgen/simulated"
+)
+
+// What two sides differ by in time is not known where they are in different priority levels, and limits of it with it.
+func TestPriorityLevels(t *testing.T) {
+	const system, global = "dispatched system", "dispatched global-default"
+	for name, c := range map[string]struct {
+		a, b map[string]float64
+		want string
+	}{
+		"nothing is known of levels": {nil, nil, ""},
+		"one level":                  {map[string]float64{system: 400}, map[string]float64{system: 400, "dispatched exempt": 900}, ""},
+		"one level, after a restart": {map[string]float64{system: 400}, map[string]float64{system: 380, "dispatched catch-all": 20}, ""},
+		"two levels":                 {map[string]float64{global: 400}, map[string]float64{system: 400}, "A is dispatched in the priority level global-default, B in system"},
+		"refused before":             {map[string]float64{global: 400}, map[string]float64{"dispatched exempt": 4}, "A is dispatched in the priority level global-default, B in no level"},
+	} {
+		r := simulated.Sound().Run()
+		for i := range r.Blocks {
+			if b := &r.Blocks[i]; b.Role == "A" || b.AA {
+				b.FlowControl = c.a
+			} else {
+				b.FlowControl = c.b
+			}
+		}
+		result := Judge(r, allOf())
+		gate, aa := result.Comparisons[0], result.Comparisons[1]
+		switch {
+		case gate.Measured() != (c.want == "") || gate.P50.Why != c.want:
+			t.Errorf("%s: %+v", name, gate.P50)
+		case !aa.Measured():
+			t.Errorf("%s: the A/A comparison is not measured: %s", name, aa.P50.Why)
+		case c.want != "" && (result.Outcome != Inconclusive || !strings.Contains(reasonsText(result), "gate: p50 margin: unknown ("+c.want)):
+			t.Errorf("%s: %s", name, reasonsText(result))
+		}
+	}
+}
+
+func TestSumLevels(t *testing.T) {
+	counters := map[string]float64{}
+	for counter, n := range map[run.FlowCounter]float64{
+		{What: "dispatched", Level: "system"}: 100, {What: "waited", Level: "system", Further: "seconds"}: 0.5,
+		{What: "rejected", Level: "system", Further: "queue-full"}: 7, {What: "rejected", Level: "system", Further: "time-out"}: 2,
+		{What: "dispatched", Level: "catch-all"}: 3, {What: "dispatched", Level: "exempt"}: 900,
+	} {
+		counters[counter.String()] = n
+	}
+	levels := SumLevels(counters)
+	if len(levels) != 2 || levels[0].String() != "system: 100 dispatched after 5.00 ms, 7 rejected (queue-full), 2 rejected (time-out)" || levels[1].String() != "catch-all: 3 dispatched after 0.00 ms" {
+		t.Errorf("%v", levels)
+	}
+}

@@ -1,0 +1,67 @@
+package judge
+
+import (
+	"testing"
+	"time"
+
+	"github.com/authzconf/authzconf/loadgen/run"
+	"github.com/authzconf/authzconf/loadgen/simulated"
+)
+
+// The steady state is what is settled of blocks that are as long as it takes, and no other mean is called so.
+func TestPhases(t *testing.T) {
+	kind := run.ReviewKind{Mode: run.RequestMode, Verb: "list", Decision: "Allow"}
+	settle := func(first int64) func(*run.Run) {
+		return func(r *run.Run) {
+			r.Steady = true
+			for i := range r.Blocks {
+				r.Blocks[i].Settled = &run.Settled{
+					After: run.Duration(5 * time.Second), Sent: 200, First: first,
+					Reviews: []run.ReviewCount{{ReviewKind: kind, Count: 300}}, Checks: []run.CheckRange{{ReviewKind: kind, Low: 290, High: 310}},
+				}
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		change    func(*run.Run)
+		of        string
+		mean      float64
+		predicted Range
+	}{
+		"blocks of some length":              {func(*run.Run) {}, AskedBefore, 2, Range{2, 2}},
+		"blocks of the length of a cycle":    {func(r *run.Run) { r.Steady = true }, SteadyState, 2, Range{2, 2}},
+		"blocks that settle":                 {settle(0), SteadyState, 1.5, Range{1.45, 1.55}},
+		"some had not asked when it settled": {settle(1), SteadyState, 2, Range{2, 2}},
+	} {
+		r := simulated.Sound().Run()
+		c.change(&r)
+		for _, v := range Judge(r, Thresholds{}).Variants {
+			if v.Variant != "legacy" {
+				continue
+			}
+			got := v.Reviews
+			if got.Of != c.of || got.PerRequest.Estimate != c.mean || *got.Predicted != c.predicted || got.Verdict != AsPredicted || got.Blocks == 0 {
+				t.Errorf("%s, %s: %+v", name, v.Name, got)
+			}
+			if v.FirstContact == nil || v.FirstContact.Of != FirstContact {
+				t.Errorf("%s, %s: first contact %+v", name, v.Name, v.FirstContact)
+			}
+		}
+	}
+}
+
+// A run that says nothing of time is none the worse for requests that were late, or a machine that became slower.
+func TestCountsAlone(t *testing.T) {
+	s := simulated.Sound()
+	s.Pairs, s.AAPairs, s.Starts = 2, 0, 1
+	r := s.Run()
+	for i := range r.Blocks {
+		r.Blocks[i].Late = 90
+	}
+	if result := Judge(r, Thresholds{MinPairs: 2, MinStarts: 1}); result.Outcome != Passed {
+		t.Error(reasonsText(result))
+	}
+	if result := Judge(r, Thresholds{MinPairs: 2, MinStarts: 1, Limits: Limits{P99: run.Duration(time.Second)}}); result.Outcome != Inconclusive {
+		t.Errorf("a limit of latency: %s", reasonsText(result))
+	}
+}

@@ -1,0 +1,81 @@
+package profile
+
+import (
+	"time"
+
+	"github.com/authzconf/authzconf/loadgen/pacer"
+)
+
+// SettleTime is how long agents have to ask in a schedule that is drawn, until what is counted no longer shows that it began
+// with a server that remembered nothing of them: twice what a check is remembered.
+const SettleTime = 2 * CacheLife
+
+// webhookLife is how long an API server remembers what a webhook has not allowed, by default.
+const webhookLife = 30 * time.Second
+
+// Cycle returns how long it takes until an agent that asks every so often is checked again: what it asks within CacheLife
+// after a check is remembered, and does not make the server remember longer. 0 is the cycle of agents that ask once.
+func Cycle(every time.Duration) time.Duration {
+	if every <= 0 {
+		return 0
+	}
+	return every * (CacheLife/every + 1)
+}
+
+// Steady reports whether reviews per request, counted in a block but for its first Settle, are those of the steady state. A
+// fraction of a cycle would count too many checks, or too few.
+func (p *Profile) Steady() bool {
+	counted := p.Block - p.Settle
+	switch {
+	case p.Once(), p.Reflectors, p.Arrivals.Opening, p.Event.Kind != NoEvent:
+		return false
+	case p.Authorizer.Cache && p.Settle < 2*webhookLife:
+		return false
+	case p.isRegular():
+		return counted%Cycle(p.Arrivals.Every) == 0
+	case p.Arrivals.Kind == pacer.Periodic:
+		return p.Settle >= SettleTime && counted%p.Arrivals.Every == 0
+	}
+	return p.Settle >= SettleTime
+}
+
+// isRegular reports whether each agent asks at equal intervals.
+func (p *Profile) isRegular() bool {
+	periodic := p.Arrivals.Kind == pacer.Periodic || p.Arrivals.Kind == pacer.Constant
+	return periodic && p.Arrivals.Jitter == 0
+}
+
+// fitBlock makes a block that is counted after Settle as long as its schedule needs to be steady, and no shorter than it is.
+func (p *Profile) fitBlock() {
+	unit := p.Arrivals.Every
+	if p.isRegular() {
+		unit = Cycle(unit)
+	}
+	if p.Settle == 0 || unit <= 0 {
+		return
+	}
+	counted := max(CacheLife, p.Block-p.Settle)
+	for step := unit; ; step += unit {
+		p.Block = p.Settle + step
+		if step >= counted && p.Block%CacheLife == 0 {
+			return
+		}
+		if step > maxBlock { // which is refused
+			return
+		}
+	}
+}
+
+// checkSettle finds a block that says that it is counted in the steady state, and is not.
+func (p *Profile) checkSettle(c *checker) {
+	if p.Settle == 0 {
+		return
+	}
+	c.ok(p.Settle >= SettleTime && p.Settle < p.Block, "$.settle", "settle %s: expected %s, twice the life of a cached check, to less than the block's %s", p.Settle, SettleTime, p.Block)
+	if c.err == nil && !p.Steady() {
+		fitting := *p
+		fitting.fitBlock()
+		c.ok(false, "$.settle", "what is counted after %s in a block of %s is not a steady state: expected arrivals at a rate without an event, and whole cycles of agents that ask every %s (a block of %s)",
+			p.Settle, p.Block, p.Arrivals.Every, fitting.Block)
+	}
+}

@@ -25,10 +25,16 @@ type column struct {
 	Title  string
 	Run    run.Run
 	Result judge.Result
-	// Command is how the storm was started, Digest that of its record.
+	// Tool is the version of authzconf that made the run, Command how it was started, Digest that of its record.
+	Tool    string
 	Command []string
 	Digest  string
+	// who says who took part, where the blocks are not there to say it.
+	who string
 }
+
+// Who returns who took part, and how often each asked.
+func (c column) Who() string { return cmp.Or(c.who, c.Run.DescribeAgents()) }
 
 // Measured is what the run has of a variant, nil if it has nothing.
 func (c column) Measured(key judge.VariantKey) *judge.Variant {
@@ -58,17 +64,13 @@ func (c *Cost) add(col column) {
 	c.Variants = seq.AppendMissing(c.Variants, seq.Map(col.Result.Variants, func(v judge.Variant) judge.VariantKey { return judge.VariantKey{Variant: v.Variant, Server: v.Server} })...)
 }
 
-// newCost puts runs in order of profile, agents, accounts, then authorizer.
+// newCost puts runs side by side, and gives each the title that tells it from the others.
 func newCost(runs ...column) *Cost {
 	c := &Cost{}
 	for _, run := range runs {
 		c.add(run)
 	}
-	slices.SortStableFunc(c.Columns, func(x, y column) int {
-		return cmp.Or(cmp.Compare(x.Run.Profile, y.Run.Profile), x.Run.Agents-y.Run.Agents, x.Run.Population.ServiceAccounts-y.Run.Population.ServiceAccounts,
-			cmp.Compare(x.Run.Authorizer, y.Run.Authorizer))
-	})
-	slices.SortFunc(c.Variants, judge.VariantKey.Compare)
+	c.sort()
 	for _, title := range titles {
 		if first := title(&c.Columns[0].Run); !slices.ContainsFunc(c.Columns, func(col column) bool { return title(&col.Run) != first }) {
 			continue
@@ -84,8 +86,13 @@ func newCost(runs ...column) *Cost {
 	return c
 }
 
-func (c *Cost) base(i int) string {
-	return strings.TrimRight(c.Columns[i].Run.Profile, "-0123456789")
+// sort puts runs in order of profile, agents, accounts, then authorizer.
+func (c *Cost) sort() {
+	slices.SortStableFunc(c.Columns, func(x, y column) int {
+		return cmp.Or(cmp.Compare(x.Run.Profile, y.Run.Profile), x.Run.Agents-y.Run.Agents, x.Run.Population.ServiceAccounts-y.Run.Population.ServiceAccounts,
+			cmp.Compare(x.Run.Authorizer, y.Run.Authorizer), cmp.Compare(x.Run.Population.Every, y.Run.Population.Every))
+	})
+	slices.SortFunc(c.Variants, judge.VariantKey.Compare)
 }
 
 func (c column) length() run.Duration {
@@ -117,15 +124,10 @@ func (c *Cost) Markdown(drawn ...string) ([]byte, error) {
 	}{c, drawn})
 }
 
-// describeQueues returns the mean wait of a request dispatched, in ms, and how many were rejected, over all priority levels.
-func describeQueues(v *judge.Variant) string {
-	sums := map[string]float64{}
-	for name, n := range v.FlowControl {
-		if c := run.ParseFlowCounter(name); c.Level != "exempt" { // what measures, not what is measured
-			sums[c.What] += n
-		}
-	}
-	return fmt.Sprintf("%.2f, %g", 1000*sums["waited"]/max(sums["dispatched"], 1), sums["rejected"])
+// describeLevels returns what priority and fairness did with the requests of a variant, level by level: how many it
+// dispatched, how long each waited in the mean, and how many it rejected.
+func describeLevels(v *judge.Variant) string {
+	return strings.Join(seq.Map(judge.SumLevels(v.FlowControl), judge.LevelCounts.String), "; ")
 }
 
 func formatDuration(d run.Duration) string { return time.Duration(d).String() }

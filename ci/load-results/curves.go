@@ -8,47 +8,88 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/loadgen/judge"
 	"github.com/authzconf/authzconf/loadgen/plots"
+	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/reports/statistics"
 )
 
-// curve draws the reviews per request against the number of agents, with shared and with own ServiceAccounts; what is the
-// same is one curve. It is empty unless some variant ran with several numbers, of one profile.
+// conditions are what runs have in common that may be points of one line against the number of agents: all but that number.
+type conditions struct {
+	profile, authorizer, kubernetes string
+	length                          run.Duration
+	// population has no number of nodes, and none of accounts where each agent has its own.
+	population run.Population
+	own        bool
+}
+
+// conditions returns those of a run.
+func (c column) conditions() conditions {
+	p := c.Run.Population
+	out := conditions{profile: c.Run.Profile, authorizer: c.Run.Authorizer, length: c.length(), own: p.ServiceAccounts == p.Nodes*p.DaemonSets}
+	if len(c.Run.Servers) > 0 {
+		out.kubernetes = c.Run.Servers[0].GitVersion
+	}
+	p.Nodes = 0
+	if out.own {
+		p.ServiceAccounts = 0
+	}
+	out.population = p
+	return out
+}
+
+// String returns the name of a line.
+func (c conditions) String() string {
+	text := c.profile + ", " + c.authorizer
+	if c.population.Every > 0 {
+		text += ", every " + formatDuration(c.population.Every)
+	}
+	return text
+}
+
+// curve draws the reviews per request against the number of agents. A line has the runs that differ in nothing else; lines
+// that are the same are one. It is empty unless a variant ran with several numbers of agents under the same conditions.
 func (c *Cost) curve() (string, error) {
 	const label = "access reviews per request"
 	chart := statistics.Chart{
-		Label: label + " by number of agents, in the steady state", Height: 340, Alone: true,
+		Label: label + " by number of agents", Height: 340, Alone: true,
 		X: statistics.Axis{Label: "agents", Log: true, Room: true}, Y: statistics.Axis{Label: label, Zero: true, Room: true},
 	}
-	if c.base(0) != c.base(len(c.Columns)-1) { // columns are in order of profiles
-		return chart.SVG()
-	}
+	groups := seq.AppendMissing(nil, seq.Map(c.Columns, column.conditions)...)
 	for _, row := range c.Variants {
-		for _, own := range []bool{false, true} {
-			if points := c.reviewsByAgents(row, own); len(points) > 1 {
-				addReviewCurve(&chart, c.nameRow(row), own, points)
+		for _, group := range groups {
+			if points := c.reviewsByAgents(row, group); len(points) > 1 {
+				addReviewCurve(&chart, c.nameRow(row, group), group.own, points)
 			}
 		}
 	}
 	return chart.SVG()
 }
 
-// nameRow returns the name of a variant, with its server if it ran on several.
-func (c *Cost) nameRow(row judge.VariantKey) string {
+// nameRow returns the name of a variant, with its server if it ran on several, and the conditions if the runs have several.
+func (c *Cost) nameRow(row judge.VariantKey, group conditions) string {
+	name := row.Variant
 	if slices.ContainsFunc(c.Variants, func(other judge.VariantKey) bool { return other.Variant == row.Variant && other != row }) {
-		return row.String()
+		name = row.String()
 	}
-	return row.Variant
+	several := slices.ContainsFunc(c.Columns, func(col column) bool { return col.conditions().String() != group.String() })
+	if several {
+		name += " (" + group.String() + ")"
+	}
+	return name
 }
 
-// reviewsByAgents returns the reviews per request of a variant at each number of agents, with their own ServiceAccounts or
-// with a shared one; of several runs with a number of agents those of the first.
-func (c *Cost) reviewsByAgents(row judge.VariantKey, own bool) (points []statistics.Point) {
+// reviewsByAgents returns the reviews per request of a variant at each number of agents, of the runs under some conditions;
+// of several runs with a number of agents those of the first.
+func (c *Cost) reviewsByAgents(row judge.VariantKey, group conditions) (points []statistics.Point) {
 	known := map[int]bool{}
 	for _, col := range c.Columns {
 		v := col.Measured(row)
-		if v == nil || known[v.Agents] || strings.HasSuffix(col.Title, " ServiceAccounts") != own {
+		if v == nil || known[v.Agents] || col.conditions() != group {
+			continue
+		}
+		if v.Reviews.Of == judge.AllBlocks { // of agents that were known and of others, in what proportion the machine decides
 			continue
 		}
 		known[v.Agents] = true
@@ -80,8 +121,7 @@ func addReviewCurve(chart *statistics.Chart, name string, own bool, points []sta
 
 var slug = strings.NewReplacer(", ", "-", " ", "-", ":", "", "(", "", ")", "")
 
-// perRun draws the differences of each run of which something can be said, and the reviews over time where they came in waves:
-// where in some second there were three times as many as on average.
+// perRun draws the differences of each run of which something can be said, and the reviews over time where they came in waves.
 func (c *Cost) perRun(files map[string][]byte) error {
 	for _, col := range c.Columns {
 		differences := plots.Effects(col.Result.Comparisons)
@@ -90,7 +130,7 @@ func (c *Cost) perRun(files map[string][]byte) error {
 			return err
 		}
 		files[slug.Replace(col.Title)+"-differences.svg"] = []byte(svg)
-		if !slices.ContainsFunc(col.Result.Variants, func(v judge.Variant) bool { return float64(v.MostReviews) > 3*v.ReviewsPerSecond }) {
+		if !col.cameInWaves() {
 			continue
 		}
 		timeline := plots.Timeline(judge.GroupVariants(&col.Run))
@@ -98,18 +138,34 @@ func (c *Cost) perRun(files map[string][]byte) error {
 		if svg, err = timeline.SVG(); err != nil {
 			return err
 		}
-		files[slug.Replace(col.Title)+".svg"] = []byte(svg)
+		files[col.timelineFile()] = []byte(svg)
 	}
 	return nil
 }
 
-// Files are README.md and the plots, as SVG files.
-func (c *Cost) Files() (map[string][]byte, error) {
+// cameInWaves reports whether in some second there were three times as many reviews as on average.
+func (c column) cameInWaves() bool {
+	return slices.ContainsFunc(c.Result.Variants, func(v judge.Variant) bool { return float64(v.MostReviews) > 3*v.ReviewsPerSecond })
+}
+
+// timelineFile returns the name of the plot of the reviews over time.
+func (c column) timelineFile() string { return slug.Replace(c.Title) + ".svg" }
+
+// keepsTimeline reports whether a file is the plot over time of a run whose blocks are not there to draw it again.
+func (c *Cost) keepsTimeline(name string) bool {
+	return slices.ContainsFunc(c.Columns, func(col column) bool {
+		drawn := slices.ContainsFunc(col.Run.Blocks, func(b run.Block) bool { return len(b.Timeline) > 0 })
+		return !drawn && col.cameInWaves() && name == col.timelineFile()
+	})
+}
+
+// Files are README.md and the plots, as SVG files. The page shows kept beside them, plots that are there already.
+func (c *Cost) Files(kept ...string) (map[string][]byte, error) {
 	reviews, err := c.curve()
 	files := map[string][]byte{"reviews.svg": []byte(reviews)}
 	err = cmp.Or(err, c.perRun(files))
 	maps.DeleteFunc(files, func(_ string, svg []byte) bool { return len(svg) == 0 })
-	readme, err2 := c.Markdown(slices.Sorted(maps.Keys(files))...)
+	readme, err2 := c.Markdown(slices.Sorted(slices.Values(slices.AppendSeq(slices.Clone(kept), maps.Keys(files))))...)
 	files["README.md"] = readme
 	return files, cmp.Or(err, err2)
 }

@@ -16,7 +16,7 @@ import (
 )
 
 var functions = template.FuncMap{
-	"queues":   describeQueues,
+	"levels":   describeLevels,
 	"time":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 	"duration": formatDuration,
 	"mib":      func(n int64) int64 { return n >> 20 },

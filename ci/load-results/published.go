@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,8 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/loadgen"
 	"github.com/authzconf/authzconf/loadgen/judge"
+	"github.com/authzconf/authzconf/loadgen/pacer"
+	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
@@ -35,41 +38,108 @@ type published struct {
 	judge.Result
 	Profile    string         `json:"profile"`
 	Seed       int64          `json:"seed"`
+	Tool       string         `json:"tool,omitempty"` // the version of authzconf that made the run
+	Kubernetes string         `json:"kubernetes,omitempty"`
+	Command    []string       `json:"command,omitempty"`
+	Digest     string         `json:"digest,omitempty"`
+	Machine    run.Machine    `json:"machine,omitzero"`
 	Started    time.Time      `json:"started"`
-	Population run.Population `json:"population,omitzero"`
-	Authorizer string         `json:"authorizer,omitempty"`
-	Length     run.Duration   `json:"blockLength,omitzero"`
 	Finished   time.Time      `json:"finished,omitzero"`
+	Population run.Population `json:"population,omitzero"`
+	Who        string         `json:"who,omitempty"`
+	Authorizer string         `json:"authorizer,omitempty"`
+	Blocks     int            `json:"blocks,omitempty"`
+	Length     run.Duration   `json:"blockLength,omitzero"`
+	Steady     bool           `json:"steady,omitempty"` // that it is the one of a steady state
 }
 
-// column returns the run as it was published.
+// newPublished returns what is published of a run beside its page.
+func newPublished(c column) published {
+	r := c.Run
+	p := published{
+		Result: c.Result, Profile: r.Profile, Seed: r.Seed, Tool: c.Tool, Command: c.Command, Digest: c.Digest, Machine: r.Machine,
+		Started: r.Started, Finished: r.Finished, Population: r.Population, Who: c.Who(), Authorizer: r.Authorizer,
+		Blocks: len(r.Blocks), Length: c.length(), Steady: r.Steady,
+	}
+	if len(r.Servers) > 0 {
+		p.Kubernetes = r.Servers[0].GitVersion
+	}
+	return p
+}
+
+// column returns the run as it was published. Its blocks have nothing but their length.
 func (p published) column(title string) column {
-	return column{Title: title, Result: p.Result, Run: run.Run{
-		Profile: p.Profile, Seed: p.Seed, Population: p.Population, Authorizer: p.Authorizer,
-		Blocks: []run.Block{{Length: p.Length}}, Started: p.Started, Finished: p.Finished,
+	c := column{Title: title, Result: p.Result, Tool: p.Tool, Command: p.Command, Digest: p.Digest, who: p.Who, Run: run.Run{
+		Profile: p.Profile, Seed: p.Seed, Agents: p.Population.Nodes * p.Population.DaemonSets, Population: p.Population, Authorizer: p.Authorizer,
+		Machine: p.Machine, Started: p.Started, Finished: p.Finished, Steady: p.Steady,
 	}}
+	if p.Kubernetes != "" {
+		c.Run.Servers = []run.Server{{GitVersion: p.Kubernetes}}
+	}
+	for range p.Blocks {
+		c.Run.Blocks = append(c.Run.Blocks, run.Block{Length: p.Length})
+	}
+	c.Result.Rejudge()
+	if !p.Steady && !p.hasSteadyBlocks() {
+		c.renameSteady()
+	}
+	return c
+}
+
+// hasSteadyBlocks reports whether a run of a version that did not say so has blocks whose length is that of a steady state.
+func (p published) hasSteadyBlocks() bool {
+	schedule := profile.Profile{
+		Arrivals: profile.Arrivals{Kind: pacer.Arrivals(p.Population.Arrivals), Every: time.Duration(p.Population.Every)},
+		Block:    time.Duration(p.Length),
+	}
+	return schedule.Arrivals.Every > 0 && schedule.Steady()
+}
+
+// renameSteady says of figures which an earlier version took for the steady state that they are not.
+func (c *column) renameSteady() {
+	c.Result.Variants = slices.Clone(c.Result.Variants)
+	for i := range c.Result.Variants {
+		if v := &c.Result.Variants[i]; v.Reviews.Of == judge.SteadyState {
+			v.Reviews.Of = judge.AskedBefore
+		}
+	}
 }
 
 // publish writes the page of a part, its plots and the judgement of its runs.
 func (p *Part) publish(dir string) error {
 	all := map[string]published{}
 	for _, c := range p.Columns {
-		r := c.Run
-		all[c.Title] = published{c.Result, r.Profile, r.Seed, r.Started, r.Population, r.Authorizer, c.length(), r.Finished}
+		all[c.Title] = newPublished(c)
 	}
 	data, err := filing.EncodeJSON(all)
-	files, err2 := p.Files()
-	if err := cmp.Or(err, err2); err != nil {
+	if err != nil {
 		return err
 	}
-	files[publishedFile] = data
+	if err := p.writeFolder(dir); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, p.Name, publishedFile), data, 0o644)
+}
+
+// writeFolder writes the page of a part and its plots. Plots that need the blocks of a run stay as they are where the blocks are
+// not there.
+func (p *Part) writeFolder(dir string) error {
 	folder := filepath.Join(dir, p.Name)
+	old, err := filepath.Glob(filepath.Join(folder, "*.svg"))
+	if err != nil {
+		return err
+	}
+	kept := slices.DeleteFunc(seq.Map(old, filepath.Base), func(name string) bool { return !p.keepsTimeline(name) })
+	files, err := p.Files(kept...)
+	if err != nil {
+		return err
+	}
 	if err := writePages(folder, files); err != nil {
 		return err
 	}
-	old, _ := filepath.Glob(filepath.Join(folder, "*.svg"))
 	for _, plot := range old {
-		if files[filepath.Base(plot)] == nil { // of other runs
+		name := filepath.Base(plot)
+		if files[name] == nil && !slices.Contains(kept, name) { // of other runs
 			err = cmp.Or(os.Remove(plot), err)
 		}
 	}
@@ -94,6 +164,7 @@ func readPublished(dir string, now []Part) (parts []Part, err error) {
 		for _, title := range slices.Sorted(maps.Keys(all)) {
 			p.add(all[title].column(title))
 		}
+		p.sort()
 		parts = append(parts, p)
 	}
 	return parts, nil
@@ -143,6 +214,19 @@ func daemonSets(parts []Part) (list []column) {
 	return list
 }
 
+// describeGenerator returns what sending a request took the generator, from the least to the most of all variants.
+func describeGenerator(parts []Part) string {
+	low, high := math.Inf(1), 0.0
+	for _, p := range parts {
+		for _, c := range p.Columns {
+			for _, v := range c.Result.Variants {
+				low, high = min(low, v.GeneratorCPU), max(high, v.GeneratorCPU)
+			}
+		}
+	}
+	return fmt.Sprintf("%.2f to %.2f ms", low, high)
+}
+
 // writeResults reads the runs below a folder, those of each part in a folder of its name, and publishes them.
 func writeResults(runs, dir string) error {
 	parts, err := readParts(runs)
@@ -153,7 +237,7 @@ func writeResults(runs, dir string) error {
 }
 
 // publishParts writes a page for each part and README.md with what they, and the parts that were published earlier, say of
-// the KEP's statements. Without parts README.md is written anew of what is published.
+// the KEP's statements. The pages of what was published earlier are written anew from its runs.json.
 func publishParts(parts []Part, dir string) error {
 	for i := range parts {
 		if err := parts[i].publish(dir); err != nil {
@@ -164,12 +248,26 @@ func publishParts(parts []Part, dir string) error {
 	if err != nil {
 		return err
 	}
+	for i := range before {
+		if len(before[i].Columns) == 0 {
+			continue // a page of which only the text is there
+		}
+		if err := before[i].writeFolder(dir); err != nil {
+			return err
+		}
+	}
 	if parts = append(parts, before...); len(parts) == 0 {
 		return fmt.Errorf("%s has no PART/README.md: expected the pages that make load-results writes", dir)
 	}
 	slices.SortFunc(parts, func(x, y Part) int { return cmp.Compare(x.Name, y.Name) })
+	statements, err := makeStatements(parts)
+	if err != nil {
+		return err
+	}
 	took := seq.Sum(parts, Part.Took)
-	text, err := markdown("results", map[string]any{"Parts": parts, "Statements": makeStatements(parts), "Took": took, "DaemonSets": daemonSets(parts)})
+	text, err := markdown("results", map[string]any{
+		"Parts": parts, "Statements": statements, "Took": took, "DaemonSets": daemonSets(parts), "Generator": describeGenerator(parts),
+	})
 	if err != nil {
 		return err
 	}
@@ -216,5 +314,5 @@ func readColumn(folder string) (c column, err error) {
 	if err != nil {
 		return c, err
 	}
-	return column{Run: s.Run, Result: s.Result, Command: s.Report.Command, Digest: s.Report.Record.Digest}, nil
+	return column{Run: s.Run, Result: s.Result, Tool: s.Report.SuiteVersion, Command: s.Report.Command, Digest: s.Report.Record.Digest}, nil
 }

@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -101,6 +102,7 @@ func (p *plan) describeComparison(c profile.Comparison) (facts []reports.Fact) {
 	return append(facts,
 		reports.Fact{Name: "pairs", Value: fmt.Sprintf("%d in %s of the servers", r.Pairs, reports.Plural(r.Starts, "start"))},
 		reports.Fact{Name: "reviews per request", Value: fmt.Sprintf("A %.3f, B %.3f", r.ReviewsA, r.ReviewsB)},
+		reports.Fact{Name: "priority levels", Value: fmt.Sprintf("A %s, B %s", cmp.Or(r.LevelA, "not known"), cmp.Or(r.LevelB, "not known"))},
 		reports.Fact{Name: "p50 of B against A", Value: r.P50.DescribeDifference()},
 		reports.Fact{Name: "p99 of B against A", Value: r.P99.DescribeDifference()},
 		reports.Fact{Name: "API server's CPU per request", Value: r.CPU.DescribeDifference()},

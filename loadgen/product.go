@@ -90,7 +90,7 @@ func (f *flags) registerAdjustments(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&a.Variants, "variants", nil, "only comparisons between these variants (the A/A pair stays)")
 	fs.IntVar(&a.Pairs, "pairs", 0, "pairs of blocks of each comparison (default: the profile's)")
 	fs.IntVar(&a.Starts, "starts", 0, "starts of the servers that the pairs are spread over (default: the profile's, and no more than pairs)")
-	fs.BoolVar(&a.Counts, "counts", false, "only count: no claim about latency, so no A/A pair, no margins, and one start")
+	fs.BoolVar(&a.Counts, "counts", false, "only count: no claim about latency, so no A/A pair, no margins, two pairs and one start")
 	fs.IntVar(&a.Nodes, "nodes", 0, "nodes, with an agent of each DaemonSet (default: the profile's)")
 	fs.IntVar(&a.DaemonSets, "daemonsets", 0, "DaemonSets (default: the profile's)")
 	fs.StringVar(&a.ServiceAccounts, "service-accounts", "", "who has one: shared (one for each DaemonSet) or perAgent (default: the profile's)")

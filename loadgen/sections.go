@@ -1,7 +1,6 @@
 package loadgen
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/loadgen/judge"
 	"github.com/authzconf/authzconf/loadgen/plots"
-	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/statistics"
 )
@@ -170,14 +168,17 @@ func usageSection(result *judge.Result) reports.Section {
 
 // flowControlSection has what priority and fairness did, by priority level.
 func flowControlSection(result *judge.Result) reports.Section {
-	t := reports.Table{Columns: []string{"variant", "priority level", "what", "in all blocks"}, Numeric: []int{3}}
+	t := reports.Table{Columns: []string{"variant", "priority level", "dispatched", "waited, ms each", "rejected"}, Numeric: []int{2, 3}}
 	for _, v := range result.Variants {
-		counters := seq.Map(slices.Sorted(maps.Keys(v.FlowControl)), run.ParseFlowCounter)
-		slices.SortStableFunc(counters, func(a, b run.FlowCounter) int { return cmp.Compare(a.Level, b.Level) })
-		for _, c := range counters {
-			what := strings.TrimSpace(c.What + " " + c.Further)
-			t.Rows = append(t.Rows, reports.Row{Cells: []string{v.Name, c.Level, what, fmt.Sprintf("%.6g", v.FlowControl[c.String()])}})
+		for _, l := range judge.SumLevels(v.FlowControl) {
+			t.Rows = append(t.Rows, reports.Row{Cells: []string{v.Name, l.Level, fmt.Sprintf("%.0f", l.Dispatched), fmt.Sprintf("%.2f", l.MeanWait()), l.DescribeRejected()}})
 		}
 	}
-	return withTable(reports.Section{ID: "flow-control", Title: "Priority and fairness"}, t)
+	s := reports.Section{ID: "flow-control", Title: "Priority and fairness", Text: []string{
+		"By priority level, in all blocks. Where two sides are in different levels, which have other queues and other requests in them, they are not compared by time.",
+	}}
+	if len(t.Rows) == 0 {
+		return reports.Section{}
+	}
+	return withTable(s, t)
 }

@@ -28,15 +28,17 @@ type claim struct {
 	// variants are all that do what the sentence is about. Those that no run has measured are judged by the model.
 	variants []string
 	reviews  float64
+	// against are scenarios that contradict the sentence and quote another one.
+	against []string
 }
 
 // claims are those of the KEP. A request that is disallowed has no review of its own.
 var claims = []claim{
-	{"Scalability", "The existing impersonation mechanism will introduce 1 access review.", "gate-off", []string{"legacy-gate-off", "deputy-legacy"}, 1 + 1},
-	{"Scalability", "2 access review check if the new access rule is passed.", "gate-on", []string{"associated-node-cold", "arbitrary-node", "deputy"}, 2 + 1},
-	{"Scalability", "3 access review check if the new access rule is not passed, and the legacy impersonate access rule is passed.", "gate-on", []string{"legacy-gate-on", "fallback", "deputy-legacy"}, 3 + 1},
-	{"Scalability", "When the check is disallowed, it will introduce 3 access review checks.", "gate-on", []string{"denied"}, 3},
-	{"Scalability, new API calls", "enabling the feature will result in two additional SAR checks when kube-apiserver receives an impersonation request", "gate-on", []string{"legacy-gate-on"}, 1 + 1 + 2},
+	{"Scalability", "The existing impersonation mechanism will introduce 1 access review.", "gate-off", []string{"legacy-gate-off", "legacy-node", "legacy-serviceaccount", "deputy-legacy"}, 1 + 1, nil},
+	{"Scalability", "2 access review check if the new access rule is passed.", "gate-on", []string{"associated-node-cold", "arbitrary-node", "serviceaccount", "user-alone", "user-in-groups", "deputy"}, 2 + 1, nil},
+	{"Scalability", "3 access review check if the new access rule is not passed, and the legacy impersonate access rule is passed.", "gate-on", []string{"legacy-gate-on", "legacy-serviceaccount", "fallback", "deputy-legacy"}, 3 + 1, nil},
+	{"Scalability", "When the check is disallowed, it will introduce 3 access review checks.", "gate-on", []string{"denied"}, 3, nil},
+	{"Scalability, new API calls", "enabling the feature will result in two additional SAR checks when kube-apiserver receives an impersonation request", "gate-on", []string{"legacy-gate-on"}, 1 + 1 + 2, []string{"kep-5284/review-details/every-attribute-is-a-check"}},
 }
 
 func makeStatements(parts []Part) (list []Statement, err error) {
@@ -88,7 +90,7 @@ func (c claim) compare(parts []Part) (out Statement, err error) {
 			}
 		}
 	}
-	against, err := findContradiction(c.quote)
+	against, err := findContradiction(c.quote, c.against...)
 	if err != nil {
 		return out, err
 	}

@@ -27,10 +27,15 @@ type LevelCounts struct {
 // String returns the counts on one line.
 func (l LevelCounts) String() string {
 	text := fmt.Sprintf("%s: %.0f dispatched after %.2f ms", l.Level, l.Dispatched, l.MeanWait())
-	for _, reason := range slices.Sorted(maps.Keys(l.Rejected)) {
-		text += fmt.Sprintf(", %.0f rejected (%s)", l.Rejected[reason], reason)
+	if rejected := l.DescribeRejected(); rejected != "" {
+		text += ", rejected " + rejected
 	}
 	return text
+}
+
+// DescribeRejected returns how many requests were rejected, by reason; empty if none was.
+func (l LevelCounts) DescribeRejected() string {
+	return strings.Join(seq.Map(slices.Sorted(maps.Keys(l.Rejected)), func(reason string) string { return fmt.Sprintf("%.0f (%s)", l.Rejected[reason], reason) }), ", ")
 }
 
 // MeanWait returns how long a request that was dispatched waited in the mean, in ms.

@@ -56,18 +56,38 @@ func asking(p *profile.Profile, variant profile.Variant, a int) ask {
 	switch variant.As {
 	case profile.OwnNode:
 		q.imp = &scenarios.Impersonate{User: "system:node:" + nodeName(own)}
+	case profile.OwnNodeInGroup:
+		q.imp = &scenarios.Impersonate{User: "system:node:" + nodeName(own), Groups: []string{"system:nodes"}}
 	case profile.OtherNode:
 		q.node = (own + 1) % (p.Nodes + 1)
 		q.imp = &scenarios.Impersonate{User: "system:node:" + nodeName(q.node)}
 	case profile.User:
 		q.node = a % p.Nodes
-		q.imp = &scenarios.Impersonate{
-			User:   fmt.Sprintf("user-%06d", a),
-			Groups: []string{"staff", fmt.Sprintf("team-%d", a%20)},
-			Extra:  map[string][]string{extraKey: {fmt.Sprintf("tenant-%d", a%10)}},
-		}
+		q.imp = userOf(variant, a)
+	case profile.ServiceAccount:
+		q.node = a % p.Nodes
+		q.imp = &scenarios.Impersonate{User: fmt.Sprintf("system:serviceaccount:%s:app-%06d", podSpace, a)}
 	}
 	return q
+}
+
+// userOf returns the user for whom an agent acts.
+func userOf(variant profile.Variant, a int) *scenarios.Impersonate {
+	user := &scenarios.Impersonate{User: fmt.Sprintf("user-%06d", a)}
+	for i := range variant.Groups {
+		group := "staff"
+		if i > 0 {
+			group = fmt.Sprintf("team-%d-%d", i, a%20)
+		}
+		user.Groups = append(user.Groups, group)
+	}
+	for i := range variant.Values {
+		if user.Extra == nil {
+			user.Extra = map[string][]string{}
+		}
+		user.Extra[extraKey] = append(user.Extra[extraKey], fmt.Sprintf("tenant-%d-%d", i, a%10))
+	}
+	return user
 }
 
 // target is the path and query of a request about a node. kind is an index of profile.Kinds.

@@ -52,7 +52,7 @@ func (p *Profile) Adjusted(a Adjust, given func(flag string) bool) (*Profile, er
 	change(given, flags, "authorizer", "$.authorizer.kind", &out.Authorizer.Kind, kind)
 	change(given, flags, "authorizer", "$.authorizer", &out.Authorizer.Cache, cached)
 	if a.Counts {
-		out.onlyCount(given("starts"))
+		out.onlyCount(given)
 	}
 	if len(a.Variants) > 0 {
 		if err := out.keep(a.Variants); err != nil {
@@ -63,13 +63,20 @@ func (p *Profile) Adjusted(a Adjust, given func(flag string) bool) (*Profile, er
 	return &out, out.Check(at)
 }
 
-// onlyCount leaves out all that is about latency. startsGiven says that the user asked for a number of starts.
-func (p *Profile) onlyCount(startsGiven bool) {
+// countedPairs is how many pairs of blocks a comparison has that is only counted: reviews follow from the schedule, and do not
+// scatter as latencies do. The first block may be first contact.
+const countedPairs = 2
+
+// onlyCount leaves out all that is about latency, and makes do with few pairs and one start unless the user asked for others.
+func (p *Profile) onlyCount(given func(flag string) bool) {
 	p.Comparisons = slices.DeleteFunc(slices.Clone(p.Comparisons), Comparison.AA)
 	for i := range p.Comparisons {
 		p.Comparisons[i].Margins = Margins{}
 	}
-	if !startsGiven {
+	if !given("pairs") {
+		p.Pairs = min(p.Pairs, countedPairs)
+	}
+	if !given("starts") {
 		p.Starts = 1
 	}
 	p.Declared = Declared{p.Pairs, p.Starts}

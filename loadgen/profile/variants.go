@@ -20,10 +20,14 @@ const (
 	Nobody As = "nobody"
 	// OwnNode is the node that the agent's token is bound to.
 	OwnNode As = "own-node"
+	// OwnNodeInGroup is that node with the group that nodes have, without which it may not do what nodes do.
+	OwnNodeInGroup As = "own-node-in-group"
 	// OtherNode is a node that it is not.
 	OtherNode As = "other-node"
-	// User is a user with groups and extra, another one for every agent.
+	// User is a user, another one for every agent, with as many groups and values of an extra field as the variant says.
 	User As = "user"
+	// ServiceAccount is a service account, another one for every agent.
+	ServiceAccount As = "service-account"
 )
 
 // Cache is what a variant means to find in the API server's cache of impersonation.
@@ -41,6 +45,8 @@ type Variant struct {
 	Name string
 	What string // a sentence for people
 	As   As
+	// Groups and Values are how many groups, and values of an extra field, a User has.
+	Groups, Values int
 	// Grants are what its agents are granted, by the names of loadgen/population/grants.yaml.
 	Grants []string
 	Cache  Cache

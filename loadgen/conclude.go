@@ -43,6 +43,7 @@ func (p *plan) Conclude(results []reports.Result, evidence record.View) (*report
 			r.AddUnknown(text)
 		}
 	}
+	r.Answers = makeAnswers(p.run, &p.result)
 	r.Figures = makeFigures(p.result.Variants)
 	r.Sections = makeSections(p.run, &p.result)
 	return r, nil

@@ -156,6 +156,32 @@ func TestCasesSayWhatIsClaimed(t *testing.T) {
 	}
 }
 
+// The answers come first: what a request costs and how much longer it takes, each with what it rests on and where it holds.
+func TestAnswers(t *testing.T) {
+	made := execute(t, simulated.OfProfile())
+	rows := []string{made.Report.Answers.Title}
+	for _, row := range made.Report.Answers.Rows {
+		rows = append(rows, strings.Join(row.Cells, " | "))
+	}
+	text := strings.Join(rows, "\n")
+	for _, want := range []string{
+		"For 100 agents with 1 account, each every 12s; authorizer not known; v1.37.1",
+		"reviews per request: legacy-gate-off on gate-off | 2.000 | 2 blocks | as predicted: 2.000 | first contact",
+		"p50: associated-node on gate-on against legacy-gate-off on gate-off | ", " | 20 pairs in 5 starts | [",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("there is no %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "gate-off-2 against") {
+		t.Errorf("two servers that are the same are no question:\n%s", text)
+	}
+	var terminal strings.Builder
+	if err := pages.WriteSummary(&terminal, made.Report, pages.SummaryOptions{}); err != nil || !strings.Contains(terminal.String(), "QUESTION ") || strings.Contains(terminal.String(), "reviews per request\n") {
+		t.Errorf("%v:\n%s", err, terminal.String())
+	}
+}
+
 // TestOutcomes expects the outcome of the report to be the judge's, and the case that is about it to say so.
 func TestOutcomes(t *testing.T) {
 	fewer := func(r *run.Run) {

@@ -41,6 +41,9 @@ type Report struct {
 	Groups []Group `json:"groups"`
 	// KnownFailing are the entries of the known-failing list with what became of them.
 	KnownFailing []KnownFailingState `json:"knownFailing,omitempty"`
+	// Answers is what the run was made to find out: each row a question with its answer and what that rests on. It comes
+	// first on the page, and in the terminal in place of the figures.
+	Answers *Table `json:"answers,omitempty"`
 	// Figures are single numbers worth quoting, such as a median time.
 	Figures []Figure `json:"figures,omitempty"`
 	// Sections are what a product has to say besides verdicts: tables and plots as data.

@@ -36,6 +36,14 @@ func (e Effect) DescribeChange() string {
 	return FormatChange(e.Change.Estimate) + " " + formatInterval(e.Change)
 }
 
+// DescribeInterval returns the 95 % interval of the change; empty if it is not known.
+func (e Effect) DescribeInterval() string {
+	if !e.Measured {
+		return ""
+	}
+	return formatInterval(e.Change)
+}
+
 // DescribeMilliseconds returns the mean difference in ms, empty if it is not known. It has no interval beside that of the
 // change: of two intervals of one comparison one may leave out 0 and the other not, and p goes with one of them.
 func (e Effect) DescribeMilliseconds() string {

@@ -22,6 +22,7 @@ func renderMarkdown(r *reports.Report) ([]byte, error) {
 	failures := foldFailures(r.Groups)
 	parts := []markdownPart{
 		{"", summarizeOutcome(r)},
+		{"Answers", summarizeAnswers(r.Answers)},
 		{"Failures", summarizeFailures(failures)},
 		{"Results", summarizeCounts(r)},
 		{"Known failing", summarizeKnown(r.KnownFailing)},

@@ -119,6 +119,7 @@ func diceReport() *reports.Report {
 		}},
 		{Name: "quick", Cases: []reports.Result{{Case: "p99", Verdict: verdicts.Passed, Judged: 1}}},
 	}
+	r.Answers = &reports.Table{Columns: []string{"question", "answer", "how many", "interval", "where it holds"}, Rows: []reports.Row{{Cells: []string{"is the die fair?", "yes", "120,000 throws", "[0.166, 0.168]", "on a table"}}}}
 	r.Figures = []reports.Figure{{Name: "throws", Value: 120_000}, {Name: "median time", Value: 0.01234, Unit: "ms"}, {Name: "p99", Value: 12.345, Unit: "ms"}}
 	r.Sections = []reports.Section{{
 		ID: "latency", Title: "Latency by rate", Text: []string{"The time from `throw` to rest. It grows with the rate."},

@@ -30,6 +30,7 @@ type view struct {
 
 // sections are those of report.html, in their order.
 var sections = []section{
+	answersSection,
 	failuresSection,
 	knownSection,
 	figuresSection,

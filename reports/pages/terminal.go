@@ -33,15 +33,15 @@ const (
 )
 
 // WriteSummary writes what the command line prints at the end of a run: what failed, the counts by group and level, the
-// outcome with its reasons and notes, and where the report is.
+// answers or figures, the outcome with its reasons and notes, and where the report is.
 func WriteSummary(w io.Writer, r *reports.Report, o SummaryOptions) error {
 	var b bytes.Buffer
 	writeFailures(&b, foldFailures(r.Groups), o)
 	if err := writeCounts(&b, r); err != nil {
 		return err
 	}
-	for _, f := range r.Figures {
-		writeLine(&b, "%s: %s %s", f.Name, formatNumber(f.Value), f.Unit)
+	if err := writeFindings(&b, r); err != nil {
+		return err
 	}
 	writeLine(&b, "outcome: %s", Line(r))
 	for _, reason := range r.Outcome.Reasons {
@@ -57,6 +57,17 @@ func WriteSummary(w io.Writer, r *reports.Report, o SummaryOptions) error {
 	}
 	_, err := w.Write(b.Bytes())
 	return err
+}
+
+// writeFindings writes what the run was made to find out: its answers, or else its figures.
+func writeFindings(b *bytes.Buffer, r *reports.Report) error {
+	if r.Answers != nil {
+		return writeAnswers(b, r.Answers)
+	}
+	for _, f := range r.Figures {
+		writeLine(b, "%s: %s %s", f.Name, formatNumber(f.Value), f.Unit)
+	}
+	return nil
 }
 
 // writeLine writes a line in which no text can control the terminal.

@@ -93,10 +93,8 @@ func (h *History) PredictSettled(variant profile.Variant, start time.Time, log [
 		if err := h.advance(o); err != nil {
 			return nil, err
 		}
-		who := met{variant.Name, o.Agent}
-		first := !h.met[who]
+		first := h.meet(o)
 		if first {
-			h.met[who] = true
 			out.First++
 		}
 		counted := []checkRanges{checks}
@@ -104,9 +102,6 @@ func (h *History) PredictSettled(variant profile.Variant, start time.Time, log [
 			counted = append(counted, later)
 		}
 		times[o.Agent]++
-		if o.Answer == "401" || o.Answer == "refused" { // nobody was asked
-			continue
-		}
 		if o.unsure {
 			out.Unsure++
 		}
@@ -123,6 +118,14 @@ func (h *History) PredictSettled(variant profile.Variant, start time.Time, log [
 		out.Fewest, out.Most = slices.Min(each), slices.Max(each)
 	}
 	return out, nil
+}
+
+// meet notes that the server has had a request of an agent, and reports whether it is the first.
+func (h *History) meet(o observation) bool {
+	who := met{o.variant.Name, o.Agent}
+	first := !h.met[who]
+	h.met[who] = true
+	return first
 }
 
 // isUnsure reports whether the answer to a request leaves open how far it came.
@@ -180,6 +183,9 @@ const (
 
 // observe adds the reviews of a request, by mode, verb and decision, to all that it counts for.
 func (h *History) observe(o observation, counted []checkRanges) error {
+	if o.Answer == "401" || o.Answer == "refused" { // nobody was asked
+		return nil
+	}
 	requestor, imp, request, err := h.describe(o)
 	if err != nil {
 		return err

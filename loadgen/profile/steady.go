@@ -19,7 +19,8 @@ func Cycle(every time.Duration) time.Duration {
 	if every <= 0 {
 		return 0
 	}
-	return every * (CacheLife/every + 1)
+	requests := int64(CacheLife/every) + 1 // of which all but the first are remembered
+	return time.Duration(requests * int64(every))
 }
 
 // Steady reports whether reviews per request, counted in a block but for its first Settle, are those of the steady state. A

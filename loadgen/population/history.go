@@ -203,12 +203,7 @@ func (h *History) observe(o observation, counted []checkRanges) error {
 		}
 		sequences, _ := prediction.Sequences()
 		for _, review := range sequences[0] {
-			if !h.asks(at, o, review) {
-				continue
-			}
-			for _, checks := range counted {
-				h.count(at, o, review, checks)
-			}
+			h.countAsked(at, o, review, counted)
 		}
 	}
 	return nil
@@ -240,6 +235,16 @@ func (h *History) asks(at bound, o observation, review oracle.Review) bool {
 	}
 	mayRemember := h.profile.Authorizer.Cache && at != refused
 	return !mayRemember || !h.remembers(at, o, review.Spec)
+}
+
+// countAsked adds a review to all that it counts for, if it reaches the authorizer.
+func (h *History) countAsked(at bound, o observation, review oracle.Review, counted []checkRanges) {
+	if !h.asks(at, o, review) {
+		return
+	}
+	for _, checks := range counted {
+		h.count(at, o, review, checks)
+	}
 }
 
 // count adds a review to what is predicted.

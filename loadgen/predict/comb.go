@@ -1,0 +1,100 @@
+package predict
+
+import "math"
+
+// comb is when something is asked for, in seconds: count times at even distances, and so again in every period.
+type comb struct {
+	count       int
+	gap, period float64
+}
+
+// newComb returns the comb of count askers that are spread evenly over a part of a period.
+func newComb(count int, over, period float64) comb {
+	return comb{count: count, gap: over / float64(count), period: period}
+}
+
+// newSingle returns the comb of what is asked for once in a period.
+func newSingle(period float64) comb { return newComb(1, period, period) }
+
+// after returns the first time at or after t.
+func (c comb) after(t float64) float64 {
+	cycle := math.Floor(t / c.period)
+	i := math.Ceil((t-cycle*c.period)/c.gap - tiny)
+	if i >= float64(c.count) {
+		cycle, i = cycle+1, 0
+	}
+	return cycle*c.period + i*c.gap
+}
+
+// tiny is by how much of a distance two times may differ and be the same.
+const tiny = 1e-9
+
+// countBetween returns how often it is asked for from one time on, and before another.
+func (c comb) countBetween(from, to float64) int {
+	return c.countBefore(to) - c.countBefore(from)
+}
+
+func (c comb) countBefore(t float64) int {
+	cycle := math.Floor(t / c.period)
+	i := math.Ceil((t-cycle*c.period)/c.gap - tiny)
+	return int(cycle)*c.count + min(c.count, int(i))
+}
+
+// rate returns how often a second it is asked for.
+func (c comb) rate() float64 { return float64(c.count) / c.period }
+
+// touched returns the part of many such combs, evenly spread, that is asked for in a time.
+func (c comb) touched(time float64) float64 {
+	reach := time + float64(c.count-1)*c.gap
+	return min(1, min(float64(c.count)*time, reach)/c.period)
+}
+
+// memory is how long something is remembered, in seconds: from when it is answered, which takes pending, for life, and only
+// if it is asked for again before idle has passed.
+type memory struct{ pending, life, idle float64 }
+
+// misses is how often a second something is asked for that is not remembered, together many at once.
+type misses struct{ rate, together float64 }
+
+// findMisses returns how often what is asked for as a comb is not remembered. It goes from one time at which it is
+// forgotten to the next, until it is at a tooth of the comb where it was before.
+func (c comb) findMisses(m memory) misses {
+	if c.gap >= m.idle {
+		return misses{c.rate(), 1}
+	}
+	type visit struct {
+		at    float64
+		count int
+	}
+	seen := map[int]visit{}
+	count, together, at := 0, 0, 0.0
+	for {
+		tooth := c.tooth(at)
+		if before, ok := seen[tooth]; ok {
+			return misses{float64(count-before.count) / (at - before.at), float64(together)}
+		}
+		seen[tooth] = visit{at, count}
+		together = max(1, c.countBetween(at, at+m.pending))
+		count += together
+		at = c.forgotten(at, together, m)
+	}
+}
+
+// tooth returns the number of the tooth that a time is at.
+func (c comb) tooth(at float64) int {
+	return int(math.Round((at - math.Floor(at/c.period+tiny)*c.period) / c.gap))
+}
+
+// forgotten returns the next time at which it is asked for and not remembered, after a time at which it was asked together
+// many times.
+func (c comb) forgotten(at float64, together int, m memory) float64 {
+	last := at
+	for range together - 1 {
+		last = c.after(last + c.gap/2)
+	}
+	next := c.after(last + m.pending + m.life)
+	if pause := c.period - float64(c.count-1)*c.gap; pause >= m.idle {
+		next = min(next, c.after((math.Floor(last/c.period+tiny)+1)*c.period))
+	}
+	return next
+}

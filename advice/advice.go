@@ -2,9 +2,7 @@ package advice
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -242,16 +240,11 @@ const (
 	accountHead = serviceaccount.ServiceAccountUsernamePrefix
 )
 
-// actionOf returns what an event's request was to authorization. It is read from the URI: objectRef has the name of an
-// object that is created, which authorization did not know (k8s.io/apiserver/pkg/audit/request.go, LogRequestObject).
+// actionOf returns what an event's request was to the action check.
 func actionOf(verb, uri string) (Action, error) {
-	u, err := url.ParseRequestURI(uri)
+	a, err := readAttributes(verb, uri)
 	if err != nil {
-		return Action{}, fmt.Errorf("requestURI %q cannot be parsed", uri)
-	}
-	a := oracle.ParseRequest(cmp.Or(scenarios.HTTPMethods[verb], strings.ToUpper(verb)), u)
-	if a.Verb != verb {
-		return Action{}, fmt.Errorf("verb %q does not go with requestURI %q", verb, uri)
+		return Action{}, err
 	}
 	if !a.ResourceRequest {
 		return Action{Verb: a.Verb, Path: a.Path}, nil

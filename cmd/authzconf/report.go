@@ -73,6 +73,8 @@ var outputs = template.Must(template.New("output").Funcs(template.FuncMap{
 	},
 	"more":      func(n int, list any) int { return max(0, reflect.ValueOf(list).Len()-n) },
 	"megabytes": func(bytes int64) string { return fmt.Sprintf("%.1f MB", float64(bytes)/1e6) },
+	"rate":      formatRate,
+	"figures":   nameFigures,
 	"minus":     func(a, b any) int64 { return reflect.ValueOf(a).Int() - reflect.ValueOf(b).Int() },
 }).Parse(outputText))
 

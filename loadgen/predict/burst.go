@@ -212,6 +212,9 @@ func (p *part) forgottenReviews(idle float64) (sum float64) {
 // longer ago than since, in seconds.
 func (q question) knownPart(p *part, idle, since float64) float64 {
 	cycle := 1 / q.comb.findMisses(memory{pending: p.takes, life: q.life, idle: idle}).rate
-	kept := min(q.life, idle, cycle)
+	kept := min(q.life, cycle)
+	if q.comb.gap >= idle {
+		kept = min(kept, idle)
+	}
 	return max(0, kept-since) / max(cycle-since, tiny)
 }

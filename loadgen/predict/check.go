@@ -28,19 +28,22 @@ func Parse(name string, data []byte) (*Plan, func(path string) string, error) {
 		return nil, nil, err
 	}
 	for i := range p.Workloads {
-		p.Workloads[i].complete(i)
+		p.Workloads[i].Complete(i)
 	}
 	return &p, file.At, nil
 }
 
-// complete fills in what a file leaves out.
-func (w *Workload) complete(i int) {
+// Complete fills in what is left out of the workload with a number.
+func (w *Workload) Complete(i int) {
 	d := DefaultWorkload()
 	if w.Name == "" {
 		w.Name = fmt.Sprintf("workload-%d", i+1)
 	}
 	if w.Mode == "" {
 		w.Mode = d.Mode
+		if w.Users > 0 {
+			w.Mode = oracle.UserInfo
+		}
 	}
 	if w.ServiceAccounts == "" {
 		w.ServiceAccounts = d.ServiceAccounts

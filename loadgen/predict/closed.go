@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/oracle"
 )
@@ -227,6 +228,18 @@ func newClosedForm(p *Plan, scripts []script) *closedForm {
 		c.servers, c.idle = append(c.servers, parts), append(c.idle, idleTime(questions, p.Authorizer.Size))
 	}
 	return c
+}
+
+// mostQuestions returns how many different questions the server asks that asks most of them.
+func (c *closedForm) mostQuestions() (most int) {
+	for _, parts := range c.servers {
+		count := 0
+		for _, p := range parts {
+			count += seq.Sum(p.answers, func(q question) int { return q.count })
+		}
+		most = max(most, count)
+	}
+	return most
 }
 
 // names returns when the mode of a service account is looked for.

@@ -2,6 +2,7 @@ package predict
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -15,34 +16,60 @@ func Predict(p *Plan) (*Prediction, error) {
 	if n := p.countRequests(); n > maxSimulated {
 		out.NotSimulated = fmt.Sprintf("a simulation would take %.0f million requests, and %d million are the most", n/1e6, int(maxSimulated/1e6))
 	}
+	known := &outcomes{plan: p, simulates: out.NotSimulated == ""}
 	for _, situation := range p.Situations() {
-		o, err := predictSituation(p, situation, out.NotSimulated == "")
+		o, err := known.predict(situation)
 		if err != nil {
 			return nil, err
 		}
 		out.Situations = append(out.Situations, o)
 	}
-	return out, nil
+	var err error
+	out.Answers, err = out.answerQuestions()
+	return out, err
 }
 
-func predictSituation(p *Plan, situation Situation, simulates bool) (Outcome, error) {
-	o := Outcome{Situation: situation, Name: situation.describe(), Modes: map[string]oracle.Mode{}}
-	scripts := make([]script, len(p.Workloads))
-	for i, w := range p.Workloads {
-		s, err := newScript(w, situation, p.Authorizer.Chain)
+// outcomes are those of a plan so far. Situations in which everybody asks the same have the same one.
+type outcomes struct {
+	plan      *Plan
+	simulates bool
+	scripts   [][]script
+	list      []Outcome
+}
+
+// predict returns the outcome of a situation.
+func (k *outcomes) predict(situation Situation) (Outcome, error) {
+	scripts := make([]script, len(k.plan.Workloads))
+	for i, w := range k.plan.Workloads {
+		s, err := newScript(w, situation, k.plan.Authorizer.Chain)
 		if err != nil {
-			return o, err
+			return Outcome{}, err
 		}
 		scripts[i] = s
-		o.Modes[w.Name] = s.mode
+	}
+	same := slices.IndexFunc(k.scripts, func(s []script) bool { return reflect.DeepEqual(s, scripts) })
+	var o Outcome
+	if same >= 0 {
+		o = k.list[same]
+	} else {
+		o = k.newOutcome(scripts)
+	}
+	o.Situation, o.Name = situation, situation.describe()
+	k.scripts, k.list = append(k.scripts, scripts), append(k.list, o)
+	return o, nil
+}
+
+func (k *outcomes) newOutcome(scripts []script) Outcome {
+	o := Outcome{Modes: map[string]oracle.Mode{}}
+	for i, w := range k.plan.Workloads {
+		o.Modes[w.Name] = scripts[i].mode
 	}
 	var found *simulated
-	if simulates {
-		s := simulate(p, scripts)
-		found = &s
+	if k.simulates {
+		found = new(simulate(k.plan, scripts))
 	}
-	o.fill(p, scripts, newClosedForm(p, scripts), found)
-	return o, nil
+	o.fill(k.plan, scripts, newClosedForm(k.plan, scripts), found)
+	return o
 }
 
 // describe returns the situation in words.
@@ -71,6 +98,7 @@ func (o *Outcome) fill(p *Plan, scripts []script, c *closedForm, found *simulate
 	o.Restart = newFigures(base.plus(c.restart(time.Duration(p.Within).Seconds()).times(1/event)), restart)
 	o.Rollout = newFigures(base.plus(c.rollout(time.Duration(p.Within).Seconds()).times(1/event)), rollout)
 	o.Expiry = newFigures(c.expiry(), expiry)
+	o.Questions = c.mostQuestions()
 	o.fillKinds(closed, rates)
 	o.fillLevels(scripts, closed, rates)
 	o.findPeak()
@@ -152,6 +180,7 @@ func (p *Plan) listAssumptions() []string {
 		"nodes and deputies are spread over the API servers, and stay; the pods of a node are connected to the same one",
 		"everybody who asks the same server asks it anew if what another one asks is not answered yet: a check takes " + time.Duration(p.Authorizer.Takes).String(),
 		"after a restart, and in a rollout, all come within " + time.Duration(p.Within).String() + "; if there are several API servers, who was connected to the one that restarts comes to the others",
+		"where the webhook's answers are pushed out before they are asked again, the closed form is as if everybody asked in even time; where agents ask together after something was forgotten, the simulation counts",
 		"priority levels are those of the FlowSchemas that every API server makes; who is throttled asks again, and each time its impersonation is checked again",
 	}
 	isOfUsers := func(w Workload) bool { return !w.isOfNodes() }

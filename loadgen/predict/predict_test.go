@@ -17,7 +17,7 @@ func newPlan(t testing.TB, change func(p *Plan, w *Workload)) *Plan {
 	p, w := Defaults(), DefaultWorkload()
 	w.Name = "agents"
 	change(&p, &w)
-	w.complete(0)
+	w.Complete(0)
 	p.Workloads = append([]Workload{w}, p.Workloads...)
 	if err := p.Check(func(path string) string { return path }); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,8 @@ import (
 // Prediction is what a plan leads to. All rates are per second.
 type Prediction struct {
 	Plan Plan `json:"plan"`
+	// Answers are in words what the figures say, one for each question.
+	Answers []Line `json:"answers"`
 	// Situations are the states of gate and permissions, in the order of the move to constrained impersonation.
 	Situations []Outcome `json:"situations"`
 	// Assumes says in sentences what the figures rest on.
@@ -26,6 +28,8 @@ type Outcome struct {
 	Requests float64 `json:"requestsPerSecond"`
 	// Steady is the long run: each API server has been running for long, and everybody asks in their own time.
 	Steady Figures `json:"steady"`
+	// Questions is how many different ones the webhook is asked in the long run, by the API server that asks most.
+	Questions int `json:"questions"`
 	// Kinds has the long run by what the checks are about, and Levels by where the request is dispatched.
 	Kinds  []KindFigures  `json:"byKind"`
 	Levels []LevelFigures `json:"byPriorityLevel"`
@@ -36,7 +40,8 @@ type Outcome struct {
 	Restart Figures `json:"restart"`
 	// Rollout is the mean of the time in which one DaemonSet of each workload, or all pods of a deputy, are new.
 	Rollout Figures `json:"rollout"`
-	// Expiry is the highest second after a restart, when what was remembered then is forgotten together.
+	// Expiry is the highest second after a restart, when what was remembered then is forgotten together. The closed form
+	// is as if everything were forgotten at once.
 	Expiry Figures `json:"expiry"`
 	// Peak is the highest of all these, and PeakAt when it comes.
 	Peak   Figures `json:"peak"`

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// maxSimulated is how many requests a simulation may have.
-const maxSimulated = 60_000_000
+// maxSimulated is how many requests a simulation may have: some seconds of a processor.
+const maxSimulated = 15_000_000
 
 // simulated is what a simulation found for one situation.
 type simulated struct {
 	steady                          []rates
 	first, restart, rollout, expiry amount
-	// peakFirst is the highest of the first seconds, and peakRestart and peakRollout those of the events.
+	// seconds are those after the restart.
 	seconds []Second
 }
 
@@ -79,10 +79,9 @@ func simulate(p *Plan, scripts []script) simulated {
 	s := newSimulation(p, groups, n)
 	out := simulated{first: s.runFirst()}
 	out.steady = s.runSteady()
-	restarted, rolled := s.clone(), s
-	rolled.renews = false
-	out.restart, out.expiry, out.seconds = restarted.runRestart()
-	out.rollout = rolled.runRollout()
+	s.endRenewals()
+	out.restart, out.expiry, out.seconds = s.clone().runRestart()
+	out.rollout = s.runRollout()
 	return out
 }
 

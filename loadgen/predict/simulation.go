@@ -42,7 +42,7 @@ func newSimulation(p *Plan, groups []*group, n numbers) *simulation {
 // clone returns the simulation as it is now, to go on with something else.
 func (s *simulation) clone() *simulation {
 	out := *s
-	out.renews, out.groups, out.servers, out.next = false, nil, nil, slices.Clone(s.next)
+	out.groups, out.servers, out.next = nil, nil, slices.Clone(s.next)
 	for _, g := range s.groups {
 		copied := *g
 		copied.units = slices.Clone(g.units)
@@ -125,6 +125,14 @@ func (s *simulation) beginRenewals() {
 	for _, server := range s.servers {
 		server.checks = make([]renewal, len(server.lives))
 		server.reviews = make([]renewal, len(server.answers.entries))
+	}
+}
+
+// endRenewals forgets them.
+func (s *simulation) endRenewals() {
+	s.renews = false
+	for _, server := range s.servers {
+		server.checks, server.reviews = nil, nil
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts/findings"
 )
 
-var update = flag.Bool("update", false, "write what is seen of each finding on each version")
+var update = flag.Bool("update", false, "write what is seen of each finding on each version, and the examples of docs")
 
 // triedFile has what was seen; the index of docs/findings is made from it.
 const triedFile = "../../verdicts/findings/tried_test.yaml"

@@ -25,12 +25,23 @@ func (p *Prediction) answerQuestions() ([]Line, error) {
 	for _, o := range p.Situations[1:] {
 		list = append(list, Line{o.Name, p.compareWith(o, first)})
 	}
-	list = append(list,
-		Line{"an API server restarts", p.describeFigures(last.Restart, 0) + ", for " + p.within()},
-		Line{"a DaemonSet is rolled out", p.describeFigures(last.Rollout, 0) + ", for " + p.within()},
-		Line{"what is remembered ends", p.describeFigures(last.Expiry, 0) + " in the highest second"},
-		Line{"the peak", p.describeFigures(last.Peak, 0) + ": " + last.PeakAt},
-	)
+	for _, event := range []struct {
+		question    string
+		last, first Figures
+		rest        string
+	}{
+		{"all API servers start", last.First, first.First, ", for " + time.Duration(p.Plan.Memory).String()},
+		{"an API server restarts", last.Restart, first.Restart, ", for " + p.within()},
+		{"a DaemonSet is rolled out", last.Rollout, first.Rollout, ", for " + p.within()},
+		{"what is remembered ends", last.Expiry, first.Expiry, ", in the highest second"},
+		{"the peak", last.Peak, first.Peak, ": " + last.PeakAt},
+	} {
+		text := p.describeFigures(event.last, 0) + event.rest
+		if len(p.Situations) > 1 {
+			text += "; before " + p.describeFigures(event.first, 0)
+		}
+		list = append(list, Line{event.question, text})
+	}
 	if memory := p.describeMemory(last); memory != "" {
 		list = append(list, Line{"the webhook's answers", memory})
 	}

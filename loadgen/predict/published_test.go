@@ -1,0 +1,206 @@
+package predict
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/authzconf/authzconf/docs"
+	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/oracle"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+var update = flag.Bool("update", false, "write the table of docs/load-predict.md")
+
+// publishedRun is what the published file of a storm says of it.
+type publishedRun struct {
+	Profile     string              `json:"profile"`
+	BlockLength scenarios.Duration  `json:"blockLength"`
+	Authorizer  string              `json:"authorizer"`
+	Population  publishedPopulation `json:"population"`
+	Variants    []struct {
+		Variant string         `json:"variant"`
+		Server  profile.Server `json:"server"`
+		Agents  int            `json:"agents"`
+		Reviews struct {
+			Of         string                     `json:"of"`
+			PerRequest struct{ Estimate float64 } `json:"perRequest"`
+		} `json:"reviews"`
+	} `json:"variants"`
+}
+
+type publishedPopulation struct {
+	ServiceAccounts int                `json:"serviceAccounts"`
+	Every           scenarios.Duration `json:"every"`
+}
+
+// complete fills in from the profile and the name of a run what its file does not say: published runs that are older than
+// the fields.
+func (r *publishedRun) complete(t *testing.T, part, name string) {
+	p, err := profile.Load(r.Profile, nil)
+	if part == "daemonset" || r.Profile == "reviews-5000" {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.BlockLength == 0 {
+		r.BlockLength = scenarios.Duration(p.Block)
+	}
+	if r.Population.Every == 0 && p.Arrivals.Kind != "waves" {
+		r.Population.Every = scenarios.Duration(p.Arrivals.Every)
+	}
+	if r.Authorizer == "" {
+		_, r.Authorizer, _ = strings.Cut(name, ", ")
+	}
+}
+
+// asked says what the agents of a published variant are, and what they may; not ok for those of which a plan cannot be made.
+func asked(variant string) (mode oracle.Mode, rbac RBAC, ok bool) {
+	known := map[string]struct {
+		mode oracle.Mode
+		rbac RBAC
+	}{
+		"associated-node": {oracle.AssociatedNode, ConstrainedRBAC}, "associated-node-cold": {oracle.AssociatedNode, ConstrainedRBAC},
+		"arbitrary-node": {oracle.ArbitraryNode, ConstrainedRBAC}, "denied": {oracle.AssociatedNode, NoRBAC},
+		"legacy-gate-off": {oracle.AssociatedNode, LegacyRBAC}, "legacy-gate-on": {oracle.AssociatedNode, LegacyRBAC},
+	}
+	k, ok := known[variant]
+	return k.mode, k.rbac, ok
+}
+
+// costOfBlock returns the reviews of a request, or its checks where there is no webhook, in a block that begins when all
+// successes are forgotten.
+func costOfBlock(t *testing.T, p *Plan, length time.Duration) float64 {
+	t.Helper()
+	script, err := newScript(p.Workloads[0], p.Situations()[0], p.Authorizer.Chain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n numbers
+	g := newGroup(0, p.Workloads[0], script, 1, &n)
+	s := newSimulation(p, []*group{g}, n)
+	if script.mode != "" {
+		for account := range n.accounts {
+			s.servers[0].modes.remember(account, 0, forever)
+		}
+	}
+	tally := s.watch(0)
+	s.run(length)
+	sum := tally.sumBetween(0, int(length/time.Second))
+	if p.Authorizer.hasWebhook() {
+		return float64(sum.Reviews) / float64(sum.Requests)
+	}
+	return float64(sum.Checks) / float64(sum.Requests)
+}
+
+// row is a line of the table: the runs in which the same was asked with the same result.
+type row struct{ variant, asks, accounts, authorizer, predicted, measured, steady string }
+
+// What is published of storms whose agents ask in their own time is within 2 % of what is predicted for their blocks. The
+// table in the documentation is made of it, where the long run stands beside it.
+func TestPublished(t *testing.T) {
+	agents, runs := map[row][]int{}, map[row]int{}
+	for _, part := range []string{"daemonset", "reviews", "authorizers"} {
+		raw, err := os.ReadFile(filepath.Join("../../docs/results", part, "runs.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all map[string]*publishedRun
+		if err := json.Unmarshal(raw, &all); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			r := all[name]
+			if strings.HasSuffix(r.Profile, "-authorizer") {
+				continue // of slow authorizers: the counts are those of the others
+			}
+			r.complete(t, part, name)
+			for i := range r.Variants {
+				if at, ok := comparePublished(t, r, name, i); ok {
+					runs[at]++
+					if n := r.Variants[i].Agents; !slices.Contains(agents[at], n) {
+						agents[at] = append(agents[at], n)
+					}
+				}
+			}
+		}
+	}
+	var table strings.Builder
+	table.WriteString("| what the agents do | agents | each asks every | accounts | authorizer | runs | predicted | measured | in the long run |\n|---|--:|--:|---|---|--:|--:|--:|--:|\n")
+	rows := slices.SortedFunc(maps.Keys(runs), func(a, b row) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	for _, at := range rows {
+		slices.Sort(agents[at])
+		list := strings.ReplaceAll(strings.Trim(fmt.Sprint(agents[at]), "[]"), " ", ", ")
+		fmt.Fprintf(&table, "| %s | %s | %s | %s | %s | %d | %s | %s | %s |\n", at.variant, list, at.asks, at.accounts, at.authorizer, runs[at], at.predicted, at.measured, at.steady)
+	}
+	docs.ComparePart(t, "../../docs/load-predict.md", "predicted and measured", table.String(), *update)
+}
+
+// comparePublished compares a variant of a run with the prediction.
+func comparePublished(t *testing.T, r *publishedRun, name string, variant int) (row, bool) {
+	t.Helper()
+	v := r.Variants[variant]
+	mode, rbac, ok := asked(v.Variant)
+	if !ok {
+		return row{}, false
+	}
+	length, every := time.Duration(r.BlockLength), time.Duration(r.Population.Every)
+	asks := every.String()
+	if length == 0 {
+		length = 30 * time.Second // of reviews-5000
+	}
+	if every == 0 {
+		every, asks = length, "block, once" // waves
+	}
+	accounts := profile.Shared
+	if strings.HasSuffix(name, "ServiceAccounts") {
+		accounts = profile.PerAgent
+	}
+	p := newPlan(t, func(p *Plan, w *Workload) {
+		w.Mode, w.Nodes, w.Every, w.NameAlone, w.ServiceAccounts = mode, v.Agents, scenarios.Duration(every), true, accounts
+		p.Gate, p.RBAC = v.Server.Gate(), rbac
+		p.Authorizer.Cache = strings.Contains(r.Authorizer, "webhook, remembered")
+		if strings.HasPrefix(r.Authorizer, "rbac") {
+			p.Authorizer.Chain = RBACAlone
+		}
+	})
+	got, want := costOfBlock(t, p, length), v.Reviews.PerRequest.Estimate
+	if math.Abs(got-want) > 0.02*want {
+		t.Errorf("%s, %s on %s: %.4f predicted, %.4f measured", name, v.Variant, v.Server, got, want)
+	}
+	steady := sumOf(newClosedForm(p, []script{scriptOf(t, p)}).steady()).total()
+	cost := steady.reviews
+	authorizer := "webhook"
+	switch {
+	case !p.Authorizer.hasWebhook():
+		cost, authorizer = steady.checks, "RBAC"
+	case p.Authorizer.Cache:
+		authorizer = "webhook, remembered"
+	}
+	format := func(f float64) string { return fmt.Sprintf("%.3f", f) }
+	inTheLongRun := format(cost / steady.requests)
+	if r.Population.Every == 0 {
+		inTheLongRun = ""
+	}
+	shared := map[profile.ServiceAccounts]string{profile.Shared: "shared", profile.PerAgent: "own"}[accounts]
+	return row{strings.TrimSuffix(v.Variant, "-cold") + ", gate " + string(p.Gate), asks, shared, authorizer, format(got), format(want), inTheLongRun}, true
+}
+
+func scriptOf(t *testing.T, p *Plan) script {
+	t.Helper()
+	s, err := newScript(p.Workloads[0], p.Situations()[0], p.Authorizer.Chain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}

@@ -103,12 +103,13 @@ func (f *predictFlags) run(c *cobra.Command) error {
 // complete puts the plan together, and returns where what is at a path of it is from.
 func (f *predictFlags) complete(c *cobra.Command) (at func(path string) string, err error) {
 	inFile := func(string) string { return "" }
+	isEmpty := !c.Flags().Changed("nodes") && !c.Flags().Changed("users")
 	switch {
 	case f.file != "":
 		if inFile, err = f.readFile(c.Flags()); err != nil {
 			return nil, err
 		}
-	case f.workload.Nodes == 0 && f.workload.Users == 0 && !c.Flags().Changed("nodes") && !c.Flags().Changed("users"):
+	case isEmpty:
 		return nil, errors.New("nothing to predict (expected --nodes, --users, --file FILE or --audit-log FILE)")
 	default:
 		f.workload.Complete(0)

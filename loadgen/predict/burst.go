@@ -36,9 +36,6 @@ func (b burst) cost() (a amount) {
 	return a
 }
 
-// sharers returns how many units of the burst have one account.
-func (b burst) sharers() int { return max(1, b.units/max(1, b.accounts)) }
-
 // distinct returns how many different requests of different units there are.
 func (b burst) distinct() float64 { return min(b.asks, float64(b.units*b.Requests)) }
 
@@ -144,7 +141,7 @@ func (c *closedForm) rollout(seconds float64) (a amount) {
 				b.units = p.nodes
 			}
 			if b.asks = float64(b.units); !p.isTokenAsked() {
-				b.forgotten = p.forgotten()
+				b.forgotten = p.forgottenPart()
 			}
 			a = a.plus(b.cost())
 		}
@@ -157,8 +154,8 @@ func (p *part) isTokenAsked() bool {
 	return len(p.action) == 0 || p.action[0].byToken
 }
 
-// forgotten returns the part of the units whose last success is forgotten at some time.
-func (p *part) forgotten() float64 {
+// forgottenPart returns the part of the units whose last success is forgotten at some time.
+func (p *part) forgottenPart() float64 {
 	life := time.Duration(p.plan.Memory).Seconds()
 	return max(0, 1-life/(p.period*float64(p.Requests*p.actions)))
 }

@@ -164,9 +164,9 @@ func (p *part) questionsOf(st step) (count int, c comb) {
 // idleTime returns how long an answer stays in an LRU of a size if nobody asks for it: until as many others were asked for
 // as it holds. It never ends if it holds all.
 func idleTime(questions []question, size int) float64 {
-	asked := func(time float64) (sum float64) {
+	countTouched := func(time float64) (sum float64) {
 		for _, q := range questions {
-			sum += float64(q.count) * q.comb.touched(time)
+			sum += float64(q.count) * q.comb.touchedPart(time)
 		}
 		return sum
 	}
@@ -174,12 +174,12 @@ func idleTime(questions []question, size int) float64 {
 	for _, q := range questions {
 		longest = max(longest, q.comb.period)
 	}
-	if asked(longest) <= float64(size) {
+	if countTouched(longest) <= float64(size) {
 		return math.Inf(1)
 	}
 	low, high := 0.0, longest
 	for range 100 {
-		if middle := (low + high) / 2; asked(middle) > float64(size) {
+		if middle := (low + high) / 2; countTouched(middle) > float64(size) {
 			high = middle
 		} else {
 			low = middle
@@ -308,9 +308,4 @@ func (a amount) plus(b amount) amount {
 
 func (a amount) times(by float64) amount {
 	return amount{a.requests * by, a.checks * by, a.reviews * by}
-}
-
-// most returns the larger of each.
-func (a amount) most(b amount) amount {
-	return amount{max(a.requests, b.requests), max(a.checks, b.checks), max(a.reviews, b.reviews)}
 }

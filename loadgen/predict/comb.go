@@ -16,8 +16,8 @@ func newComb(count int, over, period float64) comb {
 // newSingle returns the comb of what is asked for once in a period.
 func newSingle(period float64) comb { return newComb(1, period, period) }
 
-// after returns the first time at or after t.
-func (c comb) after(t float64) float64 {
+// findNext returns the first time at or after t.
+func (c comb) findNext(t float64) float64 {
 	cycle := math.Floor(t / c.period)
 	i := math.Ceil((t-cycle*c.period)/c.gap - tiny)
 	if i >= float64(c.count) {
@@ -43,8 +43,8 @@ func (c comb) countBefore(t float64) int {
 // rate returns how often a second it is asked for.
 func (c comb) rate() float64 { return float64(c.count) / c.period }
 
-// touched returns the part of many such combs, evenly spread, that is asked for in a time.
-func (c comb) touched(time float64) float64 {
+// touchedPart returns the part of many such combs, evenly spread, that is asked for in a time.
+func (c comb) touchedPart(time float64) float64 {
 	reach := time + float64(c.count-1)*c.gap
 	return min(1, min(float64(c.count)*time, reach)/c.period)
 }
@@ -76,7 +76,7 @@ func (c comb) findMisses(m memory) misses {
 		seen[tooth] = visit{at, count}
 		together = max(1, c.countBetween(at, at+m.pending))
 		count += together
-		at = c.forgotten(at, together, m)
+		at = c.findNextMiss(at, together, m)
 	}
 }
 
@@ -85,16 +85,16 @@ func (c comb) tooth(at float64) int {
 	return int(math.Round((at - math.Floor(at/c.period+tiny)*c.period) / c.gap))
 }
 
-// forgotten returns the next time at which it is asked for and not remembered, after a time at which it was asked together
+// findNextMiss returns the next time at which it is asked for and not remembered, after a time at which it was asked together
 // many times.
-func (c comb) forgotten(at float64, together int, m memory) float64 {
+func (c comb) findNextMiss(at float64, together int, m memory) float64 {
 	last := at
 	for range together - 1 {
-		last = c.after(last + c.gap/2)
+		last = c.findNext(last + c.gap/2)
 	}
-	next := c.after(last + m.pending + m.life)
+	next := c.findNext(last + m.pending + m.life)
 	if pause := c.period - float64(c.count-1)*c.gap; pause >= m.idle {
-		next = min(next, c.after((math.Floor(last/c.period+tiny)+1)*c.period))
+		next = min(next, c.findNext((math.Floor(last/c.period+tiny)+1)*c.period))
 	}
 	return next
 }

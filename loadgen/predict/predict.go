@@ -107,15 +107,15 @@ func (o *Outcome) fill(p *Plan, scripts []script, c *closedForm, found *simulate
 func (o *Outcome) fillKinds(closed, simulated []rates) {
 	sum, found := sumOf(closed), sumOf(simulated)
 	for kind := range kindCount {
-		f := newFigures(amount{0, sum.checks[kind], sum.reviews[kind]}, optional(simulated, amount{0, found.checks[kind], found.reviews[kind]}))
+		f := newFigures(amount{0, sum.checks[kind], sum.reviews[kind]}, optionalAmount(simulated, amount{0, found.checks[kind], found.reviews[kind]}))
 		if f.Checks.ClosedForm > 0 || f.Checks.Value() > 0 {
 			o.Kinds = append(o.Kinds, KindFigures{kind, f})
 		}
 	}
 }
 
-// optional returns an amount that was simulated, or nil if nothing was.
-func optional(simulated []rates, a amount) *amount {
+// optionalAmount returns an amount that was simulated, or nil if nothing was.
+func optionalAmount(simulated []rates, a amount) *amount {
 	if simulated == nil {
 		return nil
 	}
@@ -133,7 +133,7 @@ func (o *Outcome) fillLevels(scripts []script, closed, simulated []rates) {
 			isIn = func(int) bool { return true }
 		}
 		sum := sumLevel(closed, level, isIn)
-		f := newFigures(sum, optional(simulated, sumLevel(simulated, level, isIn)))
+		f := newFigures(sum, optionalAmount(simulated, sumLevel(simulated, level, isIn)))
 		o.Levels = append(o.Levels, LevelFigures{level, sum.requests, f})
 	}
 }

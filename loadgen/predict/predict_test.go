@@ -36,10 +36,10 @@ func situation(t testing.TB, p *Plan, gate scenarios.Gate, rbac RBAC) Outcome {
 	return out.Situations[0]
 }
 
-// near reports whether both figures are what is wanted, within a part of it.
-func near(f Figure, want, part float64) bool {
-	isNear := func(got float64) bool { return math.Abs(got-want) <= part*want }
-	return isNear(f.ClosedForm) && isNear(f.Value())
+// isNear reports whether both figures are what is wanted, within a part of it.
+func isNear(f Figure, want, part float64) bool {
+	isClose := func(got float64) bool { return math.Abs(got-want) <= part*want }
+	return isClose(f.ClosedForm) && isClose(f.Value())
 }
 
 // The figures of the table in closed form that follows from the documents: checks a second of N nodes, M DaemonSets, every
@@ -76,7 +76,7 @@ func TestSteadyState(t *testing.T) {
 			{oracle.AssociatedNode, scenarios.GateOn, NoRBAC, c.denied},
 		} {
 			got := situation(t, plan(want.mode), want.gate, want.rbac)
-			if !near(got.Steady.Checks, want.checks, 0.001) || got.Steady.Reviews.Value() != 0 {
+			if !isNear(got.Steady.Checks, want.checks, 0.001) || got.Steady.Reviews.Value() != 0 {
 				t.Errorf("%d nodes, %d DaemonSets, %s, %s: %v checks, want %v", c.nodes, c.sets, want.mode, got.Name, got.Steady.Checks, want.checks)
 			}
 		}
@@ -116,7 +116,7 @@ func TestCostOfARequest(t *testing.T) {
 			p.Authorizer.Cache = false
 			c.change(p, w)
 		}), c.gate, c.rbac)
-		if reviews := got.Steady.Reviews; !near(reviews, c.want*got.Requests, 0.005) || !near(got.Steady.Checks, c.want*got.Requests, 0.005) {
+		if reviews := got.Steady.Reviews; !isNear(reviews, c.want*got.Requests, 0.005) || !isNear(got.Steady.Checks, c.want*got.Requests, 0.005) {
 			t.Errorf("%s: %v and %v reviews of %v requests a second, want %v each", c.name, reviews.ClosedForm, reviews.Value(), got.Requests, c.want)
 		}
 		if level := got.Levels[len(got.Levels)-1].Level; level != c.level {
@@ -143,7 +143,7 @@ func TestAnswersThatFit(t *testing.T) {
 		got := situation(t, newPlan(t, func(_ *Plan, w *Workload) {
 			w.Mode, w.Nodes, w.Every, w.NameAlone = c.mode, c.nodes, scenarios.Duration(10*time.Second), true
 		}), c.gate, c.rbac)
-		if f := got.Steady.Reviews; !near(f, c.want*got.Requests, 0.001) {
+		if f := got.Steady.Reviews; !isNear(f, c.want*got.Requests, 0.001) {
 			t.Errorf("%d nodes, %s: %v and %v reviews of %v requests, want %v each", c.nodes, got.Name, f.ClosedForm, f.Value(), got.Requests, c.want)
 		}
 	}
@@ -152,7 +152,7 @@ func TestAnswersThatFit(t *testing.T) {
 		got := situation(t, newPlan(t, func(p *Plan, w *Workload) {
 			w.Mode, w.Nodes, p.Authorizer.Answers = oracle.ArbitraryNode, nodes, AnswerAllow
 		}), scenarios.GateOn, ConstrainedRBAC)
-		if f := got.Steady.Reviews; !near(f, want*got.Requests, 0.001) {
+		if f := got.Steady.Reviews; !isNear(f, want*got.Requests, 0.001) {
 			t.Errorf("%d nodes: %v and %v reviews of %v requests, want %v each", nodes, f.ClosedForm, f.Value(), got.Requests, want)
 		}
 	}
@@ -174,7 +174,7 @@ func TestWebhookLast(t *testing.T) {
 		{AnswerAllow, ConstrainedRBAC, 1.03}, {AnswerAllow, LegacyRBAC, 2}, // the Node authorizer allows the request itself
 	} {
 		got := situation(t, plan(c.answers), scenarios.GateOn, c.rbac)
-		if f := got.Steady.Reviews; !near(f, c.want*got.Requests, 0.005) {
+		if f := got.Steady.Reviews; !isNear(f, c.want*got.Requests, 0.005) {
 			t.Errorf("%s, %s: %v and %v of %v requests, want %v each", c.answers, got.Name, f.ClosedForm, f.Value(), got.Requests, c.want)
 		}
 	}
@@ -198,7 +198,7 @@ func TestMoreNames(t *testing.T) {
 		got := situation(t, newPlan(t, func(p *Plan, w *Workload) {
 			w.Nodes, w.NameAlone, w.ServiceAccounts, p.Authorizer.Chain = accounts, true, profile.PerAgent, RBACAlone
 		}), scenarios.GateOn, LegacyRBAC)
-		if !near(got.Steady.Checks, want*got.Requests, 0.001) {
+		if !isNear(got.Steady.Checks, want*got.Requests, 0.001) {
 			t.Errorf("%d accounts: %+v checks of %v requests", accounts, got.Steady.Checks, got.Requests)
 		}
 	}
@@ -256,7 +256,7 @@ func TestClosedFormIsSimulated(t *testing.T) {
 		}
 		for _, o := range out.Situations {
 			for name, f := range map[string]Figure{"checks": o.Steady.Checks, "reviews": o.Steady.Reviews} {
-				if !near(f, f.ClosedForm, 0.001) {
+				if !isNear(f, f.ClosedForm, 0.001) {
 					t.Errorf("%s: %v %s in closed form, %v simulated: %+v", o.Name, f.ClosedForm, name, f.Value(), *p)
 				}
 			}
@@ -281,7 +281,7 @@ func TestEvents(t *testing.T) {
 					if name == "rollout" {
 						part = 0.3 // it depends on when those who ask every 4 s have last asked
 					}
-					if !near(f.Checks, f.Checks.ClosedForm, part) || !near(f.Reviews, f.Reviews.ClosedForm, part) {
+					if !isNear(f.Checks, f.Checks.ClosedForm, part) || !isNear(f.Reviews, f.Reviews.ClosedForm, part) {
 						t.Errorf("%d servers, every %s, %s, %s: %v and %v checks, %v and %v reviews", servers, every, o.Name, name,
 							f.Checks.ClosedForm, f.Checks.Value(), f.Reviews.ClosedForm, f.Reviews.Value())
 					}

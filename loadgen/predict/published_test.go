@@ -64,8 +64,8 @@ func (r *publishedRun) complete(t *testing.T, part, name string) {
 	}
 }
 
-// asked says what the agents of a published variant are, and what they may; not ok for those of which a plan cannot be made.
-func asked(variant string) (mode oracle.Mode, rbac RBAC, ok bool) {
+// readVariant returns what the agents of a published variant are, and what they may; not ok for those of which a plan cannot be made.
+func readVariant(variant string) (mode oracle.Mode, rbac RBAC, ok bool) {
 	known := map[string]struct {
 		mode oracle.Mode
 		rbac RBAC
@@ -101,6 +101,20 @@ func costOfBlock(t *testing.T, p *Plan, length time.Duration) float64 {
 		return float64(sum.Reviews) / float64(sum.Requests)
 	}
 	return float64(sum.Checks) / float64(sum.Requests)
+}
+
+// A block of 30 s that begins with nothing remembered has two reviews of three requests of each agent that asks every 10 s, if
+// all answers fit, and six if they do not.
+func TestBlockOfAnswers(t *testing.T) {
+	for size, want := range map[int]float64{1_000_000: 2.0 / 3, 8192: 2} {
+		p := newPlan(t, func(p *Plan, w *Workload) {
+			w.Nodes, w.Every, w.NameAlone, p.Authorizer.Size = 5000, scenarios.Duration(10*time.Second), true, size
+			p.Gate, p.RBAC = scenarios.GateOff, LegacyRBAC
+		})
+		if got := costOfBlock(t, p, 30*time.Second); math.Abs(got-want) > 1e-9 {
+			t.Errorf("%d answers: %v reviews of a request, want %v", size, got, want)
+		}
+	}
 }
 
 // row is a line of the table: the runs in which the same was asked with the same result.
@@ -150,7 +164,7 @@ func TestPublished(t *testing.T) {
 func comparePublished(t *testing.T, r *publishedRun, name string, variant int) (row, bool) {
 	t.Helper()
 	v := r.Variants[variant]
-	mode, rbac, ok := asked(v.Variant)
+	mode, rbac, ok := readVariant(v.Variant)
 	if !ok {
 		return row{}, false
 	}

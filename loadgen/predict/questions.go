@@ -31,8 +31,8 @@ func (p *Prediction) answerQuestions() ([]Line, error) {
 		rest        string
 	}{
 		{"all API servers start", last.First, first.First, ", for " + time.Duration(p.Plan.Memory).String()},
-		{"an API server restarts", last.Restart, first.Restart, ", for " + p.within()},
-		{"a DaemonSet is rolled out", last.Rollout, first.Rollout, ", for " + p.within()},
+		{"an API server restarts", last.Restart, first.Restart, ", for " + p.eventTime()},
+		{"a DaemonSet is rolled out", last.Rollout, first.Rollout, ", for " + p.eventTime()},
 		{"what is remembered ends", last.Expiry, first.Expiry, ", in the highest second"},
 		{"the peak", last.Peak, first.Peak, ": " + last.PeakAt},
 	} {
@@ -50,7 +50,8 @@ func (p *Prediction) answerQuestions() ([]Line, error) {
 	return append(list, Line{"a request that is refused", denied}), err
 }
 
-func (p *Prediction) within() string { return time.Duration(p.Plan.Within).String() }
+// eventTime returns how long a restart or a rollout takes.
+func (p *Prediction) eventTime() string { return time.Duration(p.Plan.Within).String() }
 
 // hasWebhook reports whether there is one.
 func (a Authorizer) hasWebhook() bool { return a.Chain == WebhookFirst || a.Chain == WebhookLast }

@@ -59,7 +59,7 @@ func (p *Plan) rate() (sum float64) {
 }
 
 func roundUp(d time.Duration) time.Duration {
-	return (d + time.Second - 1) / time.Second * time.Second
+	return (d + time.Second - 1).Truncate(time.Second)
 }
 
 // countRequests returns how many requests the simulation of one situation has.

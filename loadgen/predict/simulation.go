@@ -94,28 +94,28 @@ type renewal struct {
 	before, count int32
 }
 
-func (r *renewal) add(at, together time.Duration) {
+func (r *renewal) add(at, overlap time.Duration) {
 	switch {
 	case r.count == 0:
 		r.first, r.last = at, at
-	case at-r.last > together:
+	case at-r.last > overlap:
 		r.last, r.before = at, r.count
 	}
 	r.count++
 }
 
-// together is how long requests may be under way at once.
-func (s *simulation) together() time.Duration { return 20 * s.takes }
+// overlapTime returns how long requests may be under way at once.
+func (s *simulation) overlapTime() time.Duration { return 20 * s.takes }
 
 func (x *exchange) renewCheck(number int32) {
 	if x.renews {
-		x.server.checks[number].add(x.arrival, x.together())
+		x.server.checks[number].add(x.arrival, x.overlapTime())
 	}
 }
 
 func (x *exchange) renewReview(question int32) {
 	if x.renews {
-		x.server.reviews[question].add(x.arrival, x.together())
+		x.server.reviews[question].add(x.arrival, x.overlapTime())
 	}
 }
 

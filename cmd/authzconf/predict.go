@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -191,9 +192,9 @@ func (f *predictFlags) predictLog(c *cobra.Command) error {
 	case replay.Empty():
 		return invalid(fmt.Errorf("nobody impersonates in %s: there is nothing to predict", reports.Plural(int(stats.Events), "event")))
 	}
-	prediction, err := replay.Predict(&f.plan)
+	prediction, err := replay.Predict(c.Context(), &f.plan)
 	if err != nil {
-		return invalid(err)
+		return invalid(cmp.Or(interruption(c), err))
 	}
 	if f.output == "text" {
 		return invalid(renderTable(c.OutOrStdout(), "log prediction", prediction, 0))
@@ -228,13 +229,18 @@ func readReplay(c *cobra.Command, files []string) (*predict.Replay, auditlog.Sta
 	}
 	for _, file := range files {
 		if err := r.ReadFile(c.Context(), file); err != nil {
-			if c.Context().Err() != nil {
-				err = invalid(errors.New("interrupted"))
-			}
-			return nil, r.Stats(), err
+			return nil, r.Stats(), cmp.Or(invalid(interruption(c)), err)
 		}
 	}
 	return replay, r.Stats(), nil
+}
+
+// interruption returns the error of a command that was interrupted, or nil.
+func interruption(c *cobra.Command) error {
+	if c.Context().Err() == nil {
+		return nil
+	}
+	return errors.New("interrupted")
 }
 
 // namedFigures are a line of a prediction.

@@ -2,6 +2,7 @@ package predict
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -115,8 +116,8 @@ type LogAccount struct {
 }
 
 // Predict replays the requests in each situation, on API servers that have just started. Of a plan it takes the API
-// servers and the authorizers.
-func (r *Replay) Predict(p *Plan) (*LogPrediction, error) {
+// servers and the authorizers. It ends early, with the context's error, when that ends.
+func (r *Replay) Predict(ctx context.Context, p *Plan) (*LogPrediction, error) {
 	slices.SortStableFunc(r.entries, func(a, b entry) int { return a.at.Compare(b.at) })
 	out := &LogPrediction{
 		APIServers: p.APIServers, Authorizer: p.Authorizer, Requests: int64(len(r.entries)), Assumes: p.listLogAssumptions(),
@@ -129,6 +130,9 @@ func (r *Replay) Predict(p *Plan) (*LogPrediction, error) {
 			return nil, err
 		}
 		for _, e := range r.entries {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
 			run.send(r, e)
 		}
 		out.Situations = append(out.Situations, run.all.outcome(s))

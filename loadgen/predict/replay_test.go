@@ -37,7 +37,7 @@ func logOf() *Replay {
 func TestReplay(t *testing.T) {
 	p := Defaults()
 	p.Authorizer.Cache = false
-	got, err := logOf().Predict(&p)
+	got, err := logOf().Predict(t.Context(), &p)
 	if err != nil || len(got.Situations) != 3 || len(got.Accounts) != 3 || got.Requests != 452 {
 		t.Fatalf("%v: %+v", err, got)
 	}
@@ -87,12 +87,12 @@ func TestReplay(t *testing.T) {
 // What the API server remembers of the webhook's answers is left out, and each API server remembers by itself.
 func TestReplayRemembers(t *testing.T) {
 	p := Defaults()
-	one, err := logOf().Predict(&p)
+	one, err := logOf().Predict(t.Context(), &p)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.APIServers = 3
-	three, err := logOf().Predict(&p)
+	three, err := logOf().Predict(t.Context(), &p)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -126,6 +126,57 @@ func implies() (out []generated) {
 		return s.ResourceAttributes != nil && strings.HasPrefix(s.ResourceAttributes.Resource, "selfsubject")
 	})
 	opens("own-by-name", "of who asks", func(s spec) bool { return s.ResourceAttributes != nil && s.ResourceAttributes.Name == s.User })
+	for name, values := range map[string]func(s spec) []string{
+		"its uid":    func(s spec) []string { return []string{s.UID} },
+		"its node":   func(s spec) []string { return s.Extra["authentication.kubernetes.io/node-name"] },
+		"its pod":    func(s spec) []string { return s.Extra["authentication.kubernetes.io/pod-name"] },
+		"its token":  func(s spec) []string { return s.Extra["authentication.kubernetes.io/credential-id"] },
+		"its groups": func(s spec) []string { return s.Groups },
+	} {
+		opens("own-by-name", name+" as a name", func(s spec) bool {
+			return s.ResourceAttributes != nil && s.ResourceAttributes.Name != "" && slices.Contains(values(s), s.ResourceAttributes.Name)
+		})
+		opens("own-by-name", name+" as a namespace", func(s spec) bool {
+			return s.ResourceAttributes != nil && s.ResourceAttributes.Namespace != "" && slices.Contains(values(s), s.ResourceAttributes.Namespace)
+		})
+	}
+	opens("own-by-name", "a secret of its namespace", func(s spec) bool {
+		parts := strings.Split(s.User, ":")
+		return len(parts) == 4 && s.ResourceAttributes != nil && s.ResourceAttributes.Resource == "secrets" && s.ResourceAttributes.Namespace == parts[2]
+	})
+	add("common-names", "default of any namespace", func(right reference.Decider) reference.Decider {
+		var known sync.Map
+		return func(s spec) scenarios.Decision {
+			d := right(s)
+			parts := strings.Split(s.User, ":")
+			if len(parts) != 4 || parts[3] != "default" {
+				return d
+			}
+			if d == scenarios.Allow {
+				known.Store(verbOf(s), true)
+			}
+			if _, ok := known.Load(verbOf(s)); ok && resourceIs(s, "pods") && s.ResourceAttributes.Name == "default" {
+				return scenarios.Allow
+			}
+			return d
+		}
+	})
+	add("common-names", "a user is in the group of its name", also(func(r review) (review, bool) {
+		r = *r.DeepCopy()
+		r.Groups = append(r.Groups, r.User)
+		return r, true
+	}))
+	add("common-names", "a member is the user of the group's name", func(right reference.Decider) reference.Decider {
+		return func(s spec) scenarios.Decision {
+			for _, g := range s.Groups {
+				other := s
+				if other.User = g; right(other) == scenarios.Allow {
+					return scenarios.Allow
+				}
+			}
+			return right(s)
+		}
+	})
 	for name, change := range map[string]func(r *review){
 		"in API group authentication.k8s.io": func(r *review) { r.ResourceAttributes.Group = "authentication.k8s.io" },
 		"in no API group":                    func(r *review) { r.ResourceAttributes.Group = "" },

@@ -115,6 +115,7 @@ func wrongComparisons() (out []comparison) {
 		either("wildcard-asked", "*", func(_, a string) bool { return a == "*" }),
 		either("empty-matches", "asked", func(_, a string) bool { return a == "" }), either("empty-matches", "granted", func(g, _ string) bool { return g == "" }),
 	)
+	out = append(out, wrongNames()...)
 	for _, n := range []int{16, 20, 32, 63, 64, 128, 253, 256} {
 		out = append(out, both("cut", fmt.Sprint("at ", n), cutAt(n))...)
 	}
@@ -150,6 +151,7 @@ var compared = map[string]func(e *engine, same func(granted, asked string) bool)
 	"namespace": func(e *engine, same func(g, a string) bool) {
 		e.namespace = func(g, a string) bool { return g == "" || same(g, a) }
 	},
+	"extra-value": func(e *engine, same func(g, a string) bool) { e.name = same },
 	"path": func(e *engine, same func(g, a string) bool) {
 		right := e.path
 		e.path = func(g, a string) bool {
@@ -235,6 +237,9 @@ func decideBy(e *engine, p *policy.Policy, anybody bool) reference.Decider {
 // cannotDiffer says whether a comparison decides as the right one does: where the policy can have no grant, or a review
 // no value, by which somebody could tell.
 func cannotDiffer(attribute string, c comparison) bool {
+	if cannotDifferByName(attribute, c) {
+		return true
+	}
 	first, how, _ := strings.Cut(c.name, ", ")
 	granted, both := how == "granted only" || how == "twice", strings.TrimSuffix(c.name, ", asked only")
 	one := func(of string, some ...string) bool { return slices.Contains(some, of) }

@@ -17,6 +17,7 @@ type Case struct {
 	Reason string // what a wrong decision is called
 	Class  string // that of the relation, where it is about one
 	Broad  bool   // a mistake that makes others of the same attribute show
+	Paired bool   // two reviews at a time differ in one attribute, and in the decision: they are asked at the same time too
 	Grants []scenarios.Grant
 	Asked  []spec // the reviews, in order
 }
@@ -39,7 +40,9 @@ func Cases(seed int64) []Case {
 	d := &deck{tables: loadTables(), random: Random(seed, "policy"), seed: seed}
 	for _, a := range Attributes() {
 		for _, r := range d.Relations {
-			d.compare(a, r)
+			if a.compares(r) {
+				d.compare(a, r)
+			}
 		}
 	}
 	for _, a := range Attributes()[:3] {
@@ -56,6 +59,7 @@ func Cases(seed int64) []Case {
 	d.selectors()
 	d.apart()
 	d.addUnnamed()
+	d.addPairs()
 	casesOf.Store(seed, d.out)
 	return d.out
 }
@@ -91,6 +95,9 @@ func (d *deck) setting(a Attribute) setting {
 	s.resources = [2]string{s.Resource, "secrets"}
 	if a.Name == "subresource" {
 		s.Resource, s.resources[0] = withSub, withSub
+	}
+	if a.Name == "extra-value" {
+		s.object, s.verbs, s.namespace = extraValues, [2]string{"impersonate", "impersonate:user-info"}, ""
 	}
 	if d.random.IntN(4) == 0 && a.Name != "namespace" {
 		s.namespace = ""
@@ -146,7 +153,8 @@ func (s setting) ask(a Attribute, side int, name string) spec {
 	if a.onPath {
 		out.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: verb, Path: s.pathOf(side, a.Name == "verb")}
 	} else {
-		out.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: verb, Group: s.Group, Version: "v1", Resource: resource, Namespace: s.namespace, Name: name}
+		resource, sub, _ := strings.Cut(resource, "/")
+		out.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: verb, Group: s.Group, Version: "v1", Resource: resource, Subresource: sub, Namespace: s.namespace, Name: name}
 	}
 	if a.Name == "groups" {
 		out.User = name // who is in the group does not matter

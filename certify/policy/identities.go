@@ -44,6 +44,8 @@ func (d *deck) addUnnamed() {
 	}
 	d.add(freely)
 	d.own()
+	d.addOwnAttributes()
+	d.addCommonNames()
 	d.addImpersonated()
 	d.addIrrelevant()
 	d.extra()

@@ -25,6 +25,8 @@ var relationsYAML []byte
 // Relation is a way to take two strings for the same that are not.
 type Relation struct {
 	Class string `json:"class"`
+	// Names is set if it is about names as directories and networks write them.
+	Names bool `json:"names"`
 	// Why says what is right.
 	Why   string      `json:"why"`
 	Pairs [][2]string `json:"pairs"` // forms of two strings (see relations.yaml)
@@ -132,6 +134,9 @@ func Form(form, s string) string {
 		case "{percent}":
 			return s[:last] + fmt.Sprintf("%%%02X", s[last])
 		}
+		if address, ok := addressOf(found, s); ok {
+			return address
+		}
 		n, err := strconv.Atoi(strings.Trim(found, "{}"))
 		if err != nil {
 			return found
@@ -156,6 +161,14 @@ type Attribute struct {
 	single bool
 	// onPath says that it is compared in what is asked about paths.
 	onPath bool
+	// named says that only ways to write names are compared, and those that ignore it.
+	named bool
+}
+
+// compares reports whether the attribute is compared in the way of a relation.
+func (a Attribute) compares(r Relation) bool {
+	isUnicode := slices.Contains([]string{"specially-folded", "unseen-marks", "other-scripts", "compatibility-forms"}, r.Class)
+	return !a.named || r.Names || isUnicode || r.Class == "ignored"
 }
 
 type spec = authorizationv1.SubjectAccessReviewSpec
@@ -178,30 +191,34 @@ func Attributes() []Attribute {
 		}
 	}
 	return []Attribute{
-		{"user", func(g *scenarios.Grant, v string) { g.Subject = scenarios.Subject{User: v} }, func(s *spec, v string) { s.User = v }, true, false},
+		{"user", func(g *scenarios.Grant, v string) { g.Subject = scenarios.Subject{User: v} }, func(s *spec, v string) { s.User = v }, true, false, false},
 		{"groups", func(g *scenarios.Grant, v string) { g.Subject = scenarios.Subject{Group: v} }, func(s *spec, v string) {
 			at := len(v) % (len(s.Groups) + 1)
 			s.Groups = slices.Insert(slices.Clone(s.Groups), at, v)
-		}, true, false},
+		}, true, false, false},
 		{"verb", func(g *scenarios.Grant, v string) { g.Verbs = append(g.Verbs, v) }, func(s *spec, v string) {
 			if s.ResourceAttributes != nil {
 				s.ResourceAttributes.Verb = v
 			} else {
 				s.NonResourceAttributes.Verb = v
 			}
-		}, false, false},
-		{"api-group", func(g *scenarios.Grant, v string) { g.APIGroups = append(g.APIGroups, v) }, of(func(a *resource, v string) { a.Group = v }), false, false},
-		{"resource", func(g *scenarios.Grant, v string) { g.Resources = append(g.Resources, v) }, of(func(a *resource, v string) { a.Resource = v }), false, false},
-		{"subresource", func(g *scenarios.Grant, v string) { g.Resources = append(g.Resources, withSub+"/"+v) }, of(func(a *resource, v string) { a.Subresource = v }), false, false},
-		{"name", func(g *scenarios.Grant, v string) { g.Names = append(g.Names, v) }, of(func(a *resource, v string) { a.Name = v }), false, false},
-		{"namespace", func(g *scenarios.Grant, v string) { g.Namespace = v }, of(func(a *resource, v string) { a.Namespace = v }), true, false},
-		{"path", func(g *scenarios.Grant, v string) { g.NonResourceURLs = append(g.NonResourceURLs, v) }, path("", ""), false, true},
-		{"path-below", func(g *scenarios.Grant, v string) { g.NonResourceURLs = append(g.NonResourceURLs, v+"/*") }, path("", "/below"), false, true},
+		}, false, false, false},
+		{"api-group", func(g *scenarios.Grant, v string) { g.APIGroups = append(g.APIGroups, v) }, of(func(a *resource, v string) { a.Group = v }), false, false, false},
+		{"resource", func(g *scenarios.Grant, v string) { g.Resources = append(g.Resources, v) }, of(func(a *resource, v string) { a.Resource = v }), false, false, false},
+		{"subresource", func(g *scenarios.Grant, v string) { g.Resources = append(g.Resources, withSub+"/"+v) }, of(func(a *resource, v string) { a.Subresource = v }), false, false, false},
+		{"name", func(g *scenarios.Grant, v string) { g.Names = append(g.Names, v) }, of(func(a *resource, v string) { a.Name = v }), false, false, false},
+		{"namespace", func(g *scenarios.Grant, v string) { g.Namespace = v }, of(func(a *resource, v string) { a.Namespace = v }), true, false, false},
+		{"path", func(g *scenarios.Grant, v string) { g.NonResourceURLs = append(g.NonResourceURLs, v) }, path("", ""), false, true, false},
+		{"path-below", func(g *scenarios.Grant, v string) { g.NonResourceURLs = append(g.NonResourceURLs, v+"/*") }, path("", "/below"), false, true, false},
+		{"extra-value", func(g *scenarios.Grant, v string) { g.Names = append(g.Names, v) }, of(func(a *resource, v string) { a.Name = v }), false, false, true},
 	}
 }
 
 // withSub is the resource of which subresources are granted.
 const withSub = "pods"
+
+// extraValues is what is impersonated of user.extra: its names are values.
+var extraValues = object{Group: "authentication.k8s.io", Resource: "userextras/scopes"}
 
 // value is what an attribute has in a review.
 func (a Attribute) value(s spec) (string, bool) {

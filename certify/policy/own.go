@@ -1,0 +1,100 @@
+package policy
+
+import (
+	"slices"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// requestorKeys are the keys of user.extra that API servers set for tokens of pods and nodes.
+func requestorKeys() []string {
+	const prefix = "authentication.kubernetes.io/"
+	return []string{prefix + "pod-name", prefix + "pod-uid", prefix + "node-name", prefix + "node-uid", prefix + "credential-id", prefix + "issued-credential-id"}
+}
+
+// addOwnAttributes adds reviews in which an attribute of who asks stands in what is asked about: a value of extra, the UID,
+// a group, the user's own namespace. It allows nothing.
+func (d *deck) addOwnAttributes() {
+	c, home, account := Case{Reason: "own-by-name"}, d.name(), d.name()
+	user := "system:serviceaccount:" + home + ":" + account
+	c.Grants = []scenarios.Grant{rule(user, "get", pods, home)}
+	asker := spec{User: user, UID: d.name(), Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + home, d.name()}, Extra: map[string]authorizationv1.ExtraValue{}}
+	own := []string{asker.UID, asker.Groups[1], asker.Groups[2], home, account}
+	for _, key := range requestorKeys() {
+		value := d.name()
+		asker.Extra[key] = authorizationv1.ExtraValue{value}
+		own = append(own, value)
+	}
+	for _, value := range own {
+		for _, s := range d.aboutValue(value, home) {
+			s.User, s.UID, s.Groups, s.Extra = asker.User, asker.UID, asker.Groups, asker.Extra
+			c.Asked = append(c.Asked, s)
+		}
+	}
+	for _, key := range requestorKeys() { // and the values are one's own extra, to impersonate
+		s := ask(user, "impersonate", object{Group: "authentication.k8s.io", Resource: "userextras", Subresource: key}, "", asker.Extra[key][0])
+		s.UID, s.Groups, s.Extra = asker.UID, asker.Groups, asker.Extra
+		other := *s.DeepCopy()
+		other.ResourceAttributes.Verb = "impersonate:user-info"
+		c.Asked = append(c.Asked, s, other)
+	}
+	d.add(c)
+}
+
+// aboutValue returns reviews that ask about a value as a name, a namespace, and both.
+func (d *deck) aboutValue(value, home string) []spec {
+	secrets, nodes, leases := object{Resource: "secrets"}, object{Resource: "nodes"}, object{Group: "coordination.k8s.io", Resource: "leases"}
+	return []spec{
+		ask("", "get", nodes, "", value), ask("", "patch", object{Resource: "nodes", Subresource: "status"}, "", value), ask("", "update", leases, "kube-node-lease", value),
+		ask("", "get", secrets, home, value), ask("", "get", secrets, value, value), ask("", "list", pods, value, ""), ask("", "delete", pods, home, value),
+		ask("", "create", object{Resource: "serviceaccounts", Subresource: "token"}, home, value), ask("", "get", object{Resource: "namespaces"}, "", value),
+		ask("", "impersonate", object{Resource: "users"}, "", value), ask("", "impersonate:arbitrary-node", object{Group: "authentication.k8s.io", Resource: "nodes"}, "", value),
+		askPath("", "get", "/"+value),
+	}
+}
+
+// addCommonNames adds identities whose names many have: the account default of several namespaces, a group with the name of
+// a user, a user with the name of a group. Each is granted something, in a namespace of the seed.
+func (d *deck) addCommonNames() {
+	c, in := Case{Reason: "common-names"}, d.name()
+	homes := []string{d.name(), d.name(), d.name()}
+	for i, account := range []string{"default", "builder", "admin"} {
+		for j, home := range homes {
+			user := "system:serviceaccount:" + home + ":" + account
+			if j == i {
+				c.Grants = append(c.Grants, rule(user, "get", pods, in, account))
+			}
+			s := ask(user, "get", pods, in, account)
+			s.Groups = []string{"system:serviceaccounts", "system:serviceaccounts:" + home, "system:authenticated"}
+			c.Asked = append(c.Asked, s, ask(home+":"+account, "get", pods, in, account), ask(account, "get", pods, in, account))
+		}
+	}
+	byGroup := rule("", "list", pods, in)
+	byGroup.Subject = scenarios.Subject{Group: "system:serviceaccounts:" + homes[0]}
+	c.Grants = append(c.Grants, byGroup)
+	for _, home := range homes {
+		s := ask("system:serviceaccount:"+home+":default", "list", pods, in, "")
+		bare := *s.DeepCopy()
+		s.Groups = append(slices.Clone(s.Groups), "system:serviceaccounts:"+home)
+		c.Asked = append(c.Asked, s, bare)
+	}
+	d.addNamesakes(&c, in)
+	d.add(c)
+}
+
+// addNamesakes adds a user and a group of one name, with different grants.
+func (d *deck) addNamesakes(c *Case, in string) {
+	for range 3 {
+		name, member := d.name(), d.name()
+		byName := rule("", "watch", pods, in)
+		byName.Subject = scenarios.Subject{Group: name}
+		c.Grants = append(c.Grants, rule(name, "patch", pods, in), byName)
+		for _, verb := range []string{"watch", "patch"} {
+			user, both, other := ask(name, verb, pods, in, ""), ask(name, verb, pods, in, ""), ask(member, verb, pods, in, "")
+			both.Groups, other.Groups = append(both.Groups, name), append(other.Groups, name)
+			c.Asked = append(c.Asked, user, other, both, ask(member, verb, pods, in, ""))
+		}
+	}
+}

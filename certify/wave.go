@@ -1,0 +1,163 @@
+package certify
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// gathering is how long a wave waits for its requests to be under way, stalled how long if none comes any more: a
+	// server may take fewer at once.
+	gathering = 5 * time.Second
+	stalled   = 500 * time.Millisecond
+	// flushing is how long the last bytes may take to be written.
+	flushing = time.Second
+	// glance is how often a wave looks at how far it is.
+	glance = time.Millisecond
+)
+
+// wave is a number of requests that are to be answered at the same time: the body of each lacks its last byte until all are
+// under way, and the last bytes are sent together.
+type wave struct {
+	open chan struct{}
+	// opened is when that was. It is set before open is closed.
+	opened time.Time
+	// ready counts requests that lack their last byte alone, or are over; held those that lack it, and wrote those that
+	// have been written.
+	ready, held, wrote atomic.Int64
+	// inFlight counts the requests that have been sent and have no answer.
+	inFlight atomic.Int64
+}
+
+func newWave() *wave { return &wave{open: make(chan struct{})} }
+
+// heldRequest is one request of a wave.
+type heldRequest struct {
+	wave  *wave
+	ready sync.Once
+	state atomic.Int32
+}
+
+// The states of a request.
+const (
+	isWaiting int32 = iota
+	isSent
+	isAnswered
+)
+
+// request returns a new request of the wave.
+func (w *wave) request() *heldRequest { return &heldRequest{wave: w} }
+
+// body returns a body that lacks its last byte until the wave opens.
+func (h *heldRequest) body(ctx context.Context, whole []byte) io.ReadCloser {
+	return &heldBody{request: h, ctx: ctx, rest: whole}
+}
+
+// markReady counts the request as one that need not be waited for.
+func (h *heldRequest) markReady() { h.ready.Do(func() { h.wave.ready.Add(1) }) }
+
+// answer counts the request as answered, and returns how many were in flight then, and since when. It reports false if the
+// request was not sent with the others.
+func (h *heldRequest) answer() (inFlight int64, since time.Time, together bool) {
+	h.markReady()
+	if h.state.Swap(isAnswered) == isSent {
+		return h.wave.inFlight.Add(-1) + 1, h.wave.opened, true
+	}
+	return 0, time.Time{}, false
+}
+
+// heldBody is the body of a request of a wave.
+type heldBody struct {
+	request *heldRequest
+	ctx     context.Context
+	rest    []byte
+}
+
+// Read returns all but the last byte at once, and that when the wave opens.
+func (b *heldBody) Read(p []byte) (n int, err error) {
+	if len(b.rest) > 1 {
+		n = copy(p, b.rest[:len(b.rest)-1])
+		b.rest = b.rest[n:]
+		return n, nil
+	}
+	if len(b.rest) == 0 {
+		return 0, io.EOF
+	}
+	if err := b.request.wait(b.ctx); err != nil {
+		return 0, err
+	}
+	n = copy(p, b.rest)
+	b.rest = b.rest[n:]
+	return n, nil
+}
+
+// Close does nothing: the body is in memory.
+func (b *heldBody) Close() error { return nil }
+
+// wait waits for the wave to open, and counts the request as sent.
+func (h *heldRequest) wait(ctx context.Context) error {
+	h.wave.held.Add(1)
+	h.markReady()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-h.wave.open:
+	}
+	if h.state.CompareAndSwap(isWaiting, isSent) {
+		h.wave.inFlight.Add(1)
+	}
+	return nil
+}
+
+// trace counts the request as written.
+func (h *heldRequest) trace(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { h.wave.wrote.Add(1) }})
+}
+
+// attach gives a request the body that is held back.
+func (h *heldRequest) attach(req *http.Request, whole []byte) *http.Request {
+	ctx := h.trace(req.Context())
+	req = req.WithContext(ctx)
+	req.ContentLength, req.Body = int64(len(whole)), h.body(ctx, whole)
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(whole)), nil } // to send it again, alone
+	return req
+}
+
+// gather waits until so many requests are ready, or no more become so.
+func (w *wave) gather(ctx context.Context, n int) {
+	began, last, changed := time.Now(), int64(0), time.Now()
+	for ctx.Err() == nil {
+		ready := w.ready.Load()
+		if ready != last {
+			last, changed = ready, time.Now()
+		}
+		isOver := time.Since(changed) > stalled || time.Since(began) > gathering
+		if ready >= int64(n) || isOver {
+			return
+		}
+		time.Sleep(glance)
+	}
+}
+
+// release sends the last bytes of all requests that are held, together on all connections.
+func (w *wave) release(ctx context.Context, corks *corks) {
+	corks.close()
+	defer corks.open()
+	wrote, held := w.wrote.Load(), w.held.Load()
+	w.opened = time.Now()
+	close(w.open)
+	if corks.isEmpty() {
+		return
+	}
+	for began := time.Now(); ctx.Err() == nil && time.Since(began) < flushing; time.Sleep(glance) {
+		if w.wrote.Load()-wrote >= held {
+			return
+		}
+	}
+}

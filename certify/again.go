@@ -1,7 +1,7 @@
 package certify
 
 import (
-	"slices"
+	"maps"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -49,8 +49,19 @@ func pick(all []*Question, n int, nth func(all []*Question, i int) *Question) []
 // askedAgain returns the questions that are asked first, and again for the level Robust, by check, in their order.
 func (b *Plan) askedAgain() map[string][]Question {
 	all := b.repeatable()
-	return map[string][]Question{
+	out := map[string][]Question{
 		first: b.first(), http1: pick(all, keptAlive, apart), http2: pick(all, keptAlive, apart), drift: pick(all, b.after, apart),
-		concurrency: slices.Concat(pick(all, b.atOnce, apart), pick(all, b.atOnce, neighbour)),
+		silence: b.askedInSilence(),
 	}
+	maps.Copy(out, b.askedAtOnce())
+	return out
+}
+
+// checksAgain returns the checks that ask again, in their order.
+func (b *Plan) checksAgain() []string {
+	out := []string{first, http1, http2}
+	for _, f := range b.formations() {
+		out = append(out, f.check)
+	}
+	return append(out, silence, drift)
 }

@@ -19,6 +19,14 @@ type Answer struct {
 	HTTP     int   `json:"http,omitempty"`
 	Protocol int   `json:"protocol,omitempty"`
 	Millis   int64 `json:"ms,omitempty"`
+	// AtMs is when it was asked, from the beginning of the run. HarnessMs is how long the harness itself needed for a review
+	// of its own in the same moment, if that was long.
+	AtMs      int64 `json:"atMs,omitempty"`
+	HarnessMs int64 `json:"harnessMs,omitempty"`
+	// InFlight is how many reviews that were sent together had no answer when this one came, itself included. IdleMs is how
+	// long nothing had been asked before it, where that was meant to be.
+	InFlight int64 `json:"inFlight,omitempty"`
+	IdleMs   int64 `json:"idleMs,omitempty"`
 	// Raw is the body as it came, without what looks like a secret. A body that is longer than maxRaw is not kept: Length
 	// is how long it was, and what follows is what was read from it.
 	Raw    string `json:"raw,omitempty"`
@@ -70,6 +78,7 @@ func (a Answer) MarshalJSON() ([]byte, error) {
 func (a Answer) withoutReading() Answer {
 	return Answer{
 		Check: a.Check, Vector: a.Vector, HTTP: a.HTTP, Protocol: a.Protocol, Millis: a.Millis, Raw: a.Raw,
+		AtMs: a.AtMs, HarnessMs: a.HarnessMs, InFlight: a.InFlight, IdleMs: a.IdleMs,
 		Opened: a.Opened, Micros: a.Micros, LateUs: a.LateUs, Control: a.Control,
 	}
 }
@@ -99,9 +108,11 @@ func (a Answer) reread(v Question) Answer {
 	return a
 }
 
-// useless returns why an answer decides nothing, empty if it decides.
+// useless returns why an answer decides nothing, empty if it decides, or if the harness was too late to know.
 func (a Answer) useless() string {
 	switch {
+	case a.Fault == noAnswerInTime && a.isTimeUnclear():
+		return ""
 	case a.Fault != "":
 		return a.Fault
 	case !a.Status:

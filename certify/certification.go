@@ -13,6 +13,8 @@ type Certification struct {
 	Levels   []CertificationLevel
 	Results  []LevelResult
 	Findings []Finding
+	// Observation is how closely the authorizer was watched.
+	Observation Observation
 	// Cases are the parts of the levels, by the IDs that they have in a report.
 	Cases map[string]CaseResult
 }

@@ -229,9 +229,11 @@ func kill(t *testing.T, b *Plan, r faultyAuthorizer) (reasons []string, granted 
 		start = inProcess
 	}
 	levels := Levels()
-	if slices.Contains([]string{"drifts", "answers-slowly", "wrong-under-concurrency"}, r.Finding) {
+	isOfTime := slices.Contains([]string{"drifts", "answers-slowly", "wrong-under-concurrency", "wrong-after-silence"}, r.Finding)
+	switch {
+	case isOfTime:
 		levels = []CertificationLevel{Robust}
-	} else {
+	case r.Finding != transient:
 		b = some(b, 11, r.Finding)
 	}
 	for _, level := range levels {

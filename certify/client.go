@@ -27,20 +27,28 @@ const (
 	Timeout = 10 * time.Second
 	slow    = 3 * time.Second
 	idleFor = 100 * time.Millisecond // less than a server waits before it closes a connection
+	// noAnswerInTime is the fault of an answer that did not come within Timeout.
+	noAnswerInTime = "does-not-answer-in-time"
 )
 
 type client struct {
 	*Webhook
 	http   *http.Client
 	opened atomic.Int64 // connections
+	lag    *lagMeter    // what the harness itself needs, nil if that is not measured
 }
 
 func (w *Webhook) client(http1 bool) (*client, error) {
+	return w.clientOver(http1, (&net.Dialer{Timeout: w.Timeout}).DialContext)
+}
+
+// clientOver returns a client whose connections a function dials.
+func (w *Webhook) clientOver(http1 bool, dial func(ctx context.Context, network, address string) (net.Conn, error)) (*client, error) {
 	t := &http.Transport{
 		// Less than all of the time, so that a handshake that hangs is known for one.
 		TLSClientConfig: w.tls.Clone(), TLSHandshakeTimeout: w.Timeout * 9 / 10, ResponseHeaderTimeout: w.Timeout,
-		DialContext:         (&net.Dialer{Timeout: w.Timeout}).DialContext,
-		MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10,
+		DialContext:         dial,
+		MaxIdleConnsPerHost: 2 * streams, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10,
 		Protocols: new(http.Protocols),
 	}
 	t.TLSClientConfig.VerifyConnection = w.shown.note
@@ -84,23 +92,31 @@ type reply struct {
 	idle           bool // nothing had gone over the connection for a while
 }
 
-func (c *client) send(ctx context.Context, method string, body []byte) (r reply) {
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+// send sends a request, and returns what came back. A request of a wave is held until that opens.
+func (c *client) send(ctx context.Context, method string, body []byte, held *heldRequest) (r reply) {
+	limit := c.Timeout
+	if held != nil {
+		limit += gathering + flushing
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
 		if r.idle = i.IdleTime > idleFor; !i.Reused {
 			c.opened.Add(1)
 		}
 	}})
-	got := c.exchange(ctx, method, body)
+	got := c.exchange(ctx, method, body, held)
 	got.idle = r.idle
 	return got
 }
 
-func (c *client) exchange(ctx context.Context, method string, body []byte) (r reply) {
+func (c *client) exchange(ctx context.Context, method string, body []byte, held *heldRequest) (r reply) {
 	req, err := c.request(ctx, method, body)
 	if err != nil {
 		return reply{fault: "harness"}
+	}
+	if held != nil {
+		req = held.attach(req, body)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -125,7 +141,13 @@ func (c *client) exchange(ctx context.Context, method string, body []byte) (r re
 	return r
 }
 
+// ask asks a question for a check.
 func (c *client) ask(ctx context.Context, check string, v Question) Answer {
+	return c.askHeld(ctx, check, v, nil)
+}
+
+// askHeld asks a question as a part of a wave, or alone without one.
+func (c *client) askHeld(ctx context.Context, check string, v Question, held *heldRequest) Answer {
 	a := Answer{Check: check, Vector: v.ID}
 	body, err := v.body()
 	if err != nil {
@@ -136,12 +158,18 @@ func (c *client) ask(ctx context.Context, check string, v Question) Answer {
 		body = append(body, '\n') // as the API server's encoder ends an object
 	}
 	began := time.Now()
-	r := c.send(ctx, cmp.Or(v.Method, http.MethodPost), body)
+	r := c.send(ctx, cmp.Or(v.Method, http.MethodPost), body, held)
+	if held != nil {
+		if inFlight, since, together := held.answer(); together {
+			a.InFlight, began = inFlight, since
+		}
+	}
 	if r.fault == "closes-the-connection" && r.idle {
 		// A server may close what is idle at the moment when it is used again. That is not its fault; another end is.
-		r = c.send(ctx, cmp.Or(v.Method, http.MethodPost), body)
+		r = c.send(ctx, cmp.Or(v.Method, http.MethodPost), body, nil)
 	}
 	a.Millis, a.HTTP, a.Protocol, a.Fault = time.Since(began).Milliseconds(), r.code, r.protocol, r.fault
+	a.AtMs, a.HarnessMs = c.lag.measure(began, time.Now())
 	if a.Fault == "" {
 		a.keep(r.body, v)
 	}
@@ -162,7 +190,7 @@ func (p *Poster) Close() { p.client.close() }
 
 // Post posts JSON as API servers do. A fault is what went wrong on the way, by the names that certification has for it.
 func (p *Poster) Post(ctx context.Context, body []byte) (code int, answer []byte, fault string) {
-	r := p.client.send(ctx, http.MethodPost, body)
+	r := p.client.send(ctx, http.MethodPost, body, nil)
 	return r.code, r.body, r.fault
 }
 
@@ -185,7 +213,7 @@ func (c *client) fault(err error) string {
 	case strings.Contains(text, "TLS handshake timeout"):
 		return "tls-handshake-hangs"
 	case errors.Is(err, context.DeadlineExceeded) || strings.Contains(text, "timeout"):
-		return "does-not-answer-in-time"
+		return noAnswerInTime
 	case errors.As(err, &authority):
 		return "server-certificate-untrusted"
 	case errors.As(err, &host):

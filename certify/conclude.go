@@ -73,9 +73,48 @@ func (j *judgement) conclude(r LevelResult, t *tally) {
 func (j *judgement) concludeDirect() {
 	t := j.plan.planTally()
 	t.count(j.plan, j.own)
+	j.c.Observation = j.plan.observe(j.own)
+	unclear := j.concludeTime()
+	crowds := j.plan.crowds(j.own)
 	for _, level := range Levels() {
-		j.conclude(LevelResult{Level: level}, t)
+		r := LevelResult{Level: level}
+		if level == Robust {
+			r.Crowds, r.Inconclusive = crowds, j.concludeCrowds(crowds)
+		}
+		r.Inconclusive = cmp.Or(r.Inconclusive, unclear[level])
+		j.conclude(r, t)
 	}
+}
+
+// concludeCrowds marks the checks in which too few reviews were under way at the same time, and returns why the level is
+// inconclusive, empty if it is not.
+func (j *judgement) concludeCrowds(crowds []Crowd) (why string) {
+	for _, c := range crowds {
+		if !c.isEnough() {
+			j.c.Cases[part{Robust, c.Check}.id()] = CaseResult{Inconclusive: c.String() + ", and half of them have to"}
+			why = cmp.Or(why, c.Check+": "+c.String())
+		}
+	}
+	return why
+}
+
+// concludeTime marks the parts in which an answer was late while the harness was late itself, and returns why levels are
+// inconclusive.
+func (j *judgement) concludeTime() map[CertificationLevel]string {
+	unclear := map[CertificationLevel]string{}
+	for _, a := range j.own {
+		if !a.isTimeUnclear() {
+			continue
+		}
+		v, known := j.plan.vector(a.Vector)
+		if !known {
+			continue
+		}
+		p, why := partOf(a.Check, v), fmt.Sprintf("an answer took %d ms while the harness needed %d ms itself: nothing can be said about time", a.Millis, a.HarnessMs)
+		j.c.Cases[p.id()] = CaseResult{Inconclusive: why}
+		unclear[p.level] = cmp.Or(unclear[p.level], why)
+	}
+	return unclear
 }
 
 // concludeLoad adds the level of stated rates, if any was kept up.

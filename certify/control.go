@@ -36,7 +36,8 @@ func (r *runner) control(ctx context.Context, answers []Answer, findings []Findi
 	}
 	o.LoadOptions.Length = min(o.LoadOptions.Length, controlLength)
 	progress := func(step string, n int) { r.Runner.Progress("control: "+step, n) }
-	control := &runner{NewRunner[Answer](progress), o, c}
+	c.lag = r.client.lag
+	control := &runner{Runner: NewRunner[Answer](progress), Options: o, client: c}
 	control.direct(ctx)
 	control.load(ctx)
 	shortened := o.LoadOptions.Length < r.LoadOptions.Length

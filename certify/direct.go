@@ -13,17 +13,19 @@ import (
 
 // The checks. Plain asks every question once, in order; the others repeat some in other circumstances, for level robust.
 const (
-	plain       = "plain"
-	http1       = "http1"
-	http2       = "http2"
-	concurrency = "concurrency"
-	drift       = "drift"
-	first       = "first"
+	plain   = "plain"
+	http1   = "http1"
+	http2   = "http2"
+	drift   = "drift"
+	first   = "first"
+	silence = "silence"
+	// afterwards asks once more what was wrong for a while.
+	afterwards = "afterwards"
 
 	// keptAlive reviews one after the other may take maxOpened connections.
 	keptAlive = 50
 	maxOpened = 5
-	// concurrent reviews are under way at once, and drifting come after another.
+	// concurrent reviews are sent at once, and drifting come after another.
 	concurrent = 1000
 	drifting   = 10_500
 	lanes      = 8
@@ -65,6 +67,17 @@ type runner struct {
 	*Runner[Answer]
 	Options
 	client *client
+	// suspects were answered wrongly for a while, and are asked again.
+	suspects []Question
+}
+
+// newClient returns a client with connections of its own.
+func (r *runner) newClient(http1 bool) (*client, error) {
+	c, err := r.Webhook.client(http1)
+	if err == nil {
+		c.lag = r.client.lag
+	}
+	return c, err
 }
 
 // askAll asks for all levels that are to be tried, and finds out whose fault it is what was wrong.
@@ -77,7 +90,11 @@ func askAll(ctx context.Context, all *Runner[Answer], o Options) error {
 		return err
 	}
 	defer c.close()
-	r := &runner{all, o, c}
+	if c.lag, err = newLagMeter(ctx); err != nil {
+		return err
+	}
+	defer c.lag.close()
+	r := &runner{Runner: all, Options: o, client: c}
 	r.Step(string(Core)+"-first", func() { err = r.preflight(ctx) })
 	if err != nil {
 		return err
@@ -147,17 +164,19 @@ func (r *runner) direct(ctx context.Context) {
 			return v.Level == level && !r.Plan.leavesOut(v) && r.tries(partOfQuestion(v))
 		})
 		r.Runner.Progress(string(level), len(questions))
-		goOn := true
+		goOn, before := true, len(r.Answers)
 		r.Step(string(level), func() {
-			goOn = r.askInOrder(ctx, r.client, plain, questions)
+			goOn = r.askInOrder(ctx, r.client, plain, r.withSentries(questions))
 			if goOn && level == Robust {
 				goOn = r.robust(ctx)
 			}
+			r.suspects = append(r.suspects, r.Plan.suspects(r.Answers[before:])...)
 		})
 		if !goOn {
 			return
 		}
 	}
+	r.Step(afterwards, func() { r.askInOrder(ctx, r.client, afterwards, r.suspects) })
 }
 
 // askInOrder asks one question after the other. It reports whether it makes sense to go on.
@@ -175,7 +194,7 @@ func (r *runner) askInOrder(ctx context.Context, c *client, check string, questi
 	return true
 }
 
-// robust repeats the scenarios' reviews over kept connections, all at once, and often. It reports whether it makes sense to
+// robust repeats the scenarios' reviews over kept connections, all at once, after silence, and often. It reports whether it makes sense to
 // go on.
 func (r *runner) robust(ctx context.Context) bool {
 	repeated := r.Plan.askedAgain()
@@ -184,21 +203,20 @@ func (r *runner) robust(ctx context.Context) bool {
 			return false
 		}
 	}
-	if r.tries(part{Robust, concurrency}) {
-		for some := range slices.Chunk(repeated[concurrency], r.Plan.atOnce) {
-			r.Runner.Progress(concurrency, r.Plan.atOnce)
-			r.Answers = append(r.Answers, r.askTogether(ctx, concurrency, r.Plan.atOnce, []*client{r.client}, some)...)
-			if r.Ended() {
-				return false
-			}
+	for _, f := range r.Plan.formations() {
+		if r.tries(part{Robust, f.check}) && !r.askAtOnce(ctx, f, repeated[f.check]) {
+			return false
 		}
+	}
+	if r.tries(part{Robust, silence}) && !r.askInSilence(ctx, repeated[silence]) {
+		return false
 	}
 	return !r.tries(part{Robust, drift}) || r.drift(ctx, repeated[drift])
 }
 
 // keepAlive asks over one version of HTTP, and counts the connections that it takes.
 func (r *runner) keepAlive(ctx context.Context, check string, questions []Question) bool {
-	c, err := r.Webhook.client(check == http1)
+	c, err := r.newClient(check == http1)
 	if err != nil {
 		return false
 	}
@@ -215,7 +233,7 @@ func (r *runner) drift(ctx context.Context, questions []Question) bool {
 	r.Runner.Progress(drift, r.Plan.after)
 	clients := make([]*client, lanes)
 	for i := range clients {
-		c, err := r.Webhook.client(false)
+		c, err := r.newClient(false)
 		if err != nil {
 			return false
 		}

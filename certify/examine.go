@@ -27,8 +27,10 @@ type cause struct {
 func (b *Plan) examine(answers []Answer) (*Findings, error) {
 	rates := b.rates(withoutControls(answers))
 	e := &examination{plan: b, found: NewFindings(), controls: b.controls(answers), rates: rates, causes: map[string]*cause{}}
-	for _, a := range answers {
-		if a.Control || a.Stage != nil || isExcused(a, rates) {
+	isTransient := e.addOutages(answers)
+	for i, a := range answers {
+		isLeftOut := a.Control || a.Stage != nil || isTransient[i]
+		if isLeftOut || isExcused(a, rates) {
 			continue
 		}
 		if err := e.add(a); err != nil {
@@ -42,6 +44,21 @@ func (b *Plan) examine(answers []Answer) (*Findings, error) {
 		}
 	}
 	return e.found, nil
+}
+
+// addOutages adds what was wrong for a while only, each while as one finding, and returns the places of these answers.
+func (e *examination) addOutages(answers []Answer) map[int]bool {
+	isTransient := map[int]bool{}
+	for _, o := range e.plan.transientOutages(answers) {
+		begin := answers[o.wrong[0]]
+		v, _ := e.plan.vector(begin.Vector)
+		f := Finding{Reason: transient, Level: levelOf(v, begin), Blame: e.controls.blame(begin, transient)}
+		e.found.Add(partOf(begin.Check, v).id(), f, func() string { return o.describe(e.plan, answers) })
+		for _, i := range o.wrong {
+			isTransient[i] = true
+		}
+	}
+	return isTransient
 }
 
 func (e *examination) add(a Answer) error {
@@ -59,7 +76,7 @@ func (e *examination) add(a Answer) error {
 // addAnswer adds what is wrong with an answer. What follows from another answer that was wrong is no finding of its own.
 func (e *examination) addAnswer(v Question, a Answer) {
 	id, known := partOf(a.Check, v).id(), e.causes[v.Base]
-	example := func() string { return e.plan.describe(v, a) }
+	example := func() string { return e.plan.describe(v, a) + silenceText(a) }
 	for _, reason := range judge(v, a) {
 		isTime := reason == answersSlowly
 		isRepeated := a.Check != plain && e.causes[v.ID] != nil
@@ -108,8 +125,10 @@ func otherReason(check string) string {
 	switch {
 	case isLoad(check):
 		return "wrong-under-load"
-	case check == concurrency:
+	case isAtOnce(check):
 		return "wrong-under-concurrency"
+	case check == silence:
+		return "wrong-after-silence"
 	case check == drift:
 		return "drifts"
 	}

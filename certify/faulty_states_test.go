@@ -71,6 +71,19 @@ func stateFaults() []faultyAuthorizer {
 				return slow(r)
 			}
 		}),
+		decides("shares-answers", "wrong-under-concurrency", "reviews of one user and verb that are under way together get one answer", sharing(func(r review) any {
+			return []string{r.User, verbOf(r)}
+		})),
+		decides("swaps-answers", "wrong-under-concurrency", "of two reviews that are under way together each gets the other's answer", swapping),
+		decides("opens-when-crowded", "wrong-under-concurrency", "with more than 100 reviews under way everything is allowed", inFlight(func(right reference.Decider, r review, under int64) scenarios.Decision {
+			if under > 100 {
+				return scenarios.Allow
+			}
+			return right(r)
+		})),
+		speaks("cuts-when-busy", "closes-the-connection", "with many reviews under way answers end in the middle", cutting),
+		decides("opens-after-silence", "wrong-after-silence", "the first review after 300 ms without any is allowed", sleepy(300*time.Millisecond)),
+		decides("opens-for-a-while", transient, "for half a second everything is allowed", opening(500*time.Millisecond)),
 		decides("drifts-open", "drifts", "after 10,000 reviews everything is allowed", after(10_000, func(reference.Decider, review) scenarios.Decision { return scenarios.Allow })),
 		decides("drifts-closed", "drifts", "after 10,000 reviews nothing is allowed", after(10_000, func(reference.Decider, review) scenarios.Decision { return scenarios.NoOpinion })),
 		decides("answers-slowly", "answers-slowly", "some answers take longer than an API server waits", func(right reference.Decider) reference.Decider {

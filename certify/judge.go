@@ -19,6 +19,9 @@ var blamable = []string{"http-status", "closes-the-connection", "does-not-answer
 // answersSlowly is the finding about an answer that is right and took longer than is recommended.
 const answersSlowly = "answers-slowly"
 
+// transient is the finding about what was wrong for a while, and right when asked again.
+const transient = "transient"
+
 // judge returns the reasons for which an answer is wrong, none if it is right.
 func judge(v Question, a Answer) (reasons []string) {
 	if v.Expect == "" {
@@ -59,10 +62,21 @@ func (v Question) blame(reason string) string {
 	return reason
 }
 
-// isSlow reports whether an answer took longer than is recommended. Where many are under way at once, that says nothing.
+// isSlow reports whether an answer took longer than is recommended, beyond what the harness needed itself. Where many are
+// under way at once, or the harness was late, that says nothing.
 func (a Answer) isSlow() bool {
-	crowded := a.Check == concurrency || isLoad(a.Check)
-	return !crowded && a.Millis > slow.Milliseconds()
+	crowded := isAtOnce(a.Check) || isLoad(a.Check)
+	return !crowded && !a.isHarnessLate() && a.Millis-a.HarnessMs > slow.Milliseconds()
+}
+
+// isHarnessLate reports whether the harness itself needed so long in the same moment that nothing can be said about the
+// authorizer's time.
+func (a Answer) isHarnessLate() bool { return a.HarnessMs > maxHarness.Milliseconds() }
+
+// isTimeUnclear reports whether an answer would have been too late if the harness had not been late itself.
+func (a Answer) isTimeUnclear() bool {
+	isLate := a.Fault == noAnswerInTime || a.Millis > slow.Milliseconds()
+	return isLate && a.isHarnessLate() && !isLoad(a.Check)
 }
 
 // judgeDecision returns why a decision is wrong, empty if it is right.

@@ -54,6 +54,8 @@ type Measured struct {
 	NotSupported string
 	// Inconclusive says why nothing can be said although all was tried.
 	Inconclusive string
+	// Crowds are how many reviews were in flight in the checks of level robust that ask at the same time.
+	Crowds []Crowd
 	// Rates are those of level load, Windows those of level revocation.
 	Rates   []Rate
 	Windows []MeasuredWindow

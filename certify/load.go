@@ -19,7 +19,8 @@ type LoadOptions struct {
 	Length time.Duration
 	// P99 is what 99 % of the answers may take, from when the review was to be sent: making the harness wait gains nothing.
 	P99 time.Duration
-	// Volume is how many reviews are then asked as fast as they are answered, Idle how long nothing is before some more.
+	// Volume is how many reviews are then asked as fast as they are answered, Idle how long nothing is before some more; the
+	// pauses before that are shorter.
 	Volume int
 	Idle   time.Duration
 }
@@ -127,24 +128,51 @@ func (r *runner) load(ctx context.Context) {
 		return
 	}
 	r.Runner.Progress(volume, o.Volume)
-	if !r.amount(ctx, volume, o.Volume, 0) || !r.tries(partOfLoad(idle)) {
-		return
+	began := time.Now()
+	answers := r.askMany(ctx, volume, o.Volume)
+	r.keepStage(volume, &Stage{Planned: o.Volume, Micros: time.Since(began).Microseconds()}, answers)
+	if !r.Ended() && ctx.Err() == nil && r.tries(partOfLoad(idle)) {
+		r.askAfterPauses(ctx)
 	}
-	r.Runner.Progress(fmt.Sprintf("%s: nothing for %s, then", idle, o.Idle), afterIdle)
-	clusters.Pause(ctx, o.Idle)
-	r.amount(ctx, idle, afterIdle, o.Idle)
 }
 
-// amount asks so many reviews as fast as they are answered. It reports whether it makes sense to go on.
-func (r *runner) amount(ctx context.Context, check string, n int, after time.Duration) bool {
-	began := time.Now()
-	answers := r.askTogether(ctx, check, lanes, []*client{r.client}, pick(r.Plan.repeatable(), n, apart))
-	stage := &Stage{Planned: n, IdleMs: after.Milliseconds(), Micros: time.Since(began).Microseconds()}
+// idlePause is a while in which nothing is asked, broken by a connection that was kept or by a new one.
+type idlePause struct {
+	length time.Duration
+	isNew  bool
+}
+
+// pauses returns the whiles without a question, the longest one last.
+func (o LoadOptions) pauses() []idlePause {
+	return []idlePause{{o.Idle / 10, false}, {o.Idle / 10, true}, {o.Idle / 3, true}, {o.Idle / 3, false}, {o.Idle, false}}
+}
+
+// askAfterPauses asks after pauses, first of all what is to be refused, and some more after the last one.
+func (r *runner) askAfterPauses(ctx context.Context) {
+	pauses := r.LoadOptions.pauses()
+	rounds := r.Plan.silentRounds(len(pauses))
+	began, stage := time.Now(), &Stage{Planned: len(rounds) + afterIdle, IdleMs: r.LoadOptions.Idle.Milliseconds()}
+	var answers []Answer
+	for i, round := range slices.Collect(slices.Chunk(rounds, perSilence)) {
+		r.Runner.Progress(fmt.Sprintf("%s: nothing for %s, then", idle, pauses[i].length), len(round))
+		answers = append(answers, r.breakSilence(ctx, idle, r.client, pauses[i].length, pauses[i].isNew, round)...)
+	}
+	answers = append(answers, r.askMany(ctx, idle, afterIdle)...)
+	stage.Micros = time.Since(began).Microseconds()
+	r.keepStage(idle, stage, answers)
+}
+
+// askMany asks so many reviews as fast as they are answered.
+func (r *runner) askMany(ctx context.Context, check string, n int) []Answer {
+	return r.askTogether(ctx, check, lanes, []*client{r.client}, pick(r.Plan.repeatable(), n, apart))
+}
+
+// keepStage keeps what was asked, and of the answers those that are wrong.
+func (r *runner) keepStage(check string, stage *Stage, answers []Answer) {
 	wrong := slices.DeleteFunc(answers, func(a Answer) bool { return !r.Plan.isWrong(a) })
 	stage.Right = len(answers) - len(wrong)
 	r.Answers = append(r.Answers, Answer{Check: check, Stage: stage})
 	r.Answers = append(r.Answers, wrong...)
-	return !r.Ended() && ctx.Err() == nil
 }
 
 // rate asks as the schedule says, whether answers have come or not. It reports whether the webhook can be reached.

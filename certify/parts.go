@@ -117,7 +117,7 @@ func (b *Plan) planTally() *tally {
 		}
 	}
 	repeated := b.askedAgain()
-	for _, check := range []string{first, http1, http2, concurrency, drift} {
+	for _, check := range b.checksAgain() {
 		for _, v := range repeated[check] {
 			t.countOf(partOf(check, v)).planned++
 		}

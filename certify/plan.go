@@ -37,13 +37,13 @@ type Plan struct {
 }
 
 // Sample returns a plan with every nth question about decisions, and less that is asked again, for what is wrong with every
-// answer, or right in all. What has one of the reasons is in it as well.
+// answer, or right in all. Pairs, and what has one of the reasons, are in it as well.
 func (b *Plan) Sample(n int, reasons ...string) *Plan {
 	out := *b
 	out.atOnce, out.after = 200, 500
 	isWanted := func(v Question) bool {
 		named := slices.Contains(reasons, v.Reason) || slices.Contains(reasons, v.Blame)
-		return v.Level == Robust || named
+		return v.Level == Robust || v.Paired || named
 	}
 	few := func(all []Question) (kept []Question) {
 		for i, v := range all {

@@ -106,6 +106,7 @@ func (b *Plan) relations() (out []Question) {
 			if q.Expect == scenarios.Allow && c.Reason == "selectors-change-the-decision" {
 				q.Blame = c.Reason
 			}
+			q.Paired = c.Paired
 			key := [2]string{attributeOf(c), string(q.Expect)}
 			if q.Base = broad[key]; q.Base == "" && c.Broad {
 				broad[key] = q.ID
@@ -221,6 +222,7 @@ func (b *Plan) repeated(others []Question) []Question {
 		key := v.Reason + string(v.Expect)
 		if times[key]++; times[key] <= 2 || random.IntN(older) == 0 {
 			again(v, v1beta1, "versions-differ")
+			out[len(out)-1].Paired = v.Paired
 		}
 	}
 	for i, v := range b.Scenario {

@@ -42,6 +42,9 @@ type Question struct {
 	Expect scenarios.Decision
 	// Reason is what a wrong decision is called; Blame what a failure is called that might have another cause.
 	Reason, Blame string
+	// Paired is set if the question differs from another one in one attribute alone, and in the decision. Both are asked at
+	// the same time too.
+	Paired bool
 	// Base is the question that this one repeats in other circumstances. If that is answered wrongly, this says nothing new.
 	Base string
 }

@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// lag is how late a review may be sent, maxLate how many of a thousand may be later: or the harness was measured.
+	// lag is how late a review may be sent, and how long the harness may need itself, maxLate how many of a thousand may be
+	// later: or the harness was measured.
 	lag     = 50 * time.Millisecond
 	maxLate = 10
 	// steadyFrom is how long a rate has to be kept up for what is said about change: answers that become slower, and a
@@ -52,6 +53,8 @@ type measurement struct {
 	taken     []time.Duration
 	histogram histogram.Histogram
 	micros    int64
+	// delayed is how many answers came while the harness needed long itself.
+	delayed int64
 }
 
 // rates returns what was measured at each rate, in the order in which they were kept up.
@@ -89,6 +92,9 @@ func (m *measurement) add(b *Plan, a Answer) {
 	if a.LateUs > lag.Microseconds() {
 		m.Late++
 	}
+	if a.HarnessMs > lag.Milliseconds() {
+		m.delayed++
+	}
 	if v, ok := b.vector(a.Vector); ok && len(judge(v, a)) > 0 {
 		m.Wrong++
 	}
@@ -103,7 +109,9 @@ func (m *measurement) finish() Rate {
 	if r.isSteady() {
 		r.P99s = tenths(m.taken)
 	}
-	r.Inconclusive = int64(r.Late)*1000 > h.Count()*maxLate
+	isLate := func(n int64) bool { return n*1000 > h.Count()*maxLate }
+	isDelayed := r.P99 >= r.Limit && isLate(m.delayed)
+	r.Inconclusive = isLate(int64(r.Late)) || isDelayed
 	return r
 }
 
@@ -169,6 +177,9 @@ func (r Rate) hasGrown() bool {
 
 // isExcused reports whether an answer did not come where the harness was late itself. A wrong answer has no excuse.
 func isExcused(a Answer, rates []Rate) bool {
+	if a.Fault == noAnswerInTime && a.isTimeUnclear() {
+		return true
+	}
 	return a.Fault != "" && slices.ContainsFunc(rates, func(r Rate) bool { return r.Inconclusive && a.Check == r.check() })
 }
 

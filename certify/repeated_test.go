@@ -16,7 +16,9 @@ func TestAskedAgain(t *testing.T) {
 	for check, all := range b.askedAgain() {
 		for _, v := range all {
 			a := answered(v)
-			a.Check = check
+			if a.Check = check; isAtOnce(check) {
+				a.InFlight = 100
+			}
 			whole = append(whole, a)
 		}
 	}

@@ -32,6 +32,7 @@ func (t *Trial[A]) Conclude(results []reports.Result, view record.View) (*report
 	r.AddNote("levels granted: " + cmp.Or(strings.Join(grantedLevels(r.Groups), ", "), "none"))
 	r.Sections = append(r.Sections, run.levels(r.Groups))
 	r.Sections = append(r.Sections, run.measurements()...)
+	r.Sections = append(r.Sections, run.watch()...)
 	r.Sections = append(r.Sections, run.findings(), t.suite(run))
 	r.Figures = append(r.Figures, reports.Figure{Name: "answers", Value: float64(run.asked)})
 	for _, result := range run.Results {
@@ -145,6 +146,29 @@ func (run *judgedRun) measurements() (out []reports.Section) {
 		}
 	}
 	return out
+}
+
+// watch returns how closely the authorizer was watched: how many reviews were in flight at the same time, and how short an
+// outage may have been to go unseen.
+func (run *judgedRun) watch() (out []reports.Section) {
+	s := reports.Section{ID: "watch", Title: "How closely it was watched"}
+	if o := run.Observation; o.Whole > 0 {
+		s.Text = append(s.Text, fmt.Sprintf("Everything was asked once within %s. An outage in which everything is allowed is found if it lasts longer than %s, one in which nothing is allowed if it lasts longer than %s; a shorter one is found by chance.",
+			o.Whole.Round(time.Millisecond), o.Opens, o.Closes))
+	}
+	table := reports.Table{Columns: []string{"sent together", "answers", fmt.Sprintf("with %d others in flight", company), "most in flight"}, Numeric: []int{1, 2, 3}}
+	for _, r := range run.Results {
+		for _, c := range r.Crowds {
+			table.Rows = append(table.Rows, reports.Row{Cells: []string{c.Check, fmt.Sprint(c.Answers), fmt.Sprint(c.Accompanied), fmt.Sprint(c.Most)}})
+		}
+	}
+	if len(table.Rows) > 0 {
+		s.Tables = []reports.Table{table}
+	}
+	if len(s.Text)+len(s.Tables) == 0 {
+		return nil
+	}
+	return []reports.Section{s}
 }
 
 func rateTables(rates []Rate) []reports.Table {

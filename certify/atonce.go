@@ -1,0 +1,176 @@
+package certify
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/authzconf/authzconf/certify/policy"
+	"github.com/authzconf/authzconf/internal/seq"
+)
+
+// atOnceCheck begins the names of the checks that ask at the same time.
+const atOnceCheck = "at-once-"
+
+// formation is a way to ask at the same time.
+type formation struct {
+	check string
+	// connections is how many there are before, each for streams of HTTP/2; without any, each review opens its own.
+	connections int
+	// size is how many reviews are sent together.
+	size int
+}
+
+const (
+	// streams is how many reviews are sent together on one connection, and over connections of HTTP/1.1: what most servers
+	// take at once.
+	streams = 128
+	// company is how many other reviews have to be in flight when an answer comes, for half of the answers.
+	company = 50
+	// largestBad is how long a request that is no review may be to be among those that are sent together.
+	largestBad = 1 << 10
+)
+
+// formations returns all ways to ask at the same time.
+func (b *Plan) formations() []formation {
+	return []formation{
+		{atOnceCheck + "http1", 0, streams}, {atOnceCheck + "one-connection", 1, streams}, {atOnceCheck + "connections", 8, b.atOnce},
+	}
+}
+
+// isAtOnce reports whether a check asks at the same time.
+func isAtOnce(check string) bool { return strings.HasPrefix(check, atOnceCheck) }
+
+// askedAtOnce returns what is asked in each way: pairs that differ in one attribute and in the decision, each beside the
+// other; questions of one user; and requests that have to be refused.
+func (b *Plan) askedAtOnce() map[string][]Question {
+	random, all := policy.Random(b.Policy.Seed, "at once"), b.repeatable()
+	paired := seq.Filter(b.all, func(v Question) bool { return v.Paired && !b.leavesOut(v) })
+	bad := seq.Filter(b.all, func(v Question) bool { return v.canBeHeld() })
+	out := map[string][]Question{}
+	for i, f := range b.formations() {
+		asked := slices.Clone(paired)
+		if random.IntN(2) == 0 { // with the second of each pair before the first
+			slices.Reverse(asked)
+		}
+		asked = append(asked, pick(all, b.atOnce/2, neighbour)...)
+		if f.size > streams {
+			asked = slices.Concat(pick(all, b.atOnce, apart), asked)
+		}
+		for j := i; j < len(asked) && len(bad) > 0; j += streams {
+			asked = slices.Insert(asked, j, bad[j%len(bad)])
+		}
+		out[f.check] = asked
+	}
+	return out
+}
+
+// canBeHeld reports whether a request that is no review can be one of many that are sent together.
+func (v Question) canBeHeld() bool {
+	return v.Form == literal && v.Method == "" && len(v.Body) > 1 && len(v.Body) <= largestBad
+}
+
+// askAtOnce asks what belongs to a formation, so many at a time. It reports whether it makes sense to go on.
+func (r *runner) askAtOnce(ctx context.Context, f formation, questions []Question) bool {
+	corks := &corks{}
+	clients, err := r.connect(ctx, f, corks)
+	if err != nil {
+		return false
+	}
+	defer func() {
+		for _, c := range clients {
+			c.close()
+		}
+	}()
+	for some := range slices.Chunk(questions, f.size) {
+		r.Runner.Progress(f.check, len(some))
+		r.Answers = append(r.Answers, r.askWave(ctx, f.check, clients, corks, some)...)
+		if r.Ended() || ctx.Err() != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// connect returns the clients of a formation, whose connections are open.
+func (r *runner) connect(ctx context.Context, f formation, corks *corks) (clients []*client, err error) {
+	dial := corks.dial((&net.Dialer{Timeout: r.Webhook.Timeout}).DialContext)
+	for range max(f.connections, 1) {
+		c, err := r.Webhook.clientOver(f.connections == 0, dial)
+		if err != nil {
+			return nil, err
+		}
+		c.lag = r.client.lag
+		if clients = append(clients, c); f.connections > 0 {
+			body, err := r.Plan.Scenario[0].body()
+			if err != nil {
+				return nil, err
+			}
+			c.send(ctx, http.MethodPost, body, nil)
+		}
+	}
+	return clients, nil
+}
+
+// askWave asks questions at the same time, and returns the answers in the order of the questions.
+func (r *runner) askWave(ctx context.Context, check string, clients []*client, corks *corks, questions []Question) []Answer {
+	answers, w := make([]Answer, len(questions)), newWave()
+	var all sync.WaitGroup
+	for i, q := range questions {
+		all.Go(func() { answers[i] = clients[i%len(clients)].askHeld(ctx, check, q, w.request()) })
+	}
+	w.gather(ctx, len(questions))
+	w.release(ctx, corks)
+	all.Wait()
+	if ctx.Err() != nil {
+		return nil // the answers show our interruption
+	}
+	for _, a := range answers {
+		r.Continue(a.useless())
+	}
+	return answers
+}
+
+// Crowd is how many reviews were in flight when answers came.
+type Crowd struct {
+	// Check is what the reviews were sent for, and Answers is how many answers came.
+	Check   string
+	Answers int
+	// Accompanied is how many of them came while at least 50 others were in flight. Most is the largest number in flight.
+	Accompanied int
+	Most        int64
+}
+
+// isEnough reports whether enough was in flight to say something about reviews at the same time.
+func (c Crowd) isEnough() bool { return 2*c.Accompanied >= c.Answers }
+
+// String returns the figures in a sentence.
+func (c Crowd) String() string {
+	return fmt.Sprintf("%d of %d answers came while %d other reviews were in flight", c.Accompanied, c.Answers, company)
+}
+
+// crowds returns how many reviews were in flight in each check that asks at the same time.
+func (b *Plan) crowds(answers []Answer) (out []Crowd) {
+	for _, f := range b.formations() {
+		c := Crowd{Check: f.check}
+		for _, a := range answers {
+			if a.Check != f.check {
+				continue
+			}
+			if c.Answers++; a.InFlight > company {
+				c.Accompanied++
+			}
+			c.Most = max(c.Most, a.InFlight)
+		}
+		if c.Answers > 0 {
+			out = append(out, c)
+		}
+	}
+	slices.SortFunc(out, func(x, y Crowd) int { return cmp.Compare(x.Check, y.Check) })
+	return out
+}

@@ -1,0 +1,43 @@
+package certify
+
+import (
+	"time"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// Observation is for how long an authorizer was observed, and how long an outage may be and still go unseen.
+type Observation struct {
+	// Whole is from the first question to the last one.
+	Whole time.Duration
+	// Opens is the longest time without an answer that would have shown that everything is allowed; Closes is that for
+	// nothing being allowed. A longer outage is found, a shorter one by chance.
+	Opens, Closes time.Duration
+}
+
+// observe returns how closely the authorizer was watched while everything was asked once.
+func (b *Plan) observe(answers []Answer) (o Observation) {
+	var begin, opens, closes int64
+	count := 0
+	for _, a := range answers {
+		v, known := b.vector(a.Vector)
+		isOnce := known && a.Check == plain && a.useless() == ""
+		if !isOnce {
+			continue
+		}
+		at := a.AtMs + a.Millis
+		if count++; count == 1 {
+			begin, opens, closes = at, at, at
+		}
+		switch v.Expect {
+		case scenarios.Allow:
+			o.Closes, closes = max(o.Closes, milliDuration(at-closes)), at
+		case scenarios.NoOpinion:
+			o.Opens, opens = max(o.Opens, milliDuration(at-opens)), at
+		}
+		o.Whole = milliDuration(at - begin)
+	}
+	return o
+}
+
+func milliDuration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }

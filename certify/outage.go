@@ -1,0 +1,106 @@
+package certify
+
+import "fmt"
+
+const (
+	// leastOutage is how many wrong answers in a row are taken for an outage if they are right when asked again.
+	leastOutage = 3
+	// askedOfEach is how many questions of a suspected outage are asked again, suspected how many outages are.
+	askedOfEach, suspected = 40, 10
+)
+
+// outage is a while in which everything had the same outcome, which was wrong for some.
+type outage struct {
+	outcome string
+	// wrong are the places of the wrong answers, in what was answered.
+	wrong []int
+}
+
+// outcome returns what came of a question, in a word.
+func (a Answer) outcome() string {
+	if why := a.useless(); why != "" {
+		return why
+	}
+	return string(a.decision())
+}
+
+// outages returns the whiles in which all answers were the same, and several wrong, in what was asked once and in order.
+func (b *Plan) outages(answers []Answer) (out []outage) {
+	var now outage
+	end := func() {
+		if len(now.wrong) >= leastOutage {
+			out = append(out, now)
+		}
+	}
+	for i, a := range answers {
+		if a.Check != plain || a.Control {
+			continue
+		}
+		v, known := b.vector(a.Vector)
+		if !known {
+			continue
+		}
+		if outcome := a.outcome(); outcome != now.outcome {
+			end()
+			now = outage{outcome: outcome}
+		}
+		if len(judge(v, a)) > 0 {
+			now.wrong = append(now.wrong, i)
+		}
+	}
+	end()
+	return out
+}
+
+// suspects returns the questions that are asked again, to know whether they were wrong for a while only.
+func (b *Plan) suspects(answers []Answer) (out []Question) {
+	all := b.outages(answers)
+	for _, o := range all[:min(len(all), suspected)] {
+		step := max(1, len(o.wrong)/askedOfEach)
+		for i := 0; i < len(o.wrong); i += step {
+			if v, known := b.vector(answers[o.wrong[i]].Vector); known {
+				out = append(out, v)
+			}
+		}
+	}
+	return out
+}
+
+// transientOutages returns the outages that were over when the same was asked again.
+func (b *Plan) transientOutages(answers []Answer) (out []outage) {
+	isRight, asked := map[string]bool{}, map[string]bool{}
+	for _, a := range answers {
+		if a.Check == afterwards && !a.Control {
+			asked[a.Vector], isRight[a.Vector] = true, !b.isWrong(a)
+		}
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	for _, o := range b.outages(answers) {
+		once, wrong := 0, 0
+		for _, i := range o.wrong {
+			if id := answers[i].Vector; asked[id] {
+				once++
+				if !isRight[id] {
+					wrong++
+				}
+			}
+		}
+		if once > 0 && wrong == 0 {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// describe returns from when to when an outage was.
+func (o outage) describe(b *Plan, answers []Answer) string {
+	begin, end := answers[o.wrong[0]], answers[o.wrong[len(o.wrong)-1]]
+	v, _ := b.vector(begin.Vector)
+	return fmt.Sprintf("transient, from %s to %s of the run: everything got %s, %d answers of it wrong, and right when asked again; the first was %s",
+		sinceBegin(begin.AtMs), sinceBegin(end.AtMs+end.Millis), o.outcome, len(o.wrong), b.describe(v, begin))
+}
+
+// sinceBegin returns a time of the run in seconds.
+func sinceBegin(ms int64) string { return fmt.Sprintf("%.3f s", float64(ms)/1000) }

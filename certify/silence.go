@@ -1,0 +1,108 @@
+package certify
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// silences returns how long nothing is asked in direct mode, each time in turn.
+func silences() []time.Duration {
+	return []time.Duration{150 * time.Millisecond, 400 * time.Millisecond, time.Second}
+}
+
+// The questions of one round of silence: what is allowed is asked before it, and then, first of all, what is to be refused.
+const (
+	beforeSilence = iota
+	firstAfter
+	secondAfter
+	thirdAfter
+	perSilence
+)
+
+// askedInSilence returns the questions of all rounds: each silence is broken by a connection that was kept, and by a new
+// one.
+func (b *Plan) askedInSilence() []Question { return b.silentRounds(2 * len(silences())) }
+
+// silentRounds returns the questions of so many rounds.
+func (b *Plan) silentRounds(rounds int) (out []Question) {
+	paired := func(expect scenarios.Decision) []Question {
+		return seq.Filter(b.all, func(v Question) bool { return v.Paired && v.Form == "" && v.Expect == expect })
+	}
+	allowed, refused := paired(scenarios.Allow), paired(scenarios.NoOpinion)
+	if len(allowed) == 0 || len(refused) == 0 {
+		return nil
+	}
+	for i := range rounds {
+		round := [perSilence]Question{
+			beforeSilence: apart(allowed, i), firstAfter: apart(refused, i), secondAfter: apart(refused, i+rounds), thirdAfter: apart(allowed, i+rounds),
+		}
+		out = append(out, round[:]...)
+	}
+	return out
+}
+
+// askInSilence asks after silences of all lengths. It reports whether it makes sense to go on.
+func (r *runner) askInSilence(ctx context.Context, questions []Question) bool {
+	r.Runner.Progress(silence, len(questions))
+	kept, err := r.newClient(false)
+	if err != nil {
+		return false
+	}
+	defer kept.close()
+	for i, idle := range silences() {
+		for j, isNew := range []bool{false, true} {
+			at := (2*i + j) * perSilence
+			if at >= len(questions) {
+				return true
+			}
+			answers := r.breakSilence(ctx, silence, kept, idle, isNew, questions[at:at+perSilence])
+			r.Answers = append(r.Answers, answers...)
+			if len(answers) < perSilence || r.Ended() {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// breakSilence asks one question, nothing for a while, and then three, of which the first is to be refused. It is asked on
+// a connection that was kept, or on a new one, and the second on the other.
+func (r *runner) breakSilence(ctx context.Context, check string, kept *client, idle time.Duration, isNew bool, round []Question) (answers []Answer) {
+	fresh, err := r.newClient(false)
+	if err != nil {
+		return nil
+	}
+	defer fresh.close()
+	clients := [perSilence]*client{kept, kept, fresh, kept}
+	if isNew {
+		clients[firstAfter], clients[secondAfter] = fresh, kept
+	}
+	for i, q := range round {
+		if i == firstAfter && !clusters.Pause(ctx, idle) {
+			return nil
+		}
+		a := clients[i].ask(ctx, check, q)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if i >= firstAfter {
+			a.IdleMs = idle.Milliseconds()
+		}
+		answers = append(answers, a)
+		r.Continue(a.useless())
+	}
+	return answers
+}
+
+// silenceText returns what has to be said about an answer that came after silence.
+func silenceText(a Answer) string {
+	if a.IdleMs == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\n  after %d ms in which nothing was asked", a.IdleMs)
+}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -130,6 +131,7 @@ func TestDifferentlyRight(t *testing.T) {
 			s := httptest.NewUnstartedServer(c.handler)
 			s.TLS, s.EnableHTTP2 = p.ServerConfig(), true
 			s.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 2000}
+			s.Config.ErrorLog = log.New(io.Discard, "", 0) // of connections that turn out not to be needed
 			c.server(s)
 			s.StartTLS()
 			t.Cleanup(s.Close)
@@ -176,7 +178,7 @@ func TestOneFindingForOneCause(t *testing.T) {
 	if !ok {
 		t.Fatalf("the findings are %+v", run.Findings)
 	}
-	for _, want := range []string{"expected noOpinion, got allow", "\n  nearest grant: user ", "\n  right: another value is another thing"} {
+	for _, want := range []string{"expected noOpinion, got allow", "\n  nearest grant: ", "\n  right: another value is another thing"} {
 		if !strings.Contains(f.Examples[0], want) {
 			t.Errorf("%q is not in the example:\n%s", want, f.Examples[0])
 		}

@@ -1,6 +1,8 @@
 package certify
 
 import (
+	"slices"
+
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -34,8 +36,9 @@ type sentry struct {
 // sentry returns the questions with an answer that can stand between others.
 func (r *runner) sentry(expect scenarios.Decision) *sentry {
 	return &sentry{expect: expect, all: seq.Filter(r.Plan.all, func(v Question) bool {
-		isPlain := v.Paired && v.Form == ""
-		return isPlain && v.Expect == expect && r.tries(partOfQuestion(v))
+		isPlain := v.Paired && v.Form == "" && v.Expect == expect
+		isTried := slices.Contains(r.Levels, v.Level) && r.tries(partOfQuestion(v))
+		return isPlain && isTried
 	})}
 }
 

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -74,10 +75,15 @@ func TestManyAreInFlight(t *testing.T) {
 	b := some(plan(t, 1), 50)
 	right := reference.Handler(b.Policy.Decide)
 	var under, most atomic.Int64
+	note := func(n int64) bool {
+		before := most.Load()
+		return n <= before || most.CompareAndSwap(before, n)
+	}
 	run := certify(t, b, serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		n := under.Add(1)
 		defer under.Add(-1)
-		for before := most.Load(); n > before && !most.CompareAndSwap(before, n); before = most.Load() {
+		for !note(n) {
+			runtime.Gosched()
 		}
 		right.ServeHTTP(w, req)
 	})), Robust)

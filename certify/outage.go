@@ -68,30 +68,34 @@ func (b *Plan) suspects(answers []Answer) (out []Question) {
 
 // transientOutages returns the outages that were over when the same was asked again.
 func (b *Plan) transientOutages(answers []Answer) (out []outage) {
-	isRight, asked := map[string]bool{}, map[string]bool{}
+	isRight := map[string]bool{} // of what was asked again
 	for _, a := range answers {
 		if a.Check == afterwards && !a.Control {
-			asked[a.Vector], isRight[a.Vector] = true, !b.isWrong(a)
+			isRight[a.Vector] = !b.isWrong(a)
 		}
 	}
-	if len(asked) == 0 {
+	if len(isRight) == 0 {
 		return nil
 	}
 	for _, o := range b.outages(answers) {
-		once, wrong := 0, 0
-		for _, i := range o.wrong {
-			if id := answers[i].Vector; asked[id] {
-				once++
-				if !isRight[id] {
-					wrong++
-				}
-			}
-		}
-		if once > 0 && wrong == 0 {
+		if o.isOver(answers, isRight) {
 			out = append(out, o)
 		}
 	}
 	return out
+}
+
+// isOver reports whether some of the wrong answers were asked again, and all of these were right.
+func (o outage) isOver(answers []Answer, isRight map[string]bool) bool {
+	asked := false
+	for _, i := range o.wrong {
+		right, known := isRight[answers[i].Vector]
+		if known && !right {
+			return false
+		}
+		asked = asked || known
+	}
+	return asked
 }
 
 // describe returns from when to when an outage was.

@@ -12,7 +12,7 @@ import (
 
 // silences returns how long nothing is asked in direct mode, each time in turn.
 func silences() []time.Duration {
-	return []time.Duration{150 * time.Millisecond, 400 * time.Millisecond, time.Second}
+	return []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond}
 }
 
 // The questions of one round of silence: what is allowed is asked before it, and then, first of all, what is to be refused.

@@ -24,7 +24,7 @@ conformance: build ## certify a kube-apiserver, gate on and gate off (REPORT_DIR
 
 # Everything from nothing: an engine that can run nodes, a node image without a registry, and two
 # clusters, gate on and gate off. The chains of special authorizers are left to the local control plane, as are
-their counters, and the drain of a node: here DaemonSets put pods on it, which kubectl refuses to delete.
+# their counters, and the drain of a node: here DaemonSets put pods on it, which kubectl refuses to delete.
 KIND_SKIP ?= ^kubernetes/(chains|raw-headers)/|^kep-5284/(monitoring|alternatives)/|/superman-drains-mynode$$|^periscope/.*webhook
 .PHONY: kind-conformance
 kind-conformance: KIND_REPORT ?= _output/kind

@@ -58,7 +58,7 @@ func TestNoRecorder(t *testing.T) {
 	}{
 		"hangs":         {[]string{"sleep", "60"}, 100 * time.Millisecond, "did not answer within 100ms"},
 		"ends":          {[]string{"true"}, recorderTimeout, "its process is gone"},
-		"says nonsense": {[]string{"echo", "PASS"}, recorderTimeout, "invalid character 'P'"},
+		"says nonsense": {[]string{"sh", "-c", "echo PASS; cat >/dev/null"}, recorderTimeout, "invalid character 'P'"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			begin := time.Now()

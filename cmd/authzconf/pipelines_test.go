@@ -25,6 +25,16 @@ while (($# > 1)); do
 done
 `
 
+// recordingMake stands for make: it leaves a report where one is asked for.
+const recordingMake = `#!/usr/bin/env bash
+for word; do
+  if [[ $word == KIND_REPORT=* ]]; then
+    mkdir -p "${word#*=}"
+    touch "${word#*=}/junit.xml" "${word#*=}/report.yaml"
+  fi
+done
+`
+
 // calls are the arguments of each authzconf that a pipeline starts.
 func calls(t *testing.T, pipeline string) (all [][]string) {
 	t.Helper()
@@ -33,8 +43,12 @@ func calls(t *testing.T, pipeline string) (all [][]string) {
 	if err := os.WriteFile(program, []byte(recordingAuthzconf), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	makeProgram := filepath.Join(dir, "make")
+	if err := os.WriteFile(makeProgram, []byte(recordingMake), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	c := exec.CommandContext(t.Context(), "./"+pipeline, filepath.Join(dir, "artifacts"))
-	c.Env = append(os.Environ(), "AUTHZCONF="+program, "MAKE=true", "CALLS="+log)
+	c.Env = append(os.Environ(), "AUTHZCONF="+program, "MAKE="+makeProgram, "CALLS="+log)
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Errorf("%s: %v\n%s", pipeline, err, out)
 	}

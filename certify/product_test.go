@@ -15,6 +15,7 @@ import (
 
 	"github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/engine/product/producttest"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/record"
 	"github.com/authzconf/authzconf/scenarios"
@@ -62,23 +63,7 @@ type trialRun struct {
 func execute(ctx context.Context, t *testing.T, b *Plan, w *Webhook, args ...string) trialRun {
 	t.Helper()
 	p := smallProduct(b, w)
-	fs := pflag.NewFlagSet("certify", pflag.ContinueOnError)
-	line := product.NewCommandLine(p, fs, nil)
-	if err := fs.Parse(args); err != nil {
-		t.Fatal(err)
-	}
-	i := product.NewInvocation(nil, "v0", io.Discard)
-	prepared, err := line.Prepare(i)
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err := product.Execute(ctx, product.Run{
-		Prepared: prepared, Invocation: i, Command: append([]string{"authzconf", "certify"}, args...),
-		Say: func(string) {}, Status: func(string) {}, Judged: func(product.Case, reports.Result) {},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := producttest.Run(ctx, t, p, append([]string{"certify"}, args...)...)
 	folder := t.TempDir()
 	if err := reports.Save(folder, made.Report, made.Log, nil, nil); err != nil {
 		t.Fatal(err)
@@ -86,30 +71,10 @@ func execute(ctx context.Context, t *testing.T, b *Plan, w *Webhook, args ...str
 	return trialRun{p, made, folder}
 }
 
-// verify verifies the report, of which change may have changed files.
+// verify verifies the report. change, if given, returns what is read in place of the data of a file.
 func (r trialRun) verify(t *testing.T, change func(name string, data []byte) []byte) *product.Verification {
 	t.Helper()
-	read, closeFolder, err := reports.ReadFolder(r.folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeFolder()
-	v, err := product.Verify(func(name string) ([]byte, error) {
-		data, err := read(name)
-		if err == nil && change != nil {
-			data = change(name, data)
-		}
-		return data, err
-	}, func(words []string) (*product.CommandLine, []string, error) {
-		fs := pflag.NewFlagSet("certify", pflag.ContinueOnError)
-		line := product.NewCommandLine(r.product, fs, nil)
-		err := fs.Parse(words[1:])
-		return line, fs.Args(), err
-	}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return producttest.VerifyFolder(t, r.product, r.folder, change)
 }
 
 // levels returns what became of each level.

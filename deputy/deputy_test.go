@@ -14,10 +14,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/pflag"
-
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/engine/product/producttest"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/record"
@@ -36,48 +35,12 @@ func target(t *testing.T) server.Options {
 	return o
 }
 
-// parse returns the command line of some words, as the program does.
-func parse(words []string) (*product.CommandLine, []string, error) {
-	set := pflag.NewFlagSet(words[0], pflag.ContinueOnError)
-	line := product.NewCommandLine(Product, set, nil)
-	err := set.Parse(words[1:])
-	return line, set.Args(), err
-}
-
-// runProduct runs a command line, and returns what it made.
-func runProduct(t *testing.T, words ...string) *product.Made {
-	t.Helper()
-	line, args, err := parse(words)
-	if err != nil {
-		t.Fatal(err)
-	}
-	i := product.NewInvocation(args, "test", os.Stderr)
-	prepared, err := line.Prepare(i)
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err := product.Execute(context.Background(), product.Run{
-		Prepared: prepared, Invocation: i, Command: append([]string{"authzconf"}, words...),
-		Say: func(text string) { t.Log(text) }, Status: func(string) {},
-		Judged: func(c product.Case, r reports.Result) {
-			t.Log(r.Verdict, c.ID, r.Details)
-			for _, d := range r.Differences {
-				t.Log("  ", d.Field, d.Got)
-			}
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return made
-}
-
 // TestRun runs all of it, and verifies the report.
 func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
 	}
-	made := runProduct(t, "deputy", "--pairs=1000", "--users=50", "--requests=6", "--seed=3")
+	made := producttest.Run(context.Background(), t, Product, "deputy", "--pairs=1000", "--users=50", "--requests=6", "--seed=3")
 	if o := made.Report.Outcome; o.Result != verdicts.Passed || len(made.Report.Groups) != 2 {
 		t.Errorf("%+v", o)
 	}
@@ -95,7 +58,7 @@ func TestRun(t *testing.T) {
 			}
 		}
 	}
-	line, args, err := parse(made.Report.Command[1:])
+	line, args, err := producttest.Parse(Product)(made.Report.Command[1:])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,28 +82,17 @@ func TestRun(t *testing.T) {
 // verifyChanged verifies a report in which a file is changed.
 func verifyChanged(t *testing.T, made *product.Made, file, from, to string) []string {
 	t.Helper()
-	files, err := made.Log.Files()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if files[reports.ReportFile], err = made.Report.Encode(); err != nil {
-		t.Fatal(err)
-	}
-	if file != "" {
-		changed := strings.Replace(string(files[file]), from, to, 1)
-		if changed == string(files[file]) {
-			t.Fatalf("%s has no %q", file, from)
+	isChanged := false
+	v := producttest.Verify(t, Product, made, func(name string, data []byte) []byte {
+		if name != file {
+			return data
 		}
-		files[file] = []byte(changed)
-	}
-	v, err := product.Verify(func(name string) ([]byte, error) {
-		if data, ok := files[name]; ok {
-			return data, nil
-		}
-		return nil, os.ErrNotExist
-	}, parse, os.Stderr)
-	if err != nil {
-		t.Fatal(err)
+		changed := strings.Replace(string(data), from, to, 1)
+		isChanged = changed != string(data)
+		return []byte(changed)
+	})
+	if file != "" && !isChanged {
+		t.Fatalf("%s has no %q", file, from)
 	}
 	return v.Differences
 }

@@ -30,6 +30,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/engine/product/producttest"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -120,7 +121,7 @@ func TestLive(t *testing.T) {
 	}
 	address := l.Addr().String()
 	_ = l.Close()
-	made := runProduct(t, "deputy", "--impersonation", constrained, "--pairs=100", "--requests=5", "--seed=4",
+	made := producttest.Run(context.Background(), t, Product, "deputy", "--impersonation", constrained, "--pairs=100", "--requests=5", "--seed=4",
 		"--proxy=https://"+address, "--api-prefix="+livePrefix+"/", "--proxy-ca", filepath.Join(dir, "ca.pem"), "--timeout=10s",
 		"--proxy-command", fmt.Sprintf("%s=%s,%s exec %s", helperEnv, dir, address, os.Args[0]),
 		"--revoke-command", "touch "+filepath.Join(dir, "revoked-alice@corp"),

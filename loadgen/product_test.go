@@ -11,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/engine/product/producttest"
 	"github.com/authzconf/authzconf/loadgen/judge"
 	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/loadgen/simulated"
@@ -24,15 +23,6 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// parse reads the words of a command line.
-func parse(words []string) (*product.CommandLine, []string, error) {
-	fs := pflag.NewFlagSet("load", pflag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	line := product.NewCommandLine(Product, fs, nil)
-	err := fs.Parse(words[1:])
-	return line, fs.Args(), err
-}
-
 // execute judges a run of simulated.Profile.
 func execute(t *testing.T, r run.Run, args ...string) *product.Made {
 	t.Helper()
@@ -41,24 +31,7 @@ func execute(t *testing.T, r run.Run, args ...string) *product.Made {
 		t.Fatal(err)
 	}
 	words := append([]string{"load", "--profile", file}, args...)
-	fs := pflag.NewFlagSet("load", pflag.ContinueOnError)
-	line := product.NewCommandLine(Replaying(r), fs, nil)
-	if err := fs.Parse(words[1:]); err != nil {
-		t.Fatal(err)
-	}
-	i := product.NewInvocation(fs.Args(), "v0", io.Discard)
-	prepared, err := line.Prepare(i)
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err := product.Execute(t.Context(), product.Run{
-		Prepared: prepared, Invocation: i, Command: append([]string{"authzconf"}, words...),
-		Say: func(string) {}, Status: func(string) {}, Judged: func(product.Case, reports.Result) {},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return made
+	return producttest.Run(t.Context(), t, Replaying(r), words...)
 }
 
 func save(t *testing.T, made *product.Made) string {
@@ -76,16 +49,7 @@ func save(t *testing.T, made *product.Made) string {
 
 func verify(t *testing.T, dir string) []string {
 	t.Helper()
-	read, closeFolder, err := reports.ReadFolder(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeFolder()
-	v, err := product.Verify(read, parse, io.Discard)
-	if err != nil {
-		return []string{err.Error()}
-	}
-	return v.Differences
+	return producttest.VerifyFolder(t, Product, dir, nil).Differences
 }
 
 func TestRecordedStorm(t *testing.T) {
@@ -247,14 +211,14 @@ func TestSelect(t *testing.T) {
 			t.Errorf("checks were left out: %v", g.NotRun)
 		}
 	}
-	line, rest, err := parse([]string{"load", "--profile", "steady", "--focus", "no such case"})
+	line, rest, err := producttest.Parse(Product)([]string{"load", "--profile", "steady", "--focus", "no such case"})
 	if err == nil {
 		_, err = line.Prepare(product.NewInvocation(rest, "v0", io.Discard))
 	}
 	if !errors.Is(err, product.ErrNothingSelected) {
 		t.Errorf("nothing is left: %v", err)
 	}
-	line, rest, err = parse([]string{"load", "--profile", "steady", "--focus", "arbitrary"})
+	line, rest, err = producttest.Parse(Product)([]string{"load", "--profile", "steady", "--focus", "arbitrary"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +237,7 @@ func TestSelect(t *testing.T) {
 
 // A storm that ended before anything was recorded says so in each case.
 func TestNothingRecorded(t *testing.T) {
-	line, rest, err := parse([]string{"load", "--profile", "steady", "--counts"})
+	line, rest, err := producttest.Parse(Product)([]string{"load", "--profile", "steady", "--counts"})
 	if err != nil {
 		t.Fatal(err)
 	}

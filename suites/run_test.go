@@ -1,16 +1,12 @@
 package suites_test
 
 import (
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/spf13/pflag"
-
-	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/engine/product/producttest"
 	"github.com/authzconf/authzconf/reports"
 )
@@ -122,20 +118,7 @@ func verifyDice(t *testing.T, dir string) {
 	if _, err := os.Stat(filepath.Join(dir, reports.ReportFile)); err != nil {
 		return
 	}
-	read, done, err := reports.ReadFolder(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer done()
-	v, err := product.Verify(read, func(words []string) (*product.CommandLine, []string, error) {
-		flags := pflag.NewFlagSet("dice", pflag.ContinueOnError)
-		line := product.NewCommandLine(producttest.Dice, flags, nil)
-		err := flags.Parse(words[1:])
-		return line, flags.Args(), err
-	}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := producttest.VerifyFolder(t, producttest.Dice, dir, nil)
 	if len(v.Differences) > 0 {
 		t.Errorf("%q", v.Differences)
 	}

@@ -8,12 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/pflag"
-
 	"github.com/authzconf/authzconf/conformance/explore"
 	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/engine/product"
-	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/engine/product/producttest"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -28,7 +26,7 @@ func TestExplore(t *testing.T) {
 	if err != nil {
 		t.Fatalf("AUTHZCONF_CASES: %v", err)
 	}
-	made := run(t, "explore", "--kubernetes="+cmp.Or(os.Getenv("AUTHZCONF_KUBERNETES"), matrix.Newest()), "--gate="+cmp.Or(os.Getenv("AUTHZCONF_GATE"), "on"), "--seed=11", "--cases="+strconv.Itoa(n))
+	made := producttest.Run(context.Background(), t, explore.Product, "explore", "--kubernetes="+cmp.Or(os.Getenv("AUTHZCONF_KUBERNETES"), matrix.Newest()), "--gate="+cmp.Or(os.Getenv("AUTHZCONF_GATE"), "on"), "--seed=11", "--cases="+strconv.Itoa(n))
 	if o := made.Report.Outcome; o.Result != verdicts.Passed {
 		t.Errorf("%+v", o)
 	}
@@ -50,58 +48,13 @@ func TestExplore(t *testing.T) {
 	}
 }
 
-// parse returns the command line of some words, as the program does.
-func parse(words []string) (*product.CommandLine, []string, error) {
-	set := pflag.NewFlagSet(words[0], pflag.ContinueOnError)
-	line := product.NewCommandLine(explore.Product, set, nil)
-	err := set.Parse(words[1:])
-	return line, set.Args(), err
-}
-
-func run(t *testing.T, words ...string) *product.Made {
-	t.Helper()
-	line, args, err := parse(words)
-	if err != nil {
-		t.Fatal(err)
-	}
-	i := product.NewInvocation(args, "test", os.Stderr)
-	prepared, err := line.Prepare(i)
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err := product.Execute(context.Background(), product.Run{
-		Prepared: prepared, Invocation: i, Command: append([]string{"authzconf"}, words...),
-		Say: func(text string) { t.Log(text) }, Status: func(string) {}, Judged: func(c product.Case, r reports.Result) { t.Log(r.Verdict, c.ID, r.Details) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return made
-}
-
 // verify verifies a report, in which one byte of the evidence is changed if that is wanted.
 func verify(t *testing.T, made *product.Made, changed bool) []string {
 	t.Helper()
-	files, err := made.Log.Files()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if files[reports.ReportFile], err = made.Report.Encode(); err != nil {
-		t.Fatal(err)
-	}
-	for name, data := range files {
+	return producttest.Verify(t, explore.Product, made, func(name string, data []byte) []byte {
 		if changed && strings.Contains(name, "/server.json") {
-			files[name] = append(data, ' ')
+			data = append(data, ' ')
 		}
-	}
-	v, err := product.Verify(func(name string) ([]byte, error) {
-		if data, ok := files[name]; ok {
-			return data, nil
-		}
-		return nil, os.ErrNotExist
-	}, parse, os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v.Differences
+		return data
+	}).Differences
 }

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/pflag"
-
 	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/engine/product/producttest"
 	"github.com/authzconf/authzconf/reports"
@@ -68,21 +66,13 @@ func save(t *testing.T, made *product.Made) map[string][]byte {
 	return files
 }
 
-// planDice plans as the command line does.
-func planDice(words []string) (*product.CommandLine, []string, error) {
-	fs := pflag.NewFlagSet("dice", pflag.ContinueOnError)
-	c := product.NewCommandLine(producttest.Dice, fs, nil)
-	err := fs.Parse(words[1:])
-	return c, fs.Args(), err
-}
-
 func verify(files map[string][]byte) ([]string, error) {
 	v, err := product.Verify(func(name string) ([]byte, error) {
 		if data, ok := files[name]; ok {
 			return data, nil
 		}
 		return nil, errors.New("it is missing")
-	}, planDice, io.Discard)
+	}, producttest.Parse(producttest.Dice), io.Discard)
 	if err != nil {
 		return nil, err
 	}

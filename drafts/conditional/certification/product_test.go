@@ -2,28 +2,18 @@ package certification
 
 import (
 	"bytes"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/spf13/pflag"
-
 	webhook "github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/drafts/conditional/reference"
 	"github.com/authzconf/authzconf/engine/product"
-	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/engine/product/producttest"
 	"github.com/authzconf/authzconf/verdicts"
 )
-
-func parse(words []string) (*product.CommandLine, []string, error) {
-	fs := pflag.NewFlagSet(Product.Command, pflag.ContinueOnError)
-	line := product.NewCommandLine(Product, fs, nil)
-	err := fs.Parse(words[2:])
-	return line, fs.Args(), err
-}
 
 // kubeconfig serves a handler and writes how it is reached.
 func kubeconfig(t *testing.T, h http.Handler) string {
@@ -61,22 +51,7 @@ func TestProduct(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := []string{"conditions", "certify", "--seed=7", "--authorizer-kubeconfig=" + kubeconfig(t, c.handler)}
-			line, _, err := parse(args)
-			if err != nil {
-				t.Fatal(err)
-			}
-			i := product.NewInvocation(nil, "v0", io.Discard)
-			prepared, err := line.Prepare(i)
-			if err != nil {
-				t.Fatal(err)
-			}
-			made, err := product.Execute(t.Context(), product.Run{
-				Prepared: prepared, Invocation: i, Command: append([]string{"authzconf"}, args...),
-				Say: func(string) {}, Status: func(string) {}, Judged: func(product.Case, reports.Result) {},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			made := producttest.Run(t.Context(), t, Product, args...)
 			if got := made.Report.Outcome; got.Result != c.outcome {
 				t.Errorf("the outcome is %s: %q", got.Result, got.Reasons)
 			}
@@ -103,27 +78,17 @@ func TestProduct(t *testing.T) {
 // verifyFolder verifies a report as it is, and with a byte of the evidence changed.
 func verifyFolder(t *testing.T, made *product.Made) {
 	t.Helper()
-	folder := t.TempDir()
-	if err := reports.Save(folder, made.Report, made.Log, nil, nil); err != nil {
-		t.Fatal(err)
+	if v := producttest.Verify(t, Product, made, nil); len(v.Differences) > 0 || v.Cases == 0 {
+		t.Errorf("%+v", v)
 	}
-	read, closeFolder, err := reports.ReadFolder(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeFolder()
-	if v, err := product.Verify(read, parse, io.Discard); err != nil || len(v.Differences) > 0 || v.Cases == 0 {
-		t.Errorf("%v: %+v", err, v)
-	}
-	v, err := product.Verify(func(name string) ([]byte, error) {
-		data, err := read(name)
+	v := producttest.Verify(t, Product, made, func(name string, data []byte) []byte {
 		if strings.HasPrefix(name, "evidence/answers/") {
 			data = bytes.Clone(data)
 			data[len(data)/2] ^= 1
 		}
-		return data, err
-	}, parse, io.Discard)
-	if err != nil || len(v.Differences) == 0 {
-		t.Errorf("evidence was changed: %v, %+v", err, v)
+		return data
+	})
+	if len(v.Differences) == 0 {
+		t.Errorf("evidence was changed: %+v", v)
 	}
 }

@@ -9,23 +9,18 @@ import (
 	"io/fs"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/authzconf/authzconf/advice"
 	"github.com/authzconf/authzconf/advice/verification"
 	"github.com/authzconf/authzconf/clusters/existing"
 	"github.com/authzconf/authzconf/conformance/matrix"
-	"github.com/authzconf/authzconf/engine/auditlog"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/oracle"
-	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -81,22 +76,12 @@ func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
 	case len(paths) == 0:
 		return f.printHolders(c, present)
 	}
-	files, err := logFiles(paths, c.ErrOrStderr())
+	summary, err := advice.NewSummary(f.options)
 	if err != nil {
 		return err
 	}
-	summary, stats, err := f.read(c.Context(), files, c.ErrOrStderr())
-	if err != nil {
+	if err := readAuditLogs(c, paths, summary, "advise on"); err != nil {
 		return err
-	}
-	if err := render(c.ErrOrStderr(), "audit log", stats); err != nil {
-		return invalid(err)
-	}
-	switch {
-	case stats.Events == 0:
-		return errors.New("no audit event in the log; the lines above say what was there instead (expected audit.k8s.io/v1 Events, one JSON document a line, or EventLists)")
-	case summary.Empty():
-		return invalid(fmt.Errorf("nobody impersonates in %s: there is nothing to advise on (is the audit level of these requests at least Metadata?)", reports.Plural(int(stats.Events), "event")))
 	}
 	a := summary.Advice()
 	manifests, err := advice.Manifests(advice.RBAC(a.Grants))
@@ -114,50 +99,6 @@ func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
 		err = f.try(c, summary.Seen(), nil, manifests)
 	}
 	return cmp.Or(err, failedIf(len(a.Kept) > 0))
-}
-
-func logFiles(paths []string, stderr io.Writer) (files []string, err error) {
-	for _, p := range paths {
-		found, leftOut, err := auditlog.Files(p)
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, found...)
-		for _, l := range leftOut {
-			_, _ = fmt.Fprintf(stderr, "left out: %s (not named like an audit log)\n", l)
-		}
-	}
-	return files, nil
-}
-
-func (f *adviseFlags) read(ctx context.Context, files []string, stderr io.Writer) (*advice.Summary, auditlog.Stats, error) {
-	summary, err := advice.NewSummary(f.options)
-	if err != nil {
-		return nil, auditlog.Stats{}, err
-	}
-	show := newDisplay(stderr)
-	defer show.end()
-	r := &auditlog.Reader{Progress: showReading(show, files)}
-	r.Each = func(e *auditv1.Event, again bool) error {
-		err := summary.Add(e, again)
-		if err == nil || errors.Is(err, advice.ErrTooMany) {
-			return err
-		}
-		r.Spoilt(err.Error())
-		return nil
-	}
-	for _, file := range files {
-		err := r.ReadFile(ctx, file)
-		switch {
-		case errors.Is(err, advice.ErrTooMany):
-			return nil, r.Stats(), invalid(fmt.Errorf("%w, at %s: --max-names 20 puts objects of one kind together, --max-seen raises the limit", advice.ErrTooMany, file))
-		case ctx.Err() != nil:
-			return nil, r.Stats(), invalid(errors.New("interrupted"))
-		case err != nil:
-			return nil, r.Stats(), err
-		}
-	}
-	return summary, r.Stats(), nil
 }
 
 func (f *adviseFlags) try(c *cobra.Command, seen []advice.Seen, refused []advice.Neighbour, manifests []byte) error {
@@ -195,21 +136,6 @@ func (f *adviseFlags) try(c *cobra.Command, seen []advice.Seen, refused []advice
 		return invalid(err)
 	}
 	return failedIf(len(result.Wrong) > 0)
-}
-
-func showReading(show *display, files []string) func(auditlog.Stats) {
-	begun, size := time.Now(), int64(0)
-	for _, f := range files {
-		if info, err := os.Stat(f); err == nil {
-			size += info.Size()
-		}
-	}
-	return func(s auditlog.Stats) {
-		if show.due() {
-			show.status(fmt.Sprintf("%.0f MB (%.0f MB on disk), %.0f MB/s, %d events, %d that impersonate",
-				float64(s.Bytes)/1e6, float64(size)/1e6, float64(s.Bytes)/1e6/time.Since(begun).Seconds(), s.Events, s.Impersonated))
-		}
-	}
 }
 
 // readPresent returns the roles and bindings of --kubeconfig, or those of --rbac with those that every cluster has; nil

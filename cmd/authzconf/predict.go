@@ -16,9 +16,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/authzconf/authzconf/advice"
-	"github.com/authzconf/authzconf/engine/auditlog"
 	"github.com/authzconf/authzconf/loadgen/predict"
-	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/filing"
 )
 
@@ -171,26 +169,13 @@ func (f *predictFlags) predictLog(c *cobra.Command) error {
 	if f.output == "svg" {
 		return errors.New("--output svg is about a plan: an audit log has text, json and yaml")
 	}
-	files, err := logFiles(f.auditLogs, c.ErrOrStderr())
-	if err != nil {
-		return err
-	}
 	f.plan.Workloads = []predict.Workload{{Name: "log", Nodes: 1, DaemonSets: 1, Requests: 1, ServiceAccounts: f.workload.ServiceAccounts, Every: f.workload.Every, Mode: "legacy"}}
 	if err := f.plan.Check(func(path string) string { return "--" + flagOfPath[path] }); err != nil {
 		return err
 	}
-	replay, stats, err := readReplay(c, files)
-	if err != nil {
+	replay := &predict.Replay{}
+	if err := readAuditLogs(c, f.auditLogs, replaySink{replay}, "predict"); err != nil {
 		return err
-	}
-	if err := render(c.ErrOrStderr(), "audit log", stats); err != nil {
-		return invalid(err)
-	}
-	switch {
-	case stats.Events == 0:
-		return errors.New("no audit event in the log; the lines above say what was there instead (expected audit.k8s.io/v1 Events, one JSON document a line, or EventLists)")
-	case replay.Empty():
-		return invalid(fmt.Errorf("nobody impersonates in %s: there is nothing to predict", reports.Plural(int(stats.Events), "event")))
 	}
 	prediction, err := replay.Predict(c.Context(), &f.plan)
 	if err != nil {
@@ -202,45 +187,26 @@ func (f *predictFlags) predictLog(c *cobra.Command) error {
 	return invalid(printAs(c.OutOrStdout(), f.output, "", prediction))
 }
 
-// readReplay reads the requests of audit logs that impersonate.
-func readReplay(c *cobra.Command, files []string) (*predict.Replay, auditlog.Stats, error) {
-	replay := &predict.Replay{}
-	show := newDisplay(c.ErrOrStderr())
-	defer show.end()
-	r := &auditlog.Reader{Progress: showReading(show, files)}
-	r.Each = func(e *auditv1.Event, again bool) error {
-		if again {
-			return nil
-		}
-		sender, err := advice.ReadSender(e)
-		if err != nil {
-			r.Spoilt(err.Error())
-			return nil
-		}
-		if e.RequestReceivedTimestamp.IsZero() {
-			r.Spoilt("an audit event without requestReceivedTimestamp")
-			return nil
-		}
-		replay.Add(predict.Logged{
-			At: e.RequestReceivedTimestamp.Time, Client: strings.Join(e.SourceIPs, ","),
-			Requestor: sender.Requestor, As: sender.As, Request: sender.Request,
-		})
-		return nil
-	}
-	for _, file := range files {
-		if err := r.ReadFile(c.Context(), file); err != nil {
-			return nil, r.Stats(), cmp.Or(invalid(interruption(c)), err)
-		}
-	}
-	return replay, r.Stats(), nil
-}
+// A replaySink keeps the requests of audit events that impersonate.
+type replaySink struct{ *predict.Replay }
 
-// interruption returns the error of a command that was interrupted, or nil.
-func interruption(c *cobra.Command) error {
-	if c.Context().Err() == nil {
+// Add keeps the request of an event, once.
+func (s replaySink) Add(e *auditv1.Event, again bool) error {
+	if again {
 		return nil
 	}
-	return errors.New("interrupted")
+	sender, err := advice.ReadSender(e)
+	if err != nil {
+		return err
+	}
+	if e.RequestReceivedTimestamp.IsZero() {
+		return errors.New("an audit event without requestReceivedTimestamp")
+	}
+	s.Replay.Add(predict.Logged{
+		At: e.RequestReceivedTimestamp.Time, Client: strings.Join(e.SourceIPs, ","),
+		Requestor: sender.Requestor, As: sender.As, Request: sender.Request,
+	})
+	return nil
 }
 
 // namedFigures are a line of a prediction.

@@ -27,7 +27,7 @@ func (b *Plan) repeatable() (out []*Question) {
 	return out
 }
 
-// stride is a prime: going on by it comes to all of a list whose length is not a multiple of it.
+// stride is a prime: stepping by it visits every element of a list, unless the list's length is a multiple of it.
 const stride = 7919
 
 // apart returns the i-th question of a list in an order in which neighbours are far apart.

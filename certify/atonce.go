@@ -27,8 +27,8 @@ type formation struct {
 }
 
 const (
-	// streams is how many reviews are sent together on one connection, and over connections of HTTP/1.1: what most servers
-	// take at once.
+	// streams is how many reviews are sent together on one connection of HTTP/2, and how many over that many connections of
+	// HTTP/1.1. Most servers accept that many at once.
 	streams = 128
 	// company is how many other reviews have to be in flight when an answer comes, for half of the answers.
 	company = 50
@@ -70,7 +70,7 @@ func (b *Plan) askedAtOnce() map[string][]Question {
 	return out
 }
 
-// canBeHeld reports whether a request that is no review can be one of many that are sent together.
+// canBeHeld reports whether a request that is not a review can be sent together with others.
 func (v Question) canBeHeld() bool {
 	return v.Form == literal && v.Method == "" && len(v.Body) > 1 && len(v.Body) <= largestBad
 }

@@ -188,7 +188,7 @@ func (j *judgement) concludeRevocation() {
 	j.conclude(r, t)
 }
 
-// leastLoad is the part of level load that says whether as much was asked as the level demands.
+// leastLoad is the part of level load that fails if fewer questions were asked than the level demands.
 var leastLoad = part{Load, "as-much-as-the-level"}
 
 // lessThanLoad returns what was asked that is less than the level, empty if it was enough.

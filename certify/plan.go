@@ -16,8 +16,8 @@ import (
 // Plan is all that is asked under one seed, and the policy it is judged by.
 type Plan struct {
 	Policy *policy.Policy
-	// Scenario are the reviews of the scenarios, Probes those of the probes: both are parts of all, of which there is one
-	// copy, because they are tens of thousands.
+	// Scenario are the reviews of the scenarios, Probes those of the probes. Both are slices of all: there are tens of
+	// thousands of questions, and a copy of them would cost memory.
 	Scenario, Probes []Question
 	// Digest is that of all questions.
 	Digest string

@@ -77,7 +77,7 @@ func (r trialRun) verify(t *testing.T, change func(name string, data []byte) []b
 	return producttest.VerifyFolder(t, r.product, r.folder, change)
 }
 
-// levels returns what became of each level.
+// levels returns, by the name of a level, whether it was granted.
 func (r trialRun) levels() map[string]string {
 	out := map[string]string{}
 	for _, g := range r.made.Report.Groups {

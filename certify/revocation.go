@@ -175,7 +175,8 @@ func (c *cluster) ask(ctx context.Context, direct *client, w window) (bool, erro
 	return c.impersonates(ctx, n.Constrained, &scenarios.Request{Verb: "list", Resource: "pods", Namespace: n.Namespace})
 }
 
-// impersonates sends a request as the target, and says whether that was let, whatever the target itself may do.
+// impersonates sends a request as the target, and reports whether the impersonation was allowed. What the target itself may
+// do does not matter.
 func (c *cluster) impersonates(ctx context.Context, user string, r *scenarios.Request) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, webhookTimeout+slack)
 	defer cancel()

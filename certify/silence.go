@@ -70,8 +70,8 @@ func (r *runner) askInSilence(ctx context.Context, questions []Question) bool {
 	return true
 }
 
-// breakSilence asks one question, nothing for a while, and then three, of which the first is to be refused. It is asked on
-// a connection that was kept, or on a new one, and the second on the other.
+// breakSilence asks one question, then nothing for a while, and then three questions. The first of the three is to be
+// refused. It is asked on a connection that was kept open, or on a new one; the second is asked on the other of the two.
 func (r *runner) breakSilence(ctx context.Context, check string, kept *client, idle time.Duration, isNew bool, round []Question) (answers []Answer) {
 	fresh, err := r.newClient(false)
 	if err != nil {

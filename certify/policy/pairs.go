@@ -14,8 +14,8 @@ const pairsOfEach = 6
 // holder says whom a grant is given: a user, a group, or both.
 type holder struct{ user, group bool }
 
-// holders are all of them.
-func holders() []holder { return []holder{{user: true}, {group: true}, {user: true, group: true}} }
+// listHolders returns every way in which a grant can be held.
+func listHolders() []holder { return []holder{{user: true}, {group: true}, {user: true, group: true}} }
 
 // decides reports whether the attribute makes a difference where the grant has such a holder.
 func (h holder) decides(a Attribute) bool {
@@ -35,7 +35,7 @@ func (d *deck) addPairs() {
 		if a.Name == "path-below" || a.named {
 			continue
 		}
-		for _, h := range holders() {
+		for _, h := range listHolders() {
 			if !h.decides(a) {
 				continue
 			}

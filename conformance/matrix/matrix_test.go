@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -111,17 +112,24 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// loadCells returns the cells of a matrix file of this repository.
+func loadCells(t *testing.T, path, provider string) []server.Options {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "..", path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cells, err := Load(path, data, Matrix{Provider: provider})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cells
+}
+
 // TestFileOfCI holds ci/matrix.yaml to what there is: a version that is new and
 // not in it would never be run.
 func TestFileOfCI(t *testing.T) {
-	data, err := os.ReadFile("../../ci/matrix.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cells, err := Load("ci/matrix.yaml", data, Matrix{Provider: "local"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cells := loadCells(t, "ci/matrix.yaml", "local")
 	all := Matrix{Provider: "local", Kubernetes: Minors(), Gates: ParseGates("all")}
 	want, err := all.Cells()
 	if err != nil {
@@ -139,14 +147,7 @@ func TestFileOfCI(t *testing.T) {
 
 // TestSkewFileOfCI wants nodes of all three minors before the newest in ci/skew.yaml.
 func TestSkewFileOfCI(t *testing.T) {
-	data, err := os.ReadFile("../../ci/skew.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cells, err := Load("ci/skew.yaml", data, Matrix{Provider: "kind"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cells := loadCells(t, "ci/skew.yaml", "kind")
 	minors := Minors()
 	for _, minor := range minors[len(minors)-4 : len(minors)-1] {
 		isTried := slices.ContainsFunc(cells, func(o server.Options) bool {

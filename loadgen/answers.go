@@ -32,7 +32,7 @@ func makeAnswers(r *run.Run, result *judge.Result) *reports.Table {
 			if e.Measured {
 				answer, interval = judge.FormatChange(e.Change.Estimate), e.DescribeInterval()
 			}
-			add(fmt.Sprintf("%s: %s against %s", e.name, c.B, c.A), answer, fmt.Sprintf("%s in %s", reports.Plural(c.Pairs, "pair"), reports.Plural(c.Starts, "start")), interval, describeLevel(c))
+			add(fmt.Sprintf("%s: %s against %s", e.name, c.B, c.Baseline()), answer, fmt.Sprintf("%s in %s", reports.Plural(c.Pairs, "pair"), reports.Plural(c.Starts, "start")), interval, describeLevel(c))
 		}
 	}
 	if len(t.Rows) == 0 {
@@ -43,7 +43,7 @@ func makeAnswers(r *run.Run, result *judge.Result) *reports.Table {
 
 // isAboutTime reports whether a comparison was made to say something of a difference in time.
 func isAboutTime(c judge.Comparison) bool {
-	return c.Measured() || c.P50.Margin > 0 || c.P99.Margin > 0
+	return c.Measured() || c.P50.Margin > 0 || c.P99.Margin > 0 || c.CPU.Margin > 0
 }
 
 // describeRateInterval returns between which bounds reviews per request are: those of the mean over blocks, or else the ones that

@@ -151,13 +151,13 @@ func comparisonCases(t judge.Thresholds, c profile.Comparison) (cases []plannedC
 	}, missing)
 	margins := t.Comparisons[c.Name]
 	for _, m := range []struct {
-		quantile string
+		quantity string
 		margin   float64
 		name     judge.LimitName
-	}{{"p50", margins.P50, judge.P50Margin}, {"p99", margins.P99, judge.P99Margin}} {
+	}{{"p50", margins.P50, judge.P50Margin}, {"p99", margins.P99, judge.P99Margin}, {"processor time", margins.CPU, judge.CPUMargin}} {
 		if m.margin > 0 && !c.AA() {
 			key := limitKey{c.Name, m.name}
-			add("margin", fmt.Sprintf("%s: %s of B at most %s above that of A", c.Name, m.quantile, judge.FormatPart(m.margin)),
+			add("margin", fmt.Sprintf("%s: %s of B at most %s above that of A", c.Name, m.quantity, judge.FormatPart(m.margin)),
 				func(r *judge.Result) reports.Result { return limitResult(r, []limitKey{key}) }, key)
 		}
 	}

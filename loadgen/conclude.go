@@ -82,7 +82,7 @@ func (p *plan) addFacts(groups []reports.Group) {
 
 func (p *plan) describeMeasuring() []reports.Fact {
 	r := p.run
-	return []reports.Fact{
+	facts := []reports.Fact{
 		{Name: "profile", Value: r.Profile},
 		{Name: "who asked", Value: r.DescribeAgents()},
 		{Name: "authorizer", Value: r.Authorizer},
@@ -90,6 +90,10 @@ func (p *plan) describeMeasuring() []reports.Fact {
 		{Name: "machine", Value: fmt.Sprintf("%d CPUs, %d MiB, %s, %s", r.Machine.CPUs, r.Machine.MemoryBytes>>20, r.Machine.OS, r.Machine.Go)},
 		{Name: "load average before and after", Value: fmt.Sprintf("%.1f, %.1f", r.Machine.LoadBefore, r.Machine.LoadAfter)},
 	}
+	if pressure := r.DescribePressure(); pressure != "" {
+		facts = append(facts, reports.Fact{Name: "others on the machine", Value: pressure})
+	}
+	return facts
 }
 
 func (p *plan) describeComparison(c profile.Comparison) (facts []reports.Fact) {
@@ -100,6 +104,12 @@ func (p *plan) describeComparison(c profile.Comparison) (facts []reports.Fact) {
 		return facts
 	}
 	r := p.result.Comparisons[i]
+	if len(r.Twins) > 0 {
+		facts[0].Value = r.Baseline()
+	}
+	if r.Disturbed > 0 {
+		facts = append(facts, reports.Fact{Name: "left out of times", Value: fmt.Sprintf("%s, because others used the machine", reports.Plural(r.Disturbed, "pair"))})
+	}
 	return append(facts,
 		reports.Fact{Name: "pairs", Value: fmt.Sprintf("%d in %s of the servers", r.Pairs, reports.Plural(r.Starts, "start"))},
 		reports.Fact{Name: "reviews per request", Value: fmt.Sprintf("A %.3f, B %.3f", r.ReviewsA, r.ReviewsB)},

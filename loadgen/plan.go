@@ -151,7 +151,7 @@ func (p *plan) judgeAll(evidence record.View) {
 func (p *plan) listEvidence(c plannedCase, evidence record.View) []string {
 	files := []string{run.RunFile(evidence)}
 	for i, b := range p.run.Blocks {
-		if slices.Contains(c.comparisons, b.Comparison) {
+		if slices.ContainsFunc(c.comparisons, b.Is) {
 			files = append(files, run.BlockFile(evidence, i))
 		}
 	}

@@ -149,7 +149,7 @@ func TestAnswers(t *testing.T) {
 // TestOutcomes expects the outcome of the report to be the judge's, and the case that is about it to say so.
 func TestOutcomes(t *testing.T) {
 	fewer := func(r *run.Run) {
-		r.Blocks = slices.DeleteFunc(r.Blocks, func(b run.Block) bool { return b.Comparison == "gate" })
+		r.Blocks = slices.DeleteFunc(r.Blocks, func(b run.Block) bool { return b.Is("gate") })
 	}
 	slow := func(r *run.Run) {
 		for i := range r.Blocks {

@@ -59,6 +59,10 @@ func reviewsSection(result *judge.Result, groups []judge.VariantBlocks) reports.
 		Title:   "By mode, verb and decision",
 		Columns: []string{"variant", "of", "mode", "verb", "decision", "per request", "predicted"}, Numeric: []int{5},
 	}
+	calls := reports.Table{
+		Title:   "Reviews that the API server sent to its webhooks, by its own count",
+		Columns: []string{"variant", "per request"}, Numeric: []int{1},
+	}
 	for _, v := range result.Variants {
 		for _, rate := range phases(v) {
 			rates.Rows = append(rates.Rows, reports.Row{Cells: []string{
@@ -72,12 +76,17 @@ func reviewsSection(result *judge.Result, groups []judge.VariantBlocks) reports.
 			}
 		}
 	}
+	for _, v := range result.Variants {
+		if v.WebhookCalls > 0 {
+			calls.Rows = append(calls.Rows, reports.Row{Cells: []string{v.Name, fmt.Sprintf("%.3f", v.WebhookCalls)}})
+		}
+	}
 	s := reports.Section{ID: "reviews", Title: "Access reviews", Text: []string{
 		"The review of the request itself is included. The prediction is the oracle's, for the requests that were sent and when.",
 	}}
 	addForest(&s, "Access reviews per request, beside the prediction", plots.Reviews(result.Variants))
 	addChart(&s, "Access reviews over time", plots.Timeline(groups))
-	return withTable(withTable(s, rates), kinds)
+	return withTable(withTable(withTable(s, rates), kinds), calls)
 }
 
 // phases returns the reviews of a variant at first contact, if there are any, and later.
@@ -105,7 +114,7 @@ func comparisonsSection(result *judge.Result) reports.Section {
 			judge.Effect
 		}{{"p50", c.P50}, {"p99", c.P99}, {"CPU", c.CPU}} {
 			t.Rows = append(t.Rows, reports.Row{Cells: []string{
-				comparisonTitle(c), c.A, c.B, fmt.Sprint(c.Pairs), fmt.Sprint(c.Starts), e.name,
+				comparisonTitle(c), c.Baseline(), c.B, fmt.Sprint(c.Pairs), fmt.Sprint(c.Starts), e.name,
 				e.DescribeChange(), e.DescribeMilliseconds(), e.DescribeP(), e.DescribeMargin(),
 			}})
 		}

@@ -4,12 +4,14 @@ import (
 	_ "embed"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/loadgen/judge"
 	"github.com/authzconf/authzconf/loadgen/run"
 )
@@ -21,7 +23,7 @@ func makeStreams(r *run.Run) (streams []*model.SampleStream, err error) {
 	for i := range r.Blocks {
 		b := &r.Blocks[i]
 		g := judge.VariantBlocks{Key: judge.KeyOf(b), Blocks: []*run.Block{b}}
-		more := []*dto.LabelPair{label("run", name), label("block", strconv.Itoa(i)), label("comparison", b.Comparison)}
+		more := []*dto.LabelPair{label("run", name), label("block", strconv.Itoa(i)), label("comparison", strings.Join(seq.Map(b.Uses, func(u run.Use) string { return u.Comparison }), ","))}
 		end := model.TimeFromUnixNano(b.Started.Add(time.Duration(b.Length)).UnixNano())
 		samples, err := expfmt.ExtractSamples(&expfmt.DecodeOptions{Timestamp: end}, families([]judge.VariantBlocks{g}, more...)...)
 		if err != nil {

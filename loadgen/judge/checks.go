@@ -198,19 +198,25 @@ func (c *checker) checkArrivals(groups []comparisonPairs, aboutTime bool) {
 }
 
 func (c *checker) checkPairArrivals(comparison string, p pair, aboutTime bool) {
+	for _, a := range p.a {
+		c.compareArrivals(fmt.Sprintf("pair %d of %s", p.number, comparison), a, p.b, aboutTime)
+	}
+}
+
+// compareArrivals compares when requests came in two blocks of a pair, which name names.
+func (c *checker) compareArrivals(name string, a, b *run.Block, aboutTime bool) {
 	switch {
-	case p.a.FollowsServer && p.b.FollowsServer:
+	case a.FollowsServer && b.FollowsServer:
 		// The server decides when agents ask.
-	case p.a.Planned != p.b.Planned || p.a.Length != p.b.Length:
-		c.wrongf("pair %d of %s: %d requests in %s planned as A, %d in %s as B", p.number, comparison,
-			p.a.Planned, describeDuration(p.a.Length), p.b.Planned, describeDuration(p.b.Length))
+	case a.Planned != b.Planned || a.Length != b.Length:
+		c.wrongf("%s: %d requests in %s planned as A, %d in %s as B", name, a.Planned, describeDuration(a.Length), b.Planned, describeDuration(b.Length))
 	case !aboutTime:
 		// As many requests: in which second one was late changes what is predicted for it, and no figure.
-	case len(p.a.Timeline) == 0 || len(p.b.Timeline) == 0:
-		c.unknownf("pair %d of %s has no timeline", p.number, comparison)
+	case len(a.Timeline) == 0 || len(b.Timeline) == 0:
+		c.unknownf("%s has no timeline", name)
 	default:
-		if d := statistics.Displaced(countSends(p.a), countSends(p.b)); d > displacedLimit {
-			c.wrongf("pair %d of %s: %.1f %% of the arrivals came in another second on one side than on the other", p.number, comparison, 100*d)
+		if d := statistics.Displaced(countSends(a), countSends(b)); d > displacedLimit {
+			c.wrongf("%s: %.1f %% of the arrivals came in another second on one side than on the other", name, 100*d)
 		}
 	}
 }
@@ -301,8 +307,7 @@ func (c *checker) checkTrends(variants []VariantBlocks, comparisons []Comparison
 
 // claims reports whether something is said of a difference between the sides.
 func (c Comparison) claims() bool {
-	measured := c.P50.Measured || c.P99.Measured
-	return measured && !c.AA
+	return c.Measured() && !c.AA
 }
 
 // checkSame looks at comparisons of equal servers, which differ if the harness does, or the order of starting them matters.
@@ -318,6 +323,7 @@ func (c *checker) checkSame(comparisons []Comparison) {
 		default:
 			seen = append(seen, c.checkSameEffect("p50 of "+compared.Name, compared.P50)...)
 			seen = append(seen, c.checkSameEffect("p99 of "+compared.Name, compared.P99)...)
+			seen = append(seen, c.checkSameEffect("CPU of "+compared.Name, compared.CPU)...)
 		}
 	}
 	if len(seen) == 0 && len(c.unknown) == 0 {
@@ -346,9 +352,9 @@ func (r *Result) Rejudge() {
 	r.SeparateLevels()
 	for i := range r.Comparisons {
 		if c := &r.Comparisons[i]; c.AA {
-			margins := r.Thresholds.sameMargins(c.Name)
-			c.P50.judge(margins.P50)
-			c.P99.judge(margins.P99)
+			for _, q := range c.quantities(r.Thresholds.sameMargins(c.Name)) {
+				q.effect.judge(q.margin)
+			}
 		}
 	}
 	adjust(r.Comparisons, true)

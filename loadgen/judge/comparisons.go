@@ -10,28 +10,38 @@ import (
 )
 
 // compareSides returns how the sides of a comparison differ, if it has what a claim needs.
-func compareSides(g comparisonPairs, t Thresholds, need design) Comparison {
+func compareSides(g comparisonPairs, t Thresholds, need design, processors int) Comparison {
 	has := g.design()
 	c := Comparison{Name: g.key.name, AA: g.key.aa, Pairs: has.pairs, Starts: has.starts}
 	var a, b []*run.Block
 	for _, p := range g.pairs {
-		a, b = append(a, p.a), append(b, p.b)
+		a, b = append(a, p.a...), append(b, p.b)
 	}
 	if len(g.pairs) > 0 {
-		c.A, c.B = KeyOf(a[0]).String(), KeyOf(b[0]).String()
-		c.oneProcess = a[0].Server == b[0].Server
+		first := g.pairs[0]
+		c.A, c.B = KeyOf(first.a[0]).String(), KeyOf(first.b).String()
+		c.Twins = seq.Map(first.a[1:], func(b *run.Block) string { return KeyOf(b).String() })
+		c.oneProcess = first.a[0].Server == first.b.Server
 	}
 	c.ReviewsA, c.ReviewsB = meanReviews(a), meanReviews(b)
 	c.Profiles = compareProfiles(g.pairs)
-	c.P50, c.logP50 = measureEffect(g.pairs, measureQuantile(0.5), has, need)
-	c.P99, _ = measureEffect(g.pairs, measureQuantile(0.99), has, need)
-	c.CPU, _ = measureEffect(g.pairs, measureCPU, has, need)
 	margins := t.margins(g.key.name)
 	if c.AA {
 		margins = t.sameMargins(g.key.name)
 	}
-	c.P50.judge(margins.P50)
-	c.P99.judge(margins.P99)
+	quiet := g.leaveOutDisturbed(processors)
+	c.Disturbed = len(g.pairs) - len(quiet.pairs)
+	for _, q := range c.quantities(margins) {
+		var logs []float64
+		*q.effect, logs = measureEffect(quiet.pairs, q.measure, quiet.design(), need)
+		if !q.effect.Measured && c.Disturbed > 0 {
+			q.effect.Why += fmt.Sprintf("; %d more pairs are left out, because others used the machine", c.Disturbed)
+		}
+		q.effect.judge(q.margin)
+		if q.limit == P50Margin {
+			c.logP50 = logs
+		}
+	}
 	return c
 }
 
@@ -39,7 +49,7 @@ func compareSides(g comparisonPairs, t Thresholds, need design) Comparison {
 const testsEach = 3
 
 // compareAll compares groups. All tests are one family, and those of A/A another.
-func compareAll(groups []comparisonPairs, t Thresholds) (comparisons []Comparison) {
+func compareAll(groups []comparisonPairs, t Thresholds, processors int) (comparisons []Comparison) {
 	isAA := func(g comparisonPairs) bool { return g.key.aa }
 	same := testsEach * seq.Count(groups, isAA)
 	others := testsEach*len(groups) - same
@@ -48,7 +58,7 @@ func compareAll(groups []comparisonPairs, t Thresholds) (comparisons []Compariso
 		if isAA(g) {
 			tests = same
 		}
-		comparisons = append(comparisons, compareSides(g, t, t.neededForClaim(tests)))
+		comparisons = append(comparisons, compareSides(g, t, t.neededForClaim(tests), processors))
 	}
 	for _, aa := range []bool{false, true} {
 		adjust(comparisons, aa)
@@ -103,17 +113,30 @@ func measurePairs(pairs []pair, measure measurement) (m measurements, why string
 		if why != "" {
 			return m, why
 		}
-		b, why := p.measureSide(p.b, measure)
+		b, why := p.measureSide([]*run.Block{p.b}, measure)
 		if why != "" {
 			return m, why
 		}
 		m.a, m.b = append(m.a, a), append(m.b, b)
-		m.differences, m.starts = append(m.differences, b-a), append(m.starts, p.a.Start)
+		m.differences, m.starts = append(m.differences, b-a), append(m.starts, p.b.Start)
 	}
 	return m, ""
 }
 
-func (p pair) measureSide(b *run.Block, measure measurement) (value float64, why string) {
+// measureSide measures the blocks of a side, and returns their geometric mean.
+func (p pair) measureSide(blocks []*run.Block, measure measurement) (value float64, why string) {
+	logs := 0.0
+	for _, b := range blocks {
+		value, why := p.measureBlock(b, measure)
+		if why != "" {
+			return 0, why
+		}
+		logs += math.Log(value)
+	}
+	return math.Exp(logs / float64(len(blocks))), ""
+}
+
+func (p pair) measureBlock(b *run.Block, measure measurement) (value float64, why string) {
 	if n, done := countErrors(b), countAnswered(b); float64(n) > ErrorsCompared*float64(done) {
 		return 0, fmt.Sprintf("pair %d has a block with %d errors in %d answers: it would compare failures", p.number, n, done)
 	}
@@ -172,9 +195,9 @@ func adjust(comparisons []Comparison, aa bool) {
 	var p []float64
 	for i := range comparisons {
 		c := &comparisons[i]
-		for _, e := range []*Effect{&c.P50, &c.P99, &c.CPU} {
-			if c.AA == aa && e.Measured {
-				effects, p = append(effects, e), append(p, e.P)
+		for _, q := range c.quantities(Margins{}) {
+			if c.AA == aa && q.effect.Measured {
+				effects, p = append(effects, q.effect), append(p, q.effect.P)
 			}
 		}
 	}

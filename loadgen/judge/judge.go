@@ -29,7 +29,7 @@ func Judge(r run.Run, t Thresholds) Result {
 		}
 		result.Variants = append(result.Variants, v)
 	}
-	result.Comparisons = append(result.Comparisons, compareAll(groups, t)...)
+	result.Comparisons = append(result.Comparisons, compareAll(groups, t, r.Machine.CPUs)...)
 	result.SeparateLevels()
 	result.Checks = makeChecks(&r, variants, groups, result.Comparisons, t)
 	result.judgeVariants(variants)

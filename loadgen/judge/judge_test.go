@@ -43,7 +43,7 @@ func TestEachComparisonHasItsOwnFigures(t *testing.T) {
 	s := simulated.Sound()
 	r := s.Run()
 	alone := r
-	alone.Blocks = slices.DeleteFunc(slices.Clone(r.Blocks), func(b run.Block) bool { return b.AA })
+	alone.Blocks = slices.DeleteFunc(slices.Clone(r.Blocks), func(b run.Block) bool { return b.Uses[0].AA })
 	with, without := Judge(r, allOf()).Comparisons[0], Judge(alone, allOf()).Comparisons[0]
 	if !cmp.Equal(with.P50, without.P50) || !cmp.Equal(with.P99, without.P99) {
 		t.Errorf("the A/A pairs change another comparison: %+v, %+v", with.P50, without.P50)
@@ -58,7 +58,9 @@ func TestInconclusive(t *testing.T) {
 		why   string
 	}{
 		{"no blocks", func(r *run.Run) { r.Blocks = nil }, "nothing was executed"},
-		{"an empty block", func(r *run.Run) { r.Blocks[3] = run.Block{Pair: 0, Role: "A", Server: "gate-on"} }, "0 requests sent"},
+		{"an empty block", func(r *run.Run) {
+			r.Blocks[3] = run.Block{Pair: 0, Uses: []run.Use{{Comparison: "gate", Role: "A"}}, Server: "gate-on"}
+		}, "0 requests sent"},
 		{"no latencies", func(r *run.Run) { r.Blocks[3].Latency = histogram.Histogram{} }, "0 latencies"},
 		{"interrupted", func(r *run.Run) { r.Interrupted = true }, "was interrupted"},
 		{"a problem", func(r *run.Run) { r.Problems = []run.Problem{{Block: 3, Text: "the server died"}} }, "block 3: the server died"},
@@ -93,7 +95,7 @@ func TestInconclusive(t *testing.T) {
 		}, "gate has 10 pairs in 3 starts; it needs 20 pairs in 5 starts"},
 		{"fewer pairs than asked for", func(r *run.Run) { r.Pairs = 21 }, "gate has 20 pairs in 5 starts, and 21 pairs in 5 starts were asked for"},
 		{"no A/A", func(r *run.Run) {
-			r.Blocks = slices.DeleteFunc(r.Blocks, func(b run.Block) bool { return b.AA })
+			r.Blocks = slices.DeleteFunc(r.Blocks, func(b run.Block) bool { return b.Uses[0].AA })
 		}, "has no A/A pair"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -153,7 +155,7 @@ func TestAADiffersAndTrends(t *testing.T) {
 	}
 	inOne := simulated.Sound().Run()
 	for i := range inOne.Blocks {
-		if inOne.Blocks[i].AA {
+		if inOne.Blocks[i].Uses[0].AA {
 			inOne.Blocks[i].Server = "gate-off"
 		}
 	}
@@ -262,7 +264,7 @@ func TestLimits(t *testing.T) {
 		{"slo of too few answers, and a limit of latency", Thresholds{Limits: Limits{SLOHeld: true, P99: run.Duration(time.Second)}}, fewAnswers, Inconclusive, "a p99 needs 368"},
 		{"margin without a comparison", Thresholds{Margin: 0.05}, func(r *run.Run) {
 			for i := range r.Blocks {
-				r.Blocks[i].Comparison = ""
+				r.Blocks[i].Uses = nil
 			}
 		}, Inconclusive, "there is no comparison"},
 		{"a margin below 0", Thresholds{Margin: -0.05}, nil, Inconclusive, "thresholds: margin: -0.05"},

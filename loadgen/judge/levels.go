@@ -97,6 +97,11 @@ func (r *Result) SeparateLevels() {
 		c := &r.Comparisons[i]
 		c.LevelA, c.LevelB = levels[c.A], levels[c.B]
 		known := c.LevelA != "" && c.LevelB != ""
+		isTwinElsewhere := slices.ContainsFunc(c.Twins, func(name string) bool { return levels[name] != c.LevelA })
+		if known && isTwinElsewhere {
+			c.forgetTimes(fmt.Sprintf("A is dispatched in the priority level %s, and the same on another server is not", c.LevelA))
+			r.forgetMargins(c)
+		}
 		if known && c.LevelA != c.LevelB {
 			c.forgetTimes(fmt.Sprintf("A is dispatched in the priority level %s, B in %s", c.LevelA, c.LevelB))
 			r.forgetMargins(c)
@@ -109,21 +114,21 @@ func (c *Comparison) Measured() bool { return c.P50.Measured || c.P99.Measured |
 
 // forgetTimes makes the differences in time unknown.
 func (c *Comparison) forgetTimes(why string) {
-	for _, e := range []*Effect{&c.P50, &c.P99, &c.CPU} {
-		margin := e.Margin
-		*e = unmeasured("%s", why)
-		e.judge(margin)
+	for _, q := range c.quantities(Margins{}) {
+		margin := q.effect.Margin
+		*q.effect = unmeasured("%s", why)
+		q.effect.judge(margin)
 	}
 	c.logP50 = nil
 }
 
 // forgetMargins makes limits that were judged by differences in time unknown.
 func (r *Result) forgetMargins(c *Comparison) {
-	for i := range r.Limits {
-		l := &r.Limits[i]
-		e, isMargin := map[LimitName]Effect{P50Margin: c.P50, P99Margin: c.P99}[l.Name]
-		if isMargin && l.Of == c.Name {
-			l.State, l.Detail = Unknown, e.String()
+	for _, q := range c.quantities(Margins{}) {
+		for i := range r.Limits {
+			if l := &r.Limits[i]; l.Name == q.limit && l.Of == c.Name {
+				l.State, l.Detail = Unknown, q.effect.String()
+			}
 		}
 	}
 }

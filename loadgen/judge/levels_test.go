@@ -23,7 +23,7 @@ func TestPriorityLevels(t *testing.T) {
 	} {
 		r := simulated.Sound().Run()
 		for i := range r.Blocks {
-			if b := &r.Blocks[i]; b.Role == "A" || b.AA {
+			if b := &r.Blocks[i]; b.Uses[0].Role == "A" || b.Uses[0].AA {
 				b.FlowControl = c.a
 			} else {
 				b.FlowControl = c.b

@@ -170,8 +170,9 @@ func (r *Result) judgeComparisons() {
 			continue
 		}
 		judged = true
-		r.judgeEffect(c, P50Margin, c.P50)
-		r.judgeEffect(c, P99Margin, c.P99)
+		for _, q := range c.quantities(Margins{}) {
+			r.judgeEffect(c, q.limit, *q.effect)
+		}
 	}
 	if !judged && r.Thresholds.declareMargins() {
 		r.limit("the run", anyMargin, Unknown, "a margin was declared, and there is no comparison")

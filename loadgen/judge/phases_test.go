@@ -57,7 +57,7 @@ func TestCountsAlone(t *testing.T) {
 	r := s.Run()
 	for i := range r.Blocks {
 		r.Blocks[i].Late = 90
-		if seconds := r.Blocks[i].Timeline; r.Blocks[i].Role == "A" { // a second late
+		if seconds := r.Blocks[i].Timeline; r.Blocks[i].Uses[0].Role == "A" { // a second late
 			seconds[2].Sent, seconds[3].Sent = 0, seconds[2].Sent+seconds[3].Sent
 		}
 	}

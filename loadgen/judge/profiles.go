@@ -38,8 +38,8 @@ const (
 // compareProfiles compares the profiles of the last pair that has some on both sides.
 func compareProfiles(pairs []pair) (list []ProfileDifference) {
 	for _, p := range slices.Backward(pairs) {
-		for _, program := range slices.Sorted(maps.Keys(p.a.Profiles)) {
-			a, b := p.a.Profiles[program], p.b.Profiles[program]
+		for _, program := range slices.Sorted(maps.Keys(p.a[0].Profiles)) {
+			a, b := p.a[0].Profiles[program], p.b.Profiles[program]
 			if min(a.Samples, b.Samples) >= leastSamples {
 				list = append(list, compareProfile(program, a, b))
 			}

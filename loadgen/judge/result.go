@@ -4,6 +4,7 @@ package judge
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/authzconf/authzconf/loadgen/run"
@@ -81,6 +82,7 @@ const (
 	ErrorRate         LimitName = "errorRate"
 	P50Margin         LimitName = "p50 margin"
 	P99Margin         LimitName = "p99 margin"
+	CPUMargin         LimitName = "CPU margin"
 
 	// ThresholdsUnused is the limit of a variant that did not run, ComparisonMissing that of a comparison of which no block
 	// ran.
@@ -152,8 +154,11 @@ type Variant struct {
 	FirstContact *ReviewRate `json:"firstContact,omitempty"`
 	// ReviewsPerSecond is the load that the authorizer had, MostReviews the most in one second of a block.
 	ReviewsPerSecond float64 `json:"reviewsPerSecond"`
-	MostReviews      int64   `json:"mostReviewsInASecond,omitempty"`
-	GeneratorCPU     float64 `json:"generatorCPUMillisecondsPerRequest"` // ms of CPU time per request sent
+	// WebhookCalls is how many reviews per request the API server sent to its webhooks, by its own count; 0 where the recorder
+	// counts.
+	WebhookCalls float64 `json:"webhookCallsPerRequest,omitempty"`
+	MostReviews  int64   `json:"mostReviewsInASecond,omitempty"`
+	GeneratorCPU float64 `json:"generatorCPUMillisecondsPerRequest"` // ms of CPU time per request sent
 	// Usage is what the programs under load used above what they use without, by what they are.
 	Usage        map[string]Usage `json:"usage,omitempty"`
 	GeneratorRSS int64            `json:"generatorRSSBytes"` // the most resident bytes at a block's end
@@ -179,17 +184,21 @@ type Comparison struct {
 	Name string `json:"name"`
 	AA   bool   `json:"aa,omitempty"`
 	// A and B name variant and server of the sides.
-	A      string `json:"a"`
-	B      string `json:"b"`
-	Pairs  int    `json:"pairs"` // how many there are, Starts in how many starts of the servers
-	Starts int    `json:"starts"`
+	A string `json:"a"`
+	B string `json:"b"`
+	// Disturbed is how many of the pairs say nothing about time, because others used the machine (run.Block.FindDisturbance).
+	Disturbed int `json:"disturbed,omitempty"`
+	// Twins are the sides whose blocks are part of the baseline, too: the same variant on other servers that are like A's.
+	Twins  []string `json:"twins,omitempty"`
+	Pairs  int      `json:"pairs"` // how many there are, Starts in how many starts of the servers
+	Starts int      `json:"starts"`
 	// LevelA and LevelB are the priority levels in which most requests of the sides were dispatched. In different ones latency
 	// and processor time are not compared.
 	LevelA string `json:"levelA,omitempty"`
 	LevelB string `json:"levelB,omitempty"`
 	P50    Effect `json:"p50"`
 	P99    Effect `json:"p99"`
-	// CPU is of the API server's processor time above idle for each request. It has no margin.
+	// CPU is of the API server's processor time above idle for each request.
 	CPU Effect `json:"cpu"`
 	// ReviewsA and ReviewsB are the reviews per request of the sides.
 	ReviewsA float64             `json:"reviewsPerRequestA"`
@@ -200,6 +209,11 @@ type Comparison struct {
 	logP50 []float64
 	// oneProcess says that both sides of an A/A comparison ran on one server.
 	oneProcess bool
+}
+
+// Baseline names side A, and the servers like it whose blocks are part of it.
+func (c Comparison) Baseline() string {
+	return strings.Join(append([]string{c.A}, c.Twins...), " and ")
 }
 
 // Effect is how much longer B takes than A, over starts of the servers.

@@ -49,6 +49,8 @@ type Thresholds struct {
 type Margins struct {
 	P50 float64 `json:"p50,omitempty"`
 	P99 float64 `json:"p99,omitempty"`
+	// CPU is of the API server's processor time above idle for each request.
+	CPU float64 `json:"cpu,omitempty"`
 }
 
 // margins returns those of a comparison.
@@ -59,27 +61,28 @@ func (t Thresholds) margins(comparison string) Margins {
 	return Margins{P50: t.Margin, P99: t.MarginP99}
 }
 
-// sameMargin and sameMarginP99 are the parts within which two servers that are the same have to be alike, unless the profile
-// declares others for the A/A comparison. The p99 is looked at where a margin of a p99 is declared.
+// The parts within which two servers that are the same have to be alike, unless the profile declares others for the A/A
+// comparison. The p99 and the processor time are looked at where a margin of them is declared.
 const (
 	sameMargin    = 0.1
 	sameMarginP99 = 0.25
+	sameMarginCPU = 0.05
 )
 
 // sameMargins returns the margins of an A/A comparison.
 func (t Thresholds) sameMargins(comparison string) Margins {
 	own := t.Comparisons[comparison]
-	m := Margins{P50: cmp.Or(own.P50, sameMargin), P99: own.P99}
-	if m.P99 == 0 && t.limitsP99() {
-		m.P99 = sameMarginP99
+	m := Margins{P50: cmp.Or(own.P50, sameMargin), P99: own.P99, CPU: own.CPU}
+	declared := slices.Collect(maps.Values(t.Comparisons))
+	limitsP99 := slices.ContainsFunc(declared, func(m Margins) bool { return m.P99 > 0 })
+	limitsCPU := slices.ContainsFunc(declared, func(m Margins) bool { return m.CPU > 0 })
+	if t.MarginP99 > 0 || limitsP99 {
+		m.P99 = cmp.Or(m.P99, sameMarginP99)
+	}
+	if limitsCPU {
+		m.CPU = cmp.Or(m.CPU, sameMarginCPU)
 	}
 	return m
-}
-
-// limitsP99 reports whether the p99 of any comparison has to be within a margin.
-func (t Thresholds) limitsP99() bool {
-	own := slices.Collect(maps.Values(t.Comparisons))
-	return t.MarginP99 > 0 || slices.ContainsFunc(own, func(m Margins) bool { return m.P99 > 0 })
 }
 
 // declareMargins reports whether any comparison has to be within a margin.
@@ -101,7 +104,9 @@ const defaultMinPairs = 20
 func (t Thresholds) Validate() error {
 	parts := map[string]float64{"margin": t.Margin, "marginP99": t.MarginP99}
 	for name, m := range t.Comparisons {
-		parts["comparisons."+name+".p50"], parts["comparisons."+name+".p99"] = m.P50, m.P99
+		for quantity, part := range m.parts() {
+			parts["comparisons."+name+"."+quantity] = part
+		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(parts)) {
 		if part := parts[path]; !(part >= 0 && part < 1) {

@@ -77,8 +77,9 @@ func MeasureVariant(g VariantBlocks, steady bool) Variant {
 	}
 	webhook := MergeHistograms(g.Blocks, func(b *run.Block) *histogram.Histogram { return &b.WebhookLatency })
 	var length time.Duration
-	var reviews int64
+	var reviews, webhookCalls int64
 	for _, b := range g.Blocks {
+		webhookCalls += b.WebhookCalls
 		v.Errors += countErrors(b)
 		v.FlowControl = run.Sum(v.FlowControl, b.FlowControl)
 		length += time.Duration(b.Length)
@@ -96,6 +97,7 @@ func MeasureVariant(g VariantBlocks, steady bool) Variant {
 		v.ReviewsPerSecond = float64(reviews) / length.Seconds()
 	}
 	if v.Sent > 0 {
+		v.WebhookCalls = float64(webhookCalls) / float64(v.Sent)
 		v.GeneratorCPU = milliseconds(time.Duration(all.GeneratorCPU)) / float64(v.Sent)
 	}
 	v.Usage = measureUsage(g.Blocks)

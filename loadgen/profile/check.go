@@ -76,6 +76,8 @@ func (p *Profile) checkSize(c *checker) {
 	number("pairs", p.Pairs, 1, maxPairs)
 	number("starts", p.Starts, 1, maxStarts)
 	c.ok(p.Starts <= p.Pairs, "$.starts", "%d starts of the servers for %d pairs: expected a pair for each", p.Starts, p.Pairs)
+	isEven := !p.Rounds || p.Starts < 1 || p.Pairs%p.Starts == 0
+	c.ok(isEven, "$.rounds", "%d rounds (pairs) in %d starts of the servers: expected as many in each start", p.Pairs, p.Starts)
 	span("webhookDelay", p.WebhookDelay, 0, 5*time.Second)
 	span("lateTolerance", p.LateTolerance, time.Millisecond, time.Second)
 	span("timeout", p.Timeout, 100*time.Millisecond, time.Minute)
@@ -172,7 +174,7 @@ func (p *Profile) checkComparisons(c *checker) {
 		names[compared.Name] = true
 		p.checkSide(c, path+".a", compared.A)
 		p.checkSide(c, path+".b", compared.B)
-		for name, m := range map[string]float64{"p50": compared.Margins.P50, "p99": compared.Margins.P99} {
+		for name, m := range map[string]float64{"p50": compared.Margins.P50, "p99": compared.Margins.P99, "cpu": compared.Margins.CPU} {
 			c.ok(m >= 0 && m < 1, path+".margins", "margin %v of %s: expected 0 to less than 1, a part of the baseline", m, name)
 		}
 		if compared.AA() {

@@ -61,8 +61,11 @@ type Profile struct {
 	Settle time.Duration `yaml:"settle"`
 	// Pairs is how many pairs of blocks each comparison has, spread over Starts starts of the servers (5, or as many as
 	// pairs if those are fewer).
-	Pairs        int           `yaml:"pairs"`
-	Starts       int           `yaml:"starts"`
+	Pairs  int `yaml:"pairs"`
+	Starts int `yaml:"starts"`
+	// Rounds has every side ask once in each of Pairs rounds, whatever comparisons it is in, in place of a pair of blocks for
+	// each comparison. Each start has as many rounds as the others.
+	Rounds       bool          `yaml:"rounds"`
 	Declared     Declared      `yaml:"-"`            // the pairs and starts of the file, which no flag lowers
 	WebhookDelay time.Duration `yaml:"webhookDelay"` // what the authorizer adds to each answer
 	// LateTolerance is how long after its time a request may leave and not be late.
@@ -199,6 +202,8 @@ func (c Comparison) AA() bool {
 type Margins struct {
 	P50 float64 `yaml:"p50"`
 	P99 float64 `yaml:"p99"`
+	// CPU is of the API server's processor time above idle for each request.
+	CPU float64 `yaml:"cpu"`
 }
 
 // Threshold is what must hold for a variant over all its blocks. What is left out is not judged.

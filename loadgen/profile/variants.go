@@ -122,6 +122,9 @@ func (p *Profile) sides() (sides []Side) {
 	return sides
 }
 
+// Sides returns the sides that are compared, each once.
+func (p *Profile) Sides() []Side { return seq.AppendMissing(nil, p.sides()...) }
+
 // Used are the names of the variants that are compared, in order of first use.
 func (p *Profile) Used() []string {
 	return seq.AppendMissing(nil, seq.Map(p.sides(), func(s Side) string { return s.Variant })...)
@@ -158,7 +161,15 @@ func (p *Profile) Connections() int {
 // WarmUp is how long a server that was started is asked before the first block that counts.
 func (p *Profile) WarmUp() time.Duration { return min(p.Block, CacheLife) }
 
+// Blocks is how many blocks a run has, those for warming up left out.
+func (p *Profile) Blocks() int {
+	if p.Rounds {
+		return p.Pairs * len(p.Sides())
+	}
+	return 2 * p.Pairs * len(p.Comparisons)
+}
+
 // Length is how long all blocks take, those for warming up included.
 func (p *Profile) Length() time.Duration {
-	return time.Duration(2*p.Pairs*len(p.Comparisons))*p.Block + time.Duration(p.Starts*len(p.Servers()))*p.WarmUp()
+	return time.Duration(p.Blocks())*p.Block + time.Duration(p.Starts*len(p.Servers()))*p.WarmUp()
 }

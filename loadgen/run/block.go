@@ -1,6 +1,7 @@
 package run
 
 import (
+	"slices"
 	"time"
 
 	"github.com/authzconf/authzconf/reports/statistics/histogram"
@@ -8,19 +9,17 @@ import (
 
 // Block is one variant on one server for one stretch of time.
 type Block struct {
-	// Pair numbers the pairs of blocks that are compared, from 0. Role is the block's side of the pair: "A" (the
-	// baseline) or "B". An A/A pair has the same variant on both sides, on two servers of the same kind, and AA set.
-	Pair int    `json:"pair"`
-	Role string `json:"role"`
-	AA   bool   `json:"aa,omitempty"`
+	// Pair numbers the pairs or rounds of blocks that are compared, from 0. Uses are the comparisons that the block is part
+	// of: a block of a pair has one, a block of a round has all that its side is in.
+	Pair int   `json:"pair"`
+	Uses []Use `json:"uses,omitempty"`
 	// Start numbers the starts of the servers, from 0, and ServerStarted is when the process of the block's server
 	// says that it began: pairs of one start have the same processes. It is zero where the server does not say it.
 	Start         int       `json:"start,omitempty"`
 	ServerStarted time.Time `json:"serverStarted,omitzero"`
-	// Variant names what the agents do (see profiles), Server where, Comparison the one of the profile that has the pair.
-	Variant    string `json:"variant"`
-	Server     string `json:"server"`
-	Comparison string `json:"comparison"`
+	// Variant names what the agents do (see profiles), Server where.
+	Variant string `json:"variant"`
+	Server  string `json:"server"`
 	// Agents took part.
 	Agents  int       `json:"agents"`
 	Started time.Time `json:"started"`
@@ -64,6 +63,9 @@ type Block struct {
 	Unreconciled []string       `json:"unreconciled,omitempty"`
 	// Background is how many checks of others were subtracted, where the API server alone counts.
 	Background int64 `json:"background,omitempty"`
+	// WebhookCalls is how many reviews the API server sent to its authorization webhooks, as it says itself, less those of
+	// others: what it remembers is not among them. Only where the API server alone counts.
+	WebhookCalls int64 `json:"webhookCalls,omitempty"`
 	// Predicted is what the oracle says of the block's requests; Smallest is there if the reviews are others, and the
 	// run looked for fewer requests that show it.
 	Predicted *Prediction `json:"predicted,omitempty"`
@@ -80,10 +82,26 @@ type Block struct {
 	GeneratorRSS int64    `json:"generatorRSSBytes"`
 	// Cost is what the programs that are under load used in the block, by what they are.
 	Cost map[string]Cost `json:"cost,omitempty"`
+	// Pressure is what the block shared the machine with. It is nil where nobody knows, as of programs on other machines.
+	Pressure *Pressure `json:"pressure,omitempty"`
 	// Profiles are what these programs did, in the last block of a side.
 	Profiles       map[string]CPUProfile `json:"cpuProfiles,omitempty"`
 	WebhookLatency histogram.Histogram   `json:"webhookLatency"`        // as the recorder saw it: receipt to answer
 	FlowControl    map[string]float64    `json:"flowControl,omitempty"` // differences of apiserver_flowcontrol_* worth showing
+}
+
+// Use is the part that a block has in a comparison of the profile.
+type Use struct {
+	Comparison string `json:"comparison"`
+	// Role is "A" (the baseline) or "B".
+	Role string `json:"role"`
+	// AA says that the comparison has the same variant on both sides, on two servers of the same kind.
+	AA bool `json:"aa,omitempty"`
+}
+
+// Is reports whether the block is part of a comparison.
+func (b *Block) Is(comparison string) bool {
+	return slices.ContainsFunc(b.Uses, func(u Use) bool { return u.Comparison == comparison })
 }
 
 // Second is what happened in one second of a block.

@@ -75,8 +75,8 @@ type maker struct {
 
 // pair makes a pair of the comparison "gate". Every second one begins with B.
 func (m maker) pair(number int, shared float64) []run.Block {
-	a := run.Block{Pair: number, Role: "A", Variant: "legacy", Server: "gate-off", Comparison: "gate", Agents: m.Agents}
-	b := run.Block{Pair: number, Role: "B", Variant: "associated-node", Server: "gate-on", Comparison: "gate", Agents: m.Agents}
+	a := run.Block{Pair: number, Uses: []run.Use{{Comparison: "gate", Role: "A"}}, Variant: "legacy", Server: "gate-off", Agents: m.Agents}
+	b := run.Block{Pair: number, Uses: []run.Use{{Comparison: "gate", Role: "B"}}, Variant: "associated-node", Server: "gate-on", Agents: m.Agents}
 	m.place(&a, m.Pairs, shared, 0)
 	m.place(&b, m.Pairs, shared, m.Effect)
 	if number%2 == 1 {
@@ -87,8 +87,8 @@ func (m maker) pair(number int, shared float64) []run.Block {
 
 // samePair makes a pair of the A/A comparison "same".
 func (m maker) samePair(number int, shared float64) []run.Block {
-	a := run.Block{Pair: number, Role: "A", AA: true, Variant: "legacy", Server: "gate-off", Comparison: "same", Agents: m.Agents}
-	b := run.Block{Pair: number, Role: "B", AA: true, Variant: "legacy", Server: "gate-off-2", Comparison: "same", Agents: m.Agents}
+	a := run.Block{Pair: number, Uses: []run.Use{{Comparison: "same", Role: "A", AA: true}}, Variant: "legacy", Server: "gate-off", Agents: m.Agents}
+	b := run.Block{Pair: number, Uses: []run.Use{{Comparison: "same", Role: "B", AA: true}}, Variant: "legacy", Server: "gate-off-2", Agents: m.Agents}
 	m.place(&a, m.AAPairs, shared, 0)
 	m.place(&b, m.AAPairs, shared, m.AAEffect)
 	return []run.Block{a, b}

@@ -40,7 +40,7 @@ func (r *runner) block(ctx context.Context, i int) bool {
 		r.problem(i, "%v", err)
 		return false
 	}
-	b.Pair, b.Role, b.AA, b.Comparison = p.pair, p.role, p.comparison.AA(), p.comparison.Name
+	b.Pair, b.Uses = p.number, p.uses
 	b.Started, b.Agents = start.UTC(), r.Profile.Agents()
 	b.Start, b.ServerStarted = p.start, before.began()
 	r.out.Blocks = append(r.out.Blocks, *b)
@@ -51,7 +51,7 @@ func (r *runner) block(ctx context.Context, i int) bool {
 // send has the agents send a block, while whatever is to happen to the server does, and measures what it costs. lost is why
 // a shard is gone that had a part of it; an error means that there is no block.
 func (r *runner) send(ctx context.Context, i int, s *controlPlane, start time.Time, counted func() tallies) (b *run.Block, lost, err error) {
-	p, self := r.plan[i], os.Getpid()
+	p, self, pressure := r.plan[i], os.Getpid(), readPressure()
 	used := r.measureUse(s)
 	ownBefore, _ := shard.Used(self)
 	stop := r.report(i, p, start, counted)
@@ -64,6 +64,9 @@ func (r *runner) send(ctx context.Context, i int, s *controlPlane, start time.Ti
 		return nil, nil, errors.Join(lost, eventErr)
 	}
 	b.Cost, b.Profiles = r.measureCost(s, used), profiles
+	if !r.can().Foreign {
+		b.Pressure = pressureSince(pressure)
+	}
 	ownAfter, ownRSS := shard.Used(self)
 	if r.Shards == 1 && r.Engine != Pods {
 		b.GeneratorCPU = 0 // that of this process, which is all of it
@@ -113,6 +116,7 @@ func (r *runner) complete(i int, s *controlPlane, side profile.Side, before coun
 		if b.Reviews, fewer = countChecks(b, increased, r.background[s.name]); fewer > 0 {
 			r.noteUneven("in block %d the API server allowed %d checks fewer than while no agent asked", i+1, fewer)
 		}
+		b.WebhookCalls = max(0, countWebhookCalls(increased)-r.webhookCalls[s.name])
 	}
 	for _, text := range b.Unreconciled {
 		r.problem(at, "block %d, %s on %s: %s", i+1, side.Variant, side.Server, text)

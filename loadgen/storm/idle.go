@@ -117,6 +117,7 @@ func (r *runner) countOthers(name profile.Server, increased []sample) int64 {
 		r.problem(-1, "others impersonate on %s: it counted %.0f checks of impersonation in %s without agents", name, attempts, r.idleLength())
 	}
 	r.background[name] = int64(math.Round(checks * blocks))
+	r.webhookCalls[name] = int64(math.Round(float64(countWebhookCalls(increased)) * blocks))
 	return int64(checks)
 }
 

@@ -45,6 +45,16 @@ func addMetrics(b *run.Block, increased []sample, facts counterFacts) {
 	b.Unreconciled = reconcile(b, int64(evaluations), facts)
 }
 
+// countWebhookCalls returns how many reviews the API server sent to authorization webhooks.
+func countWebhookCalls(increased []sample) (calls int64) {
+	for _, s := range increased {
+		if s.family == webhookEvaluations {
+			calls += int64(s.value)
+		}
+	}
+	return calls
+}
+
 // ofRecorder reports whether a sample counts calls of the recorder.
 func (s sample) ofRecorder() bool {
 	return s.family == webhookEvaluations && strings.HasPrefix(string(s.labels["name"]), "recorder-")

@@ -4,23 +4,36 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/loadgen/profile"
+	"github.com/authzconf/authzconf/loadgen/run"
 )
 
+// planned is a block that is to be run.
 type planned struct {
-	comparison profile.Comparison
-	start      int // of the servers
-	pair       int // numbered over all comparisons
-	role       string
-	side       profile.Side
-	seed       uint64 // the same for both sides of a pair
+	start  int // of the servers
+	number int // of the pair, over all comparisons, or of the round
+	uses   []run.Use
+	side   profile.Side
+	seed   uint64 // of the arrivals: the same for all blocks that are compared
 }
 
-// orderBlocks returns all blocks in their order. Pairs are spread over the starts of the servers. The sides of a pair follow each
-// other, so that what drifts meets both alike; of two pairs of a comparison in a start one begins with A and one with
-// B (ABBA), which of them is drawn; and comparisons take turns in an order that is drawn for each pair.
-func orderBlocks(p *profile.Profile, seed int64) (blocks []planned) {
-	random := rand.New(rand.NewPCG(uint64(seed), 0x5704)) // another stream than the agents'
+// drawOrder is the stream of random numbers for the order of blocks: another one than the agents'.
+const drawOrder = 0x5704
+
+// orderBlocks returns all blocks in their order.
+func orderBlocks(p *profile.Profile, seed int64) []planned {
+	random := rand.New(rand.NewPCG(uint64(seed), drawOrder))
+	if p.Rounds {
+		return orderRounds(p, seed, random)
+	}
+	return orderPairs(p, seed, random)
+}
+
+// orderPairs spreads pairs over the starts of the servers. The sides of a pair follow each other, so that what drifts meets
+// both alike; of two pairs of a comparison in a start one begins with A and one with B (ABBA), which of them is drawn; and
+// comparisons take turns in an order that is drawn for each pair.
+func orderPairs(p *profile.Profile, seed int64, random *rand.Rand) (blocks []planned) {
 	firstB := make([]bool, len(p.Comparisons))
 	start, within := -1, 0
 	for pair := range p.Pairs {
@@ -36,9 +49,11 @@ func orderBlocks(p *profile.Profile, seed int64) (blocks []planned) {
 			} else {
 				firstB[i] = !firstB[i]
 			}
-			arrivals := uint64(seed)<<20 + uint64(pair)<<6 + uint64(i)
 			number := pair*len(p.Comparisons) + i
-			two := []planned{{c, start, number, "A", c.A, arrivals}, {c, start, number, "B", c.B, arrivals}}
+			block := func(role string, side profile.Side) planned {
+				return planned{start, number, []run.Use{{Comparison: c.Name, Role: role, AA: c.AA()}}, side, drawArrivals(seed, pair, i)}
+			}
+			two := []planned{block("A", c.A), block("B", c.B)}
 			if firstB[i] {
 				slices.Reverse(two)
 			}
@@ -46,4 +61,49 @@ func orderBlocks(p *profile.Profile, seed int64) (blocks []planned) {
 		}
 	}
 	return blocks
+}
+
+// orderRounds has every side ask once in each round. The orders are the rows of a Williams square, whose first row and whose
+// names are drawn: over all rows every side comes as often in each place, and as often right after each other side. What a
+// side leaves behind for the next meets all alike.
+func orderRounds(p *profile.Profile, seed int64, random *rand.Rand) (blocks []planned) {
+	sides := p.Sides()
+	random.Shuffle(len(sides), func(i, j int) { sides[i], sides[j] = sides[j], sides[i] })
+	rows := williamsSquare(len(sides))
+	first := random.IntN(len(rows))
+	for round := range p.Pairs {
+		for _, i := range rows[(first+round)%len(rows)] {
+			blocks = append(blocks, planned{round * p.Starts / p.Pairs, round, p.UsesOf(sides[i]), sides[i], drawArrivals(seed, round, 0)})
+		}
+	}
+	return blocks
+}
+
+// drawArrivals returns the seed of the arrivals of a pair of a comparison, or of a round.
+func drawArrivals(seed int64, number, comparison int) uint64 {
+	return uint64(seed)<<20 + uint64(number)<<6 + uint64(comparison)
+}
+
+// williamsSquare returns orders of n things in which each comes as often in every place, and as often right after each other
+// (E. J. Williams, 1949): n orders if n is even, and 2n if it is odd.
+func williamsSquare(n int) (rows [][]int) {
+	for shift := range n {
+		row := make([]int, n)
+		for place := range row {
+			step := (place + 1) / 2
+			if place%2 == 0 {
+				step = n - step
+			}
+			row[place] = (step + shift) % n
+		}
+		rows = append(rows, row)
+	}
+	if n%2 == 0 {
+		return rows
+	}
+	return append(rows, seq.Map(rows, func(row []int) []int {
+		reversed := slices.Clone(row)
+		slices.Reverse(reversed)
+		return reversed
+	})...)
 }

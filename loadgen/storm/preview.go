@@ -20,8 +20,12 @@ func Describe(w io.Writer, o Options) error {
 	p := o.Profile
 	_, _ = fmt.Fprintf(w, "%s: %s; %d connections to each of %v, Kubernetes %s, %d shards\n", p.Name, describePopulation(p), p.Connections(), p.Servers(), o.Release.Version, o.Shards)
 	_, _ = fmt.Fprintf(w, "about %.0f requests in a block of %s\n", p.Plan(0).Expected(), p.Block)
-	_, _ = fmt.Fprintf(w, "%d comparisons, %d pairs each over %d starts of the servers: %d blocks of %s, and %d for warming up, at least %s; %d tokens\n\n",
-		len(p.Comparisons), p.Pairs, p.Starts, 2*p.Pairs*len(p.Comparisons), p.Block, p.Starts*len(p.Servers()), p.Length().Round(time.Second), p.Minted())
+	design := fmt.Sprintf("%d pairs each", p.Pairs)
+	if p.Rounds {
+		design = fmt.Sprintf("%d rounds of %d sides", p.Pairs, len(p.Sides()))
+	}
+	_, _ = fmt.Fprintf(w, "%d comparisons, %s over %d starts of the servers: %d blocks of %s, and %d for warming up, at least %s; %d tokens\n\n",
+		len(p.Comparisons), design, p.Starts, p.Blocks(), p.Block, p.Starts*len(p.Servers()), p.Length().Round(time.Second), p.Minted())
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "COMPARISON\tSIDE\tVARIANT\tSERVER\tREVIEWS PER REQUEST, FIRST BLOCK\tLATER")
 	known := map[profile.Side]string{}

@@ -15,7 +15,6 @@ import (
 type Progress struct {
 	// Block counts from 1, of Blocks.
 	Block, Blocks int
-	Comparison    string
 	Side          profile.Side
 	// Elapsed is since the block's start; Left is until the end of the last block.
 	Elapsed, Left time.Duration
@@ -40,7 +39,7 @@ func (r *runner) report(i int, p planned, start time.Time, counted func() tallie
 			return
 		}
 		r.Progress(Progress{
-			Block: i + 1, Blocks: len(r.plan), Comparison: p.comparison.Name, Side: p.side,
+			Block: i + 1, Blocks: len(r.plan), Side: p.side,
 			Elapsed: elapsed, Left: time.Duration(len(r.plan)-i)*r.Profile.Block - elapsed,
 			Asked: plan.Expected(), Live: r.servers[p.side.Server].generator.Live(), Reviews: counted().total(),
 		})

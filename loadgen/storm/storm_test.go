@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -258,17 +259,17 @@ func TestOrder(t *testing.T) {
 	pairs := map[int]bool{}
 	for i := 0; i < len(blocks); i += 2 {
 		a, b := blocks[i], blocks[i+1]
-		if a.pair != b.pair || a.comparison.Name != b.comparison.Name || a.seed != b.seed || a.role == b.role {
+		if a.number != b.number || a.uses[0].Comparison != b.uses[0].Comparison || a.seed != b.seed || a.uses[0].Role == b.uses[0].Role {
 			t.Errorf("%+v and %+v are no pair", a, b)
 		}
-		if pairs[a.pair] {
-			t.Errorf("pair %d twice", a.pair)
+		if pairs[a.number] {
+			t.Errorf("pair %d twice", a.number)
 		}
-		pairs[a.pair] = true
+		pairs[a.number] = true
 		if a.start != b.start || a.start != i/16 {
 			t.Errorf("blocks %d and %d are of the starts %d and %d", i, i+1, a.start, b.start)
 		}
-		first[fmt.Sprint(a.start, a.comparison.Name, a.role)]++
+		first[fmt.Sprint(a.start, a.uses[0].Comparison, a.uses[0].Role)]++
 	}
 	for name, n := range first {
 		if n != 2 {
@@ -278,10 +279,10 @@ func TestOrder(t *testing.T) {
 	same, other := orderBlocks(p, 3), orderBlocks(p, 4)
 	different := false
 	for i := range blocks {
-		if same[i] != blocks[i] {
+		if !reflect.DeepEqual(same[i], blocks[i]) {
 			t.Fatal("the same seed, another order")
 		}
-		different = different || other[i] != blocks[i]
+		different = different || !reflect.DeepEqual(other[i], blocks[i])
 	}
 	if !different {
 		t.Error("another seed, the same order")

@@ -148,7 +148,7 @@ func (f *flags) options(i *product.Invocation, p *profile.Profile) (o storm.Opti
 	if o.Existing, err = f.existingCluster(i); err != nil {
 		return o, err
 	}
-	o.Release = o.Existing.Release
+	o.Release, o.Profile = o.Existing.Release, p.WithGate(o.Existing.Cell.Gate)
 	return o, nil
 }
 

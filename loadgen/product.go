@@ -149,7 +149,8 @@ func (f *flags) options(i *product.Invocation, p *profile.Profile) (o storm.Opti
 		return o, err
 	}
 	o.Release, o.Profile = o.Existing.Release, p.WithGate(o.Existing.Cell.Gate)
-	return o, nil
+	where := fmt.Sprintf("profile %s on this cluster, gate %s", p.Name, o.Existing.Cell.Gate)
+	return o, o.Profile.Check(func(string) string { return where })
 }
 
 // clusterKey is the key of what an existing cluster said that it is.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/loadgen/pacer"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // Bounds of what can be asked for: far from what a machine can do, they keep a slip of the pen from filling its memory.
@@ -199,6 +200,8 @@ func (p *Profile) checkSide(c *checker, path string, s Side) {
 	}
 	c.ok(slices.Contains(Servers(), s.Server), path+".server", "server %q: expected one of %v", s.Server, Servers())
 	c.ok(variant.Gate == "" || variant.Gate == s.Server.Gate(), path+".server", "the variant %s on server %s: expected server %s", variant.Name, s.Server, ServerFor(variant.Gate))
+	isUncounted := p.Authorizer.Kind == RBAC && variant.Denied && s.Server.Gate() == scenarios.GateOff
+	c.ok(!isUncounted, path+".variant", "the variant %s on %s with RBAC alone: an API server with the gate off does not count checks that it refuses: expected another variant, or a webhook", variant.Name, s.Server)
 	if variant.Cache == Any {
 		return
 	}

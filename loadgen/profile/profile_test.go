@@ -3,12 +3,14 @@ package profile
 import (
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/authzconf/authzconf/loadgen/pacer"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 const good = `apiVersion: authzconf.dev/v1alpha1
@@ -249,5 +251,52 @@ func TestShareCold(t *testing.T) {
 		if share := p.shareCold(); share != 0 {
 			t.Errorf("%+v: %v are sure to be cold", warm, share)
 		}
+	}
+}
+
+// A server with the gate off, and RBAC alone, has no count of what it refuses.
+func TestDeniedWithoutACount(t *testing.T) {
+	const text = `apiVersion: authzconf.dev/v1alpha1
+kind: LoadProfile
+name: refused
+nodes: 10
+arrivals: {kind: constant, every: 5s}
+mix: {list: 1}
+block: 30s
+pairs: 2
+authorizer: {kind: KIND}
+comparisons:
+- name: denied
+  a: {variant: none, server: SERVER}
+  b: {variant: denied, server: SERVER}
+`
+	for _, c := range []struct{ authorizer, server, why string }{
+		{"rbac", "gate-off", "p.yaml:13:16: the variant denied on gate-off with RBAC alone: an API server with the gate off does not count checks that it refuses"},
+		{"rbac", "gate-on", ""},
+		{"webhook", "gate-off", ""},
+	} {
+		_, err := Parse("p.yaml", []byte(strings.NewReplacer("KIND", c.authorizer, "SERVER", c.server).Replace(text)))
+		if (err == nil) != (c.why == "") {
+			t.Errorf("%s on %s: %v", c.authorizer, c.server, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), c.why) {
+			t.Errorf("%s on %s: %v, want %s", c.authorizer, c.server, err, c.why)
+		}
+	}
+}
+
+func TestWithGate(t *testing.T) {
+	p, err := Load("before-and-after", os.ReadFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := p.WithGate(scenarios.GateOff).Servers(); len(got) != 1 || got[0] != GateOffServer {
+		t.Errorf("before-and-after on a cluster with the gate off has the servers %v", got)
+	}
+	if p, err = Load("one-cluster", os.ReadFile); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.WithGate(scenarios.GateOff).Servers(); len(got) != 1 || got[0] != GateOnServer {
+		t.Errorf("one-cluster needs the gate, and has the servers %v", got)
 	}
 }

@@ -15,8 +15,6 @@ import (
 	"time"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/loadgen/pacer"
@@ -50,6 +48,9 @@ type Storm struct {
 	// Return has agents be reflectors as client-go's are: they list (kind 0), then watch (kind 2), and when the watch
 	// ends or a request fails they wait, longer each time, and begin anew.
 	Return bool
+	// WatchList has agents that come back begin with a watch that sends what there is, in place of a list and a watch: so do
+	// client-go's reflectors by default since 1.35 (the feature WatchListClient).
+	WatchList bool
 	// Tolerance is how late a request may leave, Timeout how long its answer may take.
 	Tolerance, Timeout time.Duration
 	// Reconnect closes all connections before the block, so that each agent opens its own with its first request.
@@ -162,48 +163,6 @@ func (s *Storm) open(ctx, inner context.Context, schedule []pacer.Send) {
 	s.alarm.wait(s.Start.Add(s.Plan.Length))
 }
 
-func (s *Storm) reflectors(ctx, inner context.Context, schedule []pacer.Send) {
-	var planned atomic.Int64
-	var agents sync.WaitGroup
-	for _, first := range schedule {
-		agents.Go(func() { planned.Add(s.reflect(ctx, inner, first)) })
-	}
-	agents.Wait()
-	s.tally.block.Planned = planned.Load()
-}
-
-// The kinds of requests of an agent that comes back.
-const listKind, watchKind = 0, 2
-
-// reflect is an agent that comes back, as client-go's reflectors before WatchListClient: it lists, and watches from the
-// version of the list. A watch that ends is taken up where it was; if that ends at once, for a server that has just
-// started says that the version is too old, the agent waits and lists anew.
-func (s *Storm) reflect(ctx, inner context.Context, first pacer.Send) (planned int64) {
-	if !clusters.Pause(ctx, time.Until(s.Start.Add(first.At))) {
-		return 0
-	}
-	at, backoff, end := first.At, s.Plan.Backoff(int(first.Agent)), s.Start.Add(s.Plan.Length)
-	for got := (reply{}); at < s.Plan.Length && ctx.Err() == nil; at = time.Since(s.Start) {
-		version, ok := got.version, true
-		if version == "" {
-			planned++
-			got, ok = s.retrying(inner, task{Send: pacer.Send{At: at, Agent: first.Agent, Kind: listKind}}, backoff)
-			version, at = got.version, time.Since(s.Start)
-		}
-		if ok && s.Expect == http.StatusOK {
-			planned++
-			got, ok = s.retrying(inner, task{pacer.Send{At: at, Agent: first.Agent, Kind: watchKind}, 1, version}, backoff)
-			got.version = version
-		}
-		// A watch that ends at once is a failure, too (VeryShortWatchError).
-		if !ok || got.watched < time.Second {
-			got.version = ""
-			clusters.Pause(ctx, min(backoff.Next(), time.Until(end)))
-		}
-	}
-	return planned
-}
-
 // mostRetries is how often a request is sent again after a Retry-After (maxRetries of client-go's rest.Request).
 const mostRetries = 10
 
@@ -217,9 +176,7 @@ func (s *Storm) retrying(ctx context.Context, next task, backoff *pacer.Backoff)
 	if len(asked.Body) > 0 && expect == http.StatusOK {
 		expect = http.StatusCreated
 	}
-	if next.version != "" {
-		asked.Query = strings.Replace(asked.Query, "resourceVersion=0", "resourceVersion="+next.version, 1)
-	}
+	asked.Query = s.beginAt(asked.Query, next)
 	for retries := 0; ; {
 		sent := time.Now()
 		var err error
@@ -325,17 +282,6 @@ func (s *Storm) newRequest(asked Request) *http.Request {
 		URL:   &url.URL{Scheme: host.Scheme, Host: host.Host, Path: asked.Path, RawQuery: asked.Query},
 		Proto: "HTTP/2.0", ProtoMajor: 2,
 	}
-}
-
-// versionOf is the resource version of a list, which comes as protobuf; 0, any version, of anything else.
-func versionOf(body io.Reader) (string, error) {
-	data, err := io.ReadAll(body)
-	var answer runtime.Unknown
-	var list metav1.List // enough of a PodList
-	if data, ok := bytes.CutPrefix(data, []byte("k8s\x00")); !ok || answer.Unmarshal(data) != nil || list.Unmarshal(answer.Raw) != nil {
-		return "0", err
-	}
-	return list.ResourceVersion, err
 }
 
 // inFull is a status with how far a request came that was answered 429: priority and fairness refuses in plain text what

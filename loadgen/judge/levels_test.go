@@ -1,11 +1,13 @@
 package judge
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/loadgen/simulated"
+	"github.com/authzconf/authzconf/reports/statistics/histogram"
 )
 
 // What two sides differ by in time is not known where they are in different priority levels, and limits of it with it.
@@ -54,5 +56,20 @@ func TestSumLevels(t *testing.T) {
 	levels := SumLevels(counters)
 	if len(levels) != 2 || levels[0].String() != "system: 100 dispatched after 5.00 ms, rejected 7 (queue-full), 2 (time-out)" || levels[1].String() != "catch-all: 3 dispatched after 0.00 ms" {
 		t.Errorf("%v", levels)
+	}
+}
+
+// Agents that only watch have no objective to keep, and that is no gap.
+func TestOnlyWatches(t *testing.T) {
+	r := simulated.Sound().Run()
+	for i := range r.Blocks {
+		r.Blocks[i].Kinds = map[string]histogram.Histogram{"watch": r.Blocks[i].Latency}
+	}
+	result := Judge(r, Thresholds{Limits: Limits{SLOHeld: true, ErrorRate: new(0.0)}})
+	if result.Outcome != Passed {
+		t.Error(reasonsText(result))
+	}
+	if !slices.ContainsFunc(result.Notes, func(n string) bool { return strings.Contains(n, "no latency objective for a watch") }) {
+		t.Errorf("notes %q", result.Notes)
 	}
 }

@@ -138,13 +138,12 @@ func ObjectiveOf(kind string) (objective time.Duration, known bool) {
 
 // judgeObjectives judges the objectives. They are unjudged where a profile limits no latency and has too few answers.
 func (r *Result) judgeObjectives(g VariantBlocks) {
-	judged, latencies := false, MergeBlocks(g.Blocks).Kinds
+	latencies := MergeBlocks(g.Blocks).Kinds
 	for _, kind := range slices.Sorted(maps.Keys(latencies)) {
 		if kind == "watch" {
 			r.Notes = append(r.Notes, fmt.Sprintf("%s: Kubernetes has no latency objective for a watch", g.Name))
 			continue
 		}
-		judged = true
 		objective, known := ObjectiveOf(kind)
 		if !known {
 			r.limit(g.Name, Objective(kind), Unknown, "there is no objective for this kind of request")
@@ -158,7 +157,7 @@ func (r *Result) judgeObjectives(g VariantBlocks) {
 		}
 		r.limit(g.Name, Objective(kind), state, "%s", detail)
 	}
-	if !judged {
+	if len(latencies) == 0 {
 		r.limit(g.Name, ObjectivePrefix, Unknown, "no latencies by kind of request")
 	}
 }

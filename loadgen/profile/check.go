@@ -116,6 +116,7 @@ func (p *Profile) checkReflectors(c *checker) {
 	c.ok(!p.Reflectors || p.Mix == Mix{}, "$.mix", "reflectors list and watch: expected no mix")
 	c.ok(!p.Reflectors || p.SelfReviews == 0, "$.selfReviews", "reflectors list and watch: expected no selfReviews")
 	c.ok(!p.Reflectors || p.Once(), "$.reflectors", "reflectors begin once and go on: expected one burst, or waves")
+	c.ok(!p.WatchList || p.Reflectors, "$.watchList", "watchList is how reflectors begin: expected reflectors: true beside it")
 	c.ok(p.SelfReviews >= 0 && p.SelfReviews <= 100, "$.selfReviews", "selfReviews %d: expected 0 to 100", p.SelfReviews)
 }
 

@@ -47,6 +47,8 @@ type Profile struct {
 	SelfReviews int `yaml:"selfReviews"`
 	// Reflectors has every agent list and watch as client-go does, and come back with its backoff, in place of a mix.
 	Reflectors bool `yaml:"reflectors"`
+	// WatchList has reflectors begin with a watch that sends what there is, as client-go does by default since 1.35.
+	WatchList bool `yaml:"watchList"`
 	// Reconnect has every agent come with a new connection.
 	Reconnect bool `yaml:"reconnect"`
 	// APIServers is how many stand behind a balancer, on each side. Event is what becomes of them in a block.
@@ -359,7 +361,10 @@ func (p *Profile) Minted() int { return len(p.Used()) * (p.Identities() + 1) * p
 
 // RequestKinds returns the kinds of requests that agents send, in the order of Kinds.
 func (p *Profile) RequestKinds() (kinds []string) {
-	if p.Reflectors {
+	switch {
+	case p.WatchList:
+		return []string{"watch"}
+	case p.Reflectors:
 		return []string{"list", "watch"}
 	}
 	weights := []int{p.Mix.List, p.Mix.Get, p.Mix.Watch, p.Mix.Review + p.SelfReviews}

@@ -90,6 +90,7 @@ func TestRefused(t *testing.T) {
 		{"a restart after the block", "pairs: 2", "event: {kind: restart, after: 20s}", "p.yaml:8:9: after 20s: expected 1s to less than"},
 		{"a time of no event", "pairs: 2", "event: {after: 5s}", "p.yaml:8:16: after is for an event"},
 		{"reflectors with a mix", "pairs: 2", "reflectors: true", "p.yaml:6:7: reflectors list and watch: expected no mix"},
+		{"a watch of nobody who comes back", "pairs: 2", "watchList: true", "p.yaml:8:12: watchList is how reflectors begin: expected reflectors"},
 		{"a wave of no size", "{kind: poisson, every: 12s}", "{kind: waves, every: 1s}", "p.yaml:5:12: maxUnavailable 0: expected more than 0"},
 		{"waves that take too long", "{kind: poisson, every: 12s}", "{kind: waves, every: 5s, maxUnavailable: 0.1}", "p.yaml:7:8: the waves are not over after 20s: expected a longer block"},
 		{"a delay of no webhook", "pairs: 2", "authorizer: {kind: rbac, cache: true}", "p.yaml:8:14: RBAC alone has no webhook: expected no cache"},

@@ -151,7 +151,7 @@ func (w *Worker) Block(ctx context.Context, o Order) (*run.Block, error) {
 		Kinds:   profile.Kinds(),
 		Request: population.Asker(p, variant, func(identity int) []string { return tokens[identity] }),
 		Expect:  population.Expected(variant), Tolerance: p.LateTolerance, Timeout: p.Timeout, Reconnect: p.Reconnect,
-		Return: p.Reflectors,
+		Return: p.Reflectors, WatchList: p.WatchList,
 	}
 	storm.Before.Kind, storm.Before.Times = slices.Index(storm.Kinds, profile.Review), p.SelfReviews
 	schedule, err := storm.Prepare()

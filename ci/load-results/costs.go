@@ -29,6 +29,11 @@ type column struct {
 	Tool    string
 	Command []string
 	Digest  string
+	// Evidence is the name of the archive beside the page that has what the run follows from; empty if only its digest was
+	// published.
+	Evidence string
+	// folder is that of the report, of a run that is read now.
+	folder string
 	// who says who took part, where the blocks are not there to say it.
 	who string
 }

@@ -42,6 +42,7 @@ type published struct {
 	Kubernetes string         `json:"kubernetes,omitempty"`
 	Command    []string       `json:"command,omitempty"`
 	Digest     string         `json:"digest,omitempty"`
+	Evidence   string         `json:"evidence,omitempty"` // the archive beside the page
 	Machine    run.Machine    `json:"machine,omitzero"`
 	Started    time.Time      `json:"started"`
 	Finished   time.Time      `json:"finished,omitzero"`
@@ -57,7 +58,7 @@ type published struct {
 func newPublished(c column) published {
 	r := c.Run
 	p := published{
-		Result: c.Result, Profile: r.Profile, Seed: r.Seed, Tool: c.Tool, Command: c.Command, Digest: c.Digest, Machine: r.Machine,
+		Result: c.Result, Profile: r.Profile, Seed: r.Seed, Tool: c.Tool, Command: c.Command, Digest: c.Digest, Evidence: c.Evidence, Machine: r.Machine,
 		Started: r.Started, Finished: r.Finished, Population: r.Population, Who: c.Who(), Authorizer: r.Authorizer,
 		Blocks: len(r.Blocks), Length: c.length(), Steady: r.Steady,
 	}
@@ -69,7 +70,7 @@ func newPublished(c column) published {
 
 // column returns the run as it was published. Its blocks have nothing but their length.
 func (p published) column(title string) column {
-	c := column{Title: title, Result: p.Result, Tool: p.Tool, Command: p.Command, Digest: p.Digest, who: p.Who, Run: run.Run{
+	c := column{Title: title, Result: p.Result, Tool: p.Tool, Command: p.Command, Digest: p.Digest, Evidence: p.Evidence, who: p.Who, Run: run.Run{
 		Profile: p.Profile, Seed: p.Seed, Agents: p.Population.Nodes * p.Population.DaemonSets, Population: p.Population, Authorizer: p.Authorizer,
 		Machine: p.Machine, Started: p.Started, Finished: p.Finished, Steady: p.Steady,
 	}}
@@ -105,8 +106,11 @@ func (c *column) renameSteady() {
 	}
 }
 
-// publish writes the page of a part, its plots and the judgement of its runs.
+// publish writes the page of a part, its plots, and the judgement and the evidence of its runs.
 func (p *Part) publish(dir string) error {
+	if err := p.publishEvidence(filepath.Join(dir, p.Name)); err != nil {
+		return err
+	}
 	all := map[string]published{}
 	for _, c := range p.Columns {
 		all[c.Title] = newPublished(c)
@@ -119,6 +123,37 @@ func (p *Part) publish(dir string) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, p.Name, publishedFile), data, 0o644)
+}
+
+// publishEvidence writes an archive for each run that is read now, and removes those of other runs.
+func (p *Part) publishEvidence(folder string) error {
+	old, err := filepath.Glob(filepath.Join(folder, "*"+archiveSuffix))
+	if err != nil {
+		return err
+	}
+	for _, archive := range old {
+		if err := os.Remove(archive); err != nil {
+			return err
+		}
+	}
+	for i := range p.Columns {
+		c := &p.Columns[i]
+		if c.folder == "" {
+			continue
+		}
+		packed, err := packEvidence(c.folder)
+		if err != nil {
+			return err
+		}
+		c.Evidence = filepath.Base(c.folder) + archiveSuffix
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(folder, c.Evidence), packed, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // writeFolder writes the page of a part and its plots. Plots that need the blocks of a run stay as they are where the blocks are
@@ -314,5 +349,8 @@ func readColumn(folder string) (c column, err error) {
 	if err != nil {
 		return c, err
 	}
-	return column{Run: s.Run, Result: s.Result, Tool: s.Report.SuiteVersion, Command: s.Report.Command, Digest: s.Report.Record.Digest}, nil
+	if err := checkTool(s.Report.SuiteVersion); err != nil {
+		return c, fmt.Errorf("%s: %w", folder, err)
+	}
+	return column{Run: s.Run, Result: s.Result, Tool: s.Report.SuiteVersion, Command: s.Report.Command, Digest: s.Report.Record.Digest, folder: folder}, nil
 }

@@ -4,6 +4,8 @@ package clusterloader2_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +15,9 @@ import (
 	"testing"
 	"text/template"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	sigsjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -39,15 +44,23 @@ type (
 	}
 )
 
-// ExecParams are those of the measurement Exec (exec.go).
-type ExecParams struct {
-	Timeout Duration `json:"timeout"`
-	Command []string `json:"command"`
-}
+// PodsParams are those of the measurement WaitForControlledPodsRunning (wait_for_controlled_pods.go), and SleepParams those of
+// Sleep (sleep.go).
+type (
+	PodsParams struct {
+		Action           string   `json:"action"`
+		APIVersion       string   `json:"apiVersion"`
+		Kind             string   `json:"kind"`
+		LabelSelector    string   `json:"labelSelector"`
+		OperationTimeout Duration `json:"operationTimeout"`
+	}
+	SleepParams struct {
+		Duration Duration `json:"duration"`
+	}
+)
 
-// rendered is the configuration as clusterloader2's template provider makes it: with its functions (those that are used
-// here), and with empty lines left out.
-func rendered(t *testing.T, params map[string]any) []byte {
+// render returns a template as clusterloader2's template provider makes it: with its functions (those that are used here).
+func render(t *testing.T, file string, params map[string]any) []byte {
 	t.Helper()
 	functions := template.FuncMap{
 		"DefaultParam": func(param, otherwise any) any {
@@ -58,7 +71,7 @@ func rendered(t *testing.T, params map[string]any) []byte {
 		},
 		"StringSplit": func(s string) []string { return strings.Split(s, ",") },
 	}
-	parsed, err := template.New("config.yaml").Option("missingkey=default").Funcs(functions).ParseFiles("config.yaml")
+	parsed, err := template.New(file).Option("missingkey=default").Funcs(functions).ParseFiles(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,70 +100,125 @@ func paramsOf(t *testing.T, m *Measurement, v any) {
 	strictly(t, data, v)
 }
 
-func read(t *testing.T, params map[string]any) (c Config, command []string, queries []GenericQuery) {
+// suite is what the configuration has, in its order.
+type suite struct {
+	Config
+	order   []string // measurements by action and identifier, and the base names of objects with how many there are
+	queries []GenericQuery
+	objects []*Object
+}
+
+func read(t *testing.T, params map[string]any) (s suite) {
 	t.Helper()
-	data, err := yaml.YAMLToJSONStrict(rendered(t, params))
+	data, err := yaml.YAMLToJSONStrict(render(t, "config.yaml", params))
 	if err != nil {
 		t.Fatal(err)
 	}
-	strictly(t, data, &c)
-	var order []string
-	for _, step := range c.Steps {
-		if len(step.Phases) > 0 || len(step.Measurements) == 0 {
-			t.Errorf("%s has no measurements", step.Name)
+	strictly(t, data, &s.Config)
+	for _, step := range s.Steps {
+		hasPhases, hasMeasurements := len(step.Phases) > 0, len(step.Measurements) > 0
+		if hasPhases == hasMeasurements {
+			t.Errorf("the step %q has both phases and measurements, or neither", step.Name)
+		}
+		for _, phase := range step.Phases {
+			for _, object := range phase.ObjectBundle {
+				s.order = append(s.order, fmt.Sprintf("%d %s", phase.ReplicasPerNamespace, object.ObjectTemplatePath))
+				if phase.ReplicasPerNamespace > 0 {
+					s.objects = append(s.objects, object)
+				}
+			}
 		}
 		for _, m := range step.Measurements {
-			if m.Identifier == "" {
-				t.Errorf("%s has a measurement without identifier", step.Name)
-			}
-			switch m.Method {
-			case "Exec":
-				var p ExecParams
-				paramsOf(t, m, &p)
-				command = p.Command
-				order = append(order, "storm")
-			case "GenericPrometheusQuery":
-				var p StartParams
-				paramsOf(t, m, &p)
-				if p.MetricName == "" || p.MetricVersion == "" || p.Unit == "" { // its Validate
-					t.Errorf("%s lacks something: %+v", m.Identifier, p)
-				}
-				order = append(order, p.Action+" "+m.Identifier)
-				if p.Action == "gather" {
-					queries = append(queries, p.Queries...)
-				}
-			case "APIResponsivenessPrometheus":
-				order = append(order, m.Params["action"].(string)+" "+m.Identifier)
-			default:
-				t.Errorf("%s is a method that nobody looked up", m.Method)
-			}
+			s.readMeasurement(t, m)
 		}
 	}
-	want := []string{"start Latency", "start Impersonation", "start Authorization", "storm", "gather Latency", "gather Impersonation", "gather Authorization"}
-	if !slices.Equal(order, want) {
-		t.Errorf("in the order %q", order)
+	return s
+}
+
+func (s *suite) readMeasurement(t *testing.T, m *Measurement) {
+	t.Helper()
+	var action string
+	switch m.Method {
+	case "Sleep":
+		var p SleepParams
+		paramsOf(t, m, &p)
+		action = "sleep"
+	case "WaitForControlledPodsRunning":
+		var p PodsParams
+		paramsOf(t, m, &p)
+		action = p.Action
+	case "GenericPrometheusQuery":
+		var p StartParams
+		paramsOf(t, m, &p)
+		if p.MetricName == "" || p.MetricVersion == "" || p.Unit == "" { // its Validate
+			t.Errorf("%s lacks something: %+v", m.Identifier, p)
+		}
+		if action = p.Action; action == "gather" {
+			s.queries = append(s.queries, p.Queries...)
+		}
+	case "APIResponsivenessPrometheus":
+		action = m.Params["action"].(string)
+	default:
+		t.Errorf("%s is a method that nobody looked up", m.Method)
 	}
-	return c, command, queries
+	s.order = append(s.order, action+" "+m.Identifier)
 }
 
 func TestConfig(t *testing.T) {
-	c, command, queries := read(t, nil)
-	if c.Name == "" || c.Namespace.Number < 1 {
-		t.Errorf("%+v", c)
+	s := read(t, map[string]any{"CL2_AGENT_DAEMONSETS": 5})
+	want := []string{
+		"1 clusterrole.yaml", "1 clusterrolebinding.yaml", "5 serviceaccount.yaml",
+		"start Latency", "start Impersonation", "start Authorization",
+		"start Agents", "5 daemonset.yaml", "gather Agents", "sleep Wait",
+		"gather Latency", "gather Impersonation", "gather Authorization",
+		"0 clusterrolebinding.yaml", "0 clusterrole.yaml",
 	}
-	if want := "authzconf load --provider=existing --authorizer=rbac --counts --i-understand --kubeconfig=${KUBECONFIG} --profile=one-cluster --nodes=1000 --shards=4 --report-dir=authzconf-load"; strings.Join(command, " ") != want {
-		t.Errorf("runs %q", command)
+	if !slices.Equal(s.order, want) {
+		t.Errorf("in the order %q", s.order)
 	}
-	_, command, _ = read(t, map[string]any{"CL2_AUTHZCONF": "/bin/authzconf", "CL2_AUTHZCONF_NODES": 5000, "CL2_AUTHZCONF_IMAGE": "registry/authzconf:v1"})
-	if line := strings.Join(command, " "); !strings.HasPrefix(line, "/bin/authzconf load ") || !strings.Contains(line, "--nodes=5000") || !strings.Contains(line, "--image=registry/authzconf:v1") {
-		t.Errorf("runs %q", command)
+	if s.Name == "" || s.Namespace.Number != 1 || s.Namespace.Prefix+"-1" != s.objects[1].TemplateFillMap["AgentNamespace"] {
+		t.Errorf("%+v is not where the agents' permissions are bound", s.Namespace)
 	}
 	known := []string{verdicts.AttemptsMetric, verdicts.AuthorizationsMetric, "apiserver_authorization_webhook_duration_seconds_bucket", "apiserver_flowcontrol_rejected_requests_total"}
-	for _, q := range queries {
+	for _, q := range s.queries {
 		for _, name := range regexp.MustCompile(`apiserver_[a-z_]+`).FindAllString(q.Query, -1) {
 			if !slices.Contains(known, name) {
 				t.Errorf("%s asks for %s", q.Name, name)
 			}
+		}
+	}
+}
+
+// Every object is one of Kubernetes, field by field, in each mode; and what has to fit together does.
+func TestObjects(t *testing.T) {
+	for _, mode := range []string{"associated-node", "legacy", "none"} {
+		s := read(t, map[string]any{"CL2_AGENT_MODE": mode})
+		var account corev1.ServiceAccount
+		var role rbacv1.ClusterRole
+		var binding rbacv1.ClusterRoleBinding
+		var agents appsv1.DaemonSet
+		decoded := map[string]any{"serviceaccount.yaml": &account, "clusterrole.yaml": &role, "clusterrolebinding.yaml": &binding, "daemonset.yaml": &agents}
+		for _, object := range s.objects {
+			params := map[string]any{"Name": object.Basename + "-0", "Index": 0, "Namespace": "authzconf-agents-1"}
+			maps.Copy(params, object.TemplateFillMap)
+			data, err := yaml.YAMLToJSONStrict(render(t, object.ObjectTemplatePath, params))
+			if err != nil {
+				t.Fatalf("%s: %v", object.ObjectTemplatePath, err)
+			}
+			strictly(t, data, decoded[object.ObjectTemplatePath])
+		}
+		if binding.RoleRef.Name != role.Name {
+			t.Errorf("the binding is of %s, the role is %s", binding.RoleRef.Name, role.Name)
+		}
+		pod := agents.Spec.Template
+		if pod.Spec.ServiceAccountName != account.Name || pod.Labels["name"] != agents.Spec.Selector.MatchLabels["name"] {
+			t.Errorf("the pods are of the account %s and labelled %v", pod.Spec.ServiceAccountName, pod.Labels)
+		}
+		if args := pod.Spec.Containers[0].Args; !slices.Contains(args, "--mode="+mode) {
+			t.Errorf("the agents run with %q", args)
+		}
+		if verb := role.Rules[0].Verbs[0]; verb != map[string]string{"associated-node": "impersonate:associated-node", "legacy": "impersonate", "none": "list"}[mode] {
+			t.Errorf("in the mode %s agents may %s", mode, verb)
 		}
 	}
 }
@@ -161,7 +229,7 @@ func TestQueries(t *testing.T) {
 	if err != nil {
 		t.Skip("promtool is not installed: put it into the PATH, PATH=$(ci/prometheus):$PATH")
 	}
-	_, _, queries := read(t, nil)
+	queries := read(t, nil).queries
 	var rules []map[string]string
 	for _, q := range queries {
 		rules = append(rules, map[string]string{"record": "query", "expr": strings.ReplaceAll(q.Query, "%v", "3600s")})
@@ -195,6 +263,9 @@ func TestClusterLoader(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(".")); err != nil { // the templates are beside the configuration
+		t.Fatal(err)
+	}
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	const nobody = `{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}],
   clusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}], users: [{name: a, user: {token: x}}]}`
@@ -203,7 +274,7 @@ func TestClusterLoader(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ from, to, says string }{
 		"as it is":           {"", "", "Dry run mode enabled, exiting after dumping"},
-		"an unknown measure": {"method: Exec", "method: Execute", "measurement method is not registered"},
+		"an unknown measure": {"method: Sleep", "method: Slumber", "measurement method is not registered"},
 	} {
 		file := filepath.Join(dir, "config.yaml")
 		if err := os.WriteFile(file, []byte(strings.Replace(string(text), c.from, c.to, 1)), 0o600); err != nil {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +29,33 @@ func TestPredictExample(t *testing.T) {
 	const line = "authzconf load predict --nodes 5000 --daemonsets 20 --every 30s --api-servers 3 --authorizer webhook"
 	answers, _, _ := strings.Cut(predictOutput(t, strings.Fields(line)[3:]...), "\n\n")
 	docs.ComparePart(t, "../../docs/load.md", "load predict", "```console\n$ "+line+"\n"+answers+"\n…\n```\n", *update)
+}
+
+// The figures of docs/load-prr.md are what the command prints, and its queries ask for metrics that API servers have.
+func TestReadinessReview(t *testing.T) {
+	const page = "../../docs/load-prr.md"
+	const args = "--nodes 5000 --every 5s --authorizer webhook"
+	answers, _, _ := strings.Cut(predictOutput(t, strings.Fields(args)...), "\n\n")
+	docs.ComparePart(t, page, "predicted: "+args, "```console\n$ authzconf load predict "+args+"\n"+answers+"\n…\n```\n", *update)
+
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := os.ReadFile("../../engine/server/metrics.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known = append(known, "- apiserver_flowcontrol_rejected_requests_total\n"...)
+	names := regexp.MustCompile(`apiserver_[a-z_]+`).FindAllString(string(text), -1)
+	for _, name := range names {
+		if !strings.Contains(string(known), "- "+strings.TrimSuffix(name, "_bucket")+"\n") {
+			t.Errorf("%s asks for %s, which nobody has seen", page, name)
+		}
+	}
+	if len(names) < 8 {
+		t.Errorf("%s asks for %d metrics only", page, len(names))
+	}
 }
 
 // Every field of the JSON is explained in docs/load-predict.md, and the file that it shows is one.

@@ -175,10 +175,10 @@ func (s *Session) passTarget(before, next *Cell) {
 // findPrograms finds the programs of all cells, or builds them: that takes all processors for minutes, and is no
 // company for scenarios. What cannot be built is an error of its cells, and tried once.
 func (s *Session) findPrograms() error {
-	failed := map[string]error{}
+	failed := map[prepared]error{}
 	for _, c := range s.Cells {
 		o := &c.Plan.Target
-		what := o.Cell.Kubernetes + o.KubeAPIServerPath
+		what := prepared{o.Cell.Kubernetes, o.KubeAPIServerPath, o.Cell.Nodes}
 		err, tried := failed[what]
 		if !tried {
 			err = findPrograms(s.ctx, o)
@@ -194,6 +194,9 @@ func (s *Session) findPrograms() error {
 	}
 	return nil
 }
+
+// prepared is what decides which programs and node images a cell needs. Cells that agree in it are prepared once.
+type prepared struct{ kubernetes, program, nodes string }
 
 func findPrograms(ctx context.Context, o *server.Options) error {
 	o.Binaries = cmp.Or(o.Binaries, &local.Binaries{})

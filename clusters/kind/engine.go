@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -97,19 +98,43 @@ func findImage(ctx context.Context, image string) string {
 }
 
 func hasImage(ctx context.Context, image string) bool {
-	_, err := docker(ctx, "image", "inspect", "--format", "{{.Id}}", image)
+	_, err := imageID(ctx, image)
 	return err == nil
 }
 
+// imageID returns the ID of an image that the engine has.
+func imageID(ctx context.Context, image string) (string, error) {
+	return docker(ctx, "image", "inspect", "--format", "{{.Id}}", image)
+}
+
+// imageVersions are the versions of the node images that this process has looked into, by the ID of the image.
+var imageVersions sync.Map
+
 // ImageVersion returns the version of Kubernetes in a node image, without a v. It pulls the image if it is not
-// there, and proves that the engine runs privileged containers, as kind's nodes are.
+// there, and proves that the engine runs privileged containers, as kind's nodes are. An image is looked into once.
 func ImageVersion(ctx context.Context, image string) (string, error) {
-	if !hasImage(ctx, image) {
+	id, err := imageID(ctx, image)
+	if err != nil {
 		if _, err := docker(ctx, "pull", "--quiet", image); err != nil {
 			return "", engineError(ctx, err, fmt.Sprintf("the node image %s is not there and cannot be pulled", image),
 				"name another with --kind-node-image; make kind-node-image KUBERNETES=1.37 builds one without a registry")
 		}
+		if id, err = imageID(ctx, image); err != nil {
+			return "", err
+		}
 	}
+	if version, isKnown := imageVersions.Load(id); isKnown {
+		return version.(string), nil
+	}
+	version, err := readVersion(ctx, image)
+	if err == nil {
+		imageVersions.Store(id, version)
+	}
+	return version, err
+}
+
+// readVersion returns the version that a node image says of itself.
+func readVersion(ctx context.Context, image string) (string, error) {
 	out, err := docker(ctx, "run", "--rm", "--privileged", "--network", "none", "--entrypoint", "cat", image, "/kind/version")
 	if err != nil {
 		if strings.Contains(err.Error(), "unable to apply caps") || strings.Contains(err.Error(), "operation not permitted") {

@@ -17,11 +17,11 @@ import (
 // controlPlaneLabel is what kubeadm gives the nodes of the control plane.
 const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
 
-// podComponents are the components that run as pods, by the label that kubeadm gives them.
-var podComponents = map[string]string{
-	"component=kube-apiserver": "kube-apiserver", "component=kube-controller-manager": "kube-controller-manager",
-	"component=kube-scheduler": "kube-scheduler", "component=etcd": "etcd", "k8s-app=kube-proxy": "kube-proxy",
-}
+// componentLabels are the labels by which kubeadm names the component of a pod: static pods have the first, others the second.
+var componentLabels = []string{"component", "k8s-app"}
+
+// podComponents are the components that run as pods.
+var podComponents = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd", "kube-proxy"}
 
 // witnessComponents reads the versions of everything that runs on the nodes of a cluster that has some. Kubelets say
 // theirs in the status of their nodes, the others are known by the image that their pods run.
@@ -37,13 +37,11 @@ func (s *Server) witnessComponents(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the versions of the kubelets: %w", err)
 	}
-	for selector, name := range podComponents {
-		more, err := readPods(ctx, client, name, selector)
-		if err != nil {
-			return fmt.Errorf("the version of %s: %w", name, err)
-		}
-		components = append(components, more...)
+	pods, err := readPods(ctx, client)
+	if err != nil {
+		return fmt.Errorf("the versions of the components: %w", err)
 	}
+	components = append(components, pods...)
 	slices.SortFunc(components, func(a, b reports.Component) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Node, b.Node))
 	})
@@ -65,15 +63,27 @@ func readKubelets(ctx context.Context, client kubernetes.Interface) (list []repo
 	return list, nil
 }
 
-func readPods(ctx context.Context, client kubernetes.Interface, name, selector string) (list []reports.Component, err error) {
-	pods, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: selector})
+func readPods(ctx context.Context, client kubernetes.Interface) (list []reports.Component, err error) {
+	pods, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
 	for _, pod := range pods.Items {
-		list = append(list, reports.Component{Name: name, Node: pod.Spec.NodeName, Version: readTag(pod.Spec.Containers[0])})
+		if name := nameComponent(&pod); slices.Contains(podComponents, name) {
+			list = append(list, reports.Component{Name: name, Node: pod.Spec.NodeName, Version: readTag(pod.Spec.Containers[0])})
+		}
 	}
 	return list, nil
+}
+
+// nameComponent returns the component that a pod runs, as its labels say; nothing if they do not.
+func nameComponent(pod *corev1.Pod) string {
+	for _, label := range componentLabels {
+		if name := pod.Labels[label]; name != "" {
+			return name
+		}
+	}
+	return ""
 }
 
 // readTag returns the version that the tag of a container's image says.

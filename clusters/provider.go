@@ -65,6 +65,8 @@ type Request struct {
 	AuditSink   io.Writer
 	// Args are further arguments of kube-apiserver, of the form --name=value.
 	Args []string
+	// Unchanged keeps the default admission plugins of the API server, those too that need controllers which do not run.
+	Unchanged bool
 	// Files are put where the API server reads them: in arguments and in AuthorizationConfig DirPlaceholder stands for
 	// their folder.
 	Files map[string][]byte
@@ -111,6 +113,12 @@ type Restarter interface {
 	// Restart ends the API server, starts it as the request says, on the same etcd and with the same keys, and returns how
 	// long that took. After an error none may run, and Restart may be called again.
 	Restart(ctx context.Context, c Cluster, r Request) (time.Duration, error)
+}
+
+// CommandReader is a Cluster that can read the command line of its API server from the process that runs.
+type CommandReader interface {
+	// ReadCommand returns the arguments of the process, without its program.
+	ReadCommand(ctx context.Context) ([]string, error)
 }
 
 // Describer is a Cluster that says what it is, which nobody here has chosen.

@@ -62,6 +62,9 @@ const letterInvalid = "!"
 // compareCells compares the cells of a plan, chain by chain. A chain without two cells, or differences, has no table.
 func compareCells(set *scenarios.Set, plans []CellPlan, view record.View) (tables []behaviourTable) {
 	for _, p := range plans {
+		if p.Target.Cell.Unchanged {
+			continue // see describeUnchanged
+		}
 		c := newBehaviourCell(p)
 		i := slices.IndexFunc(tables, func(t behaviourTable) bool { return t.Chain == c.facts.Chain })
 		if i < 0 {

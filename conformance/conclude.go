@@ -22,6 +22,7 @@ func (p *Plan) Conclude(results []reports.Result, view record.View) (*reports.Re
 	r.Figures = append(r.Figures, machineFigures(view)...)
 	r.Sections = append(r.Sections, DescribeDivergences(r.Groups, p.texts.Set, view)...)
 	r.Sections = append(r.Sections, describeChanges(p.texts.Set, p.cells, view)...)
+	r.Sections = append(r.Sections, describeUnchanged(p.texts.Set, p.cells, r.Groups, view)...)
 	return r, nil
 }
 

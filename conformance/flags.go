@@ -34,7 +34,7 @@ func newFlags(flags *pflag.FlagSet) product.Flags {
 	flags.StringSliceVar(&f.suites, "suite", nil, "only these suites: "+strings.Join(SuiteNames(), ", ")+" (default: all)")
 	flags.IntVar(&f.parallel, "parallel", 0, "how many control planes run at once (default: as many as there are processors and memory for)")
 	f.matrix.Register(flags)
-	f.matrix.RegisterFile(flags)
+	f.matrix.RegisterMore(flags)
 	f.existing.Register(flags)
 	flags.Lookup("provider").Usage = "where clusters come from: " + providers.Help(func(clusters.Capabilities) bool { return true })
 	return f

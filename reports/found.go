@@ -19,6 +19,7 @@ type Found struct {
 func (f Found) Check(wanted Found) error {
 	bare := Found{Cell: f.Cell, Facts: f.Facts}
 	bare.Witness.ExpectedGate, bare.Witness.AskedAuthorizers = f.Witness.ExpectedGate, f.Witness.AskedAuthorizers
+	bare.Witness.AskedSettings = f.Witness.AskedSettings
 	if !same(bare, wanted) {
 		return fmt.Errorf("the control plane %s is not the one of the command line: %s", f.Name, changeTo("the command line", bare, wanted))
 	}

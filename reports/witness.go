@@ -41,6 +41,13 @@ type Witness struct {
 	// apiserver_authorization_* metrics of GET /metrics or a probe request say. One that nothing proved is not listed.
 	SeenAuthorizers []AuthorizerEvidence `json:"seenAuthorizers,omitempty"`
 
+	// AskedSettings is what the API server was to have otherwise than by default. SeenSettings is what it does have, by
+	// its behaviour: dry runs of what an admission plugin refuses, and the metric disabled_metrics_total. Arguments is the
+	// command line of its process, where that can be read; they have to agree with both.
+	AskedSettings *Settings `json:"askedSettings,omitempty"`
+	SeenSettings  *Settings `json:"seenSettings,omitempty"`
+	Arguments     []string  `json:"arguments,omitempty"`
+
 	// Probes counts the requests of the witness and their reviews at both ends of the chain; nil without a recorder.
 	Probes *ProbeCount `json:"probes,omitempty"`
 
@@ -162,6 +169,7 @@ func (w *Witness) Judge(cell verdicts.Cell, can scenarios.Capabilities) []string
 		mismatches = append(mismatches, fmt.Sprintf("the recorder must see %d probe reviews before the other authorizers and 1 behind them; it saw %d and %d", p.Sent, p.Front, p.Back))
 	}
 	mismatches = append(mismatches, w.judgePrograms(cell, can)...)
+	mismatches = append(mismatches, w.judgeSettings(cell)...)
 	mismatches = append(mismatches, w.judgeNodes(cell)...)
 	for i, a := range w.AskedAuthorizers {
 		if !slices.ContainsFunc(w.SeenAuthorizers, func(e AuthorizerEvidence) bool { return e.Authorizer == a && e.Evidence != "" }) {

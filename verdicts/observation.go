@@ -30,6 +30,8 @@ type Cell struct {
 	Nodes string `json:"nodes,omitempty"`
 	// Gate is what was asked of ConstrainedImpersonation: on, off, default or absent.
 	Gate scenarios.Gate `json:"gate"`
+	// Unchanged asks for an API server that keeps its default admission plugins and metrics.
+	Unchanged bool `json:"unchanged,omitempty"`
 }
 
 // Evidence is everything raw that was seen of one scenario on one cell. A verdict is a function of it and the scenario.

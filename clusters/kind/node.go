@@ -20,6 +20,7 @@ import (
 	kindlog "sigs.k8s.io/kind/pkg/log"
 	"sigs.k8s.io/yaml"
 
+	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
@@ -55,6 +56,15 @@ func execNode(ctx context.Context, node string, input io.Reader, args ...string)
 
 func (c *Cluster) readNode(ctx context.Context, path string) ([]byte, error) {
 	return execNode(ctx, c.controlPlane(), nil, "cat", path)
+}
+
+// ReadCommand implements clusters.CommandReader.
+func (c *Cluster) ReadCommand(ctx context.Context) ([]string, error) {
+	raw, err := execNode(ctx, c.controlPlane(), nil, "sh", "-c", "cat /proc/$(pgrep -o -x kube-apiserver)/cmdline")
+	if err != nil {
+		return nil, err
+	}
+	return local.SplitCommand(raw), nil
 }
 
 // importImages imports an archive into containerd of some nodes.

@@ -104,9 +104,10 @@ func namePlaces(args []string) []string {
 }
 
 var (
-	_ clusters.Networked = Provider{}
-	_ clusters.Preparer  = Provider{}
-	_ clusters.Restarter = Provider{}
-	_ clusters.Reloader  = (*Cluster)(nil)
-	_ image.Loader       = (*Cluster)(nil)
+	_ clusters.Networked     = Provider{}
+	_ clusters.Preparer      = Provider{}
+	_ clusters.Restarter     = Provider{}
+	_ clusters.Reloader      = (*Cluster)(nil)
+	_ clusters.CommandReader = (*Cluster)(nil)
+	_ image.Loader           = (*Cluster)(nil)
 )

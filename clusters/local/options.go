@@ -79,6 +79,9 @@ type Options struct {
 	AuditSink io.Writer
 	// Port is where the API server listens on 127.0.0.1; 0 is a free port. A busy one is a [*usage.Error].
 	Port int
+	// Unchanged keeps the default admission plugins: without it ServiceAccount is off, because no controller makes the
+	// accounts that it asks for.
+	Unchanged bool
 	// KubeAPIServerArgs come after all other arguments, so they win.
 	KubeAPIServerArgs []string
 	// Files are written, readable by this user only, to the run's folder before the API server
@@ -141,15 +144,18 @@ const (
 //go:embed arguments.yaml
 var argumentsYAML []byte
 
-// arguments are those that the programs always have, and those for an audit log. Refusals are messages with which
+// arguments are those that the programs always have, those for want of controllers, and those for an audit log. Refusals are messages with which
 // kube-apiserver refuses what it was asked, and what to do about each.
 var arguments = fixtures.Table[struct {
-	Etcd, KubeAPIServer, Audit []string
-	Refusals                   []struct{ Text, Hint string }
+	Etcd, KubeAPIServer, WithoutControllers, Audit []string
+	Refusals                                       []struct{ Text, Hint string }
 }]("arguments.yaml", argumentsYAML)
 
 func apiServerArgs(o Options, port int, dir string) []string {
 	args := append(slices.Clone(arguments.KubeAPIServer), fmt.Sprintf("--secure-port=%d", port))
+	if !o.Unchanged {
+		args = append(args, arguments.WithoutControllers...)
+	}
 	if o.EmulatedVersion != "" {
 		args = append(args, "--emulated-version="+o.EmulatedVersion)
 	}

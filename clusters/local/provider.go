@@ -60,7 +60,7 @@ func (p Provider) options(r clusters.Request) (o Options, err error) {
 	o = Options{
 		EmulatedVersion: r.EmulatedVersion, FeatureGates: r.FeatureGates,
 		AuthorizationConfig: r.AuthorizationConfig, AuditPolicy: r.AuditPolicy, AuditSink: r.AuditSink,
-		KubeAPIServerArgs: r.Args, Files: r.Files, Keep: r.Keep,
+		KubeAPIServerArgs: r.Args, Unchanged: r.Unchanged, Files: r.Files, Keep: r.Keep,
 		Binaries: p.Binaries, KubeAPIServerPath: p.KubeAPIServerPath, KubeAPIServerEnv: p.KubeAPIServerEnv,
 	}
 	if o.Release, err = ParseRelease(r.Version); err != nil {
@@ -92,7 +92,8 @@ func (p Provider) Restart(ctx context.Context, c clusters.Cluster, r clusters.Re
 }
 
 var (
-	_ clusters.Preparer  = Provider{}
-	_ clusters.Restarter = Provider{}
-	_ clusters.Reloader  = (*ControlPlane)(nil)
+	_ clusters.Preparer      = Provider{}
+	_ clusters.Restarter     = Provider{}
+	_ clusters.Reloader      = (*ControlPlane)(nil)
+	_ clusters.CommandReader = (*ControlPlane)(nil)
 )

@@ -96,6 +96,7 @@ type Flags struct {
 	kubernetes []string
 	emulate    []string
 	gates      Gates
+	unchanged  Gates
 	file       string
 	flags      *pflag.FlagSet
 }
@@ -110,8 +111,9 @@ func (f *Flags) Register(flags *pflag.FlagSet) {
 	flags.Var(&gatesList{gates: &f.gates}, "gate", "ConstrainedImpersonation: on, off, default, absent, both (on and off) or all that each version has")
 }
 
-// RegisterFile adds the flag for a file of cells to a flag set.
-func (f *Flags) RegisterFile(flags *pflag.FlagSet) {
+// RegisterMore adds the flags of who runs several kinds of cells to a flag set.
+func (f *Flags) RegisterMore(flags *pflag.FlagSet) {
+	flags.Var(&gatesList{gates: &f.unchanged}, "unchanged", "states of the gate for further cells, whose API servers keep their default admission plugins and metrics; alone, without those of --gate, if only this is given")
 	flags.StringVar(&f.file, "matrix", "", "take the cells from a matrix file, such as ci/matrix.yaml")
 }
 
@@ -128,7 +130,24 @@ func (f *Flags) Cells(read func(path string) ([]byte, error), messages io.Writer
 		}
 		return Load(f.file, data, m)
 	}
-	m.Gates = f.gates
+	if len(f.unchanged) == 0 {
+		m.Gates = f.gates
+		return f.expand(m)
+	}
+	var ordinary []server.Options
+	if f.flags.Changed("gate") {
+		m.Gates = f.gates
+		if ordinary, err = f.expand(m); err != nil {
+			return nil, err
+		}
+	}
+	m.Gates, m.Unchanged = f.unchanged, true
+	unchanged, err := f.expand(m)
+	return append(ordinary, unchanged...), err
+}
+
+// expand returns the cells of a matrix with each emulated version of the command line.
+func (f *Flags) expand(m Matrix) ([]server.Options, error) {
 	switch {
 	case len(f.emulate) == 0:
 		return m.Cells()

@@ -45,7 +45,12 @@ type gatesList struct {
 }
 
 // String returns the states as pflag prints a list of strings.
-func (l *gatesList) String() string { return "[" + l.gates.String() + "]" }
+func (l *gatesList) String() string {
+	if l.gates == nil || len(*l.gates) == 0 {
+		return "" // pflag shows no default
+	}
+	return "[" + l.gates.String() + "]"
+}
 
 // Set replaces the default, and adds to what was given before.
 func (l *gatesList) Set(text string) error {

@@ -31,7 +31,9 @@ type Matrix struct {
 	Nodes   []string
 	Emulate string // an --emulated-version such as "1.35"; empty is none
 	// Gates are the states of the gate: on, off, default or absent, or GateBoth or GateAll. At least one is needed.
-	Gates        Gates
+	Gates Gates
+	// Unchanged asks for API servers that keep their default admission plugins and metrics.
+	Unchanged    bool
 	FeatureGates map[string]bool // set besides ConstrainedImpersonation
 	// Binaries finds or builds the programs of a control plane.
 	Binaries *local.Binaries
@@ -144,11 +146,14 @@ func (m Matrix) cell(release local.Release, emulated string, state scenarios.Gat
 	if len(nodes) > 0 {
 		name += "-nodes-" + strings.Join(m.Nodes, "-")
 	}
+	if m.Unchanged {
+		name += "-unchanged"
+	}
 	return server.Options{
 		NodeImage: m.NodeImages[release.Minor], Workers: workers,
 		Cell: verdicts.Cell{
 			Name:     name + "-gate-" + string(state),
-			Provider: m.Provider, Kubernetes: release.Version, Emulated: emulated, Gate: state, Nodes: strings.Join(nodes, ","),
+			Provider: m.Provider, Kubernetes: release.Version, Emulated: emulated, Gate: state, Nodes: strings.Join(nodes, ","), Unchanged: m.Unchanged,
 		},
 		Release: release, FeatureGates: m.FeatureGates, Binaries: m.Binaries, Keep: m.Keep,
 	}
@@ -206,7 +211,8 @@ type entry struct {
 	Kubernetes []string `yaml:"kubernetes"`
 	Emulate    []string `yaml:"emulate"` // versions that each of Kubernetes emulates; none is its own
 	Gate       Gates    `yaml:"gate"`
-	Nodes      []string `yaml:"nodes"` // versions of the nodes beside the control plane; none is one of Kubernetes
+	Nodes      []string `yaml:"nodes"`     // versions of the nodes beside the control plane; none is one of Kubernetes
+	Unchanged  bool     `yaml:"unchanged"` // API servers keep their default admission plugins and metrics
 }
 
 // Load reads a matrix file and expands it; base has what the file does not say: provider, feature gates, binaries.
@@ -238,7 +244,7 @@ func (e entry) cells(base Matrix) ([]server.Options, error) {
 	if len(e.Gate) == 0 {
 		return nil, fmt.Errorf("gate is missing (expected a list of on, off, default, absent, both, all)")
 	}
-	base.Kubernetes, base.Gates = e.Kubernetes, e.Gate
+	base.Kubernetes, base.Gates, base.Unchanged = e.Kubernetes, e.Gate, e.Unchanged
 	if len(e.Nodes) > 0 {
 		base.Nodes = e.Nodes
 	}

@@ -50,6 +50,8 @@ var grantPoll = wait.Backoff{Duration: 2 * time.Millisecond, Factor: 1.05, Steps
 type provisioner struct {
 	client kubernetes.Interface
 	mapper meta.RESTMapper
+	// accounts has the ServiceAccount default made in every namespace, in place of the controller that does not run.
+	accounts bool
 }
 
 // provision creates namespaces, service accounts, pods, nodes, manifests and grants, and waits until every grant
@@ -157,8 +159,22 @@ func (p *places) account(sa *scenarios.ServiceAccount) {
 	}
 }
 
+// defaultAccount is the ServiceAccount of every namespace, and of the pods there that name none.
+const defaultAccount = "default"
+
+func (p *places) addDefaultAccounts() {
+	for at, object := range p.outside {
+		if _, isNamespace := object.(*corev1.Namespace); isNamespace {
+			p.within[at+"/serviceaccounts/"+defaultAccount] = &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: defaultAccount}}
+		}
+	}
+}
+
 // places creates what is outside of namespaces, then what is within, each at once.
 func (p *provisioner) places(ctx context.Context, want places) error {
+	if p.accounts {
+		want.addDefaultAccounts()
+	}
 	for _, objects := range []map[string]runtime.Object{want.outside, want.within} {
 		group, groupCtx := errgroup.WithContext(ctx)
 		for at, object := range objects {
@@ -176,8 +192,8 @@ func (p *provisioner) places(ctx context.Context, want places) error {
 	return nil
 }
 
-// create creates an object that will be read at a path. A namespace may be there: advised permissions are for
-// namespaces as they are called, default among them. A pod is tried until the admission of a cluster with nodes has heard
+// create creates an object that will be read at a path. A namespace may be there, and so may its default account: advised
+// permissions are for namespaces as they are called, default among them. A pod is tried until the admission of a cluster with nodes has heard
 // of its account, which was made just before.
 func (p *provisioner) create(ctx context.Context, at string, object runtime.Object) error {
 	var last error
@@ -185,7 +201,8 @@ func (p *provisioner) create(ctx context.Context, at string, object runtime.Obje
 		last = p.client.CoreV1().RESTClient().Post().AbsPath(path.Dir(at)).Body(object).Do(ctx).Error()
 		return !apierrors.IsForbidden(last) || !strings.Contains(last.Error(), "error looking up service account"), nil
 	})
-	if _, shared := object.(*corev1.Namespace); shared {
+	_, isNamespace := object.(*corev1.Namespace)
+	if isNamespace || path.Base(at) == defaultAccount {
 		last = utilerrors.FilterOut(last, apierrors.IsAlreadyExists)
 	}
 	return cmp.Or(last, err)

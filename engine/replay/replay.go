@@ -58,7 +58,7 @@ func New(t *server.Server) (*Replayer, error) {
 		return nil, err
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery()))
-	return &Replayer{target: t, admin: &provisioner{client: client, mapper: mapper}}, nil
+	return &Replayer{target: t, admin: &provisioner{client: client, mapper: mapper, accounts: t.LacksAccounts()}}, nil
 }
 
 // Admin is the client by which objects are made.

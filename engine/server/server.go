@@ -188,7 +188,7 @@ func (s *Server) sees(o Options) bool { return s.can.Recorder && o.Plain == nil 
 func (s *Server) request(o Options) (r clusters.Request, err error) {
 	r = clusters.Request{
 		Name: o.Cell.Name, Version: cmp.Or(o.Release.Version, o.Cell.Kubernetes), EmulatedVersion: o.Cell.Emulated,
-		FeatureGates: gates(o), Network: s.network, Keep: o.Keep,
+		FeatureGates: gates(o), Network: s.network, Keep: o.Keep, Unchanged: o.Cell.Unchanged,
 	}
 	if o.Join != nil {
 		r.Join = o.Join.cluster
@@ -206,7 +206,9 @@ func (s *Server) request(o Options) (r clusters.Request, err error) {
 			return r, err
 		}
 	}
-	r.Args = Args()
+	if !o.Cell.Unchanged {
+		r.Args = Args()
+	}
 	authorizers := chain{middle: s.between, recorder: s.recorder, cacheFields: s.cacheFields(), cached: o.Cached}
 	if err := authorizers.apply(&r); err != nil {
 		return r, fmt.Errorf("writing the authorizer chain: %w", err)
@@ -217,7 +219,8 @@ func (s *Server) request(o Options) (r clusters.Request, err error) {
 	return r, nil
 }
 
-// Args are the arguments of every API server but a plain one, which may be given them.
+// Args are the arguments that make an API server quicker and quieter. One that is to keep its defaults does not have them,
+// and neither has a plain one, which may be given them.
 func Args() []string {
 	return []string{
 		"--disabled-metrics=" + strings.Join(known.Bulky, ","),

@@ -74,7 +74,7 @@ func (s *Server) witnessOutside(ctx context.Context, o Options) error {
 // readBack reads the version and the gate, and more, and compares them with what is asked.
 func (s *Server) readBack(ctx context.Context, o Options, more ...func(context.Context) error) error {
 	s.Witness.ExpectedGate = s.Facts.Gate
-	for _, read := range append([]func(context.Context) error{s.witnessPrograms, s.witnessVersion, s.witnessGate, s.witnessComponents}, more...) {
+	for _, read := range append([]func(context.Context) error{s.witnessPrograms, s.witnessVersion, s.witnessGate, s.witnessSettings, s.witnessComponents}, more...) {
 		if err := read(ctx); err != nil {
 			return fmt.Errorf("witness: %w", err)
 		}
@@ -328,7 +328,7 @@ func minorBefore(version string, minor uint64) bool {
 // Wanted returns a target as its options ask for it, to compare with what was found.
 func (o Options) Wanted() reports.Found {
 	f := reports.Found{Cell: o.Cell, Facts: ExpectedFacts(o)}
-	f.Witness.ExpectedGate = f.Facts.Gate
+	f.Witness.ExpectedGate, f.Witness.AskedSettings = f.Facts.Gate, expectedSettings(o)
 	m, _ := loadMiddle(o.Chain) // a chain that is none has no target
 	f.Witness.AskedAuthorizers = m.listAuthorizers()
 	return f

@@ -16,6 +16,9 @@ func ListProperties(g *reports.Group) (list []reports.Fact) {
 		if c.Nodes != "" {
 			add("nodes", c.Nodes)
 		}
+		if c.Unchanged {
+			add("unchanged", "true")
+		}
 	}
 	list = append(list, g.Facts...)
 	if w := g.Witness; w != nil {

@@ -99,6 +99,7 @@ func newCard(g *reports.Group) card {
 	c.addVersions(g)
 	c.addGate(g)
 	c.addAuthorizers(g.Witness)
+	c.addSettings(g.Witness)
 	c.addComponents(g)
 	if g.Target != nil && len(g.Target.Capabilities) > 0 {
 		c.Facts = append([]reports.Fact{{Name: "Can show", Value: joinLevels(g.Target.Capabilities)}}, c.Facts...)
@@ -135,6 +136,25 @@ func (c *card) addGate(g *reports.Group) {
 	if probe := w.GateProbe; probe != nil {
 		c.Rows = append(c.Rows, witnessRow{"Gate, by a probe", asked, string(probe.Gate), fmt.Sprintf("%d %s", probe.Code, probe.Message)})
 	}
+}
+
+// addSettings adds what the API server has switched off that is on by default.
+func (c *card) addSettings(w *reports.Witness) {
+	if w == nil || w.AskedSettings == nil {
+		return
+	}
+	admission, metrics := "nothing", "nothing"
+	if seen := w.SeenSettings; seen != nil {
+		admission, metrics = seen.Admission(), fmt.Sprint(seen.MetricsOff)
+	}
+	source := "disabled_metrics_total"
+	if len(w.Arguments) > 0 {
+		source += " and the command line"
+	}
+	c.Rows = append(c.Rows,
+		witnessRow{"Admission plugins that are off", w.AskedSettings.Admission(), admission, "dry runs of what they refuse"},
+		witnessRow{"Metric families that are off", fmt.Sprint(w.AskedSettings.MetricsOff), metrics, source},
+	)
 }
 
 // addComponents adds the versions of what runs on nodes. Kubelets may be of other versions than the control plane.

@@ -1,0 +1,70 @@
+package reports
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// Settings are what an API server has switched off that is on by default.
+type Settings struct {
+	AdmissionOff []string `json:"admissionOff,omitempty"` // admission plugins, sorted
+	MetricsOff   int      `json:"metricsOff,omitempty"`   // how many metric families
+}
+
+// Arguments that switch something off which an API server has by default.
+const (
+	admissionFlag = "--disable-admission-plugins="
+	metricsFlag   = "--disabled-metrics="
+)
+
+// ReadSettings returns what arguments of an API server switch off.
+func ReadSettings(args []string) (s Settings) {
+	for _, arg := range args {
+		if list, found := strings.CutPrefix(arg, admissionFlag); found {
+			s.AdmissionOff = append(s.AdmissionOff, strings.Split(list, ",")...)
+		}
+		if list, found := strings.CutPrefix(arg, metricsFlag); found {
+			s.MetricsOff += len(strings.Split(list, ","))
+		}
+	}
+	slices.Sort(s.AdmissionOff)
+	return s
+}
+
+// Admission returns the admission plugins that are off, as a text.
+func (s Settings) Admission() string {
+	if len(s.AdmissionOff) == 0 {
+		return "none"
+	}
+	return strings.Join(s.AdmissionOff, ", ")
+}
+
+// judgeSettings says where the API server does not have the settings that were asked for, or has others than those of an
+// API server by default where a cell asks for these.
+func (w *Witness) judgeSettings(cell verdicts.Cell) (mismatches []string) {
+	asked := w.AskedSettings
+	if asked == nil {
+		if cell.Unchanged {
+			mismatches = append(mismatches, "settings: nothing says what was asked for")
+		}
+		return mismatches
+	}
+	if cell.Unchanged {
+		mismatches = mismatch(mismatches, "admission plugins off", "none", asked.Admission())
+		mismatches = mismatch(mismatches, "metric families off", "0", fmt.Sprint(asked.MetricsOff))
+	}
+	if w.SeenSettings == nil {
+		return append(mismatches, "settings: the witness did not read them")
+	}
+	mismatches = mismatch(mismatches, "admission plugins off (dry run)", asked.Admission(), w.SeenSettings.Admission())
+	mismatches = mismatch(mismatches, "metric families off (metric)", fmt.Sprint(asked.MetricsOff), fmt.Sprint(w.SeenSettings.MetricsOff))
+	if len(w.Arguments) > 0 {
+		said := ReadSettings(w.Arguments)
+		mismatches = mismatch(mismatches, "admission plugins off (command line)", asked.Admission(), said.Admission())
+		mismatches = mismatch(mismatches, "metric families off (command line)", fmt.Sprint(asked.MetricsOff), fmt.Sprint(said.MetricsOff))
+	}
+	return mismatches
+}

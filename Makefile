@@ -22,6 +22,12 @@ help: ## list the targets
 conformance: build ## certify a kube-apiserver, gate on and gate off (REPORT_DIR, KUBERNETES)
 	$(AUTHZCONF) run --provider local --kubernetes $(KUBERNETES) --gate both --require core,extended --report-dir $(REPORT_DIR)
 
+# What is switched off elsewhere (docs/running.md) is on here, and the report compares.
+.PHONY: unchanged
+unchanged: build ## the core scenarios on an API server that keeps its defaults, and on one as usual, compared (KUBERNETES)
+	$(AUTHZCONF) run --kubernetes $(KUBERNETES) --gate default --unchanged default --level core --report-dir _output/unchanged
+	$(AUTHZCONF) verify _output/unchanged
+
 # Everything from nothing: an engine that can run nodes, a node image without a registry, and two
 # clusters, gate on and gate off. The chains of special authorizers are left to the local control plane, as are
 # their counters, and the drain of a node: here DaemonSets put pods on it, which kubectl refuses to delete.

@@ -52,18 +52,22 @@ func describeUnchanged(set *scenarios.Set, plans []CellPlan, groups []reports.Gr
 			"Those of the cells named unchanged keep them. What each has was read back from it, see What was judged.",
 	}}
 	settings := reports.Table{Title: "Settings that differ", Columns: []string{"Cell", "Compared with", "Setting", "Unchanged", "Elsewhere"}}
-	behaviours := reports.Table{Title: "Scenarios that behaved otherwise on an unchanged API server", Columns: []string{"Cell", "Scenario", "Change"}}
+	behaviours := reports.Table{Title: "Scenarios that behaved otherwise on an unchanged API server", Columns: []string{"Cell", "Scenario", "Verdict", "Verdict elsewhere", "Change"}}
 	for _, p := range pairs {
 		unchanged, ordinary := plans[p.unchanged].Target.Cell.Name, plans[p.ordinary].Target.Cell.Name
-		for _, row := range compareSettings(groups[p.unchanged].Witness, groups[p.ordinary].Witness) {
-			settings.Rows = append(settings.Rows, reports.Row{Cells: append([]string{unchanged, ordinary}, row...)})
+		if isOrdinary := plans[p.unchanged].Target.Chain == ""; isOrdinary { // other chains differ in the same
+			for _, row := range compareSettings(groups[p.unchanged].Witness, groups[p.ordinary].Witness) {
+				settings.Rows = append(settings.Rows, reports.Row{Cells: append([]string{unchanged, ordinary}, row...)})
+			}
 		}
 		compared, changed := compareBehaviours(set, ordinary, unchanged, view)
 		section.Text = append(section.Text, fmt.Sprintf("%s: %s ran there and on %s, and %d of them behaved otherwise.",
 			unchanged, reports.Plural(compared, "scenario"), ordinary, len(changed)))
 		for _, id := range slices.Sorted(maps.Keys(changed)) {
 			for _, line := range changed[id] {
-				behaviours.Rows = append(behaviours.Rows, reports.Row{Cells: []string{unchanged, id, line}})
+				behaviours.Rows = append(behaviours.Rows, reports.Row{Cells: []string{
+					unchanged, id, findVerdict(&groups[p.unchanged], id), findVerdict(&groups[p.ordinary], id), line,
+				}})
 			}
 		}
 	}
@@ -101,8 +105,19 @@ func without(args, others []string) []string {
 	})
 }
 
+// findVerdict returns the verdict on a scenario in a group, as a text.
+func findVerdict(g *reports.Group, scenario string) string {
+	for _, c := range g.Cases {
+		if c.Case == scenario {
+			return string(c.Verdict)
+		}
+	}
+	return ""
+}
+
 // compareBehaviours returns how many scenarios ran on both cells, and what changed from the first to the second in those
-// that behaved otherwise. A scenario that leaves something to chance is not compared.
+// that behaved otherwise. A scenario that leaves something to chance is not compared, nor is the order within a step: that
+// of requests which are sent side by side is another one in every run, and each scenario judges it where it counts.
 func compareBehaviours(set *scenarios.Set, from, to string, view record.View) (compared int, changed map[string][]string) {
 	changed = map[string][]string{}
 	for _, s := range set.All() {
@@ -111,7 +126,10 @@ func compareBehaviours(set *scenarios.Set, from, to string, view record.View) (c
 			continue
 		}
 		compared++
-		if was, is := behaviourOf(before), behaviourOf(after); !was.equal(is) {
+		was, is := behaviourOf(before), behaviourOf(after)
+		slices.Sort(was.lines)
+		slices.Sort(is.lines)
+		if !was.equal(is) {
 			changed[s.ID] = changedLines(was, is)
 		}
 	}

@@ -34,11 +34,19 @@ func TestWitnessJudge(t *testing.T) {
 		"of nowhere":       func(w *Witness, _ *verdicts.Cell) { w.Programs[0].Origin = "" },
 		"another kubelet":  func(_ *Witness, c *verdicts.Cell) { c.Nodes = "1.34.4,1.37.1" },
 		"no kubelets":      func(w *Witness, c *verdicts.Cell) { c.Nodes, w.Components = "1.34.4", nil },
+		"no settings":      func(w *Witness, c *verdicts.Cell) { w.AskedSettings, c.Unchanged = nil, true },
+		"settings unread":  func(w *Witness, _ *verdicts.Cell) { w.SeenSettings = nil },
+		"admission":        func(w *Witness, _ *verdicts.Cell) { w.SeenSettings.AdmissionOff = nil },
+		"metrics":          func(w *Witness, _ *verdicts.Cell) { w.SeenSettings.MetricsOff = 1 },
+		"its arguments":    func(w *Witness, _ *verdicts.Cell) { w.Arguments = w.Arguments[1:] },
+		"asked to keep":    func(_ *Witness, c *verdicts.Cell) { c.Unchanged = true },
 		"not read":         func(w *Witness, _ *verdicts.Cell) { w.GateProbe = nil },
 	} {
 		w := &Witness{
 			GitVersion: "v1.37.1", EmulatedVersion: "1.37", ExpectedGate: scenarios.GateOff, GateMetric: scenarios.GateOff,
 			GateProbe: &GateProbe{Code: 400, Message: asked, Gate: scenarios.GateOff}, Programs: slices.Clone(testPrograms), Probes: &ProbeCount{Sent: 4, Front: 4, Back: 1},
+			AskedSettings: &Settings{AdmissionOff: []string{"A", "B"}, MetricsOff: 2}, SeenSettings: &Settings{AdmissionOff: []string{"A", "B"}, MetricsOff: 2},
+			Arguments:  []string{"--disable-admission-plugins=B", "--v=2", "--disable-admission-plugins=A", "--disabled-metrics=a,b"},
 			Components: []Component{{Name: Kubelet, Version: "1.37.1"}, {Name: Kubelet, Version: "1.36.3", Worker: true}, {Name: Kubelet, Version: "1.34.4", Worker: true}},
 		}
 		cell := verdicts.Cell{Provider: "local", Kubernetes: "1.37.1", Nodes: "1.34.4,1.36.3"}

@@ -1,6 +1,7 @@
 package matrix
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/authzconf/authzconf/engine/server"
+	"github.com/spf13/pflag"
 )
 
 func names(cells []server.Options) string {
@@ -50,6 +52,7 @@ func TestCells(t *testing.T) {
 		{name: "nodes that are too new", matrix: Matrix{Provider: "kind", Kubernetes: []string{"1.36", "1.37"}, Nodes: []string{"1.37"}, Gates: ParseGates("on")}, fail: "with an API server of 1.36.3: a kubelet must not be newer"},
 		{name: "nodes of an unknown version", matrix: Matrix{Provider: "kind", Kubernetes: []string{"1.37"}, Nodes: []string{"2.0"}, Gates: ParseGates("on")}, fail: "2.0"},
 		{name: "nodes where there are none", matrix: Matrix{Kubernetes: []string{"1.37"}, Nodes: []string{"1.36"}, Gates: ParseGates("on")}, fail: "clusters of the provider local have no nodes"},
+		{name: "defaults kept", matrix: Matrix{Kubernetes: []string{"1.37"}, Gates: ParseGates("on,default"), Unchanged: true}, want: "1.37-unchanged-gate-on 1.37-unchanged-gate-default"},
 		{name: "unknown provider", matrix: Matrix{Provider: "cloud", Kubernetes: []string{"1.37"}, Gates: ParseGates("on")}, fail: `unknown provider "cloud"`},
 	}
 	for _, test := range tests {
@@ -82,6 +85,7 @@ func TestLoad(t *testing.T) {
 			name: "real and emulated", text: head + "cells:\n  - {kubernetes: [\"1.33\"], gate: [absent]}\n  - {kubernetes: [\"1.37\"], emulate: [\"1.35\", \"1.36\"], gate: [off, on]}\n",
 			want: "1.33-gate-absent 1.37-as-1.35-gate-off 1.37-as-1.35-gate-on 1.37-as-1.36-gate-off 1.37-as-1.36-gate-on",
 		},
+		{name: "defaults kept", text: head + "cells:\n  - {kubernetes: [\"1.37\"], gate: [default]}\n  - {kubernetes: [\"1.37\"], gate: [default], unchanged: true}\n", want: "1.37-gate-default 1.37-unchanged-gate-default"},
 		{name: "unknown field", text: head + "cells:\n  - kubernetes: [\"1.33\"]\n    gates: [absent]\n", fail: `m.yaml:5:5: unknown field "gates"`},
 		{name: "no YAML", text: "a: [", fail: "m.yaml:"},
 		{name: "another kind", text: "apiVersion: authzconf.dev/v1alpha1\nkind: List\n", fail: `m.yaml:2:7: kind must be Matrix, not "List"`},
@@ -140,7 +144,12 @@ func TestFileOfCI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := names(cells), names(append(want, emulated...)); got != want {
+	unchanged := Matrix{Provider: "local", Kubernetes: Minors()[len(Minors())-2:], Gates: ParseGates("default"), Unchanged: true}
+	newest, err := unchanged.Cells()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := names(cells), names(slices.Concat(want, emulated, newest)); got != want {
 		t.Errorf("cells %s\nwant  %s", got, want)
 	}
 }
@@ -155,6 +164,31 @@ func TestSkewFileOfCI(t *testing.T) {
 		})
 		if !isTried {
 			t.Errorf("no cell has an API server of %s and a node of %s", Newest(), minor)
+		}
+	}
+}
+
+// TestUnchangedFlag: with --gate its cells come beside those of --gate, and alone they are the only ones.
+func TestUnchangedFlag(t *testing.T) {
+	for line, want := range map[string]string{
+		"":                                "1.37-gate-default",
+		"--unchanged default":             "1.37-unchanged-gate-default",
+		"--gate both --unchanged default": "1.37-gate-on 1.37-gate-off 1.37-unchanged-gate-default",
+		"--unchanged both --emulate 1.36": "1.37-as-1.36-unchanged-gate-on 1.37-as-1.36-unchanged-gate-off",
+	} {
+		flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+		var f Flags
+		f.Register(flags)
+		f.RegisterMore(flags)
+		if err := flags.Parse(strings.Fields(line)); err != nil {
+			t.Fatal(err)
+		}
+		cells, err := f.Cells(os.ReadFile, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := names(cells); got != want {
+			t.Errorf("%q: cells %s, want %s", line, got, want)
 		}
 	}
 }

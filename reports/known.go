@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -20,6 +21,10 @@ type KnownFailing struct {
 	// field. It must be given: a scenario that begins to fail otherwise is news.
 	Reason string `json:"reason" yaml:"reason"`
 	Issue  string `json:"issue,omitempty" yaml:"issue,omitempty"` // where the failure is being dealt with
+	// Since is the day on which the entry was made, and Until the last one on which it excuses a failure, both as 2006-01-02 and
+	// in UTC. Left out, nobody says.
+	Since string `json:"since,omitempty" yaml:"since,omitempty"`
+	Until string `json:"until,omitempty" yaml:"until,omitempty"`
 }
 
 // KnownState is what became of a known-failing entry.
@@ -36,6 +41,8 @@ const (
 	KnownInvalid KnownState = "invalid"
 	// KnownUnmatched: it matches nothing that was executed.
 	KnownUnmatched KnownState = "unmatched"
+	// KnownExpired: the run ended after the last day of the entry, so that it excuses nothing any more.
+	KnownExpired KnownState = "expired"
 )
 
 // KnownFailingState is an entry of the known-failing list with what became of it.
@@ -54,6 +61,18 @@ func (k KnownFailing) Describe() string {
 		return k.Scenario
 	}
 	return k.Scenario + " on " + k.Cell
+}
+
+// Dates returns since when the entry is there and until when it counts, as far as somebody said so.
+func (k KnownFailing) Dates() string {
+	var dates []string
+	if k.Since != "" {
+		dates = append(dates, "since "+k.Since)
+	}
+	if k.Until != "" {
+		dates = append(dates, "until "+k.Until)
+	}
+	return strings.Join(dates, ", ")
 }
 
 func glob(pattern, name string) bool {
@@ -79,6 +98,11 @@ func (r *Report) ApplyKnownFailing(entries []KnownFailing) {
 // applyEntry judges one entry by all that it matches. The first thing that is wrong is its state.
 func (r *Report) applyEntry(e KnownFailing) KnownFailingState {
 	state := KnownFailingState{KnownFailing: e, State: KnownFails}
+	if e.hasExpired(r.Finished) {
+		state.State = KnownExpired
+		state.Detail = fmt.Sprintf("it was for failures until %s; take it off the list, or say until when it is to count", e.Until)
+		return state
+	}
 	for i := range r.Groups {
 		group := &r.Groups[i]
 		for j := range group.Cases {
@@ -99,6 +123,12 @@ func (r *Report) applyEntry(e KnownFailing) KnownFailingState {
 		state.State, state.Detail = KnownUnmatched, "it matches nothing that was executed; correct it or take it off the list"
 	}
 	return state
+}
+
+// hasExpired reports whether the last day of the entry was over at a time.
+func (k KnownFailing) hasExpired(at time.Time) bool {
+	last, err := time.Parse(time.DateOnly, k.Until)
+	return err == nil && !at.Before(last.AddDate(0, 0, 1))
 }
 
 // judgeResult returns what one result makes of an entry that matches it.

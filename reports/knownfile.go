@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -49,6 +50,7 @@ func (l knownFailingList) check(at func(path string) string) error {
 				bad(p[0], "bad pattern %q", p[1])
 			}
 		}
+		e.checkDates(bad)
 		key := [2]string{e.Scenario, e.Cell}
 		if n, ok := first[key]; ok {
 			bad("", "entry %d is the same as entry %d", i+1, n+1)
@@ -57,4 +59,16 @@ func (l knownFailingList) check(at func(path string) string) error {
 		first[key] = i
 	}
 	return errors.Join(errs...)
+}
+
+// checkDates reports days that are none, and an entry that ends before it begins.
+func (k KnownFailing) checkDates(bad func(field, format string, args ...any)) {
+	for _, d := range [][2]string{{".since", k.Since}, {".until", k.Until}} {
+		if _, err := time.Parse(time.DateOnly, d[1]); d[1] != "" && err != nil {
+			bad(d[0], "%q is not a day; write it like 2006-01-02", d[1])
+		}
+	}
+	if k.Until != "" && k.Until < k.Since {
+		bad(".until", "the entry ends on %s, before it begins on %s", k.Until, k.Since)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/conformance/explore"
+	"github.com/authzconf/authzconf/conformance/surface"
 	"github.com/authzconf/authzconf/conformance/upgrade"
 	"github.com/authzconf/authzconf/deputy"
 	"github.com/authzconf/authzconf/drafts/conditional/certification"
@@ -28,6 +29,7 @@ var productTable = []productEntry{
 	{conformance.Product, judgeGroup},
 	{upgrade.Product, judgeGroup},
 	{explore.Product, judgeGroup},
+	{surface.Product, judgeGroup},
 	{deputy.Product, judgeGroup},
 	{granular.Product, ""},
 	{conditions.Run, ""},

@@ -26,7 +26,7 @@ import (
 
 func newReport() *cobra.Command {
 	c := plainCommand("report", (*cobra.Command).Help)
-	c.AddCommand(newReportDiff(), newReportGA())
+	c.AddCommand(newReportDiff(), newReportGA(), newReportFlakes())
 	return c
 }
 

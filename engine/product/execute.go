@@ -32,6 +32,8 @@ type Run struct {
 type Made struct {
 	Report *reports.Report
 	Log    *record.Log
+	// Interrupted reports whether the run ended early.
+	Interrupted bool
 }
 
 // Execute runs a plan, judges what was recorded, and makes the report. An error means that there is nothing to report. A run
@@ -74,7 +76,7 @@ func Execute(ctx context.Context, r Run) (*Made, error) {
 	if err != nil {
 		return nil, errors.Join(runErr, err)
 	}
-	return &Made{Report: report, Log: log}, nil
+	return &Made{Report: report, Log: log, Interrupted: isInterrupted}, nil
 }
 
 // describeInterruption returns why a run ended early, in one line: what interrupted it, and the plan's error if it says

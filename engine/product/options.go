@@ -23,6 +23,8 @@ type Options struct {
 	Seed int64
 	// ReportDir is the folder that the report is written to, empty for none; SignKey is the file of a private key.
 	ReportDir, SignKey string
+	// History is the file to which the results are appended as a line, empty for none.
+	History string
 	// DryRun shows what would run, and starts nothing.
 	DryRun bool
 	// Verbose shows each verdict as it is known, and with DryRun why a case would not run.
@@ -44,6 +46,7 @@ const CaseListFlag = "case-list"
 func (o *Options) register(fs *pflag.FlagSet) {
 	o.flags = fs
 	fs.StringVar(&o.ReportDir, "report-dir", "", "folder for the report and its evidence")
+	fs.StringVar(&o.History, "history", "", "file to append the results to, a line for each run: report flakes reads it")
 	fs.StringVar(&o.SignKey, "sign-key", "", "sign the report with this private key, as keygen makes it")
 	fs.BoolVar(&o.DryRun, "dry-run", false, "show what would run, and start nothing")
 	fs.BoolVarP(&o.Verbose, "verbose", "v", false, "show each verdict as it is known; with --dry-run, also what would not run and why")

@@ -8,19 +8,21 @@ import (
 	"runtime/debug"
 
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/history"
 	"github.com/authzconf/authzconf/reports/pages"
 	"github.com/authzconf/authzconf/reports/record"
 )
 
 // Output is where a report goes, if the user wants one.
 type Output struct {
-	folder string
-	key    *record.Key
+	folder  string
+	history string
+	key     *record.Key
 }
 
 // OpenOutput finds out before a run whether its report can be written and signed. Every error is for the user to mend.
 func OpenOutput(o Options) (out Output, err error) {
-	out.folder = o.ReportDir
+	out.folder, out.history = o.ReportDir, o.History
 	if o.SignKey != "" && out.folder == "" {
 		return out, errors.New("--sign-key needs --report-dir: a report is what is signed")
 	}
@@ -29,14 +31,31 @@ func OpenOutput(o Options) (out Output, err error) {
 			return out, fmt.Errorf("--sign-key: %w", err)
 		}
 	}
+	if out.history != "" {
+		if err := history.CheckAppendable(out.history); err != nil {
+			return out, fmt.Errorf("--history: %w", err)
+		}
+	}
 	if out.folder == "" {
 		return out, nil
 	}
 	return out, reports.JudgedFolder.CheckWritable(out.folder)
 }
 
-// Save writes the report with its record and its pages, and signs it, if the user wants that.
-func (o Output) Save(made *Made) error {
+// Save writes the report with its record and its pages, and signs it, and appends the results to the history, if the user
+// wants that.
+func (o Output) Save(made *Made) error { return errors.Join(o.saveReport(made), o.appendHistory(made)) }
+
+// appendHistory appends the results to the history. Those of an interrupted run are left out: it was not the subject that
+// kept its cases from passing.
+func (o Output) appendHistory(made *Made) error {
+	if o.history == "" || made.Interrupted {
+		return nil
+	}
+	return history.Append(o.history, made.Report)
+}
+
+func (o Output) saveReport(made *Made) error {
 	if o.folder == "" {
 		return nil
 	}

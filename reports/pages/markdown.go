@@ -183,13 +183,13 @@ func summarizeKnown(entries []reports.KnownFailingState) string {
 	if len(entries) == 0 {
 		return ""
 	}
-	t := reports.Table{Columns: []string{"entry", "reason", "issue", "state"}}
+	t := reports.Table{Columns: []string{"entry", "reason", "issue", "dates", "state"}}
 	for _, e := range entries {
 		state := string(e.State)
 		if e.Detail != "" {
 			state += ": " + e.Detail
 		}
-		t.Rows = append(t.Rows, reports.Row{Cells: []string{e.Describe(), e.Reason, e.Issue, state}})
+		t.Rows = append(t.Rows, reports.Row{Cells: []string{e.Describe(), e.Reason, e.Issue, e.Dates(), state}})
 	}
 	return tableMarkdown(t)
 }

@@ -101,7 +101,8 @@ func mixedReport() *reports.Report {
 	off.Witness.Mismatches = []string{"version: asked for v1.37.1, the server says v1.36.0"}
 	r.Groups = []reports.Group{on, off}
 	r.ApplyKnownFailing([]reports.KnownFailing{
-		{Scenario: "kep-5284/*/*-without-action-grant", Cell: "1.37-*", Reason: "message: want", Issue: "https://example.com/issues/7"},
+		{Scenario: "kep-5284/*/*-without-action-grant", Cell: "1.37-*", Reason: "message: want", Issue: "https://example.com/issues/7",
+			Since: "2026-01-02", Until: "2036-01-02"},
 		{Scenario: "kep-5284/no/such", Reason: "anything"},
 	})
 	r.Conclude()

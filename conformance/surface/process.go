@@ -1,0 +1,99 @@
+package surface
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/procfs"
+)
+
+// Process is what a process holds.
+type Process struct {
+	// Children is the number of processes that it has started, Threads of its own threads.
+	Children int `json:"children"`
+	Threads  int `json:"threads"`
+	// Files is the number of its open files, Sockets of those that are sockets.
+	Files   int `json:"files"`
+	Sockets int `json:"sockets"`
+	// Memory is what it holds resident, in bytes.
+	Memory int `json:"memoryBytes"`
+	// Peers are the addresses of other machines that it is connected with.
+	Peers []string `json:"peers"`
+}
+
+// readProcess reads what a process holds.
+func readProcess(pid int) (out Process, err error) {
+	proc, err := procfs.NewProc(pid)
+	if err != nil {
+		return out, fmt.Errorf("the API server's process: %w", err)
+	}
+	stat, err := proc.Stat()
+	if err != nil {
+		return out, err
+	}
+	out.Threads, out.Memory = stat.NumThreads, stat.ResidentMemory()
+	files, err := proc.FileDescriptorTargets()
+	if err != nil {
+		return out, err
+	}
+	sockets := map[string]bool{}
+	for _, target := range files {
+		if inode, isSocket := strings.CutPrefix(target, "socket:["); isSocket {
+			sockets[strings.TrimSuffix(inode, "]")] = true
+		}
+	}
+	out.Files, out.Sockets = len(files), len(sockets)
+	if out.Children, err = countChildren(pid); err != nil {
+		return out, err
+	}
+	out.Peers, err = findPeers(proc, sockets)
+	return out, err
+}
+
+// countChildren counts the processes that a process has started and that still run.
+func countChildren(pid int) (n int, err error) {
+	all, err := procfs.AllProcs()
+	if err != nil {
+		return 0, err
+	}
+	for _, p := range all {
+		if stat, err := p.Stat(); err == nil && stat.PPID == pid { // one that has ended meanwhile is none
+			n++
+		}
+	}
+	return n, nil
+}
+
+// findPeers returns the addresses beyond this machine to which sockets of a process are connected.
+func findPeers(proc procfs.Proc, sockets map[string]bool) ([]string, error) {
+	peers := []string{}
+	for _, table := range []string{"tcp", "tcp6"} {
+		fs, err := procfs.NewFS(fmt.Sprintf("/proc/%d", proc.PID))
+		if err != nil {
+			return nil, err
+		}
+		read := fs.NetTCP
+		if table == "tcp6" {
+			read = fs.NetTCP6
+		}
+		lines, err := read()
+		if os.IsNotExist(err) { // a machine without IPv6
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range lines {
+			address, ok := netip.AddrFromSlice(l.RemAddr)
+			isElsewhere := ok && !address.Unmap().IsLoopback() && !address.IsUnspecified()
+			if isElsewhere && sockets[fmt.Sprint(l.Inode)] {
+				peers = append(peers, address.Unmap().String())
+			}
+		}
+	}
+	slices.Sort(peers)
+	return slices.Compact(peers), nil
+}

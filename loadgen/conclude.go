@@ -144,6 +144,7 @@ func makeSections(r *run.Run, result *judge.Result) []reports.Section {
 		comparisonsSection(result),
 		usageSection(result),
 		flowControlSection(result),
+		servedSection(groups),
 		serversSection(r),
 		notesSection(r, result),
 	}

@@ -57,6 +57,8 @@ type Options struct {
 	Keep bool
 	// NoAudit switches auditing, and Observe, off: a storm would fill the memory with events that nobody asks for.
 	NoAudit bool
+	// KeepMetrics are families that stay on, of those that are switched off because they are bulky.
+	KeepMetrics []string
 	// Plain, if given, is the authorizer chain, and nothing is recorded.
 	Plain *Plain
 	// Front, if given, answers at the recorder's first point, so that permissions can be given and taken at once,
@@ -207,7 +209,7 @@ func (s *Server) request(o Options) (r clusters.Request, err error) {
 		}
 	}
 	if !o.Cell.Unchanged {
-		r.Args = Args()
+		r.Args = Args(o.KeepMetrics...)
 	}
 	authorizers := chain{middle: s.between, recorder: s.recorder, cacheFields: s.cacheFields(), cached: o.Cached}
 	if err := authorizers.apply(&r); err != nil {
@@ -220,10 +222,11 @@ func (s *Server) request(o Options) (r clusters.Request, err error) {
 }
 
 // Args are the arguments that make an API server quicker and quieter. One that is to keep its defaults does not have them,
-// and neither has a plain one, which may be given them.
-func Args() []string {
+// and neither has a plain one, which may be given them. keep are metric families that are not switched off.
+func Args(keep ...string) []string {
+	off := slices.DeleteFunc(slices.Clone(known.Bulky), func(family string) bool { return slices.Contains(keep, family) })
 	return []string{
-		"--disabled-metrics=" + strings.Join(known.Bulky, ","),
+		"--disabled-metrics=" + strings.Join(off, ","),
 		// It sleeps 50 ms over every object in a namespace that its informer has not seen, and has no part in authorization.
 		"--disable-admission-plugins=NamespaceLifecycle",
 	}

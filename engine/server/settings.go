@@ -34,7 +34,7 @@ func expectedSettings(o Options) *reports.Settings {
 	case o.Plain != nil:
 		args = o.Plain.Args
 	case !o.Cell.Unchanged:
-		args = Args()
+		args = Args(o.KeepMetrics...)
 	}
 	settings := reports.ReadSettings(args)
 	if !o.Cell.Unchanged && !can.Nodes { // see clusters/local/arguments.yaml

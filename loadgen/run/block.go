@@ -84,6 +84,8 @@ type Block struct {
 	Cost map[string]Cost `json:"cost,omitempty"`
 	// Pressure is what the block shared the machine with. It is nil where nobody knows, as of programs on other machines.
 	Pressure *Pressure `json:"pressure,omitempty"`
+	// Served is how long the API server says that it took, by verb and scope, for everybody who asked for what agents ask for.
+	Served []Served `json:"served,omitempty"`
 	// Profiles are what these programs did, in the last block of a side.
 	Profiles       map[string]CPUProfile `json:"cpuProfiles,omitempty"`
 	WebhookLatency histogram.Histogram   `json:"webhookLatency"`        // as the recorder saw it: receipt to answer

@@ -106,6 +106,7 @@ func (r *runner) complete(i int, s *controlPlane, side profile.Side, before coun
 		return false
 	}
 	increased := after.since(before)
+	b.Served = countServed(increased)
 	addRuntimeCost(b, increased, r.idle[s.name][run.APIServer].Idle)
 	addMetrics(b, increased, counterFacts{
 		attempts:   s.attempts && !r.Profile.Authorizer.Cache && !r.serverCounts(),

@@ -17,7 +17,7 @@ import (
 )
 
 var scraped = []string{processStart, authorizationAttempts, webhookEvaluations, flowControl + "rejected_requests_total", flowControl + "dispatched_requests_total", flowControl + "request_wait_duration_seconds",
-	decisions, "go_memstats_alloc_bytes_total", heapSys, "go_gc_duration_seconds", cpuSeconds}
+	decisions, "go_memstats_alloc_bytes_total", heapSys, "go_gc_duration_seconds", cpuSeconds, objectives}
 
 // The API server's own counters that a block is measured by.
 const (
@@ -59,13 +59,17 @@ func (c counters) began() time.Time {
 	return time.Time{}
 }
 
-// readCounters takes all that was scraped but the buckets of histograms.
+// readCounters takes all that was scraped but the buckets of histograms. Of how long requests took it takes those that agents send,
+// with their buckets.
 func readCounters(families map[string]*dto.MetricFamily) (counters, error) {
 	samples, err := expfmt.ExtractSamples(&expfmt.DecodeOptions{}, slices.Collect(maps.Values(families))...)
 	out := counters{}
 	for _, s := range samples {
-		if family := string(s.Metric[model.MetricNameLabel]); !strings.HasSuffix(family, "_bucket") {
-			out[s.Metric.String()] = sample{family, s.Metric, float64(s.Value)}
+		counted := sample{string(s.Metric[model.MetricNameLabel]), s.Metric, float64(s.Value)}
+		isOther := strings.HasPrefix(counted.family, objectives) && !counted.isServed()
+		isBucket := strings.HasSuffix(counted.family, "_bucket") && !counted.isServed()
+		if !isOther && !isBucket {
+			out[s.Metric.String()] = counted
 		}
 	}
 	return out, err

@@ -1,0 +1,69 @@
+package run
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Served is how long the API server says that it took for requests of one kind: its own indicator for the objectives of
+// Kubernetes (apiserver_request_sli_duration_seconds), without the waits for admission webhooks and in the queues of priority and fairness.
+type Served struct {
+	// Verb and Scope are labels of the indicator: LIST, and resource, namespace or cluster.
+	Verb  string `json:"verb"`
+	Scope string `json:"scope"`
+	Count int64  `json:"count"`
+	// Within has, by an upper bound in seconds as the server writes it, how many requests took no longer.
+	Within map[string]int64 `json:"within"`
+}
+
+// Objective returns what Kubernetes promises for 99 % of such requests: 1 s, or 30 s for a list of a namespace or of all
+// (https://github.com/kubernetes/community/blob/master/sig-scalability/slos/api_call_latency.md).
+func (s Served) Objective() time.Duration {
+	if s.Verb == "LIST" && s.Scope != "resource" {
+		return 30 * time.Second
+	}
+	return time.Second
+}
+
+// WithinObjective returns the part of the requests that took no longer than promised.
+func (s Served) WithinObjective() float64 {
+	for bound, n := range s.Within {
+		if seconds, err := strconv.ParseFloat(bound, 64); err == nil && seconds == s.Objective().Seconds() {
+			return float64(n) / float64(max(1, s.Count))
+		}
+	}
+	return 0
+}
+
+// Bound returns the least bound, in seconds, within which a part of the requests was answered; +Inf if none is.
+func (s Served) Bound(part float64) float64 {
+	least := math.Inf(1)
+	for text, n := range s.Within {
+		seconds, err := strconv.ParseFloat(text, 64)
+		if err == nil && float64(n) >= part*float64(s.Count) {
+			least = min(least, seconds)
+		}
+	}
+	return least
+}
+
+// MergeServed adds up what blocks have of each kind, in order.
+func MergeServed(blocks []*Block) []Served {
+	type kind struct{ verb, scope string }
+	all := map[kind]Served{}
+	for _, b := range blocks {
+		for _, s := range b.Served {
+			k := kind{s.Verb, s.Scope}
+			sum := all[k]
+			sum.Verb, sum.Scope, sum.Count, sum.Within = s.Verb, s.Scope, sum.Count+s.Count, Sum(sum.Within, s.Within)
+			all[k] = sum
+		}
+	}
+	return slices.SortedFunc(maps.Values(all), func(a, b Served) int {
+		return cmp.Or(cmp.Compare(a.Verb, b.Verb), cmp.Compare(a.Scope, b.Scope))
+	})
+}

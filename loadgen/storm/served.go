@@ -1,0 +1,47 @@
+package storm
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/authzconf/authzconf/loadgen/run"
+)
+
+// objectives is the API server's own indicator for the objectives of Kubernetes, a histogram by verb, resource and scope.
+const objectives = "apiserver_request_sli_duration_seconds"
+
+// asked are the resources that agents ask for. Others of a cluster may ask for them, too.
+var asked = []string{"pods", "selfsubjectaccessreviews"}
+
+// isServed reports whether a sample is of the indicator, for what agents ask for.
+func (s sample) isServed() bool {
+	isIndicator := s.family == objectives+"_bucket" || s.family == objectives+"_count"
+	return isIndicator && slices.Contains(asked, string(s.labels["resource"]))
+}
+
+// countServed returns what the API server says of how long requests took, by verb and scope. A watch has no objective.
+func countServed(increased []sample) (list []run.Served) {
+	at := func(s sample) *run.Served {
+		verb, scope := string(s.labels["verb"]), string(s.labels["scope"])
+		i := slices.IndexFunc(list, func(l run.Served) bool { return l.Verb == verb && l.Scope == scope })
+		if i < 0 {
+			list = append(list, run.Served{Verb: verb, Scope: scope, Within: map[string]int64{}})
+			i = len(list) - 1
+		}
+		return &list[i]
+	}
+	for _, s := range increased {
+		if !s.isServed() || s.labels["verb"] == "WATCH" {
+			continue
+		}
+		if served := at(s); s.family == objectives+"_count" {
+			served.Count += int64(s.value)
+		} else {
+			served.Within[string(s.labels["le"])] += int64(s.value)
+		}
+	}
+	slices.SortFunc(list, func(a, b run.Served) int {
+		return cmp.Or(cmp.Compare(a.Verb, b.Verb), cmp.Compare(a.Scope, b.Scope))
+	})
+	return list
+}

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/authzconf/authzconf/conformance"
-	"github.com/authzconf/authzconf/conformance/upgradepath"
 	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/seq"
@@ -32,6 +31,8 @@ const (
 	ClaimTokens Claim = "tokens-work"
 	// ClaimNoConstrained: at an API server without the feature no access review has a verb of it.
 	ClaimNoConstrained Claim = "no-constrained-review"
+	// ClaimWorkloads: everybody who worked before the API server was replaced was answered rightly by the new one.
+	ClaimWorkloads Claim = "workloads-go-on"
 	// ClaimAnswers: every request while API servers were replaced was answered as by one of the two versions, or not at all.
 	ClaimAnswers Claim = "answers-right"
 )
@@ -59,7 +60,7 @@ func (c ClaimItem) name(stage string) string {
 }
 
 // planClaims adds to each stage what is judged about it as a whole.
-func planClaims(p *upgradepath.Path, stages []*StagePlan) {
+func planClaims(stages []*StagePlan) {
 	running := map[int]*StagePlan{} // by server
 	hadToken := map[string]bool{}   // by setup
 	for _, s := range stages {
@@ -79,8 +80,9 @@ func planClaims(p *upgradepath.Path, stages []*StagePlan) {
 				claim(ClaimNoConstrained, other.Name())
 			}
 		}
-		if s.flows(p) {
+		if s.flows() {
 			claim(ClaimAnswers, s.Name())
+			claim(ClaimWorkloads, s.Name())
 		}
 	}
 }
@@ -138,6 +140,8 @@ func (p *Plan) judgeClaim(stage *StagePlan, item ClaimItem, view record.View) re
 	case ClaimAnswers:
 		flow := p.judgeFlow(e)
 		r.Verdict, detail = flow.verdict(), flow.describe()
+	case ClaimWorkloads:
+		r.Verdict, detail = p.judgeFlow(e).judgeWorkloads(stage)
 	}
 	if r.Verdict == verdicts.Passed {
 		r.Details = []string{detail}

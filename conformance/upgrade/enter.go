@@ -25,10 +25,10 @@ func (u *Upgrade) enter(ctx context.Context, stage *Stage) error {
 	for i, t := range u.targets {
 		u.marks[i] = t.Mark()
 	}
-	if !stage.flows(u.plan.path) {
+	if !stage.flows() {
 		return u.replace(ctx, stage)
 	}
-	flow, err := u.flow(ctx)
+	flow, err := u.flow(ctx, stage)
 	if err != nil {
 		return err
 	}
@@ -119,8 +119,8 @@ func (u *Upgrade) disturb(ctx context.Context, stage *Stage) error {
 	return u.replace(ctx, stage)
 }
 
-// flow starts the requests of all setups that have been made for it: to the balancer, or to the one API server.
-func (u *Upgrade) flow(ctx context.Context) (*flow, error) {
+// flow starts the requests of the setups that work while a stage is entered: to the balancer, or to the one API server.
+func (u *Upgrade) flow(ctx context.Context, stage *Stage) (*flow, error) {
 	run, err := replay.New(u.targets[0])
 	if err != nil {
 		return nil, err
@@ -129,18 +129,9 @@ func (u *Upgrade) flow(ctx context.Context) (*flow, error) {
 	if u.balancer != nil {
 		host = "https://" + u.balancer.Addr()
 	}
-	var setups []flowSetup
-	seen := map[string]bool{}
-	for _, s := range u.plan.texts.Set.All() {
-		kept := u.flowing[s.Setup]
-		if kept != nil && !seen[s.Setup] {
-			seen[s.Setup] = true
-			setups = append(setups, flowSetup{scenario: s, kept: kept})
-		}
-	}
-	if len(setups) == 0 {
-		return nil, fmt.Errorf("no setup of the path has a single request that could flow")
-	}
+	setups := seq.Map(stage.Workloads, func(name string) flowSetup {
+		return flowSetup{scenario: stage.scenario[name], kept: u.flowing[name]}
+	})
 	return startFlow(ctx, run, host, setups), nil
 }
 

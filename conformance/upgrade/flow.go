@@ -23,6 +23,8 @@ const (
 	flowWorkers = 4
 	// flowPause is between two requests of a worker: some hundred a second leave processors to the API servers that start.
 	flowPause = 10 * time.Millisecond
+	// flowBackoff is the pause after a request without an answer, as clients wait that find no server.
+	flowBackoff = 50 * time.Millisecond
 	// flowTimeout ends a request that nobody answers.
 	flowTimeout = 10 * time.Second
 )
@@ -61,14 +63,14 @@ func (f *flow) work(ctx context.Context, run *replay.Replayer, first int) {
 		one, cancel := context.WithTimeout(context.WithoutCancel(ctx), flowTimeout)
 		o, err := run.Send(one, s.scenario, s.kept, f.host)
 		cancel()
-		seen := FlowSample{Setup: s.scenario.Setup, Seen: o, Server: -1}
+		seen, pause := FlowSample{Setup: s.scenario.Setup, Seen: o, Server: -1}, flowPause
 		if err != nil {
-			seen.Error = errorClass(err)
+			seen.Error, pause = errorClass(err), flowBackoff
 		}
 		f.mu.Lock()
 		f.samples = append(f.samples, seen)
 		f.mu.Unlock()
-		clusters.Pause(ctx, flowPause)
+		clusters.Pause(ctx, pause)
 	}
 }
 

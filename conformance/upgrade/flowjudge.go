@@ -40,6 +40,7 @@ type flowJudgement struct {
 type flowAnswer struct {
 	// Cell is what the API server that answered was at that moment, Scenario the one of the request's setup that is for it.
 	Cell     string
+	Setup    string
 	Scenario string
 	// Verdict is by outcome, code, message, resulting user and audit event; not by access reviews, as servers have caches.
 	Verdict verdicts.Verdict
@@ -62,7 +63,7 @@ type findScenario func(cell, setup string) (*scenarios.Scenario, verdicts.Cell)
 // judgeFlow judges the requests that flowed on the way to a stage.
 func (p *Plan) judgeFlow(e *StageRecord) *flowJudgement {
 	if e.Flow == nil {
-		return &flowJudgement{}
+		return &flowJudgement{record: &FlowRecord{}}
 	}
 	return judgeSamples(e.Flow, p.findScenario)
 }
@@ -180,7 +181,7 @@ func (f *flowJudgement) answer(s *FlowSample) (answers []flowAnswer, early bool)
 
 // judge judges an answer by the scenario that is for the API server that gave it, which was that of a cell.
 func (f *flowJudgement) judge(name string, s *FlowSample) flowAnswer {
-	a := flowAnswer{Cell: name, Verdict: verdicts.Invalid}
+	a := flowAnswer{Cell: name, Setup: s.Setup, Verdict: verdicts.Invalid}
 	one, cell := f.find(name, s.Setup)
 	if one == nil {
 		a.Reason = "no scenario of the setup " + s.Setup + " is for this stage"

@@ -17,7 +17,6 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/record"
-	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -110,9 +109,7 @@ func NewPlan(o PlanOptions) (*Plan, error) {
 }
 
 // flows reports whether requests flow anywhere along the path.
-func (p *Plan) flows() bool {
-	return p.path.HighAvailability || slices.ContainsFunc(p.path.Stages, func(l upgradepath.Stage) bool { return l.Fault != "" })
-}
+func (p *Plan) flows() bool { return slices.ContainsFunc(p.stages, (*StagePlan).flows) }
 
 // serverCount returns how many API servers there are at once.
 func (p *Plan) serverCount() int {
@@ -122,9 +119,9 @@ func (p *Plan) serverCount() int {
 	return 1
 }
 
-// mayFlow reports whether the requests of a scenario's setup can be sent all the time.
-func (p *Plan) mayFlow(s *scenarios.Scenario) bool {
-	return p.flows() && s.Requires.Chain == p.stages[0].Target.Chain && len(s.Steps) == 1
+// works reports whether a setup works while a stage of the path is entered.
+func (p *Plan) works(setup string) bool {
+	return slices.ContainsFunc(p.stages, func(s *StagePlan) bool { return slices.Contains(s.Workloads, setup) })
 }
 
 // Cases returns the cases of all stages.

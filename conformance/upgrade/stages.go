@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -21,6 +22,9 @@ type StagePlan struct {
 	Server int
 	// Fault is what goes wrong on the way here.
 	Fault upgradepath.Fault
+	// Workloads are the setups that work while the stage is entered: each has a scenario for the servers before and for this
+	// one, of a single request.
+	Workloads []string
 	// Made are the setups that are made on this stage.
 	Made []string
 	// Claims are what is judged about the stage as a whole.
@@ -72,7 +76,8 @@ func planStages(p *upgradepath.Path, set *scenarios.Set, base matrix.Matrix) (st
 			stages = append(stages, stage)
 		}
 	}
-	planClaims(p, stages)
+	planWorkloads(stages)
+	planClaims(stages)
 	return stages, nil
 }
 
@@ -104,8 +109,27 @@ func (s *StagePlan) plan(p *upgradepath.Path, set *scenarios.Set, cell server.Op
 	return nil
 }
 
-// flows reports whether requests flow while the stage is entered.
-func (s *StagePlan) flows(p *upgradepath.Path) bool {
-	canFail := p.HighAvailability || s.Fault != ""
-	return s.Index > 0 && canFail
+// planWorkloads finds the setups that work while each stage is entered.
+func planWorkloads(stages []*StagePlan) {
+	running := map[int]*StagePlan{} // by server
+	for _, s := range stages {
+		if s.Index > 0 {
+			s.Workloads = seq.Filter(slices.Sorted(maps.Keys(s.scenario)), func(setup string) bool { return canWork(setup, s, running) })
+		}
+		running[s.Server] = s
+	}
 }
+
+// canWork reports whether a setup is a single request on a stage and on all that run before it, so that it can be sent all the
+// time and judged whichever server answers.
+func canWork(setup string, next *StagePlan, running map[int]*StagePlan) bool {
+	for _, s := range append(slices.Collect(maps.Values(running)), next) {
+		if one := s.scenario[setup]; one == nil || len(one.Steps) != 1 {
+			return false
+		}
+	}
+	return true
+}
+
+// flows reports whether requests flow while the stage is entered.
+func (s *StagePlan) flows() bool { return len(s.Workloads) > 0 }

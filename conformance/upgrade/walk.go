@@ -198,7 +198,7 @@ func (u *Upgrade) make(ctx context.Context, run *replay.Replayer, stage *Stage, 
 		return err
 	}
 	u.kept[s.Setup] = kept
-	if u.plan.mayFlow(s) {
+	if u.plan.works(s.Setup) {
 		u.flowing[s.Setup], err = run.Keep(ctx, s, scenarios.Suffix(u.output.Seed, flowNames, s.Setup))
 	}
 	return err

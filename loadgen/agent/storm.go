@@ -57,6 +57,9 @@ type Storm struct {
 	Reconnect bool
 	// Room is how many requests may be under way at once; others are dropped. By default 4 for each agent, at least 4096.
 	Room int
+	// Patient has requests wait for room in place of being dropped: where nothing is said of latency, a server that is slow gets
+	// them later.
+	Patient bool
 
 	tally *tally
 	alarm *alarm // of an open loop
@@ -138,6 +141,9 @@ func (s *Storm) open(ctx, inner context.Context, schedule []pacer.Send) {
 		turn := &turns[int(send.Agent)/s.Shards]
 		due := task{Send: send, turn: *turn}
 		*turn++
+		if s.Patient && !s.awaitRoom(ctx) {
+			return
+		}
 		if s.room.Add(1) > int64(s.Room) {
 			s.room.Add(-1)
 			s.tally.block.Planned++
@@ -161,6 +167,19 @@ func (s *Storm) open(ctx, inner context.Context, schedule []pacer.Send) {
 	}
 	// A watch goes on to the end of the block.
 	s.alarm.wait(s.Start.Add(s.Plan.Length))
+}
+
+// roomPause is the time between two looks for room.
+const roomPause = time.Millisecond
+
+// awaitRoom returns when one more request may be under way, and false if ctx ends first.
+func (s *Storm) awaitRoom(ctx context.Context) bool {
+	for s.room.Load() >= int64(s.Room) {
+		if !clusters.Pause(ctx, roomPause) {
+			return false
+		}
+	}
+	return true
 }
 
 // mostRetries is how often a request is sent again after a Retry-After (maxRetries of client-go's rest.Request).

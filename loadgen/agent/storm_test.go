@@ -187,6 +187,23 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
+// Where requests wait for room, all are sent, and no more are under way than there is room for.
+func TestPatient(t *testing.T) {
+	var underWay, most atomic.Int64
+	_, c := stub(t, func(http.ResponseWriter, *http.Request) {
+		n := underWay.Add(1)
+		defer underWay.Add(-1)
+		for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
+		}
+		time.Sleep(20 * time.Millisecond)
+	})
+	b := play(t.Context(), t, storm(t, c, func(s *Storm) { s.Room, s.Patient = 5, true }))
+	balanced(t, b)
+	if b.Dropped > 0 || b.Sent != b.Planned || most.Load() > 5 {
+		t.Errorf("%d planned, %d sent, %d dropped, %d at once", b.Planned, b.Sent, b.Dropped, most.Load())
+	}
+}
+
 func TestBurstSpread(t *testing.T) {
 	_, c := stub(t, func(http.ResponseWriter, *http.Request) {})
 	s := storm(t, c, func(s *Storm) { s.Plan.Arrivals, s.Plan.Agents, s.Plan.Rate = pacer.Burst, 100, 0 })

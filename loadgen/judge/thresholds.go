@@ -181,12 +181,12 @@ func (t Thresholds) LimitsOf(variant string) Limits {
 // with fewer no claim about latency can be made. The objectives of Kubernetes are judged in every profile.
 func ThresholdsOf(p *profile.Profile) Thresholds {
 	t := Thresholds{
-		Limits: Limits{SLOHeld: true}, Variants: map[string]Limits{}, Comparisons: map[string]Margins{},
+		Limits: Limits{SLOHeld: !p.Counts}, Variants: map[string]Limits{}, Comparisons: map[string]Margins{},
 		MinPairs: p.Declared.Pairs, MinStarts: p.Declared.Starts,
 	}
 	for _, limit := range p.Thresholds {
 		t.Variants[limit.Variant] = Limits{
-			ErrorRate: limit.ErrorRate, ReviewsPerRequest: ptr.Deref(limit.ReviewsPerRequest, 0), P99: run.Duration(ptr.Deref(limit.P99, 0)), SLOHeld: true,
+			ErrorRate: limit.ErrorRate, ReviewsPerRequest: ptr.Deref(limit.ReviewsPerRequest, 0), P99: run.Duration(ptr.Deref(limit.P99, 0)), SLOHeld: !p.Counts,
 		}
 	}
 	for _, c := range p.Comparisons {

@@ -328,6 +328,7 @@ func TestVariants(t *testing.T) {
 		{"denied", profile.GateOnServer, 3, 3},
 		{"fallback", profile.GateOnServer, 5, 2},
 		{"deputy", profile.GateOnServer, 6, 6},
+		{"one-user", profile.GateOnServer, 6, 6},
 		{"deputy-legacy", profile.GateOffServer, 5, 5},
 		{"deputy-legacy", profile.GateOnServer, 6, 5},
 	}

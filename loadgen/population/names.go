@@ -64,6 +64,9 @@ func asking(p *profile.Profile, variant profile.Variant, a int) ask {
 	case profile.User:
 		q.node = a % p.Nodes
 		q.imp = userOf(variant, a)
+	case profile.OneUser:
+		q.node = a % p.Nodes
+		q.imp = userOf(variant, 0)
 	case profile.ServiceAccount:
 		q.node = a % p.Nodes
 		q.imp = &scenarios.Impersonate{User: fmt.Sprintf("system:serviceaccount:%s:app-%06d", podSpace, a)}

@@ -168,6 +168,7 @@ func (p *Profile) checkArrivals(c *checker) {
 
 func (p *Profile) checkComparisons(c *checker) {
 	c.ok(len(p.Comparisons) > 0 && len(p.Comparisons) <= 50, "$.comparisons", "%d comparisons: expected 1 to 50", len(p.Comparisons))
+	c.ok(!p.Counts || !p.claimsLatency(), "$.counts", "counts beside a margin or a limit of a p99: expected neither, for nothing is said of latency")
 	names, aa := map[string]bool{}, 0
 	for i, compared := range p.Comparisons {
 		path := fmt.Sprintf("$.comparisons[%d]", i)

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/authzconf/authzconf/loadgen/pacer"
@@ -73,6 +74,9 @@ type Profile struct {
 	// LateTolerance is how long after its time a request may leave and not be late.
 	LateTolerance time.Duration `yaml:"lateTolerance"`
 	Timeout       time.Duration `yaml:"timeout"` // how long an agent waits for an answer
+	// Counts says that the profile is about counts alone: no latency is judged, the objectives of Kubernetes neither, nothing
+	// is measured before the first block, and requests wait for room in place of being dropped.
+	Counts bool `yaml:"counts"`
 	// ColdShare is the part of cold variants' requests that find what the server knew of them forgotten; all by default.
 	ColdShare   float64      `yaml:"coldShare"`
 	Comparisons []Comparison `yaml:"comparisons"`
@@ -321,6 +325,12 @@ func (p *Profile) shareCold() float64 {
 
 // Predictable reports whether the reviews of a block follow from its requests: not where nobody but the API server counts.
 func (p *Profile) Predictable() bool { return p.Authorizer.Kind != RBAC }
+
+// claimsLatency reports whether the profile has a margin, or a limit of a latency.
+func (p *Profile) claimsLatency() bool {
+	margins := slices.ContainsFunc(p.Comparisons, func(c Comparison) bool { return c.Margins != Margins{} })
+	return margins || slices.ContainsFunc(p.Thresholds, func(t Threshold) bool { return t.P99 != nil })
+}
 
 // OneServer reports whether all requests go to one API server that is not restarted in a block.
 func (p *Profile) OneServer() bool { return p.APIServers <= 1 && p.Event.Kind == NoEvent }

@@ -26,6 +26,8 @@ const (
 	OtherNode As = "other-node"
 	// User is a user, another one for every agent, with as many groups and values of an extra field as the variant says.
 	User As = "user"
+	// OneUser is the same user for all agents, with groups and values like those of a User.
+	OneUser As = "one-user"
 	// ServiceAccount is a service account, another one for every agent.
 	ServiceAccount As = "service-account"
 )
@@ -45,7 +47,7 @@ type Variant struct {
 	Name string
 	What string // a sentence for people
 	As   As
-	// Groups and Values are how many groups, and values of an extra field, a User has.
+	// Groups and Values are how many groups, and values of an extra field, a User or the OneUser has.
 	Groups, Values int
 	// Grants are what its agents are granted, by the names of loadgen/population/grants.yaml.
 	Grants []string
@@ -159,7 +161,12 @@ func (p *Profile) Connections() int {
 }
 
 // WarmUp is how long a server that was started is asked before the first block that counts.
-func (p *Profile) WarmUp() time.Duration { return min(p.Block, CacheLife) }
+func (p *Profile) WarmUp() time.Duration {
+	if p.Counts {
+		return 0
+	}
+	return min(p.Block, CacheLife)
+}
 
 // Blocks is how many blocks a run has, those for warming up left out.
 func (p *Profile) Blocks() int {

@@ -65,6 +65,10 @@ type Generator interface {
 }
 
 // Lead is how long before its start a block is ordered: a schedule has to be made first.
+// countedRoom is how many requests of a shard are under way at most where only counts matter: far more than it takes for checks
+// to meet, and not so many that an API server on a busy machine gives up what waits for long.
+const countedRoom = 500
+
 func Lead(p *profile.Profile) time.Duration {
 	return 200*time.Millisecond + time.Duration(p.Plan(0).Expected())*2*time.Microsecond
 }
@@ -152,6 +156,9 @@ func (w *Worker) Block(ctx context.Context, o Order) (*run.Block, error) {
 		Request: population.Asker(p, variant, func(identity int) []string { return tokens[identity] }),
 		Expect:  population.Expected(variant), Tolerance: p.LateTolerance, Timeout: p.Timeout, Reconnect: p.Reconnect,
 		Return: p.Reflectors, WatchList: p.WatchList,
+	}
+	if p.Counts {
+		storm.Room, storm.Patient = countedRoom, true
 	}
 	storm.Before.Kind, storm.Before.Times = slices.Index(storm.Kinds, profile.Review), p.SelfReviews
 	schedule, err := storm.Prepare()

@@ -16,6 +16,9 @@ import (
 // measureIdle measures what the programs use while no agent asks. Where nobody but the API server counts, it goes on
 // until what others ask is steady: controllers have to do with nodes and pods that are new.
 func (r *runner) measureIdle(ctx context.Context) {
+	if r.Profile.Counts && !r.serverCounts() {
+		return
+	}
 	rounds := slices.Repeat([]map[profile.Server]int64{nil}, steadyRounds)
 	for len(rounds) < mostRounds && ctx.Err() == nil {
 		now := r.watchIdle(ctx)

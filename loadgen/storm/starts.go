@@ -33,6 +33,9 @@ func (r *runner) beginStart(ctx context.Context, i int) bool {
 		}
 		clear(r.last) // they know nobody
 	}
+	if r.Profile.Counts {
+		return true
+	}
 	for _, name := range names {
 		if err := r.warmUp(ctx, r.servers[name], start); err != nil {
 			r.problem(-1, "warming up %s: %v", name, err)

@@ -121,6 +121,13 @@ type CommandReader interface {
 	ReadCommand(ctx context.Context) ([]string, error)
 }
 
+// NodeReplacer is a Cluster whose nodes can get other kubelets while their pods stay.
+type NodeReplacer interface {
+	// ReplaceKubelets gives one node after the other, those of the control plane first, the kubelet of a version, such as
+	// 1.37.1, out of a node image if one is named, and returns when all are ready.
+	ReplaceKubelets(ctx context.Context, version, image string) error
+}
+
 // Describer is a Cluster that says what it is, which nobody here has chosen.
 type Describer interface {
 	Facts(ctx context.Context) (Facts, error)

@@ -109,5 +109,6 @@ var (
 	_ clusters.Restarter     = Provider{}
 	_ clusters.Reloader      = (*Cluster)(nil)
 	_ clusters.CommandReader = (*Cluster)(nil)
+	_ clusters.NodeReplacer  = (*Cluster)(nil)
 	_ image.Loader           = (*Cluster)(nil)
 )

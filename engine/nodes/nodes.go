@@ -156,21 +156,29 @@ func Token(ctx context.Context, config *rest.Config, namespace, pod string) (str
 	if err != nil {
 		return "", err
 	}
+	token, err := execAgent(ctx, client, config, namespace, pod, "token")
+	if err != nil {
+		return "", fmt.Errorf("reading the token of pod %s/%s: %w", namespace, pod, err)
+	}
+	if token == "" {
+		return "", fmt.Errorf("pod %s/%s has an empty token", namespace, pod)
+	}
+	return token, nil
+}
+
+// execAgent runs the agent's program once more in its container, with one argument, and returns what it writes.
+func execAgent(ctx context.Context, client kubernetes.Interface, config *rest.Config, namespace, pod, argument string) (string, error) {
 	request := client.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Command: []string{agentPath, "token"}, Stdout: true, Stderr: true}, scheme.ParameterCodec)
+		VersionedParams(&corev1.PodExecOptions{Command: []string{agentPath, argument}, Stdout: true, Stderr: true}, scheme.ParameterCodec)
 	executor, err := remotecommand.NewWebSocketExecutor(config, "GET", request.URL().String())
 	if err != nil {
 		return "", err
 	}
 	var out, problem bytes.Buffer
 	if err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &problem}); err != nil {
-		return "", fmt.Errorf("reading the token of pod %s/%s: %w %s", namespace, pod, err, strings.TrimSpace(problem.String()))
+		return "", fmt.Errorf("%w %s", err, strings.TrimSpace(problem.String()))
 	}
-	token := strings.TrimSpace(out.String())
-	if token == "" {
-		return "", fmt.Errorf("pod %s/%s has an empty token", namespace, pod)
-	}
-	return token, nil
+	return strings.TrimSpace(out.String()), nil
 }
 
 const (
@@ -203,19 +211,26 @@ func agentImage(ctx context.Context) (image.Image, error) {
 
 // objects are what runs the agent on every node, in order, and the last of them. The manifest's one name becomes name.
 func objects(name string) (all []k8s.Object, set *appsv1.DaemonSet, err error) {
-	raw, err := fixtures.FS.ReadFile(manifest)
-	if err != nil {
+	if all, err = readManifest(manifest, strings.NewReplacer(": "+manifestName+"\n", ": "+name+"\n")); err != nil {
 		return nil, nil, err
 	}
-	named := strings.ReplaceAll(string(raw), ": "+manifestName+"\n", ": "+name+"\n")
-	for text := range strings.SplitSeq(named, "\n---\n") {
+	return all, all[len(all)-1].(*appsv1.DaemonSet), nil
+}
+
+// readManifest returns the objects of a fixture, with names in place of those that it has.
+func readManifest(file string, names *strings.Replacer) (all []k8s.Object, err error) {
+	raw, err := fixtures.FS.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	for text := range strings.SplitSeq(names.Replace(string(raw)), "\n---\n") {
 		o, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(text), nil, nil)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", manifest, err)
+			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		all = append(all, o.(k8s.Object))
 	}
-	return all, all[len(all)-1].(*appsv1.DaemonSet), nil
+	return all, nil
 }
 
 // Pod is a single pod with the agent on a node, made like those of the DaemonSet. It does nothing by itself.

@@ -142,6 +142,8 @@ type Attempt struct {
 	Time time.Time `json:"time"`
 	Node string    `json:"node"` // where the agent runs, As the user that it wants to be
 	As   string    `json:"as"`
+	// Deputy says that it is one who acts for users, and Target the kind of user.
+	Deputy bool `json:"deputy,omitempty"`
 	// Verb, Resource and Target are the request: pods of the node Target, or the node itself.
 	Verb     string `json:"verb"`
 	Resource string `json:"resource"`

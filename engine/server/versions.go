@@ -55,6 +55,9 @@ func readKubelets(ctx context.Context, client kubernetes.Interface) (list []repo
 		return nil, err
 	}
 	for _, node := range nodes.Items {
+		if node.Status.NodeInfo.KubeletVersion == "" {
+			continue // a scenario has made it, and no kubelet runs it
+		}
 		_, isControlPlane := node.Labels[controlPlaneLabel]
 		list = append(list, reports.Component{
 			Name: reports.Kubelet, Node: node.Name, Version: strings.TrimPrefix(node.Status.NodeInfo.KubeletVersion, "v"), Worker: !isControlPlane,

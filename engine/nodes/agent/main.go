@@ -3,6 +3,9 @@
 //
 //	node         prints the name of the node
 //	node run     attempts in rounds, one JSON line each, until it is stopped
+//	node deputy  the same for users in place of nodes
+//	node rest    tells the agent of this container to make no further attempt
+//	node work    tells it to go on
 //	node idle    prints the name of the node, and does nothing until it is stopped
 //	node token   prints the pod's own token, for whoever may exec into the pod
 package main
@@ -57,7 +60,13 @@ func command(ctx context.Context, args []string) error {
 	switch {
 	case len(args) > 1:
 	case name == "run":
-		return run(ctx)
+		return runForNodes(ctx)
+	case name == "deputy":
+		return runForUsers(ctx)
+	case name == "rest":
+		return tellAgent(restSignal)
+	case name == "work":
+		return tellAgent(workSignal)
 	case name == "idle":
 		_, err := fmt.Println(os.Getenv(nodeVariable))
 		if err == nil {
@@ -75,11 +84,11 @@ func command(ctx context.Context, args []string) error {
 		_, err = os.Stdout.Write(token)
 		return err
 	}
-	return fmt.Errorf("the arguments are %q (expected none, or one of run, idle, token)", args)
+	return fmt.Errorf("the arguments are %q (expected none, or one of run, deputy, rest, work, idle, token)", args)
 }
 
-// run makes one round of attempts after the other. What is refused is news, not a reason to stop.
-func run(ctx context.Context) error {
+// runForNodes works as the node of the pod, and tries to be others.
+func runForNodes(ctx context.Context) error {
 	own := os.Getenv(nodeVariable)
 	if own == "" {
 		return fmt.Errorf("%s is not set (expected the node's name, from spec.nodeName)", nodeVariable)
@@ -92,11 +101,30 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	out := json.NewEncoder(os.Stdout)
+	return run(ctx, requests, interval)
+}
+
+// runForUsers works for users, as a deputy does.
+func runForUsers(ctx context.Context) error {
+	interval, err := readInterval()
+	if err != nil {
+		return err
+	}
+	requests, err := planForUsers()
+	if err != nil {
+		return err
+	}
+	return run(ctx, requests, interval)
+}
+
+// run makes one round of attempts after the other. What is refused is news, not a reason to stop.
+func run(ctx context.Context, requests []request, interval time.Duration) error {
+	told, out := watchSignals(), json.NewEncoder(os.Stdout)
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
 		for _, r := range requests {
+			awaitWork(ctx, told)
 			line := r.try(ctx)
 			if ctx.Err() != nil {
 				return nil
@@ -137,7 +165,7 @@ type request struct {
 // others. The own one may be among them, so that all pods of a DaemonSet can have the same list.
 func plan(own string, others []string) (all []request, _ error) {
 	for _, node := range distinct(own, others) {
-		client, err := clientAs(node)
+		client, err := clientAs("system:node:" + node)
 		if err != nil {
 			return nil, err
 		}
@@ -156,13 +184,13 @@ func distinct(own string, others []string) []string {
 	return nodes
 }
 
-// clientAs is the recipe: the pod's own configuration, and the name of the node as the only thing that is impersonated.
-func clientAs(node string) (kubernetes.Interface, error) {
+// clientAs is the recipe: the pod's own configuration, and the name of the user as the only thing that is impersonated.
+func clientAs(user string) (kubernetes.Interface, error) {
 	config, err := rest.InClusterConfig()
 	if err != nil {
 		return nil, err
 	}
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:node:" + node}
+	config.Impersonate = rest.ImpersonationConfig{UserName: user}
 	config.Timeout = attemptTimeout
 	config.QPS = -1 // the interval paces the requests
 	return kubernetes.NewForConfig(config)

@@ -1,0 +1,100 @@
+package kind
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+)
+
+// kubeletPath is where node images have the kubelet.
+const kubeletPath = "/usr/bin/kubelet"
+
+// nodeTimeout is how long a node may take to be ready with another kubelet.
+const nodeTimeout = 3 * time.Minute
+
+// ReplaceKubelets implements clusters.NodeReplacer: one node after the other, those of the control plane first, gets the kubelet
+// of a node image. All pods stay.
+func (c *Cluster) ReplaceKubelets(ctx context.Context, version, image string) error {
+	c.life.Lock()
+	defer c.life.Unlock()
+	o, err := Options{Image: image, Version: version}.complete()
+	if err != nil {
+		return err
+	}
+	program, err := takeKubelet(ctx, findImage(ctx, o.Image))
+	if err != nil {
+		return err
+	}
+	for _, node := range c.Nodes() {
+		if err := c.replaceKubelet(ctx, node, version, program); err != nil {
+			return fmt.Errorf("replacing the kubelet of %s: %w", node, err)
+		}
+	}
+	return nil
+}
+
+// takeKubelet returns the kubelet of a node image, as an archive.
+func takeKubelet(ctx context.Context, image string) ([]byte, error) {
+	container, err := docker(ctx, "create", "--entrypoint", "true", image)
+	if err != nil {
+		return nil, err
+	}
+	program, err := dockerBytes(ctx, nil, "cp", "--follow-link", container+":"+kubeletPath, "-")
+	_, removeErr := docker(context.WithoutCancel(ctx), "rm", container)
+	return program, errors.Join(err, removeErr)
+}
+
+func (c *Cluster) replaceKubelet(ctx context.Context, node, version string, program []byte) error {
+	stopped := time.Now()
+	// systemd starts the kubelet again whenever it ends, and a program that runs cannot be written to.
+	if _, err := execNode(ctx, node, nil, "systemctl", "stop", "kubelet"); err != nil {
+		return err
+	}
+	if _, err := dockerBytes(ctx, bytes.NewReader(program), "cp", "-", node+":"+path.Dir(kubeletPath)); err != nil {
+		return err
+	}
+	if _, err := execNode(ctx, node, nil, "systemctl", "start", "kubelet"); err != nil {
+		return err
+	}
+	return c.awaitKubelet(ctx, node, version, stopped)
+}
+
+// awaitKubelet returns when a node is ready with a kubelet of a version that has said so since a time.
+func (c *Cluster) awaitKubelet(ctx context.Context, name, version string, since time.Time) error {
+	client, err := kubernetes.NewForConfig(c.admin)
+	if err != nil {
+		return err
+	}
+	last := "it has not been read"
+	err = wait.PollUntilContextTimeout(ctx, readyPoll, nodeTimeout, true, func(ctx context.Context) (bool, error) {
+		node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			last = err.Error()
+			return false, nil // the API server may be busy
+		}
+		last = fmt.Sprintf("it is ready: %t, its kubelet is of %s", isReadySince(node, since), node.Status.NodeInfo.KubeletVersion)
+		return isReadySince(node, since) && node.Status.NodeInfo.KubeletVersion == "v"+version, nil
+	})
+	if err != nil {
+		return fmt.Errorf("the node is not ready with a kubelet of %s: %s: %w", version, last, err)
+	}
+	return nil
+}
+
+// isReadySince reports whether the kubelet has said after a time that its node is ready. Times of a node's status have seconds.
+func isReadySince(node *corev1.Node, since time.Time) bool {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue && !c.LastHeartbeatTime.Time.Before(since.Truncate(time.Second))
+		}
+	}
+	return false
+}

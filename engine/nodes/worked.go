@@ -1,0 +1,175 @@
+package nodes
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+
+	"github.com/authzconf/authzconf/internal/seq"
+)
+
+// isUnanswered reports whether no API server decided about an attempt.
+func (l Attempt) isUnanswered() bool {
+	return l.Code == 0 || l.Code == http.StatusTooManyRequests || l.Code >= http.StatusInternalServerError
+}
+
+// grant is what an attempt has to lead to.
+type grant struct {
+	code int
+	by   string // the constraint that the audit event names, empty for legacy impersonation
+}
+
+// expectation returns what an attempt has to lead to on an API server with the gate on or off.
+func (l Attempt) expectation(gateOn bool) grant {
+	switch {
+	case l.Deputy && l.Target == OldUser:
+		return grant{http.StatusOK, ""}
+	case l.Deputy && l.Target == NewUser && gateOn:
+		return grant{http.StatusOK, "impersonate:user-info"}
+	case !l.Deputy && l.Target == l.Node && gateOn:
+		return grant{http.StatusOK, "impersonate:associated-node"}
+	}
+	return grant{http.StatusForbidden, ""}
+}
+
+func (l Attempt) String() string {
+	who := "the agent on " + l.Node
+	if l.Deputy {
+		who = "the deputy"
+	}
+	return fmt.Sprintf("%s, %s %s as %s", who, l.Verb, l.Resource, l.As)
+}
+
+// CheckPods checks that the pods are those of an earlier record, and that none of their containers has been started again.
+func (r *WorkRecord) CheckPods(first *WorkRecord) (checks []Check) {
+	for _, name := range seq.AppendMissing(slices.Sorted(maps.Keys(first.Pods)), slices.Sorted(maps.Keys(r.Pods))...) {
+		checks = append(checks, Check{What: "the pod " + name, Want: describeWorkload(first.Pods, name), Got: describeWorkload(r.Pods, name)})
+	}
+	return checks
+}
+
+func describeWorkload(pods map[string]WorkloadPod, name string) string {
+	pod, known := pods[name]
+	if !known {
+		return "is not there"
+	}
+	return fmt.Sprintf("%s on %s, started again %d times", pod.UID, pod.Node, pod.Restarts)
+}
+
+// CheckAnswers checks the answers that workloads got from an API server with the gate on or off. What came until then, while
+// another one ended or this one was not ready, may also be what that one, with the gate as it had it, had to answer, or none.
+// Nothing but a refusal is right for what nobody may do, at any time.
+func (r *WorkRecord) CheckAnswers(before, now bool) (checks []Check) {
+	for _, name := range slices.Sorted(maps.Keys(r.Lines)) {
+		answered := 0
+		for _, l := range r.Lines[name] {
+			if c, judged := r.checkAnswer(l, before, now); judged {
+				checks = seq.AppendMissing(checks, c) // each once, however often it was tried
+			}
+			if l.Time.After(r.Ready) {
+				answered++
+			}
+		}
+		if answered == 0 {
+			checks = append(checks, Check{What: "the pod " + name, Want: "goes on working", Got: "has written nothing since the API server was ready"})
+		}
+	}
+	return checks
+}
+
+// checkAnswer checks one line; judged is false if it says nothing.
+func (r *WorkRecord) checkAnswer(l Attempt, before, now bool) (c Check, judged bool) {
+	wanted := l.expectation(now).code
+	c = Check{What: l.String(), Want: fmt.Sprint(wanted), Got: fmt.Sprint(l.Code)}
+	mayBeEarly := r.mayBeEarly(l) && slices.Contains([]int{l.expectation(before).code, http.StatusForbidden}, l.Code)
+	switch {
+	case l.isUnanswered():
+		return c, l.Time.Sub(r.Ready) > settled
+	case mayBeEarly:
+		c.Want = c.Got
+	}
+	return c, true
+}
+
+// mayBeEarly reports whether an answer may be one of the API server before, or of one that was not ready yet and had not read
+// all permissions.
+func (r *WorkRecord) mayBeEarly(l Attempt) bool { return l.Time.Before(r.Ready.Add(slack)) }
+
+// CheckEvents checks that each line with an answer has an audit event that says the same, and that no event says that somebody
+// was impersonated for whom nothing is granted.
+func (r *WorkRecord) CheckEvents(before, now bool) (checks []Check) {
+	for _, name := range slices.Sorted(maps.Keys(r.Lines)) {
+		for _, l := range r.Lines[name] {
+			if !l.isUnanswered() {
+				checks = seq.AppendMissing(checks, r.checkEvent(l, before, now))
+			}
+		}
+	}
+	other := Check{What: "audit of the workloads, other impersonations", Want: "none", Got: "none"}
+	for _, e := range r.Events {
+		if u := e.ImpersonatedUser; u != nil && !isGranted(e) {
+			other.Got = describeEvent(e)
+		}
+	}
+	return append(checks, other)
+}
+
+// checkEvent compares a line with its audit event.
+func (r *WorkRecord) checkEvent(l Attempt, before, now bool) Check {
+	c := Check{What: "audit: " + l.String(), Want: l.describe(l.expectation(now)), Got: fmt.Sprintf("no event with %d", l.Code)}
+	i := slices.IndexFunc(r.Events, func(e auditv1.Event) bool { return matchesWorkload(l, e) })
+	if i < 0 {
+		return c
+	}
+	c.Got = describeEvent(r.Events[i])
+	early := []string{l.describe(l.expectation(before)), l.describe(grant{http.StatusForbidden, ""})}
+	if r.mayBeEarly(l) && slices.Contains(early, c.Got) {
+		c.Want = c.Got
+	}
+	return c
+}
+
+// describe returns the event of an attempt with an outcome, as describeEvent does.
+func (l Attempt) describe(g grant) string {
+	if g.code != http.StatusOK {
+		return fmt.Sprintf("%d, nobody, by no constraint", g.code)
+	}
+	by := g.by
+	if by == "" {
+		by = "no constraint"
+	}
+	return fmt.Sprintf("%d, %s, by %s", g.code, l.As, by)
+}
+
+// matchesWorkload reports whether an event is that of a line: the same account, verb and resource, with its code, ended before
+// the line was written; and for the same user, which an event says only where the impersonation was allowed.
+func matchesWorkload(l Attempt, e auditv1.Event) bool {
+	isDeputys := strings.Contains(e.User.Username, ":"+deputyName+"-")
+	sameRequest := e.Verb == l.Verb && e.ObjectRef != nil && e.ObjectRef.Resource == l.Resource
+	if isDeputys != l.Deputy || !sameRequest || e.ResponseStatus == nil {
+		return false
+	}
+	sameNode := slices.Equal(e.User.Extra[serviceaccount.NodeNameKey], []string{l.Node})
+	if !sameNode || int(e.ResponseStatus.Code) != l.Code {
+		return false
+	}
+	if e.StageTimestamp.After(l.Time) || l.Time.Sub(e.StageTimestamp.Time) > lineDelay {
+		return false
+	}
+	return e.ImpersonatedUser == nil || e.ImpersonatedUser.Username == l.As
+}
+
+// isGranted reports whether somebody was impersonated for whom the workload has permissions.
+func isGranted(e auditv1.Event) bool {
+	user := e.ImpersonatedUser.Username
+	if strings.HasPrefix(user, deputyName+"-") {
+		return strings.HasSuffix(user, "-"+NewUser) || strings.HasSuffix(user, "-"+OldUser)
+	}
+	nodes := e.User.Extra[serviceaccount.NodeNameKey]
+	return len(nodes) == 1 && user == "system:node:"+nodes[0]
+}

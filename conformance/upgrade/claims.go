@@ -33,6 +33,11 @@ const (
 	ClaimNoConstrained Claim = "no-constrained-review"
 	// ClaimWorkloads: everybody who worked before the API server was replaced was answered rightly by the new one.
 	ClaimWorkloads Claim = "workloads-go-on"
+	// ClaimPods: the pods that work through the whole path are the same ones, and none of their containers was started again.
+	ClaimPods Claim = "pods-live-on"
+	// ClaimPodAnswers: these pods were answered as their permissions are, ClaimPodEvents: and the audit events say the same.
+	ClaimPodAnswers Claim = "pods-answered-as-granted"
+	ClaimPodEvents  Claim = "pods-audited"
 	// ClaimAnswers: every request while API servers were replaced was answered as by one of the two versions, or not at all.
 	ClaimAnswers Claim = "answers-right"
 )
@@ -84,6 +89,11 @@ func planClaims(stages []*StagePlan) {
 			claim(ClaimAnswers, s.Name())
 			claim(ClaimWorkloads, s.Name())
 		}
+		if s.hasPods() {
+			for _, c := range podClaims() {
+				claim(c, s.Name())
+			}
+		}
 	}
 }
 
@@ -118,6 +128,9 @@ func (s *StagePlan) cases() []product.Case {
 
 // judgeClaim returns the verdict on a claim about a stage.
 func (p *Plan) judgeClaim(stage *StagePlan, item ClaimItem, view record.View) reports.Result {
+	if slices.Contains(podClaims(), item.Claim) {
+		return p.judgePods(stage, item.Claim, view)
+	}
 	r := reports.Result{Level: scenarios.Core, Judged: 1}
 	e, err := readStage(view, stage.Name())
 	if err != nil {

@@ -22,22 +22,32 @@ func (u *Upgrade) enter(ctx context.Context, stage *Stage) error {
 	if stage.Index == 0 {
 		return u.begin(ctx, stage)
 	}
+	if err := u.resumePods(ctx); err != nil {
+		return err
+	}
 	for i, t := range u.targets {
 		u.marks[i] = t.Mark()
 	}
+	change := u.disturb
+	switch {
+	case stage.Nodes != "":
+		change = u.replaceNodes
+	case !stage.flows():
+		change = u.replace
+	}
 	if !stage.flows() {
-		return u.replace(ctx, stage)
+		return change(ctx, stage)
 	}
 	flow, err := u.flow(ctx, stage)
 	if err != nil {
 		return err
 	}
-	clusters.Pause(ctx, flowSteady)
-	err = u.disturb(ctx, stage)
+	flow.settle(ctx)
+	err = change(ctx, stage)
 	if err == nil {
-		clusters.Pause(ctx, flowSteady)
+		flow.settle(ctx)
 	}
-	stage.flow = u.recordFlow(flow.stop())
+	stage.flow = u.recordFlow(ctx, flow.stop())
 	u.say("%s: %d requests meanwhile, %d without an answer", stage.Name(), len(stage.flow.Samples), stage.flow.unanswered())
 	return err
 }

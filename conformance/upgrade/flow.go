@@ -18,7 +18,11 @@ import (
 
 const (
 	// flowSteady is how long requests flow before an API server is replaced and after the next is ready: enough for hundreds.
-	flowSteady = time.Second
+	// On a busy machine it is longer, until each setup has had an answer, but no longer than flowPatience.
+	flowSteady   = time.Second
+	flowPatience = time.Minute
+	// eventPatience is how long after an answer its audit event may be read.
+	eventPatience = 5 * time.Second
 	// flowWorkers send requests, each one after another, and the setups in turn.
 	flowWorkers = 4
 	// flowPause is between two requests of a worker: some hundred a second leave processors to the API servers that start.
@@ -74,6 +78,30 @@ func (f *flow) work(ctx context.Context, run *replay.Replayer, first int) {
 	}
 }
 
+// settle returns when requests have flowed for a while, and each setup has had an answer to a request that was sent since.
+func (f *flow) settle(ctx context.Context) {
+	begin := time.Now()
+	clusters.Pause(ctx, flowSteady)
+	for time.Since(begin) < flowPatience && !f.answeredSince(begin) {
+		if !clusters.Pause(ctx, flowBackoff) {
+			return
+		}
+	}
+}
+
+// answeredSince reports whether each setup has had an answer to a request that was sent after a time.
+func (f *flow) answeredSince(at time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	answered := map[string]bool{}
+	for _, s := range f.samples {
+		if !s.isUnanswered() && s.Seen.Sent.After(at) {
+			answered[s.Setup] = true
+		}
+	}
+	return len(answered) == len(f.setup)
+}
+
 func (f *flow) stop() []FlowSample {
 	f.cancel()
 	f.workers.Wait()
@@ -98,19 +126,39 @@ func errorClass(err error) string {
 }
 
 // recordFlow returns the requests with the audit event of the API server that answered each.
-func (u *Upgrade) recordFlow(samples []FlowSample) *FlowRecord {
+func (u *Upgrade) recordFlow(ctx context.Context, samples []FlowSample) *FlowRecord {
 	f := &FlowRecord{Samples: samples, Suffixes: map[string]string{}, Servers: seq.Map(u.histories, slices.Clone)}
 	for name, kept := range u.flowing {
 		f.Suffixes[name] = kept.Suffix
 	}
-	for i := range samples {
-		s := &samples[i]
-		for n, t := range u.targets {
-			if raw, found := t.TakeEvent(s.Seen.Response.AuditID); found && s.Error == "" {
-				s.Server, s.Seen.Audit = n, raw
-				break
-			}
+	for until := time.Now().Add(eventPatience); ; {
+		if missing := u.takeEvents(samples); missing == 0 || time.Now().After(until) || !clusters.Pause(ctx, flowBackoff) {
+			return f
 		}
 	}
-	return f
+}
+
+// takeEvents adds the audit events that have come to the requests that do not have theirs, and counts those that have not.
+func (u *Upgrade) takeEvents(samples []FlowSample) (missing int) {
+	for i := range samples {
+		s := &samples[i]
+		if s.Error != "" || s.Server >= 0 {
+			continue
+		}
+		u.takeEvent(s)
+		if s.Server < 0 && !s.isUnanswered() {
+			missing++
+		}
+	}
+	return missing
+}
+
+// takeEvent adds the audit event of a request, if an API server has written it.
+func (u *Upgrade) takeEvent(s *FlowSample) {
+	for n, t := range u.targets {
+		if raw, found := t.TakeEvent(s.Seen.Response.AuditID); found {
+			s.Server, s.Seen.Audit = n, raw
+			return
+		}
+	}
 }

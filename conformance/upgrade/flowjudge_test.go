@@ -56,3 +56,40 @@ func TestFlow(t *testing.T) {
 		})
 	}
 }
+
+func TestWorkloads(t *testing.T) {
+	p := offOnOff(t)
+	stage := p.stages[1]
+	if len(stage.Workloads) < 3 {
+		t.Fatalf("workloads %v", stage.Workloads)
+	}
+	sound := func() *flowJudgement {
+		f := &flowJudgement{record: &FlowRecord{}}
+		for _, setup := range stage.Workloads {
+			f.record.Samples = append(f.record.Samples, FlowSample{Setup: setup})
+			f.Answers = append(f.Answers, flowAnswer{Cell: stage.Name(), Setup: setup, Verdict: verdicts.Passed, Count: 1})
+		}
+		return f
+	}
+	last := len(stage.Workloads) - 1
+	for _, c := range []struct {
+		name   string
+		spoil  func(f *flowJudgement)
+		want   verdicts.Verdict
+		detail string
+	}{
+		{"all go on", func(*flowJudgement) {}, verdicts.Passed, stage.Workloads[last]},
+		{"one had no answer", func(f *flowJudgement) { f.Answers = f.Answers[:last] }, verdicts.Failed, "no right answer of this API server: " + stage.Workloads[last]},
+		{"one had wrong answers", func(f *flowJudgement) { f.Answers[0].Verdict = verdicts.Failed }, verdicts.Failed, "no right answer of this API server: " + stage.Workloads[0]},
+		{"one had answers of the server before", func(f *flowJudgement) { f.Answers[0].Cell = p.stages[0].Name() }, verdicts.Failed, stage.Workloads[0]},
+		{"one never asked", func(f *flowJudgement) { f.record.Samples = f.record.Samples[1:] }, verdicts.Invalid, "sent no request"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := sound()
+			c.spoil(f)
+			if got, detail := f.judgeWorkloads(stage); got != c.want || !strings.Contains(detail, c.detail) {
+				t.Errorf("%s: %s, want %s: %s", got, detail, c.want, c.detail)
+			}
+		})
+	}
+}

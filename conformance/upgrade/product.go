@@ -46,7 +46,13 @@ func (f *upgradeFlags) Plan(i *product.Invocation) (product.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	versions := sets.List(sets.New(seq.Map(path.Stages, func(s upgradepath.Stage) string { return s.Kubernetes })...))
+	named := sets.New(seq.Map(path.Stages, func(s upgradepath.Stage) string { return s.Kubernetes })...)
+	for _, s := range path.Stages {
+		if s.ReplacesNodes() {
+			named.Insert(s.Nodes)
+		}
+	}
+	versions := sets.List(named)
 	base, err := f.clusters.Matrix(versions, i.Messages)
 	if err != nil {
 		return nil, err

@@ -22,6 +22,9 @@ type StagePlan struct {
 	Server int
 	// Fault is what goes wrong on the way here.
 	Fault upgradepath.Fault
+	// Nodes is the version that the kubelets become on the way here, out of NodeImage if one is named; empty if they stay.
+	Nodes     string
+	NodeImage string
 	// Workloads are the setups that work while the stage is entered: each has a scenario for the servers before and for this
 	// one, of a single request.
 	Workloads []string
@@ -69,7 +72,7 @@ func planStages(p *upgradepath.Path, set *scenarios.Set, base matrix.Matrix) (st
 			if p.HighAvailability {
 				cell.Cell.Name += "-" + string(rune('a'+n))
 			}
-			stage := &StagePlan{Index: i, Server: n, Fault: p.Stages[i].Fault}
+			stage := &StagePlan{Index: i, Server: n, Fault: p.Stages[i].Fault, Nodes: p.Stages[i].Nodes, NodeImage: p.Stages[i].NodeImage(base)}
 			if err := stage.plan(p, set, cell); err != nil {
 				return nil, err
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/balancer"
 	"github.com/authzconf/authzconf/conformance"
+	"github.com/authzconf/authzconf/engine/nodes"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/usage"
@@ -31,6 +32,9 @@ type Upgrade struct {
 	marks     []uint64
 	histories [][]FlowStay
 	balancer  *balancer.Balancer // nil where no requests flow, or straight
+	// pods work through the whole path; nil where there are no nodes. They have rested since a time.
+	pods   *nodes.Workloads
+	rested time.Time
 }
 
 // Stage is one stay. The Err of its cell says why the stage was not reached, or what broke on it.
@@ -77,7 +81,7 @@ func (u *Upgrade) Walk(ctx context.Context) {
 // prepare finds or makes what the clusters of all stages need, so that no path ends half way for the lack of a program.
 func (u *Upgrade) prepare(ctx context.Context) error {
 	for _, stage := range u.Stages {
-		err := stage.Target.Prepare(ctx)
+		err := stage.prepare(ctx)
 		if usage.Is(err) {
 			u.Err = fmt.Errorf("stage %d, %s: %w", stage.Index+1, stage.Name(), err)
 		}
@@ -86,6 +90,18 @@ func (u *Upgrade) prepare(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// prepare finds or makes what the cluster of the stage needs, its nodes included.
+func (s *StagePlan) prepare(ctx context.Context) error {
+	if err := s.Target.Prepare(ctx); err != nil || s.Nodes == "" {
+		return err
+	}
+	o, err := s.nodeTarget()
+	if err != nil {
+		return err
+	}
+	return o.Prepare(ctx)
 }
 
 // finish ends a stage, whose scenarios have run since a time.
@@ -113,6 +129,9 @@ func (u *Upgrade) stage(ctx context.Context, stage *Stage) error {
 			u.Err = fmt.Errorf("stage %d, %s: %w", stage.Index+1, stage.Name(), err)
 		}
 		return ends("could not be entered: ", err)
+	}
+	if err := u.watchPods(ctx, stage); err != nil {
+		return ends("", err)
 	}
 	t := u.targets[stage.Server]
 	stage.Cell.Witness = t.Witness

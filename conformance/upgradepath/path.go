@@ -45,6 +45,9 @@ type Stage struct {
 	Chain string `yaml:"chain,omitempty"`
 	// Fault goes wrong on the way here.
 	Fault Fault `yaml:"fault,omitempty"`
+	// Nodes, if it is given, is the version that the kubelets of all nodes become on the way here. The API server stays what
+	// it is on the stage before, so that nothing else is stated.
+	Nodes string `yaml:"nodes,omitempty"`
 	// Make names the setups that are made on this stage. A setup that no stage names is made on the first.
 	Make []string `yaml:"make,omitempty"`
 }
@@ -63,8 +66,11 @@ type Path struct {
 	Stages []Stage  `yaml:"stages"`           // two at least
 }
 
-// String is the stage as it is written on the command line: 1.37@1.36+gate/chain.
+// String is the stage as it is written on the command line: 1.37@1.36+gate/chain, or nodes=1.37.
 func (l Stage) String() string {
+	if l.ReplacesNodes() {
+		return nodesPrefix + l.Nodes
+	}
 	text := l.Kubernetes
 	if l.Emulate != "" {
 		text += "@" + l.Emulate
@@ -83,7 +89,7 @@ func (l Stage) String() string {
 
 // Parse reads a path as it is written on the command line: stages separated by
 // commas, each a version, optionally @ and the version it emulates, +gate or
-// -gate, and / and an authorizer chain.
+// -gate, and / and an authorizer chain; or nodes= and the version that all nodes become.
 func Parse(text string, highAvailability bool) (*Path, error) {
 	p := &Path{Name: text, HighAvailability: highAvailability}
 	for i, part := range strings.Split(text, ",") {
@@ -95,6 +101,10 @@ func Parse(text string, highAvailability bool) (*Path, error) {
 			return nil, fmt.Errorf("path %q: stage %d, %q, breaks off: a version follows @, an authorizer chain /", text, i+1, part)
 		}
 		var stage Stage
+		if nodes, replaces := strings.CutPrefix(part, nodesPrefix); replaces {
+			p.Stages = append(p.Stages, Stage{Nodes: nodes})
+			continue
+		}
 		part, stage.Chain, _ = strings.Cut(part, "/")
 		switch {
 		case strings.HasSuffix(part, "+gate"):
@@ -105,7 +115,11 @@ func Parse(text string, highAvailability bool) (*Path, error) {
 		stage.Kubernetes, stage.Emulate, _ = strings.Cut(part, "@")
 		p.Stages = append(p.Stages, stage)
 	}
-	return p, p.check(fmt.Sprintf("path %q", text), func(stage int) string { return fmt.Sprintf("path %q: stage %d", text, stage+1) })
+	at := func(stage int) string { return fmt.Sprintf("path %q: stage %d", text, stage+1) }
+	if err := p.inheritServers(at); err != nil {
+		return nil, err
+	}
+	return p, p.check(fmt.Sprintf("path %q", text), at)
 }
 
 // Targets are the options of every stage, in order. Of base what is not the stage's
@@ -122,7 +136,7 @@ func (p *Path) Targets(base matrix.Matrix) (out []server.Options, _ error) {
 		}
 		out = append(out, o)
 	}
-	return out, nil
+	return out, p.followNodes(base, out)
 }
 
 func (l Stage) target(i int, base matrix.Matrix) (server.Options, error) {
@@ -184,9 +198,13 @@ func Load(name string, data []byte) (*Path, error) {
 	if strings.TrimSpace(p.Description) == "" {
 		return nil, fmt.Errorf("%s: description is missing (expected what the path shows)", file.At("$.description"))
 	}
-	return p, p.check(file.At("$.stages"), func(stage int) string {
+	at := func(stage int) string {
 		return file.At(fmt.Sprintf("$.stages[%d]", stage)) + fmt.Sprintf(": stage %d", stage+1)
-	})
+	}
+	if err := p.inheritServers(at); err != nil {
+		return nil, err
+	}
+	return p, p.check(file.At("$.stages"), at)
 }
 
 // check refuses a path that is not possible, before anything is started. whole says where the path is written, and at where
@@ -231,6 +249,9 @@ func (p *Path) checkStage(i int, stage Stage) error {
 	}
 	if err := p.checkFault(i, stage); err != nil {
 		return err
+	}
+	if stage.ReplacesNodes() {
+		return p.checkNodes(i, stage)
 	}
 	if i == 0 {
 		return nil

@@ -30,6 +30,7 @@ func TestParse(t *testing.T) {
 		{text: "1.33,1.37@1.36-gate/webhook-last", want: []Stage{{Kubernetes: "1.33"}, {Kubernetes: "1.37", Emulate: "1.36", Gate: scenarios.GateOff, Chain: "webhook-last"}}},
 		{text: "1.35+gate,1.36,1.35+gate", ha: true, want: []Stage{{Kubernetes: "1.35", Gate: scenarios.GateOn}, {Kubernetes: "1.36"}, {Kubernetes: "1.35", Gate: scenarios.GateOn}}},
 		{text: "1.33,1.37", want: []Stage{{Kubernetes: "1.33"}, {Kubernetes: "1.37"}}}, // one API server: nothing runs beside it
+		{text: "1.36,1.37-gate,nodes=1.37", want: []Stage{{Kubernetes: "1.36"}, {Kubernetes: "1.37", Gate: scenarios.GateOff}, {Kubernetes: "1.37", Gate: scenarios.GateOff, Nodes: "1.37"}}},
 
 		{text: "", fail: `path "": stage 1 is empty; write versions separated by commas, such as 1.35+gate,1.36,1.35+gate`},
 		{text: "1.36,", fail: `path "1.36,": stage 2 is empty; `},
@@ -50,6 +51,10 @@ func TestParse(t *testing.T) {
 		{text: "1.36,1.37@1.36+gate/webhook-first,1.37@1.36+gate/webhook-first", fail: "stage 3: 1.37@1.36+gate/webhook-first is what stage 2 is: "},
 		{text: "1.36,1.36/moon", fail: `stage 2: there is no authorizer chain "moon" in fixtures/chains`},
 		{text: "1.36,1.36/../audit-policy", fail: `stage 2: there is no authorizer chain "../audit-policy" in fixtures/chains`},
+		{text: "nodes=1.37,1.37", fail: `stage 1: nodes are replaced after another stage (expected a version of the API server first)`},
+		{text: "1.36,nodes=9.99", fail: `stage 2: Kubernetes version "9.99" is not one of those`},
+		{text: "1.36,1.37,nodes=1.37,1.37-gate,nodes=1.37", fail: `stage 5: the nodes are of 1.37 already: a stage has to change something`},
+		{text: "1.36,nodes=1.35", ha: true, fail: "stage 2: highAvailability is for paths whose nodes stay"},
 		{text: "1.35+gate,1.37,1.36", ha: true, fail: "stage 2: from 1.35 to 1.37 in one step: API servers that run side by side may differ by one minor version"},
 		{text: "1.36,1.34", ha: true, fail: "stage 2: from 1.36 to 1.34 in one step: "},
 	} {

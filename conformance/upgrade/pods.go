@@ -1,0 +1,125 @@
+package upgrade
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/authzconf/authzconf/engine/nodes"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/record"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// podClaims are what has to be true of the pods that work on a cluster with nodes through the whole path.
+func podClaims() []Claim { return []Claim{ClaimPods, ClaimPodAnswers, ClaimPodEvents} }
+
+// hasPods reports whether pods can work on the stage's cluster.
+func (s *StagePlan) hasPods() bool { return s.Target.Capabilities().Nodes }
+
+// podsKey is the key of what was seen of the pods on the way to a stage and on it.
+func podsKey(stage string) string { return "pods/" + stage }
+
+// podsSuffix is what makes the names of the pods of a path unique.
+func (p *Plan) podsSuffix() string { return scenarios.Suffix(p.seed, pathNames, "pods") }
+
+// watchPods deploys the pods that work through the whole path, if they are not there yet, and records what they did since the
+// last stage, on the way to this one, and on it since its API server was ready. Then they rest: while scenarios run, what an
+// API server counts is theirs.
+func (u *Upgrade) watchPods(ctx context.Context, stage *Stage) error {
+	if !stage.hasPods() {
+		return nil
+	}
+	ready := time.Now()
+	if u.pods == nil {
+		if err := u.deployPods(ctx, stage); err != nil {
+			return fmt.Errorf("deploying the pods that work through the path: %w", err)
+		}
+		ready = time.Now()
+	}
+	seen, err := u.pods.Observe(ctx, u.rested, ready)
+	if err != nil {
+		return fmt.Errorf("the pods that work through the path: %w", err)
+	}
+	u.rested = seen.To
+	return u.output.Log.Append(podsKey(stage.Name()), seen)
+}
+
+func (u *Upgrade) deployPods(ctx context.Context, stage *Stage) (err error) {
+	t := u.targets[stage.Server]
+	if err := nodes.LoadAgent(ctx, t); err != nil {
+		return err
+	}
+	u.pods, err = nodes.DeployWorkloads(ctx, t, u.plan.podsSuffix())
+	return err
+}
+
+// resumePods has the pods go on that have rested.
+func (u *Upgrade) resumePods(ctx context.Context) error {
+	if u.pods == nil {
+		return nil
+	}
+	return u.pods.Work(ctx)
+}
+
+// judgePods judges a claim about the pods on a stage.
+func (p *Plan) judgePods(stage *StagePlan, claim Claim, view record.View) reports.Result {
+	r := reports.Result{Level: scenarios.Core, Verdict: verdicts.Invalid, Blame: verdicts.BlameEnvironment}
+	now, err := record.Read[nodes.WorkRecord](view, podsKey(stage.Name()))
+	if err != nil {
+		r.Reason = "nothing was seen of the pods on this stage"
+		return r
+	}
+	r.Evidence = []string{view.EvidenceFile(podsKey(stage.Name()))}
+	before := p.before(stage)
+	var checks []nodes.Check
+	switch claim {
+	case ClaimPods:
+		first, err := record.Read[nodes.WorkRecord](view, podsKey(p.stages[0].Name()))
+		if err != nil {
+			r.Reason = "nothing was seen of the pods on the first stage"
+			return r
+		}
+		checks = now.CheckPods(first)
+	case ClaimPodAnswers:
+		checks = now.CheckAnswers(!before.isOff(), !stage.isOff())
+	case ClaimPodEvents:
+		checks = now.CheckEvents(!before.isOff(), !stage.isOff())
+	}
+	return judgeChecks(r, checks)
+}
+
+// before returns the stage before a stage, or the first one itself.
+func (p *Plan) before(stage *StagePlan) *StagePlan {
+	last := stage
+	for _, s := range p.stages {
+		if s == stage {
+			break
+		}
+		last = s
+	}
+	return last
+}
+
+// judgeChecks turns checks into a result: failed if one is not passed.
+func judgeChecks(r reports.Result, checks []nodes.Check) reports.Result {
+	r.Judged = len(checks)
+	for _, c := range checks {
+		if !c.Passed() {
+			r.Differences = append(r.Differences, verdicts.Difference{Field: c.What, Want: c.Want, Got: c.Got})
+		}
+	}
+	switch {
+	case len(r.Differences) > 0:
+		first := r.Differences[0]
+		r.Verdict, r.Blame = verdicts.Failed, verdicts.BlameAPIServer
+		r.Reason = fmt.Sprintf("%d of %s failed; the first: %s: want %s, got %s", len(r.Differences), reports.Plural(len(checks), "check"), first.Field, first.Want, first.Got)
+	case len(checks) == 0:
+		r.Blame, r.Reason = verdicts.BlameHarness, "nothing was looked at"
+	default:
+		r.Verdict, r.Blame = verdicts.Passed, ""
+		r.Details = []string{reports.Plural(len(checks), "check") + " of node agents and a deputy in pods"}
+	}
+	return r
+}

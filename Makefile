@@ -28,6 +28,13 @@ unchanged: build ## the core scenarios on an API server that keeps its defaults,
 	$(AUTHZCONF) run --kubernetes $(KUBERNETES) --gate default --unchanged default --level core --report-dir _output/unchanged
 	$(AUTHZCONF) verify _output/unchanged
 
+# Faults that only requests at once show: no scenario finds them (ci/mutants/concurrency.yaml), and its counts do.
+STORM_REPORT ?= _output/storm
+.PHONY: storm
+storm: build ## storm a kube-apiserver for a minute, and compare each count of its access reviews (KUBERNETES, STORM_REPORT)
+	$(AUTHZCONF) load --profile concurrency --kubernetes $(KUBERNETES) --report-dir $(STORM_REPORT)
+	$(AUTHZCONF) verify $(STORM_REPORT)
+
 # Everything from nothing: an engine that can run nodes, a node image without a registry, and two
 # clusters, gate on and gate off. The chains of special authorizers are left to the local control plane, as are
 # their counters, and the drain of a node: here DaemonSets put pods on it, which kubectl refuses to delete.
@@ -52,8 +59,20 @@ kind-skew: build ## scenarios about nodes and node agents on a cluster of kind w
 	$(AUTHZCONF) run --provider kind --kubernetes $(KUBERNETES) --nodes-kubernetes $(NODES) --gate on --focus '^(kep-5284/nodes|node-agents)/' --report-dir $(KIND_REPORT) && \
 	$(AUTHZCONF) verify $(KIND_REPORT)
 
-# The API server of a cluster with nodes is replaced by those of other versions and states of the gate.
-KIND_PATH ?= 1.36,1.37,1.36-gate,1.37
+# A profile, and flags that change it: a cluster makes its agents through the API, so that the gate has fewer.
+STORM ?= concurrency --nodes 200
+
+.PHONY: kind-storm
+kind-storm: KIND_REPORT ?= _output/kind-storm
+kind-storm: build ## a storm by counts on clusters of kind (KUBERNETES, STORM, KIND_REPORT)
+	@ci/kind-node/install
+	@eval "$$(ci/kind-node/engine start)" && image=$$(ci/kind-node/build $(KUBERNETES)) && \
+	$(AUTHZCONF) load --provider kind --kubernetes $(KUBERNETES) --profile $(STORM) --kind-node-image $$image --report-dir $(KIND_REPORT) && \
+	$(AUTHZCONF) verify $(KIND_REPORT)
+
+# The API server of a cluster with nodes is replaced by those of other versions and states of the gate, and the kubelets by
+# those of other versions: the control plane first, then the nodes; back in the other order; and again.
+KIND_PATH ?= 1.36,1.37,nodes=1.37,1.37-gate,1.37,nodes=1.36,1.36,1.37,nodes=1.37
 
 .PHONY: kind-upgrade
 kind-upgrade: KIND_REPORT ?= _output/kind-upgrade
@@ -103,7 +122,7 @@ PLAIN := cmd/authzconf|advice(/.*)?|certify(/.*)?|conformance/matrix|drafts/cond
 # .ci/run shows on every change (conformance, upgrade, mutants-sample); their other tests are run. NIGHTLY are tests
 # that are long, build etcd, or need a second version, by name; ci/README.md says what is tested when.
 REPEATED := ci/mutants|conformance/upgrade|suites
-NIGHTLY  := ^(TestRepeatability|TestFaultsAreFound|TestJoin|TestJoinOneThatStops|TestJoinedProcessesDie|TestStartSweepsLeftovers|TestNothingSurvivesOtherEnds|TestBuildEtcd|TestUpgradesAndDowngrades|TestRestartsThatFail|TestEtcdThatDoesNotComeBack|TestStopDuringRestart|TestStopDuringEtcdRestart|TestImage|TestMoreNames|TestLive|TestExecuteAlone|TestFinding|TestStormInterrupted|TestTokensRevoked|TestServerThatDoesNotComeBack|TestExistingStorm|TestExistingLacking|TestExistingInterrupted|TestExistingGone|TestExistingNode|TestKwok|TestRBACIsCertified|TestBlameAPIServer|TestFixes|TestHoldersOnServer|TestReproduced|TestCandidates|TestEnforcingServer)$$|^TestScripts$$/^(explore|reproduce|up|load-interrupt|certify-broken)$$
+NIGHTLY  := ^(TestRepeatability|TestFaultsAreFound|TestJoin|TestJoinOneThatStops|TestJoinedProcessesDie|TestStartSweepsLeftovers|TestNothingSurvivesOtherEnds|TestBuildEtcd|TestUpgradesAndDowngrades|TestRestartsThatFail|TestEtcdThatDoesNotComeBack|TestStopDuringRestart|TestStopDuringEtcdRestart|TestImage|TestMoreNames|TestLive|TestExecuteAlone|TestFinding|TestStormInterrupted|TestTokensRevoked|TestServerThatDoesNotComeBack|TestExistingStorm|TestExistingLacking|TestExistingInterrupted|TestExistingGone|TestExistingNode|TestKwok|TestRBACIsCertified|TestBlameAPIServer|TestFixes|TestConcurrency|TestHoldersOnServer|TestReproduced|TestCandidates|TestEnforcingServer)$$|^TestScripts$$/^(explore|reproduce|up|load-interrupt|certify-broken)$$
 
 # The fixes of findings: the gate looks for the places of their edits, without the race detector as at night.
 FIXES_TESTS := ^(TestFixes|TestPatches)$$

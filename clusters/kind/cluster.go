@@ -217,7 +217,7 @@ func (c *Cluster) Anonymous() *rest.Config { return rest.CopyConfig(c.anonymous)
 // Dir is the cluster's folder on this machine, for this user alone.
 func (c *Cluster) Dir() string { return c.state.path }
 
-// ReadyIn is how long the creation, or the last restart of the API server, took.
+// ReadyIn is how long the creation took, or since the last restart of the API server, how long it took the new process.
 func (c *Cluster) ReadyIn() time.Duration {
 	c.life.Lock()
 	defer c.life.Unlock()

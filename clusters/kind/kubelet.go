@@ -3,9 +3,11 @@ package kind
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +23,8 @@ const kubeletPath = "/usr/bin/kubelet"
 const nodeTimeout = 3 * time.Minute
 
 // ReplaceKubelets implements clusters.NodeReplacer: one node after the other, those of the control plane first, gets the kubelet
-// of a node image. All pods stay.
+// of a node image. Pods stay, but for static ones: a kubelet of another minor takes those for others than before, so that it
+// ends etcd and the API server and starts them anew.
 func (c *Cluster) ReplaceKubelets(ctx context.Context, version, image string) error {
 	c.life.Lock()
 	defer c.life.Unlock()
@@ -64,8 +67,50 @@ func (c *Cluster) replaceKubelet(ctx context.Context, node, version string, prog
 	if _, err := execNode(ctx, node, nil, "systemctl", "start", "kubelet"); err != nil {
 		return err
 	}
-	return c.awaitKubelet(ctx, node, version, stopped)
+	if err := c.awaitKubelet(ctx, node, version, stopped); err != nil {
+		return err
+	}
+	return c.awaitStaticPods(ctx, node)
 }
+
+// awaitStaticPods returns when all pods that a kubelet runs by itself are ready, as it says itself: those that it has taken for
+// other ones are started anew.
+func (c *Cluster) awaitStaticPods(ctx context.Context, node string) error {
+	last := errors.New("they have not been read")
+	err := wait.PollUntilContextTimeout(ctx, readyPoll, nodeTimeout, true, func(ctx context.Context) (bool, error) {
+		last = c.checkStaticPods(ctx, node)
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("the static pods of the node: %w: %w", last, err)
+	}
+	return c.waitReady(ctx)
+}
+
+// checkStaticPods returns an error that names a static pod of a node that is not ready.
+func (c *Cluster) checkStaticPods(ctx context.Context, node string) error {
+	raw, err := c.get(ctx, "/api/v1/nodes/"+node+"/proxy/pods")
+	if err != nil {
+		return err
+	}
+	var pods corev1.PodList
+	if err := json.Unmarshal(raw, &pods); err != nil {
+		return err
+	}
+	for _, pod := range pods.Items {
+		isStatic := pod.Annotations[configSource] == "file"
+		isReady := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		})
+		if isStatic && !isReady {
+			return fmt.Errorf("%s is not ready", pod.Name)
+		}
+	}
+	return nil
+}
+
+// configSource is the annotation by which a kubelet says where it has a pod from (k8s.io/kubernetes/pkg/kubelet/types).
+const configSource = "kubernetes.io/config.source"
 
 // awaitKubelet returns when a node is ready with a kubelet of a version that has said so since a time.
 func (c *Cluster) awaitKubelet(ctx context.Context, name, version string, since time.Time) error {

@@ -171,7 +171,12 @@ func (c *Cluster) RestartAPIServer(ctx context.Context, change func(*Options)) e
 	if err := c.awaitReplaced(ctx, before); err != nil {
 		return err
 	}
-	c.readyIn = time.Since(start)
+	// Until then the one before may have answered: its image is brought, and the kubelet looks now and then.
+	began, err := c.startTime(ctx)
+	if err != nil {
+		return err
+	}
+	c.readyIn = time.Since(time.UnixMilli(int64(1000 * began)))
 	return nil
 }
 

@@ -2,15 +2,17 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
+	"time"
 
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/reports"
 )
 
 // ReplaceNodes gives all nodes the kubelets of a version, out of a node image if one is named, and makes the target the one
-// that o asks for, which has the same API server. The witness is read anew. Nobody else may use the target meanwhile, but
-// through the API server.
+// that o asks for, which has the same API server, if in another process. The witness is read anew.
 func (s *Server) ReplaceNodes(ctx context.Context, version, image string, o Options) error {
 	s.users.Lock()
 	defer s.users.Unlock()
@@ -18,10 +20,37 @@ func (s *Server) ReplaceNodes(ctx context.Context, version, image string, o Opti
 	if !replaces {
 		return fmt.Errorf("the nodes of a cluster of the provider %s cannot be replaced", s.Cell.Provider)
 	}
+	before, err := s.began(ctx)
+	if err != nil {
+		return err
+	}
 	if err := replacer.ReplaceKubelets(ctx, version, image); err != nil {
 		return err
+	}
+	after, err := s.began(ctx)
+	if err != nil {
+		return err
+	}
+	if after.After(before) {
+		s.replaced = after // kubelets of another minor start static pods anew
 	}
 	s.Cell, s.started = o.Cell, o
 	s.Witness, s.last = reports.Witness{}, nil
 	return s.witness(ctx, o)
+}
+
+// processStart is a gauge of every Go program: when it began, in seconds since 1970.
+const processStart = "process_start_time_seconds"
+
+// began returns when the API server's process began.
+func (s *Server) began(ctx context.Context) (time.Time, error) {
+	families, err := s.Scrape(ctx, processStart)
+	if err != nil {
+		return time.Time{}, err
+	}
+	family := families[processStart]
+	if len(family.GetMetric()) == 0 {
+		return time.Time{}, errors.New("/metrics has no " + processStart)
+	}
+	return time.UnixMilli(int64(math.Round(1000 * family.GetMetric()[0].GetGauge().GetValue()))), nil
 }

@@ -87,7 +87,11 @@ func (p *Plan) judgePods(stage *StagePlan, claim Claim, view record.View) report
 	case ClaimPodEvents:
 		checks = now.CheckEvents(!before.isOff(), !stage.isOff())
 	}
-	return judgeChecks(r, checks)
+	r = judgeChecks(r, checks)
+	if claim == ClaimPodAnswers && r.Verdict == verdicts.Passed {
+		r.Details = append(r.Details, fmt.Sprintf("the longest time without an answer was %.1f s", now.LongestPause().Seconds()))
+	}
+	return r
 }
 
 // before returns the stage before a stage, or the first one itself.

@@ -98,12 +98,6 @@ type WorkloadPod struct {
 	Restarts int32  `json:"restarts"`
 }
 
-// settled is how long after an API server is ready an attempt may end without an answer that began before it was.
-const settled = attemptLimit + slack
-
-// attemptLimit is how long an attempt of an agent may take.
-const attemptLimit = 10 * time.Second
-
 // Observe waits until all workloads have tried everything on an API server, and with kubelets, that are ready since a time,
 // has them rest, and returns what they did after from.
 func (w *Workloads) Observe(ctx context.Context, from, ready time.Time) (*WorkRecord, error) {

@@ -66,7 +66,9 @@ func TestWorkRecord(t *testing.T) {
 		{name: "sound", now: true},
 		{name: "on a server with the gate off", fails: "as system:node:a: want 403, got 200"},
 		{name: "another node is allowed", now: true, change: func(r *WorkRecord) { r.Lines["agent"][1].Code = 200 }, fails: "as system:node:b: want 403, got 200"},
-		{name: "no answer in the end", now: true, change: func(r *WorkRecord) { r.Lines["agent"] = append(r.Lines["agent"], Attempt{Time: r.To, Node: "a", Target: "a"}) }, fails: "has no answer"},
+		{name: "no answer in the end", now: true, change: func(r *WorkRecord) {
+			r.Lines["agent"] = append(r.Lines["agent"], Attempt{Time: r.To, Node: "a", Target: "a"})
+		}, fails: "has no answer"},
 		{name: "no answer while it starts", now: true, change: func(r *WorkRecord) {
 			r.Lines["agent"] = append([]Attempt{{Time: r.Ready.Add(-time.Second), Node: "a", Target: "a"}}, r.Lines["agent"]...)
 		}},

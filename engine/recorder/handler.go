@@ -43,6 +43,9 @@ func (r *Recorder) handle(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	body, unread := readBody(req)
+	if unread != nil && isGone(req, body) {
+		return
+	}
 	counting := r.countingAt(m)
 	if counting != nil && r.countAtOnce(counting, w, req, m, body, unread) {
 		return
@@ -131,13 +134,17 @@ func noOpinion(w http.ResponseWriter) {
 	_, _ = w.Write(unopinionated)
 }
 
+// isGone reports whether a client has gone before anything of a review was there, as an API server that is killed: nothing was
+// asked.
+func isGone(req *http.Request, body []byte) bool { return len(body) == 0 && req.Context().Err() != nil }
+
 func readBody(req *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(req.Body, maxBody+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the body ends after %d bytes: %w", len(body), err)
+		return body, fmt.Errorf("the body ends after %d bytes: %w", len(body), err)
 	case len(body) > maxBody:
-		return nil, fmt.Errorf("the body is over %d bytes", maxBody)
+		return body, fmt.Errorf("the body is over %d bytes", maxBody)
 	}
 	return body, nil
 }

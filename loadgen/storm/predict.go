@@ -39,9 +39,10 @@ func (r *runner) predict(ctx context.Context, s *controlPlane, p planned, varian
 	return ctx.Err() == nil
 }
 
-// repeatable reports whether some of a block's requests lead to the same reviews when they are sent again.
+// repeatable reports whether some of a block's requests lead to the same reviews when they are sent again. What takes many at
+// once is not looked for among few.
 func (r *runner) repeatable(b *run.Block) bool {
-	followsServer := b.FollowsServer || r.Profile.SelfReviews > 0
+	followsServer := b.FollowsServer || r.Profile.SelfReviews > 0 || r.Profile.Counts
 	return !followsServer && r.Profile.OneServer() && !r.Profile.Authorizer.Cache
 }
 

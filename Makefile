@@ -39,6 +39,8 @@ storm: build ## storm a kube-apiserver for a minute, and compare each count of i
 # clusters, gate on and gate off. The chains of special authorizers are left to the local control plane, as are
 # their counters, and the drain of a node: here DaemonSets put pods on it, which kubectl refuses to delete.
 KIND_SKIP ?= ^kubernetes/(chains|raw-headers)/|^kep-5284/(monitoring|alternatives)/|/superman-drains-mynode$$|^periscope/.*webhook
+# Tests with clusters of their own: a release runs all of them (TestKind).
+KIND_TESTS ?= TestKindNetwork
 .PHONY: kind-conformance
 kind-conformance: KIND_REPORT ?= _output/kind
 kind-conformance: build ## the same on clusters of kind with two nodes (KUBERNETES, KIND_SKIP, KIND_REPORT)
@@ -46,7 +48,7 @@ kind-conformance: build ## the same on clusters of kind with two nodes (KUBERNET
 	@eval "$$(ci/kind-node/engine start)" && image=$$(ci/kind-node/build $(KUBERNETES)) && \
 	$(AUTHZCONF) run --provider kind --kubernetes $(KUBERNETES) --gate both --skip '$(KIND_SKIP)' --kind-node-image $$image --report-dir $(KIND_REPORT) && \
 	$(AUTHZCONF) verify $(KIND_REPORT) && \
-	AUTHZCONF_KIND_NODE_IMAGE=$$image go test -count 1 -timeout 10m -run TestKind ./clusters/kind ./engine/server
+	AUTHZCONF_KIND_NODE_IMAGE=$$image go test -count 1 -timeout 10m -run '$(KIND_TESTS)' ./clusters/kind ./engine/server
 
 # The oldest nodes that the version skew policy allows beside the newest API server.
 NODES ?= 1.34
@@ -60,7 +62,7 @@ kind-skew: build ## scenarios about nodes and node agents on a cluster of kind w
 	$(AUTHZCONF) verify $(KIND_REPORT)
 
 # A profile, and flags that change it: a cluster makes its agents through the API, so that the gate has fewer.
-STORM ?= concurrency --nodes 200
+STORM ?= concurrency --nodes 200 --variants associated-node,denied
 
 .PHONY: kind-storm
 kind-storm: KIND_REPORT ?= _output/kind-storm

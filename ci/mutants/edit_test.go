@@ -23,6 +23,8 @@ import (
 type fix struct {
 	Finding string `json:"finding"`
 	Edits   []edit `json:"edits"`
+
+	folder string
 }
 
 // edit is a change of a function, as fixes.yaml describes it.
@@ -35,6 +37,7 @@ type edit struct {
 
 	fixed   string // the source of "this fix is chosen"
 	finding string // whose edit it is
+	folder  string // where the code is that it calls, of fixes and faults
 }
 
 //go:embed fixes.yaml
@@ -43,8 +46,17 @@ var fixesFile []byte
 // loadFixes are those of fixes.yaml.
 func loadFixes(t testing.TB) (all []fix) {
 	t.Helper()
-	if err := yaml.UnmarshalStrict(fixesFile, &all); err != nil {
+	return parseFixes(t, fixesFile, "fixes")
+}
+
+// parseFixes reads a list of edits, the code of which is in a folder.
+func parseFixes(t testing.TB, text []byte, folder string) (all []fix) {
+	t.Helper()
+	if err := yaml.UnmarshalStrict(text, &all); err != nil {
 		t.Fatal(err)
+	}
+	for i := range all {
+		all[i].folder = folder
 	}
 	return all
 }
@@ -63,7 +75,7 @@ func (f fix) always() []edit { return f.where("true") }
 // where are the edits of a fix that is chosen where the source of a condition is true.
 func (f fix) where(fixed string) (all []edit) {
 	for _, e := range f.Edits {
-		e.fixed, e.finding = fixed, f.Finding
+		e.fixed, e.finding, e.folder = fixed, f.Finding, f.folder
 		all = append(all, e)
 	}
 	return all
@@ -174,7 +186,7 @@ func editedFiles(t testing.TB, b *local.Binaries, r local.Release, edits []edit)
 			if found[i] == 0 {
 				t.Fatalf("%s: %s has no %s", e.Package, e.Function, e.Anchor)
 			}
-			code, err := os.ReadFile(filepath.Join(ownFolder, "fixes", e.finding+".txt"))
+			code, err := os.ReadFile(filepath.Join(ownFolder, e.folder, e.finding+".txt"))
 			if err != nil {
 				t.Fatal(err)
 			}

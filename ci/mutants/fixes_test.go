@@ -36,19 +36,24 @@ func TestFixed(t *testing.T) {
 		t.Skip("builds a kube-apiserver for each fix, into the folder that FIXES names")
 	}
 	for _, f := range loadFixes(t) {
-		t.Run(f.Finding, func(t *testing.T) {
-			b := &local.Binaries{Progress: os.Stderr}
-			files, _ := editedFiles(t, b, local.Newest(), f.always())
-			program, err := files.build(t.Context(), b, local.Newest(), "fixed")
-			if err != nil {
-				t.Fatal(err)
-			}
-			link := filepath.Join(folder, f.Finding, "kube-apiserver")
-			if err := errors.Join(os.RemoveAll(link), os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink(program, link)); err != nil {
-				t.Fatal(err)
-			}
-		})
+		t.Run(f.Finding, func(t *testing.T) { buildInto(t, folder, f) })
 	}
+}
+
+// buildInto compiles a kube-apiserver with edits for good, and links to it from the folder that bears their name.
+func buildInto(t *testing.T, folder string, f fix) (link string) {
+	t.Helper()
+	b := &local.Binaries{Progress: os.Stderr}
+	files, _ := editedFiles(t, b, local.Newest(), f.always())
+	program, err := files.build(t.Context(), b, local.Newest(), "fixed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	link = filepath.Join(folder, f.Finding, "kube-apiserver")
+	if err := errors.Join(os.RemoveAll(link), os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink(program, link)); err != nil {
+		t.Fatal(err)
+	}
+	return link
 }
 
 // TestFixes runs the whole suite of impersonation on an API server with one fix after the other: what the finding says

@@ -1,0 +1,102 @@
+package mutants
+
+import (
+	_ "embed"
+	"encoding/binary"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+//go:embed concurrency.yaml
+var concurrencyFile []byte
+
+// TestConcurrency runs all scenarios, and then a storm of the profile concurrency, on an API server with one fault after the
+// other that only requests at once show. Scenarios pass, and the storm fails and blames the API server. The same program
+// without a fault passes both.
+func TestConcurrency(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds a kube-apiserver, and runs the suite and a storm on it")
+	}
+	faults := parseFixes(t, concurrencyFile, "concurrency")
+	program := buildFixes(t, &local.Binaries{Progress: os.Stderr}, local.Newest(), faults)
+	tool := filepath.Join(t.TempDir(), "authzconf")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", tool, "./cmd/authzconf")
+	build.Dir = filepath.Join(ownFolder, "../..")
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	t.Run("no fault", func(t *testing.T) {
+		expectOutcome(t, faultyServer{tool, program, 0, len(faults)}, reports.ExitPassed, "load", "--profile", "concurrency")
+	})
+	for i, f := range faults {
+		t.Run(f.Finding, func(t *testing.T) {
+			server := faultyServer{tool, program, i + 1, len(faults)}
+			expectOutcome(t, server, reports.ExitPassed, "run", "--gate", "on", "--require", "core,extended")
+			report := expectOutcome(t, server, reports.ExitFailed, "load", "--profile", "concurrency")
+			expectBlame(t, report)
+		})
+	}
+}
+
+// faultyServer is a program with faults, of which one is chosen by its number, and the authzconf that tries it.
+type faultyServer struct {
+	tool, program string
+	fault, faults int
+}
+
+// expectOutcome runs a command of authzconf on a faulty API server, and compares the outcome of its report.
+func expectOutcome(t *testing.T, s faultyServer, want int, args ...string) *reports.Report {
+	t.Helper()
+	dir := t.TempDir()
+	shared, folder := filepath.Join(dir, "shared"), filepath.Join(dir, "report")
+	number := binary.LittleEndian.AppendUint32(nil, uint32(s.fault))
+	if err := os.WriteFile(shared, append(number, make([]byte, s.faults+1)...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), s.tool, append(args, "--report-dir", folder)...)
+	command.Env = append(os.Environ(), "TEST_ASSET_KUBE_APISERVER="+s.program, SharedVariable+"="+shared)
+	output, err := command.CombinedOutput()
+	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "report.yaml"))
+	if err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	report, err := reports.DecodeJudged("report.yaml", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Outcome.ExitCode != want {
+		t.Errorf("%v: exit code %d, want %d: %s", args, report.Outcome.ExitCode, want, output)
+	}
+	return report
+}
+
+// expectBlame looks for a case that failed, and who is to blame for each that did.
+func expectBlame(t *testing.T, r *reports.Report) {
+	t.Helper()
+	failed := 0
+	for _, g := range r.Groups {
+		for _, result := range g.Cases {
+			if result.Verdict != verdicts.Failed {
+				continue
+			}
+			failed++
+			t.Logf("%s: %s", result.Case, result.Reason)
+			if result.Blame != verdicts.BlameAPIServer {
+				t.Errorf("%s: blame %q", result.Case, result.Blame)
+			}
+		}
+	}
+	if failed == 0 {
+		t.Error("no case failed")
+	}
+}

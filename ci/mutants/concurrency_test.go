@@ -80,23 +80,27 @@ func expectOutcome(t *testing.T, s faultyServer, want int, args ...string) *repo
 	return report
 }
 
-// expectBlame looks for a case that failed, and who is to blame for each that did.
+// expectBlame looks for a case that failed because of the API server. How many answers are errors is nobody's to blame by
+// itself.
 func expectBlame(t *testing.T, r *reports.Report) {
 	t.Helper()
-	failed := 0
+	blamed := 0
 	for _, g := range r.Groups {
 		for _, result := range g.Cases {
 			if result.Verdict != verdicts.Failed {
 				continue
 			}
-			failed++
-			t.Logf("%s: %s", result.Case, result.Reason)
-			if result.Blame != verdicts.BlameAPIServer {
+			t.Logf("%s (blame: %s): %s", result.Case, result.Blame, result.Reason)
+			switch result.Blame {
+			case verdicts.BlameAPIServer:
+				blamed++
+			case "":
+			default:
 				t.Errorf("%s: blame %q", result.Case, result.Blame)
 			}
 		}
 	}
-	if failed == 0 {
-		t.Error("no case failed")
+	if blamed == 0 {
+		t.Error("no case failed because of the API server")
 	}
 }

@@ -58,6 +58,7 @@ func (f *certifyFlags) registerCluster(fs *pflag.FlagSet) {
 	fs.StringVar(&f.inCluster, "in-cluster", "", "try levels in-cluster and revocation too, in the authorizer chain of an API server of this provider: local")
 	fs.StringVar(&f.kubernetes, "kubernetes", "", "version of that API server (default the newest)")
 	f.binaries.RegisterFlags(fs)
+	f.binaries.RegisterAPIServers(fs)
 	fs.DurationVar(&f.ownCache, "authorizer-cache", 0, "how long the authorizer itself may remember decisions, as its vendor says")
 }
 

@@ -58,6 +58,9 @@ func (f *runFlags) Plan(i *product.Invocation) (product.Plan, error) {
 		return nil, err
 	}
 	plan := NewPlan(PlanOptions{Texts: texts, Cells: cells, Folders: folders, Seed: i.Seed, Parallel: f.parallel})
+	if err := server.CheckAPIServers(seq.Map(plan.cells, func(c CellPlan) server.Options { return c.Target })); err != nil {
+		return nil, err
+	}
 	if i.Verifying() {
 		return plan, texts.CheckRecorded(*i.Recorded)
 	}

@@ -178,7 +178,7 @@ func (s *Session) findPrograms() error {
 	failed := map[prepared]error{}
 	for _, c := range s.Cells {
 		o := &c.Plan.Target
-		what := prepared{o.Cell.Kubernetes, o.KubeAPIServerPath, o.Cell.Nodes}
+		what := prepared{o.Cell.Kubernetes, cmp.Or(o.KubeAPIServerPath, o.Binaries.GivenAPIServer(o.Cell.Name)), o.Cell.Nodes}
 		err, tried := failed[what]
 		if !tried {
 			err = findPrograms(s.ctx, o)

@@ -33,6 +33,7 @@ func newFlags(set *pflag.FlagSet) product.Flags {
 	minors := seq.Map(local.Releases(), func(r local.Release) string { return r.Minor })
 	set.StringVar(&f.kubernetes, "kubernetes", local.Newest().Minor, "version to run on, of "+strings.Join(minors, ", "))
 	f.binaries.RegisterFlags(set)
+	f.binaries.RegisterAPIServers(set)
 	set.StringSliceVar(&f.options.impersonation, "impersonation", Impersonations(), "how the proxy identity may impersonate")
 	set.StringSliceVar(&f.options.parts, "parts", Parts(), "what to check, of what there is")
 	set.IntVar(&f.options.pairs, "pairs", 1500, "questions of the pre-flight")

@@ -111,6 +111,7 @@ func sideCases(p *profile.Profile, t judge.Thresholds, group string, side profil
 		})
 	}
 	l := t.LimitsOf(side.Variant)
+	add("identities", "every request is for whom its agent wanted to be, and allowed as granted", limitKey{name, judge.IdentitiesWanted})
 	if p.Predictable() {
 		add("prediction", "as many reviews as predicted", limitKey{name, judge.PredictedReviews})
 	}
@@ -197,6 +198,7 @@ func addLimit(out *reports.Result, l judge.LimitResult) {
 		out.Details = append(out.Details, l.Detail)
 	case l.State == judge.Broken:
 		out.Verdict, out.Reason, out.Blame = verdicts.Failed, l.Detail, blameForLimit(l.Name)
+		out.Certain = l.Name == judge.IdentitiesWanted
 	case out.Verdict != verdicts.Failed:
 		out.Verdict, out.Reason, out.Blame = verdicts.Invalid, l.Detail, verdicts.BlameEnvironment
 	}
@@ -204,7 +206,7 @@ func addLimit(out *reports.Result, l judge.LimitResult) {
 
 // blameForLimit returns who is to blame if a limit is broken: the API server, for its reviews; of times nobody knows.
 func blameForLimit(name judge.LimitName) verdicts.Blame {
-	if name == judge.PredictedReviews || name == judge.ReviewsPerRequest {
+	if slices.Contains([]judge.LimitName{judge.IdentitiesWanted, judge.PredictedReviews, judge.ReviewsPerRequest}, name) {
 		return verdicts.BlameAPIServer
 	}
 	return ""

@@ -81,6 +81,7 @@ func newFlags(fs *pflag.FlagSet) product.Flags {
 	fs.StringVar(&f.nodes, "node-objects", bareNodes, "what the agents' nodes are: "+bareNodes+" (objects without a status), or with --provider existing "+kwokNodes+" (kept Ready by the kwok that is in the cluster)")
 	fs.StringVar(&f.nodeImage, "kind-node-image", "", "node image of kind (default kindest/node of the version)")
 	f.binaries.RegisterFlags(fs)
+	f.binaries.RegisterAPIServers(fs)
 	return f
 }
 
@@ -118,6 +119,9 @@ func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
 		return nil, err
 	}
 	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	if err := f.binaries.CheckCells(o.CellNames()...); err != nil {
 		return nil, err
 	}
 	return newPlan(o), nil

@@ -118,6 +118,8 @@ type Result struct {
 	// Reason says in one line why a verdict is not passed.
 	Reason string         `json:"reason,omitempty"`
 	Blame  verdicts.Blame `json:"blame,omitempty"`
+	// Certain says of a failure that nothing which broke beside it explains it: an answer in the name of somebody else.
+	Certain bool `json:"certain,omitempty"`
 	// Differences are all that was observed otherwise than expected.
 	Differences []verdicts.Difference `json:"differences,omitempty"`
 	// Details are further lines that explain the verdict.

@@ -30,14 +30,16 @@ func (r *Report) AddNote(note string) { r.reasons.notes = append(r.reasons.notes
 
 // Conclude counts the cases of each group and derives the outcome. In this order, the outcome is
 //
-//  1. invalid (exit code 3) if something required is not known: a group that could not be used, whose control plane is
+//  1. failed (exit code 1) if something failed that nothing else explains: a case of a control plane of its own about which
+//     nothing is unknown, whatever became of others, or one that says so itself (Result.Certain).
+//  2. invalid (exit code 3) if something required is not known: a group that could not be used, whose control plane is
 //     not what was asked for, or in which nothing was executed; a case of level core that is invalid or not supported; a
 //     case of a required level that was not judged; a reason of AddUnknown. This wins over failures: where the ground is
 //     not firm nothing can be certified, and a failure may be the ground's.
-//  2. failed (exit code 1) if a case of any level failed that the known-failing list does not expect to fail, if an entry
+//  3. failed if a case of any level failed that the known-failing list does not expect to fail, if an entry
 //     of that list is not in order, or for a reason of AddFailure.
-//  3. invalid if a case of another level is invalid.
-//  4. passed (exit code 0) otherwise.
+//  4. invalid if a case of another level is invalid.
+//  5. passed (exit code 0) otherwise.
 //
 // A case that the user left out does not stand in the way of passed, but is noted.
 func (r *Report) Conclude() {
@@ -47,6 +49,7 @@ func (r *Report) Conclude() {
 	}
 	for i := range r.Groups {
 		r.Groups[i].summarize()
+		c.certain = c.certain || r.Groups[i].hasCertainlyFailed()
 		c.addGroup(&r.Groups[i])
 		c.addRequired(r.Require, &r.Groups[i])
 	}
@@ -137,6 +140,17 @@ func (c *conclusion) addGroup(g *Group) {
 	c.addTarget(g)
 	c.addResults(g)
 	c.addLeftOut(g)
+}
+
+// hasCertainlyFailed reports whether something failed in the group that nothing which is unknown explains.
+func (g *Group) hasCertainlyFailed() bool {
+	own := &conclusion{}
+	own.addGroup(g)
+	isSound := g.Cell != nil && len(own.unknown) == 0
+	return slices.ContainsFunc(g.Cases, func(r Result) bool {
+		isFailure := r.Verdict == verdicts.Failed && r.KnownFailing == ""
+		return isFailure && (isSound || r.Certain)
+	})
 }
 
 // addTarget adds what was wrong with the group's control plane.

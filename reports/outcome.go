@@ -41,12 +41,18 @@ type conclusion struct {
 	failed  []string
 	minor   []string // not required and not known
 	notes   []string
+	// certain says that something failed which no unknown explains.
+	certain bool
 }
 
 func (c *conclusion) outcome() Outcome {
 	o := Outcome{Notes: c.notes, Reasons: slices.Concat(c.unknown, c.failed, c.minor)}
+	if c.certain {
+		o.Reasons = slices.Concat(c.failed, c.unknown, c.minor)
+	}
+	hasFailed := len(c.unknown) == 0 && len(c.failed) > 0
 	switch {
-	case len(c.unknown) == 0 && len(c.failed) > 0:
+	case c.certain, hasFailed:
 		o.Result, o.ExitCode = verdicts.Failed, ExitFailed
 	case len(o.Reasons) > 0:
 		o.Result, o.ExitCode = verdicts.Invalid, ExitInvalid

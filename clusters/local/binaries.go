@@ -46,6 +46,7 @@ type Binaries struct {
 	// two at a time; nothing when it is there. If nil, nothing is reported.
 	Progress io.Writer
 
+	apiServers apiServers // those of RegisterAPIServers
 	// goCommand is the go command, published what can be downloaded, asked what the run knows of hosts; tests name others.
 	goCommand string
 	published map[string]publication

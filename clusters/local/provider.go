@@ -66,6 +66,11 @@ func (p Provider) options(r clusters.Request) (o Options, err error) {
 	if o.Release, err = ParseRelease(r.Version); err != nil {
 		return o, err
 	}
+	if o.KubeAPIServerPath == "" {
+		if o.KubeAPIServerPath, err = p.Binaries.findGivenAPIServer(r.Name); err != nil {
+			return o, err
+		}
+	}
 	if r.Join != nil {
 		plane, isLocal := r.Join.(*ControlPlane)
 		if !isLocal {

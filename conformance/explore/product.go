@@ -5,12 +5,14 @@ package explore
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/spf13/pflag"
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -31,6 +33,7 @@ func newFlags(set *pflag.FlagSet) product.Flags {
 	f.matrix.Gates = matrix.Gates{scenarios.GateOn}
 	set.Var(&f.matrix.Gates, "gate", "ConstrainedImpersonation: on, off, default, absent, both (on and off) or all")
 	f.binaries.RegisterFlags(set)
+	f.binaries.RegisterAPIServers(set)
 	return f
 }
 
@@ -43,6 +46,15 @@ func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
 	f.matrix.Provider, f.matrix.Binaries = local.Name, &f.binaries
 	cells, err := f.matrix.Cells()
 	if err != nil {
+		return nil, err
+	}
+	named := slices.Clone(cells)
+	for _, c := range cells {
+		for _, at := range []place{{start: 1}, {server: 1}, {server: 1, start: 1}} {
+			named = append(named, nameAt(c, at))
+		}
+	}
+	if err := server.CheckAPIServers(named); err != nil {
 		return nil, err
 	}
 	return NewPlan(Options{Cells: cells, Cases: f.cases, Seed: i.Seed}), nil

@@ -68,7 +68,7 @@ func (s *servers) optionsAt(at place) server.Options {
 	if at.server > 0 {
 		o.Join = s.hosts[0].target
 	}
-	return flip(o, at)
+	return nameAt(o, at)
 }
 
 // hostAt returns the server of a place. The one beside is started when it is first needed, and anew for another gate.

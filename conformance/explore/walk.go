@@ -151,6 +151,15 @@ func (b *batch) takeTurn(rng *rand.Rand, r *scenarios.Request) (fresh bool) {
 
 // flip returns the cell of a place. Where the gate is switched it is the other one: off if it was on, and the other way
 // round, if the version has it.
+// nameAt returns how the server of a place is called and started: one that stands beside the cell's has a name of its own, so
+// that it can be given another program.
+func nameAt(o server.Options, at place) server.Options {
+	if at.server > 0 {
+		o.Cell.Name += "-beside"
+	}
+	return flip(o, at)
+}
+
 func flip(o server.Options, at place) server.Options {
 	if at.start%2 == 0 {
 		return o

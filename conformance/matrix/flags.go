@@ -37,6 +37,7 @@ func (f *ClusterFlags) Register(flags *pflag.FlagSet) {
 	flags.StringToStringVar(&f.gates, "feature-gate", nil, "further feature gates, NAME=true|false")
 	flags.BoolVar(&f.keep, "keep", false, "keep the folders of the control planes (logs, keys) afterwards, or the clusters of kind")
 	f.binaries.RegisterFlags(flags)
+	f.binaries.RegisterAPIServers(flags)
 }
 
 // isChosen reports whether versions and gates of clusters can be chosen.

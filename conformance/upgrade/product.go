@@ -14,6 +14,7 @@ import (
 	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/conformance/upgradepath"
 	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/record"
@@ -110,8 +111,10 @@ func NewPlan(o PlanOptions) (*Plan, error) {
 		return nil, err
 	}
 	p := &Plan{path: o.Path, texts: o.Texts.Only(set), seed: o.Seed}
-	p.stages, err = planStages(o.Path, set, o.Base)
-	return p, err
+	if p.stages, err = planStages(o.Path, set, o.Base); err != nil {
+		return nil, err
+	}
+	return p, server.CheckAPIServers(seq.Map(p.stages, func(s *StagePlan) server.Options { return s.Target }))
 }
 
 // flows reports whether requests flow anywhere along the path.

@@ -28,6 +28,7 @@ var Product = product.Product{Name: "granular", Command: "granular", New: func(f
 	fs.StringVar(&f.scenarios, "scenarios", "", "folder of scenario files to use instead of the built-in ones")
 	fs.StringVar(&f.kubernetes, "kubernetes", "", "version of the API server behind the enforcer (default: the newest)")
 	f.binaries.RegisterFlags(fs)
+	f.binaries.RegisterAPIServers(fs)
 	fs.BoolVar(&f.policies, "policies", false, "have the API server enforce what is excluded, by ValidatingAdmissionPolicies")
 	fs.StringVar(&f.url, "enforcer-url", "", "https URL of an admission webhook that enforces what is excluded")
 	fs.StringVar(&f.ca, "enforcer-ca", "", "authority of its certificate, in PEM (default: those of the system)")

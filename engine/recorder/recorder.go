@@ -218,6 +218,8 @@ func (r *Recorder) Kubeconfig(p Point) []byte {
 type Counting struct {
 	// Arrived is called for each review before it is answered, so that what an API server has an answer to is counted.
 	Arrived func(p Point, verb string)
+	// Read, if given, is called with the text of each review at Front, which it must not keep.
+	Read func(verb string, body []byte)
 	// Answered is called when the answer is written; took is the time since the request was read.
 	Answered func(p Point, took time.Duration)
 	// Other, if given, says of a review that it is not of the storm: it is answered at once, and not counted.
@@ -233,10 +235,13 @@ type Counting struct {
 // malformed reviews are treated as ever, and counted ones take their place in the order.
 func (r *Recorder) Count(c *Counting) { r.counting.Store(c) }
 
-func (r *Recorder) count(c *Counting, w http.ResponseWriter, req *http.Request, p Point, verb string) {
+func (r *Recorder) count(c *Counting, w http.ResponseWriter, req *http.Request, p Point, verb string, body []byte) {
 	begin := time.Now()
 	r.pass()
 	c.Arrived(p, verb)
+	if c.Read != nil && p == Front {
+		c.Read(verb, body)
+	}
 	if c.Delay != nil && p == Front {
 		c.takeTime(req.Context())
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/existing"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -80,4 +81,15 @@ func describeExisting(cluster *existing.Cluster, facts existing.Facts) (Options,
 		},
 		Release: release, Existing: cluster,
 	}, nil
+}
+
+// CheckAPIServers returns an error if the user gave a kube-apiserver for a cell that is none of those which are planned.
+func CheckAPIServers(cells []Options) error {
+	names := seq.Map(cells, func(o Options) string { return o.Cell.Name })
+	for _, o := range cells {
+		if o.Binaries != nil {
+			return o.Binaries.CheckCells(names...)
+		}
+	}
+	return nil
 }

@@ -80,6 +80,9 @@ func Shared(a, b Options) bool {
 	if can.Cheap && !reloadable(a, b) {
 		return false
 	}
+	if a.Binaries.GivenAPIServer(a.Cell.Name) != b.Binaries.GivenAPIServer(b.Cell.Name) {
+		return false
+	}
 	for _, o := range []*Options{&a, &b} {
 		o.Cell.Name, o.Chain, o.Kubectl = "", "", ""
 	}

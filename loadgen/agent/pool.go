@@ -266,6 +266,7 @@ func (t *tally) log(next task, from, to time.Time, expect int, got reply, err er
 	} else if got.status != expect {
 		asked.Answer = got.full
 	}
+	asked.Said = got.said
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.block.Log) < mostLogged {

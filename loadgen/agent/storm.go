@@ -30,6 +30,8 @@ type Request struct {
 	Body        []byte // posted, if there is one
 	// Watch says that the answer goes on: its latency is that of its beginning.
 	Watch bool
+	// Read, if given, says what the log keeps of an answer that is as expected.
+	Read func(body []byte) string
 }
 
 // Storm is the requests of one shard in one block.
@@ -235,6 +237,7 @@ func (s *Storm) wait(ctx context.Context, d time.Duration) bool {
 type reply struct {
 	status         int
 	full, version  string
+	said           string // what the log keeps of it
 	after, watched time.Duration
 	watch          *following
 }
@@ -259,7 +262,7 @@ func (s *Storm) send(ctx context.Context, agent int, asked Request) (got reply, 
 	if s.Return && resp.StatusCode == http.StatusOK {
 		got.version, err = versionOf(resp.Body)
 	} else {
-		_, err = io.Copy(io.Discard, resp.Body)
+		got.said, err = readAnswer(resp, asked)
 	}
 	_ = resp.Body.Close()
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= http.StatusInternalServerError {
@@ -267,6 +270,19 @@ func (s *Storm) send(ctx context.Context, agent int, asked Request) (got reply, 
 		got.after = time.Duration(seconds) * time.Second
 	}
 	return got, causeOf(ctx, err)
+}
+
+// readAnswer reads the body of an answer to its end, and returns what the log keeps of it.
+func readAnswer(resp *http.Response, asked Request) (said string, err error) {
+	if asked.Read == nil || resp.StatusCode >= http.StatusMultipleChoices {
+		_, err = io.Copy(io.Discard, resp.Body)
+		return "", err
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return "", err
+	}
+	return asked.Read(body), nil
 }
 
 // roundTrip sends a request on the agent's connection, and on a new one if the server was closing that one: so does

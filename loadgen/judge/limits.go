@@ -3,7 +3,9 @@ package judge
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -38,6 +40,7 @@ func (r *Result) judgeVariants(groups []VariantBlocks) {
 
 func (r *Result) judgeVariant(v Variant, g VariantBlocks) {
 	l := r.Thresholds.LimitsOf(v.Variant)
+	r.judgeIdentities(v.Name, g.Blocks)
 	r.judgePrediction(v.Name, g.Blocks)
 	r.judgeReviews(v.Name, v.Reviews, l.ReviewsPerRequest)
 	if v.FirstContact != nil {
@@ -87,6 +90,38 @@ func (r *Result) judgePrediction(name string, blocks []*run.Block) {
 	}
 }
 
+// judgeIdentities judges whom the server took the agents for, and whether it allowed what was granted and nothing else. A
+// single wrong answer breaks the limit.
+func (r *Result) judgeIdentities(name string, blocks []*run.Block) {
+	var answers, reviews, refusals int64
+	var wrong []string
+	for i, b := range blocks {
+		refusals += b.Answers[strconv.Itoa(http.StatusForbidden)]
+		for _, text := range b.Ungranted {
+			wrong = append(wrong, fmt.Sprintf("block %d of %d: %s", i+1, len(blocks), text))
+		}
+		if b.Identities == nil {
+			continue
+		}
+		answers, reviews = answers+b.Identities.Answers, reviews+b.Identities.Reviews
+		for _, text := range b.Identities.Wrong {
+			wrong = append(wrong, fmt.Sprintf("block %d of %d: %s", i+1, len(blocks), text))
+		}
+		if more := b.Identities.WrongCount - int64(len(b.Identities.Wrong)); more > 0 {
+			wrong = append(wrong, fmt.Sprintf("block %d of %d: %d more were for somebody else", i+1, len(blocks), more))
+		}
+	}
+	compared := fmt.Sprintf("%s about who the agent is, %s of requests themselves, %s", reports.Plural(int(answers), "answer"), reports.Plural(int(reviews), "review"), reports.Plural(int(refusals), "refusal"))
+	switch {
+	case len(wrong) > 0:
+		r.limit(name, IdentitiesWanted, Broken, "%s; compared were %s", strings.Join(wrong[:min(len(wrong), mostShown)], "; "), compared)
+	case answers+reviews+refusals > 0:
+		r.limit(name, IdentitiesWanted, Holds, "each is for the user that was wanted, and as granted: %s", compared)
+	default:
+		r.noteUnjudged(name, IdentitiesWanted, "whom the server took the agents for", "no answer and no review shows it")
+	}
+}
+
 // describeFinding says what is not as predicted in a block, and which fewer requests show it.
 func describeFinding(finding *run.Block, blocks []*run.Block) string {
 	list, _ := finding.ComparePrediction()
@@ -127,7 +162,7 @@ func (r *Result) judgeErrors(v Variant, limit float64) {
 // The server's own indicator leaves the network out, so that one measured by a client holds the more surely.
 var objectives = map[string]time.Duration{
 	"get": time.Second, "create": time.Second, "update": time.Second, "patch": time.Second, "delete": time.Second,
-	"list": 30 * time.Second, "review": time.Second, // which is created
+	"list": 30 * time.Second, "review": time.Second, "whoami": time.Second, // which are created
 }
 
 // ObjectiveOf returns the objective of Kubernetes for the p99 of a kind of request. There is none for a watch.

@@ -76,6 +76,9 @@ type LimitName string
 // The limits of a variant, of a comparison, and of a run as a whole. Those of the objectives of Kubernetes are named
 // by Objective.
 const (
+	// IdentitiesWanted limits what cannot be due to chance or load: an answer to somebody else than was wanted, or to what
+	// was not granted.
+	IdentitiesWanted  LimitName = "identities"
 	PredictedReviews  LimitName = "predicted reviews"
 	ReviewsPerRequest LimitName = "reviewsPerRequest"
 	P99               LimitName = "p99"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -121,7 +122,7 @@ func (o *Population) Settle(ctx context.Context, anonymous *rest.Config, p *prof
 func (o *Population) settleVariant(ctx context.Context, client *http.Client, host string, p *profile.Profile, variant profile.Variant) error {
 	q := asking(p, variant, p.Agents())
 	for kind, weight := range p.Plan(0).Mix {
-		if weight == 0 || profile.Kinds()[kind] == "watch" || profile.Kinds()[kind] == profile.Review {
+		if weight == 0 || slices.Contains([]string{"watch", profile.Review, profile.Whoami}, profile.Kinds()[kind]) {
 			continue
 		}
 		asked := request(q, kind, 0, p.PodsPerNode, func(int) []string { return []string{o.settle[variant.Name]} })

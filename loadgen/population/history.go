@@ -30,6 +30,8 @@ type History struct {
 	refusing     *oracle.Server // a server that has not read its RBAC yet
 	// answers are what the API server remembers of the webhook's, by what was asked, at the fewest and the most.
 	answers [2]map[string]run.Request
+	// own are the reviews that the requests of the block lead to which was predicted last, by ownKey.
+	own     map[string]*run.CheckRange
 	began   time.Time // 0 of the models
 	now     time.Duration
 	met     map[met]bool
@@ -85,6 +87,7 @@ func (h *History) PredictSettled(variant profile.Variant, start time.Time, log [
 	if h.began.IsZero() {
 		h.began = start
 	}
+	h.own = map[string]*run.CheckRange{}
 	slices.SortStableFunc(log, func(x, y run.Request) int { return cmp.Compare(x.From, y.From) })
 	out, checks, later := &run.Prediction{Requests: int64(len(log))}, checkRanges{}, checkRanges{}
 	times := map[int32]int{}
@@ -245,6 +248,13 @@ func (h *History) countAsked(at bound, o observation, review oracle.Review, coun
 	for _, checks := range counted {
 		h.count(at, o, review, checks)
 	}
+	if review.Mode == "" {
+		key := ownKey(o.variant, review.Spec)
+		if h.own[key] == nil {
+			h.own[key] = &run.CheckRange{}
+		}
+		addTo(h.own[key], at, o)
+	}
 }
 
 // count adds a review to what is predicted.
@@ -256,7 +266,11 @@ func (h *History) count(at bound, o observation, review oracle.Review, checks ch
 	if h.profile.Authorizer.Cache {
 		kind.Decision = run.Unseen
 	}
-	predicted := checks.rangeOf(kind)
+	addTo(checks.rangeOf(kind), at, o)
+}
+
+// addTo adds a review to a range, at one of its ends.
+func addTo(predicted *run.CheckRange, at bound, o observation) {
 	switch {
 	case at != atFewest:
 		predicted.High++

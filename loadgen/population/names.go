@@ -101,6 +101,8 @@ func target(kind, node, pods, turn int) (path, query string) {
 		return "/api/v1/namespaces/" + podSpace + "/pods/" + podName(node, turn%pods), ""
 	case profile.Review:
 		return "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", ""
+	case profile.Whoami:
+		return "/apis/authentication.k8s.io/v1/selfsubjectreviews", ""
 	case "watch":
 		return "/api/v1/pods", fmt.Sprintf("%s&resourceVersion=0&timeoutSeconds=%d&watch=true", selector, watchSeconds)
 	}
@@ -110,6 +112,9 @@ func target(kind, node, pods, turn int) (path, query string) {
 
 // selfReview asks whether the user may see the next page.
 const selfReview = `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","spec":{"resourceAttributes":{"verb":"list","resource":"pods"}}}`
+
+// whoami asks whom the API server takes the user for.
+const whoami = `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
 
 // Accepted media types: those of client-go's informers.
 var (
@@ -133,8 +138,12 @@ func request(q ask, kind, turn, pods int, tokens func(int) []string) agent.Reque
 	if r.Watch {
 		r.Header["Accept"] = acceptWatch
 	}
-	if profile.Kinds()[kind] == profile.Review {
+	switch profile.Kinds()[kind] {
+	case profile.Review:
 		r.Body, r.Header["Content-Type"] = []byte(selfReview), isJSON
+	case profile.Whoami:
+		r.Body, r.Header["Content-Type"], r.Header["Accept"] = []byte(whoami), isJSON, isJSON
+		r.Read = readIdentity
 	}
 	mine := tokens(q.identity)
 	r.Header["Authorization"] = []string{"Bearer " + mine[turn%len(mine)]}

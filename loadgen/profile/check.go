@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/authzconf/authzconf/loadgen/pacer"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -86,7 +88,7 @@ func (p *Profile) checkSize(c *checker) {
 	c.ok(p.Block >= CacheLife && p.Block <= maxBlock && p.Block%CacheLife == 0, "$.block",
 		"block %s: expected a multiple of %s, the life of a cached check, up to %s", p.Block, CacheLife, maxBlock)
 	sum := 0
-	for i, weight := range []int{p.Mix.List, p.Mix.Get, p.Mix.Watch, p.Mix.Review} {
+	for i, weight := range []int{p.Mix.List, p.Mix.Get, p.Mix.Watch, p.Mix.Review, ptr.Deref(p.Mix.Whoami, 0)} {
 		c.ok(weight >= 0 && weight <= 10_000, "$.mix", "weight %d of %s: expected 0 to 10000", weight, Kinds()[i])
 		sum += weight
 	}

@@ -182,6 +182,26 @@ type Mix struct {
 	Get    int `yaml:"get"`
 	Watch  int `yaml:"watch"`
 	Review int `yaml:"review"` // of SelfSubjectAccessReviews
+	// Whoami is the weight of SelfSubjectReviews, the answers of which say whom the API server takes the agent for. Without
+	// it they are one request in whoamiShare.
+	Whoami *int `yaml:"whoami"`
+}
+
+// whoamiShare is one in how many requests asks who the agent is, unless a profile states a weight.
+const whoamiShare = 20
+
+// weights returns how often each kind of request is sent, in the order of Kinds.
+func (m Mix) weights() []int {
+	weights := []int{m.List, m.Get, m.Watch, m.Review, 0}
+	if m.Whoami != nil {
+		weights[4] = *m.Whoami
+		return weights
+	}
+	weights[4] = m.List + m.Get + m.Watch + m.Review
+	for i := range weights[:4] {
+		weights[i] *= whoamiShare - 1
+	}
+	return weights
 }
 
 // Comparison is of two sides, block by block.
@@ -247,10 +267,14 @@ func Parse(name string, data []byte) (*Profile, error) {
 }
 
 // Kinds are the kinds of requests, in the order of Plan.Mix.
-func Kinds() []string { return []string{"list", "get", "watch", Review} }
+func Kinds() []string { return []string{"list", "get", "watch", Review, Whoami} }
 
-// Review is the kind of request that is a SelfSubjectAccessReview.
-const Review = "review"
+const (
+	// Review is the kind of request that is a SelfSubjectAccessReview.
+	Review = "review"
+	// Whoami is the kind of request that is a SelfSubjectReview.
+	Whoami = "whoami"
+)
 
 // Agents is how many ask.
 func (p *Profile) Agents() int { return p.Nodes * p.DaemonSets }
@@ -259,7 +283,7 @@ func (p *Profile) Agents() int { return p.Nodes * p.DaemonSets }
 func (p *Profile) Plan(seed uint64) pacer.Plan {
 	plan := pacer.Plan{
 		Arrivals: p.Arrivals.Kind, Agents: p.Agents(), Length: p.Block,
-		Jitter: p.Arrivals.Jitter, Mix: []int{p.Mix.List, p.Mix.Get, p.Mix.Watch, p.Mix.Review},
+		Jitter: p.Arrivals.Jitter, Mix: p.Mix.weights(),
 		AtOnce: int(math.Ceil(p.Arrivals.MaxUnavailable * float64(p.Agents()))), Opening: p.Arrivals.Opening,
 		Seed: seed,
 	}
@@ -377,7 +401,8 @@ func (p *Profile) RequestKinds() (kinds []string) {
 	case p.Reflectors:
 		return []string{"list", "watch"}
 	}
-	weights := []int{p.Mix.List, p.Mix.Get, p.Mix.Watch, p.Mix.Review + p.SelfReviews}
+	weights := p.Mix.weights()
+	weights[3] += p.SelfReviews
 	for i, kind := range Kinds() {
 		if weights[i] > 0 {
 			kinds = append(kinds, kind)

@@ -70,6 +70,10 @@ type Block struct {
 	// run looked for fewer requests that show it.
 	Predicted *Prediction `json:"predicted,omitempty"`
 	Smallest  *Smallest   `json:"smallest,omitempty"`
+	// Identities is whom the server took the agents for; nil if nothing shows it. Ungranted are answers to others than the
+	// grants allow.
+	Identities *Identities `json:"identities,omitempty"`
+	Ungranted  []string    `json:"ungranted,omitempty"`
 	// Settled is what is counted of the block when its agents have asked for a while. It is nil where all is counted alike.
 	Settled *Settled `json:"settled,omitempty"`
 	// Log is every request, for the prediction. It is not kept.

@@ -21,6 +21,8 @@ type Request struct {
 	From   time.Duration `json:"f"`
 	To     time.Duration `json:"e"`
 	Answer string        `json:"s,omitempty"` // the status, or class of error, if it is not what was expected
+	// Said is whom the API server took the agent for, of a request that asks it.
+	Said string `json:"w,omitempty"`
 }
 
 // Prediction is the oracle's, for the requests that were sent in a block and what the server had been asked before.

@@ -73,6 +73,10 @@ func (r *runner) predictBlock(s *controlPlane, b *run.Block, variant profile.Var
 	if r.Profile.Predictable() {
 		b.Predicted, err = s.history.PredictSettled(variant, start, b.Log, b.Settled)
 	}
+	if err == nil {
+		b.Identities, err = s.history.CompareIdentities(variant, b.Log, s.own(), b.GivenUp)
+	}
+	b.Ungranted = b.FindUngranted(variant.Denied, r.Profile.Event.Kind != profile.NoEvent)
 	b.Log = nil
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/loadgen/shard"
 )
 
@@ -25,6 +26,7 @@ type (
 		Users      []string       `json:",omitempty"`
 		Count      *counting      `json:",omitempty"` // from now on, in place of keeping records
 		Read       bool           `json:",omitempty"`
+		Own        bool           `json:",omitempty"` // the reviews of requests themselves
 		Profile    bool           `json:",omitempty"` // itself from now on, until Profiled
 		Profiled   bool           `json:",omitempty"`
 	}
@@ -33,6 +35,7 @@ type (
 		Mark       uint64
 		Records    []recorder.Record
 		Counted    tallies
+		Own        map[string]run.OwnReview
 		Profile    []byte
 		CPU        time.Duration
 		RSS        int64
@@ -65,6 +68,8 @@ func ServeRecorder(_ context.Context, in io.Reader, out io.Writer) error {
 			r.Count(counted.counting(*q.Count, nil))
 		case q.Read:
 			a.Counted = counted.soFar()
+		case q.Own:
+			a.Own = counted.ownReviews()
 		case q.Profile:
 			profiled.Reset()
 			err = pprof.StartCPUProfile(&profiled)

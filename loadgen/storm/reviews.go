@@ -23,6 +23,7 @@ type reviews struct {
 	after time.Duration // when the block is settled, 0 if that makes no difference
 	mu    sync.Mutex
 	tallies
+	own map[string]run.OwnReview // by the text of the review
 }
 
 // tallies are what was counted. They go from one process to another.
@@ -46,7 +47,7 @@ func newReviews(start time.Time, settle time.Duration) *reviews {
 	none := func() map[recorder.Point]map[string]int64 {
 		return map[recorder.Point]map[string]int64{recorder.Front: {}, recorder.Back: {}}
 	}
-	return &reviews{start: start, after: settle, tallies: tallies{Arrived: none(), Settled: none()}}
+	return &reviews{start: start, after: settle, tallies: tallies{Arrived: none(), Settled: none()}, own: map[string]run.OwnReview{}}
 }
 
 // isOther tells reviews that have nothing to do with the storm.
@@ -61,7 +62,7 @@ func (s *controlPlane) others() isOther {
 }
 
 func (r *reviews) counting(c counting, others isOther) *recorder.Counting {
-	out := &recorder.Counting{Arrived: r.arrive, Answered: r.answered, Other: others}
+	out := &recorder.Counting{Arrived: r.arrive, Read: r.read, Answered: r.answered, Other: others}
 	if c.Delay > 0 {
 		out.Delay = func() time.Duration { return time.Duration(float64(c.Delay) * math.Exp(c.Sigma*rand.NormFloat64())) }
 	}
@@ -87,6 +88,38 @@ func (r *reviews) arrive(p recorder.Point, verb string) {
 		r.Timeline = append(r.Timeline, 0)
 	}
 	r.Timeline[second]++
+}
+
+// mostOwn is how many different reviews of requests themselves are kept: no more than some hundred megabytes of them.
+const mostOwn = 200_000
+
+// read keeps the reviews of requests themselves: they show whom the API server takes an agent for.
+func (r *reviews) read(verb string, body []byte) {
+	if _, isImpersonation := scenarios.ImpersonationMode(verb); isImpersonation {
+		return
+	}
+	at := time.Since(r.start)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	seen, known := r.own[string(body)]
+	if !known {
+		if len(r.own) >= mostOwn {
+			return
+		}
+		seen.First = at
+	}
+	seen.Count++
+	r.own[string(body)] = seen
+}
+
+// ownReviews returns the reviews of requests themselves, or nil if there were more than are kept.
+func (r *reviews) ownReviews() map[string]run.OwnReview {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.own) >= mostOwn {
+		return nil
+	}
+	return maps.Clone(r.own)
 }
 
 func (r *reviews) answered(p recorder.Point, took time.Duration) {
@@ -148,6 +181,7 @@ func (t tallies) fill(b *run.Block, cached bool) {
 }
 
 func (r *runner) count(s *controlPlane, start time.Time, delayed bool) (read func() tallies) {
+	s.own = func() map[string]run.OwnReview { return nil }
 	c := counting{Start: start, Settle: r.Profile.Settle}
 	if delayed {
 		c.Delay, c.Sigma, c.Concurrency = r.Profile.WebhookDelay, r.Profile.Authorizer.Sigma, r.Profile.Authorizer.Concurrency
@@ -157,9 +191,11 @@ func (r *runner) count(s *controlPlane, start time.Time, delayed bool) (read fun
 		return func() tallies { return tallies{} }
 	case r.recorder != nil:
 		r.recorder.ask(question{Count: &c})
+		s.own = func() map[string]run.OwnReview { return r.recorder.ask(question{Own: true}).Own }
 		return func() tallies { return r.recorder.ask(question{Read: true}).Counted }
 	}
 	counted := newReviews(start, c.Settle)
+	s.own = counted.ownReviews
 	for _, t := range s.targets {
 		t.Count(counted.counting(c, s.others()))
 	}

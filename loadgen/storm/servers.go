@@ -34,6 +34,8 @@ type controlPlane struct {
 	generator  shard.Generator
 	// history predicts what its authorizer is asked.
 	history *population.History
+	// own returns the reviews of requests themselves since the counting began, by their texts; nil where nobody sees them.
+	own func() map[string]run.OwnReview
 	// spent and counted are what API servers had used and counted when they were restarted.
 	spent   time.Duration
 	counted counters
@@ -72,8 +74,12 @@ func (r *runner) startServer(ctx context.Context, name profile.Server, first *se
 	}
 	s := &controlPlane{name: name, counted: counters{}, history: history}
 	r.servers[name] = s
-	for range r.Profile.APIServers {
-		t, err := server.Start(ctx, r.options(name, first))
+	for i := range r.Profile.APIServers {
+		o := r.options(name, first)
+		if !r.can().Foreign {
+			o.Cell.Name = cellName(name, i)
+		}
+		t, err := server.Start(ctx, o)
 		if err != nil {
 			return nil, fmt.Errorf("starting %s: %w", name, err)
 		}
@@ -98,6 +104,24 @@ func (r *runner) startServer(ctx context.Context, name profile.Server, first *se
 		s.balancer, err = balancer.Start(s.backends(nil)...)
 	}
 	return s, err
+}
+
+// cellName returns the name of an API server of a side: those behind a balancer have a letter each.
+func cellName(name profile.Server, number int) string {
+	if number == 0 {
+		return string(name)
+	}
+	return string(name) + "-" + string(rune('a'+number))
+}
+
+// CellNames returns the names of the API servers of a run.
+func (o *Options) CellNames() (names []string) {
+	for _, name := range o.Profile.Servers() {
+		for i := range o.Profile.APIServers {
+			names = append(names, cellName(name, i))
+		}
+	}
+	return names
 }
 
 func (r *runner) options(name profile.Server, join *server.Server) server.Options {

@@ -1,0 +1,84 @@
+package local
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/authzconf/authzconf/internal/usage"
+)
+
+// apiServers are kube-apiservers that take the place of the release's, by the cells that have them; under the empty name is
+// the one of all others. It is the value of the flag --api-server.
+type apiServers map[string]string
+
+// RegisterAPIServers adds the flag by which cells get a kube-apiserver of the user's to a flag set.
+func (b *Binaries) RegisterAPIServers(flags *pflag.FlagSet) {
+	b.apiServers = apiServers{}
+	flags.Var(b.apiServers, "api-server", "a kube-apiserver of your own: PATH, or CELL=PATH for one cell, stage or server alone, as --dry-run names them (repeatable)")
+}
+
+// String implements pflag.Value.
+func (a apiServers) String() string {
+	return strings.Join(slices.Sorted(func(yield func(string) bool) {
+		for cell, path := range a {
+			if !yield(strings.TrimPrefix(cell+"="+path, "=")) {
+				return
+			}
+		}
+	}), ",")
+}
+
+// Type implements pflag.Value.
+func (apiServers) Type() string { return "[CELL=]PATH" }
+
+// Set implements pflag.Value.
+func (a apiServers) Set(text string) error {
+	cell, path, isNamed := strings.Cut(text, "=")
+	if !isNamed {
+		cell, path = "", text
+	}
+	if path == "" {
+		return fmt.Errorf("%q: expected PATH or CELL=PATH", text)
+	}
+	if a[cell] != "" {
+		return fmt.Errorf("%q: there is a program for it already, %s", text, a[cell])
+	}
+	a[cell] = path
+	return nil
+}
+
+// CheckCells returns an error if a program was given for a cell that is none of those which there are.
+func (b *Binaries) CheckCells(names ...string) error {
+	for _, cell := range slices.Sorted(maps.Keys(b.apiServers)) {
+		if cell != "" && !slices.Contains(names, cell) {
+			return fmt.Errorf("--api-server %s=%s: there is no such cell; there are %s", cell, b.apiServers[cell], strings.Join(names, ", "))
+		}
+	}
+	return nil
+}
+
+// GivenAPIServer returns the program that the user gave for a cell, or nothing.
+func (b *Binaries) GivenAPIServer(cell string) string {
+	if b == nil {
+		return ""
+	}
+	return cmp.Or(b.apiServers[cell], b.apiServers[""])
+}
+
+// findGivenAPIServer returns the program that the user gave for a cell, or nothing if there is none.
+func (b *Binaries) findGivenAPIServer(cell string) (string, error) {
+	path := b.GivenAPIServer(cell)
+	if path == "" {
+		return "", nil
+	}
+	if info, err := os.Stat(path); err != nil || info.IsDir() {
+		return "", &usage.Error{Problem: fmt.Sprintf("--api-server %s: expected the path of a kube-apiserver", path)}
+	}
+	return path, nil
+}

@@ -45,7 +45,24 @@ func (id *Identity) isKnownByName(spelling string) bool {
 // not a secret.
 func (id *Identity) changeSecrets(change func(string) string) *Identity {
 	secrets := seq.Filter(id.headers, func(h header) bool { return !id.public && h.isSecret() })
-	return &Identity{Name: id.Name, headers: seq.Map(secrets, func(h header) header { return header{h.name, change(h.value)} })}
+	return &Identity{Name: id.Name, headers: seq.Map(secrets, func(h header) header {
+		before, secret := h.splitSecret()
+		return header{h.name, before + change(secret)}
+	})}
+}
+
+// splitSecret splits the value of a header into the secret and what stands before it: the scheme of an Authorization, or the
+// name of a cookie. Without these nobody compares the secret.
+func (h header) splitSecret() (before, secret string) {
+	separator := " "
+	if h.name == "Cookie" {
+		separator = "="
+	}
+	before, secret, found := strings.Cut(h.value, separator)
+	if !found {
+		return "", h.value
+	}
+	return before + separator, secret
 }
 
 // isSecret reports whether the header holds a secret, and not a name.

@@ -93,7 +93,7 @@ func (s *http1Sender) readAll(requests []rawRequest, replies []reply) {
 
 // read reads the answer to a request, and reports whether the connection ends with it.
 func (r *reply) read(from *bufio.Reader, method string) (ended bool, err error) {
-	resp, err := http.ReadResponse(from, &http.Request{Method: method})
+	resp, err := readFinal(from, method)
 	if err != nil {
 		return false, err
 	}
@@ -106,4 +106,15 @@ func (r *reply) read(from *bufio.Reader, method string) (ended bool, err error) 
 	_ = json.Unmarshal(body, &object)
 	r.Kind = object.Kind
 	return resp.Close, errors.Join(err, resp.Body.Close())
+}
+
+// readFinal reads the answer to a request, behind those that only say that it goes on, such as 100 Continue.
+func readFinal(from *bufio.Reader, method string) (*http.Response, error) {
+	for {
+		resp, err := http.ReadResponse(from, &http.Request{Method: method})
+		isInterim := err == nil && resp.StatusCode < http.StatusOK && resp.StatusCode != http.StatusSwitchingProtocols
+		if !isInterim {
+			return resp, err
+		}
+	}
 }

@@ -139,6 +139,7 @@ func (j *attackJudge) judgeAttack(out *judgement, a attack, seen *attackEvidence
 			why += fmt.Sprintf(", %d times", n)
 		}
 		out.failAttack(a, seen, why)
+		out.findings[len(out.findings)-1].certain = !got.guessed
 	}
 	if len(got.wrong) > 0 {
 		return nil

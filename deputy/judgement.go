@@ -38,6 +38,8 @@ type finding struct {
 	sent    []string
 	answers []int
 	arrived string
+	// certain means that somebody else arrived, by an event that has the attack's marker: nothing that broke explains it.
+	certain bool
 }
 
 func newJudgement() *judgement {
@@ -104,6 +106,7 @@ func (j *judgement) result() reports.Result {
 	case len(j.failures) > 0:
 		first := j.failures[0]
 		r.Verdict = verdicts.Failed
+		r.Certain = slices.ContainsFunc(j.findings, func(f finding) bool { return f.certain })
 		r.Reason = fmt.Sprintf("%s: want %s, got %s; %s in %s", first.what, first.want, first.got, reports.Plural(len(j.failures), "failure"), reports.Plural(j.checks, "check"))
 	case j.inconclusive != "":
 		r.Verdict, r.Blame, r.Reason = verdicts.Invalid, verdicts.BlameEnvironment, j.inconclusive

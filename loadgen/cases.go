@@ -198,7 +198,7 @@ func addLimit(out *reports.Result, l judge.LimitResult) {
 		out.Details = append(out.Details, l.Detail)
 	case l.State == judge.Broken:
 		out.Verdict, out.Reason, out.Blame = verdicts.Failed, l.Detail, blameForLimit(l.Name)
-		out.Certain = l.Name == judge.IdentitiesWanted
+		out.Certain = out.Certain || l.Certain
 	case out.Verdict != verdicts.Failed:
 		out.Verdict, out.Reason, out.Blame = verdicts.Invalid, l.Detail, verdicts.BlameEnvironment
 	}

@@ -25,8 +25,10 @@ const (
 var contradictions = []string{countedField, aboutField, chainField}
 
 // blame returns whose fault a failure is, and why. First the authorizer: a review that was decided otherwise than the
-// scenario's grants say. Then the control run, the same scenario under fresh names: if it did not fail in the same way,
-// something outside the scenario had a part in it; if it did, the API server does not do what the scenario says.
+// scenario's grants say. Then the API server, for an answer that nothing else explains, even if it comes only once: the
+// control run does not repeat what the server had been asked before. Then the control run, the same scenario under fresh
+// names: if it did not fail in the same way, something outside the scenario had a part in it; if it did, the API server does
+// not do what the scenario says.
 func blame(s *scenarios.Scenario, e *Evidence, r Result) (Blame, string) {
 	if d, ok := findWrongDecision(s, e); ok && !isContradiction(r) {
 		return BlameAuthorizer, r.Reason + "; the authorizer decided otherwise than the grants: " + d
@@ -35,12 +37,15 @@ func blame(s *scenarios.Scenario, e *Evidence, r Result) (Blame, string) {
 		return BlameAPIServer, r.Reason + "; there was no control run"
 	}
 	control := judgeOnce(s, e.Control)
+	isAlike := differInEventsOnly(r, control) || differAlike(r, control)
 	switch {
+	case r.IsCertain() && !isAlike:
+		return BlameAPIServer, r.Reason + "; the control run did not show the same, but nothing outside of the API server explains it even once"
 	case control.Verdict == Invalid:
 		return BlameEnvironment, r.Reason + "; the control run broke: " + control.Reason
 	case control.Verdict == Passed:
 		return BlameEnvironment, r.Reason + "; the control run passed, so the answer is not always the same"
-	case !differInEventsOnly(r, control) && !differAlike(r, control):
+	case !isAlike:
 		return BlameEnvironment, r.Reason + "; the control run failed otherwise: " + control.Reason
 	}
 	return BlameAPIServer, r.Reason + "; the control run saw the same"

@@ -309,6 +309,12 @@ func TestBlame(t *testing.T) {
 		"no control run":       {wrong, BlameAPIServer},
 		"control saw the same": {func() *Evidence { e := wrong(); e.Control = wrong(); return e }, BlameAPIServer},
 		"control passed":       {func() *Evidence { e := wrong(); e.Control = newEvidence(); return e }, BlameEnvironment},
+		"allowed once, and not again": {func() *Evidence {
+			e := newEvidence()
+			e.Steps[0].Reviews[2].Spec.User = "carol"
+			e.Control = newEvidence()
+			return e
+		}, BlameAPIServer},
 		"control broke": {func() *Evidence {
 			e := wrong()
 			e.Control = newEvidence()

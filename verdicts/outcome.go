@@ -284,7 +284,7 @@ func renderObject(r *auditv1.ObjectReference) string {
 func renderImpersonatedUser(ev *auditv1.Event) string {
 	u := ev.ImpersonatedUser
 	if u == nil {
-		return "no impersonatedUser"
+		return noImpersonation
 	}
 	return scenarios.UserOf(u.Username, u.UID, u.Groups, u.Extra).Render()
 }

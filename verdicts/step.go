@@ -114,7 +114,7 @@ func (v *stepJudge) checkOutcome() {
 	if v.isToldByAuditOnly(got) {
 		v.addNotJudged("outcome")
 	} else {
-		v.compare("outcome", string(v.expect.Outcome), string(got))
+		v.compare(outcomeField, string(v.expect.Outcome), string(got))
 	}
 	if v.event != nil {
 		v.compare("outcome in the audit event", quote(expectedAnnotation[got]), quote(v.event.Annotations[decisionAnnotation]))
@@ -215,15 +215,15 @@ func (v *stepJudge) checkUser() {
 	sources := 0
 	if v.has(scenarios.Reviews) && v.expectsFinalReview() {
 		sources++
-		got := "no final review"
+		got := noFinalReview
 		if d, ok := v.finalReview(); ok {
 			got = reviewUser(d.Spec).Render()
 		}
-		v.compare("user in the final review", want.Render(), got)
+		v.compare(finalUserField, want.Render(), got)
 	}
 	if v.event != nil {
 		sources++
-		v.compare("user in the audit event", want.Render(), renderImpersonatedUser(v.event))
+		v.compare(auditUserField, want.Render(), renderImpersonatedUser(v.event))
 	}
 	if sources == 0 {
 		v.addNotJudged("user")
@@ -239,10 +239,10 @@ func (v *stepJudge) checkWantedUser() {
 	u := v.event.ImpersonatedUser
 	got, want := scenarios.UserOf(u.Username, u.UID, u.Groups, u.Extra), v.request.Wanted()
 	if d, ok := v.finalReview(); ok {
-		v.compare("user in the final review", got.Render(), reviewUser(d.Spec).Render())
+		v.compare(finalUserField, got.Render(), reviewUser(d.Spec).Render())
 	}
 	got.Groups = got.Groups[:min(len(got.Groups), len(want.Groups))]
-	v.compare("user in the audit event", want.Render(), got.Render())
+	v.compare(auditUserField, want.Render(), got.Render())
 }
 
 // expectsFinalReview reports whether the authorizers are to be asked about the resulting user: not where the scenario states

@@ -6,6 +6,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/version"
 
@@ -14,8 +15,11 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// shrinkLimit bounds how many runs are made to find the smallest case.
-const shrinkLimit = 400
+// shrinkLimit bounds how many runs are made to find the smallest case, and shrinkTime how long they may take.
+const (
+	shrinkLimit = 400
+	shrinkTime  = 2 * time.Minute
+)
 
 // confirm runs a case again, alone and under fresh names, and keeps it as a disagreement if it differs again.
 func (j *batchJudge) confirm(ctx context.Context, p *prepared) error {
@@ -27,6 +31,9 @@ func (j *batchJudge) confirm(ctx context.Context, p *prepared) error {
 		return fmt.Errorf("case %d, run alone: %s", p.number, repeated.Reason)
 	}
 	if isPassed(repeated) {
+		if j.isCertain(p) {
+			return j.keepOnce(p)
+		}
 		if !isPassed(p.result) {
 			j.out.NotConfirmed++
 			j.out.unconfirmed = append(j.out.unconfirmed, fmt.Sprintf("case %d differed once, and not when it was run again: %s", p.number, p.result.Reason))
@@ -35,6 +42,7 @@ func (j *batchJudge) confirm(ctx context.Context, p *prepared) error {
 		return nil
 	}
 	j.say("case %d: %s", p.number, repeated.Reason)
+	j.say("looking for a smaller case that shows it: at most %d runs or %s; Ctrl-C ends the search and keeps the case", shrinkLimit, shrinkTime)
 	small, result, err := j.shrink(ctx, p, repeated)
 	if err != nil {
 		return err
@@ -44,7 +52,8 @@ func (j *batchJudge) confirm(ctx context.Context, p *prepared) error {
 		return err
 	}
 	d.overRBAC = p.objects
-	if !p.objects && cases.IsUnique(small) {
+	isSmallest := !j.seen.Searches[len(j.out.disagreements)].Ended
+	if isSmallest && !p.objects && cases.IsUnique(small) {
 		over, err := j.alone(ctx, p, small, true)
 		if err != nil {
 			return err
@@ -54,6 +63,26 @@ func (j *batchJudge) confirm(ctx context.Context, p *prepared) error {
 	j.out.disagreements = append(j.out.disagreements, d)
 	j.out.Disagreements++
 	j.say("case %d, made small:\n%s", p.number, d.scenario)
+	return nil
+}
+
+// isCertain reports whether a case has shown what is a fault of the API server even if it comes only once, as after a history
+// that a case run alone does not have. At the edges of what is remembered an answer depends on milliseconds.
+func (j *batchJudge) isCertain(p *prepared) bool {
+	return p.result.IsCertain() && j.batch.special != edged
+}
+
+// keepOnce keeps a case as a disagreement that was not seen again when it was run alone. It can't be made smaller.
+func (j *batchJudge) keepOnce(p *prepared) (err error) {
+	r := p.result
+	r.Reason += "; it was not seen again when the case was run alone, so that it depends on what the server was asked before or meanwhile"
+	d := disagreement{number: p.number, choice: p.choice.String(), reason: r.Reason, differences: r.Differences, file: j.scenarioFile(p), once: true}
+	if d.scenario, err = j.print(p.scenario, p, r); err != nil {
+		return err
+	}
+	j.out.disagreements = append(j.out.disagreements, d)
+	j.out.Disagreements++
+	j.say("case %d: %s", p.number, r.Reason)
 	return nil
 }
 
@@ -68,12 +97,16 @@ func (j *batchJudge) scenarioFile(p *prepared) string {
 
 // shrink makes a case smaller while it differs, and returns the result of the smallest.
 func (j *batchJudge) shrink(ctx context.Context, p *prepared, r verdicts.Result) (_ *scenarios.Scenario, _ verdicts.Result, broken error) {
+	search := j.beginSearch(ctx)
 	small := cases.Shrink(p.scenario, shrinkLimit, func(s *scenarios.Scenario) bool {
 		cannotRun := p.objects && !canBeObjects(s)
-		if broken != nil || cannotRun {
+		if broken != nil || cannotRun || !search.mayGoOn() {
 			return false
 		}
 		result, err := j.alone(ctx, p, s, p.objects)
+		if search.isEndedBy(ctx, err) {
+			return false
+		}
 		if err != nil {
 			broken = err
 			return false
@@ -89,6 +122,52 @@ func (j *batchJudge) shrink(ctx context.Context, p *prepared, r verdicts.Result)
 	}
 	small, _, err := j.predict(small, p.asked.Facts)
 	return small, r, err
+}
+
+// searching is a search for a smaller case that is under way, or one that was recorded and is made again.
+type searching struct {
+	*search
+	// left is how many runs the recorded search has, -1 if this one is not recorded; until is when this one ends.
+	left  int
+	until time.Time
+}
+
+// beginSearch begins a search, or the recorded one of the next disagreement.
+func (j *batchJudge) beginSearch(ctx context.Context) *searching {
+	number := len(j.out.disagreements)
+	if number < len(j.seen.Searches) {
+		recorded := &j.seen.Searches[number]
+		return &searching{search: &search{}, left: recorded.Runs}
+	}
+	j.seen.Searches = append(j.seen.Searches, search{})
+	until := time.Now().Add(shrinkTime)
+	if deadline, hasOne := ctx.Deadline(); hasOne && deadline.Before(until) {
+		until = deadline
+	}
+	return &searching{search: &j.seen.Searches[number], left: -1, until: until}
+}
+
+// mayGoOn reports whether another run may be made, and counts it.
+func (s *searching) mayGoOn() bool {
+	switch {
+	case s.left == s.Runs, s.Ended:
+		return false
+	case s.left < 0 && time.Now().After(s.until):
+		s.Ended = true
+		return false
+	}
+	s.Runs++
+	return true
+}
+
+// isEndedBy reports whether the user ended the search while a run was made, which then does not count.
+func (s *searching) isEndedBy(ctx context.Context, err error) bool {
+	if err == nil || ctx.Err() == nil {
+		return false
+	}
+	s.Runs--
+	s.Ended = true
+	return true
 }
 
 // alone runs a scenario by itself, with metrics read for every request. objects means that its grants are RBAC objects. The

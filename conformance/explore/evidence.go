@@ -19,6 +19,17 @@ type batchEvidence struct {
 	Metrics []verdicts.MetricSample `json:"metrics"`
 	// Alone are the cases that were run again alone, in the order in which they were.
 	Alone []*verdicts.Evidence `json:"alone,omitempty"`
+	// Searches are how far the searches for smaller cases went, in the order in which they were made.
+	Searches []search `json:"searches,omitempty"`
+	// Left is how many cases the user did not let run again, for he ended the run.
+	Left int `json:"left,omitempty"`
+}
+
+// search is how far the search for a smaller case went.
+type search struct {
+	// Runs were made. Ended says that the user ended the search, or its time was over.
+	Runs  int  `json:"runs"`
+	Ended bool `json:"ended,omitempty"`
 }
 
 // sequenceEvidence is what is known of a sequence as a whole.

@@ -165,13 +165,23 @@ func (s *sequence) judgeCase(p *prepared, e *verdicts.Evidence) (undecided int, 
 
 // confirmAll runs again, alone, what was seen to differ.
 func (j *batchJudge) confirmAll(ctx context.Context) error {
-	for _, p := range j.suspects {
+	end := len(j.suspects) - j.seen.Left
+	for i, p := range j.suspects[:end] {
 		if len(j.out.disagreements) >= maxDisagreements {
+			return nil
+		}
+		err := j.confirm(ctx, p)
+		if err != nil && ctx.Err() != nil {
+			j.seen.Left = len(j.suspects) - i
 			break
 		}
-		if err := j.confirm(ctx, p); err != nil {
+		if err != nil {
 			return err
 		}
+	}
+	if j.seen.Left > 0 {
+		j.out.NotConfirmed += j.seen.Left
+		j.out.unconfirmed = append(j.out.unconfirmed, fmt.Sprintf("%d cases differed, and the run ended before they could be run again; the first: %s", j.seen.Left, j.suspects[len(j.suspects)-j.seen.Left].result.Reason))
 	}
 	return nil
 }

@@ -42,7 +42,9 @@ type disagreement struct {
 	choice string
 	reason string
 	// overRBAC means that it is the same with RBAC objects as grants.
-	overRBAC    bool
+	overRBAC bool
+	// once means that it was not seen again when the case was run alone.
+	once        bool
 	differences []verdicts.Difference
 	// scenario is the smallest case as a file, with the model's expectations, and file its path in the report's folder.
 	scenario, file string
@@ -129,6 +131,14 @@ func (t tally) line() string {
 	return text
 }
 
+// describe returns how a disagreement was confirmed.
+func (d disagreement) describe() string {
+	if d.once {
+		return "seen once, and not when it was run alone"
+	}
+	return fmt.Sprintf("made small, the same with RBAC objects: %t", d.overRBAC)
+}
+
 // result returns the verdict on a batch: failed if a case disagrees, invalid if something differed once and not again.
 func (r *batchResult) result() reports.Result {
 	out := reports.Result{Verdict: verdicts.Passed, Judged: r.Requests, Details: []string{r.line()}, Seconds: r.seconds()}
@@ -145,7 +155,10 @@ func (r *batchResult) result() reports.Result {
 	}
 	for _, d := range r.disagreements {
 		out.Differences = append(out.Differences, d.differences...)
-		out.Details = append(out.Details, fmt.Sprintf("case %d, made small, the same with RBAC objects: %t\n%s", d.number, d.overRBAC, strings.TrimRight(d.scenario, "\n")))
+		if d.once { // what only happens once is no fault of the model, which knows no history
+			out.Certain, out.Blame = true, verdicts.BlameAPIServer
+		}
+		out.Details = append(out.Details, fmt.Sprintf("case %d, %s\n%s", d.number, d.describe(), strings.TrimRight(d.scenario, "\n")))
 	}
 	if r.recounted != "" {
 		out.Details = append(out.Details, "the batch does not add up: "+r.recounted)

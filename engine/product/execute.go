@@ -37,7 +37,8 @@ type Made struct {
 }
 
 // Execute runs a plan, judges what was recorded, and makes the report. An error means that there is nothing to report. A run
-// that was interrupted has a report, and the error with which its plan ended is in there.
+// that was interrupted, or broke when a case had already failed, has a report, and the error with which its plan ended is in
+// there.
 func Execute(ctx context.Context, r Run) (*Made, error) {
 	log, command := record.New(), r.Command
 	if r.Product.Conceal != nil {
@@ -62,11 +63,14 @@ func Execute(ctx context.Context, r Run) (*Made, error) {
 	}}
 	runErr := r.Plan.Run(ctx, log, observer)
 	isInterrupted := ctx.Err() != nil
-	if runErr != nil && !isInterrupted {
+	if runErr != nil && !isInterrupted && !known.hasFailed() {
 		return nil, runErr
 	}
 	end := ending{Finished: time.Now().UTC()}
-	if isInterrupted {
+	switch {
+	case runErr != nil && !isInterrupted: // what was seen to fail before it broke is kept
+		end.Interrupted = strings.ReplaceAll(runErr.Error(), "\n", "; ")
+	case isInterrupted:
 		end.Interrupted = describeInterruption(context.Cause(ctx), runErr)
 	}
 	if err := log.Append(endingKey, end); err != nil {
@@ -112,6 +116,18 @@ func (k *knownResults) add(id string, r reports.Result) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.results[id] = r
+}
+
+// hasFailed reports whether a case has failed so far.
+func (k *knownResults) hasFailed() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, r := range k.results {
+		if r.Verdict == verdicts.Failed {
+			return true
+		}
+	}
+	return false
 }
 
 // conclude judges all cases of a plan that are not known already and makes the report. It depends on its arguments alone.

@@ -35,11 +35,27 @@ func Judge(r run.Run, t Thresholds) Result {
 	result.judgeVariants(variants)
 	result.judgeComparisons()
 	result.judgeMissing(groups)
+	result.markCertain(&r)
 	result.Notes = append(result.Notes, r.Notes...)
 	result.noteClocks(r.Clocks)
 	result.noteBlocks(r.Blocks)
 	result.conclude()
 	return result
+}
+
+// markCertain marks the broken limits that nothing which disturbed the run explains: somebody else's identity never; other
+// reviews than predicted if the user ended the run only when they had been found.
+func (r *Result) markCertain(of *run.Run) {
+	isEndedAlone := of.EndedAfterFinding && len(of.Problems) == 0
+	for i := range r.Limits {
+		l := &r.Limits[i]
+		switch l.Name {
+		case IdentitiesWanted:
+			l.Certain = l.State == Broken
+		case PredictedReviews:
+			l.Certain = l.State == Broken && isEndedAlone
+		}
+	}
 }
 
 // noteBlocks shows what errors without a class of their own said, and how many reviews were given up.

@@ -68,6 +68,8 @@ type LimitResult struct {
 	Name   LimitName `json:"name"`
 	State  State     `json:"state"`
 	Detail string    `json:"detail"`
+	// Certain says of a broken limit that nothing which disturbed the run explains it.
+	Certain bool `json:"certain,omitempty"`
 }
 
 // LimitName names what is limited.

@@ -44,6 +44,9 @@ type Run struct {
 	OwnUnknown bool `json:"ownUnknown,omitempty"`
 	// Interrupted says that the user ended the run early: what is here is partial.
 	Interrupted bool `json:"interrupted,omitempty"`
+	// EndedAfterFinding says that the user ended the run while it looked for fewer requests that show what is not as
+	// predicted: that was found in a block which ended by itself.
+	EndedAfterFinding bool `json:"endedAfterFinding,omitempty"`
 }
 
 // Problem is something that went wrong with the measuring.

@@ -34,9 +34,12 @@ func (r *runner) predict(ctx context.Context, s *controlPlane, p planned, varian
 		return true
 	}
 	r.shrunk[p.side] = true
-	r.Say(fmt.Sprintf("%s on %s: %s; looking for fewer requests that show it", p.side.Variant, p.side.Server, strings.Join(list, "; ")))
+	longest := tries * (r.Profile.Block + profile.CacheLife + r.Profile.Timeout)
+	r.Say(fmt.Sprintf("%s on %s: %s; looking for fewer requests that show it: at most %d tries, %s; Ctrl-C ends the search and keeps what was found",
+		p.side.Variant, p.side.Server, strings.Join(list, "; "), tries, longest))
 	b.Smallest = r.findSmallest(ctx, s, p, sends, list)
-	return ctx.Err() == nil
+	r.out.EndedAfterFinding = ctx.Err() != nil
+	return !r.out.EndedAfterFinding
 }
 
 // repeatable reports whether some of a block's requests lead to the same reviews when they are sent again. What takes many at
@@ -50,8 +53,11 @@ func (r *runner) repeatable(b *run.Block) bool {
 func (r *runner) findSmallest(ctx context.Context, s *controlPlane, p planned, sends []pacer.Send, differences []string) *run.Smallest {
 	at, variant, text := len(r.out.Blocks)-1, p.side.Does(), ""
 	smallest := population.Smallest(sends, tries, func(fewer []pacer.Send) bool {
+		if ctx.Err() != nil {
+			return false
+		}
 		list, err := r.resend(ctx, s, p, variant, fewer)
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			r.problem(at, "looking for the smallest schedule: %v", err)
 		}
 		if len(list) > 0 {

@@ -23,7 +23,7 @@ func (t *Trial[A]) Attest(keys []*record.Key, hasSigned func(*record.Key) bool) 
 			continue
 		}
 		if hasSigned(key) {
-			return fmt.Sprintf("witnessed by key %.12s", key.ID()), nil
+			return fmt.Sprintf("witnessed by key %.12s for challenge %d", key.ID(), t.Challenge.Seed), nil
 		}
 		return fmt.Sprintf("%s, for the challenge of key %.12s", declared, key.ID()), nil
 	}

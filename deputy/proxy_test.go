@@ -165,10 +165,10 @@ func TestParseIdentities(t *testing.T) {
 func TestSecrets(t *testing.T) {
 	id := &Identity{Name: "alice", headers: []header{{"X-Forwarded-User", "alice"}, {"Authorization", "Bearer head.claims.signature"}, {"Cookie", "session=0123456789A"}}}
 	for want, change := range map[string]func(string) string{
-		"Authorization: Bearer head.claims\r\nCookie: session=012345":                 cutInHalf,
+		"Authorization: Bearer head.claims\r\nCookie: session=012345":                cutInHalf,
 		"Authorization: Bearer head.claims.sigAature\r\nCookie: session=01234A6789A": changeLetter,
 		"Authorization: Bearer head.claims.\r\nCookie: session=012345":               cutSignature,
-		"Authorization: Bearer HEAD.CLAIMS.SIGNATURE\r\nCookie: session=012345":       foldCase,
+		"Authorization: Bearer HEAD.CLAIMS.SIGNATURE\r\nCookie: session=012345":      foldCase,
 	} {
 		if got := id.changeSecrets(change).lines(false, strings.Clone); got != want {
 			t.Errorf("%q, not %q", got, want)

@@ -85,6 +85,10 @@ type Program struct {
 // Title is the name and version.
 func (p Program) Title() string { return strings.TrimSpace(p.Name + " " + p.Version) }
 
+// IsPublished reports whether the program was compared with the digest of one that is published. One that was built from
+// modules, or that the environment or a flag names, is what whoever ran it says that it is.
+func (p Program) IsPublished() bool { return strings.HasPrefix(p.Origin, "official release") }
+
 // GateProbe is the answer to the permission-free gate probe.
 type GateProbe struct {
 	// Code and Message are of the answered Status.

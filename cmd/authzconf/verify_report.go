@@ -76,11 +76,34 @@ func verifyReport(c *cobra.Command, dir, scenarios string, keys []*record.Key, c
 	if all := slices.Concat(v.Differences, wrong); len(all) > 0 {
 		return differs(c, all, what)
 	}
-	_, err = fmt.Fprintf(c.OutOrStdout(), "verified: %s recomputed from the evidence, all the same\nsignature: %s\n%s", reports.Plural(v.Cases, "verdict"), signed, made)
+	_, err = fmt.Fprintf(c.OutOrStdout(), "%soutcome: %s\nverified: %s recomputed from the evidence, all the same\nsignature: %s\nmade: %s\n",
+		describePrograms(v.Report), v.Report.Outcome.Result, reports.Plural(v.Cases, "verdict"), signed, made)
 	return err
 }
 
-// attest returns a line that says who made the report, for a product whose reports can answer a challenge. challenge names
+// describePrograms returns a line for each program of the report that is compared with nothing that somebody has published:
+// whoever made the report may have built anything.
+func describePrograms(r *reports.Report) (lines string) {
+	said := map[string]bool{}
+	for _, g := range r.Groups {
+		if g.Witness == nil {
+			continue
+		}
+		for _, p := range g.Witness.Programs {
+			line := fmt.Sprintf("note: %s (%s, SHA-256 %.12s): compared with no published program\n", p.Title(), p.Origin, p.SHA256)
+			if !p.IsPublished() && !said[line] {
+				said[line] = true
+				lines += line
+			}
+		}
+	}
+	return lines
+}
+
+// selfDeclared is what is known of who made a report that answers no challenge: nothing but his word.
+const selfDeclared = "self-declared"
+
+// attest returns who made the report, as far as it shows that: those of some products can answer a challenge. challenge names
 // the file of the one that it has to answer, if there is one. Each difference is a line.
 func attest(v *product.Verification, keys []*record.Key, challenge string, signature []byte) (line string, differences []string, err error) {
 	attester, canAttest := v.Plan.(product.Attester)
@@ -88,7 +111,7 @@ func attest(v *product.Verification, keys []*record.Key, challenge string, signa
 		return "", nil, fmt.Errorf("--challenge has no effect on a report of %s: it answers none", v.Report.Product)
 	}
 	if !canAttest {
-		return "", nil, nil
+		return selfDeclared, nil, nil
 	}
 	if challenge != "" {
 		raw, err := filing.Input(challenge)
@@ -103,5 +126,5 @@ func attest(v *product.Verification, keys []*record.Key, challenge string, signa
 		_, wrong := record.CheckReport([]*record.Key{key}, signature, reports.ReportFile, v.Marker, v.Report.Outcome)
 		return len(wrong) == 0
 	})
-	return "made: " + made + "\n", append(differences, unbound...), nil
+	return made, append(differences, unbound...), nil
 }

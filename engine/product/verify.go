@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"time"
 
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/record"
@@ -41,6 +42,7 @@ func Verify(read func(name string) ([]byte, error), plan Planner, messages io.Wr
 	if v.Report, err = reports.DecodeJudged(reports.ReportFile, marker); err != nil {
 		return nil, err
 	}
+	v.checkDates(time.Now())
 	for name, want := range v.Report.Pages {
 		if data, err := read(name); err != nil {
 			v.differ("%s: %v", name, err)
@@ -57,6 +59,21 @@ func Verify(read func(name string) ([]byte, error), plan Planner, messages io.Wr
 		v.differ("%v", err)
 	}
 	return v, nil
+}
+
+// clockTolerance is how far the clock of whoever made a report may be ahead of the verifier's.
+const clockTolerance = 5 * time.Minute
+
+// checkDates refuses a report of a time that has not come yet, or that ended before it began.
+func (v *Verification) checkDates(now time.Time) {
+	for name, at := range map[string]time.Time{"started": v.Report.Started, "finished": v.Report.Finished} {
+		if at.After(now.Add(clockTolerance)) {
+			v.differ("%s: %s has not come yet", name, at.Format(time.RFC3339))
+		}
+	}
+	if v.Report.Finished.Before(v.Report.Started) {
+		v.differ("finished: %s is before it started", v.Report.Finished.Format(time.RFC3339))
+	}
 }
 
 // Attester is a plan whose record holds what somebody else has signed, such as a certifier's challenge.

@@ -235,6 +235,15 @@ bench-loadgen: ## measure the load generator beside fortio, h2load and k6 (BENCH
 load-results: build ## measure what docs/results reports and write it, 67 min; goes on where it ended (PARTS="reviews events authorizers daemonset three-servers latency", SIZES="100 1000", FULL=1, AGAIN=1)
 	ci/load-results/measure $(PARTS)
 
+# A million requests take about 40 minutes. The broken servers that a storm has to fail are those of ci/mutants/faults.yaml.
+.PHONY: load-million
+load-million: build ## a million requests, in which one answer for somebody else fails (KIND_REPORT)
+	$(AUTHZCONF) load --profile ci/load-profiles/million.yaml --report-dir $(or $(KIND_REPORT),_output/million)
+
+.PHONY: faults
+faults: ## build the broken kube-apiservers of ci/mutants/faults.yaml into _output/faults (FAULT=NAME for one), for --api-server
+	FAULTS=$(abspath _output/faults) go test -count 1 -timeout 1h -run '^TestFaults$$/^$(FAULT)' ./ci/mutants
+
 .PHONY: bench-advise
 bench-advise: build ## measure authzconf advise on generated audit logs of 1 GB (BENCHFLAGS="-size 100" for a quick look)
 	@go test -c -o _output/bin/bench-advise ./engine/auditlog

@@ -44,11 +44,16 @@ func planCases(p *profile.Profile, t judge.Thresholds) (cases []plannedCase) {
 		}
 	}
 	var planned []profile.Side
+	var servers []profile.Server
 	for _, c := range p.Comparisons {
 		for _, side := range []profile.Side{c.A, c.B} {
 			if !slices.Contains(planned, side) {
 				planned = append(planned, side)
 				cases = append(cases, sideCases(p, t, c.Name, side)...)
+			}
+			if !slices.Contains(servers, side.Server) {
+				servers = append(servers, side.Server)
+				cases = append(cases, growthCase(p, c.Name, side.Server))
 			}
 		}
 		cases = append(cases, comparisonCases(t, c)...)
@@ -135,6 +140,22 @@ func sideCases(p *profile.Profile, t judge.Thresholds, group string, side profil
 	return cases
 }
 
+// growthCase is that a server lets go of what the storm took.
+func growthCase(p *profile.Profile, group string, server profile.Server) plannedCase {
+	users := seq.Filter(p.Comparisons, func(c profile.Comparison) bool { return c.A.Server == server || c.B.Server == server })
+	key := limitKey{string(server), judge.ServerGrowth}
+	return plannedCase{
+		Case:        product.NewCase(group, string(server)+": goroutines, open files and memory are back where they were", scenarios.Extended, "growth", string(server)),
+		comparisons: seq.Map(users, func(c profile.Comparison) string { return c.Name }), limits: []limitKey{key},
+		result: func(r *judge.Result) reports.Result {
+			if _, _, found := r.Limit(key.subject, key.name); !found {
+				return reports.Result{Verdict: verdicts.Skipped, Reason: "not judged: others use the server, or it was restarted meanwhile"}
+			}
+			return limitResult(r, []limitKey{key})
+		},
+	}
+}
+
 // comparisonCases returns what is claimed of a comparison.
 func comparisonCases(t judge.Thresholds, c profile.Comparison) (cases []plannedCase) {
 	add := func(label, claim string, result func(r *judge.Result) reports.Result, keys ...limitKey) {
@@ -206,7 +227,7 @@ func addLimit(out *reports.Result, l judge.LimitResult) {
 
 // blameForLimit returns who is to blame if a limit is broken: the API server, for its reviews; of times nobody knows.
 func blameForLimit(name judge.LimitName) verdicts.Blame {
-	if slices.Contains([]judge.LimitName{judge.IdentitiesWanted, judge.PredictedReviews, judge.ReviewsPerRequest}, name) {
+	if slices.Contains([]judge.LimitName{judge.IdentitiesWanted, judge.ServerGrowth, judge.PredictedReviews, judge.ReviewsPerRequest}, name) {
 		return verdicts.BlameAPIServer
 	}
 	return ""

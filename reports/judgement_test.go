@@ -54,6 +54,16 @@ func TestConclude(t *testing.T) {
 		{"divergence failed", oneGroup(ok, result("x", divergence, verdicts.Failed)), verdicts.Failed, 1, "c: 1 case failed", ""},
 		{"two failed", oneGroup(result("x", core, verdicts.Failed), result("y", core, verdicts.Failed)), verdicts.Failed, 1, "c: 2 cases failed; the first: x", ""},
 		{"core invalid wins over failed", oneGroup(result("x", core, verdicts.Failed), result("y", core, verdicts.Invalid)), verdicts.Invalid, 3, "c: 1 case of level core invalid", ""},
+		{"what nothing explains wins over core invalid", with(oneGroup(result("x", core, verdicts.Failed), result("y", core, verdicts.Invalid)), func(r *Report) {
+			r.Groups[0].Cases[0].Certain = true
+		}), verdicts.Failed, 1, "c: 1 case failed", ""},
+		{"a cell that failed wins over another that is invalid", with(oneGroup(result("x", core, verdicts.Failed)), func(r *Report) {
+			r.Groups[0].Cell = &verdicts.Cell{Name: "c"}
+			r.Groups = append(r.Groups, Group{Name: "d", Cell: &verdicts.Cell{Name: "d"}, Problem: "died"})
+		}), verdicts.Failed, 1, "c: 1 case failed", ""},
+		{"a cell that failed and is in doubt itself", with(oneGroup(result("x", core, verdicts.Failed)), func(r *Report) {
+			r.Groups[0].Cell, r.Groups[0].Problem = &verdicts.Cell{Name: "c"}, "died"
+		}), verdicts.Invalid, 3, "c: the target could not be used", ""},
 		{"failed wins over extended invalid", oneGroup(result("x", core, verdicts.Failed), result("y", extended, verdicts.Invalid)), verdicts.Failed, 1, "c: 1 case failed", ""},
 		{"extended invalid alone", oneGroup(ok, result("y", extended, verdicts.Invalid)), verdicts.Invalid, 3, "c: 1 case invalid", ""},
 		{"core not supported", oneGroup(ok, result("y", core, verdicts.NotSupported)), verdicts.Invalid, 3, "c: 1 case of level core not supported", ""},

@@ -178,7 +178,7 @@ func TestLayout(t *testing.T) {
 	always := []string{"artifacts/metadata.json", "build-log.txt", "finished.json", "started.json"}
 	paths, _ := filepath.Glob("../paths/*.yaml")
 	release, steps := slices.Concat(always, report("matrix"), []string{"artifacts/ga.md"}), []string{"matrix", "matrix-verify", "candidates", "ga"}
-	for _, name := range []string{"kind", "kind-nodes-1.34", "kind-nodes-1.35", "kind-nodes-1.36", "kind-upgrade", "kind-storm-1.35", "kind-storm-1.36", "kind-storm-1.37"} {
+	for _, name := range []string{"kind", "kind-nodes-1.34", "kind-nodes-1.35", "kind-nodes-1.36", "kind-upgrade", "kind-storm-1.35", "kind-storm-1.36", "kind-storm-1.37", "load-million"} {
 		release = slices.Concat(release, report(name))
 		steps = append(steps, name, name+"-verify")
 	}
@@ -196,7 +196,7 @@ func TestLayout(t *testing.T) {
 	}{
 		{"pull-request", slices.Concat(always, report("run"), report("upgrade")), []string{"run", "run-verify", "upgrade", "upgrade-verify"}},
 		{"release", release, steps},
-		{"nightly", slices.Concat(always, []string{"artifacts/explore/junit.xml", "artifacts/explore/report.yaml"}), []string{"test", "explore", "arguments", "server-coverage", "mutants"}},
+		{"nightly", slices.Concat(always, []string{"artifacts/explore/junit.xml", "artifacts/explore/report.yaml"}, report("load-thin")), []string{"test", "explore", "load-thin", "load-thin-verify", "arguments", "server-coverage", "mutants"}},
 	} {
 		t.Run(test.pipeline, func(t *testing.T) {
 			begin := time.Now().Unix()

@@ -33,6 +33,7 @@ func Judge(r run.Run, t Thresholds) Result {
 	result.SeparateLevels()
 	result.Checks = makeChecks(&r, variants, groups, result.Comparisons, t)
 	result.judgeVariants(variants)
+	result.judgeGrowth(r.Growth)
 	result.judgeComparisons()
 	result.judgeMissing(groups)
 	result.markCertain(&r)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/statistics"
@@ -162,7 +163,7 @@ func (r *Result) judgeErrors(v Variant, limit float64) {
 // The server's own indicator leaves the network out, so that one measured by a client holds the more surely.
 var objectives = map[string]time.Duration{
 	"get": time.Second, "create": time.Second, "update": time.Second, "patch": time.Second, "delete": time.Second,
-	"list": 30 * time.Second, "review": time.Second, "whoami": time.Second, // which are created
+	"list": 30 * time.Second, "review": time.Second, // which is created
 }
 
 // ObjectiveOf returns the objective of Kubernetes for the p99 of a kind of request. There is none for a watch.
@@ -175,6 +176,9 @@ func ObjectiveOf(kind string) (objective time.Duration, known bool) {
 func (r *Result) judgeObjectives(g VariantBlocks) {
 	latencies := MergeBlocks(g.Blocks).Kinds
 	for _, kind := range slices.Sorted(maps.Keys(latencies)) {
+		if kind == profile.Whoami {
+			continue // the storm's own question
+		}
 		if kind == "watch" {
 			r.Notes = append(r.Notes, fmt.Sprintf("%s: Kubernetes has no latency objective for a watch", g.Name))
 			continue
@@ -194,6 +198,17 @@ func (r *Result) judgeObjectives(g VariantBlocks) {
 	}
 	if len(latencies) == 0 {
 		r.limit(g.Name, ObjectivePrefix, Unknown, "no latencies by kind of request")
+	}
+}
+
+// judgeGrowth judges whether the servers let go of what a storm took.
+func (r *Result) judgeGrowth(growth []run.Growth) {
+	for _, g := range growth {
+		if why := g.Exceeds(); why != "" {
+			r.limit(g.Server, ServerGrowth, Broken, "%s", why)
+		} else {
+			r.limit(g.Server, ServerGrowth, Holds, "%s", g)
+		}
 	}
 }
 

@@ -91,6 +91,9 @@ const (
 
 	// ThresholdsUnused is the limit of a variant that did not run, ComparisonMissing that of a comparison of which no block
 	// ran.
+	// ServerGrowth limits what a server holds after a storm.
+	ServerGrowth LimitName = "growth"
+
 	ThresholdsUnused  LimitName = "thresholds"
 	ComparisonMissing LimitName = "comparison"
 

@@ -31,10 +31,10 @@ type History struct {
 	// answers are what the API server remembers of the webhook's, by what was asked, at the fewest and the most.
 	answers [2]map[string]run.Request
 	// own are the reviews that the requests of the block lead to which was predicted last, by ownKey.
-	own     map[string]*run.CheckRange
-	began   time.Time // 0 of the models
-	now     time.Duration
-	met     map[met]bool
+	own   map[string]*run.CheckRange
+	began time.Time // 0 of the models
+	now   time.Duration
+	met   map[met]bool
 }
 
 // met is an agent of which the server has had a request.

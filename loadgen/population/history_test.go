@@ -139,6 +139,7 @@ func TestSettled(t *testing.T) {
 		cycle := profile.Cycle(every)
 		p.Arrivals = profile.Arrivals{Kind: pacer.Periodic, Every: every}
 		p.Settle, p.Block = cycle, 6*cycle
+		p.Mix.Whoami = new(int) // the agents ask for one thing
 		settled := &run.Settled{After: run.Duration(p.Settle)}
 		v, err := profile.VariantNamed("associated-node")
 		if err != nil {

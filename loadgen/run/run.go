@@ -31,6 +31,8 @@ type Run struct {
 	// Engine says what shards are: processes, or pods of a Job ("kubernetes"). Empty is processes.
 	Engine string  `json:"engine,omitempty"`
 	Blocks []Block `json:"blocks,omitempty"` // in the order in which they ran
+	// Growth is what the API servers held before the blocks of the last start, and after them.
+	Growth []Growth `json:"growth,omitempty"`
 	// Problems made the run inconclusive while it ran: a server died, a shard was lost, recorder and metrics differ.
 	Problems []Problem `json:"problems"`
 	// Clocks are those of shards, compared with the coordinator's: for each the measurement with the largest offset.

@@ -42,6 +42,7 @@ func (r *runner) beginStart(ctx context.Context, i int) bool {
 			return false
 		}
 	}
+	r.noteHeld()
 	return true
 }
 

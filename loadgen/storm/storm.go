@@ -74,6 +74,7 @@ type runner struct {
 	recorder   *recorderProcess      // nil: the recorder is part of this process
 	idle       map[profile.Server]map[string]run.Cost
 	background map[profile.Server]int64 // checks of others in a block
+	held       map[profile.Server]heldSince
 	// webhookCalls are reviews that others' requests make the server send to its webhooks in a block.
 	webhookCalls map[profile.Server]int64
 }
@@ -92,7 +93,7 @@ func Execute(ctx context.Context, o Options) (*run.Run, error) {
 func newRunner(o Options) *runner {
 	r := &runner{
 		Options: o, servers: map[profile.Server]*controlPlane{}, last: map[profile.Side]time.Time{}, plan: orderBlocks(o.Profile, o.Seed),
-		shrunk: map[profile.Side]bool{}, idle: map[profile.Server]map[string]run.Cost{}, background: map[profile.Server]int64{}, webhookCalls: map[profile.Server]int64{},
+		shrunk: map[profile.Side]bool{}, idle: map[profile.Server]map[string]run.Cost{}, background: map[profile.Server]int64{}, held: map[profile.Server]heldSince{}, webhookCalls: map[profile.Server]int64{},
 	}
 	r.Provider = cmp.Or(r.Provider, providers.Default())
 	if r.Say == nil {
@@ -120,6 +121,7 @@ func (r *runner) execute(ctx context.Context) (_ *run.Run, err error) {
 			break
 		}
 	}
+	r.watchGrowth(ctx)
 	r.watchOthers(ctx)
 	r.out.DropOwn()
 	r.out.Interrupted = ctx.Err() != nil

@@ -24,6 +24,9 @@ func (p *plan) Conclude(results []reports.Result, view record.View) (*reports.Re
 			return nil, err
 		}
 		sum = sum.add(found)
+		if untried := c.describeUntried(); untried != "" {
+			r.AddNote(untried)
+		}
 		problems, err := c.describe(&r.Groups[i], found, view)
 		if err != nil {
 			return nil, err

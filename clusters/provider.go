@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -126,6 +128,12 @@ type NodeReplacer interface {
 	// ReplaceKubelets gives one node after the other, those of the control plane first, the kubelet of a version, such as
 	// 1.37.1, out of a node image if one is named, and returns when all are ready.
 	ReplaceKubelets(ctx context.Context, version, image string) error
+}
+
+// Several is a Cluster that may have more than one API server.
+type Several interface {
+	// APIServers returns configurations of an administrator of each API server by itself, by the name of its node.
+	APIServers() map[string]*rest.Config
 }
 
 // Describer is a Cluster that says what it is, which nobody here has chosen.

@@ -178,7 +178,7 @@ func (s *Session) findPrograms() error {
 	failed := map[prepared]error{}
 	for _, c := range s.Cells {
 		o := &c.Plan.Target
-		what := prepared{o.Cell.Kubernetes, cmp.Or(o.KubeAPIServerPath, o.Binaries.GivenAPIServer(o.Cell.Name)), o.Cell.Nodes}
+		what := prepared{o.Cell.Kubernetes, cmp.Or(o.KubeAPIServerPath, o.Binaries.GivenAPIServer(o.Cell.Name)), o.Cell.Nodes, o.Cell.ControlPlanes}
 		err, tried := failed[what]
 		if !tried {
 			err = findPrograms(s.ctx, o)
@@ -196,7 +196,7 @@ func (s *Session) findPrograms() error {
 }
 
 // prepared is what decides which programs and node images a cell needs. Cells that agree in it are prepared once.
-type prepared struct{ kubernetes, program, nodes string }
+type prepared struct{ kubernetes, program, nodes, controlPlanes string }
 
 func findPrograms(ctx context.Context, o *server.Options) error {
 	o.Binaries = cmp.Or(o.Binaries, &local.Binaries{})

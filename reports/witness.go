@@ -61,8 +61,11 @@ type Witness struct {
 	Mismatches []string `json:"mismatches,omitempty"`
 }
 
-// Kubelet is the name of the component that every node has.
-const Kubelet = "kubelet"
+// Kubelet is the name of the component that every node has, KubeAPIServer that of the one that is judged.
+const (
+	Kubelet       = "kubelet"
+	KubeAPIServer = "kube-apiserver"
+)
 
 // Component is a program on a node, with the version that the cluster's API says of it.
 type Component struct {
@@ -175,6 +178,7 @@ func (w *Witness) Judge(cell verdicts.Cell, can scenarios.Capabilities) []string
 	mismatches = append(mismatches, w.judgePrograms(cell, can)...)
 	mismatches = append(mismatches, w.judgeSettings(cell)...)
 	mismatches = append(mismatches, w.judgeNodes(cell)...)
+	mismatches = append(mismatches, w.judgeAPIServers(cell)...)
 	for i, a := range w.AskedAuthorizers {
 		if !slices.ContainsFunc(w.SeenAuthorizers, func(e AuthorizerEvidence) bool { return e.Authorizer == a && e.Evidence != "" }) {
 			mismatches = append(mismatches, fmt.Sprintf("authorizer %d, %s %q: nothing shows that it is in the chain", i, a.Type, a.Name))
@@ -188,6 +192,23 @@ func (w *Witness) Judge(cell verdicts.Cell, can scenarios.Capabilities) []string
 func (w *Witness) hasOtherMetric() bool {
 	isOffByAbsence := w.GateMetric == scenarios.GateAbsent && w.ExpectedGate != scenarios.GateOn
 	return w.GateMetric != w.ExpectedGate && !isOffByAbsence
+}
+
+// judgeAPIServers says where the API servers of a cluster with several are not of the versions that were asked for.
+func (w *Witness) judgeAPIServers(cell verdicts.Cell) []string {
+	if cell.ControlPlanes == "" {
+		return nil
+	}
+	var seen []string
+	for _, c := range w.Components {
+		if c.Name == KubeAPIServer {
+			seen = append(seen, c.Version)
+		}
+	}
+	asked := append(strings.Split(cell.ControlPlanes, ","), cell.Kubernetes)
+	slices.Sort(asked)
+	slices.Sort(seen)
+	return mismatch(nil, "API servers", strings.Join(asked, ", "), strings.Join(seen, ", "))
 }
 
 // judgeNodes says where the kubelets beside the control plane are not of the versions that were asked for.
@@ -212,11 +233,11 @@ var digest = regexp.MustCompile(`^[0-9a-f]{64}$`)
 // judgePrograms says where the programs of a local target are not those that one has, each with its digest.
 func (w *Witness) judgePrograms(cell verdicts.Cell, can scenarios.Capabilities) (mismatches []string) {
 	names := seq.Map(w.Programs, func(p Program) string { return p.Name })
-	if can.Processes() && !slices.Equal(names, []string{"kube-apiserver", "etcd"}) {
+	if can.Processes() && !slices.Equal(names, []string{KubeAPIServer, "etcd"}) {
 		mismatches = append(mismatches, fmt.Sprintf("programs: a local target has a kube-apiserver and an etcd, and it has %q", names))
 	}
 	for _, p := range w.Programs {
-		if p.Name == "kube-apiserver" && p.Version != "" {
+		if p.Name == KubeAPIServer && p.Version != "" {
 			mismatches = mismatch(mismatches, "program", cell.Kubernetes, p.Version)
 		}
 		if p.Origin == "" || !digest.MatchString(p.SHA256) {

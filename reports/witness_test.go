@@ -40,6 +40,7 @@ func TestWitnessJudge(t *testing.T) {
 		"metrics":          func(w *Witness, _ *verdicts.Cell) { w.SeenSettings.MetricsOff = 1 },
 		"its arguments":    func(w *Witness, _ *verdicts.Cell) { w.Arguments = w.Arguments[1:] },
 		"asked to keep":    func(_ *Witness, c *verdicts.Cell) { c.Unchanged = true },
+		"one API server":   func(_ *Witness, c *verdicts.Cell) { c.ControlPlanes = "1.36.3,1.36.3" },
 		"not read":         func(w *Witness, _ *verdicts.Cell) { w.GateProbe = nil },
 	} {
 		w := &Witness{

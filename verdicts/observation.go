@@ -28,6 +28,9 @@ type Cell struct {
 	// Nodes are the versions that were asked for of the nodes beside the control plane, one node each, separated by commas.
 	// It is empty where nobody asked for one.
 	Nodes string `json:"nodes,omitempty"`
+	// ControlPlanes are the versions that were asked for of the API servers beside the first, one node of the control plane
+	// each, separated by commas. It is empty where there is one API server.
+	ControlPlanes string `json:"controlPlanes,omitempty"`
 	// Gate is what was asked of ConstrainedImpersonation: on, off, default or absent.
 	Gate scenarios.Gate `json:"gate"`
 	// Unchanged asks for an API server that keeps its default admission plugins and metrics.

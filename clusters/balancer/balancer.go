@@ -1,4 +1,4 @@
-// Package balancer is a TCP balancer on the loopback interface, as stands before highly available API servers.
+// Package balancer is a TCP balancer as stands before highly available API servers.
 package balancer
 
 import (
@@ -31,11 +31,14 @@ type Balancer struct {
 }
 
 // Start listens on a free loopback port and passes connections on to backends (host:port). The caller has to call Close.
-func Start(backends ...string) (_ *Balancer, err error) {
+func Start(backends ...string) (*Balancer, error) { return StartAt("127.0.0.1:0", backends...) }
+
+// StartAt is Start at an address (host:port) of IPv4.
+func StartAt(address string, backends ...string) (_ *Balancer, err error) {
 	b := &Balancer{backends: slices.Clone(backends), open: map[net.Conn]bool{}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	var config net.ListenConfig
-	if b.listener, err = config.Listen(b.ctx, "tcp4", "127.0.0.1:0"); err != nil {
+	if b.listener, err = config.Listen(b.ctx, "tcp4", address); err != nil {
 		b.cancel()
 		return nil, err
 	}

@@ -23,7 +23,7 @@ const (
 func (c *Cluster) mendAddOns(ctx context.Context) error {
 	var others []string
 	for i, w := range c.opts.Workers {
-		if w.Image != c.opts.Image {
+		if w.Image != c.opts.baseImage() {
 			others = append(others, c.worker(i))
 		}
 	}

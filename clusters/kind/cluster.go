@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	kindcluster "sigs.k8s.io/kind/pkg/cluster"
+	kindexec "sigs.k8s.io/kind/pkg/exec"
 )
 
 // ErrStopped is the cause of whatever Stop breaks off.
@@ -22,7 +24,11 @@ var ErrStopped = errors.New("the kind cluster was stopped")
 type Cluster struct {
 	name  string
 	state *state
-	audit *tail
+	// audits follow the audit logs of the API servers.
+	audits []*tail
+	hosts  map[string]string // the addresses of the API servers, by node
+	// manifests are those that were written since the cluster was made, by node.
+	manifests map[string]manifest
 
 	admin, frontProxy, anonymous *rest.Config
 
@@ -56,7 +62,7 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{name: name, state: state, opts: o, done: make(chan struct{})}
+	c := &Cluster{name: name, state: state, opts: o, done: make(chan struct{}), manifests: map[string]manifest{}}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	defer func() {
 		if err != nil {
@@ -69,6 +75,9 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 		return nil, err
 	}
 	if err := c.connect(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.bringVersions(ctx); err != nil {
 		return nil, err
 	}
 	if err := c.mendAddOns(ctx); err != nil {
@@ -85,13 +94,14 @@ func (c *Cluster) create(ctx context.Context) error {
 	if err := c.state.write(c.opts.files()); err != nil {
 		return err
 	}
-	if c.opts.AuditPolicy != nil && c.opts.AuditSink != nil {
-		var err error
-		if c.audit, err = follow(filepath.Join(c.state.audit(), auditFile), c.opts.AuditSink); err != nil {
-			return err
-		}
+	folders, err := c.state.audits(len(c.opts.servers()))
+	if err != nil {
+		return err
 	}
-	config, err := c.opts.config(c.name, c.state.config(), c.state.audit())
+	if err := c.followAudits(folders); err != nil {
+		return err
+	}
+	config, err := c.opts.config(c.name, c.state.config(), folders)
 	if err != nil {
 		return err
 	}
@@ -126,7 +136,32 @@ func (c *Cluster) create(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("creating a kind cluster: %w%s", err, c.failureLog(logger))
+		return fmt.Errorf("creating a kind cluster: %w%s%s", err, outputOf(err), c.failureLog(logger))
+	}
+	return nil
+}
+
+// outputOf returns what the command printed that made kind fail, on a line of its own.
+func outputOf(err error) string {
+	failed := kindexec.RunErrorForError(err)
+	if failed == nil || len(failed.Output) == 0 {
+		return ""
+	}
+	return "\n" + strings.TrimSpace(string(failed.Output))
+}
+
+// followAudits begins to read the audit logs in some folders, if somebody wants their events.
+func (c *Cluster) followAudits(folders []string) error {
+	if c.opts.AuditPolicy == nil || c.opts.AuditSink == nil {
+		return nil
+	}
+	merger := &lineMerger{to: c.opts.AuditSink}
+	for _, folder := range folders {
+		audit, err := follow(filepath.Join(folder, auditFile), &lines{merger: merger})
+		if err != nil {
+			return err
+		}
+		c.audits = append(c.audits, audit)
 	}
 	return nil
 }
@@ -151,18 +186,21 @@ func (c *Cluster) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	bare := &rest.Config{Host: base.Host, TLSClientConfig: rest.TLSClientConfig{CAData: base.CAData}, QPS: -1}
+	if err := c.findHosts(ctx, base.Host); err != nil {
+		return err
+	}
+	bare := &rest.Config{Host: c.hosts[c.controlPlane()], TLSClientConfig: rest.TLSClientConfig{CAData: base.CAData}, QPS: -1}
 	c.anonymous = bare
 	c.admin = rest.CopyConfig(bare)
 	c.admin.CertData, c.admin.KeyData = masters.CertData, masters.KeyData
 	c.frontProxy = rest.CopyConfig(bare)
 	c.frontProxy.CertData, c.frontProxy.KeyData = cert, key
-	return c.waitReady(ctx)
+	return c.eachServer(ctx, c.waitReady)
 }
 
-func (c *Cluster) waitReady(ctx context.Context) error {
+func (c *Cluster) waitReady(ctx context.Context, node string) error {
 	return c.await(ctx, "is not ready", func(ctx context.Context) error {
-		_, err := c.get(ctx, "/readyz")
+		_, err := c.get(ctx, node, "/readyz")
 		return err
 	})
 }
@@ -182,8 +220,9 @@ func (c *Cluster) await(ctx context.Context, failed string, try func(context.Con
 
 const readyPoll = 50 * time.Millisecond
 
-func (c *Cluster) get(ctx context.Context, path string) ([]byte, error) {
-	client, err := kubernetes.NewForConfig(c.admin)
+// get reads from the API server of a node.
+func (c *Cluster) get(ctx context.Context, node, path string) ([]byte, error) {
+	client, err := kubernetes.NewForConfig(c.APIServers()[node])
 	if err != nil {
 		return nil, err
 	}
@@ -191,11 +230,14 @@ func (c *Cluster) get(ctx context.Context, path string) ([]byte, error) {
 }
 
 func (c *Cluster) watch() {
-	_, err := docker(c.ctx, "wait", c.controlPlane())
+	err := c.eachServer(c.ctx, func(ctx context.Context, node string) error {
+		_, err := docker(ctx, "wait", node)
+		return errors.Join(fmt.Errorf("the control-plane node %s ended by itself", node), err)
+	})
 	if c.ctx.Err() != nil {
 		return
 	}
-	c.err = errors.Join(fmt.Errorf("the control-plane node %s ended by itself", c.controlPlane()), err)
+	c.err = err
 	close(c.done)
 }
 
@@ -231,8 +273,10 @@ func (c *Cluster) Err() error {
 		return c.err
 	default:
 	}
-	if c.audit != nil {
-		return c.audit.failure()
+	for _, audit := range c.audits {
+		if err := audit.failure(); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -250,10 +294,10 @@ func (c *Cluster) Stop() error {
 			// What stays works without this process.
 			errs = append(errs, c.ReloadAuthorization([]byte("apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- {type: Node, name: node}\n- {type: RBAC, name: rbac}\n")))
 		} else {
-			errs = append(errs, removeContainers(ctx, c.name))
+			errs = append(errs, removeAll(ctx, c.name))
 		}
-		if c.audit != nil {
-			errs = append(errs, c.audit.stop())
+		for _, audit := range c.audits {
+			errs = append(errs, audit.stop())
 		}
 		c.stopErr = errors.Join(append(errs, c.state.leave(c.opts.Keep))...)
 	})

@@ -26,7 +26,7 @@ import (
 
 // Nodes are the names of the cluster's nodes, the control plane first.
 func (c *Cluster) Nodes() []string {
-	names := []string{c.controlPlane()}
+	names := c.controlPlanes()
 	for i := range c.opts.Workers {
 		names = append(names, c.worker(i))
 	}
@@ -139,7 +139,8 @@ const (
 )
 
 // RestartAPIServer changes the options, writes the static pod's manifest anew, and returns when the kubelet has replaced
-// the API server and the new one is ready. With another Image it becomes that image's; etcd, kubelets and all else stay.
+// the API server and the new one is ready; of several, one after the other. With another Image they all become that image's;
+// etcd, kubelets and all else stay.
 func (c *Cluster) RestartAPIServer(ctx context.Context, change func(*Options)) error {
 	c.life.Lock()
 	defer c.life.Unlock()
@@ -150,29 +151,20 @@ func (c *Cluster) RestartAPIServer(ctx context.Context, change func(*Options)) e
 		return err
 	}
 	o.Image = findImage(ctx, o.Image)
-	start := time.Now()
-	before, err := c.startTime(ctx)
-	if err != nil {
-		before = 0 // it does not run: any is a new one
-	}
-	image := ""
-	if o.Image != c.opts.Image {
-		if image, err = c.bringAPIServer(ctx, o); err != nil {
-			return err
-		}
-	}
 	if err := c.state.write(o.files()); err != nil {
 		return err
 	}
-	if err := c.rewriteManifest(ctx, o, image, start); err != nil {
-		return err
+	for _, node := range c.controlPlanes() {
+		if err := c.replaceServer(ctx, node, o); err != nil {
+			return err
+		}
+	}
+	for i := range o.ControlPlanes {
+		o.ControlPlanes[i] = Worker{Version: o.Version, Image: o.Image}
 	}
 	c.opts = o
-	if err := c.awaitReplaced(ctx, before); err != nil {
-		return err
-	}
-	// Until then the one before may have answered: its image is brought, and the kubelet looks now and then.
-	began, err := c.startTime(ctx)
+	// Until it began the one before may have answered: its image is brought, and the kubelet looks now and then.
+	began, err := c.startTime(ctx, c.controlPlane())
 	if err != nil {
 		return err
 	}
@@ -180,19 +172,22 @@ func (c *Cluster) RestartAPIServer(ctx context.Context, change func(*Options)) e
 	return nil
 }
 
-func (c *Cluster) rewriteManifest(ctx context.Context, o Options, image string, at time.Time) error {
-	raw, err := c.readNode(ctx, manifestPath)
+func (c *Cluster) rewriteManifest(ctx context.Context, node string, o Options, image string, at time.Time) error {
+	raw, err := execNode(ctx, node, nil, "cat", manifestPath)
 	if err != nil {
 		return err
 	}
-	raw, err = editManifest(raw, c.opts.args(), o.args(), image, at.Format(time.RFC3339Nano))
+	raw, err = editManifest(raw, c.manifestOf(node).args, o.args(), image, at.Format(time.RFC3339Nano))
 	if err != nil {
 		return err
 	}
 	// The kubelet takes every file of the folder for a pod, but those that begin with a dot.
 	const script = `cat >/etc/kubernetes/manifests/.authzconf && mv /etc/kubernetes/manifests/.authzconf ` + manifestPath
-	_, err = execNode(ctx, c.controlPlane(), bytes.NewReader(raw), "sh", "-c", script)
-	return err
+	if _, err = execNode(ctx, node, bytes.NewReader(raw), "sh", "-c", script); err != nil {
+		return err
+	}
+	c.manifests[node] = manifest{o.args(), o.Image}
+	return nil
 }
 
 // editManifest takes the arguments old out of the manifest of a static pod, and puts the arguments wanted in.
@@ -216,10 +211,10 @@ func editManifest(raw []byte, old, wanted []arg, image, mark string) ([]byte, er
 	return yaml.Marshal(pod)
 }
 
-// awaitReplaced returns when an API server that started later than before is ready.
-func (c *Cluster) awaitReplaced(ctx context.Context, before float64) error {
+// awaitReplaced returns when an API server of a node that started later than before is ready.
+func (c *Cluster) awaitReplaced(ctx context.Context, node string, before float64) error {
 	err := c.await(ctx, "did not come back", func(ctx context.Context) error {
-		now, err := c.startTime(ctx)
+		now, err := c.startTime(ctx, node)
 		if err == nil && now <= before {
 			err = errors.New("the kubelet has not replaced it")
 		}
@@ -228,14 +223,14 @@ func (c *Cluster) awaitReplaced(ctx context.Context, before float64) error {
 	if err != nil {
 		return err
 	}
-	return c.waitReady(ctx)
+	return c.waitReady(ctx, node)
 }
 
 var startTimeLine = regexp.MustCompile(`(?m)^process_start_time_seconds (\S+)$`)
 
 // startTime is when the API server's process began, in seconds since 1970, as it says itself.
-func (c *Cluster) startTime(ctx context.Context) (float64, error) {
-	body, err := c.get(ctx, "/metrics")
+func (c *Cluster) startTime(ctx context.Context, node string) (float64, error) {
+	body, err := c.get(ctx, node, "/metrics")
 	if err != nil {
 		return 0, err
 	}
@@ -246,8 +241,8 @@ func (c *Cluster) startTime(ctx context.Context) (float64, error) {
 	return strconv.ParseFloat(string(m[1]), 64)
 }
 
-// bringAPIServer puts the kube-apiserver of another node image onto the control-plane node, and returns its image's name.
-func (c *Cluster) bringAPIServer(ctx context.Context, o Options) (string, error) {
+// bringAPIServer puts the kube-apiserver of another node image onto a control-plane node, and returns its image's name.
+func (c *Cluster) bringAPIServer(ctx context.Context, node string, o Options) (string, error) {
 	version, err := ImageVersion(ctx, o.Image)
 	if err != nil {
 		return "", err
@@ -259,9 +254,9 @@ func (c *Cluster) bringAPIServer(ctx context.Context, o Options) (string, error)
 	if err != nil {
 		return "", fmt.Errorf("taking %s out of %s: %w", name, o.Image, err)
 	}
-	_, err = execNode(ctx, c.controlPlane(), bytes.NewReader(archive), "ctr", "--namespace", "k8s.io", "images", "import", "--local", "-")
+	_, err = execNode(ctx, node, bytes.NewReader(archive), "ctr", "--namespace", "k8s.io", "images", "import", "--local", "-")
 	if err != nil {
-		return "", fmt.Errorf("bringing %s onto %s: %w", name, c.controlPlane(), err)
+		return "", fmt.Errorf("bringing %s onto %s: %w", name, node, err)
 	}
 	return name, nil
 }

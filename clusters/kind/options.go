@@ -1,8 +1,8 @@
 // Package kind provides clusters with real nodes, through kind's own library.
-// Every cluster has one control-plane node and as many workers as are asked for.
+// Every cluster has as many control-plane nodes and workers as are asked for.
 //
-// The API server's files are in a folder of this machine that the control-plane node and the static pod mount, so that
-// they can be changed while it runs, and its audit log is read from another one. Both need an engine on this machine.
+// The API servers' files are in a folder of this machine that the control-plane nodes and the static pods mount, so that
+// they can be changed while these run, and their audit logs are read from others. Both need an engine on this machine.
 package kind
 
 import (
@@ -53,6 +53,9 @@ type Options struct {
 	Image   string
 	Version string           // the version of Kubernetes that the image has, without a v
 	Network clusters.Network // what FindNetwork has found, if it was asked before
+	// ControlPlanes are the nodes of the control plane beside the first, whose API server is of Version. Requests are sent to
+	// the first; kind's load balancer stands before all of them.
+	ControlPlanes []Worker
 	// Workers are the nodes beside the control plane.
 	Workers []Worker
 	// Options are those of kube-apiserver, as of a local one; what they say of programs, etcd and ports has no effect.
@@ -62,11 +65,13 @@ type Options struct {
 	local.Options
 }
 
-// Worker is a node beside the control plane, whose kubelet and kube-proxy may be of another version.
+// Worker is a node beside the first, which may be of another version.
 type Worker struct {
-	// Version is that of its kubelet, without a v. Empty is that of the control plane.
+	// Version is that of its kubelet, or of its API server on a node of the control plane, without a v. Empty is that of the
+	// first node, or of the oldest API server for a worker.
 	Version string
-	// Image is its node image. Empty is that of the control plane, or as for Options.Image if a version is named.
+	// Image is its node image. Empty is as for Options.Image if a version is named. If not, it is that of the first API server
+	// for another one, and that of the oldest for a worker.
 	Image string
 }
 
@@ -78,9 +83,12 @@ func (o Options) complete() (Options, error) {
 		}
 		o.Image = imageOf(o.Version)
 	}
-	o.Workers = slices.Clone(o.Workers)
-	for i, w := range o.Workers {
-		o.Workers[i].Image = cmp.Or(w.Image, o.workerImage(w.Version))
+	o.Workers, o.ControlPlanes = slices.Clone(o.Workers), slices.Clone(o.ControlPlanes)
+	for i, node := range o.ControlPlanes {
+		o.ControlPlanes[i].Image = cmp.Or(node.Image, o.imageOf(node.Version, o.Image))
+	}
+	for i, node := range o.Workers {
+		o.Workers[i].Image = cmp.Or(node.Image, o.imageOf(node.Version, o.baseImage()))
 	}
 	for _, a := range o.KubeAPIServerArgs {
 		if name, _, found := strings.Cut(a, "="); !found || !strings.HasPrefix(name, "--") {
@@ -90,9 +98,12 @@ func (o Options) complete() (Options, error) {
 	return o, nil
 }
 
-// workerImage returns the node image of a worker of a version.
-func (o Options) workerImage(version string) string {
-	if version == "" || version == o.Version {
+// imageOf returns the node image of a node of a version, or another one if no version is named.
+func (o Options) imageOf(version, unnamed string) string {
+	switch version {
+	case "":
+		return unnamed
+	case o.Version:
 		return o.Image
 	}
 	return imageOf(version)
@@ -161,8 +172,8 @@ func expand(text string) string { return strings.ReplaceAll(text, local.DirPlace
 //go:embed config.yaml.tmpl
 var configTemplate string
 
-// config is kind's configuration of a cluster whose API server reads configDir and writes to auditDir, both of ours.
-func (o Options) config(name, configDir, auditDir string) (*v1alpha4.Cluster, error) {
+// config is kind's configuration of a cluster whose API servers read configDir and write to one of auditDirs each.
+func (o Options) config(name, configDir string, auditDirs []string) (*v1alpha4.Cluster, error) {
 	byName, added := map[string]string{}, []map[string]any{}
 	for _, a := range o.args() {
 		byName[a.name] = a.value
@@ -180,7 +191,7 @@ func (o Options) config(name, configDir, auditDir string) (*v1alpha4.Cluster, er
 	}
 	var text bytes.Buffer
 	if err := parsed.Execute(&text, map[string]any{
-		"Name": name, "Image": o.Image, "Workers": o.Workers, "Config": configDir, "Audit": auditDir, "ByName": byName, "Added": string(raw),
+		"Name": name, "Image": o.baseImage(), "Workers": o.Workers, "Config": configDir, "Audits": auditDirs, "ByName": byName, "Added": string(raw),
 	}); err != nil {
 		return nil, err
 	}
@@ -209,13 +220,17 @@ func statePath(name string) (string, error) {
 	return filepath.Join(root, statePrefix+name), nil
 }
 
-// longestNode is how long the name of a node may be: Kubernetes uses it as the value of a label.
-const longestNode = 63
+// longestNode is how long the name of a node may be: Kubernetes uses it as the value of a label, and the machine as the name
+// of a host. longestSuffix is what kind may add to the name of a cluster.
+const (
+	longestNode   = 63
+	longestSuffix = "-external-load-balancer"
+)
 
 // nameCluster returns a name that no other cluster has, from what was asked for, so short that nodes can be named after it.
 func nameCluster(asked string) string {
 	unique := "-" + utilrand.String(6)
-	room := longestNode - len(NamePrefix+unique+"-control-plane3")
+	room := longestNode - len(NamePrefix+unique+longestSuffix)
 	return NamePrefix + strings.Trim(strings.TrimRight(asked[:min(room, len(asked))], "-")+unique, "-")
 }
 
@@ -259,7 +274,18 @@ func removeState(name string) error {
 }
 
 func (s *state) config() string { return filepath.Join(s.path, configDir) }
-func (s *state) audit() string  { return filepath.Join(s.path, auditDir) }
+
+// audits returns the folders of the audit logs of some API servers, which it makes.
+func (s *state) audits(servers int) (folders []string, err error) {
+	for i := range servers {
+		folder := filepath.Join(s.path, auditDir, fmt.Sprint(i))
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return nil, err
+		}
+		folders = append(folders, folder)
+	}
+	return folders, nil
+}
 
 // write puts files, for this user only, into the API server's folder, each in one step: nobody reads a half.
 func (s *state) write(files map[string][]byte) error {

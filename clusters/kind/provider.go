@@ -19,6 +19,8 @@ const ProviderName = "kind"
 type Provider struct {
 	// Image is the node image. Empty is kindest/node of the version.
 	Image string
+	// ControlPlanes are the nodes of the control plane beside the first, one API server each.
+	ControlPlanes []Worker
 	// Workers are the nodes beside the control plane. None stands for one like the control plane: scenarios about nodes
 	// need two in all.
 	Workers []Worker
@@ -75,7 +77,7 @@ func (p Provider) Restart(ctx context.Context, c clusters.Cluster, r clusters.Re
 // options asks for the same API server as on a local control plane.
 func (p Provider) options(r clusters.Request) Options {
 	return Options{
-		Name: strings.ReplaceAll(r.Name, ".", "-"), Image: p.Image, Version: r.Version, Network: r.Network, Workers: p.workers(),
+		Name: strings.ReplaceAll(r.Name, ".", "-"), Image: p.Image, Version: r.Version, Network: r.Network, ControlPlanes: p.ControlPlanes, Workers: p.workers(),
 		Options: local.Options{
 			EmulatedVersion: r.EmulatedVersion, FeatureGates: r.FeatureGates,
 			AuthorizationConfig: r.AuthorizationConfig, AuditPolicy: r.AuditPolicy, AuditSink: r.AuditSink,
@@ -110,5 +112,6 @@ var (
 	_ clusters.Reloader      = (*Cluster)(nil)
 	_ clusters.CommandReader = (*Cluster)(nil)
 	_ clusters.NodeReplacer  = (*Cluster)(nil)
+	_ clusters.Several       = (*Cluster)(nil)
 	_ image.Loader           = (*Cluster)(nil)
 )

@@ -16,7 +16,7 @@ import (
 // sample is a cluster with something of everything.
 func sample() Options {
 	return Options{
-		Image: "example/node:v1.37.1", Version: "1.37.1", Workers: []Worker{{}, {Version: "1.34.4"}, {Version: "1.36.3", Image: "example/node:v1.36.3"}},
+		Image: "example/node:v1.37.1", Version: "1.37.1", ControlPlanes: []Worker{{}, {Version: "1.36.3"}}, Workers: []Worker{{}, {Version: "1.34.4"}, {Version: "1.36.3", Image: "example/node:v1.36.3"}},
 		Options: local.Options{
 			FeatureGates:        map[string]bool{"B": false, "A": true},
 			AuthorizationConfig: []byte("kubeConfigFile: ${RUN_DIR}/recorder.kubeconfig\n"),
@@ -32,7 +32,7 @@ func TestConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := o.config("authzconf-x", "/state/config", "/state/audit")
+	c, err := o.config("authzconf-x", "/state/config", []string{"/state/audit/0", "/state/audit/1", "/state/audit/2"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,13 +154,13 @@ func TestNameCluster(t *testing.T) {
 	for asked, want := range map[string]string{
 		"":                                  `^authzconf-[a-z0-9]{6}$`,
 		"test":                              `^authzconf-test-[a-z0-9]{6}$`,
-		"kind-1-37-nodes-1-34-1-36-gate-on": `^authzconf-kind-1-37-nodes-1-34-1-36-gate-[a-z0-9]{6}$`,
+		"kind-1-37-nodes-1-34-1-36-gate-on": `^authzconf-kind-1-37-nodes-1-34-1-[a-z0-9]{6}$`,
 	} {
 		name := nameCluster(asked)
 		if !regexp.MustCompile(want).MatchString(name) {
 			t.Errorf("%q: got %s, want %s", asked, name, want)
 		}
-		if node := name + "-control-plane3"; len(node) > longestNode {
+		if node := name + longestSuffix; len(node) > longestNode {
 			t.Errorf("%s is too long for a node", node)
 		}
 	}

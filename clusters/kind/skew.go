@@ -2,6 +2,7 @@ package kind
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/util/version"
@@ -52,32 +53,43 @@ func skewError(format string, args ...any) error {
 // version skew policy.
 func (o *Options) checkImages(ctx context.Context) error {
 	o.Image = findImage(ctx, o.Image)
-	for i := range o.Workers {
-		o.Workers[i].Image = findImage(ctx, o.Workers[i].Image)
-	}
 	server, err := ImageVersion(ctx, o.Image)
 	if err != nil {
 		return err
 	}
-	versions := map[string]string{o.Image: server}
-	kubelets := []string{server}
-	for _, w := range o.Workers {
-		version, known := versions[w.Image]
-		if !known {
-			if version, err = ImageVersion(ctx, w.Image); err != nil {
-				return err
-			}
-			versions[w.Image] = version
+	if len(o.ControlPlanes) > 0 {
+		if err := checkBalancer(ctx); err != nil {
+			return err
 		}
-		if w.Version != "" && w.Version != version {
-			return &usage.Error{
-				Problem: fmt.Sprintf("the node image %s has Kubernetes %s, and a node of %s is asked for", w.Image, version, w.Version),
+	}
+	others, err := checkNodeImages(ctx, o.ControlPlanes)
+	if err != nil {
+		return err
+	}
+	kubelets, err := checkNodeImages(ctx, o.Workers)
+	if err != nil {
+		return err
+	}
+	return errors.Join(CheckSkew(append(others, server), kubelets), o.checkMemory())
+}
+
+// checkNodeImages finds the images of some nodes, checks that they have the versions that were asked for, and returns these.
+func checkNodeImages(ctx context.Context, nodes []Worker) (versions []string, err error) {
+	for i := range nodes {
+		nodes[i].Image = findImage(ctx, nodes[i].Image)
+		version, err := ImageVersion(ctx, nodes[i].Image)
+		if err != nil {
+			return nil, err
+		}
+		if asked := nodes[i].Version; asked != "" && asked != version {
+			return nil, &usage.Error{
+				Problem: fmt.Sprintf("the node image %s has Kubernetes %s, and a node of %s is asked for", nodes[i].Image, version, asked),
 				Hint:    "name an image of that version, as --kind-node-image MINOR=IMAGE",
 			}
 		}
-		kubelets = append(kubelets, version)
+		versions = append(versions, version)
 	}
-	return CheckSkew([]string{server}, kubelets)
+	return versions, nil
 }
 
 // minorsBetween returns how many minors b is newer than a.

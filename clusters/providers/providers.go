@@ -19,9 +19,10 @@ type Settings struct {
 	Binaries          *local.Binaries
 	KubeAPIServerPath string
 	KubeAPIServerEnv  []string
-	// NodeImage and Workers are the image and the workers of kind.Provider.
-	NodeImage string
-	Workers   []kind.Worker
+	// NodeImage, ControlPlanes and Workers are those of kind.Provider.
+	NodeImage     string
+	ControlPlanes []kind.Worker
+	Workers       []kind.Worker
 	// Existing is the cluster of existing.Provider.
 	Existing *existing.Cluster
 }
@@ -35,7 +36,7 @@ var table = []struct {
 		return local.Provider{Binaries: s.Binaries, KubeAPIServerPath: s.KubeAPIServerPath, KubeAPIServerEnv: s.KubeAPIServerEnv}
 	}},
 	{kind.ProviderName, "two nodes, in containers", func(s Settings) clusters.Provider {
-		return kind.Provider{Image: s.NodeImage, Workers: s.Workers}
+		return kind.Provider{Image: s.NodeImage, ControlPlanes: s.ControlPlanes, Workers: s.Workers}
 	}},
 	{existing.Name, "the cluster of --kubeconfig", func(s Settings) clusters.Provider {
 		return existing.Provider{Cluster: s.Existing}

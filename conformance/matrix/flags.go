@@ -13,6 +13,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/clusters/providers"
 	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -23,6 +24,8 @@ const All = "all"
 type ClusterFlags struct {
 	provider string
 	images   []string
+	planes   int
+	servers  []string
 	nodes    []string
 	gates    map[string]string
 	keep     bool
@@ -33,6 +36,8 @@ type ClusterFlags struct {
 func (f *ClusterFlags) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.provider, "provider", providers.Default(), "where clusters come from: "+providers.Help(isChosen))
 	flags.StringSliceVar(&f.images, "kind-node-image", nil, "node images of kind: IMAGE, or MINOR=IMAGE where several versions are run (default kindest/node of the version)")
+	flags.IntVar(&f.planes, "control-planes", 1, "how many nodes of a cluster of kind are its control plane, each with an API server, behind kind's load balancer: 1 or 3")
+	flags.StringSliceVar(&f.servers, "control-planes-kubernetes", nil, "versions of the other two of three API servers of kind, such as 1.36,1.36 (default that of --kubernetes)")
 	flags.StringSliceVar(&f.nodes, "nodes-kubernetes", nil, "versions of the nodes of kind beside the control plane, one node each, such as 1.34,1.36 (default one node of the API server's version)")
 	flags.StringToStringVar(&f.gates, "feature-gate", nil, "further feature gates, NAME=true|false")
 	flags.BoolVar(&f.keep, "keep", false, "keep the folders of the control planes (logs, keys) afterwards, or the clusters of kind")
@@ -53,7 +58,10 @@ func (f *ClusterFlags) Capabilities() clusters.Capabilities {
 func (f *ClusterFlags) Matrix(kubernetes []string, messages io.Writer) (m Matrix, err error) {
 	f.binaries.Progress = messages
 	m = Matrix{Provider: f.provider, Kubernetes: kubernetes, Binaries: &f.binaries, Keep: f.keep, FeatureGates: map[string]bool{}, Nodes: f.nodes}
-	if m.NodeImages, err = parseImages(f.images, append(slices.Clone(kubernetes), f.nodes...)); err != nil {
+	if m.ControlPlanes, err = f.controlPlanes(kubernetes); err != nil {
+		return m, err
+	}
+	if m.NodeImages, err = parseImages(f.images, slices.Concat(kubernetes, f.servers, f.nodes)); err != nil {
 		return m, err
 	}
 	for name, value := range f.gates {
@@ -63,6 +71,35 @@ func (f *ClusterFlags) Matrix(kubernetes []string, messages io.Writer) (m Matrix
 		m.FeatureGates[name] = value == "true"
 	}
 	return m, nil
+}
+
+// controlPlanes returns the versions of the API servers beside the first.
+func (f *ClusterFlags) controlPlanes(kubernetes []string) ([]string, error) {
+	count := f.planes
+	if len(f.servers) > 0 && count == 1 {
+		count += len(f.servers)
+	}
+	if err := checkControlPlanes(count); err != nil {
+		return nil, err
+	}
+	others := count - 1
+	switch {
+	case len(f.servers) == others:
+		return f.servers, nil
+	case len(f.servers) > 0:
+		return nil, fmt.Errorf("--control-planes-kubernetes has %s beside that of --kubernetes, and --control-planes is %d", reports.Plural(len(f.servers), "version"), count)
+	case len(kubernetes) > 1:
+		return nil, errors.New("--control-planes 3 with several versions of --kubernetes: expected one, or controlPlanes in a file for --matrix")
+	}
+	return slices.Repeat(kubernetes, others), nil
+}
+
+// checkControlPlanes checks how many nodes the control plane has. etcd needs an odd number to outlive one of them.
+func checkControlPlanes(count int) error {
+	if count != 1 && count != 3 {
+		return fmt.Errorf("%d control planes: expected 1 or 3, because each has a member of etcd, which needs a majority", count)
+	}
+	return nil
 }
 
 // parseImages returns the node images by minor.

@@ -26,6 +26,8 @@ type Matrix struct {
 	// NodeImages are the node images of clusters of kind, by minor; a version that is not there has kindest/node.
 	NodeImages map[string]string
 	Kubernetes []string // versions such as "1.37" or "1.37.1"
+	// ControlPlanes are the versions of the API servers beside that of Kubernetes, one node of the control plane each.
+	ControlPlanes []string
 	// Nodes are the versions of the nodes beside the control plane, one node each. None stands for one node of the API
 	// server's version.
 	Nodes   []string
@@ -68,12 +70,12 @@ func (m Matrix) Cells() (cells []server.Options, _ error) {
 		if err != nil {
 			return nil, err
 		}
-		workers, err := m.workers(release)
+		nodes, err := m.nodes(release)
 		if err != nil {
 			return nil, err
 		}
 		for _, state := range states {
-			cells = append(cells, m.cell(release, emulated, state, workers))
+			cells = append(cells, m.cell(release, emulated, state, nodes))
 		}
 	}
 	return cells, checkDistinct(cells)
@@ -120,40 +122,60 @@ func (m Matrix) states(release local.Release, emulated string) (states []scenari
 	return states, nil
 }
 
-// workers returns the nodes that the matrix asks for beside the control plane.
-func (m Matrix) workers(server local.Release) (workers []kind.Worker, err error) {
-	if len(m.Nodes) > 0 && !m.Capabilities().Nodes {
-		return nil, fmt.Errorf("nodes of Kubernetes %s: clusters of the provider %s have no nodes", strings.Join(m.Nodes, ", "), m.Provider)
+// nodes are those of a cluster of kind beside the first.
+type nodes struct{ controlPlanes, workers []kind.Worker }
+
+// versions returns the versions of nodes.
+func versions(nodes []kind.Worker) []string {
+	return seq.Map(nodes, func(w kind.Worker) string { return w.Version })
+}
+
+// nodes returns the nodes that the matrix asks for beside the one of an API server, if the version skew policy allows them.
+func (m Matrix) nodes(server local.Release) (n nodes, err error) {
+	if asked := slices.Concat(m.ControlPlanes, m.Nodes); len(asked) > 0 && !m.Capabilities().Nodes {
+		return n, fmt.Errorf("nodes of Kubernetes %s: clusters of the provider %s have no nodes", strings.Join(asked, ", "), m.Provider)
 	}
-	var versions []string
-	for _, asked := range m.Nodes {
-		release, err := local.ParseRelease(asked)
+	if n.controlPlanes, err = m.readNodes(m.ControlPlanes); err != nil {
+		return n, err
+	}
+	if n.workers, err = m.readNodes(m.Nodes); err != nil {
+		return n, err
+	}
+	return n, kind.CheckSkew(append(versions(n.controlPlanes), server.Version), versions(n.workers))
+}
+
+// readNodes returns nodes of some versions, with the images that are named for these.
+func (m Matrix) readNodes(asked []string) (nodes []kind.Worker, _ error) {
+	for _, text := range asked {
+		release, err := local.ParseRelease(text)
 		if err != nil {
 			return nil, err
 		}
-		versions = append(versions, release.Version)
-		workers = append(workers, kind.Worker{Version: release.Version, Image: m.NodeImages[release.Minor]})
+		nodes = append(nodes, kind.Worker{Version: release.Version, Image: m.NodeImages[release.Minor]})
 	}
-	return workers, kind.CheckSkew([]string{server.Version}, versions)
+	return nodes, nil
 }
 
-func (m Matrix) cell(release local.Release, emulated string, state scenarios.Gate, workers []kind.Worker) server.Options {
+func (m Matrix) cell(release local.Release, emulated string, state scenarios.Gate, n nodes) server.Options {
 	name := providers.CellName(m.Provider, release.Minor)
 	if emulated != "" {
 		name += "-as-" + emulated
 	}
-	nodes := seq.Map(workers, func(w kind.Worker) string { return w.Version })
-	if len(nodes) > 0 {
+	if len(m.ControlPlanes) > 0 {
+		name += "-control-planes-" + strings.Join(m.ControlPlanes, "-")
+	}
+	if len(m.Nodes) > 0 {
 		name += "-nodes-" + strings.Join(m.Nodes, "-")
 	}
 	if m.Unchanged {
 		name += "-unchanged"
 	}
 	return server.Options{
-		NodeImage: m.NodeImages[release.Minor], Workers: workers,
+		NodeImage: m.NodeImages[release.Minor], ControlPlanes: n.controlPlanes, Workers: n.workers,
 		Cell: verdicts.Cell{
 			Name:     name + "-gate-" + string(state),
-			Provider: m.Provider, Kubernetes: release.Version, Emulated: emulated, Gate: state, Nodes: strings.Join(nodes, ","), Unchanged: m.Unchanged,
+			Provider: m.Provider, Kubernetes: release.Version, Emulated: emulated, Gate: state,
+			ControlPlanes: strings.Join(versions(n.controlPlanes), ","), Nodes: strings.Join(versions(n.workers), ","), Unchanged: m.Unchanged,
 		},
 		Release: release, FeatureGates: m.FeatureGates, Binaries: m.Binaries, Keep: m.Keep,
 	}
@@ -211,8 +233,10 @@ type entry struct {
 	Kubernetes []string `yaml:"kubernetes"`
 	Emulate    []string `yaml:"emulate"` // versions that each of Kubernetes emulates; none is its own
 	Gate       Gates    `yaml:"gate"`
-	Nodes      []string `yaml:"nodes"`     // versions of the nodes beside the control plane; none is one of Kubernetes
-	Unchanged  bool     `yaml:"unchanged"` // API servers keep their default admission plugins and metrics
+	// ControlPlanes are the versions of the API servers beside that of Kubernetes; none is one API server.
+	ControlPlanes []string `yaml:"controlPlanes"`
+	Nodes         []string `yaml:"nodes"`     // versions of the nodes beside the control plane; none is one of Kubernetes
+	Unchanged     bool     `yaml:"unchanged"` // API servers keep their default admission plugins and metrics
 }
 
 // Load reads a matrix file and expands it; base has what the file does not say: provider, feature gates, binaries.
@@ -247,6 +271,12 @@ func (e entry) cells(base Matrix) ([]server.Options, error) {
 	base.Kubernetes, base.Gates, base.Unchanged = e.Kubernetes, e.Gate, e.Unchanged
 	if len(e.Nodes) > 0 {
 		base.Nodes = e.Nodes
+	}
+	if len(e.ControlPlanes) > 0 {
+		base.ControlPlanes = e.ControlPlanes
+	}
+	if err := checkControlPlanes(1 + len(base.ControlPlanes)); err != nil {
+		return nil, err
 	}
 	if len(e.Emulate) == 0 {
 		return base.Cells()

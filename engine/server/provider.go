@@ -25,7 +25,7 @@ func (o Options) provider() (clusters.Provider, error) {
 	}
 	return providers.New(o.Cell.Provider, providers.Settings{
 		Binaries: o.Binaries, KubeAPIServerPath: o.KubeAPIServerPath, KubeAPIServerEnv: o.KubeAPIServerEnv,
-		NodeImage: o.NodeImage, Workers: o.Workers, Existing: o.Existing,
+		NodeImage: o.NodeImage, ControlPlanes: o.ControlPlanes, Workers: o.Workers, Existing: o.Existing,
 	})
 }
 

@@ -51,6 +51,8 @@ type Options struct {
 	Kubectl  string // the program that scenarios with kubectl steps run
 	// NodeImage is the node image of a cluster of kind. Empty is kindest/node of the version.
 	NodeImage string
+	// ControlPlanes are the nodes of the control plane of a cluster of kind beside the first.
+	ControlPlanes []kind.Worker
 	// Workers are the nodes of a cluster of kind beside the control plane. None stands for one like the control plane.
 	Workers []kind.Worker
 	// Keep leaves the cluster's folder after Stop, or the whole cluster of kind.

@@ -9,8 +9,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/reports"
 )
 
@@ -21,7 +23,7 @@ const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
 var componentLabels = []string{"component", "k8s-app"}
 
 // podComponents are the components that run as pods.
-var podComponents = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd", "kube-proxy"}
+var podComponents = []string{reports.KubeAPIServer, "kube-controller-manager", "kube-scheduler", "etcd", "kube-proxy"}
 
 // witnessComponents reads the versions of everything that runs on the nodes of a cluster that has some. Kubelets say
 // theirs in the status of their nodes, the others are known by the image that their pods run.
@@ -42,6 +44,9 @@ func (s *Server) witnessComponents(ctx context.Context) error {
 		return fmt.Errorf("the versions of the components: %w", err)
 	}
 	components = append(components, pods...)
+	if err := s.readAPIServers(ctx, components); err != nil {
+		return err
+	}
 	slices.SortFunc(components, func(a, b reports.Component) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Node, b.Node))
 	})
@@ -77,6 +82,31 @@ func readPods(ctx context.Context, client kubernetes.Interface) (list []reports.
 		}
 	}
 	return list, nil
+}
+
+// readAPIServers replaces the versions of API servers, which the names of their images say, by what each says itself.
+func (s *Server) readAPIServers(ctx context.Context, components []reports.Component) error {
+	cluster, isSeveral := s.cluster.(clusters.Several)
+	if !isSeveral {
+		return nil
+	}
+	servers := cluster.APIServers()
+	for i := range components {
+		config, isServer := servers[components[i].Node]
+		if !isServer || components[i].Name != reports.KubeAPIServer {
+			continue
+		}
+		client, err := discovery.NewDiscoveryClientForConfig(config)
+		if err != nil {
+			return err
+		}
+		version, err := client.ServerVersionWithContext(ctx)
+		if err != nil {
+			return fmt.Errorf("the version of the API server on %s: %w", components[i].Node, err)
+		}
+		components[i].Version = strings.TrimPrefix(version.GitVersion, "v")
+	}
+	return nil
 }
 
 // nameComponent returns the component that a pod runs, as its labels say; nothing if they do not.

@@ -16,6 +16,9 @@ func ListProperties(g *reports.Group) (list []reports.Fact) {
 		if c.Nodes != "" {
 			add("nodes", c.Nodes)
 		}
+		if c.ControlPlanes != "" {
+			add("control planes", c.ControlPlanes)
+		}
 		if c.Unchanged {
 			add("unchanged", "true")
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 //go:embed witness.html.tmpl
@@ -164,11 +165,23 @@ func (c *card) addComponents(g *reports.Group) {
 	}
 	for _, component := range g.Witness.Components {
 		row := witnessRow{Name: component.Name, Seen: component.Version, Source: "node " + component.Node}
-		if component.Worker && g.Cell != nil {
-			row.Asked = g.Cell.Nodes
+		if g.Cell != nil {
+			row.Asked = askedOf(component, g.Cell)
 		}
 		c.Rows = append(c.Rows, row)
 	}
+}
+
+// askedOf returns the versions that were asked for of components like one, where somebody asked.
+func askedOf(component reports.Component, cell *verdicts.Cell) string {
+	hasSeveral := cell.ControlPlanes != ""
+	switch {
+	case component.Worker:
+		return cell.Nodes
+	case component.Name == reports.KubeAPIServer && hasSeveral:
+		return cell.Kubernetes + "," + cell.ControlPlanes
+	}
+	return ""
 }
 
 // addAuthorizers adds the authorizer chain that was asked for, with the proof of each authorizer.

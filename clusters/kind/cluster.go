@@ -108,7 +108,11 @@ func (c *Cluster) create(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("the kind cluster was not ready after %s", readyTimeout))
 	defer cancel()
 	logger := &lineLogger{}
-	provider := kindcluster.NewProvider(kindcluster.ProviderWithDocker(), kindcluster.ProviderWithLogger(logger))
+	program, err := findProgram(ctx)
+	if err != nil {
+		return err
+	}
+	provider := program.provider(kindcluster.ProviderWithLogger(logger))
 	ended := make(chan error, 1)
 	go func() {
 		ended <- provider.Create(c.name,
@@ -167,7 +171,11 @@ func (c *Cluster) followAudits(folders []string) error {
 }
 
 func (c *Cluster) connect(ctx context.Context) error {
-	raw, err := kindcluster.NewProvider(kindcluster.ProviderWithDocker()).KubeConfig(c.name, false)
+	program, err := findProgram(ctx)
+	if err != nil {
+		return err
+	}
+	raw, err := program.provider().KubeConfig(c.name, false)
 	if err != nil {
 		return err
 	}
@@ -231,7 +239,7 @@ func (c *Cluster) get(ctx context.Context, node, path string) ([]byte, error) {
 
 func (c *Cluster) watch() {
 	err := c.eachServer(c.ctx, func(ctx context.Context, node string) error {
-		_, err := docker(ctx, "wait", node)
+		_, err := runEngine(ctx, "wait", node)
 		return errors.Join(fmt.Errorf("the control-plane node %s ended by itself", node), err)
 	})
 	if c.ctx.Err() != nil {

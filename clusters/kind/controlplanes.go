@@ -72,7 +72,7 @@ func (c *Cluster) findHosts(ctx context.Context, published string) error {
 		return nil
 	}
 	for _, node := range c.controlPlanes() {
-		address, err := docker(ctx, "inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}} {{end}}", node)
+		address, err := runEngine(ctx, "inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}} {{end}}", node)
 		if err != nil {
 			return err
 		}
@@ -135,7 +135,7 @@ func checkBalancer(ctx context.Context) error {
 	if hasImage(ctx, balancerImage) {
 		return nil
 	}
-	if _, err := docker(ctx, "pull", "--quiet", balancerImage); err != nil {
+	if _, err := runEngine(ctx, "pull", "--quiet", balancerImage); err != nil {
 		return engineError(ctx, err, fmt.Sprintf("several control planes need kind's load balancer, whose image %s is not there and cannot be pulled", balancerImage),
 			"ci/kind-node/build-balancer builds a stand-in without a registry")
 	}

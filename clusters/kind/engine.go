@@ -26,36 +26,44 @@ import (
 // minFreeBytes is what the engine's disk must have free: two nodes write some 1.5 GB over their image.
 const minFreeBytes = 3 << 30
 
-// docker runs a command of docker's client, and returns the text that it prints.
-func docker(ctx context.Context, args ...string) (string, error) {
-	out, err := dockerBytes(ctx, nil, args...)
+// runEngine runs a command of the container engine's client, and returns the text that it prints.
+func runEngine(ctx context.Context, args ...string) (string, error) {
+	out, err := runEngineBytes(ctx, nil, args...)
 	return strings.TrimSpace(string(out)), err
 }
 
-// dockerBytes is docker for output that is not text, with input if there is any.
-func dockerBytes(ctx context.Context, input io.Reader, args ...string) ([]byte, error) {
+// runEngineBytes is runEngine for output that is not text, with input if there is any.
+func runEngineBytes(ctx context.Context, input io.Reader, args ...string) ([]byte, error) {
+	p, err := findProgram(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var out, problems bytes.Buffer
-	c := exec.CommandContext(ctx, "docker", args...)
+	c := exec.CommandContext(ctx, p.name, args...)
 	c.Stdin, c.Stdout, c.Stderr = input, &out, &problems
 	if err := c.Run(); err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, fmt.Errorf("docker %s: %s", args[0], cmp.Or(strings.TrimSpace(problems.String()), err.Error()))
+		return nil, fmt.Errorf("%s %s: %s", p.name, args[0], cmp.Or(strings.TrimSpace(problems.String()), err.Error()))
 	}
 	return out.Bytes(), nil
 }
 
 // CheckEngine says what is missing on this machine to run clusters at all.
 func CheckEngine(ctx context.Context) error {
-	if _, err := exec.LookPath("docker"); err != nil {
-		return &usage.Error{Problem: "there is no program docker", Hint: "kind needs a container engine; ci/kind-node/README.md says how to have one", Err: err}
+	p, err := findProgram(ctx)
+	if err != nil {
+		return &usage.Error{Problem: err.Error(), Hint: "kind needs a container engine; ci/kind-node/README.md says how to have one", Err: err}
 	}
-	if _, err := docker(ctx, "version", "--format", "{{.Server.Version}}"); err != nil {
-		where := cmp.Or(os.Getenv("DOCKER_HOST"), "docker's usual address (DOCKER_HOST is not set)")
+	if _, err := runEngine(ctx, "version", "--format", p.serverVersion); err != nil {
+		where := p.name
+		if p.name == programs[0].name {
+			where = cmp.Or(os.Getenv("DOCKER_HOST"), "docker's usual address (DOCKER_HOST is not set)")
+		}
 		return engineError(ctx, err, "no container engine answers at "+where, `start one, for example with eval "$(ci/kind-node/engine start)"`)
 	}
-	return checkDisk(ctx)
+	return p.checkDisk(ctx)
 }
 
 // engineError says what the user can do about an error of the engine, unless it only was interrupted.
@@ -66,8 +74,8 @@ func engineError(ctx context.Context, err error, problem, hint string) error {
 	return &usage.Error{Problem: fmt.Sprintf("%s: %v", problem, err), Hint: hint, Err: err}
 }
 
-func checkDisk(ctx context.Context) error {
-	root, err := docker(ctx, "info", "--format", "{{.DockerRootDir}}")
+func (p program) checkDisk(ctx context.Context) error {
+	root, err := runEngine(ctx, "info", "--format", p.storage)
 	if err != nil {
 		return err
 	}
@@ -78,7 +86,7 @@ func checkDisk(ctx context.Context) error {
 	if free := s.Bavail * uint64(s.Bsize); free < minFreeBytes {
 		return &usage.Error{
 			Problem: fmt.Sprintf("the container engine's disk (%s) has %d MiB free, and a cluster needs %d", root, free>>20, minFreeBytes>>20),
-			Hint:    "docker system prune, or authzconf clean, may free some",
+			Hint:    p.name + " system prune, or authzconf clean, may free some",
 		}
 	}
 	return nil
@@ -104,7 +112,7 @@ func hasImage(ctx context.Context, image string) bool {
 
 // imageID returns the ID of an image that the engine has.
 func imageID(ctx context.Context, image string) (string, error) {
-	return docker(ctx, "image", "inspect", "--format", "{{.Id}}", image)
+	return runEngine(ctx, "image", "inspect", "--format", "{{.Id}}", image)
 }
 
 // imageVersions are the versions of the node images that this process has looked into, by the ID of the image.
@@ -115,7 +123,7 @@ var imageVersions sync.Map
 func ImageVersion(ctx context.Context, image string) (string, error) {
 	id, err := imageID(ctx, image)
 	if err != nil {
-		if _, err := docker(ctx, "pull", "--quiet", image); err != nil {
+		if _, err := runEngine(ctx, "pull", "--quiet", image); err != nil {
 			return "", engineError(ctx, err, fmt.Sprintf("the node image %s is not there and cannot be pulled", image),
 				"name another with --kind-node-image; make kind-node-image KUBERNETES=1.37 builds one without a registry")
 		}
@@ -135,7 +143,7 @@ func ImageVersion(ctx context.Context, image string) (string, error) {
 
 // readVersion returns the version that a node image says of itself.
 func readVersion(ctx context.Context, image string) (string, error) {
-	out, err := docker(ctx, "run", "--rm", "--privileged", "--network", "none", "--entrypoint", "cat", image, "/kind/version")
+	out, err := runEngine(ctx, "run", "--rm", "--privileged", "--network", "none", "--entrypoint", "cat", image, "/kind/version")
 	if err != nil {
 		if strings.Contains(err.Error(), "unable to apply caps") || strings.Contains(err.Error(), "operation not permitted") {
 			return "", engineError(ctx, err, "the container engine cannot run privileged containers",
@@ -152,7 +160,11 @@ func readVersion(ctx context.Context, image string) (string, error) {
 
 // Leftovers are the clusters of authzconf whose run is over: they were kept, or their process was killed.
 func Leftovers(ctx context.Context) ([]string, error) {
-	out, err := docker(ctx, "ps", "--all", "--filter", "label="+clusterLabel, "--format", `{{.Label "`+clusterLabel+`"}}`)
+	p, err := findProgram(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out, err := runEngine(ctx, "ps", "--all", "--filter", "label="+clusterLabel, "--format", p.clusterOf)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +182,7 @@ const clusterLabel = "io.x-k8s.kind.cluster"
 
 // removeContainers is what kind's Delete does, and can be interrupted. What is gone already is not an error.
 func removeContainers(ctx context.Context, name string) error {
-	out, err := docker(ctx, "ps", "--all", "--quiet", "--filter", "label="+clusterLabel+"="+name)
+	out, err := runEngine(ctx, "ps", "--all", "--quiet", "--filter", "label="+clusterLabel+"="+name)
 	if err != nil {
 		return err
 	}
@@ -178,7 +190,7 @@ func removeContainers(ctx context.Context, name string) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	_, err = docker(ctx, append([]string{"rm", "--force", "--volumes"}, ids...)...)
+	_, err = runEngine(ctx, append([]string{"rm", "--force", "--volumes"}, ids...)...)
 	return err
 }
 
@@ -220,8 +232,7 @@ func ensureNetwork(ctx context.Context, name string) (dockerNetwork, error) {
 	defer lock.Unlock()
 	found, err := networksOf(ctx, name)
 	if err == nil && len(found) == 0 {
-		if _, err = docker(ctx, "network", "create", "--driver", "bridge",
-			"--opt", "com.docker.network.bridge.enable_ip_masquerade=true", name); err != nil && !strings.Contains(err.Error(), "already exists") {
+		if err := createNetwork(ctx, name); err != nil && !strings.Contains(err.Error(), "already exists") {
 			return dockerNetwork{}, err
 		}
 		found, err = networksOf(ctx, name)
@@ -230,15 +241,25 @@ func ensureNetwork(ctx context.Context, name string) (dockerNetwork, error) {
 		return dockerNetwork{}, err
 	}
 	if len(found) == 0 {
-		return dockerNetwork{}, fmt.Errorf("docker's network %s is gone right after it was made", name)
+		return dockerNetwork{}, fmt.Errorf("the engine's network %s is gone right after it was made", name)
 	}
 	for _, double := range found[1:] { // unless somebody else has removed it already
-		if _, err := docker(ctx, "network", "rm", double.ID); err != nil && !strings.Contains(err.Error(), "No such network") && !strings.Contains(err.Error(), "not found") {
-			return dockerNetwork{}, engineError(ctx, err, fmt.Sprintf("docker has %d networks named %s, and one of them cannot be removed", len(found), name),
-				"stop the containers on it, then: docker network rm "+double.ID)
+		if _, err := runEngine(ctx, "network", "rm", double.ID); err != nil && !strings.Contains(err.Error(), "No such network") && !strings.Contains(err.Error(), "not found") {
+			return dockerNetwork{}, engineError(ctx, err, fmt.Sprintf("the engine has %d networks named %s, and one of them cannot be removed", len(found), name),
+				"stop the containers on it, then remove it: network rm "+double.ID)
 		}
 	}
 	return found[0], nil
+}
+
+func createNetwork(ctx context.Context, name string) error {
+	p, err := findProgram(ctx)
+	if err != nil {
+		return err
+	}
+	args := append([]string{"network", "create", "--driver", "bridge"}, p.networkOptions...)
+	_, err = runEngine(ctx, append(args, name)...)
+	return err
 }
 
 const networkLock = "network.lock"
@@ -249,16 +270,17 @@ type dockerNetwork struct {
 		Config []struct{ Subnet, Gateway string }
 	}
 	Containers map[string]any
+	Subnets    []struct{ Subnet, Gateway string } // in place of IPAM where podman says it
 }
 
 // networksOf returns all networks of a name, in the order in which kind keeps them: the first is the one it
 // uses (docker/network.go, sortNetworkInspectEntries).
 func networksOf(ctx context.Context, name string) ([]dockerNetwork, error) {
-	ids, err := docker(ctx, "network", "ls", "--no-trunc", "--filter", "name=^"+name+"$", "--format", "{{.ID}}")
+	ids, err := runEngine(ctx, "network", "ls", "--no-trunc", "--filter", "name=^"+name+"$", "--format", "{{.ID}}")
 	if err != nil || ids == "" {
 		return nil, err
 	}
-	out, err := docker(ctx, append([]string{"network", "inspect"}, strings.Fields(ids)...)...)
+	out, err := runEngine(ctx, append([]string{"network", "inspect"}, strings.Fields(ids)...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -267,7 +289,7 @@ func networksOf(ctx context.Context, name string) ([]dockerNetwork, error) {
 
 func parseNetworks(data []byte) (networks []dockerNetwork, _ error) {
 	if err := json.Unmarshal(data, &networks); err != nil {
-		return nil, fmt.Errorf("docker network inspect: %w", err)
+		return nil, fmt.Errorf("network inspect: %w", err)
 	}
 	slices.SortFunc(networks, func(a, b dockerNetwork) int {
 		return cmp.Or(cmp.Compare(len(b.Containers), len(a.Containers)), cmp.Compare(a.ID, b.ID))
@@ -276,7 +298,7 @@ func parseNetworks(data []byte) (networks []dockerNetwork, _ error) {
 }
 
 func (n dockerNetwork) parse() (Network, error) {
-	for _, c := range n.IPAM.Config {
+	for _, c := range append(n.IPAM.Config, n.Subnets...) {
 		subnet, err := netip.ParsePrefix(c.Subnet)
 		if err != nil || !subnet.Addr().Is4() {
 			continue
@@ -287,7 +309,7 @@ func (n dockerNetwork) parse() (Network, error) {
 		}
 		return Network{Gateway: gateway, Subnet: subnet.Masked()}, nil
 	}
-	return Network{}, fmt.Errorf("docker's network %s has no IPv4 subnet", networkName)
+	return Network{}, fmt.Errorf("the engine's network %s has no IPv4 subnet", networkName)
 }
 
 // Address implements clusters.Network.

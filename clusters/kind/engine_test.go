@@ -29,7 +29,7 @@ func TestKindNetwork(t *testing.T) {
 		t.Cleanup(func() {
 			left, err := networksOf(context.Background(), name)
 			for _, n := range left {
-				_, rm := docker(context.Background(), "network", "rm", n.ID)
+				_, rm := runEngine(context.Background(), "network", "rm", n.ID)
 				err = errors.Join(err, rm)
 			}
 			if err != nil {
@@ -57,7 +57,7 @@ func TestKindNetwork(t *testing.T) {
 				t.Errorf("with %d doubles: one got %q, and %q is left", doubles, id, found[0].ID)
 			}
 		}
-		if _, err := docker(t.Context(), "network", "rm", found[0].ID); err != nil {
+		if _, err := runEngine(t.Context(), "network", "rm", found[0].ID); err != nil {
 			t.Fatal(err)
 		}
 	}

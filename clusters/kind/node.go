@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kindcluster "sigs.k8s.io/kind/pkg/cluster"
 	kindlog "sigs.k8s.io/kind/pkg/log"
 	"sigs.k8s.io/yaml"
 
@@ -47,7 +46,7 @@ func execNode(ctx context.Context, node string, input io.Reader, args ...string)
 	if input != nil {
 		command = append(command, "--interactive")
 	}
-	out, err := dockerBytes(ctx, input, append(append(command, node), args...)...)
+	out, err := runEngineBytes(ctx, input, append(append(command, node), args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("%s on %s: %w", args[0], node, err)
 	}
@@ -250,7 +249,7 @@ func (c *Cluster) bringAPIServer(ctx context.Context, node string, o Options) (s
 	name := "registry.k8s.io/kube-apiserver:v" + version
 	// A node image holds the images of its version in the store of containerd, which has to run to get one out.
 	script := `containerd >/dev/null 2>&1 & until ctr version >/dev/null 2>&1; do sleep 0.1; done; exec ctr --namespace k8s.io images export --local - ` + name
-	archive, err := dockerBytes(ctx, nil, "run", "--rm", "--privileged", "--network", "none", "--entrypoint", "sh", o.Image, "-c", script)
+	archive, err := runEngineBytes(ctx, nil, "run", "--rm", "--privileged", "--network", "none", "--entrypoint", "sh", o.Image, "-c", script)
 	if err != nil {
 		return "", fmt.Errorf("taking %s out of %s: %w", name, o.Image, err)
 	}
@@ -262,6 +261,10 @@ func (c *Cluster) bringAPIServer(ctx context.Context, node string, o Options) (s
 }
 
 // ExportLogs has kind collect the logs of all nodes in a folder, which is there.
-func (c *Cluster) ExportLogs(_ context.Context, dest string) error {
-	return kindcluster.NewProvider(kindcluster.ProviderWithDocker()).CollectLogs(c.name, dest)
+func (c *Cluster) ExportLogs(ctx context.Context, dest string) error {
+	p, err := findProgram(ctx)
+	if err != nil {
+		return err
+	}
+	return p.provider().CollectLogs(c.name, dest)
 }

@@ -1,0 +1,80 @@
+package kind
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+
+	kindcluster "sigs.k8s.io/kind/pkg/cluster"
+)
+
+// providerVariable names the container engine for kind, as for its own command line.
+const providerVariable = "KIND_EXPERIMENTAL_PROVIDER"
+
+// program is the client of a container engine that kind can use.
+type program struct {
+	name string // of the program
+	// option has kind use it.
+	option func() kindcluster.ProviderOption
+	// versionPrefix begins what the program says of its version.
+	versionPrefix string
+	// serverVersion, storage and clusterOf are templates for --format: the version of the engine, the folder of its storage,
+	// and the cluster that a container's label names. networkOptions are those of a new network.
+	serverVersion, storage, clusterOf string
+	networkOptions                    []string
+}
+
+// programs are in the order in which kind looks for them (DetectNodeProvider).
+var programs = []program{
+	dockerLike("docker", "Docker version", kindcluster.ProviderWithDocker),
+	dockerLike("nerdctl", "nerdctl version", func() kindcluster.ProviderOption { return kindcluster.ProviderWithNerdctl("nerdctl") }),
+	dockerLike("finch", "finch version", func() kindcluster.ProviderOption { return kindcluster.ProviderWithNerdctl("finch") }),
+	{
+		name: "podman", versionPrefix: "podman version", option: kindcluster.ProviderWithPodman,
+		serverVersion: "{{.Client.Version}}", storage: "{{.Store.GraphRoot}}", clusterOf: `{{index .Labels "` + clusterLabel + `"}}`,
+	},
+}
+
+func dockerLike(name, versionPrefix string, option func() kindcluster.ProviderOption) program {
+	return program{
+		name: name, versionPrefix: versionPrefix, option: option,
+		serverVersion: "{{.Server.Version}}", storage: "{{.DockerRootDir}}", clusterOf: `{{.Label "` + clusterLabel + `"}}`,
+		networkOptions: []string{"--opt", "com.docker.network.bridge.enable_ip_masquerade=true"},
+	}
+}
+
+// errNoProgram is returned where there is no client of a container engine.
+var errNoProgram = errors.New("there is no program docker, nerdctl, finch or podman")
+
+// findProgram returns the program that kind uses here: the one that the environment names, or the first that there is.
+func findProgram(ctx context.Context) (program, error) {
+	named := os.Getenv(providerVariable)
+	for _, p := range programs {
+		switch {
+		case p.name == named:
+			return p, nil
+		case named == "" && p.isThere(ctx):
+			return p, nil
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return program{}, context.Cause(ctx)
+	case named == "":
+		return program{}, errNoProgram
+	}
+	return program{}, errors.New(providerVariable + "=" + named + ": expected docker, nerdctl, finch or podman")
+}
+
+// isThere reports whether the program can be run and is what it is called: docker may be a link to podman.
+func (p program) isThere(ctx context.Context) bool {
+	out, err := exec.CommandContext(ctx, p.name, "-v").Output()
+	return err == nil && strings.HasPrefix(string(out), p.versionPrefix)
+}
+
+// provider returns kind's provider with the same program.
+func (p program) provider(options ...kindcluster.ProviderOption) *kindcluster.Provider {
+	return kindcluster.NewProvider(append(options, p.option())...)
+}

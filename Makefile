@@ -44,8 +44,8 @@ KIND_TESTS ?= TestKindNetwork
 .PHONY: kind-conformance
 kind-conformance: KIND_REPORT ?= _output/kind
 kind-conformance: build ## the same on clusters of kind with two nodes (KUBERNETES, KIND_SKIP, KIND_REPORT)
-	@ci/kind-node/install
-	@eval "$$(ci/kind-node/engine start)" && image=$$(ci/kind-node/build $(KUBERNETES)) && \
+	@ci/kind-node/install engine
+	@eval "$$(ci/kind-node/engine start)" && image=$$(ci/kind-node/image $(KUBERNETES)) && \
 	$(AUTHZCONF) run --provider kind --kubernetes $(KUBERNETES) --gate both --skip '$(KIND_SKIP)' --kind-node-image $$image --report-dir $(KIND_REPORT) && \
 	$(AUTHZCONF) verify $(KIND_REPORT) && \
 	AUTHZCONF_KIND_NODE_IMAGE=$$image go test -count 1 -timeout 10m -run '$(KIND_TESTS)' ./clusters/kind ./engine/server
@@ -56,9 +56,19 @@ NODES ?= 1.34
 .PHONY: kind-skew
 kind-skew: KIND_REPORT ?= _output/kind-skew
 kind-skew: build ## scenarios about nodes and node agents on a cluster of kind with older nodes (KUBERNETES, NODES, KIND_REPORT)
-	@ci/kind-node/install
-	@eval "$$(ci/kind-node/engine start)" && for minor in $(KUBERNETES) $(NODES); do ci/kind-node/build $$minor >&2 || exit; done && \
+	@ci/kind-node/install engine
+	@eval "$$(ci/kind-node/engine start)" && for minor in $(KUBERNETES) $(NODES); do ci/kind-node/image $$minor >&2 || exit; done && \
 	$(AUTHZCONF) run --provider kind --kubernetes $(KUBERNETES) --nodes-kubernetes $(NODES) --gate on --focus '^(kep-5284/nodes|node-agents)/' --report-dir $(KIND_REPORT) && \
+	$(AUTHZCONF) verify $(KIND_REPORT)
+
+# Of three API servers behind kind's load balancer two are of the minor before.
+.PHONY: kind-control-planes
+kind-control-planes: KIND_REPORT ?= _output/kind-control-planes
+kind-control-planes: build ## the same on a cluster of kind with three control planes of two versions (KUBERNETES, PREVIOUS, KIND_REPORT)
+	@ci/kind-node/install engine
+	@eval "$$(ci/kind-node/engine start)" && image=$$(ci/kind-node/image $(KUBERNETES)) && ci/kind-node/image $(PREVIOUS) >&2 && \
+	ci/kind-node/build-balancer $$image >&2 && \
+	$(AUTHZCONF) run --provider kind --kubernetes $(KUBERNETES) --control-planes-kubernetes $(PREVIOUS),$(PREVIOUS) --gate on --focus '^(kep-5284/nodes|node-agents)/' --report-dir $(KIND_REPORT) && \
 	$(AUTHZCONF) verify $(KIND_REPORT)
 
 # A profile, and flags that change it: a cluster makes its agents through the API, so that the gate has fewer.
@@ -67,8 +77,8 @@ STORM ?= concurrency --nodes 200 --variants associated-node,denied
 .PHONY: kind-storm
 kind-storm: KIND_REPORT ?= _output/kind-storm
 kind-storm: build ## a storm by counts on clusters of kind (KUBERNETES, STORM, KIND_REPORT)
-	@ci/kind-node/install
-	@eval "$$(ci/kind-node/engine start)" && image=$$(ci/kind-node/build $(KUBERNETES)) && \
+	@ci/kind-node/install engine
+	@eval "$$(ci/kind-node/engine start)" && image=$$(ci/kind-node/image $(KUBERNETES)) && \
 	$(AUTHZCONF) load --provider kind --kubernetes $(KUBERNETES) --profile $(STORM) --kind-node-image $$image --report-dir $(KIND_REPORT) && \
 	$(AUTHZCONF) verify $(KIND_REPORT)
 
@@ -79,21 +89,21 @@ KIND_PATH ?= 1.36,1.37,nodes=1.37,1.37-gate,1.37,nodes=1.36,1.36,1.37,nodes=1.37
 .PHONY: kind-upgrade
 kind-upgrade: KIND_REPORT ?= _output/kind-upgrade
 kind-upgrade: build ## an upgrade path on a cluster of kind (KIND_PATH, KIND_REPORT)
-	@ci/kind-node/install
-	@eval "$$(ci/kind-node/engine start)" && for minor in $$(echo $(KIND_PATH) | grep -oE '1\.[0-9]+' | sort -u); do ci/kind-node/build $$minor >&2 || exit; done && \
+	@ci/kind-node/install engine
+	@eval "$$(ci/kind-node/engine start)" && for minor in $$(echo $(KIND_PATH) | grep -oE '1\.[0-9]+' | sort -u); do ci/kind-node/image $$minor >&2 || exit; done && \
 	$(AUTHZCONF) upgrade --provider kind --path $(KIND_PATH) --report-dir $(KIND_REPORT) && \
 	$(AUTHZCONF) verify $(KIND_REPORT)
 
 .PHONY: kind-candidates
 kind-candidates: ## the scenarios that could be conformance tests, on a cluster of kind taken as one that exists
-	@ci/kind-node/install
-	@eval "$$(ci/kind-node/engine start)" && image=$$(ci/kind-node/build $(KUBERNETES)) && \
+	@ci/kind-node/install engine
+	@eval "$$(ci/kind-node/engine start)" && image=$$(ci/kind-node/image $(KUBERNETES)) && \
 	AUTHZCONF_KIND_NODE_IMAGE=$$image go test -count 1 -timeout 15m -v -run TestKindCandidates ./cmd/authzconf
 
 .PHONY: kind-load
 kind-load: ## storms on clusters of kind: by pods of an Indexed Job, and from 500 nodes that kwok keeps Ready
-	@ci/kind-node/install
-	@eval "$$(ci/kind-node/engine start)" && image=$$(ci/kind-node/build $(KUBERNETES)) && \
+	@ci/kind-node/install engine
+	@eval "$$(ci/kind-node/engine start)" && image=$$(ci/kind-node/image $(KUBERNETES)) && \
 	kwok=$$(go mod download -json sigs.k8s.io/kwok@v0.8.0 | sed -n 's/.*"Dir": "\(.*\)",/\1/p') && \
 	AUTHZCONF_KWOK=$$kwok AUTHZCONF_KIND_NODE_IMAGE=$$image go test -count 1 -timeout 30m -v -run 'TestPods|TestKwok' ./loadgen/storm
 

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 )
 
@@ -173,6 +174,30 @@ func checkJob(t *testing.T, j job) {
 		t.Errorf("%s: image %s, want %s", j.Name, c.Image, want)
 	}
 	checkShared(t, j)
+	checkEngine(t, j)
+}
+
+// checkEngine wants of a job whose pipeline runs clusters of kind what their nodes need: a privileged container, and a volume
+// for the engine's storage, because overlays cannot be laid over a container's own root.
+func checkEngine(t *testing.T, j job) {
+	t.Helper()
+	c := j.Spec.Containers[0]
+	pipeline, err := os.ReadFile(filepath.Join("..", "..", c.Command[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	needsNodes := strings.Contains(string(pipeline), " kind-")
+	isPrivileged := c.SecurityContext != nil && ptr.Deref(c.SecurityContext.Privileged, false)
+	if needsNodes != isPrivileged {
+		t.Errorf("%s: runs clusters of kind: %v, is privileged: %v", j.Name, needsNodes, isPrivileged)
+	}
+	if !needsNodes {
+		return
+	}
+	i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "AUTHZCONF_CACHE" })
+	if i < 0 || !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == c.Env[i].Value }) {
+		t.Errorf("%s: AUTHZCONF_CACHE, with the engine's storage, is not on a volume: %v, %v", j.Name, c.Env, c.VolumeMounts)
+	}
 }
 
 // checkShared holds a job to what kubernetes/test-infra wants of those that share its clusters and its TestGrid (its

@@ -46,12 +46,12 @@ func (c *Cluster) ReplaceKubelets(ctx context.Context, version, image string) er
 
 // takeKubelet returns the kubelet of a node image, as an archive.
 func takeKubelet(ctx context.Context, image string) ([]byte, error) {
-	container, err := docker(ctx, "create", "--entrypoint", "true", image)
+	container, err := runEngine(ctx, "create", "--entrypoint", "true", image)
 	if err != nil {
 		return nil, err
 	}
-	program, err := dockerBytes(ctx, nil, "cp", "--follow-link", container+":"+kubeletPath, "-")
-	_, removeErr := docker(context.WithoutCancel(ctx), "rm", container)
+	program, err := runEngineBytes(ctx, nil, "cp", "--follow-link", container+":"+kubeletPath, "-")
+	_, removeErr := runEngine(context.WithoutCancel(ctx), "rm", container)
 	return program, errors.Join(err, removeErr)
 }
 
@@ -61,7 +61,7 @@ func (c *Cluster) replaceKubelet(ctx context.Context, node, version string, prog
 	if _, err := execNode(ctx, node, nil, "systemctl", "stop", "kubelet"); err != nil {
 		return err
 	}
-	if _, err := dockerBytes(ctx, bytes.NewReader(program), "cp", "-", node+":"+path.Dir(kubeletPath)); err != nil {
+	if _, err := runEngineBytes(ctx, bytes.NewReader(program), "cp", "-", node+":"+path.Dir(kubeletPath)); err != nil {
 		return err
 	}
 	if _, err := execNode(ctx, node, nil, "systemctl", "start", "kubelet"); err != nil {
@@ -84,12 +84,12 @@ func (c *Cluster) awaitStaticPods(ctx context.Context, node string) error {
 	if err != nil {
 		return fmt.Errorf("the static pods of the node: %w: %w", last, err)
 	}
-	return c.waitReady(ctx)
+	return c.eachServer(ctx, c.waitReady)
 }
 
 // checkStaticPods returns an error that names a static pod of a node that is not ready.
 func (c *Cluster) checkStaticPods(ctx context.Context, node string) error {
-	raw, err := c.get(ctx, "/api/v1/nodes/"+node+"/proxy/pods")
+	raw, err := c.get(ctx, c.controlPlane(), "/api/v1/nodes/"+node+"/proxy/pods")
 	if err != nil {
 		return err
 	}

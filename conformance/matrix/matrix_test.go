@@ -52,6 +52,10 @@ func TestCells(t *testing.T) {
 		{name: "nodes that are too new", matrix: Matrix{Provider: "kind", Kubernetes: []string{"1.36", "1.37"}, Nodes: []string{"1.37"}, Gates: ParseGates("on")}, fail: "with an API server of 1.36.3: a kubelet must not be newer"},
 		{name: "nodes of an unknown version", matrix: Matrix{Provider: "kind", Kubernetes: []string{"1.37"}, Nodes: []string{"2.0"}, Gates: ParseGates("on")}, fail: "2.0"},
 		{name: "nodes where there are none", matrix: Matrix{Kubernetes: []string{"1.37"}, Nodes: []string{"1.36"}, Gates: ParseGates("on")}, fail: "clusters of the provider local have no nodes"},
+		{name: "several API servers", matrix: Matrix{Provider: "kind", Kubernetes: []string{"1.37"}, ControlPlanes: []string{"1.36", "1.36"}, Gates: ParseGates("on")}, want: "kind-1.37-control-planes-1.36-1.36-gate-on"},
+		{name: "API servers too far apart", matrix: Matrix{Provider: "kind", Kubernetes: []string{"1.37"}, ControlPlanes: []string{"1.36", "1.35"}, Gates: ParseGates("on")}, fail: "at most 1 minor may be between them"},
+		{name: "a node newer than one API server", matrix: Matrix{Provider: "kind", Kubernetes: []string{"1.37"}, ControlPlanes: []string{"1.36", "1.36"}, Nodes: []string{"1.37"}, Gates: ParseGates("on")}, fail: "a kubelet must not be newer"},
+		{name: "several API servers where there are no nodes", matrix: Matrix{Kubernetes: []string{"1.37"}, ControlPlanes: []string{"1.37", "1.37"}, Gates: ParseGates("on")}, fail: "clusters of the provider local have no nodes"},
 		{name: "defaults kept", matrix: Matrix{Kubernetes: []string{"1.37"}, Gates: ParseGates("on,default"), Unchanged: true}, want: "1.37-unchanged-gate-on 1.37-unchanged-gate-default"},
 		{name: "unknown provider", matrix: Matrix{Provider: "cloud", Kubernetes: []string{"1.37"}, Gates: ParseGates("on")}, fail: `unknown provider "cloud"`},
 	}
@@ -164,6 +168,39 @@ func TestSkewFileOfCI(t *testing.T) {
 		})
 		if !isTried {
 			t.Errorf("no cell has an API server of %s and a node of %s", Newest(), minor)
+		}
+	}
+}
+
+// TestControlPlanesFlags: the number of API servers and their versions have to agree.
+func TestControlPlanesFlags(t *testing.T) {
+	for line, want := range map[string]string{
+		"--provider kind --control-planes 3":                                       "kind-1.37-control-planes-1.37-1.37-gate-default",
+		"--provider kind --control-planes 1":                                       "kind-1.37-gate-default",
+		"--provider kind --control-planes-kubernetes 1.36,1.37":                    "kind-1.37-control-planes-1.36-1.37-gate-default",
+		"--provider kind --control-planes 3 --control-planes-kubernetes 1.36,1.36": "kind-1.37-control-planes-1.36-1.36-gate-default",
+		"--provider kind --control-planes 2":                                       "error: 2 control planes: expected 1 or 3",
+		"--provider kind --control-planes-kubernetes 1.36":                         "error: 2 control planes: expected 1 or 3",
+		"--provider kind --control-planes 3 --control-planes-kubernetes 1.36":      "error: --control-planes-kubernetes has 1 version beside that of --kubernetes",
+		"--provider kind --control-planes 3 --kubernetes 1.36,1.37":                "error: --control-planes 3 with several versions of --kubernetes",
+	} {
+		flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+		var f Flags
+		f.Register(flags)
+		if err := flags.Parse(strings.Fields(line)); err != nil {
+			t.Fatal(err)
+		}
+		cells, err := f.Cells(os.ReadFile, io.Discard)
+		got := names(cells)
+		if err != nil {
+			got = "error: " + err.Error()
+		}
+		isWanted := got == want
+		if strings.HasPrefix(want, "error: ") {
+			isWanted = strings.HasPrefix(got, want)
+		}
+		if !isWanted {
+			t.Errorf("%q: %s, want %s", line, got, want)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/authzconf/authzconf/engine/nodes"
@@ -100,6 +101,7 @@ func (s *Session) runCell(c *Cell) {
 		c.Run(s.ctx, run, one, nil)
 	}
 	wg.Wait()
+	c.keepLogs(s.ctx)
 	if s.ctx.Err() == nil {
 		c.Err = c.Target.UnknownFamilies(s.ctx)
 	}
@@ -118,6 +120,8 @@ type Cell struct {
 	recorded checker
 	jobs     map[string]*job // by scenario
 	finished chan struct{}   // closed when everything is recorded
+	// hasFailed is set once a scenario has failed or could not be judged.
+	hasFailed atomic.Bool
 }
 
 type job struct {
@@ -217,6 +221,9 @@ func (c *Cell) Finish(since time.Time, err error) {
 func (c *Cell) keep(j *job, evidence *verdicts.Evidence) {
 	if fault := c.recorded.check(j.scenario, evidence); fault != "" {
 		evidence.Problems = append(evidence.Problems, verdicts.Problem{Blame: verdicts.BlameHarness, Text: fault})
+	}
+	if verdict := verdicts.Judge(j.scenario, evidence).Verdict; verdict == verdicts.Failed || verdict == verdicts.Invalid {
+		c.hasFailed.Store(true)
 	}
 	key := evidenceKey(c.Name(), j.scenario.ID)
 	err := c.output.Log.Append(key, evidence)

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -28,20 +29,19 @@ func (c *Cell) keepLogs(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), logsTimeout)
 	defer cancel()
 	if err := c.exportLogs(ctx); err != nil {
-		c.output.say("%s: its logs are not in the report: %v", c.Name(), err)
+		c.output.say("%s: not all of its logs are in the report: %v", c.Name(), err)
 	}
 }
 
+// exportLogs records what logs there are, also where some could not be collected: a node image may lack a program.
 func (c *Cell) exportLogs(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "authzconf-logs-")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	if err := c.Target.ExportLogs(ctx, dir); err != nil {
-		return err
-	}
-	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+	collected := c.Target.ExportLogs(ctx, dir)
+	return errors.Join(collected, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
 			return err
 		}
@@ -54,7 +54,7 @@ func (c *Cell) exportLogs(ctx context.Context) error {
 			return err
 		}
 		return c.output.Log.AppendFile(nameLog(c.Name(), below), redactLog(data))
-	})
+	}))
 }
 
 // nameLog returns the name of a log in the report's folder, where file names have no colons and backslashes.

@@ -28,7 +28,7 @@ type Cluster struct {
 	audits []*tail
 	hosts  map[string]string // the addresses of the API servers, by node
 	// manifests are those that were written since the cluster was made, by node.
-	manifests map[string]manifest
+	manifests map[string]writtenManifest
 
 	admin, frontProxy, anonymous *rest.Config
 
@@ -62,7 +62,7 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{name: name, state: state, opts: o, done: make(chan struct{}), manifests: map[string]manifest{}}
+	c := &Cluster{name: name, state: state, opts: o, done: make(chan struct{}), manifests: map[string]writtenManifest{}}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	defer func() {
 		if err != nil {

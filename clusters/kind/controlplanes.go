@@ -98,18 +98,18 @@ func (c *Cluster) bringVersions(ctx context.Context) error {
 	return nil
 }
 
-// manifest is what was put into the manifest of an API server: arguments, and the node image that its program is of.
-type manifest struct {
+// writtenManifest is what was put into the manifest of an API server: arguments, and the node image that its program is of.
+type writtenManifest struct {
 	args  []arg
 	image string
 }
 
 // manifestOf returns what the manifest on a node has, also if the API server has not become ready with it.
-func (c *Cluster) manifestOf(node string) manifest {
+func (c *Cluster) manifestOf(node string) writtenManifest {
 	if written, isKnown := c.manifests[node]; isKnown {
 		return written
 	}
-	return manifest{c.opts.args(), c.opts.baseImage()}
+	return writtenManifest{c.opts.args(), c.opts.baseImage()}
 }
 
 // replaceServer gives one node of the control plane the API server that o describes, and returns when it is ready.

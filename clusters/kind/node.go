@@ -185,7 +185,7 @@ func (c *Cluster) rewriteManifest(ctx context.Context, node string, o Options, i
 	if _, err = execNode(ctx, node, bytes.NewReader(raw), "sh", "-c", script); err != nil {
 		return err
 	}
-	c.manifests[node] = manifest{o.args(), o.Image}
+	c.manifests[node] = writtenManifest{o.args(), o.Image}
 	return nil
 }
 

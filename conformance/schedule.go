@@ -15,6 +15,7 @@ import (
 	"github.com/authzconf/authzconf/engine/nodes"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/usage"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // errStopped is why what was not run when Stop was called is invalid.
@@ -203,15 +204,14 @@ func findPrograms(ctx context.Context, o *server.Options) error {
 	return o.Prepare(ctx)
 }
 
-// findKubectl finds kubectl, building it if need be, where a scenario that will run needs it, and only there.
+// findKubectl finds the kubectls that scenarios of the cell run, building them if need be.
 func (c *Cell) findKubectl(ctx context.Context) (err error) {
+	var wanted []*scenarios.Scenario
 	for _, j := range c.jobs {
-		if j.scenario.RunsKubectl() {
-			c.Plan.Target.Kubectl, err = c.Plan.Target.Binaries.Kubectl(ctx)
-			return err
-		}
+		wanted = append(wanted, j.scenario)
 	}
-	return nil
+	c.Plan.Target.Kubectl, err = c.Plan.Target.Binaries.Kubectls(ctx, scenarios.KubectlVersions(wanted))
+	return err
 }
 
 func (s *Session) startCell(c *Cell) {

@@ -1,8 +1,11 @@
 package scenarios
 
 import (
+	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 // Kubectl is one run of the real kubectl, as a child process with a kubeconfig of the requestor's. Within a scenario
@@ -12,6 +15,8 @@ type Kubectl struct {
 	By string `json:"by" yaml:"by" bind:"keep"`
 	// Args are the arguments. Values of flags stand behind "=" (--as=bob, --namespace=shop), to be told from others.
 	Args []string `json:"args" yaml:"args"`
+	// Version is the minor of kubectl, such as "1.34"; left out it is the newest one.
+	Version string `json:"version,omitempty" yaml:"version,omitempty" bind:"keep"`
 }
 
 // ClientExpect states what must be seen of a run of a client: how it ended, what it printed, and every request it made.
@@ -66,7 +71,15 @@ func (k *Kubectl) Impersonate() *Impersonate {
 }
 
 // Line returns the command as it would be typed.
-func (k *Kubectl) Line() string { return "kubectl " + strings.Join(k.Args, " ") }
+func (k *Kubectl) Line() string { return "kubectl" + k.suffix() + " " + strings.Join(k.Args, " ") }
+
+// suffix returns what tells the program of a minor from the newest one.
+func (k *Kubectl) suffix() string {
+	if k.Version == "" {
+		return ""
+	}
+	return "-" + k.Version
+}
 
 // request returns what stands for the command in comparisons: its path is the command without what the other fields say.
 func (k *Kubectl) request() *Request {
@@ -137,6 +150,7 @@ func (c *checker) checkKubectl(k *Kubectl, path []any) {
 		c.fail(extend(path, "by"), "requestor %q is not a service account (expected one: kubectl authenticates with a token)", k.By)
 	}
 	c.require(extend(path, "args"), len(k.Args) == 0, "kubectl's arguments")
+	c.failIf(k.Version != "" && !kubectlVersion.MatchString(k.Version), extend(path, "version"), "version is %q (expected a minor, such as 1.34)", k.Version)
 	for i, a := range k.Args {
 		if slices.Contains([]string{"-n", "--namespace", "--as", "--as-group", "--as-uid", "--as-user-extra"}, a) {
 			c.fail(extend(path, "args", i), "%q has its value in the next argument (expected --flag=value)", a)
@@ -158,6 +172,21 @@ func (c *checker) checkClient(e *ClientExpect, path []any) {
 		c.failIf(!strings.HasPrefix(r.Path, "/"), extend(p, "path"), "path is %q (expected one that begins with /)", r.Path)
 		c.checkExpect(&r.Expect, extend(p, "expect"))
 	}
+}
+
+// kubectlVersion matches a minor version.
+var kubectlVersion = regexp.MustCompile(`^1\.[0-9]+$`)
+
+// KubectlVersions returns the minors of kubectl that scenarios run, the empty one for the newest, each once.
+func KubectlVersions(list []*Scenario) (minors []string) {
+	for _, s := range list {
+		for _, st := range s.Steps {
+			if st.Kubectl != nil {
+				minors = seq.AppendMissing(minors, st.Kubectl.Version)
+			}
+		}
+	}
+	return minors
 }
 
 // RunsKubectl reports whether a step of the scenario runs kubectl.

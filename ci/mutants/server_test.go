@@ -170,10 +170,8 @@ func (c *Campaign) measure(ctx context.Context, plan conformance.CellPlan) (_ *c
 			base.all = append(base.all, item.Scenario)
 		}
 	}
-	if slices.ContainsFunc(base.all, (*scenarios.Scenario).RunsKubectl) {
-		if base.target.Kubectl, err = base.target.Binaries.Kubectl(ctx); err != nil {
-			return nil, err
-		}
+	if base.target.Kubectl, err = base.target.Binaries.Kubectls(ctx, scenarios.KubectlVersions(base.all)); err != nil {
+		return nil, err
 	}
 	begin := time.Now()
 	s, err := c.start(ctx, base.target, 0)

@@ -89,11 +89,34 @@ func etcd() program {
 	return program{name: "etcd", version: version, pin: "etcd", pkg: etcdModule, ldflags: "-s -w", variable: "TEST_ASSET_ETCD"}
 }
 
-// kubectl is of the pinned release, as kube-apiserver is.
-func kubectl() program {
-	version := readPin("kubectl").version(kubernetesModule)
+// kubectlPin returns the name of the module files of the kubectl of a minor, or of the newest one if it is empty.
+func kubectlPin(minor string) string {
+	if minor == "" {
+		return "kubectl"
+	}
+	return "kubectl-" + minor
+}
+
+// KubectlMinors returns the minors of which there is a kubectl beside the newest one, the oldest first.
+func KubectlMinors() (minors []string) {
+	for _, entry := range must(pins.ReadDir("versions")) {
+		if minor, ok := strings.CutPrefix(strings.TrimSuffix(entry.Name(), ".mod"), "kubectl-"); ok && path.Ext(entry.Name()) == ".mod" {
+			minors = append(minors, minor)
+		}
+	}
+	return minors
+}
+
+// kubectl is of the pinned release of a minor, as kube-apiserver is, or of the newest one if minor is empty.
+func kubectl(minor string) program {
+	name := kubectlPin(minor)
+	version := readPin(name).version(kubernetesModule)
+	variable := "TEST_ASSET_KUBECTL"
+	if minor != "" {
+		variable += "_" + strings.ReplaceAll(minor, ".", "_")
+	}
 	return program{
-		name: "kubectl", version: version, pin: "kubectl", pkg: kubernetesModule + "/cmd/kubectl", variable: "TEST_ASSET_KUBECTL",
+		name: "kubectl", version: version, pin: name, pkg: kubernetesModule + "/cmd/kubectl", variable: variable,
 		// The second is what the user agent says, as in a released kubectl.
 		ldflags: "-s -w -X k8s.io/component-base/version.gitVersion=v" + version + " -X k8s.io/client-go/pkg/version.gitVersion=v" + version,
 	}
@@ -111,11 +134,31 @@ func (b *Binaries) Etcd(ctx context.Context) (string, error) {
 	return found.Path, err
 }
 
-// Kubectl returns the path of a kubectl: the one TEST_ASSET_KUBECTL names, or else found as the
-// other programs are. It is one version, whatever the control planes are.
-func (b *Binaries) Kubectl(ctx context.Context) (string, error) {
-	found, err := b.find(ctx, kubectl())
+// Kubectl returns the path of the kubectl of a minor, or of the newest one if minor is empty: the one that TEST_ASSET_KUBECTL
+// names (TEST_ASSET_KUBECTL_1_34 for a minor), or else found as the other programs are. A minor of which there is none is a
+// [*usage.Error].
+func (b *Binaries) Kubectl(ctx context.Context, minor string) (string, error) {
+	if minor != "" && !slices.Contains(KubectlMinors(), minor) {
+		return "", &usage.Error{
+			Problem: fmt.Sprintf("there is no kubectl of the minor %q", minor),
+			Hint:    "leave it out for the newest one, or name one of " + strings.Join(KubectlMinors(), ", "),
+		}
+	}
+	found, err := b.find(ctx, kubectl(minor))
 	return found.Path, err
+}
+
+// Kubectls returns the paths of the kubectls of several minors, by minor; nil for none.
+func (b *Binaries) Kubectls(ctx context.Context, minors []string) (programs map[string]string, err error) {
+	for _, minor := range minors {
+		if programs == nil {
+			programs = map[string]string{}
+		}
+		if programs[minor], err = b.Kubectl(ctx, minor); err != nil {
+			return nil, err
+		}
+	}
+	return programs, nil
 }
 
 func (b *Binaries) find(ctx context.Context, p program) (Program, error) {

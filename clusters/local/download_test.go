@@ -43,7 +43,7 @@ func TestPublications(t *testing.T) {
 	for _, r := range releases {
 		all = append(all, kubeAPIServer(r))
 	}
-	for _, p := range append(all, etcd(), kubectl()) {
+	for _, p := range append(all, etcd(), kubectl("")) {
 		o, err := (&Binaries{CacheDir: t.TempDir()}).offer(p)
 		if err != nil || !strings.HasPrefix(o.url, "https://") || !strings.HasPrefix(o.beside, "https://") || !strings.Contains(o.url, "v"+p.version+"/") {
 			t.Errorf("%s: %+v, %v", p.name, o, err)

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/authzconf/authzconf/conformance"
+	"github.com/authzconf/authzconf/conformance/surface"
 	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/loadgen"
 	loadjudge "github.com/authzconf/authzconf/loadgen/judge"
@@ -50,12 +51,16 @@ func readSource(dir string) (ga.Source, error) {
 	if v.Report.Product == loadgen.Product.Name {
 		return readStorm(dir)
 	}
-	if !conformance.IsOfScenarios(v.Report) {
-		return s, fmt.Errorf("it is a report of %s, and this is about those of run, upgrade and load", v.Report.Product)
+	isSurface := v.Report.Product == surface.Product.Name
+	if !isSurface && !conformance.IsOfScenarios(v.Report) {
+		return s, fmt.Errorf("it is a report of %s, and this is about those of run, upgrade, surface and load", v.Report.Product)
 	}
 	s.Tool, s.Command, s.Report, s.Digest = v.Report.SuiteVersion, v.Report.Command, v.Report, record.Digest(v.Marker)
 	if len(v.Differences) > 0 {
 		s.Problem = "it does not follow from its evidence: " + v.Differences[0]
+		return s, nil
+	}
+	if isSurface {
 		return s, nil
 	}
 	s.Set, err = conformance.LoadRecorded(v.View)

@@ -30,19 +30,13 @@ func (p *plan) Conclude(results []reports.Result, evidence record.View) (*report
 		Text:   []string{fmt.Sprintf("One API server with its own defaults was started with the gate off, on, and off again, on the same etcd. In each state %d requests that impersonate were allowed and as many refused.", p.requests)},
 		Tables: []reports.Table{table},
 	})
-	for _, k := range memoryKinds {
-		if m, err := record.Read[Memory](evidence, "remembered/"+k.name); err == nil {
-			r.Figures = append(r.Figures, reports.Figure{Name: "memory of one remembered impersonation, distinct " + k.name, Value: m.PerEntry(), Unit: "bytes"})
-		}
-	}
 	return r, nil
 }
 
-// describe adds the server that a group was judged on. The memory is that of the server with the gate on.
+// describe adds the server that a group was judged on.
 func (p *plan) describe(g *reports.Group, evidence record.View) {
 	for _, at := range stages {
-		isMemory := g.Name == memoryGroup && at.name == stages[1].name
-		if at.name != g.Name && !isMemory {
+		if at.name != g.Name {
 			continue
 		}
 		cell := p.options(at.gate).Cell

@@ -143,13 +143,6 @@ func sumOf(counts map[string]int) (sum int) {
 // Judge implements product.Plan.
 func (p *plan) Judge(id string, evidence record.View) reports.Result {
 	group, name, _ := strings.Cut(id, "/")
-	if group == memoryGroup {
-		m, err := record.Read[Memory](evidence, "remembered/"+name)
-		if err != nil {
-			return invalid(err)
-		}
-		return judgeMemory(*m)
-	}
 	before, err := record.Read[Surface](evidence, "surface/"+stages[0].name)
 	if err != nil {
 		return invalid(err)
@@ -200,14 +193,4 @@ func (s *Surface) findEmpty() string {
 
 func invalid(err error) reports.Result {
 	return reports.Result{Verdict: verdicts.Invalid, Blame: verdicts.BlameEnvironment, Reason: err.Error()}
-}
-
-// judgeMemory judges whether memory was measured. How much there is of it is a figure: it depends on what else the server does.
-func judgeMemory(m Memory) reports.Result {
-	result := reports.Result{Verdict: verdicts.Passed, Judged: 1, Details: []string{m.describe()}}
-	if m.Live < m.Sent/2 {
-		result.Verdict, result.Blame = verdicts.Invalid, verdicts.BlameEnvironment
-		result.Reason = fmt.Sprintf("only %d of %d impersonations were remembered at the same time: the machine is too slow for so many in ten seconds; give fewer --entries", m.Live, m.Sent)
-	}
-	return result
 }

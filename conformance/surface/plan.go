@@ -23,29 +23,21 @@ type stage struct {
 // stages are those of every run. The first is what the others are compared with.
 var stages = []stage{{"gate-off", scenarios.GateOff}, {"gate-on", scenarios.GateOn}, {"gate-off-again", scenarios.GateOff}}
 
-// memoryGroup is the group of the cases about what the API server remembers.
-const memoryGroup = "memory"
-
-// plan compares surfaces, and measures memory.
+// plan compares surfaces.
 type plan struct {
-	release           local.Release
-	binaries          *local.Binaries
-	requests, entries int
-	cases             []product.Case
+	release  local.Release
+	binaries *local.Binaries
+	requests int
+	cases    []product.Case
 }
 
 func hasGate(r local.Release) bool { return server.HasGate(r.Version) }
 
-func newPlan(r local.Release, binaries *local.Binaries, requests, entries int) *plan {
-	p := &plan{release: r, binaries: binaries, requests: requests, entries: entries}
+func newPlan(r local.Release, binaries *local.Binaries, requests int) *plan {
+	p := &plan{release: r, binaries: binaries, requests: requests}
 	for _, s := range stages[1:] {
 		for _, c := range comparisons {
 			p.cases = append(p.cases, product.NewCase(s.name, c.name, scenarios.Core))
-		}
-	}
-	if entries > 0 {
-		for _, k := range memoryKinds {
-			p.cases = append(p.cases, product.NewCase(memoryGroup, k.name, scenarios.Extended))
 		}
 	}
 	return p
@@ -61,16 +53,6 @@ func (p *plan) Select(leaveOut func(product.Case) string) {
 			p.cases[i].NotRun = &product.NotRun{Cause: reports.CauseUser, Why: why}
 		}
 	}
-}
-
-// runs reports whether a case of a group is run.
-func (p *plan) runs(group, name string) bool {
-	for _, c := range p.cases {
-		if c.Group == group && c.Name == name {
-			return c.NotRun == nil
-		}
-	}
-	return false
 }
 
 // options returns the API server with the gate in a state. Nothing of its defaults is changed for the sake of a run: it has
@@ -109,7 +91,7 @@ func (p *plan) Run(ctx context.Context, log *record.Log, o product.Observer) (er
 	return nil
 }
 
-// runStage records the surface in one state of the gate and, with the gate on, what is remembered.
+// runStage records the surface in one state of the gate.
 func (p *plan) runStage(ctx context.Context, s *server.Server, at stage, log *record.Log, o product.Observer) error {
 	o.Say(fmt.Sprintf("%s: %s ready", at.name, s.Witness.GitVersion))
 	seen, err := p.look(ctx, s, at.gate)
@@ -123,23 +105,6 @@ func (p *plan) runStage(ctx context.Context, s *server.Server, at stage, log *re
 		if c.Group == at.name && c.NotRun == nil {
 			o.Done(c.ID)
 		}
-	}
-	if at.gate != scenarios.GateOn {
-		return nil
-	}
-	for _, k := range memoryKinds {
-		if !p.runs(memoryGroup, k.name) {
-			continue
-		}
-		o.Status("memory of distinct " + k.name)
-		measured, err := measureMemory(ctx, s, k, p.entries)
-		if err != nil {
-			return err
-		}
-		if err := log.Append("remembered/"+k.name, measured); err != nil {
-			return err
-		}
-		o.Done(memoryGroup + "/" + k.name)
 	}
 	return nil
 }

@@ -17,16 +17,15 @@ var Product = product.Product{Name: "surface", Command: "surface", New: newFlags
 
 // flags are those of the product.
 type flags struct {
-	kubernetes        string
-	requests, entries int
-	binaries          local.Binaries
+	kubernetes string
+	requests   int
+	binaries   local.Binaries
 }
 
 func newFlags(set *pflag.FlagSet) product.Flags {
 	f := &flags{}
 	set.StringVar(&f.kubernetes, "kubernetes", "", "version of the API server (default: the newest)")
 	set.IntVar(&f.requests, "requests", 100, "how many requests of each kind are sent in each state of the gate")
-	set.IntVar(&f.entries, "entries", 5000, "how many impersonations have to be remembered to measure the memory of one; 0 leaves that out")
 	f.binaries.RegisterFlags(set)
 	return f
 }
@@ -36,9 +35,6 @@ func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
 	if f.requests < 1 {
 		return nil, fmt.Errorf("--requests %d: expected at least 1", f.requests)
 	}
-	if f.entries < 0 {
-		return nil, fmt.Errorf("--entries %d: expected a number of impersonations, or 0 for none", f.entries)
-	}
 	release, err := local.ParseRelease(f.kubernetes)
 	if err != nil {
 		return nil, fmt.Errorf("--kubernetes: %w", err)
@@ -47,5 +43,5 @@ func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
 		return nil, fmt.Errorf("--kubernetes %s: that version does not have the gate; expected 1.35 or newer", release.Minor)
 	}
 	f.binaries.Progress = i.Messages
-	return newPlan(release, &f.binaries, f.requests, f.entries), nil
+	return newPlan(release, &f.binaries, f.requests), nil
 }

@@ -95,7 +95,7 @@ func (run *run) kubectl(ctx context.Context, step int, k *scenarios.Kubectl) (ve
 		return o, fmt.Errorf("preparing kubectl: %w", err)
 	}
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, run.target.Kubectl, k.Args...)
+	cmd := exec.CommandContext(ctx, run.target.Kubectl[k.Version], k.Args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.home, &stdout, &stderr
 	// Nothing of this process's environment: no kubeconfig of the user, no proxies, no language for messages.
 	cmd.Env = []string{"HOME=" + s.home, "KUBECONFIG=" + s.kubeconfig(), "KUBECTL_KUBERC=false", "LANG=C", "PATH="}

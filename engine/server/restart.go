@@ -84,7 +84,7 @@ func Shared(a, b Options) bool {
 		return false
 	}
 	for _, o := range []*Options{&a, &b} {
-		o.Cell.Name, o.Chain, o.Kubectl = "", "", ""
+		o.Cell.Name, o.Chain, o.Kubectl = "", "", nil
 	}
 	return reflect.DeepEqual(a, b)
 }

@@ -48,7 +48,8 @@ type Options struct {
 	Existing *existing.Cluster // the cluster of a cell of the provider existing
 	// Webhooks are kubeconfigs of webhooks that ReloadAuthorizer puts into the chain, by name.
 	Webhooks map[string][]byte
-	Kubectl  string // the program that scenarios with kubectl steps run
+	// Kubectl are the programs that scenarios with kubectl steps run, by minor; that of the empty minor is the newest.
+	Kubectl map[string]string
 	// NodeImage is the node image of a cluster of kind. Empty is kindest/node of the version.
 	NodeImage string
 	// ControlPlanes are the nodes of the control plane of a cluster of kind beside the first.
@@ -97,7 +98,7 @@ type Server struct {
 	Cell    verdicts.Cell
 	Witness reports.Witness
 	Facts   scenarios.Facts
-	Kubectl string // the program of Options
+	Kubectl map[string]string // the programs of Options
 
 	cluster    clusters.Cluster
 	recorder   Recording

@@ -43,7 +43,7 @@ type question struct {
 }
 
 type look struct {
-	Say, Scenarios, Paths                 string
+	Say, Scenarios, Paths, Surface        string
 	Loads, Conformance, Findings, Reviews bool
 	Figures                               []string `json:"-"`
 }
@@ -97,12 +97,35 @@ func (l *look) collectFigures(s Source, known []findings.Finding) (figures []str
 		return s.Loads
 	case s.Report == nil:
 		return nil
+	case l.Surface != "" || s.Report.Product == surfaceProduct:
+		return l.atSurface(s)
 	case s.isPath():
 		return l.atPath(s)
 	case l.Paths != "":
 		return nil
 	}
 	return l.atServers(s, known)
+}
+
+// surfaceProduct is the name of the product that compares an API server with the gate on and off.
+const surfaceProduct = "surface"
+
+// atSurface returns what came out of the comparisons that the look asks for, a line for each state of the gate.
+func (l *look) atSurface(s Source) (figures []string) {
+	isAsked := l.Surface != "" && s.Report.Product == surfaceProduct
+	if !isAsked {
+		return nil
+	}
+	pattern := regexp.MustCompile(l.Surface)
+	for _, g := range s.Report.Groups {
+		for _, r := range g.Cases {
+			if !pattern.MatchString(r.Case) || !reports.Executed(r.Verdict) {
+				continue
+			}
+			figures = append(figures, fmt.Sprintf("%s, %s: %s. %s", describeServer(g), r.Case, r.Verdict, strings.Join(r.Details, "; ")))
+		}
+	}
+	return figures
 }
 
 // isPath reports whether the report is of an upgrade path.

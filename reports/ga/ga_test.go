@@ -31,7 +31,7 @@ func TestGAQuestions(t *testing.T) {
 		seen[q.Question] = true
 		for _, l := range q.Looks {
 			kinds := 0
-			for _, is := range []bool{l.Scenarios != "", l.Paths == "all" || l.Paths == "fault", l.Loads, l.Conformance, l.Findings} {
+			for _, is := range []bool{l.Scenarios != "", l.Paths == "all" || l.Paths == "fault", l.Surface != "", l.Loads, l.Conformance, l.Findings} {
 				if is {
 					kinds++
 				}
@@ -108,7 +108,11 @@ func TestGA(t *testing.T) {
 		"failed":         {Source{Report: run(verdicts.Failed), Set: set}, []string{"v1.37.1, gate on: 0 of 1 passed [1]", "0 of 1 that were tried still happen [1]"}, "5 then 5"},
 		"not run":        {Source{Report: run(verdicts.NotSupported), Set: set}, []string{"Of 34 criteria and questions, 0 are answered, 0 in part, and 34 are not"}, "[1]"},
 		"does not count": {Source{Report: run(verdicts.Passed), Set: set, Problem: "was changed"}, []string{"**does not count**, was changed", "0 are answered"}, "[1]"},
-		"a storm":        {Source{Loads: []string{"p99 4 ms"}}, []string{"p99 4 ms [1]"}, "v1.37.1"},
+		"a surface": {Source{Report: &reports.Report{Product: "surface", Groups: []reports.Group{{
+			Name: "gate-on", Cell: &verdicts.Cell{Provider: "local", Gate: scenarios.GateOn}, Witness: &reports.Witness{GitVersion: "v1.37.1"},
+			Cases: []reports.Result{{Case: "api-types", Verdict: verdicts.Passed, Details: []string{"78 documents"}}},
+		}}}}, []string{"v1.37.1, gate on, api-types: passed. 78 documents [1]", "1 are answered"}, "flags: passed"},
+		"a storm": {Source{Loads: []string{"p99 4 ms"}}, []string{"p99 4 ms [1]"}, "v1.37.1"},
 	} {
 		text, err := Answer([]Source{test.source})
 		if err != nil {

@@ -111,7 +111,7 @@ func TestGA(t *testing.T) {
 		"a surface": {Source{Report: &reports.Report{Product: "surface", Groups: []reports.Group{{
 			Name: "gate-on", Cell: &verdicts.Cell{Provider: "local", Gate: scenarios.GateOn}, Witness: &reports.Witness{GitVersion: "v1.37.1"},
 			Cases: []reports.Result{{Case: "api-types", Verdict: verdicts.Passed, Details: []string{"78 documents"}}},
-		}}}}, []string{"v1.37.1, gate on, api-types: passed. 78 documents [1]", "1 are answered"}, "flags: passed"},
+		}}}}, []string{"v1.37.1, gate on, api-types: passed. 78 documents [1]"}, "flags: passed"},
 		"a storm": {Source{Loads: []string{"p99 4 ms"}}, []string{"p99 4 ms [1]"}, "v1.37.1"},
 	} {
 		text, err := Answer([]Source{test.source})

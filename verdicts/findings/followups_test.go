@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 // followup is a change that upstream made after the feature was there.
@@ -13,14 +15,17 @@ type followup struct {
 	Does      string   `json:"does"`
 	Scenarios []string `json:"scenarios"`
 	Unshown   string   `json:"unshown"`
+	// Item is set for an item of the list itself, which no change stands for.
+	Item string `json:"item"`
 }
 
 // followupsPage wants each change to be shown by scenarios that exist, or to say why none does.
 func followupsPage(t *testing.T) string {
 	t.Helper()
-	all, set := table[followup](t, "followups_test.yaml")
+	listed, set := table[followup](t, "followups_test.yaml")
+	all := seq.Filter(listed, func(f followup) bool { return f.Item == "" })
 	var b strings.Builder
-	b.WriteString("# The follow-up work of KEP-5284\n\n[kubernetes/kubernetes#135111](https://github.com/kubernetes/kubernetes/issues/135111) lists the work that was left after the first version. Its text was not available when this page was made. What is mapped here are therefore the pull requests that name it, by their own descriptions; an item of the list that no pull request names is missing. The page is generated from [followups_test.yaml](../../verdicts/findings/followups_test.yaml).\n\n| change | since | what it does | covered by |\n|---|---|---|---|\n")
+	b.WriteString("# The follow-up work of KEP-5284\n\n[kubernetes/kubernetes#135111](https://github.com/kubernetes/kubernetes/issues/135111) lists the work that was left after the first version. The first table maps the pull requests that name it, the second the items of the list, in our words. The page is generated from [followups_test.yaml](../../verdicts/findings/followups_test.yaml).\n\n| change | since | what it does | covered by |\n|---|---|---|---|\n")
 	for _, f := range all {
 		shown := shownBy(t, set, fmt.Sprint(f.Change), f.Scenarios)
 		if f.Unshown != "" {
@@ -30,6 +35,17 @@ func followupsPage(t *testing.T) string {
 			t.Errorf("%+v is not complete", f)
 		}
 		fmt.Fprintf(&b, "| [%d](https://github.com/kubernetes/kubernetes/pull/%d) | %s | %s | %s |\n", f.Change, f.Change, f.Since, f.Does, strings.Join(shown, "<br>"))
+	}
+	b.WriteString("\n| item of the list | answered by |\n|---|---|\n")
+	for _, f := range seq.Filter(listed, func(f followup) bool { return f.Item != "" }) {
+		shown := shownBy(t, set, f.Item, f.Scenarios)
+		if f.Unshown != "" {
+			shown = append(shown, f.Unshown)
+		}
+		if len(shown) == 0 {
+			t.Errorf("%q: nothing answers it, and no reason is given", f.Item)
+		}
+		fmt.Fprintf(&b, "| %s | %s |\n", f.Item, strings.Join(shown, "<br>"))
 	}
 	return b.String()
 }

@@ -110,7 +110,7 @@ const moreSockets = 8
 // judgeProcesses compares what the server's process holds: it starts no other one, and its sockets do not grow with requests.
 func judgeProcesses(_ scenarios.Gate, before, now *Surface) (problems []string, compared string) {
 	if now.After.Children != before.After.Children {
-		problems = append(problems, fmt.Sprintf("%d processes were started by the API server, expected %d", now.After.Children, before.After.Children))
+		problems = append(problems, fmt.Sprintf("the API server has started %s, expected %d", reports.Plural(now.After.Children, "child"), before.After.Children))
 	}
 	if grown := now.After.Sockets - before.After.Sockets; grown > moreSockets {
 		problems = append(problems, fmt.Sprintf("%d sockets more than before, expected at most %d", grown, moreSockets))

@@ -2,7 +2,7 @@ package surface
 
 import (
 	"fmt"
-	"net/netip"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -69,31 +69,27 @@ func countChildren(pid int) (n int, err error) {
 
 // findPeers returns the addresses beyond this machine to which sockets of a process are connected.
 func findPeers(proc procfs.Proc, sockets map[string]bool) ([]string, error) {
+	fs, err := procfs.NewFS(fmt.Sprintf("/proc/%d", proc.PID))
+	if err != nil {
+		return nil, err
+	}
+	lines, err := fs.NetTCP()
+	if err != nil {
+		return nil, err
+	}
+	more, err := fs.NetTCP6()
+	if err != nil && !os.IsNotExist(err) { // a machine without IPv6 has no such file
+		return nil, err
+	}
 	peers := []string{}
-	for _, table := range []string{"tcp", "tcp6"} {
-		fs, err := procfs.NewFS(fmt.Sprintf("/proc/%d", proc.PID))
-		if err != nil {
-			return nil, err
-		}
-		read := fs.NetTCP
-		if table == "tcp6" {
-			read = fs.NetTCP6
-		}
-		lines, err := read()
-		if os.IsNotExist(err) { // a machine without IPv6
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		for _, l := range lines {
-			address, ok := netip.AddrFromSlice(l.RemAddr)
-			isElsewhere := ok && !address.Unmap().IsLoopback() && !address.IsUnspecified()
-			if isElsewhere && sockets[fmt.Sprint(l.Inode)] {
-				peers = append(peers, address.Unmap().String())
-			}
+	for _, l := range slices.Concat(lines, more) {
+		if sockets[fmt.Sprint(l.Inode)] && isElsewhere(l.RemAddr) {
+			peers = append(peers, l.RemAddr.String())
 		}
 	}
 	slices.Sort(peers)
 	return slices.Compact(peers), nil
 }
+
+// isElsewhere reports whether an address is that of another machine. A socket that listens has none.
+func isElsewhere(address net.IP) bool { return !address.IsLoopback() && !address.IsUnspecified() }

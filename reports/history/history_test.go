@@ -84,7 +84,13 @@ func TestFilesThatAreNoHistory(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := CheckAppendable(path)
-		if (test.want == "") != (err == nil) || err != nil && !strings.Contains(strings.ReplaceAll(err.Error(), path, "f"), test.want) {
+		if test.want == "" {
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(strings.ReplaceAll(err.Error(), path, "f"), test.want) {
 			t.Errorf("%s: got %v, want %q", name, err, test.want)
 		}
 	}

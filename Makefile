@@ -38,7 +38,7 @@ storm: build ## storm a kube-apiserver for a minute, and compare each count of i
 # Everything from nothing: an engine that can run nodes, a node image without a registry, and two
 # clusters, gate on and gate off. The chains of special authorizers are left to the local control plane, as are
 # their counters, and the drain of a node: here DaemonSets put pods on it, which kubectl refuses to delete.
-KIND_SKIP ?= ^kubernetes/(chains|raw-headers)/|^kep-5284/(monitoring|alternatives)/|/superman-drains-mynode$$|^periscope/.*webhook
+KIND_SKIP ?= ^kubernetes/(chains|raw-headers)/|^kep-5284/(monitoring|alternatives)/|/superman-drains-mynode$$|/[0-9.]+-drain-as|^periscope/.*webhook
 # Tests with clusters of their own: a release runs all of them (TestKind).
 KIND_TESTS ?= TestKindNetwork
 .PHONY: kind-conformance

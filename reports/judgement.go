@@ -149,7 +149,8 @@ func (g *Group) hasCertainlyFailed() bool {
 	isSound := g.Cell != nil && len(own.unknown) == 0
 	return slices.ContainsFunc(g.Cases, func(r Result) bool {
 		isFailure := r.Verdict == verdicts.Failed && r.KnownFailing == ""
-		return isFailure && (isSound || r.Certain)
+		isSure := isSound || r.Certain
+		return isFailure && isSure
 	})
 }
 

@@ -123,7 +123,7 @@ func (c *Cluster) awaitKubelet(ctx context.Context, name, version string, since 
 		node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			last = err.Error()
-			return false, nil // the API server may be busy
+			return false, nil //nolint:nilerr // the API server may be busy, and is asked again
 		}
 		last = fmt.Sprintf("it is ready: %t, its kubelet is of %s", isReadySince(node, since), node.Status.NodeInfo.KubeletVersion)
 		return isReadySince(node, since) && node.Status.NodeInfo.KubeletVersion == "v"+version, nil

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 )
@@ -67,23 +66,6 @@ func TestLoadDryRun(t *testing.T) {
 	for _, want := range []string{"denied-flood: 100 agents (1 DaemonSet on 100 nodes) with 1 ServiceAccount; each asks every 2s (poisson); 100 connections", "about 1000 requests in a block of 20s", "2 comparisons, 3 pairs each over 3 starts of the servers: 12 blocks of 20s, and 9 for warming up, at least", "denied   gate-on     3"} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("does not say %q:\n%s", want, stdout.String())
-		}
-	}
-}
-
-// The configuration of clusterloader2 starts load with flags that it has.
-func TestClusterLoaderFlags(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "ci", "clusterloader2", "config.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	flags := regexp.MustCompile(`(?m)^ *- --([a-z-]+)=?`).FindAllSubmatch(text, -1)
-	if len(flags) < 8 {
-		t.Errorf("%d flags", len(flags))
-	}
-	for _, f := range flags {
-		if newLoad().Flags().Lookup(string(f[1])) == nil {
-			t.Errorf("load has no --%s", f[1])
 		}
 	}
 }

@@ -69,7 +69,7 @@ func checkCall(args []string) error {
 	if err != nil {
 		return err
 	}
-	if !c.HasParent() || c.HasSubCommands() {
+	if !c.HasParent() || !c.Runnable() {
 		return fmt.Errorf("%q is no command", args)
 	}
 	if err := c.ParseFlags(rest); err != nil {

@@ -29,7 +29,7 @@ func TestVerifyEmpty(t *testing.T) {
 func TestVerifyLoad(t *testing.T) {
 	var out, errs bytes.Buffer
 	dir := stormFolder(t)
-	if code := run([]string{"verify", dir}, &out, &errs); code != exitPassed || !strings.HasPrefix(out.String(), "verified: ") {
+	if code := run([]string{"verify", dir}, &out, &errs); code != exitPassed || !strings.Contains(out.String(), "\nverified: ") {
 		t.Errorf("exit %d: %s%s", code, out.String(), errs.String())
 	}
 	block := filepath.Join(dir, "evidence", "storm", "blocks", "0000.json")

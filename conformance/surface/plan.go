@@ -74,7 +74,7 @@ func (p *plan) Run(ctx context.Context, log *record.Log, o product.Observer) (er
 	}()
 	for i, at := range stages {
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // Execute records the interruption, and what is left has no evidence
+			return nil // Execute records the interruption, and what is left has no evidence
 		}
 		if i == 0 {
 			s, err = server.Start(ctx, p.options(at.gate))

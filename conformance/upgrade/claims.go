@@ -69,30 +69,42 @@ func planClaims(stages []*StagePlan) {
 	running := map[int]*StagePlan{} // by server
 	hadToken := map[string]bool{}   // by setup
 	for _, s := range stages {
-		claim := func(c Claim, cell string) {
-			s.Claims = append(s.Claims, ClaimItem{Claim: c, Cell: cell, Fate: conformance.Run})
-		}
-		claim(ClaimObjects, s.Name())
+		s.claim(ClaimObjects, s)
 		if s.usesTokens(hadToken) {
-			claim(ClaimTokens, s.Name())
+			s.claim(ClaimTokens, s)
 		}
 		running[s.Server] = s
-		if s.isOff() {
-			claim(ClaimNoConstrained, s.Name())
+		s.claimNoConstrained(running)
+		s.claimWorkloads()
+	}
+}
+
+// claim adds a claim that is judged at the stage, about the API server of this stage or of another that still runs.
+func (s *StagePlan) claim(c Claim, about *StagePlan) {
+	s.Claims = append(s.Claims, ClaimItem{Claim: c, Cell: about.Name(), Fate: conformance.Run})
+}
+
+// claimNoConstrained adds, for each API server that runs with the feature off, that it impersonates nobody by it.
+func (s *StagePlan) claimNoConstrained(running map[int]*StagePlan) {
+	if s.isOff() {
+		s.claim(ClaimNoConstrained, s)
+	}
+	for _, n := range slices.Sorted(maps.Keys(running)) {
+		if other := running[n]; other != s && other.isOff() {
+			s.claim(ClaimNoConstrained, other)
 		}
-		for _, n := range slices.Sorted(maps.Keys(running)) {
-			if other := running[n]; other != s && other.isOff() {
-				claim(ClaimNoConstrained, other.Name())
-			}
-		}
-		if s.flows() {
-			claim(ClaimAnswers, s.Name())
-			claim(ClaimWorkloads, s.Name())
-		}
-		if s.hasPods() {
-			for _, c := range podClaims() {
-				claim(c, s.Name())
-			}
+	}
+}
+
+// claimWorkloads adds what is claimed of those who work while API servers are replaced.
+func (s *StagePlan) claimWorkloads() {
+	if s.flows() {
+		s.claim(ClaimAnswers, s)
+		s.claim(ClaimWorkloads, s)
+	}
+	if s.hasPods() {
+		for _, c := range podClaims() {
+			s.claim(c, s)
 		}
 	}
 }

@@ -67,15 +67,8 @@ func (p *Path) followNodes(base matrix.Matrix, targets []server.Options) error {
 		}
 		return nil
 	}
-	workers := []string{targets[0].Release.Version}
-	if len(targets[0].Workers) > 0 {
-		workers = nil
-		for _, w := range targets[0].Workers {
-			workers = append(workers, w.Version)
-		}
-	}
-	kubelets := append([]string{targets[0].Release.Version}, workers...)
-	changed := len(base.Nodes) > 0
+	kubelets := listKubelets(targets[0])
+	isOwn := len(base.Nodes) > 0 // whether nodes have versions of their own
 	for i, stage := range p.Stages {
 		o := &targets[i]
 		if stage.ReplacesNodes() {
@@ -83,20 +76,29 @@ func (p *Path) followNodes(base matrix.Matrix, targets []server.Options) error {
 			if err != nil {
 				return err
 			}
-			for n := range kubelets {
-				kubelets[n] = release.Version
-			}
-			workers, changed = slices.Clone(kubelets[1:]), true
+			kubelets, isOwn = slices.Repeat([]string{release.Version}, len(kubelets)), true
 			o.Cell.Name += "-nodes-" + release.Minor
 		}
 		if err := kind.CheckSkew([]string{o.Release.Version}, kubelets); err != nil {
 			return fmt.Errorf("stage %d, %s: %w", i+1, stage, err)
 		}
-		if changed {
-			o.Cell.Nodes = strings.Join(workers, ",")
+		if isOwn {
+			o.Cell.Nodes = strings.Join(kubelets[1:], ",")
 		}
 	}
 	return nil
+}
+
+// listKubelets returns the versions of the kubelets that a cluster is made with, that of its control plane first.
+func listKubelets(o server.Options) []string {
+	kubelets := []string{o.Release.Version}
+	if len(o.Workers) == 0 {
+		return append(kubelets, o.Release.Version)
+	}
+	for _, w := range o.Workers {
+		kubelets = append(kubelets, w.Version)
+	}
+	return kubelets
 }
 
 // NodeImage returns the node image that the kubelets of a stage come from, empty if it is the usual one of their version.

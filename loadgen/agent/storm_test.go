@@ -187,14 +187,23 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
+// keepMost sets a number to another that is larger.
+func keepMost(most *atomic.Int64, n int64) {
+	for {
+		seen := most.Load()
+		if n <= seen || most.CompareAndSwap(seen, n) {
+			return
+		}
+	}
+}
+
 // Where requests wait for room, all are sent, and no more are under way than there is room for.
 func TestPatient(t *testing.T) {
 	var underWay, most atomic.Int64
 	_, c := stub(t, func(http.ResponseWriter, *http.Request) {
 		n := underWay.Add(1)
 		defer underWay.Add(-1)
-		for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
-		}
+		keepMost(&most, n)
 		time.Sleep(20 * time.Millisecond)
 	})
 	b := play(t.Context(), t, storm(t, c, func(s *Storm) { s.Room, s.Patient = 5, true }))

@@ -84,10 +84,8 @@ func Compare(before, after *Storm, o Options) (*Comparison, error) {
 	if err := findDifference(&before.Run, &after.Run); err != nil {
 		return nil, err
 	}
-	for name, s := range map[string]*Storm{"first": before, "second": after} {
-		if !s.Result.Counted() {
-			return nil, fmt.Errorf("the %s storm is inconclusive, so that its figures say nothing: %s", name, strings.Join(s.Result.Reasons, "; "))
-		}
+	if err := errors.Join(before.checkCounted("first"), after.checkCounted("second")); err != nil {
+		return nil, err
 	}
 	c := &Comparison{Before: describe(&before.Run), After: describe(&after.Run), Notes: note(before, after)}
 	groups := groupByName(&after.Run)
@@ -119,6 +117,14 @@ func Compare(before, after *Storm, o Options) (*Comparison, error) {
 			strings.Join(c.OnlyBefore, ", "), strings.Join(c.OnlyAfter, ", "))
 	}
 	return c, nil
+}
+
+// checkCounted returns an error if something disturbed what the storm counts.
+func (s *Storm) checkCounted(name string) error {
+	if s.Result.Counted() {
+		return nil
+	}
+	return fmt.Errorf("the %s storm is inconclusive, so that its figures say nothing: %s", name, strings.Join(s.Result.Reasons, "; "))
 }
 
 // findDifference returns an error if two storms did not ask the same: other agents, or at other times.

@@ -64,11 +64,11 @@ type Generator interface {
 	Close() error
 }
 
-// Lead is how long before its start a block is ordered: a schedule has to be made first.
 // countedRoom is how many requests of a shard are under way at most where only counts matter: far more than it takes for checks
 // to meet, and not so many that an API server on a busy machine gives up what waits for long.
 const countedRoom = 500
 
+// Lead is how long before its start a block is ordered: a schedule has to be made first.
 func Lead(p *profile.Profile) time.Duration {
 	return 200*time.Millisecond + time.Duration(p.Plan(0).Expected())*2*time.Microsecond
 }

@@ -47,10 +47,16 @@ func Describe(w io.Writer, o Options) error {
 // it or does not.
 const previewTook = time.Millisecond
 
+// mostPreviewed is how many requests a block may have that is predicted before it is run: more take minutes, and load predict
+// answers at once.
+const mostPreviewed = 50_000
+
 // predictSide predicts two blocks of a side, with a block's length between them.
 func predictSide(o Options, side profile.Side) (string, error) {
-	if p := o.Profile; p.Reflectors || p.SelfReviews > 0 || !p.Predictable() {
-		return "-\t-", nil // it follows from the server's answers, too
+	p := o.Profile
+	followsServer := p.Reflectors || p.SelfReviews > 0
+	if followsServer || !p.Predictable() || p.Plan(0).Expected() > mostPreviewed {
+		return "-\t-", nil
 	}
 	history, err := population.NewHistory(o.Profile, side.Server, o.Release.Version)
 	if err != nil {

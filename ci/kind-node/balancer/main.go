@@ -28,8 +28,9 @@ func main() {
 	path := flag.String("c", "", "envoy's configuration, as kind writes it")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	defer stop()
-	if err := serve(ctx, *path); err != nil {
+	err := serve(ctx, *path)
+	stop()
+	if err != nil {
 		log.Fatal(err)
 	}
 }

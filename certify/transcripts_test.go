@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -42,7 +43,7 @@ func shape(s spec, suffix string) string {
 	}
 	var out strings.Builder
 	if a := s.ResourceAttributes; a != nil {
-		_, _ = fmt.Fprintf(&out, "%q %s/%s/%s", plain(a.Verb), plain(a.Group), a.Version, scenarios.FullResource(plain(a.Resource), a.Subresource))
+		_, _ = fmt.Fprintf(&out, "%q %s/%s/%s", plain(a.Verb), plain(a.Group), a.Version, onOneLine(scenarios.FullResource(plain(a.Resource), a.Subresource)))
 		out.WriteString(given("name", a.Name) + given("namespace", a.Namespace))
 		if a.LabelSelector != nil {
 			out.WriteString(" labelSelector")
@@ -61,6 +62,12 @@ func shape(s spec, suffix string) string {
 		_, _ = fmt.Fprintf(&out, " extra:%q", plain(key))
 	}
 	return out.String()
+}
+
+// onOneLine returns a text with its line ends and other control characters escaped: an extra key may have them.
+func onOneLine(text string) string {
+	quoted := strconv.Quote(text)
+	return quoted[1 : len(quoted)-1]
 }
 
 // vectorShapes are those of the scenarios' vectors, with one that has each.

@@ -8,8 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/authzconf/authzconf/engine/server"
 	"github.com/spf13/pflag"
+
+	"github.com/authzconf/authzconf/engine/server"
 )
 
 func names(cells []server.Options) string {

@@ -16,9 +16,10 @@ const (
 	noImpersonation = "no impersonatedUser"
 )
 
-// IsCertain reports whether a failure shows what no environment, no load and no chance explains: a request ran as somebody
-// else than was wanted, or was checked for somebody who has no part in it, it was allowed though it should not be, or it was not answered as the authorizers decided, who were
-// asked all that they should be. An API server that did so once is to blame, whatever it does when it is asked again.
+// IsCertain reports whether a failure shows what no environment, no load and no chance explains. A request ran as somebody
+// other than was wanted, or was checked for somebody who has no part in it; or it was allowed though it should not be; or it
+// was not answered as the authorizers decided, although they were asked all that they should be. An API server that did so once
+// is to blame, whatever it does when it is asked again.
 func (r Result) IsCertain() bool {
 	return r.Verdict == Failed && slices.ContainsFunc(r.Differences, func(d Difference) bool {
 		if review, attribute, isReview := splitReviewField(d.Field); isReview {

@@ -50,6 +50,7 @@ func jobs(t *testing.T, n int, h http.HandlerFunc) []Job {
 	t.Cleanup(s.Close)
 	p := profile.Defaults()
 	p.Nodes, p.Block, p.Mix.List, p.Mix.Get, p.LateTolerance = 10, time.Second, 3, 1, time.Second
+	p.Mix.Whoami = new(0) // the stub is no API server that could say it
 	p.Arrivals = profile.Arrivals{Kind: "poisson", Every: 100 * time.Millisecond}
 	p.Comparisons = []profile.Comparison{{Name: "aa", A: profile.Side{Variant: "none", Server: profile.GateOffServer}, B: profile.Side{Variant: "none", Server: profile.GateOffServer}}}
 	tokens := make([][]string, p.Agents())

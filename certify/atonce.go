@@ -32,7 +32,7 @@ const (
 	streams = 128
 	// company is how many other reviews have to be in flight when an answer comes, for half of the answers.
 	company = 50
-	// largestBad is how long a request that is no review may be to be among those that are sent together.
+	// largestBad is the size up to which a request that is not a review is sent together with others, in bytes.
 	largestBad = 1 << 10
 )
 

@@ -63,7 +63,7 @@ func (j *judgement) failAttack(a attack, e *attackEvidence, why string) {
 	j.fail(a.Name, want, "%s", why)
 }
 
-// tried returns how many attacks were tried.
+// notTried returns how many attacks were not tried, and why.
 func (j *judgement) notTried() (n int, why []string) {
 	for _, outcome := range slices.Sorted(maps.Keys(j.outcomes)) {
 		if strings.HasPrefix(outcome, notTriedPrefix) {

@@ -45,7 +45,7 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
-// faultyServer is a program with faults, of which one is chosen by its number, and the authzconf that tries it.
+// faultyServer is a program with several faults, and the authzconf that tries it. fault is the number of the one that is on.
 type faultyServer struct {
 	tool, program string
 	fault, faults int

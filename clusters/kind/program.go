@@ -45,7 +45,7 @@ func dockerLike(name, versionPrefix string, option func() kindcluster.ProviderOp
 	}
 }
 
-// errNoProgram is returned where there is no client of a container engine.
+// errNoProgram is the error on a machine without a client of a container engine.
 var errNoProgram = errors.New("there is no program docker, nerdctl, finch or podman")
 
 // findProgram returns the program that kind uses here: the one that the environment names, or the first that there is.

@@ -149,8 +149,6 @@ func (b *batch) takeTurn(rng *rand.Rand, r *scenarios.Request) (fresh bool) {
 	return fresh
 }
 
-// flip returns the cell of a place. Where the gate is switched it is the other one: off if it was on, and the other way
-// round, if the version has it.
 // nameAt returns how the server of a place is called and started: one that stands beside the cell's has a name of its own, so
 // that it can be given another program.
 func nameAt(o server.Options, at place) server.Options {
@@ -160,6 +158,8 @@ func nameAt(o server.Options, at place) server.Options {
 	return flip(o, at)
 }
 
+// flip returns the cell of a place. Where the gate is switched it is the other one: off if it was on, and the other way
+// round, if the version has it.
 func flip(o server.Options, at place) server.Options {
 	if at.start%2 == 0 {
 		return o

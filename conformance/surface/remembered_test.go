@@ -35,10 +35,11 @@ func (m memory) growth() int { return m.full - m.before }
 
 func (m memory) perEntry() int { return m.growth() / m.sent }
 
-// held is the share of the growth, in percent, that was there when everything had expired, rest that after one more.
-func (m memory) held() int { return 100 * (m.expired - m.before) / max(1, m.growth()) }
+// measureHeld returns the share of the growth, in percent, that was there when everything had expired.
+func (m memory) measureHeld() int { return 100 * (m.expired - m.before) / max(1, m.growth()) }
 
-func (m memory) rest() int { return 100 * (m.next - m.before) / max(1, m.growth()) }
+// measureRest returns the share that was there after one more impersonation.
+func (m memory) measureRest() int { return 100 * (m.next - m.before) / max(1, m.growth()) }
 
 // entriesVariable names the environment variable with the number of impersonations of TestRememberedImpersonations.
 const entriesVariable = "AUTHZCONF_ENTRIES"
@@ -119,15 +120,15 @@ func TestRememberedImpersonations(t *testing.T) {
 		m.next = readOwnHeap()
 		runtime.KeepAlive(filter)
 		t.Logf("distinct %s: %d impersonations, %d KiB more, %d bytes each; %d %% of it was held when all had expired, %d %% after the next success",
-			kind, entries, m.growth()>>10, m.perEntry(), m.held(), m.rest())
+			kind, entries, m.growth()>>10, m.perEntry(), m.measureHeld(), m.measureRest())
 		if m.perEntry() < 100 {
 			t.Errorf("%s: %d bytes for each: they are not remembered", kind, m.perEntry())
 		}
-		if m.held() < 90 {
-			t.Errorf("%s: %d %% of the growth was held when all had expired, expected nearly everything", kind, m.held())
+		if m.measureHeld() < 90 {
+			t.Errorf("%s: %d %% of the growth was held when all had expired, expected nearly everything", kind, m.measureHeld())
 		}
-		if m.rest() < 50 {
-			t.Errorf("%s: %d %% of the growth was left after the next success, and most of it is known to be: k8s.io/apimachinery may mend that now", kind, m.rest())
+		if m.measureRest() < 50 {
+			t.Errorf("%s: %d %% of the growth was left after the next success, and most of it is known to be: k8s.io/apimachinery may mend that now", kind, m.measureRest())
 		}
 	}
 }

@@ -91,7 +91,7 @@ type WorkRecord struct {
 	Events []auditv1.Event        `json:"events"`
 }
 
-// WorkloadPod is what tells whether a pod is still the same.
+// WorkloadPod identifies a pod, and counts how often its containers were started again.
 type WorkloadPod struct {
 	Node     string `json:"node"`
 	UID      string `json:"uid"`

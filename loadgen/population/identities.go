@@ -56,7 +56,7 @@ func nameIn(identity string) string {
 	return u.Name
 }
 
-// forget takes away what an API server makes up of a user that is not impersonated: ids of its account, pod and token.
+// forgetIDs takes away what an API server makes up of a user that is not impersonated: ids of its account, pod and token.
 func forgetIDs(variant profile.Variant, u scenarios.User) scenarios.User {
 	if variant.As == profile.Nobody {
 		u.UID, u.Extra = "", nil
@@ -127,7 +127,7 @@ func (c *identityCheck) compareAnswers() error {
 			wanted[r.Agent] = identityText(forgetIDs(c.variant, became))
 		}
 		c.out.Answers++
-		if said := c.said(r); said != wanted[r.Agent] {
+		if said := c.readAnswer(r); said != wanted[r.Agent] {
 			c.out.Add(1, func() string {
 				return fmt.Sprintf("%s: the answer names %s, not %s; %s", c.name(r), said, wanted[r.Agent], c.nameOther(r, nameIn(said)))
 			})
@@ -136,8 +136,8 @@ func (c *identityCheck) compareAnswers() error {
 	return nil
 }
 
-// said returns whom an answer names, as far as it is known before.
-func (c *identityCheck) said(r run.Request) string {
+// readAnswer returns whom an answer names, as far as it is known before.
+func (c *identityCheck) readAnswer(r run.Request) string {
 	var u scenarios.User
 	if json.Unmarshal([]byte(r.Said), &u) != nil {
 		return r.Said

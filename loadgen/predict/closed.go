@@ -33,7 +33,7 @@ type part struct {
 	answers    []question
 }
 
-// question is one that the webhook is asked, of which there are count alike.
+// question is a kind of question to the webhook; there are count different ones of it, which are asked alike.
 type question struct {
 	step
 	count int

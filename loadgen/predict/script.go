@@ -52,7 +52,7 @@ const (
 	ofAccount
 	// ofDeputyRequest is another for each of the different requests of each deputy: whom it acts for is not part of it.
 	ofDeputyRequest
-	// ofDeputy is another for each deputy, of which all values are checked at once.
+	// ofDeputy is another for each deputy; all its values are checked at once.
 	ofDeputy
 	// ofSubjectRequest is another for each of the different requests of each user or node that is impersonated.
 	ofSubjectRequest

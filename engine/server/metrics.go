@@ -39,6 +39,15 @@ const (
 	filterMetric        = "apiserver_request_filter_duration_seconds_count"
 )
 
+// Metric families that are read beside those of authorization.
+const (
+	// ProcessStartMetric is a gauge of every Go program: when it began, in seconds since 1970.
+	ProcessStartMetric = "process_start_time_seconds"
+	// ObjectivesMetric is the API server's own indicator for the objectives of Kubernetes, a histogram by verb, resource and
+	// scope.
+	ObjectivesMetric = "apiserver_request_sli_duration_seconds"
+)
+
 //go:embed metrics.yaml
 var metricsYAML []byte
 

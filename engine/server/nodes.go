@@ -39,18 +39,15 @@ func (s *Server) ReplaceNodes(ctx context.Context, version, image string, o Opti
 	return s.witness(ctx, o)
 }
 
-// processStart is a gauge of every Go program: when it began, in seconds since 1970.
-const processStart = "process_start_time_seconds"
-
 // began returns when the API server's process began.
 func (s *Server) began(ctx context.Context) (time.Time, error) {
-	families, err := s.Scrape(ctx, processStart)
+	families, err := s.Scrape(ctx, ProcessStartMetric)
 	if err != nil {
 		return time.Time{}, err
 	}
-	family := families[processStart]
+	family := families[ProcessStartMetric]
 	if len(family.GetMetric()) == 0 {
-		return time.Time{}, errors.New("/metrics has no " + processStart)
+		return time.Time{}, errors.New("/metrics has no " + ProcessStartMetric)
 	}
 	return time.UnixMilli(int64(math.Round(1000 * family.GetMetric()[0].GetGauge().GetValue()))), nil
 }

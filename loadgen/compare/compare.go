@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"gonum.org/v1/gonum/stat"
+
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/loadgen/judge"
 	"github.com/authzconf/authzconf/loadgen/run"
@@ -177,13 +179,13 @@ func groupByName(r *run.Run) map[string][]*run.Block {
 // quantities are what is compared of blocks. measure returns why a block has none.
 var quantities = []struct {
 	name, unit string
-	measure    func(*run.Block) (value float64, why string)
+	measure    judge.Measurement
 }{
 	{"checks per request", "", measureChecks},
 	{"reviews at webhooks per request", "", measureWebhookCalls},
-	{"API server's CPU per request", "ms", measureCPU},
-	{"latency, p50", "ms", measureQuantile(0.5)},
-	{"latency, p99", "ms", measureQuantile(0.99)},
+	{"API server's CPU per request", "ms", judge.MeasureCPU},
+	{"latency, p50", "ms", judge.MeasureQuantile(0.5)},
+	{"latency, p99", "ms", judge.MeasureQuantile(0.99)},
 }
 
 func compareBlocks(before, after []*run.Block) (figures []Figure) {
@@ -197,7 +199,7 @@ func compareBlocks(before, after []*run.Block) (figures []Figure) {
 		if why != "" {
 			f.Why = why
 		} else {
-			f.Before, f.After = mean(a), mean(b)
+			f.Before, f.After = stat.Mean(a, nil), stat.Mean(b, nil)
 			f.Difference, f.Bounded = statistics.DifferenceInterval(a, b, level)
 		}
 		figures = append(figures, f)
@@ -210,7 +212,7 @@ func (f *Figure) forget(why string) {
 	*f = Figure{Name: f.Name, Unit: f.Unit, Blocks: f.Blocks, Why: why}
 }
 
-func measureAll(blocks []*run.Block, measure func(*run.Block) (float64, string)) (values []float64, why string) {
+func measureAll(blocks []*run.Block, measure judge.Measurement) (values []float64, why string) {
 	for _, b := range blocks {
 		value, why := measure(b)
 		if why != "" {
@@ -219,10 +221,6 @@ func measureAll(blocks []*run.Block, measure func(*run.Block) (float64, string))
 		values = append(values, value)
 	}
 	return values, ""
-}
-
-func mean(x []float64) float64 {
-	return seq.Sum(x, func(v float64) float64 { return v }) / float64(len(x))
 }
 
 // measureChecks counts all checks, of impersonation and of the request itself. They are not told apart, because a server with the
@@ -240,26 +238,4 @@ func measureWebhookCalls(b *run.Block) (float64, string) {
 		return 0, "a block in which nothing was sent"
 	}
 	return float64(b.WebhookCalls) / float64(b.Sent), ""
-}
-
-func measureCPU(b *run.Block) (float64, string) {
-	cost, known := b.Cost[run.APIServer]
-	used := time.Duration(cost.CPU - cost.Idle)
-	switch {
-	case !known || b.Sent == 0:
-		return 0, "a block of which the API server's processor time is not known"
-	case used <= 0:
-		return 0, "a block that used no more processor time than an idle server"
-	}
-	return used.Seconds() * 1000 / float64(b.Sent), ""
-}
-
-func measureQuantile(q float64) func(*run.Block) (float64, string) {
-	needed := statistics.SamplesNeeded(q, level)
-	return func(b *run.Block) (float64, string) {
-		if n := b.Latency.Count(); n < needed {
-			return 0, fmt.Sprintf("a block of %d answers, where a p%g needs %d", n, 100*q, needed)
-		}
-		return b.Latency.Quantile(q).Seconds() * 1000, ""
-	}
 }

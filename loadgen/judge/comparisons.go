@@ -77,8 +77,8 @@ func unmeasured(format string, args ...any) Effect {
 	return Effect{Why: fmt.Sprintf(format, args...), P: 1, PHolm: 1}
 }
 
-// measureQuantile returns what a comparison of quantiles compares: that of a block in ms, or why it has none.
-func measureQuantile(q float64) measurement {
+// MeasureQuantile returns what a comparison of quantiles compares: that of a block in ms, or why it has none.
+func MeasureQuantile(q float64) Measurement {
 	needed := statistics.SamplesNeeded(q, level)
 	return func(b *run.Block) (float64, string) {
 		if n := b.Latency.Count(); n < needed {
@@ -88,8 +88,8 @@ func measureQuantile(q float64) measurement {
 	}
 }
 
-// measureCPU returns the processor time in ms that the API server used for a request of a block, or why that is not known.
-func measureCPU(b *run.Block) (float64, string) {
+// MeasureCPU returns the processor time in ms that the API server used for a request of a block, or why that is not known.
+func MeasureCPU(b *run.Block) (float64, string) {
 	u := measureUsage([]*run.Block{b})[run.APIServer].PerRequest
 	if u <= 0 {
 		return 0, "a block that used no more processor time than an idle server"
@@ -97,8 +97,8 @@ func measureCPU(b *run.Block) (float64, string) {
 	return u, ""
 }
 
-// measurement returns what is compared of a block, or why it has none.
-type measurement func(*run.Block) (value float64, why string)
+// A Measurement returns what is compared of a block, or why it has none.
+type Measurement func(*run.Block) (value float64, why string)
 
 // measurements are what was measured of pairs, in their order.
 type measurements struct {
@@ -107,7 +107,7 @@ type measurements struct {
 }
 
 // measurePairs measures both sides of pairs, or returns why one can't be.
-func measurePairs(pairs []pair, measure measurement) (m measurements, why string) {
+func measurePairs(pairs []pair, measure Measurement) (m measurements, why string) {
 	for _, p := range pairs {
 		a, why := p.measureSide(p.a, measure)
 		if why != "" {
@@ -124,7 +124,7 @@ func measurePairs(pairs []pair, measure measurement) (m measurements, why string
 }
 
 // measureSide measures the blocks of a side, and returns their geometric mean.
-func (p pair) measureSide(blocks []*run.Block, measure measurement) (value float64, why string) {
+func (p pair) measureSide(blocks []*run.Block, measure Measurement) (value float64, why string) {
 	logs := 0.0
 	for _, b := range blocks {
 		value, why := p.measureBlock(b, measure)
@@ -136,7 +136,7 @@ func (p pair) measureSide(blocks []*run.Block, measure measurement) (value float
 	return math.Exp(logs / float64(len(blocks))), ""
 }
 
-func (p pair) measureBlock(b *run.Block, measure measurement) (value float64, why string) {
+func (p pair) measureBlock(b *run.Block, measure Measurement) (value float64, why string) {
 	if n, done := countErrors(b), countAnswered(b); float64(n) > ErrorsCompared*float64(done) {
 		return 0, fmt.Sprintf("pair %d has a block with %d errors in %d answers: it would compare failures", p.number, n, done)
 	}
@@ -147,7 +147,7 @@ func (p pair) measureBlock(b *run.Block, measure measurement) (value float64, wh
 }
 
 // measureEffect returns the difference of a measurement over starts, and the log-ratios of pairs.
-func measureEffect(pairs []pair, measure measurement, has, need design) (Effect, []float64) {
+func measureEffect(pairs []pair, measure Measurement, has, need design) (Effect, []float64) {
 	m, why := measurePairs(pairs, measure)
 	if why != "" {
 		return unmeasured("%s", why), nil

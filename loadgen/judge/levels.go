@@ -96,17 +96,26 @@ func (r *Result) SeparateLevels() {
 	for i := range r.Comparisons {
 		c := &r.Comparisons[i]
 		c.LevelA, c.LevelB = levels[c.A], levels[c.B]
-		known := c.LevelA != "" && c.LevelB != ""
-		isTwinElsewhere := slices.ContainsFunc(c.Twins, func(name string) bool { return levels[name] != c.LevelA })
-		if known && isTwinElsewhere {
-			c.forgetTimes(fmt.Sprintf("A is dispatched in the priority level %s, and the same on another server is not", c.LevelA))
-			r.forgetMargins(c)
-		}
-		if known && c.LevelA != c.LevelB {
-			c.forgetTimes(fmt.Sprintf("A is dispatched in the priority level %s, B in %s", c.LevelA, c.LevelB))
+		if why := c.explainLevels(levels); why != "" {
+			c.forgetTimes(why)
 			r.forgetMargins(c)
 		}
 	}
+}
+
+// explainLevels returns why the sides cannot be compared by time: they are in different priority levels. It is empty if they are
+// in the same one, or nobody knows.
+func (c *Comparison) explainLevels(levels map[string]string) string {
+	isElsewhere := func(twin string) bool { return levels[twin] != c.LevelA }
+	switch {
+	case c.LevelA == "", c.LevelB == "":
+		return ""
+	case c.LevelA != c.LevelB:
+		return fmt.Sprintf("A is dispatched in the priority level %s, B in %s", c.LevelA, c.LevelB)
+	case slices.ContainsFunc(c.Twins, isElsewhere):
+		return fmt.Sprintf("A is dispatched in the priority level %s, and the same on another server is not", c.LevelA)
+	}
+	return ""
 }
 
 // Measured reports whether a difference in time is known.

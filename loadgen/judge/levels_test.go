@@ -73,3 +73,22 @@ func TestOnlyWatches(t *testing.T) {
 		t.Errorf("notes %q", result.Notes)
 	}
 }
+
+// A baseline whose servers dispatch in different priority levels is no baseline for times.
+func TestTwinInAnotherLevel(t *testing.T) {
+	for level, isCompared := range map[string]bool{"system": true, "global-default": false} {
+		r := simulated.Sound().Run()
+		twoBaselines(&r)
+		for i := range r.Blocks {
+			b := &r.Blocks[i]
+			b.FlowControl = map[string]float64{"dispatched system": float64(b.Sent)}
+			if b.Server == "gate-off-2" {
+				b.FlowControl = map[string]float64{"dispatched " + level: float64(b.Sent)}
+			}
+		}
+		gate := findComparison(t, Judge(r, allOf()), "gate")
+		if gate.P50.Measured != isCompared {
+			t.Errorf("a twin in the level %s: p50 %s", level, gate.P50)
+		}
+	}
+}

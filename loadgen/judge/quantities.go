@@ -4,16 +4,16 @@ package judge
 type quantity struct {
 	limit   LimitName // the name of the limit that a margin of it is
 	margin  float64   // 0 for none
-	measure measurement
+	measure Measurement
 	effect  *Effect
 }
 
 // quantities returns the figures of a comparison, with their margins.
 func (c *Comparison) quantities(m Margins) []quantity {
 	return []quantity{
-		{P50Margin, m.P50, measureQuantile(0.5), &c.P50},
-		{P99Margin, m.P99, measureQuantile(0.99), &c.P99},
-		{CPUMargin, m.CPU, measureCPU, &c.CPU},
+		{P50Margin, m.P50, MeasureQuantile(0.5), &c.P50},
+		{P99Margin, m.P99, MeasureQuantile(0.99), &c.P99},
+		{CPUMargin, m.CPU, MeasureCPU, &c.CPU},
 	}
 }
 

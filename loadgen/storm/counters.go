@@ -16,8 +16,8 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-var scraped = []string{processStart, authorizationAttempts, webhookEvaluations, flowControl + "rejected_requests_total", flowControl + "dispatched_requests_total", flowControl + "request_wait_duration_seconds",
-	decisions, "go_memstats_alloc_bytes_total", heapSys, "go_gc_duration_seconds", cpuSeconds, objectives}
+var scraped = []string{server.ProcessStartMetric, authorizationAttempts, webhookEvaluations, flowControl + "rejected_requests_total", flowControl + "dispatched_requests_total", flowControl + "request_wait_duration_seconds",
+	decisions, "go_memstats_alloc_bytes_total", heapSys, "go_gc_duration_seconds", cpuSeconds, server.ObjectivesMetric}
 
 // The API server's own counters that a block is measured by.
 const (
@@ -35,9 +35,6 @@ type sample struct {
 	value  float64
 }
 
-// processStart is a gauge of every Go program: when it began, in seconds since 1970.
-const processStart = "process_start_time_seconds"
-
 // heapSys is a gauge of every Go program, too: what its heap has needed at most, for that is not given back.
 const heapSys = "go_memstats_heap_sys_bytes"
 
@@ -53,7 +50,7 @@ func (c counters) find(family string) (found sample, there bool) {
 
 // began is when the server's process began, zero if it does not say so.
 func (c counters) began() time.Time {
-	if s, there := c.find(processStart); there {
+	if s, there := c.find(server.ProcessStartMetric); there {
 		return time.UnixMilli(int64(1000 * s.value)).UTC()
 	}
 	return time.Time{}
@@ -66,7 +63,7 @@ func readCounters(families map[string]*dto.MetricFamily) (counters, error) {
 	out := counters{}
 	for _, s := range samples {
 		counted := sample{string(s.Metric[model.MetricNameLabel]), s.Metric, float64(s.Value)}
-		isOther := strings.HasPrefix(counted.family, objectives) && !counted.isServed()
+		isOther := strings.HasPrefix(counted.family, server.ObjectivesMetric) && !counted.isServed()
 		isBucket := strings.HasSuffix(counted.family, "_bucket") && !counted.isServed()
 		if !isOther && !isBucket {
 			out[s.Metric.String()] = counted
@@ -77,7 +74,7 @@ func readCounters(families map[string]*dto.MetricFamily) (counters, error) {
 
 func (c counters) add(other counters) {
 	for key, s := range other {
-		if before := c[key].value; s.family == processStart {
+		if before := c[key].value; s.family == server.ProcessStartMetric {
 			s.value = max(s.value, before) // the newest process
 		} else {
 			s.value += before
@@ -113,7 +110,7 @@ func (s *controlPlane) read() (counters, error) {
 		return all, nil
 	}
 	for _, t := range s.targets {
-		c, err := read(t)
+		c, err := read(t, scraped...)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.name, err)
 		}
@@ -122,10 +119,11 @@ func (s *controlPlane) read() (counters, error) {
 	return all, nil
 }
 
-func read(t *server.Server) (counters, error) {
+// read reads what an API server has counted in some metric families.
+func read(t *server.Server, metrics ...string) (counters, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
-	families, err := t.Scrape(ctx, scraped...)
+	families, err := t.Scrape(ctx, metrics...)
 	if err != nil {
 		return nil, err
 	}

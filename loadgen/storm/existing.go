@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/authzconf/authzconf/clusters/existing"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/loadgen/population"
 	"github.com/authzconf/authzconf/loadgen/shard"
@@ -42,8 +43,8 @@ func (r *runner) claim(ctx context.Context, s *controlPlane) error {
 	if err != nil {
 		return refused("without a recorder the API server's metrics are what counts, and they cannot be read: %v", err)
 	}
-	if _, there := counted.find(processStart); !there {
-		return refused("without a recorder the API server's metrics are what counts, and /metrics has no %s", processStart)
+	if _, there := counted.find(server.ProcessStartMetric); !there {
+		return refused("without a recorder the API server's metrics are what counts, and /metrics has no %s", server.ProcessStartMetric)
 	}
 	if err := r.tellApart(ctx, s, admin); err != nil {
 		return refused("without a recorder the API server's metrics are what counts, and %v", err)
@@ -155,11 +156,11 @@ const connections = 16
 // for a balancer keeps to what it chose for as long as a connection lasts.
 func findAPIServers(ctx context.Context, admin *rest.Config, connections int) (began []string, err error) {
 	for range connections {
-		one, err := scrapeUnshared(ctx, admin, processStart)
+		one, err := scrapeUnshared(ctx, admin, server.ProcessStartMetric)
 		if err != nil {
 			return nil, err
 		}
-		if s, there := one.find(processStart); there {
+		if s, there := one.find(server.ProcessStartMetric); there {
 			began = append(began, fmt.Sprintf("begun at %s", time.UnixMilli(int64(1000*s.value)).UTC().Format(time.RFC3339Nano)))
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/run"
 )
@@ -23,16 +24,10 @@ const (
 	calmEvery = 3 * time.Second
 )
 
-// held returns what the API servers of a side hold together, and when the first of them began.
-func (s *controlPlane) held() (held run.Held, began time.Time, err error) {
+// readHeld returns what the API servers of a side hold together, and when the last of them began.
+func (s *controlPlane) readHeld() (held run.Held, began time.Time, err error) {
 	for _, t := range s.targets {
-		ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
-		families, err := t.Scrape(ctx, goroutines, openFiles, heapInUse, processStart)
-		cancel()
-		if err != nil {
-			return held, began, err
-		}
-		c, err := readCounters(families)
+		c, err := read(t, goroutines, openFiles, heapInUse, server.ProcessStartMetric)
 		if err != nil {
 			return held, began, err
 		}
@@ -51,7 +46,7 @@ func (r *runner) noteHeld() {
 		return
 	}
 	for name, s := range r.servers {
-		held, began, err := s.held()
+		held, began, err := s.readHeld()
 		if err != nil {
 			continue // a server that does not answer is a problem of its next block
 		}
@@ -83,7 +78,7 @@ func (r *runner) awaitCalm(ctx context.Context, name profile.Server, until time.
 		return growth, false
 	}
 	for {
-		held, began, err := r.servers[name].held()
+		held, began, err := r.servers[name].readHeld()
 		if err != nil || !began.Equal(before.began) {
 			return growth, false
 		}

@@ -87,8 +87,8 @@ func TestOthers(t *testing.T) {
 			t.Errorf("%+v: %t", c, got)
 		}
 	}
-	was := counters{"": {family: processStart, value: 100}}
-	if r.checkReplaced(was, was) != nil || r.checkReplaced(was, counters{"": {family: processStart, value: 200}}) == nil {
+	was := counters{"": {family: server.ProcessStartMetric, value: 100}}
+	if r.checkReplaced(was, was) != nil || r.checkReplaced(was, counters{"": {family: server.ProcessStartMetric, value: 200}}) == nil {
 		t.Error("another process that answers is not told from the same one")
 	}
 }
@@ -100,7 +100,7 @@ func TestSeveral(t *testing.T) {
 			var connections atomic.Int64
 			srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				if c.servers > 0 {
-					_, _ = fmt.Fprintf(w, "# TYPE %s gauge\n%s %d.25\n", processStart, processStart, 1700000000+connections.Load()%int64(c.servers))
+					_, _ = fmt.Fprintf(w, "# TYPE %s gauge\n%s %d.25\n", server.ProcessStartMetric, server.ProcessStartMetric, 1700000000+connections.Load()%int64(c.servers))
 				}
 			}))
 			srv.Config.ConnState = func(_ net.Conn, s http.ConnState) {

@@ -45,8 +45,8 @@ func (r *runner) predict(ctx context.Context, s *controlPlane, p planned, varian
 // repeatable reports whether some of a block's requests lead to the same reviews when they are sent again. What takes many at
 // once is not looked for among few.
 func (r *runner) repeatable(b *run.Block) bool {
-	followsServer := b.FollowsServer || r.Profile.SelfReviews > 0 || r.Profile.Counts
-	return !followsServer && r.Profile.OneServer() && !r.Profile.Authorizer.Cache
+	followsServer := b.FollowsServer || r.Profile.SelfReviews > 0
+	return !followsServer && !r.Profile.Counts && r.Profile.OneServer() && !r.Profile.Authorizer.Cache
 }
 
 // findSmallest looks for the smallest schedule that is not as predicted. differences are those of the whole one.

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/loadgen/run"
 	"github.com/authzconf/authzconf/loadgen/shard"
 )
@@ -166,7 +167,7 @@ apiserver_flowcontrol_request_wait_duration_seconds_count{priority_level="a"} 4
 	for _, s := range c.since(counters{}) {
 		got[s.family+string(s.labels["decision"]+s.labels["priority_level"])] = s.value
 	}
-	for name, want := range map[string]float64{decisions + "allowed": 6, "go_gc_duration_seconds_count": 4, flowControl + "request_wait_duration_seconds_suma": 0.5, processStart: 100} {
+	for name, want := range map[string]float64{decisions + "allowed": 6, "go_gc_duration_seconds_count": 4, flowControl + "request_wait_duration_seconds_suma": 0.5, server.ProcessStartMetric: 100} {
 		if got[name] != want {
 			t.Errorf("%s: %v, expected %v, of %v", name, got[name], want, got)
 		}

@@ -4,18 +4,16 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/loadgen/run"
 )
-
-// objectives is the API server's own indicator for the objectives of Kubernetes, a histogram by verb, resource and scope.
-const objectives = "apiserver_request_sli_duration_seconds"
 
 // asked are the resources that agents ask for. Others of a cluster may ask for them, too.
 var asked = []string{"pods", "selfsubjectaccessreviews"}
 
 // isServed reports whether a sample is of the indicator, for what agents ask for.
 func (s sample) isServed() bool {
-	isIndicator := s.family == objectives+"_bucket" || s.family == objectives+"_count"
+	isIndicator := s.family == server.ObjectivesMetric+"_bucket" || s.family == server.ObjectivesMetric+"_count"
 	return isIndicator && slices.Contains(asked, string(s.labels["resource"]))
 }
 
@@ -34,7 +32,7 @@ func countServed(increased []sample) (list []run.Served) {
 		if !s.isServed() || s.labels["verb"] == "WATCH" {
 			continue
 		}
-		if served := at(s); s.family == objectives+"_count" {
+		if served := at(s); s.family == server.ObjectivesMetric+"_count" {
 			served.Count += int64(s.value)
 		} else {
 			served.Within[string(s.labels["le"])] += int64(s.value)

@@ -6,13 +6,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/model"
 
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/loadgen/run"
 )
 
 // Of the API server's indicator counts what agents ask for, by verb and scope; a watch has no objective.
 func TestCountServed(t *testing.T) {
 	at := func(part, verb, resource, scope, bound string, value float64) sample {
-		return sample{objectives + part, model.Metric{"verb": model.LabelValue(verb), "resource": model.LabelValue(resource), "scope": model.LabelValue(scope), "le": model.LabelValue(bound)}, value}
+		return sample{server.ObjectivesMetric + part, model.Metric{"verb": model.LabelValue(verb), "resource": model.LabelValue(resource), "scope": model.LabelValue(scope), "le": model.LabelValue(bound)}, value}
 	}
 	got := countServed([]sample{
 		at("_bucket", "LIST", "pods", "cluster", "0.05", 7), at("_bucket", "LIST", "pods", "cluster", "+Inf", 9), at("_count", "LIST", "pods", "cluster", "", 9),

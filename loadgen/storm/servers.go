@@ -130,13 +130,13 @@ func (r *runner) options(name profile.Server, join *server.Server) server.Option
 	}
 	o := server.Options{
 		Cell:    verdicts.Cell{Name: string(name), Provider: r.Provider, Kubernetes: r.Release.Version, Gate: name.Gate()},
-		Release: r.Release, Binaries: r.Binaries, NodeImage: r.NodeImage, NoAudit: true, KeepMetrics: []string{objectives}, Join: join, Cached: r.Profile.Authorizer.Cache,
+		Release: r.Release, Binaries: r.Binaries, NodeImage: r.NodeImage, NoAudit: true, KeepMetrics: []string{server.ObjectivesMetric}, Join: join, Cached: r.Profile.Authorizer.Cache,
 	}
 	if r.recorder != nil {
 		o.Elsewhere = r.recorder
 	}
 	if r.serverCounts() {
-		o.Plain = &server.Plain{Args: server.Args(objectives)}
+		o.Plain = &server.Plain{Args: server.Args(server.ObjectivesMetric)}
 	}
 	return o
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/procfs"
 
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/providers"
 )
 
@@ -47,23 +48,10 @@ func Fitting(provider string) int {
 		// Its nodes keep a processor busy by themselves while it starts.
 		n, memory = runtime.GOMAXPROCS(0), nodesMemory
 	}
-	if free := availableMemory(); free > 0 {
+	if free, isKnown := clusters.AvailableMemory(); isKnown {
 		n = min(n, int(free/memory))
 	}
 	return max(1, n)
-}
-
-// availableMemory is what the kernel thinks new processes can have without swapping, in bytes; 0 where it does not say.
-func availableMemory() int64 {
-	proc, err := procfs.NewDefaultFS()
-	if err != nil {
-		return 0
-	}
-	memory, err := proc.Meminfo()
-	if err != nil || memory.MemAvailableBytes == nil {
-		return 0
-	}
-	return int64(*memory.MemAvailableBytes)
 }
 
 const memoryEvery = 2 * time.Second
@@ -74,8 +62,11 @@ type memoryWatch struct{ peak atomic.Int64 }
 // machineMemoryMeter returns a function that measures how much less memory the machine has free, in bytes, than when the
 // meter was made: the processes of kind are not children of ours.
 func machineMemoryMeter() func() int64 {
-	before := availableMemory()
-	return func() int64 { return max(0, before-availableMemory()) }
+	before, _ := clusters.AvailableMemory()
+	return func() int64 {
+		now, _ := clusters.AvailableMemory()
+		return max(0, before-now)
+	}
 }
 
 // measureOwnMemory returns the memory of this process and its children, in bytes: the sum of what each has for itself, and,

@@ -1,20 +1,16 @@
 package kind
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
-
-	"github.com/authzconf/authzconf/internal/usage"
 )
 
 // balancerImage is the image of the load balancer that kind sets before several control planes
@@ -140,48 +136,6 @@ func checkBalancer(ctx context.Context) error {
 			"ci/kind-node/build-balancer builds a stand-in without a registry")
 	}
 	return nil
-}
-
-// checkMemory checks that this machine has memory for the nodes.
-func (o Options) checkMemory() error {
-	needed := int64(1+len(o.ControlPlanes))*controlPlaneBytes + int64(len(o.Workers))*workerBytes
-	available, known := availableMemory()
-	if !known || available >= needed {
-		return nil
-	}
-	return &usage.Error{
-		Problem: fmt.Sprintf("%d control planes and %d workers need %d MiB of memory, and this machine has %d available",
-			1+len(o.ControlPlanes), len(o.Workers), needed>>20, available>>20),
-		Hint: "ask for fewer nodes (--control-planes, --nodes-kubernetes), fewer at once (--parallel), or end other programs",
-	}
-}
-
-// lineMerger hands lines of several files to one receiver, which gets each line in one piece.
-type lineMerger struct {
-	mu sync.Mutex
-	to interface{ Write(p []byte) (int, error) }
-}
-
-// lines is one of the files of a lineMerger. It keeps what does not end with a newline until the rest has come.
-type lines struct {
-	merger *lineMerger
-	rest   []byte
-}
-
-// Write passes on the lines that are complete.
-func (l *lines) Write(p []byte) (int, error) {
-	l.rest = append(l.rest, p...)
-	end := bytes.LastIndexByte(l.rest, '\n') + 1
-	if end == 0 {
-		return len(p), nil
-	}
-	l.merger.mu.Lock()
-	defer l.merger.mu.Unlock()
-	if _, err := l.merger.to.Write(l.rest[:end]); err != nil {
-		return 0, err
-	}
-	l.rest = append([]byte(nil), l.rest[end:]...)
-	return len(p), nil
 }
 
 // eachServer does something with the API servers of all nodes of the control plane at once.

@@ -1,9 +1,10 @@
 package kind
 
 import (
-	"bufio"
 	"fmt"
-	"os"
+
+	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/internal/usage"
 )
 
 // What the nodes of a cluster take of the machine's memory while scenarios run, measured (docs/kind.md).
@@ -12,18 +13,16 @@ const (
 	workerBytes       = 250 << 20
 )
 
-// availableMemory returns how much memory programs can still have, in bytes. It is not known where there is no /proc.
-func availableMemory() (bytes int64, known bool) {
-	file, err := os.Open("/proc/meminfo")
-	if err != nil {
-		return 0, false
+// checkMemory checks that this machine has memory for the nodes.
+func (o Options) checkMemory() error {
+	needed := int64(1+len(o.ControlPlanes))*controlPlaneBytes + int64(len(o.Workers))*workerBytes
+	available, known := clusters.AvailableMemory()
+	if !known || available >= needed {
+		return nil
 	}
-	defer func() { _ = file.Close() }()
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		var kilobytes int64
-		if n, _ := fmt.Sscanf(lines.Text(), "MemAvailable: %d kB", &kilobytes); n == 1 {
-			return kilobytes << 10, true
-		}
+	return &usage.Error{
+		Problem: fmt.Sprintf("%d control planes and %d workers need %d MiB of memory, and this machine has %d available",
+			1+len(o.ControlPlanes), len(o.Workers), needed>>20, available>>20),
+		Hint: "ask for fewer nodes (--control-planes, --nodes-kubernetes), fewer at once (--parallel), or end other programs",
 	}
-	return 0, false
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
@@ -119,7 +120,7 @@ func TestBaseImage(t *testing.T) {
 
 // TestMemory: too little is an error of the user's before anything starts.
 func TestMemory(t *testing.T) {
-	available, known := availableMemory()
+	available, known := clusters.AvailableMemory()
 	if !known {
 		t.Skip("this machine does not say how much memory it has")
 	}

@@ -1,0 +1,35 @@
+package kind
+
+import (
+	"bytes"
+	"io"
+	"sync"
+)
+
+// lineMerger hands lines of several files to one receiver, which gets each line in one piece.
+type lineMerger struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+// lines is one of the files of a lineMerger. It keeps what does not end with a newline until the rest has come.
+type lines struct {
+	merger *lineMerger
+	rest   []byte
+}
+
+// Write passes on the lines that are complete.
+func (l *lines) Write(p []byte) (int, error) {
+	l.rest = append(l.rest, p...)
+	end := bytes.LastIndexByte(l.rest, '\n') + 1
+	if end == 0 {
+		return len(p), nil
+	}
+	l.merger.mu.Lock()
+	defer l.merger.mu.Unlock()
+	if _, err := l.merger.to.Write(l.rest[:end]); err != nil {
+		return 0, err
+	}
+	l.rest = bytes.Clone(l.rest[end:])
+	return len(p), nil
+}

@@ -70,7 +70,15 @@ func judgeAgents(seed int64, cell string, part nodes.Part, view record.View) rep
 	if err != nil {
 		return invalidResult(r, verdicts.BlameHarness, err.Error())
 	}
-	checks := j.Checks[part]
+	r = JudgeChecks(r, j.Checks[part])
+	if o.Problem != "" && r.Verdict != verdicts.Failed {
+		return invalidResult(r, verdicts.BlameEnvironment, o.Problem)
+	}
+	return r
+}
+
+// JudgeChecks adds checks of what was seen of pods to a result: failed if one is not passed, and invalid if there is none.
+func JudgeChecks(r reports.Result, checks []nodes.Check) reports.Result {
 	r.Judged = len(checks)
 	for _, c := range checks {
 		if !c.Passed() {
@@ -82,8 +90,6 @@ func judgeAgents(seed int64, cell string, part nodes.Part, view record.View) rep
 		first := r.Differences[0]
 		r.Verdict = verdicts.Failed
 		r.Reason = fmt.Sprintf("%d of %d checks failed; the first: %s: want %s, got %s", len(r.Differences), len(checks), first.Field, first.Want, first.Got)
-	case o.Problem != "":
-		return invalidResult(r, verdicts.BlameEnvironment, o.Problem)
 	case len(checks) == 0:
 		return invalidResult(r, verdicts.BlameHarness, "nothing was looked at")
 	default:

@@ -59,11 +59,11 @@ func newAdvise() *cobra.Command {
 }
 
 func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
-	switch {
-	case f.options.MaxNames < 0 || f.options.MaxSeen < 0 || f.verifyLimit < 0:
+	if f.options.MaxNames < 0 || f.options.MaxSeen < 0 || f.verifyLimit < 0 {
 		return errors.New("--max-names, --max-seen and --verify-limit are not negative")
-	case !slices.Contains([]string{"text", "json", "yaml"}, f.output):
-		return fmt.Errorf("--output %q is not one of text, json, yaml", f.output)
+	}
+	if err := checkForm(f.output); err != nil {
+		return err
 	}
 	present, err := f.readPresent(c)
 	switch {

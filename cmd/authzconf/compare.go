@@ -19,8 +19,8 @@ func newLoadCompare() *cobra.Command {
 	output := "text"
 	var pairs map[string]string
 	c := commandWith("compare BEFORE AFTER", func(c *cobra.Command, folders []string) error {
-		if !slices.Contains([]string{"text", "json", "yaml"}, output) {
-			return fmt.Errorf("--output %q is not one of text, json, yaml", output)
+		if err := checkForm(output); err != nil {
+			return err
 		}
 		before, err := openStorm(folders[0])
 		if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,10 +51,7 @@ func (f flakesFlags) window(now time.Time) (w history.Window, err error) {
 	if w.MaxGap, err = history.ParsePeriod(f.maxGap); err != nil {
 		return w, fmt.Errorf("--max-gap: %w", err)
 	}
-	if !slices.Contains([]string{"text", "json", "yaml"}, f.output) {
-		return w, fmt.Errorf("--output %q is not one of text, json, yaml", f.output)
-	}
-	return w, nil
+	return w, checkForm(f.output)
 }
 
 // writeFlakes prints what was found, and turns it into the exit code.

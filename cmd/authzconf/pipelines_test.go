@@ -69,7 +69,8 @@ func checkCall(args []string) error {
 	if err != nil {
 		return err
 	}
-	if !c.HasParent() || !c.Runnable() {
+	onlyPrintsHelp := c.HasSubCommands() && c.Flags().Lookup("dry-run") == nil // load has commands below it, and is one itself
+	if !c.HasParent() || onlyPrintsHelp {
 		return fmt.Errorf("%q is no command", args)
 	}
 	if err := c.ParseFlags(rest); err != nil {

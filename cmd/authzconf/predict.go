@@ -7,7 +7,6 @@ import (
 	"io"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -79,8 +78,8 @@ func (f *predictFlags) register(fl *pflag.FlagSet) {
 }
 
 func (f *predictFlags) run(c *cobra.Command) error {
-	if !slices.Contains([]string{"text", "json", "yaml", "svg"}, f.output) {
-		return fmt.Errorf("--output %q is not one of text, json, yaml, svg", f.output)
+	if err := checkForm(f.output, "svg"); err != nil {
+		return err
 	}
 	if len(f.auditLogs) > 0 {
 		return f.predictLog(c)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -90,6 +91,15 @@ func render(w io.Writer, name string, data any) error {
 func renderTable(w io.Writer, name string, data any, flags uint) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', flags)
 	return errors.Join(render(t, name, data), t.Flush())
+}
+
+// checkForm returns an error if a command cannot write in the form that --output names. more are forms beside those of all.
+func checkForm(form string, more ...string) error {
+	forms := append([]string{"text", "json", "yaml"}, more...)
+	if slices.Contains(forms, form) {
+		return nil
+	}
+	return fmt.Errorf("--output %q is not one of %s", form, strings.Join(forms, ", "))
 }
 
 func printAs(w io.Writer, form, text string, data any) error {

@@ -173,6 +173,19 @@ func TestSkewFileOfCI(t *testing.T) {
 	}
 }
 
+// parseCells returns the cells that a command line asks for.
+func parseCells(t *testing.T, line string) ([]server.Options, error) {
+	t.Helper()
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	var f Flags
+	f.Register(flags)
+	f.RegisterMore(flags)
+	if err := flags.Parse(strings.Fields(line)); err != nil {
+		t.Fatal(err)
+	}
+	return f.Cells(os.ReadFile, io.Discard)
+}
+
 // TestControlPlanesFlags: the number of API servers and their versions have to agree.
 func TestControlPlanesFlags(t *testing.T) {
 	for line, want := range map[string]string{
@@ -185,13 +198,7 @@ func TestControlPlanesFlags(t *testing.T) {
 		"--provider kind --control-planes 3 --control-planes-kubernetes 1.36":      "error: --control-planes-kubernetes has 1 version beside that of --kubernetes",
 		"--provider kind --control-planes 3 --kubernetes 1.36,1.37":                "error: --control-planes 3 with several versions of --kubernetes",
 	} {
-		flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
-		var f Flags
-		f.Register(flags)
-		if err := flags.Parse(strings.Fields(line)); err != nil {
-			t.Fatal(err)
-		}
-		cells, err := f.Cells(os.ReadFile, io.Discard)
+		cells, err := parseCells(t, line)
 		got := names(cells)
 		if err != nil {
 			got = "error: " + err.Error()
@@ -214,14 +221,7 @@ func TestUnchangedFlag(t *testing.T) {
 		"--gate both --unchanged default": "1.37-gate-on 1.37-gate-off 1.37-unchanged-gate-default",
 		"--unchanged both --emulate 1.36": "1.37-as-1.36-unchanged-gate-on 1.37-as-1.36-unchanged-gate-off",
 	} {
-		flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
-		var f Flags
-		f.Register(flags)
-		f.RegisterMore(flags)
-		if err := flags.Parse(strings.Fields(line)); err != nil {
-			t.Fatal(err)
-		}
-		cells, err := f.Cells(os.ReadFile, io.Discard)
+		cells, err := parseCells(t, line)
 		if err != nil {
 			t.Fatal(err)
 		}

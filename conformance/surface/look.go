@@ -64,7 +64,7 @@ func (p *plan) look(ctx context.Context, s *server.Server, gate scenarios.Gate) 
 	if err := p.observeRequests(ctx, s, a, &seen); err != nil {
 		return seen, err
 	}
-	if seen.Metrics, err = a.readHelp(ctx); err != nil {
+	if seen.Metrics, err = readHelp(ctx, s); err != nil {
 		return seen, err
 	}
 	seen.Objects, err = readObjects(ctx, s)
@@ -200,17 +200,14 @@ func parseFlags(help string) map[string]string {
 	return flags
 }
 
-// helpLine matches the line of a metric family that says what it is.
-var helpLine = regexp.MustCompile(`(?m)^# HELP (\S+) (.*)$`)
-
 // readHelp reads the HELP texts of all metric families.
-func (a admin) readHelp(ctx context.Context) (map[string]string, error) {
-	body, err := a.get(ctx, "/metrics")
-	families := map[string]string{}
-	for _, m := range helpLine.FindAllStringSubmatch(string(body), -1) {
-		families[m[1]] = m[2]
+func readHelp(ctx context.Context, s *server.Server) (map[string]string, error) {
+	families, err := s.Scrape(ctx, "")
+	texts := map[string]string{}
+	for name, family := range families {
+		texts[name] = family.GetHelp()
 	}
-	return families, err
+	return texts, err
 }
 
 // renewed matches the keys of objects that an API server writes again all the time, or when it starts.

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"regexp"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -30,9 +31,6 @@ const (
 
 // requestPath is what all requests ask for.
 const requestPath = "/api/v1/namespaces/default/configmaps"
-
-// sliFamily is the histogram of request durations by which the SLOs of Kubernetes are judged.
-const sliFamily = "apiserver_request_sli_duration_seconds_count"
 
 // observeRequests sends requests that impersonate, allowed ones and refused ones, and records what the server counts and logs
 // meanwhile.
@@ -47,7 +45,7 @@ func (p *plan) observeRequests(ctx context.Context, s *server.Server, a admin, s
 	if err := p.send(ctx, 1, a, refused); err != nil { // connections and caches are there from here on
 		return err
 	}
-	counted, err := a.readIndicators(ctx)
+	counted, err := readIndicators(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -64,7 +62,7 @@ func (p *plan) observeRequests(ctx context.Context, s *server.Server, a admin, s
 	if seen.After, err = readProcess(s.PIDs().KubeAPIServer); err != nil {
 		return err
 	}
-	if seen.Indicators, err = a.readIndicators(ctx); err != nil {
+	if seen.Indicators, err = readIndicators(ctx, s); err != nil {
 		return err
 	}
 	for labels, before := range counted {
@@ -123,16 +121,14 @@ func (p *plan) send(ctx context.Context, n int, a admin, refused *http.Client) e
 	return nil
 }
 
-// sliLine matches a line of the SLI about what the requests asked for.
-var sliLine = regexp.MustCompile(`(?m)^` + sliFamily + `\{(.*resource="configmaps".*)\} (\d+)$`)
-
 // readIndicators reads how often the SLI counted what the requests asked for, by its labels.
-func (a admin) readIndicators(ctx context.Context) (map[string]int, error) {
-	body, err := a.get(ctx, "/metrics")
+func readIndicators(ctx context.Context, s *server.Server) (map[string]int, error) {
+	families, err := s.Scrape(ctx, server.ObjectivesMetric)
 	counts := map[string]int{}
-	for _, m := range sliLine.FindAllStringSubmatch(string(body), -1) {
-		if counts[m[1]], err = strconv.Atoi(m[2]); err != nil {
-			return nil, err
+	for _, m := range families[server.ObjectivesMetric].GetMetric() {
+		labels := seq.Map(m.GetLabel(), func(l *dto.LabelPair) string { return fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()) })
+		if slices.Contains(labels, `resource="configmaps"`) {
+			counts[strings.Join(labels, ",")] = int(m.GetHistogram().GetSampleCount())
 		}
 	}
 	return counts, err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/engine/nodes"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/record"
@@ -65,21 +66,17 @@ func (u *Upgrade) resumePods(ctx context.Context) error {
 
 // judgePods judges a claim about the pods on a stage.
 func (p *Plan) judgePods(stage *StagePlan, claim Claim, view record.View) reports.Result {
-	r := reports.Result{Level: scenarios.Core, Verdict: verdicts.Invalid, Blame: verdicts.BlameEnvironment}
 	now, err := record.Read[nodes.WorkRecord](view, podsKey(stage.Name()))
 	if err != nil {
-		r.Reason = "nothing was seen of the pods on this stage"
-		return r
+		return unseenPods("this stage")
 	}
-	r.Evidence = []string{view.EvidenceFile(podsKey(stage.Name()))}
 	before := p.before(stage)
 	var checks []nodes.Check
 	switch claim {
 	case ClaimPods:
 		first, err := record.Read[nodes.WorkRecord](view, podsKey(p.stages[0].Name()))
 		if err != nil {
-			r.Reason = "nothing was seen of the pods on the first stage"
-			return r
+			return unseenPods("the first stage")
 		}
 		checks = now.CheckPods(first)
 	case ClaimPodAnswers:
@@ -87,11 +84,24 @@ func (p *Plan) judgePods(stage *StagePlan, claim Claim, view record.View) report
 	case ClaimPodEvents:
 		checks = now.CheckEvents(!before.isOff(), !stage.isOff())
 	}
-	r = judgeChecks(r, checks)
-	if claim == ClaimPodAnswers && r.Verdict == verdicts.Passed {
-		r.Details = append(r.Details, fmt.Sprintf("the longest time without an answer was %.1f s", now.LongestPause().Seconds()))
+	r := conformance.JudgeChecks(reports.Result{Level: scenarios.Core, Evidence: []string{view.EvidenceFile(podsKey(stage.Name()))}}, checks)
+	switch r.Verdict {
+	case verdicts.Failed:
+		r.Blame = verdicts.BlameAPIServer
+	case verdicts.Passed:
+		r.Details = []string{reports.Plural(len(checks), "check") + " of node agents and a deputy in pods"}
+		if claim == ClaimPodAnswers {
+			r.Details = append(r.Details, fmt.Sprintf("the longest time without an answer was %.1f s", now.LongestPause().Seconds()))
+		}
 	}
 	return r
+}
+
+// unseenPods returns the result of a claim about pods of which nothing was recorded.
+func unseenPods(where string) reports.Result {
+	return reports.Result{
+		Level: scenarios.Core, Verdict: verdicts.Invalid, Blame: verdicts.BlameEnvironment, Reason: "nothing was seen of the pods on " + where,
+	}
 }
 
 // before returns the stage before a stage, or the first one itself.
@@ -104,26 +114,4 @@ func (p *Plan) before(stage *StagePlan) *StagePlan {
 		last = s
 	}
 	return last
-}
-
-// judgeChecks turns checks into a result: failed if one is not passed.
-func judgeChecks(r reports.Result, checks []nodes.Check) reports.Result {
-	r.Judged = len(checks)
-	for _, c := range checks {
-		if !c.Passed() {
-			r.Differences = append(r.Differences, verdicts.Difference{Field: c.What, Want: c.Want, Got: c.Got})
-		}
-	}
-	switch {
-	case len(r.Differences) > 0:
-		first := r.Differences[0]
-		r.Verdict, r.Blame = verdicts.Failed, verdicts.BlameAPIServer
-		r.Reason = fmt.Sprintf("%d of %s failed; the first: %s: want %s, got %s", len(r.Differences), reports.Plural(len(checks), "check"), first.Field, first.Want, first.Got)
-	case len(checks) == 0:
-		r.Blame, r.Reason = verdicts.BlameHarness, "nothing was looked at"
-	default:
-		r.Verdict, r.Blame = verdicts.Passed, ""
-		r.Details = []string{reports.Plural(len(checks), "check") + " of node agents and a deputy in pods"}
-	}
-	return r
 }

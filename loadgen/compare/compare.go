@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"gonum.org/v1/gonum/stat"
-
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/loadgen/judge"
 	"github.com/authzconf/authzconf/loadgen/run"
@@ -199,7 +197,7 @@ func compareBlocks(before, after []*run.Block) (figures []Figure) {
 		if why != "" {
 			f.Why = why
 		} else {
-			f.Before, f.After = stat.Mean(a, nil), stat.Mean(b, nil)
+			f.Before, f.After = statistics.Mean(a), statistics.Mean(b)
 			f.Difference, f.Bounded = statistics.DifferenceInterval(a, b, level)
 		}
 		figures = append(figures, f)

@@ -187,11 +187,16 @@ func CheckAppendable(path string) error {
 	if _, err := Read(path, bytes.NewReader(data)); err != nil {
 		return err
 	}
-	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644) //nolint:gosec // it is read by others, as reports are
+	file, err := openAppend(path)
 	if err != nil {
 		return err
 	}
 	return file.Close()
+}
+
+// openAppend opens a file to append to it, and creates it if it is not there.
+func openAppend(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644) //nolint:gosec // it is read by others, as reports are
 }
 
 // Append adds the line of a report to a file, in one write: runs that end at the same time do not mix their lines.
@@ -200,7 +205,7 @@ func Append(path string, r *reports.Report) error {
 	if err != nil {
 		return err
 	}
-	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644) //nolint:gosec // it is read by others, as reports are
+	file, err := openAppend(path)
 	if err != nil {
 		return err
 	}

@@ -76,7 +76,7 @@ func TestJUnitCounts(t *testing.T) {
 	if err := xml.Unmarshal(data, &all); err != nil {
 		t.Fatal(err)
 	}
-	if len(all.Suites) != 3 || all.Suites[0].Name != "run" || all.Suites[0].Errors != 1 {
+	if len(all.Suites) != 3 || all.Suites[0].Name != "run" || all.Suites[0].Failures != 1 {
 		t.Fatalf("the first suite is not that of the run: %+v", all.Suites)
 	}
 	counts := map[string]int{"testcase": all.Tests, "failure": all.Failures, "error": all.Errors, "skipped": all.Skipped}

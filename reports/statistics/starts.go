@@ -148,6 +148,9 @@ func StartsToDecide(means []float64, margin float64) int {
 	return 10_000
 }
 
+// Mean is the mean of values, such as those of the blocks of one side. That of none is NaN.
+func Mean(x []float64) float64 { return stat.Mean(x, nil) }
+
 // MeanInterval is the mean of values, of blocks or of starts, with its interval by Student's t at a level such as 0.95. With fewer than two
 // values there is no interval, and ok is false.
 func MeanInterval(x []float64, level float64) (i Interval, ok bool) {

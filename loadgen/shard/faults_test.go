@@ -75,7 +75,7 @@ func TestServerCertificate(t *testing.T) {
 			defer s.Close()
 			job := jobs(t, 1, func(http.ResponseWriter, *http.Request) {})[0]
 			job.Profile.Block = 2 * time.Second
-			job.Servers[profile.GateOffServer] = Endpoint{Host: s.URL, CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: first.Certificate[0]})}
+			job.Servers[profile.GateOffServer] = Endpoint{Hosts: []string{s.URL}, CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: first.Certificate[0]})}
 			w, err := NewWorker(job)
 			if err != nil {
 				t.Fatal(err)

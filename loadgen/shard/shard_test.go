@@ -61,7 +61,7 @@ func jobs(t *testing.T, n int, h http.HandlerFunc) []Job {
 	for i := range n {
 		all = append(all, Job{
 			Index: i, Count: n, Profile: p, Tokens: map[string][][]string{"none": tokens},
-			Servers: map[profile.Server]Endpoint{profile.GateOffServer: {Host: s.URL, CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})}},
+			Servers: map[profile.Server]Endpoint{profile.GateOffServer: {Hosts: []string{s.URL}, CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})}},
 		})
 	}
 	return all
@@ -301,12 +301,6 @@ func TestClockOff(t *testing.T) {
 	}
 }
 
-func TestCheckIndex(t *testing.T) {
-	if checkIndex("", 3) != nil || checkIndex("3", 3) != nil || checkIndex("2", 3) == nil || checkIndex("x", 0) == nil {
-		t.Error("a pod is taken for another shard")
-	}
-}
-
 func TestStop(t *testing.T) {
 	list := jobs(t, 2, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	for i := range list {
@@ -339,7 +333,7 @@ func TestStartFails(t *testing.T) {
 	if _, err := Start(t.Context(), Processes{"/bin/true"}, list); err == nil {
 		t.Error("a program that is no shard")
 	}
-	list[0].Servers = map[profile.Server]Endpoint{profile.GateOffServer: {Host: "https://127.0.0.1:1", CA: list[0].Servers[profile.GateOffServer].CA}}
+	list[0].Servers = map[profile.Server]Endpoint{profile.GateOffServer: {Hosts: []string{"https://127.0.0.1:1"}, CA: list[0].Servers[profile.GateOffServer].CA}}
 	if _, err := Start(t.Context(), program, list); err == nil || !strings.Contains(err.Error(), "connecting to gate-off") {
 		t.Errorf("a server that is not there: %v", err)
 	}

@@ -24,12 +24,20 @@ func (r *runner) block(ctx context.Context, i int) bool {
 	if cold && !r.forget(ctx, p.side) {
 		return false
 	}
+	start, err := s.generator.Prepare(ctx, shard.Order{Side: p.side, Seed: p.seed})
+	if ctx.Err() != nil {
+		r.problem(-1, "ended by the user before block %d of %d", i+1, len(r.plan))
+		return false
+	}
+	if err != nil {
+		r.problem(i, "before the block: %v", err)
+		return false
+	}
 	before, err := s.read()
 	if err != nil {
 		r.problem(i, "before the block: %v", err)
 		return false
 	}
-	start := time.Now().Add(shard.Lead(r.Profile))
 	counted := r.count(s, start, true)
 	b, lost, err := r.send(ctx, i, s, start, counted)
 	if ctx.Err() != nil {

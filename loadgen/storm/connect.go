@@ -56,7 +56,7 @@ func (r *runner) generator(ctx context.Context, names []profile.Server) (shard.G
 	}
 	switch {
 	case r.Engine == Pods:
-		return r.pods(ctx, r.servers[names[0]], jobs)
+		return r.pods(ctx, r.servers[names[0]], jobs[0])
 	case r.Shards > 1:
 		group, err := shard.Start(ctx, shard.Processes(r.Command), jobs)
 		if err != nil {
@@ -71,13 +71,13 @@ func (r *runner) generator(ctx context.Context, names []profile.Server) (shard.G
 	return worker, worker.Open(ctx)
 }
 
-// endpoint returns where agents reach a server, from this machine or from a pod.
+// endpoint returns where agents reach a server, from this machine or from a pod: pods reach each of its API servers.
 func (r *runner) endpoint(ctx context.Context, s *controlPlane) (e shard.Endpoint, err error) {
 	admin, anonymous := s.credentials()
 	if err := rest.LoadTLSFiles(anonymous); err != nil {
 		return e, err
 	}
-	e = shard.Endpoint{Host: anonymous.Host, CA: anonymous.CAData}
+	e = shard.Endpoint{Hosts: []string{anonymous.Host}, CA: anonymous.CAData}
 	if r.Engine != Pods {
 		return e, nil
 	}
@@ -88,34 +88,28 @@ func (r *runner) endpoint(ctx context.Context, s *controlPlane) (e shard.Endpoin
 	if err != nil {
 		return e, err
 	}
-	e.Host = "https://" + hosts[0]
+	e.Hosts = nil
+	for _, host := range hosts {
+		e.Hosts = append(e.Hosts, "https://"+host)
+	}
 	return e, nil
 }
 
-// pods runs the shards in the cluster that they storm: what they cost the machine is then the same for all servers.
-func (r *runner) pods(ctx context.Context, s *controlPlane, jobs []shard.Job) (shard.Generator, error) {
+// pods runs the shards in the cluster that they storm: what they cost the machine is then the same for all servers. plan is what
+// all of them have to know.
+func (r *runner) pods(ctx context.Context, s *controlPlane, plan shard.Job) (shard.Generator, error) {
 	if r.Image == "" {
 		if err := shard.LoadImage(ctx, s.targets[0]); err != nil {
 			return nil, err
 		}
 	}
 	admin, _ := s.credentials()
-	begin := time.Now()
-	launcher, err := shard.CreatePods(ctx, admin, len(jobs), jobLife(r.Profile), r.Image)
+	pods, err := shard.CreatePods(ctx, admin, plan, r.Image)
 	if err != nil {
 		return nil, err
 	}
-	group, err := shard.Start(ctx, launcher, jobs) // which closes the launcher on an error
-	if err != nil {
-		return nil, err
-	}
-	r.Say(fmt.Sprintf("%s: %d shards in pods are ready after %.1f s", s.name, len(jobs), time.Since(begin).Seconds()))
-	return group, nil
-}
-
-// jobLife is longer than a run takes, with the pauses in which servers forget.
-func jobLife(p *profile.Profile) time.Duration {
-	return 2*p.Length() + time.Duration(2*p.Pairs*len(p.Comparisons))*profile.CacheLife + time.Hour
+	r.Say(fmt.Sprintf("%s: each block is a Job of %d pods, created %.1f s before it begins", s.name, plan.Count, pods.Lead().Seconds()))
+	return pods, nil
 }
 
 // listAPIServers returns where pods reach the API servers: the endpoints of the Service kubernetes, without a proxy between.

@@ -43,10 +43,10 @@ func (r *runner) predict(ctx context.Context, s *controlPlane, p planned, varian
 }
 
 // repeatable reports whether some of a block's requests lead to the same reviews when they are sent again. What takes many at
-// once is not looked for among few.
+// once is not looked for among few, and pods send whole blocks only.
 func (r *runner) repeatable(b *run.Block) bool {
 	followsServer := b.FollowsServer || r.Profile.SelfReviews > 0
-	return !followsServer && !r.Profile.Counts && r.Profile.OneServer() && !r.Profile.Authorizer.Cache
+	return r.Engine != Pods && !followsServer && !r.Profile.Counts && r.Profile.OneServer() && !r.Profile.Authorizer.Cache
 }
 
 // findSmallest looks for the smallest schedule that is not as predicted. differences are those of the whole one.
@@ -98,9 +98,14 @@ func (r *runner) resend(ctx context.Context, s *controlPlane, p planned, variant
 	if !r.forget(ctx, p.side) {
 		return nil, nil
 	}
-	start := time.Now().Add(shard.Lead(r.Profile))
+	o := shard.Order{Side: p.side, Seed: p.seed, Sends: sends}
+	start, err := s.generator.Prepare(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	o.Start = start
 	counted := r.count(s, start, true)
-	b, err := s.generator.Block(ctx, shard.Order{Side: p.side, Seed: p.seed, Start: start, Sends: sends})
+	b, err := s.generator.Block(ctx, o)
 	r.last[p.side] = time.Now()
 	if err != nil {
 		return nil, err

@@ -71,7 +71,12 @@ func (r *runner) warmUp(ctx context.Context, s *controlPlane, start int) error {
 	i := slices.IndexFunc(r.plan, func(p planned) bool { return p.side.Server == s.name })
 	side := profile.Side{Variant: r.plan[i].side.Variant, Server: s.name}
 	r.count(s, time.Now(), true)
-	_, err := s.generator.Block(ctx, shard.Order{Side: side, Seed: r.plan[i].seed + uint64(start), Start: time.Now().Add(shard.Lead(r.Profile)), WarmUp: true})
+	o := shard.Order{Side: side, Seed: r.plan[i].seed + uint64(start), WarmUp: true}
+	at, err := s.generator.Prepare(ctx, o)
+	if err == nil {
+		o.Start = at
+		_, err = s.generator.Block(ctx, o)
+	}
 	r.out.WarmUps++
 	return cmp.Or(err, ctx.Err())
 }

@@ -1,5 +1,5 @@
-// Shard is a shard of a storm in a pod of an Indexed Job: it does what the shard processes of one machine do. Its
-// job and orders come in on stdin, blocks go out on stdout; it ends with its input.
+// Shard is a shard of a storm in a pod of an Indexed Job: it sends its part of the one block that it is told of in its
+// environment, and writes what it counted to stdout. It ends when it is told to.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	err := shard.Serve(ctx, os.Stdin, os.Stdout)
+	err := shard.Run(ctx, os.Stdin, os.Stdout)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)

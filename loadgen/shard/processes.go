@@ -23,6 +23,7 @@ import (
 type Group struct {
 	launcher Launcher
 	members  []*member
+	lead     time.Duration // how long before its start a block is ordered
 	length   time.Duration // how long a block may take, its last answers included
 	timeout  time.Duration // how long after that a shard may take to hand over its block
 }
@@ -34,6 +35,9 @@ type member struct {
 	// end waits until the shard has ended, and says why.
 	end func() error
 }
+
+// errLost marks a shard that has gone.
+var errLost = errors.New("was lost")
 
 const (
 	openTimeout = 5 * time.Minute
@@ -54,13 +58,13 @@ func Start(ctx context.Context, launcher Launcher, jobs []Job) (_ *Group, err er
 		}
 	}()
 	for _, job := range jobs {
-		g.length = job.Profile.Block + job.Profile.Timeout
+		g.length, g.lead = job.Profile.Block+job.Profile.Timeout, lead(&job.Profile)
 		link, err := launcher.Launch(ctx, job.Index, job.Count)
 		if err != nil {
 			return nil, err
 		}
 		m := &member{
-			name: fmt.Sprintf("shard %d of %d", job.Index, job.Count), link: link,
+			name: shardName(job.Index, job.Count), link: link,
 			client: jsonrpc.NewClient(struct {
 				io.Reader
 				io.WriteCloser
@@ -115,8 +119,13 @@ func (m *member) call(ctx context.Context, method string, args, answer any) erro
 	return fmt.Errorf("%s %w", m.name, errLost)
 }
 
+// Prepare implements Generator: the connections are open.
+func (g *Group) Prepare(context.Context, Order) (time.Time, error) {
+	return time.Now().Add(g.lead), nil
+}
+
 // Block implements Generator. If a shard is lost, the block has what the others counted.
-func (g *Group) Block(ctx context.Context, o Order) (whole *run.Block, err error) {
+func (g *Group) Block(ctx context.Context, o Order) (*run.Block, error) {
 	stop := context.AfterFunc(ctx, func() {
 		g.callAll(func(_ int, m *member) error { return m.call(context.Background(), "Stop", none{}, &none{}) })
 	})
@@ -124,18 +133,31 @@ func (g *Group) Block(ctx context.Context, o Order) (whole *run.Block, err error
 	waiting, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), time.Until(o.Start)+g.length+g.timeout,
 		fmt.Errorf("%w: it has not handed over its block %s after the last answer was due", errLost, g.timeout))
 	defer cancel()
-	blocks := make([]run.Block, len(g.members))
-	errs := g.callAll(func(i int, m *member) error { return m.call(waiting, "Block", o, &blocks[i]) })
-	for i := range blocks {
-		switch {
-		case errs[i] != nil:
-		case whole == nil:
-			whole = &blocks[i]
-		default:
-			whole.Merge(&blocks[i])
+	blocks := make([]*run.Block, len(g.members))
+	errs := g.callAll(func(i int, m *member) error {
+		blocks[i] = &run.Block{}
+		return m.call(waiting, "Block", o, blocks[i])
+	})
+	for i, err := range errs {
+		if err != nil {
+			blocks[i] = nil
 		}
 	}
-	return whole, errors.Join(errs...)
+	return merge(blocks), errors.Join(errs...)
+}
+
+// merge returns the sum of what shards counted, nil if there is nothing. A shard that is lost has nil.
+func merge(blocks []*run.Block) (whole *run.Block) {
+	for _, b := range blocks {
+		switch {
+		case b == nil:
+		case whole == nil:
+			whole = b
+		default:
+			whole.Merge(b)
+		}
+	}
+	return whole
 }
 
 // Live implements Generator. What a shard does not say is left out.

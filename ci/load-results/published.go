@@ -106,6 +106,32 @@ func (c *column) renameSteady() {
 	}
 }
 
+// titledComparison is a comparison of a run.
+type titledComparison struct {
+	Title string
+	judge.Comparison
+}
+
+// MeasuredComparisons are those whose difference in time is known.
+func (p *Cost) MeasuredComparisons() (list []titledComparison) {
+	for _, c := range p.Columns {
+		for _, comparison := range c.Result.Comparisons {
+			if comparison.P50.Measured {
+				list = append(list, titledComparison{c.Title, comparison})
+			}
+		}
+	}
+	return list
+}
+
+// CountUnknown returns how many comparisons have no known difference in time.
+func (p *Cost) CountUnknown() (n int) {
+	for _, c := range p.Columns {
+		n += len(c.Result.Comparisons)
+	}
+	return n - len(p.MeasuredComparisons())
+}
+
 // publish writes the page of a part, its plots, and the judgement and the evidence of its runs.
 func (p *Part) publish(dir string) error {
 	if err := p.publishEvidence(filepath.Join(dir, p.Name)); err != nil {

@@ -327,7 +327,7 @@ func publishParts(parts []Part, dir string) error {
 	}
 	took := seq.Sum(parts, Part.Took)
 	text, err := markdown("results", map[string]any{
-		"Parts": parts, "Statements": statements, "Took": took, "DaemonSets": daemonSets(parts), "Generator": describeGenerator(parts),
+		"Parts": parts, "Answers": answerQuestions(parts), "Statements": statements, "Took": took, "DaemonSets": daemonSets(parts), "Generator": describeGenerator(parts),
 	})
 	if err != nil {
 		return err

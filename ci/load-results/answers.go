@@ -1,0 +1,166 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/authzconf/authzconf/loadgen/judge"
+	"github.com/authzconf/authzconf/reports"
+)
+
+// Answer is a row of the first table: what a release lead asks, and what runs say.
+type Answer struct {
+	Question, Answer string
+	// HowMany is how many blocks, or pairs and starts, the answer rests on.
+	HowMany string
+	// Interval is in which the figure lies: of counts what the model predicts, of times 95 %.
+	Interval string
+	// Where is the run that has the figures.
+	Where string
+}
+
+// change is what the gate, or the move to a constrained mode, makes of the reviews of a request.
+type change struct {
+	question string
+	// before and after are the variants that are compared; of several the first that a run has on both sides.
+	before, after []judge.VariantKey
+}
+
+var legacyBefore = []judge.VariantKey{{Variant: "legacy-node", Server: "gate-off"}, {Variant: "legacy-gate-off", Server: "gate-off"}}
+
+// changes are what is asked about reviews.
+var changes = []change{
+	{
+		"We turn the gate on, and change no permission.", legacyBefore,
+		[]judge.VariantKey{{Variant: "legacy-node", Server: "gate-on"}, {Variant: "legacy-gate-on", Server: "gate-on"}},
+	},
+	{
+		"We move node agents to associated-node.", legacyBefore,
+		[]judge.VariantKey{{Variant: "associated-node", Server: "gate-on"}, {Variant: "associated-node-cold", Server: "gate-on"}},
+	},
+	{
+		"A requestor may not impersonate, and goes on trying.",
+		[]judge.VariantKey{{Variant: "denied", Server: "gate-off"}}, []judge.VariantKey{{Variant: "denied", Server: "gate-on"}},
+	},
+}
+
+// answerQuestions returns the first table: the reviews of requests, then times, then the most in one second.
+func answerQuestions(parts []Part) (list []Answer) {
+	for _, c := range changes {
+		list = append(list, c.answer(parts)...)
+	}
+	list = append(list, answerTimes(parts)...)
+	return append(list, answerPeak(parts))
+}
+
+// answer returns a row for each way of asking that was measured in a steady state, and otherwise one for the run with the most agents.
+func (c change) answer(parts []Part) (list []Answer) {
+	var largest *Answer
+	agents := 0
+	for _, p := range parts {
+		for i := range p.Columns {
+			col := &p.Columns[i]
+			before, after := col.firstOf(c.before), col.firstOf(c.after)
+			isMeasured := before != nil && after != nil && col.Result.Counted()
+			if !isMeasured {
+				continue
+			}
+			row := newReviewsAnswer(c.question, col, before, after)
+			isSteady := before.Reviews.Of == judge.SteadyState && after.Reviews.Of == judge.SteadyState
+			switch {
+			case isSteady:
+				list = append(list, row)
+			case after.Agents > agents:
+				largest, agents = &row, after.Agents
+			}
+		}
+	}
+	switch {
+	case len(list) > 0:
+		return list
+	case largest != nil:
+		return []Answer{*largest}
+	}
+	return []Answer{{Question: c.question, Answer: "not measured"}}
+}
+
+// firstOf returns what the run has of the first of some variants that it has, nil if it has none.
+func (c *column) firstOf(keys []judge.VariantKey) *judge.Variant {
+	for _, key := range keys {
+		if v := c.Measured(key); v != nil {
+			return v
+		}
+	}
+	return nil
+}
+
+func newReviewsAnswer(question string, c *column, before, after *judge.Variant) Answer {
+	a := Answer{
+		Question: question,
+		Answer:   fmt.Sprintf("%.3f → %.3f reviews a request, %s", before.Reviews.PerRequest.Estimate, after.Reviews.PerRequest.Estimate, after.Reviews.Of),
+		HowMany:  fmt.Sprintf("%d and %s", before.Reviews.Blocks, reports.Plural(after.Reviews.Blocks, "block")),
+		Interval: predictedOf(after.Reviews),
+		Where:    fmt.Sprintf("%s and %s: %s", before.Variant, after.Variant, c.Title),
+	}
+	if first := after.FirstContact; first != nil {
+		a.Answer += fmt.Sprintf("; %.3f at first contact", first.PerRequest.Estimate)
+	}
+	return a
+}
+
+// predictedOf returns what the model says of a figure.
+func predictedOf(r judge.ReviewRate) string {
+	if r.Predicted == nil {
+		return "not predicted"
+	}
+	return fmt.Sprintf("predicted %s", *r.Predicted)
+}
+
+// answerTimes returns a row for each comparison with the gate on whose difference in time is known, or one that says that none is.
+func answerTimes(parts []Part) (list []Answer) {
+	const question = "Requests take longer, or the API server more of its processor."
+	for _, p := range parts {
+		for _, c := range p.MeasuredComparisons() {
+			if c.AA {
+				continue
+			}
+			list = append(list, Answer{
+				Question: question,
+				Answer:   fmt.Sprintf("p50 %s, CPU of the API server %s", c.P50.DescribeChange(), c.CPU.DescribeChange()),
+				HowMany:  fmt.Sprintf("%s in %s", reports.Plural(c.Pairs, "pair"), reports.Plural(c.Starts, "start")),
+				Interval: "95 %",
+				Where:    fmt.Sprintf("%s after %s: %s", c.B, c.A, c.Title),
+			})
+		}
+	}
+	if len(list) == 0 {
+		return []Answer{{Question: question, Answer: "not known: no comparison has the starts that it takes"}}
+	}
+	return list
+}
+
+// answerPeak returns the highest second of all events.
+func answerPeak(parts []Part) Answer {
+	const question = "An API server restarts, agents are rolled out, or what is remembered ends."
+	var highest *judge.Variant
+	var where string
+	for _, p := range parts {
+		for i := range p.Columns {
+			col := &p.Columns[i]
+			for j := range col.Result.Variants {
+				v := &col.Result.Variants[j]
+				isHigher := highest == nil || v.MostReviews > highest.MostReviews
+				if col.Result.Counted() && v.MostReviews > 0 && isHigher {
+					highest, where = v, col.Title
+				}
+			}
+		}
+	}
+	if highest == nil {
+		return Answer{Question: question, Answer: "not measured"}
+	}
+	return Answer{
+		Question: question,
+		Answer:   fmt.Sprintf("at most %d reviews in one second, which is what the machine can do", highest.MostReviews),
+		HowMany:  reports.Plural(highest.Blocks, "block"), Interval: "none", Where: highest.Name + ": " + where,
+	}
+}

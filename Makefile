@@ -107,6 +107,13 @@ kind-load: ## storms on clusters of kind: by pods of an Indexed Job, and from 50
 	kwok=$$(go mod download -json sigs.k8s.io/kwok@v0.8.0 | sed -n 's/.*"Dir": "\(.*\)",/\1/p') && \
 	AUTHZCONF_KWOK=$$kwok AUTHZCONF_KIND_NODE_IMAGE=$$image go test -count 1 -timeout 30m -v -run 'TestPods|TestKwok' ./loadgen/storm
 
+.PHONY: kind-clusterloader2
+kind-clusterloader2: ## clusterloader2 (the program that AUTHZCONF_CLUSTERLOADER names) loads a cluster of kind with three nodes and kwok's
+	@ci/kind-node/install engine
+	@eval "$$(ci/kind-node/engine start)" && image=$$(ci/kind-node/image $(KUBERNETES)) && \
+	kwok=$$(go mod download -json sigs.k8s.io/kwok@v0.8.0 | sed -n 's/.*"Dir": "\(.*\)",/\1/p') && \
+	AUTHZCONF_KWOK=$$kwok AUTHZCONF_KIND_NODE_IMAGE=$$image go test -count 1 -timeout 40m -v -run TestOnKind ./ci/clusterloader2
+
 .PHONY: verify
 verify: build ## recompute the verdicts of the report from its evidence
 	$(AUTHZCONF) verify $(REPORT_DIR)

@@ -3,11 +3,9 @@ package storm
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -16,46 +14,13 @@ import (
 
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/kind"
+	"github.com/authzconf/authzconf/clusters/kwoktest"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/loadgen/judge"
 	"github.com/authzconf/authzconf/loadgen/profile"
 )
-
-// startKwok builds kwok's controller from its sources, and has it keep the nodes of a cluster with the stages that come
-// with it.
-func startKwok(t *testing.T, source, kubeconfig string) {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "kwok")
-	build := exec.CommandContext(t.Context(), "go", "build", "-mod=readonly", "-o", program, "./cmd/kwok")
-	build.Dir = source
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building kwok: %v: %s", err, out)
-	}
-	args := []string{"--kubeconfig", kubeconfig, "--manage-nodes-with-annotation-selector", "kwok.x-k8s.io/node=fake"}
-	for _, stage := range []string{"node/fast/node-initialize", "node/heartbeat-with-lease/node-heartbeat-with-lease", "pod/fast/pod-ready", "pod/fast/pod-delete"} {
-		args = append(args, "--config", filepath.Join(source, "kustomize", "stage", stage+".yaml"))
-	}
-	kwok := exec.Command(program, args...)
-	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	kwok.Stdout, kwok.Stderr = log, log
-	if err := kwok.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = kwok.Process.Signal(syscall.SIGTERM)
-		_ = kwok.Wait()
-		_ = log.Close()
-		if text, err := os.ReadFile(log.Name()); err == nil && t.Failed() {
-			t.Logf("kwok: %s", text[max(0, len(text)-4000):])
-		}
-	})
-}
 
 // TestKwokOnKind storms a cluster of kind from the agents of 500 nodes that a real kwok keeps Ready, beside all that a
 // cluster's controllers ask: the run passes, or says why it cannot be judged.
@@ -78,7 +43,7 @@ func TestKwokOnKind(t *testing.T) {
 	if err := errors.Join(err, os.WriteFile(kubeconfig, data, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	startKwok(t, source, kubeconfig)
+	kwoktest.Start(t, source, kubeconfig)
 	o := inExisting(t, kubeconfig, "kwok")
 	p, err := profile.Load("one-cluster", nil)
 	if err == nil {
@@ -109,7 +74,7 @@ func TestKwok(t *testing.T) {
 		t.Skip("AUTHZCONF_KWOK names no folder with kwok's sources: docs/load.md says where to get them")
 	}
 	plane, client := foreign(t)
-	startKwok(t, source, plane.KubeconfigPath())
+	kwoktest.Start(t, source, plane.KubeconfigPath())
 	o := inExisting(t, plane.KubeconfigPath(), "kwok")
 	o.Kwok, o.Profile.Block = true, 2*time.Second
 	ready := 0

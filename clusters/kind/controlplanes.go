@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -80,15 +81,22 @@ func (c *Cluster) findHosts(ctx context.Context, published string) error {
 // bringVersions gives the nodes of the control plane the API servers of the versions that were asked for, where these are
 // newer than what the nodes were made with.
 func (c *Cluster) bringVersions(ctx context.Context) error {
-	base := c.opts.baseImage()
+	newer := map[string][]string{} // nodes, by the image of their API server
 	for i, server := range c.opts.servers() {
-		if server.Image == base {
-			continue
+		if server.Image != c.opts.baseImage() {
+			newer[server.Image] = append(newer[server.Image], c.controlPlanes()[i])
+		}
+	}
+	for _, image := range slices.Sorted(maps.Keys(newer)) {
+		if err := c.bringAPIServer(ctx, newer[image], image); err != nil {
+			return err
 		}
 		o := c.opts
-		o.Image = server.Image
-		if err := c.replaceServer(ctx, c.controlPlanes()[i], o); err != nil {
-			return err
+		o.Image = image
+		for _, node := range newer[image] {
+			if err := c.replaceServer(ctx, node, o); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -108,7 +116,8 @@ func (c *Cluster) manifestOf(node string) writtenManifest {
 	return writtenManifest{c.opts.args(), c.opts.baseImage()}
 }
 
-// replaceServer gives one node of the control plane the API server that o describes, and returns when it is ready.
+// replaceServer gives one node of the control plane the API server that o describes, whose image is there, and returns when it
+// is ready.
 func (c *Cluster) replaceServer(ctx context.Context, node string, o Options) error {
 	started, err := c.startTime(ctx, node)
 	if err != nil {
@@ -116,7 +125,7 @@ func (c *Cluster) replaceServer(ctx context.Context, node string, o Options) err
 	}
 	image := ""
 	if o.Image != c.manifestOf(node).image {
-		if image, err = c.bringAPIServer(ctx, node, o); err != nil {
+		if image, err = nameAPIServer(ctx, o.Image); err != nil {
 			return err
 		}
 	}

@@ -153,6 +153,9 @@ func (c *Cluster) RestartAPIServer(ctx context.Context, change func(*Options)) e
 	if err := c.state.write(o.files()); err != nil {
 		return err
 	}
+	if err := c.bringAPIServer(ctx, c.controlPlanes(), o.Image); err != nil {
+		return err
+	}
 	for _, node := range c.controlPlanes() {
 		if err := c.replaceServer(ctx, node, o); err != nil {
 			return err
@@ -240,24 +243,32 @@ func (c *Cluster) startTime(ctx context.Context, node string) (float64, error) {
 	return strconv.ParseFloat(string(m[1]), 64)
 }
 
-// bringAPIServer puts the kube-apiserver of another node image onto a control-plane node, and returns its image's name.
-func (c *Cluster) bringAPIServer(ctx context.Context, node string, o Options) (string, error) {
-	version, err := ImageVersion(ctx, o.Image)
-	if err != nil {
-		return "", err
+// nameAPIServer returns the name of the image of the kube-apiserver in a node image.
+func nameAPIServer(ctx context.Context, nodeImage string) (string, error) {
+	version, err := ImageVersion(ctx, nodeImage)
+	return "registry.k8s.io/kube-apiserver:v" + version, err
+}
+
+// bringAPIServer puts the kube-apiserver of a node image onto those of some nodes that run the one of another.
+func (c *Cluster) bringAPIServer(ctx context.Context, nodes []string, nodeImage string) error {
+	nodes = seq.Filter(nodes, func(node string) bool { return c.manifestOf(node).image != nodeImage })
+	if len(nodes) == 0 {
+		return nil
 	}
-	name := "registry.k8s.io/kube-apiserver:v" + version
+	name, err := nameAPIServer(ctx, nodeImage)
+	if err != nil {
+		return err
+	}
 	// A node image holds the images of its version in the store of containerd, which has to run to get one out.
 	script := `containerd >/dev/null 2>&1 & until ctr version >/dev/null 2>&1; do sleep 0.1; done; exec ctr --namespace k8s.io images export --local - ` + name
-	archive, err := runEngineBytes(ctx, nil, "run", "--rm", "--privileged", "--network", "none", "--entrypoint", "sh", o.Image, "-c", script)
+	archive, err := runEngineBytes(ctx, nil, "run", "--rm", "--privileged", "--network", "none", "--entrypoint", "sh", nodeImage, "-c", script)
 	if err != nil {
-		return "", fmt.Errorf("taking %s out of %s: %w", name, o.Image, err)
+		return fmt.Errorf("taking %s out of %s: %w", name, nodeImage, err)
 	}
-	_, err = execNode(ctx, node, bytes.NewReader(archive), "ctr", "--namespace", "k8s.io", "images", "import", "--local", "-")
-	if err != nil {
-		return "", fmt.Errorf("bringing %s onto %s: %w", name, node, err)
+	if err := importImages(ctx, nodes, archive); err != nil {
+		return fmt.Errorf("bringing %s: %w", name, err)
 	}
-	return name, nil
+	return nil
 }
 
 // ExportLogs has kind collect the logs of all nodes in a folder, which is there.

@@ -25,13 +25,11 @@ func (b *Binaries) RegisterAPIServers(flags *pflag.FlagSet) {
 
 // String implements pflag.Value.
 func (a apiServers) String() string {
-	return strings.Join(slices.Sorted(func(yield func(string) bool) {
-		for cell, path := range a {
-			if !yield(strings.TrimPrefix(cell+"="+path, "=")) {
-				return
-			}
-		}
-	}), ",")
+	var texts []string
+	for _, cell := range slices.Sorted(maps.Keys(a)) {
+		texts = append(texts, strings.TrimPrefix(cell+"="+a[cell], "="))
+	}
+	return strings.Join(texts, ",")
 }
 
 // Type implements pflag.Value.

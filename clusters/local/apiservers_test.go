@@ -20,6 +20,9 @@ func TestGivenAPIServers(t *testing.T) {
 			t.Errorf("%s: %q, want %q", cell, got, want)
 		}
 	}
+	if got, want := b.apiServers.String(), "/all,a=/x=y"; got != want {
+		t.Errorf("the flag is shown as %q, want %q", got, want)
+	}
 	if err := b.CheckCells("a", "b"); err != nil {
 		t.Error(err)
 	}

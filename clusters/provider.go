@@ -110,6 +110,12 @@ type Reloader interface {
 	ReloadAuthorization(config []byte) error
 }
 
+// ClientSigner is a Cluster whose authority of client certificates is at hand.
+type ClientSigner interface {
+	// SignClient returns a new certificate, in PEM, that authenticates a user with groups, and its key.
+	SignClient(user string, groups []string) (cert, key []byte, err error)
+}
+
 // Restarter is a Provider that can replace the API server of a cluster of its own.
 type Restarter interface {
 	// Restart ends the API server, starts it as the request says, on the same etcd and with the same keys, and returns how

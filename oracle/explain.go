@@ -206,7 +206,7 @@ func (s *Server) Explain(p Prediction, imp *scenarios.Impersonate, r Request) st
 // ExplainScenario explains the requests of a scenario, one after the other, on a server as ServerFor makes it.
 func ExplainScenario(s *scenarios.Scenario, server *Server, fixtures fs.FS) (text string, _ error) {
 	for i, st := range s.Steps {
-		sent, err := exchanges(s.ID, i, st)
+		sent, err := exchanges(s, i, st)
 		if err != nil {
 			return "", err
 		}
@@ -298,7 +298,7 @@ func PlayAt(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS, times []Sp
 
 func play(s *scenarios.Scenario, server *Server, before func(*Server), fixtures fs.FS) (out []Played, err error) {
 	for i, st := range s.Steps {
-		sent, err := exchanges(s.ID, i, st)
+		sent, err := exchanges(s, i, st)
 		if err != nil {
 			return nil, err
 		}
@@ -316,27 +316,27 @@ func play(s *scenarios.Scenario, server *Server, before func(*Server), fixtures 
 }
 
 type exchange struct {
-	by      string // alias of the requestor
+	by      string // alias of the requestor whom the server chooses
 	imp     *scenarios.Impersonate
 	request Request
 	expect  *scenarios.Expect
 }
 
 // exchanges returns the requests that a step sends: one, those that a client is expected to make, or none.
-func exchanges(id string, i int, st scenarios.Step) ([]exchange, error) {
+func exchanges(s *scenarios.Scenario, i int, st scenarios.Step) ([]exchange, error) {
 	switch {
 	case st.Beside: // who of several is first is open
 		answer := *st.Expect
 		answer.Reviews, answer.Metrics = nil, nil
-		return []exchange{{st.Request.By, st.Request.Impersonate, RequestOf(st.Request), &answer}}, nil
+		return []exchange{{chooseRequestor(s, st.Request), st.Request.Impersonate, RequestOf(st.Request), &answer}}, nil
 	case st.Request != nil:
-		return []exchange{{st.Request.By, st.Request.Impersonate, RequestOf(st.Request), st.Expect}}, nil
+		return []exchange{{chooseRequestor(s, st.Request), st.Request.Impersonate, RequestOf(st.Request), st.Expect}}, nil
 	case st.Kubectl != nil && st.ExpectClient != nil:
 		var out []exchange
 		for _, r := range st.ExpectClient.Requests {
 			u, err := url.Parse(r.Path)
 			if err != nil {
-				return nil, fmt.Errorf("%s: step %d: %w", id, i, err)
+				return nil, fmt.Errorf("%s: step %d: %w", s.ID, i, err)
 			}
 			request := Request{Attributes: ParseRequest(r.Method, u)}
 			out = append(out, exchange{st.Kubectl.By, st.Kubectl.Impersonate(), request, &r.Expect})
@@ -345,7 +345,7 @@ func exchanges(id string, i int, st scenarios.Step) ([]exchange, error) {
 	case st.Wait > 0, st.Grant != "", st.Revoke != "", st.Reload != "":
 		return nil, nil
 	}
-	return nil, fmt.Errorf("%s: step %d is of a kind that the model does not know", id, i)
+	return nil, fmt.Errorf("%s: step %d is of a kind that the model does not know", s.ID, i)
 }
 
 func (s *Server) passStep(sc *scenarios.Scenario, st scenarios.Step, fixtures fs.FS) (words string, err error) {

@@ -213,6 +213,9 @@ func RequestorOf(alias string, r scenarios.Requestor) scenarios.User {
 		if len(extra) == 0 {
 			extra = nil
 		}
+		if r.Certificate {
+			extra = map[string][]string{user.CredentialIDKey: {"X509SHA256=" + alias}}
+		}
 		return Authenticated(scenarios.User{Name: r.User, UID: r.UID, Groups: slices.Clone(r.Groups), Extra: extra})
 	}
 	info := serviceaccount.ServiceAccountInfo{
@@ -264,6 +267,24 @@ func (s *Server) Receive(alias string, r scenarios.Requestor, imp *scenarios.Imp
 		}
 	}
 	return s.Do(requestor, imp, request)
+}
+
+// chooseRequestor returns the alias of the requestor whom a server takes for the sender of a request with several credentials:
+// that of the first that is good, in the order of Config.New in k8s.io/kubernetes/pkg/kubeapiserver/authenticator. The
+// headers of a proxy count only with its certificate, which a request carries if the proxy authenticates its own requestor.
+func chooseRequestor(s *scenarios.Scenario, r *scenarios.Request) string {
+	aliases := append([]string{r.By}, r.With...)
+	for _, kind := range []scenarios.CredentialKind{scenarios.ProxyHeaders, scenarios.ClientCertificate, scenarios.BearerToken} {
+		for i, alias := range aliases {
+			requestor := s.Requestors[alias]
+			isUnproven := kind == scenarios.ProxyHeaders && i > 0
+			isOutOfTime := requestor.ServiceAccount != nil && !requestor.ServiceAccount.InTime()
+			if requestor.Credential() == kind && !isUnproven && !isOutOfTime {
+				return alias
+			}
+		}
+	}
+	return r.By
 }
 
 // authenticates reports whether a requestor's token is taken. It is Validate of k8s.io/kubernetes/pkg/serviceaccount/claims.go behind the cache of

@@ -81,7 +81,7 @@ func walkStrings(v reflect.Value, path string, fn func(path, text string)) {
 var keptFields = regexp.MustCompile(`^(ID|File|Digest|Description|Source\..*|Level|Documented|Requires\..*|Twin|Setup|Fixtures|Suffix|.*\.key|` +
 	`Requestors\.ServiceAccount\.Times|(Grants|Policy\.For)\.(ID|Verbs|APIGroups|Resources)|Policy\.Answer|` +
 	`Steps\.(Name|Grant|Revoke|Reload|Kubectl\.(By|Version)|ExpectClient\.Requests\.Method)|` +
-	`Steps\.Request\.(By|Verb|APIGroup|Version|Resource|Subresource|Patch|Upgrade|Headers\.(Name|Hex))|` +
+	`Steps\.Request\.(By|With|Verb|APIGroup|Version|Resource|Subresource|Patch|Upgrade|Headers\.(Name|Hex))|` +
 	`Steps\.(Expect|ExpectClient\.Requests\.Expect)(\.OneOf)?\.(Outcome|Audit\..*|Metrics\..*|Flow\..*|` +
 	`Reviews(\.Unordered)*\.(By|Verb|Group|Version|Resource|Subresource|Decision)))$`)
 

@@ -128,6 +128,9 @@ func (c *checker) checkRequestors() {
 	for _, st := range c.s.Steps {
 		if r := st.Sent(); r != nil {
 			used[r.By], used[r.Reviewed()] = true, true
+			for _, alias := range r.With {
+				used[alias] = true
+			}
 		}
 	}
 	for _, alias := range slices.Sorted(maps.Keys(c.s.Requestors)) {
@@ -163,6 +166,10 @@ func (c *checker) checkWho(r Requestor, path []any) {
 		c.fail(path, "uid, groups and extra are given with anonymous (expected them with user only)")
 	case hasAccount && r.hasAttributes():
 		c.fail(path, "uid, groups and extra are given with serviceAccount (expected them with user only; a token has its own)")
+	case r.Certificate && !hasUser:
+		c.fail(extend(path, "certificate"), "certificate is given without user (expected it with user only)")
+	case r.Certificate && r.hasMoreThanGroups():
+		c.fail(extend(path, "certificate"), "certificate is given with uid or extra (expected groups only; a certificate has nothing else)")
 	}
 }
 

@@ -141,6 +141,7 @@ func (c *checker) checkRequest(r *Request, path []any) {
 	_, known := c.s.Requestors[r.By]
 	c.failIf(!known && r.By != "" && !c.src.failedAt(at("requestors")), extend(path, "by"),
 		"by is %q, which is not a requestor (expected one of their aliases)", r.By)
+	c.checkCredentials(r, path)
 	alias := r.Reviewed()
 	c.failIf(alias != "" && c.s.Requestors[alias].ServiceAccount == nil, extend(path, "body"),
 		"the token to review is %q (expected the alias of a requestor that is a service account, whose token is sent)", alias)

@@ -108,7 +108,7 @@ const (
 	Aggregation Capability = "aggregation"
 	// KubeletNodes: at least two nodes whose kubelets run pods, and the image of the node agent on them.
 	KubeletNodes Capability = "nodes"
-	// Signing: the key that signs the API server's ServiceAccount tokens is at hand.
+	// Signing: the keys are at hand that sign the API server's ServiceAccount tokens and the certificates of its clients.
 	Signing Capability = "signing"
 )
 
@@ -150,12 +150,14 @@ type Requires struct {
 
 // Requestor authenticates. Exactly one of User, ServiceAccount and Anonymous is set.
 type Requestor struct {
-	// User is an arbitrary user, through a request-header client certificate.
+	// User is an arbitrary user: a proxy names it in request headers, and proves with its certificate that it may.
 	User string `json:"user,omitempty" yaml:"user,omitempty"`
 	// UID, Groups and Extra go with User. The API server adds system:authenticated.
 	UID    string              `json:"uid,omitempty" yaml:"uid,omitempty"`
 	Groups []string            `json:"groups,omitempty" yaml:"groups,omitempty"`
 	Extra  map[string][]string `json:"extra,omitempty" yaml:"extra,omitempty"`
+	// Certificate gives User, with Groups, a client certificate of its own in place of the proxy's headers.
+	Certificate bool `json:"certificate,omitempty" yaml:"certificate,omitempty"`
 	// ServiceAccount is a real ServiceAccount with a token of its own.
 	ServiceAccount *ServiceAccount `json:"serviceAccount,omitempty" yaml:"serviceAccount,omitempty"`
 	// Anonymous sends no credentials. All scenarios share it, and with it the API server's memory of who impersonated how.
@@ -263,6 +265,9 @@ type Step struct {
 // Request is one API request, in the words of authorization. The HTTP method and path follow from it.
 type Request struct {
 	By string `json:"by" yaml:"by" bind:"keep"` // the alias of the requestor
+	// With are aliases of other requestors whose credentials the request carries too, each of another kind. Of a user whom a
+	// proxy names these are the headers without the proxy's certificate.
+	With []string `json:"with,omitempty" yaml:"with,omitempty" bind:"keep"`
 	// Impersonate holds the impersonation headers. Left out, none is sent.
 	Impersonate *Impersonate `json:"impersonate,omitempty" yaml:"impersonate,omitempty"`
 	// Headers are further header lines, sent behind those of Impersonate as they are written. A request that has

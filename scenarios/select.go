@@ -64,6 +64,8 @@ func (s *Scenario) Needs() []Capability {
 			if len(r.ServiceAccount.Times) > 0 {
 				need.Insert(Signing)
 			}
+		case r.Certificate:
+			need.Insert(Signing)
 		case !r.Anonymous:
 			need.Insert(RequestHeader)
 		}
@@ -151,6 +153,9 @@ func (s *Scenario) Substitute() (out *Scenario, why string) {
 
 // explainNoAccount returns what a user has that a service account cannot have; "" if one can take the user's place.
 func (s *Scenario) explainNoAccount(r Requestor) string {
+	if r.Certificate {
+		return "a client certificate, which a service account cannot have"
+	}
 	if r.hasAttributes() {
 		return "a UID, groups or extra, which a service account cannot have"
 	}
@@ -162,7 +167,10 @@ func (s *Scenario) explainNoAccount(r Requestor) string {
 }
 
 // hasAttributes reports whether a requestor has more than a name.
-func (r Requestor) hasAttributes() bool { return r.UID != "" || len(r.Groups) > 0 || len(r.Extra) > 0 }
+func (r Requestor) hasAttributes() bool { return len(r.Groups) > 0 || r.hasMoreThanGroups() }
+
+// hasMoreThanGroups reports whether a requestor has what a client certificate cannot say of it.
+func (r Requestor) hasMoreThanGroups() bool { return r.UID != "" || len(r.Extra) > 0 }
 
 // substitutes has the service accounts that take the place of users, by the users' names.
 type substitutes struct{ names map[string]string }

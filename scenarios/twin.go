@@ -35,7 +35,7 @@ func findRespects(s *Scenario, denied int, t *Scenario, allowed int) (out []stri
 		}
 	}
 	compare("gate", s.Requires.Gate == t.Requires.Gate || s.Requires.Gate == GateAny || t.Requires.Gate == GateAny)
-	compare("requestor", reflect.DeepEqual(s.Requestors[r.By], t.Requestors[a.By]))
+	compare("requestor", reflect.DeepEqual(s.Credentials(r), t.Credentials(a)))
 	compare("authorizer chain", s.Requires.Chain == t.Requires.Chain && slices.EqualFunc(s.Policy, t.Policy, func(x, y PolicyRule) bool {
 		return x.Answer == y.Answer && reflect.DeepEqual(x.For, y.For)
 	}))
@@ -68,7 +68,7 @@ func areSameRequest(r, a *Request) bool {
 // dropHeaders returns a request without requestor and headers. A version that is left out is v1.
 func dropHeaders(r *Request) Request {
 	out := *r
-	out.By, out.Impersonate, out.Headers = "", nil, nil
+	out.By, out.With, out.Impersonate, out.Headers = "", nil, nil, nil
 	if out.Version == "" && out.Path == "" {
 		out.Version = "v1"
 	}

@@ -135,9 +135,11 @@ type ClientRun struct {
 // SentRequest is a request as it was sent, without its credentials; Requestor says who authenticated.
 type SentRequest struct {
 	Requestor string `json:"requestor"`
-	// Credential is who the credential says that it is of, read from it as it was sent: the claims of a token, or
-	// the headers of a proxy. Nil where none was sent.
+	// Credential is who the credential says that it is of, read from it as it was sent: the claims of a token, the
+	// headers of a proxy, or a client certificate. Nil where none was sent.
 	Credential *scenarios.User `json:"credential,omitempty"`
+	// Others are whom the further credentials of the request name, in the order of the scenario.
+	Others []*scenarios.User `json:"others,omitempty"`
 
 	Method    string              `json:"method"`
 	URL       string              `json:"url"`

@@ -43,7 +43,24 @@ func (v *stepJudge) checkSent() (problem string) {
 			return "of the token to review, " + problem
 		}
 	}
+	if problem := v.checkOthers(); problem != "" {
+		return problem
+	}
 	return v.checkCredential(got.Credential, want)
+}
+
+// checkOthers demands that the request carried the credentials of the others whom the scenario names, and no more.
+func (v *stepJudge) checkOthers() (problem string) {
+	sent, with := v.o.Request.Others, v.request.With
+	if len(sent) != len(with) {
+		return fmt.Sprintf("the request carried %d further credentials, and the scenario wants %d", len(sent), len(with))
+	}
+	for i, alias := range with {
+		if problem := v.checkCredential(sent[i], v.s.Requestors[alias]); problem != "" {
+			return fmt.Sprintf("of the credential of %s, %s", alias, problem)
+		}
+	}
+	return ""
 }
 
 // checkRequestLine demands the scenario's method, path, query and user agent.
@@ -110,6 +127,9 @@ func expectedCredential(r scenarios.Requestor, got *scenarios.User) scenarios.Us
 	want := scenarios.User{Name: r.Username(), UID: r.UID, Groups: r.Groups, Extra: maps.Clone(r.Extra)}
 	maps.DeleteFunc(want.Extra, func(_ string, values []string) bool { return len(values) == 0 }) // no header is sent for these
 	sa := r.ServiceAccount
+	if r.Certificate { // the digest of a certificate stands among its owner's extra
+		want.Extra = map[string][]string{user.CredentialIDKey: got.Extra[user.CredentialIDKey]}
+	}
 	if sa == nil {
 		return want
 	}

@@ -293,11 +293,31 @@ const (
 
 type keyPair struct{ cert, key []byte }
 
+// authority signs certificates.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// sign makes a key and a certificate for it, both in PEM. It is valid from an hour before now.
+func (a authority) sign(leaf *x509.Certificate, usage x509.ExtKeyUsage, now time.Time) (keyPair, error) {
+	leaf.ExtKeyUsage = []x509.ExtKeyUsage{usage}
+	leaf.NotBefore, leaf.NotAfter = now.Add(-time.Hour), now.Add(keyLifetime)
+	cert, key, err := clusters.Sign(leaf, a.cert, a.key)
+	if err != nil {
+		return keyPair{}, err
+	}
+	encoded, err := keyutil.MarshalPrivateKeyToPEM(key)
+	return keyPair{clusters.EncodeCertificate(cert), encoded}, err
+}
+
 // pki is all the key material of one control plane. Three authorities, so that a client
 // certificate can never pass for a front proxy's, nor the other way round.
 type pki struct {
 	servingCA, clientCA, frontProxyCA []byte
 	serving, admin, frontProxy        keyPair
+	// clients signs the certificates of further clients.
+	clients authority
 	// serviceAccount is the key that signs ServiceAccount tokens, and its public half.
 	serviceAccountKey, serviceAccountPub []byte
 }
@@ -348,22 +368,18 @@ func newPKI(now time.Time) (*pki, error) {
 			x509.ExtKeyUsageClientAuth, &out.frontProxy,
 		},
 	} {
-		authority := &x509.Certificate{Subject: pkix.Name{CommonName: c.authority}}
-		c.leaf.ExtKeyUsage = []x509.ExtKeyUsage{c.usage}
-		for _, cert := range []*x509.Certificate{authority, c.leaf} {
-			cert.NotBefore, cert.NotAfter = now.Add(-time.Hour), now.Add(keyLifetime)
-		}
-		ca, caKey, err := clusters.Sign(authority, nil, nil)
+		ca := &x509.Certificate{Subject: pkix.Name{CommonName: c.authority}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(keyLifetime)}
+		signed, key, err := clusters.Sign(ca, nil, nil)
 		if err != nil {
 			return nil, err
 		}
-		leaf, key, err := clusters.Sign(c.leaf, ca, caKey)
-		if err != nil {
+		signer := authority{signed, key}
+		*c.ca = clusters.EncodeCertificate(signed)
+		if *c.pair, err = signer.sign(c.leaf, c.usage, now); err != nil {
 			return nil, err
 		}
-		*c.ca, c.pair.cert = clusters.EncodeCertificate(ca), clusters.EncodeCertificate(leaf)
-		if c.pair.key, err = keyutil.MarshalPrivateKeyToPEM(key); err != nil {
-			return nil, err
+		if c.ca == &out.clientCA {
+			out.clients = signer
 		}
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

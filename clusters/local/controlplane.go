@@ -2,6 +2,8 @@ package local
 
 import (
 	"context"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"os"
@@ -277,6 +279,13 @@ func (c *ControlPlane) Admin() *rest.Config { return c.config(c.pki.admin) }
 // X-Remote-User, X-Remote-Uid, X-Remote-Group and X-Remote-Extra-<key>, so it can act as any requestor. A request
 // without X-Remote-User is unauthorized.
 func (c *ControlPlane) FrontProxy() *rest.Config { return c.config(c.pki.frontProxy) }
+
+// SignClient returns a new client certificate for a user with groups, and its key, in PEM.
+func (c *ControlPlane) SignClient(user string, groups []string) (cert, key []byte, err error) {
+	leaf := &x509.Certificate{Subject: pkix.Name{CommonName: user, Organization: groups}}
+	pair, err := c.pki.clients.sign(leaf, x509.ExtKeyUsageClientAuth, time.Now())
+	return pair.cert, pair.key, err
+}
 
 // ServiceAccountKey is the key, in PEM, with which the API server signs tokens.
 func (c *ControlPlane) ServiceAccountKey() []byte { return c.pki.serviceAccountKey }

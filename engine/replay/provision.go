@@ -209,8 +209,11 @@ func (p *provisioner) create(ctx context.Context, at string, object runtime.Obje
 }
 
 func (run *run) mintTokens(ctx context.Context) error {
-	run.tokens = map[string]string{}
+	run.tokens, run.certificates = map[string]string{}, map[string]certificate{}
 	for _, alias := range slices.Sorted(maps.Keys(run.bound.Requestors)) {
+		if err := run.signCertificate(alias); err != nil {
+			return err
+		}
 		sa := run.bound.Requestors[alias].ServiceAccount
 		if sa == nil {
 			continue

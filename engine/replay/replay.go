@@ -32,9 +32,11 @@ type run struct {
 	// granted says that another authorizer than RBAC holds the grants.
 	granted bool
 	tokens  map[string]string // by requestor alias
-	grants  map[string][]scenarios.RBACObject
-	shells  map[string]*shell // by requestor alias
-	held    []held
+	// certificates are those of requestors with one of their own, by alias.
+	certificates map[string]certificate
+	grants       map[string][]scenarios.RBACObject
+	shells       map[string]*shell // by requestor alias
+	held         []held
 }
 
 // Replayer replays scenarios on one target. It may be used from several goroutines.
@@ -103,7 +105,7 @@ func (r *Replayer) replay(ctx context.Context, s *scenarios.Scenario, suffix str
 	defer run.closeShells()
 	defer r.admin.removePods(context.WithoutCancel(ctx), bound)
 	if kept != nil {
-		run.tokens = kept.tokens
+		run.tokens, run.certificates = kept.tokens, kept.certificates
 	} else if err := run.provision(ctx); err != nil {
 		run.broke(e, 0, fmt.Errorf("provisioning: %w", err))
 		return e
@@ -274,6 +276,8 @@ type Kept struct {
 
 	tokens map[string]string // by requestor alias
 	paths  []string          // of the objects
+	// certificates are those of requestors with one of their own, by alias.
+	certificates map[string]certificate
 }
 
 // Object is an API object as the API server writes it.
@@ -290,7 +294,7 @@ func (r *Replayer) Keep(ctx context.Context, s *scenarios.Scenario, suffix strin
 	if err := run.provision(ctx); err != nil {
 		return nil, fmt.Errorf("making the setup %s: %w", s.Setup, err)
 	}
-	return &Kept{Suffix: suffix, tokens: run.tokens, paths: KeptPaths(bound)}, nil
+	return &Kept{Suffix: suffix, tokens: run.tokens, certificates: run.certificates, paths: KeptPaths(bound)}, nil
 }
 
 // KeptPaths are the objects that Keep makes of a scenario whose names were made unique, in the order of Read.
@@ -321,7 +325,7 @@ func (r *Replayer) ReplayKept(ctx context.Context, s *scenarios.Scenario, kept *
 // may be a balancer. Nothing but the answer is looked at.
 func (r *Replayer) Send(ctx context.Context, s *scenarios.Scenario, kept *Kept, host string) (o verdicts.Observation, err error) {
 	bound, _ := s.Bind(kept.Suffix)
-	run := &run{target: r.target, admin: r.admin, bound: bound, suffix: kept.Suffix, tokens: kept.tokens}
+	run := &run{target: r.target, admin: r.admin, bound: bound, suffix: kept.Suffix, tokens: kept.tokens, certificates: kept.certificates}
 	client, req, err := run.prepare(ctx, host, bound.Steps[0].Request, &o.Request)
 	if err != nil {
 		return o, err

@@ -23,7 +23,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
-	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -195,8 +194,11 @@ func (run *run) prepare(ctx context.Context, host string, r *scenarios.Request, 
 	if err != nil {
 		return nil, nil, err
 	}
-	tap := func(sent *http.Request) { Record(shown, sent) }
-	client, err := run.target.RequestClient(r, run.bound.Requestors[r.By], run.tokens[r.By], tap)
+	tap := func(sent *http.Request) {
+		Record(shown, sent)
+		run.recordCredentials(shown, r, sent.Header)
+	}
+	client, err := run.target.RequestClient(r, run.credentials(r), tap)
 	return client, req, err
 }
 
@@ -366,16 +368,4 @@ func shownHeaders(h http.Header) map[string][]string {
 		}
 	}
 	return shown
-}
-
-// credentialOf is who the credential of a request is of, as the API server reads it; nil if it carries none.
-func credentialOf(h http.Header) *scenarios.User {
-	if token, ok := strings.CutPrefix(h.Get("Authorization"), "Bearer "); ok {
-		return verdicts.TokenUser(token)
-	}
-	if _, ok := h[remote+"User"]; !ok {
-		return nil
-	}
-	u := server.RemoteUser(h)
-	return &u
 }

@@ -301,16 +301,15 @@ func (s *Server) UserConfig(r scenarios.Requestor) *rest.Config {
 	return c
 }
 
-// RequestClient is the requestor of a request, with token if a service account, and adds the headers that it asks for.
-func (s *Server) RequestClient(r *scenarios.Request, requestor scenarios.Requestor, token string, tap Tap) (*http.Client, error) {
-	c, auth := s.cluster.Anonymous(), asUser(requestor)
-	switch {
-	case requestor.ServiceAccount != nil:
-		auth = func(rt http.RoundTripper) http.RoundTripper { return transport.NewBearerAuthRoundTripper(token, rt) }
-	case requestor.Anonymous:
-		auth = func(rt http.RoundTripper) http.RoundTripper { return rt }
-	default:
-		c = s.cluster.FrontProxy()
+// RequestClient sends a request with these credentials, of which the first is the requestor's, and adds the headers that it
+// asks for.
+func (s *Server) RequestClient(r *scenarios.Request, credentials []Credential, tap Tap) (*http.Client, error) {
+	c := s.connectAs(credentials)
+	auth := func(rt http.RoundTripper) http.RoundTripper {
+		for _, one := range credentials {
+			rt = one.wrap(rt)
+		}
+		return rt
 	}
 	if len(r.Headers) > 0 || r.Upgrade != "" {
 		// HTTP/2 has lower-case names only and no upgrades, and its client refuses what the server would find too long.

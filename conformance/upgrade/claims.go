@@ -29,6 +29,10 @@ const (
 	ClaimObjects Claim = "objects-unchanged"
 	// ClaimTokens: every token that was issued on an earlier stage authenticates, and is the same one.
 	ClaimTokens Claim = "tokens-work"
+	// ClaimWrites: roles, bindings and accounts that are written on the stage become what was sent, and grant what they say.
+	ClaimWrites Claim = "writes-take-effect"
+	// ClaimReadBack: what earlier stages wrote reads byte for byte as it did there, and their tokens authenticate.
+	ClaimReadBack Claim = "writes-read-back"
 	// ClaimNoConstrained: at an API server without the feature no access review has a verb of it.
 	ClaimNoConstrained Claim = "no-constrained-review"
 	// ClaimWorkloads: everybody who worked before the API server was replaced was answered rightly by the new one.
@@ -70,6 +74,10 @@ func planClaims(stages []*StagePlan) {
 	hadToken := map[string]bool{}   // by setup
 	for _, s := range stages {
 		s.claim(ClaimObjects, s)
+		s.claim(ClaimWrites, s)
+		if s != stages[0] {
+			s.claim(ClaimReadBack, s)
+		}
 		if s.usesTokens(hadToken) {
 			s.claim(ClaimTokens, s)
 		}
@@ -154,6 +162,10 @@ func (p *Plan) judgeClaim(stage *StagePlan, item ClaimItem, view record.View) re
 	switch item.Claim {
 	case ClaimObjects:
 		r.Verdict, detail = p.judgeObjects(stage, view)
+	case ClaimWrites:
+		r.Verdict, detail = judgeWrites(e.Writes)
+	case ClaimReadBack:
+		r.Verdict, detail = p.judgeReadBack(stage, view)
 	case ClaimTokens:
 		r.Verdict, detail = p.judgeTokens(stage, view)
 	case ClaimNoConstrained:

@@ -137,8 +137,9 @@ func TestClaimsOfTheStages(t *testing.T) {
 		}
 		got = append(got, strings.Join(names, " "))
 	}
-	want := "objects-unchanged no-constrained-review, objects-unchanged tokens-work answers-right workloads-go-on, " +
-		"objects-unchanged tokens-work no-constrained-review answers-right workloads-go-on"
+	want := "objects-unchanged writes-take-effect no-constrained-review, " +
+		"objects-unchanged writes-take-effect writes-read-back tokens-work answers-right workloads-go-on, " +
+		"objects-unchanged writes-take-effect writes-read-back tokens-work no-constrained-review answers-right workloads-go-on"
 	if text := strings.Join(got, ", "); text != want {
 		t.Errorf("got  %s\nwant %s", text, want)
 	}

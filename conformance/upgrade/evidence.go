@@ -25,6 +25,8 @@ type StageRecord struct {
 	Verbs map[string]int `json:"verbs"`
 	// Neighbours are the same counts of the other API servers that ran meanwhile, by the cells that they were.
 	Neighbours map[string]map[string]int `json:"neighbours,omitempty"`
+	// Writes is what was written on the stage, besides the setups.
+	Writes *WriteRecord `json:"writes,omitempty"`
 	// Flow are the requests that were sent on the way to this stage; nil where none were.
 	Flow *FlowRecord `json:"flow,omitempty"`
 }

@@ -26,6 +26,7 @@ type Upgrade struct {
 	// What setups have, by their names: for the scenarios, and under other names for
 	// the requests that flow, which would otherwise fill the caches of the first.
 	kept, flowing map[string]*replay.Kept
+	writer        *writer
 
 	// Of each API server: itself, the mark of its recorder before the stage, and what it has been.
 	targets   []*server.Server
@@ -49,7 +50,7 @@ type Stage struct {
 
 // newUpgrade prepares a walk along a planned path.
 func newUpgrade(p *Plan, o conformance.Output) *Upgrade {
-	u := &Upgrade{plan: p, output: &o, kept: map[string]*replay.Kept{}, flowing: map[string]*replay.Kept{}}
+	u := &Upgrade{plan: p, output: &o, kept: map[string]*replay.Kept{}, flowing: map[string]*replay.Kept{}, writer: newWriter(o.Seed)}
 	for _, s := range p.stages {
 		u.Stages = append(u.Stages, &Stage{StagePlan: s, Cell: conformance.NewCell(s.CellPlan, u.output)})
 	}
@@ -164,6 +165,9 @@ func (u *Upgrade) stay(ctx context.Context, stage *Stage) (err error) {
 		stage.Cell.Run(ctx, run, s, u.kept[s.Setup])
 	}
 	e := StageRecord{DownSeconds: stage.Down.Seconds(), Verbs: t.Verbs(u.marks[stage.Server]), Neighbours: u.countNeighbours(stage), Flow: stage.flow}
+	if e.Writes, err = u.writer.write(ctx, run, stage.Name()); err != nil {
+		return fmt.Errorf("writing on the stage: %w", err)
+	}
 	if e.Objects, err = u.readObjects(ctx, run, stage); err != nil {
 		return err
 	}

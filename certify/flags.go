@@ -114,6 +114,9 @@ func (f *certifyFlags) check() (err error) {
 			return err
 		}
 	}
+	if err := f.binaries.CheckCells(cellFor(f.release).Name); err != nil {
+		return err
+	}
 	isUnknown := func(v string) bool { return v != "v1" && v != "v1beta1" }
 	if !slices.Contains(f.versions, "v1") || slices.ContainsFunc(f.versions, isUnknown) {
 		return fmt.Errorf("--review-versions %s: expected v1, or v1,v1beta1", strings.Join(f.versions, ","))

@@ -73,7 +73,7 @@ func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
 	if o.target, err = controlPlane(f.kubernetes, &f.binaries); err != nil {
 		return nil, err
 	}
-	return newPlan(o), nil
+	return newPlan(o), server.CheckAPIServers([]server.Options{o.target})
 }
 
 // controlPlane returns the control plane of a version, with the gate on.

@@ -69,8 +69,8 @@ func (b *Binaries) GivenAPIServer(cell string) string {
 	return cmp.Or(b.apiServers[cell], b.apiServers[""])
 }
 
-// findGivenAPIServer returns the program that the user gave for a cell, or nothing if there is none.
-func (b *Binaries) findGivenAPIServer(cell string) (string, error) {
+// FindGivenAPIServer returns the program that the user gave for a cell, or nothing if there is none.
+func (b *Binaries) FindGivenAPIServer(cell string) (string, error) {
 	path := b.GivenAPIServer(cell)
 	if path == "" {
 		return "", nil

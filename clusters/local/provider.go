@@ -67,7 +67,7 @@ func (p Provider) options(r clusters.Request) (o Options, err error) {
 		return o, err
 	}
 	if o.KubeAPIServerPath == "" {
-		if o.KubeAPIServerPath, err = p.Binaries.findGivenAPIServer(r.Name); err != nil {
+		if o.KubeAPIServerPath, err = p.Binaries.FindGivenAPIServer(r.Name); err != nil {
 			return o, err
 		}
 	}

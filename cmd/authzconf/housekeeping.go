@@ -92,7 +92,7 @@ func newUp() *cobra.Command {
 	var auditLog string
 	c := plainCommand("up", func(c *cobra.Command) error {
 		cells, err := flags.Cells(nil, c.ErrOrStderr())
-		if err != nil {
+		if err := errors.Join(err, server.CheckAPIServers(cells)); err != nil {
 			return err
 		}
 		return up(c, cells, port, auditLog)
@@ -112,6 +112,10 @@ func up(c *cobra.Command, cells []server.Options, port int, auditLog string) err
 	}
 	ctx := c.Context()
 	options := cells[0].LocalOptions(port)
+	var err error
+	if options.KubeAPIServerPath, err = cells[0].Binaries.FindGivenAPIServer(cells[0].Cell.Name); err != nil {
+		return err
+	}
 	if auditLog != "" {
 		log, err := os.Create(auditLog)
 		if err != nil {

@@ -59,7 +59,8 @@ func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--kubernetes: %w", err)
 	}
-	return newPlan(serverOptions(release, &f.binaries), by, scenarios), nil
+	target := serverOptions(release, &f.binaries)
+	return newPlan(target, by, scenarios), server.CheckAPIServers([]server.Options{target})
 }
 
 // serverOptions returns the API server behind the enforcer.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -69,7 +70,8 @@ func (b *Binaries) GivenAPIServer(cell string) string {
 	return cmp.Or(b.apiServers[cell], b.apiServers[""])
 }
 
-// FindGivenAPIServer returns the program that the user gave for a cell, or nothing if there is none.
+// FindGivenAPIServer returns the program that the user gave for a cell, or nothing if there is none. The path is absolute: a
+// program runs in another folder than the user's.
 func (b *Binaries) FindGivenAPIServer(cell string) (string, error) {
 	path := b.GivenAPIServer(cell)
 	if path == "" {
@@ -78,5 +80,5 @@ func (b *Binaries) FindGivenAPIServer(cell string) (string, error) {
 	if info, err := os.Stat(path); err != nil || info.IsDir() {
 		return "", &usage.Error{Problem: fmt.Sprintf("--api-server %s: expected the path of a kube-apiserver", path)}
 	}
-	return path, nil
+	return filepath.Abs(path)
 }

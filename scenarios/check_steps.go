@@ -188,6 +188,8 @@ func (c *checker) checkExpect(e *Expect, path []any) {
 	if expected := codeProblem(e.Outcome, e.Code); expected != "" && e.Code != 0 {
 		c.fail(extend(path, "code"), "code %d does not go with outcome %s (expected %s)", e.Code, e.Outcome, expected)
 	}
+	c.failIf(e.OrTooLarge && e.Outcome != Allowed, extend(path, "orTooLarge"),
+		"orTooLarge is given with the outcome %s (expected it with allowed, which a server may refuse in its place)", e.Outcome)
 	if e.User != nil {
 		c.require(extend(path, "user", "name"), e.User.Name == "", "the resulting user's name")
 	}

@@ -172,6 +172,9 @@ func (s *source) decodeSlice(n *yaml.Node, v reflect.Value, label string) {
 	for i, item := range n.Content {
 		s.decode(item, v.Index(i), label)
 	}
+	if s.ranges && v.Type().Elem().Kind() == reflect.String {
+		s.expandRanges(n, v, label)
+	}
 }
 
 func (s *source) decodeScalar(n *yaml.Node, v reflect.Value, label string) {

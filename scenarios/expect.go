@@ -35,6 +35,9 @@ type Expect struct {
 	// Outcome must be given.
 	Outcome Outcome `json:"outcome" yaml:"outcome"`
 	Code    int     `json:"code,omitempty" yaml:"code,omitempty"` // the HTTP status code
+	// OrTooLarge allows the HTTP server to refuse the request in place of all else: what it takes depends on the release of
+	// Go that it was built with. See Answered.
+	OrTooLarge bool `json:"orTooLarge,omitempty" yaml:"orTooLarge,omitempty"`
 	// Message is the whole message of the answered Status.
 	Message string `json:"message,omitempty" yaml:"message,omitempty"`
 	// MessageMatches is a regular expression for a whole message that is not known before: with a webhook's address, say.
@@ -65,6 +68,22 @@ type Expect struct {
 	// OneOf are alternatives, of which one must be seen whole, where the API server does not always do the same.
 	// They state what Message, Reviews and Metrics otherwise do, all of them the same fields.
 	OneOf []Alternative `json:"oneOf,omitempty" yaml:"oneOf,omitempty"`
+}
+
+// Answered returns what is expected of a request that was answered with a code: the expectation itself, unless the HTTP
+// server was allowed to refuse the request and did. Then nobody may have been asked about it or told of it.
+func (e *Expect) Answered(code int) *Expect {
+	if !e.OrTooLarge || code != refusalCodes[HeadersTooLarge] {
+		return e
+	}
+	refused := &Expect{Outcome: HeadersTooLarge, Code: code, Reviews: []Review{}}
+	if e.Backend != nil {
+		refused.Backend = []User{}
+	}
+	if e.Metrics != nil {
+		refused.Metrics = &MetricsExpect{Attempts: []MetricDelta{}, Authorizations: []MetricDelta{}}
+	}
+	return refused
 }
 
 // Flow names the flow schema that priority and fairness matched a request with, and its priority level.

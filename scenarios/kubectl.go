@@ -37,6 +37,19 @@ type ClientRequest struct {
 	Expect Expect `json:"expect" yaml:"expect"`             // as of a request step
 }
 
+// Answered returns what is expected of a client whose requests were answered with these codes: as Expect.Answered of each.
+// kubectl ends with exit code 1 when a request is refused, and what it prints then is not judged.
+func (e *ClientExpect) Answered(codes []int) *ClientExpect {
+	for i, r := range e.Requests {
+		if i < len(codes) && r.Expect.Answered(codes[i]).Outcome != r.Expect.Outcome {
+			refused := *e
+			refused.ExitCode, refused.Stdout, refused.Stderr = new(1), nil, nil
+			return &refused
+		}
+	}
+	return e
+}
+
 // flags returns the values of a flag that may be given several times.
 func (k *Kubectl) flags(name string) (values []string) {
 	for _, a := range k.Args {

@@ -167,7 +167,7 @@ func (st Step) isByUsual() bool {
 // load reads and checks one scenario file; twins need the others and come later.
 func (l *loader) load(file string) *loadedFile {
 	s := &Scenario{ID: strings.TrimSuffix(file, ".yaml"), File: file}
-	f := &loadedFile{scenario: s, source: &source{file: file}}
+	f := &loadedFile{scenario: s, source: &source{file: file, ranges: true}}
 	if !validID.MatchString(s.ID) {
 		f.source.fail(position{1, 1}, "the path gives the ID %q (expected lower-case letters, digits, '-', '_' and '.' in each part)", s.ID)
 	}

@@ -26,6 +26,8 @@ type source struct {
 	errs Errors
 	// lenient is about numbers and true and false where text is expected: they are read as they are written.
 	lenient bool
+	// ranges is about lists of texts: an item such as "team-{001..501}" stands for many.
+	ranges bool
 	// noted are the fields that say too much or too little. They are taken.
 	noted Errors
 	// broken are the nodes that could not be decoded. Rules about what is in them would only repeat the error.

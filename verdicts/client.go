@@ -17,7 +17,7 @@ func (j *judge) judgeClient(i int, st *scenarios.Step, o *Observation) (problem 
 		return "there is no observation of the client"
 	}
 	v := &stepJudge{judge: j, index: i}
-	want := st.ExpectClient
+	want := st.ExpectClient.Answered(seq.Map(o.Requests, func(o Observation) int { return o.Response.Code }))
 	if want.ExitCode != nil {
 		v.compare("exitCode", strconv.Itoa(*want.ExitCode), strconv.Itoa(o.Client.ExitCode))
 	}

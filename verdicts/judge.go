@@ -161,7 +161,7 @@ func (j *judge) judgeGroup(first int, group []scenarios.Step, seen []Observation
 // newStepJudge returns the judge of one request.
 func (j *judge) newStepJudge(i int, st *scenarios.Step, o *Observation) *stepJudge {
 	return &stepJudge{
-		judge: j, index: i, request: st.Request, requestor: j.s.Requestors[st.Request.By], expect: st.Expect, o: o, event: AuditOf(o), status: StatusOf(o.Response),
+		judge: j, index: i, request: st.Request, requestor: j.s.Requestors[st.Request.By], expect: st.Expect.Answered(o.Response.Code), o: o, event: AuditOf(o), status: StatusOf(o.Response),
 		client: j.s.Steps[i].Kubectl != nil,
 	}
 }

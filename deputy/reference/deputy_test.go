@@ -1,6 +1,7 @@
 package reference_test
 
 import (
+	"fmt"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -168,6 +169,30 @@ func TestAgent(t *testing.T) {
 		})
 	}
 }
+
+// TestAgentPassesManyGroups sends as many groups as API servers take through the agent: all arrive, in their order.
+func TestAgentPassesManyGroups(t *testing.T) {
+	var got http.Header
+	target := roundTripper(func(r *http.Request) (*http.Response, error) {
+		got = r.Header
+		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
+	})
+	r := httptest.NewRequest(http.MethodGet, "/version", nil)
+	r.Header.Set("Impersonate-User", "alice")
+	for i := range 16384 {
+		r.Header.Add("Impersonate-Group", fmt.Sprint("group-", i))
+	}
+	sent := slices.Clone(r.Header["Impersonate-Group"])
+	h := reference.NewAgent(&url.URL{Scheme: "https", Host: "target"}, target, func() string { return "agent" })
+	h.ServeHTTP(httptest.NewRecorder(), r)
+	if !slices.Equal(got["Impersonate-Group"], sent) {
+		t.Errorf("%d groups arrived, want %d", len(got["Impersonate-Group"]), len(sent))
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (send roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return send(r) }
 
 // FuzzAgent holds that whatever the headers are, the target sees the agent's token
 // alone, and the one user that was sent.

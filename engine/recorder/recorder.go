@@ -117,13 +117,15 @@ func prepare(o Options, addr net.Addr) (*Recorder, error) {
 // newServer is the HTTP server of a recorder around any handler, so that a benchmark can put another handler behind the
 // very same set-up. What net/http says of broken connections is thrown away: the recorder's client says it, too.
 func newServer(h http.Handler, p *PKI, track func(net.Conn, http.ConnState)) *http.Server {
-	return &http.Server{
+	server := &http.Server{
 		Handler:           h,
 		TLSConfig:         p.ServerConfig(),
 		ReadHeaderTimeout: handshakeTimeout,
 		ErrorLog:          log.New(io.Discard, "", 0),
 		ConnState:         track,
 	}
+	liftHeaderLimit(server)
+	return server
 }
 
 // serve runs the accept loop. If it ends for any reason but Close, open connections are cut as well: a recorder

@@ -1,0 +1,49 @@
+package scenarios
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// numberRange finds a range of numbers in an item of a list, as in "team-{001..501}".
+var numberRange = regexp.MustCompile(`^(.*)\{([0-9]{1,9})\.\.([0-9]{1,9})\}(.*)$`)
+
+// maxRange keeps a mistyped range from filling the memory. It is twice what API servers take of header values.
+const maxRange = 32768
+
+// expandRange returns the texts that an item of a list stands for: itself, unless it has a range of numbers. These are
+// written with as many digits as the first of them. A range that is empty or too long is a problem, told in words.
+func expandRange(item string) (texts []string, problem string) {
+	m := numberRange.FindStringSubmatch(item)
+	if m == nil {
+		return []string{item}, ""
+	}
+	first, _ := strconv.Atoi(m[2]) // both have digits alone, and at most nine
+	last, _ := strconv.Atoi(m[3])
+	if n := last - first + 1; n < 1 || n > maxRange {
+		return nil, fmt.Sprintf("has a range of %d values (expected 1 to %d)", max(0, n), maxRange)
+	}
+	for i := first; i <= last; i++ {
+		texts = append(texts, fmt.Sprintf("%s%0*d%s", m[1], len(m[2]), i, m[4]))
+	}
+	return texts, ""
+}
+
+// expandRanges puts the texts of ranges into a list that was decoded from n.
+func (s *source) expandRanges(n *yaml.Node, list reflect.Value, label string) {
+	out := reflect.MakeSlice(list.Type(), 0, list.Len())
+	for i := range list.Len() {
+		texts, problem := expandRange(list.Index(i).String())
+		if problem != "" {
+			s.breakAt(n.Content[i], "%s %s", label, problem)
+		}
+		for _, text := range texts {
+			out = reflect.Append(out, reflect.ValueOf(text).Convert(list.Type().Elem()))
+		}
+	}
+	list.Set(out)
+}

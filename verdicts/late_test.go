@@ -41,9 +41,9 @@ func TestLate(t *testing.T) {
 	}{
 		"late and right":               {waits: true, first: wait + time.Minute, verdict: Passed},
 		"in time and wrong":            {waits: true, first: wait + 400*time.Millisecond, control: wait, wrong: []int{1}, verdict: Failed, blame: BlameEnvironment, reason: "the control run passed"},
-		"late, the control run passes": {waits: true, first: wait + 600*time.Millisecond, control: wait, wrong: []int{1}, verdict: Passed, reason: "step 2 was sent 600ms behind its time"},
-		"late, the control run fails":  {waits: true, first: wait + 2*time.Second, control: wait, wrong: []int{1}, again: []int{1}, verdict: Failed, blame: BlameAPIServer, reason: "the first run is not judged: step 2 was sent 2s behind"},
-		"late twice":                   {waits: true, first: wait + 2*time.Second, control: wait + 3*time.Second, wrong: []int{1}, again: []int{1}, verdict: Invalid, blame: BlameEnvironment, reason: "not judged either: step 2 was sent 3s behind"},
+		"late, the control run passes": {waits: true, first: wait + 600*time.Millisecond, control: wait, wrong: []int{1}, verdict: Passed, reason: "the API server came to step 2 600ms behind its time"},
+		"late, the control run fails":  {waits: true, first: wait + 2*time.Second, control: wait, wrong: []int{1}, again: []int{1}, verdict: Failed, blame: BlameAPIServer, reason: "the first run is not judged: the API server came to step 2 2s behind"},
+		"late twice":                   {waits: true, first: wait + 2*time.Second, control: wait + 3*time.Second, wrong: []int{1}, again: []int{1}, verdict: Invalid, blame: BlameEnvironment, reason: "not judged either: the API server came to step 2 3s behind"},
 		"wrong before it was late":     {waits: true, first: wait + 2*time.Second, control: wait, wrong: []int{0, 1}, again: []int{0, 1}, verdict: Failed, blame: BlameAPIServer, reason: "the control run saw the same"},
 		"no waits, a slow second":      {first: time.Second, control: time.Second, wrong: []int{1}, again: []int{1}, verdict: Failed, blame: BlameAPIServer, reason: "the control run saw the same"},
 		"no waits, six seconds":        {first: 6 * time.Second, control: 6 * time.Second, wrong: []int{1}, again: []int{1}, verdict: Invalid, blame: BlameEnvironment, reason: "more than the 5s"},
@@ -58,6 +58,18 @@ func TestLate(t *testing.T) {
 			}
 		})
 	}
+	t.Run("sent in time, and the server was late", func(t *testing.T) {
+		s := twice(true)
+		e := played(s, wait, 1)
+		e.Control = played(s, wait)
+		o := &e.Steps[1]
+		for i := range o.Reviews {
+			o.Reviews[i].At = o.Sent.Add(time.Second)
+		}
+		if r := Judge(s, e); r.Verdict != Passed || !strings.Contains(r.Reason, "came to step 2 1s behind its time") {
+			t.Errorf("%s, blamed on %q: %s", r.Verdict, r.Blame, r.Reason)
+		}
+	})
 	s := twice(true)
 	if r := Judge(s, played(s, wait+time.Minute, 1)); r.Verdict != Failed {
 		t.Errorf("late, without a control run: %s", r.Verdict)

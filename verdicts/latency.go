@@ -211,7 +211,7 @@ const (
 	slack        = 5 * time.Second
 )
 
-// findDelay returns by how much the request of a failed result came too late, "" if it did not: a busy machine answers late, and then
+// findDelay returns by how much the request of a failed result was late, "" if it did not: a busy machine answers late, and then
 // the time for which an API server remembers something is over before the scenario asks again. It is counted up to
 // the first difference, from the first request, without the scenario's waits.
 func findDelay(s *scenarios.Scenario, e *Evidence, r Result) string {
@@ -228,11 +228,23 @@ func findDelay(s *scenarios.Scenario, e *Evidence, r Result) string {
 		if waits > 0 {
 			tolerance = slackOfWaits
 		}
-		if delay := e.Steps[i].Sent.Sub(first.Sent) - waits; delay > tolerance {
-			return fmt.Sprintf("step %d was sent %s behind its time, more than the %s that the scenario leaves", failed, delay.Round(time.Millisecond), tolerance)
+		if delay := e.Steps[i].lastWorkedOn().Sub(first.Sent) - waits; delay > tolerance {
+			return fmt.Sprintf("the API server came to step %d %s behind its time, more than the %s that the scenario leaves", failed, delay.Round(time.Millisecond), tolerance)
 		}
 	}
 	return ""
+}
+
+// lastWorkedOn returns the latest time at which the API server is known to have worked on the request: when its last access
+// review arrived. A busy server may come to a request long after it was sent, and forgets by its own clock meanwhile.
+func (o *Observation) lastWorkedOn() time.Time {
+	at := o.Sent
+	for _, r := range o.Reviews {
+		if r.At.After(at) {
+			at = r.At
+		}
+	}
+	return at
 }
 
 // judgeControl returns the result of a scenario whose requests came too late, by the delay that is named: that of its

@@ -8,8 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/conformance/surface"
 	"github.com/authzconf/authzconf/conformance/upgrade"
 	"github.com/authzconf/authzconf/conformance/upgradepath"
 	"github.com/authzconf/authzconf/engine/product"
@@ -74,8 +76,11 @@ type reproduced struct {
 
 func (f *reproduceFlags) run(c *cobra.Command, finding *findings.Finding) error {
 	try := f.tryScenarios
-	if finding.Path != "" {
+	switch {
+	case finding.Path != "":
 		try = f.tryPath
+	case finding.Memory:
+		try = f.tryMemory
 	}
 	tried, err := try(c, finding)
 	if err != nil {
@@ -215,6 +220,28 @@ func (f *reproduceFlags) tryPath(c *cobra.Command, finding *findings.Finding) ([
 		t.Seen, t.Why = findings.Happens, ""
 	case exitInvalid:
 		t.Why = "nothing could be judged, after " + made.Report.Finished.Sub(made.Report.Started).Round(time.Second).String()
+	}
+	return []reproduced{t}, nil
+}
+
+// tryMemory measures what an API server keeps of users that were impersonated.
+func (f *reproduceFlags) tryMemory(c *cobra.Command, _ *findings.Finding) ([]reproduced, error) {
+	release, err := local.ParseRelease(f.matrix.Kubernetes[0])
+	if err != nil {
+		return nil, invalid(err)
+	}
+	m, err := surface.MeasureRemembered(c.Context(), release, f.matrix.Binaries)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	t := reproduced{Cell: release.Minor, Scenario: "heap", Seen: findings.Unclear}
+	t.Why = fmt.Sprintf("%s with %d KiB of headers in all made the heap grow by %d KiB; %d %% of it was held when all must be forgotten, %d %% after one more",
+		reports.Plural(m.Entries, "impersonation"), m.Sent>>10, m.Growth()>>10, m.Held(), m.Rest())
+	switch {
+	case m.IsUnbounded() && m.IsHeld():
+		t.Seen = findings.Happens
+	case !m.IsUnbounded() && !m.IsHeld():
+		t.Seen = findings.Gone
 	}
 	return []reproduced{t}, nil
 }

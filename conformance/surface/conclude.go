@@ -15,7 +15,7 @@ func (p *plan) Conclude(results []reports.Result, evidence record.View) (*report
 		Subject: reports.Subject{Name: "kube-apiserver", Provider: "local"},
 		Groups:  product.Group(p.cases, results),
 	}
-	table := reports.Table{Columns: []string{"gate", "what was compared", "result"}}
+	table := reports.Table{Columns: []string{"stage", "what was compared", "result"}}
 	for i := range r.Groups {
 		g := &r.Groups[i]
 		p.describe(g, evidence)
@@ -26,25 +26,39 @@ func (p *plan) Conclude(results []reports.Result, evidence record.View) (*report
 		}
 	}
 	r.Sections = append(r.Sections, reports.Section{
-		ID: "surface", Title: "What enabling the gate adds",
-		Text:   []string{fmt.Sprintf("One API server with its own defaults was started with the gate off, on, and off again, on the same etcd. In each state %d requests that impersonate were allowed and as many refused.", p.requests)},
-		Tables: []reports.Table{table},
+		ID: "surface", Title: "What enabling the gate adds", Text: []string{p.describeStages()},
+		Tables: []reports.Table{table, p.tabulateObjects(evidence)},
 	})
 	return r, nil
 }
 
+// describeStages says what was run.
+func (p *plan) describeStages() string {
+	what := "One API server with its own defaults was started with the gate off, on, and off again, on the same etcd."
+	if p.path != "" {
+		what = fmt.Sprintf("API servers with their own defaults went through the path %s on the same etcd, and through it once more, on another etcd, with the gate off everywhere (baseline). Each stage is compared with the one in its place there.", p.path)
+	}
+	return what + fmt.Sprintf(" In each state %d requests that impersonate were allowed and as many refused.", p.requests)
+}
+
+// tabulateObjects returns how many objects etcd held at the end of each stage, and of how many bytes.
+func (p *plan) tabulateObjects(evidence record.View) reports.Table {
+	t := reports.Table{Columns: []string{"stage", "objects in etcd", "bytes"}}
+	for _, at := range p.stages {
+		if seen, err := record.Read[Surface](evidence, "surface/"+at.name); err == nil {
+			t.Rows = append(t.Rows, reports.Row{Cells: []string{at.name, fmt.Sprint(len(seen.Objects)), fmt.Sprint(sumOf(seen.Objects))}})
+		}
+	}
+	return t
+}
+
 // describe adds the server that a group was judged on.
 func (p *plan) describe(g *reports.Group, evidence record.View) {
-	for _, at := range stages {
-		if at.name != g.Name {
-			continue
-		}
-		cell := p.options(at.gate).Cell
-		cell.Name = g.Name
-		g.Cell = &cell
-		if seen, err := record.Read[Surface](evidence, "surface/"+at.name); err == nil {
-			g.Witness = &seen.Witness
-		}
+	cell := p.find(g.Name).options.Cell
+	cell.Name = g.Name
+	g.Cell = &cell
+	if seen, err := record.Read[Surface](evidence, "surface/"+g.Name); err == nil {
+		g.Witness = &seen.Witness
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// comparison is one thing that is compared between two states of the gate.
+// comparison is one thing that is compared between two stages.
 type comparison struct {
 	name string
 	// judge compares a surface with the one before, and returns what is otherwise than it has to be, and in a line what was
@@ -43,6 +43,7 @@ var comparisons = []comparison{
 		return now.Logged, "lines of the log at its default verbosity about allowed and refused impersonations"
 	}},
 	{"processes", judgeProcesses},
+	{agentsComparison, judgeAgents},
 	{"connections", func(_ scenarios.Gate, _, now *Surface) ([]string, string) {
 		return now.After.Peers, "addresses of other machines that the API server is connected with"
 	}},
@@ -143,7 +144,8 @@ func sumOf(counts map[string]int) (sum int) {
 // Judge implements product.Plan.
 func (p *plan) Judge(id string, evidence record.View) reports.Result {
 	group, name, _ := strings.Cut(id, "/")
-	before, err := record.Read[Surface](evidence, "surface/"+stages[0].name)
+	at := p.find(group)
+	before, err := record.Read[Surface](evidence, "surface/"+at.baseline)
 	if err != nil {
 		return invalid(err)
 	}
@@ -159,14 +161,13 @@ func (p *plan) Judge(id string, evidence record.View) reports.Result {
 			return reports.Result{Verdict: verdicts.Invalid, Blame: verdicts.BlameHarness, Reason: "nothing was read of the server's " + empty}
 		}
 	}
-	return judgeComparison(group, name, before, now)
+	return judgeComparison(at.gate(), name, before, now)
 }
 
 // judgeComparison judges one comparison of a stage.
-func judgeComparison(group, name string, before, now *Surface) reports.Result {
-	at := stages[slices.IndexFunc(stages, func(s stage) bool { return s.name == group })]
+func judgeComparison(gate scenarios.Gate, name string, before, now *Surface) reports.Result {
 	c := comparisons[slices.IndexFunc(comparisons, func(c comparison) bool { return c.name == name })]
-	problems, compared := c.judge(at.gate, before, now)
+	problems, compared := c.judge(gate, before, now)
 	result := reports.Result{Verdict: verdicts.Passed, Judged: 1, Details: []string{compared}}
 	if len(problems) > 0 {
 		result.Verdict, result.Blame, result.Reason = verdicts.Failed, verdicts.BlameAPIServer, problems[0]

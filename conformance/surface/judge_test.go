@@ -5,7 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/conformance/upgradepath"
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -14,34 +18,39 @@ func newSurface() *Surface {
 	return &Surface{
 		Witness: reports.Witness{GitVersion: "v1.37.1"}, OpenAPI: map[string]string{"api/v1": "AB"}, Resources: map[string]string{"/v1/pods": "get"},
 		Flags: map[string]string{"v": "-v"}, Metrics: map[string]string{"up": "up"}, Objects: map[string]int{"/registry/a": 1},
-		Indicators: map[string]int{`verb="LIST"`: 100}, After: Process{Files: 9, Sockets: 5},
+		Indicators: map[string]int{`verb="LIST"`: 100}, After: Process{Files: 9, Sockets: 5}, Agents: &Process{Sockets: 5},
 	}
 }
 
 func TestComparisons(t *testing.T) {
 	for name, test := range map[string]struct {
-		group, comparison string
-		change            func(*Surface)
-		want              string // empty for passed
+		gate       scenarios.Gate
+		comparison string
+		change     func(*Surface)
+		want       string // empty for passed
 	}{
-		"nothing":                  {"gate-off-again", "metrics", func(*Surface) {}, ""},
-		"a field":                  {"gate-on", "api-types", func(s *Surface) { s.OpenAPI["api/v1"] = "CD" }, "changed: api/v1"},
-		"a resource":               {"gate-on", "api-resources", func(s *Surface) { s.Resources["/v1/x"] = "get" }, "added: /v1/x"},
-		"a flag less":              {"gate-on", "flags", func(s *Surface) { delete(s.Flags, "v") }, "removed: v"},
-		"no metrics":               {"gate-on", "metrics", func(*Surface) {}, "0 metrics of impersonation, expected 4"},
-		"a metric too many":        {"gate-off-again", "metrics", func(s *Surface) { s.Metrics[impersonationPrefix+"x"] = "" }, "1 metric of impersonation, expected 0"},
-		"a metric is deprecated":   {"gate-off-again", "metrics", func(s *Surface) { s.Metrics["up"] = "(Deprecated) up" }, "changed: up"},
-		"an object grows":          {"gate-on", "objects", func(s *Surface) { s.Objects["/registry/a"]++ }, "from 1 to 2"},
-		"a request is not counted": {"gate-on", "indicators", func(s *Surface) { s.Indicators[`verb="LIST"`]-- }, "from 100 to 99"},
-		"a line is logged":         {"gate-on", "log", func(s *Surface) { s.Logged = []string{"E1 impersonation"} }, "E1 impersonation"},
-		"a child":                  {"gate-on", "processes", func(s *Surface) { s.After.Children = 1 }, "has started 1 child, expected 0"},
-		"sockets":                  {"gate-on", "processes", func(s *Surface) { s.After.Sockets += moreSockets + 1 }, "9 sockets more than before"},
-		"a peer":                   {"gate-on", "connections", func(s *Surface) { s.After.Peers = []string{"192.0.2.1"} }, "192.0.2.1"},
+		"nothing":                  {scenarios.GateOff, "metrics", func(*Surface) {}, ""},
+		"a field":                  {scenarios.GateOn, "api-types", func(s *Surface) { s.OpenAPI["api/v1"] = "CD" }, "changed: api/v1"},
+		"a resource":               {scenarios.GateOn, "api-resources", func(s *Surface) { s.Resources["/v1/x"] = "get" }, "added: /v1/x"},
+		"a flag less":              {scenarios.GateOn, "flags", func(s *Surface) { delete(s.Flags, "v") }, "removed: v"},
+		"no metrics":               {scenarios.GateOn, "metrics", func(*Surface) {}, "0 metrics of impersonation, expected 4"},
+		"a metric too many":        {scenarios.GateOff, "metrics", func(s *Surface) { s.Metrics[impersonationPrefix+"x"] = "" }, "1 metric of impersonation, expected 0"},
+		"a metric is deprecated":   {scenarios.GateOff, "metrics", func(s *Surface) { s.Metrics["up"] = "(Deprecated) up" }, "changed: up"},
+		"an object grows":          {scenarios.GateOn, "objects", func(s *Surface) { s.Objects["/registry/a"]++ }, "from 1 to 2"},
+		"a request is not counted": {scenarios.GateOn, "indicators", func(s *Surface) { s.Indicators[`verb="LIST"`]-- }, "from 100 to 99"},
+		"a line is logged":         {scenarios.GateOn, "log", func(s *Surface) { s.Logged = []string{"E1 impersonation"} }, "E1 impersonation"},
+		"a child":                  {scenarios.GateOn, "processes", func(s *Surface) { s.After.Children = 1 }, "has started 1 child, expected 0"},
+		"sockets":                  {scenarios.GateOn, "processes", func(s *Surface) { s.After.Sockets += moreSockets + 1 }, "9 sockets more than before"},
+		"an agent's socket":        {scenarios.GateOn, agentsComparison, func(s *Surface) { s.Agents = &Process{Sockets: 6} }, "agents have 6 sockets, expected 5"},
+		"an agent's child":         {scenarios.GateOn, agentsComparison, func(s *Surface) { s.Agents = &Process{Sockets: 5, Children: 1} }, "agents have started 1 child, expected 0"},
+		"no agents":                {scenarios.GateOn, agentsComparison, func(s *Surface) { s.Agents = nil }, "nothing was read of the agents"},
+		"agents":                   {scenarios.GateOn, agentsComparison, func(*Surface) {}, ""},
+		"a peer":                   {scenarios.GateOn, "connections", func(s *Surface) { s.After.Peers = []string{"192.0.2.1"} }, "192.0.2.1"},
 	} {
 		now := newSurface()
 		now.Before = now.After
 		test.change(now)
-		got := judgeComparison(test.group, test.comparison, newSurface(), now)
+		got := judgeComparison(test.gate, test.comparison, newSurface(), now)
 		isRight := got.Verdict == verdicts.Failed && strings.Contains(got.Reason, test.want)
 		if test.want == "" {
 			isRight = got.Verdict == verdicts.Passed
@@ -63,5 +72,35 @@ func TestReadProcess(t *testing.T) {
 	got, err := readProcess(os.Getpid())
 	if err != nil || got.Threads < 1 || got.Files < 1 || got.Memory < 1 {
 		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// TestPlanPath plans each stage of a path behind the same path with the gate off, and compares place by place.
+func TestPlanPath(t *testing.T) {
+	path, err := upgradepath.Parse("1.34,1.36,1.36-gate,1.37", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets, err := path.Targets(matrix.Matrix{Binaries: &local.Binaries{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stages := planPath(targets)
+	var got []string
+	for _, s := range stages {
+		got = append(got, strings.Join([]string{s.name, string(s.gate()), s.baseline}, " "))
+	}
+	want := []string{
+		"baseline-1-1.34 off ", "baseline-2-1.36 off ", "baseline-3-1.36-gate-off off ", "baseline-4-1.37 off ",
+		"1-1.34 off baseline-1-1.34", "2-1.36 on baseline-2-1.36", "3-1.36-gate-off off baseline-3-1.36-gate-off", "4-1.37 on baseline-4-1.37",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s", strings.Join(got, "\n"))
+	}
+	if !stages[0].isFirst || stages[1].isFirst || !stages[4].isFirst {
+		t.Error("each sequence begins on an empty etcd, and stays on it")
+	}
+	if p := newPlan(stages, 1, 0); len(p.Cases()) != 4*(len(comparisons)-1) {
+		t.Errorf("%d cases", len(p.Cases()))
 	}
 }

@@ -40,12 +40,14 @@ type Surface struct {
 	// Before and After are what the server's process had before the requests and after them.
 	Before Process `json:"before"`
 	After  Process `json:"after"`
+	// Agents are what processes that watch as somebody else hold in all, if there were any.
+	Agents *Process `json:"agents,omitempty"`
 }
 
 const aggregatedDiscovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 // look reads the surface of a server, and sends requests meanwhile.
-func (p *plan) look(ctx context.Context, s *server.Server, gate scenarios.Gate) (seen Surface, err error) {
+func (p *plan) look(ctx context.Context, s *server.Server, at stage) (seen Surface, err error) {
 	seen.Witness = s.Witness
 	client, err := rest.HTTPClientFor(s.Admin())
 	if err != nil {
@@ -58,11 +60,16 @@ func (p *plan) look(ctx context.Context, s *server.Server, gate scenarios.Gate) 
 	if seen.Resources, err = a.readResources(ctx); err != nil {
 		return seen, err
 	}
-	if seen.Flags, err = p.readFlags(ctx, gate); err != nil {
+	if seen.Flags, err = at.readFlags(ctx); err != nil {
 		return seen, err
 	}
 	if err := p.observeRequests(ctx, s, a, &seen); err != nil {
 		return seen, err
+	}
+	if p.agents > 0 {
+		if seen.Agents, err = at.observeAgents(ctx, s, p.agents); err != nil {
+			return seen, err
+		}
 	}
 	if seen.Metrics, err = readHelp(ctx, s); err != nil {
 		return seen, err
@@ -171,12 +178,16 @@ func addResources(list []byte, resources map[string]string) error {
 var flagLine = regexp.MustCompile(`^ +(?:-\w, )?--([a-z0-9-]+)`)
 
 // readFlags reads the help of the program, with the gate as it is.
-func (p *plan) readFlags(ctx context.Context, gate scenarios.Gate) (map[string]string, error) {
-	program, err := p.binaries.KubeAPIServer(ctx, p.release)
+func (s stage) readFlags(ctx context.Context) (map[string]string, error) {
+	program, err := s.options.Binaries.KubeAPIServer(ctx, s.options.Release)
 	if err != nil {
 		return nil, err
 	}
-	help, err := exec.CommandContext(ctx, program, fmt.Sprintf("--feature-gates=%s=%t", server.GateName, gate == scenarios.GateOn), "--help").Output()
+	args := []string{"--help"}
+	if server.HasGate(s.options.Release.Version) {
+		args = append(args, fmt.Sprintf("--feature-gates=%s=%t", server.GateName, s.gate() == scenarios.GateOn))
+	}
+	help, err := exec.CommandContext(ctx, program, args...).Output()
 	if err != nil {
 		return nil, fmt.Errorf("the help of %s: %w", program, err)
 	}

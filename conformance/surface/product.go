@@ -1,5 +1,5 @@
-// Package surface compares an API server with the gate on, and off again, with the same one before: what it offers, what it
-// stores, counts and logs, and what it needs. It answers what the production readiness review of KEP-5284 asks about API
+// Package surface compares an API server with the gate on, and off again, with the same one before, or along an upgrade path
+// with the same path and the gate off: what it offers, what it stores, counts and logs, and what it needs. It answers what the production readiness review of KEP-5284 asks about API
 // types, flags, metrics, objects and resources.
 package surface
 
@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/conformance/upgradepath"
 	"github.com/authzconf/authzconf/engine/product"
 )
 
@@ -18,14 +20,18 @@ var Product = product.Product{Name: "surface", Command: "surface", New: newFlags
 // flags are those of the product.
 type flags struct {
 	kubernetes string
+	path       string
 	requests   int
+	agents     int
 	binaries   local.Binaries
 }
 
 func newFlags(set *pflag.FlagSet) product.Flags {
 	f := &flags{}
 	set.StringVar(&f.kubernetes, "kubernetes", "", "version of the API server (default: the newest)")
-	set.IntVar(&f.requests, "requests", 100, "how many requests of each kind are sent in each state of the gate")
+	set.StringVar(&f.path, "path", "", "in place of one version, the stages of an upgrade path, such as 1.36,1.37,1.36-gate,1.37")
+	set.IntVar(&f.requests, "requests", 100, "how many requests of each kind are sent on each stage")
+	set.IntVar(&f.agents, "agents", 0, "how many agents watch on each stage, each a kubectl of the newest version that impersonates")
 	f.binaries.RegisterFlags(set)
 	return f
 }
@@ -35,13 +41,49 @@ func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
 	if f.requests < 1 {
 		return nil, fmt.Errorf("--requests %d: expected at least 1", f.requests)
 	}
-	release, err := local.ParseRelease(f.kubernetes)
-	if err != nil {
-		return nil, fmt.Errorf("--kubernetes: %w", err)
-	}
-	if !hasGate(release) {
-		return nil, fmt.Errorf("--kubernetes %s: that version does not have the gate; expected 1.35 or newer", release.Minor)
+	if f.agents < 0 || f.agents > maxAgents {
+		return nil, fmt.Errorf("--agents %d: expected 0 to %d", f.agents, maxAgents)
 	}
 	f.binaries.Progress = i.Messages
-	return newPlan(release, &f.binaries, f.requests), nil
+	stages, err := f.plan()
+	if err != nil {
+		return nil, err
+	}
+	p := newPlan(stages, f.requests, f.agents)
+	p.path = f.path
+	return p, nil
+}
+
+// maxAgents keeps a mistyped number from filling the machine with processes.
+const maxAgents = 200
+
+// plan returns the stages of the path, or of the one version.
+func (f *flags) plan() ([]stage, error) {
+	if f.path == "" {
+		release, err := local.ParseRelease(f.kubernetes)
+		if err != nil {
+			return nil, fmt.Errorf("--kubernetes: %w", err)
+		}
+		if !hasGate(release) {
+			return nil, fmt.Errorf("--kubernetes %s: that version does not have the gate; expected 1.35 or newer", release.Minor)
+		}
+		return planGates(release, &f.binaries), nil
+	}
+	if f.kubernetes != "" {
+		return nil, fmt.Errorf("--kubernetes %s is given with --path, whose stages have versions of their own; leave one of them out", f.kubernetes)
+	}
+	path, err := upgradepath.Parse(f.path, false)
+	if err != nil {
+		return nil, fmt.Errorf("--path: %w", err)
+	}
+	for i, s := range path.Stages {
+		if s.Chain != "" || s.ReplacesNodes() {
+			return nil, fmt.Errorf("--path: stage %d, %s: expected a version and +gate or -gate; there are no nodes here, and the authorizers are the server's own", i+1, s)
+		}
+	}
+	targets, err := path.Targets(matrix.Matrix{Binaries: &f.binaries})
+	if err != nil {
+		return nil, fmt.Errorf("--path: %w", err)
+	}
+	return planPath(targets), nil
 }

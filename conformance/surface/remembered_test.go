@@ -20,27 +20,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// remembered is for how long an API server remembers an impersonation that succeeded (cache.go of its impersonation filter).
-const remembered = 10 * time.Second
-
-// memory is what the heap of this process held before, during and after many impersonations that differ, in bytes of live
-// objects: before the first, after the last, when all had expired, and after one more.
-type memory struct {
-	sent                        int
-	before, full, expired, next int
-}
-
-// growth is by how many bytes the heap grew, perEntry by how many for each impersonation.
-func (m memory) growth() int { return m.full - m.before }
-
-func (m memory) perEntry() int { return m.growth() / m.sent }
-
-// measureHeld returns the share of the growth, in percent, that was there when everything had expired.
-func (m memory) measureHeld() int { return 100 * (m.expired - m.before) / max(1, m.growth()) }
-
-// measureRest returns the share that was there after one more impersonation.
-func (m memory) measureRest() int { return 100 * (m.next - m.before) / max(1, m.growth()) }
-
 // entriesVariable names the environment variable with the number of impersonations of TestRememberedImpersonations.
 const entriesVariable = "AUTHZCONF_ENTRIES"
 
@@ -105,7 +84,7 @@ func TestRememberedImpersonations(t *testing.T) {
 	for _, kind := range []string{"names", "groups", "selectors"} {
 		filter := impersonation.WithConstrainedImpersonation(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), allowAll{}, serializer.NewCodecFactory(scheme.Scheme))
 		impersonateOnce(t, filter, kind, 0)
-		m := memory{sent: entries, before: readOwnHeap()}
+		m := Memory{Entries: entries, Before: readOwnHeap()}
 		began := time.Now()
 		for n := range entries {
 			impersonateOnce(t, filter, kind, n+1)
@@ -113,22 +92,22 @@ func TestRememberedImpersonations(t *testing.T) {
 		if took := time.Since(began); took > remembered/2 {
 			t.Skipf("%d impersonations took %s: the first had expired before the last; the machine is too busy", entries, took)
 		}
-		m.full = readOwnHeap()
+		m.Full = readOwnHeap()
 		time.Sleep(remembered + time.Second)
-		m.expired = readOwnHeap()
+		m.Expired = readOwnHeap()
 		impersonateOnce(t, filter, kind, entries+1)
-		m.next = readOwnHeap()
+		m.Next = readOwnHeap()
 		runtime.KeepAlive(filter)
 		t.Logf("distinct %s: %d impersonations, %d KiB more, %d bytes each; %d %% of it was held when all had expired, %d %% after the next success",
-			kind, entries, m.growth()>>10, m.perEntry(), m.measureHeld(), m.measureRest())
-		if m.perEntry() < 100 {
-			t.Errorf("%s: %d bytes for each: they are not remembered", kind, m.perEntry())
+			kind, entries, m.Growth()>>10, m.PerEntry(), m.Held(), m.Rest())
+		if m.PerEntry() < 100 {
+			t.Errorf("%s: %d bytes for each: they are not remembered", kind, m.PerEntry())
 		}
-		if m.measureHeld() < 90 {
-			t.Errorf("%s: %d %% of the growth was held when all had expired, expected nearly everything", kind, m.measureHeld())
+		if m.Held() < 90 {
+			t.Errorf("%s: %d %% of the growth was held when all had expired, expected nearly everything", kind, m.Held())
 		}
-		if m.measureRest() < 50 {
-			t.Errorf("%s: %d %% of the growth was left after the next success, and most of it is known to be: k8s.io/apimachinery may mend that now", kind, m.measureRest())
+		if m.Rest() < 50 {
+			t.Errorf("%s: %d %% of the growth was left after the next success, and most of it is known to be: k8s.io/apimachinery may mend that now", kind, m.Rest())
 		}
 	}
 }

@@ -1,8 +1,8 @@
 package reference_test
 
 import (
-	"fmt"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"

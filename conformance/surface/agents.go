@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -46,6 +48,7 @@ func (s stage) observeAgents(ctx context.Context, at *server.Server, agents int)
 	}
 	ctx, end := context.WithCancel(ctx)
 	var running []*exec.Cmd
+	errorText := &printed{}
 	defer func() {
 		end()
 		for _, cmd := range running {
@@ -55,12 +58,37 @@ func (s stage) observeAgents(ctx context.Context, at *server.Server, agents int)
 	for range agents {
 		cmd := exec.CommandContext(ctx, program, "get", "configmaps", "--namespace=default", "--watch", "--as="+viewer)
 		cmd.Dir, cmd.Env = home, []string{"HOME=" + home, "KUBECONFIG=" + kubeconfig, "KUBECTL_KUBERC=false", "LANG=C", "PATH="}
+		cmd.Stderr = errorText
 		if err := cmd.Start(); err != nil {
 			return nil, err
 		}
 		running = append(running, cmd)
 	}
-	return sumProcesses(ctx, running)
+	sum, err := sumProcesses(ctx, running)
+	if said := strings.TrimSpace(errorText.String()); said != "" {
+		err = errors.Join(err, fmt.Errorf("an agent says: %s", said))
+	}
+	return sum, err
+}
+
+// printed is what agents print, from several processes at once.
+type printed struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write implements io.Writer.
+func (p *printed) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.Write(b)
+}
+
+// String returns what was printed so far.
+func (p *printed) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.String()
 }
 
 // sumProcesses waits until each process has a connection and has settled, and returns what they hold in all.

@@ -5,9 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/conformance/upgradepath"
+	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -17,7 +20,7 @@ import (
 func newSurface() *Surface {
 	return &Surface{
 		Witness: reports.Witness{GitVersion: "v1.37.1"}, OpenAPI: map[string]string{"api/v1": "AB"}, Resources: map[string]string{"/v1/pods": "get"},
-		Flags: map[string]string{"v": "-v"}, Metrics: map[string]string{"up": "up"}, Objects: map[string]int{"/registry/a": 1},
+		Flags: map[string]string{"v": "-v"}, Metrics: map[string]string{"up": "up"}, Objects: map[string]int{"/registry/a": 1, certificates: 1971},
 		Indicators: map[string]int{`verb="LIST"`: 100}, After: Process{Files: 9, Sockets: 5}, Agents: &Process{Sockets: 5},
 	}
 }
@@ -37,6 +40,8 @@ func TestComparisons(t *testing.T) {
 		"a metric too many":        {scenarios.GateOff, "metrics", func(s *Surface) { s.Metrics[impersonationPrefix+"x"] = "" }, "1 metric of impersonation, expected 0"},
 		"a metric is deprecated":   {scenarios.GateOff, "metrics", func(s *Surface) { s.Metrics["up"] = "(Deprecated) up" }, "changed: up"},
 		"an object grows":          {scenarios.GateOn, "objects", func(s *Surface) { s.Objects["/registry/a"]++ }, "from 1 to 2"},
+		"another certificate":      {scenarios.GateOn, "objects", func(s *Surface) { s.Objects[certificates]++ }, ""},
+		"no certificates":          {scenarios.GateOn, "objects", func(s *Surface) { delete(s.Objects, certificates) }, "removed: " + certificates},
 		"a request is not counted": {scenarios.GateOn, "indicators", func(s *Surface) { s.Indicators[`verb="LIST"`]-- }, "from 100 to 99"},
 		"a line is logged":         {scenarios.GateOn, "log", func(s *Surface) { s.Logged = []string{"E1 impersonation"} }, "E1 impersonation"},
 		"a child":                  {scenarios.GateOn, "processes", func(s *Surface) { s.After.Children = 1 }, "has started 1 child, expected 0"},
@@ -102,5 +107,36 @@ func TestPlanPath(t *testing.T) {
 	}
 	if p := newPlan(stages, 1, 0); len(p.Cases()) != 4*(len(comparisons)-1) {
 		t.Errorf("%d cases", len(p.Cases()))
+	}
+}
+
+// TestFlags refuses what cannot be planned, each with one line.
+func TestFlags(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"a version without the gate": {[]string{"--kubernetes=1.34"}, "does not have the gate"},
+		"both":                       {[]string{"--kubernetes=1.37", "--path=1.36,1.37"}, "is given with --path"},
+		"an authorizer chain":        {[]string{"--path=1.36,1.37/webhook-first"}, "stage 2"},
+		"no stage":                   {[]string{"--path=1.36,,1.37"}, "stage 2 is empty"},
+		"an unknown version":         {[]string{"--path=1.36,1.99"}, "1.99"},
+		"no requests":                {[]string{"--requests=0"}, "expected at least 1"},
+		"too many agents":            {[]string{"--agents=201"}, "expected 0 to 200"},
+		"a path":                     {[]string{"--path=1.36,1.37"}, ""},
+	} {
+		set := pflag.NewFlagSet(name, pflag.ContinueOnError)
+		f := newFlags(set)
+		if err := set.Parse(test.args); err != nil {
+			t.Fatal(err)
+		}
+		_, err := f.Plan(&product.Invocation{})
+		isRight := err != nil && strings.Contains(err.Error(), test.want)
+		if test.want == "" {
+			isRight = err == nil
+		}
+		if !isRight {
+			t.Errorf("%s: got %v, want %q", name, err, test.want)
+		}
 	}
 }

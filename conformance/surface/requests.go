@@ -22,7 +22,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Who sends the requests: an administrator, who may impersonate anybody, as a viewer, who may read; and a stranger, who may
+// Who sends the requests: an administrator, who may impersonate anybody, as a viewer, who may list and watch; and a stranger, who may
 // not impersonate, as the same viewer.
 const (
 	viewer   = "authzconf-viewer"
@@ -82,7 +82,7 @@ func allowViewer(ctx context.Context, s *server.Server, a admin) error {
 	}
 	_, err = client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: viewer},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}}},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "watch"}}},
 	}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return err

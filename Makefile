@@ -61,15 +61,16 @@ kind-skew: build ## scenarios about nodes and node agents on a cluster of kind w
 	$(AUTHZCONF) run --provider kind --kubernetes $(KUBERNETES) --nodes-kubernetes $(NODES) --gate on --focus '^(kep-5284/nodes|node-agents)/' --report-dir $(KIND_REPORT) && \
 	$(AUTHZCONF) verify $(KIND_REPORT)
 
-# Of three API servers behind kind's load balancer two are of the minor before.
+# Of three API servers behind kind's load balancer two are of the minor before. The test is about three of the same.
 .PHONY: kind-control-planes
 kind-control-planes: KIND_REPORT ?= _output/kind-control-planes
-kind-control-planes: build ## the same on a cluster of kind with three control planes of two versions (KUBERNETES, PREVIOUS, KIND_REPORT)
+kind-control-planes: build ## the same on a cluster of kind with three control planes of two versions, and that nothing is left of it (KUBERNETES, PREVIOUS, KIND_REPORT)
 	@ci/kind-node/install engine
 	@eval "$$(ci/kind-node/engine start)" && image=$$(ci/kind-node/image $(KUBERNETES)) && ci/kind-node/image $(PREVIOUS) >&2 && \
 	ci/kind-node/build-balancer $$image >&2 && \
 	$(AUTHZCONF) run --provider kind --kubernetes $(KUBERNETES) --control-planes-kubernetes $(PREVIOUS),$(PREVIOUS) --gate on --focus '^(kep-5284/nodes|node-agents)/' --report-dir $(KIND_REPORT) && \
-	$(AUTHZCONF) verify $(KIND_REPORT)
+	$(AUTHZCONF) verify $(KIND_REPORT) && \
+	AUTHZCONF_KIND_NODE_IMAGE=$$image go test -count 1 -timeout 15m -run TestThreeControlPlanes ./engine/server
 
 # A profile, and flags that change it: a cluster makes its agents through the API, so that the gate has fewer.
 STORM ?= concurrency --nodes 200 --variants associated-node,denied
@@ -92,6 +93,26 @@ kind-upgrade: build ## an upgrade path on a cluster of kind (KIND_PATH, KIND_REP
 	@ci/kind-node/install engine
 	@eval "$$(ci/kind-node/engine start)" && for minor in $$(echo $(KIND_PATH) | grep -oE '1\.[0-9]+' | sort -u); do ci/kind-node/image $$minor >&2 || exit; done && \
 	$(AUTHZCONF) upgrade --provider kind --path $(KIND_PATH) --report-dir $(KIND_REPORT) && \
+	$(AUTHZCONF) verify $(KIND_REPORT)
+
+# The API servers of a cluster with three are replaced one after the other, while requests go to its load balancer.
+KIND_HA_PATH ?= $(PREVIOUS),$(KUBERNETES),$(PREVIOUS)
+
+.PHONY: kind-high-availability
+kind-high-availability: KIND_REPORT ?= _output/kind-high-availability
+kind-high-availability: build ## an upgrade path on a cluster of kind with three API servers, replaced one by one (KIND_HA_PATH, KIND_REPORT)
+	@ci/kind-node/install engine
+	@eval "$$(ci/kind-node/engine start)" && image=$$(ci/kind-node/image $(KUBERNETES)) && ci/kind-node/image $(PREVIOUS) >&2 && \
+	ci/kind-node/build-balancer $$image >&2 && \
+	$(AUTHZCONF) upgrade --provider kind --control-planes 3 --high-availability --path $(KIND_HA_PATH) --report-dir $(KIND_REPORT) && \
+	$(AUTHZCONF) verify $(KIND_REPORT)
+
+.PHONY: kind-kill
+kind-kill: KIND_REPORT ?= _output/kind-kill
+kind-kill: build ## an upgrade path on a cluster of kind whose API server is killed (PREVIOUS, KUBERNETES, KIND_REPORT)
+	@ci/kind-node/install engine
+	@eval "$$(ci/kind-node/engine start)" && for minor in $(PREVIOUS) $(KUBERNETES); do ci/kind-node/image $$minor >&2 || exit; done && \
+	$(AUTHZCONF) upgrade --provider kind --file ci/paths/kill-apiserver.yaml --report-dir $(KIND_REPORT) && \
 	$(AUTHZCONF) verify $(KIND_REPORT)
 
 .PHONY: kind-candidates

@@ -36,6 +36,11 @@ type Capabilities struct {
 	Reload bool
 	// Restart: the API server can be replaced by one of another version or gate. The Provider is a Restarter.
 	Restart bool
+	// Kill: the API server can be killed before it is replaced. The Cluster is a Killer.
+	Kill bool
+	// Members: a cluster is made with all its API servers, behind a balancer of its own, and those beside the first can become
+	// targets of their own, see Request.Join. The Cluster is a Several.
+	Members bool
 	// SeveralServers: further API servers can be started on the etcd of a cluster, see Request.Join.
 	SeveralServers bool
 	// Nodes: there are nodes whose kubelets run pods, and components that send requests all the time. The Cluster is an
@@ -74,7 +79,8 @@ type Request struct {
 	Files map[string][]byte
 	// Network is what the provider, being a Networked one, has returned before; nil if it is not.
 	Network Network
-	// Join is a cluster of the same provider, which has SeveralServers, whose etcd and keys are used.
+	// Join is a cluster of the same provider, whose etcd and keys are used: one that has SeveralServers starts another API
+	// server, and one that has Members gives one of its own.
 	Join Cluster
 	// Keep leaves the cluster, or what it wrote, behind after Stop.
 	Keep bool
@@ -136,8 +142,16 @@ type NodeReplacer interface {
 	ReplaceKubelets(ctx context.Context, version, image string) error
 }
 
+// Killer is a Cluster whose API server can be killed.
+type Killer interface {
+	// KillAPIServer ends the API server at once (SIGKILL), on purpose: Err does not tell of it. None runs until Restart.
+	KillAPIServer() error
+}
+
 // Several is a Cluster that may have more than one API server.
 type Several interface {
+	// Balancer returns the URL of what stands before all API servers of the cluster, and is part of it; empty if there is one.
+	Balancer() string
 	// APIServers returns configurations of an administrator of each API server by itself, by the name of its node.
 	APIServers() map[string]*rest.Config
 }

@@ -74,6 +74,8 @@ type Component struct {
 	Version string `json:"version"` // without a v
 	// Worker is set for the kubelet of a node that is not of the control plane.
 	Worker bool `json:"worker,omitempty"`
+	// Asked is set for the one of several API servers to which scenarios send their requests.
+	Asked bool `json:"asked,omitempty"`
 }
 
 // Program is a program of a target: a release is judged by its own program, not by one that was built from its source.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -77,7 +78,7 @@ func decorated(t *testing.T, pipeline string, env ...string) (c *exec.Cmd, build
 	}
 	build = filepath.Join(t.TempDir(), "build")
 	c = exec.CommandContext(t.Context(), "prow/decorate", "./"+pipeline, build)
-	c.Env = append(os.Environ(), "AUTHZCONF="+program, "MAKE="+program, "CODES=", "HANG=", "REPORTS=yes")
+	c.Env = append(os.Environ(), "AUTHZCONF="+program, "MAKE="+program, "KIND_READY="+program, "CODES=", "HANG=", "REPORTS=yes")
 	c.Env = append(c.Env, env...)
 	return c, build
 }
@@ -175,10 +176,10 @@ func TestLayout(t *testing.T) {
 	report := func(name string) []string {
 		return []string{"artifacts/junit_" + name + ".xml", "artifacts/" + name + "/junit.xml", "artifacts/" + name + "/report.yaml"}
 	}
-	always := []string{"artifacts/metadata.json", "build-log.txt", "finished.json", "started.json"}
+	always := []string{"artifacts/metadata.json", "artifacts/steps.md", "build-log.txt", "finished.json", "started.json"}
 	paths, _ := filepath.Glob("../paths/*.yaml")
-	release, steps := slices.Concat(always, report("matrix"), []string{"artifacts/ga.md"}), []string{"matrix", "matrix-verify", "candidates", "ga"}
-	for _, name := range []string{"kind", "kind-nodes-1.34", "kind-nodes-1.35", "kind-nodes-1.36", "kind-control-planes", "kind-upgrade", "kind-storm-1.35", "kind-storm-1.36", "kind-storm-1.37", "load-million"} {
+	release, steps := slices.Concat(always, report("matrix"), []string{"artifacts/ga.md"}), []string{"matrix", "matrix-verify", "kind-ready", "candidates", "ga"}
+	for _, name := range []string{"kind", "kind-nodes-1.34", "kind-nodes-1.35", "kind-nodes-1.36", "kind-control-planes", "kind-upgrade", "kind-high-availability", "kind-kill", "kind-storm-1.35", "kind-storm-1.36", "kind-storm-1.37", "load-million"} {
 		release = slices.Concat(release, report(name))
 		steps = append(steps, name, name+"-verify")
 	}
@@ -218,7 +219,11 @@ func TestLayout(t *testing.T) {
 			if first.Timestamp < begin || *last.Timestamp < first.Timestamp || *last.Timestamp > time.Now().Unix() {
 				t.Errorf("begun %d, started %d, finished %d", begin, first.Timestamp, *last.Timestamp)
 			}
+			times, _ := os.ReadFile(filepath.Join(build, "artifacts", "steps.md"))
 			for _, s := range test.steps {
+				if !regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(s) + ` \| \d+ \| \d+ \| [0-9.]* \|$`).Match(times) {
+					t.Errorf("nothing says how long %s took:\n%s", s, times)
+				}
 				if _, ok := last.Metadata.Steps[s]; !ok {
 					t.Errorf("no step %s in %v", s, last.Metadata.Steps)
 				}
@@ -230,6 +235,49 @@ func TestLayout(t *testing.T) {
 				t.Errorf("the log is not what was printed: %s\n%s", log, out)
 			}
 		})
+	}
+}
+
+// TestNoNodes: where there can be no nodes, one step says so, and the others are run.
+func TestNoNodes(t *testing.T) {
+	c, build := decorated(t, "release", "CODES=1.34=2")
+	out, err := c.CombinedOutput()
+	if code := exitCode(t, err); code != 2 {
+		t.Errorf("exit code %d, want 2\n%s", code, out)
+	}
+	var end finished
+	strict(t, filepath.Join(build, "finished.json"), &end)
+	if steps := end.Metadata.Steps; steps["kind-ready"] != "2" || steps["matrix"] != "0" || steps["load-million"] != "0" {
+		t.Errorf("steps %v", steps)
+	}
+	for step := range end.Metadata.Steps {
+		if strings.HasPrefix(step, "kind-") && step != "kind-ready" {
+			t.Errorf("the step %s was run without nodes", step)
+		}
+	}
+}
+
+// TestNoGo: without Go, git or make a pipeline says so in one line.
+func TestNoGo(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	for _, name := range []string{"mkdir", "dirname", "ls"} {
+		path, err := exec.LookPath(name)
+		if err == nil {
+			err = os.Symlink(path, filepath.Join(bin, name))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := exec.CommandContext(t.Context(), bash, "./pull-request", filepath.Join(t.TempDir(), "artifacts"))
+	c.Env = []string{"PATH=" + bin}
+	out, err := c.CombinedOutput()
+	if code := exitCode(t, err); code != 2 || strings.Count(string(out), "\n") != 1 || !strings.Contains(string(out), "there is no program go") {
+		t.Errorf("exit code %d: %s", code, out)
 	}
 }
 

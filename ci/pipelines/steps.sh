@@ -1,13 +1,16 @@
 # shellcheck shell=bash
 # Steps of a pipeline, for scripts that source this file. Every step is run, even after one that
 # failed, so that one run shows all that is wrong. Afterwards the folder of artifacts holds a report
-# for each that was judged, junit_*.xml, and metadata.json, which Prow adds to finished.json.
+# for each that was judged, junit_*.xml, metadata.json, which Prow adds to finished.json, and steps.md, which says how long
+# each step took.
 #
 # The program is _output/authzconf, which is built first, or the one that AUTHZCONF names.
 set -euo pipefail
 
 names=() # of the steps
 codes=() # their exit codes
+times=() # how many seconds they took
+loads=() # the machine's load while they ended, where it says that
 child=
 interrupted=
 signals=0
@@ -32,6 +35,12 @@ begin() {
   fi
   cd "$(dirname "${BASH_SOURCE[0]}")/../.."
   if [[ -z ${AUTHZCONF:-} ]]; then
+    for program in go git make; do
+      if ! command -v "$program" >/dev/null; then
+        echo "$0: there is no program $program: a pipeline needs Go, git and make, or the program authzconf that AUTHZCONF names" >&2
+        exit 2
+      fi
+    done
     make build >&2 || exit 2
     AUTHZCONF=_output/authzconf
   fi
@@ -48,7 +57,7 @@ interrupt() {
 
 # step NAME COMMAND...: run a command and keep its exit code.
 step() {
-  local name=$1 code=0 before
+  local name=$1 code=0 before begin=$SECONDS
   shift
   [[ -z $interrupted ]] || return 0
   printf '\n== %s: %s (%d s so far)\n' "$name" "$*" "$SECONDS" >&2
@@ -62,7 +71,13 @@ step() {
   child=
   names+=("$name")
   codes+=("$code")
+  times+=($((SECONDS - begin)))
+  loads+=("$(cut -d' ' -f1 /proc/loadavg 2>/dev/null || true)")
+  printf '== %s: exit code %d after %d s\n' "$name" "$code" "$((SECONDS - begin))" >&2
 }
+
+# last_passed: whether the last step ended with 0.
+last_passed() { ((${#codes[@]} > 0 && codes[-1] == 0)); }
 
 # judge NAME COMMAND...: a step that leaves a report, in the folder NAME; the report is verified. One
 # that says passed without a report has shown nothing.
@@ -95,6 +110,16 @@ keep_report() {
   fi
 }
 
+# write_times prints a table of the steps.
+write_times() {
+  local i
+  printf '| step | exit code | seconds | load of the machine |\n|---|--:|--:|--:|\n'
+  for i in "${!codes[@]}"; do
+    printf '| %s | %d | %d | %s |\n' "${names[i]}" "${codes[i]}" "${times[i]}" "${loads[i]}"
+  done
+  printf '| in all | | %d | |\n' "$SECONDS"
+}
+
 # finish ends the pipeline with authzconf's exit codes: 1 if any step failed; if none did, 3 if any
 # could not say; then 2 if any was not understood; 0 only if every step ended with 0.
 finish() {
@@ -107,8 +132,9 @@ finish() {
       *) ((code == 1)) || code=3 ;; # 3, killed by a signal, not started
     esac
     steps+="${steps:+, }\"${names[i]}\": \"${codes[i]}\""
-    printf '%4d  %s\n' "${codes[i]}" "${names[i]}" >&2
+    printf '%4d %6d s  %s\n' "${codes[i]}" "${times[i]}" "${names[i]}" >&2
   done
+  write_times >"$artifacts/steps.md"
   if [[ -n $interrupted ]] || ((${#codes[@]} == 0)); then
     ((code == 1)) || code=3
   fi

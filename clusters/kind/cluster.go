@@ -24,9 +24,14 @@ var ErrStopped = errors.New("the kind cluster was stopped")
 type Cluster struct {
 	name  string
 	state *state
-	// audits follow the audit logs of the API servers.
-	audits []*tail
-	hosts  map[string]string // the addresses of the API servers, by node
+	// folders are those of the API servers on this machine, audits follow their audit logs, hosts are their addresses, by node.
+	folders map[string]serverFolders
+	audits  map[string]*auditLog
+	hosts   map[string]string
+	// balancer is the address of kind's load balancer before several API servers; empty before one.
+	balancer string
+	// joined are the nodes whose API servers are members.
+	joined []string
 	// manifests are those that were written since the cluster was made, by node.
 	manifests map[string]writtenManifest
 
@@ -62,7 +67,10 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{name: name, state: state, opts: o, done: make(chan struct{}), manifests: map[string]writtenManifest{}}
+	c := &Cluster{
+		name: name, state: state, opts: o, done: make(chan struct{}),
+		manifests: map[string]writtenManifest{}, folders: map[string]serverFolders{}, audits: map[string]*auditLog{},
+	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	defer func() {
 		if err != nil {
@@ -91,17 +99,20 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 // create has kind make the cluster. kind's own waiting cannot be interrupted: when
 // ctx ends its containers are taken away, and it fails.
 func (c *Cluster) create(ctx context.Context) error {
-	if err := c.state.write(c.opts.files()); err != nil {
-		return err
-	}
-	folders, err := c.state.audits(len(c.opts.servers()))
+	folders, err := c.state.makeFolders(len(c.opts.servers()))
 	if err != nil {
 		return err
 	}
-	if err := c.followAudits(folders); err != nil {
+	for i, node := range c.controlPlanes() {
+		c.folders[node] = folders[i]
+	}
+	if err := c.writeFiles(c.controlPlanes(), c.opts.files()); err != nil {
 		return err
 	}
-	config, err := c.opts.config(c.name, c.state.config(), folders)
+	if err := c.followAudits(); err != nil {
+		return err
+	}
+	config, err := c.opts.config(c.name, folders)
 	if err != nil {
 		return err
 	}
@@ -154,18 +165,35 @@ func outputOf(err error) string {
 	return "\n" + strings.TrimSpace(string(failed.Output))
 }
 
-// followAudits begins to read the audit logs in some folders, if somebody wants their events.
-func (c *Cluster) followAudits(folders []string) error {
+// auditLog is the audit log of an API server, which is followed, and its lines.
+type auditLog struct {
+	*tail
+	lines *lines
+}
+
+// followAudits begins to read the audit logs of the API servers, if somebody wants their events.
+func (c *Cluster) followAudits() error {
 	if c.opts.AuditPolicy == nil || c.opts.AuditSink == nil {
 		return nil
 	}
 	merger := &lineMerger{to: c.opts.AuditSink}
-	for _, folder := range folders {
-		audit, err := follow(filepath.Join(folder, auditFile), &lines{merger: merger})
+	for node, folders := range c.folders {
+		l := &lines{merger: merger}
+		audit, err := follow(filepath.Join(folders.Audit, auditFile), l)
 		if err != nil {
 			return err
 		}
-		c.audits = append(c.audits, audit)
+		c.audits[node] = &auditLog{audit, l}
+	}
+	return nil
+}
+
+// writeFiles writes what the API servers of some nodes read.
+func (c *Cluster) writeFiles(nodes []string, files map[string][]byte) error {
+	for _, node := range nodes {
+		if err := c.folders[node].write(files); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -300,7 +328,7 @@ func (c *Cluster) Stop() error {
 		var errs []error
 		if c.opts.Keep {
 			// What stays works without this process.
-			errs = append(errs, c.ReloadAuthorization([]byte("apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- {type: Node, name: node}\n- {type: RBAC, name: rbac}\n")))
+			errs = append(errs, c.reloadOn(c.controlPlanes(), []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- {type: Node, name: node}\n- {type: RBAC, name: rbac}\n")))
 		} else {
 			errs = append(errs, removeAll(ctx, c.name))
 		}
@@ -312,8 +340,12 @@ func (c *Cluster) Stop() error {
 	return c.stopErr
 }
 
-// ReloadAuthorization puts another AuthorizationConfiguration in place of the present one in the running API
-// server, which watches the file. It does not wait until it has been taken over.
+// ReloadAuthorization puts another AuthorizationConfiguration in place of the present one in the running API servers that are
+// not members, which watch the file. It does not wait until it has been taken over.
 func (c *Cluster) ReloadAuthorization(config []byte) error {
-	return c.state.write(map[string][]byte{authorizationFile: []byte(expand(string(config)))})
+	return c.reloadOn(c.own(), config)
+}
+
+func (c *Cluster) reloadOn(nodes []string, config []byte) error {
+	return c.writeFiles(nodes, map[string][]byte{authorizationFile: []byte(expand(string(config)))})
 }

@@ -51,6 +51,9 @@ func (o Options) baseImage() string {
 	return oldest.Image
 }
 
+// Balancer implements clusters.Several.
+func (c *Cluster) Balancer() string { return c.balancer }
+
 // APIServers returns the configurations of administrators of each API server by itself, by node.
 func (c *Cluster) APIServers() map[string]*rest.Config {
 	byNode := map[string]*rest.Config{}
@@ -68,6 +71,7 @@ func (c *Cluster) findHosts(ctx context.Context, published string) error {
 	if len(c.opts.ControlPlanes) == 0 {
 		return nil
 	}
+	c.balancer = published
 	for _, node := range c.controlPlanes() {
 		address, err := runEngine(ctx, "inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}} {{end}}", node)
 		if err != nil {

@@ -14,12 +14,22 @@ type lineMerger struct {
 
 // lines is one of the files of a lineMerger. It keeps what does not end with a newline until the rest has come.
 type lines struct {
+	mu     sync.Mutex
 	merger *lineMerger
 	rest   []byte
 }
 
+// redirect hands the lines that come from now on to another receiver, who has no others.
+func (l *lines) redirect(to io.Writer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.merger = &lineMerger{to: to}
+}
+
 // Write passes on the lines that are complete.
 func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.rest = append(l.rest, p...)
 	end := bytes.LastIndexByte(l.rest, '\n') + 1
 	if end == 0 {

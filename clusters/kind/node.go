@@ -59,7 +59,11 @@ func (c *Cluster) readNode(ctx context.Context, path string) ([]byte, error) {
 
 // ReadCommand implements clusters.CommandReader.
 func (c *Cluster) ReadCommand(ctx context.Context) ([]string, error) {
-	raw, err := execNode(ctx, c.controlPlane(), nil, "sh", "-c", "cat /proc/$(pgrep -o -x kube-apiserver)/cmdline")
+	return readCommand(ctx, c.controlPlane())
+}
+
+func readCommand(ctx context.Context, node string) ([]string, error) {
+	raw, err := execNode(ctx, node, nil, "sh", "-c", "cat /proc/$(pgrep -o -x kube-apiserver)/cmdline")
 	if err != nil {
 		return nil, err
 	}
@@ -138,39 +142,66 @@ const (
 )
 
 // RestartAPIServer changes the options, writes the static pod's manifest anew, and returns when the kubelet has replaced
-// the API server and the new one is ready; of several, one after the other. With another Image they all become that image's;
-// etcd, kubelets and all else stay.
+// the API server and the new one is ready; of several, one after the other, but for those that are members. With another Image
+// they all become that image's; etcd, kubelets and all else stay.
 func (c *Cluster) RestartAPIServer(ctx context.Context, change func(*Options)) error {
 	c.life.Lock()
 	defer c.life.Unlock()
 	o := c.opts
 	change(&o)
-	o, err := o.complete()
+	o, took, err := c.restart(ctx, c.own(), o)
 	if err != nil {
 		return err
-	}
-	o.Image = findImage(ctx, o.Image)
-	if err := c.state.write(o.files()); err != nil {
-		return err
-	}
-	if err := c.bringAPIServer(ctx, c.controlPlanes(), o.Image); err != nil {
-		return err
-	}
-	for _, node := range c.controlPlanes() {
-		if err := c.replaceServer(ctx, node, o); err != nil {
-			return err
-		}
 	}
 	for i := range o.ControlPlanes {
 		o.ControlPlanes[i] = Worker{Version: o.Version, Image: o.Image}
 	}
-	c.opts = o
-	// Until it began the one before may have answered: its image is brought, and the kubelet looks now and then.
-	began, err := c.startTime(ctx, c.controlPlane())
-	if err != nil {
-		return err
+	c.opts, c.readyIn = o, took
+	return nil
+}
+
+// restart replaces the API servers of some nodes by those that o describes, one after the other. It returns the options with
+// their defaults, and for how long the first has run. Until then the one before may have answered: an image is brought first,
+// and the kubelet looks now and then.
+func (c *Cluster) restart(ctx context.Context, nodes []string, o Options) (_ Options, took time.Duration, err error) {
+	if o, err = o.complete(); err != nil {
+		return o, 0, err
 	}
-	c.readyIn = time.Since(time.UnixMilli(int64(1000 * began)))
+	o.Image = findImage(ctx, o.Image)
+	if err := c.writeFiles(nodes, o.files()); err != nil {
+		return o, 0, err
+	}
+	if err := c.bringAPIServer(ctx, nodes, o.Image); err != nil {
+		return o, 0, err
+	}
+	for _, node := range nodes {
+		if err := c.replaceServer(ctx, node, o); err != nil {
+			return o, 0, err
+		}
+	}
+	began, err := c.startTime(ctx, nodes[0])
+	if err != nil {
+		return o, 0, err
+	}
+	return o, time.Since(time.UnixMilli(int64(1000 * began))), nil
+}
+
+// killTimeout is how long it may take to stop a kubelet and to kill a process.
+const killTimeout = time.Minute
+
+// KillAPIServer implements clusters.Killer.
+func (c *Cluster) KillAPIServer() error { return c.kill(c.own()) }
+
+// kill kills the API servers of some nodes. Their kubelets, which would start them again at once, rest until the next ones are
+// put in their place.
+func (c *Cluster) kill(nodes []string) error {
+	ctx, cancel := context.WithTimeout(c.ctx, killTimeout)
+	defer cancel()
+	for _, node := range nodes {
+		if _, err := execNode(ctx, node, nil, "sh", "-c", "systemctl stop kubelet && pkill -KILL -x kube-apiserver"); err != nil {
+			return fmt.Errorf("killing the API server: %w", err)
+		}
+	}
 	return nil
 }
 
@@ -184,7 +215,8 @@ func (c *Cluster) rewriteManifest(ctx context.Context, node string, o Options, i
 		return err
 	}
 	// The kubelet takes every file of the folder for a pod, but those that begin with a dot.
-	const script = `cat >/etc/kubernetes/manifests/.authzconf && mv /etc/kubernetes/manifests/.authzconf ` + manifestPath
+	// It has been stopped if the API server was killed, and goes on by this.
+	const script = `cat >/etc/kubernetes/manifests/.authzconf && mv /etc/kubernetes/manifests/.authzconf ` + manifestPath + ` && systemctl start kubelet`
 	if _, err = execNode(ctx, node, bytes.NewReader(raw), "sh", "-c", script); err != nil {
 		return err
 	}

@@ -172,8 +172,8 @@ func expand(text string) string { return strings.ReplaceAll(text, local.DirPlace
 //go:embed config.yaml.tmpl
 var configTemplate string
 
-// config is kind's configuration of a cluster whose API servers read configDir and write to one of auditDirs each.
-func (o Options) config(name, configDir string, auditDirs []string) (*v1alpha4.Cluster, error) {
+// config is kind's configuration of a cluster whose API servers have these folders.
+func (o Options) config(name string, servers []serverFolders) (*v1alpha4.Cluster, error) {
 	byName, added := map[string]string{}, []map[string]any{}
 	for _, a := range o.args() {
 		byName[a.name] = a.value
@@ -191,7 +191,7 @@ func (o Options) config(name, configDir string, auditDirs []string) (*v1alpha4.C
 	}
 	var text bytes.Buffer
 	if err := parsed.Execute(&text, map[string]any{
-		"Name": name, "Image": o.baseImage(), "Workers": o.Workers, "Config": configDir, "Audits": auditDirs, "ByName": byName, "Added": string(raw),
+		"Name": name, "Image": o.baseImage(), "Workers": o.Workers, "Servers": servers, "ByName": byName, "Added": string(raw),
 	}); err != nil {
 		return nil, err
 	}
@@ -240,10 +240,8 @@ func newState(asked string) (name string, s *state, err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	for _, sub := range []string{configDir, auditDir} {
-		if err := os.MkdirAll(filepath.Join(path, sub), 0o700); err != nil {
-			return "", nil, &usage.Error{Problem: fmt.Sprintf("cannot make the folder of a cluster: %v", err), Hint: "set " + local.StateVariable + " to a folder that can be written", Err: err}
-		}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return "", nil, &usage.Error{Problem: fmt.Sprintf("cannot make the folder of a cluster: %v", err), Hint: "set " + local.StateVariable + " to a folder that can be written", Err: err}
 	}
 	lock, err := local.TryLock(filepath.Join(path, lockFile))
 	if err != nil {
@@ -273,24 +271,25 @@ func removeState(name string) error {
 	return os.RemoveAll(path)
 }
 
-func (s *state) config() string { return filepath.Join(s.path, configDir) }
+// serverFolders are the folders of an API server on this machine: what it reads is in Config, its audit log in Audit.
+type serverFolders struct{ Config, Audit string }
 
-// audits returns the folders of the audit logs of some API servers, which it makes.
-func (s *state) audits(servers int) (folders []string, err error) {
+// makeFolders makes the folders of some API servers.
+func (s *state) makeFolders(servers int) (all []serverFolders, err error) {
 	for i := range servers {
-		folder := filepath.Join(s.path, auditDir, fmt.Sprint(i))
-		if err := os.MkdirAll(folder, 0o700); err != nil {
+		f := serverFolders{Config: filepath.Join(s.path, configDir, fmt.Sprint(i)), Audit: filepath.Join(s.path, auditDir, fmt.Sprint(i))}
+		if err := errors.Join(os.MkdirAll(f.Config, 0o700), os.MkdirAll(f.Audit, 0o700)); err != nil {
 			return nil, err
 		}
-		folders = append(folders, folder)
+		all = append(all, f)
 	}
-	return folders, nil
+	return all, nil
 }
 
-// write puts files, for this user only, into the API server's folder, each in one step: nobody reads a half.
-func (s *state) write(files map[string][]byte) error {
+// write puts files, for this user only, into the folder that an API server reads, each in one step: nobody reads a half.
+func (f serverFolders) write(files map[string][]byte) error {
 	for name, data := range files {
-		if err := local.WriteFile(filepath.Join(s.config(), name), data); err != nil {
+		if err := local.WriteFile(filepath.Join(f.Config, name), data); err != nil {
 			return err
 		}
 	}

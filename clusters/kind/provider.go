@@ -31,7 +31,7 @@ func (Provider) Name() string { return ProviderName }
 
 // Capabilities implements clusters.Provider.
 func (Provider) Capabilities() clusters.Capabilities {
-	return clusters.Capabilities{Recorder: true, AuditLog: true, Metrics: true, Reload: true, Restart: true, Nodes: true}
+	return clusters.Capabilities{Recorder: true, AuditLog: true, Metrics: true, Reload: true, Restart: true, Kill: true, Members: true, Nodes: true}
 }
 
 // Network implements clusters.Networked.
@@ -57,6 +57,9 @@ func (p Provider) Prepare(ctx context.Context, r clusters.Request) error {
 
 // Create implements clusters.Provider.
 func (p Provider) Create(ctx context.Context, r clusters.Request) (clusters.Cluster, error) {
+	if r.Join != nil {
+		return p.join(ctx, r)
+	}
 	cluster, err := Start(ctx, p.options(r))
 	if err != nil {
 		return nil, err // not a nil *Cluster in an interface that is not nil
@@ -64,14 +67,30 @@ func (p Provider) Create(ctx context.Context, r clusters.Request) (clusters.Clus
 	return cluster, nil
 }
 
+// join makes an API server of a cluster that runs a target of its own.
+func (p Provider) join(ctx context.Context, r clusters.Request) (clusters.Cluster, error) {
+	cluster, isKind := r.Join.(*Cluster)
+	if !isKind {
+		return nil, errors.New("a node of kind cannot join a cluster elsewhere")
+	}
+	m, err := cluster.join(ctx, p.options(r))
+	if err != nil {
+		return nil, err // not a nil *member in an interface that is not nil
+	}
+	return m, nil
+}
+
 // Restart implements clusters.Restarter.
 func (p Provider) Restart(ctx context.Context, c clusters.Cluster, r clusters.Request) (time.Duration, error) {
-	cluster, isKind := c.(*Cluster)
-	if !isKind {
-		return 0, errors.New("the API server of another cluster cannot be restarted as a static pod of kind")
+	switch cluster := c.(type) {
+	case *Cluster:
+		err := cluster.RestartAPIServer(ctx, func(o *Options) { *o = p.options(r) })
+		return cluster.ReadyIn(), err
+	case *member:
+		err := cluster.restartMember(ctx, p.options(r))
+		return cluster.ReadyIn(), err
 	}
-	err := cluster.RestartAPIServer(ctx, func(o *Options) { *o = p.options(r) })
-	return cluster.ReadyIn(), err
+	return 0, errors.New("the API server of another cluster cannot be restarted as a static pod of kind")
 }
 
 // options asks for the same API server as on a local control plane.
@@ -113,5 +132,7 @@ var (
 	_ clusters.CommandReader = (*Cluster)(nil)
 	_ clusters.NodeReplacer  = (*Cluster)(nil)
 	_ clusters.Several       = (*Cluster)(nil)
+	_ clusters.Killer        = (*Cluster)(nil)
+	_ clusters.Cluster       = (*member)(nil)
 	_ image.Loader           = (*Cluster)(nil)
 )

@@ -32,7 +32,7 @@ func TestConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := o.config("authzconf-x", "/state/config", []string{"/state/audit/0", "/state/audit/1", "/state/audit/2"})
+	c, err := o.config("authzconf-x", []serverFolders{{"/state/config/0", "/state/audit/0"}, {"/state/config/1", "/state/audit/1"}, {"/state/config/2", "/state/audit/2"}})
 	if err != nil {
 		t.Fatal(err)
 	}

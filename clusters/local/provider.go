@@ -26,7 +26,7 @@ func (Provider) Name() string { return Name }
 func (Provider) Capabilities() clusters.Capabilities {
 	return clusters.Capabilities{
 		Recorder: true, AuditLog: true, Metrics: true,
-		Reload: true, Restart: true, SeveralServers: true, Processes: true, Cheap: true,
+		Reload: true, Restart: true, Kill: true, SeveralServers: true, Processes: true, Cheap: true,
 	}
 }
 
@@ -99,6 +99,7 @@ func (p Provider) Restart(ctx context.Context, c clusters.Cluster, r clusters.Re
 var (
 	_ clusters.Preparer      = Provider{}
 	_ clusters.Restarter     = Provider{}
+	_ clusters.Killer        = (*ControlPlane)(nil)
 	_ clusters.Reloader      = (*ControlPlane)(nil)
 	_ clusters.CommandReader = (*ControlPlane)(nil)
 )

@@ -40,6 +40,9 @@ func TestCapabilities(t *testing.T) {
 		if _, restarts := p.(clusters.Restarter); restarts != can.Restart {
 			t.Errorf("%s: it is a Restarter: %t, its capability Restart: %t", entry.name, restarts, can.Restart)
 		}
+		if can.Kill && !can.Restart {
+			t.Errorf("%s: what is killed has to be replaced", entry.name)
+		}
 		if _, networked := p.(clusters.Networked); networked && !can.Recorder {
 			t.Errorf("%s: its clusters reach this process, and no recorder is asked there", entry.name)
 		}

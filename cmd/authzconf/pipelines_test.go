@@ -48,7 +48,7 @@ func calls(t *testing.T, pipeline string) (all [][]string) {
 		t.Fatal(err)
 	}
 	c := exec.CommandContext(t.Context(), "./"+pipeline, filepath.Join(dir, "artifacts"))
-	c.Env = append(os.Environ(), "AUTHZCONF="+program, "MAKE="+makeProgram, "CALLS="+log)
+	c.Env = append(os.Environ(), "AUTHZCONF="+program, "MAKE="+makeProgram, "KIND_READY=true", "CALLS="+log)
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Errorf("%s: %v\n%s", pipeline, err, out)
 	}

@@ -58,7 +58,7 @@ func (f *ClusterFlags) Capabilities() clusters.Capabilities {
 func (f *ClusterFlags) Matrix(kubernetes []string, messages io.Writer) (m Matrix, err error) {
 	f.binaries.Progress = messages
 	m = Matrix{Provider: f.provider, Kubernetes: kubernetes, Binaries: &f.binaries, Keep: f.keep, FeatureGates: map[string]bool{}, Nodes: f.nodes}
-	if m.ControlPlanes, err = f.controlPlanes(kubernetes); err != nil {
+	if m.ControlPlanes, err = f.controlPlanes(); err != nil {
 		return m, err
 	}
 	if m.NodeImages, err = parseImages(f.images, slices.Concat(kubernetes, f.servers, f.nodes)); err != nil {
@@ -73,8 +73,8 @@ func (f *ClusterFlags) Matrix(kubernetes []string, messages io.Writer) (m Matrix
 	return m, nil
 }
 
-// controlPlanes returns the versions of the API servers beside the first.
-func (f *ClusterFlags) controlPlanes(kubernetes []string) ([]string, error) {
+// controlPlanes returns the versions of the API servers beside the first; empty is that of the first.
+func (f *ClusterFlags) controlPlanes() ([]string, error) {
 	count := f.planes
 	if len(f.servers) > 0 && count == 1 {
 		count += len(f.servers)
@@ -88,10 +88,8 @@ func (f *ClusterFlags) controlPlanes(kubernetes []string) ([]string, error) {
 		return f.servers, nil
 	case len(f.servers) > 0:
 		return nil, fmt.Errorf("--control-planes-kubernetes has %s beside that of --kubernetes, and --control-planes is %d", reports.Plural(len(f.servers), "version"), count)
-	case len(kubernetes) > 1:
-		return nil, errors.New("--control-planes 3 with several versions of --kubernetes: expected one, or controlPlanes in a file for --matrix")
 	}
-	return slices.Repeat(kubernetes, others), nil
+	return slices.Repeat([]string{""}, others), nil
 }
 
 // checkControlPlanes checks how many nodes the control plane has. etcd needs an odd number to outlive one of them.

@@ -26,7 +26,8 @@ type Matrix struct {
 	// NodeImages are the node images of clusters of kind, by minor; a version that is not there has kindest/node.
 	NodeImages map[string]string
 	Kubernetes []string // versions such as "1.37" or "1.37.1"
-	// ControlPlanes are the versions of the API servers beside that of Kubernetes, one node of the control plane each.
+	// ControlPlanes are the versions of the API servers beside that of Kubernetes, one node of the control plane each. An
+	// empty one is that of Kubernetes.
 	ControlPlanes []string
 	// Nodes are the versions of the nodes beside the control plane, one node each. None stands for one node of the API
 	// server's version.
@@ -66,6 +67,7 @@ func (m Matrix) Cells() (cells []server.Options, _ error) {
 		if err != nil {
 			return nil, err
 		}
+		m := m.fillControlPlanes(release)
 		states, err := m.states(release, emulated)
 		if err != nil {
 			return nil, err
@@ -79,6 +81,12 @@ func (m Matrix) Cells() (cells []server.Options, _ error) {
 		}
 	}
 	return cells, checkDistinct(cells)
+}
+
+// fillControlPlanes returns the matrix with API servers of a version where none is named.
+func (m Matrix) fillControlPlanes(release local.Release) Matrix {
+	m.ControlPlanes = seq.Map(m.ControlPlanes, func(asked string) string { return cmp.Or(asked, release.Minor) })
+	return m
 }
 
 // checkDistinct refuses cells of the same name: each has one place in a report.

@@ -196,7 +196,7 @@ func TestControlPlanesFlags(t *testing.T) {
 		"--provider kind --control-planes 2":                                       "error: 2 control planes: expected 1 or 3",
 		"--provider kind --control-planes-kubernetes 1.36":                         "error: 2 control planes: expected 1 or 3",
 		"--provider kind --control-planes 3 --control-planes-kubernetes 1.36":      "error: --control-planes-kubernetes has 1 version beside that of --kubernetes",
-		"--provider kind --control-planes 3 --kubernetes 1.36,1.37":                "error: --control-planes 3 with several versions of --kubernetes",
+		"--provider kind --control-planes 3 --kubernetes 1.36,1.37":                "kind-1.36-control-planes-1.36-1.36-gate-default kind-1.37-control-planes-1.37-1.37-gate-default",
 	} {
 		cells, err := parseCells(t, line)
 		got := names(cells)

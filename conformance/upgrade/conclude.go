@@ -51,7 +51,10 @@ func (p *Plan) describePath(groups []reports.Group, view record.View) reports.Se
 		section.Text = append(section.Text, strings.Join(strings.Fields(p.path.Description), " "))
 	}
 	how := "one kube-apiserver"
-	if p.path.HighAvailability {
+	switch {
+	case p.hasBalancer():
+		how = fmt.Sprintf("%d kube-apiservers behind the cluster's own balancer, replaced one after the other while requests went to that,", p.serverCount())
+	case p.path.HighAvailability:
 		how = "two kube-apiservers behind a balancer, replaced one after the other while requests flowed,"
 	}
 	section.Text = append(section.Text, fmt.Sprintf("It took %s and one etcd along %s. Roles, bindings, service accounts and tokens were made once and kept.",

@@ -19,11 +19,11 @@ const outage = 200 * time.Millisecond
 
 // enter brings up the API server of a stage: anew on the first, then in place of the one before, under requests if asked.
 func (u *Upgrade) enter(ctx context.Context, stage *Stage) error {
-	if stage.Index == 0 {
-		return u.begin(ctx, stage)
-	}
 	if err := u.resumePods(ctx); err != nil {
 		return err
+	}
+	if stage.Index == 0 {
+		return u.begin(ctx, stage)
 	}
 	for i, t := range u.targets {
 		u.marks[i] = t.Mark()
@@ -73,7 +73,8 @@ func (u *Upgrade) begin(ctx context.Context, stage *Stage) error {
 
 // needsBalancer reports whether all API servers are there that requests flow to through a balancer.
 func (u *Upgrade) needsBalancer() bool {
-	return u.plan.flows() && !u.plan.path.Direct && len(u.targets) == u.plan.serverCount()
+	isThere := u.plan.hasBalancer() || u.plan.path.Direct
+	return u.plan.flows() && !isThere && len(u.targets) == u.plan.serverCount()
 }
 
 func (u *Upgrade) replace(ctx context.Context, stage *Stage) error {
@@ -93,18 +94,15 @@ func (u *Upgrade) replace(ctx context.Context, stage *Stage) error {
 	return err
 }
 
-// disturb replaces the API server in the way that the stage asks for. The balancer has it taken out before it ends
-// and put back when it is ready, as one with health checks does; a killed one is only taken out afterwards.
+// disturb replaces the API server in the way that the stage asks for. Our balancer has it taken out before it ends
+// and put back when it is ready, as one with health checks does; a killed one is only taken out afterwards. A
+// cluster's own balancer does what it does.
 func (u *Upgrade) disturb(ctx context.Context, stage *Stage) error {
 	t := u.targets[stage.Server]
-	plane, ok := t.Plane()
-	if !ok && stage.Fault != "" {
-		return fmt.Errorf("the fault %s is for a local control plane", stage.Fault)
-	}
 	switch stage.Fault {
 	case upgradepath.KillAPIServer:
 		begin := time.Now()
-		if err := plane.KillAPIServer(); err != nil {
+		if err := t.Kill(); err != nil {
 			return err
 		}
 		history := u.histories[stage.Server]
@@ -112,6 +110,10 @@ func (u *Upgrade) disturb(ctx context.Context, stage *Stage) error {
 		clusters.Pause(ctx, outage)
 		defer func() { stage.Down = time.Since(begin) }()
 	case upgradepath.RestartEtcd:
+		plane, isLocal := t.Plane()
+		if !isLocal {
+			return fmt.Errorf("the fault %s is for a local control plane", stage.Fault)
+		}
 		if err := plane.RestartEtcd(ctx); err != nil {
 			return err
 		}
@@ -136,8 +138,11 @@ func (u *Upgrade) flow(ctx context.Context, stage *Stage) (*flow, error) {
 		return nil, err
 	}
 	host := u.targets[0].Host()
-	if u.balancer != nil {
+	switch {
+	case u.balancer != nil:
 		host = "https://" + u.balancer.Addr()
+	case u.plan.hasBalancer():
+		host = u.targets[0].Balancer()
 	}
 	setups := seq.Map(stage.Workloads, func(name string) flowSetup {
 		return flowSetup{scenario: stage.scenario[name], kept: u.flowing[name]}

@@ -3,10 +3,14 @@ package upgrade
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/engine/nodes"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/record"
 	"github.com/authzconf/authzconf/scenarios"
@@ -52,7 +56,7 @@ func (u *Upgrade) deployPods(ctx context.Context, stage *Stage) (err error) {
 	if err := nodes.LoadAgent(ctx, t); err != nil {
 		return err
 	}
-	u.pods, err = nodes.DeployWorkloads(ctx, t, u.plan.podsSuffix())
+	u.pods, err = nodes.DeployWorkloads(ctx, podCluster{t, u}, u.plan.podsSuffix())
 	return err
 }
 
@@ -70,7 +74,7 @@ func (p *Plan) judgePods(stage *StagePlan, claim Claim, view record.View) report
 	if err != nil {
 		return unseenPods("this stage")
 	}
-	before := p.before(stage)
+	gates := p.podGates(stage)
 	var checks []nodes.Check
 	switch claim {
 	case ClaimPods:
@@ -80,9 +84,9 @@ func (p *Plan) judgePods(stage *StagePlan, claim Claim, view record.View) report
 		}
 		checks = now.CheckPods(first)
 	case ClaimPodAnswers:
-		checks = now.CheckAnswers(!before.isOff(), !stage.isOff())
+		checks = now.CheckAnswers(gates)
 	case ClaimPodEvents:
-		checks = now.CheckEvents(!before.isOff(), !stage.isOff())
+		checks = now.CheckEvents(gates)
 	}
 	r := conformance.JudgeChecks(reports.Result{Level: scenarios.Core, Evidence: []string{view.EvidenceFile(podsKey(stage.Name()))}}, checks)
 	switch r.Verdict {
@@ -104,14 +108,38 @@ func unseenPods(where string) reports.Result {
 	}
 }
 
-// before returns the stage before a stage, or the first one itself.
-func (p *Plan) before(stage *StagePlan) *StagePlan {
-	last := stage
-	for _, s := range p.stages {
-		if s == stage {
-			break
-		}
-		last = s
+// podGates returns the states of the gate of the API servers that pods can have met on a stage: any of those that run beside each
+// other.
+func (p *Plan) podGates(stage *StagePlan) nodes.Gates {
+	running := make([]bool, p.serverCount())
+	for i := range running {
+		running[i] = !p.stages[0].isOff()
 	}
-	return last
+	for _, s := range p.stages {
+		before := slices.Clone(running)
+		running[s.Server] = !s.isOff()
+		if s == stage {
+			now := slices.Concat([]bool{running[s.Server]}, running)
+			return nodes.Gates{Before: before, Now: slices.Compact(now)}
+		}
+	}
+	return nodes.Gates{}
+}
+
+// podCluster is the cluster that pods work on: whichever of the API servers answers them, its audit log has the events.
+type podCluster struct {
+	*server.Server
+	upgrade *Upgrade
+}
+
+// EventsBy implements nodes.Cluster.
+func (c podCluster) EventsBy(user string) (all []auditv1.Event, err error) {
+	for _, t := range c.upgrade.targets {
+		events, err := t.EventsBy(user)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, events...)
+	}
+	return all, nil
 }

@@ -36,7 +36,7 @@ func newFlags(flags *pflag.FlagSet) product.Flags {
 	f := &upgradeFlags{}
 	flags.StringVar(&f.path, "path", "", "the stages, separated by commas")
 	flags.StringVar(&f.file, "file", "", "a path file, such as ci/paths/kep-recipe.yaml")
-	flags.BoolVar(&f.highAvailability, "high-availability", false, "two API servers behind a balancer, replaced one after the other under load")
+	flags.BoolVar(&f.highAvailability, "high-availability", false, "two API servers behind a balancer, or all of a cluster of kind with several, replaced one after the other under load")
 	f.clusters.Register(flags)
 	return f
 }
@@ -122,10 +122,12 @@ func (p *Plan) flows() bool { return slices.ContainsFunc(p.stages, (*StagePlan).
 
 // serverCount returns how many API servers there are at once.
 func (p *Plan) serverCount() int {
-	if p.path.HighAvailability {
-		return servers
-	}
-	return 1
+	return 1 + slices.Max(seq.Map(p.stages, func(s *StagePlan) int { return s.Server }))
+}
+
+// hasBalancer reports whether the cluster has a balancer of its own, to which requests are sent.
+func (p *Plan) hasBalancer() bool {
+	return p.path.HighAvailability && p.stages[0].Target.Capabilities().Members
 }
 
 // works reports whether a setup works while a stage of the path is entered.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/conformance/upgradepath"
@@ -39,8 +40,6 @@ type StagePlan struct {
 // Name is that of the stage's cell.
 func (s *StagePlan) Name() string { return s.Target.Cell.Name }
 
-const servers = 2
-
 // Setups returns the scenarios of the setups that take part in a path.
 func Setups(p *upgradepath.Path, all *scenarios.Set) (*scenarios.Set, error) {
 	known, named := all.Setups(), slices.Clone(p.Setups)
@@ -62,15 +61,14 @@ func planStages(p *upgradepath.Path, set *scenarios.Set, base matrix.Matrix) (st
 	if err != nil {
 		return nil, err
 	}
-	count := 1
-	if p.HighAvailability {
-		count = servers
-	}
+	running := slices.Repeat([]local.Release{targets[0].Release}, p.CountServers(base))
 	for i, o := range targets {
-		for n := range count {
+		for n := range running {
 			cell := o
 			if p.HighAvailability {
 				cell.Cell.Name += "-" + string(rune('a'+n))
+				running[n] = o.Release
+				upgradepath.SetOthers(&cell, base, slices.Delete(slices.Clone(running), n, n+1))
 			}
 			stage := &StagePlan{Index: i, Server: n, Fault: p.Stages[i].Fault, Nodes: p.Stages[i].Nodes, NodeImage: p.Stages[i].NodeImage(base)}
 			if err := stage.plan(p, set, cell); err != nil {

@@ -42,7 +42,7 @@ func (p *Path) inheritServers(at func(stage int) string) error {
 // checkNodes checks that a stage that replaces the nodes names a version that they do not have yet.
 func (p *Path) checkNodes(i int, stage Stage) error {
 	if p.HighAvailability {
-		return errors.New("highAvailability is for paths whose nodes stay: there are none on a local control plane")
+		return errors.New("highAvailability is for paths whose nodes stay")
 	}
 	release, err := local.ParseRelease(stage.Nodes)
 	if err != nil {

@@ -75,3 +75,49 @@ func TestLoadNodes(t *testing.T) {
 		}
 	}
 }
+
+// TestSeveralServers: a path for high availability replaces all API servers of a cluster with several, and needs such a cluster.
+func TestSeveralServers(t *testing.T) {
+	three := []string{"", ""}
+	for name, c := range map[string]struct {
+		base  matrix.Matrix
+		ha    bool
+		fault Fault
+		count int
+		fail  string
+	}{
+		"local":              {ha: true, count: 2},
+		"kind":               {base: matrix.Matrix{Provider: "kind", ControlPlanes: three}, ha: true, count: 3},
+		"together":           {base: matrix.Matrix{Provider: "kind", ControlPlanes: three}, count: 1},
+		"one of kind":        {base: matrix.Matrix{Provider: "kind"}, ha: true, fail: "needs several API servers: expected --control-planes 3"},
+		"others' versions":   {base: matrix.Matrix{Provider: "kind", ControlPlanes: []string{"1.36", "1.36"}}, fail: "expected --control-planes alone"},
+		"three of local":     {base: matrix.Matrix{ControlPlanes: three}, fail: "--control-planes 3: clusters of the provider local have one node at most"},
+		"killed":             {base: matrix.Matrix{Provider: "kind"}, fault: KillAPIServer, count: 1},
+		"etcd is restarted":  {base: matrix.Matrix{Provider: "kind"}, fault: RestartEtcd, fail: "stage 2: the fault restart-etcd is for --provider local"},
+		"webhooks of a kind": {base: matrix.Matrix{Provider: "kind"}, fault: WebhookDown, fail: "stage 2: the fault webhook-down is for --provider local"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := Parse("1.36,1.37", c.ha)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Stages[1].Fault = c.fault
+			targets, err := p.Targets(c.base)
+			if c.fail != "" {
+				if err == nil || !strings.Contains(err.Error(), c.fail) {
+					t.Errorf("got %v, want %q", err, c.fail)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := p.CountServers(c.base); got != c.count {
+				t.Errorf("%d API servers are replaced by themselves, want %d", got, c.count)
+			}
+			if others := targets[1].ControlPlanes; len(others) != len(c.base.ControlPlanes) {
+				t.Errorf("beside the first API server are %v", others)
+			}
+		})
+	}
+}

@@ -13,10 +13,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/clusters/kind"
+	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/clusters/providers"
 	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -58,7 +62,8 @@ type Path struct {
 	Name string `yaml:"-"`
 	// Description says what is shown and where it is asked for.
 	Description string `yaml:"description"`
-	// HighAvailability runs two API servers on one etcd behind a balancer, replaced one after the other while requests flow.
+	// HighAvailability runs two API servers on one etcd behind a balancer, or those of a cluster with several behind its own,
+	// replaced one after the other while requests flow.
 	HighAvailability bool `yaml:"highAvailability,omitempty"`
 	// Direct lets requests flow straight to the API server, also before it is ready: otherwise a balancer waits for that.
 	Direct bool     `yaml:"direct,omitempty"`
@@ -134,6 +139,7 @@ func (p *Path) Targets(base matrix.Matrix) (out []server.Options, _ error) {
 		if err != nil {
 			return nil, err
 		}
+		SetOthers(&o, base, slices.Repeat([]local.Release{o.Release}, len(base.ControlPlanes)))
 		out = append(out, o)
 	}
 	return out, p.followNodes(base, out)
@@ -141,7 +147,7 @@ func (p *Path) Targets(base matrix.Matrix) (out []server.Options, _ error) {
 
 func (l Stage) target(i int, base matrix.Matrix) (server.Options, error) {
 	gate := cmp.Or(l.Gate, scenarios.GateDefault)
-	base.Kubernetes, base.Emulate, base.Gates = []string{l.Kubernetes}, l.Emulate, matrix.Gates{gate}
+	base.Kubernetes, base.Emulate, base.Gates, base.ControlPlanes = []string{l.Kubernetes}, l.Emulate, matrix.Gates{gate}, nil
 	cells, err := base.Cells()
 	if err != nil {
 		return server.Options{}, err
@@ -164,15 +170,70 @@ func (p *Path) checkProvider(base matrix.Matrix) error {
 	if !can.Restart {
 		return nil // nothing at all can be upgraded, which Cells says
 	}
-	if p.HighAvailability && !can.SeveralServers {
-		return fmt.Errorf("a cluster of %s has one API server here: highAvailability is for --provider local", base.Provider)
+	if err := p.checkServers(base); err != nil {
+		return err
 	}
 	for i, stage := range p.Stages {
-		if stage.Fault != "" && !can.Processes {
+		if !canSuffer(can, stage.Fault) {
 			return fmt.Errorf("stage %d: the fault %s is for --provider local", i+1, stage.Fault)
 		}
 	}
 	return nil
+}
+
+// checkServers refuses API servers that the path cannot have.
+func (p *Path) checkServers(base matrix.Matrix) error {
+	can := base.Capabilities()
+	isAlone := len(base.ControlPlanes) == 0
+	switch {
+	case !can.Members && !isAlone:
+		return fmt.Errorf("--control-planes %d: clusters of the provider %s have one node at most", 1+len(base.ControlPlanes), base.Provider)
+	case slices.ContainsFunc(base.ControlPlanes, func(asked string) bool { return asked != "" }):
+		return errors.New("--control-planes-kubernetes: on an upgrade path the stages say which versions API servers have (expected --control-planes alone)")
+	case !p.HighAvailability, can.SeveralServers:
+		return nil
+	case can.Members && isAlone:
+		return fmt.Errorf("highAvailability on a cluster of %s needs several API servers: expected --control-planes 3", base.Provider)
+	case can.Members:
+		return nil
+	}
+	return fmt.Errorf("a cluster of %s has one API server: highAvailability is for --provider local", base.Provider)
+}
+
+// canSuffer reports whether a cluster can have a fault, if any.
+func canSuffer(can clusters.Capabilities, fault Fault) bool {
+	switch fault {
+	case "":
+		return true
+	case KillAPIServer:
+		return can.Kill
+	}
+	return can.Processes
+}
+
+// servers is how many API servers a highly available local control plane has.
+const servers = 2
+
+// CountServers returns how many API servers are replaced one by one: one, if not for high availability.
+func (p *Path) CountServers(base matrix.Matrix) int {
+	switch {
+	case !p.HighAvailability:
+		return 1
+	case base.Capabilities().Members:
+		return 1 + len(base.ControlPlanes)
+	}
+	return servers
+}
+
+// SetOthers says of which versions the API servers are beside that of a stage.
+func SetOthers(o *server.Options, base matrix.Matrix, others []local.Release) {
+	if !base.Capabilities().Members {
+		return // they are targets of their own from the start
+	}
+	o.ControlPlanes = seq.Map(others, func(r local.Release) kind.Worker {
+		return kind.Worker{Version: r.Version, Image: base.NodeImages[r.Minor]}
+	})
+	o.Cell.ControlPlanes = strings.Join(seq.Map(others, func(r local.Release) string { return r.Version }), ",")
 }
 
 // MadeOn returns the index of the stage that a setup is made on.

@@ -62,14 +62,18 @@ func describeWorkload(pods map[string]WorkloadPod, name string) string {
 	return fmt.Sprintf("%s on %s, started again %d times", pod.UID, pod.Node, pod.Restarts)
 }
 
-// CheckAnswers checks the answers that workloads got from an API server with the gate on or off. What came until then, while
-// another one ended or this one was not ready, may also be what that one, with the gate as it had it, had to answer. An attempt
-// that nobody answered is no wrong answer, but in the end each workload has to have answers again.
-func (r *WorkRecord) CheckAnswers(before, now bool) (checks []Check) {
+// Gates are the states of the gate, true if on, of the API servers that workloads could meet: Before while one was replaced,
+// and Now, since the next has been ready. There is more than one state where API servers run beside each other.
+type Gates struct{ Before, Now []bool }
+
+// CheckAnswers checks the answers that workloads got from API servers. What came until these were ready may also be what those
+// before had to answer. An attempt that nobody answered is no wrong answer, but in the end each workload has to have answers
+// again.
+func (r *WorkRecord) CheckAnswers(g Gates) (checks []Check) {
 	for _, name := range slices.Sorted(maps.Keys(r.Pods)) {
 		for _, l := range r.Lines[name] {
 			if !l.isUnanswered() {
-				checks = seq.AppendMissing(checks, r.checkAnswer(l, before, now)) // each once, however often it was tried
+				checks = seq.AppendMissing(checks, r.checkAnswer(l, g)) // each once, however often it was tried
 			}
 		}
 		checks = append(checks, r.checkLast(name))
@@ -96,10 +100,20 @@ func (r *WorkRecord) checkLast(pod string) Check {
 }
 
 // checkAnswer checks a line with an answer.
-func (r *WorkRecord) checkAnswer(l Attempt, before, now bool) Check {
-	c := Check{What: l.String(), Want: fmt.Sprint(l.expectation(now).code), Got: fmt.Sprint(l.Code)}
-	if r.mayBeEarly(l) && slices.Contains([]int{l.expectation(before).code, http.StatusForbidden}, l.Code) {
-		c.Want = c.Got
+func (r *WorkRecord) checkAnswer(l Attempt, g Gates) Check {
+	return r.checkEither(l, g, l.String(), fmt.Sprint(l.Code), func(g grant) string { return fmt.Sprint(g.code) })
+}
+
+// checkEither checks that what was seen of an attempt is what it has to lead to on one of the API servers that there were.
+// describe returns how an outcome is seen.
+func (r *WorkRecord) checkEither(l Attempt, g Gates, what, got string, describe func(grant) string) Check {
+	c := Check{What: what, Want: describe(l.expectation(g.Now[0])), Got: got}
+	possible := seq.Map(g.Now, l.expectation)
+	if r.mayBeEarly(l) {
+		possible = append(append(possible, seq.Map(g.Before, l.expectation)...), grant{http.StatusForbidden, ""})
+	}
+	if slices.ContainsFunc(possible, func(one grant) bool { return describe(one) == got }) {
+		c.Want = got
 	}
 	return c
 }
@@ -128,11 +142,11 @@ func (r *WorkRecord) mayBeEarly(l Attempt) bool { return l.Time.Before(r.Ready.A
 
 // CheckEvents checks that each line with an answer has an audit event that says the same, and that no event says that somebody
 // was impersonated for whom nothing is granted.
-func (r *WorkRecord) CheckEvents(before, now bool) (checks []Check) {
+func (r *WorkRecord) CheckEvents(g Gates) (checks []Check) {
 	for _, name := range slices.Sorted(maps.Keys(r.Lines)) {
 		for _, l := range r.Lines[name] {
 			if !l.isUnanswered() {
-				checks = seq.AppendMissing(checks, r.checkEvent(l, before, now))
+				checks = seq.AppendMissing(checks, r.checkEvent(l, g))
 			}
 		}
 	}
@@ -146,18 +160,12 @@ func (r *WorkRecord) CheckEvents(before, now bool) (checks []Check) {
 }
 
 // checkEvent compares a line with its audit event.
-func (r *WorkRecord) checkEvent(l Attempt, before, now bool) Check {
-	c := Check{What: "audit: " + l.String(), Want: l.describe(l.expectation(now)), Got: fmt.Sprintf("no event with %d", l.Code)}
-	i := slices.IndexFunc(r.Events, func(e auditv1.Event) bool { return matchesWorkload(l, e) })
-	if i < 0 {
-		return c
+func (r *WorkRecord) checkEvent(l Attempt, g Gates) Check {
+	got := fmt.Sprintf("no event with %d", l.Code)
+	if i := slices.IndexFunc(r.Events, func(e auditv1.Event) bool { return matchesWorkload(l, e) }); i >= 0 {
+		got = describeEvent(r.Events[i])
 	}
-	c.Got = describeEvent(r.Events[i])
-	early := []string{l.describe(l.expectation(before)), l.describe(grant{http.StatusForbidden, ""})}
-	if r.mayBeEarly(l) && slices.Contains(early, c.Got) {
-		c.Want = c.Got
-	}
-	return c
+	return r.checkEither(l, g, "audit: "+l.String(), got, l.describe)
 }
 
 // describe returns the event of an attempt with an outcome, as describeEvent does.

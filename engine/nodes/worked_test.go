@@ -61,10 +61,13 @@ func TestWorkRecord(t *testing.T) {
 		name   string
 		change func(r *WorkRecord)
 		now    bool
+		beside bool // whether another API server runs, with the gate in the other state
 		fails  string
 	}{
 		{name: "sound", now: true},
 		{name: "on a server with the gate off", fails: "as system:node:a: want 403, got 200"},
+		{name: "on a server with the gate off, beside one with it on", beside: true},
+		{name: "another node is allowed, whichever server answers", beside: true, change: func(r *WorkRecord) { r.Lines["agent"][1].Code = 200 }, fails: "as system:node:b: want 403, got 200"},
 		{name: "another node is allowed", now: true, change: func(r *WorkRecord) { r.Lines["agent"][1].Code = 200 }, fails: "as system:node:b: want 403, got 200"},
 		{name: "no answer in the end", now: true, change: func(r *WorkRecord) {
 			r.Lines["agent"] = append(r.Lines["agent"], Attempt{Time: r.To, Node: "a", Target: "a"})
@@ -92,7 +95,11 @@ func TestWorkRecord(t *testing.T) {
 			if c.change != nil {
 				c.change(r)
 			}
-			got := firstFailed(append(r.CheckAnswers(c.now, c.now), r.CheckEvents(c.now, c.now)...))
+			gates := Gates{Before: []bool{c.now}, Now: []bool{c.now}}
+			if c.beside {
+				gates.Now = append(gates.Now, !c.now)
+			}
+			got := firstFailed(append(r.CheckAnswers(gates), r.CheckEvents(gates)...))
 			if (got == "") != (c.fails == "") || !strings.Contains(got, c.fails) {
 				t.Errorf("got %q, want %q", got, c.fails)
 			}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
@@ -368,6 +369,15 @@ func Tapped(next http.RoundTripper, tap Tap) http.RoundTripper {
 
 // Host is the API server's URL without a path.
 func (s *Server) Host() string { return s.host }
+
+// Balancer is the URL of the balancer that belongs to a cluster with several API servers; empty where there is none.
+func (s *Server) Balancer() string {
+	several, is := s.cluster.(clusters.Several)
+	if !is {
+		return ""
+	}
+	return several.Balancer()
+}
 
 // Anonymous is the way in without credentials, for clients that bring their own.
 func (s *Server) Anonymous() *rest.Config { return s.cluster.Anonymous() }

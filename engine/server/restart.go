@@ -52,6 +52,15 @@ func (s *Server) Renew(ctx context.Context) error {
 // Replaced is when the API server that runs now was started by Restart: the one before had ended.
 func (s *Server) Replaced() time.Time { return s.replaced }
 
+// Kill kills the API server on purpose. None runs until Restart.
+func (s *Server) Kill() error {
+	killer, kills := s.cluster.(clusters.Killer)
+	if !kills {
+		return fmt.Errorf("the API server of a cluster of the provider %s cannot be killed", s.Cell.Provider)
+	}
+	return killer.KillAPIServer()
+}
+
 func (s *Server) replaceAPIServer(ctx context.Context, o Options) (took time.Duration, err error) {
 	provider, err := o.provider()
 	if err != nil {

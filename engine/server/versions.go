@@ -105,6 +105,7 @@ func (s *Server) readAPIServers(ctx context.Context, components []reports.Compon
 			return fmt.Errorf("the version of the API server on %s: %w", components[i].Node, err)
 		}
 		components[i].Version = strings.TrimPrefix(version.GitVersion, "v")
+		components[i].Asked = len(servers) > 1 && config.Host == s.host
 	}
 	return nil
 }

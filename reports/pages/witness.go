@@ -165,6 +165,9 @@ func (c *card) addComponents(g *reports.Group) {
 	}
 	for _, component := range g.Witness.Components {
 		row := witnessRow{Name: component.Name, Seen: component.Version, Source: "node " + component.Node}
+		if component.Asked {
+			row.Source += ": scenarios send their requests here"
+		}
 		if g.Cell != nil {
 			row.Asked = askedOf(component, g.Cell)
 		}

@@ -1,5 +1,6 @@
 // Command balancer stands in for envoy as kind's load balancer, where envoy's image cannot be had. kind starts it with
-// -c FILE; that file names two others, in which kind writes the port to listen on and the API servers behind it.
+// -c FILE; that file names two others, in which kind writes the port to listen on and the API servers behind it. Like envoy it
+// sends connections to those that are healthy.
 package main
 
 import (
@@ -47,6 +48,7 @@ func serve(ctx context.Context, path string) error {
 	var known []string
 	for {
 		address, backends, err := files.read()
+		backends = chooseHealthy(ctx, backends)
 		switch {
 		case err != nil:
 			log.Print(err) // kind writes the files anew after it has started this

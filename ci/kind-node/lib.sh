@@ -21,8 +21,9 @@ fail() {
   exit 2
 }
 
+# need_root WHAT [HINT]
 need_root() {
-  [ "$(id -u)" = 0 ] || fail "$1 needs root" "run it as root (sudo -E), or name a ready-made node image with --kind-node-image"
+  [ "$(id -u)" = 0 ] || fail "$1 needs root" "${2:-run it as root (sudo -E), or name a ready-made node image with --kind-node-image}"
 }
 
 # need_commands takes pairs: a command and the Debian package that has it.

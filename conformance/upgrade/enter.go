@@ -42,10 +42,10 @@ func (u *Upgrade) enter(ctx context.Context, stage *Stage) error {
 	if err != nil {
 		return err
 	}
-	flow.settle(ctx)
+	flow.settle(ctx, nil)
 	err = change(ctx, stage)
 	if err == nil {
-		flow.settle(ctx)
+		flow.settle(ctx, u.targets[stage.Server]) // a balancer may be slow to find it
 	}
 	stage.flow = u.recordFlow(ctx, flow.stop())
 	u.say("%s: %d requests meanwhile, %d without an answer", stage.Name(), len(stage.flow.Samples), stage.flow.unanswered())

@@ -12,6 +12,7 @@ import (
 
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/engine/replay"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -78,24 +79,29 @@ func (f *flow) work(ctx context.Context, run *replay.Replayer, first int) {
 	}
 }
 
-// settle returns when requests have flowed for a while, and each setup has had an answer to a request that was sent since.
-func (f *flow) settle(ctx context.Context) {
+// settle returns when requests have flowed for a while, and each setup has had an answer to a request that was sent since: from
+// anybody, or from one API server, if it is named.
+func (f *flow) settle(ctx context.Context, by *server.Server) {
 	begin := time.Now()
 	clusters.Pause(ctx, flowSteady)
-	for time.Since(begin) < flowPatience && !f.answeredSince(begin) {
+	for time.Since(begin) < flowPatience && !f.answeredSince(begin, by) {
 		if !clusters.Pause(ctx, flowBackoff) {
 			return
 		}
 	}
 }
 
-// answeredSince reports whether each setup has had an answer to a request that was sent after a time.
-func (f *flow) answeredSince(at time.Time) bool {
+// answeredSince reports whether each setup has had an answer to a request that was sent after a time, from an API server if one
+// is named.
+func (f *flow) answeredSince(at time.Time, by *server.Server) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	answered := map[string]bool{}
 	for _, s := range f.samples {
-		if !s.isUnanswered() && s.Seen.Sent.After(at) {
+		if s.isUnanswered() || s.Seen.Sent.Before(at) {
+			continue
+		}
+		if by == nil || by.HasEvent(s.Seen.Response.AuditID) {
 			answered[s.Setup] = true
 		}
 	}

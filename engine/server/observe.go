@@ -169,6 +169,13 @@ func (x *auditIndex) take(auditID string) (json.RawMessage, bool) {
 	return raw, ok
 }
 
+func (x *auditIndex) has(auditID string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	_, ok := x.events[auditID]
+	return ok
+}
+
 // beginning returns, and forgets, the event of the beginning of a finished request's answer, or the word none.
 func (x *auditIndex) beginning(auditID string) json.RawMessage {
 	x.mu.Lock()

@@ -47,6 +47,9 @@ func (s *Server) SetWebhookDown(down bool) { s.policy.down.Store(down) }
 // TakeEvent returns the audit event of an answered request if this API server wrote it, and forgets it.
 func (s *Server) TakeEvent(auditID string) (json.RawMessage, bool) { return s.events.take(auditID) }
 
+// HasEvent reports whether this API server has written the audit event of an answered request that nobody has taken.
+func (s *Server) HasEvent(auditID string) bool { return s.events.has(auditID) }
+
 // Mark is what Verbs counts from.
 func (s *Server) Mark() uint64 { return s.recorder.Mark() }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -254,6 +255,20 @@ func TestNoNodes(t *testing.T) {
 		if strings.HasPrefix(step, "kind-") && step != "kind-ready" {
 			t.Errorf("the step %s was run without nodes", step)
 		}
+	}
+}
+
+// TestChosenSteps: of a pipeline some steps can be run alone, each with its verification.
+func TestChosenSteps(t *testing.T) {
+	c, build := decorated(t, "release", "STEPS=^(kind-kill|upgrade-ha)")
+	if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), "only the steps were run") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var end finished
+	strict(t, filepath.Join(build, "finished.json"), &end)
+	want := []string{"kind-kill", "kind-kill-verify", "upgrade-ha-1.35-1.36", "upgrade-ha-1.35-1.36-verify", "upgrade-ha-gate", "upgrade-ha-gate-verify"}
+	if got := slices.Sorted(maps.Keys(end.Metadata.Steps)); !slices.Equal(got, want) {
+		t.Errorf("steps %v, want %v", got, want)
 	}
 }
 

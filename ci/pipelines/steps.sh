@@ -4,6 +4,8 @@
 # for each that was judged, junit_*.xml, metadata.json, which Prow adds to finished.json, and steps.md, which says how long
 # each step took.
 #
+# STEPS, a regular expression, runs those steps alone whose names fit it, and those that verify their reports.
+#
 # The program is _output/authzconf, which is built first, or the one that AUTHZCONF names.
 set -euo pipefail
 
@@ -27,7 +29,7 @@ begin() {
     echo "usage: $0 FOLDER (or set ARTIFACTS)" >&2
     exit 2
   fi
-  mkdir -p "$artifacts"
+  mkdir -p "$artifacts" || exit 2
   artifacts=$(cd "$artifacts" && pwd)
   if [[ -n $(ls -A "$artifacts") ]]; then
     echo "$artifacts is not empty: what is in there could be taken for results of this run" >&2
@@ -55,8 +57,13 @@ interrupt() {
   [[ -z $child ]] || kill -TERM "$child" 2>/dev/null || true
 }
 
+# is_wanted NAME: whether a step is to be run.
+is_wanted() { [[ -z $interrupted && $1 =~ ${STEPS:-.} ]]; }
+
 # step NAME COMMAND...: run a command and keep its exit code.
-step() {
+step() { ! is_wanted "$1" || run_step "$@"; }
+
+run_step() {
   local name=$1 code=0 before begin=$SECONDS
   shift
   [[ -z $interrupted ]] || return 0
@@ -76,16 +83,22 @@ step() {
   printf '== %s: exit code %d after %d s\n' "$name" "$code" "$((SECONDS - begin))" >&2
 }
 
-# last_passed: whether the last step ended with 0.
-last_passed() { ((${#codes[@]} > 0 && codes[-1] == 0)); }
+# has_failed NAME: whether a step was run and did not end with 0.
+has_failed() {
+  local i
+  for i in "${!names[@]}"; do
+    [[ ${names[i]} != "$1" ]] || return "$((codes[i] == 0))"
+  done
+  return 1
+}
 
 # judge NAME COMMAND...: a step that leaves a report, in the folder NAME; the report is verified. One
 # that says passed without a report has shown nothing.
 judge() {
   local name=$1
   shift
-  [[ -z $interrupted ]] || return 0
-  step "$name" "$@" --report-dir "$artifacts/$name"
+  is_wanted "$name" || return 0
+  run_step "$name" "$@" --report-dir "$artifacts/$name"
   keep_report "$name"
 }
 
@@ -93,8 +106,8 @@ judge() {
 judge_target() {
   local name=$1
   shift
-  [[ -z $interrupted ]] || return 0
-  step "$name" target "$@" KIND_REPORT="$artifacts/$name"
+  is_wanted "$name" || return 0
+  run_step "$name" target "$@" KIND_REPORT="$artifacts/$name"
   keep_report "$name"
 }
 
@@ -103,7 +116,7 @@ keep_report() {
   local name=$1 report=$artifacts/$1
   if [[ -f $report/junit.xml ]]; then
     cp "$report/junit.xml" "$artifacts/junit_$name.xml"
-    step "$name-verify" authzconf verify "$report"
+    run_step "$name-verify" authzconf verify "$report"
   elif ((codes[-1] == 0)); then
     echo "$name ended with 0 and left no report" >&2
     codes[-1]=3
@@ -146,6 +159,7 @@ finish() {
   esac
   printf '{"outcome": "%s", "exit-code": "%d", "steps": {%s}}\n' "$outcome" "$code" "$steps" >"$artifacts/metadata.json"
   printf 'outcome: %s, exit code %d\n' "$outcome" "$code" >&2
+  [[ -z ${STEPS:-} ]] || echo "only the steps were run whose names fit STEPS=$STEPS" >&2
   if ((code == 2 || code == 3)); then
     echo "this is not a pass: a step found nothing out about the API server" >&2
   fi

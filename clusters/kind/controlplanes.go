@@ -133,10 +133,14 @@ func (c *Cluster) replaceServer(ctx context.Context, node string, o Options) err
 			return err
 		}
 	}
-	if err := c.rewriteManifest(ctx, node, o, image, time.Now()); err != nil {
+	mark := time.Now().Format(time.RFC3339Nano)
+	if err := c.rewriteManifest(ctx, node, o, image, mark); err != nil {
 		return err
 	}
-	return c.awaitReplaced(ctx, node, started)
+	if err := c.awaitReplaced(ctx, node, started); err != nil {
+		return err
+	}
+	return c.awaitMirror(ctx, node, mark)
 }
 
 // checkBalancer checks that the engine has, or can pull, the image of kind's load balancer.

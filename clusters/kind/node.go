@@ -3,6 +3,7 @@ package kind
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -205,12 +206,12 @@ func (c *Cluster) kill(nodes []string) error {
 	return nil
 }
 
-func (c *Cluster) rewriteManifest(ctx context.Context, node string, o Options, image string, at time.Time) error {
+func (c *Cluster) rewriteManifest(ctx context.Context, node string, o Options, image, mark string) error {
 	raw, err := execNode(ctx, node, nil, "cat", manifestPath)
 	if err != nil {
 		return err
 	}
-	raw, err = editManifest(raw, c.manifestOf(node).args, o.args(), image, at.Format(time.RFC3339Nano))
+	raw, err = editManifest(raw, c.manifestOf(node).args, o.args(), image, mark)
 	if err != nil {
 		return err
 	}
@@ -258,6 +259,25 @@ func (c *Cluster) awaitReplaced(ctx context.Context, node string, before float64
 		return err
 	}
 	return c.waitReady(ctx, node)
+}
+
+// awaitMirror returns when the pod that shows the API server of a node is that of the manifest with a mark. The kubelet removes the
+// one before and makes it anew, after the API server is ready: until then its node seems to have none.
+func (c *Cluster) awaitMirror(ctx context.Context, node, mark string) error {
+	return c.await(ctx, "has no pod that shows it", func(ctx context.Context) error {
+		raw, err := c.get(ctx, node, "/api/v1/namespaces/kube-system/pods/kube-apiserver-"+node)
+		if err != nil {
+			return err
+		}
+		var pod corev1.Pod
+		if err := json.Unmarshal(raw, &pod); err != nil {
+			return err
+		}
+		if pod.Annotations[generation] != mark {
+			return fmt.Errorf("the pod %s is the one of before", pod.Name)
+		}
+		return nil
+	})
 }
 
 var startTimeLine = regexp.MustCompile(`(?m)^process_start_time_seconds (\S+)$`)

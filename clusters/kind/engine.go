@@ -16,9 +16,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/internal/usage"
 )
@@ -180,18 +182,27 @@ func Remove(ctx context.Context, name string) error {
 // clusterLabel is how kind marks its containers.
 const clusterLabel = "io.x-k8s.kind.cluster"
 
+// How often, and at which intervals, containers are removed that the engine cannot end yet: on a busy machine the kernel takes its
+// time with the processes of a node.
+const (
+	removeAttempts = 10
+	removePause    = 2 * time.Second
+)
+
 // removeContainers is what kind's Delete does, and can be interrupted. What is gone already is not an error.
 func removeContainers(ctx context.Context, name string) error {
-	out, err := runEngine(ctx, "ps", "--all", "--quiet", "--filter", "label="+clusterLabel+"="+name)
-	if err != nil {
-		return err
+	var last error
+	for range removeAttempts {
+		out, err := runEngine(ctx, "ps", "--all", "--quiet", "--filter", "label="+clusterLabel+"="+name)
+		ids := strings.Fields(out)
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		if _, last = runEngine(ctx, append([]string{"rm", "--force", "--volumes"}, ids...)...); last == nil || !clusters.Pause(ctx, removePause) {
+			return last
+		}
 	}
-	ids := strings.Fields(out)
-	if len(ids) == 0 {
-		return nil
-	}
-	_, err = runEngine(ctx, append([]string{"rm", "--force", "--volumes"}, ids...)...)
-	return err
+	return last
 }
 
 const networkName = "kind"

@@ -308,15 +308,7 @@ func TestInterrupted(t *testing.T) {
 			if err := c.Start(); err != nil {
 				t.Fatal(err)
 			}
-			hangs := func() bool {
-				log, _ := os.ReadFile(filepath.Join(build, "build-log.txt"))
-				return strings.Contains(string(log), "hangs")
-			}
-			for deadline := time.Now().Add(20 * time.Second); !hangs(); time.Sleep(10 * time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatal("the first step was not begun")
-				}
-			}
+			awaitLog(t, build, "hangs")
 			if err := c.Process.Signal(signal); err != nil {
 				t.Fatal(err)
 			}
@@ -332,6 +324,47 @@ func TestInterrupted(t *testing.T) {
 				t.Errorf("another step was begun:\n%s", log)
 			}
 		})
+	}
+}
+
+// TestInterruptedTarget: when a pipeline is ended, so is all that make has started, and the pipeline waits for it.
+func TestInterruptedTarget(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "make")
+	const below = `#!/usr/bin/env bash
+bash -c 'trap "sleep 0.5; echo cleaned >$CLEANED; exit 3" TERM; echo hangs; while :; do sleep 0.1; done; true'
+`
+	if err := os.WriteFile(program, []byte(below), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cleaned := filepath.Join(dir, "cleaned")
+	c, build := decorated(t, "release", "STEPS=^kind$", "MAKE="+program, "CLEANED="+cleaned)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitLog(t, build, "hangs")
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := exitCode(t, c.Wait()); code != 3 {
+		t.Errorf("exit code %d, want 3", code)
+	}
+	if _, err := os.Stat(cleaned); err != nil {
+		t.Errorf("what make had started was not waited for: %v", err)
+	}
+}
+
+// awaitLog waits until a text is in the log of a pipeline.
+func awaitLog(t *testing.T, build, text string) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		log, _ := os.ReadFile(filepath.Join(build, "build-log.txt"))
+		if strings.Contains(string(log), text) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the log has no %q:\n%s", text, log)
+		}
 	}
 }
 

@@ -19,8 +19,24 @@ signals=0
 
 authzconf() { exec "$AUTHZCONF" "$@"; } # step runs it in a process of its own
 
-# make's own exit code is 2 whatever failed; here a target that fails has failed.
-target() { "${MAKE:-make}" "$@" || exit 1; }
+# make's own exit code is 2 whatever failed; here a target that fails has failed. A signal is for all that make has started,
+# which make does not see to: they are a process group, and the step ends when all of them have.
+target() {
+  local code=0 group ended=
+  set -m
+  "${MAKE:-make}" "$@" &
+  group=$!
+  set +m
+  trap 'ended=yes; kill -TERM -- "-$group" 2>/dev/null || true' INT TERM
+  while :; do # a signal ends wait, not make
+    code=0
+    wait "$group" || code=$?
+    kill -0 "$group" 2>/dev/null || break
+  done
+  while [[ -n $ended ]] && kill -0 -- "-$group" 2>/dev/null; do sleep 0.2; done
+  [[ -z $ended ]] || exit 3
+  ((code == 0)) || exit 1
+}
 
 # begin [ARTIFACTS]: without a folder, Prow's variable of that name counts.
 begin() {

@@ -130,6 +130,9 @@ func sideCases(p *profile.Profile, t judge.Thresholds, group string, side profil
 	if l.ErrorRate != nil {
 		add("limit", fmt.Sprintf("at most %g %% of the answers are errors", 100**l.ErrorRate), limitKey{name, judge.ErrorRate})
 	}
+	if l.ChecksAtOnce > 0 {
+		add("limit", fmt.Sprintf("at some moment at least %d checks of impersonation are under way at once", l.ChecksAtOnce), limitKey{name, judge.ChecksAtOnce})
+	}
 	if l.SLOHeld {
 		for _, kind := range p.RequestKinds() {
 			if objective, known := judge.ObjectiveOf(kind); known {
@@ -227,7 +230,7 @@ func addLimit(out *reports.Result, l judge.LimitResult) {
 
 // blameForLimit returns who is to blame if a limit is broken: the API server, for its reviews; of times nobody knows.
 func blameForLimit(name judge.LimitName) verdicts.Blame {
-	if slices.Contains([]judge.LimitName{judge.IdentitiesWanted, judge.ServerGrowth, judge.PredictedReviews, judge.ReviewsPerRequest}, name) {
+	if slices.Contains([]judge.LimitName{judge.IdentitiesWanted, judge.ServerGrowth, judge.PredictedReviews, judge.ReviewsPerRequest, judge.ChecksAtOnce}, name) {
 		return verdicts.BlameAPIServer
 	}
 	return ""

@@ -238,6 +238,28 @@ func TestContradictions(t *testing.T) {
 	}
 }
 
+// TestOtherCredentials judges a request that carries two credentials.
+func TestOtherCredentials(t *testing.T) {
+	for name, c := range map[string]struct {
+		sent []*scenarios.User
+		want Verdict
+	}{
+		"sent":         {[]*scenarios.User{{Name: "proxied-abc123"}}, Passed},
+		"not sent":     {nil, Invalid},
+		"of another":   {[]*scenarios.User{{Name: "eve"}}, Invalid},
+		"one too many": {[]*scenarios.User{{Name: "proxied-abc123"}, {Name: "eve"}}, Invalid},
+		"nobody's":     {[]*scenarios.User{nil}, Invalid},
+	} {
+		s, e := listAsBob(), newEvidence()
+		s.Requestors["proxied"] = scenarios.Requestor{User: "proxied"}
+		s.Steps[0].Request.With = []string{"proxied"}
+		e.Steps[0].Request.Others = c.sent
+		if r := Judge(s, e); r.Verdict != c.want {
+			t.Errorf("%s: %s %s, want %s", name, r.Verdict, r.Reason, c.want)
+		}
+	}
+}
+
 // TestJudgeInvalid has evidence that cannot be believed.
 func TestJudgeInvalid(t *testing.T) {
 	tests := map[string]func(*Evidence){
@@ -249,6 +271,7 @@ func TestJudgeInvalid(t *testing.T) {
 		"sent by another":         func(e *Evidence) { e.Steps[0].Request.Requestor = "eve" },
 		"with another credential": func(e *Evidence) { e.Steps[0].Request.Credential.Name = "eve" },
 		"with more groups":        func(e *Evidence) { e.Steps[0].Request.Credential.Groups = []string{"system:masters"} },
+		"with a second one":       func(e *Evidence) { e.Steps[0].Request.Others = []*scenarios.User{{Name: "eve"}} },
 		"without a credential":    func(e *Evidence) { e.Steps[0].Request.Credential = nil },
 		"another method":          func(e *Evidence) { e.Steps[0].Request.Method = "HEAD" },
 		"another path":            func(e *Evidence) { e.Steps[0].Request.URL = "/api/v1/nodes?resourceVersion=0" },

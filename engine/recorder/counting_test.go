@@ -30,7 +30,7 @@ func TestCount(t *testing.T) {
 			defer mu.Unlock()
 			verbs[string(p)+" "+verb]++
 		},
-		Answered: func(p Point, took time.Duration) {
+		Answered: func(p Point, _ string, took time.Duration) {
 			mu.Lock()
 			defer mu.Unlock()
 			answered[p] = took
@@ -75,7 +75,7 @@ func TestGivenUp(t *testing.T) {
 	c := peer(t, r.Kubeconfig(Front), true)
 	r.Count(&Counting{
 		Arrived:  func(Point, string) { t.Error("half a review was counted") },
-		Answered: func(Point, time.Duration) { t.Error("half a review was answered") },
+		Answered: func(Point, string, time.Duration) { t.Error("half a review was answered") },
 	})
 	ctx, giveUp := context.WithCancel(t.Context())
 	body, rest := io.Pipe()

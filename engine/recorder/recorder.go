@@ -222,8 +222,8 @@ type Counting struct {
 	Arrived func(p Point, verb string)
 	// Read, if given, is called with the text of each review at Front, which it must not keep.
 	Read func(verb string, body []byte)
-	// Answered is called when the answer is written; took is the time since the request was read.
-	Answered func(p Point, took time.Duration)
+	// Answered is called with the same verb when the answer is written; took is the time since the request was read.
+	Answered func(p Point, verb string, took time.Duration)
 	// Other, if given, says of a review that it is not of the storm: it is answered at once, and not counted.
 	Other func(p Point, spec authorizationv1.SubjectAccessReviewSpec) bool
 	// Delay, if given, is how long an answer at Front takes, to stand for an authorizer that is far away. Back answers
@@ -248,7 +248,7 @@ func (r *Recorder) count(c *Counting, w http.ResponseWriter, req *http.Request, 
 		c.takeTime(req.Context())
 	}
 	noOpinion(w)
-	c.Answered(p, time.Since(begin))
+	c.Answered(p, verb, time.Since(begin))
 }
 
 // written is how API servers begin a review.

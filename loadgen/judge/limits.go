@@ -54,8 +54,28 @@ func (r *Result) judgeVariant(v Variant, g VariantBlocks) {
 	if l.ErrorRate != nil {
 		r.judgeErrors(v, *l.ErrorRate)
 	}
+	if l.ChecksAtOnce > 0 {
+		r.judgeChecksAtOnce(v.Name, g.Blocks, l.ChecksAtOnce)
+	}
 	if l.SLOHeld {
 		r.judgeObjectives(g)
+	}
+}
+
+// judgeChecksAtOnce judges whether the API server asks about impersonations side by side, or has one wait for the answer to
+// another. Requests that are sent together wait for the authorizer together, however slow the machine is.
+func (r *Result) judgeChecksAtOnce(name string, blocks []*run.Block, least int) {
+	var most int64
+	for _, b := range blocks {
+		most = max(most, b.ChecksAtOnce)
+	}
+	switch {
+	case most == 0:
+		r.noteUnjudged(name, ChecksAtOnce, "checks at once", "no check of an impersonation arrived at the recorder")
+	case most < int64(least):
+		r.limit(name, ChecksAtOnce, Broken, "%s of impersonation under way at once, at most; expected %d at some moment", reports.Plural(int(most), "check"), least)
+	default:
+		r.limit(name, ChecksAtOnce, Holds, "up to %s of impersonation were under way at once, at least %d wanted", reports.Plural(int(most), "check"), least)
 	}
 }
 

@@ -85,6 +85,7 @@ const (
 	ReviewsPerRequest LimitName = "reviewsPerRequest"
 	P99               LimitName = "p99"
 	ErrorRate         LimitName = "errorRate"
+	ChecksAtOnce      LimitName = "checksAtOnce"
 	P50Margin         LimitName = "p50 margin"
 	P99Margin         LimitName = "p99 margin"
 	CPUMargin         LimitName = "CPU margin"

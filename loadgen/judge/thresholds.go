@@ -25,6 +25,8 @@ type Limits struct {
 	SLOHeld bool `json:"sloHeld,omitempty"`
 	// ErrorRate is the largest part of the answers, 0 to 1, that may be errors.
 	ErrorRate *float64 `json:"errorRate,omitempty"`
+	// ChecksAtOnce is how many checks of impersonation have to be under way at the authorizer at once, at some moment.
+	ChecksAtOnce int `json:"checksAtOnce,omitempty"`
 }
 
 // Thresholds are what a run has to keep. They have to be declared before it.
@@ -131,6 +133,8 @@ func (l Limits) validate(path string) error {
 	switch {
 	case !(l.ReviewsPerRequest >= 0) || math.IsInf(l.ReviewsPerRequest, 0):
 		return fmt.Errorf("%sreviewsPerRequest: %g is not a number of reviews", path, l.ReviewsPerRequest)
+	case l.ChecksAtOnce < 0:
+		return fmt.Errorf("%schecksAtOnce: %d is below 0", path, l.ChecksAtOnce)
 	case l.P99 < 0:
 		return fmt.Errorf("%sp99: %s is below 0", path, describeDuration(l.P99))
 	case l.ErrorRate != nil && !(*l.ErrorRate >= 0 && *l.ErrorRate <= 1):
@@ -187,6 +191,7 @@ func ThresholdsOf(p *profile.Profile) Thresholds {
 	for _, limit := range p.Thresholds {
 		t.Variants[limit.Variant] = Limits{
 			ErrorRate: limit.ErrorRate, ReviewsPerRequest: ptr.Deref(limit.ReviewsPerRequest, 0), P99: run.Duration(ptr.Deref(limit.P99, 0)), SLOHeld: !p.Counts,
+			ChecksAtOnce: limit.ChecksAtOnce,
 		}
 	}
 	for _, c := range p.Comparisons {

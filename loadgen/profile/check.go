@@ -223,8 +223,12 @@ func (p *Profile) checkThresholds(c *checker) {
 		c.ok(slices.Contains(used, t.Variant), path+".variant", "variant %q: expected one that is compared, of %s", t.Variant, strings.Join(used, ", "))
 		c.ok(!seen[t.Variant], path+".variant", "thresholds of the variant %q are there twice: expected once", t.Variant)
 		seen[t.Variant] = true
-		c.ok(t.ReviewsPerRequest != nil || t.P99 != nil || t.ErrorRate != nil, path,
-			"the threshold asks for nothing: expected reviewsPerRequest, p99 or errorRate")
+		asks := []bool{t.ReviewsPerRequest != nil, t.P99 != nil, t.ErrorRate != nil, t.ChecksAtOnce != 0}
+		c.ok(slices.Contains(asks, true), path, "the threshold asks for nothing: expected reviewsPerRequest, p99, errorRate or checksAtOnce")
+		if n := t.ChecksAtOnce; n != 0 {
+			c.ok(n >= 2 && n <= 1000, path+".checksAtOnce", "checksAtOnce: expected 2 to 1000")
+			c.ok(p.WebhookDelay > 0, path+".checksAtOnce", "checks that take no time are not under way together: expected a webhookDelay")
+		}
 		if n := t.ReviewsPerRequest; n != nil {
 			c.ok(*n > 0 && *n <= 1000, path+".reviewsPerRequest", "reviewsPerRequest: expected more than 0, up to 1000")
 		}

@@ -240,6 +240,9 @@ type Threshold struct {
 	P99               *time.Duration `yaml:"p99"` // from the intended send to the end of the answer
 	// ErrorRate is the highest part of answers that the variant does not expect.
 	ErrorRate *float64 `yaml:"errorRate"`
+	// ChecksAtOnce is how many checks of impersonation have to be under way at the authorizer at once, at some moment of a
+	// block: a server that has each wait for another's answer has one at a time. 0 is not judged.
+	ChecksAtOnce int `yaml:"checksAtOnce"`
 }
 
 // defaultStarts are those of a file that says nothing about them, and has as many pairs.

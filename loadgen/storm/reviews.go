@@ -24,6 +24,8 @@ type reviews struct {
 	mu    sync.Mutex
 	tallies
 	own map[string]run.OwnReview // by the text of the review
+	// checks are those of impersonation that are under way.
+	checks int64
 }
 
 // tallies are what was counted. They go from one process to another.
@@ -32,6 +34,8 @@ type tallies struct {
 	Settled  map[recorder.Point]map[string]int64 // those that arrived when the block was settled
 	Timeline []int64                             // at the front
 	Latency  histogram.Histogram
+	// ChecksAtOnce is how many checks of impersonation were under way at once, at most.
+	ChecksAtOnce int64
 }
 
 // counting is how a recorder counts, and how long it takes to answer.
@@ -84,6 +88,10 @@ func (r *reviews) arrive(p recorder.Point, verb string) {
 	if p != recorder.Front {
 		return
 	}
+	if isCheck(verb) {
+		r.checks++
+		r.ChecksAtOnce = max(r.ChecksAtOnce, r.checks)
+	}
 	for len(r.Timeline) <= second {
 		r.Timeline = append(r.Timeline, 0)
 	}
@@ -95,7 +103,7 @@ const mostOwn = 200_000
 
 // read keeps the reviews of requests themselves: they show whom the API server takes an agent for.
 func (r *reviews) read(verb string, body []byte) {
-	if _, isImpersonation := scenarios.ImpersonationMode(verb); isImpersonation {
+	if isCheck(verb) {
 		return
 	}
 	at := time.Since(r.start)
@@ -122,19 +130,28 @@ func (r *reviews) ownReviews() map[string]run.OwnReview {
 	return maps.Clone(r.own)
 }
 
-func (r *reviews) answered(p recorder.Point, took time.Duration) {
+// isCheck reports whether a review with the verb is about an impersonation, and not about the request itself.
+func isCheck(verb string) bool {
+	_, isImpersonation := scenarios.ImpersonationMode(verb)
+	return isImpersonation
+}
+
+func (r *reviews) answered(p recorder.Point, verb string, took time.Duration) {
 	if p != recorder.Front {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if isCheck(verb) {
+		r.checks--
+	}
 	r.Latency.Record(took)
 }
 
 func (r *reviews) soFar() (t tallies) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t = tallies{Arrived: map[recorder.Point]map[string]int64{}, Settled: map[recorder.Point]map[string]int64{}, Timeline: slices.Clone(r.Timeline)}
+	t = tallies{Arrived: map[recorder.Point]map[string]int64{}, Settled: map[recorder.Point]map[string]int64{}, Timeline: slices.Clone(r.Timeline), ChecksAtOnce: r.ChecksAtOnce}
 	for point, verbs := range r.Arrived {
 		t.Arrived[point], t.Settled[point] = maps.Clone(verbs), maps.Clone(r.Settled[point])
 	}
@@ -168,7 +185,7 @@ func countReviews(arrived map[recorder.Point]map[string]int64, cached bool) (lis
 }
 
 func (t tallies) fill(b *run.Block, cached bool) {
-	b.Reviews, b.WebhookLatency = countReviews(t.Arrived, cached), t.Latency
+	b.Reviews, b.WebhookLatency, b.ChecksAtOnce = countReviews(t.Arrived, cached), t.Latency, t.ChecksAtOnce
 	if b.Settled != nil {
 		b.Settled.Reviews = countReviews(t.Settled, cached)
 	}

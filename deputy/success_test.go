@@ -1,0 +1,138 @@
+package deputy
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// successes are what attacks are made for, each by the user who arrives instead of the person: nil for the proxy itself.
+func successes(person, other *Identity) map[string]*authenticationv1.UserInfo {
+	return map[string]*authenticationv1.UserInfo{
+		"as another person":      arriving(other.Name),
+		"as an administrator":    arriving("kubernetes-admin", "system:masters"),
+		"with one group more":    arriving(person.Name, "system:masters"),
+		"as the proxy":           nil,
+		"as somebody of no name": arriving("nobody-knows"),
+	}
+}
+
+func arriving(name string, groups ...string) *authenticationv1.UserInfo {
+	return &authenticationv1.UserInfo{Username: name, Groups: append(groups, "system:authenticated")}
+}
+
+// blindSpots are the successes that no event could show, with the reason. Nothing else may go unnoticed.
+var blindSpots = map[string]string{
+	"a name in another spelling, with one group more": "the groups of a person whose name is spelled otherwise are not compared: whoever that is may be somebody else to a proxy",
+}
+
+// TestSuccessIsNoticed lets each request of each attack succeed in each way, and wants the judge to notice. The requests reach
+// their subject (TestAttacksReachTheSubject); if one that is broken in just that way obeyed, this is what the API server would log.
+func TestSuccessIsNoticed(t *testing.T) {
+	table := attacksOf(func(string) bool { return true })
+	people := []*Identity{{Name: "alice", headers: []header{{sessionHeader, "alice"}}}, {Name: "bob", headers: []header{{sessionHeader, "bob"}}}}
+	cast, blind, judged := castOf(people), map[string]bool{}, 0
+	for n, a := range table {
+		for i, r := range a.Requests {
+			person := cast[r.Who].rename(a.Spelled)
+			other := cast[other]
+			if person.Name == other.Name {
+				other = cast[me]
+			}
+			if r.Who != nobody && isSuccessNoticed(t, table, people, n, i, arriving(person.Name)) {
+				t.Errorf("%s (%s), request %d: it is a failure if it arrives as the person", a.Name, a.kind, i+1)
+			}
+			ways := successes(person, other)
+			for _, way := range slices.Sorted(maps.Keys(ways)) {
+				judged++
+				if isSuccessNoticed(t, table, people, n, i, ways[way]) {
+					continue
+				}
+				if spot := "a name in another spelling, " + way; a.Spelled != "" && blindSpots[spot] != "" {
+					blind[spot] = true
+					continue
+				}
+				t.Errorf("%s (%s), request %d: nobody notices that it was made %s", a.Name, a.kind, i+1, way)
+			}
+		}
+	}
+	for spot := range blindSpots {
+		if !blind[spot] {
+			t.Errorf("%s is noticed in every attack: it is no blind spot any more", spot)
+		}
+	}
+	t.Logf("%d successes of %d attacks", judged, len(table))
+}
+
+const proxyAccount = "system:serviceaccount:proxies:proxy"
+
+// logArrival returns the audit event of a request that arrived as somebody, nil for the proxy itself, and its ID.
+func logArrival(t *testing.T, as *authenticationv1.UserInfo, attack, request int) (raw json.RawMessage, id string) {
+	t.Helper()
+	id = fmt.Sprintf("%d-%d", attack, request)
+	reason := `RBAC: allowed by ClusterRoleBinding "readers" of ClusterRole "readers" to Group "system:authenticated"`
+	if as != nil && slices.Contains(as.Groups, "system:masters") {
+		reason = ""
+	}
+	raw, err := json.Marshal(&auditv1.Event{
+		AuditID: types.UID(id), Verb: "list", User: *arriving(proxyAccount), ImpersonatedUser: as,
+		RequestURI:     podsIn(Namespace) + "?" + markerOf("az", attack, request+1),
+		ResponseStatus: &metav1.Status{Code: 200},
+		Annotations:    map[string]string{scenarios.DecisionAnnotation: "allow", "authorization.k8s.io/reason": reason},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw, id
+}
+
+// isSuccessNoticed reports whether an attack fails if one of its requests arrives as a user, nil for the proxy itself. All other
+// requests of all attacks arrive as those who sent them.
+func isSuccessNoticed(t *testing.T, table []attack, people []*Identity, number, request int, as *authenticationv1.UserInfo) bool {
+	t.Helper()
+	cast := castOf(people)
+	chosen := []attack{table[0], table[1]} // the controls of the two people
+	if number > 1 {
+		chosen = append(chosen, table[number])
+	}
+	e := &attacksEvidence{place: place{Run: "az"}}
+	for n, a := range chosen {
+		isTried := n == min(number, 2)
+		seen := attackEvidence{Began: time.Unix(1, 0), Ended: time.Unix(2, 0)}
+		for i, r := range a.Requests {
+			whom := arriving(cast[r.Who].rename(a.Spelled).Name)
+			isChanged := isTried && i == request
+			if isChanged {
+				whom = as
+			}
+			if r.Who == nobody && !isChanged { // refused by the proxy
+				seen.Answers = append(seen.Answers, reply{Code: 401})
+				continue
+			}
+			raw, id := logArrival(t, whom, n, i)
+			seen.Events = append(seen.Events, raw)
+			seen.Answers = append(seen.Answers, reply{Code: 200, AuditID: id, Kind: "PodList"})
+		}
+		e.Attacks = append(e.Attacks, seen)
+	}
+	out := newJudgement()
+	if err := newAttackJudge(e, chosen, people, proxyAccount).judgeAttacks(e, chosen, func(a attack) *judgement {
+		if a.Name == table[number].Name {
+			return out
+		}
+		return newJudgement()
+	}); err != nil {
+		t.Fatalf("%s: %v", table[number].Name, err)
+	}
+	return len(out.failures) > 0
+}

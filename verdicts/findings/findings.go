@@ -34,8 +34,8 @@ type Finding struct {
 	// Path is an upgrade path, a file beside this one, that fails where it happens; then there are no scenarios.
 	Path string `json:"path"`
 	// Memory says that what shows it is the heap of a server that many users were impersonated on; then there are no scenarios.
-	Memory bool `json:"memory"`
-	Cause []Cause `json:"cause"`
+	Memory bool    `json:"memory"`
+	Cause  []Cause `json:"cause"`
 	// Fix says what the change of code does that ci/mutants proves, and Cost what it costs.
 	Fix      string `json:"fix"`
 	Cost     string `json:"cost"`

@@ -223,6 +223,25 @@ func TestObjects(t *testing.T) {
 	}
 }
 
+// placeholder is what clusterloader2 takes out of a template before it looks what kind of object that is (RawToObjects in
+// pkg/config/template_provider.go).
+var placeholder = regexp.MustCompile(`\{\{.*\}\}`)
+
+// TestTemplatesAreYAML: without its placeholders, which clusterloader2 does not fill in to remove an object, a template is an object
+// all the same.
+func TestTemplatesAreYAML(t *testing.T) {
+	for _, object := range read(t, nil).objects {
+		text, err := os.ReadFile(object.ObjectTemplatePath)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var kind struct{ APIVersion, Kind string }
+		if err := yaml.Unmarshal(placeholder.ReplaceAll(text, nil), &kind); err != nil || kind.Kind == "" {
+			t.Errorf("%s: kind %q, %v", object.ObjectTemplatePath, kind.Kind, err)
+		}
+	}
+}
+
 // TestQueries has Prometheus' own tool read the queries.
 func TestQueries(t *testing.T) {
 	tool, err := exec.LookPath("promtool")

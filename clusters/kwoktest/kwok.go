@@ -2,6 +2,7 @@
 package kwoktest
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,7 +28,7 @@ func Start(t *testing.T, source, kubeconfig string) {
 	for _, stage := range []string{"node/fast/node-initialize", "node/heartbeat-with-lease/node-heartbeat-with-lease", "pod/fast/pod-ready", "pod/fast/pod-delete"} {
 		args = append(args, "--config", filepath.Join(source, "kustomize", "stage", stage+".yaml"))
 	}
-	kwok := exec.Command(program, args...)
+	kwok := exec.CommandContext(context.WithoutCancel(t.Context()), program, args...) // it is ended in order, below
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)

@@ -88,7 +88,9 @@ func TestWrites(t *testing.T) {
 		},
 		{"gone between stages", func(l []*StageRecord) { l[2].Writes.Found = nil }, 3, ClaimReadBack, verdicts.Failed, "1 object changed since the stage before; the first: " + writtenPath + " is gone"},
 		{
-			"a token that is not taken", func(l []*StageRecord) { l[2].Writes.Tokens[0] = WrittenToken{Stage: "1", ID: "JTI=1", Error: "invalid"} }, 3, ClaimReadBack,
+			"a token that is not taken", func(l []*StageRecord) {
+				l[2].Writes.Tokens[0] = WrittenToken{Stage: "1", ID: "JTI=1", Error: "invalid"}
+			}, 3, ClaimReadBack,
 			verdicts.Failed, `the token JTI=1 of 1 is taken for none of "": invalid`,
 		},
 		{"a token taken for another", func(l []*StageRecord) { l[2].Writes.Tokens[0].Seen = "JTI=2" }, 3, ClaimReadBack, verdicts.Failed, `the token JTI=1 of 1 is taken for JTI=2 of "lasting"`},

@@ -2,6 +2,7 @@ package explore
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,14 +26,15 @@ import (
 const (
 	expired, reloaded, before, restarted = "-expired", "-reloaded", "-before", "-restarted"
 	edged, beside, balanced, flipped     = "-edged", "-beside", "-balanced", "-flipped"
-	specialEvery                         = 40 // batches, for they take seconds
+	crowded                              = "-crowded" // see crowd.go
+	specialEvery                         = 40         // batches, for they take seconds
 	expiry                               = remembered + 500*time.Millisecond
 	fresh                                = 2 * time.Second // of requests before a reload: those after it find them remembered
 )
 
 // specials are what the first batches are made of. Roles are made while the batch before is sent, of which no server may
 // be restarted then: so those of flipped and restarted are not before one with roles.
-var specials = [][]string{{""}, {expired}, {before, restarted}, {reloaded}, {flipped}, {edged}}
+var specials = [][]string{{""}, {expired}, {before, restarted}, {reloaded}, {flipped}, {edged}, {crowded}}
 
 // specialsOf returns what the batches of a number are made of: of the others every second is beside, or balanced.
 func specialsOf(n int) []string {
@@ -141,6 +143,9 @@ type prepared struct {
 	// objects means that its grants are RBAC objects, and granted has them.
 	objects bool
 	granted *replay.Granted
+	// apart means that it is sent beside other cases, by the connections of front.
+	apart bool
+	front http.RoundTripper
 
 	sent   []sentRequest
 	result verdicts.Result
@@ -193,6 +198,7 @@ func (s *sequence) prepareBatch(b *batch, own []cases.Case) (err error) {
 			p.bind(scenarios.Suffix(s.cell.plan.o.Seed, s.cell.options.Cell.Name, strconv.Itoa(c.Number)))
 			isShare := c.Number%rbacShare == 0 && b.special == ""
 			p.objects = isShare && canBeObjects(p.bound)
+			p.apart = b.special == crowded && isApart(p.bound)
 		}
 		b.walks, b.cases = append(b.walks, w), append(b.cases, w.parts...)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -14,8 +15,8 @@ type tally struct {
 	// Cases, Requests and Reviews are how many were judged; OverRBAC of the cases had their grants as RBAC objects.
 	Cases, Requests, Reviews, OverRBAC int
 	// Special cases went past an expiry or reloads, or were sent before and after a restart; cases Beside went to two API
-	// servers, and of Flipped the gate of one was switched twice.
-	Special, Beside, Flipped int
+	// servers, and of Flipped the gate of one was switched twice. Crowded ones were sent side by side.
+	Special, Beside, Flipped, Crowded int
 	// Undecided are requests around the end of a second of the caches of which the model cannot tell what they find.
 	Undecided int
 	// Pairs of the AllPairs pairs of levels came up.
@@ -74,6 +75,8 @@ func (r *batchResult) addBatch(b *batch) {
 		r.Beside += len(b.walks)
 	case flipped:
 		r.Flipped += len(b.walks)
+	case crowded:
+		r.Crowded += len(seq.Filter(b.cases, func(p *prepared) bool { return p.apart }))
 	default:
 		r.Special += len(b.walks)
 	}
@@ -92,6 +95,7 @@ func (t tally) add(u tally) tally {
 	t.Special += u.Special
 	t.Beside += u.Beside
 	t.Flipped += u.Flipped
+	t.Crowded += u.Crowded
 	t.Undecided += u.Undecided
 	t.Pairs, t.AllPairs = max(t.Pairs, u.Pairs), max(t.AllPairs, u.AllPairs)
 	t.NotConfirmed += u.NotConfirmed
@@ -123,8 +127,8 @@ func (t tally) perSecond() float64 { return float64(t.Cases) / max(t.seconds(), 
 
 // line says in one line what came out.
 func (t tally) line() string {
-	text := fmt.Sprintf("%d cases, %d requests, %d reviews in %.0f s (%.0f cases/s), %d over RBAC, %d past an expiry (%d requests not decided), a reload or a restart, %d on two servers, %d with the gate switched; %d of %d pairs; %d disagreements",
-		t.Cases, t.Requests, t.Reviews, t.seconds(), t.perSecond(), t.OverRBAC, t.Special, t.Undecided, t.Beside, t.Flipped, t.Pairs, t.AllPairs, t.Disagreements)
+	text := fmt.Sprintf("%d cases, %d requests, %d reviews in %.0f s (%.0f cases/s), %d over RBAC, %d past an expiry (%d requests not decided), a reload or a restart, %d on two servers, %d with the gate switched, %d side by side; %d of %d pairs; %d disagreements",
+		t.Cases, t.Requests, t.Reviews, t.seconds(), t.perSecond(), t.OverRBAC, t.Special, t.Undecided, t.Beside, t.Flipped, t.Crowded, t.Pairs, t.AllPairs, t.Disagreements)
 	if t.NotConfirmed > 0 {
 		text += fmt.Sprintf("; %d differed once and not again", t.NotConfirmed)
 	}

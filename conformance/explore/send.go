@@ -15,6 +15,7 @@ import (
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports/record"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -69,6 +70,8 @@ func (r *sender) send(ctx context.Context, b *batch) error {
 	case err != nil:
 	case b.special == edged:
 		err = r.sendEdges(ctx, b)
+	case b.special == crowded:
+		err = r.sendCrowd(ctx, b)
 	default:
 		err = r.sendWalks(ctx, b)
 	}
@@ -131,7 +134,7 @@ func (r *sender) pass(ctx context.Context, b *batch, phase int) error {
 
 // sendOn plays a walk on, to where something else comes first.
 func (r *sender) sendOn(ctx context.Context, b *batch, w *walk) error {
-	defer r.grants.Store(nil)
+	defer r.grants.end(w.parts[0].bound)
 	defer hangUp(w.parts)
 	for ; !w.ended(); w.next++ {
 		at := w.turns[w.next]
@@ -164,7 +167,7 @@ func (r *sender) sendStep(ctx context.Context, b *batch, at turn) error {
 	p := at.part
 	h := r.hosts[p.at.server]
 	if !p.objects {
-		r.grantFor(p.bound, at.step)
+		r.grants.put(p.bound, at.step)
 	}
 	address := h.target.Host()
 	if b.balancer != nil {
@@ -174,8 +177,12 @@ func (r *sender) sendStep(ctx context.Context, b *batch, at turn) error {
 		utilnet.CloseIdleConnectionsFor(h.front)
 	}
 	s := sentRequest{step: at.step, from: h.batch.Mark()}
+	front := h.front
+	if p.front != nil {
+		front = p.front
+	}
 	var err error
-	if s.observation, s.hangUp, err = request(ctx, h, address, p.bound, at.step); err != nil {
+	if s.observation, s.hangUp, err = request(ctx, front, address, p.bound, at.step); err != nil {
 		return errors.Join(err, h.target.Err())
 	}
 	s.to = h.batch.Mark()
@@ -202,9 +209,13 @@ func (r *sender) collect(ctx context.Context, b *batch) (*batchEvidence, error) 
 	e := &batchEvidence{}
 	for _, seen := range b.seen {
 		if seen != nil {
+			dropDisturbances(seen)
 			e.Arrived += len(seen.Reviews)
 			e.Metrics = joinMetrics(e.Metrics, seen.Metrics)
 		}
+	}
+	if b.special == crowded {
+		e.Metrics = nil // what a request counts that was ended is open
 	}
 	for _, p := range b.cases {
 		one, err := redactEvidence(r.collectCase(ctx, p, b))
@@ -229,6 +240,9 @@ func (r *sender) collectCase(ctx context.Context, p *prepared, b *batch) *verdic
 		from, _ := slices.BinarySearch(seen.Seqs, s.from+1)
 		to, _ := slices.BinarySearch(seen.Seqs, s.to+1)
 		o.Reviews = seen.Reviews[from:to]
+		if p.apart {
+			o.Reviews = seq.Filter(o.Reviews, p.isAbout)
+		}
 		if err := r.hosts[p.at.server].target.AuditEarlier(ctx, &o); err != nil {
 			e.Problems = append(e.Problems, verdicts.Problem{Blame: verdicts.BlameHarness, Text: err.Error()})
 		}
@@ -253,7 +267,7 @@ func (r *sender) sendAlone(ctx context.Context, p *prepared, objects bool) (*ver
 // sendSteps sends a scenario whose grants the recorder answers.
 func (r *sender) sendSteps(ctx context.Context, h *host, p *prepared) (*verdicts.Evidence, error) {
 	e := r.emptyEvidence(p)
-	defer r.grants.Store(nil)
+	defer r.grants.end(p.bound)
 	defer hangUp([]*prepared{p})
 	for i, st := range p.bound.Steps {
 		if st.Wait > 0 {
@@ -263,11 +277,11 @@ func (r *sender) sendSteps(ctx context.Context, h *host, p *prepared) (*verdicts
 		if st.Request == nil {
 			continue
 		}
-		r.grantFor(p.bound, i)
+		r.grants.put(p.bound, i)
 		p.sent = append(p.sent, sentRequest{step: i})
 		s := &p.sent[len(p.sent)-1]
 		if err := h.target.Observe(ctx, &s.observation, func() (err error) {
-			s.observation, s.hangUp, err = request(ctx, h, h.target.Host(), p.bound, i)
+			s.observation, s.hangUp, err = request(ctx, h.front, h.target.Host(), p.bound, i)
 			return err
 		}); err != nil {
 			return nil, err
@@ -285,8 +299,8 @@ func (r *sender) sendSteps(ctx context.Context, h *host, p *prepared) (*verdicts
 	return e, nil
 }
 
-// request sends the request of a step.
-func request(ctx context.Context, h *host, address string, bound *scenarios.Scenario, step int) (o verdicts.Observation, hangUp func() string, err error) {
+// request sends the request of a step by the connections of front, which authenticates requestors.
+func request(ctx context.Context, front http.RoundTripper, address string, bound *scenarios.Scenario, step int) (o verdicts.Observation, hangUp func() string, err error) {
 	r := bound.Steps[step].Request
 	q := bound.Requestors[r.By]
 	o = verdicts.Observation{Step: step, Request: verdicts.SentRequest{Requestor: q.Username()}, Metrics: []verdicts.MetricSample{}}
@@ -299,7 +313,7 @@ func request(ctx context.Context, h *host, address string, bound *scenarios.Scen
 	if err != nil {
 		return o, nil, err
 	}
-	rt := transport.NewAuthProxyRoundTripper(q.User, q.UID, q.Groups, q.Extra, server.Tapped(h.front, func(sent *http.Request) {
+	rt := transport.NewAuthProxyRoundTripper(q.User, q.UID, q.Groups, q.Extra, server.Tapped(front, func(sent *http.Request) {
 		replay.Record(&o.Request, sent)
 	}))
 	if imp := r.Impersonate; imp != nil {

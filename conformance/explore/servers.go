@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -42,20 +42,48 @@ func startHost(ctx context.Context, o server.Options) (h *host, err error) {
 type servers struct {
 	base   server.Options // how the cell has its API servers
 	hosts  [2]*host
-	others map[string]reports.Found          // what the one beside it was, by the names of its cells
-	grants atomic.Pointer[[]scenarios.Grant] // in force for the case that is being sent
+	others map[string]reports.Found // what the one beside it was, by the names of its cells
+	grants grantsInForce
 }
 
-// allow implements recorder.Script with the grants of the case that is being sent; the rest is left to those behind.
-func (s *servers) allow(spec authorizationv1.SubjectAccessReviewSpec) recorder.Answer {
-	grants := s.grants.Load()
-	return recorder.Answer{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: grants != nil && scenarios.Covered(*grants, spec)}}
+// grantsInForce are those of the cases that are being sent, by their suffixes: of one, or of those of a crowd.
+type grantsInForce struct {
+	mu sync.RWMutex
+	of map[string][]scenarios.Grant
 }
 
-// grantFor puts the grants of a step in force.
-func (s *servers) grantFor(bound *scenarios.Scenario, step int) {
+// put puts the grants of a step in force, in place of those of an earlier step.
+func (g *grantsInForce) put(bound *scenarios.Scenario, step int) {
 	grants := bound.GrantsAt(step)
-	s.grants.Store(&grants)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.of == nil {
+		g.of = map[string][]scenarios.Grant{}
+	}
+	g.of[bound.Suffix] = grants
+}
+
+// end ends the grants of a case.
+func (g *grantsInForce) end(bound *scenarios.Scenario) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.of, bound.Suffix)
+}
+
+func (g *grantsInForce) cover(spec authorizationv1.SubjectAccessReviewSpec) bool {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	for _, grants := range g.of {
+		if scenarios.Covered(grants, spec) {
+			return true
+		}
+	}
+	return false
+}
+
+// allow implements recorder.Script with the grants of the cases that are being sent; the rest is left to those behind.
+func (s *servers) allow(spec authorizationv1.SubjectAccessReviewSpec) recorder.Answer {
+	return recorder.Answer{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: s.grants.cover(spec)}}
 }
 
 // optionsAt returns how the server of a place is started.

@@ -44,7 +44,7 @@ func TestSpecials(t *testing.T) {
 			inTurn(t, b)
 		}
 	}
-	if want := []string{"0000", "0001-expired", "0002-before", "0002-restarted", "0003-reloaded", "0004-flipped", "0005-edged", "0006", "0007-balanced"}; !slices.Equal(names, want) {
+	if want := []string{"0000", "0001-expired", "0002-before", "0002-restarted", "0003-reloaded", "0004-flipped", "0005-edged", "0006-crowded", "0007-balanced"}; !slices.Equal(names, want) {
 		t.Errorf("batches %v, want %v", names, want)
 	}
 	if total != p.o.Cases {

@@ -295,6 +295,11 @@ func (s *Server) FrontProxy() (http.RoundTripper, error) {
 	return rest.TransportFor(c)
 }
 
+// FrontProxyOfOne is FrontProxy by HTTP/2: many requests at once are streams of one connection.
+func (s *Server) FrontProxyOfOne() (http.RoundTripper, error) {
+	return rest.TransportFor(s.cluster.FrontProxy())
+}
+
 // UserClient authenticates as an arbitrary user through the request-header client certificate, and impersonates if
 // imp is given. tap sees every request as it leaves, under all other round trippers.
 func (s *Server) UserClient(r scenarios.Requestor, imp *scenarios.Impersonate, tap Tap) (*http.Client, error) {

@@ -1,0 +1,149 @@
+package explore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/transport"
+
+	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/oracle/cases"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// In a crowded batch cases are sent side by side, each request of a case after the one before. Beside them others send requests that
+// they end before there is an answer, or that are refused, and send them again at once. No user of a case is one of another case,
+// so nothing of that may change what a case is answered, nor what is asked about it: each is judged as if it were alone. Half of
+// the cases share one connection, the others have one for each request that is under way. Cases with users that others have too
+// come after that, one by one. Metrics are not compared, for what a request counts that was ended is open.
+const (
+	crowdSize   = 100
+	disturbers  = 4
+	disturbing  = "disturbance-" // how the users begin whom disturbers are, and impersonate
+	patience    = 4 * time.Millisecond
+	disturbRest = 3 * time.Millisecond
+)
+
+// isApart reports whether all users of a case, requestors and impersonated ones, are its own, and so is whom its grants are for.
+func isApart(bound *scenarios.Scenario) bool {
+	isOwn := func(user string) bool { return strings.Contains(user, bound.Suffix) }
+	for _, q := range bound.Requestors {
+		if !isOwn(q.User) {
+			return false
+		}
+	}
+	for _, st := range bound.Steps {
+		isSomebodys := st.Request != nil && st.Request.Impersonate != nil && !isOwn(st.Request.Impersonate.User)
+		if isSomebodys {
+			return false
+		}
+	}
+	return cases.IsUnique(bound)
+}
+
+// isAbout reports whether a review is about one of the case's users.
+func (p *prepared) isAbout(r verdicts.Review) bool { return strings.Contains(r.Spec.User, p.suffix) }
+
+// sendCrowd sends the cases that have users of their own side by side, and then the others.
+func (r *sender) sendCrowd(ctx context.Context, b *batch) error {
+	shared, err := r.hosts[0].target.FrontProxyOfOne()
+	if err != nil {
+		return err
+	}
+	var crowd, others []*walk
+	for _, w := range b.walks {
+		if slices.ContainsFunc(w.parts, func(p *prepared) bool { return !p.apart }) {
+			others = append(others, w)
+			continue
+		}
+		if len(crowd)%2 == 0 {
+			w.parts[0].front = shared
+		}
+		crowd = append(crowd, w)
+	}
+	if err := r.sendAtOnce(ctx, b, crowd); err != nil {
+		return err
+	}
+	return r.sendWalks(ctx, &batch{walks: others, special: b.special})
+}
+
+// sendAtOnce sends cases side by side, while others disturb them.
+func (r *sender) sendAtOnce(ctx context.Context, b *batch, crowd []*walk) error {
+	disturbed, end := context.WithCancel(ctx)
+	var others errgroup.Group
+	for i := range disturbers {
+		others.Go(func() error { return r.disturb(disturbed, i) })
+	}
+	group, sending := errgroup.WithContext(ctx)
+	group.SetLimit(crowdSize)
+	if r.cell.plan.o.Sent != nil {
+		group.SetLimit(1) // it is told of one request after the other
+	}
+	for _, w := range crowd {
+		group.Go(func() error { return r.sendOn(sending, b, w) })
+	}
+	err := group.Wait()
+	end()
+	return cmp.Or(err, others.Wait())
+}
+
+// disturb sends requests until ctx ends: those of every second disturber are ended before there is an answer, the others are refused.
+func (r *sender) disturb(ctx context.Context, number int) error {
+	h := r.hosts[0]
+	name := fmt.Sprintf("%s%d-%d", disturbing, r.cell.plan.o.Seed, number)
+	rt := transport.NewImpersonatingRoundTripper(transport.ImpersonationConfig{UserName: name + "-victim"},
+		transport.NewAuthProxyRoundTripper(name, "", nil, nil, h.front))
+	client := &http.Client{Transport: rt, Timeout: timeout}
+	for ctx.Err() == nil {
+		one, end := ctx, func() {}
+		if number%2 == 0 {
+			one, end = context.WithTimeout(ctx, rand.N(patience))
+		}
+		err := sendDisturbance(one, client, h.target.Host())
+		wasEnded := one.Err() != nil
+		end()
+		if err != nil && !wasEnded {
+			return fmt.Errorf("disturbing: %w", err)
+		}
+		clusters.Pause(ctx, rand.N(disturbRest))
+	}
+	return nil
+}
+
+// sendDisturbance sends a request that nobody may send.
+func sendDisturbance(ctx context.Context, client *http.Client, address string) error {
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/api/v1/namespaces/default/pods", nil)
+	if err != nil {
+		return err
+	}
+	answer, err := client.Do(q)
+	if err != nil {
+		return err
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusForbidden {
+		return fmt.Errorf("a request that nobody may send was answered %s", answer.Status)
+	}
+	return nil
+}
+
+// dropDisturbances drops the reviews that disturbers brought about.
+func dropDisturbances(seen *server.Batched) {
+	var reviews []verdicts.Review
+	var seqs []uint64
+	for i, review := range seen.Reviews {
+		if !strings.HasPrefix(review.Spec.User, disturbing) {
+			reviews, seqs = append(reviews, review), append(seqs, seen.Seqs[i])
+		}
+	}
+	seen.Reviews, seen.Seqs = reviews, seqs
+}

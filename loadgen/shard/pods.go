@@ -191,14 +191,14 @@ func (p *Pods) Prepare(ctx context.Context, o Order) (start time.Time, err error
 	if err := p.create(ctx, o); err != nil {
 		return start, err
 	}
-	rest := time.Until(o.Start) - restBefore - lead(&p.plan.Profile)
-	if rest < 0 {
+	pause := time.Until(o.Start) - restBefore - lead(&p.plan.Profile)
+	if pause < 0 {
 		return start, fmt.Errorf("the shards were ready %s before the block was to start, and %s is needed: the cluster's nodes are slower now than when pods were first made", time.Until(o.Start).Round(time.Millisecond), restBefore)
 	}
 	select {
 	case <-ctx.Done():
 		return start, ctx.Err()
-	case <-time.After(rest):
+	case <-time.After(pause):
 		return o.Start, nil
 	}
 }

@@ -64,6 +64,9 @@ func (x *cellRun) run(ctx context.Context) error {
 		})
 	}
 	ended.Wait()
+	if i := slices.IndexFunc(errs, usage.Is); i >= 0 {
+		return errs[i] // all control planes of the cell say the same
+	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}

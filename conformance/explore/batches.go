@@ -73,7 +73,7 @@ func (s *sequence) count() int {
 func (s *sequence) batches() (refs []batchRef) {
 	for n := 0; n*batchSize < s.count(); n++ {
 		for _, special := range specialsOf(n) {
-			refs = append(refs, batchRef{s, n, special})
+			refs = append(refs, batchRef{sequence: s, number: n, special: special})
 		}
 	}
 	return refs
@@ -195,7 +195,7 @@ func (s *sequence) prepareBatch(b *batch, own []cases.Case) (err error) {
 			if p.scenario, p.played, err = s.predict(p.scenario, p.asked.Facts); err != nil {
 				return err
 			}
-			p.bind(scenarios.Suffix(s.cell.plan.o.Seed, s.cell.options.Cell.Name, strconv.Itoa(c.Number)))
+			p.bind(s.suffixOf(c.Number, b.ref.again))
 			isShare := c.Number%rbacShare == 0 && b.special == ""
 			p.objects = isShare && canBeObjects(p.bound)
 			p.apart = b.special == crowded && isApart(p.bound)
@@ -203,6 +203,15 @@ func (s *sequence) prepareBatch(b *batch, own []cases.Case) (err error) {
 		b.walks, b.cases = append(b.walks, w), append(b.cases, w.parts...)
 	}
 	return nil
+}
+
+// suffixOf returns what the names of a case end with.
+func (s *sequence) suffixOf(number int, again bool) string {
+	of := []string{s.cell.options.Cell.Name, strconv.Itoa(number)}
+	if again {
+		of = append(of, "again")
+	}
+	return scenarios.Suffix(s.cell.plan.o.Seed, of...)
 }
 
 // withLastRequests returns a case that sends its last request again, as a special batch has it. The case itself is not

@@ -31,7 +31,8 @@ func (j *batchJudge) confirm(ctx context.Context, p *prepared) error {
 		return fmt.Errorf("case %d, run alone: %s", p.number, repeated.Reason)
 	}
 	if isPassed(repeated) {
-		if j.isCertain(p) {
+		differsInCrowds := p.apart && j.differAgain > 0
+		if differsInCrowds || j.isCertain(p) {
 			return j.keepOnce(p)
 		}
 		if !isPassed(p.result) {
@@ -76,6 +77,9 @@ func (j *batchJudge) isCertain(p *prepared) bool {
 func (j *batchJudge) keepOnce(p *prepared) (err error) {
 	r := p.result
 	r.Reason += "; it was not seen again when the case was run alone, so that it depends on what the server was asked before or meanwhile"
+	if j.differAgain > 0 {
+		r.Reason += fmt.Sprintf("; when all cases were sent side by side again, under other names, %d differed", j.differAgain)
+	}
 	d := disagreement{number: p.number, choice: p.choice.String(), reason: r.Reason, differences: r.Differences, file: j.scenarioFile(p), once: true}
 	if d.scenario, err = j.print(p.scenario, p, r); err != nil {
 		return err

@@ -147,3 +147,43 @@ func dropDisturbances(seen *server.Batched) {
 	}
 	seen.Reviews, seen.Seqs = reviews, seqs
 }
+
+// repeatCrowd sends a crowd once more, under other names, if a case differed in it. What only cases side by side show is not seen when
+// each is run alone; if cases differ side by side twice, it is the server that makes the difference.
+func (j *batchJudge) repeatCrowd(ctx context.Context) error {
+	hasDiffered := slices.ContainsFunc(j.suspects, func(p *prepared) bool { return p.apart })
+	wasEnded := j.seen.Left == len(j.suspects)
+	if !hasDiffered || wasEnded {
+		return nil
+	}
+	ref := j.batch.ref
+	ref.again = true
+	again, err := ref.sequence.source.batch(ref)
+	if err != nil {
+		return err
+	}
+	seen, err := j.sendAgain(ctx, again)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		j.seen.Left = len(j.suspects)
+		return nil //nolint:nilerr // that the user ended the run is not a problem of its own; what was not run again is counted
+	case err != nil:
+		return err
+	case len(seen) != len(again.cases):
+		return fmt.Errorf("there is evidence of %d cases that were sent again, and there are %d", len(seen), len(again.cases))
+	}
+	for i, p := range again.cases {
+		if err := checkIdentity(p, seen[i]); err != nil {
+			return err
+		}
+		if _, err := j.judgeCase(p, seen[i]); err != nil {
+			return err
+		}
+		hasDiffered := p.apart && !isPassed(p.result)
+		if hasDiffered {
+			j.differAgain++
+		}
+	}
+	j.say("cases were sent side by side once more: %d differed", j.differAgain)
+	return nil
+}

@@ -19,6 +19,8 @@ type batchEvidence struct {
 	Metrics []verdicts.MetricSample `json:"metrics"`
 	// Alone are the cases that were run again alone, in the order in which they were.
 	Alone []*verdicts.Evidence `json:"alone,omitempty"`
+	// Again are the cases of a crowd that was sent once more, for one differed.
+	Again []*verdicts.Evidence `json:"again,omitempty"`
 	// Searches are how far the searches for smaller cases went, in the order in which they were made.
 	Searches []search `json:"searches,omitempty"`
 	// Left is how many cases the user did not let run again, for he ended the run.

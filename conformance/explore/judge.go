@@ -32,6 +32,7 @@ func (p *plan) judgeBatch(ref batchRef, view record.View) (*batchResult, error) 
 	}
 	j := newBatchJudge(ref.sequence, b, seen)
 	j.runAlone = replayAlone(seen.Alone)
+	j.sendAgain = func(context.Context, *batch) ([]*verdicts.Evidence, error) { return seen.Again, nil }
 	if err := j.judgeCases(); err != nil {
 		return nil, err
 	}
@@ -73,7 +74,10 @@ type batchJudge struct {
 	out      *batchResult
 	suspects []*prepared
 	runAlone runAlone
-	runs     int // of single cases, for their names
+	// sendAgain sends a batch once more, or reads what was seen of it when it was. differAgain of its cases side by side differed.
+	sendAgain   func(ctx context.Context, b *batch) ([]*verdicts.Evidence, error)
+	differAgain int
+	runs        int // of single cases, for their names
 	// broken says why the cases could not be judged.
 	broken error
 	// say is called with what a person may want to see.
@@ -163,8 +167,11 @@ func (s *sequence) judgeCase(p *prepared, e *verdicts.Evidence) (undecided int, 
 	return 0, nil
 }
 
-// confirmAll runs again, alone, what was seen to differ.
+// confirmAll runs again, alone, what was seen to differ, and before that all cases of a crowd side by side.
 func (j *batchJudge) confirmAll(ctx context.Context) error {
+	if err := j.repeatCrowd(ctx); err != nil {
+		return err
+	}
 	end := len(j.suspects) - j.seen.Left
 	for i, p := range j.suspects[:end] {
 		if len(j.out.disagreements) >= maxDisagreements {

@@ -245,6 +245,17 @@ func (r *sequenceRun) judge(ctx context.Context, b *batch) error {
 		seen.Alone = append(seen.Alone, e)
 		return e, r.assertions.check(e)
 	}
+	j.sendAgain = func(ctx context.Context, again *batch) ([]*verdicts.Evidence, error) {
+		if err := r.send(ctx, again); err != nil {
+			return nil, err
+		}
+		repeated, err := r.collect(ctx, again)
+		if err != nil {
+			return nil, err
+		}
+		seen.Again = repeated.Cases
+		return seen.Again, nil
+	}
 	r.pending = j
 	j.broken = j.judgeCases()
 	return j.broken

@@ -28,8 +28,8 @@ const (
 	// PathVariable names a shard that is built already; see image.Program.
 	PathVariable = "AUTHZCONF_SHARD"
 	podPath      = "/shard"
-	// planLabel is on the Secrets of a storm, with the name that is theirs.
-	planLabel = "authzconf.dev/storm"
+	// planLabel is on the Secrets and Jobs of a storm, with the name that its Secrets begin with.
+	planLabel = "authzconf.dev/shards"
 
 	startTimeout  = 3 * time.Minute
 	deleteTimeout = time.Minute

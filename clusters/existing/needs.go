@@ -86,7 +86,7 @@ func Storming(s Storm) []Need {
 		list = append(list, Needs("create delete", flows, "flowschemas", "prioritylevelconfigurations")...)
 	}
 	if s.Pods {
-		list = slices.Concat(list, Needs("create delete", "batch", "jobs"), Needs("get list", "", "pods"), Needs("get", "", "pods/log"), Needs("create deletecollection", "", "secrets"))
+		list = slices.Concat(list, Needs("create delete deletecollection", "batch", "jobs"), Needs("get list", "", "pods"), Needs("get", "", "pods/log"), Needs("create deletecollection", "", "secrets"))
 	}
 	if s.Kwok {
 		list = append(list, Needs("get", "", "nodes")...)

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/loadgen/run"
 )
@@ -134,10 +135,7 @@ func (j *jobOfBlock) follow(ctx context.Context, i int) {
 			s.why = errors.Join(fate, err)
 			return
 		}
-		select { // the stream has broken, and the pod goes on
-		case <-ctx.Done():
-		case <-time.After(followAgain):
-		}
+		clusters.Pause(ctx, followAgain) // the stream has broken, and the pod goes on
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/image"
 	"github.com/authzconf/authzconf/loadgen/agent"
 	"github.com/authzconf/authzconf/loadgen/run"
@@ -54,8 +55,9 @@ type Pods struct {
 	plan   Job
 	// template is the Job of a block without its order.
 	template *batchv1.Job
-	// lead is how long before its start a block's Job is created.
-	lead time.Duration
+	// lead is how long before its start a block's Job is created, and start is that of the last one.
+	lead  time.Duration
+	start time.Time
 	// now is what runs: nil before the first block, and when it has been removed.
 	now *jobOfBlock
 	// own is how the coordinator's clock compares with the API server's.
@@ -177,31 +179,31 @@ func (p *Pods) Lead() time.Duration { return p.lead }
 
 // Prepare implements Generator: it creates the block's Job, and returns shortly before the block starts. By then the pods are
 // ready, and what readied them is over.
-func (p *Pods) Prepare(ctx context.Context, o Order) (start time.Time, err error) {
+func (p *Pods) Prepare(ctx context.Context, o Order) (err error) {
 	if o.Sends != nil {
-		return start, errors.New("some requests of a block alone are sent by processes only, not by pods")
+		return errors.New("some requests of a block alone are sent by processes only, not by pods")
 	}
 	if err := p.remove(ctx); err != nil {
-		return start, err
+		return err
 	}
 	if p.own, err = compareClock(ctx, p.config); err != nil {
-		return start, fmt.Errorf("comparing clocks with the API server: %w", err)
+		return fmt.Errorf("comparing clocks with the API server: %w", err)
 	}
-	o.Start = time.Now().Add(p.lead)
+	p.start = time.Now().Add(p.lead)
+	o.Start = p.start
 	if err := p.create(ctx, o); err != nil {
-		return start, err
+		return err
 	}
-	pause := time.Until(o.Start) - restBefore - lead(&p.plan.Profile)
+	pause := time.Until(p.start) - restBefore - lead(&p.plan.Profile)
 	if pause < 0 {
-		return start, fmt.Errorf("the shards were ready %s before the block was to start, and %s is needed: the cluster's nodes are slower now than when pods were first made", time.Until(o.Start).Round(time.Millisecond), restBefore)
+		return fmt.Errorf("the shards were ready %s before the block was to start, and %s is needed: the cluster's nodes are slower now than when pods were first made", time.Until(p.start).Round(time.Millisecond), restBefore)
 	}
-	select {
-	case <-ctx.Done():
-		return start, ctx.Err()
-	case <-time.After(pause):
-		return o.Start, nil
-	}
+	clusters.Pause(ctx, pause)
+	return ctx.Err()
 }
+
+// Start implements Generator: it is what the pods of the Job were told.
+func (p *Pods) Start() time.Time { return p.start }
 
 // Block implements Generator. If a shard is lost, the block has what the others counted.
 func (p *Pods) Block(ctx context.Context, o Order) (whole *run.Block, err error) {
@@ -265,27 +267,34 @@ func (p *Pods) remove(ctx context.Context) error {
 // delete deletes the Job of the last block with its pods.
 func (p *Pods) delete(ctx context.Context) error {
 	object := p.now.object
-	err := p.client.BatchV1().Jobs(object.Namespace).Delete(ctx, object.Name, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
+	err := p.client.BatchV1().Jobs(object.Namespace).Delete(ctx, object.Name, withPods())
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting the Job of the shards: %w", err)
 	}
 	return nil
 }
 
-// Close implements Generator: it deletes the Job with its pods, and the Secrets.
+// Close implements Generator: it deletes the Secrets, and every Job with its pods, also one that was created and whose creation was
+// not answered any more.
 func (p *Pods) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), deleteTimeout)
 	defer cancel()
-	var errs []error
 	if p.now != nil {
-		errs = append(errs, p.delete(ctx))
 		p.now.close()
 		p.now = nil
 	}
 	mine := metav1.ListOptions{LabelSelector: planLabel + "=" + p.template.Labels[planLabel]}
-	err := p.client.CoreV1().Secrets(p.template.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, mine)
-	if err != nil && !apierrors.IsNotFound(err) {
+	var errs []error
+	if err := p.client.BatchV1().Jobs(p.template.Namespace).DeleteCollection(ctx, withPods(), mine); err != nil {
+		errs = append(errs, fmt.Errorf("deleting the Jobs of the shards: %w", err))
+	}
+	if err := p.client.CoreV1().Secrets(p.template.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, mine); err != nil {
 		errs = append(errs, fmt.Errorf("deleting the Secrets of the shards: %w", err))
 	}
 	return errors.Join(errs...)
+}
+
+// withPods has a Job deleted with its pods.
+func withPods() metav1.DeleteOptions {
+	return metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
 }

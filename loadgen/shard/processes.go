@@ -120,9 +120,10 @@ func (m *member) call(ctx context.Context, method string, args, answer any) erro
 }
 
 // Prepare implements Generator: the connections are open.
-func (g *Group) Prepare(context.Context, Order) (time.Time, error) {
-	return time.Now().Add(g.lead), nil
-}
+func (g *Group) Prepare(context.Context, Order) error { return nil }
+
+// Start implements Generator.
+func (g *Group) Start() time.Time { return time.Now().Add(g.lead) }
 
 // Block implements Generator. If a shard is lost, the block has what the others counted.
 func (g *Group) Block(ctx context.Context, o Order) (*run.Block, error) {

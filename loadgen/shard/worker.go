@@ -52,9 +52,10 @@ type Order struct {
 
 // Generator runs blocks, one at a time.
 type Generator interface {
-	// Prepare makes ready what sends a block, and returns when the block may start: whatever is done to make ready has been done
-	// by then, and does not count for the block. The block of the same order, with that start, comes next.
-	Prepare(ctx context.Context, o Order) (start time.Time, err error)
+	// Prepare makes ready what sends a block, so that it does not count for the block. The block of the same order comes next.
+	Prepare(ctx context.Context, o Order) error
+	// Start returns when the block begins that was prepared, if it is ordered now.
+	Start() time.Time
 	// Block returns what the agents counted. With an error the block is what there is of it, or nil.
 	Block(ctx context.Context, o Order) (*run.Block, error)
 	// Live is how the block is going.
@@ -117,9 +118,10 @@ func (w *Worker) Close() error {
 }
 
 // Prepare implements Generator: the connections are open.
-func (w *Worker) Prepare(context.Context, Order) (time.Time, error) {
-	return time.Now().Add(lead(&w.job.Profile)), nil
-}
+func (w *Worker) Prepare(context.Context, Order) error { return nil }
+
+// Start implements Generator.
+func (w *Worker) Start() time.Time { return time.Now().Add(lead(&w.job.Profile)) }
 
 // Clocks implements Generator: its clock is this process's.
 func (w *Worker) Clocks(context.Context) ([]run.Clock, error) { return nil, nil }

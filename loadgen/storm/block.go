@@ -24,7 +24,7 @@ func (r *runner) block(ctx context.Context, i int) bool {
 	if cold && !r.forget(ctx, p.side) {
 		return false
 	}
-	start, err := s.generator.Prepare(ctx, shard.Order{Side: p.side, Seed: p.seed})
+	err := s.generator.Prepare(ctx, shard.Order{Side: p.side, Seed: p.seed})
 	if ctx.Err() != nil {
 		r.problem(-1, "ended by the user before block %d of %d", i+1, len(r.plan))
 		return false
@@ -38,6 +38,7 @@ func (r *runner) block(ctx context.Context, i int) bool {
 		r.problem(i, "before the block: %v", err)
 		return false
 	}
+	start := s.generator.Start()
 	counted := r.count(s, start, true)
 	b, lost, err := r.send(ctx, i, s, start, counted)
 	if ctx.Err() != nil {

@@ -99,19 +99,18 @@ func (r *runner) resend(ctx context.Context, s *controlPlane, p planned, variant
 		return nil, nil
 	}
 	o := shard.Order{Side: p.side, Seed: p.seed, Sends: sends}
-	start, err := s.generator.Prepare(ctx, o)
-	if err != nil {
+	if err := s.generator.Prepare(ctx, o); err != nil {
 		return nil, err
 	}
-	o.Start = start
-	counted := r.count(s, start, true)
+	o.Start = s.generator.Start()
+	counted := r.count(s, o.Start, true)
 	b, err := s.generator.Block(ctx, o)
 	r.last[p.side] = time.Now()
 	if err != nil {
 		return nil, err
 	}
 	counted().fill(b, r.Profile.Authorizer.Cache)
-	if err := r.predictBlock(s, b, variant, start); err != nil {
+	if err := r.predictBlock(s, b, variant, o.Start); err != nil {
 		return nil, err
 	}
 	list, _ := b.ComparePrediction()

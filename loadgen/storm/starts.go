@@ -72,9 +72,9 @@ func (r *runner) warmUp(ctx context.Context, s *controlPlane, start int) error {
 	side := profile.Side{Variant: r.plan[i].side.Variant, Server: s.name}
 	r.count(s, time.Now(), true)
 	o := shard.Order{Side: side, Seed: r.plan[i].seed + uint64(start), WarmUp: true}
-	at, err := s.generator.Prepare(ctx, o)
+	err := s.generator.Prepare(ctx, o)
 	if err == nil {
-		o.Start = at
+		o.Start = s.generator.Start()
 		_, err = s.generator.Block(ctx, o)
 	}
 	r.out.WarmUps++

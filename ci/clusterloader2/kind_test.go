@@ -69,7 +69,7 @@ func TestOnKind(t *testing.T) {
 	before := readCounts(t, client)
 	time.Sleep(counted)
 	after := readCounts(t, client)
-	holdToPrediction(t, after.since(before))
+	compareWithPrediction(t, after.since(before))
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
@@ -221,9 +221,9 @@ func find(families map[string]*dto.MetricFamily, name string, labels map[string]
 	return list
 }
 
-// holdToPrediction compares what was counted in the steady state with what is predicted. An agent's last checks before or after the
+// compareWithPrediction compares what was counted in the steady state with what is predicted. An agent's last checks before or after the
 // counted time may be counted or not, and so may an account's.
-func holdToPrediction(t *testing.T, c counts) {
+func compareWithPrediction(t *testing.T, c counts) {
 	t.Helper()
 	plan := predict.Defaults()
 	plan.Authorizer.Chain, plan.Gate, plan.RBAC = predict.RBACAlone, scenarios.GateOn, predict.ConstrainedRBAC

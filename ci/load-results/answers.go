@@ -84,7 +84,7 @@ func (c change) answer(parts []Part) (list []Answer) {
 }
 
 // firstOf returns what the run has of the first of some variants that it has, nil if it has none.
-func (c *column) firstOf(keys []judge.VariantKey) *judge.Variant {
+func (c column) firstOf(keys []judge.VariantKey) *judge.Variant {
 	for _, key := range keys {
 		if v := c.Measured(key); v != nil {
 			return v

@@ -117,7 +117,7 @@ func (c column) Asks() string {
 
 // Legacy is legacy impersonation without the gate: by user and group, as node agents have to, or else by the user alone.
 func (c column) Legacy() *judge.Variant {
-	return cmp.Or(c.Measured(judge.VariantKey{Variant: "legacy-node", Server: "gate-off"}), c.Measured(judge.VariantKey{Variant: "legacy-gate-off", Server: "gate-off"}))
+	return c.firstOf(legacyBefore)
 }
 
 // Markdown has a table for each thing that was measured, with a variant in each row and a run in each column, then

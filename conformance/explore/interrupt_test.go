@@ -6,11 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/reports"
-	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -20,12 +17,7 @@ func TestInterruptedSearch(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
 	}
-	cells, err := matrix.Matrix{
-		Provider: "local", Kubernetes: []string{matrix.Newest()}, Gates: matrix.Gates{scenarios.GateOn}, Binaries: &local.Binaries{Progress: os.Stderr},
-	}.Cells()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cells := newestWithGate(t)
 	options := Options{Cells: cells, Cases: 120, Seed: 3, tamper: expectAnotherGroup}
 	p := NewPlan(options).(*plan)
 	ctx, interrupt := context.WithCancel(context.Background())

@@ -104,10 +104,8 @@ func sumProcesses(ctx context.Context, running []*exec.Cmd) (*Process, error) {
 	if err := wait.PollUntilContextTimeout(ctx, settling/10, time.Minute, true, isConnected); err != nil {
 		return nil, fmt.Errorf("the agents did not connect: %w", err)
 	}
-	select {
-	case <-ctx.Done():
+	if !clusters.Pause(ctx, settling) {
 		return nil, ctx.Err()
-	case <-time.After(settling):
 	}
 	sum := &Process{Peers: []string{}}
 	for _, cmd := range running {

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/scenarios"
@@ -85,10 +86,8 @@ func measureNames(ctx context.Context, s *server.Server, a admin) (m Memory, err
 	if took := time.Since(began); took > remembered {
 		return m, fmt.Errorf("%d impersonations took %s: the first had expired before the last; the machine is too busy to say anything", longNames, took.Round(time.Second))
 	}
-	select {
-	case <-ctx.Done():
+	if !clusters.Pause(ctx, remembered+time.Second) {
 		return m, ctx.Err()
-	case <-time.After(remembered + time.Second):
 	}
 	if m.Expired, err = a.readHeap(ctx, s); err != nil {
 		return m, err

@@ -63,16 +63,34 @@ func viewOf(t *testing.T, p *Plan, records []*StageRecord) record.View {
 	return log.View()
 }
 
+// spoiledClaim is a claim about the stage of a number, from 1, on a path of which something was spoiled.
+type spoiledClaim struct {
+	name   string
+	spoil  func(l []*StageRecord)
+	stage  int
+	claim  Claim
+	want   verdicts.Verdict
+	detail string // how the reason, or the details, begin
+}
+
+// judge spoils records and judges the claim by them.
+func (c spoiledClaim) judge(t *testing.T, records []*StageRecord) {
+	t.Helper()
+	p := offOnOff(t)
+	if c.spoil != nil {
+		c.spoil(records)
+	}
+	stage := p.stages[c.stage-1]
+	item := ClaimItem{Claim: c.claim, Cell: stage.Name(), Fate: conformance.Run}
+	r := p.Judge(stage.Name()+"/"+item.name(stage.Name()), viewOf(t, p, records))
+	if detail := r.Reason + strings.Join(r.Details, ""); r.Verdict != c.want || !strings.HasPrefix(detail, c.detail) {
+		t.Errorf("got  %s: %s\nwant %s: %s", r.Verdict, detail, c.want, c.detail)
+	}
+}
+
 // TestClaims spoils what was seen on a path; the claim is about the stage that is named.
 func TestClaims(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		spoil  func(l []*StageRecord)
-		stage  int
-		claim  Claim
-		want   verdicts.Verdict
-		detail string
-	}{
+	for _, c := range []spoiledClaim{
 		{"objects are first seen", nil, 1, ClaimObjects, verdicts.Passed, "2 objects made and read"},
 		{"objects are the same", nil, 3, ClaimObjects, verdicts.Passed, "2 objects the same, byte for byte"},
 		{
@@ -112,18 +130,7 @@ func TestClaims(t *testing.T) {
 		{"an action check with the gate off", func(l []*StageRecord) { l[2].Verbs["impersonate-on:user-info:get"] = 7 }, 3, ClaimNoConstrained, verdicts.Failed, "7 reviews with the verb impersonate-on:user-info:get"},
 		{"no review at all", func(l []*StageRecord) { l[2].Verbs = nil }, 3, ClaimNoConstrained, verdicts.Invalid, "no review arrived at all"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			p, records := offOnOff(t), soundRecords()
-			if c.spoil != nil {
-				c.spoil(records)
-			}
-			stage := p.stages[c.stage-1]
-			item := ClaimItem{Claim: c.claim, Cell: stage.Name(), Fate: conformance.Run}
-			r := p.Judge(stage.Name()+"/"+item.name(stage.Name()), viewOf(t, p, records))
-			if detail := r.Reason + strings.Join(r.Details, ""); r.Verdict != c.want || !strings.HasPrefix(detail, c.detail) {
-				t.Errorf("got  %s: %s\nwant %s: %s", r.Verdict, detail, c.want, c.detail)
-			}
-		})
+		t.Run(c.name, func(t *testing.T) { c.judge(t, soundRecords()) })
 	}
 }
 

@@ -64,7 +64,7 @@ type Write struct {
 type WrittenDecision struct {
 	User string `json:"user"`
 	Name string `json:"name"`
-	// Granted says whether the roles and bindings that were written allow it.
+	// Granted reports whether the roles and bindings that were written allow it, and Allowed whether the API server does.
 	Granted bool `json:"granted"`
 	Allowed bool `json:"allowed"`
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -43,14 +42,7 @@ func soundWrites() []*StageRecord {
 
 // TestWrites spoils what was seen of the writes on a path; the claim is about the stage that is named.
 func TestWrites(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		spoil  func(l []*StageRecord)
-		stage  int
-		claim  Claim
-		want   verdicts.Verdict
-		detail string
-	}{
+	for _, c := range []spoiledClaim{
 		{"written", nil, 1, ClaimWrites, verdicts.Passed, "2 writes took effect, and what is granted is in force"},
 		{"written on another stage", nil, 3, ClaimWrites, verdicts.Passed, "1 write took effect"},
 		{"read on another stage", nil, 3, ClaimReadBack, verdicts.Passed, "1 object of earlier stages the same, byte for byte; 1 token authenticated"},
@@ -95,17 +87,6 @@ func TestWrites(t *testing.T) {
 		},
 		{"a token taken for another", func(l []*StageRecord) { l[2].Writes.Tokens[0].Seen = "JTI=2" }, 3, ClaimReadBack, verdicts.Failed, `the token JTI=1 of 1 is taken for JTI=2 of "lasting"`},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			p, records := offOnOff(t), soundWrites()
-			if c.spoil != nil {
-				c.spoil(records)
-			}
-			stage := p.stages[c.stage-1]
-			item := ClaimItem{Claim: c.claim, Cell: stage.Name(), Fate: conformance.Run}
-			r := p.Judge(stage.Name()+"/"+item.name(stage.Name()), viewOf(t, p, records))
-			if detail := r.Reason + strings.Join(r.Details, ""); r.Verdict != c.want || !strings.HasPrefix(detail, c.detail) {
-				t.Errorf("got  %s: %s\nwant %s: %s", r.Verdict, detail, c.want, c.detail)
-			}
-		})
+		t.Run(c.name, func(t *testing.T) { c.judge(t, soundWrites()) })
 	}
 }

@@ -314,8 +314,8 @@ func (s *Server) UserConfig(r scenarios.Requestor) *rest.Config {
 	return c
 }
 
-// RequestClient sends a request with these credentials, of which the first is the requestor's, and adds the headers that it
-// asks for.
+// RequestClient returns a client that sends a request with these credentials, the requestor's first, and adds the headers that
+// the request asks for.
 func (s *Server) RequestClient(r *scenarios.Request, credentials []Credential, tap Tap) (*http.Client, error) {
 	c := s.connectAs(credentials)
 	auth := func(rt http.RoundTripper) http.RoundTripper {

@@ -36,6 +36,9 @@ const (
 	deleteTimeout = time.Minute
 	// restBefore is how long before a block's start nothing is done any more but what belongs to the block.
 	restBefore = 2 * time.Second
+	// leastCreation is how long the creation of a Job is taken to need at least: a storm may slow down what the rehearsal,
+	// on an idle cluster, found to be quick.
+	leastCreation = 5 * time.Second
 	// spareLife is how long the pods of a block live at most beyond it: nobody may be left to end them.
 	spareLife = 10 * time.Minute
 )
@@ -153,9 +156,13 @@ func (p *Pods) rehearse(ctx context.Context) error {
 	if err := p.create(ctx, o); err != nil {
 		return err
 	}
-	took := time.Since(begin)
-	p.lead = 2*took + 2*restBefore + lead(&p.plan.Profile)
+	p.allow(time.Since(begin))
 	return p.remove(ctx)
+}
+
+// allow has later Jobs created early enough that their pods are ready in time, even if they take twice as long as a Job just took.
+func (p *Pods) allow(took time.Duration) {
+	p.lead = max(p.lead, 2*max(took, leastCreation)+2*restBefore+lead(&p.plan.Profile))
 }
 
 // create creates the Job of a block, and returns when all of its pods are ready.
@@ -189,14 +196,16 @@ func (p *Pods) Prepare(ctx context.Context, o Order) (err error) {
 	if p.own, err = compareClock(ctx, p.config); err != nil {
 		return fmt.Errorf("comparing clocks with the API server: %w", err)
 	}
-	p.start = time.Now().Add(p.lead)
+	begin := time.Now()
+	p.start = begin.Add(p.lead)
 	o.Start = p.start
 	if err := p.create(ctx, o); err != nil {
 		return err
 	}
+	p.allow(time.Since(begin))
 	pause := time.Until(p.start) - restBefore - lead(&p.plan.Profile)
 	if pause < 0 {
-		return fmt.Errorf("the shards were ready %s before the block was to start, and %s is needed: the cluster's nodes are slower now than when pods were first made", time.Until(p.start).Round(time.Millisecond), restBefore)
+		return fmt.Errorf("the shards were ready %s before the block was to start, and %s is needed: the cluster's nodes are slower now than for the Jobs before", time.Until(p.start).Round(time.Millisecond), restBefore)
 	}
 	clusters.Pause(ctx, pause)
 	return ctx.Err()

@@ -160,9 +160,8 @@ func (f *flowJudgement) answer(s *FlowSample) (answers []flowAnswer, early bool)
 	next := "" // the first that was not ready yet
 	if s.Server >= 0 && s.Server < len(f.record.Servers) {
 		for _, stay := range f.record.Servers[s.Server] {
-			isOver := !stay.Ended.IsZero() && s.Seen.Sent.After(stay.Ended)
 			switch {
-			case isOver:
+			case !stay.endsAfter(s.Seen.Sent):
 			case s.Seen.Answered.Before(stay.Ready):
 				next = cmp.Or(next, stay.Cell)
 			default:

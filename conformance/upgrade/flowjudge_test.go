@@ -3,6 +3,7 @@ package upgrade
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -57,16 +58,21 @@ func TestFlow(t *testing.T) {
 	}
 }
 
+// unanswered is a request of a workload whose connection was refused.
+func unanswered(setup string, sent time.Time) FlowSample {
+	return FlowSample{Setup: setup, Error: "connection refused", Server: -1, Seen: verdicts.Observation{Sent: sent}}
+}
+
 func TestWorkloads(t *testing.T) {
 	p := offOnOff(t)
 	stage := p.stages[1]
 	if len(stage.Workloads) < 3 {
 		t.Fatalf("workloads %v", stage.Workloads)
 	}
+	ready := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	sound := func() *flowJudgement {
-		f := &flowJudgement{record: &FlowRecord{}}
+		f := &flowJudgement{record: &FlowRecord{Servers: [][]FlowStay{{{Cell: stage.Name(), Ready: ready}}}}}
 		for _, setup := range stage.Workloads {
-			f.record.Samples = append(f.record.Samples, FlowSample{Setup: setup})
 			f.Answers = append(f.Answers, flowAnswer{Cell: stage.Name(), Setup: setup, Verdict: verdicts.Passed, Count: 1})
 		}
 		return f
@@ -79,10 +85,22 @@ func TestWorkloads(t *testing.T) {
 		detail string
 	}{
 		{"all go on", func(*flowJudgement) {}, verdicts.Passed, stage.Workloads[last]},
-		{"one had no answer", func(f *flowJudgement) { f.Answers = f.Answers[:last] }, verdicts.Failed, "no right answer of this API server: " + stage.Workloads[last]},
 		{"one had wrong answers", func(f *flowJudgement) { f.Answers[0].Verdict = verdicts.Failed }, verdicts.Failed, "no right answer of this API server: " + stage.Workloads[0]},
-		{"one had answers of the server before", func(f *flowJudgement) { f.Answers[0].Cell = p.stages[0].Name() }, verdicts.Failed, stage.Workloads[0]},
-		{"one never asked", func(f *flowJudgement) { f.record.Samples = f.record.Samples[1:] }, verdicts.Invalid, "sent no request"},
+		{"one was ignored", func(f *flowJudgement) {
+			f.Answers = f.Answers[:last]
+			for range ignoredRequests {
+				f.record.Samples = append(f.record.Samples, unanswered(stage.Workloads[last], ready.Add(time.Second)))
+			}
+		}, verdicts.Failed, "no right answer of this API server: " + stage.Workloads[last]},
+		{"one was ignored before", func(f *flowJudgement) {
+			f.Answers = f.Answers[:last]
+			for range ignoredRequests {
+				f.record.Samples = append(f.record.Samples, unanswered(stage.Workloads[last], ready.Add(-time.Second)))
+			}
+		}, verdicts.Invalid, "did not come to this API server: " + stage.Workloads[last]},
+		{"one had no answer", func(f *flowJudgement) { f.Answers = f.Answers[:last] }, verdicts.Invalid, "did not come to this API server: " + stage.Workloads[last]},
+		{"one had answers of the server before", func(f *flowJudgement) { f.Answers[0].Cell = p.stages[0].Name() }, verdicts.Invalid, stage.Workloads[0]},
+		{"one had an answer that could not be judged", func(f *flowJudgement) { f.Answers[0].Verdict = verdicts.Invalid }, verdicts.Invalid, stage.Workloads[0]},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := sound()

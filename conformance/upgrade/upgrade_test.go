@@ -194,7 +194,8 @@ func TestHighAvailability(t *testing.T) {
 	if !both["1-1.37-b"] || !both["2-1.37-gate-off-a"] {
 		t.Errorf("answers came from %v", both)
 	}
-	if n := u.plan.judgeFlow(mustReadStage(t, u, 2)).Unanswered; n > 0 {
-		t.Errorf("%d requests without an answer", n)
+	// A request that is sent while the balancer closes its connection has no answer: of each worker this may be one.
+	if f := u.plan.judgeFlow(mustReadStage(t, u, 2)); f.Unanswered > flowWorkers {
+		t.Errorf("%d requests without an answer: %v", f.Unanswered, f.Errors)
 	}
 }

@@ -368,11 +368,15 @@ func (v *stepJudge) expectedReasonToForbid(got string) string {
 // forbiddenEnd matches the end of a refusal without a reason.
 var forbiddenEnd = regexp.MustCompile(`^ cannot \S* (?:resource "[^"]*" in API group "[^"]*" (?:at the cluster scope|in the namespace "[^"]*")|path ".*")$`)
 
-// allowing and refusing find whom RBAC says that it allowed, and whom a refusal names.
+// allowing and refusing find whom RBAC says that it allowed, and whom a refusal names: both are quoted as Go quotes.
 var (
-	allowing = regexp.MustCompile(`^RBAC: allowed by .* to (?:User|Group|ServiceAccount) "([^"]*)"$`)
+	allowing = regexp.MustCompile(`^RBAC: allowed by .* to (?:User|Group|ServiceAccount) ("(?:[^"\\]|\\.)*")$`)
 	refusing = regexp.MustCompile(`: User ("(?:[^"\\]|\\.)*") cannot (\w+)`)
 )
+
+// escapeHTML replaces what a refusal's message may not have, so that no browser takes it for a page (sanitizer in
+// k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go).
+var escapeHTML = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
 // Contradicts returns how an audit event of an API server with RBAC alone contradicts itself about who asked and what was
 // decided; "" if it does not.
@@ -414,7 +418,11 @@ func (s statement) isAllowedWithoutCause() bool {
 		return s.reason != ""
 	}
 	binding := allowing.FindStringSubmatch(s.reason)
-	return binding == nil || !isSubject(s.user, binding[1])
+	if binding == nil {
+		return true
+	}
+	subject, err := strconv.Unquote(binding[1])
+	return err != nil || !isSubject(s.user, subject)
 }
 
 // isReasonMisplaced reports whether a request has a reason that was not allowed. That it failed may be said of one that was
@@ -434,7 +442,7 @@ func (s statement) isAnotherRefused() bool {
 		return false
 	}
 	isUndecided, isImpersonation := s.decision == "", s.refusal[2] == "impersonate"
-	return s.refusal[1] != strconv.Quote(s.user.Username) || isUndecided != isImpersonation
+	return s.refusal[1] != escapeHTML.Replace(strconv.Quote(s.user.Username)) || isUndecided != isImpersonation
 }
 
 // isDecidedForNobody reports whether there is a decision about a user without a name.

@@ -32,6 +32,8 @@ func TestClaimsAsRequested(t *testing.T) {
 	}{
 		"as it was asked for":           {podRequest, "", "", false},
 		"a second later":                {strings.Replace(podRequest, "12:10:00", "12:10:01", 1), "", "", false},
+		"of an answer without UID":      {strings.Replace(podRequest, `,"uid":"u1"`, "", 1), "", "", false},
+		"without any UID":               {strings.Replace(podRequest, `,"uid":"u1"`, "", 1), `"uid":"u1"`, `"uid":""`, true},
 		"another end in the answer":     {strings.Replace(podRequest, "12:10:00", "12:20:00", 1), "", "", true},
 		"of another account":            {podRequest, `account:n:agent`, `account:n:eve`, true},
 		"of another UID":                {podRequest, `"u1"`, `"u9"`, true},

@@ -44,8 +44,10 @@ type Kept struct {
 	Groups    []string // all groups that the requestor was seen in
 	As        scenarios.Impersonate
 	Why       string
-	Legacy    []scenarios.Grant // the grants that it needs
-	Requests  int64             // how many requests there were
+	// Instead says by which other request the same user can be had in a constrained mode, which the grants allow; empty if by none.
+	Instead  string
+	Legacy   []scenarios.Grant // the grants that it needs as long as it is sent
+	Requests int64             // how many requests there were
 }
 
 // Advice returns what follows from all that was seen.
@@ -69,14 +71,15 @@ func (r *requestor) sumUp() (sum Requestor, grants []scenarios.Grant) {
 		mode   oracle.Mode
 		action *Action
 	}
-	identities, actions := map[*identity]bool{}, map[doing]bool{}
+	identities, actions, pairs := map[*identity]bool{}, map[doing]bool{}, map[pair]bool{}
 	sum.Name = r.name
-	for _, p := range r.sorted() {
-		if p.as.mode == "" {
+	for _, seen := range r.sorted() {
+		p, isServed := seen.served()
+		if !isServed {
 			continue
 		}
-		sum.Seen++
-		sum.Requests += r.seen[p]
+		pairs[p] = true
+		sum.Requests += r.seen[seen]
 		if !identities[p.as] {
 			identities[p.as] = true
 			grants = append(grants, p.as.grants...)
@@ -86,6 +89,7 @@ func (r *requestor) sumUp() (sum Requestor, grants []scenarios.Grant) {
 			grants = append(grants, p.actionGrant(r.name))
 		}
 	}
+	sum.Seen = len(pairs)
 	sum.Identities, sum.Actions = len(identities), len(actions)
 	identitiesBy := map[oracle.Mode]int{}
 	for as := range identities {
@@ -106,7 +110,7 @@ func (r *requestor) listKept() (out []Kept) {
 		}
 	}
 	for as, n := range counts {
-		out = append(out, Kept{Requestor: r.name, Groups: sets.List(r.groups), As: as.as, Why: as.why, Legacy: as.legacy, Requests: n})
+		out = append(out, Kept{Requestor: r.name, Groups: sets.List(r.groups), As: as.as, Why: as.why, Instead: as.describeInstead(), Legacy: as.legacy, Requests: n})
 	}
 	slices.SortFunc(out, func(a, b Kept) int {
 		return cmp.Or(strings.Compare(a.As.User, b.As.User), strings.Compare(a.Why, b.Why), cmp.Compare(len(a.As.Groups), len(b.As.Groups)), cmp.Compare(a.Requests, b.Requests))

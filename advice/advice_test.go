@@ -107,7 +107,14 @@ func TestAdvice(t *testing.T) {
 		{"another node", []*auditv1.Event{event(agent, "get", "/api/v1/nodes/node-2", user("system:node:node-2", "system:nodes"), "impersonate:arbitrary-node")}, []string{
 			`[impersonate:arbitrary-node] ["authentication.k8s.io"] [nodes] [node-2]`, `[impersonate-on:arbitrary-node:get] [""] [nodes] [node-2]`,
 		}, ""},
-		{"a node with its group, which only legacy takes", []*auditv1.Event{event(agent, "get", "/version", user("system:node:node-1", "system:nodes"), "")}, nil, "by name alone"},
+		{"a node with its group, which only legacy takes: without it the node is the same", []*auditv1.Event{event(agent, "get", "/version", user("system:node:node-1", "system:nodes"), "")}, []string{
+			`[impersonate:associated-node] ["authentication.k8s.io"] [nodes]`, `[impersonate-on:associated-node:get] [/version]`,
+		}, "by name alone"},
+		{"a node with another group", []*auditv1.Event{event(agent, "get", "/version", user("system:node:node-1", "system:nodes", "dev"), "")}, nil, "by name alone"},
+		{"a service account with its groups in another order", []*auditv1.Event{event("d", "get", "/version", user("system:serviceaccount:ci:bot", "system:serviceaccounts:ci", "system:serviceaccounts"), "")}, []string{
+			`[impersonate-on:serviceaccount:get] [/version]`, `[impersonate:serviceaccount] ["authentication.k8s.io"] [serviceaccounts] [bot] in ci`,
+		}, "by name alone"},
+		{"a service account with one of its groups", []*auditv1.Event{event("d", "get", "/version", user("system:serviceaccount:ci:bot", "system:serviceaccounts"), "")}, nil, "by name alone"},
 		{"a service account", []*auditv1.Event{event("d", "create", pods, user("system:serviceaccount:ci:bot", "system:serviceaccounts", "system:serviceaccounts:ci"), "")}, []string{
 			`[impersonate:serviceaccount] ["authentication.k8s.io"] [serviceaccounts] [bot] in ci`, `[impersonate-on:serviceaccount:create] [""] [pods] in shop`,
 		}, ""},

@@ -171,6 +171,15 @@ func (i identity) resulting(wanted scenarios.User) scenarios.User {
 	return completeUser(wanted)
 }
 
+// Resulting returns whom a requestor becomes that sends these headers, if a mode allows it.
+func Resulting(mode Mode, imp *scenarios.Impersonate) scenarios.User {
+	wanted, _ := wantedUser(imp, nil)
+	if mode == Legacy {
+		return legacyIdentity(scenarios.User{}).resulting(wanted)
+	}
+	return constrainedIdentity(mode, scenarios.User{}).resulting(wanted)
+}
+
 // Names that Kubernetes gives a meaning.
 const (
 	nodeUserPrefix       = "system:node:"

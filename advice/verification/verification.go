@@ -16,6 +16,7 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/utils/ptr"
@@ -157,7 +158,7 @@ func (r *run) verify(ctx context.Context, s advice.Seen, differs string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	constraint := "impersonate:" + string(s.Mode)
-	isImpersonated := e.ImpersonatedUser != nil && e.ImpersonatedUser.Username == s.As.User && scenarios.ConstraintOf(e) == constraint
+	isImpersonated := e.ImpersonatedUser != nil && scenarios.ConstraintOf(e) == constraint && isUser(e.ImpersonatedUser, oracle.Resulting(s.Mode, &s.As))
 	switch {
 	case differs == "" && isImpersonated:
 		r.found.Allowed++
@@ -169,6 +170,11 @@ func (r *run) verify(ctx context.Context, s advice.Seen, differs string) error {
 		r.found.Wrong = append(r.found.Wrong, fmt.Sprintf("%s was not seen (another %s), and is not denied: code %d, constraint %q", s, differs, code, scenarios.ConstraintOf(e)))
 	}
 	return nil
+}
+
+// isUser reports whether an event names a user, with all that it has.
+func isUser(got *authenticationv1.UserInfo, want scenarios.User) bool {
+	return scenarios.UserOf(got.Username, got.UID, got.Groups, got.Extra).Render() == want.Render()
 }
 
 // send sends a request as its requestor, and awaits its audit event. What it would do does not happen: the

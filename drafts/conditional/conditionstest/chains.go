@@ -79,10 +79,11 @@ func (c *chain) ask(ctx context.Context, a authorizer.Authorizer, spec vectors.S
 	if want == vectors.NoOpinion {
 		want = c.then
 	}
-	d := all.ConditionsAwareAuthorize(ctx, attributesOf(spec.SubjectAccessReviewSpec))
+	attributes := attributesOf(spec.SubjectAccessReviewSpec)
+	d := all.ConditionsAwareAuthorize(ctx, attributes)
 	got, _, _ := parts(d)
 	if !d.IsUnconditional() {
-		got, _, _ = all.EvaluateConditions(ctx, d, late{data: &step.Data})
+		got, _, _ = all.EvaluateConditions(ctx, d, admission{attributes, &step.Data})
 	}
 	if got.String() != string(want) {
 		return fmt.Errorf("the chain decides %s, want %s", got, want)
@@ -101,7 +102,7 @@ type undecided struct{ authorizer.AuthorizerFunc }
 
 func (undecided) ConditionsAwareAuthorize(context.Context, authorizer.Attributes) authorizer.ConditionsAwareDecision {
 	return authorizer.ConditionsAwareDecisionConditionsMap([]authorizer.Condition{authorizer.GenericCondition{
-		ID: "never", EvaluateFunc: func(context.Context, authorizer.ConditionsData) authorizer.ConditionEvaluationResult {
+		ID: "conditionstest.authzconf.dev/never", EvaluateFunc: func(context.Context, authorizer.ConditionsData) authorizer.ConditionEvaluationResult {
 			return authorizer.ConditionEvaluationResultBoolean(false)
 		},
 	}}, nil, nil)

@@ -127,6 +127,37 @@ func TestUnion(t *testing.T) {
 	conditionstest.Run(t, all, conditionstest.Options{Load: load, Cases: 500})
 }
 
+// curious is an authorizer that looks at everything that admission knows, and counts the dry runs.
+type curious struct {
+	*inGo
+	t       *testing.T
+	dryRuns int
+}
+
+func (c *curious) EvaluateConditions(ctx context.Context, d authorizer.ConditionsAwareDecision, data authorizer.ConditionsData) (authorizer.Decision, string, error) {
+	if data.GetUserInfo().GetName() == "" {
+		c.t.Error("nobody asks")
+	}
+	if data.GetResource().Resource == "" {
+		c.t.Error("it is about no resource")
+	}
+	if data.IsDryRun() {
+		c.dryRuns++
+	}
+	_, _, _, _ = data.GetName(), data.GetNamespace(), data.GetSubresource(), data.GetKind()
+	return c.inGo.EvaluateConditions(ctx, d, data)
+}
+
+// An authorizer may look at the whole request in the second phase.
+func TestCurious(t *testing.T) {
+	a, load := newReference()
+	c := &curious{inGo: a, t: t}
+	conditionstest.Run(t, c, conditionstest.Options{Load: load, Cases: -1})
+	if c.dryRuns == 0 {
+		t.Error("no vector of a dry run came as one")
+	}
+}
+
 // TestURL: a webhook is asked in the revision that it speaks.
 func TestURL(t *testing.T) {
 	a, load := newReference()

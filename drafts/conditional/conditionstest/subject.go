@@ -9,8 +9,6 @@ import (
 	"sync"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
@@ -22,7 +20,13 @@ import (
 type subject struct {
 	ctx        context.Context
 	authorizer authorizer.Authorizer
-	given      sync.Map // of authorizer.ConditionsAwareDecision
+	given      sync.Map // of given
+}
+
+// given is a decision with the request that it was given for.
+type given struct {
+	decision   authorizer.ConditionsAwareDecision
+	attributes authorizer.AttributesRecord
 }
 
 func (s *subject) Review(spec vectors.SubjectAccessReviewSpec) vectors.SubjectAccessReviewStatus {
@@ -35,16 +39,17 @@ func (s *subject) Review(spec vectors.SubjectAccessReviewSpec) vectors.SubjectAc
 		return concrete(parts(d))
 	}
 	chain := sets("authorizer", d)
-	s.given.Store(key(chain), d)
+	s.given.Store(key(chain), given{d, attributes})
 	return vectors.SubjectAccessReviewStatus{ConditionsChain: chain}
 }
 
 func (s *subject) Evaluate(q *vectors.AuthorizationConditionsRequest) vectors.AuthorizationConditionsResponse {
-	d, ok := s.given.Load(key(q.ConditionSets))
-	if !ok {
+	kept, isKnown := s.given.Load(key(q.ConditionSets))
+	if !isKnown {
 		return concrete(authorizer.DecisionDeny, "", errors.New("the authorizer did not give these conditions"))
 	}
-	return concrete(s.authorizer.EvaluateConditions(s.ctx, d.(authorizer.ConditionsAwareDecision), late{data: &q.ConditionData}))
+	of := kept.(given)
+	return concrete(s.authorizer.EvaluateConditions(s.ctx, of.decision, admission{of.attributes, &q.ConditionData}))
 }
 
 func key(chain []vectors.ConditionSet) string {
@@ -111,28 +116,4 @@ func attributesOf(s authorizationv1.SubjectAccessReviewSpec) authorizer.Attribut
 		User: u, Verb: r.Verb, Namespace: r.Namespace, APIGroup: r.Group, APIVersion: r.Version, Resource: r.Resource,
 		Subresource: r.Subresource, Name: r.Name, ResourceRequest: true,
 	}
-}
-
-// late is what the second phase tells. What a vector says nothing of, it does not have.
-type late struct {
-	authorizer.ConditionsData
-	data *vectors.ConditionData
-}
-
-// GetOperation implements authorizer.ConditionsData, as do the others.
-func (l late) GetOperation() authorizer.AdmissionOperation {
-	return authorizer.AdmissionOperation(l.data.Operation)
-}
-
-func (l late) GetOperationOptions() runtime.Object { return object(l.data.Options) }
-
-func (l late) GetObject() runtime.Object { return object(l.data.Object) }
-
-func (l late) GetOldObject() runtime.Object { return object(l.data.OldObject) }
-
-func object(o vectors.Object) runtime.Object {
-	if o == nil {
-		return nil
-	}
-	return &unstructured.Unstructured{Object: o}
 }

@@ -286,7 +286,7 @@ func TestReturn(t *testing.T) {
 		} // else the watch ends at once
 	})
 	s := storm(t, c, func(s *Storm) {
-		s.Plan.Arrivals, s.Plan.Length, s.Plan.Mix, s.Return, s.Kinds = pacer.Burst, 8*time.Second, []int{1, 0, 0}, true, []string{"list", "get", "watch"}
+		s.Plan.Arrivals, s.Plan.Length, s.Plan.Mix, s.Return, s.Kinds = pacer.Burst, 16*time.Second, []int{1, 0, 0}, true, []string{"list", "get", "watch"}
 		s.Request = func(_, kind, _ int) Request {
 			return Request{Path: "/" + s.Kinds[kind], Query: "resourceVersion=0", Header: http.Header{}, Watch: kind == watchKind}
 		}

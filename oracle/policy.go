@@ -195,6 +195,9 @@ func (s *Server) authorizeNodeResource(node string, a *authorizationv1.ResourceA
 		return authorizeNodeOwn(node, a, "node lease"), true
 	case "storage.k8s.io/csinodes":
 		return authorizeNodeOwn(node, a, "CSINode"), true
+	case "certificates.k8s.io/podcertificaterequests":
+		// Before 1.37 the feature gate PodCertificateRequest is off by default, and the resource is nothing special.
+		return authorizeNodeCertificateRequest(node, a), s.effective >= 37
 	}
 	return Answer{}, false
 }
@@ -222,7 +225,7 @@ func (s *Server) authorizeNodePod(node string, a *authorizationv1.ResourceAttrib
 	case " get":
 		return s.allowRelated(node, a, itself)
 	case " list", " watch":
-		if selectsOwnPods(a, node) {
+		if selectsOwnNode(a, node) {
 			return yesNode
 		}
 		if a.Name != "" {
@@ -235,8 +238,28 @@ func (s *Server) authorizeNodePod(node string, a *authorizationv1.ResourceAttrib
 	return no("")
 }
 
-// selectsOwnPods reports whether a field selector keeps to the pods of the node.
-func selectsOwnPods(a *authorizationv1.ResourceAttributes, node string) bool {
+// authorizeNodeCertificateRequest decides about PodCertificateRequests as authorizePodCertificateRequest does. Requests that
+// exist already are unknown here, so none can be read by its name.
+func authorizeNodeCertificateRequest(node string, a *authorizationv1.ResourceAttributes) Answer {
+	if a.Subresource != "" {
+		return no("nodes may not access the status subresource of PodCertificateRequests")
+	}
+	switch a.Verb {
+	case "create":
+		return yesNode
+	case "get":
+		return denyUnrelated(node, a)
+	case "list", "watch":
+		if selectsOwnNode(a, node) {
+			return yesNode
+		}
+		return no("can only list/watch podcertificaterequests with nodeName field selector")
+	}
+	return no(fmt.Sprintf("nodes may not %s podcertificaterequests", a.Verb))
+}
+
+// selectsOwnNode reports whether a field selector keeps to what is on the node.
+func selectsOwnNode(a *authorizationv1.ResourceAttributes, node string) bool {
 	return a.FieldSelector != nil && slices.ContainsFunc(a.FieldSelector.Requirements, func(r metav1.FieldSelectorRequirement) bool {
 		return r.Key == "spec.nodeName" && r.Operator == metav1.FieldSelectorOpIn && slices.Equal(r.Values, []string{node})
 	})

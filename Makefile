@@ -190,6 +190,10 @@ test-nightly: build ## all tests, faulty authorizers all of them, policy engines
 	$(MAKE) --no-print-directory subjects example
 	$(MAKE) --no-print-directory fuzz FUZZTIME=1m
 
+.PHONY: submitted
+submitted: ## check the reports in reports/submitted, and the table of them (docs/submitted.md)
+	ci/submitted/check
+
 .PHONY: image
 image: ## write the container image of authzconf for jobs of ci/certify (_output/authzconf-image.tar)
 	@mkdir -p _output

@@ -29,7 +29,7 @@ func (t *Trial[A]) Conclude(results []reports.Result, view record.View) (*report
 	if run.Stopped != "" {
 		r.AddNote("the run was ended: " + run.Stopped)
 	}
-	r.AddNote("levels granted: " + cmp.Or(strings.Join(grantedLevels(r.Groups), ", "), "none"))
+	r.AddNote("levels granted: " + cmp.Or(strings.Join(GrantedLevels(r.Groups), ", "), "none"))
 	r.Sections = append(r.Sections, run.levels(r.Groups))
 	r.Sections = append(r.Sections, run.measurements()...)
 	r.Sections = append(r.Sections, run.watch()...)
@@ -73,8 +73,8 @@ func grant(g reports.Group) string {
 	return granted
 }
 
-// grantedLevels returns the names of the groups that are levels which are granted.
-func grantedLevels(groups []reports.Group) (names []string) {
+// GrantedLevels returns the names of the groups that are levels which are granted.
+func GrantedLevels(groups []reports.Group) (names []string) {
 	for _, g := range groups {
 		if g.Name != challengeCase.Group && grant(g) == granted {
 			names = append(names, g.Name)

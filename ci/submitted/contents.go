@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/reports/record"
+)
+
+// What a submission may have at most. The report of both states of the gate on one version has some 1,900 files of 34 MB, of
+// which none has more than 2.2 MB.
+const (
+	maxFiles     = 5000
+	maxFileSize  = 5 << 20
+	maxTotalSize = 64 << 20
+	// maxUnpacked is what a compressed file may become.
+	maxUnpacked = 64 << 20
+)
+
+// checkContents wants ordinary files that are not too large and have no secrets, and in the bundle no file besides those of
+// the report.
+func checkContents(folder string) error {
+	files, total := 0, int64(0)
+	isOfReport, err := filesOfReport(filepath.Join(folder, bundleFolder))
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return formErrorf("%v", err)
+		}
+		if d.IsDir() {
+			return nil
+		}
+		name, _ := filepath.Rel(folder, path)
+		name = filepath.ToSlash(name)
+		info, err := d.Info()
+		if err != nil {
+			return formErrorf("%v", err)
+		}
+		files, total = files+1, total+info.Size()
+		below, isInBundle := strings.CutPrefix(name, bundleFolder+"/")
+		switch {
+		case !d.Type().IsRegular():
+			return formErrorf("%s is not an ordinary file", name)
+		case isInBundle && !isOfReport(below):
+			return formErrorf("%s is not a file of the report (expected what --report-dir wrote, and nothing else)", name)
+		case info.Size() > maxFileSize:
+			return formErrorf("%s has %d bytes (at most %d: submit a report with fewer cases)", name, info.Size(), maxFileSize)
+		case files > maxFiles, total > maxTotalSize:
+			return formErrorf("it has more than %d files or %d bytes: submit a report with fewer cases", maxFiles, maxTotalSize)
+		}
+		return checkSecrets(path, name)
+	})
+}
+
+// filesOfReport returns a function that reports whether a path is that of a file of the report in a folder.
+func filesOfReport(folder string) (func(name string) bool, error) {
+	marker, err := os.ReadFile(filepath.Join(folder, reports.ReportFile))
+	if err != nil {
+		return nil, formErrorf("%v (expected what --report-dir wrote, unchanged)", err)
+	}
+	listed := append(reports.JudgedFolder.ListedIn(os.DirFS(folder), marker), reports.ReportFile)
+	return func(name string) bool { return slices.Contains(listed, name) }, nil
+}
+
+// checkSecrets refuses a file with anything that authzconf itself would not write into a report.
+func checkSecrets(path, name string) error {
+	text, err := readUnpacked(path)
+	if err != nil {
+		return formErrorf("%s: %v", name, err)
+	}
+	clean := record.Redact(text)
+	if clean == text {
+		return nil
+	}
+	return formErrorf("%s:%d: this looks like a secret: take it back where it is valid, and submit a report without it", name, firstChangedLine(text, clean))
+}
+
+// readUnpacked returns the text of a file, unpacked if it is compressed.
+func readUnpacked(path string) (string, error) {
+	data, err := os.ReadFile(path)
+	if err != nil || filepath.Ext(path) != ".gz" {
+		return string(data), err
+	}
+	unpacked, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(io.LimitReader(unpacked, maxUnpacked+1))
+	if len(text) > maxUnpacked {
+		return "", fmt.Errorf("it has more than %d bytes when it is unpacked", maxUnpacked)
+	}
+	return string(text), err
+}
+
+// firstChangedLine returns the number, from 1, of the first line that differs.
+func firstChangedLine(text, changed string) int {
+	was, is := strings.Split(text, "\n"), strings.Split(changed, "\n")
+	for i := range min(len(was), len(is)) {
+		if was[i] != is[i] {
+			return i + 1
+		}
+	}
+	return min(len(was), len(is))
+}

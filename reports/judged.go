@@ -1,6 +1,8 @@
 package reports
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/authzconf/authzconf/reports/record"
@@ -136,6 +138,23 @@ type Result struct {
 	Evidence []string `json:"evidence,omitempty"`
 	// Tables show what was expected beside what was observed. Only cases that did not pass need them.
 	Tables []Table `json:"tables,omitempty"`
+}
+
+// Describe returns a verdict that is not passed in words, with all that was observed otherwise than expected.
+func (r Result) Describe() string {
+	var lines strings.Builder
+	lines.WriteString(string(r.Verdict))
+	if r.Blame != "" {
+		lines.WriteString(" (blame: " + string(r.Blame) + ")")
+	}
+	lines.WriteString(": " + r.Reason)
+	for _, d := range r.Differences {
+		_, _ = fmt.Fprintf(&lines, "\nstep %d: %s\n  want %s\n  got  %s", d.Step, d.Field, d.Want, d.Got)
+	}
+	for _, line := range r.Details {
+		lines.WriteString("\n  " + line)
+	}
+	return lines.String()
 }
 
 // Figure is a single number.

@@ -155,7 +155,7 @@ func (r *Run) expectPass(ctx context.Context, c product.Case) {
 		for _, table := range result.Tables {
 			ginkgo.AddReportEntry(table.Title, pages.TableText(table), ginkgo.ReportEntryVisibilityFailureOrVerbose)
 		}
-		ginkgo.Fail(failure(result))
+		ginkgo.Fail(result.Describe())
 	}
 }
 
@@ -180,19 +180,6 @@ func (r *Run) wait(ctx context.Context, c product.Case) (reports.Result, error) 
 		}
 	}
 	return reports.Result{}, fmt.Errorf("the report has no verdict on %s", c.ID)
-}
-
-// failure returns a verdict in words, with all that was observed otherwise than expected.
-func failure(r reports.Result) string {
-	var lines strings.Builder
-	fmt.Fprintf(&lines, "%s (blame: %s): %s", r.Verdict, r.Blame, r.Reason)
-	for _, d := range r.Differences {
-		fmt.Fprintf(&lines, "\nstep %d: %s\n  want %s\n  got  %s", d.Step, d.Field, d.Want, d.Got)
-	}
-	for _, line := range r.Details {
-		lines.WriteString("\n  " + line)
-	}
-	return lines.String()
 }
 
 // finish ends the run, writes the report, and fails unless everything that is required passed: no green run has looked at

@@ -133,6 +133,9 @@ func (o *Options) criteria(i *Invocation) (criteria []criterion, err error) {
 	if len(levels) > 0 {
 		criteria = append(criteria, criterion{func(c Case) bool { return slices.Contains(levels, c.Level) }, "not at --level"})
 	}
+	if o.labels != "" && o.labelFilter == nil {
+		return nil, errors.New("--label-filter has no effect here: --focus, --skip and --level choose cases")
+	}
 	if o.labels != "" {
 		filter, err := o.labelFilter(o.labels)
 		if err != nil {

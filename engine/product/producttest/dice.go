@@ -1,4 +1,5 @@
-// Package producttest has a small product that needs no cluster, for tests of whatever runs products.
+// Package producttest runs products in tests: in those of authors outside (RequirePass, behind deputytest and
+// conformancetest), and in ours, for which it has a small product that needs no cluster.
 package producttest
 
 import (

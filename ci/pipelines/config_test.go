@@ -308,6 +308,46 @@ func TestActionlintSees(t *testing.T) {
 	}
 }
 
+// TestActionExamples checks the workflows of docs/github-action.md, and with them action.yml: that GitHub would take both, and
+// that inputs fit.
+func TestActionExamples(t *testing.T) {
+	page, err := os.ReadFile("../../docs/github-action.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	action, err := os.ReadFile("../../action.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1)
+	if len(blocks) != 3 {
+		t.Fatalf("%d workflows (expected one for each kind)", len(blocks))
+	}
+	local := strings.ReplaceAll(blocks[0][1], "authzconf/authzconf@main", "./")
+	check := func(name, workflow, action, want string) {
+		root := t.TempDir() // actionlint knows a repository by its .git, and compares a local action's inputs
+		file := filepath.Join(root, ".github/workflows/example.yaml")
+		for path, text := range map[string]string{file: workflow, filepath.Join(root, "action.yml"): action, filepath.Join(root, ".git/HEAD"): ""} {
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out, err := actionlint(t, file)
+		if (err == nil) != (want == "") || !strings.Contains(out, want) {
+			t.Errorf("%s: %v (expected %q)\n%s", name, err, want, out)
+		}
+	}
+	for i, block := range blocks {
+		check(fmt.Sprint("workflow ", i), strings.ReplaceAll(block[1], "authzconf/authzconf@main", "./"), string(action), "")
+	}
+	check("an input that is not there", strings.Replace(local, "seed:", "seeds:", 1), string(action), `input "seeds" is not defined`)
+	check("no kind", strings.Replace(local, "kind: authorizer", "", 1), string(action), `missing input "kind"`)
+	check("an action that runs nothing", local, strings.Replace(string(action), "using: composite", "using: compost", 1), "compost")
+}
+
 // TestNightlyNames wants every name that the Makefile leaves to the night to be that of a test or a package: after
 // a renaming the gate would run it again, and nobody would know why it takes longer.
 func TestNightlyNames(t *testing.T) {

@@ -133,9 +133,6 @@ func (o *Options) criteria(i *Invocation) (criteria []criterion, err error) {
 	if len(levels) > 0 {
 		criteria = append(criteria, criterion{func(c Case) bool { return slices.Contains(levels, c.Level) }, "not at --level"})
 	}
-	if o.labels != "" && o.labelFilter == nil {
-		return nil, errors.New("--label-filter has no effect here: --focus, --skip and --level choose cases")
-	}
 	if o.labels != "" {
 		filter, err := o.labelFilter(o.labels)
 		if err != nil {
@@ -189,9 +186,17 @@ type CommandLine struct {
 	flags Flags
 }
 
+// refuseLabels stands for a filter where labels cannot be looked at.
+func refuseLabels(string) (func([]string) bool, error) {
+	return nil, errors.New("labels are not looked at here (expected --focus, --skip or --level)")
+}
+
 // NewCommandLine adds the flags of a product, and those that every product has, to a flag set. Once the flag set has
 // parsed the arguments, Prepare makes the plan.
 func NewCommandLine(p Product, fs *pflag.FlagSet, filter LabelFilter) *CommandLine {
+	if filter == nil {
+		filter = refuseLabels
+	}
 	c := &CommandLine{Product: p, Options: Options{labelFilter: filter}}
 	c.flags = p.New(fs)
 	c.Options.register(fs)

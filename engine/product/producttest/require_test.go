@@ -39,7 +39,7 @@ func TestRequirePass(t *testing.T) {
 		"nothing is recorded": {dice("--idle"), []string{"throw-0 on table: invalid (blame: environment)", "authzconf dice: invalid"}},
 		"nothing is chosen":   {dice("--focus=none"), []string{"--focus"}},
 		"no such flag":        {dice("--sides=6"), []string{"unknown flag: --sides"}},
-		"a filter of labels":  {dice("--label-filter=odd"), []string{"--label-filter has no effect here"}},
+		"a filter of labels":  {dice("--label-filter=odd"), []string{"--label-filter: labels are not looked at here"}},
 		"one person": {func(t producttest.T) {
 			deputytest.Run(t, "http://127.0.0.1:1", deputytest.Options{Command: "true", Identities: []string{"alice=header:X: a"}})
 		}, []string{"1 of at least 2 people"}},

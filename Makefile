@@ -162,10 +162,11 @@ PLAIN := cmd/authzconf|advice(/.*)?|certify(/.*)?|conformance/matrix|drafts/cond
 # .ci/run shows on every change (conformance, upgrade, mutants-sample); their other tests are run. NIGHTLY are tests
 # that are long, build etcd, or need a second version, by name; ci/README.md says what is tested when.
 REPEATED := ci/mutants|conformance/upgrade|suites
-NIGHTLY  := ^(TestRepeatability|TestFaultsAreFound|TestJoin|TestJoinOneThatStops|TestJoinedProcessesDie|TestStartSweepsLeftovers|TestNothingSurvivesOtherEnds|TestBuildEtcd|TestUpgradesAndDowngrades|TestRestartsThatFail|TestEtcdThatDoesNotComeBack|TestStopDuringRestart|TestStopDuringEtcdRestart|TestImage|TestMoreNames|TestLive|TestExecuteAlone|TestFinding|TestStormInterrupted|TestTokensRevoked|TestServerThatDoesNotComeBack|TestExistingStorm|TestExistingLacking|TestExistingInterrupted|TestExistingGone|TestExistingNode|TestKwok|TestRBACIsCertified|TestBlameAPIServer|TestFixes|TestConcurrency|TestSideBySide|TestOneMemberOnce|TestHoldersOnServer|TestReproduced|TestCandidates|TestEnforcingServer)$$|^TestScripts$$/^(explore|reproduce|up|load-interrupt|certify-broken)$$
+NIGHTLY  := ^(TestRepeatability|TestFaultsAreFound|TestJoin|TestJoinOneThatStops|TestJoinedProcessesDie|TestStartSweepsLeftovers|TestNothingSurvivesOtherEnds|TestBuildEtcd|TestUpgradesAndDowngrades|TestRestartsThatFail|TestEtcdThatDoesNotComeBack|TestStopDuringRestart|TestStopDuringEtcdRestart|TestImage|TestMoreNames|TestLive|TestExecuteAlone|TestFinding|TestStormInterrupted|TestTokensRevoked|TestServerThatDoesNotComeBack|TestExistingStorm|TestExistingLacking|TestExistingInterrupted|TestExistingGone|TestExistingNode|TestKwok|TestRBACIsCertified|TestBlameAPIServer|TestFixes|TestPatchTests|TestConcurrency|TestSideBySide|TestOneMemberOnce|TestHoldersOnServer|TestReproduced|TestCandidates|TestEnforcingServer)$$|^TestScripts$$/^(explore|reproduce|up|load-interrupt|certify-broken)$$
 
-# The fixes of findings: the gate looks for the places of their edits, without the race detector as at night.
-FIXES_TESTS := ^(TestFixes|TestPatches)$$
+# The patches of findings: the gate applies them; the night also runs Kubernetes' tests with them, and the whole suite on
+# kube-apiservers that have them.
+FIXES_TESTS := ^(TestFixes|TestPatches|TestPatchTests)$$
 
 # $(call packages,CONDITION): those of ours whose path below the module fits an awk condition on $$1.
 packages = $$(go list ./... | sed 's,^$(MODULE)/*,,' | awk '$(1) { print "./" $$1 }')
@@ -329,23 +330,28 @@ mutants-sample: mutants-tests ## run the suite against some of the broken API se
 # A finding without a fix would be proved by nothing that runs.
 .PHONY: has-fix
 has-fix:
-	@grep -qx -- '- finding: $(or $(FINDING),[a-z-]*)' ci/mutants/fixes.yaml || { \
-		echo 'FINDING=$(FINDING): there is no fix of it; there are those of' $$(sed -n 's/^- finding: //p' ci/mutants/fixes.yaml) >&2; exit 2; }
+	@test -z '$(FINDING)' || test -f 'docs/findings/patches/kubernetes/$(FINDING).patch' || { \
+		echo 'FINDING=$(FINDING): there is no fix of it; there are those of' $$(basename -s .patch docs/findings/patches/kubernetes/*.patch) >&2; exit 2; }
 
 .PHONY: fixed
-fixed: build has-fix ## apply the fix of a finding to kube-apiserver, and see on it that the finding is gone (FINDING)
+fixed: build has-fix ## build a kube-apiserver with the patch of a finding, and see on it that the finding is gone (FINDING)
 	@: $(or $(FINDING),$(error FINDING is not set: make fixed FINDING=ID))
-	FIXES=$(abspath _output/fixes) go test -count 1 -timeout 1h -run '^(TestPatches|TestFixed)$$/^$(FINDING)$$' ./ci/mutants
+	FIXES=$(abspath _output/fixes) go test -count 1 -timeout 1h -run '^TestFixed$$/^$(FINDING)$$' ./ci/mutants
 	TEST_ASSET_KUBE_APISERVER=_output/fixes/$(FINDING)/kube-apiserver $(AUTHZCONF) reproduce $(FINDING); [ $$? -eq 1 ]
+
+.PHONY: document-patches
+document-patches: ## apply the patches of documents to clones of kubernetes/enhancements and kubernetes/website (DOCUMENTS, the folder with both)
+	@: $(or $(DOCUMENTS),$(error DOCUMENTS is not set: make document-patches DOCUMENTS=FOLDER))
+	DOCUMENTS=$(abspath $(DOCUMENTS)) go test -count 1 -v -run '^TestDocumentPatches' ./verdicts/findings
 
 .PHONY: mutants-arguments
 mutants-arguments: mutants-tests ## attack half of the mutants that are argued to be equivalent by generated cases (ARGUED_CASES of them each, SEED)
 	ARGUED_CASES=$(or $(ARGUED_CASES),200) $(MUTANTS) TestArgumentsHold -seed $(SEED)
 
-# The first time it compiles one kube-apiserver with all fixes in it.
+# The first time it compiles a kube-apiserver for each patch.
 .PHONY: fixes
-fixes: has-fix ## prove the fixes of findings: the whole suite with each, and its patch in _output/fixes (FINDING for one)
-	FIXES=$(abspath _output/fixes) go test -count 1 -timeout 2h -v -run '$(FIXES_TESTS)$(if $(FINDING),/^$(FINDING)$$)' ./ci/mutants
+fixes: has-fix ## prove the patches of findings: git am, go vet, Kubernetes' own tests, and the whole suite with each (FINDING for one)
+	go test -count 1 -timeout 2h -v -run '$(FIXES_TESTS)$(if $(FINDING),/^$(FINDING)$$)' ./ci/mutants
 
 .PHONY: kind-node-image
 kind-node-image: ## build the kind node image of KUBERNETES without a container registry (Debian, root)

@@ -24,8 +24,8 @@ func TestConcurrency(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a kube-apiserver, and runs the suite and a storm on it")
 	}
-	faults := parseFixes(t, concurrencyFile, "concurrency")
-	program := buildFixes(t, &local.Binaries{Progress: os.Stderr}, local.Newest(), faults)
+	faults := parseFaults(t, concurrencyFile, "concurrency")
+	program := buildFaults(t, &local.Binaries{Progress: os.Stderr}, local.Newest(), faults)
 	tool := filepath.Join(t.TempDir(), "authzconf")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", tool, "./cmd/authzconf")
 	build.Dir = filepath.Join(ownFolder, "../..")
@@ -36,7 +36,7 @@ func TestConcurrency(t *testing.T) {
 		expectOutcome(t, faultyServer{tool, program, 0, len(faults)}, reports.ExitPassed, "load", "--profile", "concurrency")
 	})
 	for i, f := range faults {
-		t.Run(f.Finding, func(t *testing.T) {
+		t.Run(f.Name, func(t *testing.T) {
 			server := faultyServer{tool, program, i + 1, len(faults)}
 			expectOutcome(t, server, reports.ExitPassed, "run", "--gate", "on", "--require", "core,extended")
 			report := expectOutcome(t, server, reports.ExitFailed, "load", "--profile", "concurrency")

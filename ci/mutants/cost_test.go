@@ -23,10 +23,10 @@ const costRounds, costRank = 20, 5
 // authorizers and network: the package as it is and with the fix, in turns. It says the median of the differences.
 func BenchmarkFixes(b *testing.B) {
 	binaries := &local.Binaries{}
-	asItIs := costProgram(b, binaries, fix{})
-	for _, f := range loadFixes(b) {
-		b.Run(f.Finding, func(b *testing.B) {
-			mended := costProgram(b, binaries, f)
+	asItIs := costProgram(b, binaries, nil)
+	for _, p := range loadPatches(b) {
+		b.Run(p.Finding, func(b *testing.B) {
+			mended := costProgram(b, binaries, &p)
 			before, differences := map[string][]float64{}, map[string][]float64{}
 			for range costRounds {
 				was, is := cost(b, asItIs), cost(b, mended)
@@ -47,9 +47,9 @@ func BenchmarkFixes(b *testing.B) {
 	}
 }
 
-// costProgram compiles the benchmark of fixes/cost.txt with a copy of the package as a fix leaves it, in a module with the
-// pins of the newest release.
-func costProgram(b *testing.B, binaries *local.Binaries, f fix) string {
+// costProgram compiles the benchmark of cost.txt with a copy of the package as a patch leaves it, or as it is, in a module
+// with the pins of the newest release.
+func costProgram(b *testing.B, binaries *local.Binaries, p *patch) string {
 	b.Helper()
 	pinned, err := binaries.PinnedModule(b.Context(), local.Newest())
 	if err != nil {
@@ -63,7 +63,7 @@ func costProgram(b *testing.B, binaries *local.Binaries, f fix) string {
 	copied := moduleFiles{}
 	for into, from := range map[string]string{
 		"go.mod": filepath.Join(pinned, "go.mod"), "go.sum": filepath.Join(pinned, "go.sum"),
-		"impersonation/zz_cost_test.go": filepath.Join(ownFolder, "fixes", "cost.txt"),
+		"impersonation/zz_cost_test.go": filepath.Join(ownFolder, "cost.txt"),
 	} {
 		text, err := os.ReadFile(from)
 		if err != nil {
@@ -81,14 +81,13 @@ func costProgram(b *testing.B, binaries *local.Binaries, f fix) string {
 			copied.put("cost", "impersonation/"+filepath.Base(from), text)
 		}
 	}
-	after, _ := editedFiles(b, binaries, local.Newest(), f.always())
-	for _, files := range after {
-		for name, text := range files {
-			copied.put("cost", "impersonation/"+filepath.Base(name), text)
-		}
-	}
 	if err := copied.write("cost", work); err != nil {
 		b.Fatal(err)
+	}
+	if p != nil {
+		if err := p.apply(b.Context(), work, len(strings.Split(stagingFolder+"/pkg/endpoints/filters", "/"))); err != nil {
+			b.Fatal(err)
+		}
 	}
 	program := filepath.Join(work, "cost")
 	if _, err := binaries.GoOutput(b.Context(), work, "test", "-c", "-trimpath", "-o", program, "./impersonation"); err != nil {

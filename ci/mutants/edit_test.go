@@ -19,15 +19,15 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 )
 
-// fix mends a finding.
-type fix struct {
-	Finding string `json:"finding"`
-	Edits   []edit `json:"edits"`
+// fault breaks an API server, in one or more places.
+type fault struct {
+	Name  string `json:"fault"`
+	Edits []edit `json:"edits"`
 
 	folder string
 }
 
-// edit is a change of a function, as fixes.yaml describes it.
+// edit is a change of a function, as faults.yaml describes it.
 type edit struct {
 	Package  string `json:"package"`
 	Function string `json:"function"`
@@ -35,22 +35,13 @@ type edit struct {
 	Before   string `json:"before"`
 	After    string `json:"after"`
 
-	fixed   string // the source of "this fix is chosen"
-	finding string // whose edit it is
-	folder  string // where the code is that it calls, of fixes and faults
+	chosen string // the source of "this fault is chosen"
+	fault  string // whose edit it is
+	folder string // where the code is that it calls
 }
 
-//go:embed fixes.yaml
-var fixesFile []byte
-
-// loadFixes are those of fixes.yaml.
-func loadFixes(t testing.TB) (all []fix) {
-	t.Helper()
-	return parseFixes(t, fixesFile, "fixes")
-}
-
-// parseFixes reads a list of edits, the code of which is in a folder.
-func parseFixes(t testing.TB, text []byte, folder string) (all []fix) {
+// parseFaults reads a list of edits, the code of which is in a folder.
+func parseFaults(t testing.TB, text []byte, folder string) (all []fault) {
 	t.Helper()
 	if err := yaml.UnmarshalStrict(text, &all); err != nil {
 		t.Fatal(err)
@@ -61,21 +52,21 @@ func parseFixes(t testing.TB, text []byte, folder string) (all []fix) {
 	return all
 }
 
-// chosenEdits are the edits of the fixes from which a number chooses, from 1, when the program runs.
-func chosenEdits(fixes []fix) (all []edit) {
-	for i, f := range fixes {
+// chosenEdits are the edits of the faults from which a number chooses, from 1, when the program runs.
+func chosenEdits(faults []fault) (all []edit) {
+	for i, f := range faults {
 		all = append(all, f.where(fmt.Sprintf("%s.On(%d)", HelperName, i+1))...)
 	}
 	return all
 }
 
-// always are the edits of a fix for good.
-func (f fix) always() []edit { return f.where("true") }
+// always are the edits of a fault for good.
+func (f fault) always() []edit { return f.where("true") }
 
-// where are the edits of a fix that is chosen where the source of a condition is true.
-func (f fix) where(fixed string) (all []edit) {
+// where are the edits of a fault that is chosen where the source of a condition is true.
+func (f fault) where(condition string) (all []edit) {
 	for _, e := range f.Edits {
-		e.fixed, e.finding, e.folder = fixed, f.Finding, f.folder
+		e.chosen, e.fault, e.folder = condition, f.Name, f.folder
 		all = append(all, e)
 	}
 	return all
@@ -99,9 +90,9 @@ func applyEdits(name string, text []byte, edits []edit, found []int) ([]byte, er
 			}
 			for _, place := range e.places(fn, source) {
 				found[i]++
-				all = append(all, insertion{offset(place[0]), strings.ReplaceAll(e.Before, "FIXED", e.fixed)})
+				all = append(all, insertion{offset(place[0]), strings.ReplaceAll(e.Before, "CHOSEN", e.chosen)})
 				if e.After != "" {
-					all = append(all, insertion{offset(place[1]), strings.ReplaceAll(e.After, "FIXED", e.fixed)})
+					all = append(all, insertion{offset(place[1]), strings.ReplaceAll(e.After, "CHOSEN", e.chosen)})
 				}
 			}
 		}
@@ -145,9 +136,9 @@ func (e edit) places(fn *ast.FuncDecl, source func(ast.Node) string) (all [][2]t
 	return all
 }
 
-// editedFiles are the files that edits change, and those that they add, of the modules that a release is built from; before
-// are the changed ones as they were. Each edit has to find its place.
-func editedFiles(t testing.TB, b *local.Binaries, r local.Release, edits []edit) (after, before moduleFiles) {
+// editedFiles are the files that edits change, and those that they add, of the modules that a release is built from. Each
+// edit has to find its place.
+func editedFiles(t testing.TB, b *local.Binaries, r local.Release, edits []edit) moduleFiles {
 	t.Helper()
 	dir, err := b.PinnedModule(t.Context(), r)
 	if err != nil {
@@ -158,7 +149,7 @@ func editedFiles(t testing.TB, b *local.Binaries, r local.Release, edits []edit)
 		packages = append(packages, e.Package)
 	}
 	slices.Sort(packages)
-	after, before = moduleFiles{}, moduleFiles{}
+	after := moduleFiles{}
 	for _, pkg := range slices.Compact(packages) {
 		out, err := b.GoOutput(t.Context(), dir, "list", "-f", "{{.Dir}} {{.Module.Path}} {{.Module.Dir}} {{join .GoFiles \" \"}}", pkg)
 		if err != nil {
@@ -179,19 +170,18 @@ func editedFiles(t testing.TB, b *local.Binaries, r local.Release, edits []edit)
 			}
 			if !bytes.Equal(changed, text) {
 				after.put(fields[1], filepath.Join(folder, name), changed)
-				before.put(fields[1], filepath.Join(folder, name), text)
 			}
 		}
 		for i, e := range own {
 			if found[i] == 0 {
 				t.Fatalf("%s: %s has no %s", e.Package, e.Function, e.Anchor)
 			}
-			code, err := os.ReadFile(filepath.Join(ownFolder, e.folder, e.finding+".txt"))
+			code, err := os.ReadFile(filepath.Join(ownFolder, e.folder, e.fault+".txt"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			after.put(fields[1], filepath.Join(folder, "fix_"+strings.ReplaceAll(e.finding, "-", "_")+".go"), code)
+			after.put(fields[1], filepath.Join(folder, "fault_"+strings.ReplaceAll(e.fault, "-", "_")+".go"), code)
 		}
 	}
-	return after, before
+	return after
 }

@@ -2,8 +2,12 @@ package mutants
 
 import (
 	_ "embed"
+	"errors"
 	"os"
+	"path/filepath"
 	"testing"
+
+	"github.com/authzconf/authzconf/clusters/local"
 )
 
 //go:embed faults.yaml
@@ -16,7 +20,40 @@ func TestFaults(t *testing.T) {
 	if folder == "" {
 		t.Skip("builds a kube-apiserver for each fault, into the folder that FAULTS names")
 	}
-	for _, f := range parseFixes(t, faultsFile, "faults") {
-		t.Run(f.Finding, func(t *testing.T) { buildInto(t, folder, f) })
+	for _, f := range parseFaults(t, faultsFile, "faults") {
+		t.Run(f.Name, func(t *testing.T) { buildInto(t, folder, f) })
 	}
+}
+
+// buildInto compiles a kube-apiserver with a fault for good, and links to it from the folder that bears its name.
+func buildInto(t *testing.T, folder string, f fault) (link string) {
+	t.Helper()
+	b := &local.Binaries{Progress: os.Stderr}
+	program, err := editedFiles(t, b, local.Newest(), f.always()).build(t.Context(), b, local.Newest(), "fault")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return linkServer(t, filepath.Join(folder, f.Name), program)
+}
+
+// linkServer links to a program from a folder, in which it is called kube-apiserver.
+func linkServer(t *testing.T, folder, program string) (link string) {
+	t.Helper()
+	link = filepath.Join(folder, "kube-apiserver")
+	if err := errors.Join(os.RemoveAll(link), os.MkdirAll(folder, 0o755), os.Symlink(program, link)); err != nil {
+		t.Fatal(err)
+	}
+	return link
+}
+
+// buildFaults compiles faults into one kube-apiserver, which chooses one of them when it starts, or finds it in the cache.
+func buildFaults(t *testing.T, b *local.Binaries, r local.Release, faults []fault) string {
+	t.Helper()
+	files := editedFiles(t, b, r, chosenEdits(faults))
+	files.putHelpers()
+	path, err := files.build(t.Context(), b, r, "faults")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

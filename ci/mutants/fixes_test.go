@@ -1,8 +1,6 @@
 package mutants
 
 import (
-	"encoding/binary"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,79 +15,51 @@ import (
 	"github.com/authzconf/authzconf/verdicts/findings"
 )
 
-// buildFixes compiles all fixes into one kube-apiserver, or finds it in the cache.
-func buildFixes(t *testing.T, b *local.Binaries, r local.Release, fixes []fix) string {
-	t.Helper()
-	files, _ := editedFiles(t, b, r, chosenEdits(fixes))
-	files.putHelpers()
-	path, err := files.build(t.Context(), b, r, "fixes")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// TestFixed compiles the fix of each finding for good, as its patch has it, and leaves the program beside the patch.
+// TestFixed compiles a kube-apiserver with the patch of each finding, and leaves it in a folder of the finding's name.
 func TestFixed(t *testing.T) {
 	folder := os.Getenv("FIXES")
 	if folder == "" {
-		t.Skip("builds a kube-apiserver for each fix, into the folder that FIXES names")
+		t.Skip("builds a kube-apiserver with each patch, into the folder that FIXES names")
 	}
-	for _, f := range loadFixes(t) {
-		t.Run(f.Finding, func(t *testing.T) { buildInto(t, folder, f) })
+	for _, p := range loadPatches(t) {
+		t.Run(p.Finding, func(t *testing.T) {
+			program, err := p.build(t.Context(), &local.Binaries{Progress: os.Stderr}, local.Newest())
+			if err != nil {
+				t.Fatal(err)
+			}
+			linkServer(t, filepath.Join(folder, p.Finding), program)
+		})
 	}
 }
 
-// buildInto compiles a kube-apiserver with edits for good, and links to it from the folder that bears their name.
-func buildInto(t *testing.T, folder string, f fix) (link string) {
-	t.Helper()
-	b := &local.Binaries{Progress: os.Stderr}
-	files, _ := editedFiles(t, b, local.Newest(), f.always())
-	program, err := files.build(t.Context(), b, local.Newest(), "fixed")
-	if err != nil {
-		t.Fatal(err)
-	}
-	link = filepath.Join(folder, f.Finding, "kube-apiserver")
-	if err := errors.Join(os.RemoveAll(link), os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink(program, link)); err != nil {
-		t.Fatal(err)
-	}
-	return link
-}
-
-// TestFixes runs the whole suite of impersonation on an API server with one fix after the other: what the finding says
+// TestFixes runs the whole suite of impersonation on an API server with one patch after the other: what the finding says
 // it changes does what it should then, and everything else what it did.
 func TestFixes(t *testing.T) {
 	if testing.Short() {
-		t.Skip("builds a kube-apiserver, and runs the suite on it")
+		t.Skip("builds a kube-apiserver with each patch, and runs the suite on it")
 	}
-	fixes, binaries := loadFixes(t), &local.Binaries{Progress: os.Stderr}
-	program := buildFixes(t, binaries, local.Newest(), fixes)
 	all, err := findings.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, f := range fixes {
-		t.Run(f.Finding, func(t *testing.T) {
-			n := slices.IndexFunc(all, func(other findings.Finding) bool { return other.ID == f.Finding })
+	for _, p := range loadPatches(t) {
+		t.Run(p.Finding, func(t *testing.T) {
+			n := slices.IndexFunc(all, func(other findings.Finding) bool { return other.ID == p.Finding })
 			if n < 0 {
-				t.Fatalf("there is no finding %s", f.Finding)
+				t.Fatalf("there is no finding %s", p.Finding)
 			}
-			shared := filepath.Join(t.TempDir(), "shared")
-			number := binary.LittleEndian.AppendUint32(nil, uint32(i+1))
-			if err := os.WriteFile(shared, append(number, make([]byte, len(fixes)+1)...), 0o600); err != nil {
+			binaries := &local.Binaries{Progress: os.Stderr}
+			program, err := p.build(t.Context(), binaries, local.Newest())
+			if err != nil {
 				t.Fatal(err)
 			}
-			turned(t, binaries, program, &all[n], SharedVariable+"="+shared)
-			reached, err := os.ReadFile(shared)
-			if err != nil || reached[SharedHeader+i+1] == 0 {
-				t.Errorf("the fix was not reached: %v", err)
-			}
+			turned(t, binaries, program, &all[n])
 		})
 	}
 }
 
 // turned runs the suite as it is with the finding mended.
-func turned(t *testing.T, b *local.Binaries, program string, f *findings.Finding, env string) {
+func turned(t *testing.T, b *local.Binaries, program string, f *findings.Finding) {
 	t.Helper()
 	mended, err := f.Mended()
 	if err != nil {
@@ -100,7 +70,7 @@ func turned(t *testing.T, b *local.Binaries, program string, f *findings.Finding
 		t.Fatal(err)
 	}
 	for i := range cells {
-		cells[i].KubeAPIServerPath, cells[i].KubeAPIServerEnv = program, []string{env}
+		cells[i].KubeAPIServerPath = program
 	}
 	folders, err := conformance.SuiteFolders("impersonation")
 	if err != nil {

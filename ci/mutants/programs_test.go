@@ -43,8 +43,8 @@ func TestOneMemberOnce(t *testing.T) {
 // buildFault compiles a kube-apiserver with a fault of faults.yaml.
 func buildFault(t *testing.T, name string) (program string) {
 	t.Helper()
-	faults := parseFixes(t, faultsFile, "faults")
-	i := slices.IndexFunc(faults, func(f fix) bool { return f.Finding == name })
+	faults := parseFaults(t, faultsFile, "faults")
+	i := slices.IndexFunc(faults, func(f fault) bool { return f.Name == name })
 	if i < 0 {
 		t.Fatalf("there is no fault %s", name)
 	}

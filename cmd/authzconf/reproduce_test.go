@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"flag"
 	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,15 +52,9 @@ func TestReproduced(t *testing.T) {
 				if !*update && file.Servers[release.Minor] == "" {
 					t.Skipf("no finding was tried on %s: -update does", release)
 				}
-				var out bytes.Buffer
-				code := run([]string{"reproduce", f.ID, "--kubernetes", release.Minor}, &out, &out)
-				got := map[int]findings.Seen{exitPassed: findings.Happens, exitFailed: findings.Gone, exitInvalid: findings.Unclear}[code]
-				if strings.Contains(out.String(), "could not be tried on Kubernetes") {
-					got = "not there"
-				}
-				t.Logf("%s, code %d\n%s", got, code, &out)
-				if want := file.Seen[f.ID][release.Minor]; !*update && string(got) != want && (f.Path == "" || got == findings.Gone) {
-					t.Errorf("%q, and %q before", got, want)
+				got := tryFinding(t, f, release.Minor)
+				if !*update {
+					compareSeen(t, f, got, file.Seen[f.ID][release.Minor])
 				}
 				if file.Seen[f.ID] == nil {
 					file.Seen[f.ID] = seen{}
@@ -69,5 +65,91 @@ func TestReproduced(t *testing.T) {
 				t.Fatalf("%s cannot be written (%v)", triedFile, err)
 			}
 		}
+	}
+}
+
+// tryFinding runs authzconf reproduce, and returns what its exit code says.
+func tryFinding(t *testing.T, f findings.Finding, minor string) findings.Seen {
+	t.Helper()
+	var out bytes.Buffer
+	code := run([]string{"reproduce", f.ID, "--kubernetes", minor}, &out, &out)
+	got := map[int]findings.Seen{exitPassed: findings.Happens, exitFailed: findings.Gone, exitInvalid: findings.Unclear}[code]
+	if strings.Contains(out.String(), "could not be tried on Kubernetes") {
+		got = "not there"
+	}
+	t.Logf("%s, code %d\n%s", got, code, &out)
+	return got
+}
+
+// compareSeen wants to see what was seen before. What depends on time may not be seen in every run, but is never gone.
+func compareSeen(t *testing.T, f findings.Finding, got findings.Seen, want string) {
+	t.Helper()
+	dependsOnTime := f.Path != ""
+	if dependsOnTime && got != findings.Gone {
+		return
+	}
+	if string(got) != want {
+		t.Errorf("%q, and %q before", got, want)
+	}
+}
+
+// newerFile has what is known of findings on versions that are newer than the pinned ones.
+const newerFile = "../../verdicts/findings/newer_test.yaml"
+
+// TestReproducedNewer tries each finding on a kube-apiserver that is newer than the pinned one of its minor, which
+// NEWER_APISERVER names, and wants to see what was seen before. With -update it writes what it sees.
+func TestReproducedNewer(t *testing.T) {
+	program := os.Getenv("NEWER_APISERVER")
+	if program == "" {
+		t.Skip("NEWER_APISERVER names no kube-apiserver")
+	}
+	output, err := exec.CommandContext(t.Context(), program, "--version").Output()
+	version, isServer := strings.CutPrefix(strings.TrimSpace(string(output)), "Kubernetes v")
+	if err != nil || !isServer {
+		t.Fatalf("%s --version: %v: %s", program, err, output)
+	}
+	raw, err := os.ReadFile(newerFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file map[string]any
+	if err := yaml.Unmarshal(raw, &file); err != nil {
+		t.Fatal(err)
+	}
+	releases, _ := file["releases"].([]any)
+	i := slices.IndexFunc(releases, func(r any) bool { return r.(map[string]any)["version"] == version })
+	if i < 0 {
+		t.Fatalf("%s does not have the version %s", newerFile, version)
+	}
+	release := releases[i].(map[string]any)
+	seen, _ := release["seen"].(map[string]any)
+	if seen == nil {
+		seen = map[string]any{}
+	}
+	t.Setenv("TEST_ASSET_KUBE_APISERVER", program)
+	all, err := findings.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		t.Run(f.ID, func(t *testing.T) {
+			got := tryFinding(t, f, local.Newest().Minor)
+			if want, _ := seen[f.ID].(string); !*update {
+				compareSeen(t, f, got, want)
+			}
+			seen[f.ID] = string(got)
+		})
+	}
+	if !*update {
+		return
+	}
+	release["seen"] = seen
+	text, err := yaml.Marshal(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, _, _ := bytes.Cut(raw, []byte("releases:"))
+	if err := os.WriteFile(newerFile, append(head, text...), 0o644); err != nil {
+		t.Fatal(err)
 	}
 }

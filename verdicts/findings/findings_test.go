@@ -55,14 +55,6 @@ func TestFindings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var fixes []struct{ Finding string }
-	text, err := os.ReadFile("../../ci/mutants/fixes.yaml")
-	if err == nil {
-		err = yaml.Unmarshal(text, &fixes)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 	ids := map[string]bool{}
 	for _, f := range all {
 		switch {
@@ -80,11 +72,12 @@ func TestFindings(t *testing.T) {
 			t.Errorf("%s: docs/divergences.md does not lead to it", f.ID)
 		}
 		ids[f.ID], ids[f.Row] = true, true
-		fixed := slices.ContainsFunc(fixes, func(x struct{ Finding string }) bool { return x.Finding == f.ID })
+		_, err := os.Stat(filepath.Join(pages, "patches/kubernetes", f.ID+".patch"))
+		fixed := err == nil
 		proved := f.State == FixProved && f.Fix != "" && f.Cost != "" && len(f.Mends()) == len(f.Scenarios)+len(f.Turns)
 		said := f.State == Documentation && f.Fix == "" && len(f.Mends()) == 0
 		if fixed && !proved || !fixed && !said {
-			t.Errorf("%s: state %q, fix %q and %d mended scenarios do not go with ci/mutants/fixes.yaml", f.ID, f.State, f.Fix, len(f.Mends()))
+			t.Errorf("%s: state %q, fix %q and %d mended scenarios do not go with docs/findings/patches", f.ID, f.State, f.Fix, len(f.Mends()))
 		}
 		since(t, &f, set)
 	}
@@ -214,6 +207,9 @@ func (f Finding) IsMended(id string) bool { return slices.Contains(f.Mends(), id
 // notThere is said of a finding on a version that does not have what it is about.
 const notThere = "not there"
 
+// seenWords are what the tables say of what was seen.
+var seenWords = map[string]string{string(Happens): "yes", string(Gone): "no", string(Unclear): "unclear", notThere: "–"}
+
 // seenOn is what TestReproduced of cmd/authzconf saw: of each server, by minor, the finding.
 type seenOn struct {
 	Servers map[string]string            `json:"servers"`
@@ -259,8 +255,12 @@ func readTried(t *testing.T, all []Finding) (tried seenOn) {
 type errata struct {
 	Document string `json:"document"`
 	Text     string `json:"text"` // its address, at the commit that was read
-	Edits    []struct {
+	// Patches make the edits, and say what else readers need: files below docs/findings/patches.
+	Patches []string `json:"patches"`
+	Edits   []struct {
 		Section   string   `json:"section"`
+		Adds      string   `json:"adds"`  // words by which the edit is found in the lines that the patches add
+		Drops     string   `json:"drops"` // the same for an edit that only leaves something out
 		Says      string   `json:"says"`
 		Should    string   `json:"should"`
 		Scenarios []string `json:"scenarios"`
@@ -300,9 +300,14 @@ func errataPage(t *testing.T) string {
 	t.Helper()
 	all, set := table[errata](t, "errata_test.yaml")
 	var b strings.Builder
-	b.WriteString("# Edits to the KEP and the reference page\n\nWhat KEP-5284 and the reference page say, what they should say, and the scenario that shows it on a server (`authzconf run --focus`). Quotes are from the linked commits; … stands for the existing text, or for a part that is left out. Rows 11 and e of [divergences.md](../divergences.md) are about earlier versions of the texts and have been corrected since. The page is generated from [errata_test.yaml](../../verdicts/findings/errata_test.yaml).\n")
+	b.WriteString("# Edits to the KEP and the reference page\n\nWhat KEP-5284 and the reference page say, what they should say, and the scenario that shows it on a server (`authzconf run --focus`). Quotes are from the linked commits; … stands for the existing text, or for a part that is left out. Rows 11 and e of [divergences.md](../divergences.md) are about earlier versions of the texts and have been corrected since. The patches of the reference page also say what the documentation findings in this folder ask for. `make document-patches DOCUMENTS=FOLDER` applies all of them to clones of the repositories. The page is generated from [errata_test.yaml](../../verdicts/findings/errata_test.yaml).\n")
 	for _, e := range all {
-		fmt.Fprintf(&b, "\n## %s\n\n[The text that was read](%s); %d edits.\n\n| where | says | should say | shown by |\n|---|---|---|---|\n", e.Document, e.Text, len(e.Edits))
+		patches := seq.Map(e.Patches, func(name string) string { return "[" + filepath.Base(name) + "](patches/" + name + ")" })
+		madeBy := ""
+		if len(patches) > 0 {
+			madeBy = ", which these patches make: " + strings.Join(patches, ", ")
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n[The text that was read](%s); %d edits%s.\n\n| where | says | should say | shown by |\n|---|---|---|---|\n", e.Document, e.Text, len(e.Edits), madeBy)
 		for _, edit := range e.Edits {
 			shown := shownBy(t, set, fmt.Sprintf("%s: %q", e.Document, edit.Says), edit.Scenarios)
 			if edit.Path != "" {
@@ -322,25 +327,32 @@ func TestPages(t *testing.T) {
 	all, _ := load(t)
 	page := template.Must(template.New("page").Parse(pageText))
 	var index strings.Builder
-	index.WriteString("# Findings\n\nDefects of API servers and documents that scenarios have shown. Each page is a report to their maintainers: who is affected, what is expected and what happens, the cause, and the command that reproduces it. Where a code change is proposed, `make fixed FINDING=ID` applies it to kube-apiserver and shows that the finding is gone, and `make fixes` runs the whole suite with each fix. Where none is proposed, the page has the sentence that the documentation needs. [divergences.md](../divergences.md) lists all places where documents and servers differ. The pages are generated from [findings.yaml](../../verdicts/findings/findings.yaml) by `go test ./verdicts/findings -update`.\n\n")
+	index.WriteString("# Findings\n\nDefects of API servers and documents that scenarios have shown. Each page is a report to their maintainers: who is affected, what is expected and what happens, the cause, and the command that reproduces it. Where a code change is proposed, it is a [patch](patches/kubernetes) with a test and the text of a pull request: `make fixed FINDING=ID` builds a kube-apiserver with it and shows that the finding is gone, and `make fixes` runs Kubernetes' tests and the whole suite with each. Where none is proposed, the page has the sentence that the documentation needs. [divergences.md](../divergences.md) lists all places where documents and servers differ. The pages are generated from [findings.yaml](../../verdicts/findings/findings.yaml) by `go test ./verdicts/findings -update`.\n\n")
 	tried := readTried(t, all)
 	minors := slices.Sorted(maps.Keys(tried.Servers))
 	fmt.Fprintf(&index, "For each version (kube-apiserver %s) the table has what `authzconf reproduce` reported: the finding %s (yes), %s (no), or is %s; – means that the version does not have the feature. A [test](../../cmd/authzconf/reproduce_test.go) repeats this every night.\n\n",
 		strings.Join(slices.Sorted(maps.Values(tried.Servers)), ", "), Happens, Gone, Unclear)
-	fmt.Fprintf(&index, "| severity | state | since | %s | finding | reproduce |\n|---|---|---|%s---|---|\n", strings.Join(minors, " | "), strings.Repeat("---|", len(minors)))
+	later := readNewer(t)
+	versions := seq.Map(later.Releases, func(r newerRelease) string { return r.Version })
+	fmt.Fprintf(&index, "Of newer versions it has what was seen, where a server of that version was run, and whether the functions that cause the finding are the same as in %s: \"same code\" means that nobody has changed them. %s. [TestNewer](../../verdicts/findings/newer_test.go) compares them again, and fails when a newer release is pinned.\n\n",
+		later.Tried, strings.Join(seq.Map(later.Releases, func(r newerRelease) string { return r.Version + " is of " + r.Released }), ", "))
+	columns := slices.Concat(minors, versions)
+	fmt.Fprintf(&index, "| severity | state | since | %s | finding | reproduce |\n|---|---|---|%s---|---|\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
 	want := map[string]string{}
 	for _, f := range all {
 		var b bytes.Buffer
 		if err := page.Execute(&b, struct {
 			Finding
 			SeenOn string
-		}{f, tried.on(f.ID)}); err != nil {
+			Newer  []newerCell
+		}{f, tried.on(f.ID), later.of(f.ID)}); err != nil {
 			t.Fatal(err)
 		}
 		want[f.ID+".md"] = strings.TrimRight(b.String(), "\n") + "\n"
 		cells := seq.Map(minors, func(minor string) string {
-			return map[string]string{string(Happens): "yes", string(Gone): "no", string(Unclear): "unclear", notThere: "–"}[tried.Seen[f.ID][minor]]
+			return seenWords[tried.Seen[f.ID][minor]]
 		})
+		cells = append(cells, seq.Map(later.Releases, func(r newerRelease) string { return r.cell(f.ID) })...)
 		fmt.Fprintf(&index, "| %s | %s | %s | %s | [%s](%s.md) | `authzconf reproduce %s` |\n", f.Severity, f.State, f.Since, strings.Join(cells, " | "), f.Title, f.ID, f.ID)
 	}
 	index.WriteString("\nErrors in the texts of the KEP and the reference page are a [list of edits](errata.md). Upstream's changes since the first version are [mapped to scenarios](followups.md). What generated sequences of requests have shown is in [explore.md](../explore.md).\n")
@@ -356,7 +368,7 @@ func TestPages(t *testing.T) {
 			t.Errorf("%s is not up to date: run this test with -update", path)
 		}
 	}
-	files, err := filepath.Glob(filepath.Join(pages, "*"))
+	files, err := filepath.Glob(filepath.Join(pages, "*.md"))
 	if err != nil || len(files) != len(want) {
 		t.Errorf("docs/findings has %d files, want %d (%v)", len(files), len(want), err)
 	}

@@ -11,11 +11,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"golang.org/x/mod/semver"
 	"sigs.k8s.io/yaml"
 
 	"github.com/authzconf/authzconf/fixtures"
@@ -39,45 +41,71 @@ type sameThing struct {
 
 // upstreamRoots are where tests are looked for, by module: all that mention impersonation.
 var upstreamRoots = map[string][]string{
-	"k8s.io/apiserver":  {"pkg/endpoints/filters/impersonation"},
-	"k8s.io/kubernetes": {"test/integration", "test/e2e"},
+	"k8s.io/apiserver":  {"pkg"},
+	"k8s.io/client-go":  {"."},
+	"k8s.io/kubectl":    {"pkg"},
+	"k8s.io/kubernetes": {"cmd", "pkg", "plugin", "test"},
+}
+
+// constrained are words that only a test of constrained impersonation has.
+var constrained = regexp.MustCompile(`ConstrainedImpersonation|impersonate(-on)?:(user-info|serviceaccount|arbitrary-node|associated-node)`)
+
+// TestUpstreamVersion fails when the libraries of go.mod are newer than the version whose tests the table lists.
+func TestUpstreamVersion(t *testing.T) {
+	used, listed := libraryVersion(t), "v0"+strings.TrimPrefix(readUpstream(t).Version, "v1")
+	if semver.Compare(used, listed) > 0 {
+		t.Errorf("go.mod has k8s.io/apiserver %s, and docs/upstream.yaml lists the tests of %s: read those of the newer version, and set version there", used, listed)
+	}
+}
+
+// TestUpstreamHasNoEndToEndTest wants upstream.md to be right in saying that no e2e test is about the feature.
+func TestUpstreamHasNoEndToEndTest(t *testing.T) {
+	dir := moduleDir("k8s.io/kubernetes", readUpstream(t).Version)
+	if dir == "" {
+		t.Skip("the tests of Kubernetes are not in the module cache")
+	}
+	err := filepath.WalkDir(filepath.Join(dir, "test/e2e"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		src, err := os.ReadFile(path)
+		if found := constrained.Find(src); found != nil {
+			t.Errorf("%s has %q: docs/upstream.md says that no e2e test is about constrained impersonation", path, found)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// upstreamTable is docs/upstream.yaml.
+type upstreamTable struct {
+	Version string         `json:"version"`
+	Files   []upstreamFile `json:"files"`
+}
+
+func readUpstream(t *testing.T) (table upstreamTable) {
+	t.Helper()
+	raw, err := os.ReadFile("upstream.yaml")
+	if err == nil {
+		err = yaml.UnmarshalStrict(raw, &table)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
 }
 
 // TestUpstream holds docs/upstream.yaml to the scenarios, to the tests of Kubernetes where they are in the module
 // cache, and the page made of it to both.
 func TestUpstream(t *testing.T) {
-	raw, err := os.ReadFile("upstream.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var table struct {
-		Version string         `json:"version"`
-		Files   []upstreamFile `json:"files"`
-	}
-	if err := yaml.UnmarshalStrict(raw, &table); err != nil {
-		t.Fatal(err)
-	}
+	table := readUpstream(t)
 	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
 	if err != nil {
 		t.Fatal(err)
 	}
-	listed := map[string]upstreamFile{}
-	for _, f := range table.Files {
-		if (f.None == "") == (len(f.Cases) == 0) {
-			t.Errorf("%s: expected either none or cases", f.File)
-		}
-		listed[f.File] = f
-		for name, same := range f.Cases {
-			if (same.None == "") == (len(same.Scenarios) == 0) {
-				t.Errorf("%s, %q: expected either scenarios or none", f.File, name)
-			}
-			for _, id := range same.Scenarios {
-				if _, ok := set.Get(id); !ok {
-					t.Errorf("%s, %q: unknown scenario %s", f.File, name, id)
-				}
-			}
-		}
-	}
+	listed := checkUpstream(t, table.Files, set)
 	for module, roots := range upstreamRoots {
 		dir := moduleDir(module, table.Version)
 		if dir == "" {
@@ -96,6 +124,29 @@ func TestUpstream(t *testing.T) {
 		}
 	}
 	ComparePart(t, "upstream.md", "made from docs/upstream.yaml by go test ./docs -update", upstreamPage(table.Files), *update)
+}
+
+// checkUpstream wants each file of the table to have cases or a reason, and the scenarios that they name to exist.
+func checkUpstream(t *testing.T, files []upstreamFile, set *scenarios.Set) map[string]upstreamFile {
+	t.Helper()
+	listed := map[string]upstreamFile{}
+	for _, f := range files {
+		if (f.None == "") == (len(f.Cases) == 0) {
+			t.Errorf("%s: expected either none or cases", f.File)
+		}
+		listed[f.File] = f
+		for name, same := range f.Cases {
+			if (same.None == "") == (len(same.Scenarios) == 0) {
+				t.Errorf("%s, %q: expected either scenarios or none", f.File, name)
+			}
+			for _, id := range same.Scenarios {
+				if _, ok := set.Get(id); !ok {
+					t.Errorf("%s, %q: unknown scenario %s", f.File, name, id)
+				}
+			}
+		}
+	}
+	return listed
 }
 
 func compareCases(t *testing.T, f upstreamFile, cases []string) {
@@ -134,8 +185,7 @@ func upstreamCases(t *testing.T, dir string, roots []string) map[string][]string
 	out := map[string][]string{}
 	for _, root := range roots {
 		err := filepath.WalkDir(filepath.Join(dir, root), func(path string, d fs.DirEntry, err error) error {
-			e2e := strings.Contains(path, "/e2e/")
-			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || !e2e && !strings.HasSuffix(path, "_test.go") {
+			if err != nil || d.IsDir() || !isTest(path) {
 				return err
 			}
 			src, err := os.ReadFile(path)
@@ -143,7 +193,11 @@ func upstreamCases(t *testing.T, dir string, roots []string) map[string][]string
 				return err
 			}
 			file, err := filepath.Rel(dir, path)
-			if err == nil {
+			switch {
+			case err != nil:
+			case strings.HasSuffix(path, ".sh"):
+				out[file] = shellCases(src)
+			default:
 				out[file], err = casesOf(path, src)
 			}
 			return err
@@ -153,6 +207,27 @@ func upstreamCases(t *testing.T, dir string, roots []string) map[string][]string
 		}
 	}
 	return out
+}
+
+// isTest reports whether a file has tests: of Go, of Ginkgo, or of kubectl by a script.
+func isTest(path string) bool {
+	switch filepath.Ext(path) {
+	case ".go":
+		return strings.Contains(path, "/test/e2e/") || strings.HasSuffix(path, "_test.go")
+	case ".sh":
+		return strings.Contains(path, "/test/cmd/")
+	}
+	return false
+}
+
+var shellTest = regexp.MustCompile(`(?m)^(run_\w*impersonat\w*)\(\)`)
+
+// shellCases are the functions of a script that test impersonation.
+func shellCases(src []byte) (cases []string) {
+	for _, m := range shellTest.FindAllSubmatch(src, -1) {
+		cases = append(cases, string(m[1]))
+	}
+	return cases
 }
 
 // casesOf are the names of the cases in the functions of a file that mention impersonation: in tables, of subtests and of

@@ -110,15 +110,19 @@ func newClone(t *testing.T, module string, files []string) clone {
 	t.Helper()
 	c := clone(t.TempDir())
 	for _, file := range files {
-		text, err := os.ReadFile(filepath.Join(module, strings.TrimPrefix(file, stagingFolder)))
+		path, isBelow := strings.CutPrefix(file, stagingFolder+"/")
+		if !isBelow {
+			t.Fatalf("%s is not in %s", file, stagingFolder)
+		}
+		text, err := os.ReadFile(filepath.Join(module, path))
 		if err != nil {
 			t.Fatal(err)
 		}
-		path := filepath.Join(string(c), file)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		copied := filepath.Join(string(c), file)
+		if err := os.MkdirAll(filepath.Dir(copied), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, text, 0o644); err != nil {
+		if err := os.WriteFile(copied, text, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -149,6 +153,20 @@ func (c clone) am(t *testing.T, p patch) {
 	c.git(t, "am", "--quiet", p.File)
 }
 
+// checkFormat wants the files that a patch changes to be as gofmt leaves them.
+func (c clone) checkFormat(t *testing.T, p patch) {
+	t.Helper()
+	for _, file := range p.Files() {
+		text, err := os.ReadFile(filepath.Join(string(c), file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if formatted, err := format.Source(text); err != nil || !bytes.Equal(formatted, text) {
+			t.Errorf("%s is not as gofmt leaves it: %v", file, err)
+		}
+	}
+}
+
 // moduleFolder is the folder of the patched module in the release that kube-apiserver is built from.
 func moduleFolder(t *testing.T) string {
 	t.Helper()
@@ -173,22 +191,9 @@ func TestPatches(t *testing.T) {
 	module := moduleFolder(t)
 	for _, p := range loadPatches(t) {
 		t.Run(p.Finding, func(t *testing.T) {
-			for _, file := range p.Files() {
-				if !strings.HasPrefix(file, stagingFolder+"/") {
-					t.Fatalf("%s is not in %s", file, stagingFolder)
-				}
-			}
 			c := newClone(t, module, p.Files())
 			c.am(t, p)
-			for _, file := range p.Files() {
-				text, err := os.ReadFile(filepath.Join(string(c), file))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if formatted, err := format.Source(text); err != nil || !bytes.Equal(formatted, text) {
-					t.Errorf("%s is not as gofmt leaves it: %v", file, err)
-				}
-			}
+			c.checkFormat(t, p)
 			if len(p.Tests()) == 0 {
 				t.Error("it adds no test")
 			}

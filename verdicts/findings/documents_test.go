@@ -59,16 +59,22 @@ func TestDocumentPatches(t *testing.T) {
 			t.Errorf("%s: no patch changes %s", e.Document, where[3])
 		}
 		for _, edit := range e.Edits {
-			if edit.Adds == "" && edit.Drops == "" {
-				t.Errorf("%s, %q: neither adds nor drops says what the patch does", e.Document, edit.Says)
-			}
-			if !strings.Contains(added, edit.Adds) {
-				t.Errorf("%s: no patch adds %q", e.Document, edit.Adds)
-			}
-			if !strings.Contains(dropped, edit.Drops) {
-				t.Errorf("%s: no patch drops %q", e.Document, edit.Drops)
-			}
+			edit.checkPatched(t, added, dropped)
 		}
+	}
+}
+
+// checkPatched wants the lines that patches add and drop to have an edit.
+func (e erratum) checkPatched(t *testing.T, added, dropped string) {
+	t.Helper()
+	if e.Adds == "" && e.Drops == "" {
+		t.Errorf("%q: neither adds nor drops says what the patch does", e.Says)
+	}
+	if !strings.Contains(added, e.Adds) {
+		t.Errorf("%q: no patch adds %q", e.Says, e.Adds)
+	}
+	if !strings.Contains(dropped, e.Drops) {
+		t.Errorf("%q: no patch drops %q", e.Says, e.Drops)
 	}
 }
 
@@ -81,33 +87,40 @@ func TestDocumentPatchesApply(t *testing.T) {
 	}
 	all, _ := table[errata](t, "errata_test.yaml")
 	for _, e := range all {
-		where := address.FindStringSubmatch(e.Text)
-		t.Run(where[1], func(t *testing.T) {
-			clone := filepath.Join(clones, where[1])
+		repository := address.FindStringSubmatch(e.Text)[1]
+		t.Run(repository, func(t *testing.T) {
+			clone := filepath.Join(clones, repository)
 			if _, err := os.Stat(clone); err != nil {
 				t.Skip(err)
 			}
-			dir := t.TempDir()
-			for _, file := range changedFiles(readPatches(t, e)) {
-				path := filepath.Join(dir, file)
-				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, runGit(t, clone, "show", where[2]+":"+file), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			runGit(t, dir, "init", "--quiet")
-			runGit(t, dir, "add", "--all")
-			runGit(t, dir, "commit", "--quiet", "--message", "the documents as they were read")
-			for _, name := range e.Patches {
-				file, err := filepath.Abs(filepath.Join(pages, "patches", name))
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Logf("%s", runGit(t, dir, "am", file))
-			}
+			e.applyPatches(t, clone)
 		})
+	}
+}
+
+// applyPatches applies the patches of a document to the files that they change, as they are in a clone at the commit that
+// was read.
+func (e errata) applyPatches(t *testing.T, clone string) {
+	t.Helper()
+	dir, commit := t.TempDir(), address.FindStringSubmatch(e.Text)[2]
+	for _, file := range changedFiles(readPatches(t, e)) {
+		path := filepath.Join(dir, file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, runGit(t, clone, "show", commit+":"+file), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runGit(t, dir, "init", "--quiet")
+	runGit(t, dir, "add", "--all")
+	runGit(t, dir, "commit", "--quiet", "--message", "the documents as they were read")
+	for _, name := range e.Patches {
+		file, err := filepath.Abs(filepath.Join(pages, "patches", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s", runGit(t, dir, "am", file))
 	}
 }
 

@@ -256,16 +256,19 @@ type errata struct {
 	Document string `json:"document"`
 	Text     string `json:"text"` // its address, at the commit that was read
 	// Patches make the edits, and say what else readers need: files below docs/findings/patches.
-	Patches []string `json:"patches"`
-	Edits   []struct {
-		Section   string   `json:"section"`
-		Adds      string   `json:"adds"`  // words by which the edit is found in the lines that the patches add
-		Drops     string   `json:"drops"` // the same for an edit that only leaves something out
-		Says      string   `json:"says"`
-		Should    string   `json:"should"`
-		Scenarios []string `json:"scenarios"`
-		Path      string   `json:"path"` // of an upgrade path, where no scenario shows it
-	} `json:"edits"`
+	Patches []string  `json:"patches"`
+	Edits   []erratum `json:"edits"`
+}
+
+// erratum is an edit that a text needs.
+type erratum struct {
+	Section   string   `json:"section"`
+	Adds      string   `json:"adds"`  // words by which the edit is found in the lines that the patches add
+	Drops     string   `json:"drops"` // the same for an edit that only leaves something out
+	Says      string   `json:"says"`
+	Should    string   `json:"should"`
+	Scenarios []string `json:"scenarios"`
+	Path      string   `json:"path"` // of an upgrade path, where no scenario shows it
 }
 
 // table reads what a page is made from, with the scenarios that it may name.

@@ -76,25 +76,22 @@ var (
 	input  = regexp.MustCompile(`\binputs\.([a-z-]+)`)
 )
 
-// TestAction: each step is an action or one of the scripts, each input is used and documented, and no expression stands in a
-// script, where what it holds would be executed.
-func TestAction(t *testing.T) {
-	m := readAction(t)
-	if m.Runs.Using != "composite" {
-		t.Errorf("it runs using %q", m.Runs.Using)
-	}
+// usedInputs returns the inputs that the expressions of the steps name.
+func usedInputs(m metadata) map[string]bool {
 	used := map[string]bool{}
-	note := func(text string) {
-		for _, found := range input.FindAllStringSubmatch(text, -1) {
+	for _, s := range m.Runs.Steps {
+		values := slices.Concat([]string{s.If}, slices.Collect(maps.Values(s.With)), slices.Collect(maps.Values(s.Env)))
+		for _, found := range input.FindAllStringSubmatch(strings.Join(values, "\n"), -1) {
 			used[found[1]] = true
 		}
 	}
-	var scripts []string
+	return used
+}
+
+// scripts returns the scripts of the steps that are no actions, each of which has to be there.
+func scripts(t *testing.T, m metadata) (names []string) {
+	t.Helper()
 	for _, s := range m.Runs.Steps {
-		note(s.If)
-		for _, value := range slices.Concat(slices.Collect(maps.Values(s.With)), slices.Collect(maps.Values(s.Env))) {
-			note(value)
-		}
 		if s.Uses != "" {
 			continue
 		}
@@ -103,20 +100,32 @@ func TestAction(t *testing.T) {
 			t.Errorf("%s: %q is not a script of ci/action for bash", s.Name, s.Run)
 			continue
 		}
-		scripts = append(scripts, found[1])
+		names = append(names, found[1])
 		if info, err := os.Stat(found[1]); err != nil || info.Mode()&0o111 == 0 {
 			t.Errorf("%s: %s cannot be executed: %v", s.Name, found[1], err)
 		}
 	}
-	if want := []string{"install", "run", "summarize"}; !slices.Equal(scripts, want) {
-		t.Errorf("scripts %v (expected %v)", scripts, want)
+	return names
+}
+
+// TestAction: each step is an action or one of the scripts, each input is used and documented, and no expression stands in a
+// script, where what it holds would be executed.
+func TestAction(t *testing.T) {
+	m := readAction(t)
+	if m.Runs.Using != "composite" {
+		t.Errorf("it runs using %q", m.Runs.Using)
+	}
+	if names, want := scripts(t, m), []string{"install", "run", "summarize"}; !slices.Equal(names, want) {
+		t.Errorf("scripts %v (expected %v)", names, want)
 	}
 	page, err := os.ReadFile(pageFile)
 	if err != nil {
 		t.Fatal(err)
 	}
+	used := usedInputs(m)
 	for name, in := range m.Inputs {
-		if !used[name] || in.Description == "" || !strings.Contains(string(page), "`"+name+"`") {
+		isDocumented := in.Description != "" && strings.Contains(string(page), "`"+name+"`")
+		if !used[name] || !isDocumented {
 			t.Errorf("input %s: used %v, described %q, and it has to be in the table of %s", name, used[name], in.Description, pageFile)
 		}
 		delete(used, name)
@@ -126,14 +135,13 @@ func TestAction(t *testing.T) {
 	}
 }
 
-// TestPage: the page has a workflow for each kind, with inputs that there are; each gives the run its flags.
-func TestPage(t *testing.T) {
-	m := readAction(t)
+// exampleInputs returns the inputs that each workflow of the page gives the action, whose step comes last.
+func exampleInputs(t *testing.T) (all []map[string]string) {
+	t.Helper()
 	page, err := os.ReadFile(pageFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	commands := map[string]string{"authorizer": "certify", "proxy": "deputy", "cluster": "run"}
 	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
 		var workflow struct {
 			Jobs map[string]struct {
@@ -144,23 +152,32 @@ func TestPage(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, j := range workflow.Jobs {
-			last := j.Steps[len(j.Steps)-1]
-			for name := range last.With {
-				if _, isKnown := m.Inputs[name]; !isKnown {
-					t.Errorf("there is no input %s", name)
-				}
-			}
-			kind := last.With["kind"]
-			delete(last.With, "command") // nothing of the page's is there to be started
-			if kind == "authorizer" {
-				last.With["certificate-authority"] = actionFile
-			}
-			out := perform(t, last.With, 0)
-			if want := "authzconf " + commands[kind]; !strings.HasPrefix(out.called, want) || out.code != 0 {
-				t.Errorf("%s: exit code %d, called %q (expected %s); %s", kind, out.code, out.called, want, out.stderr)
-			}
-			delete(commands, kind)
+			all = append(all, j.Steps[len(j.Steps)-1].With)
 		}
+	}
+	return all
+}
+
+// TestPage: the page has a workflow for each kind, with inputs that there are; each has its command run.
+func TestPage(t *testing.T) {
+	m := readAction(t)
+	commands := map[string]string{"authorizer": "certify", "proxy": "deputy", "cluster": "run"}
+	for _, with := range exampleInputs(t) {
+		for name := range with {
+			if _, isKnown := m.Inputs[name]; !isKnown {
+				t.Errorf("there is no input %s", name)
+			}
+		}
+		kind := with["kind"]
+		delete(with, "command") // nothing of the page's is there to be started
+		if kind == "authorizer" {
+			with["certificate-authority"] = actionFile
+		}
+		out := perform(t, with, 0)
+		if want := "authzconf " + commands[kind]; !strings.HasPrefix(out.called, want) || out.code != 0 {
+			t.Errorf("%s: exit code %d, called %q (expected %s); %s", kind, out.code, out.called, want, out.stderr)
+		}
+		delete(commands, kind)
 	}
 	if len(commands) > 0 {
 		t.Errorf("there is no workflow for %v", slices.Sorted(maps.Keys(commands)))
@@ -324,39 +341,39 @@ func release(t *testing.T, version string, spoil func(sums string) string) strin
 func TestInstall(t *testing.T) {
 	untouched := func(sums string) string { return sums }
 	for name, c := range map[string]struct {
-		version string
-		spoil   func(string) string
-		want    string
+		version, released string
+		spoil             func(string) string
+		code              int
+		want              string
 	}{
-		"a release":        {"v1.2.3", untouched, ""},
-		"a pre-release":    {"v1.2.3-rc.1", untouched, ""},
-		"another digest":   {"v1.2.3", func(sums string) string { return strings.Repeat("0", 64) + sums[64:] }, "is not what SHA256SUMS of v1.2.3 says"},
-		"not in the list":  {"v1.2.3", func(string) string { return "" }, "is not what SHA256SUMS of v1.2.3 says"},
-		"no such release":  {"v9.9.9", untouched, "of v9.9.9 cannot be downloaded (is there such a release?)"},
-		"not a release":    {"latest", untouched, "version: latest is not a release (expected one such as v0.1.0, or source)"},
-		"a path in a name": {"v1.2.3/../x", untouched, "is not a release"},
+		"a release":        {"v1.2.3", "v1.2.3", untouched, 0, "authzconf v1.2.3\n"},
+		"a pre-release":    {"v1.2.3-rc.1", "v1.2.3-rc.1", untouched, 0, "authzconf v1.2.3-rc.1\n"},
+		"another digest":   {"v1.2.3", "v1.2.3", func(sums string) string { return strings.Repeat("0", 64) + sums[64:] }, 2, "is not what SHA256SUMS of v1.2.3 says"},
+		"not in the list":  {"v1.2.3", "v1.2.3", func(string) string { return "" }, 2, "is not what SHA256SUMS of v1.2.3 says"},
+		"no such release":  {"v9.9.9", "v1.2.3", untouched, 2, "of v9.9.9 cannot be downloaded (is there such a release?)"},
+		"not a release":    {"latest", "v1.2.3", untouched, 2, "version: latest is not a release (expected one such as v0.1.0, or source)"},
+		"a path in a name": {"v1.2.3/../x", "v1.2.3", untouched, 2, "is not a release"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			work := t.TempDir()
-			at := "v1.2.3"
-			if c.want == "" {
-				at = c.version
+			code, said, isInstalled := install(t, c.version, release(t, c.released, c.spoil))
+			if code != c.code || !strings.Contains(said, c.want) {
+				t.Errorf("exit code %d (expected %d), %q is not in %s", code, c.code, c.want, said)
 			}
-			run := exec.CommandContext(t.Context(), "./install")
-			run.Env = []string{"PATH=" + os.Getenv("PATH"), "AUTHZCONF_VERSION=" + c.version, "RUNNER_TEMP=" + work, "GITHUB_PATH=" + filepath.Join(work, "path"),
-				"AUTHZCONF_RELEASES=" + release(t, at, c.spoil)}
-			out, _ := run.CombinedOutput()
-			code := run.ProcessState.ExitCode()
-			if c.want == "" {
-				if code != 0 || string(out) != "authzconf "+c.version+"\n" {
-					t.Errorf("exit code %d: %s", code, out)
-				}
-				return
-			}
-			_, err := os.Stat(filepath.Join(work, "authzconf-bin", "authzconf"))
-			if code != 2 || !strings.Contains(string(out), c.want) || err == nil {
-				t.Errorf("exit code %d (expected 2), %q is not in %s; installed: %v", code, c.want, out, err == nil)
+			if isInstalled != (c.code == 0) {
+				t.Errorf("installed: %v", isInstalled)
 			}
 		})
 	}
+}
+
+// install runs the script that installs a version from where releases are.
+func install(t *testing.T, version, releases string) (code int, said string, isInstalled bool) {
+	t.Helper()
+	work := t.TempDir()
+	c := exec.CommandContext(t.Context(), "./install")
+	c.Env = []string{"PATH=" + os.Getenv("PATH"), "AUTHZCONF_VERSION=" + version, "RUNNER_TEMP=" + work, "GITHUB_PATH=" + filepath.Join(work, "path"),
+		"AUTHZCONF_RELEASES=" + releases}
+	out, _ := c.CombinedOutput()
+	_, err := os.Stat(filepath.Join(work, "authzconf-bin", "authzconf"))
+	return c.ProcessState.ExitCode(), string(out), err == nil
 }

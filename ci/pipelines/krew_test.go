@@ -46,18 +46,30 @@ func TestKrew(t *testing.T) {
 				t.Fatal(err)
 			}
 			out, err := krewTool(t, root, "validate-krew-manifest", "-skip-install", "-manifest", edited)
-			if (err == nil) != (c.validates == "") || !strings.Contains(out, c.validates) {
-				t.Errorf("validating: %v (expected %q)\n%s", err, c.validates, out)
-			}
+			checkOutput(t, "validating", out, err, c.validates)
 			out, err = krewTool(t, root, "krew", "install", "--manifest="+edited, "--archive="+archive)
-			if (err == nil) != (c.installs == "") || !strings.Contains(out, c.installs) {
-				t.Errorf("installing: %v (expected %q)\n%s", err, c.installs, out)
-			}
-			installed, _ := filepath.Glob(filepath.Join(root, "store/authzconf/v1.2.3/*"))
-			program, err := os.ReadFile(filepath.Join(root, "bin/kubectl-authzconf"))
-			if c.installs == "" && (err != nil || string(program) != "linux/amd64\n" || len(installed) != 2) {
-				t.Errorf("installed %v, the plugin %q: %v", installed, program, err)
+			checkOutput(t, "installing", out, err, c.installs)
+			if c.installs == "" {
+				checkInstalled(t, root)
 			}
 		})
+	}
+}
+
+// checkOutput wants success if want is empty, and otherwise an error that says it.
+func checkOutput(t *testing.T, what, out string, err error, want string) {
+	t.Helper()
+	if (err == nil) != (want == "") || !strings.Contains(out, want) {
+		t.Errorf("%s: %v (expected %q)\n%s", what, err, want, out)
+	}
+}
+
+// checkInstalled wants the program and its license in krew's folder, and a link to the program by the plugin's name.
+func checkInstalled(t *testing.T, root string) {
+	t.Helper()
+	installed, _ := filepath.Glob(filepath.Join(root, "store/authzconf/v1.2.3/*"))
+	program, err := os.ReadFile(filepath.Join(root, "bin/kubectl-authzconf"))
+	if err != nil || string(program) != "linux/amd64\n" || len(installed) != 2 {
+		t.Errorf("installed %v, the plugin %q: %v", installed, program, err)
 	}
 }

@@ -337,8 +337,9 @@ func TestPages(t *testing.T) {
 		strings.Join(slices.Sorted(maps.Values(tried.Servers)), ", "), Happens, Gone, Unclear)
 	later := readNewer(t)
 	versions := seq.Map(later.Releases, func(r newerRelease) string { return r.Version })
-	fmt.Fprintf(&index, "Of newer versions it has what was seen, where a server of that version was run, and whether the functions that cause the finding are the same as in %s: \"same code\" means that nobody has changed them. %s. [TestNewer](../../verdicts/findings/newer_test.go) compares them again, and fails when a newer release is pinned.\n\n",
-		later.Tried, strings.Join(seq.Map(later.Releases, func(r newerRelease) string { return r.Version + " is of " + r.Released }), ", "))
+	released := seq.Map(later.Releases, func(r newerRelease) string { return r.Version + " on " + r.Released })
+	fmt.Fprintf(&index, "For newer versions (released: %s) it says what was seen, if a server of that version was run, and whether the functions that cause the finding are the same as in %s. \"Same code\" means that nobody has changed them; those of a module that cannot be downloaded are not compared. [TestNewer](../../verdicts/findings/newer_test.go) compares them again, and fails when a newer release is pinned.\n\n",
+		strings.Join(released, ", "), later.Tried)
 	columns := slices.Concat(minors, versions)
 	fmt.Fprintf(&index, "| severity | state | since | %s | finding | reproduce |\n|---|---|---|%s---|---|\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
 	want := map[string]string{}

@@ -164,9 +164,9 @@ PLAIN := cmd/authzconf|advice(/.*)?|certify(/.*)?|conformance/matrix|drafts/cond
 REPEATED := ci/mutants|conformance/upgrade|suites
 NIGHTLY  := ^(TestRepeatability|TestFaultsAreFound|TestJoin|TestJoinOneThatStops|TestJoinedProcessesDie|TestStartSweepsLeftovers|TestNothingSurvivesOtherEnds|TestBuildEtcd|TestUpgradesAndDowngrades|TestRestartsThatFail|TestEtcdThatDoesNotComeBack|TestStopDuringRestart|TestStopDuringEtcdRestart|TestImage|TestMoreNames|TestLive|TestExecuteAlone|TestFinding|TestStormInterrupted|TestTokensRevoked|TestServerThatDoesNotComeBack|TestExistingStorm|TestExistingLacking|TestExistingInterrupted|TestExistingGone|TestExistingNode|TestKwok|TestRBACIsCertified|TestBlameAPIServer|TestFixes|TestPatchTests|TestConcurrency|TestSideBySide|TestOneMemberOnce|TestHoldersOnServer|TestReproduced|TestCandidates|TestEnforcingServer)$$|^TestScripts$$/^(explore|reproduce|up|load-interrupt|certify-broken)$$
 
-# The patches of findings: the gate applies them; the night also runs Kubernetes' tests with them, and the whole suite on
-# kube-apiservers that have them.
-FIXES_TESTS := ^(TestFixes|TestPatches|TestPatchTests)$$
+# The patches of findings: the gate applies them, and looks for the places of the faults; the night also runs Kubernetes' tests
+# with the patches, and the whole suite on kube-apiservers that have them.
+FIXES_TESTS := ^(TestFixes|TestPatches|TestPatchTests|TestFaultsFindPlaces)$$
 
 # $(call packages,CONDITION): those of ours whose path below the module fits an awk condition on $$1.
 packages = $$(go list ./... | sed 's,^$(MODULE)/*,,' | awk '$(1) { print "./" $$1 }')

@@ -111,25 +111,14 @@ func (e edit) places(fn *ast.FuncDecl, source func(ast.Node) string) (all [][2]t
 	if e.Anchor == "body" {
 		return [][2]token.Pos{{fn.Body.Lbrace + 1, fn.Body.Lbrace + 1}}
 	}
-	argument, call, calls := strings.Cut(strings.TrimPrefix(e.Anchor, "argument "), " of ")
-	words := strings.Fields(e.Anchor)
-	number, _ := strconv.Atoi(words[len(words)-1])
+	argument, call, _ := strings.Cut(strings.TrimPrefix(e.Anchor, "argument "), " of ")
+	index, err := strconv.Atoi(argument)
+	if err != nil {
+		return nil
+	}
 	ast.Inspect(fn, func(n ast.Node) bool {
-		matches := false
-		switch n := n.(type) {
-		case *ast.CallExpr:
-			if i, err := strconv.Atoi(argument); calls && err == nil && source(n.Fun) == call && i < len(n.Args) {
-				all = append(all, [2]token.Pos{n.Args[i].Pos(), n.Args[i].End()})
-			}
-		case *ast.SwitchStmt:
-			matches = words[0] == "switch"
-		case *ast.ReturnStmt:
-			matches = words[0] == "return"
-		}
-		if matches {
-			if number--; number == 0 {
-				all = append(all, [2]token.Pos{n.Pos(), n.End()})
-			}
+		if c, ok := n.(*ast.CallExpr); ok && source(c.Fun) == call && index < len(c.Args) {
+			all = append(all, [2]token.Pos{c.Args[index].Pos(), c.Args[index].End()})
 		}
 		return true
 	})

@@ -3,8 +3,10 @@ package mutants
 import (
 	_ "embed"
 	"errors"
+	"go/format"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/authzconf/authzconf/clusters/local"
@@ -22,6 +24,25 @@ func TestFaults(t *testing.T) {
 	}
 	for _, f := range parseFaults(t, faultsFile, "faults") {
 		t.Run(f.Name, func(t *testing.T) { buildInto(t, folder, f) })
+	}
+}
+
+// TestFaultsFindPlaces finds the place of every edit of the faults in the newest release. What is edited is still Go.
+func TestFaultsFindPlaces(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads the modules of Kubernetes")
+	}
+	faults := slices.Concat(parseFaults(t, faultsFile, "faults"), parseFaults(t, concurrencyFile, "concurrency"))
+	for _, f := range faults {
+		t.Run(f.Name, func(t *testing.T) {
+			for _, files := range editedFiles(t, &local.Binaries{}, local.Newest(), f.always()) {
+				for name, text := range files {
+					if _, err := format.Source(text); err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+			}
+		})
 	}
 }
 

@@ -40,6 +40,8 @@ type Finding struct {
 	Fix      string `json:"fix"`
 	Cost     string `json:"cost"`
 	Sentence string `json:"sentence"` // what the documentation should say, until then or for good
+	// Patch is the patch of a document that makes it say so, a file below docs/findings/patches.
+	Patch string `json:"patch"`
 }
 
 // State is what is known of how to mend a finding.

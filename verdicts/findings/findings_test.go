@@ -79,6 +79,9 @@ func TestFindings(t *testing.T) {
 		if fixed && !proved || !fixed && !said {
 			t.Errorf("%s: state %q, fix %q and %d mended scenarios do not go with docs/findings/patches", f.ID, f.State, f.Fix, len(f.Mends()))
 		}
+		if _, err := os.Stat(filepath.Join(pages, "patches", f.Patch)); err != nil {
+			t.Errorf("%s: %v", f.ID, err)
+		}
 		since(t, &f, set)
 	}
 	if !slices.IsSortedFunc(all, func(a, b Finding) int {

@@ -2,7 +2,9 @@ package certify
 
 import (
 	"maps"
+	"slices"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -46,8 +48,20 @@ func pick(all []*Question, n int, nth func(all []*Question, i int) *Question) []
 	return out
 }
 
-// askedAgain returns the questions that are asked first, and again for the level Robust, by check, in their order.
+// repeatedFor returns the level of the checks that ask again.
+func (b *Plan) repeatedFor() CertificationLevel {
+	if slices.Contains(b.levels, Safe) {
+		return Safe
+	}
+	return Robust
+}
+
+// askedAgain returns the questions that are asked first, and again for the levels Robust and Safe, by check, in their
+// order. For level Safe some are asked at the same time, and nothing else is repeated.
 func (b *Plan) askedAgain() map[string][]Question {
+	if b.repeatedFor() == Safe {
+		return b.askedAtOnce()
+	}
 	all := b.repeatable()
 	out := map[string][]Question{
 		first: b.first(), http1: pick(all, keptAlive, apart), http2: pick(all, keptAlive, apart), drift: pick(all, b.after, apart),
@@ -59,9 +73,9 @@ func (b *Plan) askedAgain() map[string][]Question {
 
 // checksAgain returns the checks that ask again, in their order.
 func (b *Plan) checksAgain() []string {
-	out := []string{first, http1, http2}
-	for _, f := range b.formations() {
-		out = append(out, f.check)
+	atOnce := seq.Map(b.formations(), func(f formation) string { return f.check })
+	if b.repeatedFor() == Safe {
+		return atOnce
 	}
-	return append(out, silence, drift)
+	return slices.Concat([]string{first, http1, http2}, atOnce, []string{silence, drift})
 }

@@ -43,6 +43,8 @@ type Answer struct {
 	Denied    bool     `json:"denied,omitempty"`
 	EvalError bool     `json:"evaluationError,omitempty"`
 	Unknown   []string `json:"unknown,omitempty"`
+	// Inside says what the reason or the error shows of the authorizer's inside, empty if nothing.
+	Inside string `json:"inside,omitempty"`
 	// Foreign is set if the answer repeats another spec than the one sent.
 	Foreign bool `json:"foreign,omitempty"`
 	// Said is how the reason or the error begins, or a body that is not a review, if the answer is wrong.

@@ -38,6 +38,9 @@ const (
 
 // formations returns all ways to ask at the same time.
 func (b *Plan) formations() []formation {
+	if b.repeatedFor() == Safe {
+		return []formation{{atOnceCheck + "connections", 8, streams}}
+	}
 	return []formation{
 		{atOnceCheck + "http1", 0, streams}, {atOnceCheck + "one-connection", 1, streams}, {atOnceCheck + "connections", 8, b.atOnce},
 	}
@@ -107,7 +110,7 @@ func (r *runner) connect(ctx context.Context, f formation, corks *corks) (client
 		}
 		c.lag = r.client.lag
 		if clients = append(clients, c); f.connections > 0 {
-			body, err := r.Plan.Scenario[0].body()
+			body, err := r.Plan.all[0].body()
 			if err != nil {
 				return nil, err
 			}

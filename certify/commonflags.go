@@ -28,10 +28,15 @@ type CommonFlags struct {
 
 // Register adds the flags.
 func (f *CommonFlags) Register(fs *pflag.FlagSet) {
+	f.registerWebhook(fs)
+	fs.StringVar(&f.Hook, "policy-hook", "", "a program that loads the policies: it gets them as JSON on its standard input")
+}
+
+// registerWebhook adds the flags that are not about policies.
+func (f *CommonFlags) registerWebhook(fs *pflag.FlagSet) {
 	f.all = fs
 	f.Subject.register(fs)
 	fs.StringVar(&f.Kubeconfig, "authorizer-kubeconfig", "", "the webhook's kubeconfig")
-	fs.StringVar(&f.Hook, "policy-hook", "", "a program that loads the policies: it gets them as JSON on its standard input")
 	fs.StringVar(&f.challenge, "challenge", "", "a file of certify challenge, which gives the seed and is answered by the report")
 	fs.DurationVar(&f.Timeout, "timeout", Timeout, "how long an answer may take, at most as long as an API server waits")
 }
@@ -39,11 +44,17 @@ func (f *CommonFlags) Register(fs *pflag.FlagSet) {
 // Prepare checks the flags, and reads the challenge, which gives the invocation its seed. It returns nil for none.
 func (f *CommonFlags) Prepare(i *product.Invocation) (*Challenge, error) {
 	isSeeded := f.all.Changed("seed") || f.challenge != ""
-	switch {
-	case f.Kubeconfig == "":
-		return nil, errors.New("--authorizer-kubeconfig is needed: the file that an API server would be given for this webhook")
-	case !isSeeded && f.Hook == "":
+	isLoaded := isSeeded || f.Hook != ""
+	if f.Kubeconfig != "" && !isLoaded {
 		return nil, errors.New("--seed is needed, that of the policies which the authorizer holds; or --policy-hook to load them")
+	}
+	return f.prepareWebhook(i)
+}
+
+// prepareWebhook checks the flags that are not about policies, and reads the challenge. It returns nil for none.
+func (f *CommonFlags) prepareWebhook(i *product.Invocation) (*Challenge, error) {
+	if f.Kubeconfig == "" {
+		return nil, errors.New("--authorizer-kubeconfig is needed: the file that an API server would be given for this webhook")
 	}
 	challenge, err := f.readChallenge(i)
 	if err != nil {
@@ -59,6 +70,19 @@ func (f *CommonFlags) Prepare(i *product.Invocation) (*Challenge, error) {
 		return nil, errors.New("--sign-key needs --vendor, --product and --product-version: what is signed is somebody's")
 	}
 	return challenge, nil
+}
+
+// webhook reads the webhook's kubeconfig. It returns nil when a record is verified: nobody is asked then.
+func (f *CommonFlags) webhook(i *product.Invocation) (*Webhook, error) {
+	if i.Verifying() {
+		return nil, nil
+	}
+	w, err := LoadWebhook(f.Kubeconfig, "")
+	if err != nil {
+		return nil, fmt.Errorf("--authorizer-kubeconfig: %w", err)
+	}
+	w.Timeout = f.Timeout
+	return w, nil
 }
 
 // readChallenge takes the seed of a challenge, if there is one that can be answered now.

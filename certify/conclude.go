@@ -18,6 +18,9 @@ func (b *Plan) Judge(answers []Answer) (*Certification, error) {
 		Seed: b.Policy.Seed, Mode: "direct", SuiteDigest: b.Digest, PolicyDigest: b.Policy.Digest(),
 		Findings: found.Sorted(allLevels()), Cases: map[string]CaseResult{},
 	}
+	if len(b.Policy.Grants) == 0 {
+		c.Mode, c.PolicyDigest = "direct, without a policy", ""
+	}
 	if b.v1Only {
 		c.ReviewVersions = []string{"v1"}
 	}
@@ -76,9 +79,9 @@ func (j *judgement) concludeDirect() {
 	j.c.Observation = j.plan.observe(j.own)
 	unclear := j.concludeTime()
 	crowds := j.plan.crowds(j.own)
-	for _, level := range Levels() {
+	for _, level := range j.plan.levels {
 		r := LevelResult{Level: level}
-		if level == Robust {
+		if level == j.plan.repeatedFor() {
 			r.Crowds, r.Inconclusive = crowds, j.concludeCrowds(crowds)
 		}
 		r.Inconclusive = cmp.Or(r.Inconclusive, unclear[level])
@@ -91,7 +94,7 @@ func (j *judgement) concludeDirect() {
 func (j *judgement) concludeCrowds(crowds []Crowd) (why string) {
 	for _, c := range crowds {
 		if !c.isEnough() {
-			j.c.Cases[part{Robust, c.Check}.id()] = CaseResult{Inconclusive: c.String() + ", and half of them have to"}
+			j.c.Cases[part{j.plan.repeatedFor(), c.Check}.id()] = CaseResult{Inconclusive: c.String() + ", and half of them have to"}
 			why = cmp.Or(why, c.Check+": "+c.String())
 		}
 	}

@@ -59,9 +59,10 @@ func (r *runner) control(ctx context.Context, answers []Answer, findings []Findi
 
 // controlledLevels returns the levels of findings about which the reference can say something.
 func controlledLevels(findings []Finding) (levels []CertificationLevel) {
-	asked := append(Levels(), Load)
+	asked := append(Levels(), Safe, Load)
 	for _, f := range findings {
-		if slices.Contains(asked, f.Level) && !slices.Contains(unreachable, f.Reason) {
+		isAnswer := slices.Contains(asked, f.Level) && !slices.Contains(unreachable, f.Reason)
+		if isAnswer && !f.Advice {
 			levels = seq.AppendMissing(levels, f.Level)
 		}
 	}

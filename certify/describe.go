@@ -1,8 +1,8 @@
 package certify
 
 import (
-	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/authzconf/authzconf/certify/policy"
@@ -23,20 +23,31 @@ func describeSpec(s spec) string {
 // describe is a review with its answer: what was asked, answered and expected, and the grant that it is near to.
 func (b *Plan) describe(v Question, a Answer) string {
 	var out strings.Builder
-	_, _ = fmt.Fprintf(&out, "%s: %s: expected %s, got %s", v.ID, describeSpec(v.Spec), cmp.Or(string(v.Expect), "a refusal"), got(a))
+	_, _ = fmt.Fprintf(&out, "%s: %s: expected %s, got %s", v.ID, describeSpec(v.Spec), v.expected(), got(a))
 	if a.Said != "" {
 		_, _ = fmt.Fprintf(&out, "\n  it said: %+q", a.Said)
 	}
 	if g, ok := b.Policy.Nearest(v.Spec); ok && v.Form != literal {
 		_, _ = fmt.Fprintf(&out, "\n  nearest grant: %s", grantText(g))
 	}
-	for _, reason := range append(judge(v, a), v.Reason) {
+	for _, reason := range slices.Concat(judge(v, a), advise(v, a), []string{v.Reason}) {
 		if text := policy.Why(reason); text != "" {
 			_, _ = fmt.Fprintf(&out, "\n  right: %s", text)
 			break
 		}
 	}
 	return out.String()
+}
+
+// expected returns what is right, in words.
+func (v Question) expected() string {
+	switch {
+	case v.Expect == "":
+		return "a refusal"
+	case v.Level == Safe:
+		return "not to be allowed"
+	}
+	return string(v.Expect)
 }
 
 func got(a Answer) string {

@@ -83,7 +83,7 @@ func (r *runner) newClient(http1 bool) (*client, error) {
 // askAll asks for all levels that are to be tried, and finds out whose fault it is what was wrong.
 func askAll(ctx context.Context, all *Runner[Answer], o Options) error {
 	if len(o.Levels) == 0 {
-		o.Levels = Levels()
+		o.Levels = o.Plan.levels
 	}
 	c, err := o.Webhook.client(false)
 	if err != nil {
@@ -126,10 +126,12 @@ func (e *NotLoadedError) Error() string {
 
 const preflighted = 100
 
-// preflight asks what is first, and is content with one allowed grant, or an answer that says something else than no.
+// preflight asks what is first, and is content with one allowed grant, or an answer that says something else than no. A
+// plan without grants has nothing that is first.
 func (r *runner) preflight(ctx context.Context) error {
-	asked, loaded := 0, false
-	for _, v := range r.Plan.first() {
+	questions := r.Plan.first()
+	asked, loaded := 0, len(questions) == 0
+	for _, v := range questions {
 		a := r.client.ask(ctx, first, v)
 		if slices.Contains(r.Levels, Core) {
 			r.Answers = append(r.Answers, a)
@@ -156,7 +158,7 @@ func (a Answer) isMoreThanNo() bool {
 
 // direct asks what the levels of direct mode need, in order, as long as it makes sense.
 func (r *runner) direct(ctx context.Context) {
-	for _, level := range Levels() {
+	for _, level := range r.Plan.levels {
 		if !slices.Contains(r.Levels, level) {
 			continue
 		}
@@ -167,8 +169,8 @@ func (r *runner) direct(ctx context.Context) {
 		goOn, before := true, len(r.Answers)
 		r.Step(string(level), func() {
 			goOn = r.askInOrder(ctx, r.client, plain, r.withSentries(questions))
-			if goOn && level == Robust {
-				goOn = r.robust(ctx)
+			if goOn {
+				goOn = r.askAgain(ctx, level)
 			}
 			r.suspects = append(r.suspects, r.Plan.suspects(r.Answers[before:])...)
 		})
@@ -194,6 +196,18 @@ func (r *runner) askInOrder(ctx context.Context, c *client, check string, questi
 	return true
 }
 
+// askAgain repeats questions in other circumstances, for the levels that are about those. It reports whether it makes
+// sense to go on.
+func (r *runner) askAgain(ctx context.Context, level CertificationLevel) bool {
+	switch level {
+	case Robust:
+		return r.robust(ctx)
+	case Safe:
+		return r.askFormations(ctx, r.Plan.askedAgain())
+	}
+	return true
+}
+
 // robust repeats the scenarios' reviews over kept connections, all at once, after silence, and often. It reports whether it makes sense to
 // go on.
 func (r *runner) robust(ctx context.Context) bool {
@@ -203,15 +217,23 @@ func (r *runner) robust(ctx context.Context) bool {
 			return false
 		}
 	}
-	for _, f := range r.Plan.formations() {
-		if r.tries(part{Robust, f.check}) && !r.askAtOnce(ctx, f, repeated[f.check]) {
-			return false
-		}
+	if !r.askFormations(ctx, repeated) {
+		return false
 	}
 	if r.tries(part{Robust, silence}) && !r.askInSilence(ctx, repeated[silence]) {
 		return false
 	}
 	return !r.tries(part{Robust, drift}) || r.drift(ctx, repeated[drift])
+}
+
+// askFormations asks in all ways to ask at the same time. It reports whether it makes sense to go on.
+func (r *runner) askFormations(ctx context.Context, repeated map[string][]Question) bool {
+	for _, f := range r.Plan.formations() {
+		if r.tries(part{r.Plan.repeatedFor(), f.check}) && !r.askAtOnce(ctx, f, repeated[f.check]) {
+			return false
+		}
+	}
+	return true
 }
 
 // keepAlive asks over one version of HTTP, and counts the connections that it takes.

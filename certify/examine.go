@@ -97,6 +97,9 @@ func (e *examination) addAnswer(v Question, a Answer) {
 			e.causes[v.ID] = &cause{id, f}
 		}
 	}
+	for _, reason := range advise(v, a) {
+		e.found.Add(id, Finding{Reason: reason, Level: levelOf(v, a), Advice: true}, example)
+	}
 	if a.Opened > maxOpened {
 		f := Finding{Reason: "no-keep-alive", Level: Robust, Blame: e.controls.blame(a, "")}
 		e.found.Add(id, f, func() string { return fmt.Sprintf("%s: %d connections for %d reviews", a.Check, a.Opened, keptAlive) })

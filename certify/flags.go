@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -17,6 +16,7 @@ import (
 	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
@@ -26,7 +26,7 @@ import (
 var Product = product.Product{Name: "certify", Command: "certify", New: func(fs *pflag.FlagSet) product.Flags {
 	f := &certifyFlags{}
 	f.Register(fs)
-	fs.StringSliceVar(&f.versions, "review-versions", []string{"v1", "v1beta1"}, "versions of SubjectAccessReview that are asked; v1 alone for an authorizer that serves only that, which the report says")
+	f.versions.register(fs)
 	f.registerLoad(fs)
 	f.registerCluster(fs)
 	return f
@@ -35,7 +35,7 @@ var Product = product.Product{Name: "certify", Command: "certify", New: func(fs 
 // certifyFlags are the flags of certify.
 type certifyFlags struct {
 	CommonFlags
-	versions   []string
+	versions   reviewVersions
 	tryLoad    bool
 	load       LoadOptions
 	inCluster  string
@@ -71,12 +71,9 @@ func (f *certifyFlags) Plan(i *product.Invocation) (product.Plan, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
-	o := Options{Blame: true, LoadOptions: f.load, V1Only: !slices.Contains(f.versions, "v1beta1")}
-	if !i.Verifying() {
-		if o.Webhook, err = LoadWebhook(f.Kubeconfig, ""); err != nil {
-			return nil, fmt.Errorf("--authorizer-kubeconfig: %w", err)
-		}
-		o.Webhook.Timeout = f.Timeout
+	o := Options{Blame: true, LoadOptions: f.load, V1Only: f.versions.isV1Only()}
+	if o.Webhook, err = f.webhook(i); err != nil {
+		return nil, err
 	}
 	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
 	if err != nil {
@@ -117,11 +114,7 @@ func (f *certifyFlags) check() (err error) {
 	if err := f.binaries.CheckCells(cellFor(f.release).Name); err != nil {
 		return err
 	}
-	isUnknown := func(v string) bool { return v != "v1" && v != "v1beta1" }
-	if !slices.Contains(f.versions, "v1") || slices.ContainsFunc(f.versions, isUnknown) {
-		return fmt.Errorf("--review-versions %s: expected v1, or v1,v1beta1", strings.Join(f.versions, ","))
-	}
-	return nil
+	return f.versions.check()
 }
 
 func (f *certifyFlags) clusterOptions(messages io.Writer) *ClusterOptions {
@@ -143,10 +136,7 @@ func (f *certifyFlags) loadPolicy(ctx context.Context, p *policy.Policy, message
 
 // trial returns the plan of the product.
 func (f *certifyFlags) trial(o Options, challenge *Challenge, messages io.Writer) *Trial[Answer] {
-	t := &Trial[Answer]{
-		Subject: f.Subject, Webhook: o.Webhook, Seed: o.Plan.Policy.Seed, Suite: o.Plan.Suite(), Challenge: challenge,
-		Planned: o.cases(f.inCluster != "", f.Hook != ""), Examine: o.Plan.Judge,
-	}
+	t := o.trial(f.Subject, challenge, o.cases(f.inCluster != "", f.Hook != ""))
 	t.Ask = func(ctx context.Context, r *Runner[Answer], selects func(string) bool) error {
 		if f.Hook != "" {
 			if err := f.loadPolicy(ctx, o.Plan.Policy, messages); err != nil {
@@ -163,20 +153,38 @@ func (f *certifyFlags) trial(o Options, challenge *Challenge, messages io.Writer
 	return t.WithChallenge()
 }
 
+// trial returns the plan of a product that asks the questions of the options' plan.
+func (o Options) trial(subject Subject, challenge *Challenge, planned []product.Case) *Trial[Answer] {
+	t := &Trial[Answer]{
+		Subject: subject, Webhook: o.Webhook, Seed: o.Plan.Policy.Seed, Suite: o.Plan.Suite(), Challenge: challenge,
+		Planned: planned, Examine: o.Plan.Judge,
+	}
+	t.Ask = func(ctx context.Context, r *Runner[Answer], selects func(string) bool) error {
+		return askAll(ctx, r, o.selected(t.Planned, selects))
+	}
+	return t
+}
+
+// caseOf returns the case of a part, with the reason if it is not run.
+func caseOf(p part, why *product.NotRun) product.Case {
+	depends := scenarios.Extended
+	if p.level == Core || p.level == Safe {
+		depends = scenarios.Core
+	}
+	c := product.NewCase(string(p.level), p.name, depends, string(p.level))
+	c.NotRun = why
+	return c
+}
+
+// directCases returns what is judged in direct mode.
+func (o Options) directCases() []product.Case {
+	return seq.Map(o.Plan.planTally().parts, func(p part) product.Case { return caseOf(p, nil) })
+}
+
 // cases returns what is judged, and what could be with other flags.
 func (o Options) cases(inCluster, canLoad bool) (out []product.Case) {
-	add := func(p part, why *product.NotRun) {
-		depends := scenarios.Extended
-		if p.level == Core {
-			depends = scenarios.Core
-		}
-		c := product.NewCase(string(p.level), p.name, depends, string(p.level))
-		c.NotRun = why
-		out = append(out, c)
-	}
-	for _, p := range o.Plan.planTally().parts {
-		add(p, nil)
-	}
+	add := func(p part, why *product.NotRun) { out = append(out, caseOf(p, why)) }
+	out = o.directCases()
 	var why *product.NotRun
 	if len(o.LoadOptions.Rates) == 0 {
 		why = notAskedFor("--load")
@@ -212,7 +220,7 @@ func (o Options) selected(planned []product.Case, selects func(string) bool) Opt
 	has := func(level CertificationLevel) bool {
 		return slices.ContainsFunc(planned, func(c product.Case) bool { return c.Group == string(level) && c.NotRun == nil })
 	}
-	for _, level := range Levels() {
+	for _, level := range o.Plan.levels {
 		if has(level) {
 			o.Levels = append(o.Levels, level)
 		}

@@ -41,7 +41,8 @@ func judge(v Question, a Answer) (reasons []string) {
 		{!a.Status, "no-status"},
 		{contradicts, "allowed-and-denied"},
 		{len(a.Unknown) > 0, "conditions-not-asked-for"},
-		{a.EvalError, "evaluation-error"},
+		{a.EvalError && v.Level != Safe, "evaluation-error"},
+		{a.Inside != "" && v.Level == Safe, "shows-its-inside"},
 		{a.Foreign, "echoes-another-review"},
 	} {
 		if check.wrong {
@@ -50,6 +51,22 @@ func judge(v Question, a Answer) (reasons []string) {
 	}
 	if reason := judgeDecision(v, a); reason != "" && a.Status && !contradicts {
 		reasons = append(reasons, v.blame(reason))
+	}
+	return reasons
+}
+
+// advise returns what somebody should know of an answer of level Safe that is right. That level is for authorizers whose
+// place in a chain is not known: a denial is as safe as no opinion there, and an evaluation error as long as nothing is
+// allowed.
+func advise(v Question, a Answer) (reasons []string) {
+	if v.Level != Safe || a.useless() != "" {
+		return nil
+	}
+	if a.Denied && !a.Allowed {
+		reasons = append(reasons, "denies-what-is-not-granted")
+	}
+	if a.EvalError {
+		reasons = append(reasons, "evaluation-error")
 	}
 	return reasons
 }
@@ -85,6 +102,8 @@ func judgeDecision(v Question, a Answer) string {
 	switch {
 	case got == v.Expect:
 		return ""
+	case got == scenarios.Deny && v.Level == Safe:
+		return "" // see advise
 	case got == scenarios.Deny && v.Expect == scenarios.NoOpinion:
 		return "denies-what-is-not-granted"
 	}

@@ -11,6 +11,10 @@ import (
 // CertificationLevel is what an authorizer can reach. Each level is granted by itself.
 type CertificationLevel string
 
+// Safe is the level below all others, which needs no policy in the authorizer: nobody was granted anything, so nothing may
+// be allowed. It is tried by itself (NewSafePlan).
+const Safe CertificationLevel = "safe"
+
 // The levels that direct mode grants.
 const (
 	// Core is about the decisions that API servers ask for today.
@@ -35,7 +39,9 @@ const (
 func Levels() []CertificationLevel { return []CertificationLevel{Core, NoOvergrant, Robust} }
 
 // allLevels returns all levels, in the order of reports.
-func allLevels() []CertificationLevel { return append(Levels(), Load, InCluster, Revocation) }
+func allLevels() []CertificationLevel {
+	return slices.Concat([]CertificationLevel{Safe}, Levels(), []CertificationLevel{Load, InCluster, Revocation})
+}
 
 // LevelResult is what became of a level.
 type LevelResult struct {

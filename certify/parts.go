@@ -25,6 +25,8 @@ func partOf(check string, v Question) part {
 		return partOfQuestion(v)
 	case isLoad(check):
 		return partOfLoad(check)
+	case v.Level == Safe:
+		return part{Safe, check}
 	}
 	return part{Robust, check}
 }

@@ -22,6 +22,8 @@ type Plan struct {
 	// Digest is that of all questions.
 	Digest string
 
+	// levels are those that the questions belong to, in their order.
+	levels []CertificationLevel
 	// atOnce and after are concurrent and drifting, or less in tests.
 	atOnce, after int
 	// all are the questions, and byID says where they are in it.
@@ -62,7 +64,7 @@ func NewPlan(set *scenarios.Set, seed int64) (*Plan, error) { return newPlan(set
 
 func newPlan(all []*scenarios.Scenario, seed int64) (*Plan, error) {
 	bound := policy.Bound(all, seed)
-	b := &Plan{Policy: policy.New(bound, seed), atOnce: concurrent, after: drifting, scenarios: all}
+	b := &Plan{Policy: policy.New(bound, seed), levels: Levels(), atOnce: concurrent, after: drifting, scenarios: all}
 	reviews, err := collectReviews(bound)
 	if err != nil {
 		return nil, err

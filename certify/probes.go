@@ -251,10 +251,8 @@ func (b *Plan) incomplete() []Question {
 	return p.out
 }
 
-// robust are large reviews, and requests that must be refused: each of these is followed by a good one.
-func (b *Plan) robust() []Question {
-	p, n := b.prober(Robust, "robust"), b.Policy.Probe
-	good := on(n.Reader, "get", "", "pods", n.Namespace, "one")
+// badRequests adds requests that must be refused, each followed by a good review with its decision.
+func (p *prober) badRequests(good spec, expect scenarios.Decision) {
 	text := func(s spec, change ...string) []byte {
 		body, _ := Question{Spec: s}.body()
 		for i := 0; i+1 < len(change); i += 2 {
@@ -267,7 +265,7 @@ func (b *Plan) robust() []Question {
 		text(good, `"kind":"SubjectAccessReview"`, `"kind":"SelfSubjectAccessReview"`),
 		text(good, `"kind":"SubjectAccessReview"`, `"kind":"TokenReview"`),
 		text(good, `authorization.k8s.io/v1`, `authorization.k8s.io/v9`),
-		text(good, `"spec":`, `"speck":`), text(good, `"user":"`+n.Reader+`"`, `"user":{"name":1}`),
+		text(good, `"spec":`, `"speck":`), text(good, `"user":"`+good.User+`"`, `"user":{"name":1}`),
 		text(good)[:40], []byte(strings.Repeat("[", 100_000)),
 	}
 	for i, body := range append(bodies, text(good)) {
@@ -275,8 +273,15 @@ func (b *Plan) robust() []Question {
 		if v.Form, v.Body = literal, body; i == len(bodies) {
 			v.Method = "GET"
 		}
-		p.yes("dies-of-a-bad-request", good).Blame = "dies-of-a-bad-request"
+		p.add("dies-of-a-bad-request", expect, good).Blame = "dies-of-a-bad-request"
 	}
+}
+
+// robust are large reviews, and requests that must be refused: each of these is followed by a good one.
+func (b *Plan) robust() []Question {
+	p, n := b.prober(Robust, "robust"), b.Policy.Probe
+	good := on(n.Reader, "get", "", "pods", n.Namespace, "one")
+	p.badRequests(good, scenarios.Allow)
 	nobody := p.add("allows-nobody", "", in(good, "system:authenticated", n.Group))
 	nobody.Spec.User = ""
 	large := func(expect scenarios.Decision, s spec) { p.add("large-reviews", expect, s).Blame = "large-reviews" }

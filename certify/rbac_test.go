@@ -45,6 +45,14 @@ func TestRBACIsCertified(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w := endpointOf(t, plane)
+	t.Run("safe", func(t *testing.T) {
+		run, err := Certify(t.Context(), Options{Webhook: w, Plan: safePlan(t, safeSeed), V1Only: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		accepted(t, run, Safe)
+	})
 	// What every API server grants from the start, discovery to the authenticated
 	// above all, is not in the policy.
 	if err := admin.RbacV1().ClusterRoleBindings().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "kubernetes.io/bootstrapping=rbac-defaults"}); err != nil {
@@ -53,16 +61,6 @@ func TestRBACIsCertified(t *testing.T) {
 	b := plan(t, 1)
 	loadRBAC(t, admin, b.Policy)
 
-	raw, err := os.ReadFile(plane.KubeconfigPath())
-	if err != nil {
-		t.Fatal(err)
-	}
-	host := plane.Admin().Host
-	raw = []byte(strings.ReplaceAll(string(raw), "server: "+host, "server: "+host+"/apis/authorization.k8s.io/v1/subjectaccessreviews"))
-	w, err := ParseWebhook(raw, "")
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Run("endpoint", func(t *testing.T) { accepted(t, certify(t, b, w, Core), Core) })
 	t.Run("handler", func(t *testing.T) {
 		if !everything() {
@@ -78,6 +76,22 @@ func TestRBACIsCertified(t *testing.T) {
 		})
 		accepted(t, certify(t, b, serve(t, h), levels...), levels...)
 	})
+}
+
+// endpointOf returns the endpoint of an API server that answers SubjectAccessReviews, as a webhook.
+func endpointOf(t *testing.T, plane *local.ControlPlane) *Webhook {
+	t.Helper()
+	raw, err := os.ReadFile(plane.KubeconfigPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := plane.Admin().Host
+	raw = []byte(strings.ReplaceAll(string(raw), "server: "+host, "server: "+host+"/apis/authorization.k8s.io/v1/subjectaccessreviews"))
+	w, err := ParseWebhook(raw, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
 }
 
 // accepted expects no finding and these levels.

@@ -84,13 +84,13 @@ var statusFields = []string{"allowed", "denied", "evaluationError", "reason"}
 
 // readStatus reports whether a status can be read.
 func (a *Answer) readStatus(status fields) bool {
-	var problem string
+	var problem, reason string
 	decided := status.get("allowed", &a.Allowed) && status.get("denied", &a.Denied)
-	explained := status.get("evaluationError", &problem) && status.get("reason", new(string))
+	explained := status.get("evaluationError", &problem) && status.get("reason", &reason)
 	if !decided || !explained {
 		return false
 	}
-	a.Status, a.EvalError = true, problem != ""
+	a.Status, a.EvalError, a.Inside = true, problem != "", findInside(reason+"\n"+problem)
 	for _, name := range slices.Sorted(maps.Keys(status)) {
 		if meansSomething(name) && len(a.Unknown) < maxUnknown {
 			a.Unknown = append(a.Unknown, word(name))

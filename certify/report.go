@@ -30,6 +30,9 @@ func (t *Trial[A]) Conclude(results []reports.Result, view record.View) (*report
 		r.AddNote("the run was ended: " + run.Stopped)
 	}
 	r.AddNote("levels granted: " + cmp.Or(strings.Join(GrantedLevels(r.Groups), ", "), "none"))
+	for _, note := range run.safeAdvice() {
+		r.AddNote(note)
+	}
 	r.Sections = append(r.Sections, run.levels(r.Groups))
 	r.Sections = append(r.Sections, run.measurements()...)
 	r.Sections = append(r.Sections, run.watch()...)
@@ -104,10 +107,21 @@ func (run *judgedRun) levels(groups []reports.Group) reports.Section {
 		}
 		table.Rows = append(table.Rows, row)
 	}
-	return reports.Section{
-		ID: "levels", Title: "Levels", Tables: []reports.Table{table},
-		Text: []string{"A level is granted if everything in it was asked and nothing is wrong."},
+	text := []string{"A level is granted if everything in it was asked and nothing is wrong."}
+	if slices.ContainsFunc(run.Results, func(r LevelResult) bool { return r.Level == Safe }) {
+		text = append(text, "Level safe asks for what nobody was granted. It does not show that anything is allowed, or that what is granted to one is not allowed to another.")
 	}
+	return reports.Section{ID: "levels", Title: "Levels", Tables: []reports.Table{table}, Text: text}
+}
+
+// safeAdvice returns what has to be known of answers of level safe that are right.
+func (run *judgedRun) safeAdvice() (notes []string) {
+	for _, f := range run.Certification.Findings {
+		if f.Advice && f.Level == Safe {
+			notes = append(notes, fmt.Sprintf("%s: %s, which is safe; but %s", f.Reason, reports.Plural(f.Count, "answer"), policy.Why(f.Reason)))
+		}
+	}
+	return notes
 }
 
 // findings returns the table of what is wrong.

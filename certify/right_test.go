@@ -39,21 +39,22 @@ func answering(b *Plan, code int, text string) http.Handler {
 	})(reference.Handler(b.Policy.Decide), b.Policy)
 }
 
-// TestDifferentlyRight certifies authorizers that are right in another way than the reference: an alarm about one of
-// them is a false one.
-func TestDifferentlyRight(t *testing.T) {
-	t.Parallel()
-	b := some(plan(t, 2), 11)
+// differentlyRight is an authorizer that is right in another way than the reference.
+type differentlyRight struct {
+	handler http.Handler
+	// server changes how it is served.
+	server func(s *httptest.Server)
+}
+
+// differentlyRightOnes are all of them, by name. An alarm about one is a false one.
+func differentlyRightOnes(b *Plan) map[string]differentlyRight {
 	reviewed := func(status string) string {
 		return `{"apiVersion":"VERSION","kind":"SubjectAccessReview","status":` + status + `}`
 	}
 	right := reference.Handler(b.Policy.Decide)
 	var known sync.Map
-	none, good := func(*httptest.Server) {}, time.Now().Add(time.Hour)
-	all := map[string]struct {
-		handler http.Handler
-		server  func(s *httptest.Server)
-	}{
+	none := func(*httptest.Server) {}
+	return map[string]differentlyRight{
 		"201":           {answering(b, http.StatusCreated, reviewed(`{"allowed":ALLOWED,"denied":false}`)), none},
 		"no denied":     {answering(b, 200, reviewed(`{"allowed":ALLOWED}`)), none},
 		"reasons":       {answering(b, 200, reviewed(`{"allowed":ALLOWED,"reason":"because rule 7 says <so> \u00e9 and so on"}`)), none},
@@ -121,20 +122,33 @@ func TestDifferentlyRight(t *testing.T) {
 		"without mutual": {right, func(s *httptest.Server) { s.TLS.ClientAuth = tls.NoClientCert }},
 		"closes idle":    {right, func(s *httptest.Server) { s.Config.IdleTimeout = 200 * time.Millisecond }},
 	}
+}
+
+// serve starts the authorizer and says how to reach it.
+func (c differentlyRight) serve(t *testing.T) *Webhook {
+	t.Helper()
+	good := time.Now().Add(time.Hour)
+	p, err := recorder.NewPKI(good, good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(c.handler)
+	s.TLS, s.EnableHTTP2 = p.ServerConfig(), true
+	s.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 2000}
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of connections that turn out not to be needed
+	c.server(s)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return webhookFor(t, p, s.URL)
+}
+
+// TestDifferentlyRight certifies authorizers that are right in another way than the reference.
+func TestDifferentlyRight(t *testing.T) {
+	t.Parallel()
+	b := some(plan(t, 2), 11)
+	all := differentlyRightOnes(b)
 	for _, name := range turn(slices.Sorted(maps.Keys(all)), 3) {
-		c := all[name]
 		t.Run(name, func(t *testing.T) {
-			p, err := recorder.NewPKI(good, good)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := httptest.NewUnstartedServer(c.handler)
-			s.TLS, s.EnableHTTP2 = p.ServerConfig(), true
-			s.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 2000}
-			s.Config.ErrorLog = log.New(io.Discard, "", 0) // of connections that turn out not to be needed
-			c.server(s)
-			s.StartTLS()
-			t.Cleanup(s.Close)
 			levels := []CertificationLevel{Core}
 			if slices.Contains([]string{"a page for GET", "closes idle", "closes every 100th", "10 streams", "one at a time"}, name) {
 				levels[0] = Robust
@@ -142,7 +156,7 @@ func TestDifferentlyRight(t *testing.T) {
 			if everything() {
 				levels = Levels()
 			}
-			run := certify(t, b, webhookFor(t, p, s.URL), levels...)
+			run := certify(t, b, all[name].serve(t), levels...)
 			for _, f := range run.Findings {
 				t.Errorf("a false alarm: %s: %s", f.Reason, f.Examples)
 			}

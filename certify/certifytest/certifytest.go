@@ -56,6 +56,12 @@ func Run(t T, h http.Handler, o Options) {
 		t.Fatalf("certifytest: %v", err)
 		return
 	}
+	report(t, run)
+}
+
+// report fails the test with every finding, and logs what is only advised against.
+func report(t T, run *certify.Run[certify.Answer]) {
+	t.Helper()
 	for _, f := range run.Findings {
 		say := t.Errorf
 		if f.Advice {
@@ -84,15 +90,21 @@ func ask(ctx context.Context, h http.Handler, o Options) (*certify.Run[certify.A
 	if err := o.Load(plan.Policy); err != nil {
 		return nil, err
 	}
+	if o.Sample > 1 {
+		plan = plan.Sample(o.Sample)
+	}
+	return certifyHandler(ctx, h, certify.Options{Plan: plan, Levels: o.Levels})
+}
+
+// certifyHandler serves a handler by TLS while it is asked.
+func certifyHandler(ctx context.Context, h http.Handler, o certify.Options) (*certify.Run[certify.Answer], error) {
 	webhook, stop, err := certify.Serve(h)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = stop() }()
-	if o.Sample > 1 {
-		plan = plan.Sample(o.Sample)
-	}
-	return certify.Certify(ctx, certify.Options{Webhook: webhook, Plan: plan, Levels: o.Levels, Blame: true})
+	o.Webhook, o.Blame = webhook, true
+	return certify.Certify(ctx, o)
 }
 
 // RunURL is Run for a webhook that is served already. Its certificate is not checked: what is tested is what it answers.
@@ -104,6 +116,39 @@ func RunURL(t T, address string, o Options) {
 		return
 	}
 	Run(t, h, o)
+}
+
+// RunSafe asks a webhook what nobody was granted: all verbs of impersonation, verbs that nobody knows, selectors, unknown
+// fields, requests that are not reviews, by users whose names were made for this. It needs no policy, and takes about a
+// second. What is allowed, or breaks the webhook, fails the test; what is only advised against is logged. It is level safe
+// of authzconf certify safe, under seed 1, so that failures repeat.
+func RunSafe(t T, h http.Handler) {
+	t.Helper()
+	run, err := askSafe(t.Context(), h)
+	if err != nil {
+		t.Fatalf("certifytest: %v", err)
+		return
+	}
+	report(t, run)
+}
+
+func askSafe(ctx context.Context, h http.Handler) (*certify.Run[certify.Answer], error) {
+	plan, err := certify.NewSafePlan(1)
+	if err != nil {
+		return nil, err
+	}
+	return certifyHandler(ctx, h, certify.Options{Plan: plan})
+}
+
+// RunSafeURL is RunSafe for a webhook that is served already. Its certificate is not checked.
+func RunSafeURL(t T, address string) {
+	t.Helper()
+	h, err := At(address)
+	if err != nil {
+		t.Fatalf("certifytest: %v", err)
+		return
+	}
+	RunSafe(t, h)
 }
 
 // At is a handler that has a URL answer, whatever path it is asked for.

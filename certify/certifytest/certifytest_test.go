@@ -58,6 +58,15 @@ func TestRunURL(t *testing.T) {
 	certifytest.RunURL(t, s.URL+"/authorize", certifytest.Options{Load: load, Sample: 50})
 }
 
+// TestRunSafe has authorizers that allow nothing, with no opinion and with denials.
+func TestRunSafe(t *testing.T) {
+	certifytest.RunSafe(t, always(scenarios.NoOpinion))
+	certifytest.RunSafe(t, always(scenarios.Deny))
+	s := httptest.NewTLSServer(always(scenarios.NoOpinion))
+	defer s.Close()
+	certifytest.RunSafeURL(t, s.URL+"/authorize")
+}
+
 // TestFails: who allows everything, or nothing, or cannot be asked, fails, and is told why.
 func TestFails(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -71,6 +80,10 @@ func TestFails(t *testing.T) {
 			certifytest.Run(t, always(scenarios.NoOpinion), certifytest.Options{Load: nothing, Sample: 200})
 		}, "has Options.Load given the policy"},
 		"no loader": {func(t certifytest.T) { certifytest.Run(t, always(scenarios.Allow), certifytest.Options{}) }, "Options.Load is needed"},
+		"safe, always allow": {func(t certifytest.T) { certifytest.RunSafe(t, always(scenarios.Allow)) },
+			"anybody with an account can act as every user"},
+		"safe, gone":   {func(t certifytest.T) { certifytest.RunSafeURL(t, "http://127.0.0.1:1") }, "http-status"},
+		"safe, no URL": {func(t certifytest.T) { certifytest.RunSafeURL(t, "localhost:8443") }, "is not the URL of a webhook"},
 		"no URL": {func(t certifytest.T) {
 			certifytest.RunURL(t, "localhost:8443", certifytest.Options{Load: nothing, Sample: 200})
 		}, "is not the URL of a webhook"},
@@ -100,6 +113,16 @@ func Example() {
 			return err
 		},
 	})
+	fmt.Println(len(t.failed) > 0)
+	// Output: true
+}
+
+func ExampleRunSafe() {
+	// In a test of yours t is its *testing.T, and h your webhook.
+	t := &noted{ctx: context.Background()}
+	h := always(scenarios.Allow)
+
+	certifytest.RunSafe(t, h)
 	fmt.Println(len(t.failed) > 0)
 	// Output: true
 }

@@ -20,7 +20,7 @@ import (
 
 func newCertify() *cobra.Command {
 	c := productCommand(certify.Product)
-	c.AddCommand(newCertifyPolicy(), newServeReference(), newChallenge(), newCertifyExplain())
+	c.AddCommand(productCommand(certify.SafeProduct), newCertifyPolicy(), newServeReference(), newChallenge(), newCertifyExplain())
 	return c
 }
 
@@ -31,6 +31,14 @@ func planOf(seed int64) (*certify.Plan, error) {
 		return nil, err
 	}
 	return certify.NewPlan(set, seed)
+}
+
+// planWith makes the questions of a seed that one is among, by its name.
+func planWith(question string, seed int64) (*certify.Plan, error) {
+	if strings.HasPrefix(question, string(certify.Safe)+"/") {
+		return certify.NewSafePlan(seed)
+	}
+	return planOf(seed)
 }
 
 // policyOf makes the policy of a seed, which takes less time than all that is asked.
@@ -145,7 +153,7 @@ func newCertifyExplain() *cobra.Command {
 			return fmt.Errorf("--timeout: %s is not more than 0 and at most %s", timeout, certify.Timeout)
 		}
 		webhook.Timeout = timeout
-		plan, err := planOf(seed)
+		plan, err := planWith(args[0], seed)
 		if err != nil {
 			return err
 		}

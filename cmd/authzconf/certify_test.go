@@ -12,9 +12,11 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // gigabyte is written in parts.
@@ -39,6 +41,19 @@ var broken = map[string]http.HandlerFunc{
 				return
 			}
 		}
+	},
+	"allows-unknown-verbs": func(w http.ResponseWriter, r *http.Request) {
+		decide := func(s authorizationv1.SubjectAccessReviewSpec) scenarios.Decision {
+			isUnknown := s.ResourceAttributes != nil && strings.Contains(s.ResourceAttributes.Verb, "-")
+			if isUnknown {
+				return scenarios.Allow
+			}
+			return scenarios.NoOpinion
+		}
+		reference.Handler(decide).ServeHTTP(w, r)
+	},
+	"denies": func(w http.ResponseWriter, r *http.Request) {
+		reference.Handler(func(authorizationv1.SubjectAccessReviewSpec) scenarios.Decision { return scenarios.Deny }).ServeHTTP(w, r)
 	},
 	"works": func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write(reference.Answer(reference.V1, "noOpinion"))

@@ -36,6 +36,7 @@ var productTable = []productEntry{
 	{conditions.Explore, ""},
 	{loadgen.Product, ""},
 	{certify.Product, ""},
+	{certify.SafeProduct, ""},
 	{certification.Product, ""},
 }
 

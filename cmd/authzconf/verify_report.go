@@ -20,21 +20,31 @@ import (
 
 // planAgain reads a recorded command line as the command does that it starts. Nothing else happens.
 func planAgain(words []string) (*product.CommandLine, []string, error) {
-	for _, entry := range productTable {
-		p := entry.product
-		command := strings.Fields(p.Command)
-		if len(words) < len(command) || strings.Join(words[:len(command)], " ") != p.Command {
-			continue
-		}
-		flags := pflag.NewFlagSet(p.Command, pflag.ContinueOnError)
-		flags.SetOutput(io.Discard)
-		line := product.NewCommandLine(p, flags, labels.Filter)
-		if err := flags.Parse(words[len(command):]); err != nil {
-			return nil, nil, err
-		}
-		return line, flags.Args(), nil
+	p, rest := findProduct(words)
+	if p == nil {
+		return nil, nil, fmt.Errorf("no product is started by %q", strings.Join(words, " "))
 	}
-	return nil, nil, fmt.Errorf("no product is started by %q", strings.Join(words, " "))
+	flags := pflag.NewFlagSet(p.Command, pflag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	line := product.NewCommandLine(*p, flags, labels.Filter)
+	if err := flags.Parse(rest); err != nil {
+		return nil, nil, err
+	}
+	return line, flags.Args(), nil
+}
+
+// findProduct returns the product that the first words of a command line start, and the other words. Of two, such as
+// certify and certify safe, it is the one that more of the words name. It returns nil if there is none.
+func findProduct(words []string) (found *product.Product, rest []string) {
+	named := 0
+	for _, entry := range productTable {
+		command := strings.Fields(entry.product.Command)
+		isNamed := len(words) >= len(command) && slices.Equal(words[:len(command)], command)
+		if isNamed && len(command) > named {
+			named, found, rest = len(command), &entry.product, words[len(command):]
+		}
+	}
+	return found, rest
 }
 
 // verifyReport verifies the report of any product, and says whose signature it carries. scenarios is the folder of those to

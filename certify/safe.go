@@ -1,0 +1,56 @@
+package certify
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/authzconf/authzconf/certify/policy"
+	"github.com/authzconf/authzconf/engine/product"
+)
+
+// NewSafePlan makes the plan of level safe, which asks about nothing but what nobody was granted. The authorizer needs no
+// policy for it. The seed makes the names of all who ask, and of most that they ask about.
+func NewSafePlan(seed int64) (*Plan, error) {
+	b := &Plan{Policy: (&policy.Policy{Seed: seed}).Index(), levels: []CertificationLevel{Safe}, atOnce: safeAtOnce}
+	b.setQuestions(nil, b.ungranted())
+	return b, b.seal()
+}
+
+// safeAtOnce fills two waves of reviews at the same time, half of them with questions that are asked twice. It leaves room
+// for the requests in each wave that have to be refused.
+const safeAtOnce = 4*streams - 12
+
+// SafeProduct tries level safe, by itself.
+var SafeProduct = product.Product{Name: "certify safe", Command: "certify safe", New: func(fs *pflag.FlagSet) product.Flags {
+	f := &safeFlags{}
+	f.registerWebhook(fs)
+	f.versions.register(fs)
+	return f
+}}
+
+// safeFlags are the flags of certify safe.
+type safeFlags struct {
+	CommonFlags
+	versions reviewVersions
+}
+
+// Plan reads the command line.
+func (f *safeFlags) Plan(i *product.Invocation) (product.Plan, error) {
+	challenge, err := f.prepareWebhook(i)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.versions.check(); err != nil {
+		return nil, err
+	}
+	o := Options{Blame: true, V1Only: f.versions.isV1Only()}
+	if o.Webhook, err = f.webhook(i); err != nil {
+		return nil, err
+	}
+	if o.Plan, err = NewSafePlan(i.Seed); err != nil {
+		return nil, err
+	}
+	if o.V1Only {
+		o.Plan = o.Plan.withoutV1beta1()
+	}
+	return o.trial(f.Subject, challenge, o.directCases()).WithChallenge(), nil
+}

@@ -1,0 +1,87 @@
+package certify
+
+import (
+	"maps"
+	"slices"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/authzconf/authzconf/scenarios"
+)
+
+// The extra keys that API servers set for the token of a pod, and the one that they put in their place in a review about
+// the associated node.
+const (
+	nodeNameExtra           = "authentication.kubernetes.io/node-name"
+	nodeUIDExtra            = "authentication.kubernetes.io/node-uid"
+	podNameExtra            = "authentication.kubernetes.io/pod-name"
+	podUIDExtra             = "authentication.kubernetes.io/pod-uid"
+	credentialExtra         = "authentication.kubernetes.io/credential-id"
+	associatedNodeKeysExtra = "authentication.kubernetes.io/associated-node-keys"
+)
+
+// nobody has the names of level safe. They are made of the seed, so that nobody can have granted anything about them.
+type nobody struct{ seed int64 }
+
+// fresh returns a name for a purpose. The twelve characters at its end are more than chance repeats.
+func (n nobody) fresh(purpose string) string {
+	return purpose + "-" + scenarios.Suffix(n.seed, "safe", purpose) + scenarios.Suffix(n.seed, "safe", purpose, "more")
+}
+
+// uid returns a UID for a purpose.
+func (n nobody) uid(purpose string) string { return n.fresh("uid-of-" + purpose) }
+
+// user returns a requestor who is authenticated and nothing else.
+func (n nobody) user() spec {
+	return spec{User: n.fresh("nobody"), Groups: []string{n.fresh("nobodies"), "system:authenticated"}}
+}
+
+// account returns a service account with the token of a pod.
+func (n nobody) account() spec {
+	namespace := n.fresh("namespace")
+	return spec{
+		User: "system:serviceaccount:" + namespace + ":" + n.fresh("account"), UID: n.uid("account"),
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+		Extra: map[string]authorizationv1.ExtraValue{
+			credentialExtra: {"JTI=" + n.uid("token")},
+			nodeNameExtra:   {n.fresh("node")}, nodeUIDExtra: {n.uid("node")},
+			podNameExtra: {n.fresh("pod")}, podUIDExtra: {n.uid("pod")},
+		},
+	}
+}
+
+// podOnNode returns the account as it is in reviews about the node that it runs on: the keys of its node's extra are named
+// instead of their values.
+func (n nobody) podOnNode() spec {
+	who := n.account()
+	keys := slices.Sorted(maps.Keys(who.Extra))
+	keys = slices.DeleteFunc(keys, func(key string) bool { return key != nodeNameExtra && key != nodeUIDExtra })
+	who.Extra = map[string]authorizationv1.ExtraValue{associatedNodeKeysExtra: keys}
+	return who
+}
+
+// node returns a node with extras of its own.
+func (n nobody) node() spec {
+	return spec{
+		User: "system:node:" + n.fresh("node"), Groups: []string{"system:nodes", "system:authenticated"},
+		Extra: map[string]authorizationv1.ExtraValue{credentialExtra: {"X509SHA256=" + n.uid("certificate")}, "example.com/zone": {n.fresh("zone"), ""}},
+	}
+}
+
+// requestors returns others than user who ask, in a fixed order.
+func (n nobody) requestors() []spec {
+	withExtra := n.user()
+	withExtra.UID = n.uid("user")
+	withExtra.Extra = map[string]authorizationv1.ExtraValue{"scopes": {"*", "cluster-admin"}, "acme.com/roles": {"admin"}}
+	return []spec{
+		n.account(), n.node(), withExtra,
+		{User: n.fresh("without-groups")},
+		{User: "system:anonymous", Groups: []string{"system:unauthenticated"}},
+	}
+}
+
+// by returns a review of another requestor.
+func by(who, s spec) spec {
+	who.ResourceAttributes, who.NonResourceAttributes = s.ResourceAttributes, s.NonResourceAttributes
+	return who
+}

@@ -1,0 +1,353 @@
+package certify
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The findings about verbs that level safe asks about. Their texts in relations.yaml say what anybody can do.
+const (
+	allowsOrdinary = "allows-ordinary-requests"
+	allowsPaths    = "allows-any-path"
+	allowsUnknown  = "allows-unknown-verbs"
+	allowsFuture   = "allows-unknown-modes"
+	allowsSpelling = "allows-verbs-spelt-otherwise"
+	impersonates   = "anybody-can-impersonate"
+	actsAsUser     = "anybody-can-pass-for-a-user"
+	actsAsAccount  = "anybody-can-pass-for-a-service-account"
+	actsAsNode     = "anybody-can-pass-for-a-node"
+	actsAsOwnNode  = "anybody-can-pass-for-their-node"
+	actsInMode     = "anybody-can-act-while-impersonating"
+)
+
+// The verbs of requests, as API servers ask about them.
+var (
+	namedVerbs    = []string{"get", "update", "patch", "delete", "proxy"}
+	unnamedVerbs  = []string{"list", "watch", "create", "deletecollection"}
+	pathVerbs     = []string{"get", "post", "put", "patch", "delete", "head", "options"}
+	selectedVerbs = []string{"list", "watch", "deletecollection"}
+)
+
+// impersonationModes are those of KEP-5284.
+var impersonationModes = []string{"user-info", "serviceaccount", "arbitrary-node", "associated-node"}
+
+// safeProber makes the questions of level safe: none of them may be allowed.
+type safeProber struct {
+	*prober
+	nobody
+	// impersonations are the questions with the verbs of impersonation, which others repeat in other circumstances.
+	impersonations []Question
+}
+
+// ungranted returns the questions of level safe.
+func (b *Plan) ungranted() []Question {
+	p := &safeProber{prober: b.prober(Safe, "safe"), nobody: nobody{b.Policy.Seed}}
+	p.askUnknown()
+	p.askOrdinary()
+	p.askIdentities()
+	p.askActions()
+	p.askSpellings()
+	p.askRequestors()
+	p.askSelectors()
+	p.askForms()
+	p.askLarge()
+	p.askIncomplete()
+	p.askBadRequests()
+	return p.out
+}
+
+// object is what a request is about.
+type object struct {
+	group, resource string
+	// isGlobal is set if it is in no namespace.
+	isGlobal bool
+}
+
+// objects returns what requests are about: what is worth most, and what no cluster has.
+func (p *safeProber) objects() []object {
+	return []object{
+		{"", "secrets", false}, {"", "pods", false}, {"", "pods/exec", false}, {"", "serviceaccounts/token", false},
+		{"apps", "deployments/scale", false}, {"rbac.authorization.k8s.io", "clusterrolebindings", true},
+		{"", "nodes/proxy", true}, {p.fresh("group") + ".example.com", "things", false},
+	}
+}
+
+// request returns the review of a request.
+func (p *safeProber) request(who spec, verb string, o object) spec {
+	namespace, name := p.fresh("namespace"), ""
+	if o.isGlobal {
+		namespace = ""
+	}
+	words := strings.Split(verb, ":")
+	isNamed := slices.Contains(namedVerbs, words[len(words)-1]) || strings.Contains(o.resource, "/")
+	if isNamed {
+		name = p.fresh("object")
+	}
+	return by(who, on("", verb, o.group, o.resource, namespace, name))
+}
+
+// path returns the review of a request for a path.
+func (p *safeProber) path(who spec, verb, path string) spec {
+	return by(who, spec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: verb, Path: path}})
+}
+
+// identity returns the review about whom the user wants to be.
+func (p *safeProber) identity(verb, group, resource, namespace, name string) spec {
+	return by(p.user(), on("", verb, group, resource, namespace, name))
+}
+
+// askOrdinary asks about verbs that every authorizer knows.
+func (p *safeProber) askOrdinary() {
+	for _, verb := range slices.Concat(namedVerbs, unnamedVerbs) {
+		for _, o := range p.objects() {
+			p.no(allowsOrdinary, p.request(p.user(), verb, o))
+		}
+	}
+	for _, s := range []spec{
+		p.identity("escalate", "rbac.authorization.k8s.io", "clusterroles", "", p.fresh("role")),
+		p.identity("bind", "rbac.authorization.k8s.io", "clusterroles", "", "cluster-admin"),
+		p.identity("approve", "certificates.k8s.io", "signers", "", "kubernetes.io/kube-apiserver-client"),
+		p.identity("sign", "certificates.k8s.io", "signers", "", "kubernetes.io/kube-apiserver-client"),
+		p.identity("get", "*", "*", "", ""),
+	} {
+		p.no(allowsOrdinary, s)
+	}
+	for _, verb := range pathVerbs {
+		q := p.no(allowsPaths, p.path(p.user(), verb, "/"+p.fresh("path")))
+		if verb != "get" { // an authorizer may know no other verb of a path
+			q.Base = p.find(p.fresh("verb")).ID
+		}
+	}
+}
+
+// askUnknown asks about verbs that nobody knows. An authorizer that allows these, and no verb of every day, takes what it
+// does not know for granted: that is why it allows impersonation, if it does.
+func (p *safeProber) askUnknown() {
+	for _, verb := range []string{p.fresh("verb"), p.fresh("verb") + ":" + p.fresh("mode"), "x"} {
+		for _, o := range p.objects() {
+			p.no(allowsUnknown, p.request(p.user(), verb, o))
+		}
+		p.no(allowsUnknown, p.path(p.user(), verb, "/"+p.fresh("path")))
+	}
+	mode, base := p.fresh("mode"), p.find(p.fresh("verb"))
+	for _, resource := range []string{"users", "groups", "serviceaccounts", "nodes", p.fresh("resource")} {
+		p.no(allowsFuture, p.identity("impersonate:"+mode, authn, resource, "", p.fresh("identity"))).Base = base.ID
+	}
+	for _, verb := range []string{mode + ":get", mode + ":list", "user-info:" + p.fresh("verb")} {
+		p.no(allowsFuture, p.request(p.user(), "impersonate-on:"+verb, p.objects()[0])).Base = base.ID
+	}
+}
+
+// impersonation adds a question with a verb of impersonation.
+func (p *safeProber) impersonation(reason string, s spec) {
+	p.impersonations = append(p.impersonations, *p.no(reason, s))
+}
+
+// askIdentities asks whom somebody may be, with the verb of each mode and with the verb of all versions before.
+func (p *safeProber) askIdentities() {
+	for _, way := range []struct{ reason, verb, group string }{{impersonates, "impersonate", ""}, {actsAsUser, "impersonate:user-info", authn}} {
+		for _, s := range []spec{
+			p.identity(way.verb, way.group, "users", "", p.fresh("user")),
+			p.identity(way.verb, way.group, "users", "", "system:admin"),
+			p.identity(way.verb, way.group, "users", "", ""),
+			p.identity(way.verb, way.group, "groups", "", p.fresh("group")),
+			p.identity(way.verb, way.group, "groups", "", "system:masters"),
+			p.identity(way.verb, way.group, "groups", "", "*"),
+			p.identity(way.verb, authn, "uids", "", p.uid("user")),
+			p.identity(way.verb, authn, "userextras/scopes", "", "cluster-admin"),
+			p.identity(way.verb, authn, "userextras/acme.com/"+p.fresh("key"), "", p.fresh("value")),
+			p.identity(way.verb, authn, "userextras/*", "", "*"),
+		} {
+			p.impersonation(way.reason, s)
+		}
+	}
+	for _, account := range [][2]string{{p.fresh("namespace"), p.fresh("account")}, {"kube-system", "namespace-controller"}, {"kube-system", ""}} {
+		p.impersonation(impersonates, p.identity("impersonate", "", "serviceaccounts", account[0], account[1]))
+		p.impersonation(actsAsAccount, p.identity("impersonate:serviceaccount", authn, "serviceaccounts", account[0], account[1]))
+	}
+	for _, name := range []string{p.fresh("node"), "*", ""} {
+		p.impersonation(actsAsNode, p.identity("impersonate:arbitrary-node", authn, "nodes", "", name))
+		p.impersonation(actsAsOwnNode, by(p.podOnNode(), p.identity("impersonate:associated-node", authn, "nodes", "", name)))
+	}
+}
+
+// requestorIn returns who asks in a mode: only pods have a node that is theirs.
+func (p *safeProber) requestorIn(mode string) spec {
+	if mode == "associated-node" {
+		return p.podOnNode()
+	}
+	return p.user()
+}
+
+// askActions asks what somebody may do while impersonating: every verb of a request in every mode.
+func (p *safeProber) askActions() {
+	for _, mode := range impersonationModes {
+		who, verb := p.requestorIn(mode), "impersonate-on:"+mode+":"
+		for _, action := range slices.Concat(namedVerbs, unnamedVerbs) {
+			for _, o := range p.objects() {
+				p.impersonation(actsInMode, p.request(who, verb+action, o))
+			}
+		}
+		for _, action := range pathVerbs {
+			p.impersonation(actsInMode, p.path(who, verb+action, "/"+p.fresh("path")))
+		}
+		p.impersonation(actsInMode, p.path(who, verb+"get", "/healthz"))
+	}
+}
+
+// askSpellings asks about verbs that are nearly those of impersonation, or of requests.
+func (p *safeProber) askSpellings() {
+	base := p.find(p.fresh("verb")).ID
+	for _, verb := range []string{
+		"Impersonate", "IMPERSONATE", "Impersonate:user-info", "impersonate:User-Info", "IMPERSONATE:USER-INFO", "impersonate:userinfo",
+		" impersonate", "impersonate ", "impersonate:", "impersonate:*", "impersonate::user-info", "impersonate:user-info:", "impersonate.user-info",
+		"impersonate%3Auser-info", "impersonate:user-info\x00", "impersonate\n", "get,impersonate", "impersonates", "",
+	} {
+		p.no(allowsSpelling, p.identity(verb, authn, "users", "", p.fresh("user"))).Base = base
+	}
+	for _, verb := range []string{
+		"impersonate-on", "impersonate-on:", "impersonate-on:user-info", "impersonate-on:user-info:", "impersonate-on::get", "impersonate-on:get",
+		"Impersonate-On:User-Info:Get", "impersonate-on:user-info:GET", "impersonate-on:user-info:*", "impersonate-on:*:get", "impersonate-on:*",
+		"impersonate-on:user-info:get:list", "GET", "Get", "get ", "get:", "*:get", "*",
+	} {
+		p.no(allowsSpelling, p.request(p.user(), verb, p.objects()[0])).Base = base
+	}
+}
+
+// oncePerVerb returns the first question about each verb of impersonation and, if it asks whom somebody may be, each
+// resource.
+func (p *safeProber) oncePerVerb() (out []Question) {
+	seen := map[string]bool{}
+	for _, q := range p.impersonations {
+		a := q.Spec.ResourceAttributes
+		if a == nil {
+			continue
+		}
+		key := a.Verb
+		if !strings.HasPrefix(a.Verb, "impersonate-on:") {
+			key += " " + a.Resource
+		}
+		if !seen[key] {
+			seen[key] = true
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+// again adds a question in other circumstances. Where the one that it repeats is allowed too, it says nothing new.
+func (p *safeProber) again(reason string, base Question, s spec) *Question {
+	q := p.no(reason, s)
+	q.Base, q.Blame = base.ID, reason
+	return q
+}
+
+// askRequestors asks the same for others: service accounts and nodes with their extra, and who has no name at all.
+func (p *safeProber) askRequestors() {
+	for _, q := range p.oncePerVerb() {
+		for _, who := range p.requestors() {
+			p.again("who-asks-decides", q, by(who, q.Spec))
+		}
+	}
+}
+
+// askSelectors asks about lists that are narrowed, by requirements as API servers send them, and by selectors that have
+// not been parsed, which no API server sends to a webhook: those may be refused.
+func (p *safeProber) askSelectors() {
+	fields := &authorizationv1.FieldSelectorAttributes{Requirements: []metav1.FieldSelectorRequirement{{Key: "spec.nodeName", Operator: metav1.FieldSelectorOpIn, Values: []string{p.fresh("node")}}}}
+	labels := &authorizationv1.LabelSelectorAttributes{Requirements: []metav1.LabelSelectorRequirement{
+		{Key: "app", Operator: metav1.LabelSelectorOpNotIn, Values: []string{p.fresh("app"), ""}}, {Key: "tier", Operator: metav1.LabelSelectorOpExists},
+	}}
+	narrow := func(s spec, fields *authorizationv1.FieldSelectorAttributes, labels *authorizationv1.LabelSelectorAttributes) spec {
+		a := *s.ResourceAttributes
+		a.FieldSelector, a.LabelSelector = fields, labels
+		s.ResourceAttributes = &a
+		return s
+	}
+	const reason = "selectors-change-the-decision"
+	for _, mode := range append(impersonationModes[:len(impersonationModes):len(impersonationModes)], "") {
+		for _, action := range selectedVerbs {
+			verb := strings.TrimPrefix("impersonate-on:"+mode+":", "impersonate-on::") + action
+			base := p.find(verb)
+			p.again(reason, base, narrow(base.Spec, fields, nil))
+			p.again(reason, base, narrow(base.Spec, nil, labels))
+			p.again(reason, base, narrow(base.Spec, fields, labels))
+			raw := p.again(reason, base, narrow(base.Spec, &authorizationv1.FieldSelectorAttributes{RawSelector: "spec.nodeName=" + p.fresh("node")}, nil))
+			raw.Expect = ""
+			raw = p.again(reason, base, narrow(base.Spec, nil, &authorizationv1.LabelSelectorAttributes{RawSelector: "app in (" + p.fresh("app") + "),,"}))
+			raw.Expect = ""
+		}
+	}
+}
+
+// find returns the first question about a verb.
+func (p *safeProber) find(verb string) Question {
+	i := slices.IndexFunc(p.out, func(q Question) bool {
+		return q.Spec.ResourceAttributes != nil && q.Spec.ResourceAttributes.Verb == verb
+	})
+	return p.out[i]
+}
+
+// askForms asks the same in v1beta1, and with fields that nobody knows yet.
+func (p *safeProber) askForms() {
+	bases := p.oncePerVerb()
+	for _, verb := range []string{"get", "create", p.fresh("verb")} {
+		bases = append(bases, p.find(verb))
+	}
+	for _, q := range bases {
+		p.again("versions-differ", q, q.Spec).Form = v1beta1
+		p.again("future-fields-decide", q, q.Spec).Form = unknownFields
+	}
+}
+
+// askLarge asks about long names and many groups.
+func (p *safeProber) askLarge() {
+	long := strings.Repeat("n", 64<<10)
+	large := func(verb string, s spec) { p.again("large-reviews", p.find(verb), s) }
+	large("impersonate", p.identity("impersonate", "", "users", "", long))
+	large("impersonate:user-info", p.identity("impersonate:user-info", authn, "users", "", long))
+	large("impersonate:user-info", p.identity("impersonate:user-info", authn, "userextras/example.com/"+long, "", p.fresh("value")))
+	large(p.fresh("verb"), p.identity("impersonate:"+long[:4<<10], authn, "users", "", p.fresh("user")))
+	large("impersonate-on:user-info:get", p.path(p.user(), "impersonate-on:user-info:get", "/"+long))
+	longUser := p.identity("impersonate", "", "users", "", p.fresh("user"))
+	longUser.User = p.fresh("nobody") + long
+	large("impersonate", longUser)
+	crowded := p.identity("impersonate", "", "groups", "", p.fresh("group"))
+	for i := range 2000 {
+		crowded.Groups = append(crowded.Groups, fmt.Sprintf("%s-%d", p.fresh("team"), i))
+	}
+	large("impersonate", crowded)
+}
+
+// askIncomplete asks what no API server asks: with neither a resource nor a path, or with both, or by nobody.
+func (p *safeProber) askIncomplete() {
+	both := p.identity("impersonate", "", "users", "", p.fresh("user"))
+	both.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: "impersonate", Path: "/"}
+	byNobody := p.identity("impersonate", "", "users", "", p.fresh("user"))
+	byNobody.User, byNobody.Groups = "", nil
+	byGroup := byNobody
+	byGroup.Groups = []string{p.fresh("nobodies")}
+	for _, form := range []Form{"", v1beta1} {
+		for _, s := range []spec{both, p.user(), {}} {
+			p.add("allows-without-attributes", "", s).Form = form
+		}
+		for _, s := range []spec{byNobody, byGroup} {
+			p.add("allows-nobody", "", s).Form = form
+		}
+	}
+}
+
+// askBadRequests asks what is not a review, and a question that was asked before after each of these.
+func (p *safeProber) askBadRequests() {
+	base, before := p.find("impersonate"), len(p.out)
+	p.badRequests(base.Spec, base.Expect)
+	for i := range p.out[before:] {
+		if q := &p.out[before+i]; q.Form != literal {
+			q.Base = base.ID
+		}
+	}
+}

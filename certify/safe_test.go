@@ -1,0 +1,284 @@
+package certify
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/docs"
+	"github.com/authzconf/authzconf/engine/product/producttest"
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// safePlan is the plan of level safe of a seed.
+func safePlan(t testing.TB, seed int64) *Plan {
+	t.Helper()
+	b, err := NewSafePlan(seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// safeSeed is not the seed of any policy that an authorizer in these tests has.
+const safeSeed = 70
+
+// expectSafe asks an authorizer for level safe, and expects it to be granted without a finding that is not advice.
+func expectSafe(t *testing.T, seed int64, w *Webhook) *Run[Answer] {
+	t.Helper()
+	run := certify(t, safePlan(t, seed), w)
+	for _, f := range run.Findings {
+		if !f.Advice {
+			t.Errorf("a false alarm: %s: %s", f.Reason, strings.Join(f.Examples, "\n"))
+		}
+	}
+	if !slices.Equal(run.Levels, []CertificationLevel{Safe}) {
+		t.Errorf("level safe is not granted: %+v", run.Results)
+	}
+	return run
+}
+
+// TestSafeAcceptsTheReference asks authorizers that are right: with the policy of another seed, and with none at all.
+func TestSafeAcceptsTheReference(t *testing.T) {
+	b := plan(t, 1)
+	for name, decide := range map[string]reference.Decider{
+		"with a policy": b.Policy.Decide,
+		"never allows":  func(spec) scenarios.Decision { return scenarios.NoOpinion },
+	} {
+		t.Run(name, func(t *testing.T) {
+			run := expectSafe(t, safeSeed, serve(t, reference.Handler(decide)))
+			checkRecord(t, safePlan(t, safeSeed), run)
+			if len(run.Findings) > 0 {
+				t.Errorf("there is advice: %+v", run.Findings)
+			}
+		})
+	}
+}
+
+// TestSafeAcceptsSeeds has names of many seeds: whether a name is allowed may depend on its letters.
+func TestSafeAcceptsSeeds(t *testing.T) {
+	b := plan(t, 1)
+	for seed := range int64(20) {
+		if wrong := firstWrong(safePlan(t, seed), b.Policy.Decide); wrong != nil {
+			t.Errorf("seed %d: %s", seed, wrong)
+		}
+	}
+}
+
+// TestSafeDependsOnTheSeed expects other names under another seed, and the same under the same one.
+func TestSafeDependsOnTheSeed(t *testing.T) {
+	one, again, other := safePlan(t, 1), safePlan(t, 1), safePlan(t, 2)
+	if one.Suite() != again.Suite() || one.Suite() == other.Suite() {
+		t.Errorf("suites %s, %s, %s", one.Suite(), again.Suite(), other.Suite())
+	}
+	if a, b := one.All()[0].Spec.User, other.All()[0].Spec.User; a == b {
+		t.Errorf("both seeds have the user %s", a)
+	}
+}
+
+// TestSafeDenials has an authorizer that denies what it does not allow: that is safe, and said.
+func TestSafeDenials(t *testing.T) {
+	run := expectSafe(t, safeSeed, serve(t, reference.Handler(func(spec) scenarios.Decision { return scenarios.Deny })))
+	if len(run.Findings) != 1 || run.Findings[0].Reason != "denies-what-is-not-granted" || !run.Findings[0].Advice {
+		t.Errorf("the findings are %+v", run.Findings)
+	}
+	checkRecord(t, safePlan(t, safeSeed), run)
+}
+
+// TestSafeDifferentlyRight asks authorizers that are right in another way than the reference.
+func TestSafeDifferentlyRight(t *testing.T) {
+	t.Parallel()
+	all := differentlyRightOnes(plan(t, 2))
+	for _, name := range turn(slices.Sorted(maps.Keys(all)), 3) {
+		t.Run(name, func(t *testing.T) { expectSafe(t, safeSeed, all[name].serve(t)) })
+	}
+}
+
+// TestSafeAsksWhatServersAsk expects every verb of impersonation that API servers sent in the scenarios, with each kind of
+// identity that they asked it about.
+func TestSafeAsksWhatServersAsk(t *testing.T) {
+	asked := map[string]bool{}
+	for _, q := range safePlan(t, 1).All() {
+		asked[impersonationShape(q.Spec)] = true
+	}
+	for _, q := range plan(t, 1).Scenario {
+		shape := impersonationShape(q.Spec)
+		if shape != "" && !asked[shape] {
+			t.Errorf("%s is not asked, and a scenario has it: %s", shape, q.ID)
+		}
+	}
+}
+
+// impersonationShape returns the verb of a review, if it is one of impersonation, and the resource that identities of its
+// kind have; empty for other reviews.
+func impersonationShape(s spec) string {
+	verb := verbOf(s)
+	switch {
+	case !strings.HasPrefix(verb, "impersonate"):
+		return ""
+	case strings.HasPrefix(verb, "impersonate-on:"):
+		return verb
+	}
+	return fmt.Sprintf("%s %s/%s", verb, s.ResourceAttributes.Group, s.ResourceAttributes.Resource)
+}
+
+// safeScore is how many authorizers of a kind there are, and how many level safe rejects.
+type safeScore struct {
+	kind           string
+	made, rejected int
+}
+
+// safeScores asks all faulty authorizers of these tests for level safe. They have the policy of a certification: what
+// they do wrong with it, a question about what nobody was granted can show by chance only.
+func safeScores(t *testing.T, b, safe *Plan) (scores []safeScore, byHand []string) {
+	count := func(kind string, all map[string]reference.Decider) {
+		s := safeScore{kind: kind, made: len(all)}
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			if firstWrong(safe, all[name]) != nil {
+				s.rejected++
+			}
+		}
+		scores = append(scores, s)
+	}
+	right, grants := b.Policy.Decide, b.Policy.Grants
+	hand := safeScore{kind: "written by hand, in the table below"}
+	for _, r := range faultyAuthorizers() {
+		start := serve
+		if decidesOnly(r) {
+			start = inProcess
+		}
+		hand.made++
+		if run := certify(t, safe, start(t, r.Handler(b.Policy))); len(run.Levels) == 0 {
+			hand.rejected++
+			byHand = append(byHand, r.ID)
+		}
+	}
+	scores = append(scores, hand)
+	count("written as a vendor's developer might", written(grants))
+	others := map[string]reference.Decider{}
+	for _, list := range []map[string]faultyDecider{outsiders, strangers, forOne()} {
+		for name, mistaken := range list {
+			others[name] = mistaken(right, grants)
+		}
+	}
+	count("written later, by others", others)
+	adverse := map[string]reference.Decider{}
+	for name, mistaken := range adversaries {
+		adverse[name] = mistaken(right, grants)
+	}
+	count("adversaries", adverse)
+	generated := map[string]reference.Decider{}
+	for _, g := range generatedAuthorizers(b.Policy) {
+		generated[g.class+" "+g.name] = g.wrong(right)
+	}
+	count("generated", generated)
+	return scores, byHand
+}
+
+// TestSafeTable compares the table of docs/certify.md with what level safe rejects.
+func TestSafeTable(t *testing.T) {
+	if !everything() {
+		t.Skip("all faulty authorizers take a minute: make faulty-authorizers")
+	}
+	b := plan(t, 1)
+	scores, byHand := safeScores(t, b, safePlan(t, safeSeed))
+	made, found := trySafeFaults(t)
+	scores = slices.Concat([]safeScore{{"without a policy, wrong in what level safe asks about", made, found}}, scores)
+	table := "| faulty authorizers | tried | rejected | share |\n|---|--:|--:|--:|\n"
+	for _, s := range scores {
+		table += fmt.Sprintf("| %s | %d | %d | %s |\n", s.kind, s.made, s.rejected, share(s.rejected, s.made))
+	}
+	table += "\nThose written by hand that it rejects: " + strings.Join(byHand, ", ") + ".\n"
+	t.Log(table)
+	docs.ComparePart(t, "../docs/certify.md", "faulty authorizers of level safe", table, *update)
+}
+
+// TestSafeFaultyTable compares the table of faulty authorizers without a policy with those that are tried.
+func TestSafeFaultyTable(t *testing.T) {
+	table := "| faulty authorizer | what is wrong | rejected for |\n|---|---|---|\n"
+	for _, r := range safeFaults() {
+		table += fmt.Sprintf("| %s | %s | %s |\n", r.ID, r.Description, r.Finding)
+	}
+	docs.ComparePart(t, "../docs/certify.md", "kill table of level safe", table, *update)
+}
+
+// TestSafeFindsItsFaults expects every faulty authorizer without a policy to be rejected, for its own reason, and one for
+// every reason that the questions give.
+func TestSafeFindsItsFaults(t *testing.T) {
+	trySafeFaults(t)
+	rejectedFor := map[string]bool{}
+	for _, r := range safeFaults() {
+		rejectedFor[r.Finding] = true
+	}
+	for _, q := range safePlan(t, 1).All() {
+		if !rejectedFor[q.Reason] {
+			t.Errorf("no faulty authorizer is rejected for %s", q.Reason)
+			rejectedFor[q.Reason] = true
+		}
+	}
+}
+
+// trySafeFaults asks all faulty authorizers without a policy, and returns how many there are, and how many were rejected
+// for their reason.
+func trySafeFaults(t *testing.T) (made, found int) {
+	safe := safePlan(t, safeSeed)
+	for _, r := range safeFaults() {
+		made++
+		w := serve(t, r.Handler(safe.Policy))
+		w.Timeout = fastTimeout
+		run := certify(t, safe, w)
+		isFound := slices.ContainsFunc(run.Findings, func(f Finding) bool { return f.Reason == r.Finding && !f.Advice })
+		if !isFound || len(run.Levels) > 0 {
+			t.Errorf("%s is not rejected for %s: levels %v, findings %+v", r.ID, r.Finding, run.Levels, run.Findings)
+			continue
+		}
+		found++
+		checkRecord(t, safe, run)
+	}
+	return made, found
+}
+
+// TestSafeReport runs the product on an authorizer that allows the verbs that it does not know: the report says what
+// anybody can do, and follows from its evidence.
+func TestSafeReport(t *testing.T) {
+	s, err := reference.Start(safeFaults()[0].Handler(nil), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	raw, err := s.Kubeconfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	made := producttest.Run(t.Context(), t, SafeProduct, "certify", "safe", "--seed=70", "--authorizer-kubeconfig="+kubeconfig)
+	r := trialRun{SafeProduct, made, t.TempDir()}
+	if err := reports.Save(r.folder, made.Report, made.Log, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := made.Report.Outcome.Result; got != verdicts.Failed {
+		t.Errorf("the outcome is %s", got)
+	}
+	text, err := os.ReadFile(filepath.Join(r.folder, reports.ReportFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"anybody with an account can act as every user", "It does not show that anything is allowed", "direct, without a policy"} {
+		if !strings.Contains(strings.Join(strings.Fields(string(text)), " "), want) {
+			t.Errorf("%q is not in the report", want)
+		}
+	}
+	if v := r.verify(t, nil); len(v.Differences) > 0 || v.Cases == 0 {
+		t.Errorf("verify: %d cases, %q", v.Cases, v.Differences)
+	}
+}

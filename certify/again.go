@@ -22,7 +22,7 @@ func (b *Plan) first() (out []Question) {
 // repeatable returns the questions that can be asked again at any time.
 func (b *Plan) repeatable() (out []*Question) {
 	for i := range b.all {
-		if v := &b.all[i]; v.Form == "" && v.Expect != "" && v.Level != Robust {
+		if v := &b.all[i]; v.Form == b.plainForm && v.Expect != "" && v.Level != Robust {
 			out = append(out, v)
 		}
 	}

@@ -120,8 +120,17 @@ func (a Answer) useless() string {
 	case !a.Status:
 		return "no-status"
 	}
+	if a.Kind == unnamed {
+		return ""
+	}
 	return a.Kind
 }
+
+// unnamed is the Kind, and the APIVersion, of an answer that has none. API servers read it as what they asked for.
+const unnamed = "?"
+
+// isUnnamed reports whether an answer does not say what it is.
+func (a Answer) isUnnamed() bool { return a.Kind == unnamed || a.APIVersion == unnamed }
 
 // What a server can put into the evidence is bounded: of a body, and of what it says in a finding. secret might be one.
 const maxUnknown, maxWord, maxSaid, maxRaw = 5, 80, 200, 4 << 10

@@ -24,6 +24,9 @@ func (b *Plan) Judge(answers []Answer) (*Certification, error) {
 	if b.v1Only {
 		c.ReviewVersions = []string{"v1"}
 	}
+	if b.plainForm == v1beta1 {
+		c.ReviewVersions = []string{"v1beta1"}
+	}
 	j := &judgement{plan: b, answers: answers, own: withoutControls(answers), found: found, c: c}
 	j.concludeDirect()
 	j.concludeLoad()

@@ -190,8 +190,9 @@ func firstOf(questions []Question, decide reference.Decider) *Question {
 			continue
 		}
 		if q.Expect == "" {
-			// One with both is refused before anything is decided.
-			if both := q.Spec.ResourceAttributes != nil && q.Spec.NonResourceAttributes != nil; !both && decide(q.Spec) == scenarios.Allow {
+			// Most are refused before anything is decided.
+			body, _ := q.body()
+			if _, s, err := reference.Decode(body); err == nil && decide(s) == scenarios.Allow {
 				return &q
 			}
 			continue

@@ -31,13 +31,14 @@ func judge(v Question, a Answer) (reasons []string) {
 		return []string{v.blame(a.Fault)}
 	}
 	contradicts := a.Allowed && a.Denied
+	isLenient := func(name string) bool { return v.Level == Safe && name == unnamed } // see advise
 	for _, check := range []struct {
 		wrong  bool
 		reason string
 	}{
 		{a.isSlow(), answersSlowly},
-		{a.Kind != "", "wrong-kind"},
-		{a.APIVersion != "", "wrong-api-version"},
+		{a.Kind != "" && !isLenient(a.Kind), "wrong-kind"},
+		{a.APIVersion != "" && !isLenient(a.APIVersion), "wrong-api-version"},
 		{!a.Status, "no-status"},
 		{contradicts, "allowed-and-denied"},
 		{len(a.Unknown) > 0, "conditions-not-asked-for"},
@@ -67,6 +68,9 @@ func advise(v Question, a Answer) (reasons []string) {
 	}
 	if a.EvalError {
 		reasons = append(reasons, "evaluation-error")
+	}
+	if a.isUnnamed() {
+		reasons = append(reasons, "answer-without-kind")
 	}
 	return reasons
 }

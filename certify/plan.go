@@ -29,8 +29,9 @@ type Plan struct {
 	// all are the questions, and byID says where they are in it.
 	all  []Question
 	byID map[string]int
-	// v1Only leaves out the questions in v1beta1.
-	v1Only bool
+	// v1Only leaves out the questions in v1beta1. plainForm is the form of the other questions: v1, unless v1 is left out.
+	v1Only    bool
+	plainForm Form
 	// scenarios are those that the plan was made of, under their own names.
 	scenarios []*scenarios.Scenario
 	// cell is the API server that checks in a cluster are for, checks those checks.

@@ -1,6 +1,8 @@
 package certify
 
 import (
+	"fmt"
+
 	"github.com/spf13/pflag"
 
 	"github.com/authzconf/authzconf/certify/policy"
@@ -39,18 +41,16 @@ func (f *safeFlags) Plan(i *product.Invocation) (product.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := f.versions.check(); err != nil {
+	plan, err := NewSafePlan(i.Seed)
+	if err != nil {
 		return nil, err
 	}
-	o := Options{Blame: true, V1Only: f.versions.isV1Only()}
+	o := Options{Blame: true}
+	if o.Plan, err = plan.ForVersions(f.versions...); err != nil {
+		return nil, fmt.Errorf("--review-versions: %w", err)
+	}
 	if o.Webhook, err = f.webhook(i); err != nil {
 		return nil, err
-	}
-	if o.Plan, err = NewSafePlan(i.Seed); err != nil {
-		return nil, err
-	}
-	if o.V1Only {
-		o.Plan = o.Plan.withoutV1beta1()
 	}
 	return o.trial(f.Subject, challenge, o.directCases()).WithChallenge(), nil
 }

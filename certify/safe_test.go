@@ -1,13 +1,23 @@
 package certify
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	authorizationcel "k8s.io/apiserver/pkg/authorization/cel"
+	"k8s.io/apiserver/plugin/pkg/authorizer/webhook"
+	"k8s.io/apiserver/plugin/pkg/authorizer/webhook/metrics"
 
 	"github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/docs"
@@ -90,6 +100,73 @@ func TestSafeDenials(t *testing.T) {
 		t.Errorf("the findings are %+v", run.Findings)
 	}
 	checkRecord(t, safePlan(t, safeSeed), run)
+}
+
+// oneVersion is an authorizer that allows nothing, and refuses reviews of all versions but one.
+func oneVersion(version string) http.Handler {
+	return early(func(w http.ResponseWriter, body []byte) ([]byte, bool) {
+		isOther := bytes.Contains(body, []byte("authorization.k8s.io")) && !bytes.Contains(body, []byte(`"`+version+`"`))
+		if isOther {
+			http.Error(w, "another version", http.StatusBadRequest)
+		}
+		return body, isOther
+	})(reference.Handler(func(spec) scenarios.Decision { return scenarios.NoOpinion }), nil)
+}
+
+// TestSafeForOneVersion asks authorizers that serve one version of the review alone.
+func TestSafeForOneVersion(t *testing.T) {
+	for version, api := range map[string]string{"v1": reference.V1, "v1beta1": reference.V1beta1} {
+		b, err := safePlan(t, safeSeed).ForVersions(version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := serve(t, oneVersion(api))
+		run := certify(t, b, w)
+		if len(run.Findings) > 0 || !slices.Equal(run.Levels, []CertificationLevel{Safe}) || !slices.Equal(run.ReviewVersions, []string{version}) {
+			t.Errorf("%s: levels %v, versions %v, findings %+v", version, run.Levels, run.ReviewVersions, run.Findings)
+		}
+		if run := certify(t, safePlan(t, safeSeed), w); len(run.Levels) > 0 {
+			t.Errorf("an authorizer that serves %s alone is granted both", version)
+		}
+	}
+	if _, err := safePlan(t, safeSeed).ForVersions("v2"); err == nil {
+		t.Error("v2 is a version")
+	}
+}
+
+// TestSafeWithoutKind has answers without apiVersion and kind. An API server reads them, so that they are safe.
+func TestSafeWithoutKind(t *testing.T) {
+	const allowed, not = `{"status":{"allowed":true}}`, `{"status":{"allowed":false}}`
+	answer := func(text string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, text)
+		})
+	}
+	run := expectSafe(t, safeSeed, serve(t, answer(not)))
+	if len(run.Findings) != 1 || run.Findings[0].Reason != "answer-without-kind" {
+		t.Errorf("the findings are %+v", run.Findings)
+	}
+	for text, want := range map[string]authorizer.Decision{allowed: authorizer.DecisionAllow, not: authorizer.DecisionNoOpinion} {
+		for _, version := range []string{"v1", "v1beta1"} {
+			asked, err := webhook.New(serve(t, answer(text)).config, version, 0, 0, wait.Backoff{Steps: 1}, authorizer.DecisionDeny, nil, "webhook", noMetrics{}, authorizationcel.NewDefaultCompiler())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, _, err := asked.Authorize(t.Context(), authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "u"}, Verb: "get", Path: "/"})
+			if err != nil || got != want {
+				t.Errorf("an API server that asks in %s takes %s for %v, %v", version, text, got, err)
+			}
+		}
+	}
+}
+
+// noMetrics spares a test the registry of an API server.
+type noMetrics struct {
+	metrics.NoopRequestMetrics
+	metrics.NoopWebhookMetrics
+	authorizationcel.NoopMatcherMetrics
 }
 
 // TestSafeDifferentlyRight asks authorizers that are right in another way than the reference.

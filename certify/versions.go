@@ -13,7 +13,7 @@ type reviewVersions []string
 
 // register adds the flag.
 func (v *reviewVersions) register(fs *pflag.FlagSet) {
-	fs.StringSliceVar((*[]string)(v), "review-versions", []string{"v1", "v1beta1"}, "versions of SubjectAccessReview that are asked; v1 alone for an authorizer that serves only that, which the report says")
+	fs.StringSliceVar((*[]string)(v), "review-versions", []string{"v1", "v1beta1"}, "versions of SubjectAccessReview that are asked, for an authorizer that does not serve both; the report says which")
 }
 
 // check returns why the versions cannot be asked.
@@ -27,3 +27,42 @@ func (v reviewVersions) check() error {
 
 // isV1Only reports whether v1beta1 is left out.
 func (v reviewVersions) isV1Only() bool { return !slices.Contains(v, "v1beta1") }
+
+// ForVersions returns a plan of level safe for an authorizer that serves some versions of SubjectAccessReview: v1, v1beta1,
+// or both, which no version stands for as well.
+func (b *Plan) ForVersions(versions ...string) (*Plan, error) {
+	for _, version := range versions {
+		if version != "v1" && version != "v1beta1" {
+			return nil, fmt.Errorf("%q is not a version of SubjectAccessReview: expected v1, v1beta1, or both", version)
+		}
+	}
+	switch {
+	case len(versions) == 0:
+		return b, nil
+	case !slices.Contains(versions, "v1"):
+		return b.inV1beta1()
+	case !slices.Contains(versions, "v1beta1"):
+		return b.withoutV1beta1(), nil
+	}
+	return b, nil
+}
+
+// inV1beta1 returns the plan with every question in v1beta1, for an authorizer that serves nothing else: API servers whose
+// webhook is set by flags ask in v1beta1 by default. What was asked in both versions is asked once. Fields that nobody
+// knows yet are left out: no newer version of v1beta1 will come.
+func (b *Plan) inV1beta1() (*Plan, error) {
+	out := *b
+	out.plainForm = v1beta1
+	var asked []Question
+	for _, v := range b.all {
+		switch v.Form {
+		case "":
+			v.Form = v1beta1
+		case v1beta1, unknownFields:
+			continue
+		}
+		asked = append(asked, v)
+	}
+	out.setQuestions(nil, asked)
+	return &out, out.seal()
+}

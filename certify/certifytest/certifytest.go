@@ -121,10 +121,11 @@ func RunURL(t T, address string, o Options) {
 // RunSafe asks a webhook what nobody was granted: all verbs of impersonation, verbs that nobody knows, selectors, unknown
 // fields, requests that are not reviews, by users whose names were made for this. It needs no policy, and takes about a
 // second. What is allowed, or breaks the webhook, fails the test; what is only advised against is logged. It is level safe
-// of authzconf certify safe, under seed 1, so that failures repeat.
-func RunSafe(t T, h http.Handler) {
+// of authzconf certify safe, under seed 1, so that failures repeat. Versions are those of SubjectAccessReview that the
+// webhook serves, v1 or v1beta1; left out, both are asked.
+func RunSafe(t T, h http.Handler, versions ...string) {
 	t.Helper()
-	run, err := askSafe(t.Context(), h)
+	run, err := askSafe(t.Context(), h, versions)
 	if err != nil {
 		t.Fatalf("certifytest: %v", err)
 		return
@@ -132,23 +133,26 @@ func RunSafe(t T, h http.Handler) {
 	report(t, run)
 }
 
-func askSafe(ctx context.Context, h http.Handler) (*certify.Run[certify.Answer], error) {
+func askSafe(ctx context.Context, h http.Handler, versions []string) (*certify.Run[certify.Answer], error) {
 	plan, err := certify.NewSafePlan(1)
 	if err != nil {
+		return nil, err
+	}
+	if plan, err = plan.ForVersions(versions...); err != nil {
 		return nil, err
 	}
 	return certifyHandler(ctx, h, certify.Options{Plan: plan})
 }
 
 // RunSafeURL is RunSafe for a webhook that is served already. Its certificate is not checked.
-func RunSafeURL(t T, address string) {
+func RunSafeURL(t T, address string, versions ...string) {
 	t.Helper()
 	h, err := At(address)
 	if err != nil {
 		t.Fatalf("certifytest: %v", err)
 		return
 	}
-	RunSafe(t, h)
+	RunSafe(t, h, versions...)
 }
 
 // At is a handler that has a URL answer, whatever path it is asked for.

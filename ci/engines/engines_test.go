@@ -11,6 +11,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/authzconf/authzconf/certify"
+	"github.com/authzconf/authzconf/certify/certifytest"
 	"github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
@@ -69,6 +70,21 @@ func TestCedar(t *testing.T) {
 			t.Errorf("level %s is not granted: %+v", levels()[i], r)
 		}
 	}
+}
+
+// TestCedarIsSafe asks Cedar, with the policy loaded, for what nobody was granted.
+func TestCedarIsSafe(t *testing.T) {
+	files, err := planOf(t, seed).Policy.Export("cedar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	allowed := loadCedar(t, files[""])
+	certifytest.RunSafe(t, reference.Handler(func(s spec) scenarios.Decision {
+		if ok, err := allowed(s); ok && err == nil {
+			return scenarios.Allow
+		}
+		return scenarios.NoOpinion
+	}))
 }
 
 // TestWrongPolicyIsNoticed certifies with the policy of another seed.

@@ -66,7 +66,7 @@ func advise(v Question, a Answer) (reasons []string) {
 	if a.Denied && !a.Allowed {
 		reasons = append(reasons, "denies-what-is-not-granted")
 	}
-	if a.EvalError {
+	if isReview := v.Expect != ""; a.EvalError && isReview {
 		reasons = append(reasons, "evaluation-error")
 	}
 	if a.isUnnamed() {

@@ -251,12 +251,14 @@ func safeScores(t *testing.T, b, safe *Plan) (scores []safeScore, byHand []strin
 		adverse[name] = mistaken(right, grants)
 	}
 	count("adversaries", adverse)
-	generated := map[string]reference.Decider{}
-	for _, g := range generatedAuthorizers(b.Policy) {
-		generated[g.class+" "+g.name] = g.wrong(right)
+	made := safeScore{kind: "generated"}
+	for _, g := range generatedAuthorizers(b.Policy, remembered) {
+		made.made++
+		if firstWrong(safe, g.wrong(right)) != nil {
+			made.rejected++
+		}
 	}
-	count("generated", generated)
-	return scores, byHand
+	return append(scores, made), byHand
 }
 
 // TestSafeTable compares the table of docs/certify.md with what level safe rejects.

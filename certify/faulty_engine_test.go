@@ -3,6 +3,7 @@ package certify
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
@@ -45,9 +46,18 @@ func newEngine() *engine {
 
 // covers is Grant.Covers in the engine's parts.
 func (e *engine) covers(g *scenarios.Grant, r review) bool {
-	if g.Subject.User != "" && !e.user(g.Subject.User, r.User) || g.Subject.Group != "" && !e.member(g.Subject.Group, r.Groups) {
-		return false
-	}
+	return e.isSubject(g, r) && e.coversRequest(g, r)
+}
+
+// isSubject reports whether a grant is for who asks.
+func (e *engine) isSubject(g *scenarios.Grant, r review) bool {
+	isOther := g.Subject.User != "" && !e.user(g.Subject.User, r.User)
+	isOutside := g.Subject.Group != "" && !e.member(g.Subject.Group, r.Groups)
+	return !isOther && !isOutside
+}
+
+// coversRequest reports whether a grant, whoever it is for, is for what is asked.
+func (e *engine) coversRequest(g *scenarios.Grant, r review) bool {
 	anyOf := func(list []string, asked string, fits func(granted, asked string) bool) bool {
 		return slices.ContainsFunc(list, func(s string) bool { return fits(s, asked) })
 	}
@@ -67,6 +77,30 @@ func (e *engine) decider(p *policy.Policy) reference.Decider {
 	return func(r review) scenarios.Decision {
 		for i := range p.Grants {
 			if e.covers(&p.Grants[i], r) {
+				return scenarios.Allow
+			}
+		}
+		return scenarios.NoOpinion
+	}
+}
+
+// deciderBySubject is decider, but that it looks for the grants of who asks once.
+func (e *engine) deciderBySubject(p *policy.Policy) reference.Decider {
+	var known sync.Map
+	return func(r review) scenarios.Decision {
+		who := r.User + "\x00" + strings.Join(r.Groups, "\x00")
+		own, isKnown := known.Load(who)
+		if !isKnown {
+			var found []*scenarios.Grant
+			for i := range p.Grants {
+				if e.isSubject(&p.Grants[i], r) {
+					found = append(found, &p.Grants[i])
+				}
+			}
+			own, _ = known.LoadOrStore(who, found)
+		}
+		for _, g := range own.([]*scenarios.Grant) {
+			if e.coversRequest(g, r) {
 				return scenarios.Allow
 			}
 		}

@@ -217,7 +217,7 @@ func (v *Question) String() string {
 // decideBy is an engine's decision, by the grants of who asks where the engine compares those rightly.
 func decideBy(e *engine, p *policy.Policy, anybody bool) reference.Decider {
 	if anybody {
-		return e.decider(p)
+		return e.deciderBySubject(p)
 	}
 	of := map[scenarios.Subject][]*scenarios.Grant{}
 	for i := range p.Grants {
@@ -285,8 +285,7 @@ func (all scores) take(class string) bool {
 func share(of, all int) string { return fmt.Sprintf("%.1f %%", 100*float64(of)/float64(all)) }
 
 // generatedAuthorizers are all that are generated: wrong comparisons of every attribute, and things taken for others.
-// prepare changes each comparison before it is used.
-func generatedAuthorizers(p *policy.Policy, prepare func(same func(granted, asked string) bool) func(granted, asked string) bool) (out []generated) {
+func generatedAuthorizers(p *policy.Policy) (out []generated) {
 	for _, attribute := range slices.Sorted(maps.Keys(compared)) {
 		isAnybody := attribute == "user" || attribute == "groups"
 		for _, c := range wrongComparisons() {
@@ -294,28 +293,11 @@ func generatedAuthorizers(p *policy.Policy, prepare func(same func(granted, aske
 				continue
 			}
 			e := newEngine()
-			compared[attribute](e, prepare(c.same))
+			compared[attribute](e, c.same)
 			out = append(out, generated{c.class, attribute + " by " + c.name, func(reference.Decider) reference.Decider { return decideBy(e, p, isAnybody) }})
 		}
 	}
 	return append(out, implies()...)
-}
-
-// asItIs does not change a comparison.
-func asItIs(same func(granted, asked string) bool) func(granted, asked string) bool { return same }
-
-// remembered compares two strings once. Few strings are asked about in level safe, and each with all that is granted.
-func remembered(same func(granted, asked string) bool) func(granted, asked string) bool {
-	known := map[[2]string]bool{}
-	return func(granted, asked string) bool {
-		key := [2]string{granted, asked}
-		is, ok := known[key]
-		if !ok {
-			is = same(granted, asked)
-			known[key] = is
-		}
-		return is
-	}
 }
 
 func TestGeneratedAreRejected(t *testing.T) {
@@ -331,7 +313,7 @@ func TestGeneratedAreRejected(t *testing.T) {
 		for _, q := range b.All() {
 			by[q.Reason] = append(by[q.Reason], q)
 		}
-		for _, g := range generatedAuthorizers(b.Policy, asItIs) {
+		for _, g := range generatedAuthorizers(b.Policy) {
 			if !all.take(g.class) {
 				continue
 			}

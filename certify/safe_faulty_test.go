@@ -108,7 +108,11 @@ func safeCircumstanceFaults() []faultyAuthorizer {
 		allowsIf("nodes-trusted", "who-asks-decides", "whoever is a node may impersonate", func(s spec) bool { return slices.Contains(s.Groups, "system:nodes") }),
 		allowsIf("extra-believed", "who-asks-decides", "a scope of cluster-admin in the extra is believed", func(s spec) bool { return slices.Contains(s.Extra["scopes"], "cluster-admin") }),
 		allowsIf("narrowed-lists-open", "selectors-change-the-decision", "a list that is narrowed by a selector is allowed", func(s spec) bool {
-			return s.ResourceAttributes != nil && (s.ResourceAttributes.FieldSelector != nil || s.ResourceAttributes.LabelSelector != nil)
+			a := s.ResourceAttributes
+			if a == nil {
+				return false
+			}
+			return a.FieldSelector != nil || a.LabelSelector != nil
 		}),
 		answersIf("unparsed-selectors-break", "bad-request-breaks", "a selector that was not parsed breaks it", has(`"rawSelector"`), breakOff),
 		answersIf("v1beta1-open", "versions-differ", "reviews of v1beta1 are not read, and allowed", has(reference.V1beta1), allow),

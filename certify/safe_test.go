@@ -252,7 +252,7 @@ func safeScores(t *testing.T, b, safe *Plan) (scores []safeScore, byHand []strin
 	}
 	count("adversaries", adverse)
 	made := safeScore{kind: "generated"}
-	for _, g := range generatedAuthorizers(b.Policy, remembered) {
+	for _, g := range generatedAuthorizers(b.Policy) {
 		made.made++
 		if firstWrong(safe, g.wrong(right)) != nil {
 			made.rejected++

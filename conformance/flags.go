@@ -71,7 +71,7 @@ func (f *runFlags) cells(i *product.Invocation) ([]server.Options, error) {
 	if f.matrix.Capabilities().Foreign {
 		return f.existingCells(i)
 	}
-	return f.matrix.Cells(i.ReadInput, i.Messages)
+	return f.matrix.Cells(i)
 }
 
 // existingCells returns the only cell, which is what the cluster says it is, or what it said when the record was made.

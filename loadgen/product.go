@@ -17,7 +17,6 @@ import (
 	"github.com/authzconf/authzconf/clusters/providers"
 	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/engine/server"
-	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/shard"
 	"github.com/authzconf/authzconf/loadgen/storm"
@@ -68,9 +67,8 @@ const bareNodes, kwokNodes = "bare", "kwok"
 
 func newFlags(fs *pflag.FlagSet) product.Flags {
 	f := &flags{given: fs}
-	minors := strings.Join(seq.Map(local.Releases(), func(r local.Release) string { return r.Minor }), ", ")
 	fs.StringVar(&f.profile, "profile", "", "a file, or a built-in profile (load profiles says what they are): "+strings.Join(profile.Names(), ", "))
-	fs.StringVar(&f.kubernetes, "kubernetes", local.Newest().Minor, "version to run, of "+minors)
+	fs.StringVar(&f.kubernetes, "kubernetes", local.Newest().Minor, "version to run: "+local.VersionsHelp())
 	f.registerAdjustments(fs)
 	fs.IntVar(&f.shards, "shards", 1, "shards that the agents are spread over; the schedule is the same for any number")
 	fs.StringVar(&f.engine, "engine", storm.Processes, "what shards are: "+storm.Processes+", or "+storm.Pods+" (pods of an Indexed Job, with --provider kind or existing)")
@@ -146,7 +144,7 @@ func (f *flags) options(i *product.Invocation, p *profile.Profile) (o storm.Opti
 	}
 	o.Command, o.RecorderCommand = []string{self, Product.Command, ShardCommand}, []string{self, Product.Command, RecorderCommand}
 	if !storm.IsForeign(f.provider) {
-		o.Release, err = local.ParseRelease(f.kubernetes)
+		o.Release, err = f.release(i)
 		return o, err
 	}
 	if o.Existing, err = f.existingCluster(i); err != nil {
@@ -155,6 +153,19 @@ func (f *flags) options(i *product.Invocation, p *profile.Profile) (o storm.Opti
 	o.Release, o.Profile = o.Existing.Release, p.WithGate(o.Existing.Cell.Gate)
 	where := fmt.Sprintf("profile %s on this cluster, gate %s", p.Name, o.Existing.Cell.Gate)
 	return o, o.Profile.Check(func(string) string { return where })
+}
+
+// release returns the version that the flags name.
+func (f *flags) release(i *product.Invocation) (local.Release, error) {
+	asked := f.kubernetes
+	if f.binaries.HasSource() && !f.given.Changed("kubernetes") {
+		asked = local.SourceWord
+	}
+	version, err := f.binaries.ResolveOne(context.Background(), i.Fact, asked)
+	if err != nil {
+		return local.Release{}, err
+	}
+	return local.ParseRelease(version)
 }
 
 // clusterKey is the key of what an existing cluster said that it is.

@@ -84,7 +84,17 @@ type Program struct {
 	Version string `json:"version,omitempty"` // the pinned one; empty where somebody else chose the program
 	// Origin says where it came from, and how that was checked; SHA256 is of the program as it lies there.
 	Origin string `json:"origin"`
+	// Source names the text that it was built from, where that is no release: a commit, or the digest of a tree.
+	Source string `json:"source,omitempty"`
 	SHA256 string `json:"sha256"`
+}
+
+// Provenance is the origin with what it was built from.
+func (p Program) Provenance() string {
+	if p.Source == "" {
+		return p.Origin
+	}
+	return p.Origin + ", " + p.Source
 }
 
 // Title is the name and version.
@@ -92,7 +102,7 @@ func (p Program) Title() string { return strings.TrimSpace(p.Name + " " + p.Vers
 
 // IsPublished reports whether the program was compared with the digest of one that is published. One that was built from
 // modules, or that the environment or a flag names, is what whoever ran it says that it is.
-func (p Program) IsPublished() bool { return strings.HasPrefix(p.Origin, "official release") }
+func (p Program) IsPublished() bool { return strings.Contains(p.Origin, ", digest ") }
 
 // GateProbe is the answer to the permission-free gate probe.
 type GateProbe struct {

@@ -16,9 +16,7 @@ import (
 	"sync"
 
 	"golang.org/x/mod/modfile"
-	"k8s.io/apimachinery/pkg/util/version"
 
-	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
@@ -47,6 +45,8 @@ type Binaries struct {
 	Progress io.Writer
 
 	apiServers apiServers // those of RegisterAPIServers
+	sourceDir  string     // the flag --source
+	tree       SourceTree // what is in that folder, once Resolve has looked
 	// goCommand is the go command, published what can be downloaded, asked what the run knows of hosts; tests name others.
 	goCommand string
 	published map[string]publication
@@ -59,29 +59,32 @@ type Program struct {
 	Name    string
 	Version string // the pinned one; empty if somebody else chose the program
 	Path    string
-	// Origin says where it came from.
-	Origin string
+	// Origin says where it came from, and Source which text it was built from, where that is neither a release nor pinned.
+	Origin, Source string
 }
 
 type program struct {
 	name     string // its file's name
 	version  string
-	pin      string // its module file under versions/
+	pin      string // its module file under versions/; empty of a version that is not pinned
 	pkg      string // its main package
 	ldflags  string
 	variable string // names one to use instead
 }
 
 func kubeAPIServer(r Release) program {
-	return program{
+	p := program{
 		name:    "kube-apiserver",
 		version: r.Version,
-		pin:     "kubernetes-" + r.Minor,
-		pkg:     kubernetesModule + "/cmd/kube-apiserver",
+		pkg:     kubeAPIServerPackage,
 		// Built from a module it does not know its version. The numbers of /version come from elsewhere.
 		ldflags:  "-s -w -X k8s.io/component-base/version.gitVersion=v" + r.Version,
 		variable: "TEST_ASSET_KUBE_APISERVER",
 	}
+	if r.IsPinned() {
+		p.pin = kubernetesPin + r.Minor
+	}
+	return p
 }
 
 func etcd() program {
@@ -124,8 +127,21 @@ func kubectl(minor string) program {
 
 // KubeAPIServer returns the path of a kube-apiserver of this release, downloading or building it if need be.
 func (b *Binaries) KubeAPIServer(ctx context.Context, r Release) (string, error) {
-	found, err := b.find(ctx, kubeAPIServer(r))
+	found, err := b.findAPIServer(ctx, r)
 	return found.Path, err
+}
+
+// findAPIServer finds the kube-apiserver of a release, or builds that of the source tree whose version it is.
+func (b *Binaries) findAPIServer(ctx context.Context, r Release) (Program, error) {
+	p := kubeAPIServer(r)
+	isOfTree := b.tree.Version != "" && b.tree.Version == r.Version
+	if !isOfTree {
+		return b.find(ctx, p)
+	}
+	if path, err := namedProgram(p, os.Getenv); path != "" || err != nil {
+		return Program{}, &usage.Error{Problem: "--source names a tree, and " + p.variable + " or KUBEBUILDER_ASSETS a program", Hint: "leave one of them out", Err: err}
+	}
+	return b.buildTree(ctx, p)
 }
 
 // Etcd returns the path of an etcd, downloading or building it if need be.
@@ -171,32 +187,55 @@ func (b *Binaries) find(ctx context.Context, p program) (Program, error) {
 		return Program{Name: p.name, Path: path, Origin: originEnvironment}, err
 	}
 	o, err := b.offer(p)
-	official := Program{p.name, p.version, o.target, o.origin}
+	official := Program{Name: p.name, Version: p.version, Path: o.target, Origin: o.origin}
 	if err != nil {
 		return official, err
 	}
 	if source != Build && o.cached() {
 		return official, nil
 	}
-	module, target, unbuildable := b.place(ctx, p)
-	built := Program{p.name, p.version, target, originBuilt}
-	there := func() bool { return isFile(target) }
-	if source != Official && unbuildable == nil && there() {
-		return built, nil
-	}
-	if source != Build {
-		if done, err := b.download(ctx, p, o, source); done {
-			return official, err
+	if source != Official {
+		if built, isThere := b.findBuilt(ctx, p); isThere {
+			return built, nil
 		}
 	}
-	if unbuildable != nil {
-		return built, unbuildable
+	var refused error
+	if source != Build {
+		done, err := b.download(ctx, p, o, source)
+		if done {
+			return official, err
+		}
+		refused = err
 	}
-	return built, b.once(ctx, p, target, there, func() error { return b.compile(ctx, p, module, target) })
+	return b.build(ctx, p, refused)
+}
+
+// findBuilt finds a program that was built before.
+func (b *Binaries) findBuilt(ctx context.Context, p program) (built Program, isThere bool) {
+	if p.pin == "" && !b.hasModule(p) {
+		return Program{}, false // to make its module takes the network
+	}
+	_, built, err := b.place(ctx, p)
+	return built, err == nil && isFile(built.Path)
+}
+
+// build builds a program from modules. refused is why it was not downloaded.
+func (b *Binaries) build(ctx context.Context, p program, refused error) (Program, error) {
+	if p.pin == "" {
+		if err := b.makeModule(ctx, p, refused); err != nil {
+			return Program{}, err
+		}
+	}
+	module, built, err := b.place(ctx, p)
+	if err != nil {
+		return built, err
+	}
+	there := func() bool { return isFile(built.Path) }
+	return built, b.once(ctx, p, built.Path, there, func() error { return b.compile(ctx, p, module, built.Path) })
 }
 
 // download fetches an official program, and reports whether that is all that can be done: it is not if the program cannot
-// be had, and may be built instead.
+// be had, and may be built instead. Then the error says why.
 func (b *Binaries) download(ctx context.Context, p program, o offer, source string) (done bool, err error) {
 	err = b.fetch(ctx, p, o)
 	switch {
@@ -211,7 +250,7 @@ func (b *Binaries) download(ctx context.Context, p program, o offer, source stri
 	if err != errSilent { //nolint:errorlint // the first time, what is wrapped is said
 		b.report("%s %s cannot be downloaded and is built instead; a host that does not answer is not asked again in this run: %v", p.name, p.version, err)
 	}
-	return false, nil
+	return false, err
 }
 
 // namedProgram looks for a program that variables name; "" if none does.
@@ -261,13 +300,18 @@ func (b *Binaries) report(format string, args ...any) {
 // PinnedModule writes the module a release is built from into the cache and returns its folder,
 // in which go commands see exactly the packages of the built program.
 func (b *Binaries) PinnedModule(ctx context.Context, r Release) (string, error) {
-	source, _, err := b.place(ctx, kubeAPIServer(r))
-	return source, err
+	module, _, err := b.place(ctx, kubeAPIServer(r))
+	return module.dir, err
 }
 
 // GoOutput runs a go command in a folder, with the settings of builds, and returns what it prints.
 func (b *Binaries) GoOutput(ctx context.Context, dir string, args ...string) (string, error) {
-	cmd := b.goCmd(ctx, dir, args...)
+	return b.goOutput(ctx, newModule(dir), args...)
+}
+
+// goOutput runs a go command in a module. What it has printed is returned with an error, too: some say there what is wrong.
+func (b *Binaries) goOutput(ctx context.Context, m module, args ...string) (string, error) {
+	cmd := b.goCmd(ctx, m, args...)
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := RunChild(cmd)
@@ -277,7 +321,7 @@ func (b *Binaries) GoOutput(ctx context.Context, dir string, args ...string) (st
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
 	case err != nil:
-		return "", fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+		return stdout.String(), fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
 	}
 	return stdout.String(), nil
 }
@@ -289,90 +333,12 @@ func (b *Binaries) GoOutput(ctx context.Context, dir string, args ...string) (st
 var pins embed.FS
 
 const (
-	kubernetesModule = "k8s.io/kubernetes"
-	etcdModule       = "go.etcd.io/etcd/server/v3"
+	kubernetesModule     = "k8s.io/kubernetes"
+	kubeAPIServerPackage = kubernetesModule + "/cmd/kube-apiserver"
+	etcdModule           = "go.etcd.io/etcd/server/v3"
+	// kubernetesPin begins the names of the module files of kube-apiserver.
+	kubernetesPin = "kubernetes-"
 )
-
-// Release is one Kubernetes minor this package can build, pinned to one patch version.
-type Release struct {
-	Minor   string // "1.37"
-	Version string // the pinned patch version, "1.37.1", without a leading v
-}
-
-// String returns the patch version.
-func (r Release) String() string { return r.Version }
-
-// Releases returns the pinned releases, newest last.
-func Releases() []Release { return slices.Clone(releases) }
-
-// Newest is the last of the pinned releases.
-func Newest() Release { return releases[len(releases)-1] }
-
-// releases is read once; the embedded files cannot change, and a test reads them all.
-var releases = func() (out []Release) {
-	for _, entry := range must(pins.ReadDir("versions")) {
-		if minor, ok := strings.CutPrefix(strings.TrimSuffix(entry.Name(), ".mod"), "kubernetes-"); ok && path.Ext(entry.Name()) == ".mod" {
-			out = append(out, Release{Minor: minor, Version: readPin("kubernetes-" + minor).version(kubernetesModule)})
-		}
-	}
-	slices.SortFunc(out, func(a, b Release) int { return must(version.MustParseGeneric(a.Version).Compare(b.Version)) })
-	return out
-}()
-
-// must is for what is embedded, which can only be wrong at compile time.
-func must[T any](value T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return value
-}
-
-// ParseRelease finds the pinned release of a minor ("1.37", "v1.37") or of exactly the pinned patch version
-// ("1.37.1"). The empty string is the newest. Anything else is a [*usage.Error] that names the known releases.
-func ParseRelease(s string) (Release, error) {
-	wanted := strings.TrimPrefix(strings.TrimSpace(s), "v")
-	if wanted == "" && s == "" {
-		return Newest(), nil
-	}
-	for _, r := range releases {
-		if wanted == r.Minor || wanted == r.Version {
-			return r, nil
-		}
-	}
-	return Release{}, &usage.Error{
-		Problem: fmt.Sprintf("Kubernetes version %q is not one of those that can be run here", s),
-		Hint:    "use one of " + knownReleases(),
-	}
-}
-
-func knownReleases() string {
-	names := seq.Map(releases, func(r Release) string { return fmt.Sprintf("%s (%s)", r.Minor, r.Version) })
-	return strings.Join(names, ", ")
-}
-
-// emulated checks an emulated version against the release that is to emulate it. How far back a
-// release reaches is left to it: kube-apiserver refuses what it cannot emulate.
-func (r Release) emulated(s string) (string, error) {
-	if s == "" {
-		return "", nil
-	}
-	minor := strings.TrimPrefix(s, "v")
-	parsed, err := version.ParseGeneric(minor)
-	if err != nil || strings.Count(minor, ".") != 1 {
-		return "", &usage.Error{
-			Problem: fmt.Sprintf("emulated version %q is not a minor version", s),
-			Hint:    `write it like "1.36"`,
-			Err:     err,
-		}
-	}
-	if version.MustParseGeneric(r.Minor).LessThan(parsed) {
-		return "", &usage.Error{
-			Problem: fmt.Sprintf("Kubernetes %s cannot emulate the newer version %s", r.Version, minor),
-			Hint:    "emulate an older minor, or run a newer release: " + knownReleases(),
-		}
-	}
-	return minor, nil
-}
 
 type pin struct {
 	name     string

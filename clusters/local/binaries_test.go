@@ -59,19 +59,19 @@ func TestNamedProgram(t *testing.T) {
 
 func TestCacheKey(t *testing.T) {
 	p := kubeAPIServer(releases[len(releases)-1])
-	base := cacheKey(p, pin{mod: []byte("m"), sum: []byte("s")}, "go1")
-	if again := cacheKey(p, pin{mod: []byte("m"), sum: []byte("s")}, "go1"); again != base {
+	base := newModule("", "m", "s").cacheKey(p, "go1")
+	if again := newModule("", "m", "s").cacheKey(p, "go1"); again != base {
 		t.Error("the key is not stable")
 	}
 	other := p
 	other.ldflags += " -X a=b"
 	for name, key := range map[string]string{
-		"module":   cacheKey(p, pin{mod: []byte("M"), sum: []byte("s")}, "go1"),
-		"sums":     cacheKey(p, pin{mod: []byte("m"), sum: []byte("S")}, "go1"),
-		"boundary": cacheKey(p, pin{mod: []byte("ms"), sum: []byte("")}, "go1"),
-		"go":       cacheKey(p, pin{mod: []byte("m"), sum: []byte("s")}, "go2"),
-		"flags":    cacheKey(other, pin{mod: []byte("m"), sum: []byte("s")}, "go1"),
-		"release":  cacheKey(kubeAPIServer(releases[0]), pin{mod: []byte("m"), sum: []byte("s")}, "go1"),
+		"module":   newModule("", "M", "s").cacheKey(p, "go1"),
+		"sums":     newModule("", "m", "S").cacheKey(p, "go1"),
+		"boundary": newModule("", "ms", "").cacheKey(p, "go1"),
+		"go":       newModule("", "m", "s").cacheKey(p, "go2"),
+		"flags":    newModule("", "m", "s").cacheKey(other, "go1"),
+		"release":  newModule("", "m", "s").cacheKey(kubeAPIServer(releases[0]), "go1"),
 	} {
 		if key == base {
 			t.Errorf("another %s has the same key", name)

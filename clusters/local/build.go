@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,13 +29,28 @@ func BuildEnv() []string {
 	return []string{"CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=readonly", "GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH}
 }
 
-func buildArgs(p program) []string {
-	return []string{"build", "-v", "-mod=readonly", "-trimpath", "-ldflags", p.ldflags}
+// module is a folder in which a program is built, and how.
+type module struct {
+	dir string
+	// contents name what is built: the same ones give the same program.
+	contents []string
+	// env are the settings of the go command, and flags those of its that say how modules are found.
+	env, flags []string
 }
 
-func cacheKey(p program, pin pin, goVersion string) string {
+// newModule returns the module of a folder that has a go.mod and a go.sum, and nothing else.
+func newModule(dir string, contents ...string) module {
+	return module{dir: dir, contents: contents, env: BuildEnv(), flags: []string{"-mod=readonly"}}
+}
+
+func (m module) buildArgs(p program) []string {
+	return slices.Concat([]string{"build", "-v"}, m.flags, []string{"-trimpath", "-ldflags", p.ldflags})
+}
+
+// cacheKey returns what a built program is kept by.
+func (m module) cacheKey(p program, goVersion string) string {
 	hash := sha256.New()
-	for _, s := range append(append(BuildEnv(), buildArgs(p)...), p.pkg, goVersion, string(pin.mod), string(pin.sum)) {
+	for _, s := range slices.Concat(m.env, m.buildArgs(p), []string{p.pkg, goVersion}, m.contents) {
 		_, _ = fmt.Fprintf(hash, "%d:%s\n", len(s), s)
 	}
 	return hex.EncodeToString(hash.Sum(nil))[:16]
@@ -65,25 +81,55 @@ func (b *Binaries) once(ctx context.Context, p program, target string, there fun
 	return produce()
 }
 
-// place writes the program's module into the cache, and tells its folder and where the program belongs, built or not.
-func (b *Binaries) place(ctx context.Context, p program) (source, target string, err error) {
-	pin := readPin(p.pin)
+// place returns the module that a program is built in, in the cache, and the program that comes out, built or not.
+func (b *Binaries) place(ctx context.Context, p program) (m module, built Program, err error) {
+	pin, origin := pin{}, originUnpinned
+	if p.pin != "" {
+		pin, origin = readPin(p.pin), originBuilt
+	}
+	dir, err := b.moduleDir(p)
+	if err != nil {
+		return m, built, err
+	}
+	if p.pin == "" {
+		pin, err = readModule(dir)
+	} else {
+		err = cmp.Or(writeIfChanged(filepath.Join(dir, "go.mod"), pin.mod), writeIfChanged(filepath.Join(dir, "go.sum"), pin.sum))
+	}
+	if err != nil {
+		return m, built, folderError("cache folder", dir, CacheVariable, err)
+	}
+	m = newModule(dir, string(pin.mod), string(pin.sum))
+	built, err = b.placeBuilt(ctx, p, m)
+	built.Origin = origin
+	return m, built, err
+}
+
+// moduleDir makes the folder of the module that a program is built in.
+func (b *Binaries) moduleDir(p program) (string, error) {
 	cache, err := b.cacheDir()
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
-	source = filepath.Join(cache, "modules", p.pin)
-	if err := os.MkdirAll(source, 0o755); err != nil {
-		return "", "", folderError("cache folder", cache, CacheVariable, err)
+	dir := filepath.Join(cache, "modules", cmp.Or(p.pin, kubernetesPin+p.version))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", folderError("cache folder", cache, CacheVariable, err)
 	}
-	if err := cmp.Or(writeIfChanged(filepath.Join(source, "go.mod"), pin.mod), writeIfChanged(filepath.Join(source, "go.sum"), pin.sum)); err != nil {
-		return "", "", folderError("cache folder", cache, CacheVariable, err)
-	}
-	goVersion, err := b.goVersion(ctx, source)
+	return dir, nil
+}
+
+// placeBuilt returns the program that is built in a module, with the place that it has in the cache.
+func (b *Binaries) placeBuilt(ctx context.Context, p program, m module) (built Program, err error) {
+	cache, err := b.cacheDir()
 	if err != nil {
-		return "", "", err
+		return built, err
 	}
-	return source, filepath.Join(cache, "bin", fmt.Sprintf("%s-%s-%s", p.name, p.version, cacheKey(p, pin, goVersion))), nil
+	goVersion, err := b.goVersion(ctx, m)
+	if err != nil {
+		return built, err
+	}
+	target := filepath.Join(cache, "bin", fmt.Sprintf("%s-%s-%s", p.name, p.version, m.cacheKey(p, goVersion)))
+	return Program{Name: p.name, Version: p.version, Path: target}, nil
 }
 
 // writeIfChanged leaves alone a file that is as it should be. A changed one is replaced in one step.
@@ -100,8 +146,8 @@ func isFile(path string) bool {
 }
 
 // goVersion asks the go command for the version of the toolchain that the module selects.
-func (b *Binaries) goVersion(ctx context.Context, source string) (string, error) {
-	out, err := b.GoOutput(ctx, source, "env", "GOVERSION")
+func (b *Binaries) goVersion(ctx context.Context, m module) (string, error) {
+	out, err := b.goOutput(ctx, m, "env", "GOVERSION")
 	if errors.Is(err, exec.ErrNotFound) {
 		return "", &usage.Error{
 			Problem: "control planes are built with the Go toolchain, and there is no go command",
@@ -112,10 +158,10 @@ func (b *Binaries) goVersion(ctx context.Context, source string) (string, error)
 	return strings.TrimSpace(out), err
 }
 
-func (b *Binaries) goCmd(ctx context.Context, dir string, args ...string) *exec.Cmd {
+func (b *Binaries) goCmd(ctx context.Context, m module, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, cmp.Or(b.goCommand, "go"), args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), append(BuildEnv(), "PWD="+dir)...)
+	cmd.Dir = m.dir
+	cmd.Env = slices.Concat(os.Environ(), m.env, []string{"PWD=" + m.dir})
 	// Compilers may hold the output open a moment longer than the go command.
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
@@ -135,17 +181,17 @@ func RunChild(cmd *exec.Cmd) error {
 }
 
 // compile builds beside the target and renames, so that the target is whole or not there.
-func (b *Binaries) compile(ctx context.Context, p program, source, target string) error {
+func (b *Binaries) compile(ctx context.Context, p program, m module, target string) error {
 	partial := target + ".partial"
 	defer func() { _ = os.Remove(partial) }()
-	cmd := b.goCmd(ctx, source, append(buildArgs(p), "-o", partial, p.pkg)...)
+	cmd := b.goCmd(ctx, m, append(m.buildArgs(p), "-o", partial, p.pkg)...)
 	output := &buildOutput{}
 	cmd.Stderr = &lineWriter{to: output}
 	cmd.Stdout = cmd.Stderr
 	begin := time.Now()
 	b.report("building %s %s into %s: some minutes the first time, at once from then on", p.name, p.version, filepath.Dir(target))
 	counting, enough := context.WithCancel(ctx)
-	count := sync.OnceFunc(func() { b.count(counting, p, source, output) })
+	count := sync.OnceFunc(func() { b.count(counting, p, m, output) })
 	stop := reportEvery(progressInterval, func() {
 		count()
 		b.report("building %s %s: %s, %s", p.name, p.version, output.progress(time.Since(begin)), time.Since(begin).Round(time.Second))
@@ -164,9 +210,10 @@ func (b *Binaries) compile(ctx context.Context, p program, source, target string
 }
 
 // count finds how many packages a build that is under way compiles in all: those that Go's cache does not have.
-func (b *Binaries) count(ctx context.Context, p program, source string, output *buildOutput) {
+func (b *Binaries) count(ctx context.Context, p program, m module, output *buildOutput) {
 	before := guarded(&output.mu, &output.packages)
-	list, err := b.GoOutput(ctx, source, "list", "-mod=readonly", "-trimpath", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}", p.pkg)
+	args := slices.Concat([]string{"list"}, m.flags, []string{"-trimpath", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}", p.pkg})
+	list, err := b.goOutput(ctx, m, args...)
 	if err != nil {
 		return // then the number of those that were compiled has to do
 	}

@@ -106,7 +106,7 @@ func findPrograms(ctx context.Context, o Options) (out Programs, err error) {
 		out.KubeAPIServer = Program{Name: "kube-apiserver", Path: o.KubeAPIServerPath, Origin: originGiven}
 		return out, nil
 	}
-	out.KubeAPIServer, err = o.Binaries.find(ctx, kubeAPIServer(o.Release))
+	out.KubeAPIServer, err = o.Binaries.findAPIServer(ctx, o.Release)
 	return out, err
 }
 

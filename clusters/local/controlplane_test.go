@@ -219,7 +219,7 @@ func TestUpgradesAndDowngrades(t *testing.T) {
 	noPrograms(t)
 	var built []Release
 	for _, r := range Releases() {
-		if _, path, err := testBinaries.place(t.Context(), kubeAPIServer(r)); err == nil && isFile(path) {
+		if _, program, err := testBinaries.place(t.Context(), kubeAPIServer(r)); err == nil && isFile(program.Path) {
 			built = append(built, r)
 		} else {
 			t.Logf("%s has not been built (%v)", r, err)

@@ -47,7 +47,10 @@ const (
 	originEnvironment = "environment"
 	originPinned      = "official release, digest pinned"
 	originBeside      = "official release, digest published beside it"
+	originCI          = "build of CI, digest published beside it"
 	originBuilt       = "built from modules"
+	originUnpinned    = "built from modules that are not pinned"
+	originTree        = "built from a source tree"
 	originGiven       = "given by the caller"
 )
 
@@ -61,6 +64,10 @@ type publication struct {
 	SHA256 map[string]map[string]string `json:"sha256"`
 	// Member is the program's place in the file; empty if the file is the program.
 	Member string `json:"member"`
+	// CI and BesideCI are URL and Beside of builds of CI, and Markers is where the files are that name the newest versions.
+	CI       string `json:"ci"`
+	BesideCI string `json:"besideCI"`
+	Markers  string `json:"markers"`
 }
 
 var publications = fixtures.Table[map[string]publication]("official.yaml", officialYAML)
@@ -75,7 +82,7 @@ func CheckProgram(origin, name, version, digest string) error {
 		if version != "" {
 			return fmt.Errorf("%s was chosen by the user, and is said to be of version %s", name, version)
 		}
-	case originBeside, originBuilt, originPinned:
+	case originBeside, originBuilt, originPinned, originCI, originUnpinned, originTree:
 		if version == "" {
 			return fmt.Errorf("%s is said to be of the %s, and not of which version", name, origin)
 		}
@@ -100,27 +107,48 @@ func (b *Binaries) offer(p program) (o offer, err error) {
 	if err != nil {
 		return o, err
 	}
-	mirror := cmp.Or(b.Mirror, os.Getenv(MirrorVariable))
-	if mirror != "" && !mirrorPattern.MatchString(mirror) {
-		return o, &usage.Error{Problem: fmt.Sprintf("the mirror of programs %q is not a URL", mirror), Hint: "write it like https://mirror.example.com/programs or file:///srv/programs"}
-	}
-	of := publications[p.name]
-	if b.published != nil {
-		of = b.published[p.name]
+	of := b.publication(p.name)
+	if isCI(p.version) {
+		of.URL, of.Beside = of.CI, of.BesideCI
 	}
 	expand := strings.NewReplacer("{version}", p.version, "{arch}", runtime.GOARCH)
-	o = offer{url: expand.Replace(of.URL), beside: expand.Replace(of.Beside), member: expand.Replace(of.Member)}
-	if mirror != "" {
-		under := strings.NewReplacer("https:/", strings.TrimSuffix(mirror, "/"))
-		o.url, o.beside = under.Replace(o.url), under.Replace(o.beside)
+	o.member = expand.Replace(of.Member)
+	if o.url, err = b.mirrored(expand.Replace(of.URL)); err != nil {
+		return o, err
+	}
+	if o.beside, err = b.mirrored(expand.Replace(of.Beside)); err != nil {
+		return o, err
 	}
 	o.digest, o.origin = of.SHA256[p.version][runtime.GOARCH], originPinned
-	if o.digest == "" {
+	switch {
+	case isCI(p.version):
+		o.origin = originCI
+	case o.digest == "":
 		o.origin = originBeside
 	}
 	// A program whose digest is pinned later is fetched again.
 	o.target = filepath.Join(cache, "bin", fmt.Sprintf("%s-%s-official-%.16s", p.name, p.version, cmp.Or(o.digest, "beside")))
 	return o, nil
+}
+
+// publication says where a program is published.
+func (b *Binaries) publication(name string) publication {
+	if b.published != nil {
+		return b.published[name]
+	}
+	return publications[name]
+}
+
+// mirrored returns the URL of what is published at a URL, in the mirror if there is one.
+func (b *Binaries) mirrored(url string) (string, error) {
+	mirror := cmp.Or(b.Mirror, os.Getenv(MirrorVariable))
+	if mirror == "" {
+		return url, nil
+	}
+	if !mirrorPattern.MatchString(mirror) {
+		return "", &usage.Error{Problem: fmt.Sprintf("the mirror of programs %q is not a URL", mirror), Hint: "write it like https://mirror.example.com/programs or file:///srv/programs"}
+	}
+	return strings.ReplaceAll(url, "https:/", strings.TrimSuffix(mirror, "/")), nil
 }
 
 var mirrorPattern = regexp.MustCompile(`^(https?|file)://`)

@@ -43,7 +43,9 @@ func TestParseRelease(t *testing.T) {
 		{"v" + newest.Version, newest.Minor, true},
 		{"", newest.Minor, true},
 		{"9.99", "", false},
-		{"1.37.99", "", false},
+		{"1.37.99", "1.37", true}, // whether it can be had shows later
+		{"1.38", "", false},
+		{"1.38.0-", "", false},
 		{"1", "", false},
 		{"1.3", "", false},
 		{"v", "", false},

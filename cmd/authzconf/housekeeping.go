@@ -11,6 +11,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/kind"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/fixtures"
 )
@@ -55,22 +56,26 @@ func newControlPlanes() *cobra.Command {
 		if len(versions) > 0 {
 			releases = nil
 		}
-		for _, v := range versions {
+		b := binaries(c)
+		resolved, err := b.Resolve(c.Context(), product.NewInvocation(nil, suiteVersion(), c.ErrOrStderr()).Fact, versions...)
+		if err != nil {
+			return err
+		}
+		for _, v := range resolved {
 			r, err := local.ParseRelease(v)
 			if err != nil {
 				return err
 			}
 			releases = append(releases, r)
 		}
-		return buildAll(c, releases)
+		return buildAll(c, b, releases)
 	})
 	c.Flags().StringSliceVar(&versions, "kubernetes", nil, "versions (default: all)")
 	programFlags(c.Flags())
 	return c
 }
 
-func buildAll(c *cobra.Command, releases []local.Release) error {
-	b := binaries(c)
+func buildAll(c *cobra.Command, b *local.Binaries, releases []local.Release) error {
 	path, err := b.Etcd(c.Context())
 	if err != nil {
 		return invalid(err)
@@ -91,7 +96,7 @@ func newUp() *cobra.Command {
 	var port int
 	var auditLog string
 	c := plainCommand("up", func(c *cobra.Command) error {
-		cells, err := flags.Cells(nil, c.ErrOrStderr())
+		cells, err := flags.Cells(product.NewInvocation(nil, suiteVersion(), c.ErrOrStderr()))
 		if err := errors.Join(err, server.CheckAPIServers(cells)); err != nil {
 			return err
 		}

@@ -100,7 +100,7 @@ func describePrograms(r *reports.Report) (lines string) {
 			continue
 		}
 		for _, p := range g.Witness.Programs {
-			line := fmt.Sprintf("note: %s (%s, SHA-256 %.12s): compared with no published program\n", p.Title(), p.Origin, p.SHA256)
+			line := fmt.Sprintf("note: %s (%s, SHA-256 %.12s): compared with no published program\n", p.Title(), p.Provenance(), p.SHA256)
 			if !p.IsPublished() && !said[line] {
 				said[line] = true
 				lines += line

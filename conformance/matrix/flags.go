@@ -1,6 +1,7 @@
 package matrix
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/clusters/providers"
+	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
@@ -43,6 +45,16 @@ func (f *ClusterFlags) Register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.keep, "keep", false, "keep the folders of the control planes (logs, keys) afterwards, or the clusters of kind")
 	f.binaries.RegisterFlags(flags)
 	f.binaries.RegisterAPIServers(flags)
+}
+
+// Resolve returns the versions that markers and the word source stand for.
+func (f *ClusterFlags) Resolve(i *product.Invocation, versions ...string) ([]string, error) {
+	return f.binaries.Resolve(context.Background(), i.Fact, versions...)
+}
+
+// ResolveOne is Resolve of one version.
+func (f *ClusterFlags) ResolveOne(i *product.Invocation, version string) (string, error) {
+	return f.binaries.ResolveOne(context.Background(), i.Fact, version)
 }
 
 // isChosen reports whether versions and gates of clusters can be chosen.
@@ -141,7 +153,7 @@ type Flags struct {
 func (f *Flags) Register(flags *pflag.FlagSet) {
 	f.flags = flags
 	f.ClusterFlags.Register(flags)
-	flags.StringSliceVar(&f.kubernetes, "kubernetes", []string{Newest()}, "versions to run, of "+Known()+"; or all")
+	flags.StringSliceVar(&f.kubernetes, "kubernetes", []string{Newest()}, "versions to run, each "+local.VersionsHelp()+"; or all")
 	flags.StringSliceVar(&f.emulate, "emulate", nil, "versions that each of them emulates (--emulated-version of the API server), such as 1.35; or all that it can")
 	f.gates = Gates{scenarios.GateDefault}
 	flags.Var(&gatesList{gates: &f.gates}, "gate", "ConstrainedImpersonation: on, off, default, absent, both (on and off) or all that each version has")
@@ -153,17 +165,26 @@ func (f *Flags) RegisterMore(flags *pflag.FlagSet) {
 	flags.StringVar(&f.file, "matrix", "", "take the cells from a matrix file, such as ci/matrix.yaml")
 }
 
-// Cells returns the cells. read reads a file that the command line names.
-func (f *Flags) Cells(read func(path string) ([]byte, error), messages io.Writer) ([]server.Options, error) {
-	m, err := f.Matrix(expandVersions(f.kubernetes), messages)
+// Cells returns the cells.
+func (f *Flags) Cells(i *product.Invocation) ([]server.Options, error) {
+	asked := expandVersions(f.kubernetes)
+	if f.binaries.HasSource() && !f.flags.Changed("kubernetes") {
+		asked = []string{local.SourceWord}
+	}
+	versions, err := f.Resolve(i, asked...)
+	if err != nil {
+		return nil, err
+	}
+	m, err := f.Matrix(versions, i.Messages)
 	if err != nil {
 		return nil, err
 	}
 	if f.file != "" {
-		data, err := read(f.file)
+		data, err := i.ReadInput(f.file)
 		if err != nil {
 			return nil, err
 		}
+		m.Resolve = func(asked []string) ([]string, error) { return f.Resolve(i, asked...) }
 		return Load(f.file, data, m)
 	}
 	if len(f.unchanged) == 0 {

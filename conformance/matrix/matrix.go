@@ -25,7 +25,7 @@ type Matrix struct {
 	Provider string // a name of the table of package providers
 	// NodeImages are the node images of clusters of kind, by minor; a version that is not there has kindest/node.
 	NodeImages map[string]string
-	Kubernetes []string // versions such as "1.37" or "1.37.1"
+	Kubernetes []string // versions such as "1.37" or "1.38.0-alpha.2"
 	// ControlPlanes are the versions of the API servers beside that of Kubernetes, one node of the control plane each. An
 	// empty one is that of Kubernetes.
 	ControlPlanes []string
@@ -42,6 +42,8 @@ type Matrix struct {
 	Binaries *local.Binaries
 	// Keep leaves what the targets have on disk.
 	Keep bool
+	// Resolve returns the versions that those of a matrix file stand for; nil if they stand for themselves.
+	Resolve func(versions []string) ([]string, error)
 }
 
 // Capabilities returns what the clusters of the matrix can do; nothing if its provider is not known.
@@ -165,7 +167,7 @@ func (m Matrix) readNodes(asked []string) (nodes []kind.Worker, _ error) {
 }
 
 func (m Matrix) cell(release local.Release, emulated string, state scenarios.Gate, n nodes) server.Options {
-	name := providers.CellName(m.Provider, release.Minor)
+	name := providers.CellName(m.Provider, release.Name())
 	if emulated != "" {
 		name += "-as-" + emulated
 	}
@@ -277,6 +279,13 @@ func (e entry) cells(base Matrix) ([]server.Options, error) {
 		return nil, fmt.Errorf("gate is missing (expected a list of on, off, default, absent, both, all)")
 	}
 	base.Kubernetes, base.Gates, base.Unchanged = e.Kubernetes, e.Gate, e.Unchanged
+	if base.Resolve != nil {
+		resolved, err := base.Resolve(e.Kubernetes)
+		if err != nil {
+			return nil, err
+		}
+		base.Kubernetes = resolved
+	}
 	if len(e.Nodes) > 0 {
 		base.Nodes = e.Nodes
 	}

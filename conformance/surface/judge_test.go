@@ -82,7 +82,7 @@ func TestReadProcess(t *testing.T) {
 
 // TestPlanPath plans each stage of a path behind the same path with the gate off, and compares place by place.
 func TestPlanPath(t *testing.T) {
-	path, err := upgradepath.Parse("1.34,1.36,1.36-gate,1.37", false)
+	path, err := upgradepath.Parse("1.34,1.36,1.36-gate,1.37", false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestFlags(t *testing.T) {
 	} {
 		set := pflag.NewFlagSet(name, pflag.ContinueOnError)
 		f := newFlags(set)
-		if err := set.Parse(test.args); err != nil {
+		if err := set.Parse(test.args, nil); err != nil {
 			t.Fatal(err)
 		}
 		_, err := f.Plan(&product.Invocation{})

@@ -4,6 +4,8 @@
 package surface
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 
 	"github.com/spf13/pflag"
@@ -45,7 +47,9 @@ func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
 		return nil, fmt.Errorf("--agents %d: expected 0 to %d", f.agents, maxAgents)
 	}
 	f.binaries.Progress = i.Messages
-	stages, err := f.plan()
+	stages, err := f.plan(func(version string) (string, error) {
+		return f.binaries.ResolveOne(context.Background(), i.Fact, version)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -54,13 +58,25 @@ func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
 	return p, nil
 }
 
+// release returns the version that the flags name.
+func (f *flags) release(resolve upgradepath.Resolve) (r local.Release, err error) {
+	asked := f.kubernetes
+	if f.binaries.HasSource() {
+		asked = cmp.Or(asked, local.SourceWord)
+	}
+	if asked, err = resolve(asked); err != nil {
+		return r, err
+	}
+	return local.ParseRelease(asked)
+}
+
 // maxAgents keeps a mistyped number from filling the machine with processes.
 const maxAgents = 200
 
 // plan returns the stages of the path, or of the one version.
-func (f *flags) plan() ([]stage, error) {
+func (f *flags) plan(resolve upgradepath.Resolve) ([]stage, error) {
 	if f.path == "" {
-		release, err := local.ParseRelease(f.kubernetes)
+		release, err := f.release(resolve)
 		if err != nil {
 			return nil, fmt.Errorf("--kubernetes: %w", err)
 		}
@@ -72,7 +88,7 @@ func (f *flags) plan() ([]stage, error) {
 	if f.kubernetes != "" {
 		return nil, fmt.Errorf("--kubernetes %s is given with --path, whose stages have versions of their own; leave one of them out", f.kubernetes)
 	}
-	path, err := upgradepath.Parse(f.path, false)
+	path, err := upgradepath.Parse(f.path, false, resolve)
 	if err != nil {
 		return nil, fmt.Errorf("--path: %w", err)
 	}

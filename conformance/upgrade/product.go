@@ -73,17 +73,18 @@ func (f *upgradeFlags) Plan(i *product.Invocation) (product.Plan, error) {
 }
 
 func (f *upgradeFlags) readPath(i *product.Invocation) (*upgradepath.Path, error) {
+	resolve := func(version string) (string, error) { return f.clusters.ResolveOne(i, version) }
 	switch {
 	case (f.path == "") == (f.file == ""):
 		return nil, errors.New("one of --path and --file is needed, such as --path 1.35+gate,1.36,1.35+gate")
 	case f.path != "":
-		return upgradepath.Parse(f.path, f.highAvailability)
+		return upgradepath.Parse(f.path, f.highAvailability, resolve)
 	}
 	data, err := i.ReadInput(f.file)
 	if err != nil {
 		return nil, err
 	}
-	return upgradepath.Load(f.file, data)
+	return upgradepath.Load(f.file, data, resolve)
 }
 
 // PlanOptions are what a plan is made of.

@@ -95,7 +95,9 @@ func (l Stage) String() string {
 // Parse reads a path as it is written on the command line: stages separated by
 // commas, each a version, optionally @ and the version it emulates, +gate or
 // -gate, and / and an authorizer chain; or nodes= and the version that all nodes become.
-func Parse(text string, highAvailability bool) (*Path, error) {
+//
+// resolve returns the version that the one of a stage stands for, a marker for instance; nil if it stands for itself.
+func Parse(text string, highAvailability bool, resolve Resolve) (*Path, error) {
 	p := &Path{Name: text, HighAvailability: highAvailability}
 	for i, part := range strings.Split(text, ",") {
 		part = strings.TrimSpace(part)
@@ -110,7 +112,7 @@ func Parse(text string, highAvailability bool) (*Path, error) {
 			p.Stages = append(p.Stages, Stage{Nodes: nodes})
 			continue
 		}
-		part, stage.Chain, _ = strings.Cut(part, "/")
+		part, stage.Chain = cutChain(part)
 		switch {
 		case strings.HasSuffix(part, "+gate"):
 			part, stage.Gate = strings.TrimSuffix(part, "+gate"), scenarios.GateOn
@@ -121,10 +123,41 @@ func Parse(text string, highAvailability bool) (*Path, error) {
 		p.Stages = append(p.Stages, stage)
 	}
 	at := func(stage int) string { return fmt.Sprintf("path %q: stage %d", text, stage+1) }
-	if err := p.inheritServers(at); err != nil {
+	if err := p.complete(at, resolve); err != nil {
 		return nil, err
 	}
 	return p, p.check(fmt.Sprintf("path %q", text), at)
+}
+
+// Resolve returns the version that one stands for: that of a marker, or of a source tree.
+type Resolve func(version string) (string, error)
+
+// cutChain separates the authorizer chain of a stage from the rest. The names of markers have a slash, too.
+func cutChain(part string) (rest, chain string) {
+	bucket := ""
+	for _, prefix := range []string{"ci/", "release/"} {
+		if after, isMarker := strings.CutPrefix(part, prefix); isMarker {
+			bucket, part = prefix, after
+		}
+	}
+	rest, chain, _ = strings.Cut(part, "/")
+	return bucket + rest, chain
+}
+
+// complete fills in what follows for the stages from what is written: which versions there are, and what stages with other
+// nodes take from the stage before.
+func (p *Path) complete(at func(stage int) string, resolve Resolve) error {
+	for i := range p.Stages {
+		if resolve == nil || p.Stages[i].Kubernetes == "" {
+			continue
+		}
+		version, err := resolve(p.Stages[i].Kubernetes)
+		if err != nil {
+			return fmt.Errorf("%s: %w", at(i), err)
+		}
+		p.Stages[i].Kubernetes = version
+	}
+	return p.inheritServers(at)
 }
 
 // Targets are the options of every stage, in order. Of base what is not the stage's
@@ -249,8 +282,8 @@ func (p *Path) TakesPart(setup string) bool {
 	return len(p.Setups) == 0 || slices.Contains(p.Setups, setup)
 }
 
-// Load reads a path file. It is strict; an error names file, line and column.
-func Load(name string, data []byte) (*Path, error) {
+// Load reads a path file. It is strict; an error names file, line and column. resolve is as for Parse.
+func Load(name string, data []byte, resolve Resolve) (*Path, error) {
 	p := &Path{Name: strings.TrimSuffix(path.Base(name), path.Ext(name))}
 	file, err := scenarios.Decode(name, data, "an upgrade path", p)
 	if err != nil {
@@ -262,7 +295,7 @@ func Load(name string, data []byte) (*Path, error) {
 	at := func(stage int) string {
 		return file.At(fmt.Sprintf("$.stages[%d]", stage)) + fmt.Sprintf(": stage %d", stage+1)
 	}
-	if err := p.inheritServers(at); err != nil {
+	if err := p.complete(at, resolve); err != nil {
 		return nil, err
 	}
 	return p, p.check(file.At("$.stages"), at)

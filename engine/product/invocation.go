@@ -84,6 +84,23 @@ func (i *Invocation) readAs(name, path string) ([]byte, error) {
 	return data, nil
 }
 
+// Fact returns what a plan depends on beside the command line and its files, such as the version that is the newest today.
+// find finds it out before a run. It becomes part of the record under its name, and is read from there when the record is
+// verified.
+func (i *Invocation) Fact(name string, find func() (string, error)) (string, error) {
+	if text, known := i.inputs[name]; known {
+		return text, nil
+	}
+	if i.Verifying() {
+		return "", fmt.Errorf("the record does not have %s, which the command line asks for", name)
+	}
+	text, err := find()
+	if err == nil {
+		i.inputs[name] = text
+	}
+	return text, err
+}
+
 // AddInput makes a text part of the record under a path, as if the command line named it.
 func (i *Invocation) AddInput(path, text string) { i.inputs[path] = text }
 

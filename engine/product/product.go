@@ -99,7 +99,7 @@ type header struct {
 	Seed         int64     `json:"seed"`
 	Started      time.Time `json:"started"`
 	Cases        []Case    `json:"cases"`
-	// Inputs are the files that the command line names, by the paths that it gives.
+	// Inputs are the files that the command line names, by the paths that it gives, and facts, by their names; see Invocation.
 	Inputs map[string]string `json:"inputs,omitempty"`
 }
 

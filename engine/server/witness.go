@@ -96,7 +96,7 @@ func (s *Server) witnessPrograms(context.Context) error {
 		if err != nil {
 			return fmt.Errorf("the digest of %s: %w", p.Name, err)
 		}
-		s.Witness.Programs = append(s.Witness.Programs, reports.Program{Name: p.Name, Version: p.Version, Origin: p.Origin, SHA256: digest})
+		s.Witness.Programs = append(s.Witness.Programs, reports.Program{Name: p.Name, Version: p.Version, Origin: p.Origin, Source: p.Source, SHA256: digest})
 	}
 	return nil
 }

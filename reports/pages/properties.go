@@ -27,7 +27,7 @@ func ListProperties(g *reports.Group) (list []reports.Fact) {
 	if w := g.Witness; w != nil {
 		add("gitVersion", w.GitVersion)
 		for _, p := range w.Programs {
-			add(p.Title(), p.Origin+"; SHA-256 "+p.SHA256)
+			add(p.Title(), p.Provenance()+"; SHA-256 "+p.SHA256)
 		}
 		for _, c := range w.Components {
 			add(c.Name+" on "+c.Node, c.Version)

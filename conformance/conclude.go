@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/record"
 	"github.com/authzconf/authzconf/scenarios"
@@ -14,6 +16,7 @@ import (
 // what changed from cell to cell.
 func (p *Plan) Conclude(results []reports.Result, view record.View) (*reports.Report, error) {
 	r := &reports.Report{Subject: NewSubject(p.cells[0].Target.Cell.Provider), Groups: product.Group(p.Cases(), results)}
+	server.NoteVersions(r, seq.Map(p.cells, func(c CellPlan) server.Options { return c.Target })...)
 	for i, c := range p.cells {
 		DescribeGroup(&r.Groups[i], c, view)
 		noteAgents(r, p.seed, c.Target.Cell.Name, view)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/loadgen/judge"
 	"github.com/authzconf/authzconf/loadgen/profile"
@@ -22,6 +23,7 @@ func (p *plan) Conclude(results []reports.Result, evidence record.View) (*report
 		Subject: reports.Subject{Name: "kube-apiserver", Provider: p.options.Provider},
 		Groups:  product.Group(p.Cases(), results),
 	}
+	server.NoteVersions(r, server.Options{Release: p.options.Release})
 	if !run.Recorded(evidence) {
 		return r, nil
 	}

@@ -79,6 +79,7 @@ func newFlags(fs *pflag.FlagSet) product.Flags {
 	fs.StringVar(&f.nodes, "node-objects", bareNodes, "what the agents' nodes are: "+bareNodes+" (objects without a status), or with --provider existing "+kwokNodes+" (kept Ready by the kwok that is in the cluster)")
 	fs.StringVar(&f.nodeImage, "kind-node-image", "", "node image of kind (default kindest/node of the version)")
 	f.binaries.RegisterFlags(fs)
+	f.binaries.RegisterSource(fs)
 	f.binaries.RegisterAPIServers(fs)
 	return f
 }
@@ -157,15 +158,11 @@ func (f *flags) options(i *product.Invocation, p *profile.Profile) (o storm.Opti
 
 // release returns the version that the flags name.
 func (f *flags) release(i *product.Invocation) (local.Release, error) {
-	asked := f.kubernetes
-	if f.binaries.HasSource() && !f.given.Changed("kubernetes") {
-		asked = local.SourceWord
-	}
-	version, err := f.binaries.ResolveOne(context.Background(), i.Fact, asked)
+	versions, err := f.binaries.ResolveFlag(context.Background(), i.Fact, f.kubernetes)
 	if err != nil {
 		return local.Release{}, err
 	}
-	return local.ParseRelease(version)
+	return local.ParseRelease(versions[0])
 }
 
 // clusterKey is the key of what an existing cluster said that it is.

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/mod/modfile"
 
 	"github.com/authzconf/authzconf/internal/usage"
+	"github.com/spf13/pflag"
 )
 
 // CacheVariable names the environment variable that moves the cache of built programs.
@@ -44,9 +45,10 @@ type Binaries struct {
 	// two at a time; nothing when it is there. If nil, nothing is reported.
 	Progress io.Writer
 
-	apiServers apiServers // those of RegisterAPIServers
-	sourceDir  string     // the flag --source
-	tree       SourceTree // what is in that folder, once Resolve has looked
+	apiServers apiServers     // those of RegisterAPIServers
+	flags      *pflag.FlagSet // those of RegisterSource
+	sourceDir  string         // the flag --source
+	tree       SourceTree     // what is in that folder, once Resolve has looked
 	// goCommand is the go command, published what can be downloaded, asked what the run knows of hosts; tests name others.
 	goCommand string
 	published map[string]publication

@@ -41,6 +41,15 @@ func (b *Binaries) Resolve(ctx context.Context, remember Remember, versions ...s
 	return resolved, nil
 }
 
+// ResolveFlag is Resolve of the versions that the flag --kubernetes names. If only --source is given, the version is that of
+// the tree.
+func (b *Binaries) ResolveFlag(ctx context.Context, remember Remember, versions ...string) (resolved []string, err error) {
+	if b.sourceDir != "" && !b.flags.Changed("kubernetes") {
+		versions = []string{SourceWord}
+	}
+	return b.Resolve(ctx, remember, versions...)
+}
+
 // ResolveOne is Resolve of one version.
 func (b *Binaries) ResolveOne(ctx context.Context, remember Remember, version string) (string, error) {
 	resolved, err := b.Resolve(ctx, remember, version)

@@ -236,7 +236,9 @@ func TestBadSourceTrees(t *testing.T) {
 }
 
 func TestTreesAreRemembered(t *testing.T) {
-	recorded := func(string, func() (string, error)) (string, error) { return `{"version":"1.38.0+source.0","files":"0"}`, nil }
+	recorded := func(string, func() (string, error)) (string, error) {
+		return `{"version":"1.38.0+source.0","files":"0"}`, nil
+	}
 	b := &Binaries{sourceDir: filepath.Join(t.TempDir(), "gone")}
 	version, err := b.ResolveOne(context.Background(), recorded, SourceWord)
 	if err != nil || version != "1.38.0+source.0" {

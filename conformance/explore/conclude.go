@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/record"
 	"github.com/authzconf/authzconf/verdicts"
@@ -18,6 +20,7 @@ func (p *plan) Conclude(results []reports.Result, view record.View) (*reports.Re
 		disagreed = disagreed || result.Verdict == verdicts.Failed
 	}
 	var sum tally
+	server.NoteVersions(r, seq.Map(p.cells, func(c *cell) server.Options { return c.options })...)
 	for i, c := range p.cells {
 		found, err := p.tallyCell(c, view)
 		if err != nil {

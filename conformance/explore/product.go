@@ -25,32 +25,18 @@ type flags struct {
 	matrix   matrix.Matrix
 	binaries local.Binaries
 	cases    int
-	set      *pflag.FlagSet
 }
 
 func newFlags(set *pflag.FlagSet) product.Flags {
-	f := &flags{set: set}
+	f := &flags{}
 	set.IntVar(&f.cases, "cases", 1000, "how many cases each version and gate gets")
 	set.StringSliceVar(&f.matrix.Kubernetes, "kubernetes", []string{matrix.Newest()}, "versions to explore, each "+local.VersionsHelp())
 	f.matrix.Gates = matrix.Gates{scenarios.GateOn}
 	set.Var(&f.matrix.Gates, "gate", "ConstrainedImpersonation: on, off, default, absent, both (on and off) or all")
 	f.binaries.RegisterFlags(set)
+	f.binaries.RegisterSource(set)
 	f.binaries.RegisterAPIServers(set)
 	return f
-}
-
-// cells returns the cells of the versions that the flags name.
-func (f *flags) cells(i *product.Invocation) ([]server.Options, error) {
-	asked := f.matrix.Kubernetes
-	if f.binaries.HasSource() && !f.set.Changed("kubernetes") {
-		asked = []string{local.SourceWord}
-	}
-	m := f.matrix
-	var err error
-	if m.Kubernetes, err = f.binaries.Resolve(context.Background(), i.Fact, asked...); err != nil {
-		return nil, err
-	}
-	return m.Cells()
 }
 
 // Plan implements product.Flags.
@@ -60,7 +46,12 @@ func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
 	}
 	f.binaries.Progress = i.Messages
 	f.matrix.Provider, f.matrix.Binaries = local.Name, &f.binaries
-	cells, err := f.cells(i)
+	m := f.matrix
+	var err error
+	if m.Kubernetes, err = f.binaries.ResolveFlag(context.Background(), i.Fact, m.Kubernetes...); err != nil {
+		return nil, err
+	}
+	cells, err := m.Cells()
 	if err != nil {
 		return nil, err
 	}

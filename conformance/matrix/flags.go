@@ -44,6 +44,7 @@ func (f *ClusterFlags) Register(flags *pflag.FlagSet) {
 	flags.StringToStringVar(&f.gates, "feature-gate", nil, "further feature gates, NAME=true|false")
 	flags.BoolVar(&f.keep, "keep", false, "keep the folders of the control planes (logs, keys) afterwards, or the clusters of kind")
 	f.binaries.RegisterFlags(flags)
+	f.binaries.RegisterSource(flags)
 	f.binaries.RegisterAPIServers(flags)
 }
 
@@ -167,11 +168,7 @@ func (f *Flags) RegisterMore(flags *pflag.FlagSet) {
 
 // Cells returns the cells.
 func (f *Flags) Cells(i *product.Invocation) ([]server.Options, error) {
-	asked := expandVersions(f.kubernetes)
-	if f.binaries.HasSource() && !f.flags.Changed("kubernetes") {
-		asked = []string{local.SourceWord}
-	}
-	versions, err := f.Resolve(i, asked...)
+	versions, err := f.binaries.ResolveFlag(context.Background(), i.Fact, expandVersions(f.kubernetes)...)
 	if err != nil {
 		return nil, err
 	}

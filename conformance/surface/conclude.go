@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/record"
 	"github.com/authzconf/authzconf/verdicts"
@@ -15,6 +17,7 @@ func (p *plan) Conclude(results []reports.Result, evidence record.View) (*report
 		Subject: reports.Subject{Name: "kube-apiserver", Provider: "local"},
 		Groups:  product.Group(p.cases, results),
 	}
+	server.NoteVersions(r, seq.Map(p.stages, func(s stage) server.Options { return s.options })...)
 	table := reports.Table{Columns: []string{"stage", "what was compared", "result"}}
 	for i := range r.Groups {
 		g := &r.Groups[i]

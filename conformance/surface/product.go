@@ -4,7 +4,6 @@
 package surface
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -35,6 +34,7 @@ func newFlags(set *pflag.FlagSet) product.Flags {
 	set.IntVar(&f.requests, "requests", 100, "how many requests of each kind are sent on each stage")
 	set.IntVar(&f.agents, "agents", 0, "how many agents watch on each stage, each a kubectl of the newest version that impersonates")
 	f.binaries.RegisterFlags(set)
+	f.binaries.RegisterSource(set)
 	return f
 }
 
@@ -47,9 +47,7 @@ func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
 		return nil, fmt.Errorf("--agents %d: expected 0 to %d", f.agents, maxAgents)
 	}
 	f.binaries.Progress = i.Messages
-	stages, err := f.plan(func(version string) (string, error) {
-		return f.binaries.ResolveOne(context.Background(), i.Fact, version)
-	})
+	stages, err := f.plan(i)
 	if err != nil {
 		return nil, err
 	}
@@ -59,24 +57,21 @@ func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
 }
 
 // release returns the version that the flags name.
-func (f *flags) release(resolve upgradepath.Resolve) (r local.Release, err error) {
-	asked := f.kubernetes
-	if f.binaries.HasSource() {
-		asked = cmp.Or(asked, local.SourceWord)
+func (f *flags) release(i *product.Invocation) (local.Release, error) {
+	versions, err := f.binaries.ResolveFlag(context.Background(), i.Fact, f.kubernetes)
+	if err != nil {
+		return local.Release{}, err
 	}
-	if asked, err = resolve(asked); err != nil {
-		return r, err
-	}
-	return local.ParseRelease(asked)
+	return local.ParseRelease(versions[0])
 }
 
 // maxAgents keeps a mistyped number from filling the machine with processes.
 const maxAgents = 200
 
 // plan returns the stages of the path, or of the one version.
-func (f *flags) plan(resolve upgradepath.Resolve) ([]stage, error) {
+func (f *flags) plan(i *product.Invocation) ([]stage, error) {
 	if f.path == "" {
-		release, err := f.release(resolve)
+		release, err := f.release(i)
 		if err != nil {
 			return nil, fmt.Errorf("--kubernetes: %w", err)
 		}
@@ -87,6 +82,9 @@ func (f *flags) plan(resolve upgradepath.Resolve) ([]stage, error) {
 	}
 	if f.kubernetes != "" {
 		return nil, fmt.Errorf("--kubernetes %s is given with --path, whose stages have versions of their own; leave one of them out", f.kubernetes)
+	}
+	resolve := func(version string) (string, error) {
+		return f.binaries.ResolveOne(context.Background(), i.Fact, version)
 	}
 	path, err := upgradepath.Parse(f.path, false, resolve)
 	if err != nil {

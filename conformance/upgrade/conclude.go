@@ -8,6 +8,7 @@ import (
 
 	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/record"
@@ -18,6 +19,7 @@ import (
 // Conclude makes the report: the stages with their witnesses, the path as tables, and where documents and servers differ.
 func (p *Plan) Conclude(results []reports.Result, view record.View) (*reports.Report, error) {
 	r := &reports.Report{Subject: conformance.NewSubject(p.stages[0].Target.Cell.Provider), Groups: product.Group(p.Cases(), results)}
+	server.NoteVersions(r, seq.Map(p.stages, func(s *StagePlan) server.Options { return s.Target })...)
 	var cells []conformance.CellPlan
 	for i, stage := range p.stages {
 		conformance.DescribeGroup(&r.Groups[i], stage.CellPlan, view)

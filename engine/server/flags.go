@@ -65,7 +65,9 @@ func describeExisting(cluster *existing.Cluster, facts existing.Facts) (Options,
 	var release local.Release
 	v, err := utilversion.ParseGeneric(kubernetes)
 	if err == nil {
-		release, err = local.ParseRelease(fmt.Sprintf("%d.%d", v.Major(), v.Minor()))
+		if release, err = local.ParseRelease(fmt.Sprintf("%d.%d", v.Major(), v.Minor())); err != nil {
+			release, err = local.ParseRelease(kubernetes) // of a minor that is not known yet
+		}
 	}
 	if err != nil {
 		return Options{}, fmt.Errorf("the cluster is of version %s: %w", facts.GitVersion, err)

@@ -82,6 +82,21 @@ func (o Options) Effective() string {
 	return cmp.Or(o.Cell.Emulated, o.Cell.Kubernetes)
 }
 
+// NoteVersions adds to a report, for each version of some targets of which nothing is pinned, by which expectations it is
+// judged.
+func NoteVersions(r *reports.Report, targets ...Options) {
+	noted := map[string]bool{}
+	for _, o := range targets {
+		isChosen := o.Release != local.Release{} // a cluster that exists has the version that it has
+		note := o.Release.Standing()
+		if !isChosen || note == "" || noted[note] {
+			continue
+		}
+		noted[note] = true
+		r.AddNote(note)
+	}
+}
+
 // Recording is a recorder, of this process or another; see recorder.Recorder.
 type Recording interface {
 	Mark() uint64

@@ -3,6 +3,7 @@ package conformance
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -30,6 +31,9 @@ func Labels(s *scenarios.Scenario) []string {
 	labels := []string{"sig-auth", string(s.Level)}
 	if s.Requires.Gate == scenarios.GateOn {
 		labels = append(labels, "FeatureGate:"+server.GateName)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Requires.FeatureGates)) {
+		labels = append(labels, "FeatureGate:"+name)
 	}
 	if s.Waits() > 0 {
 		labels = append(labels, "slow")

@@ -99,6 +99,9 @@ func (p *Plan) DescribeGroup(name string) string {
 // or absent there, also where nothing was asked of it.
 func DescribeTarget(o server.Options) string {
 	gate := o.Cell.Gate
+	if named := o.Cell.FeatureGate; named.Name != "" {
+		return fmt.Sprintf("Kubernetes %s, gate %s %s", o.Cell.Kubernetes, named.Name, server.ExpectedFacts(o).FeatureGates[named.Name])
+	}
 	if gate == scenarios.GateDefault {
 		gate = server.ExpectedFacts(o).Gate
 	}

@@ -20,6 +20,9 @@ func (f Found) Check(wanted Found) error {
 	bare := Found{Cell: f.Cell, Facts: f.Facts}
 	bare.Witness.ExpectedGate, bare.Witness.AskedAuthorizers = f.Witness.ExpectedGate, f.Witness.AskedAuthorizers
 	bare.Witness.AskedSettings = f.Witness.AskedSettings
+	if g := f.Witness.FeatureGate; g != nil {
+		bare.Witness.FeatureGate = &FeatureGate{Name: g.Name, Expected: g.Expected}
+	}
 	if !same(bare, wanted) {
 		return fmt.Errorf("the control plane %s is not the one of the command line: %s", f.Name, changeTo("the command line", bare, wanted))
 	}

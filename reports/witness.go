@@ -35,6 +35,9 @@ type Witness struct {
 	// decides where no metric does.
 	GateProbe *GateProbe `json:"gateProbe,omitempty"`
 
+	// FeatureGate is another gate that the target is about; nil where it is about ConstrainedImpersonation alone.
+	FeatureGate *FeatureGate `json:"featureGate,omitempty"`
+
 	// AskedAuthorizers is the authorizer chain that was asked for, in order.
 	AskedAuthorizers []Authorizer `json:"askedAuthorizers,omitempty"`
 	// SeenAuthorizers is what proves each of them: for a webhook the review that reached it, for the others what
@@ -59,6 +62,14 @@ type Witness struct {
 
 	// Mismatches say, one line each, what was asked and what is there instead. They follow from the rest: see Judge.
 	Mismatches []string `json:"mismatches,omitempty"`
+}
+
+// FeatureGate is a feature gate with the state that it must have, and the one that the metric kubernetes_feature_enabled
+// shows: on, off or absent.
+type FeatureGate struct {
+	Name     string         `json:"name"`
+	Expected scenarios.Gate `json:"expected"`
+	Metric   scenarios.Gate `json:"metric,omitempty"`
 }
 
 // Kubelet is the name of the component that every node has, KubeAPIServer that of the one that is judged.
@@ -186,6 +197,9 @@ func (w *Witness) Judge(cell verdicts.Cell, can scenarios.Capabilities) []string
 	}
 	if p := w.Probes; p != nil && !p.isComplete() {
 		mismatches = append(mismatches, fmt.Sprintf("the recorder must see %d probe reviews before the other authorizers and 1 behind them; it saw %d and %d", p.Sent, p.Front, p.Back))
+	}
+	if g := w.FeatureGate; g != nil {
+		mismatches = mismatch(mismatches, "gate "+g.Name+" (metric)", g.Expected, g.Metric)
 	}
 	mismatches = append(mismatches, w.judgePrograms(cell, can)...)
 	mismatches = append(mismatches, w.judgeSettings(cell)...)

@@ -112,6 +112,7 @@ func (c *checker) checkRequires() {
 		c.failIf(slices.Contains(r.Capabilities[:i], capability), at("requires", "capabilities", i),
 			"capability %q is listed twice (expected each once)", capability)
 	}
+	c.checkFeatureGates()
 	for field, text := range map[string]string{"kubernetes": r.Kubernetes, "binary": r.Binary} {
 		if text == "" {
 			continue
@@ -119,6 +120,18 @@ func (c *checker) checkRequires() {
 		if _, err := versionRange(text); err != nil {
 			c.fail(at("requires", field), "%s is %q: %s (expected a range of minor versions such as \">=1.35, <1.37\")", field, text, err)
 		}
+	}
+}
+
+// impersonationGate is the gate that requires.gate is about.
+const impersonationGate = "ConstrainedImpersonation"
+
+func (c *checker) checkFeatureGates() {
+	for name, state := range c.s.Requires.FeatureGates {
+		path := at("requires", "featureGates", name)
+		c.failIf(name == impersonationGate, path, "%s is stated here (expected its state in gate)", name)
+		checkEnum(c, path, state, GateOn, GateOff)
+		c.require(path, state == "", "one of on, off")
 	}
 }
 

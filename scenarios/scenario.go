@@ -140,6 +140,9 @@ type Requires struct {
 	Binary string `json:"binary,omitempty" yaml:"binary,omitempty"`
 	// Gate is the state of ConstrainedImpersonation. It must be given.
 	Gate Gate `json:"gate" yaml:"gate"`
+	// FeatureGates are states, on or off, of other feature gates, by their names. A target for which nobody asked for one of
+	// them is not meant.
+	FeatureGates map[string]Gate `json:"featureGates,omitempty" yaml:"featureGates,omitempty"`
 	// Chain names what is between the recorder's points, a file of fixtures/chains without ".yaml". Empty is Node and RBAC.
 	Chain string `json:"chain,omitempty" yaml:"chain,omitempty"`
 	// Capabilities that the target must have. Those that follow from the scenario (requestors, grants) need not be

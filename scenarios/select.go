@@ -22,6 +22,8 @@ type Facts struct {
 	Kubernetes string `json:"kubernetes"`
 	Binary     string `json:"binary"` // the minor version of the binary, "1.37"
 	Gate       Gate   `json:"gate"`   // the effective state of ConstrainedImpersonation, on or off
+	// FeatureGates are the effective states, on or off, of the other gates that were asked for, by their names.
+	FeatureGates map[string]Gate `json:"featureGates,omitempty"`
 	// Chain names the authorizer chain, as Requires.Chain does.
 	Chain        string       `json:"chain,omitempty"`
 	Capabilities Capabilities `json:"capabilities"` // what the target can show and do
@@ -43,6 +45,9 @@ func (s *Scenario) Selected(f Facts) (ok bool, missing []Capability, why string)
 	if s.Requires.Gate != GateAny && s.Requires.Gate != f.Gate {
 		return false, nil, fmt.Sprintf("needs the gate ConstrainedImpersonation %s, the target has it %s", s.Requires.Gate, f.Gate)
 	}
+	if why := s.explainFeatureGates(f); why != "" {
+		return false, nil, why
+	}
 	if s.Requires.Chain != f.Chain {
 		return false, nil, fmt.Sprintf("needs the authorizer chain %q, the target has %q", s.Requires.Chain, f.Chain)
 	}
@@ -51,6 +56,21 @@ func (s *Scenario) Selected(f Facts) (ok bool, missing []Capability, why string)
 		return false, missing, fmt.Sprintf("needs %s, which the target does not offer", joinStrings(missing))
 	}
 	return true, nil, ""
+}
+
+// explainFeatureGates returns which gate the target does not have in the state that the scenario needs; "" if none.
+func (s *Scenario) explainFeatureGates(f Facts) string {
+	for _, name := range slices.Sorted(maps.Keys(s.Requires.FeatureGates)) {
+		wanted, has := s.Requires.FeatureGates[name], f.FeatureGates[name]
+		switch has {
+		case wanted:
+		case "":
+			return fmt.Sprintf("needs the gate %s %s, which nobody asked for on the target", name, wanted)
+		default:
+			return fmt.Sprintf("needs the gate %s %s, the target has it %s", name, wanted, has)
+		}
+	}
+	return ""
 }
 
 // Needs returns the capabilities without which the scenario cannot run: those that it requires, and those that

@@ -35,6 +35,7 @@ func findRespects(s *Scenario, denied int, t *Scenario, allowed int) (out []stri
 		}
 	}
 	compare("gate", s.Requires.Gate == t.Requires.Gate || s.Requires.Gate == GateAny || t.Requires.Gate == GateAny)
+	compare("feature gates", maps.Equal(s.Requires.FeatureGates, t.Requires.FeatureGates))
 	compare("requestor", reflect.DeepEqual(s.Credentials(r), t.Credentials(a)))
 	compare("authorizer chain", s.Requires.Chain == t.Requires.Chain && slices.EqualFunc(s.Policy, t.Policy, func(x, y PolicyRule) bool {
 		return x.Answer == y.Answer && reflect.DeepEqual(x.For, y.For)

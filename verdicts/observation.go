@@ -35,6 +35,14 @@ type Cell struct {
 	Gate scenarios.Gate `json:"gate"`
 	// Unchanged asks for an API server that keeps its default admission plugins and metrics.
 	Unchanged bool `json:"unchanged,omitempty"`
+	// FeatureGate is another gate that the cell is about, beside ConstrainedImpersonation.
+	FeatureGate FeatureGate `json:"featureGate,omitzero"`
+}
+
+// FeatureGate is a feature gate that a cell is about, and what was asked of it: on, off or default.
+type FeatureGate struct {
+	Name string         `json:"name"`
+	Gate scenarios.Gate `json:"gate"`
 }
 
 // Evidence is everything raw that was seen of one scenario on one cell. A verdict is a function of it and the scenario.

@@ -192,7 +192,7 @@ func (f *reproduceFlags) tryPath(c *cobra.Command, finding *findings.Finding) ([
 	if err != nil {
 		return nil, invalid(err)
 	}
-	p, err := upgradepath.Load(finding.Path, text, nil)
+	p, err := upgradepath.Load(finding.Path, text, upgradepath.Options{})
 	if err != nil {
 		return nil, invalid(err)
 	}

@@ -82,7 +82,7 @@ func TestReadProcess(t *testing.T) {
 
 // TestPlanPath plans each stage of a path behind the same path with the gate off, and compares place by place.
 func TestPlanPath(t *testing.T) {
-	path, err := upgradepath.Parse("1.34,1.36,1.36-gate,1.37", false, nil)
+	path, err := upgradepath.Parse("1.34,1.36,1.36-gate,1.37", upgradepath.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

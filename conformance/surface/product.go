@@ -86,7 +86,7 @@ func (f *flags) plan(i *product.Invocation) ([]stage, error) {
 	resolve := func(version string) (string, error) {
 		return f.binaries.ResolveOne(context.Background(), i.Fact, version)
 	}
-	path, err := upgradepath.Parse(f.path, false, resolve)
+	path, err := upgradepath.Parse(f.path, upgradepath.Options{Resolve: resolve})
 	if err != nil {
 		return nil, fmt.Errorf("--path: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/authzconf/authzconf/conformance"
+	"github.com/authzconf/authzconf/conformance/upgradepath"
 	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/seq"
@@ -69,7 +70,7 @@ func (c ClaimItem) name(stage string) string {
 }
 
 // planClaims adds to each stage what is judged about it as a whole.
-func planClaims(stages []*StagePlan) {
+func planClaims(p *upgradepath.Path, stages []*StagePlan) {
 	running := map[int]*StagePlan{} // by server
 	hadToken := map[string]bool{}   // by setup
 	for _, s := range stages {
@@ -82,7 +83,9 @@ func planClaims(stages []*StagePlan) {
 			s.claim(ClaimTokens, s)
 		}
 		running[s.Server] = s
-		s.claimNoConstrained(running)
+		if !p.HasOtherGate() {
+			s.claimNoConstrained(running)
+		}
 		s.claimWorkloads()
 	}
 }

@@ -23,7 +23,7 @@ var builtin = sync.OnceValues(func() (conformance.Texts, error) { return conform
 // offOnOff is a plan of a path of three stages, off, on and off.
 func offOnOff(t *testing.T) *Plan {
 	t.Helper()
-	p, err := upgradepath.Parse("1.37-gate,1.37+gate,1.37-gate", false, nil)
+	p, err := upgradepath.Parse("1.37-gate,1.37+gate,1.37-gate", upgradepath.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package upgrade
 import (
 	"cmp"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -69,7 +70,7 @@ func (p *Plan) describePath(groups []reports.Group, view record.View) reports.Se
 func (p *Plan) tabulateStages(groups []reports.Group, view record.View) reports.Table {
 	t := reports.Table{
 		Title:   "Stages",
-		Columns: []string{"Stage", "kube-apiserver", "Emulates", "ConstrainedImpersonation", "On the way here", "Passed", "Access reviews", "Of them constrained", "Objects", "Away for"},
+		Columns: []string{"Stage", "kube-apiserver", "Emulates", p.path.Gate(), "On the way here", "Passed", "Access reviews", "Of them constrained", "Objects", "Away for"},
 		Numeric: []int{5, 6, 7, 8, 9},
 	}
 	for i, stage := range p.stages {
@@ -106,12 +107,27 @@ func describeVersion(g *reports.Group) string {
 
 func describeGate(g *reports.Group) string {
 	switch {
+	case g.Cell.FeatureGate.Name != "":
+		return describeOtherGate(g)
 	case g.Witness != nil && g.Witness.GateMetric == scenarios.GateAbsent:
 		return "not there"
 	case g.Cell.Gate == scenarios.GateDefault:
 		return string(g.Target.Gate) + " (default)"
 	}
 	return string(g.Target.Gate)
+}
+
+// describeOtherGate says in which state the gate of a path is that is about another one than ConstrainedImpersonation.
+func describeOtherGate(g *reports.Group) string {
+	named := g.Cell.FeatureGate
+	state := string(g.Target.FeatureGates[named.Name])
+	switch {
+	case g.Witness != nil && g.Witness.FeatureGate != nil && g.Witness.FeatureGate.Metric == scenarios.GateAbsent:
+		return "not there"
+	case named.Gate == scenarios.GateDefault:
+		return state + " (default)"
+	}
+	return state
 }
 
 // noAnswer stands where a setup has no scenario for a stage.
@@ -157,6 +173,9 @@ func describeAnswer(stage string, s *scenarios.Scenario, view record.View) strin
 	o := &e.Steps[len(e.Steps)-1]
 	if event := verdicts.AuditOf(o); event != nil && event.ImpersonatedUser != nil {
 		return "allowed by " + cmp.Or(scenarios.ConstraintOf(event), "impersonate")
+	}
+	if o.Response.Code < http.StatusBadRequest {
+		return fmt.Sprintf("allowed (%d)", o.Response.Code)
 	}
 	return fmt.Sprintf("refused (%d)", o.Response.Code)
 }

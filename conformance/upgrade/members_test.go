@@ -15,7 +15,7 @@ import (
 
 // TestMembers: of a cluster with three API servers each is replaced by itself, beside the others as they are by then.
 func TestMembers(t *testing.T) {
-	path, err := upgradepath.Parse("1.36,1.37-gate", true, nil)
+	path, err := upgradepath.Parse("1.36,1.37-gate", upgradepath.Options{HighAvailability: true})
 	if err != nil {
 		t.Fatal(err)
 	}

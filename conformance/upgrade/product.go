@@ -4,6 +4,7 @@ package upgrade
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -30,12 +31,16 @@ type upgradeFlags struct {
 	path             string
 	file             string
 	highAvailability bool
+	gateName         string
+	scenarios        string
 }
 
 func newFlags(flags *pflag.FlagSet) product.Flags {
 	f := &upgradeFlags{}
 	flags.StringVar(&f.path, "path", "", "the stages, separated by commas")
 	flags.StringVar(&f.file, "file", "", "a path file, such as ci/paths/kep-recipe.yaml")
+	flags.StringVar(&f.gateName, "gate-name", "", "the feature gate that +gate and -gate of the stages are about (default "+server.GateName+")")
+	flags.StringVar(&f.scenarios, "scenarios", "", "folder of scenario files to use instead of the built-in ones; those with a setup count")
 	flags.BoolVar(&f.highAvailability, "high-availability", false, "two API servers behind a balancer, or all of a cluster of kind with several, replaced one after the other under load")
 	f.clusters.Register(flags)
 	return f
@@ -46,6 +51,9 @@ func (f *upgradeFlags) Plan(i *product.Invocation) (product.Plan, error) {
 	path, err := f.readPath(i)
 	if err != nil {
 		return nil, err
+	}
+	if path.HasOtherGate() && f.scenarios == "" {
+		return nil, fmt.Errorf("the path is about the gate %s, and the built-in scenarios are about %s: name a folder of your own with --scenarios", path.Gate(), server.GateName)
 	}
 	named := sets.New(seq.Map(path.Stages, func(s upgradepath.Stage) string { return s.Kubernetes })...)
 	for _, s := range path.Stages {
@@ -58,7 +66,7 @@ func (f *upgradeFlags) Plan(i *product.Invocation) (product.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	texts, err := conformance.LoadInvocationTexts(i, "")
+	texts, err := conformance.LoadInvocationTexts(i, f.scenarios)
 	if err != nil {
 		return nil, err
 	}
@@ -73,18 +81,21 @@ func (f *upgradeFlags) Plan(i *product.Invocation) (product.Plan, error) {
 }
 
 func (f *upgradeFlags) readPath(i *product.Invocation) (*upgradepath.Path, error) {
-	resolve := func(version string) (string, error) { return f.clusters.ResolveOne(i, version) }
+	o := upgradepath.Options{
+		HighAvailability: f.highAvailability, FeatureGate: f.gateName,
+		Resolve: func(version string) (string, error) { return f.clusters.ResolveOne(i, version) },
+	}
 	switch {
 	case (f.path == "") == (f.file == ""):
 		return nil, errors.New("one of --path and --file is needed, such as --path 1.35+gate,1.36,1.35+gate")
 	case f.path != "":
-		return upgradepath.Parse(f.path, f.highAvailability, resolve)
+		return upgradepath.Parse(f.path, o)
 	}
 	data, err := i.ReadInput(f.file)
 	if err != nil {
 		return nil, err
 	}
-	return upgradepath.Load(f.file, data, resolve)
+	return upgradepath.Load(f.file, data, o)
 }
 
 // PlanOptions are what a plan is made of.

@@ -43,6 +43,9 @@ func (s *StagePlan) Name() string { return s.Target.Cell.Name }
 // Setups returns the scenarios of the setups that take part in a path.
 func Setups(p *upgradepath.Path, all *scenarios.Set) (*scenarios.Set, error) {
 	known, named := all.Setups(), slices.Clone(p.Setups)
+	if len(known) == 0 {
+		return nil, fmt.Errorf("path %s: no scenario has a setup (expected setup in the head of those whose objects are made once and kept)", p.Name)
+	}
 	for _, stage := range p.Stages {
 		named = append(named, stage.Make...)
 	}
@@ -78,7 +81,7 @@ func planStages(p *upgradepath.Path, set *scenarios.Set, base matrix.Matrix) (st
 		}
 	}
 	planWorkloads(stages)
-	planClaims(stages)
+	planClaims(p, stages)
 	return stages, nil
 }
 

@@ -23,7 +23,7 @@ func plan(t *testing.T, text string, highAvailability bool, change ...func(*upgr
 	if testing.Short() {
 		t.Skip("starts control planes")
 	}
-	p, err := upgradepath.Parse(text, highAvailability, nil)
+	p, err := upgradepath.Parse(text, upgradepath.Options{HighAvailability: highAvailability})
 	if err != nil {
 		t.Fatal(err)
 	}

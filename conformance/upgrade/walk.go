@@ -9,6 +9,7 @@ import (
 
 	"github.com/authzconf/authzconf/clusters/balancer"
 	"github.com/authzconf/authzconf/conformance"
+	"github.com/authzconf/authzconf/conformance/upgradepath"
 	"github.com/authzconf/authzconf/engine/nodes"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/server"
@@ -136,13 +137,21 @@ func (u *Upgrade) stage(ctx context.Context, stage *Stage) error {
 	}
 	t := u.targets[stage.Server]
 	stage.Cell.Witness = t.Witness
-	u.say("%s: %s ready in %.1f s, gate %s", stage.Name(), t.Witness.GitVersion, time.Since(begin).Seconds(), t.Facts.Gate)
+	u.say("%s: %s ready in %.1f s, gate %s", stage.Name(), t.Witness.GitVersion, time.Since(begin).Seconds(), describeGateFound(t.Facts, u.plan.path))
 	begin = time.Now()
 	if err := u.stay(ctx, stage); err != nil {
 		return ends("", err)
 	}
 	u.finish(begin, stage)
 	return nil
+}
+
+// describeGateFound names the state of the gate that a path is about.
+func describeGateFound(found scenarios.Facts, path *upgradepath.Path) string {
+	if path.HasOtherGate() {
+		return path.Gate() + " " + string(found.FeatureGates[path.Gate()])
+	}
+	return string(found.Gate)
 }
 
 // stay runs the scenarios of a stage, and records what is seen besides them.

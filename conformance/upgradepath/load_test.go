@@ -23,7 +23,7 @@ stages:
     fault: kill-apiserver
     make: [alice]
 `
-	p, err := Load("some/where/mine.yaml", []byte(whole), nil)
+	p, err := Load("some/where/mine.yaml", []byte(whole), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"too far apart", described + "highAvailability: true\nstages:\n- {kubernetes: \"1.35\"}\n- {kubernetes: \"1.37\"}\n", "f.yaml:5:4: stage 2: from 1.35 to 1.37 in one step"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if _, err := Load("f.yaml", []byte(c.text), nil); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			if _, err := Load("f.yaml", []byte(c.text), Options{}); err == nil || !strings.HasPrefix(err.Error(), c.want) {
 				t.Errorf("got %v\nwant %s", err, c.want)
 			}
 		})
@@ -76,7 +76,7 @@ func TestLoadRefuses(t *testing.T) {
 func TestLoadFaultAlone(t *testing.T) {
 	for _, fault := range []Fault{KillAPIServer, RestartEtcd} {
 		text := described + "stages:\n- {kubernetes: \"1.36\"}\n- {kubernetes: \"1.36\", fault: " + string(fault) + "}\n"
-		if _, err := Load("f.yaml", []byte(text), nil); err != nil {
+		if _, err := Load("f.yaml", []byte(text), Options{}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -90,7 +90,7 @@ func FuzzLoad(f *testing.F) {
 		f.Add([]byte(described + stages))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p, err := Load("f.yaml", data, nil)
+		p, err := Load("f.yaml", data, Options{})
 		if err != nil {
 			for _, line := range strings.Split(err.Error(), "\n") {
 				if !strings.HasPrefix(line, "f.yaml:") {

@@ -24,7 +24,7 @@ func TestNodes(t *testing.T) {
 		{path: "1.36,nodes=1.35", fail: "stage 2: clusters of the provider local have no nodes to replace: expected --provider kind"},
 	} {
 		t.Run(c.path+" "+c.provider, func(t *testing.T) {
-			p, err := Parse(c.path, false, nil)
+			p, err := Parse(c.path, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -66,7 +66,7 @@ func TestLoadNodes(t *testing.T) {
 		`{kubernetes: "1.37"}, {kubernetes: "1.37", nodes: "1.37"}`:  "p.yaml:2:33: stage 2: nodes are replaced on a stage of their own",
 		`{kubernetes: "1.37"}, {nodes: "1.37", fault: restart-etcd}`: "p.yaml:2:33: stage 2: nodes are replaced on a stage of their own",
 	} {
-		p, err := Load("p.yaml", []byte("description: nodes\nstages: ["+text+"]\n"), nil)
+		p, err := Load("p.yaml", []byte("description: nodes\nstages: ["+text+"]\n"), Options{})
 		switch {
 		case fail == "" && err != nil, fail != "" && (err == nil || !strings.Contains(err.Error(), fail)):
 			t.Errorf("%s: %v, want %s", text, err, fail)
@@ -97,7 +97,7 @@ func TestSeveralServers(t *testing.T) {
 		"webhooks of a kind": {base: matrix.Matrix{Provider: "kind"}, fault: WebhookDown, fail: "stage 2: the fault webhook-down is for --provider local"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := Parse("1.36,1.37", c.ha, nil)
+			p, err := Parse("1.36,1.37", Options{HighAvailability: c.ha})
 			if err != nil {
 				t.Fatal(err)
 			}

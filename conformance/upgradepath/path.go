@@ -18,10 +18,12 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/clusters/providers"
 	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/engine/gates"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 // Fault is what goes wrong on the way to a stage.
@@ -43,7 +45,7 @@ func Faults() []Fault { return []Fault{KillAPIServer, RestartEtcd, WebhookDown} 
 type Stage struct {
 	Kubernetes string `yaml:"kubernetes"`        // the version of the binary, such as "1.37"
 	Emulate    string `yaml:"emulate,omitempty"` // the minor that it emulates; empty is its own
-	// Gate is what the stage asks for: on, off or default, which it is where left out.
+	// Gate is what the stage asks of the path's gate: on, off or default, which it is where left out.
 	Gate scenarios.Gate `yaml:"gate,omitempty"`
 	// Chain names the authorizer chain, a file of fixtures/chains; empty is Node and RBAC.
 	Chain string `yaml:"chain,omitempty"`
@@ -62,6 +64,8 @@ type Path struct {
 	Name string `yaml:"-"`
 	// Description says what is shown and where it is asked for.
 	Description string `yaml:"description"`
+	// FeatureGate is the gate that the stages are about; empty is ConstrainedImpersonation.
+	FeatureGate string `yaml:"featureGate,omitempty"`
 	// HighAvailability runs two API servers on one etcd behind a balancer, or those of a cluster with several behind its own,
 	// replaced one after the other while requests flow.
 	HighAvailability bool `yaml:"highAvailability,omitempty"`
@@ -95,10 +99,8 @@ func (l Stage) String() string {
 // Parse reads a path as it is written on the command line: stages separated by
 // commas, each a version, optionally @ and the version it emulates, +gate or
 // -gate, and / and an authorizer chain; or nodes= and the version that all nodes become.
-//
-// resolve returns the version that the one of a stage stands for, a marker for instance; nil if it stands for itself.
-func Parse(text string, highAvailability bool, resolve Resolve) (*Path, error) {
-	p := &Path{Name: text, HighAvailability: highAvailability}
+func Parse(text string, o Options) (*Path, error) {
+	p := &Path{Name: text, HighAvailability: o.HighAvailability, FeatureGate: o.FeatureGate}
 	for i, part := range strings.Split(text, ",") {
 		part = strings.TrimSpace(part)
 		if part == "" {
@@ -123,14 +125,21 @@ func Parse(text string, highAvailability bool, resolve Resolve) (*Path, error) {
 		p.Stages = append(p.Stages, stage)
 	}
 	at := func(stage int) string { return fmt.Sprintf("path %q: stage %d", text, stage+1) }
-	if err := p.complete(at, resolve); err != nil {
+	if err := p.complete(at, o.Resolve); err != nil {
 		return nil, err
 	}
 	return p, p.check(fmt.Sprintf("path %q", text), at)
 }
 
-// Resolve returns the version that one stands for: that of a marker, or of a source tree.
-type Resolve func(version string) (string, error)
+// Options are what a path takes from elsewhere than its stages.
+type Options struct {
+	// HighAvailability and FeatureGate are those of Path, for a path of the command line.
+	HighAvailability bool
+	FeatureGate      string
+	// Resolve returns the version that the one of a stage stands for, if it is a marker or a source tree; nil if each stands
+	// for itself.
+	Resolve func(version string) (string, error)
+}
 
 // cutChain separates the authorizer chain of a stage from the rest. The names of markers have a slash, too.
 func cutChain(part string) (rest, chain string) {
@@ -146,7 +155,10 @@ func cutChain(part string) (rest, chain string) {
 
 // complete fills in what follows for the stages from what is written: which versions there are, and what stages with other
 // nodes take from the stage before.
-func (p *Path) complete(at func(stage int) string, resolve Resolve) error {
+func (p *Path) complete(at func(stage int) string, resolve func(version string) (string, error)) error {
+	if err := p.checkFeatureGate(); err != nil {
+		return err
+	}
 	for i := range p.Stages {
 		if resolve == nil || p.Stages[i].Kubernetes == "" {
 			continue
@@ -168,7 +180,7 @@ func (p *Path) Targets(base matrix.Matrix) (out []server.Options, _ error) {
 		return nil, err
 	}
 	for i, stage := range p.Stages {
-		o, err := stage.target(i, base)
+		o, err := p.target(i, stage, base)
 		if err != nil {
 			return nil, err
 		}
@@ -178,18 +190,26 @@ func (p *Path) Targets(base matrix.Matrix) (out []server.Options, _ error) {
 	return out, p.followNodes(base, out)
 }
 
-func (l Stage) target(i int, base matrix.Matrix) (server.Options, error) {
+// target returns the options of the server of a stage, whose index is i.
+func (p *Path) target(i int, l Stage, base matrix.Matrix) (server.Options, error) {
 	gate := cmp.Or(l.Gate, scenarios.GateDefault)
-	base.Kubernetes, base.Emulate, base.Gates, base.ControlPlanes = []string{l.Kubernetes}, l.Emulate, matrix.Gates{gate}, nil
+	impersonation := gate
+	if p.HasOtherGate() {
+		impersonation = scenarios.GateDefault
+	}
+	base.Kubernetes, base.Emulate, base.Gates, base.ControlPlanes = []string{l.Kubernetes}, l.Emulate, matrix.Gates{impersonation}, nil
 	cells, err := base.Cells()
 	if err != nil {
 		return server.Options{}, err
 	}
 	o := cells[0]
 	o.Chain = l.Chain
-	o.Cell.Name = fmt.Sprintf("%d-%s", i+1, o.Cell.Name)
-	if gate == scenarios.GateDefault {
-		o.Cell.Name = strings.TrimSuffix(o.Cell.Name, "-gate-default")
+	o.Cell.Name = fmt.Sprintf("%d-%s", i+1, strings.TrimSuffix(o.Cell.Name, "-gate-"+string(impersonation)))
+	if gate != scenarios.GateDefault {
+		o.Cell.Name += "-gate-" + string(gate)
+	}
+	if p.HasOtherGate() {
+		o.Cell.FeatureGate = verdicts.FeatureGate{Name: p.FeatureGate, Gate: gate}
 	}
 	if l.Chain != "" {
 		o.Cell.Name += "-" + l.Chain
@@ -282,8 +302,9 @@ func (p *Path) TakesPart(setup string) bool {
 	return len(p.Setups) == 0 || slices.Contains(p.Setups, setup)
 }
 
-// Load reads a path file. It is strict; an error names file, line and column. resolve is as for Parse.
-func Load(name string, data []byte, resolve Resolve) (*Path, error) {
+// Load reads a path file. It is strict; an error names file, line and column. Of the options only Resolve counts, and
+// FeatureGate where the file names no gate.
+func Load(name string, data []byte, o Options) (*Path, error) {
 	p := &Path{Name: strings.TrimSuffix(path.Base(name), path.Ext(name))}
 	file, err := scenarios.Decode(name, data, "an upgrade path", p)
 	if err != nil {
@@ -295,7 +316,8 @@ func Load(name string, data []byte, resolve Resolve) (*Path, error) {
 	at := func(stage int) string {
 		return file.At(fmt.Sprintf("$.stages[%d]", stage)) + fmt.Sprintf(": stage %d", stage+1)
 	}
-	if err := p.complete(at, resolve); err != nil {
+	p.FeatureGate = cmp.Or(p.FeatureGate, o.FeatureGate)
+	if err := p.complete(at, o.Resolve); err != nil {
 		return nil, err
 	}
 	return p, p.check(file.At("$.stages"), at)
@@ -334,7 +356,7 @@ func (p *Path) checkStage(i int, stage Stage) error {
 	if stage.Kubernetes == "" {
 		return errors.New("kubernetes is missing (expected a version such as 1.36)")
 	}
-	o, err := checkTarget(i, stage)
+	o, err := p.checkTarget(i, stage)
 	if err != nil {
 		return err
 	}
@@ -354,16 +376,20 @@ func (p *Path) checkStage(i int, stage Stage) error {
 }
 
 // checkTarget returns the options of the server that a stage asks for, if there can be such a server.
-func checkTarget(i int, stage Stage) (server.Options, error) {
+func (p *Path) checkTarget(i int, stage Stage) (server.Options, error) {
 	gate := stage.Gate
 	stage.Gate = "" // the matrix's error about a gate is about its flag
-	o, err := stage.target(i, matrix.Matrix{Provider: server.Local})
+	o, err := p.target(i, stage, matrix.Matrix{Provider: server.Local})
 	if err != nil {
 		return o, errors.New(strings.ReplaceAll(err.Error(), "\n", "; ")) // a hint has a line of its own
 	}
 	asked := cmp.Or(gate, scenarios.GateDefault)
 	if !slices.Contains([]scenarios.Gate{scenarios.GateOn, scenarios.GateOff, scenarios.GateDefault}, asked) {
 		return o, fmt.Errorf("gate %q is not one of on, off, default", gate)
+	}
+	if p.HasOtherGate() {
+		o.Cell.FeatureGate.Gate = asked
+		return o, gates.CheckState(p.FeatureGate, o.Effective(), asked)
 	}
 	if asked != scenarios.GateDefault && !server.HasGate(o.Effective()) {
 		return o, fmt.Errorf("Kubernetes %s has no feature gate %s, which came with 1.35: leave the gate out", o.Effective(), server.GateName)
@@ -402,7 +428,7 @@ func (p *Path) checkFault(i int, stage Stage) error {
 
 // checkChange checks that a stage with the options o changes something, and no more than its path can change at once.
 func (p *Path) checkChange(i int, stage Stage, o server.Options) error {
-	before, err := p.Stages[i-1].target(i-1, matrix.Matrix{Provider: server.Local})
+	before, err := p.target(i-1, p.Stages[i-1], matrix.Matrix{Provider: server.Local})
 	if err != nil {
 		return nil //nolint:nilerr // check reports it with the position of the stage before, and there is nothing to compare with
 	}
@@ -419,5 +445,6 @@ func (p *Path) checkChange(i int, stage Stage, o server.Options) error {
 // same reports whether two stages are the same server. A gate that is set to its default is a change: the server has
 // another command line.
 func same(a, b server.Options) bool {
-	return a.Release == b.Release && a.Cell.Emulated == b.Cell.Emulated && a.Cell.Gate == b.Cell.Gate && a.Chain == b.Chain
+	hasSameGates := a.Cell.Gate == b.Cell.Gate && a.Cell.FeatureGate == b.Cell.FeatureGate
+	return a.Release == b.Release && a.Cell.Emulated == b.Cell.Emulated && hasSameGates && a.Chain == b.Chain
 }

@@ -59,7 +59,7 @@ func TestParse(t *testing.T) {
 		{text: "1.36,1.34", ha: true, fail: "stage 2: from 1.36 to 1.34 in one step: "},
 	} {
 		t.Run(c.text, func(t *testing.T) {
-			p, err := Parse(c.text, c.ha, nil)
+			p, err := Parse(c.text, Options{HighAvailability: c.ha})
 			if c.fail != "" {
 				if err == nil || !strings.Contains(err.Error(), c.fail) {
 					t.Fatalf("got %v, want %s", err, c.fail)
@@ -82,7 +82,7 @@ func TestParse(t *testing.T) {
 // Whatever is wrong with several stages is said at once, a line each, and nothing
 // is said of a stage because the one before it is wrong.
 func TestParseReportsEveryStage(t *testing.T) {
-	_, err := Parse("1.34+gate,1.36,1.36,1.36/moon", false, nil)
+	_, err := Parse("1.34+gate,1.36,1.36,1.36/moon", Options{})
 	if err == nil {
 		t.Fatal("accepted")
 	}
@@ -107,7 +107,7 @@ func roundTrip(t *testing.T, stages []Stage) {
 		if text == other {
 			other = "1.34"
 		}
-		again, err := Parse(other+","+text, false, nil)
+		again, err := Parse(other+","+text, Options{})
 		if err != nil {
 			t.Errorf("%+v is printed as %s, which is not read: %v", stage, text, err)
 			continue
@@ -136,7 +136,7 @@ func TestStringRoundTrip(t *testing.T) {
 }
 
 func TestTargets(t *testing.T) {
-	p, err := Parse("1.34,1.35+gate,1.36,1.36-gate,1.37@1.36,1.37@1.36/webhook-first", false, nil)
+	p, err := Parse("1.34,1.35+gate,1.36,1.36-gate,1.37@1.36,1.37@1.36/webhook-first", Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(text, true)
 	}
 	f.Fuzz(func(t *testing.T, text string, ha bool) {
-		p, err := Parse(text, ha, nil)
+		p, err := Parse(text, Options{HighAvailability: ha})
 		if err != nil {
 			if err.Error() == "" {
 				t.Error("an error without words")

@@ -208,7 +208,7 @@ func (s *Server) sees(o Options) bool { return s.can.Recorder && o.Plain == nil 
 func (s *Server) request(o Options) (r clusters.Request, err error) {
 	r = clusters.Request{
 		Name: o.Cell.Name, Version: cmp.Or(o.Release.Version, o.Cell.Kubernetes), EmulatedVersion: o.Cell.Emulated,
-		FeatureGates: gates(o), Network: s.network, Keep: o.Keep, Unchanged: o.Cell.Unchanged,
+		FeatureGates: featureGates(o), Network: s.network, Keep: o.Keep, Unchanged: o.Cell.Unchanged,
 	}
 	if o.Join != nil {
 		r.Join = o.Join.cluster
@@ -253,18 +253,21 @@ func Args(keep ...string) []string {
 // LocalOptions is the control plane that is asked for, without a recorder and audit. Port 0 is a free one.
 func (o Options) LocalOptions(port int) local.Options {
 	return local.Options{
-		Release: o.Release, EmulatedVersion: o.Cell.Emulated, FeatureGates: gates(o),
+		Release: o.Release, EmulatedVersion: o.Cell.Emulated, FeatureGates: featureGates(o),
 		Port: port, Binaries: o.Binaries, Keep: o.Keep,
 		KubeAPIServerPath: o.KubeAPIServerPath, KubeAPIServerEnv: o.KubeAPIServerEnv,
 	}
 }
 
-func gates(o Options) map[string]bool {
+func featureGates(o Options) map[string]bool {
 	set := map[string]bool{}
 	maps.Copy(set, o.FeatureGates)
 	// Where the version has no such gate, off is what it is; naming the gate would be a start-up error.
 	if HasGate(o.Effective()) && o.Cell.Gate != scenarios.GateDefault {
 		set[GateName] = o.Cell.Gate == scenarios.GateOn
+	}
+	if named := o.Cell.FeatureGate; named.Name != "" && named.Gate != scenarios.GateDefault {
+		set[named.Name] = named.Gate == scenarios.GateOn
 	}
 	return set
 }

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/Masterminds/semver/v3"
 	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
@@ -74,7 +73,8 @@ func (s *Server) witnessOutside(ctx context.Context, o Options) error {
 // readBack reads the version and the gate, and more, and compares them with what is asked.
 func (s *Server) readBack(ctx context.Context, o Options, more ...func(context.Context) error) error {
 	s.Witness.ExpectedGate = s.Facts.Gate
-	for _, read := range append([]func(context.Context) error{s.witnessPrograms, s.witnessVersion, s.witnessGate, s.witnessSettings, s.witnessComponents}, more...) {
+	gate := func(ctx context.Context) error { return s.witnessGate(ctx, o) }
+	for _, read := range append([]func(context.Context) error{s.witnessPrograms, s.witnessVersion, gate, s.witnessSettings, s.witnessComponents}, more...) {
 		if err := read(ctx); err != nil {
 			return fmt.Errorf("witness: %w", err)
 		}
@@ -119,13 +119,16 @@ func (s *Server) witnessVersion(ctx context.Context) error {
 }
 
 // witnessGate reads the gate from the metric, and from the refusal of groups without a user, which needs no permission.
-func (s *Server) witnessGate(ctx context.Context) error {
+func (s *Server) witnessGate(ctx context.Context, o Options) error {
 	families, err := s.scrapeNamed(ctx, featureMetric)
 	if err != nil {
 		return err
 	}
 	w := &s.Witness
-	w.GateMetric = readGateMetric(families[featureMetric])
+	w.GateMetric = readGateMetric(families[featureMetric], GateName)
+	if w.FeatureGate = expectedFeatureGate(o); w.FeatureGate != nil {
+		w.FeatureGate.Metric = readGateMetric(families[featureMetric], w.FeatureGate.Name)
+	}
 	client, err := s.UserClient(scenarios.Requestor{User: witnessUser}, nil, func(*http.Request) {})
 	if err != nil {
 		return err
@@ -138,9 +141,9 @@ func (s *Server) witnessGate(ctx context.Context) error {
 	return nil
 }
 
-// readGateMetric returns the state of the gate by the metric of an API server: on, off or absent.
-func readGateMetric(family *dto.MetricFamily) scenarios.Gate {
-	value, isThere := gaugeValues(family, "name")[GateName]
+// readGateMetric returns the state of a gate by the metric of an API server: on, off or absent.
+func readGateMetric(family *dto.MetricFamily, name string) scenarios.Gate {
+	value, isThere := gaugeValues(family, "name")[name]
 	switch {
 	case !isThere:
 		return scenarios.GateAbsent
@@ -294,41 +297,11 @@ func (s *Server) Events(texts ...string) (all []json.RawMessage) {
 	return all
 }
 
-// GateName is the feature gate that authzconf toggles.
-const GateName = "ConstrainedImpersonation"
-
-// HasGate reports whether an effective version (1.35 or 1.35.4) has the gate:
-// since 1.35 (k8s.io/apiserver/pkg/features/kube_features.go).
-func HasGate(version string) bool { return !minorBefore(version, 35) }
-
-// EffectiveGate returns the state of the gate: what was asked or, by default, alpha and off in 1.35, beta and on
-// since 1.36. A version without the gate behaves as off.
-func EffectiveGate(version string, asked scenarios.Gate) scenarios.Gate {
-	onByDefault := asked == scenarios.GateDefault && !minorBefore(version, 36)
-	on := asked == scenarios.GateOn || onByDefault
-	if on && HasGate(version) {
-		return scenarios.GateOn
-	}
-	return scenarios.GateOff
-}
-
-// minorBefore compares a version's minor with 1.<minor>; a version that cannot
-// be parsed is a programming error, for versions are parsed on the way in.
-func minorBefore(version string, minor uint64) bool {
-	v, err := semver.NewVersion(version)
-	if err != nil {
-		panic(fmt.Sprintf("version %q: %v", version, err))
-	}
-	if v.Major() != 1 {
-		return v.Major() < 1
-	}
-	return v.Minor() < minor
-}
-
 // Wanted returns a target as its options ask for it, to compare with what was found.
 func (o Options) Wanted() reports.Found {
 	f := reports.Found{Cell: o.Cell, Facts: ExpectedFacts(o)}
 	f.Witness.ExpectedGate, f.Witness.AskedSettings = f.Facts.Gate, expectedSettings(o)
+	f.Witness.FeatureGate = expectedFeatureGate(o)
 	m, _ := loadMiddle(o.Chain) // a chain that is none has no target
 	f.Witness.AskedAuthorizers = m.listAuthorizers()
 	return f
@@ -363,8 +336,9 @@ func ExpectedFacts(o Options) scenarios.Facts {
 		Kubernetes: o.Effective(),
 		Binary:     o.Cell.Kubernetes,
 		Chain:      o.Chain,
-		Gate:       EffectiveGate(o.Effective(), o.Cell.Gate),
+		Gate:       EffectiveGate(o.Effective(), o.askedGate()),
 	}
+	f.FeatureGates = o.effectiveFeatureGates()
 	f.Capabilities = capabilities(o, f)
 	return f
 }

@@ -99,6 +99,7 @@ func newCard(g *reports.Group) card {
 	c.Compared = g.Witness != nil || !c.Trusted
 	c.addVersions(g)
 	c.addGate(g)
+	c.addFeatureGate(g.Witness)
 	c.addAuthorizers(g.Witness)
 	c.addSettings(g.Witness)
 	c.addComponents(g)
@@ -137,6 +138,15 @@ func (c *card) addGate(g *reports.Group) {
 	if probe := w.GateProbe; probe != nil {
 		c.Rows = append(c.Rows, witnessRow{"Gate, by a probe", asked, string(probe.Gate), fmt.Sprintf("%d %s", probe.Code, probe.Message)})
 	}
+}
+
+// addFeatureGate adds the state of another gate that the target is about.
+func (c *card) addFeatureGate(w *reports.Witness) {
+	if w == nil || w.FeatureGate == nil {
+		return
+	}
+	g := w.FeatureGate
+	c.Rows = append(c.Rows, witnessRow{"Gate " + g.Name, string(g.Expected), cmp.Or(string(g.Metric), "nothing"), "kubernetes_feature_enabled"})
 }
 
 // addSettings adds what the API server has switched off that is on by default.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -28,6 +30,19 @@ type BehaviourDiff struct {
 	Changed  []ScenarioDiff // those of them in which something else was seen, sorted
 	// OnlyA and OnlyB ran on one of the two, because they are about its version or gate.
 	OnlyA, OnlyB []string
+	// From and To say of the two cells how they came about.
+	From, To SideFacts
+}
+
+// SideFacts say how what was seen on a cell came about.
+type SideFacts struct {
+	// GitVersion is what the API server says that it is, Programs are what ran, where that is known.
+	GitVersion string
+	Programs   []reports.Program
+	// Kubernetes and Gate are what was asked for, and Tool is the version of authzconf that wrote the report.
+	Kubernetes string
+	Gate       scenarios.Gate
+	Tool       string
 }
 
 // ScenarioDiff is a scenario in which two cells differ. What is new in every run (names, IDs, times) does not count.
@@ -35,6 +50,8 @@ type ScenarioDiff struct {
 	Scenario string
 	// A and B are the verdicts.
 	A, B verdicts.Verdict
+	// Description is that of the scenario; empty if the record does not have its text.
+	Description string
 	// Lines begin with "- " (seen on A only), "+ " (on B only) or "  " (on both).
 	Lines []string
 }
@@ -49,7 +66,7 @@ func Diff(a, b Side) (*BehaviourDiff, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &BehaviourDiff{A: left.cell, B: right.cell}
+	d := &BehaviourDiff{A: left.cell, B: right.cell, From: left.facts, To: right.facts}
 	for _, id := range slices.Sorted(maps.Keys(left.evidence)) {
 		if _, both := right.evidence[id]; !both {
 			d.OnlyA = append(d.OnlyA, id)
@@ -58,7 +75,9 @@ func Diff(a, b Side) (*BehaviourDiff, error) {
 		d.Compared++
 		was, is := verdicts.Behaviour(left.evidence[id]), verdicts.Behaviour(right.evidence[id])
 		if !slices.Equal(was, is) || left.verdict[id] != right.verdict[id] {
-			d.Changed = append(d.Changed, ScenarioDiff{Scenario: id, A: left.verdict[id], B: right.verdict[id], Lines: diffLines(was, is)})
+			d.Changed = append(d.Changed, ScenarioDiff{
+				Scenario: id, A: left.verdict[id], B: right.verdict[id], Description: right.describe(id), Lines: diffLines(was, is),
+			})
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(right.evidence)) {
@@ -72,8 +91,33 @@ func Diff(a, b Side) (*BehaviourDiff, error) {
 // sideData is what was seen on a cell, by scenario.
 type sideData struct {
 	cell     string
+	facts    SideFacts
+	set      *scenarios.Set // nil if the record's texts cannot be read
 	verdict  map[string]verdicts.Verdict
 	evidence map[string]*verdicts.Evidence
+}
+
+// describe returns the description of a scenario, in one line.
+func (s *sideData) describe(id string) string {
+	if s.set == nil {
+		return ""
+	}
+	one, isThere := s.set.Get(id)
+	if !isThere {
+		return ""
+	}
+	return strings.Join(strings.Fields(one.Description), " ")
+}
+
+func findSideFacts(r *reports.Report, g *reports.Group) SideFacts {
+	facts := SideFacts{Tool: r.SuiteVersion}
+	if g.Witness != nil {
+		facts.GitVersion, facts.Programs = g.Witness.GitVersion, g.Witness.Programs
+	}
+	if g.Cell != nil {
+		facts.Kubernetes, facts.Gate = g.Cell.Kubernetes, g.Cell.Gate
+	}
+	return facts
 }
 
 func readSide(s Side) (*sideData, error) {
@@ -85,7 +129,11 @@ func readSide(s Side) (*sideData, error) {
 	if err != nil {
 		return nil, err
 	}
-	side := &sideData{cell: g.Name, verdict: map[string]verdicts.Verdict{}, evidence: map[string]*verdicts.Evidence{}}
+	set, err := LoadRecorded(saved.View)
+	if err != nil {
+		set = nil // only descriptions are lost: another version of authzconf may have written the texts
+	}
+	side := &sideData{cell: g.Name, facts: findSideFacts(saved.Report, g), set: set, verdict: map[string]verdicts.Verdict{}, evidence: map[string]*verdicts.Evidence{}}
 	for _, r := range g.Cases {
 		if isScenario := saved.View.Has(evidenceKey(g.Name, r.Case)); !isScenario {
 			continue

@@ -19,11 +19,12 @@ import (
 )
 
 func newReportGA() *cobra.Command {
-	return commandWith("ga FOLDER...", func(c *cobra.Command, args []string) error {
+	var scenarios string
+	c := commandWith("ga FOLDER...", func(c *cobra.Command, args []string) error {
 		sources := make([]ga.Source, len(args))
 		for i, dir := range args {
 			var err error
-			if sources[i], err = readSource(dir); err != nil {
+			if sources[i], err = readSource(dir, scenarios); err != nil {
 				return fmt.Errorf("%s: %w", dir, err)
 			}
 		}
@@ -34,17 +35,20 @@ func newReportGA() *cobra.Command {
 		_, err = fmt.Fprint(c.OutOrStdout(), text)
 		return err
 	})
+	c.Flags().StringVar(&scenarios, "scenarios", "", "folder of the scenario files that the reports are judged by, in place of the built-in ones")
+	return c
 }
 
-// readSource reads and verifies a report of a run, an upgrade path or a storm.
-func readSource(dir string) (ga.Source, error) {
+// readSource reads and verifies a report of a run, an upgrade path or a storm. scenarios is the folder of those that it is
+// judged by, empty for the built-in ones.
+func readSource(dir, scenarios string) (ga.Source, error) {
 	s := ga.Source{Folder: dir}
 	read, closeFolder, err := reports.ReadFolder(dir)
 	if err != nil {
 		return s, err
 	}
 	defer closeFolder()
-	v, err := product.Verify(read, planAgain, io.Discard)
+	v, err := product.Verify(read, planBy(scenarios), io.Discard)
 	if err != nil {
 		return s, err
 	}

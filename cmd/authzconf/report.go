@@ -32,11 +32,19 @@ func newReport() *cobra.Command {
 }
 
 func newReportDiff() *cobra.Command {
-	var whole bool
+	var whole, issue bool
 	c := commandWith("diff FOLDER[:CELL] FOLDER[:CELL]", func(c *cobra.Command, args []string) error {
 		d, err := conformance.Diff(conformance.ParseSide(args[0]), conformance.ParseSide(args[1]))
 		if err != nil {
 			return err
+		}
+		if issue {
+			text, err := describeIssue(d)
+			if err != nil {
+				return invalid(err)
+			}
+			_, err = fmt.Fprint(c.OutOrStdout(), text)
+			return errors.Join(invalid(err), failedIf(len(d.Changed) > 0))
 		}
 		if err := render(c.OutOrStdout(), "difference", struct {
 			*conformance.BehaviourDiff
@@ -47,6 +55,8 @@ func newReportDiff() *cobra.Command {
 		return failedIf(len(d.Changed) > 0)
 	})
 	c.Flags().BoolVar(&whole, "whole", false, "also print the lines that are the same")
+	c.Flags().BoolVar(&issue, "issue", false, "print the text of an issue, in Markdown: what changed, in which scenarios, and how to see it again")
+	c.MarkFlagsMutuallyExclusive("whole", "issue")
 	return c
 }
 

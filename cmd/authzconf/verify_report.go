@@ -47,6 +47,17 @@ func findProduct(words []string) (found *product.Product, rest []string) {
 	return found, rest
 }
 
+// planBy returns planAgain with the scenarios of a folder, or the built-in ones if it is empty.
+func planBy(scenarios string) product.Planner {
+	return func(words []string) (*product.CommandLine, []string, error) {
+		line, args, err := planAgain(words)
+		if err == nil {
+			line.Scenarios = scenarios
+		}
+		return line, args, err
+	}
+}
+
 // verifyReport verifies the report of any product, and says whose signature it carries. scenarios is the folder of those to
 // judge by, empty for the built-in ones. challenge is
 // the file of the one that the report has to answer, empty for none.
@@ -56,13 +67,7 @@ func verifyReport(c *cobra.Command, dir, scenarios string, keys []*record.Key, c
 		return fmt.Errorf("cannot open the report folder: %w", err)
 	}
 	defer closeFolder()
-	v, err := product.Verify(read, func(words []string) (*product.CommandLine, []string, error) {
-		line, args, err := planAgain(words)
-		if err == nil {
-			line.Scenarios = scenarios
-		}
-		return line, args, err
-	}, c.ErrOrStderr())
+	v, err := product.Verify(read, planBy(scenarios), c.ErrOrStderr())
 	if err != nil {
 		return err
 	}

@@ -54,10 +54,14 @@ var questionsText []byte
 // Answer writes what reports say to the graduation criteria of KEP-5284 and to the questions of its production readiness
 // review. A question is answered if each look at the reports finds something, in part if some does or something is
 // missing that no report can show.
+//
+// A report of an upgrade path that is about another gate answers what is asked of that one, and nothing about KEP-5284. If there
+// are only such reports, the questions of KEP-5284 are left out.
 func Answer(sources []Source) (string, error) {
 	var questions []*question
 	known, err := findings.Load()
-	if err == nil {
+	areAllOthers := !slices.ContainsFunc(sources, func(s Source) bool { return s.otherGate() == "" })
+	if err == nil && !areAllOthers {
 		err = yaml.UnmarshalStrict(questionsText, &questions)
 	}
 	if err != nil {
@@ -85,13 +89,15 @@ func Answer(sources []Source) (string, error) {
 		states[q.State]++
 	}
 	var text strings.Builder
-	err = page.Execute(&text, map[string]any{"Sources": sources, "Questions": questions, "States": states, "Paths": listPaths(sources)})
+	err = page.Execute(&text, map[string]any{
+		"Sources": sources, "Questions": questions, "States": states, "Paths": listPaths(sources), "Gates": listGates(sources),
+	})
 	return record.Redact(text.String()), err
 }
 
 func (l *look) collectFigures(s Source, known []findings.Finding) (figures []string) {
 	switch {
-	case s.Problem != "":
+	case s.Problem != "", s.otherGate() != "":
 		return nil
 	case l.Loads:
 		return s.Loads

@@ -22,11 +22,11 @@ type Facts struct {
 	Kubernetes string `json:"kubernetes"`
 	Binary     string `json:"binary"` // the minor version of the binary, "1.37"
 	Gate       Gate   `json:"gate"`   // the effective state of ConstrainedImpersonation, on or off
-	// FeatureGates are the effective states, on or off, of the other gates that were asked for, by their names.
-	FeatureGates map[string]Gate `json:"featureGates,omitempty"`
 	// Chain names the authorizer chain, as Requires.Chain does.
 	Chain        string       `json:"chain,omitempty"`
 	Capabilities Capabilities `json:"capabilities"` // what the target can show and do
+	// FeatureGates are the effective states, on or off, of the other gates that were asked for, by their names.
+	FeatureGates map[string]Gate `json:"featureGates,omitempty"`
 }
 
 // Selected reports whether the scenario can run on a target with these facts.

@@ -233,7 +233,7 @@ func TestFilesOfCI(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := Load("ci/paths/"+name, data)
+		p, err := Load("ci/paths/"+name, data, Options{})
 		if name == asPrinted {
 			want := "ci/paths/kep-recipe-as-printed.yaml:9:6: stage 2: Kubernetes " + refused.Version + " has no feature gate ConstrainedImpersonation, which came with 1.35: leave the gate out"
 			if err == nil || err.Error() != want {

@@ -128,3 +128,29 @@ func TestGA(t *testing.T) {
 		}
 	}
 }
+
+// TestSwitches finds where a gate was turned off and on again.
+func TestSwitches(t *testing.T) {
+	stage := func(name string, state scenarios.Gate, v verdicts.Verdict) reports.Group {
+		return reports.Group{
+			Name:   name,
+			Cell:   &verdicts.Cell{Name: name, FeatureGate: verdicts.FeatureGate{Name: "MyGate", Gate: state}},
+			Target: &scenarios.Facts{FeatureGates: map[string]scenarios.Gate{"MyGate": state}},
+			Cases:  []reports.Result{{Case: "a", Verdict: v}},
+		}
+	}
+	s := Source{Report: &reports.Report{Groups: []reports.Group{
+		stage("1", scenarios.GateOff, verdicts.Passed), stage("2", scenarios.GateOn, verdicts.Passed),
+		stage("3", scenarios.GateOff, verdicts.Failed), stage("4", scenarios.GateOn, verdicts.Passed),
+	}}}
+	answers := s.Switches()
+	if len(answers) != 2 || !strings.Contains(answers[0].Answer, "On stage 3 (") || !strings.Contains(answers[0].Answer, "0 of 1 cases passed") || !strings.Contains(answers[1].Answer, "On stage 4 (") {
+		t.Errorf("%+v", answers)
+	}
+	for i := range s.Report.Groups {
+		s.Report.Groups[i].Cell.FeatureGate = verdicts.FeatureGate{}
+	}
+	if answers := s.Switches(); answers != nil || s.otherGate() != "" {
+		t.Errorf("a path about ConstrainedImpersonation: %+v", answers)
+	}
+}

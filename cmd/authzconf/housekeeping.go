@@ -51,7 +51,11 @@ func newClean() *cobra.Command {
 
 func newControlPlanes() *cobra.Command {
 	var versions []string
+	var isList bool
 	c := plainCommand("control-planes", func(c *cobra.Command) error {
+		if isList {
+			return listVersions(c)
+		}
 		releases := local.Releases()
 		if len(versions) > 0 {
 			releases = nil
@@ -70,9 +74,20 @@ func newControlPlanes() *cobra.Command {
 		}
 		return buildAll(c, b, releases)
 	})
-	c.Flags().StringSliceVar(&versions, "kubernetes", nil, "versions (default: all)")
+	c.Flags().StringSliceVar(&versions, "kubernetes", nil, "versions, each "+local.VersionsHelp()+" (default: all minors)")
+	c.Flags().BoolVar(&isList, "list", false, "only list the versions, and what the Kubernetes project says of each")
+	c.MarkFlagsMutuallyExclusive("list", "kubernetes")
 	programFlags(c.Flags())
 	return c
+}
+
+// listVersions prints the pinned versions with what the Kubernetes project says of them.
+func listVersions(c *cobra.Command) error {
+	if err := renderTable(c.OutOrStdout(), "versions", local.Supports(), 0); err != nil {
+		return invalid(err)
+	}
+	_, err := fmt.Fprintf(c.OutOrStdout(), "What Kubernetes supports was read on %s. Any other version can be run by its exact name.\n", local.SupportRead())
+	return invalid(err)
 }
 
 func buildAll(c *cobra.Command, b *local.Binaries, releases []local.Release) error {

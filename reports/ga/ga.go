@@ -69,15 +69,7 @@ func Answer(sources []Source) (string, error) {
 	}
 	states := map[string]int{}
 	for _, q := range questions {
-		found := 0
-		for _, look := range q.Looks {
-			for i, s := range sources {
-				for _, figure := range look.collectFigures(s, known) {
-					look.Figures = append(look.Figures, fmt.Sprintf("%s [%d]", figure, i+1))
-				}
-			}
-			found += min(1, len(look.Figures))
-		}
+		found := q.look(sources, known)
 		switch {
 		case found == 0:
 			q.State = "not answered"
@@ -93,6 +85,19 @@ func Answer(sources []Source) (string, error) {
 		"Sources": sources, "Questions": questions, "States": states, "Paths": listPaths(sources), "Gates": listGates(sources),
 	})
 	return record.Redact(text.String()), err
+}
+
+// look collects what reports answer to the question, and returns how many looks at them have found something.
+func (q *question) look(sources []Source, known []findings.Finding) (found int) {
+	for _, look := range q.Looks {
+		for i, s := range sources {
+			for _, figure := range look.collectFigures(s, known) {
+				look.Figures = append(look.Figures, fmt.Sprintf("%s [%d]", figure, i+1))
+			}
+		}
+		found += min(1, len(look.Figures))
+	}
+	return found
 }
 
 func (l *look) collectFigures(s Source, known []findings.Finding) (figures []string) {

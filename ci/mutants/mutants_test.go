@@ -120,6 +120,15 @@ func (o *runOptions) check() (*regexp.Regexp, error) {
 
 // measure builds the program with all mutants, and finds out what the suite reaches with none of them chosen.
 func (o *runOptions) measure(ctx context.Context, t *testing.T) (*Campaign, *results, error) {
+	run, found, err := o.build(ctx, t)
+	if err != nil {
+		return nil, nil, err
+	}
+	return run, found, run.Measure(ctx)
+}
+
+// build builds the program with all mutants, and reads what is known of them.
+func (o *runOptions) build(ctx context.Context, t *testing.T) (*Campaign, *results, error) {
 	plan, err := completeSuite()
 	if err != nil {
 		return nil, nil, err
@@ -148,7 +157,7 @@ func (o *runOptions) measure(ctx context.Context, t *testing.T) (*Campaign, *res
 		Progress: func(line string) { _, _ = fmt.Fprintln(t.Output(), line) },
 	}
 	run.Progress(fmt.Sprintf("%d mutants are compiled in, of %d of them it is known that they are not caught", len(sources.Mutants), len(argued)))
-	return run, found, run.Measure(ctx)
+	return run, found, nil
 }
 
 // saveEvery is after how many mutants the results are written, so that even a killed run can be resumed.

@@ -152,10 +152,13 @@ func (c *cellBaseline) kinds(m Mutant) map[string]string {
 	return out
 }
 
+// cacheFile has the caches of impersonation.
+const cacheFile = "cache.go"
+
 // needsStart says whether a mutant has to be the chosen one from the start: the program reaches it only then, or
 // it changes what the server keeps in its caches, where it could meet what another mutant left.
 func (c *cellBaseline) needsStart(m Mutant) bool {
-	return len(c.reached[m.Number]) == 0 || m.File == "cache.go"
+	return len(c.reached[m.Number]) == 0 || m.File == cacheFile
 }
 
 // measure runs all scenarios of a cell against the program with no mutant chosen, which they have to pass, and

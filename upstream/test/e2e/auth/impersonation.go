@@ -328,20 +328,15 @@ func (a *attempt) expectAsReviewed(ctx context.Context, granted bool) {
 		gomega.Expect(reviewed).To(gomega.Equal(granted), "SubjectAccessReviews for %s as %s", a.username, a.target.UserName)
 	}
 	client := a.clientFor(a.target)
-	gomega.Eventually(ctx, func(ctx context.Context) error {
+	get := func(ctx context.Context) error {
 		_, err := client.CoreV1().ConfigMaps(a.access.Namespace).Get(ctx, a.access.Name, metav1.GetOptions{})
-		if reviewed {
-			return err
-		}
-		// It is final that something is allowed.
-		if err == nil {
-			return gomega.StopTrying("the request is allowed, and SubjectAccessReviews do not allow it")
-		}
-		if !apierrors.IsForbidden(err) {
-			return fmt.Errorf("expected the request to be forbidden: %w", err)
-		}
-		return nil
-	}).WithTimeout(grantTimeout).Should(gomega.Succeed(), "%s as %s gets a config map, which SubjectAccessReviews allow: %v", a.username, a.target.UserName, reviewed)
+		return err
+	}
+	if reviewed {
+		expectAllowed(ctx, get, "%s as %s gets a config map, as SubjectAccessReviews allow", a.username, a.target.UserName)
+	} else {
+		gomega.Expect(get(ctx)).To(gomega.MatchError(apierrors.IsForbidden, "apierrors.IsForbidden"), "%s as %s gets a config map, which SubjectAccessReviews do not allow", a.username, a.target.UserName)
+	}
 }
 
 // isAllowed reports whether SubjectAccessReviews allow a user all accesses.

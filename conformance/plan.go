@@ -41,8 +41,8 @@ func Labels(s *scenarios.Scenario) []string {
 	if s.Alone() {
 		labels = append(labels, "serial")
 	}
-	if s.Conformance() == "" {
-		labels = append(labels, "conformance-candidate")
+	if s.OnAnyCluster() == "" {
+		labels = append(labels, "any-cluster")
 	}
 	return labels
 }

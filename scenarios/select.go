@@ -326,10 +326,10 @@ func (s *Scenario) SelectedThere(f Facts) (ok, unsupported bool, why string) {
 // stable are versions of API groups that are generally available.
 var stable = regexp.MustCompile(`^([a-z0-9.-]+/)?v[0-9]+$`)
 
-// Conformance returns why a scenario needs what conformance tests of Kubernetes may not need, or "": it runs on any cluster
-// that gives tokens and has RBAC and, once the feature is stable, the gate on; uses stable APIs alone; states a promise, and
-// no text that people read. More is asked of a conformance test than that (docs/existing.md).
-func (s *Scenario) Conformance() (why string) {
+// OnAnyCluster returns why a scenario cannot be run on any cluster, or "": it needs what almost every cluster gives, which is tokens,
+// RBAC and, once the feature is stable, the gate on; it uses stable APIs alone; and it states a promise, and no text that people
+// read. It is not a conformance test of Kubernetes for that: those are written in Go and work without RBAC, too (upstream/).
+func (s *Scenario) OnAnyCluster() (why string) {
 	// The KEP plans the feature to be stable in 1.38. In 1.38.0-alpha.2 the gate is still beta and not locked.
 	const first = "1.38"
 	if ok, _, why := s.SelectedThere(Facts{Kubernetes: first, Binary: first, Gate: GateOn, Capabilities: []Capability{Tokens, RBAC}}); !ok {

@@ -37,7 +37,7 @@ func (f *selectionFlags) register(c *cobra.Command) {
 	fl.StringVar(&f.focus, "focus", "", "only scenarios whose ID matches this regular expression")
 	fl.StringVar(&f.skip, "skip", "", "leave out scenarios whose ID matches this regular expression")
 	fl.StringSliceVar(&f.levels, "level", nil, "only these levels: core, extended, divergence")
-	fl.StringVar(&f.labels, "label-filter", "", "only scenarios whose labels match this expression of Ginkgo's, such as 'core && !slow': sig-auth, a level, FeatureGate:"+server.GateName+", slow, serial, conformance-candidate")
+	fl.StringVar(&f.labels, "label-filter", "", "only scenarios whose labels match this expression of Ginkgo's, such as 'core && !slow': sig-auth, a level, FeatureGate:"+server.GateName+", slow, serial, any-cluster")
 }
 
 // load reads the scenarios. Bad ones are all reported at once.

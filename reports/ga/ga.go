@@ -43,9 +43,9 @@ type question struct {
 }
 
 type look struct {
-	Say, Scenarios, Paths, Surface        string
-	Loads, Conformance, Findings, Reviews bool
-	Figures                               []string `json:"-"`
+	Say, Scenarios, Paths, Surface       string
+	Loads, AnyCluster, Findings, Reviews bool
+	Figures                              []string `json:"-"`
 }
 
 //go:embed ga.yaml
@@ -229,7 +229,7 @@ func (l *look) figure(results []reports.Result, set *scenarios.Set, known []find
 
 // isAbout reports whether a scenario is one that is looked for.
 func (l *look) isAbout(s *scenarios.Scenario, pattern *regexp.Regexp) bool {
-	if l.Conformance && s.Conformance() != "" {
+	if l.AnyCluster && s.OnAnyCluster() != "" {
 		return false
 	}
 	return pattern.MatchString(s.ID)

@@ -31,7 +31,7 @@ func TestGAQuestions(t *testing.T) {
 		seen[q.Question] = true
 		for _, l := range q.Looks {
 			kinds := 0
-			for _, is := range []bool{l.Scenarios != "", l.Paths == "all" || l.Paths == "fault", l.Surface != "", l.Loads, l.Conformance, l.Findings} {
+			for _, is := range []bool{l.Scenarios != "", l.Paths == "all" || l.Paths == "fault", l.Surface != "", l.Loads, l.AnyCluster, l.Findings} {
 				if is {
 					kinds++
 				}
@@ -50,22 +50,22 @@ func TestGAQuestions(t *testing.T) {
 	}
 }
 
-// TestConformanceRule tells scenarios that could be conformance tests from others.
-func TestConformanceRule(t *testing.T) {
+// TestAnyClusterRule tells scenarios that any cluster can run from others.
+func TestAnyClusterRule(t *testing.T) {
 	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
 	if err != nil {
 		t.Fatal(err)
 	}
-	candidates := 0
+	portable := 0
 	for _, s := range set.All() {
-		if s.Conformance() == "" {
-			candidates++
+		if s.OnAnyCluster() == "" {
+			portable++
 		}
 	}
-	if candidates == 0 {
-		t.Error("no scenario could be a conformance test")
+	if portable == 0 {
+		t.Error("no scenario can run on any cluster")
 	}
-	t.Logf("%d of %d scenarios", candidates, len(set.All()))
+	t.Logf("%d of %d scenarios", portable, len(set.All()))
 	for id, want := range map[string]string{
 		"kep-5284/requests/watch-with-list-grant":                   "it expects a message",
 		"kubernetes/chains/deny-is-not-final":                       "authorizer chain",
@@ -77,7 +77,7 @@ func TestConformanceRule(t *testing.T) {
 		s, ok := set.Get(id)
 		if !ok {
 			t.Errorf("there is no %s", id)
-		} else if why := s.Conformance(); !strings.Contains(why, want) || (why == "") != (want == "") {
+		} else if why := s.OnAnyCluster(); !strings.Contains(why, want) || (why == "") != (want == "") {
 			t.Errorf("%s: %q, want %q", id, why, want)
 		}
 	}

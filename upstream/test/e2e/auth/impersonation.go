@@ -56,6 +56,10 @@ var _ = SIGDescribe("Impersonation", func() {
 		ns := f.Namespace.Name
 		name := f.UniqueName
 		asServiceAccount := serviceaccount.MakeUsername(ns, "impersonated")
+		if e2eauth.IsRBACEnabled(ctx, f.ClientSet.RbacV1()) {
+			// Every authenticated user is allowed this.
+			grantAccess(ctx, f, userSubject(user.Anonymous), authorizationv1.ResourceAttributes{Verb: "create", Group: authenticationv1.GroupName, Resource: "selfsubjectreviews"})
+		}
 		for _, tc := range []struct {
 			target restclient.ImpersonationConfig
 			groups []string
@@ -81,8 +85,7 @@ var _ = SIGDescribe("Impersonation", func() {
 			client, err := clientset.NewForConfig(config)
 			framework.ExpectNoError(err, "create a client that impersonates")
 			info, err := whoAmI(ctx, client)
-			if tc.target.UserName == user.Anonymous && apierrors.IsForbidden(err) {
-				// The review is authorized as any other request of the impersonated user.
+			if tc.target.UserName == user.Anonymous && apierrors.IsForbidden(err) && !e2eauth.IsRBACEnabled(ctx, f.ClientSet.RbacV1()) {
 				framework.Logf("%s is not allowed to create SelfSubjectReviews: %v", user.Anonymous, err)
 				continue
 			}
@@ -102,15 +105,10 @@ var _ = SIGDescribe("Impersonation", func() {
 		UID, the group and the extra field, and allow the impersonated user the request.
 	*/
 	framework.It("should require the permission to impersonate for each field of the impersonated user", func(ctx context.Context) {
-		attempt := newAttempt(ctx, f, "", restclient.ImpersonationConfig{
+		attempt := newAttempt(ctx, f, legacyMode, restclient.ImpersonationConfig{
 			UserName: f.UniqueName, UID: "1234", Groups: []string{"developers"}, Extra: map[string][]string{"example.com/scopes": {"view"}},
 		})
-		attempt.expectAsReviewed(ctx, false)
-		fields := attempt.legacyAccesses()
-		for i, access := range fields {
-			attempt.grant(ctx, access)
-			attempt.expectAsReviewed(ctx, i == len(fields)-1)
-		}
+		attempt.expectGrantsToBeNeeded(ctx)
 	})
 
 	framework.Context(framework.WithFeatureGate(features.ConstrainedImpersonation), func() {
@@ -182,10 +180,13 @@ var _ = SIGDescribe("Impersonation", func() {
 	})
 })
 
+// legacyMode is the mode without constraints, in which the verb is impersonate. It applies to everybody.
+const legacyMode = "legacy"
+
 // attempt is a request of a ServiceAccount that impersonates: it gets a ConfigMap.
 type attempt struct {
 	*impersonator
-	// mode is the mode of constrained impersonation that applies to the target, or empty if only the verb impersonate is tested.
+	// mode is the mode of impersonation that applies to the target, whose permissions are granted.
 	mode   string
 	target restclient.ImpersonationConfig
 	access authorizationv1.ResourceAttributes
@@ -233,37 +234,58 @@ func (a *attempt) grant(ctx context.Context, accesses ...authorizationv1.Resourc
 	}
 }
 
-// expectGrantsToBeNeeded grants the permissions of the mode one by one, that of the request first, and expects the last one
-// to be needed.
+// expectGrantsToBeNeeded grants the permissions of the mode one by one, that of the request first. The user with one field
+// alone is allowed as soon as that field is granted, and the target when all are.
 func (a *attempt) expectGrantsToBeNeeded(ctx context.Context) {
 	ginkgo.GinkgoHelper()
 	a.expectAsReviewed(ctx, false)
-	accesses := a.constrainedAccesses()
-	for i, access := range accesses {
-		ginkgo.By(fmt.Sprintf("Granting %s on %s %s", access.Verb, access.Resource, access.Name))
-		a.grant(ctx, access)
-		a.expectAsReviewed(ctx, i == len(accesses)-1)
+	if a.mode != legacyMode {
+		a.grant(ctx, a.actionAccess())
+	}
+	fields := a.fields()
+	for i, field := range fields {
+		ginkgo.By(fmt.Sprintf("Granting %s %s", field.access.Resource, field.access.Name))
+		alone := a.as(field.alone)
+		alone.expectAsReviewed(ctx, false)
+		a.grant(ctx, a.identityAccess(field))
+		alone.expectAsReviewed(ctx, true)
+		a.expectAsReviewed(ctx, i == len(fields)-1)
 	}
 }
 
-// fields are the fields of the target, as resources of the group authentication.k8s.io.
-func (a *attempt) fields() []authorizationv1.ResourceAttributes {
-	resources := []authorizationv1.ResourceAttributes{{Group: authenticationv1.GroupName, Resource: "users", Name: a.target.UserName}}
-	if namespace, name, err := serviceaccount.SplitUsername(a.target.UserName); err == nil {
-		resources[0] = authorizationv1.ResourceAttributes{Group: authenticationv1.GroupName, Resource: "serviceaccounts", Namespace: namespace, Name: name}
+// impersonatedField is a field of a target.
+type impersonatedField struct {
+	// access is the field as a resource of the group authentication.k8s.io, without a verb.
+	access authorizationv1.ResourceAttributes
+	// alone is the target with its user name, this field, and no other.
+	alone restclient.ImpersonationConfig
+}
+
+// fields are the fields of the target, the user name first.
+func (a *attempt) fields() []impersonatedField {
+	name := a.target.UserName
+	of := func(resource, subresource, value string, alone restclient.ImpersonationConfig) impersonatedField {
+		alone.UserName = name
+		return impersonatedField{authorizationv1.ResourceAttributes{Group: authenticationv1.GroupName, Resource: resource, Subresource: subresource, Name: value}, alone}
 	}
+	first := of("users", "", name, restclient.ImpersonationConfig{})
+	if namespace, account, err := serviceaccount.SplitUsername(name); err == nil {
+		first = of("serviceaccounts", "", account, restclient.ImpersonationConfig{})
+		first.access.Namespace = namespace
+	}
+	fields := []impersonatedField{first}
 	if a.target.UID != "" {
-		resources = append(resources, authorizationv1.ResourceAttributes{Group: authenticationv1.GroupName, Resource: "uids", Name: a.target.UID})
+		fields = append(fields, of("uids", "", a.target.UID, restclient.ImpersonationConfig{UID: a.target.UID}))
 	}
 	for _, group := range a.target.Groups {
-		resources = append(resources, authorizationv1.ResourceAttributes{Group: authenticationv1.GroupName, Resource: "groups", Name: group})
+		fields = append(fields, of("groups", "", group, restclient.ImpersonationConfig{Groups: []string{group}}))
 	}
 	for key, values := range a.target.Extra {
 		for _, value := range values {
-			resources = append(resources, authorizationv1.ResourceAttributes{Group: authenticationv1.GroupName, Resource: "userextras", Subresource: key, Name: value})
+			fields = append(fields, of("userextras", key, value, restclient.ImpersonationConfig{Extra: map[string][]string{key: {value}}}))
 		}
 	}
-	return resources
+	return fields
 }
 
 // targetGroups are the groups that the impersonated user has.
@@ -280,28 +302,38 @@ func (a *attempt) targetGroups() []string {
 	return groups
 }
 
-// legacyAccesses are what the verb impersonate has to be allowed on. Users, groups and ServiceAccounts are those of the core
-// group there.
-func (a *attempt) legacyAccesses() []authorizationv1.ResourceAttributes {
-	accesses := a.fields()
-	for i := range accesses {
-		accesses[i].Verb = "impersonate"
-		switch accesses[i].Resource {
-		case "users", "groups", "serviceaccounts":
-			accesses[i].Group = v1.GroupName
-		}
-	}
-	return accesses
-}
-
-// constrainedAccesses are what the verbs of the mode have to be allowed on: the request, and then each field.
-func (a *attempt) constrainedAccesses() []authorizationv1.ResourceAttributes {
-	accesses := []authorizationv1.ResourceAttributes{withVerb(a.access, "impersonate-on:"+a.mode+":"+a.access.Verb)}
-	for _, access := range a.fields() {
+// identityAccess is what the verb of the mode has to be allowed on for a field.
+func (a *attempt) identityAccess(field impersonatedField) authorizationv1.ResourceAttributes {
+	access := field.access
+	switch {
+	case a.mode != legacyMode:
 		if a.mode == "arbitrary-node" {
 			access.Resource, access.Name = "nodes", access.Name[len(nodeNamePrefix):]
 		}
-		accesses = append(accesses, withVerb(access, "impersonate:"+a.mode))
+		access.Verb = "impersonate:" + a.mode
+	case access.Resource == "uids", access.Resource == "userextras":
+		access.Verb = "impersonate"
+	default: // users, groups and ServiceAccounts are those of the core group
+		access.Verb, access.Group = "impersonate", v1.GroupName
+	}
+	return access
+}
+
+// actionAccess is what has to be allowed for the request of the attempt, besides the fields of the target.
+func (a *attempt) actionAccess() authorizationv1.ResourceAttributes {
+	return withVerb(a.access, "impersonate-on:"+a.mode+":"+a.access.Verb)
+}
+
+// neededAccesses are all that the requestor has to be allowed in a mode.
+func (a *attempt) neededAccesses(mode string) []authorizationv1.ResourceAttributes {
+	inMode := *a
+	inMode.mode = mode
+	var accesses []authorizationv1.ResourceAttributes
+	if mode != legacyMode {
+		accesses = append(accesses, inMode.actionAccess())
+	}
+	for _, field := range a.fields() {
+		accesses = append(accesses, inMode.identityAccess(field))
 	}
 	return accesses
 }
@@ -317,9 +349,9 @@ func withVerb(access authorizationv1.ResourceAttributes, verb string) authorizat
 func (a *attempt) expectAsReviewed(ctx context.Context, granted bool) {
 	ginkgo.GinkgoHelper()
 	groups := append(serviceaccount.MakeGroupNames(a.f.Namespace.Name), user.AllAuthenticated)
-	reviewed := a.isAllowed(ctx, a.username, groups, a.legacyAccesses())
-	if !reviewed && a.mode != "" {
-		reviewed = a.isAllowed(ctx, a.username, groups, a.constrainedAccesses())
+	reviewed := a.isAllowed(ctx, a.username, groups, a.neededAccesses(legacyMode))
+	if !reviewed && a.mode != legacyMode {
+		reviewed = a.isAllowed(ctx, a.username, groups, a.neededAccesses(a.mode))
 	}
 	if reviewed {
 		reviewed = a.isAllowed(ctx, a.target.UserName, a.targetGroups(), []authorizationv1.ResourceAttributes{a.access})

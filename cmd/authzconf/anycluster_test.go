@@ -17,23 +17,22 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// candidatesPass runs every scenario that could be a conformance test of Kubernetes on a cluster as if it were somebody
-// else's: by their rule they run on any.
-func candidatesPass(t *testing.T, kubeconfig string) {
+// passOnAnyCluster runs every scenario that any cluster can run on a cluster as if it were somebody else's.
+func passOnAnyCluster(t *testing.T, kubeconfig string) {
 	t.Helper()
 	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
 	if err != nil {
 		t.Fatal(err)
 	}
-	candidates := 0
+	wanted := 0
 	for _, s := range set.All() {
-		if s.Conformance() == "" {
-			candidates++
+		if s.OnAnyCluster() == "" {
+			wanted++
 		}
 	}
-	folder := filepath.Join(t.TempDir(), "candidates")
+	folder := filepath.Join(t.TempDir(), "report")
 	var out bytes.Buffer
-	args := []string{"run", "--provider", "existing", "--kubeconfig", kubeconfig, "--label-filter", "conformance-candidate", "--report-dir", folder}
+	args := []string{"run", "--provider", "existing", "--kubeconfig", kubeconfig, "--label-filter", "any-cluster", "--report-dir", folder}
 	if code := run(args, &out, &out); code != exitPassed {
 		t.Fatalf("code %d: %s", code, &out)
 	}
@@ -50,14 +49,14 @@ func candidatesPass(t *testing.T, kubeconfig string) {
 			passed++
 		}
 	}
-	if candidates == 0 || passed != candidates {
-		t.Errorf("%d passed of %d candidates", passed, candidates)
+	if wanted == 0 || passed != wanted {
+		t.Errorf("%d passed of %d scenarios", passed, wanted)
 	}
-	t.Logf("%d candidates passed\n%s", passed, &out)
+	t.Logf("%d scenarios passed\n%s", passed, &out)
 }
 
-// TestCandidates takes a control plane of this machine for a cluster that exists.
-func TestCandidates(t *testing.T) {
+// TestAnyCluster takes a control plane of this machine for a cluster that exists.
+func TestAnyCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts a control plane")
 	}
@@ -66,21 +65,21 @@ func TestCandidates(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = plane.Stop() })
-	candidatesPass(t, plane.KubeconfigPath())
+	passOnAnyCluster(t, plane.KubeconfigPath())
 	left(t, plane)
 }
 
-// TestKindCandidates takes a cluster of kind, for its administrator and for users who lack a permission each.
-func TestKindCandidates(t *testing.T) {
+// TestKindAnyCluster takes a cluster of kind, for its administrator and for users who lack a permission each.
+func TestKindAnyCluster(t *testing.T) {
 	image := os.Getenv("AUTHZCONF_KIND_NODE_IMAGE")
 	if image == "" {
-		t.Skip("AUTHZCONF_KIND_NODE_IMAGE is not set: make kind-candidates builds an image and runs this")
+		t.Skip("AUTHZCONF_KIND_NODE_IMAGE is not set: make kind-any-cluster builds an image and runs this")
 	}
 	version, err := kind.ImageVersion(t.Context(), image)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster, err := kind.Start(t.Context(), kind.Options{Name: "candidates", Image: image, Version: version, Workers: make([]kind.Worker, 1)})
+	cluster, err := kind.Start(t.Context(), kind.Options{Name: "any-cluster", Image: image, Version: version, Workers: make([]kind.Worker, 1)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +92,7 @@ func TestKindCandidates(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	candidatesPass(t, kubeconfig)
+	passOnAnyCluster(t, kubeconfig)
 	client, err := kubernetes.NewForConfig(cluster.Admin())
 	if err != nil {
 		t.Fatal(err)

@@ -287,6 +287,30 @@ load-million: build ## a million requests, in which one answer for somebody else
 faults: ## build the broken kube-apiservers of ci/mutants/faults.yaml into _output/faults (FAULT=NAME for one), for --api-server
 	FAULTS=$(abspath _output/faults) go test -count 1 -timeout 1h -run '^TestFaults$$/^$(FAULT)' ./ci/mutants
 
+# Tests for Kubernetes' own repository, a module of their own (upstream/README.md).
+.PHONY: upstream-e2e
+upstream-e2e: build ## run the tests for Kubernetes' own repository on a local control plane
+	upstream/e2e local
+
+.PHONY: upstream-kind
+upstream-kind: ## the same on a cluster of kind (KUBERNETES)
+	@ci/kind-node/install engine
+	@eval "$$(ci/kind-node/engine start)" && image=$$(ci/kind-node/image $(KUBERNETES)) && upstream/e2e kind $$image
+
+.PHONY: upstream-cycles
+upstream-cycles: ## the same for gate on, off, on and for upgrade, downgrade, upgrade, on hack/local-up-cluster.sh (PREVIOUS, KUBERNETES)
+	@etcd=$$(ci/kind-node/components etcd) && current=$$(ci/kind-node/components kubernetes-$(KUBERNETES)) && previous=$$(ci/kind-node/components kubernetes-$(PREVIOUS)) && \
+	PATH=$$etcd:$$PATH upstream/cycles $$current $$previous
+
+.PHONY: upstream-patches
+upstream-patches: ## write them as patches into _output/upstream/patches, apply these, and compile what they add
+	upstream/patches check
+
+.PHONY: upstream-mutants
+upstream-mutants: mutants-tests ## count how many broken API servers they catch, and write upstream/mutants.md (UPSTREAM_SAMPLE, UPSTREAM_SEED)
+	upstream/e2e build
+	UPSTREAM_E2E=$(abspath _output/upstream/e2e.test) UPSTREAM_PAGE=upstream/mutants.md $(MUTANTS) '^TestUpstream$$' -sample $(or $(UPSTREAM_SAMPLE),60) -seed $(or $(UPSTREAM_SEED),1)
+
 .PHONY: bench-advise
 bench-advise: build ## measure authzconf advise on generated audit logs of 1 GB (BENCHFLAGS="-size 100" for a quick look)
 	@go test -c -o _output/bin/bench-advise ./engine/auditlog

@@ -198,7 +198,7 @@ func TestLayout(t *testing.T) {
 	}{
 		{"pull-request", slices.Concat(always, report("run"), report("upgrade")), []string{"run", "run-verify", "upgrade", "upgrade-verify"}},
 		{"release", release, steps},
-		{"nightly", slices.Concat(always, []string{"artifacts/explore/junit.xml", "artifacts/explore/report.yaml"}, report("load-thin")), []string{"test", "explore", "load-thin", "load-thin-verify", "next-release", "arguments", "server-coverage", "mutants"}},
+		{"nightly", slices.Concat(always, []string{"artifacts/explore/junit.xml", "artifacts/explore/report.yaml"}, report("load-thin")), []string{"test", "explore", "load-thin", "load-thin-verify", "next-release", "arguments", "server-coverage", "upstream-e2e", "upstream-patches", "mutants"}},
 	} {
 		t.Run(test.pipeline, func(t *testing.T) {
 			begin := time.Now().Unix()

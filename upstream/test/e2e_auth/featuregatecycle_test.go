@@ -58,16 +58,20 @@ func testFeatureGateCycle(tCtx ktesting.TContext) {
 			cluster, tCtx := startControlPlane(tCtx, phase, dir, def.toggledGate+"=true", map[string]string{"EMULATED_VERSION": def.emulatedVersion})
 
 			var gateOff gateOffFunc
-			tCtx.Run(phase, func(tCtx ktesting.TContext) {
+			if !tCtx.Run(phase, func(tCtx ktesting.TContext) {
 				gateOff = def.test(tCtx)
-			})
+			}) {
+				return
+			}
 
 			phase = "phase-1-gate-off"
 			modifyControlPlane(tCtx, cluster, phase, "", def.toggledGate+"=false")
 			var gateOnAgain gateOnAgainFunc
-			tCtx.Run(phase, func(tCtx ktesting.TContext) {
+			if !tCtx.Run(phase, func(tCtx ktesting.TContext) {
 				gateOnAgain = gateOff(tCtx)
-			})
+			}) {
+				return
+			}
 
 			phase = "phase-2-gate-on-again"
 			modifyControlPlane(tCtx, cluster, phase, "", def.toggledGate+"=true")

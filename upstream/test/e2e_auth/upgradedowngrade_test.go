@@ -65,23 +65,29 @@ func testUpgradeDowngradeUpgrade(tCtx ktesting.TContext) {
 			phase := "0-previous"
 			cluster, tCtx := startControlPlane(tCtx, phase, previous, def.previousGates, nil)
 			var upgraded upgradedTestFunc
-			tCtx.Run(phase, func(tCtx ktesting.TContext) {
+			if !tCtx.Run(phase, func(tCtx ktesting.TContext) {
 				upgraded = def.test(tCtx)
-			})
+			}) {
+				return
+			}
 
 			phase = "1-upgraded"
 			modifyControlPlane(tCtx, cluster, phase, current, def.currentGates)
 			var downgraded downgradedTestFunc
-			tCtx.Run(phase, func(tCtx ktesting.TContext) {
+			if !tCtx.Run(phase, func(tCtx ktesting.TContext) {
 				downgraded = upgraded(tCtx)
-			})
+			}) {
+				return
+			}
 
 			phase = "2-downgraded"
 			modifyControlPlane(tCtx, cluster, phase, previous, def.previousGates)
 			var upgradedAgain upgradedAgainTestFunc
-			tCtx.Run(phase, func(tCtx ktesting.TContext) {
+			if !tCtx.Run(phase, func(tCtx ktesting.TContext) {
 				upgradedAgain = downgraded(tCtx)
-			})
+			}) {
+				return
+			}
 
 			phase = "3-upgraded-again"
 			modifyControlPlane(tCtx, cluster, phase, current, def.currentGates)

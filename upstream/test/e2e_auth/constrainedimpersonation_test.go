@@ -178,7 +178,7 @@ func (test *constrainedImpersonationTest) expectAllowed(tCtx ktesting.TContext, 
 // expectForbidden expects an impersonated request to be forbidden, now.
 func (test *constrainedImpersonationTest) expectForbidden(tCtx ktesting.TContext, config *restclient.Config) {
 	tCtx.Helper()
-	tCtx.Expect(test.getConfigMap(tCtx, config)).To(gomega.MatchError(apierrors.IsForbidden, "apierrors.IsForbidden"), "get a config map with the token of %s", config.UserAgent)
+	tCtx.Expect(test.getConfigMap(tCtx, config)).To(gomega.Satisfy(apierrors.IsForbidden), "get a config map with the token of %s", config.UserAgent)
 }
 
 // getConfigMap sends the request of an impersonator.

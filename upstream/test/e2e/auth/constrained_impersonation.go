@@ -281,7 +281,7 @@ func expectAllowed(ctx context.Context, send func(ctx context.Context) error, ex
 // allowed to impersonate, and otherwise the impersonated user.
 func expectForbiddenTo(err error, username string) {
 	ginkgo.GinkgoHelper()
-	gomega.Expect(err).To(gomega.MatchError(apierrors.IsForbidden, "apierrors.IsForbidden"))
+	gomega.Expect(err).To(gomega.Satisfy(apierrors.IsForbidden), "request that %s lacks a permission for", username)
 	gomega.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(fmt.Sprintf("User %q cannot", username))))
 }
 

@@ -367,7 +367,7 @@ func (a *attempt) expectAsReviewed(ctx context.Context, granted bool) {
 	if reviewed {
 		expectAllowed(ctx, get, "%s as %s gets a config map, as SubjectAccessReviews allow", a.username, a.target.UserName)
 	} else {
-		gomega.Expect(get(ctx)).To(gomega.MatchError(apierrors.IsForbidden, "apierrors.IsForbidden"), "%s as %s gets a config map, which SubjectAccessReviews do not allow", a.username, a.target.UserName)
+		gomega.Expect(get(ctx)).To(gomega.Satisfy(apierrors.IsForbidden), "%s as %s gets a config map, which SubjectAccessReviews do not allow", a.username, a.target.UserName)
 	}
 }
 

@@ -70,18 +70,18 @@ type brokenServer struct {
 func brokenByHand(t *testing.T) (all []brokenServer) {
 	t.Helper()
 	folder := t.TempDir()
-	for _, f := range parseFixes(t, faultsFile, "faults") {
-		all = append(all, brokenServer{name: f.Finding, program: buildInto(t, folder, f)})
+	for _, f := range parseFaults(t, faultsFile, "faults") {
+		all = append(all, brokenServer{name: f.Name, program: buildInto(t, folder, f)})
 	}
-	atOnce := parseFixes(t, concurrencyFile, "concurrency")
-	program := buildFixes(t, &local.Binaries{Progress: os.Stderr}, local.Newest(), atOnce)
+	atOnce := parseFaults(t, concurrencyFile, "concurrency")
+	program := buildFaults(t, &local.Binaries{Progress: os.Stderr}, local.Newest(), atOnce)
 	for i, f := range atOnce {
-		shared := filepath.Join(folder, f.Finding+".shared")
+		shared := filepath.Join(folder, f.Name+".shared")
 		number := binary.LittleEndian.AppendUint32(nil, uint32(i+1))
 		if err := os.WriteFile(shared, append(number, make([]byte, len(atOnce)+1)...), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, brokenServer{name: f.Finding, program: program, env: []string{SharedVariable + "=" + shared}})
+		all = append(all, brokenServer{name: f.Name, program: program, env: []string{SharedVariable + "=" + shared}})
 	}
 	return all
 }

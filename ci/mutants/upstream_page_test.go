@@ -31,7 +31,8 @@ Written by `+"`make upstream-mutants`"+` (Kubernetes %s, seed %d). Do not edit i
 
 The same broken servers that measure authzconf are tried with the tests of [test/e2e/auth](test/e2e/auth), the conformance
 candidates among them. A server counts as caught if a test fails with the fault, all pass without it, and a test fails with it
-again.
+again. What authzconf catches is not measured here: it is in [load.md](../docs/load.md#the-outcome) and
+[mutants.md](../docs/mutants.md), and mutants that no scenario catches are not in the sample.
 
 `, p.kubernetes, p.seed)
 	t := newTable("broken servers", "number:", "caught by these tests:", "caught by authzconf:")
@@ -40,8 +41,7 @@ again.
 	out.WriteString(t.String())
 	fmt.Fprintf(&out, `
 Of the generated ones %d survived tests that reach them, and %d are not reached. Those made by hand show only after many
-requests, with many at once, with two credentials or in the audit log ([load.md](../docs/load.md#the-outcome)), where an e2e
-test does not look.
+requests, with many at once, with two credentials or in the audit log, where an e2e test does not look.
 
 ## By test
 

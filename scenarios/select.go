@@ -167,8 +167,19 @@ func (s *Scenario) Substitute() (out *Scenario, why string) {
 	if s.RunsKubectl() {
 		return nil, "it runs kubectl"
 	}
+	if s.sendsSeveralCredentials() {
+		return nil, "which of several credentials counts depends on their kinds, and a service account's is a token"
+	}
 	swap.replaceIn(copied)
 	return copied, swap.explainRest(copied)
+}
+
+// sendsSeveralCredentials reports whether a request of the scenario has those of more than one requestor.
+func (s *Scenario) sendsSeveralCredentials() bool {
+	return slices.ContainsFunc(s.Steps, func(st Step) bool {
+		request := st.Sent()
+		return request != nil && len(request.With) > 0
+	})
 }
 
 // explainNoAccount returns what a user has that a service account cannot have; "" if one can take the user's place.

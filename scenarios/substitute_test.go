@@ -57,6 +57,7 @@ func TestNoSubstitute(t *testing.T) {
 		"UID, groups or extra": {Requestors: map[string]scenarios.Requestor{"a": {User: "u-abc", Groups: []string{"g"}}}},
 		"a name of its own":    {Requestors: map[string]scenarios.Requestor{"a": {User: "system:admin"}}},
 		"is impersonated":      {Requestors: map[string]scenarios.Requestor{"a": {User: "u-abc"}}, Steps: []scenarios.Step{{Request: &scenarios.Request{By: "a", Verb: "get", Impersonate: &scenarios.Impersonate{User: "u-abc"}}}}},
+		"several credentials":  {Requestors: map[string]scenarios.Requestor{"a": {User: "u-abc"}}, Steps: []scenarios.Step{{Request: &scenarios.Request{By: "a", With: []string{"b"}, Verb: "get"}}}},
 		"it runs kubectl":      {Requestors: map[string]scenarios.Requestor{"a": {User: "u-abc"}}, Steps: []scenarios.Step{{Kubectl: &scenarios.Kubectl{}}}},
 	} {
 		s.Suffix = "abc"

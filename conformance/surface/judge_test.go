@@ -127,7 +127,7 @@ func TestFlags(t *testing.T) {
 	} {
 		set := pflag.NewFlagSet(name, pflag.ContinueOnError)
 		f := newFlags(set)
-		if err := set.Parse(test.args, nil); err != nil {
+		if err := set.Parse(test.args); err != nil {
 			t.Fatal(err)
 		}
 		_, err := f.Plan(&product.Invocation{})

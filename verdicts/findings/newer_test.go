@@ -24,7 +24,7 @@ const newerFile = "newer_test.yaml"
 // newerHead is the head of newer_test.yaml, which tests write.
 const newerHead = `# What became of findings after the release that they are tried on every night (tried). code is whether the functions
 # that cause them are the same in newer versions: go test ./verdicts/findings -run TestNewer -update compares them again.
-# seen is what authzconf reproduce said on a newer server: NEWER_APISERVER=PATH go test ./cmd/authzconf -run TestReproducedNewer -update
+# seen is what authzconf reproduce said on a newer server: NEWER=VERSION go test ./cmd/authzconf -run TestReproducedNewer -timeout 1h -update
 `
 
 // newer is what is known of findings on versions after the one that they are tried on.

@@ -364,7 +364,7 @@ fixed: build has-fix ## build a kube-apiserver with the patch of a finding, and 
 	TEST_ASSET_KUBE_APISERVER=_output/fixes/$(FINDING)/kube-apiserver $(AUTHZCONF) reproduce $(FINDING); [ $$? -eq 1 ]
 
 .PHONY: document-patches
-document-patches: ## apply the patches of documents to clones of kubernetes/enhancements and kubernetes/website (DOCUMENTS, the folder with both)
+document-patches: ## apply the patches of documents to a clone of kubernetes/website (DOCUMENTS, the folder with it)
 	@: $(or $(DOCUMENTS),$(error DOCUMENTS is not set: make document-patches DOCUMENTS=FOLDER))
 	DOCUMENTS=$(abspath $(DOCUMENTS)) go test -count 1 -v -run '^TestDocumentPatches' ./verdicts/findings
 

@@ -200,14 +200,9 @@ func (u *upstreamSuite) tryFromStart(ctx context.Context, run *Campaign, cell *u
 	r.Status = Survived
 	for range 2 {
 		s, err := run.startTwice(ctx, cell.target, r.Number)
-		switch {
-		case ctx.Err() != nil:
+		if err != nil {
+			noteFailedStart(cell, r, err)
 			return context.Cause(ctx)
-		case errors.Is(err, errWitness): // it runs, and only our witness refuses it
-			return nil
-		case err != nil:
-			r.Status, r.Scenario, r.Cell = Refused, "(the API server does not start)", cell.target.Cell.Name
-			return nil
 		}
 		failed := "(nodes cannot be created)"
 		if kubeconfig, broken := u.prepare(ctx, s.target); broken == nil {
@@ -220,6 +215,13 @@ func (u *upstreamSuite) tryFromStart(ctx context.Context, run *Campaign, cell *u
 	}
 	r.Status, r.Cell = Killed, cell.target.Cell.Name
 	return nil
+}
+
+// noteFailedStart takes a mutant for refused that does not start. One that runs, and that only our witness refuses, survives.
+func noteFailedStart(cell *upstreamCell, r *Result, err error) {
+	if !errors.Is(err, errWitness) {
+		r.Status, r.Scenario, r.Cell = Refused, "(the API server does not start)", cell.target.Cell.Name
+	}
 }
 
 // start starts the cell's server, unless it runs. The tests have to pass on it, and what they reach is noted.

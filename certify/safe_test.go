@@ -212,6 +212,10 @@ type safeScore struct {
 	made, rejected int
 }
 
+// generatedStep is a prime: of the generated authorizers, which come class by class, one in so many is asked for the
+// table. All of them would take half an hour, for what nobody expects level safe to find.
+const generatedStep = 29
+
 // safeScores asks all faulty authorizers of these tests for level safe. They have the policy of a certification: what
 // they do wrong with it, a question about what nobody was granted can show by chance only.
 func safeScores(t *testing.T, b, safe *Plan) (scores []safeScore, byHand []string) {
@@ -222,6 +226,7 @@ func safeScores(t *testing.T, b, safe *Plan) (scores []safeScore, byHand []strin
 				s.rejected++
 			}
 		}
+		t.Logf("%+v", s)
 		scores = append(scores, s)
 	}
 	right, grants := b.Policy.Decide, b.Policy.Grants
@@ -237,6 +242,7 @@ func safeScores(t *testing.T, b, safe *Plan) (scores []safeScore, byHand []strin
 			byHand = append(byHand, r.ID)
 		}
 	}
+	t.Logf("%+v %v", hand, byHand)
 	scores = append(scores, hand)
 	count("written as a vendor's developer might", written(grants))
 	others := map[string]reference.Decider{}
@@ -251,8 +257,11 @@ func safeScores(t *testing.T, b, safe *Plan) (scores []safeScore, byHand []strin
 		adverse[name] = mistaken(right, grants)
 	}
 	count("adversaries", adverse)
-	made := safeScore{kind: "generated"}
-	for _, g := range generatedAuthorizers(b.Policy) {
+	made := safeScore{kind: fmt.Sprintf("generated, one in %d", generatedStep)}
+	for i, g := range generatedAuthorizers(b.Policy) {
+		if i%generatedStep != 0 {
+			continue
+		}
 		made.made++
 		if firstWrong(safe, g.wrong(right)) != nil {
 			made.rejected++

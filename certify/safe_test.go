@@ -232,12 +232,10 @@ func safeScores(t *testing.T, b, safe *Plan) (scores []safeScore, byHand []strin
 	right, grants := b.Policy.Decide, b.Policy.Grants
 	hand := safeScore{kind: "written by hand, in the table below"}
 	for _, r := range faultyAuthorizers() {
-		start := serve
-		if decidesOnly(r) {
-			start = inProcess
-		}
 		hand.made++
-		if run := certify(t, safe, start(t, r.Handler(b.Policy))); len(run.Levels) == 0 {
+		run := certify(t, safe, serve(t, r.Handler(b.Policy)))
+		isWrong := slices.ContainsFunc(run.Findings, func(f Finding) bool { return !f.Advice })
+		if isWrong {
 			hand.rejected++
 			byHand = append(byHand, r.ID)
 		}

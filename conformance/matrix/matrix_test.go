@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/engine/server"
 )
 
@@ -183,7 +184,7 @@ func parseCells(t *testing.T, line string) ([]server.Options, error) {
 	if err := flags.Parse(strings.Fields(line)); err != nil {
 		t.Fatal(err)
 	}
-	return f.Cells(os.ReadFile, io.Discard)
+	return f.Cells(product.NewInvocation(nil, "test", io.Discard))
 }
 
 // TestControlPlanesFlags: the number of API servers and their versions have to agree.

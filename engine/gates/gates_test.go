@@ -234,9 +234,12 @@ func TestChecks(t *testing.T) {
 		"AuthorizeNodeWithSelector":  "is it AuthorizeNodeWithSelectors?",
 		"SomethingThatNeverWasThere": "name one as --feature-gates of kube-apiserver has it",
 	} {
-		err := CheckName(name)
-		if (err == nil) != (hint == "") || err != nil && !strings.Contains(err.Error(), hint) {
-			t.Errorf("%s: %v, want %q", name, err, hint)
+		got := ""
+		if err := CheckName(name); err != nil {
+			got = err.Error()
+		}
+		if (got == "") != (hint == "") || !strings.Contains(got, hint) {
+			t.Errorf("%s: %q, want %q", name, got, hint)
 		}
 	}
 	for _, test := range []struct {
@@ -250,9 +253,12 @@ func TestChecks(t *testing.T) {
 		{"AuthorizeNodeWithSelectors", "1.34", scenarios.GateOff, "Kubernetes 1.34 has the feature gate AuthorizeNodeWithSelectors locked on: it cannot be off"},
 		{"AuthorizeNodeWithSelectors", "1.34", scenarios.GateOn, ""},
 	} {
-		err := CheckState(test.name, test.kubernetes, test.asked)
-		if test.want == "" && err != nil || test.want != "" && (err == nil || err.Error() != test.want) {
-			t.Errorf("%s %s %s: %v, want %q", test.name, test.kubernetes, test.asked, err, test.want)
+		got := ""
+		if err := CheckState(test.name, test.kubernetes, test.asked); err != nil {
+			got = err.Error()
+		}
+		if got != test.want {
+			t.Errorf("%s %s %s: %q, want %q", test.name, test.kubernetes, test.asked, got, test.want)
 		}
 	}
 }

@@ -45,6 +45,15 @@ type SideFacts struct {
 	Tool       string
 }
 
+// Version is the version as flags name it. A source tree is somewhere else on each machine.
+func (f SideFacts) Version() string {
+	isTree := slices.ContainsFunc(f.Programs, func(p reports.Program) bool { return p.Name == reports.KubeAPIServer && p.Source != "" })
+	if isTree {
+		return "source --source DIR"
+	}
+	return f.Kubernetes
+}
+
 // ScenarioDiff is a scenario in which two cells differ. What is new in every run (names, IDs, times) does not count.
 type ScenarioDiff struct {
 	Scenario string
@@ -52,6 +61,9 @@ type ScenarioDiff struct {
 	A, B verdicts.Verdict
 	// Description is that of the scenario; empty if the record does not have its text.
 	Description string
+	// IsChance is set where both verdicts are the same, and the scenario leaves it to the server, or to the order in which
+	// requests arrive, which of several things it does.
+	IsChance bool
 	// Lines begin with "- " (seen on A only), "+ " (on B only) or "  " (on both).
 	Lines []string
 }
@@ -75,9 +87,11 @@ func Diff(a, b Side) (*BehaviourDiff, error) {
 		d.Compared++
 		was, is := verdicts.Behaviour(left.evidence[id]), verdicts.Behaviour(right.evidence[id])
 		if !slices.Equal(was, is) || left.verdict[id] != right.verdict[id] {
-			d.Changed = append(d.Changed, ScenarioDiff{
+			changed := ScenarioDiff{
 				Scenario: id, A: left.verdict[id], B: right.verdict[id], Description: right.describe(id), Lines: diffLines(was, is),
-			})
+			}
+			changed.IsChance = changed.A == changed.B && right.leavesToChance(id)
+			d.Changed = append(d.Changed, changed)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(right.evidence)) {
@@ -95,6 +109,28 @@ type sideData struct {
 	set      *scenarios.Set // nil if the record's texts cannot be read
 	verdict  map[string]verdicts.Verdict
 	evidence map[string]*verdicts.Evidence
+}
+
+// News returns what changed and is not left to chance.
+func (d *BehaviourDiff) News() []ScenarioDiff {
+	return slices.DeleteFunc(slices.Clone(d.Changed), func(s ScenarioDiff) bool { return s.IsChance })
+}
+
+// Chance returns the scenarios in which something else happened by chance.
+func (d *BehaviourDiff) Chance() []ScenarioDiff {
+	return slices.DeleteFunc(slices.Clone(d.Changed), func(s ScenarioDiff) bool { return !s.IsChance })
+}
+
+// leavesToChance reports whether a scenario lets the server do one of several things, or sends requests at the same time.
+func (s *sideData) leavesToChance(id string) bool {
+	if s.set == nil {
+		return false
+	}
+	one, isThere := s.set.Get(id)
+	if !isThere {
+		return false
+	}
+	return leavesToChance(one) || slices.ContainsFunc(one.Steps, func(st scenarios.Step) bool { return st.Beside })
 }
 
 // describe returns the description of a scenario, in one line.

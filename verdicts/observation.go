@@ -249,8 +249,8 @@ func (m MetricSample) CountsAllowed() bool {
 	return strings.HasPrefix(m.Name, "authorization_") && slices.Contains(m.Labels, "result=allowed")
 }
 
-// serverMade matches what an API server makes up.
-var serverMade = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+// serverMade matches what an API server, or the harness for one run, makes up: UIDs, and the digests of client certificates.
+var serverMade = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|X509SHA256=[0-9a-f]{64}`)
 
 // localAddress matches where something listens for one run, which a message may name.
 var localAddress = regexp.MustCompile(`127\.0\.0\.1:\d+`)

@@ -44,7 +44,7 @@ func newReportDiff() *cobra.Command {
 				return invalid(err)
 			}
 			_, err = fmt.Fprint(c.OutOrStdout(), text)
-			return errors.Join(invalid(err), failedIf(len(d.Changed) > 0))
+			return errors.Join(invalid(err), failedIf(len(d.News()) > 0))
 		}
 		if err := render(c.OutOrStdout(), "difference", struct {
 			*conformance.BehaviourDiff

@@ -17,8 +17,9 @@ import (
 
 	"golang.org/x/mod/modfile"
 
-	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/spf13/pflag"
+
+	"github.com/authzconf/authzconf/internal/usage"
 )
 
 // CacheVariable names the environment variable that moves the cache of built programs.

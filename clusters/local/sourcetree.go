@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/mod/modfile"
 
@@ -143,9 +144,13 @@ func describeCommit(dir string) string {
 	return strings.TrimPrefix(described, "v")
 }
 
+// gitTimeout bounds what is asked of git, which only reads.
+const gitTimeout = time.Minute
+
 func runGit(dir string, args ...string) (string, error) {
-	cmd := exec.Command("git", append([]string{"-C", dir}, args...)...)
-	out, err := cmd.Output()
+	ctx, cancel := context.WithTimeout(context.Background(), gitTimeout)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...).Output()
 	return strings.TrimSpace(string(out)), err
 }
 

@@ -63,19 +63,23 @@ func (r *Result) judgeVariant(v Variant, g VariantBlocks) {
 }
 
 // judgeChecksAtOnce judges whether the API server asks about impersonations side by side, or has one wait for the answer to
-// another. Requests that are sent together wait for the authorizer together, however slow the machine is.
+// another, and the same of the requests that follow them. Requests that are sent together wait for the authorizer together,
+// however slow the machine is.
 func (r *Result) judgeChecksAtOnce(name string, blocks []*run.Block, least int) {
-	var most int64
+	var checks, requests int64
 	for _, b := range blocks {
-		most = max(most, b.ChecksAtOnce)
+		checks, requests = max(checks, b.ChecksAtOnce), max(requests, b.RequestsAtOnce)
 	}
+	areRequestsReviewed := requests > 0 // not where all are refused before
 	switch {
-	case most == 0:
+	case checks == 0:
 		r.noteUnjudged(name, ChecksAtOnce, "checks at once", "no check of an impersonation arrived at the recorder")
-	case most < int64(least):
-		r.limit(name, ChecksAtOnce, Broken, "%s of impersonation under way at once, at most; expected %d at some moment", reports.Plural(int(most), "check"), least)
+	case checks < int64(least):
+		r.limit(name, ChecksAtOnce, Broken, "%s of impersonation under way at once, at most; expected %d at some moment", reports.Plural(int(checks), "check"), least)
+	case areRequestsReviewed && requests < int64(least):
+		r.limit(name, ChecksAtOnce, Broken, "%s of requests themselves under way at once, at most, once they were impersonated; expected %d at some moment", reports.Plural(int(requests), "review"), least)
 	default:
-		r.limit(name, ChecksAtOnce, Holds, "up to %s of impersonation were under way at once, at least %d wanted", reports.Plural(int(most), "check"), least)
+		r.limit(name, ChecksAtOnce, Holds, "up to %s of impersonation and %s of requests were under way at once, at least %d wanted", reports.Plural(int(checks), "check"), reports.Plural(int(requests), "review"), least)
 	}
 }
 

@@ -241,7 +241,8 @@ type Threshold struct {
 	// ErrorRate is the highest part of answers that the variant does not expect.
 	ErrorRate *float64 `yaml:"errorRate"`
 	// ChecksAtOnce is how many checks of impersonation have to be under way at the authorizer at once, at some moment of a
-	// block: a server that has each wait for another's answer has one at a time. 0 is not judged.
+	// block, and how many reviews of the requests that were impersonated: a server that has each wait for another's answer has
+	// one at a time. 0 is not judged.
 	ChecksAtOnce int `yaml:"checksAtOnce"`
 }
 

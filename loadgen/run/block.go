@@ -66,8 +66,10 @@ type Block struct {
 	// WebhookCalls is how many reviews the API server sent to its authorization webhooks, as it says itself, less those of
 	// others: what it remembers is not among them. Only where the API server alone counts.
 	WebhookCalls int64 `json:"webhookCalls,omitempty"`
-	// ChecksAtOnce is how many checks of impersonation were under way at the recorder at once, at most.
-	ChecksAtOnce int64 `json:"checksAtOnce,omitempty"`
+	// ChecksAtOnce is how many checks of impersonation were under way at the recorder at once, at most, and RequestsAtOnce how
+	// many reviews of requests themselves.
+	ChecksAtOnce   int64 `json:"checksAtOnce,omitempty"`
+	RequestsAtOnce int64 `json:"requestsAtOnce,omitempty"`
 	// Predicted is what the oracle says of the block's requests; Smallest is there if the reviews are others, and the
 	// run looked for fewer requests that show it.
 	Predicted *Prediction `json:"predicted,omitempty"`

@@ -24,8 +24,8 @@ type reviews struct {
 	mu    sync.Mutex
 	tallies
 	own map[string]run.OwnReview // by the text of the review
-	// checks are those of impersonation that are under way.
-	checks int64
+	// checks are those of impersonation that are under way, requests the reviews of requests themselves.
+	checks, requests int64
 }
 
 // tallies are what was counted. They go from one process to another.
@@ -34,8 +34,9 @@ type tallies struct {
 	Settled  map[recorder.Point]map[string]int64 // those that arrived when the block was settled
 	Timeline []int64                             // at the front
 	Latency  histogram.Histogram
-	// ChecksAtOnce is how many checks of impersonation were under way at once, at most.
-	ChecksAtOnce int64
+	// ChecksAtOnce is how many checks of impersonation were under way at once, at most, and RequestsAtOnce how many reviews
+	// of requests themselves.
+	ChecksAtOnce, RequestsAtOnce int64
 }
 
 // counting is how a recorder counts, and how long it takes to answer.
@@ -91,6 +92,9 @@ func (r *reviews) arrive(p recorder.Point, verb string) {
 	if isCheck(verb) {
 		r.checks++
 		r.ChecksAtOnce = max(r.ChecksAtOnce, r.checks)
+	} else {
+		r.requests++
+		r.RequestsAtOnce = max(r.RequestsAtOnce, r.requests)
 	}
 	for len(r.Timeline) <= second {
 		r.Timeline = append(r.Timeline, 0)
@@ -144,6 +148,8 @@ func (r *reviews) answered(p recorder.Point, verb string, took time.Duration) {
 	defer r.mu.Unlock()
 	if isCheck(verb) {
 		r.checks--
+	} else {
+		r.requests--
 	}
 	r.Latency.Record(took)
 }
@@ -151,7 +157,7 @@ func (r *reviews) answered(p recorder.Point, verb string, took time.Duration) {
 func (r *reviews) soFar() (t tallies) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t = tallies{Arrived: map[recorder.Point]map[string]int64{}, Settled: map[recorder.Point]map[string]int64{}, Timeline: slices.Clone(r.Timeline), ChecksAtOnce: r.ChecksAtOnce}
+	t = tallies{Arrived: map[recorder.Point]map[string]int64{}, Settled: map[recorder.Point]map[string]int64{}, Timeline: slices.Clone(r.Timeline), ChecksAtOnce: r.ChecksAtOnce, RequestsAtOnce: r.RequestsAtOnce}
 	for point, verbs := range r.Arrived {
 		t.Arrived[point], t.Settled[point] = maps.Clone(verbs), maps.Clone(r.Settled[point])
 	}
@@ -185,7 +191,8 @@ func countReviews(arrived map[recorder.Point]map[string]int64, cached bool) (lis
 }
 
 func (t tallies) fill(b *run.Block, cached bool) {
-	b.Reviews, b.WebhookLatency, b.ChecksAtOnce = countReviews(t.Arrived, cached), t.Latency, t.ChecksAtOnce
+	b.Reviews, b.WebhookLatency = countReviews(t.Arrived, cached), t.Latency
+	b.ChecksAtOnce, b.RequestsAtOnce = t.ChecksAtOnce, t.RequestsAtOnce
 	if b.Settled != nil {
 		b.Settled.Reviews = countReviews(t.Settled, cached)
 	}

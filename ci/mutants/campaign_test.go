@@ -146,8 +146,7 @@ func (c *Campaign) quick(ctx context.Context, s *mutantServer, quick []*scenario
 		c.note(result, scenario, o)
 		if o.setup && !o.unsteady {
 			result.broken++
-			// Grants that do not come into force take the longest to find out.
-			slices.SortStableFunc(quick[i+1:], func(a, b *scenarios.Scenario) int { return len(a.Grants) - len(b.Grants) })
+			slices.SortStableFunc(quick[i+1:], compareSetups)
 		} else {
 			result.broken = 0
 		}
@@ -158,6 +157,22 @@ func (c *Campaign) quick(ctx context.Context, s *mutantServer, quick []*scenario
 			left = furtherScenarios
 		}
 	}
+}
+
+// compareSetups orders scenarios by how much has to work before their first request: tokens of service accounts, which nobody
+// can be given if they are what is broken, and then grants, of which it takes longest to find out that they do not come into force.
+func compareSetups(a, b *scenarios.Scenario) int {
+	return cmp.Or(cmp.Compare(countTokens(a), countTokens(b)), cmp.Compare(len(a.Grants), len(b.Grants)))
+}
+
+// countTokens returns how many tokens of service accounts the setup of a scenario asks the API server for.
+func countTokens(s *scenarios.Scenario) (n int) {
+	for _, r := range s.Requestors {
+		if r.ServiceAccount != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // waiting runs scenarios that wait, side by side, until one catches the mutant.

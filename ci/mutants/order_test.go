@@ -45,6 +45,24 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// TestCompareSetups wants what needs no token first, and then what needs few grants.
+func TestCompareSetups(t *testing.T) {
+	requestors := map[string]scenarios.Requestor{"agent": {ServiceAccount: &scenarios.ServiceAccount{}}, "alice": {User: "alice"}}
+	all := []*scenarios.Scenario{
+		{ID: "token", Requestors: requestors},
+		{ID: "grants", Grants: make([]scenarios.Grant, 2)},
+		{ID: "nothing"},
+	}
+	slices.SortStableFunc(all, compareSetups)
+	var ids []string
+	for _, s := range all {
+		ids = append(ids, s.ID)
+	}
+	if want := []string{"nothing", "grants", "token"}; !slices.Equal(ids, want) {
+		t.Errorf("order %v, want %v", ids, want)
+	}
+}
+
 // TestCandidates wants what reaches a mutant, or all for what only starts it.
 func TestCandidates(t *testing.T) {
 	a, b := scenario("a", 0), scenario("b", 0)

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/authzconf/authzconf/certify"
-	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/clusters/providers"
 	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/deputy"
 	"github.com/authzconf/authzconf/reports"
@@ -30,7 +30,7 @@ func kindOf(r *reports.Report) string {
 		return kindAuthorizer
 	case r.Product == deputy.Product.Name:
 		return kindProxy
-	case isConformance && r.Subject.Provider == local.Name:
+	case isConformance && providers.CapabilitiesOf(r.Subject.Provider).Processes:
 		return kindAPIServer
 	case isConformance:
 		return kindCluster

@@ -174,11 +174,22 @@ packages = $$(go list ./... | sed 's,^$(MODULE)/*,,' | awk '$(1) { print "./" $$
 .PHONY: test
 test: build ## vet, and run all tests that are not for the night, those against real programs too
 	$(AUTHZCONF) control-planes --kubernetes $(KUBERNETES)
+	@$(MAKE) --no-print-directory --keep-going $(TEST_PARTS)
+
+# All parts are run, even if one fails.
+TEST_PARTS := test-vet test-race test-plain test-repeated test-patches test-example
+.PHONY: $(TEST_PARTS)
+test-vet:
 	go vet ./...
+test-race:
 	AUTHZCONF_SAMPLE=$(SEED) go test $(RACE) -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN)|$(REPEATED))$$")
+test-plain:
 	AUTHZCONF_SAMPLE=$(SEED) go test -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN))$$" && $$1 !~ "^($(REPEATED))$$")
+test-repeated:
 	go test -short $(TESTFLAGS) $(call packages,$$1 ~ "^($(REPEATED))$$")
+test-patches:
 	go test -timeout 30m -skip '$(NIGHTLY)' -run '$(FIXES_TESTS)' $(TESTFLAGS) ./ci/mutants
+test-example:
 	cd ci/example && go vet ./... && go test -timeout 20m $(TESTFLAGS) ./suite
 
 .PHONY: test-nightly

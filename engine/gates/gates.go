@@ -64,16 +64,18 @@ func parseEntry(name, entry string) Gate {
 }
 
 // State returns the state, on or off, that a feature has in a version if its gate is asked for as on, off or default. A feature
-// whose gate has not come yet is off, and one whose gate was removed is what it was before.
+// whose gate has not come yet is off, whatever is asked, and one whose gate was removed is by default what it was before.
 func State(name, kubernetes string, asked scenarios.Gate) scenarios.Gate {
-	if asked != scenarios.GateDefault {
-		return asked
-	}
 	entries := slices.DeleteFunc(entriesUntil(name, kubernetes), func(entry string) bool { return entry == removed })
-	if len(entries) == 0 {
+	switch {
+	case len(entries) == 0:
 		return scenarios.GateOff
+	case asked == scenarios.GateDefault:
+		return parseEntry(name, entries[len(entries)-1]).Default
+	case asked == scenarios.GateOn:
+		return scenarios.GateOn
 	}
-	return parseEntry(name, entries[len(entries)-1]).Default
+	return scenarios.GateOff
 }
 
 // CheckName returns a [*usage.Error] unless some version that is known has a gate of this name.

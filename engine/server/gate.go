@@ -13,19 +13,16 @@ import (
 // GateName is the feature gate that authzconf toggles.
 const GateName = "ConstrainedImpersonation"
 
-// HasGate reports whether an effective version (1.35 or 1.35.4) has the gate:
-// since 1.35 (k8s.io/apiserver/pkg/features/kube_features.go).
-func HasGate(version string) bool { return !minorBefore(version, 35) }
+// HasGate reports whether an effective version (1.35 or 1.35.4) has the gate.
+func HasGate(version string) bool {
+	_, isThere := gates.Find(GateName, version)
+	return isThere
+}
 
 // EffectiveGate returns the state of the gate: what was asked or, by default, alpha and off in 1.35, beta and on
 // since 1.36. A version without the gate behaves as off.
 func EffectiveGate(version string, asked scenarios.Gate) scenarios.Gate {
-	onByDefault := asked == scenarios.GateDefault && !minorBefore(version, 36)
-	on := asked == scenarios.GateOn || onByDefault
-	if on && HasGate(version) {
-		return scenarios.GateOn
-	}
-	return scenarios.GateOff
+	return gates.State(GateName, version, asked)
 }
 
 // minorBefore compares a version's minor with 1.<minor>; a version that cannot

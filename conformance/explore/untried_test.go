@@ -11,7 +11,7 @@ import (
 // TestDescribeUntried says what few cases do not try, and nothing of as many as it names itself.
 func TestDescribeUntried(t *testing.T) {
 	describe := func(cases int) string {
-		p := NewPlan(Options{Cells: []server.Options{{Cell: verdicts.Cell{Name: "c"}}}, Cases: cases, Seed: 1}).(*plan)
+		p := NewPlan(Options{Cells: []server.Options{{Cell: verdicts.Cell{Name: "c", Kubernetes: "1.37"}}}, Cases: cases, Seed: 1}).(*plan)
 		return p.cells[0].describeUntried()
 	}
 	if got := describe(400); !strings.Contains(got, "c: not tried: what has expired, a server that was restarted, a chain that was reloaded") || !strings.Contains(got, "two servers side by side; all batches of --cases 8000 ") {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
 	"github.com/authzconf/authzconf/certify/policy"
 	"github.com/authzconf/authzconf/scenarios"
@@ -64,7 +65,7 @@ func (b *Plan) special() []Question {
 	swapped.Extra = map[string]authorizationv1.ExtraValue{"scopes": {"edit", "view"}, "example.com/b": {"x"}, "example.com/a": {"2", "1"}}
 	p.yes("extras-change-the-decision", swapped)
 
-	keys := map[string]authorizationv1.ExtraValue{"authentication.kubernetes.io/associated-node-keys": {"authentication.kubernetes.io/node-name", "authentication.kubernetes.io/node-uid"}}
+	keys := map[string]authorizationv1.ExtraValue{scenarios.AssociatedNodeKeysKey: {serviceaccount.NodeNameKey, serviceaccount.NodeUIDKey}}
 	node := func(user, verb, group, name string) spec {
 		s := on(user, verb, group, "nodes", "", name)
 		s.Extra = keys
@@ -74,7 +75,7 @@ func (b *Plan) special() []Question {
 	p.yes(rewrite, node(n.Star, "impersonate:associated-node", authn, "*"))
 	p.yes(rewrite, node(n.Star, "impersonate-on:associated-node:get", "", "node1"))
 	bound := node(n.Star, "impersonate:associated-node", authn, "*")
-	bound.Extra = map[string]authorizationv1.ExtraValue{"authentication.kubernetes.io/node-name": {"node1"}}
+	bound.Extra = map[string]authorizationv1.ExtraValue{serviceaccount.NodeNameKey: {"node1"}}
 	p.yes(rewrite, bound)
 	p.no(rewrite, node(n.Reader, "impersonate:associated-node", authn, "*"))
 	p.no(rewrite, node(n.Reader, "impersonate-on:associated-node:get", "", "node1"))

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+
 	"github.com/authzconf/authzconf/certify/policy"
 	"github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/scenarios"
@@ -103,7 +105,7 @@ func safeVerbFaults() []faultyAuthorizer {
 func safeCircumstanceFaults() []faultyAuthorizer {
 	return []faultyAuthorizer{
 		allowsIf("pods-trusted", "who-asks-decides", "whoever has the token of a pod may impersonate", func(s spec) bool {
-			return len(s.Extra[podNameExtra]) > 0 && strings.HasPrefix(verbOf(s), "impersonate")
+			return len(s.Extra[serviceaccount.PodNameKey]) > 0 && strings.HasPrefix(verbOf(s), "impersonate")
 		}),
 		allowsIf("nodes-trusted", "who-asks-decides", "whoever is a node may impersonate", func(s spec) bool { return slices.Contains(s.Groups, "system:nodes") }),
 		allowsIf("extra-believed", "who-asks-decides", "a scope of cluster-admin in the extra is believed", func(s spec) bool { return slices.Contains(s.Extra["scopes"], "cluster-admin") }),

@@ -5,19 +5,10 @@ import (
 	"slices"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/authzconf/authzconf/scenarios"
-)
-
-// The extra keys that API servers set for the token of a pod, and the one that they put in their place in a review about
-// the associated node.
-const (
-	nodeNameExtra           = "authentication.kubernetes.io/node-name"
-	nodeUIDExtra            = "authentication.kubernetes.io/node-uid"
-	podNameExtra            = "authentication.kubernetes.io/pod-name"
-	podUIDExtra             = "authentication.kubernetes.io/pod-uid"
-	credentialExtra         = "authentication.kubernetes.io/credential-id"
-	associatedNodeKeysExtra = "authentication.kubernetes.io/associated-node-keys"
 )
 
 // nobody has the names of level safe. They are made of the seed, so that nobody can have granted anything about them.
@@ -43,9 +34,9 @@ func (n nobody) account() spec {
 		User: "system:serviceaccount:" + namespace + ":" + n.fresh("account"), UID: n.uid("account"),
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
 		Extra: map[string]authorizationv1.ExtraValue{
-			credentialExtra: {"JTI=" + n.uid("token")},
-			nodeNameExtra:   {n.fresh("node")}, nodeUIDExtra: {n.uid("node")},
-			podNameExtra: {n.fresh("pod")}, podUIDExtra: {n.uid("pod")},
+			user.CredentialIDKey:       {"JTI=" + n.uid("token")},
+			serviceaccount.NodeNameKey: {n.fresh("node")}, serviceaccount.NodeUIDKey: {n.uid("node")},
+			serviceaccount.PodNameKey: {n.fresh("pod")}, serviceaccount.PodUIDKey: {n.uid("pod")},
 		},
 	}
 }
@@ -55,8 +46,8 @@ func (n nobody) account() spec {
 func (n nobody) podOnNode() spec {
 	who := n.account()
 	keys := slices.Sorted(maps.Keys(who.Extra))
-	keys = slices.DeleteFunc(keys, func(key string) bool { return key != nodeNameExtra && key != nodeUIDExtra })
-	who.Extra = map[string]authorizationv1.ExtraValue{associatedNodeKeysExtra: keys}
+	keys = slices.DeleteFunc(keys, func(key string) bool { return key != serviceaccount.NodeNameKey && key != serviceaccount.NodeUIDKey })
+	who.Extra = map[string]authorizationv1.ExtraValue{scenarios.AssociatedNodeKeysKey: keys}
 	return who
 }
 
@@ -64,7 +55,7 @@ func (n nobody) podOnNode() spec {
 func (n nobody) node() spec {
 	return spec{
 		User: "system:node:" + n.fresh("node"), Groups: []string{"system:nodes", "system:authenticated"},
-		Extra: map[string]authorizationv1.ExtraValue{credentialExtra: {"X509SHA256=" + n.uid("certificate")}, "example.com/zone": {n.fresh("zone"), ""}},
+		Extra: map[string]authorizationv1.ExtraValue{user.CredentialIDKey: {"X509SHA256=" + n.uid("certificate")}, "example.com/zone": {n.fresh("zone"), ""}},
 	}
 }
 

@@ -112,10 +112,8 @@ func (k asker) denial(r Review) string {
 	return forbidden(r.Spec, why)
 }
 
-// sanitizer is that of k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go.
-var sanitizer = strings.NewReplacer(`&`, "&amp;", `<`, "&lt;", `>`, "&gt;")
-
-// forbidden returns the text of a 403, as it is made by ForbiddenStatusError and forbiddenMessage (the same file).
+// forbidden returns the text of a 403, as it is made by ForbiddenStatusError and forbiddenMessage of
+// k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go.
 func forbidden(spec authorizationv1.SubjectAccessReviewSpec, reason string) string {
 	if reason != "" {
 		reason = ": " + reason
@@ -123,14 +121,14 @@ func forbidden(spec authorizationv1.SubjectAccessReviewSpec, reason string) stri
 	a := spec.ResourceAttributes
 	if a == nil {
 		n := spec.NonResourceAttributes
-		return "forbidden: " + sanitizer.Replace(fmt.Sprintf("User %q cannot %s path %q", spec.User, n.Verb, n.Path)) + reason
+		return "forbidden: " + scenarios.EscapeMessage(fmt.Sprintf("User %q cannot %s path %q", spec.User, n.Verb, n.Path)) + reason
 	}
 	resource, where := scenarios.FullResource(a.Resource, a.Subresource), "at the cluster scope"
 	if a.Namespace != "" {
 		where = fmt.Sprintf("in the namespace %q", a.Namespace)
 	}
 	text := fmt.Sprintf("User %q cannot %s resource %q in API group %q %s", spec.User, a.Verb, resource, a.Group, where)
-	return statusForbidden(a.Group, a.Resource, a.Name, sanitizer.Replace(text)+reason)
+	return statusForbidden(a.Group, a.Resource, a.Name, scenarios.EscapeMessage(text)+reason)
 }
 
 func statusForbidden(group, resource, name, text string) string {

@@ -188,8 +188,6 @@ const (
 	authenticatedGroup   = user.AllAuthenticated
 	unauthenticatedGroup = user.AllUnauthenticated
 	anonymousUser        = user.Anonymous
-
-	associatedNodeKeysKey = "authentication.kubernetes.io/associated-node-keys"
 )
 
 // nodeOf returns the node that a user name stands for: what follows system:node: has to be a DNS subdomain (isNodeUsername).

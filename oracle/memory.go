@@ -200,7 +200,7 @@ func notApplicable(mode Mode, wanted, requestor scenarios.User) string {
 // the names of the keys are left, so that one success serves all pods of a service account
 // (associatedNodeImpersonationRequestorUserInfo).
 func asAssociated(requestor scenarios.User) scenarios.User {
-	requestor.Extra = map[string][]string{associatedNodeKeysKey: slices.Sorted(maps.Keys(requestor.Extra))}
+	requestor.Extra = map[string][]string{scenarios.AssociatedNodeKeysKey: slices.Sorted(maps.Keys(requestor.Extra))}
 	return requestor
 }
 

@@ -256,7 +256,7 @@ func (p Prediction) oneOf() (out []scenarios.Alternative) {
 func stateReviews(sequence []Review) []scenarios.Review {
 	return seq.Map(visibleReviews(sequence), func(r Review) scenarios.Review {
 		d := Describe(r)
-		if _, rewritten := d.Extra[associatedNodeKeysKey]; !rewritten {
+		if _, rewritten := d.Extra[scenarios.AssociatedNodeKeysKey]; !rewritten {
 			d.Extra = nil
 		}
 		return d

@@ -344,3 +344,14 @@ func (c *checker) checkWire(r *Request, path []any) {
 	c.failIf(r.Operations != nil && r.Body != nil, extend(path, "body"),
 		"body is given beside operations (expected one of the two)")
 }
+
+// AssociatedNodeKeysKey is the one key of extra that the requestor has in the reviews of the associated-node mode. Its values are
+// the keys that the requestor's token has: associatedNodeImpersonationRequestorUserInfo of
+// k8s.io/apiserver/pkg/endpoints/filters/impersonation.
+const AssociatedNodeKeysKey = "authentication.kubernetes.io/associated-node-keys"
+
+var messageEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+
+// EscapeMessage returns a refusal's message as an API server sends it, which no browser takes for a page: sanitizer of
+// k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go.
+func EscapeMessage(text string) string { return messageEscapes.Replace(text) }

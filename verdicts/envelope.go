@@ -374,10 +374,6 @@ var (
 	refusing = regexp.MustCompile(`: User ("(?:[^"\\]|\\.)*") cannot (\w+)`)
 )
 
-// escapeHTML replaces what a refusal's message may not have, so that no browser takes it for a page (sanitizer in
-// k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go).
-var escapeHTML = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
-
 // Contradicts returns how an audit event of an API server with RBAC alone contradicts itself about who asked and what was
 // decided; "" if it does not.
 func Contradicts(e *auditv1.Event) string {
@@ -442,7 +438,7 @@ func (s statement) isAnotherRefused() bool {
 		return false
 	}
 	isUndecided, isImpersonation := s.decision == "", s.refusal[2] == "impersonate"
-	return s.refusal[1] != escapeHTML.Replace(strconv.Quote(s.user.Username)) || isUndecided != isImpersonation
+	return s.refusal[1] != scenarios.EscapeMessage(strconv.Quote(s.user.Username)) || isUndecided != isImpersonation
 }
 
 // isDecidedForNobody reports whether there is a decision about a user without a name.

@@ -175,15 +175,11 @@ func (v *stepJudge) authenticatedUser() scenarios.User {
 	return u
 }
 
-// associatedNodeKeys stands in reviews of the associated-node mode for all extra of the requestor, whose keys are its
-// values: associatedNodeImpersonationRequestorUserInfo of k8s.io/apiserver/pkg/endpoints/filters/impersonation.
-const associatedNodeKeys = "authentication.kubernetes.io/associated-node-keys"
-
 // requestorInReview returns the requestor as a review with this verb has to show it.
 func (v *stepJudge) requestorInReview(verb string) scenarios.User {
 	u := v.authenticatedUser()
 	if mode, ok := scenarios.ImpersonationMode(verb); ok && mode == "associated-node" {
-		u.Extra = map[string][]string{associatedNodeKeys: slices.Sorted(maps.Keys(u.Extra))}
+		u.Extra = map[string][]string{scenarios.AssociatedNodeKeysKey: slices.Sorted(maps.Keys(u.Extra))}
 	}
 	return u
 }

@@ -17,18 +17,13 @@ import (
 
 	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/certify/policy"
+	"github.com/authzconf/authzconf/engine/product/producttest"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
 // T is what of *testing.T is needed.
-type T interface {
-	Helper()
-	Context() context.Context
-	Logf(format string, args ...any)
-	Errorf(format string, args ...any)
-	Fatalf(format string, args ...any)
-}
+type T = producttest.T
 
 // Options say what an authorizer is asked.
 type Options struct {

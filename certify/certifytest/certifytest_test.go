@@ -13,22 +13,9 @@ import (
 	"github.com/authzconf/authzconf/certify/certifytest"
 	"github.com/authzconf/authzconf/certify/policy"
 	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/engine/product/producttest"
 	"github.com/authzconf/authzconf/scenarios"
 )
-
-// noted keeps what a test is told.
-type noted struct {
-	ctx    context.Context
-	failed []string
-}
-
-func (n *noted) Helper()                  {}
-func (n *noted) Context() context.Context { return n.ctx }
-func (n *noted) Logf(string, ...any)      {}
-func (n *noted) Errorf(f string, a ...any) {
-	n.failed = append(n.failed, fmt.Sprintf(f, a...))
-}
-func (n *noted) Fatalf(f string, a ...any) { n.Errorf(f, a...) }
 
 // right is an authorizer that decides by whatever policy it is given.
 func right() (http.Handler, func(*policy.Policy) error) {
@@ -92,10 +79,10 @@ func TestFails(t *testing.T) {
 		}, "http-status"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := &noted{ctx: t.Context()}
+			n := &producttest.Noted{Ctx: t.Context()}
 			c.run(n)
-			if !strings.Contains(strings.Join(n.failed, "\n"), c.want) {
-				t.Errorf("%q is not in %q", c.want, n.failed)
+			if !strings.Contains(strings.Join(n.Failed, "\n"), c.want) {
+				t.Errorf("%q is not in %q", c.want, n.Failed)
 			}
 		})
 	}
@@ -103,7 +90,7 @@ func TestFails(t *testing.T) {
 
 func Example() {
 	// In a test of yours t is its *testing.T, and h your webhook.
-	t := &noted{ctx: context.Background()}
+	t := &producttest.Noted{Ctx: context.Background()}
 	h := always(scenarios.Allow)
 
 	certifytest.Run(t, h, certifytest.Options{
@@ -113,16 +100,16 @@ func Example() {
 			return err
 		},
 	})
-	fmt.Println(len(t.failed) > 0)
+	fmt.Println(len(t.Failed) > 0)
 	// Output: true
 }
 
 func ExampleRunSafe() {
 	// In a test of yours t is its *testing.T, and h your webhook.
-	t := &noted{ctx: context.Background()}
+	t := &producttest.Noted{Ctx: context.Background()}
 	h := always(scenarios.Allow)
 
 	certifytest.RunSafe(t, h)
-	fmt.Println(len(t.failed) > 0)
+	fmt.Println(len(t.Failed) > 0)
 	// Output: true
 }

@@ -56,7 +56,7 @@ func (a admission) GetKind() schema.GroupVersionKind {
 
 func (a admission) GetUserInfo() user.Info { return a.request.User }
 
-// anyObject returns the object, or the old one where there is no other; an empty one if there is neither.
+// anyObject returns the object; where there is none, as for a deletion, the old object; and where there is neither, an empty one.
 func (a admission) anyObject() *unstructured.Unstructured {
 	if a.data.Object != nil {
 		return &unstructured.Unstructured{Object: a.data.Object}

@@ -17,21 +17,8 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/reference"
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 	"github.com/authzconf/authzconf/drafts/conditional/wire"
+	"github.com/authzconf/authzconf/engine/product/producttest"
 )
-
-// noted keeps what a test is told.
-type noted struct {
-	ctx    context.Context
-	failed []string
-}
-
-func (n *noted) Helper()                  {}
-func (n *noted) Context() context.Context { return n.ctx }
-func (n *noted) Logf(string, ...any)      {}
-func (n *noted) Errorf(f string, a ...any) {
-	n.failed = append(n.failed, fmt.Sprintf(f, a...))
-}
-func (n *noted) Fatalf(f string, a ...any) { n.Errorf(f, a...) }
 
 // inGo is the reference authorizer as one of Go.
 type inGo struct{ *reference.Authorizer }
@@ -174,29 +161,29 @@ func TestFails(t *testing.T) {
 	allow := authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 		return authorizer.DecisionAllow, "", nil
 	})
-	n := &noted{ctx: t.Context()}
+	n := &producttest.Noted{Ctx: t.Context()}
 	conditionstest.Run(n, allow, conditionstest.Options{Load: nothing, Cases: 64})
-	text := strings.Join(n.failed, "\n")
+	text := strings.Join(n.Failed, "\n")
 	for _, want := range []string{
 		"KEP-5681, Why propagate the conditions with the request?: kep-5681/atomicity/again: ", "in a chain behind one without an opinion", "Technical Requirements: generated case ",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("%q is not in %d failures", want, len(n.failed))
+			t.Errorf("%q is not in %d failures", want, len(n.Failed))
 		}
 	}
-	t.Logf("%d failures, the first:\n%s", len(n.failed), n.failed[0])
+	t.Logf("%d failures, the first:\n%s", len(n.Failed), n.Failed[0])
 
-	n = &noted{ctx: t.Context()}
+	n = &producttest.Noted{Ctx: t.Context()}
 	conditionstest.Run(n, allow, conditionstest.Options{})
 	conditionstest.RunURL(n, "localhost", "localhost", conditionstest.Options{Load: nothing})
-	if len(n.failed) != 2 || !strings.Contains(n.failed[0], "Options.Load is needed") || !strings.Contains(n.failed[1], "is not the URL of a webhook") {
-		t.Errorf("%q", n.failed)
+	if len(n.Failed) != 2 || !strings.Contains(n.Failed[0], "Options.Load is needed") || !strings.Contains(n.Failed[1], "is not the URL of a webhook") {
+		t.Errorf("%q", n.Failed)
 	}
 }
 
 func Example() {
 	// In a test of yours t is its *testing.T, and a your authorizer.
-	t := &noted{ctx: context.Background()}
+	t := &producttest.Noted{Ctx: context.Background()}
 	a := authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 		return authorizer.DecisionAllow, "", nil
 	})
@@ -205,6 +192,6 @@ func Example() {
 		Cases: 64,
 		Load:  func(_ []vectors.Policy) error { return nil }, // a takes them over
 	})
-	fmt.Println(len(t.failed) > 0)
+	fmt.Println(len(t.Failed) > 0)
 	// Output: true
 }

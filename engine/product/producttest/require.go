@@ -9,7 +9,6 @@ import (
 
 	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/reports"
-	"github.com/authzconf/authzconf/verdicts"
 )
 
 // T is what of *testing.T is needed.
@@ -33,7 +32,7 @@ func RequirePass(t T, p product.Product, flags ...string) {
 	}
 	for _, g := range made.Report.Groups {
 		for _, r := range g.Cases {
-			if isWrong(r) {
+			if r.Bad() {
 				t.Errorf("%s on %s: %s", r.Case, g.Name, r.Describe())
 			}
 		}
@@ -47,12 +46,6 @@ func RequirePass(t T, p product.Product, flags ...string) {
 		return
 	}
 	t.Logf("authzconf %s: seed %d: %s", p.Command, made.Report.Seed, outcome.Line())
-}
-
-// isWrong reports whether a case failed, or could not be judged, without a reason that the user knows.
-func isWrong(r reports.Result) bool {
-	isJudgedWrong := r.Verdict == verdicts.Failed || r.Verdict == verdicts.Invalid
-	return isJudgedWrong && r.KnownFailing == ""
 }
 
 // execute plans and runs a product. The error of wrong flags is said before anything starts.

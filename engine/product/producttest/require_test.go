@@ -1,8 +1,6 @@
 package producttest_test
 
 import (
-	"context"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -10,18 +8,6 @@ import (
 	"github.com/authzconf/authzconf/deputy/deputytest"
 	"github.com/authzconf/authzconf/engine/product/producttest"
 )
-
-// noted keeps what a test is told.
-type noted struct {
-	ctx    context.Context
-	failed []string
-}
-
-func (n *noted) Helper()                   {}
-func (n *noted) Context() context.Context  { return n.ctx }
-func (n *noted) Logf(string, ...any)       {}
-func (n *noted) Errorf(f string, a ...any) { n.failed = append(n.failed, fmt.Sprintf(f, a...)) }
-func (n *noted) Fatalf(f string, a ...any) { n.Errorf(f, a...) }
 
 func dice(flags ...string) func(producttest.T) {
 	return func(t producttest.T) { producttest.RequirePass(t, producttest.Dice, flags...) }
@@ -50,11 +36,11 @@ func TestRequirePass(t *testing.T) {
 		"a report with nowhere": {dice("--report-dir=/dev/null/report"), []string{"/dev/null"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := &noted{ctx: t.Context()}
+			n := &producttest.Noted{Ctx: t.Context()}
 			c.run(n)
-			said := strings.Join(n.failed, "\n")
-			if (len(n.failed) == 0) != (len(c.want) == 0) {
-				t.Errorf("failures: %q", n.failed)
+			said := strings.Join(n.Failed, "\n")
+			if (len(n.Failed) == 0) != (len(c.want) == 0) {
+				t.Errorf("failures: %q", n.Failed)
 			}
 			for _, want := range c.want {
 				if !strings.Contains(said, want) {

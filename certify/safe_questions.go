@@ -253,8 +253,8 @@ func (p *safeProber) oncePerVerb() (out []Question) {
 	return out
 }
 
-// again adds a question in other circumstances. Where the one that it repeats is allowed too, it says nothing new.
-func (p *safeProber) again(reason string, base Question, s spec) *Question {
+// repeat adds a question in other circumstances. Where the one that it repeats is allowed too, it says nothing new.
+func (p *safeProber) repeat(reason string, base Question, s spec) *Question {
 	q := p.no(reason, s)
 	q.Base, q.Blame = base.ID, reason
 	return q
@@ -264,7 +264,7 @@ func (p *safeProber) again(reason string, base Question, s spec) *Question {
 func (p *safeProber) askRequestors() {
 	for _, q := range p.oncePerVerb() {
 		for _, who := range p.requestors() {
-			p.again("who-asks-decides", q, by(who, q.Spec))
+			p.repeat("who-asks-decides", q, by(who, q.Spec))
 		}
 	}
 }
@@ -287,12 +287,12 @@ func (p *safeProber) askSelectors() {
 		for _, action := range selectedVerbs {
 			verb := strings.TrimPrefix("impersonate-on:"+mode+":", "impersonate-on::") + action
 			base := p.find(verb)
-			p.again(reason, base, narrow(base.Spec, fields, nil))
-			p.again(reason, base, narrow(base.Spec, nil, labels))
-			p.again(reason, base, narrow(base.Spec, fields, labels))
-			raw := p.again(reason, base, narrow(base.Spec, &authorizationv1.FieldSelectorAttributes{RawSelector: "spec.nodeName=" + p.fresh("node")}, nil))
+			p.repeat(reason, base, narrow(base.Spec, fields, nil))
+			p.repeat(reason, base, narrow(base.Spec, nil, labels))
+			p.repeat(reason, base, narrow(base.Spec, fields, labels))
+			raw := p.repeat(reason, base, narrow(base.Spec, &authorizationv1.FieldSelectorAttributes{RawSelector: "spec.nodeName=" + p.fresh("node")}, nil))
 			raw.Expect = ""
-			raw = p.again(reason, base, narrow(base.Spec, nil, &authorizationv1.LabelSelectorAttributes{RawSelector: "app in (" + p.fresh("app") + "),,"}))
+			raw = p.repeat(reason, base, narrow(base.Spec, nil, &authorizationv1.LabelSelectorAttributes{RawSelector: "app in (" + p.fresh("app") + "),,"}))
 			raw.Expect = ""
 		}
 	}
@@ -313,15 +313,15 @@ func (p *safeProber) askForms() {
 		bases = append(bases, p.find(verb))
 	}
 	for _, q := range bases {
-		p.again("versions-differ", q, q.Spec).Form = v1beta1
-		p.again("future-fields-decide", q, q.Spec).Form = unknownFields
+		p.repeat("versions-differ", q, q.Spec).Form = v1beta1
+		p.repeat("future-fields-decide", q, q.Spec).Form = unknownFields
 	}
 }
 
 // askLarge asks about long names and many groups.
 func (p *safeProber) askLarge() {
 	long := strings.Repeat("n", 64<<10)
-	large := func(verb string, s spec) { p.again("large-reviews", p.find(verb), s) }
+	large := func(verb string, s spec) { p.repeat("large-reviews", p.find(verb), s) }
 	large("impersonate", p.identity("impersonate", "", "users", "", long))
 	large("impersonate:user-info", p.identity("impersonate:user-info", authn, "users", "", long))
 	large("impersonate:user-info", p.identity("impersonate:user-info", authn, "userextras/example.com/"+long, "", p.fresh("value")))

@@ -159,8 +159,9 @@ func (c *Campaign) quick(ctx context.Context, s *mutantServer, quick []*scenario
 	}
 }
 
-// compareSetups orders scenarios by how much has to work before their first request: tokens of service accounts, which nobody
-// can be given if they are what is broken, and then grants, of which it takes longest to find out that they do not come into force.
+// compareSetups orders scenarios by how much has to work before their first request. Tokens of service accounts come first: if
+// they are what is broken, no scenario that needs one gets to its requests. Then come grants, because it takes longest to find
+// out that a grant does not come into force.
 func compareSetups(a, b *scenarios.Scenario) int {
 	return cmp.Or(cmp.Compare(countTokens(a), countTokens(b)), cmp.Compare(len(a.Grants), len(b.Grants)))
 }

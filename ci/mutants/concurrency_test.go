@@ -26,12 +26,7 @@ func TestConcurrency(t *testing.T) {
 	}
 	faults := parseFaults(t, concurrencyFile, "concurrency")
 	program := buildFaults(t, &local.Binaries{Progress: os.Stderr}, local.Newest(), faults)
-	tool := filepath.Join(t.TempDir(), "authzconf")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", tool, "./cmd/authzconf")
-	build.Dir = filepath.Join(ownFolder, "../..")
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
+	tool := buildTool(t)
 	t.Run("no fault", func(t *testing.T) {
 		expectOutcome(t, faultyServer{tool, program, 0, len(faults)}, reports.ExitPassed, "load", "--profile", "concurrency")
 	})
@@ -54,23 +49,47 @@ type faultyServer struct {
 // expectOutcome runs a command of authzconf on a faulty API server, and compares the outcome of its report.
 func expectOutcome(t *testing.T, s faultyServer, want int, args ...string) *reports.Report {
 	t.Helper()
-	dir := t.TempDir()
-	shared, folder := filepath.Join(dir, "shared"), filepath.Join(dir, "report")
-	number := binary.LittleEndian.AppendUint32(nil, uint32(s.fault))
-	if err := os.WriteFile(shared, append(number, make([]byte, s.faults+1)...), 0o600); err != nil {
+	shared := filepath.Join(t.TempDir(), "shared")
+	writeChoice(t, shared, s.fault, s.faults)
+	return runTool(t, s.tool, []string{"TEST_ASSET_KUBE_APISERVER=" + s.program, SharedVariable + "=" + shared}, want, args...)
+}
+
+// writeChoice writes the file through which a program with several faults is told which one it has, from 1; 0 is none.
+func writeChoice(t *testing.T, path string, fault, faults int) {
+	t.Helper()
+	number := binary.LittleEndian.AppendUint32(nil, uint32(fault))
+	if err := os.WriteFile(path, append(number, make([]byte, faults+1)...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	command := exec.CommandContext(t.Context(), s.tool, append(args, "--report-dir", folder)...)
-	command.Env = append(os.Environ(), "TEST_ASSET_KUBE_APISERVER="+s.program, SharedVariable+"="+shared)
+}
+
+// buildTool builds authzconf.
+func buildTool(t *testing.T) (program string) {
+	t.Helper()
+	program = filepath.Join(t.TempDir(), "authzconf")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./cmd/authzconf")
+	build.Dir = filepath.Join(ownFolder, "../..")
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	return program
+}
+
+// runTool runs a command of authzconf, with variables of the environment, and compares the outcome of its report.
+func runTool(t *testing.T, tool string, env []string, want int, args ...string) *reports.Report {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), "report")
+	command := exec.CommandContext(t.Context(), tool, append(args, "--report-dir", folder)...)
+	command.Env = append(os.Environ(), env...)
 	output, err := command.CombinedOutput()
 	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(folder, "report.yaml"))
+	text, err := os.ReadFile(filepath.Join(folder, reports.ReportFile))
 	if err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
-	report, err := reports.DecodeJudged("report.yaml", text)
+	report, err := reports.DecodeJudged(reports.ReportFile, text)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,6 @@
 package mutants
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -18,7 +15,7 @@ func TestSideBySide(t *testing.T) {
 		t.Skip("builds a kube-apiserver, and sends cases to it")
 	}
 	program := buildFault(t, "refuses-when-busy")
-	expectBlame(t, runToFailure(t, "explore", "--cases", "5600", "--focus", "crowded", "--api-server", program))
+	expectBlame(t, runTool(t, buildTool(t), nil, reports.ExitFailed, "explore", "--cases", "5600", "--focus", "crowded", "--api-server", program))
 }
 
 // TestOneMemberOnce walks an upgrade path with two API servers behind a balancer. On the last stage the second of them runs one
@@ -29,7 +26,7 @@ func TestOneMemberOnce(t *testing.T) {
 	}
 	const member = "3-1.37-b"
 	program := buildFault(t, "once-a-process")
-	judged := runToFailure(t, "upgrade", "--high-availability", "--path", "1.37,1.37-gate,1.37", "--api-server", member+"="+program)
+	judged := runTool(t, buildTool(t), nil, reports.ExitFailed, "upgrade", "--high-availability", "--path", "1.37,1.37-gate,1.37", "--api-server", member+"="+program)
 	expectBlame(t, judged)
 	for _, g := range judged.Groups {
 		for _, r := range g.Cases {
@@ -49,28 +46,4 @@ func buildFault(t *testing.T, name string) (program string) {
 		t.Fatalf("there is no fault %s", name)
 	}
 	return buildInto(t, t.TempDir(), faults[i])
-}
-
-// runToFailure runs authzconf, and returns its report, whose outcome has to be failed.
-func runToFailure(t *testing.T, args ...string) *reports.Report {
-	t.Helper()
-	report := filepath.Join(t.TempDir(), "report")
-	command := exec.CommandContext(t.Context(), "go", slices.Concat([]string{"run", "./cmd/authzconf"}, args, []string{"--report-dir", report})...)
-	command.Dir = filepath.Join(ownFolder, "../..")
-	output, err := command.CombinedOutput()
-	if err == nil {
-		t.Fatalf("it passed: %s", output)
-	}
-	text, err := os.ReadFile(filepath.Join(report, "report.yaml"))
-	if err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
-	judged, err := reports.DecodeJudged("report.yaml", text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if judged.Outcome.ExitCode != reports.ExitFailed {
-		t.Errorf("exit code %d: %s", judged.Outcome.ExitCode, output)
-	}
-	return judged
 }

@@ -2,7 +2,6 @@ package mutants
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conformance"
@@ -77,10 +78,7 @@ func brokenByHand(t *testing.T) (all []brokenServer) {
 	program := buildFaults(t, &local.Binaries{Progress: os.Stderr}, local.Newest(), atOnce)
 	for i, f := range atOnce {
 		shared := filepath.Join(folder, f.Name+".shared")
-		number := binary.LittleEndian.AppendUint32(nil, uint32(i+1))
-		if err := os.WriteFile(shared, append(number, make([]byte, len(atOnce)+1)...), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeChoice(t, shared, i+1, len(atOnce))
 		all = append(all, brokenServer{name: f.Name, program: program, env: []string{SharedVariable + "=" + shared}})
 	}
 	return all
@@ -123,7 +121,7 @@ type upstreamCell struct {
 	server     *mutantServer
 	kubeconfig string
 	// reached are the mutants whose places the tests reach, and atStart those that are reached before.
-	reached, atStart map[int]bool
+	reached, atStart sets.Set[int]
 }
 
 // upstreamCells are those of the usual authorizer chain, gate on first.
@@ -171,9 +169,9 @@ func (u *upstreamSuite) tryMutant(ctx context.Context, run *Campaign, cell *upst
 		return err
 	}
 	switch {
-	case !cell.reached[r.Number] && !cell.atStart[r.Number]:
+	case !cell.reached.Has(r.Number) && !cell.atStart.Has(r.Number):
 		return nil
-	case !cell.reached[r.Number] || r.File == cacheFile:
+	case !cell.reached.Has(r.Number) || r.File == cacheFile:
 		return u.tryFromStart(ctx, run, cell, r)
 	}
 	r.Status = Survived
@@ -250,7 +248,7 @@ func (u *upstreamSuite) start(ctx context.Context, run *Campaign, cell *upstream
 		return fmt.Errorf("%s: the unmutated program does not pass %q", cell.target.Cell.Name, failed)
 	}
 	reached, err := cell.server.shared.take()
-	cell.atStart, cell.reached = setOf(atStart), setOf(reached)
+	cell.atStart, cell.reached = sets.New(atStart...), sets.New(reached...)
 	return err
 }
 
@@ -271,13 +269,4 @@ func (c *upstreamCell) stop() error {
 		return nil
 	}
 	return s.stop()
-}
-
-// setOf is a set of numbers.
-func setOf(numbers []int) map[int]bool {
-	set := map[int]bool{}
-	for _, n := range numbers {
-		set[n] = true
-	}
-	return set
 }

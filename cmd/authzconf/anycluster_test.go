@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,6 +12,8 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/internal/seq"
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -24,35 +25,25 @@ func passOnAnyCluster(t *testing.T, kubeconfig string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wanted := 0
-	for _, s := range set.All() {
-		if s.OnAnyCluster() == "" {
-			wanted++
-		}
-	}
+	wanted := seq.Count(set.All(), func(s *scenarios.Scenario) bool { return s.OnAnyCluster() == "" })
 	folder := filepath.Join(t.TempDir(), "report")
-	var out bytes.Buffer
-	args := []string{"run", "--provider", "existing", "--kubeconfig", kubeconfig, "--label-filter", "any-cluster", "--report-dir", folder}
-	if code := run(args, &out, &out); code != exitPassed {
-		t.Fatalf("code %d: %s", code, &out)
+	code, out := authzconf("run", "--provider", "existing", "--kubeconfig", kubeconfig, "--label-filter", "any-cluster", "--report-dir", folder)
+	if code != exitPassed {
+		t.Fatalf("code %d: %s", code, out)
 	}
-	if code := run([]string{"verify", folder}, &out, &out); code != exitPassed {
-		t.Fatalf("verify: code %d: %s", code, &out)
+	code, verified := authzconf("verify", folder)
+	if code != exitPassed {
+		t.Fatalf("verify: code %d: %s", code, verified)
 	}
 	saved, err := conformance.ReadSaved(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	passed := 0
-	for _, r := range saved.Report.Groups[0].Cases {
-		if r.Verdict == verdicts.Passed {
-			passed++
-		}
-	}
+	passed := seq.Count(saved.Report.Groups[0].Cases, func(r reports.Result) bool { return r.Verdict == verdicts.Passed })
 	if wanted == 0 || passed != wanted {
 		t.Errorf("%d passed of %d scenarios", passed, wanted)
 	}
-	t.Logf("%d scenarios passed\n%s", passed, &out)
+	t.Logf("%d scenarios passed\n%s%s", passed, out, verified)
 }
 
 // TestAnyCluster takes a control plane of this machine for a cluster that exists.

@@ -121,13 +121,19 @@ func (d *BehaviourDiff) Chance() []ScenarioDiff {
 	return slices.DeleteFunc(slices.Clone(d.Changed), func(s ScenarioDiff) bool { return !s.IsChance })
 }
 
+// scenario returns a scenario by its ID; nil if the record does not have its text.
+func (s *sideData) scenario(id string) *scenarios.Scenario {
+	if s.set == nil {
+		return nil
+	}
+	one, _ := s.set.Get(id)
+	return one
+}
+
 // leavesToChance reports whether a scenario lets the server do one of several things, or sends requests at the same time.
 func (s *sideData) leavesToChance(id string) bool {
-	if s.set == nil {
-		return false
-	}
-	one, isThere := s.set.Get(id)
-	if !isThere {
+	one := s.scenario(id)
+	if one == nil {
 		return false
 	}
 	return leavesToChance(one) || slices.ContainsFunc(one.Steps, func(st scenarios.Step) bool { return st.Beside })
@@ -135,11 +141,8 @@ func (s *sideData) leavesToChance(id string) bool {
 
 // describe returns the description of a scenario, in one line.
 func (s *sideData) describe(id string) string {
-	if s.set == nil {
-		return ""
-	}
-	one, isThere := s.set.Get(id)
-	if !isThere {
+	one := s.scenario(id)
+	if one == nil {
 		return ""
 	}
 	return strings.Join(strings.Fields(one.Description), " ")

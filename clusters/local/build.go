@@ -94,7 +94,7 @@ func (b *Binaries) place(ctx context.Context, p program) (m module, built Progra
 	if p.pin == "" {
 		pin, err = readModule(dir)
 	} else {
-		err = cmp.Or(writeIfChanged(filepath.Join(dir, "go.mod"), pin.mod), writeIfChanged(filepath.Join(dir, "go.sum"), pin.sum))
+		err = pin.write(dir)
 	}
 	if err != nil {
 		return m, built, folderError("cache folder", dir, CacheVariable, err)

@@ -82,7 +82,11 @@ func ReadSourceTree(dir string) (tree SourceTree, err error) {
 			return tree, sourceError(dir, err)
 		}
 	}
-	tree.Version, err = tree.nameVersion(release, describeCommit(dir))
+	described := ""
+	if tree.Commit != "" {
+		described = describeCommit(dir)
+	}
+	tree.Version, err = tree.nameVersion(release, described)
 	return tree, err
 }
 
@@ -132,11 +136,8 @@ func readCommit(dir string) (commit string, isChanged bool) {
 	return commit, err != nil || status != ""
 }
 
-// describeCommit returns the nearest tag with the distance from it; nothing if there is none.
+// describeCommit returns the nearest tag of the commit of a folder with the distance from it; nothing if there is none.
 func describeCommit(dir string) string {
-	if commit, _ := readCommit(dir); commit == "" {
-		return ""
-	}
 	described, err := runGit(dir, "describe", "--tags", "--match", "v[0-9]*", "--abbrev=14")
 	if err != nil {
 		return ""

@@ -37,6 +37,21 @@ func readModule(dir string) (p pin, err error) {
 	return p, err
 }
 
+// write writes the files of the module into a folder, the one that makes it whole last.
+func (p pin) write(dir string) error {
+	if err := writeIfChanged(filepath.Join(dir, modFile), p.mod); err != nil {
+		return err
+	}
+	return writeIfChanged(filepath.Join(dir, sumFile), p.sum)
+}
+
+// newUnfinishedModule returns the module of a folder whose go.mod and go.sum the go command may complete.
+func newUnfinishedModule(dir string) module {
+	m := newModule(dir)
+	m.env = append(m.env, "GOFLAGS=-mod=mod")
+	return m
+}
+
 // makeModule makes the module that a kube-apiserver of a version is built in which is not pinned: it requires that version
 // of k8s.io/kubernetes, and of its staging modules those that were published with it. What it downloads is compared with
 // the checksums that the go command knows, and with none that are pinned here. refused is why the program was not
@@ -87,16 +102,14 @@ func (b *Binaries) tryModule(ctx context.Context, p program) error {
 		return err
 	}
 	b.report("finding the modules of %s %s", p.name, p.version)
-	tidy := newModule(work)
-	tidy.env = append(tidy.env, "GOFLAGS=-mod=mod")
-	if _, err := b.goOutput(ctx, tidy, "mod", "tidy"); err != nil {
+	if _, err := b.goOutput(ctx, newUnfinishedModule(work), "mod", "tidy"); err != nil {
 		return fmt.Errorf("%s", lastLine(err))
 	}
 	made, err := readModule(work)
 	if err != nil {
 		return err
 	}
-	return cmp.Or(writeIfChanged(filepath.Join(dir, modFile), made.mod), writeIfChanged(filepath.Join(dir, sumFile), made.sum))
+	return made.write(dir)
 }
 
 // lastLine returns what the go command said in the end: before that it lists what it downloads.
@@ -117,9 +130,7 @@ func (b *Binaries) writeModule(ctx context.Context, dir, version string) error {
 	if err := os.WriteFile(filepath.Join(dir, modFile), []byte(head), 0o644); err != nil {
 		return err
 	}
-	fetch := newModule(dir)
-	fetch.env = append(fetch.env, "GOFLAGS=-mod=mod")
-	out, err := b.goOutput(ctx, fetch, "mod", "download", "-json", kubernetesModule+"@v"+version)
+	out, err := b.goOutput(ctx, newUnfinishedModule(dir), "mod", "download", "-json", kubernetesModule+"@v"+version)
 	if err != nil {
 		return fmt.Errorf("%s", lastLine(downloadError(out, err)))
 	}

@@ -254,10 +254,11 @@ func (s *Summary) Empty() bool { return s.size == 0 && len(s.masters) == 0 }
 func (s *Summary) Seen() (out []Seen) {
 	for _, name := range slices.Sorted(maps.Keys(s.requestors)) {
 		r := s.requestors[name]
-		for _, p := range r.sorted() {
+		pairs := r.sorted()
+		for _, p := range pairs {
 			out = append(out, r.describe(p, r.seen[p]))
 		}
-		for _, p := range r.sorted() {
+		for _, p := range pairs {
 			other := pair{p.as.instead, p.action}
 			if other.as != nil && r.seen[other] == 0 {
 				out = append(out, r.describe(other, r.seen[p]))

@@ -11,6 +11,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/providers"
 	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/deputy"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
 )
 
@@ -83,10 +84,7 @@ func servers(r *reports.Report) (all []string) {
 		if g.Cell == nil {
 			continue
 		}
-		server := fmt.Sprintf("%s gate %s", g.Cell.Kubernetes, g.Cell.Gate)
-		if !slices.Contains(all, server) {
-			all = append(all, server)
-		}
+		all = seq.AppendMissing(all, fmt.Sprintf("%s gate %s", g.Cell.Kubernetes, g.Cell.Gate))
 	}
 	return all
 }

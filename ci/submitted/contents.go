@@ -11,8 +11,9 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/record"
@@ -71,8 +72,8 @@ func filesOfReport(folder string) (func(name string) bool, error) {
 	if err != nil {
 		return nil, formErrorf("%v (expected what --report-dir wrote, unchanged)", err)
 	}
-	listed := append(reports.JudgedFolder.ListedIn(os.DirFS(folder), marker), reports.ReportFile)
-	return func(name string) bool { return slices.Contains(listed, name) }, nil
+	listed := sets.New(reports.JudgedFolder.ListedIn(os.DirFS(folder), marker)...)
+	return listed.Insert(reports.ReportFile).Has, nil
 }
 
 // checkSecrets refuses a file with anything that authzconf itself would not write into a report.

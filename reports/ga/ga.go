@@ -60,7 +60,7 @@ var questionsText []byte
 func Answer(sources []Source) (string, error) {
 	var questions []*question
 	known, err := findings.Load()
-	areAllOthers := !slices.ContainsFunc(sources, func(s Source) bool { return s.otherGate() == "" })
+	areAllOthers := !slices.ContainsFunc(sources, func(s Source) bool { return s.OtherGate() == "" })
 	if err == nil && !areAllOthers {
 		err = yaml.UnmarshalStrict(questionsText, &questions)
 	}
@@ -102,7 +102,7 @@ func (q *question) look(sources []Source, known []findings.Finding) (found int) 
 
 func (l *look) collectFigures(s Source, known []findings.Finding) (figures []string) {
 	switch {
-	case s.Problem != "", s.otherGate() != "":
+	case s.Problem != "", s.OtherGate() != "":
 		return nil
 	case l.Loads:
 		return s.Loads

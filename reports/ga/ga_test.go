@@ -150,7 +150,7 @@ func TestSwitches(t *testing.T) {
 	for i := range s.Report.Groups {
 		s.Report.Groups[i].Cell.FeatureGate = verdicts.FeatureGate{}
 	}
-	if answers := s.Switches(); answers != nil || s.otherGate() != "" {
+	if answers := s.Switches(); answers != nil || s.OtherGate() != "" {
 		t.Errorf("a path about ConstrainedImpersonation: %+v", answers)
 	}
 }

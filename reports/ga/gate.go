@@ -2,7 +2,6 @@ package ga
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/authzconf/authzconf/internal/seq"
@@ -11,8 +10,8 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// otherGate returns the gate that a report is about, if that is not ConstrainedImpersonation; empty otherwise.
-func (s Source) otherGate() string {
+// OtherGate returns the gate that a report is about, if that is not ConstrainedImpersonation; empty otherwise.
+func (s Source) OtherGate() string {
 	if s.Report == nil {
 		return ""
 	}
@@ -24,14 +23,11 @@ func (s Source) otherGate() string {
 	return ""
 }
 
-// OtherGate returns what otherGate does, for the page.
-func (s Source) OtherGate() string { return s.otherGate() }
-
 // listGates returns the other gates that reports are about, each once.
 func listGates(sources []Source) (names []string) {
 	for _, s := range sources {
-		if name := s.otherGate(); name != "" && !slices.Contains(names, name) {
-			names = append(names, name)
+		if name := s.OtherGate(); name != "" {
+			names = seq.AppendMissing(names, name)
 		}
 	}
 	return names
@@ -48,13 +44,13 @@ const (
 
 // Switches answers from a path about another gate what happened when it was turned off, and on again.
 func (s Source) Switches() (answers []Switch) {
-	if s.otherGate() == "" {
+	if s.OtherGate() == "" {
 		return nil
 	}
 	var off, again []string
 	wasOn, wasOff := false, false
 	for _, g := range s.Report.Groups {
-		isOn := g.Target != nil && g.Target.FeatureGates[s.otherGate()] == scenarios.GateOn
+		isOn := g.Target != nil && g.Target.FeatureGates[s.OtherGate()] == scenarios.GateOn
 		switch {
 		case isOn && wasOff:
 			again = append(again, describeStage(g))

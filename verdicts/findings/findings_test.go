@@ -352,7 +352,7 @@ func TestPages(t *testing.T) {
 			Finding
 			SeenOn string
 			Newer  []newerCell
-		}{f, tried.on(f.ID), later.of(f.ID)}); err != nil {
+		}{f, tried.on(f.ID), later.describeFinding(f.ID)}); err != nil {
 			t.Fatal(err)
 		}
 		want[f.ID+".md"] = strings.TrimRight(b.String(), "\n") + "\n"

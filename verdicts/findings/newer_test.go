@@ -66,8 +66,8 @@ func (r newerRelease) cell(id string) string {
 // newerCell is what the page of a finding says of a newer version.
 type newerCell struct{ Version, Released, What string }
 
-// of is what is known of a finding on the newer versions.
-func (n newer) of(id string) (cells []newerCell) {
+// describeFinding returns what is known of a finding on each of the newer versions.
+func (n newer) describeFinding(id string) (cells []newerCell) {
 	for _, r := range n.Releases {
 		what := r.Code[id]
 		if seen := r.Seen[id]; seen != "" {
@@ -189,7 +189,7 @@ func isIncomplete(code string) bool {
 	return code == notCompared || strings.HasPrefix(code, sameCode+" (without ")
 }
 
-// compareCode says whether the functions that cause a finding are the same in two versions.
+// compareCode compares the functions that cause a finding in two versions, and returns the outcome in words.
 func (f Finding) compareCode(t *testing.T, before, after modules) string {
 	t.Helper()
 	var same, changed, missing []string

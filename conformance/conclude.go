@@ -40,7 +40,7 @@ func MedianFigure(cells []CellPlan, view record.View) []reports.Figure {
 	for _, c := range cells {
 		for _, s := range c.Runs() {
 			if e := findEvidence(view, c.Target.Cell.Name, s.ID); e != nil {
-				took = append(took, e.Ended.Sub(e.Started)-s.Waits())
+				took = append(took, e.Took()-s.Waits())
 			}
 		}
 	}
@@ -63,7 +63,7 @@ func machineFigures(view record.View) []reports.Figure {
 	if m.PeakMemoryBytes > 0 {
 		figures = append(figures, reports.Figure{Name: "peak memory", Value: float64(m.PeakMemoryBytes >> 20), Unit: "MiB"})
 	}
-	return figures
+	return append(figures, processorFigures(*m)...)
 }
 
 // causes are the words of a report for why a scenario was not run.

@@ -33,6 +33,12 @@ type MachineRecord struct {
 	Parallel int `json:"parallel"`
 	// PeakMemoryBytes is the most memory that authzconf and its control planes had together; 0 if that is not known.
 	PeakMemoryBytes int64 `json:"peakMemoryBytes"`
+	// Seconds is how long the run took, and Processors how many of them the machine gave it.
+	Seconds    float64 `json:"seconds,omitempty"`
+	Processors int     `json:"processors,omitempty"`
+	// ProcessorSeconds is the processor time of authzconf, with the recorder in it, and of the programs of local control planes,
+	// by name.
+	ProcessorSeconds map[string]float64 `json:"processorSeconds,omitempty"`
 }
 
 // ReadEvidence returns what was seen of a scenario on a cell.

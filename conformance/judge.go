@@ -22,7 +22,7 @@ func JudgeScenario(s *scenarios.Scenario, cell verdicts.Cell, view record.View) 
 	}
 	v := verdicts.Judge(s, e)
 	r = reports.NewResult(v)
-	r.Seconds = max(0, e.Ended.Sub(e.Started).Seconds())
+	r.Seconds = e.Took().Seconds()
 	r.Evidence = []string{view.EvidenceFile(key)}
 	if r.Bad() && len(e.Problems) == 0 {
 		r.Details = explainDetails(s, e)

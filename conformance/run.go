@@ -26,7 +26,7 @@ func Execute(ctx context.Context, plan []CellPlan, parallel int, o Output) error
 	if err := s.Wait(); err != nil {
 		return err
 	}
-	return o.Log.Append(machineKey, MachineRecord{Parallel: s.Parallel, PeakMemoryBytes: s.PeakMemory()})
+	return o.Log.Append(machineKey, s.machineRecord())
 }
 
 const (

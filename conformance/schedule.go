@@ -15,7 +15,6 @@ import (
 	"github.com/authzconf/authzconf/engine/nodes"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/usage"
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 // errStopped is why what was not run when Stop was called is invalid.
@@ -60,10 +59,12 @@ func (s *Session) Stop() error {
 func (s *Session) PeakMemory() int64 { return s.memory.peak.Load() }
 
 func (s *Session) startAll() error {
+	groups := groupCells(s.finishIdleCells())
+	s.postponeKubectls(groups)
 	if err := s.findPrograms(); err != nil {
 		s.failUsage(err)
 	}
-	firstCells := s.startWorkers(groupCells(s.finishIdleCells()))
+	firstCells := s.startWorkers(groups)
 	s.watchMemory()
 	firstCells.Wait()
 	return s.usageError()
@@ -185,8 +186,8 @@ func (s *Session) findPrograms() error {
 			err = findPrograms(s.ctx, o)
 			failed[what] = err
 		}
-		if err == nil {
-			err = c.findKubectl(s.ctx)
+		if err == nil && !c.isKubectlLate {
+			c.Plan.Target.Kubectl, err = c.findKubectls(s.ctx)
 		}
 		c.Err = err
 		if usage.Is(err) {
@@ -202,16 +203,6 @@ type prepared struct{ kubernetes, program, nodes, controlPlanes string }
 func findPrograms(ctx context.Context, o *server.Options) error {
 	o.Binaries = cmp.Or(o.Binaries, &local.Binaries{})
 	return o.Prepare(ctx)
-}
-
-// findKubectl finds the kubectls that scenarios of the cell run, building them if need be.
-func (c *Cell) findKubectl(ctx context.Context) (err error) {
-	var wanted []*scenarios.Scenario
-	for _, j := range c.jobs {
-		wanted = append(wanted, j.scenario)
-	}
-	c.Plan.Target.Kubectl, err = c.Plan.Target.Binaries.Kubectls(ctx, scenarios.KubectlVersions(wanted))
-	return err
 }
 
 func (s *Session) startCell(c *Cell) {
@@ -257,6 +248,9 @@ func (s *Session) startCell(c *Cell) {
 func (s *Session) stopTarget(c *Cell) {
 	if err := c.Target.Stop(); err != nil {
 		s.output.say("%s: stopping it: %v", c.Plan.Target.Cell.Name, err)
+	}
+	if plane, isLocal := c.Target.Plane(); isLocal {
+		s.countTime(plane.ProcessorTime())
 	}
 	c.Target = nil
 }

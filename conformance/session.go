@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,14 +55,21 @@ type Session struct {
 	end      context.CancelCauseFunc
 	workers  sync.WaitGroup
 	memory   memoryWatch
+	// unfinished are the cells that have still something to run that needs no kubectl of a late cell; building is held by
+	// who looks for kubectls then.
+	unfinished sync.WaitGroup
+	building   sync.Mutex
 
 	mu    sync.Mutex
 	usage error // of the first cell that has one
+	// processorTime is that of the programs of targets that were stopped, by name.
+	processorTime map[string]time.Duration
+	began         time.Time
 }
 
 // New prepares a session.
 func New(plan []CellPlan, o Output) *Session {
-	s := &Session{output: &o}
+	s := &Session{output: &o, began: time.Now()}
 	done := o.Observer.Done
 	s.output.Observer.Done = func(id string) {
 		isNews := s.usageError() == nil // What was not run for a usage error is not.
@@ -79,31 +87,48 @@ func New(plan []CellPlan, o Output) *Session {
 	return s
 }
 
-// runCell runs the scenarios of a cell: those that wait side by side from the start, the others in order.
+// runCell runs the scenarios of a cell: those that wait side by side from the start, the others in order, and those that need
+// the target for themselves at the end, for all others have to be done before. What waits for a kubectl comes after that.
 func (s *Session) runCell(c *Cell) {
 	start := time.Now()
 	run, err := c.newReplayer()
 	defer func() { c.Finish(start, err) }()
+	finished := sync.OnceFunc(s.unfinished.Done)
+	defer finished()
 	if err != nil {
 		return
 	}
 	s.runAgents(c)
 	var wg sync.WaitGroup
-	var quick []*scenarios.Scenario
+	var quick, alone, late []*scenarios.Scenario
 	for _, one := range c.Plan.Runs() {
-		if one.Waits() > 0 {
+		switch {
+		case c.isKubectlLate && one.RunsKubectl():
+			late = append(late, one)
+		case one.Waits() > 0:
 			wg.Go(func() { c.Run(s.ctx, run, one, nil) })
-		} else {
+		case one.Alone():
+			alone = append(alone, one)
+		default:
 			quick = append(quick, one)
 		}
 	}
-	for _, one := range quick {
-		c.Run(s.ctx, run, one, nil)
-	}
+	s.runInOrder(c, run, slices.Concat(quick, alone))
 	wg.Wait()
+	finished()
+	if len(late) > 0 {
+		s.runLate(c, run, late)
+	}
 	c.keepLogs(s.ctx)
 	if s.ctx.Err() == nil {
 		c.Err = c.Target.UnknownFamilies(s.ctx)
+	}
+}
+
+// runInOrder sends the requests of one scenario after those of the other. What the next ones need is made meanwhile.
+func (s *Session) runInOrder(c *Cell, run *replay.Replayer, list []*scenarios.Scenario) {
+	for next := range c.prepareAhead(s.ctx, run, list) {
+		c.send(s.ctx, run, <-next)
 	}
 }
 
@@ -120,6 +145,8 @@ type Cell struct {
 	recorded checker
 	jobs     map[string]*job // by scenario
 	finished chan struct{}   // closed when everything is recorded
+	// isKubectlLate is set if the scenarios that run kubectl come after all others, for it has to be built first.
+	isKubectlLate bool
 	// hasFailed is set once a scenario has failed or could not be judged.
 	hasFailed atomic.Bool
 }
@@ -172,29 +199,41 @@ func (c *Cell) newReplayer() (*replay.Replayer, error) {
 // Run replays a scenario of the cell and records what was seen. kept, if given, is what the scenario has already.
 func (c *Cell) Run(ctx context.Context, run *replay.Replayer, s *scenarios.Scenario, kept *replay.Kept) {
 	j := c.jobs[s.ID]
-	c.keep(j, c.replay(ctx, run, j, kept))
+	c.keep(j, c.replay(ctx, run, j, func() *verdicts.Evidence {
+		if kept != nil {
+			return run.ReplayKept(ctx, s, kept)
+		}
+		return run.Replay(ctx, s, c.suffix(j))
+	}))
+}
+
+// suffix makes the names of a scenario unique.
+func (c *Cell) suffix(j *job) string {
+	return scenarios.Suffix(c.output.Seed, c.Name(), j.scenario.ID)
 }
 
 // replay brings back the evidence of a scenario. One that fails is replayed once more under fresh names: that tells
-// whether what was there before is to blame. A panic makes this one invalid and leaves the others alone: it would
-// otherwise end the process, and with it everything that was seen.
-func (c *Cell) replay(ctx context.Context, run *replay.Replayer, j *job, kept *replay.Kept) (evidence *verdicts.Evidence) {
+// whether what was there before is to blame.
+func (c *Cell) replay(ctx context.Context, run *replay.Replayer, j *job, observe func() *verdicts.Evidence) *verdicts.Evidence {
+	return c.survivePanic(j, func() *verdicts.Evidence {
+		evidence := observe()
+		// What was asked for 15 seconds is not asked once more.
+		if verdicts.Judge(j.scenario, evidence).Verdict == verdicts.Failed && evidence.Unheeded == nil {
+			evidence.Control = run.Replay(ctx, j.scenario, scenarios.Suffix(c.output.Seed, c.Name(), j.scenario.ID, "control"))
+		}
+		return evidence
+	})
+}
+
+// survivePanic returns the evidence that observe returns. A panic makes this scenario invalid and leaves the others alone: it
+// would otherwise end the process, and with it everything that was seen.
+func (c *Cell) survivePanic(j *job, observe func() *verdicts.Evidence) (evidence *verdicts.Evidence) {
 	defer func() {
 		if p := recover(); p != nil {
 			evidence = c.brokenEvidence(j, verdicts.BlameHarness, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
 		}
 	}()
-	cell, id, seed := c.Name(), j.scenario.ID, c.output.Seed
-	if kept != nil {
-		evidence = run.ReplayKept(ctx, j.scenario, kept)
-	} else {
-		evidence = run.Replay(ctx, j.scenario, scenarios.Suffix(seed, cell, id))
-	}
-	// What was asked for 15 seconds is not asked once more.
-	if verdicts.Judge(j.scenario, evidence).Verdict == verdicts.Failed && evidence.Unheeded == nil {
-		evidence.Control = run.Replay(ctx, j.scenario, scenarios.Suffix(seed, cell, id, "control"))
-	}
-	return evidence
+	return observe()
 }
 
 // Finish ends the cell, on which scenarios have run since a time. What was not run is invalid for the reason in err.

@@ -62,7 +62,10 @@ type Evidence struct {
 	StandIns bool `json:"standIns,omitempty"`
 	// Authorizer says that another authorizer than RBAC holds the grants.
 	Authorizer bool `json:"authorizer,omitempty"`
-	// Started and Ended are when provisioning began and the last step was over.
+	// ProvisionSeconds is how long it took to make what the requests need. That may have been done ahead, while the requests
+	// of other scenarios were sent.
+	ProvisionSeconds float64 `json:"provisionSeconds,omitempty"`
+	// Started and Ended are when the first step began and the last one was over.
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended"`
 	// Steps are the observations of request steps; Step is the index in the scenario's steps.
@@ -73,6 +76,12 @@ type Evidence struct {
 	Problems []Problem `json:"problems,omitempty"`
 	// Control is the evidence of the control run, made only after a failure: the same scenario again under fresh names.
 	Control *Evidence `json:"control,omitempty"`
+}
+
+// Took returns how long provisioning and the steps of the scenario took together.
+func (e *Evidence) Took() time.Duration {
+	provisioning := time.Duration(e.ProvisionSeconds * float64(time.Second))
+	return provisioning + max(0, e.Ended.Sub(e.Started))
 }
 
 // Problem is something that broke outside of the scenario's requests.

@@ -180,37 +180,60 @@ func (b *Binaries) Kubectls(ctx context.Context, minors []string) (programs map[
 	return programs, nil
 }
 
+// HasKubectls reports whether the kubectls of several minors are there already, so that nothing has to be downloaded or built.
+// What Kubectls would refuse counts as there.
+func (b *Binaries) HasKubectls(ctx context.Context, minors []string) bool {
+	return !slices.ContainsFunc(minors, func(minor string) bool {
+		_, _, isThere, err := b.findThere(ctx, kubectl(minor))
+		return err == nil && !isThere
+	})
+}
+
 func (b *Binaries) find(ctx context.Context, p program) (Program, error) {
-	source := cmp.Or(b.Source, os.Getenv(SourceVariable), Auto)
-	if !slices.Contains([]string{Auto, Official, Build}, source) {
-		return Program{}, &usage.Error{Problem: fmt.Sprintf("programs cannot come from %q", source), Hint: "--binaries and " + SourceVariable + " are auto, official or build"}
-	}
-	path, err := namedProgram(p, os.Getenv)
-	if path != "" || err != nil {
-		return Program{Name: p.name, Path: path, Origin: originEnvironment}, err
-	}
-	o, err := b.offer(p)
-	official := Program{Name: p.name, Version: p.version, Path: o.target, Origin: o.origin}
-	if err != nil {
-		return official, err
-	}
-	if source != Build && o.cached() {
-		return official, nil
-	}
-	if source != Official {
-		if built, isThere := b.findBuilt(ctx, p); isThere {
-			return built, nil
-		}
+	found, o, isThere, err := b.findThere(ctx, p)
+	if isThere || err != nil {
+		return found, err
 	}
 	var refused error
-	if source != Build {
+	if source := b.source(); source != Build {
 		done, err := b.download(ctx, p, o, source)
 		if done {
-			return official, err
+			return found, err
 		}
 		refused = err
 	}
 	return b.build(ctx, p, refused)
+}
+
+// source is where programs come from: what was asked for, or the environment names.
+func (b *Binaries) source() string {
+	return cmp.Or(b.Source, os.Getenv(SourceVariable), Auto)
+}
+
+// findThere finds a program that is there already. If it is not, it returns the official one as it would be downloaded.
+func (b *Binaries) findThere(ctx context.Context, p program) (found Program, o offer, isThere bool, err error) {
+	source := b.source()
+	if !slices.Contains([]string{Auto, Official, Build}, source) {
+		return found, o, false, &usage.Error{Problem: fmt.Sprintf("programs cannot come from %q", source), Hint: "--binaries and " + SourceVariable + " are auto, official or build"}
+	}
+	path, err := namedProgram(p, os.Getenv)
+	if path != "" || err != nil {
+		return Program{Name: p.name, Path: path, Origin: originEnvironment}, o, true, err
+	}
+	o, err = b.offer(p)
+	official := Program{Name: p.name, Version: p.version, Path: o.target, Origin: o.origin}
+	if err != nil {
+		return official, o, false, err
+	}
+	if source != Build && o.cached() {
+		return official, o, true, nil
+	}
+	if source != Official {
+		if built, isBuilt := b.findBuilt(ctx, p); isBuilt {
+			return built, o, true, nil
+		}
+	}
+	return official, o, false, nil
 }
 
 // findBuilt finds a program that was built before.

@@ -44,6 +44,8 @@ type ControlPlane struct {
 	readyIn   time.Duration
 	err       error
 	joined    map[*ControlPlane]bool // who else uses this etcd
+	// processorTime is what ended processes have taken, by name.
+	processorTime map[string]time.Duration
 }
 
 // Start starts etcd and kube-apiserver and returns when /readyz answers ok and the namespaces default and
@@ -155,6 +157,7 @@ func (c *ControlPlane) waitEtcd(ctx context.Context) error {
 func (c *ControlPlane) watch(p *process, report func(error)) {
 	c.watchers.Go(func() {
 		<-p.done
+		c.countTime(p)
 		if !p.stopRequested() {
 			report(p.ended())
 		}

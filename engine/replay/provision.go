@@ -224,10 +224,21 @@ func (run *run) mintTokens(ctx context.Context) error {
 		} else {
 			run.tokens[alias], err = run.admin.token(ctx, sa)
 		}
-		if len(sa.Times) > 0 && err == nil {
-			run.tokens[alias], err = signAgain(run.tokens[alias], sa, run.target.ServiceAccountKey())
-		}
 		if err != nil {
+			return fmt.Errorf("a token for %s/%s: %w", sa.Namespace, sa.Name, err)
+		}
+	}
+	return nil
+}
+
+// dateTokens gives the tokens whose times a scenario states these times, counted from now.
+func (run *run) dateTokens() (err error) {
+	for alias, requestor := range run.bound.Requestors {
+		sa := requestor.ServiceAccount
+		if sa == nil || len(sa.Times) == 0 {
+			continue
+		}
+		if run.tokens[alias], err = signAgain(run.tokens[alias], sa, run.target.ServiceAccountKey()); err != nil {
 			return fmt.Errorf("a token for %s/%s: %w", sa.Namespace, sa.Name, err)
 		}
 	}

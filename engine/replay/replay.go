@@ -69,49 +69,103 @@ func (r *Replayer) Admin() kubernetes.Interface { return r.admin.client }
 // Replay provisions what scenario s needs under names made unique by suffix, sends its requests, and returns everything
 // that was seen. It does not fail: what goes wrong outside the API server's answers is a Problem in the evidence.
 func (r *Replayer) Replay(ctx context.Context, s *scenarios.Scenario, suffix string) *verdicts.Evidence {
-	return r.replay(ctx, s, suffix, nil, false)
+	return r.Prepare(ctx, s, suffix).Send(ctx)
 }
 
 // ReplayAuthorized is Replay where another authorizer holds the grants, under the names that suffix makes: without roles.
 func (r *Replayer) ReplayAuthorized(ctx context.Context, s *scenarios.Scenario, suffix string) *verdicts.Evidence {
-	return r.replay(ctx, s, suffix, nil, true)
+	return r.prepare(ctx, s, suffix, source{authorizer: true}).Send(ctx)
 }
 
-// replay provisions unless kept has everything already. With granted, somebody else holds the grants.
-func (r *Replayer) replay(ctx context.Context, s *scenarios.Scenario, suffix string, kept *Kept, granted bool) *verdicts.Evidence {
+// Prepared is a scenario that has on the target what its requests need, or whose evidence says why it has not.
+type Prepared struct {
+	replayer *Replayer
+	evidence *verdicts.Evidence
+	run      *run
+	// isKept is set if what the scenario has was made for an earlier one.
+	isKept bool
+}
+
+// Prepare provisions what scenario s needs under names made unique by suffix, and sends nothing. Names are unique, so that
+// several scenarios can be prepared at once, and also while the requests of another are sent. Send has to be called.
+func (r *Replayer) Prepare(ctx context.Context, s *scenarios.Scenario, suffix string) *Prepared {
+	return r.prepare(ctx, s, suffix, source{})
+}
+
+// source is where what a scenario needs comes from, if it is not made for it.
+type source struct {
+	// kept has everything already.
+	kept *Kept
+	// authorizer is set if another authorizer than RBAC holds the grants.
+	authorizer bool
+}
+
+func (r *Replayer) prepare(ctx context.Context, s *scenarios.Scenario, suffix string, from source) *Prepared {
+	began := time.Now()
 	nodes, nodesErr := r.admin.realNodes(ctx, s)
 	bound, names := s.BindOn(suffix, nodes)
-	e := &verdicts.Evidence{
+	p := &Prepared{replayer: r, evidence: &verdicts.Evidence{
 		Scenario: s.ID, Digest: s.Digest, Cell: r.target.Cell,
-		Capabilities: r.target.Facts.Capabilities, Suffix: suffix, Names: names, Nodes: nodes,
-		Started: time.Now(), Authorizer: granted,
-	}
-	defer func() { e.Ended = time.Now() }()
-	release := r.target.Use(bound)
+		Capabilities: r.target.Facts.Capabilities, Suffix: suffix, Names: names, Nodes: nodes, Authorizer: from.authorizer,
+	}}
+	release := r.target.UseBesideOthers()
 	defer release()
+	defer func() { p.evidence.ProvisionSeconds = time.Since(began).Seconds() }()
 	if err := errors.Join(r.target.Err(), ctx.Err(), nodesErr); err != nil {
-		e.Problems = append(e.Problems, problem(r.target, err))
-		return e
+		p.evidence.Problems = append(p.evidence.Problems, problem(r.target, err))
+		return p
 	}
 	if r.target.Substitutes() {
 		accounts, why := bound.Substitute()
 		if why != "" {
-			e.Problems = append(e.Problems, verdicts.Problem{Blame: verdicts.BlameHarness, Text: why})
-			return e
+			p.evidence.Problems = append(p.evidence.Problems, verdicts.Problem{Blame: verdicts.BlameHarness, Text: why})
+			return p
 		}
-		bound, e.StandIns = accounts, true
+		bound, p.evidence.StandIns = accounts, true
 	}
-	run := &run{target: r.target, admin: r.admin, bound: bound, suffix: suffix, granted: granted, shells: map[string]*shell{}}
-	defer run.closeShells()
-	defer r.admin.removePods(context.WithoutCancel(ctx), bound)
-	if kept != nil {
-		run.tokens, run.certificates = kept.tokens, kept.certificates
-	} else if err := run.provision(ctx); err != nil {
-		run.broke(e, 0, fmt.Errorf("provisioning: %w", err))
+	p.run = &run{target: r.target, admin: r.admin, bound: bound, suffix: suffix, granted: from.authorizer, shells: map[string]*shell{}}
+	if from.kept != nil {
+		p.isKept = true
+		p.run.tokens, p.run.certificates = from.kept.tokens, from.kept.certificates
+		return p
+	}
+	if err := p.run.provision(ctx); err != nil {
+		p.run.broke(p.evidence, 0, fmt.Errorf("provisioning: %w", err))
+	}
+	return p
+}
+
+// Send sends the requests of the scenario, removes its pods, and returns everything that was seen.
+func (p *Prepared) Send(ctx context.Context) *verdicts.Evidence {
+	e := p.evidence
+	e.Started = time.Now()
+	defer func() { e.Ended = time.Now() }()
+	if p.run == nil {
 		return e
 	}
-	run.steps(ctx, e)
+	defer p.run.closeShells()
+	defer p.replayer.admin.removePods(context.WithoutCancel(ctx), p.run.bound)
+	isBroken := len(e.Problems) > 0 || e.Unheeded != nil
+	if isBroken {
+		return e
+	}
+	release := p.run.target.Use(p.run.bound)
+	defer release()
+	if err := p.checkBeforeSending(ctx); err != nil {
+		e.Problems = append(e.Problems, problem(p.run.target, err))
+		return e
+	}
+	e.Started = time.Now()
+	p.run.steps(ctx, e)
 	return e
+}
+
+// checkBeforeSending returns why the requests cannot be sent now. It gives tokens the times that the scenario states.
+func (p *Prepared) checkBeforeSending(ctx context.Context) error {
+	if err := errors.Join(p.run.target.Err(), ctx.Err()); err != nil || p.isKept {
+		return err
+	}
+	return p.run.dateTokens()
 }
 
 func (run *run) steps(ctx context.Context, e *verdicts.Evidence) {
@@ -247,7 +301,10 @@ type Granted struct{ run *run }
 // Provision brings a bound scenario's grants into force, but those of its steps, without sending anything.
 func (r *Replayer) Provision(ctx context.Context, bound *scenarios.Scenario) (*Granted, error) {
 	run := &run{target: r.target, admin: r.admin, bound: bound, suffix: bound.Suffix}
-	return &Granted{run}, run.provision(ctx)
+	if err := run.provision(ctx); err != nil {
+		return &Granted{run}, err
+	}
+	return &Granted{run}, run.dateTokens()
 }
 
 // Change carries out a step that grants or revokes.
@@ -294,6 +351,9 @@ func (r *Replayer) Keep(ctx context.Context, s *scenarios.Scenario, suffix strin
 	if err := run.provision(ctx); err != nil {
 		return nil, fmt.Errorf("making the setup %s: %w", s.Setup, err)
 	}
+	if err := run.dateTokens(); err != nil {
+		return nil, fmt.Errorf("making the setup %s: %w", s.Setup, err)
+	}
 	return &Kept{Suffix: suffix, tokens: run.tokens, certificates: run.certificates, paths: KeptPaths(bound)}, nil
 }
 
@@ -318,7 +378,7 @@ func KeptPaths(bound *scenarios.Scenario) []string {
 
 // ReplayKept is Replay with what Keep made, also on another API server than it was made on: with its tokens and objects.
 func (r *Replayer) ReplayKept(ctx context.Context, s *scenarios.Scenario, kept *Kept) *verdicts.Evidence {
-	return r.replay(ctx, s, kept.Suffix, kept, false)
+	return r.prepare(ctx, s, kept.Suffix, source{kept: kept}).Send(ctx)
 }
 
 // Send sends the only request of a scenario with what its setup has, over a connection of its own, to host, which

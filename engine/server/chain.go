@@ -192,8 +192,7 @@ const (
 // Use lets a scenario have the target until release: for itself if it changes the authorizer chain, or beside others.
 func (s *Server) Use(scenario *scenarios.Scenario) (release func()) {
 	if !scenario.Alone() {
-		s.users.RLock()
-		return s.users.RUnlock
+		return s.UseBesideOthers()
 	}
 	s.users.Lock()
 	return func() {
@@ -206,6 +205,12 @@ func (s *Server) Use(scenario *scenarios.Scenario) (release func()) {
 		defer cancel()
 		s.broken = s.Reload(ctx, s.asked)
 	}
+}
+
+// UseBesideOthers lets somebody have the target until release, together with others who change nothing that all of them share.
+func (s *Server) UseBesideOthers() (release func()) {
+	s.users.RLock()
+	return s.users.RUnlock
 }
 
 // Reload puts another chain of fixtures/chains between the recorder's two points, and returns when the API server

@@ -1,0 +1,59 @@
+package conformance
+
+import (
+	"context"
+
+	"github.com/authzconf/authzconf/clusters/local"
+	"github.com/authzconf/authzconf/engine/replay"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// kubectlVersions returns the minors of the kubectls that scenarios of the cell run.
+func (c *Cell) kubectlVersions() []string {
+	var wanted []*scenarios.Scenario
+	for _, j := range c.jobs {
+		wanted = append(wanted, j.scenario)
+	}
+	return scenarios.KubectlVersions(wanted)
+}
+
+// findKubectls finds the kubectls that scenarios of the cell run, building them if need be.
+func (c *Cell) findKubectls(ctx context.Context) (map[string]string, error) {
+	return c.Plan.Target.Binaries.Kubectls(ctx, c.kubectlVersions())
+}
+
+// postponeKubectls decides on which cells the scenarios that run kubectl come after all others, because their kubectl has to be
+// downloaded or built first: nobody should wait for that before the first verdict. Building takes all processors for minutes,
+// which is no company for scenarios. So all cells have to run at once, and none may wait for the cluster.
+func (s *Session) postponeKubectls(groups [][]*Cell) {
+	isLimited := s.Parallel > 0 && s.Parallel < len(groups)
+	for _, group := range groups {
+		s.unfinished.Add(len(group))
+		last := group[len(group)-1]
+		if isLimited || len(last.kubectlVersions()) == 0 {
+			continue
+		}
+		if last.Plan.Target.Binaries == nil {
+			last.Plan.Target.Binaries = &local.Binaries{}
+		}
+		last.isKubectlLate = !last.Plan.Target.Binaries.HasKubectls(s.ctx, last.kubectlVersions())
+	}
+}
+
+// runLate waits until all cells have run everything else, finds the kubectls of a cell, and runs the scenarios that need them.
+func (s *Session) runLate(c *Cell, run *replay.Replayer, late []*scenarios.Scenario) {
+	s.unfinished.Wait()
+	s.building.Lock()
+	programs, err := c.findKubectls(s.ctx)
+	s.building.Unlock()
+	if err != nil {
+		for _, one := range late {
+			j := c.jobs[one.ID]
+			c.keep(j, c.brokenEvidence(j, verdicts.BlameEnvironment, err))
+		}
+		return
+	}
+	c.Target.Kubectl = programs
+	s.runInOrder(c, run, late)
+}

@@ -135,6 +135,18 @@ kind-clusterloader2: ## clusterloader2 (the program that AUTHZCONF_CLUSTERLOADER
 	kwok=$$(go mod download -json sigs.k8s.io/kwok@v0.8.0 | sed -n 's/.*"Dir": "\(.*\)",/\1/p') && \
 	AUTHZCONF_KWOK=$$kwok AUTHZCONF_KIND_NODE_IMAGE=$$image go test -count 1 -timeout 40m -v -run TestOnKind ./ci/clusterloader2
 
+# Where a person's waiting goes. Nothing else should run on the machine.
+.PHONY: profile
+profile: build ## say where the time of make conformance goes: programs, parts of authzconf, waiting (KUBERNETES)
+	@AUTHZCONF_CPU_PROFILE=$(abspath _output/conformance.pprof) $(MAKE) --no-print-directory conformance REPORT_DIR=_output/profile >_output/profile.txt || { cat _output/profile.txt; exit 1; }
+	@go run ./ci/profile conformance _output/profile _output/conformance.pprof
+
+.PHONY: profile-tests
+profile-tests: ## say where the time of go test goes: compiling, linking, control planes, packages (PACKAGES, TESTFLAGS)
+	@mkdir -p _output && rm -f _output/starts.txt && : >_output/starts.txt
+	@AUTHZCONF_STARTS=$(abspath _output/starts.txt) go test -skip '$(NIGHTLY)' -debug-actiongraph=_output/actions.json $(TESTFLAGS) $(or $(PACKAGES),./...) >_output/profile-tests.txt || { cat _output/profile-tests.txt; exit 1; }
+	@go run ./ci/profile tests _output/actions.json _output/starts.txt
+
 .PHONY: verify
 verify: build ## recompute the verdicts of the report from its evidence
 	$(AUTHZCONF) verify $(REPORT_DIR)

@@ -55,7 +55,7 @@ func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 
 
 // machineFigures returns what the run took of the machine, nothing if it ended before that was known.
 func machineFigures(view record.View) []reports.Figure {
-	m, err := record.Read[MachineRecord](view, machineKey)
+	m, err := ReadMachine(view)
 	if err != nil {
 		return nil
 	}

@@ -41,6 +41,11 @@ type MachineRecord struct {
 	ProcessorSeconds map[string]float64 `json:"processorSeconds,omitempty"`
 }
 
+// ReadMachine returns what a run took of the machine.
+func ReadMachine(view record.View) (*MachineRecord, error) {
+	return record.Read[MachineRecord](view, machineKey)
+}
+
 // ReadEvidence returns what was seen of a scenario on a cell.
 func ReadEvidence(view record.View, cell, scenario string) (*verdicts.Evidence, error) {
 	return record.Read[verdicts.Evidence](view, evidenceKey(cell, scenario))

@@ -10,8 +10,8 @@ import (
 	"github.com/authzconf/authzconf/reports"
 )
 
-// ownName is the name of this program among those whose processor time is counted. The recorder runs in it.
-const ownName = "authzconf"
+// OwnName is the name of this program among those whose processor time is counted. The recorder runs in it.
+const OwnName = "authzconf"
 
 // countTime adds processor time of programs, by name.
 func (s *Session) countTime(used map[string]time.Duration) {
@@ -30,7 +30,7 @@ func (s *Session) machineRecord() MachineRecord {
 	m := MachineRecord{
 		Parallel: s.Parallel, PeakMemoryBytes: s.PeakMemory(),
 		Seconds: time.Since(s.began).Seconds(), Processors: runtime.GOMAXPROCS(0),
-		ProcessorSeconds: map[string]float64{ownName: ownProcessorTime().Seconds()},
+		ProcessorSeconds: map[string]float64{OwnName: ownProcessorTime().Seconds()},
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -64,6 +64,7 @@ func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 	if err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	run, err := newRunDir(ctx, o.Release.Version, o.Keep)
 	if err != nil {
 		return nil, err
@@ -87,7 +88,7 @@ func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 	if err := c.startAPIServer(ctx, o, programs); err != nil {
 		return nil, err
 	}
-	return c, nil
+	return c, noteStart(time.Since(began))
 }
 
 // Programs are those of a control plane.

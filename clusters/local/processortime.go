@@ -1,9 +1,31 @@
 package local
 
 import (
+	"fmt"
 	"maps"
+	"os"
 	"time"
 )
+
+// startsVariable names a file to which every control plane that is started adds a line: after how many seconds it was ready.
+// It tells how much of the time of tests goes there.
+const startsVariable = "AUTHZCONF_STARTS"
+
+// noteStart adds a line to the file that the environment names, if it names one.
+func noteStart(ready time.Duration) error {
+	path := os.Getenv(startsVariable)
+	if path == "" {
+		return nil
+	}
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("%s: %w", startsVariable, err)
+	}
+	if _, err := fmt.Fprintf(file, "%.3f\n", ready.Seconds()); err != nil {
+		return fmt.Errorf("%s: %w", startsVariable, err)
+	}
+	return file.Close()
+}
 
 // ProcessorTime returns how much processor time the processes of the control plane have taken that have ended, by the name of
 // the program (etcd, kube-apiserver). After Stop these are all of them. Those of a control plane that was joined are not

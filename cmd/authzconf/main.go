@@ -85,6 +85,11 @@ func run(args []string, stdout, stderr io.Writer) (code int) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(300)
 	}
+	stopProfile, err := startCPUProfile()
+	if err != nil {
+		return exitCode(err, stderr)
+	}
+	defer stopProfile()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	klog.SetLogger(logr.Discard()) // client-go's remarks are not output of this program

@@ -44,3 +44,17 @@ digest() { sha256sum | cut -c1-16; }
 digest_of() {
   (cd "$repository" && find "$@" -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum) | digest
 }
+
+# answers: whether an engine is there, within a few seconds. No argument: the one docker uses by itself.
+answers() {
+  if [ $# -gt 0 ]; then local -x DOCKER_HOST=$1; fi
+  timeout 10 docker version --format '{{.Server.Version}}' >/dev/null 2>&1
+}
+
+# can_start: whether an engine of its own could run here. In a container that is not privileged it could not, though root is there.
+can_start() {
+  local net_admin=12 sys_admin=21 effective
+  [ "$(id -u)" = 0 ] || return 1
+  effective=$(sed -n 's/^CapEff:[[:space:]]*//p' /proc/self/status)
+  [ $((16#$effective >> net_admin & 16#$effective >> sys_admin & 1)) = 1 ]
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"os/exec"
@@ -33,9 +34,9 @@ func (p *Proxy) runCommand(ctx context.Context, plane *plane) (stop func() error
 	if err != nil {
 		return nil, err
 	}
-	cmd, ended, err := launch(p.Command, output, "KUBECONFIG="+kubeconfig)
-	if err := errors.Join(err, output.Close()); err != nil {
-		return nil, err
+	cmd, ended, err := launch(p.Command, output, output, "KUBECONFIG="+kubeconfig)
+	if err != nil {
+		return nil, errors.Join(err, output.Close())
 	}
 	stop = func() error {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
@@ -45,18 +46,18 @@ func (p *Proxy) runCommand(ctx context.Context, plane *plane) (stop func() error
 		}
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it has started too
 		<-ended
-		return os.RemoveAll(dir)
+		return errors.Join(output.Close(), os.RemoveAll(dir))
 	}
 	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, p.Timeout, true, func(ctx context.Context) (bool, error) {
 		select {
 		case <-ended:
-			return false, &usage.Error{Problem: fmt.Sprintf("--proxy-command ended (%s) before %s answered: %q", cmd.ProcessState, p.URL, lastOutput(output.Name()))}
+			return false, &usage.Error{Problem: fmt.Sprintf("--proxy-command ended (%s) before %s answered: %q", cmd.ProcessState, p.URL, lastOutput(output))}
 		default:
 			return p.answers(ctx), nil
 		}
 	})
 	if wait.Interrupted(err) && ctx.Err() == nil {
-		err = &usage.Error{Problem: fmt.Sprintf("--proxy-command runs, and nothing answers at %s within %s (--timeout): %q", p.URL, p.Timeout, lastOutput(output.Name()))}
+		err = &usage.Error{Problem: fmt.Sprintf("--proxy-command runs, and nothing answers at %s within %s (--timeout): %q", p.URL, p.Timeout, lastOutput(output))}
 	}
 	if err != nil {
 		return nil, errors.Join(err, stop())
@@ -64,22 +65,27 @@ func (p *Proxy) runCommand(ctx context.Context, plane *plane) (stop func() error
 	return stop, nil
 }
 
-// lastOutput returns the end of what the proxy has printed.
-func lastOutput(file string) string {
-	data, _ := os.ReadFile(file)
-	return string(data[max(0, len(data)-500):])
+// lastOutput returns the end of what a program has printed to a file.
+func lastOutput(file *os.File) string {
+	const most = 500
+	info, err := file.Stat()
+	if err != nil {
+		return ""
+	}
+	data, _ := io.ReadAll(io.NewSectionReader(file, max(0, info.Size()-most), most))
+	return string(data)
 }
 
 // launch starts a shell command in a process group of its own. The group waits on a pipe that this process has the other end
 // of, and kills itself when that is closed: so it ends with this process however that ends, and what it has started too.
-func launch(command string, output *os.File, env ...string) (cmd *exec.Cmd, ended chan struct{}, err error) {
+func launch(command string, stdout, stderr *os.File, env ...string) (cmd *exec.Cmd, ended chan struct{}, err error) {
 	alive, hold, err := os.Pipe()
 	if err != nil {
 		return nil, nil, err
 	}
 	cmd = exec.Command("/bin/sh", "-c", "(trap '' TERM; read -r _; kill -KILL 0) <&3 3<&- >/dev/null 2>&1 &\nexec 3<&-\n"+command) //nolint:noctx // it lives until it is stopped
 	cmd.Env = append(os.Environ(), env...)
-	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr, cmd.ExtraFiles = output, output, &syscall.SysProcAttr{Setpgid: true}, []*os.File{alive}
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr, cmd.ExtraFiles = stdout, stderr, &syscall.SysProcAttr{Setpgid: true}, []*os.File{alive}
 	if err := errors.Join(cmd.Start(), alive.Close()); err != nil {
 		return nil, nil, errors.Join(err, hold.Close())
 	}

@@ -20,7 +20,7 @@ import (
 func (p *plan) Conclude(results []reports.Result, view record.View) (*reports.Report, error) {
 	r := &reports.Report{Subject: p.subject(), Groups: product.Group(p.cases, results)}
 	for i, g := range p.groups {
-		if err := p.describeGroup(&r.Groups[i], g, view); err != nil {
+		if err := describeGroup(&r.Groups[i], g.name, view); err != nil {
 			return nil, err
 		}
 	}
@@ -47,28 +47,29 @@ func (p *plan) subject() reports.Subject {
 	return s
 }
 
-// describeGroup adds which control plane it was, and what broke.
-func (p *plan) describeGroup(out *reports.Group, g *group, view record.View) error {
-	if view.Has(targetKey(g)) {
-		found, err := record.Read[reports.Found](view, targetKey(g))
+// describeGroup adds which control plane a group was tried on, and what broke.
+func describeGroup(out *reports.Group, name string, view record.View) error {
+	if view.Has(targetKey(name)) {
+		found, err := record.Read[reports.Found](view, targetKey(name))
 		if err != nil {
 			return err
 		}
 		out.Cell, out.Target, out.Witness = &found.Cell, &found.Facts, &found.Witness
 	}
-	if view.Has(problemKey(g)) {
-		problem, err := record.Read[problemEvidence](view, problemKey(g))
+	if view.Has(problemKey(name)) {
+		problem, err := record.Read[problemEvidence](view, problemKey(name))
 		if err != nil {
 			return err
 		}
 		out.Problem = problem.Problem
 	}
-	out.Facts = append(out.Facts, reports.Fact{Name: "impersonation", Value: g.describe()})
+	out.Facts = append(out.Facts, reports.Fact{Name: "impersonation", Value: describeWay(name)})
 	return nil
 }
 
-func (g *group) describe() string {
-	switch g.name {
+// describeWay says how the proxy identity may impersonate in a group.
+func describeWay(name string) string {
+	switch name {
 	case legacy:
 		return "the proxy identity has the verb impersonate"
 	case constrained:

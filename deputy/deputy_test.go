@@ -40,7 +40,7 @@ func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
 	}
-	made := producttest.Run(context.Background(), t, Product, "deputy", "--pairs=1000", "--users=50", "--requests=6", "--seed=3")
+	made := producttest.Run(context.Background(), t, Product, "deputy", "--pairs=1000", "--users=50", "--requests-each=6", "--seed=3")
 	if o := made.Report.Outcome; o.Result != verdicts.Passed || len(made.Report.Groups) != 2 {
 		t.Errorf("%+v", o)
 	}
@@ -162,7 +162,7 @@ func TestBroken(t *testing.T) {
 		if resp, err := agent.get(ctx, "/version", people[0]); err != nil || resp.Body.Close() != nil {
 			t.Fatal(err)
 		}
-		e, err := p.useDashboards(ctx, agent, 3)
+		e, err := p.useReferenceDeputies(ctx, agent, 3)
 		if err != nil {
 			t.Fatal(err)
 		}

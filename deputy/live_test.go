@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	case ok:
 		log.Fatal(liveProxy(dir, address))
 	case dir == "launch":
-		if _, _, err := launch("sleep 300 & echo $!; echo $$; wait", os.Stdout); err != nil {
+		if _, _, err := launch("sleep 300 & echo $!; echo $$; wait", os.Stdout, os.Stderr); err != nil {
 			log.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -121,7 +121,7 @@ func TestLive(t *testing.T) {
 	}
 	address := l.Addr().String()
 	_ = l.Close()
-	made := producttest.Run(context.Background(), t, Product, "deputy", "--impersonation", constrained, "--pairs=100", "--requests=5", "--seed=4",
+	made := producttest.Run(context.Background(), t, Product, "deputy", "--impersonation", constrained, "--pairs=100", "--requests-each=5", "--seed=4",
 		"--proxy=https://"+address, "--api-prefix="+livePrefix+"/", "--proxy-ca", filepath.Join(dir, "ca.pem"), "--timeout=10s",
 		"--proxy-command", fmt.Sprintf("%s=%s,%s exec %s", helperEnv, dir, address, os.Args[0]),
 		"--revoke-command", "touch "+filepath.Join(dir, "revoked-alice@corp"),

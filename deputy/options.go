@@ -66,7 +66,7 @@ func (o options) check(read bool) error {
 	least, most := min(o.pairs, o.users, o.requests), max(o.pairs, o.users, o.requests)
 	switch {
 	case least < 1 || most > maxAsked:
-		return fmt.Errorf("--pairs %d, --users %d, --requests %d: expected 1 to %d of each", o.pairs, o.users, o.requests, maxAsked)
+		return fmt.Errorf("--pairs %d, --users %d, --requests-each %d: expected 1 to %d of each", o.pairs, o.users, o.requests, maxAsked)
 	case !slices.ContainsFunc(o.existingParts(), o.isSelected):
 		return errors.New("the part tunnel is about the reference agent, revocation about a --proxy with --revoke-command: nothing is left to be tried")
 	case o.proxy == nil:

@@ -34,8 +34,8 @@ type caseRef struct {
 // partKey returns the key of the evidence of a part.
 func partKey(g *group, part string) string { return g.name + "/" + part }
 
-func targetKey(g *group) string  { return g.name + "/target" }
-func problemKey(g *group) string { return g.name + "/problem" }
+func targetKey(group string) string  { return group + "/target" }
+func problemKey(group string) string { return group + "/problem" }
 
 func newPlan(o options) *plan {
 	p := &plan{options: o, refs: map[string]caseRef{}, judged: map[string]judgements{}}
@@ -131,7 +131,7 @@ func (p *plan) Judge(id string, view record.View) reports.Result {
 	ref := p.refs[id]
 	key := partKey(ref.group, ref.part)
 	if !view.Has(key) {
-		return missingEvidence(ref.group, key, view)
+		return missingEvidence(ref.group.name, view)
 	}
 	part, err := p.judgePart(ref.group, ref.part, view)
 	if err != nil {
@@ -143,9 +143,9 @@ func (p *plan) Judge(id string, view record.View) reports.Result {
 }
 
 // missingEvidence returns the verdict on a case without evidence: what broke, if something did.
-func missingEvidence(g *group, _ string, view record.View) reports.Result {
+func missingEvidence(group string, view record.View) reports.Result {
 	r := reports.Result{Verdict: verdicts.Invalid, Blame: verdicts.BlameEnvironment, Reason: "there is no evidence of it"}
-	if problem, err := record.Read[problemEvidence](view, problemKey(g)); err == nil {
+	if problem, err := record.Read[problemEvidence](view, problemKey(group)); err == nil {
 		r.Reason = cmp.Or(problem.Problem, r.Reason)
 	}
 	return r

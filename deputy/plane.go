@@ -39,8 +39,23 @@ type plane struct {
 	url       *url.URL
 }
 
-// startPlane starts a control plane with what is granted on it.
-func startPlane(ctx context.Context, o server.Options, grants []scenarios.Grant, namespaces []string) (_ *plane, err error) {
+// startPlane starts a control plane with what is granted on it, and with namespaces, some of them without any grant.
+func startPlane(ctx context.Context, o server.Options, grants []scenarios.Grant, namespaces []string) (*plane, error) {
+	account := scenarios.ServiceAccount{Namespace: proxyNamespace, Name: proxyAlias}
+	return startPlaneFor(ctx, o, account, grants, namespaceObjects(namespaces))
+}
+
+// namespaceObjects returns namespaces, each with the ServiceAccount that pods need.
+func namespaceObjects(names []string) (objects []map[string]any) {
+	for _, ns := range names {
+		objects = append(objects, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": ns}},
+			map[string]any{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "default", "namespace": ns}})
+	}
+	return objects
+}
+
+// startPlaneFor starts a control plane for a proxy with a ServiceAccount, with what is granted and the objects on it.
+func startPlaneFor(ctx context.Context, o server.Options, account scenarios.ServiceAccount, grants []scenarios.Grant, objects []map[string]any) (_ *plane, err error) {
 	p := &plane{}
 	if p.Server, err = server.Start(ctx, o); err != nil {
 		return nil, err
@@ -61,12 +76,8 @@ func startPlane(ctx context.Context, o server.Options, grants []scenarios.Grant,
 	if p.url, err = url.Parse(p.Host()); err != nil {
 		return nil, err
 	}
-	needs := &scenarios.Scenario{ID: "deputy", Grants: grants, Requestors: map[string]scenarios.Requestor{
-		proxyAlias: {ServiceAccount: &scenarios.ServiceAccount{Namespace: proxyNamespace, Name: "periscope"}},
-	}}
-	for _, ns := range namespaces { // some of them without any grant
-		needs.Objects = append(needs.Objects, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": ns}},
-			map[string]any{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "default", "namespace": ns}}) // for pods
+	needs := &scenarios.Scenario{
+		ID: "deputy", Grants: grants, Objects: objects, Requestors: map[string]scenarios.Requestor{proxyAlias: {ServiceAccount: &account}},
 	}
 	granted, err := replayer.Provision(ctx, needs)
 	if err != nil {

@@ -28,6 +28,11 @@ type Proxy struct {
 	// Command starts it with KUBECONFIG, the way to a local control plane. Or else Kubeconfig is that of the cluster behind
 	// it, with Context unless its current one is meant, AuditLog the cluster's log, and Namespace where pods are listed.
 	Command, Kubeconfig, Context, AuditLog, Namespace string
+	// AuditWait is how long an event may take to get into that log.
+	AuditWait time.Duration
+	// Requests is the file of a dashboard's own requests, and Trail its own audit trail. Unset, the proxy speaks the Kubernetes
+	// API.
+	Requests, Trail string
 	// Revoke is a command that makes the credentials of the first person worthless; unset, that is not tried.
 	Revoke  string
 	Timeout time.Duration // how long the proxy may take to answer
@@ -90,6 +95,12 @@ func (p *Proxy) checkBackend() error {
 	switch {
 	case isStarted == namesCluster:
 		return errors.New("--proxy needs either --proxy-command, which is started with KUBECONFIG of a local control plane, or --kubeconfig and --audit-log of the cluster behind it")
+	case namesCluster && p.AuditWait <= 0:
+		return errors.New("--audit-wait: expected more than 0")
+	case p.Trail == fromStdin && p.AuditLog == fromStdin:
+		return errors.New("--audit-log and --trail cannot both be standard input")
+	case strings.HasPrefix(p.Trail, webhookSource):
+		return errors.New("--trail: expected a file, - or command:COMMAND: only an API server sends its log to a webhook")
 	case !isStarted && lacksOne:
 		return errors.New("--kubeconfig and --audit-log go together: who arrives is read in the audit log of that cluster (authzconf up --audit-log FILE writes one)")
 	}
@@ -162,7 +173,7 @@ func (p *Proxy) open(ctx context.Context, plane *plane) (ep *endpoint, err error
 	ep = p.at
 	ep.close = func() error { return nil }
 	if plane == nil {
-		ep.log, err = p.openAuditLog()
+		ep.log, ep.close, err = p.openAuditLog(ctx)
 	} else {
 		ep.log, ep.plane = plane.auditLog(), plane
 		ep.close, err = p.runCommand(ctx, plane)
@@ -170,7 +181,10 @@ func (p *Proxy) open(ctx context.Context, plane *plane) (ep *endpoint, err error
 	if err != nil {
 		return nil, err
 	}
-	if err = p.probe(ctx); err == nil {
+	if p.Requests == "" { // A dashboard does not speak the Kubernetes API.
+		err = p.probe(ctx)
+	}
+	if err == nil {
 		err = ep.log.settle(ctx, newRun())
 	}
 	if err != nil {

@@ -117,10 +117,8 @@ func TestOtherLog(t *testing.T) {
 	if err := os.WriteFile(file, []byte(line+line), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	log := auditLog{
-		sendMarked: func(context.Context, string) error { return nil },
-		find:       func(texts ...string) ([]json.RawMessage, error) { return findLines(file, int64(len(line)), texts) },
-	}
+	lines := &growingLog{path: file, from: int64(len(line))}
+	log := auditLog{sendMarked: func(context.Context, string) error { return nil }, find: lines.find}
 	if err := log.settle(context.Background(), "mine"); err != nil {
 		t.Error(err)
 	}

@@ -53,7 +53,7 @@ func (p *plan) Run(ctx context.Context, log *record.Log, events product.Observer
 			return err // Nothing was seen: it may be the user's to mend.
 		default:
 			events.Say(fmt.Sprintf("%s: %v", g.name, err))
-			return log.Append(problemKey(g), problemEvidence{err.Error()})
+			return log.Append(problemKey(g.name), problemEvidence{err.Error()})
 		}
 	}
 	return nil
@@ -86,15 +86,21 @@ func (o *observer) startPlane(ctx context.Context, g *group) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
+	return p, recordPlane(o.log, o.events, o.options.target, g.name, p)
+}
+
+// recordPlane records which control plane was started for a group, if it is the one that was asked for. It is stopped if not.
+func recordPlane(log *record.Log, events product.Observer, wanted server.Options, group string, p *plane) error {
 	found := p.Found()
-	if err = server.CheckFound(found, o.options.target.Wanted()); err == nil {
-		err = o.log.Append(targetKey(g), found)
+	err := server.CheckFound(found, wanted.Wanted())
+	if err == nil {
+		err = log.Append(targetKey(group), found)
 	}
 	if err != nil {
-		return nil, errors.Join(err, p.Stop())
+		return errors.Join(err, p.Stop())
 	}
-	o.events.Say(fmt.Sprintf("%s: %s ready", g.name, p.Witness.GitVersion))
-	return p, nil
+	events.Say(fmt.Sprintf("%s: %s ready", group, p.Witness.GitVersion))
+	return nil
 }
 
 // openEndpoint returns whoever acts for people: the proxy, or the reference agent.
@@ -147,7 +153,7 @@ func (o *observer) observePart(ctx context.Context, g *group, part string, p *pl
 // observeAuditLogs lets everybody send requests at once.
 func observeAuditLogs(ctx context.Context, g *group, p *plane, ep *endpoint) (*auditLogsEvidence, error) {
 	if g.reference {
-		return p.useDashboards(ctx, ep, g.requests)
+		return p.useReferenceDeputies(ctx, ep, g.requests)
 	}
 	seen, err := ep.useByAll(ctx, g.requests)
 	return &auditLogsEvidence{Ways: []wayEvidence{{Attacks: seen}}}, err

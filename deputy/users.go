@@ -90,17 +90,17 @@ func (ep *endpoint) useByAll(ctx context.Context, requests int) (*attacksEvidenc
 	return ep.sendAttacks(ctx, all, len(all))
 }
 
-// dashboard is a running reference deputy with its audit log.
-type dashboard struct {
+// referenceDeputy is a running reference deputy with its audit log.
+type referenceDeputy struct {
 	*endpoint
 
 	mu   sync.Mutex
 	rows []reference.Row
 }
 
-// newDashboard starts a reference deputy in front of an address, which knows some people.
-func (p *plane) newDashboard(ctx context.Context, to *url.URL, rt http.RoundTripper, token string, people []*Identity) (*dashboard, error) {
-	d := &dashboard{}
+// newReferenceDeputy starts a reference deputy in front of an address, which knows some people.
+func (p *plane) newReferenceDeputy(ctx context.Context, to *url.URL, rt http.RoundTripper, token string, people []*Identity) (*referenceDeputy, error) {
+	d := &referenceDeputy{}
 	tiers, sessions := map[string]string{}, map[string]reference.User{}
 	for _, who := range people {
 		group := "idp-" + who.Groups[0]
@@ -127,14 +127,14 @@ func (p *plane) newDashboard(ctx context.Context, to *url.URL, rt http.RoundTrip
 	return d, err
 }
 
-// useDashboards lets everybody use two reference deputies: one in front of the API server, and one in front of a tunnel.
-func (p *plane) useDashboards(ctx context.Context, agent *endpoint, requests int) (*auditLogsEvidence, error) {
-	direct, err := p.newDashboard(ctx, p.url, p.transport, p.token, agent.people)
+// useReferenceDeputies lets everybody use two reference deputies: one in front of the API server, and one in front of a tunnel.
+func (p *plane) useReferenceDeputies(ctx context.Context, agent *endpoint, requests int) (*auditLogsEvidence, error) {
+	direct, err := p.newReferenceDeputy(ctx, p.url, p.transport, p.token, agent.people)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = direct.close() }()
-	tunnelled, err := p.newDashboard(ctx, agent.url, agent.client(&Identity{}).Transport, "", agent.people)
+	tunnelled, err := p.newReferenceDeputy(ctx, agent.url, agent.client(&Identity{}).Transport, "", agent.people)
 	if err != nil {
 		return nil, err
 	}
@@ -143,9 +143,9 @@ func (p *plane) useDashboards(ctx context.Context, agent *endpoint, requests int
 }
 
 // compareLogs uses deputies, and reads their logs and the API server's, in which events from before began may still come in.
-func (p *plane) compareLogs(ctx context.Context, began time.Time, requests int, dashboards ...*dashboard) (*auditLogsEvidence, error) {
+func (p *plane) compareLogs(ctx context.Context, began time.Time, requests int, deputies ...*referenceDeputy) (*auditLogsEvidence, error) {
 	e, ids := &auditLogsEvidence{}, sets.New[string]()
-	for _, d := range dashboards {
+	for _, d := range deputies {
 		seen, err := d.useByAll(ctx, requests)
 		if err != nil {
 			return nil, err

@@ -1,0 +1,43 @@
+package deputy
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/authzconf/authzconf/clusters/existing"
+	"github.com/authzconf/authzconf/internal/usage"
+)
+
+// openAuditLog opens the audit log of a cluster that runs, from its present end on.
+func (p *Proxy) openAuditLog(ctx context.Context) (log auditLog, close func() error, err error) {
+	cluster, err := existing.Open(p.Kubeconfig, p.Context, "")
+	if err != nil {
+		return log, nil, &usage.Error{Problem: "--kubeconfig " + err.Error()}
+	}
+	client, err := kubernetes.NewForConfig(cluster.Admin())
+	if err != nil {
+		return log, nil, err
+	}
+	lines, err := openGrowing(ctx, "audit-log", p.AuditLog)
+	if err != nil {
+		return log, nil, err
+	}
+	return auditLog{
+		sendMarked: func(ctx context.Context, marker string) error { return sendMarked(ctx, client, p.Namespace, marker) },
+		find:       lines.find,
+		timeout:    p.AuditWait,
+	}, lines.close, nil
+}
+
+// sendMarked sends a request past the proxy. Whether it is allowed does not matter.
+func sendMarked(ctx context.Context, client kubernetes.Interface, namespace, marker string) error {
+	result := client.CoreV1().RESTClient().Get().AbsPath(podsIn(namespace)).Param("fieldSelector", "metadata.name="+marker).Do(ctx)
+	var code int
+	result.StatusCode(&code)
+	if code != 0 {
+		return nil
+	}
+	return fmt.Errorf("the cluster of the kubeconfig cannot be reached: %w", result.Error())
+}

@@ -1,0 +1,324 @@
+package dashboard
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/authzconf/authzconf/internal/seq"
+)
+
+// Sent is a request as it was sent to the dashboard, and its answer.
+type Sent struct {
+	// Fence is the marker of a request that was sent past the dashboard right before. Its audit event says when that was by the
+	// API server's clock.
+	Fence string `json:"fence"`
+	// Correlation is the correlation ID that was sent with it; empty if the trail has none.
+	Correlation string `json:"correlation,omitempty"`
+	// Code is that of the answer. Problem says why there is none.
+	Code    int    `json:"code,omitempty"`
+	Problem string `json:"problem,omitempty"`
+}
+
+// Evidence is what was seen of the requests of a file.
+type Evidence struct {
+	// Sent has an entry for each request of the file.
+	Sent []Sent `json:"sent"`
+	// End is the marker of the request that was sent past the dashboard after the last one.
+	End    string            `json:"end"`
+	Events []json.RawMessage `json:"events"`
+	// Rows are those of the dashboard's own audit trail.
+	Rows []TrailRow `json:"rows,omitempty"`
+}
+
+// Findings are what came out of a comparison.
+type Findings struct {
+	Checks   int
+	Failures []Failure
+	// Notes count what is reported and not judged.
+	Notes map[string]int
+	// Unknown says why nothing can be concluded; empty if something can.
+	Unknown string
+}
+
+// Failure is something that had to be otherwise.
+type Failure struct{ What, Want, Got string }
+
+func (f *Findings) fail(what, want, format string, args ...any) {
+	f.Failures = append(f.Failures, Failure{what, want, fmt.Sprintf(format, args...)})
+}
+
+func (f *Findings) note(what string, n int) {
+	if f.Notes == nil {
+		f.Notes = map[string]int{}
+	}
+	f.Notes[what] += n
+}
+
+// Judge compares what arrived with what had to.
+type Judge struct {
+	file     *File
+	evidence *Evidence
+	account  string
+	// groups are those that people must have, by their names.
+	groups map[string][]string
+	// fences are when the requests past the dashboard arrived: one before each request, and one behind the last.
+	fences []time.Time
+	// windows have what arrived while each request was tried. They are nil if the audit log does not show that.
+	windows [][]arrival
+	reviews []review
+	// unknown says why nothing can be judged.
+	unknown string
+}
+
+// arrival is a request that arrived at the API server.
+type arrival struct {
+	Attributes
+	event *auditv1.Event
+	user  authenticationv1.UserInfo
+	// asItself means that it was made as the dashboard's own account.
+	asItself bool
+}
+
+// NewJudge returns a judge of evidence. account is who the dashboard is at the API server; groups are those that each person
+// must have, by the person's name.
+func NewJudge(f *File, e *Evidence, account string, groups map[string][]string) (*Judge, error) {
+	if len(e.Sent) != len(f.Requests) {
+		return nil, fmt.Errorf("there is evidence of %d requests, not of %d", len(e.Sent), len(f.Requests))
+	}
+	j := &Judge{file: f, evidence: e, account: account, groups: groups}
+	events := decodeEvents(e.Events)
+	var missing string
+	if j.fences, missing = findFences(e, events); missing != "" {
+		j.unknown = fmt.Sprintf("the audit log does not show %s: it is not the log of that cluster, or its policy leaves out lists of pods", missing)
+		return j, nil
+	}
+	j.windows = make([][]arrival, len(e.Sent))
+	for _, event := range events {
+		at := event.RequestReceivedTimestamp.Time
+		if !j.isAbout(event) || at.Before(j.fences[0]) || !at.Before(j.fences[len(j.fences)-1]) {
+			continue
+		}
+		if r, isReview := readReview(event); isReview {
+			j.reviews = append(j.reviews, r)
+			continue
+		}
+		n := slices.IndexFunc(j.fences, at.Before) - 1
+		j.windows[n] = append(j.windows[n], j.newArrival(event))
+	}
+	return j, nil
+}
+
+// decodeEvents returns the last event of each request, in the order of their arrival. At the stage RequestReceived nobody is
+// impersonated yet.
+func decodeEvents(raw []json.RawMessage) []*auditv1.Event {
+	last := map[string]*auditv1.Event{}
+	for _, text := range raw {
+		event := &auditv1.Event{}
+		isEvent := json.Unmarshal(text, event) == nil && event.AuditID != ""
+		if isEvent && event.Stage != auditv1.StageRequestReceived {
+			last[string(event.AuditID)] = event
+		}
+	}
+	events := make([]*auditv1.Event, 0, len(last))
+	for _, event := range last {
+		events = append(events, event)
+	}
+	slices.SortFunc(events, func(a, b *auditv1.Event) int {
+		return cmp.Or(a.RequestReceivedTimestamp.Compare(b.RequestReceivedTimestamp.Time), strings.Compare(string(a.AuditID), string(b.AuditID)))
+	})
+	return events
+}
+
+// findFences returns when the requests past the dashboard arrived, or which of them the audit log does not show.
+func findFences(e *Evidence, events []*auditv1.Event) (fences []time.Time, missing string) {
+	markers := append(seq.Map(e.Sent, func(s Sent) string { return s.Fence }), e.End)
+	for n, marker := range markers {
+		i := slices.IndexFunc(events, func(event *auditv1.Event) bool { return strings.HasSuffix(event.RequestURI, marker) })
+		if i < 0 {
+			return nil, fmt.Sprintf("the request past the dashboard that was sent before request %d", n+1)
+		}
+		fences = append(fences, events[i].RequestReceivedTimestamp.Time)
+	}
+	return fences, ""
+}
+
+// isAbout reports whether an event is the dashboard's, or is made as one of the people.
+func (j *Judge) isAbout(event *auditv1.Event) bool {
+	_, isPerson := j.groups[arrivingUser(event).Username]
+	return isPerson || event.User.Username == j.account
+}
+
+func arrivingUser(event *auditv1.Event) authenticationv1.UserInfo {
+	if event.ImpersonatedUser != nil {
+		return *event.ImpersonatedUser
+	}
+	return event.User
+}
+
+func (j *Judge) newArrival(event *auditv1.Event) arrival {
+	a := arrival{event: event, user: arrivingUser(event)}
+	a.asItself = a.user.Username == j.account
+	a.Verb = event.Verb
+	if ref := event.ObjectRef; ref != nil {
+		a.APIGroup, a.Resource, a.Namespace, a.Name = ref.APIGroup, ref.Resource, ref.Namespace, ref.Name
+		if ref.Subresource != "" {
+			a.Resource += "/" + ref.Subresource
+		}
+	}
+	return a
+}
+
+// code returns the code of the API server's answer.
+func (a arrival) code() int {
+	if a.event.ResponseStatus == nil {
+		return 0
+	}
+	return int(a.event.ResponseStatus.Code)
+}
+
+// fits reports whether this is the request that had to arrive. At level Metadata an event does not name what is created.
+func (a arrival) fits(want Attributes) bool {
+	got := a.Attributes
+	if want.Verb == "create" && got.Name == "" {
+		want.Name = ""
+	}
+	return got == want
+}
+
+// arrivalsOf returns what had to arrive of the n-th request, and did, whoever it was made as.
+func (j *Judge) arrivalsOf(n int) []arrival {
+	if j.windows == nil {
+		return nil
+	}
+	return seq.Filter(j.windows[n], func(a arrival) bool {
+		return slices.ContainsFunc(j.file.Requests[n].Arrives, a.fits)
+	})
+}
+
+// JudgeRequest compares what arrived of the n-th request with what had to.
+func (j *Judge) JudgeRequest(n int) *Findings {
+	out, r, sent := &Findings{}, j.file.Requests[n], j.evidence.Sent[n]
+	if j.unknown != "" {
+		out.Unknown = j.unknown
+		return out
+	}
+	out.Checks++
+	answered := cmp.Or(sent.Problem, fmt.Sprintf("the dashboard answered %d", sent.Code))
+	if r.Answered != 0 && sent.Code != r.Answered {
+		out.fail(r.Name, fmt.Sprintf("the answer %d", r.Answered), "%s", answered)
+	}
+	for _, want := range r.Arrives {
+		j.judgeWanted(out, n, want, answered)
+	}
+	for _, a := range j.windows[n] {
+		if !slices.ContainsFunc(r.Arrives, a.fits) {
+			j.judgeFurther(out, r, a)
+		}
+	}
+	return out
+}
+
+// judgeWanted judges what arrived of a request that had to.
+func (j *Judge) judgeWanted(out *Findings, n int, want Attributes, answered string) {
+	r := j.file.Requests[n]
+	found := seq.Filter(j.windows[n], func(a arrival) bool { return a.fits(want) })
+	if len(found) == 0 {
+		if !r.Refused {
+			out.fail(r.Name, want.String()+" as "+r.As, "%s; %s", j.nearest(n, want), answered)
+		} else if why := j.findReview(out, r, want, j.fences[n+1]); why != "" {
+			out.fail(r.Name, "an access review, because what it asks about does not arrive", "%s", why)
+		}
+		return
+	}
+	for _, a := range found {
+		j.judgeArrival(out, r, want, a)
+	}
+}
+
+// judgeArrival judges what arrived, and had to.
+func (j *Judge) judgeArrival(out *Findings, r Request, want Attributes, a arrival) {
+	if why := j.checkUser(r, a); why != "" {
+		out.fail(r.Name, want.String()+" as "+r.As, "it was made %s", why)
+	}
+	isRefused := a.code() == http.StatusForbidden
+	switch {
+	case r.Refused && !isRefused:
+		out.fail(r.Name, "it is refused", "the API server answered %d", a.code())
+	case !r.Refused && isRefused:
+		out.fail(r.Name, "it is allowed", "the API server refused it")
+	}
+	if why := j.findReview(out, r, want, a.event.RequestReceivedTimestamp.Time); why != "" {
+		out.fail(r.Name, fmt.Sprintf("a review (%s) of %s before it", r.ReviewOf(want), want), "%s", why)
+	}
+}
+
+// nearest describes what arrived in place of a request.
+func (j *Judge) nearest(n int, want Attributes) string {
+	seen := j.windows[n]
+	alike := seq.Filter(seen, func(a arrival) bool { return a.Verb == want.Verb && a.Resource == want.Resource })
+	if len(alike) == 0 {
+		alike = seq.Filter(seen, func(a arrival) bool { return a.Resource != "" })
+	}
+	if len(alike) == 0 {
+		return "nothing arrived"
+	}
+	return "what arrived is " + strings.Join(seq.Map(alike, arrival.describe), ", ")
+}
+
+func (a arrival) describe() string {
+	if a.asItself {
+		return a.String() + " as the dashboard itself"
+	}
+	return fmt.Sprintf("%s as %s", a.Attributes, a.user.Username)
+}
+
+// checkUser returns as whom a request was made, if that is wrong: it has to be made as the person, with the groups that
+// --identity gives.
+func (j *Judge) checkUser(r Request, a arrival) string {
+	switch {
+	case a.asItself:
+		return "as the dashboard itself, " + j.account
+	case a.user.Username != r.As:
+		return fmt.Sprintf("as %q", a.user.Username)
+	}
+	for _, group := range j.groups[r.As] {
+		if !slices.Contains(a.user.Groups, group) {
+			return fmt.Sprintf("as %q without the group %q", a.user.Username, group)
+		}
+	}
+	hasMasters := slices.Contains(a.user.Groups, user.SystemPrivilegedGroup)
+	if hasMasters && !slices.Contains(j.groups[r.As], user.SystemPrivilegedGroup) {
+		return fmt.Sprintf("as %q with the group %q", a.user.Username, user.SystemPrivilegedGroup)
+	}
+	return ""
+}
+
+// judgeFurther judges what arrived and did not have to: reads as the person and discovery are counted, and what the dashboard
+// may do as itself.
+func (j *Judge) judgeFurther(out *Findings, r Request, a arrival) {
+	isOwn := a.asItself && slices.ContainsFunc(j.file.Own, func(own Attributes) bool { return own.covers(a.Attributes) })
+	isDiscovery := a.Resource == "" && !a.writesByMethod()
+	isRead := a.user.Username == r.As && !a.writes()
+	switch {
+	case isOwn:
+		out.note("further requests as the dashboard itself", 1)
+	case isDiscovery:
+		out.note("further requests that discover", 1)
+	case isRead:
+		out.note("further reads as the person", 1)
+	default:
+		out.fail(r.Name, "nothing but that, reads as the person, and what own has", "%s", a.describe())
+	}
+}
+
+// writesByMethod reports whether a request that is about no resource is more than a look: its verb is the method.
+func (a arrival) writesByMethod() bool { return !slices.Contains([]string{"get", "head"}, a.Verb) }

@@ -1,0 +1,117 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/authzconf/authzconf/internal/seq"
+)
+
+// review is an access review that arrived at the API server.
+type review struct {
+	kind ReviewKind
+	who  string
+	// answered is when the API server had answered it.
+	answered time.Time
+	// about are the attributes of an access review, and the namespace of a rules review.
+	about Attributes
+	// blank means that the event does not say what the review asks.
+	blank bool
+	// denied means that the answer was no. It is false where the event has no answer.
+	denied bool
+}
+
+// readReview reads the event of an access review; isReview is false for another event.
+func readReview(event *auditv1.Event) (r review, isReview bool) {
+	ref := event.ObjectRef
+	if ref == nil || ref.APIGroup != authorizationv1.GroupName || event.Verb != "create" {
+		return r, false
+	}
+	r = review{who: arrivingUser(event).Username, answered: event.StageTimestamp.Time}
+	switch ref.Resource {
+	case "selfsubjectaccessreviews":
+		r.kind = AccessReview
+	case "selfsubjectrulesreviews":
+		r.kind = RulesReview
+	default:
+		return r, false
+	}
+	r.readObjects(event)
+	return r, true
+}
+
+// readObjects reads what a review asks, and what it answers, if the event has that.
+func (r *review) readObjects(event *auditv1.Event) {
+	if r.kind == RulesReview {
+		var asked authorizationv1.SelfSubjectRulesReview
+		r.blank = event.RequestObject == nil || json.Unmarshal(event.RequestObject.Raw, &asked) != nil
+		r.about.Namespace = asked.Spec.Namespace
+		return
+	}
+	var asked, answered authorizationv1.SelfSubjectAccessReview
+	r.blank = event.RequestObject == nil || json.Unmarshal(event.RequestObject.Raw, &asked) != nil
+	if a := asked.Spec.ResourceAttributes; a != nil {
+		r.about = Attributes{Verb: a.Verb, APIGroup: a.Group, Resource: a.Resource, Namespace: a.Namespace, Name: a.Name}
+		if a.Subresource != "" {
+			r.about.Resource += "/" + a.Subresource
+		}
+	}
+	if event.ResponseObject != nil && json.Unmarshal(event.ResponseObject.Raw, &answered) == nil {
+		r.denied = !answered.Status.Allowed
+	}
+}
+
+// answers reports whether a review is about a request: a yes without a name or namespace is one for all of them.
+func (r review) answers(a Attributes, kind ReviewKind) bool {
+	switch {
+	case kind != EitherReview && r.kind != kind:
+		return false
+	case r.kind == RulesReview:
+		return r.about.Namespace == a.Namespace
+	}
+	return r.about.covers(a)
+}
+
+// findReview returns why there is no review that a request needs; empty if there is one. before is when the
+// request arrived, or until when it could have.
+func (j *Judge) findReview(out *Findings, r Request, a Attributes, before time.Time) string {
+	kind := r.ReviewOf(a)
+	if kind == NoReview {
+		return ""
+	}
+	earlier := seq.Filter(j.reviews, func(got review) bool { return !got.answered.After(before) })
+	about := seq.Filter(earlier, func(got review) bool { return !got.blank && got.answers(a, kind) })
+	ofPerson := seq.Filter(about, func(got review) bool { return got.who == r.As })
+	switch {
+	case len(ofPerson) > 0:
+		return j.checkReview(out, r, ofPerson[len(ofPerson)-1], before)
+	case len(about) > 0:
+		return fmt.Sprintf("the review was made as %q", about[0].who)
+	case len(earlier) > 0 && earlier[len(earlier)-1].blank:
+		out.Unknown = "the audit log has access reviews without what they ask: its policy has to log selfsubjectaccessreviews and selfsubjectrulesreviews at level Request"
+		return ""
+	case len(earlier) > 0:
+		last := earlier[len(earlier)-1]
+		return fmt.Sprintf("there is none about that: the last of %d (%s) asks about %q", len(earlier), last.kind, last.about)
+	case len(j.reviews) > 0:
+		return "there is none before it: the first comes after"
+	}
+	return "there is none"
+}
+
+// checkReview returns what is wrong with the answer of the last review about a request.
+func (j *Judge) checkReview(out *Findings, r Request, got review, before time.Time) string {
+	age := before.Sub(got.answered)
+	switch {
+	case got.denied && !r.Refused:
+		return "it said no, and the request was sent all the same"
+	case j.file.ReviewsWithin > 0 && age > j.file.ReviewsWithin:
+		return fmt.Sprintf("it was answered %s before, and may be %s old", age.Round(time.Millisecond), j.file.ReviewsWithin)
+	}
+	out.note(string(got.kind)+" reviews before what arrived", 1)
+	return ""
+}

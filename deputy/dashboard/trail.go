@@ -1,0 +1,260 @@
+package dashboard
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/authzconf/authzconf/internal/seq"
+)
+
+// TrailFormat says how the rows of a dashboard's own audit trail are read: each is a JSON object in a line of its own.
+type TrailFormat struct {
+	// Cluster is what rows call the cluster; empty if they do not name it.
+	Cluster string `yaml:"cluster,omitempty"`
+	// Header is the header by which a client gives a request its correlation ID. Left out, rows are found by their time.
+	Header string `yaml:"header,omitempty"`
+	// Fields are the fields of a row by their paths, such as actor.sub. What has no path is not compared.
+	Fields RowFields `yaml:"fields"`
+	// Only has the values by which a line is a row. All other lines are left out.
+	Only map[string]string `yaml:"only,omitempty"`
+}
+
+// RowFields are the paths of a row's fields.
+type RowFields struct {
+	Actor       string `yaml:"actor"`
+	Cluster     string `yaml:"cluster,omitempty"`
+	Verb        string `yaml:"verb,omitempty"`
+	Resource    string `yaml:"resource,omitempty"`
+	Namespace   string `yaml:"namespace,omitempty"`
+	Name        string `yaml:"name,omitempty"`
+	Correlation string `yaml:"correlation,omitempty"`
+}
+
+// Row is what a row must say where it does not say what arrived in Kubernetes' words.
+type Row struct {
+	Verb      string `yaml:"verb,omitempty"`
+	Resource  string `yaml:"resource,omitempty"`
+	Namespace string `yaml:"namespace,omitempty"`
+	Name      string `yaml:"name,omitempty"`
+	// None says that there must be no row.
+	None bool `yaml:"none,omitempty"`
+	// Count is how many rows there must be, such as two where the end of a terminal has one of its own. 0 stands for 1.
+	Count int `yaml:"count,omitempty"`
+}
+
+// TrailRow is a row as it was read.
+type TrailRow struct {
+	// Line is the number of its line in what was read, from 1 on.
+	Line int `json:"line"`
+	// Request is the number of the last request that was sent before the row was there.
+	Request int `json:"request"`
+
+	Actor       string `json:"actor"`
+	Cluster     string `json:"cluster,omitempty"`
+	Verb        string `json:"verb,omitempty"`
+	Resource    string `json:"resource,omitempty"`
+	Namespace   string `json:"namespace,omitempty"`
+	Name        string `json:"name,omitempty"`
+	Correlation string `json:"correlation,omitempty"`
+}
+
+func (t *TrailFormat) findMistake() string {
+	isHeaderUsed := t.Header != "" && t.Fields.Correlation == ""
+	isClusterUnknown := (t.Cluster == "") != (t.Fields.Cluster == "")
+	switch {
+	case t.Fields.Actor == "":
+		return "expected fields: {actor: …}, the path of the person in a row"
+	case t.Header != "" && !httpguts.ValidHeaderFieldName(t.Header):
+		return fmt.Sprintf("header: %q is not the name of a header", t.Header)
+	case isHeaderUsed:
+		return "header gives requests a correlation ID: expected fields.correlation, where a row has it"
+	case isClusterUnknown:
+		return "cluster and fields.cluster go together: what rows call the cluster, and where"
+	}
+	return ""
+}
+
+// ParseTrail reads lines of a trail strictly. name is that of the trail, first the number of the first line, and request that
+// of the last request that was sent before. An error has name and line, and what was expected.
+func (t *TrailFormat) ParseTrail(name string, data []byte, first, request int) (rows []TrailRow, err error) {
+	line := first - 1
+	for text := range bytes.Lines(data) {
+		line++
+		text = bytes.TrimSpace(text)
+		if len(text) == 0 {
+			continue
+		}
+		row, isRow, err := t.parseRow(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", name, line, err)
+		}
+		if isRow {
+			row.Line, row.Request = line, request
+			rows = append(rows, row)
+		}
+	}
+	return rows, nil
+}
+
+// parseRow reads a line. isRow is false for a line that is left out.
+func (t *TrailFormat) parseRow(text []byte) (row TrailRow, isRow bool, err error) {
+	var object map[string]any
+	if err := json.Unmarshal(text, &object); err != nil || object == nil {
+		if len(t.Only) > 0 {
+			return row, false, nil // What is no JSON has not the values by which a line is a row.
+		}
+		return row, false, fmt.Errorf("expected a JSON object, got %.60q (trail.only in the file of --requests says which lines are rows)", text)
+	}
+	for path, want := range t.Only {
+		if got, err := textAt(object, path); err != nil || got != want {
+			return row, false, nil
+		}
+	}
+	for _, field := range []struct {
+		to   *string
+		path string
+	}{
+		{&row.Actor, t.Fields.Actor}, {&row.Cluster, t.Fields.Cluster}, {&row.Verb, t.Fields.Verb}, {&row.Resource, t.Fields.Resource},
+		{&row.Namespace, t.Fields.Namespace}, {&row.Name, t.Fields.Name}, {&row.Correlation, t.Fields.Correlation},
+	} {
+		if field.path == "" {
+			continue
+		}
+		if *field.to, err = textAt(object, field.path); err != nil {
+			return row, false, err
+		}
+	}
+	return row, true, nil
+}
+
+// textAt returns the text at a path; what is not there is empty.
+func textAt(object map[string]any, path string) (string, error) {
+	var value any = object
+	for _, key := range strings.Split(path, ".") {
+		inner, isObject := value.(map[string]any)
+		if !isObject {
+			return "", fmt.Errorf("%s: %q is looked for in what is not an object", path, key)
+		}
+		if value = inner[key]; value == nil {
+			return "", nil
+		}
+	}
+	text, isText := value.(string)
+	if !isText {
+		return "", fmt.Errorf("%s: expected text, got %v", path, value)
+	}
+	return text, nil
+}
+
+// String returns a row in one line.
+func (r TrailRow) String() string {
+	words := []string{r.Verb, r.Resource, r.Name}
+	if r.Namespace != "" {
+		words = append(words, "in "+r.Namespace)
+	}
+	words = slices.DeleteFunc(words, func(word string) bool { return word == "" })
+	return fmt.Sprintf("line %d: %s: %s", r.Line, cmp.Or(r.Actor, "nobody"), strings.Join(words, " "))
+}
+
+// JudgeTrail compares the dashboard's own audit trail with what arrived, row for row.
+func (j *Judge) JudgeTrail() *Findings {
+	out := &Findings{}
+	claimed := map[int]bool{}
+	for n, r := range j.file.Requests {
+		rows := j.rowsOf(n)
+		for _, row := range rows {
+			claimed[row.Line] = true
+		}
+		out.Checks++
+		j.compareRows(out, n, r, rows)
+	}
+	others := 0
+	for _, row := range j.evidence.Rows {
+		_, isOurs := j.groups[row.Actor]
+		switch {
+		case claimed[row.Line]:
+		case isOurs:
+			out.fail("a row of no request", "each row is about a request that was sent", "%s", row)
+		default:
+			others++
+		}
+	}
+	if others > 0 {
+		out.note("rows of people who were not tried", others)
+	}
+	return out
+}
+
+// rowsOf returns the rows of the n-th request: by its correlation ID, or else those that came while it was tried.
+func (j *Judge) rowsOf(n int) []TrailRow {
+	sent := j.evidence.Sent[n]
+	return seq.Filter(j.evidence.Rows, func(row TrailRow) bool {
+		if j.file.Trail.Header != "" {
+			return row.Correlation == sent.Correlation
+		}
+		return row.Request == n
+	})
+}
+
+// compareRows compares the rows of the n-th request with what arrived.
+func (j *Judge) compareRows(out *Findings, n int, r Request, rows []TrailRow) {
+	want := r.expectRow()
+	if len(rows) != want.Count && r.needsRow() {
+		got := "no row"
+		if len(rows) > 0 {
+			got = strings.Join(seq.Map(rows, TrailRow.String), "; ")
+		}
+		out.fail(r.Name, fmt.Sprintf("%d in the dashboard's trail", want.Count), "%s", got)
+		return
+	}
+	actor := r.As
+	if seen := j.arrivalsOf(n); len(seen) > 0 {
+		actor = seen[0].user.Username
+	}
+	fields := j.file.Trail.Fields
+	for _, row := range rows {
+		for _, field := range []struct{ name, path, want, got string }{
+			{"actor", fields.Actor, actor, row.Actor},
+			{"cluster", fields.Cluster, j.file.Trail.Cluster, row.Cluster},
+			{"verb", fields.Verb, want.Verb, row.Verb},
+			{"resource", fields.Resource, want.Resource, row.Resource},
+			{"namespace", fields.Namespace, want.Namespace, row.Namespace},
+			{"name", fields.Name, want.Name, row.Name},
+		} {
+			isCompared := field.path != "" && field.want != ""
+			if isCompared && field.want != field.got {
+				out.fail(r.Name, fmt.Sprintf("%s %q in its row", field.name, field.want), "%q (%s)", field.got, row)
+			}
+		}
+	}
+}
+
+// needsRow reports whether the number of rows is judged. A dashboard may write down what only reads, too.
+func (r Request) needsRow() bool { return r.Row != nil || r.writes() }
+
+// expectRow returns what the rows of a request must say, and how many there must be.
+func (r Request) expectRow() Row {
+	want := Row{}
+	if r.Row != nil {
+		want = *r.Row
+	}
+	if want.Count == 0 && !want.None {
+		want.Count = 1
+	}
+	i := slices.IndexFunc(r.Arrives, Attributes.writes)
+	if i < 0 {
+		i = 0
+	}
+	if len(r.Arrives) > 0 {
+		a := r.Arrives[i]
+		want.Verb, want.Resource = cmp.Or(want.Verb, a.Verb), cmp.Or(want.Resource, a.Resource)
+		want.Namespace, want.Name = cmp.Or(want.Namespace, a.Namespace), cmp.Or(want.Name, a.Name)
+	}
+	return want
+}

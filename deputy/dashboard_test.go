@@ -1,0 +1,123 @@
+package deputy
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/authzconf/authzconf/deputy/dashboard"
+	"github.com/authzconf/authzconf/engine/product"
+	"github.com/authzconf/authzconf/reports/record"
+)
+
+const dashboardFile = "testdata/dashboard.yaml"
+
+// dashboardOptions returns the plan of the small dashboard's requests, tried on a control plane of ours.
+func dashboardOptions(t *testing.T) *dashboardPlan {
+	t.Helper()
+	proxy := &Proxy{
+		URL: "http://127.0.0.1:1", Command: "true", Requests: dashboardFile, Trail: "trail", Timeout: timeout,
+		Identities: []string{"alice@corp[periscope-tier:triage]=header:" + sessionHeader + ": alice@corp", "bob@corp=header:" + sessionHeader + ": bob@corp"},
+	}
+	if err := proxy.check(true); err != nil {
+		t.Fatal(err)
+	}
+	p, err := newDashboardPlan(options{proxy: proxy, impersonation: []string{legacy}}, product.NewInvocation(nil, "test", os.Stderr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// dashboardFaults are what can be wrong with the small dashboard, each with what finds it.
+var dashboardFaults = map[string]string{
+	"":                          "",
+	"takes another name":        "delete a pod: what arrived is delete pods web-0 in shop as alice@corp",
+	"takes another namespace":   "delete a pod: what arrived is delete pods web in default as alice@corp",
+	"does not ask":              "delete a pod: there is none",
+	"asks afterwards":           "delete a pod: there is none before it: the first comes after",
+	"asks about another verb":   `delete a pod: there is none about that: the last of 1 (access) asks about "get pods web in shop"`,
+	"asks as itself":            `the same by somebody who may not: the review was made as "system:serviceaccount:dashboards:dashboard"`,
+	"acts as itself":            "the pods of a namespace: it was made as the dashboard itself",
+	"acts as the person before": `the same by somebody who may not: it was made as "alice@corp"`,
+	"forgets the groups":        `the pods of a namespace: it was made as "alice@corp" without the group "periscope-tier:triage"`,
+	"reads as itself":           "the pods of a namespace: list secrets in shop as the dashboard itself",
+	"acts twice":                "delete a pod: delete secrets web in shop as alice@corp",
+	"lets nobody in":            "delete a pod without a session: delete pods web in shop as the dashboard itself",
+	"writes no row":             "delete a pod: no row",
+	"writes another's row":      `delete a pod: "bob@corp" (line`,
+	"writes another cluster":    `delete a pod: "elsewhere" (line`,
+	"writes another verb":       `delete a pod: "get" (line`,
+	"writes another name":       `delete a pod: "web-0" (line`,
+	"writes no correlation":     "a row of no request: line 1: alice@corp: delete pods web in shop",
+	"writes rows twice":         "delete a pod: line 1: alice@corp: delete pods web in shop; line 2:",
+}
+
+// TestDashboards sends the requests of the file to a small dashboard that is right, which has to pass, and to ones that are
+// wrong in one way each.
+func TestDashboards(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a control plane")
+	}
+	ctx := context.Background()
+	p := dashboardOptions(t)
+	behind, err := startPlaneFor(ctx, target(t), dashboardServiceAccount(), p.grants(false), namespaceObjects(p.namespaces()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = behind.Stop() })
+	config := behind.Anonymous()
+	config.BearerToken = behind.token
+	for _, fault := range slices.Sorted(maps.Keys(dashboardFaults)) {
+		t.Run("it "+fault, func(t *testing.T) { tryDashboard(ctx, t, p, behind, config, fault) })
+	}
+}
+
+func tryDashboard(ctx context.Context, t *testing.T, p *dashboardPlan, behind *plane, config *rest.Config, fault string) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "trail"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	ep, err := behind.serve(ctx, &smallDashboard{config: config, trail: file, fault: fault}, p.options.proxy.People)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ep.close() }()
+	e, err := p.sendRequests(ctx, ep, &trailReader{log: &growingLog{source: "trail", path: file.Name()}, format: p.file.Trail}, dashboardAccount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := judgeDashboard(t, p, e)
+	want := dashboardFaults[fault]
+	isFound := slices.ContainsFunc(found, func(text string) bool { return strings.Contains(text, want) })
+	if isRight := want == ""; isRight && len(found) > 0 || !isRight && !isFound {
+		t.Errorf("found\n%s\nwant %q", strings.Join(found, "\n"), want)
+	}
+}
+
+// judgeDashboard returns what is found in evidence, each with what it is about.
+func judgeDashboard(t *testing.T, p *dashboardPlan, e *dashboard.Evidence) (found []string) {
+	t.Helper()
+	log := record.New()
+	if err := log.Append(dashboardKey(legacy), e); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range p.cases {
+		r := p.Judge(c.ID, log.View())
+		if len(r.Differences) == 0 && r.Reason != "" {
+			found = append(found, r.Reason)
+		}
+		for _, d := range r.Differences {
+			found = append(found, fmt.Sprintf("%s: %s", d.Field, d.Got))
+		}
+	}
+	return found
+}

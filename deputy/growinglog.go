@@ -1,0 +1,269 @@
+package deputy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/authzconf/authzconf/internal/usage"
+)
+
+// Where a log comes from that is no file: standard input, a command, or an API server that sends it.
+const (
+	fromStdin     = "-"
+	commandSource = "command:"
+	webhookSource = "webhook:"
+)
+
+// growingLog is a log that is read while it grows, from its end at the opening on. What does not come from a file is collected
+// in one.
+type growingLog struct {
+	source string
+	// path is that of a file that somebody else writes, and from its length when it was opened.
+	path string
+	from int64
+	// collected is the file in which anything else is collected. It has no name, so that nothing of it is left.
+	collected *os.File
+	closes    []func() error
+
+	mu     sync.Mutex
+	broken error
+}
+
+// openGrowing opens a log for a flag: a file, -, command:COMMAND, or webhook:HOST:PORT with ,CERT,KEY where it is not loopback.
+// What is wrong is for the user to mend.
+func openGrowing(ctx context.Context, flag, source string) (l *growingLog, err error) {
+	l = &growingLog{source: source, path: source}
+	command, isCommand := strings.CutPrefix(source, commandSource)
+	address, isWebhook := strings.CutPrefix(source, webhookSource)
+	switch {
+	case source == fromStdin:
+		err = l.collect(func(into *os.File) error { return l.readStdin(into) })
+	case isCommand:
+		err = l.collect(func(into *os.File) error { return l.startCommand(command, into) })
+	case isWebhook:
+		err = l.collect(func(into *os.File) error { return l.listen(ctx, address, into) })
+	default:
+		err = l.openFile()
+	}
+	if err != nil {
+		return nil, &usage.Error{Problem: fmt.Sprintf("--%s: %v", flag, errors.Join(err, l.close()))}
+	}
+	return l, nil
+}
+
+func (l *growingLog) openFile() error {
+	info, err := os.Stat(l.path)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a file", l.path)
+	}
+	l.from = info.Size()
+	return nil
+}
+
+// collect makes the file in which a log is collected, and starts what writes to it.
+func (l *growingLog) collect(start func(into *os.File) error) error {
+	into, err := createUnnamed()
+	if err != nil {
+		return err
+	}
+	l.collected = into
+	l.closes = append(l.closes, into.Close)
+	return start(into)
+}
+
+// createUnnamed returns a temporary file without a name, which goes with this process however that ends.
+func createUnnamed() (*os.File, error) {
+	f, err := os.CreateTemp("", "authzconf-")
+	if err != nil {
+		return nil, err
+	}
+	return f, os.Remove(f.Name())
+}
+
+// close ends what writes, and removes what was collected.
+func (l *growingLog) close() (err error) {
+	for _, end := range slices.Backward(l.closes) {
+		err = errors.Join(err, end())
+	}
+	return err
+}
+
+// fail keeps the first reason why the log does not go on.
+func (l *growingLog) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broken == nil {
+		l.broken = err
+	}
+}
+
+func (l *growingLog) brokenBy() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.broken
+}
+
+// readStdin collects standard input. Nobody waits for its end: a pipe may stay open for as long as the program that writes.
+func (l *growingLog) readStdin(into *os.File) error {
+	go func() {
+		if _, err := io.Copy(into, os.Stdin); err != nil && !errors.Is(err, os.ErrClosed) {
+			l.fail(err)
+		}
+	}()
+	return nil
+}
+
+// startCommand collects the standard output of a command, which is ended with the log.
+func (l *growingLog) startCommand(command string, into *os.File) error {
+	messages, err := createUnnamed()
+	if err != nil {
+		return err
+	}
+	l.closes = append(l.closes, messages.Close)
+	cmd, ended, err := launch(command, into, messages)
+	if err != nil {
+		return err
+	}
+	ending := make(chan struct{})
+	go func() {
+		<-ended
+		select {
+		case <-ending:
+		default:
+			l.fail(fmt.Errorf("the command ended (%s): %q", cmd.ProcessState, lastOutput(messages)))
+		}
+	}()
+	l.closes = append(l.closes, func() error {
+		close(ending)
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		<-ended
+		return nil
+	})
+	return nil
+}
+
+// largestBatch is more than an API server sends at once: --audit-webhook-truncate-max-batch-size is 10 MiB.
+const largestBatch = 64 << 20
+
+// listen collects what the audit webhook backend of an API server sends. Without a certificate only loopback is listened on:
+// anybody on the network could write the log that decides.
+func (l *growingLog) listen(ctx context.Context, address string, into *os.File) error {
+	parts := strings.Split(address, ",")
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", parts[0])
+	if err != nil {
+		return err
+	}
+	l.closes = append(l.closes, func() error { _ = listener.Close(); return nil })
+	isLoopback := listener.Addr().(*net.TCPAddr).IP.IsLoopback()
+	hasCertificate := len(parts) == 3
+	switch {
+	case len(parts) != 1 && !hasCertificate:
+		return fmt.Errorf("%q: expected webhook:HOST:PORT or webhook:HOST:PORT,CERT,KEY", address)
+	case !isLoopback && !hasCertificate:
+		return fmt.Errorf("%s is not a loopback address: expected webhook:%s,CERT,KEY, two files in PEM", parts[0], parts[0])
+	}
+	server := &http.Server{Handler: &batchReceiver{into: into}, ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		var err error
+		if hasCertificate {
+			err = server.ServeTLS(listener, parts[1], parts[2])
+		} else {
+			err = server.Serve(listener)
+		}
+		if !errors.Is(err, http.ErrServerClosed) {
+			l.fail(err)
+		}
+	}()
+	l.closes = append(l.closes, server.Close)
+	return nil
+}
+
+// batchReceiver writes the events of the batches that an API server sends to a file, one a line.
+type batchReceiver struct {
+	mu   sync.Mutex
+	into io.Writer
+}
+
+// ServeHTTP takes a batch. One that is not an EventList is refused, and the API server says so in its own log.
+func (b *batchReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var list struct {
+		Kind, APIVersion string
+		Items            []json.RawMessage
+	}
+	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, largestBatch)).Decode(&list)
+	isList := err == nil && list.Kind == "EventList" && list.APIVersion == auditv1.SchemeGroupVersion.String()
+	if !isList {
+		http.Error(w, "expected an EventList of "+auditv1.SchemeGroupVersion.String(), http.StatusBadRequest)
+		return
+	}
+	var lines bytes.Buffer
+	for _, item := range list.Items {
+		if err := json.Compact(&lines, item); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		lines.WriteByte('\n')
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, err := b.into.Write(lines.Bytes()); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+}
+
+// whole returns the whole lines of the log since it was opened, or all of a file that has become shorter since.
+func (l *growingLog) whole() ([]byte, error) {
+	f, from := l.collected, int64(0)
+	if f == nil {
+		opened, err := os.Open(l.path)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = opened.Close() }()
+		f, from = opened, l.from
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() < from {
+		from = 0
+	}
+	data, err := io.ReadAll(io.NewSectionReader(f, from, info.Size()-from))
+	return data[:bytes.LastIndexByte(data, '\n')+1], err
+}
+
+// find returns the lines with one of the texts. It is an error if they are not there, and none can come any more.
+func (l *growingLog) find(texts ...string) (out []json.RawMessage, err error) {
+	broken := l.brokenBy() // Before it is read: what was written before the end is there.
+	data, err := l.whole()
+	if err != nil {
+		return nil, err
+	}
+	for line := range bytes.Lines(data) {
+		if slices.ContainsFunc(texts, func(text string) bool { return bytes.Contains(line, []byte(text)) }) {
+			out = append(out, bytes.TrimSpace(line))
+		}
+	}
+	if len(out) == 0 && broken != nil {
+		return nil, fmt.Errorf("%s: %w", l.source, broken)
+	}
+	return out, nil
+}

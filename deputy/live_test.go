@@ -38,7 +38,10 @@ import (
 const helperEnv = "AUTHZCONF_DEPUTY_HELPER"
 
 func TestMain(m *testing.M) {
+	subject := strings.Split(os.Getenv(helperEnv), "|")
 	switch dir, address, ok := strings.Cut(os.Getenv(helperEnv), ","); {
+	case len(subject) == 4:
+		log.Fatal(runSmallDashboard(subject[1], subject[2], subject[3]))
 	case ok:
 		log.Fatal(liveProxy(dir, address))
 	case dir == "launch":

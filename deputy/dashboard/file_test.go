@@ -1,0 +1,134 @@
+package dashboard
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+var people = []string{"alice@corp", "bob@corp"}
+
+func readExample(t testing.TB) []byte {
+	t.Helper()
+	data, err := os.ReadFile("../testdata/dashboard.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestParse(t *testing.T) {
+	f, err := Parse("dashboard.yaml", readExample(t), people)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Requests) != 7 || f.Pause != 50*time.Millisecond || f.ReviewsWithin != time.Minute || f.Trail.Fields.Actor != "actor.sub" {
+		t.Errorf("%+v", f)
+	}
+	list, deletion := f.Requests[0], f.Requests[1]
+	if list.Method != "GET" || list.ReviewOf(list.Arrives[0]) != NoReview || deletion.ReviewOf(deletion.Arrives[0]) != AccessReview {
+		t.Errorf("%+v, %+v", list, deletion)
+	}
+}
+
+// TestParseErrors shows that what is wrong with a file is said with its place, and what was expected.
+func TestParseErrors(t *testing.T) {
+	request := func(fields string) string {
+		return "requests:\n- {name: a, as: alice@corp, path: /a, arrives: [], " + fields + "}\n"
+	}
+	for name, c := range map[string]struct{ text, want string }{
+		"no requests":           {"pause: 1s\n", "f.yaml: expected requests: at least one"},
+		"an unknown field":      {request("verb: get"), "f.yaml:2:"},
+		"a negative pause":      {"pause: -1s\n" + request(""), "f.yaml:1:8: expected a duration that is not negative"},
+		"an unknown person":     {strings.Replace(request(""), "alice", "carol", 1), `"carol@corp" is none of the people of --identity (expected alice@corp, bob@corp or nobody)`},
+		"no path":               {strings.Replace(request(""), "/a", "a", 1), `f.yaml:2:35: "a": expected the path below --proxy`},
+		"no arrives":            {strings.Replace(request(""), "arrives: [], ", "", 1), "f.yaml:2:4: expected arrives: what must arrive at the API server, [] if nothing may"},
+		"nobody arrives":        {strings.NewReplacer("alice@corp", "nobody", "[]", "[{verb: get, resource: pods}]").Replace(request("")), "nobody sends this request"},
+		"no resource":           {strings.Replace(request(""), "[]", "[{verb: get}]", 1), "f.yaml:2:50: expected resource"},
+		"no verb":               {strings.Replace(request(""), "[]", "[{resource: pods}]", 1), "expected verb"},
+		"two slashes":           {strings.Replace(request(""), "[]", "[{verb: get, resource: a/b/c}]", 1), "expected resource"},
+		"a name twice":          {request("") + "- {name: a, as: bob@corp, path: /b, arrives: []}\n", `f.yaml:3:10: "a" is also the name of another request`},
+		"an unknown review":     {request("review: maybe"), `"maybe": expected access, rules, either or none`},
+		"a bad method":          {request(`method: "G T"`), `"G T" is not a method of HTTP`},
+		"a bad header":          {request(`headers: {"a b": c}`), `"a b": "c" is not a header`},
+		"a negative count":      {request("row: {count: -1}"), "expected how many rows"},
+		"a name with a slash":   {strings.Replace(request(""), "name: a", "name: a/b", 1), "expected a name without a slash"},
+		"a trail without actor": {"trail: {fields: {verb: verb}}\n" + request(""), "f.yaml:1:9: expected fields: {actor: …}"},
+		"a header without path": {"trail: {header: X-Id, fields: {actor: a}}\n" + request(""), "expected fields.correlation"},
+		"a cluster and no path": {"trail: {cluster: a, fields: {actor: a}}\n" + request(""), "cluster and fields.cluster go together"},
+		"own without a verb":    {"own: [{resource: pods}]\n" + request(""), "f.yaml:1:8: expected verb"},
+		"several mistakes":      {request("verb: get, colour: blue"), "colour"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if f, err := Parse("f.yaml", []byte(c.text), people); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q; %+v", err, c.want, f)
+			}
+		})
+	}
+}
+
+func TestParseTrail(t *testing.T) {
+	f, err := Parse("dashboard.yaml", readExample(t), people)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const good = `{"msg": "audit", "request_id": "1", "cluster": "local", "verb": "delete", "actor": {"sub": "alice@corp"}, "resource": {"resource": "pods", "name": "web"}}`
+	rows, err := f.Trail.ParseTrail("trail", []byte("listening on :8080\n"+good+"\n{\"msg\": \"other\"}\n\n"), 7, 3)
+	want := TrailRow{Line: 8, Request: 3, Actor: "alice@corp", Cluster: "local", Verb: "delete", Resource: "pods", Name: "web", Correlation: "1"}
+	if err != nil || len(rows) != 1 || rows[0] != want {
+		t.Errorf("%+v, %v", rows, err)
+	}
+	strict := &TrailFormat{Fields: RowFields{Actor: "actor.sub", Verb: "verb"}}
+	for text, want := range map[string]string{
+		"listening\n":        `trail:1: expected a JSON object, got "listening"`,
+		"\n[1]\n":            "trail:2: expected a JSON object",
+		"null\n":             "trail:1: expected a JSON object",
+		`{"actor": "alice"}`: `trail:1: actor.sub: "sub" is looked for in what is not an object`,
+		`{"verb": 3}`:        "trail:1: verb: expected text, got 3",
+	} {
+		if rows, err := strict.ParseTrail("trail", []byte(text), 1, 0); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q; %+v", text, err, want, rows)
+		}
+	}
+}
+
+// FuzzParse demands that a file is taken or refused with its place, and that what is taken can be judged.
+func FuzzParse(f *testing.F) {
+	f.Add(readExample(f))
+	f.Add([]byte("requests:\n- {name: a, as: alice@corp, path: /a, arrives: []}\n"))
+	f.Add([]byte("requests: [&a {name: a, as: nobody, path: /, arrives: []}, *a]\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file, err := Parse("f.yaml", data, people)
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "f.yaml:") {
+				t.Errorf("%q is refused without a place: %v", data, err)
+			}
+			return
+		}
+		e := &Evidence{Sent: make([]Sent, len(file.Requests))}
+		j, err := NewJudge(file, e, "dashboard", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out := j.JudgeRequest(0); out.Unknown == "" {
+			t.Errorf("%q is judged without any event", data)
+		}
+	})
+}
+
+// FuzzParseTrail demands that lines are taken or refused with their number.
+func FuzzParseTrail(f *testing.F) {
+	f.Add([]byte(`{"actor": {"sub": "alice"}, "verb": "delete"}` + "\n"))
+	f.Add([]byte("\n\n{}\nno"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		format := &TrailFormat{Fields: RowFields{Actor: "actor.sub", Verb: "verb"}}
+		rows, err := format.ParseTrail("trail", data, 1, 0)
+		if err != nil && !strings.HasPrefix(err.Error(), "trail:") {
+			t.Errorf("%q is refused without a place: %v", data, err)
+		}
+		if lines := strings.Count(string(data), "\n") + 1; len(rows) > lines {
+			t.Errorf("%d rows of %d lines", len(rows), lines)
+		}
+	})
+}

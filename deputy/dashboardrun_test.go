@@ -1,0 +1,138 @@
+package deputy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/engine/product/producttest"
+	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// runSmallDashboard serves the small dashboard with KUBECONFIG, until it is killed.
+func runSmallDashboard(address, trail, fault string) error {
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(trail, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	return (&http.Server{Addr: address, Handler: &smallDashboard{config: config, trail: file, fault: fault}, ErrorLog: log.Default()}).ListenAndServe() //nolint:gosec // only tests send requests
+}
+
+// dashboardFlags are those of a run on the small dashboard at an address.
+func dashboardFlags(address, trail string, more ...string) []string {
+	return append([]string{
+		"deputy", "--proxy=http://" + address, "--requests=" + dashboardFile, "--trail=" + trail, "--timeout=20s",
+		"--identity=alice@corp[periscope-tier:triage]=header:" + sessionHeader + ": alice@corp", "--identity=bob@corp=header:" + sessionHeader + ": bob@corp",
+	}, more...)
+}
+
+// TestDashboardRun tries the small dashboard as its owner would, by a command that starts it, with both ways of impersonation, and
+// verifies the report.
+func TestDashboardRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts control planes")
+	}
+	for fault, want := range map[string]verdicts.Verdict{"": verdicts.Passed, "takes another name": verdicts.Failed} {
+		t.Run("it "+fault, func(t *testing.T) {
+			address, trail := freeAddress(t), filepath.Join(t.TempDir(), "trail")
+			if err := os.WriteFile(trail, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			ways := "--impersonation=legacy,constrained"
+			if fault != "" {
+				ways = "--impersonation=legacy"
+			}
+			made := producttest.Run(context.Background(), t, Product, dashboardFlags(address, trail, ways,
+				fmt.Sprintf("--proxy-command=%s='dashboard|%s|%s|%s' exec %s", helperEnv, address, trail, fault, os.Args[0]))...)
+			if o := made.Report.Outcome; o.Result != want {
+				t.Errorf("%+v", o)
+			}
+			for _, g := range made.Report.Groups {
+				if len(g.Cases) != 8 {
+					t.Errorf("%s: %d cases", g.Name, len(g.Cases))
+				}
+			}
+			if differences := verifyChanged(t, made, "", "", ""); len(differences) > 0 {
+				t.Errorf("verify: %q", differences)
+			}
+		})
+	}
+}
+
+// TestDashboardOnExistingCluster tries the small dashboard on a cluster that runs already, whose API server writes no file and
+// sends its audit log to the webhook of authzconf.
+func TestDashboardOnExistingCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a control plane")
+	}
+	ctx, dir, webhook := context.Background(), t.TempDir(), freeAddress(t)
+	p := dashboardOptions(t)
+	o := target(t)
+	o.KubeAPIServerPath = wrapAPIServer(ctx, t, dir, o, webhook)
+	behind, err := startPlaneFor(ctx, o, dashboardServiceAccount(), p.grants(false), namespaceObjects(p.namespaces()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = behind.Stop() })
+	kubeconfig := filepath.Join(dir, "admin.conf")
+	admin := behind.Admin()
+	err = rest.LoadTLSFiles(admin)
+	data, problem := clusters.Kubeconfig("admin", admin)
+	if err := errors.Join(err, problem, os.WriteFile(kubeconfig, data, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	example, err := os.ReadFile(dashboardFile)
+	requests, trail := filepath.Join(dir, "requests.yaml"), filepath.Join(dir, "trail")
+	text := "account: " + dashboardAccount + "\n" + string(example)
+	if err := errors.Join(err, os.WriteFile(requests, []byte(text), 0o600), os.WriteFile(trail, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.OpenFile(trail, os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	config := behind.Anonymous()
+	config.BearerToken = behind.token
+	subject := httptest.NewServer(&smallDashboard{config: config, trail: file})
+	defer subject.Close()
+	made := producttest.Run(ctx, t, Product, dashboardFlags(strings.TrimPrefix(subject.URL, "http://"), trail, "--requests="+requests, "--kubeconfig="+kubeconfig, "--audit-log="+webhookSource+webhook)...)
+	if result := made.Report.Outcome; result.Result != verdicts.Passed {
+		t.Errorf("%+v", result)
+	}
+	if differences := verifyChanged(t, made, "", "", ""); len(differences) > 0 {
+		t.Errorf("verify: %q", differences)
+	}
+}
+
+// wrapAPIServer returns a program that starts a kube-apiserver which sends its audit log to an address.
+func wrapAPIServer(ctx context.Context, t *testing.T, dir string, o server.Options, address string) string {
+	t.Helper()
+	program, err := o.Binaries.KubeAPIServer(ctx, o.Release)
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend, err := clusters.Kubeconfig("webhook", &rest.Config{Host: "http://" + address})
+	config, wrapper := filepath.Join(dir, "audit-webhook.conf"), filepath.Join(dir, "kube-apiserver")
+	script := fmt.Sprintf("#!/bin/sh\nexec %s \"$@\" --audit-webhook-config-file=%s --audit-webhook-batch-max-wait=100ms\n", program, config)
+	if err := errors.Join(err, os.WriteFile(config, backend, 0o600), os.WriteFile(wrapper, []byte(script), 0o700)); err != nil { //nolint:gosec // it is a program
+		t.Fatal(err)
+	}
+	return wrapper
+}

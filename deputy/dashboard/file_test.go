@@ -80,11 +80,14 @@ func TestParseTrail(t *testing.T) {
 		t.Errorf("%+v, %v", rows, err)
 	}
 	strict := &TrailFormat{Fields: RowFields{Actor: "actor.sub", Verb: "verb"}}
+	if rows, err := strict.ParseTrail("trail", []byte(`{"actor.sub": "alice@corp", "verb": "delete"}`), 1, 0); err != nil || rows[0].Actor != "alice@corp" {
+		t.Errorf("a key with a dot: %+v, %v", rows, err)
+	}
 	for text, want := range map[string]string{
 		"listening\n":        `trail:1: expected a JSON object, got "listening"`,
 		"\n[1]\n":            "trail:2: expected a JSON object",
 		"null\n":             "trail:1: expected a JSON object",
-		`{"actor": "alice"}`: `trail:1: actor.sub: "sub" is looked for in what is not an object`,
+		`{"actor": "alice"}`: `trail:1: actor: "sub" is looked for in what is not an object`,
 		`{"verb": 3}`:        "trail:1: verb: expected text, got 3",
 	} {
 		if rows, err := strict.ParseTrail("trail", []byte(text), 1, 0); err == nil || !strings.Contains(err.Error(), want) {

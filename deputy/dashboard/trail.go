@@ -133,23 +133,25 @@ func (t *TrailFormat) parseRow(text []byte) (row TrailRow, isRow bool, err error
 	return row, true, nil
 }
 
-// textAt returns the text at a path; what is not there is empty.
+// textAt returns the text at a path; what is not there is empty. A key may have dots itself, as programs that log write them:
+// {"actor.sub": …} and {"actor": {"sub": …}} are the same.
 func textAt(object map[string]any, path string) (string, error) {
-	var value any = object
-	for _, key := range strings.Split(path, ".") {
-		inner, isObject := value.(map[string]any)
-		if !isObject {
-			return "", fmt.Errorf("%s: %q is looked for in what is not an object", path, key)
+	if value := object[path]; value != nil {
+		text, isText := value.(string)
+		if !isText {
+			return "", fmt.Errorf("%s: expected text, got %v", path, value)
 		}
-		if value = inner[key]; value == nil {
-			return "", nil
-		}
+		return text, nil
 	}
-	text, isText := value.(string)
-	if !isText {
-		return "", fmt.Errorf("%s: expected text, got %v", path, value)
+	key, rest, isDeeper := strings.Cut(path, ".")
+	if !isDeeper || object[key] == nil {
+		return "", nil
 	}
-	return text, nil
+	inner, isObject := object[key].(map[string]any)
+	if !isObject {
+		return "", fmt.Errorf("%s: %q is looked for in what is not an object", key, rest)
+	}
+	return textAt(inner, rest)
 }
 
 // String returns a row in one line.

@@ -30,6 +30,7 @@ type attack struct {
 	Spelled    string       `json:"spelled,omitempty"`
 	Arrives    string       `json:"arrives,omitempty"`
 	Ways       []attack     `json:"ways,omitempty"`
+	Counts     bool         `json:"counts,omitempty"`
 	rawRequest `json:",inline"`
 
 	// kind is the kind that the attack is of; empty for requests that are not in the table.

@@ -38,6 +38,8 @@ func (j *attackJudge) judgeArrival(a attack, whose string, event *auditv1.Event)
 		wrong = j.checkGroups(person, got)
 	} else if known && a.Spelled == "" {
 		wrong = checkLikeControl(got, control)
+	} else if known {
+		wrong = checkNotAdministrator(got, control)
 	}
 	if wrong != "" {
 		return "", fmt.Sprintf("it was made as %q %s", got.Username, wrong)
@@ -108,6 +110,16 @@ func (j *attackJudge) checkGroups(person *Identity, got authenticationv1.UserInf
 		if !slices.Contains(person.Groups, group) && slices.Contains(j.groups, group) {
 			return fmt.Sprintf("with the group %q, which is somebody else's", group)
 		}
+	}
+	return ""
+}
+
+// checkNotAdministrator demands that whoever arrives by another spelling of a person's name is in system:masters only if the person
+// is. All other groups may be that user's own.
+func checkNotAdministrator(got, control authenticationv1.UserInfo) string {
+	const masters = user.SystemPrivilegedGroup
+	if slices.Contains(got.Groups, masters) && !slices.Contains(control.Groups, masters) {
+		return fmt.Sprintf("with the group %q", masters)
 	}
 	return ""
 }

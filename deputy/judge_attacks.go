@@ -112,6 +112,20 @@ func (j *attackJudge) judgeAttacks(e *attacksEvidence, table []attack, judgement
 	return nil
 }
 
+// reviewLimit is how many SubjectAccessReviews a proxy may ask for to answer one request. One that asks about each value that a
+// client sends makes the API server work for whoever sends thousands.
+const reviewLimit = 20
+
+// countReviews returns how many SubjectAccessReviews the proxy itself asked for while an attack was tried.
+func (j *attackJudge) countReviews(seen *attackEvidence) (n int) {
+	for _, raw := range seen.Reviews {
+		if event := decode(raw); event != nil && event.User.Username == j.account {
+			n++
+		}
+	}
+	return n
+}
+
 // arrivals are the events of an attack.
 type arrivals struct {
 	// outcome is what became of the attack, if nothing is wrong.
@@ -133,6 +147,9 @@ func (j *attackJudge) judgeAttack(out *judgement, a attack, seen *attackEvidence
 	}
 	if why := j.findForeignAnswer(a, seen.Answers, got.arrived); why != "" && !got.guessed && len(got.wrong) == 0 {
 		got.wrong[why]++
+	}
+	if n := j.countReviews(seen); n > reviewLimit {
+		got.wrong[fmt.Sprintf("the proxy asked for %d access reviews for one request, and may for %d", n, reviewLimit)] = 1
 	}
 	for _, why := range slices.Sorted(maps.Keys(got.wrong)) {
 		if n := got.wrong[why]; n > 1 {

@@ -22,6 +22,22 @@ const (
 // longBody is a body that is sent on before it has arrived completely.
 var longBody = strings.Repeat("x", 100_000)
 
+// manyLines are header lines by the thousand, by the placeholders that stand for them. An API server of Go takes 16,384 values.
+var manyLines = map[string]string{
+	"{many:groups}":  numberLines("Impersonate-Group: group-%d", 2500),
+	"{many:extra}":   numberLines("Impersonate-Extra-Corp.example%%2fteam: team-%d", 2500),
+	"{many:padding}": numberLines("X-Padding: %d", 16_384),
+}
+
+// numberLines returns header lines that differ by a number.
+func numberLines(format string, n int) string {
+	lines := make([]string, n)
+	for i := range lines {
+		lines[i] = fmt.Sprintf(format, i)
+	}
+	return strings.Join(lines, "\r\n")
+}
+
 // place is where requests are sent.
 type place struct {
 	// Run begins every marker.
@@ -57,7 +73,17 @@ func (s scene) requests(n int, a attack) (out []rawRequest) {
 // show returns an attack as evidence shows it.
 func (s scene) show(n int, a attack) []string {
 	s.Shown = true
-	return seq.Map(s.requests(n, a), func(r rawRequest) string { return record.Redact(strings.Replace(r.text(), longBody, "x…", 1)) })
+	return seq.Map(s.requests(n, a), func(r rawRequest) string { return record.Redact(shorten(r.text())) })
+}
+
+// shorten returns a request with what is long in it cut off.
+func shorten(text string) string {
+	text = strings.Replace(text, longBody, "x…", 1)
+	for _, lines := range manyLines {
+		first, _, _ := strings.Cut(lines, "\r\n")
+		text = strings.Replace(text, lines, fmt.Sprintf("%s and so on, %d lines", first, 1+strings.Count(lines, "\r\n")), 1)
+	}
+	return text
 }
 
 // writeRequest fills in a request of the table.
@@ -106,6 +132,7 @@ func (s scene) placeholders(a attack, r rawRequest, marker, smuggled string, nam
 	trusted := http.CanonicalHeaderKey(slices.Concat(others.trusted(), []string{"x-forwarded-user"})[0])
 	unsignedToken := forgeToken(others.Name)
 	return strings.NewReplacer(
+		"{many:groups}", manyLines["{many:groups}"], "{many:extra}", manyLines["{many:extra}"], "{many:padding}", manyLines["{many:padding}"],
 		"{query}", selector+marker,
 		"{same}", selector+strings.TrimRight(marker, "0123456789")+sameMark,
 		"{path/}", strings.TrimPrefix(pods, "/"), "{path}", s.Prefix+pods, "{prefix}", s.Prefix,

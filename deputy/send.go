@@ -32,6 +32,8 @@ type attackEvidence struct {
 	// NotTried says why the attack was not tried; empty if it was.
 	NotTried string            `json:"notTried,omitempty"`
 	Events   []json.RawMessage `json:"events,omitempty"`
+	// Reviews are the audit events of SubjectAccessReviews while it was tried, where they are counted.
+	Reviews []json.RawMessage `json:"reviews,omitempty"`
 }
 
 // Why an attack is not tried, besides errNotOffered.
@@ -75,7 +77,30 @@ func (ep *endpoint) sendAttacks(ctx context.Context, table []attack, atOnce int)
 		return nil, err
 	}
 	e.assignEvents(events)
-	return e, nil
+	return e, ep.countReviews(table, e)
+}
+
+// countReviews adds the SubjectAccessReviews that somebody asked for while the attacks were tried that count them.
+func (ep *endpoint) countReviews(table []attack, e *attacksEvidence) error {
+	if !slices.ContainsFunc(table, func(a attack) bool { return a.Counts }) {
+		return nil
+	}
+	events, err := ep.log.find("/subjectaccessreviews")
+	if err != nil {
+		return err
+	}
+	for _, raw := range events {
+		event := decode(raw)
+		if event == nil || event.Verb != "create" {
+			continue
+		}
+		for n, a := range table {
+			if a.Counts && e.Attacks[n].isDuring(event) {
+				e.Attacks[n].Reviews = append(e.Attacks[n].Reviews, raw)
+			}
+		}
+	}
+	return nil
 }
 
 // sendAttack sends the requests of one attack, and keeps their answers.

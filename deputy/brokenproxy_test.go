@@ -355,6 +355,29 @@ func TestEachAttackIsCaught(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d attacks are caught", len(broken.fired), len(table))
+	t.Run("controls", func(t *testing.T) { tryControls(ctx, t, behind, people) })
+}
+
+// tryControls sends the requests that have to arrive to a proxy that refuses everybody, and to one that impersonates nobody.
+func tryControls(ctx context.Context, t *testing.T, behind *plane, people []*Identity) {
+	t.Helper()
+	table := attacksOf(func(kind string) bool { return kind == controlsKind })
+	for name, as := range map[string]brokenArrival{"refuses everybody": {}, "impersonates nobody": {itself: true}} {
+		fault := brokenFault{name, func(*brokenProxy, *brokenRequest) (brokenArrival, bool) { return as, true }}
+		broken := newBrokenProxy(behind, people, table, map[string][]brokenFault{controlsKind: {fault}})
+		ep := &endpoint{url: broken.listen(t), people: people, namespace: Namespace, timeout: timeout, log: behind.auditLog(), plane: behind}
+		e, err := ep.sendAttacks(ctx, table, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := newJudgement()
+		judgeInto(t, out, e, table, people, proxyName, false)
+		for _, a := range table {
+			if a.isControl() && !finds(out, a.Name+": ") {
+				t.Errorf("%s: %s is not noticed: %q", name, a.Name, out.failures)
+			}
+		}
+	}
 }
 
 // checkControlsAreRight shows that no fault makes a plain request of a person wrongly.

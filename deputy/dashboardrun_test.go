@@ -124,14 +124,24 @@ func TestDashboardOnExistingCluster(t *testing.T) {
 // wrapAPIServer returns a program that starts a kube-apiserver which sends its audit log to an address.
 func wrapAPIServer(ctx context.Context, t *testing.T, dir string, o server.Options, address string) string {
 	t.Helper()
+	backend, err := clusters.Kubeconfig("webhook", &rest.Config{Host: "http://" + address})
+	config := filepath.Join(dir, "audit-webhook.conf")
+	if err := errors.Join(err, os.WriteFile(config, backend, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return wrapAPIServerWith(ctx, t, dir, o, "--audit-webhook-config-file="+config, "--audit-webhook-batch-max-wait=100ms")
+}
+
+// wrapAPIServerWith returns a program that starts a kube-apiserver with further flags.
+func wrapAPIServerWith(ctx context.Context, t *testing.T, dir string, o server.Options, flags ...string) string {
+	t.Helper()
 	program, err := o.Binaries.KubeAPIServer(ctx, o.Release)
 	if err != nil {
 		t.Fatal(err)
 	}
-	backend, err := clusters.Kubeconfig("webhook", &rest.Config{Host: "http://" + address})
-	config, wrapper := filepath.Join(dir, "audit-webhook.conf"), filepath.Join(dir, "kube-apiserver")
-	script := fmt.Sprintf("#!/bin/sh\nexec %s \"$@\" --audit-webhook-config-file=%s --audit-webhook-batch-max-wait=100ms\n", program, config)
-	if err := errors.Join(err, os.WriteFile(config, backend, 0o600), os.WriteFile(wrapper, []byte(script), 0o700)); err != nil { //nolint:gosec // it is a program
+	wrapper := filepath.Join(dir, "kube-apiserver")
+	script := fmt.Sprintf("#!/bin/sh\nexec %s \"$@\" %s\n", program, strings.Join(flags, " "))
+	if err := os.WriteFile(wrapper, []byte(script), 0o700); err != nil { //nolint:gosec // it is a program
 		t.Fatal(err)
 	}
 	return wrapper

@@ -57,8 +57,10 @@ type Options struct {
 	Transport http.RoundTripper
 	// Token authenticates the deputy. Empty sends none: an agent adds its own.
 	Token string
-	// GroupTiers are the tiers of the identity provider's groups. A user gets the group of the highest; who has none is refused.
+	// GroupTiers are the tiers of the identity provider's groups. A user gets the group of the highest.
 	GroupTiers map[string]string
+	// DefaultTier is the tier of a user who is in none of these groups; if it is empty, such a user is refused.
+	DefaultTier string
 	// Session says who a request is from; false refuses it.
 	Session func(*http.Request) (User, bool)
 	// Audit receives the rows, from several goroutines. An error refuses the request.
@@ -71,6 +73,9 @@ func New(o Options) (http.Handler, error) {
 		if !slices.Contains(Tiers(), tier) {
 			return nil, fmt.Errorf("group %q: there is no tier %q (expected one of %s)", group, tier, strings.Join(Tiers(), ", "))
 		}
+	}
+	if o.DefaultTier != "" && !slices.Contains(Tiers(), o.DefaultTier) {
+		return nil, fmt.Errorf("there is no tier %q for those who are in no group (expected one of %s)", o.DefaultTier, strings.Join(Tiers(), ", "))
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, ok := o.Session(r)
@@ -109,6 +114,9 @@ func (o Options) impersonate(u User) (http.Header, error) {
 	best := -1
 	for _, g := range u.Groups {
 		best = max(best, slices.Index(Tiers(), o.GroupTiers[g]))
+	}
+	if best < 0 { // A group's tier counts even where it is below the default.
+		best = slices.Index(Tiers(), o.DefaultTier)
 	}
 	switch {
 	case strings.TrimSpace(u.Subject) == "":

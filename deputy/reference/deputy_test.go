@@ -103,6 +103,29 @@ func TestDeputy(t *testing.T) {
 	}
 }
 
+// TestDefaultTier gives a user who is in no group that has a tier the default one, and nobody else.
+func TestDefaultTier(t *testing.T) {
+	to, got := backend(t)
+	for groups, want := range map[string]string{"other": "write", "": "write", "all": "read", "leads": "admin", "all leads": "admin"} {
+		h, err := reference.New(reference.Options{
+			Target: to, Token: "own", GroupTiers: map[string]string{"leads": "admin", "all": "read"}, DefaultTier: "write",
+			Session: func(*http.Request) (reference.User, bool) {
+				return reference.User{Subject: "alice", Groups: strings.Fields(groups)}, true
+			},
+			Audit: func(reference.Row) error { return nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code := send(h, nil); code != http.StatusOK || got.Get("Impersonate-Group") != reference.TierPrefix+want {
+			t.Errorf("%q: code %d, %q, want %s", groups, code, got.Get("Impersonate-Group"), want)
+		}
+	}
+	if _, err := reference.New(reference.Options{DefaultTier: "owner"}); err == nil || !strings.Contains(err.Error(), `there is no tier "owner"`) {
+		t.Error(err)
+	}
+}
+
 func TestDeputyRefuses(t *testing.T) {
 	to, got := backend(t)
 	for name, o := range map[string]reference.Options{

@@ -69,6 +69,7 @@ func TestAlternatives(t *testing.T) {
 	ctx := context.Background()
 	issuer := startIssuer(t)
 	o := target(t)
+	o.Cell.Gate, o.Cell.Name = scenarios.GateOff, "gate-off" // With the gate on, the first request asks about constrained modes, too.
 	o.KubeAPIServerPath = wrapAPIServerWith(ctx, t, t.TempDir(), o, "--authentication-config="+issuer.config(t))
 	reads := scenarios.Grant{Subject: scenarios.Subject{Group: "readers"}, Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"pods"}, Namespace: Namespace}
 	behind, err := startPlane(ctx, o, append(proxyGrants(nil, false), reads), []string{Namespace})

@@ -11,7 +11,7 @@ import (
 )
 
 // openAuditLog opens the audit log of a cluster that runs, from its present end on.
-func (p *Proxy) openAuditLog(ctx context.Context) (log auditLog, close func() error, err error) {
+func (p *Proxy) openAuditLog(ctx context.Context) (log auditLog, end func() error, err error) {
 	cluster, err := existing.Open(p.Kubeconfig, p.Context, "")
 	if err != nil {
 		return log, nil, &usage.Error{Problem: "--kubeconfig " + err.Error()}

@@ -124,7 +124,7 @@ func (p *dashboardPlan) sendRequests(ctx context.Context, ep *endpoint, trail *t
 	e := &dashboard.Evidence{End: run + "-last"}
 	for n, r := range p.file.Requests {
 		sent := dashboard.Sent{Fence: markerOf(run, n, "before")}
-		if p.file.Trail != nil && p.file.Trail.Header != "" {
+		if p.correlationHeader() != "" {
 			sent.Correlation = markerOf(run, n, "id")
 		}
 		if err := ep.log.sendMarked(ctx, sent.Fence); err != nil {
@@ -143,17 +143,22 @@ func (p *dashboardPlan) sendRequests(ctx context.Context, ep *endpoint, trail *t
 		}
 		e.Sent, e.Rows = append(e.Sent, sent), append(e.Rows, rows...)
 	}
+	return e, p.finish(ctx, ep, trail, run, account, e)
+}
+
+// finish marks the end in the audit log, waits until all that was sent before is in it, and reads both logs.
+func (p *dashboardPlan) finish(ctx context.Context, ep *endpoint, trail *trailReader, run, account string, e *dashboard.Evidence) error {
 	if err := ep.log.sendMarked(ctx, e.End); err != nil {
-		return nil, err
+		return err
 	}
 	for _, last := range []string{"-end", "-over"} { // An event is written after its answer: the second is behind those.
 		if err := ep.log.settle(ctx, run+last); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	rows, err := trail.readNew(len(p.file.Requests) - 1)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	e.Rows = append(e.Rows, rows...)
 	texts := []string{run, account}
@@ -161,7 +166,7 @@ func (p *dashboardPlan) sendRequests(ctx context.Context, ep *endpoint, trail *t
 		texts = append(texts, who.Name)
 	}
 	e.Events, err = ep.log.find(texts...)
-	return e, err
+	return err
 }
 
 func (p *dashboardPlan) personOf(r dashboard.Request) *Identity {

@@ -1,0 +1,186 @@
+package reference
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// A tunnel has no way in: the agent of a cluster opens its connections to the hub, and keeps some open that nobody uses yet. The
+// hub writes a byte to the one that it takes for a request, the agent answers with one, and from then on the connection is one to the
+// agent's own HTTP server, whatever a request makes of it: a stream, or an upgrade.
+
+const (
+	// spareConnections is how many connections of an agent wait to be used.
+	spareConnections = 4
+	takenByte        = 1
+	// answerTime is how long an agent may take to answer that byte.
+	answerTime = 5 * time.Second
+	// retryAfter is how long an agent waits after a connection that could not be opened.
+	retryAfter = 50 * time.Millisecond
+)
+
+// Hub is where the agents of clusters connect to. Which cluster an agent is of is said by its certificate, and by nothing else.
+type Hub struct {
+	mu       sync.Mutex
+	clusters map[string]chan net.Conn
+}
+
+// NewHub returns a hub for the clusters of these names. Agents of others are sent away.
+func NewHub(clusters ...string) *Hub {
+	h := &Hub{clusters: map[string]chan net.Conn{}}
+	for _, name := range clusters {
+		h.clusters[name] = make(chan net.Conn, 100)
+	}
+	return h
+}
+
+// Serve takes the connections of agents until the listener is closed. Its TLS configuration has to demand certificates.
+func (h *Hub) Serve(l net.Listener) error {
+	for {
+		conn, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		go h.keep(conn.(*tls.Conn))
+	}
+}
+
+// keep keeps a connection for its cluster.
+func (h *Hub) keep(conn *tls.Conn) {
+	if err := conn.Handshake(); err != nil { //nolint:noctx // it ends with the connection
+		_ = conn.Close()
+		return
+	}
+	certificates := conn.ConnectionState().PeerCertificates
+	if len(certificates) == 0 {
+		_ = conn.Close()
+		return
+	}
+	select {
+	case h.spare(certificates[0].Subject.CommonName) <- conn:
+	default: // There are more than enough, or there is no such cluster.
+		_ = conn.Close()
+	}
+}
+
+// spare returns the connections of a cluster that nobody uses yet; nil for a cluster that is not known.
+func (h *Hub) spare(cluster string) chan net.Conn {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.clusters[cluster]
+}
+
+// Dial returns a connection to the agent of a cluster. One that has ended meanwhile is left out.
+func (h *Hub) Dial(ctx context.Context, cluster string) (net.Conn, error) {
+	spare := h.spare(cluster)
+	if spare == nil {
+		return nil, fmt.Errorf("there is no cluster %q", cluster)
+	}
+	for {
+		select {
+		case conn := <-spare:
+			if err := take(conn); err == nil {
+				return conn, nil
+			}
+			_ = conn.Close()
+		case <-ctx.Done():
+			return nil, fmt.Errorf("no agent of the cluster %q is connected: %w", cluster, ctx.Err())
+		}
+	}
+}
+
+// take tells an agent that a connection is used now. An error means that the connection has ended.
+func take(conn net.Conn) error {
+	_, err := conn.Write([]byte{takenByte})
+	if err == nil {
+		err = conn.SetReadDeadline(time.Now().Add(answerTime))
+	}
+	if err == nil {
+		_, err = io.ReadFull(conn, make([]byte, 1))
+	}
+	return errors.Join(err, conn.SetReadDeadline(time.Time{}))
+}
+
+// TunnelListener is the agent's end of a tunnel: a listener whose connections the agent opens itself.
+type TunnelListener struct {
+	dial   func(ctx context.Context) (net.Conn, error)
+	taken  chan net.Conn
+	ctx    context.Context //nolint:containedctx // a listener has no other way to end
+	cancel context.CancelFunc
+}
+
+// ConnectTunnel opens connections to a hub, and opens another for each that is used or breaks, until it is closed.
+func ConnectTunnel(dial func(ctx context.Context) (net.Conn, error)) *TunnelListener {
+	l := &TunnelListener{dial: dial, taken: make(chan net.Conn)}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	for range spareConnections {
+		go l.offer()
+	}
+	return l
+}
+
+// offer keeps one connection open that nobody uses yet.
+func (l *TunnelListener) offer() {
+	for l.ctx.Err() == nil {
+		conn, err := l.await()
+		if err != nil {
+			select {
+			case <-time.After(retryAfter):
+			case <-l.ctx.Done():
+			}
+			continue
+		}
+		select {
+		case l.taken <- conn:
+		case <-l.ctx.Done():
+			_ = conn.Close()
+		}
+	}
+}
+
+// await opens a connection, and returns it once the hub takes it.
+func (l *TunnelListener) await() (net.Conn, error) {
+	conn, err := l.dial(l.ctx)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(l.ctx, func() { _ = conn.Close() })
+	defer stop()
+	_, err = io.ReadFull(conn, make([]byte, 1))
+	if err == nil {
+		_, err = conn.Write([]byte{takenByte})
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// Accept implements net.Listener.
+func (l *TunnelListener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.taken:
+		return conn, nil
+	case <-l.ctx.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (l *TunnelListener) Close() error {
+	l.cancel()
+	return nil
+}
+
+// Addr implements net.Listener. Nothing can connect to it.
+func (l *TunnelListener) Addr() net.Addr { return &net.UnixAddr{Name: "tunnel", Net: "unix"} }

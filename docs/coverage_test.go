@@ -41,6 +41,9 @@ type statement struct {
 	Divergences []string      `json:"divergences"`
 	Errata      []string      `json:"errata"`
 	Measured    []measurement `json:"measured"`
+	// Model are files that show the statement by a model or a reference of ours, and not by a program of somebody else's.
+	// What nothing else shows certifies our own reading of the document, so it is counted apart.
+	Model []measurement `json:"model"`
 	// Untested says why no run can show the statement, Open what is missing to show it.
 	Untested string `json:"untested"`
 	Open     string `json:"open"`
@@ -59,11 +62,12 @@ const (
 	stateTested   coverageState = "shown by scenarios"
 	stateDeclared coverageState = "declared to differ"
 	stateMeasured coverageState = "measured"
+	stateModel    coverageState = "shown by our own model alone"
 	stateUntested coverageState = "cannot be tested"
 	stateOpen     coverageState = "open"
 )
 
-var coverageStates = []coverageState{stateTested, stateDeclared, stateMeasured, stateUntested, stateOpen}
+var coverageStates = []coverageState{stateTested, stateDeclared, stateMeasured, stateModel, stateUntested, stateOpen}
 
 // state returns how well the statement is covered.
 func (s statement) state() coverageState {
@@ -76,14 +80,16 @@ func (s statement) state() coverageState {
 		return stateDeclared
 	case len(s.Scenarios) > 0:
 		return stateTested
+	case len(s.Measured) > 0:
+		return stateMeasured
 	}
-	return stateMeasured
+	return stateModel
 }
 
 // checkEntry reports an error unless the statement has either something that shows it or one reason why nothing does.
 func (s statement) checkEntry(t *testing.T, where string) {
 	t.Helper()
-	isShown := len(s.Scenarios)+len(s.Divergences)+len(s.Errata)+len(s.Measured) > 0
+	isShown := len(s.Scenarios)+len(s.Divergences)+len(s.Errata)+len(s.Measured)+len(s.Model) > 0
 	reasons := 0
 	for _, reason := range []string{s.Untested, s.Open} {
 		if reason != "" {
@@ -177,7 +183,7 @@ func (c catalogueOfProof) checkNames(t *testing.T, where string, s statement) {
 			t.Errorf("%s: no erratum quotes %q", where, quote)
 		}
 	}
-	for _, m := range s.Measured {
+	for _, m := range slices.Concat(s.Measured, s.Model) {
 		if _, err := os.Stat(filepath.Join(root, m.By)); err != nil {
 			t.Errorf("%s: there is no file %s", where, m.By)
 		}
@@ -244,15 +250,15 @@ func renderCoverage(documents []coveredDocument) string {
 	}
 	b.WriteString("\n|---|--:|" + strings.Repeat("--:|", len(coverageStates)) + "\n")
 	for _, d := range documents {
-		counts := map[coverageState]int{}
-		for _, s := range d.Statements {
-			counts[s.state()]++
-		}
+		counts := d.countStates()
 		fmt.Fprintf(&b, "| %s | %d |", d.Document, len(d.Statements))
 		for _, state := range coverageStates {
 			fmt.Fprintf(&b, " %d |", counts[state])
 		}
 		b.WriteString("\n")
+	}
+	for _, d := range documents {
+		b.WriteString(d.renderModelShare())
 	}
 	for _, d := range documents {
 		fmt.Fprintf(&b, "\n## %s\n\n%s.\n\n| line | what it says | state | shown by |\n|--:|---|---|---|\n", d.Document, d.About)
@@ -261,6 +267,27 @@ func renderCoverage(documents []coveredDocument) string {
 		}
 	}
 	return b.String()
+}
+
+// countStates returns how many statements are in each state.
+func (d coveredDocument) countStates() map[coverageState]int {
+	counts := map[coverageState]int{}
+	for _, s := range d.Statements {
+		counts[s.state()]++
+	}
+	return counts
+}
+
+// renderModelShare returns the sentence that says how much of a document only our own model shows; "" if nothing.
+func (d coveredDocument) renderModelShare() string {
+	counts := d.countStates()
+	model := counts[stateModel]
+	if model == 0 {
+		return ""
+	}
+	shown := len(d.Statements) - counts[stateUntested] - counts[stateOpen]
+	return fmt.Sprintf("\nOf the %d statements of %s that something shows, %d (%d %%) are shown by our own model alone.\n",
+		shown, d.Document, model, (100*model+shown/2)/shown)
 }
 
 // renderProof returns what shows a statement, or why nothing does, as a cell of a table.
@@ -280,7 +307,7 @@ func (s statement) renderProof() string {
 	for range s.Errata {
 		out = append(out, "[an edit](findings/errata.md)")
 	}
-	for _, m := range s.Measured {
+	for _, m := range slices.Concat(s.Measured, s.Model) {
 		link := "[" + m.By + "](../" + m.By + ")"
 		if m.What != "" {
 			link += ": " + m.What

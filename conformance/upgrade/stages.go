@@ -42,6 +42,7 @@ func (s *StagePlan) Name() string { return s.Target.Cell.Name }
 
 // Setups returns the scenarios of the setups that take part in a path.
 func Setups(p *upgradepath.Path, all *scenarios.Set) (*scenarios.Set, error) {
+	all = all.Only(p.CanHave)
 	known, named := all.Setups(), slices.Clone(p.Setups)
 	if len(known) == 0 {
 		return nil, fmt.Errorf("path %s: no scenario has a setup (expected setup in the head of those whose objects are made once and kept)", p.Name)

@@ -12,21 +12,17 @@ import (
 	"github.com/authzconf/authzconf/drafts/granular/permissions"
 )
 
-// newGranular returns the command of the product, with the one that prints the policies.
+// newGranular returns the command of the product, with those that print the policies and the permissions.
 func newGranular() *cobra.Command {
 	c := productCommand(granular.Product)
-	c.AddCommand(newGranularPolicies())
+	c.AddCommand(newGranularPolicies(), newGranularPermissions())
 	return c
 }
 
 func newGranularPolicies() *cobra.Command {
 	var dir string
 	c := plainCommand("policies", func(c *cobra.Command) error {
-		var files fs.FS = permissions.Descriptions
-		if dir != "" {
-			files = os.DirFS(dir)
-		}
-		set, err := granular.LoadDescriptions(files, dir)
+		set, err := loadDescriptions(dir)
 		if err != nil {
 			return err
 		}
@@ -37,8 +33,39 @@ func newGranularPolicies() *cobra.Command {
 		_, err = c.OutOrStdout().Write(text)
 		return err
 	})
-	c.Flags().StringVar(&dir, "descriptions", "", "folder of descriptions of fields to use instead of the built-in ones")
+	descriptionsFlag(c, &dir)
 	return c
+}
+
+// newGranularPermissions returns the command that lists the described permissions: by field, and by themselves.
+func newGranularPermissions() *cobra.Command {
+	var dir string
+	c := plainCommand("permissions", func(c *cobra.Command) error {
+		set, err := loadDescriptions(dir)
+		if err != nil {
+			return err
+		}
+		if err := renderTable(c.OutOrStdout(), "guards", set.Guards(), 0); err != nil {
+			return err
+		}
+		return renderTable(c.OutOrStdout(), "granular verbs", set.Verbs(), 0)
+	})
+	descriptionsFlag(c, &dir)
+	return c
+}
+
+// descriptionsFlag adds the flag that names a folder of descriptions.
+func descriptionsFlag(c *cobra.Command, dir *string) {
+	c.Flags().StringVar(dir, "descriptions", "", "folder of descriptions of fields to use instead of the built-in ones")
+}
+
+// loadDescriptions reads the descriptions of a folder, or the built-in ones.
+func loadDescriptions(dir string) (*permissions.Set, error) {
+	var files fs.FS = permissions.Descriptions
+	if dir != "" {
+		files = os.DirFS(dir)
+	}
+	return granular.LoadDescriptions(files, dir)
 }
 
 // The KEPs whose cases list and lint show, besides the scenarios of impersonation.

@@ -19,6 +19,7 @@ import (
 	"github.com/authzconf/authzconf/internal/usage"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/record"
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 	"github.com/authzconf/authzconf/verdicts/findings"
 )
@@ -154,13 +155,14 @@ func (f *reproduceFlags) tryScenarios(c *cobra.Command, finding *findings.Findin
 
 // planScenarios plans the scenarios of a finding, and no others.
 func (f *reproduceFlags) planScenarios(finding *findings.Finding) (*conformance.Plan, error) {
-	cells, err := f.matrix.Cells()
-	if err != nil {
-		return nil, err
-	}
 	texts, err := conformance.LoadTexts("")
 	if err != nil {
 		return nil, invalid(err)
+	}
+	f.matrix.FeatureGates = requiredGates(finding, texts)
+	cells, err := f.matrix.Cells()
+	if err != nil {
+		return nil, err
 	}
 	plan := conformance.NewPlan(conformance.PlanOptions{Texts: texts, Cells: cells, Seed: f.seed})
 	plan.Select(func(c product.Case) string {
@@ -171,6 +173,20 @@ func (f *reproduceFlags) planScenarios(finding *findings.Finding) (*conformance.
 	})
 	plan.DropIdle()
 	return plan, nil
+}
+
+// requiredGates returns the feature gates that the scenarios of a finding need, besides ConstrainedImpersonation, and whether
+// on: they run only where somebody asks for them.
+func requiredGates(finding *findings.Finding, texts conformance.Texts) map[string]bool {
+	gates := map[string]bool{}
+	for _, id := range finding.Scenarios {
+		if s, isThere := texts.Set.Get(id); isThere {
+			for name, state := range s.Requires.FeatureGates {
+				gates[name] = state == scenarios.GateOn
+			}
+		}
+	}
+	return gates
 }
 
 // judgeItem returns the result of a planned scenario on a cell and the evidence it rests on, which is nil where the cell

@@ -102,10 +102,10 @@ func costs(t *testing.T, b *Bench) {
 	}
 	t.Cleanup(g.Close)
 	var table strings.Builder
-	_, _ = fmt.Fprintf(&table, "| actor | holds |%s |\n|---|---|%s---|\n", strings.Trim(strings.ReplaceAll(fmt.Sprint(costFields), " ", " | "), "[]")+" |", strings.Repeat("--:|", len(costFields)))
+	table.WriteString(costHead(costFields))
 	chart := statistics.Chart{
 		Label: "checks per request by fields that a request changes", Height: 360, Alone: true,
-		X: statistics.Axis{Label: "fields that a request changes", Log: true}, Y: statistics.Axis{Label: "checks per request", Log: true},
+		X: statistics.Axis{Label: "fields that a request changes; of a claim, drivers", Log: true}, Y: statistics.Axis{Label: "checks per request", Log: true},
 	}
 	for _, p := range payers() {
 		_, _ = fmt.Fprintf(&table, "| %s | %s |", p.name, p.holds)
@@ -125,11 +125,14 @@ func costs(t *testing.T, b *Bench) {
 			_, _ = fmt.Fprintf(&table, " %d |", checks)
 			curve.Points = append(curve.Points, statistics.Point{X: float64(n), Y: float64(checks)})
 		}
-		_, _ = fmt.Fprintf(&table, " %s |\n", map[bool]string{true: "allowed", false: "denied"}[p.allowed])
+		_, _ = fmt.Fprintf(&table, " %s |\n", outcomeOf(p.allowed))
 		chart.Curves = append(chart.Curves, curve)
 	}
 	docs.ComparePart(t, "../../docs/granular.md", "checks by fields", table.String(), *update)
 	docs.ComparePart(t, "../../docs/granular.md", "claim", claim(chart.Curves), *update)
+	claimTable, claimCurves := claimCosts(t, b)
+	docs.ComparePart(t, "../../docs/granular.md", "reviews by drivers", claimTable, *update)
+	chart.Curves = append(chart.Curves, claimCurves...)
 	image, err := chart.SVG()
 	if err == nil && *update {
 		err = os.WriteFile("../../docs/granular-cost.svg", []byte(image+"\n"), 0o644)
@@ -137,6 +140,17 @@ func costs(t *testing.T, b *Bench) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// costHead returns the head of a table of costs by a number of fields.
+func costHead(numbers []int) string {
+	columns := strings.Trim(strings.ReplaceAll(fmt.Sprint(numbers), " ", " | "), "[]")
+	return fmt.Sprintf("| actor | holds |%s | |\n|---|---|%s---|\n", columns, strings.Repeat("--:|", len(numbers)))
+}
+
+// outcomeOf returns what a table of costs says of a request that is allowed, or is not.
+func outcomeOf(isAllowed bool) string {
+	return map[bool]string{true: "allowed", false: "denied"}[isAllowed]
 }
 
 // claim confronts what the KEP says of the number of checks ("worst-case-plausibly 3-4x") with the curves: the ordinary

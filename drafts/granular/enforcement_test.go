@@ -96,14 +96,21 @@ func reviewsOfOneself(t *testing.T, b *Bench) {
 			client := kubernetes.NewForConfigOrDie(config)
 			for _, c := range a.Checks {
 				answer, verb, _ := strings.Cut(c, " ")
+				asked := &authorizationv1.ResourceAttributes{
+					Verb: verb, Group: o.resource.Group, Resource: o.resource.Resource, Subresource: s.Wanted(a).Subresource,
+					Namespace: who.namespace, Name: o.objectName(s.Wanted(a)),
+				}
 				review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{
-					Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-						Verb: verb, Group: o.resource.Group, Resource: o.resource.Resource, Subresource: s.Wanted(a).Subresource,
-						Namespace: who.namespace, Name: o.objectName(s.Wanted(a)),
-					}},
+					Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: asked},
 				}, metav1.CreateOptions{})
 				if err != nil || review.Status.Allowed != (answer == "yes") {
 					t.Errorf("%s/%s: of %s its actor is told %t, %v", s.ID, a.Name, verb, review.Status.Allowed, err)
+				}
+				other, err := b.client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
+					Spec: authorizationv1.SubjectAccessReviewSpec{User: who.user, ResourceAttributes: asked},
+				}, metav1.CreateOptions{})
+				if err != nil || other.Status.Allowed != (answer == "yes") {
+					t.Errorf("%s/%s: of %s an administrator is told %t about its actor, %v", s.ID, a.Name, verb, other.Status.Allowed, err)
 				}
 				answers[review.Status.Allowed]++
 			}

@@ -55,6 +55,7 @@ func TestReference(t *testing.T) {
 	t.Run("schemas", func(t *testing.T) { describesWhatThereIs(t, b) })
 	t.Run("extension", func(t *testing.T) { dropsTheExtension(t, b) })
 	t.Run("watched", func(t *testing.T) { followsTheSchema(t, b) })
+	t.Run("clients", func(t *testing.T) { keepsControllersAsTheyAre(t, b) })
 	t.Run("reviews", func(t *testing.T) { reviewsOfOneself(t, b) })
 	t.Run("policies", func(t *testing.T) { enforcesByPolicies(t, b) })
 	t.Run("webhooks", func(t *testing.T) { enforcesByWebhooks(t, b) })

@@ -29,8 +29,9 @@ func Parse(name string, data []byte) (*Set, error) {
 	if len(set.Resources) == 0 {
 		return nil, fmt.Errorf("%s: resources: expected at least one", y.At("$"))
 	}
+	known := verbs{}
 	for i, r := range set.Resources {
-		if at, err := checkResource(r, fmt.Sprintf("$.resources[%d]", i)); err != nil {
+		if at, err := checkResource(r, fmt.Sprintf("$.resources[%d]", i), known); err != nil {
 			return nil, fmt.Errorf("%s: %w", y.At(at), err)
 		}
 	}
@@ -40,14 +41,21 @@ func Parse(name string, data []byte) (*Set, error) {
 	return set, nil
 }
 
-// checkResource checks the description of a resource, which is at a path of its file, and returns where it is wrong.
-func checkResource(r resource, path string) (at string, err error) {
+// checkResource checks the description of a resource, which is at a path of its file, and returns where it is wrong. known has
+// the verbs of the resources before it.
+func checkResource(r resource, path string, known verbs) (at string, err error) {
 	if err := checkNames(r); err != nil {
 		return path, err
 	}
 	root, seen := &Node{}, map[string]bool{}
 	for i, field := range r.Fields {
 		err := checkField(field, seen)
+		if err == nil {
+			err = field.checkVerb(r.Resource)
+		}
+		if err == nil {
+			err = known.add(field)
+		}
 		if err == nil {
 			err = root.add(field)
 		}
@@ -79,9 +87,6 @@ func checkField(f *Field, seen map[string]bool) error {
 	}
 	if err := f.checkPath(seen); err != nil {
 		return err
-	}
-	if !validVerb.MatchString(f.Verb) {
-		return fmt.Errorf("path %q: verb is %q, expected lowerCamelCase", f.Path, f.Verb)
 	}
 	isItem := strings.HasSuffix(f.Path, ".*")
 	switch {

@@ -42,6 +42,9 @@ func TestParse(t *testing.T) {
 		{"items not described", "path: spec.parts.*,", "path: spec.pieces.*,", `f.yaml:9:10: path "spec.parts.*.image": expected "spec.parts.*" to be described before it`},
 		{"keys without a map", "excluded: true", "excludedItems: [a]", `f.yaml:10:10: path "spec.secret": excludedItems are keys of a map`},
 		{"keys of a list", "key: name}}", "key: name}, excludedItems: [a]}", `f.yaml:8:10: path "spec.parts.*": excludedItems are keys of a map`},
+		{"verb with the field around it", "verb: secrecy", "verb: specSecrecy", `f.yaml:10:10: path "spec.secret": verb "specSecrecy" begins with "spec", which the field is in`},
+		{"verb with the resource", "verb: secrecy", "verb: thingSecrecy", `f.yaml:10:10: path "spec.secret": verb "thingSecrecy" begins with "thing"`},
+		{"one verb of two meanings", "verb: secrecy", "verb: part", `f.yaml:10:10: path "spec.secret": verb "part" has no parameter, and a parameter that is taken verbatim at path "spec.parts.*"`},
 		{"nothing for a field", "- {path: spec, verb: specification}", "-", "f.yaml:7:"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -84,7 +84,7 @@ func (s *Set) check() error {
 			}
 		}
 	}
-	return nil
+	return s.checkVerbs()
 }
 
 // add puts a field into the tree.

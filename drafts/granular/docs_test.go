@@ -8,7 +8,31 @@ import (
 	"testing"
 
 	"github.com/authzconf/authzconf/docs"
+	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/scenarios"
 )
+
+// TestDocumentedClaims compares the number of scenarios about the status of ResourceClaims in docs/granular.md with the files.
+func TestDocumentedClaims(t *testing.T) {
+	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const folder = "kubernetes/granular-status/"
+	counts, all := map[string]int{}, 0
+	for _, s := range set.All() {
+		if rest, isOne := strings.CutPrefix(s.ID, folder); isOne {
+			subject, _, _ := strings.Cut(rest, "/")
+			counts[subject]++
+			all++
+		}
+	}
+	var list []string
+	for _, subject := range slices.Sorted(maps.Keys(counts)) {
+		list = append(list, fmt.Sprintf("%d in %s", counts[subject], subject))
+	}
+	docs.ComparePart(t, "../../docs/granular.md", "granular-status", fmt.Sprintf("%d scenarios: %s.\n", all, strings.Join(list, ", ")), *update)
+}
 
 // TestDocumentedSections holds the table of docs/granular.md against the scenarios.
 func TestDocumentedSections(t *testing.T) {

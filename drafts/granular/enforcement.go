@@ -16,11 +16,13 @@ const (
 	Policies = "policies"
 	// Webhook is somebody's admission webhook, which enforces what is excluded.
 	Webhook = "webhook"
+	// APIServer is a kube-apiserver that implements the KEP: nothing is put before it or into it.
+	APIServer = "api-server"
 )
 
 // Enforcement is what enforces granular verbs, and how.
 type Enforcement struct {
-	// Kind is Reference, Policies or Webhook.
+	// Kind is Reference, Policies, Webhook or APIServer.
 	Kind string
 	// Descriptions are the permissions of fields.
 	Descriptions *permissions.Set
@@ -33,15 +35,21 @@ type Enforcement struct {
 	Kubeconfig string
 }
 
-// isInServer reports whether the API server itself has a kind of enforcement. It then enforces what is excluded alone.
-func isInServer(kind string) bool { return kind == Policies || kind == Webhook }
+// isByAdmission reports whether a kind of enforcement is part of an API server's admission. It then enforces what is excluded
+// alone.
+func isByAdmission(kind string) bool { return kind == Policies || kind == Webhook }
+
+// enforces reports whether a kind enforces anything, so that the model can say what is to be expected of it.
+func enforces(kind string) bool {
+	return kind == Reference || kind == APIServer || isByAdmission(kind)
+}
 
 // applies reports whether an attempt can show something about a kind of enforcement. An API server refuses before
 // admission who lacks the ordinary permission.
 func (a *Attempt) applies(kind string) bool {
 	verb, allowed := strings.CutPrefix(a.Checks[0], "yes ")
 	isOrdinary := allowed && verb != permissions.GeneralVerb
-	return isOrdinary || !isInServer(kind)
+	return isOrdinary || !isByAdmission(kind)
 }
 
 // isGranted reports whether the actor of an attempt was granted a verb.

@@ -61,6 +61,25 @@ func enforcesByPolicies(t *testing.T, b *Bench) {
 	}
 }
 
+// rejectsWhatImplementsNothing judges an API server of today as one that implements the KEP: it passes where the ordinary
+// permission alone decides, and fails wherever a granular one does.
+func rejectsWhatImplementsNothing(t *testing.T, b *Bench) {
+	results, err := b.Run(t.Context(), by(t, APIServer), builtIn(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
+		decidesAlone := len(r.attempt.Checks) == 1
+		hasPassed := len(r.problems()) == 0
+		if hasPassed && !decidesAlone {
+			t.Errorf("%s passed, and needs %q", r.ID(), r.attempt.Checks)
+		}
+		if !hasPassed && decidesAlone {
+			t.Errorf("%s: %q", r.ID(), r.problems())
+		}
+	}
+}
+
 // off is a kind that enforces nothing.
 const off = "off"
 
@@ -370,7 +389,7 @@ func enforcesByWebhooks(t *testing.T, b *Bench) {
 
 // TestApplies shows what can be judged of whom, without a server.
 func TestApplies(t *testing.T) {
-	for kind, want := range map[string][]bool{Reference: {true, true, true}, off: {true, true, true}, Policies: {true, false, false}, Webhook: {true, false, false}} {
+	for kind, want := range map[string][]bool{Reference: {true, true, true}, off: {true, true, true}, APIServer: {true, true, true}, Policies: {true, false, false}, Webhook: {true, false, false}} {
 		for i, first := range []string{"yes patch", "no patch", "yes granular"} {
 			if a := (&Attempt{Checks: []string{first}}); a.applies(kind) != want[i] {
 				t.Errorf("%s, %s: %t", kind, first, !want[i])

@@ -57,6 +57,7 @@ func TestReference(t *testing.T) {
 	t.Run("watched", func(t *testing.T) { followsTheSchema(t, b) })
 	t.Run("clients", func(t *testing.T) { keepsControllersAsTheyAre(t, b) })
 	t.Run("reviews", func(t *testing.T) { reviewsOfOneself(t, b) })
+	t.Run("in-server", func(t *testing.T) { rejectsWhatImplementsNothing(t, b) })
 	t.Run("policies", func(t *testing.T) { enforcesByPolicies(t, b) })
 	t.Run("webhooks", func(t *testing.T) { enforcesByWebhooks(t, b) })
 }

@@ -35,7 +35,7 @@ func newObservation(by Enforcement, t trial, seen *Seen) *observation {
 	for _, r := range seen.Reviews {
 		o.reviewed = append(o.reviewed, r.Spec.ResourceAttributes)
 	}
-	if enforces := by.Kind == Reference || isInServer(by.Kind); enforces {
+	if enforces(by.Kind) {
 		o.predict(by.Descriptions, &sending{t.request(), o.place, seen.Before})
 	}
 	if by.Kind == Reference {
@@ -61,7 +61,11 @@ func (o *observation) inferDecision(a *Attempt) *enforcer.Decision {
 	first := enforcer.Check{ResourceAttributes: authorizationv1.ResourceAttributes{Verb: verb}, Allowed: answer == "yes"}
 	d := &enforcer.Decision{User: o.actor.user, Verb: verb, Checks: []enforcer.Check{first}, Fields: -1}
 	for _, q := range o.reviewed {
-		d.Checks = append(d.Checks, enforcer.Check{ResourceAttributes: *q, Allowed: a.isGranted(q.Verb)})
+		check := enforcer.Check{ResourceAttributes: *q, Allowed: a.isGranted(q.Verb)}
+		if check.Verb == permissions.GeneralVerb {
+			d.Granular = check.Allowed
+		}
+		d.Checks = append(d.Checks, check)
 	}
 	return d
 }

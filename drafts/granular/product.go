@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"github.com/spf13/pflag"
 
@@ -30,6 +31,8 @@ var Product = product.Product{Name: "granular", Command: "granular", New: func(f
 	f.binaries.RegisterFlags(fs)
 	f.binaries.RegisterAPIServers(fs)
 	fs.BoolVar(&f.policies, "policies", false, "have the API server enforce what is excluded, by ValidatingAdmissionPolicies")
+	fs.BoolVar(&f.inServer, "in-server", false, "the API server implements the KEP itself; --api-server names its program")
+	fs.StringToStringVar(&f.gates, "feature-gate", nil, "feature gates of the API server, NAME=true|false")
 	fs.StringVar(&f.url, "enforcer-url", "", "https URL of an admission webhook that enforces what is excluded")
 	fs.StringVar(&f.ca, "enforcer-ca", "", "authority of its certificate, in PEM (default: those of the system)")
 	fs.StringVar(&f.kubeconfig, "enforcer-kubeconfig", "", "file to write a kubeconfig to, by which it may ask the API server")
@@ -40,7 +43,8 @@ var Product = product.Product{Name: "granular", Command: "granular", New: func(f
 type flags struct {
 	scenarios, kubernetes, descriptions string
 	binaries                            local.Binaries
-	policies                            bool
+	policies, inServer                  bool
+	gates                               map[string]string
 	url, ca, kubeconfig                 string
 }
 
@@ -60,7 +64,23 @@ func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
 		return nil, fmt.Errorf("--kubernetes: %w", err)
 	}
 	target := serverOptions(release, &f.binaries)
+	if target.FeatureGates, err = f.featureGates(); err != nil {
+		return nil, err
+	}
 	return newPlan(target, by, scenarios), server.CheckAPIServers([]server.Options{target})
+}
+
+// featureGates returns the states of the gates that are named.
+func (f *flags) featureGates() (map[string]bool, error) {
+	states := map[string]bool{}
+	for name, value := range f.gates {
+		state, err := strconv.ParseBool(value)
+		if err != nil {
+			return nil, fmt.Errorf("--feature-gate %s=%s: expected true or false", name, value)
+		}
+		states[name] = state
+	}
+	return states, nil
 }
 
 // serverOptions returns the API server behind the enforcer.
@@ -123,6 +143,8 @@ func (f *flags) enforcement(i *product.Invocation) (by Enforcement, err error) {
 	switch {
 	case f.policies:
 		by.Kind = Policies
+	case f.inServer:
+		by.Kind = APIServer
 	case f.url != "":
 		by.Kind = Webhook
 		if !isWebhookURL(f.url) {

@@ -20,6 +20,7 @@ var notices = map[string]string{
 	Reference: noImplementation + "a reference enforcer before a real API server; it says nothing about any API server's conformance.",
 	Policies:  noImplementation + "what ValidatingAdmissionPolicies of a real API server make of its excluded fields; what grants more than the ordinary permission no policy can do.",
 	Webhook:   noImplementation + "somebody's enforcer of excluded fields, an admission webhook of a real API server.",
+	APIServer: "No release of Kubernetes implements KEP-3617, which was closed unmerged. This judges the kube-apiserver that was named by our reading of the KEP.",
 }
 
 // subjects are what is judged, by kind of enforcement.
@@ -27,6 +28,7 @@ var subjects = map[string]string{
 	Reference: "the reference enforcer of KEP-3617",
 	Policies:  "ValidatingAdmissionPolicies for KEP-3617",
 	Webhook:   "an enforcer of KEP-3617",
+	APIServer: "a kube-apiserver that implements KEP-3617",
 }
 
 // Conclude implements product.Plan.

@@ -179,7 +179,8 @@ func TestLayout(t *testing.T) {
 	}
 	always := []string{"artifacts/metadata.json", "artifacts/steps.md", "build-log.txt", "finished.json", "started.json"}
 	paths, _ := filepath.Glob("../paths/*.yaml")
-	release, steps := slices.Concat(always, report("matrix"), []string{"artifacts/ga.md"}), []string{"matrix", "matrix-verify", "kind-ready", "any-cluster", "ga"}
+	release, steps := slices.Concat(always, report("matrix"), report("granular-status"), report("granular-status-off"), []string{"artifacts/ga.md"}),
+		[]string{"matrix", "matrix-verify", "granular-status", "granular-status-verify", "granular-status-off", "granular-status-off-verify", "kind-ready", "any-cluster", "ga"}
 	for _, name := range []string{"kind", "kind-nodes-1.34", "kind-nodes-1.35", "kind-nodes-1.36", "kind-control-planes", "kind-upgrade", "kind-high-availability", "kind-kill", "kind-storm-1.35", "kind-storm-1.36", "kind-storm-1.37", "load-million"} {
 		release = slices.Concat(release, report(name))
 		steps = append(steps, name, name+"-verify")

@@ -74,8 +74,10 @@ func secondaryChecks(fixed map[string]map[string]any) []secondaryCheck {
 			allowed: http.StatusOK, refused: http.StatusForbidden, message: "user not permitted to sign requests with signerName", asks: 2, version: "*",
 		},
 		{
-			name:  "finalizers of an owner that must stay",
-			about: func(a authorizationv1.ResourceAttributes) bool { return a.Verb == "update" && a.Subresource == "finalizers" },
+			name: "finalizers of an owner that must stay",
+			about: func(a authorizationv1.ResourceAttributes) bool {
+				return a.Verb == "update" && a.Subresource == "finalizers"
+			},
 			// It asks first whether the user may do that to everything there is.
 			method: http.MethodPost, path: configMaps, body: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": ownedBy(true)},
 			allowed: http.StatusCreated, refused: http.StatusForbidden, message: "cannot set blockOwnerDeletion", asks: 2, version: "v1",

@@ -159,10 +159,10 @@ func BenchmarkCostOfObjects(b *testing.B) {
 	for _, size := range []int{1 << 10, 10 << 10, 100 << 10, 900 << 10} {
 		at := fmt.Sprintf("bytes=%d/", size)
 		all = append(all,
-			measured{at + "refused-at-once", coloredMap(b, "blue", size), &User{Name: "eve"}, http.StatusForbidden},
-			measured{at + "refused-in-admission", coloredMap(b, "red", size), &User{Name: "ann"}, http.StatusForbidden},
-			measured{at + "admitted", coloredMap(b, "blue", size), &User{Name: "ann"}, http.StatusCreated},
-			measured{at + "not-judged", coloredMap(b, "blue", size), plainUser, http.StatusCreated})
+			measured{at + "by=refused-at-once", coloredMap(b, "blue", size), &User{Name: "eve"}, http.StatusForbidden},
+			measured{at + "by=refused-in-admission", coloredMap(b, "red", size), &User{Name: "ann"}, http.StatusForbidden},
+			measured{at + "by=admitted", coloredMap(b, "blue", size), &User{Name: "ann"}, http.StatusCreated},
+			measured{at + "by=not-judged", coloredMap(b, "blue", size), plainUser, http.StatusCreated})
 	}
 	for _, i := range rand.Perm(len(all)) {
 		b.Run(all[i].name, func(b *testing.B) {

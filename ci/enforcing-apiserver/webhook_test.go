@@ -25,6 +25,7 @@ type webhookConfiguration struct {
 	Webhook    struct {
 		FailurePolicy                       vectors.FailureMode
 		ConditionsEndpointKubeConfigContext string
+		ConditionsReview                    *struct{ Version, KubeConfigContextName string }
 		ConnectionInfo                      struct{ KubeConfigFile string }
 	}
 }
@@ -42,11 +43,15 @@ type endpoint struct {
 	client *http.Client
 }
 
-func newWebhook(c webhookConfiguration, w *wire.Revision, fault string) (_ *webhook, err error) {
+// newWebhook makes a webhook of its configuration, with an endpoint for conditions if it is to be asked for some.
+func newWebhook(c webhookConfiguration, w *wire.Revision, fault string, conditions bool) (_ *webhook, err error) {
 	out := &webhook{name: c.Name, fault: fault, failure: cmp.Or(c.Webhook.FailurePolicy, vectors.FailDeny), wire: w}
-	file := c.Webhook.ConnectionInfo.KubeConfigFile
-	if out.access, err = newEndpoint(file, ""); err == nil && c.Webhook.ConditionsEndpointKubeConfigContext != "" {
-		out.conditions, err = newEndpoint(file, c.Webhook.ConditionsEndpointKubeConfigContext)
+	file, at := c.Webhook.ConnectionInfo.KubeConfigFile, c.Webhook.ConditionsEndpointKubeConfigContext
+	if review := c.Webhook.ConditionsReview; review != nil {
+		at = review.KubeConfigContextName
+	}
+	if out.access, err = newEndpoint(file, ""); err == nil && at != "" && conditions {
+		out.conditions, err = newEndpoint(file, at)
 	}
 	return out, err
 }

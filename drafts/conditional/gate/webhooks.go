@@ -161,7 +161,7 @@ func (w *webhooks) conditions(s *script, place string, body []byte) ([]byte, err
 		if failed {
 			out.EvaluationError = "a condition is in error"
 		}
-		return w.wire.AnswerConditions(out)
+		return w.wire.AnswerConditions(q.UID, out)
 	}
 	s.events = append(s.events, evaluates+" what nobody has answered")
 	return nil, errors.New("these are not the conditions that were answered")

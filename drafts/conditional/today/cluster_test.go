@@ -98,7 +98,7 @@ func Start(ctx context.Context, o StartOptions) (_ *Cluster, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{Authorizer: reference.New(empty), mux: http.NewServeMux()}
+	c := &Cluster{Authorizer: reference.New(wire.Seed, empty), mux: http.NewServeMux()}
 	c.answer(reference.Handler(wire.Seed, Today{Authorizer: c.Authorizer}))
 	c.handle(admitPath, &c.Judged, Today{Authorizer: c.Authorizer}.Admission(c.namespace))
 	c.handle("/", &c.Reviewed, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { (*c.access.Load()).ServeHTTP(w, req) }))

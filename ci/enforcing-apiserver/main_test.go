@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 	}); err != nil {
 		panic(err)
 	}
-	e, s := &enforcer{fault: os.Getenv(faultVariable), wire: wire.Merged}, options.NewServerRunOptions()
+	e, s := &enforcer{fault: os.Getenv(faultVariable), wire: wire.Newest()}, options.NewServerRunOptions()
 	cmd := &cobra.Command{Use: "enforcing-apiserver", SilenceUsage: true, RunE: func(cmd *cobra.Command, _ []string) error {
 		return e.run(cmd.Context(), s)
 	}}

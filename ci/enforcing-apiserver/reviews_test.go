@@ -117,5 +117,5 @@ func (e *enforcer) answerConditions(ctx context.Context, body []byte) ([]byte, e
 			break
 		}
 	}
-	return e.wire.AnswerConditions(out)
+	return e.wire.AnswerConditions(q.UID, out)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -113,6 +114,7 @@ func (w *webhook) ask(ctx context.Context, a authorizer.Attributes, mode vectors
 
 // evaluate is the second phase.
 func (w *webhook) evaluate(ctx context.Context, q vectors.AuthorizationConditionsRequest) (vectors.SubjectAccessReviewStatus, error) {
+	q.UID = string(uuid.NewUUID())
 	body, err := w.wire.AskConditions(q)
 	if err == nil {
 		body, err = w.conditions.post(ctx, body)
@@ -120,6 +122,9 @@ func (w *webhook) evaluate(ctx context.Context, q vectors.AuthorizationCondition
 	var s *vectors.SubjectAccessReviewStatus
 	if err == nil {
 		s, err = w.wire.ReadConditions(body)
+	}
+	if err == nil && !w.wire.IsReplyTo(q.UID, body) {
+		err = fmt.Errorf("the answer of %s is to another review", w.name)
 	}
 	if err == nil && (s == nil || s.ConditionsChain != nil || s.Allowed && s.Denied) {
 		err = fmt.Errorf("the answer of %s has no decision", w.name)

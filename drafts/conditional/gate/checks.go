@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,7 +48,7 @@ func Checks() []Check {
 		{
 			ID: "wildcards", Section: "Changes to (Self)SubjectAccessReview", on: usual, run: reviewWildcards,
 			Statement: "A review whose resource or version is a wildcard is answered without conditions, for which object they would be about is not known.",
-			Want:      []string{"v1 configmaps: asked Optimized, Conditional", "* configmaps: asked None, NoOpinion", "v1 *: asked None, NoOpinion"},
+			Want:      []string{"v1 configmaps: asked for conditions, Conditional", "* configmaps: asked for none, NoOpinion", "v1 *: asked for none, NoOpinion"},
 		},
 		{
 			ID: "versions", Section: "Authorizer requirements", on: usual, run: writeVersions,
@@ -70,7 +69,7 @@ func Checks() []Check {
 			ID: "reload", Section: "Feature Enablement and Rollback", on: noContext, run: reloadContext,
 			Statement: "A webhook without a context for conditions is asked for none. Reloading the configuration turns them on and off for it while the API server runs.",
 			Want: []string{
-				"left out: asked None, refused", "put in: asked Optimized, admitted", "taken out: asked None, refused",
+				"left out: asked for none, refused", "put in: asked for conditions, admitted", "taken out: asked for none, refused",
 			},
 		},
 	}
@@ -185,11 +184,15 @@ func reviewWildcards(ctx context.Context, p *player) (lines []string, err error)
 	return lines, nil
 }
 
-// joinModes writes down how authorizers were asked for conditions: None is what a review that asks for none has left out.
+// joinModes writes down whether each authorizer was asked for conditions, in whichever form.
 func joinModes(modes []vectors.Mode) string {
 	var words []string
 	for _, m := range modes {
-		words = append(words, cmp.Or(string(m), "None"))
+		word := "for none"
+		if m == vectors.HumanReadable || m == vectors.Optimized {
+			word = "for conditions"
+		}
+		words = append(words, word)
 	}
 	return strings.Join(words, ", ")
 }
@@ -250,7 +253,7 @@ func postConditions(ctx context.Context, p *player) (lines []string, err error) 
 func (p *player) postSets(ctx context.Context, s *script, sets []vectors.ConditionSet) (string, error) {
 	s.object, s.events = "vector-review", nil
 	object := vectors.Object(object(aCreate().Request, s.object, 0))
-	body, err := p.said.wire.AskConditions(vectors.AuthorizationConditionsRequest{ConditionSets: sets, ConditionData: vectors.ConditionData{Operation: "CREATE", Object: object}})
+	body, err := p.said.wire.AskConditions(vectors.AuthorizationConditionsRequest{UID: "of-the-checks", ConditionSets: sets, ConditionData: vectors.ConditionData{Operation: "CREATE", Object: object}})
 	if err != nil {
 		return "", err
 	}
@@ -324,7 +327,7 @@ func reloadContext(ctx context.Context, p *player) (lines []string, err error) {
 	}
 	var reloader clusters.Reloader = plane
 	for _, step := range []struct{ word, context, mode string }{
-		{"left out", "", "None"}, {"put in", p.contextText(), "Optimized"}, {"taken out", "", "None"},
+		{"left out", "", "for none"}, {"put in", p.contextText(), "for conditions"}, {"taken out", "", "for none"},
 	} {
 		if len(lines) > 0 {
 			if err := reloader.ReloadAuthorization(chainOf(1, step.context)); err != nil {

@@ -105,6 +105,7 @@ func TestEnforcingServer(t *testing.T) {
 // judgeChecks runs all checks and judges them, by their IDs.
 func judgeChecks(t *testing.T, o Options) map[string]vectors.Result {
 	t.Helper()
+	t.Setenv("ENFORCING_APISERVER_WIRE", o.Wire.Name)
 	seen, err := RunChecks(t.Context(), Checks(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -134,6 +135,7 @@ var checkFaults = []struct{ fault, check string }{
 // takesOlderForm: a server that knows only the field of the KEP's text is given that one.
 func takesOlderForm(t *testing.T) {
 	t.Setenv("ENFORCING_APISERVER_FORM", "conditionsEndpointKubeConfigContext")
+	t.Setenv("ENFORCING_APISERVER_WIRE", wire.Merged.Name)
 	all := builtin(t, func(v *vectors.Vector) bool { return strings.HasSuffix(v.ID, "/enforcer/only-allow") })
 	play, err := Run(t.Context(), all, Options{Release: local.Newest(), Binaries: &local.Binaries{}, Wire: wire.Merged, Played: func() {}})
 	if err != nil {
@@ -174,6 +176,7 @@ var faults = []struct{ fault, vector string }{
 // fails says whether a fault fails a run, and its vector.
 func fails(t *testing.T, fault, vector string) {
 	t.Setenv("ENFORCING_APISERVER_FAULT", fault)
+	t.Setenv("ENFORCING_APISERVER_WIRE", wire.Merged.Name)
 	// A chain of three shows nothing of them that shorter ones do not.
 	all := builtin(t, func(v *vectors.Vector) bool { return v.APIServer != nil && len(v.APIServer.Chain) < 3 })
 	play, err := Run(t.Context(), all, Options{Release: local.Newest(), Binaries: &local.Binaries{}, Wire: wire.Merged, Played: func() {}})

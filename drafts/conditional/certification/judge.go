@@ -161,7 +161,7 @@ func (j *judge) hasConditions(e *entry, x Exchange) bool {
 func (j *judge) note(e *entry, x Exchange, advice bool, reason, format string, args ...any) {
 	j.found.Add(e.caseID(), certify.Finding{Reason: reason, Level: e.level, Advice: advice},
 		func() string {
-			return strings.TrimSpace(fmt.Sprintf("%s, step %d %s: ", e.id, x.Step, x.Variant)) + " " + fmt.Sprintf(format, args...)
+			return strings.TrimSpace(fmt.Sprintf("%s#%d %s", e.id, x.Step, x.Variant)) + ": " + fmt.Sprintf(format, args...)
 		})
 }
 

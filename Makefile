@@ -279,6 +279,7 @@ conditional-cost: ## measure what conditional authorization costs beside admissi
 	@for i in $$(seq $(ROUNDS)); do _output/bin/conditional-today -test.run '^$$' -test.bench Cost -test.benchtime 100x || exit; done > _output/conditional-cost.txt
 	go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da -row /of -col '/by@(policy nothing compiled-before compiled-each-time webhook)' _output/conditional-cost.txt
 	go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da -row /policies -col '/by@(conditions every-policy)' _output/conditional-cost.txt
+	go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da -row /bytes -col '/by@(not-judged admitted refused-in-admission refused-at-once)' _output/conditional-cost.txt
 
 # It is built as a test program is, from a module of its own.
 .PHONY: enforcing-apiserver

@@ -26,6 +26,8 @@ type CaseResult struct {
 	Findings          []Finding
 	// Inconclusive says why nothing can be said although all was tried.
 	Inconclusive string
+	// Inapplicable says why the part is not about this authorizer. Then nothing was asked, and nothing is missing.
+	Inapplicable string
 }
 
 // Grant fills in the levels that are granted by the results.

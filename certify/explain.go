@@ -45,7 +45,21 @@ func (c *client) curl(ctx context.Context, v Question) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	method := cmp.Or(v.Method, http.MethodPost)
+	return c.show(ctx, cmp.Or(v.Method, http.MethodPost), body)
+}
+
+// Curl returns how a shell would send a body to the webhook. It holds no credentials: they are named as files.
+func (w *Webhook) Curl(ctx context.Context, body []byte) (string, error) {
+	c, err := w.client(false)
+	if err != nil {
+		return "", err
+	}
+	defer c.close()
+	return c.show(ctx, http.MethodPost, body)
+}
+
+// show returns a request for a shell.
+func (c *client) show(ctx context.Context, method string, body []byte) (string, error) {
 	req, err := c.request(ctx, method, body)
 	if err != nil {
 		return "", err

@@ -3,6 +3,7 @@ package certify
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +24,7 @@ func (t *Trial[A]) Conclude(results []reports.Result, view record.View) (*report
 		r.AddUnknown(err.Error())
 		return r, nil
 	}
+	run.omit(r.Groups)
 	if run.Problem != "" {
 		r.AddUnknown("not all could be tried: " + run.Problem)
 	}
@@ -30,6 +32,11 @@ func (t *Trial[A]) Conclude(results []reports.Result, view record.View) (*report
 		r.AddNote("the run was ended: " + run.Stopped)
 	}
 	r.AddNote("levels granted: " + cmp.Or(strings.Join(GrantedLevels(r.Groups), ", "), "none"))
+	for _, g := range r.Groups {
+		if left := inapplicable(g); left != "" {
+			r.AddNote(fmt.Sprintf("%s: %s", g.Name, left))
+		}
+	}
 	for _, note := range run.safeAdvice() {
 		r.AddNote(note)
 	}
@@ -44,6 +51,40 @@ func (t *Trial[A]) Conclude(results []reports.Result, view record.View) (*report
 		}
 	}
 	return r, nil
+}
+
+// omit moves parts that turned out not to be about the authorizer from the cases of groups to those that are not run.
+func (run *judgedRun) omit(groups []reports.Group) {
+	for i := range groups {
+		g := &groups[i]
+		g.Cases = slices.DeleteFunc(g.Cases, func(r reports.Result) bool {
+			why := run.Cases[g.Name+"/"+r.Case].Inapplicable
+			if why != "" && r.Verdict == verdicts.NotSupported {
+				g.NotRun = append(g.NotRun, reports.Omission{Case: r.Case, Level: r.Level, Cause: reports.CauseTarget, Why: why})
+				return true
+			}
+			return false
+		})
+	}
+}
+
+// inapplicable returns how much of a level is not about the authorizer, and why. It is empty if all of it is.
+func inapplicable(g reports.Group) string {
+	counts, total := map[string]int{}, 0
+	for _, n := range g.NotRun {
+		if n.Cause == reports.CauseTarget {
+			counts[n.Why]++
+			total++
+		}
+	}
+	if total == 0 {
+		return ""
+	}
+	var whys []string
+	for _, why := range slices.Sorted(maps.Keys(counts)) {
+		whys = append(whys, fmt.Sprintf("%d, %s", counts[why], why))
+	}
+	return fmt.Sprintf("%d of %s not applicable: %s", total, reports.Plural(len(g.Cases)+len(g.NotRun), "case"), strings.Join(whys, "; "))
 }
 
 // The words for what became of a level.
@@ -70,7 +111,7 @@ func grant(g reports.Group) string {
 		return notSupported
 	case isLeftOut && has(verdicts.Passed):
 		return "not tried in full"
-	case isLeftOut:
+	case isLeftOut, !has(verdicts.Passed):
 		return notTried
 	}
 	return granted
@@ -103,6 +144,10 @@ func (run *judgedRun) levels(groups []reports.Group) reports.Section {
 			row.Cells[2], row.Cells[3] = fmt.Sprintf("%d of %d", r.Reviews, r.Planned), fmt.Sprint(r.Findings)
 			if word == granted {
 				row.Cells[1] += r.Terms()
+			}
+			left := seq.Count(g.NotRun, func(n reports.Omission) bool { return n.Cause == reports.CauseTarget })
+			if word == granted && left > 0 {
+				row.Cells[1] += fmt.Sprintf(", without %d that are not applicable", left)
 			}
 		}
 		table.Rows = append(table.Rows, row)

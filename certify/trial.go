@@ -153,7 +153,8 @@ func (t *Trial[A]) Judge(id string, view record.View) reports.Result {
 		return t.judgeChallenge(run)
 	}
 	result := run.Cases[id].result(run.Stopped)
-	if result.Verdict != verdicts.Passed {
+	isJudged := result.Verdict != verdicts.Passed && result.Verdict != verdicts.NotSupported
+	if isJudged {
 		level, _, _ := strings.Cut(id, "/")
 		result.Evidence = evidenceOf(view, level)
 	}
@@ -171,6 +172,9 @@ func (t *Trial[A]) judgeChallenge(run *judgedRun) reports.Result {
 
 // result returns the verdict on a part of a level. stopped says why nothing more was asked, if the authorizer gave a reason.
 func (c CaseResult) result(stopped string) reports.Result {
+	if c.Inapplicable != "" {
+		return reports.Result{Verdict: verdicts.NotSupported, Reason: c.Inapplicable}
+	}
 	r := reports.Result{Verdict: verdicts.Passed, Judged: c.Answered}
 	for _, f := range c.Findings {
 		r.Details = append(r.Details, f.lines()...)

@@ -1,8 +1,6 @@
 package enforcing
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,14 +10,18 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/metrics"
 	"k8s.io/apiserver/pkg/endpoints/filters"
-	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	admissionoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
@@ -29,12 +31,15 @@ import (
 
 // enforcer is the authorizer of the server, and its admission plugin. It reads the chain lazily, as the KEP proposes.
 type enforcer struct {
-	on       bool
-	fault    string
-	wire     *wire.Revision
-	webhooks []*webhook
-	rest     authorizer.Authorizer // the authorizers behind them, system:masters before them
+	on    bool
+	fault string
+	wire  *wire.Revision
+	// current are the webhooks of the configuration, which may be reloaded. A decision keeps those that have made it.
+	current atomic.Pointer[[]*webhook]
+	rest    authorizer.Authorizer // the authorizers behind them, system:masters before them
 }
+
+func (e *enforcer) webhooks() []*webhook { return *e.current.Load() }
 
 // link is what one authorizer of the chain has said.
 type link struct {
@@ -48,6 +53,7 @@ type link struct {
 type decision struct {
 	attributes authorizer.Attributes
 	kind       vectors.Decision
+	webhooks   []*webhook
 	links      []link
 	reason     string
 	err        error
@@ -63,11 +69,13 @@ type held struct {
 type heldKey struct{}
 
 // ask asks the authorizer at a place of the chain.
-func (e *enforcer) ask(ctx context.Context, at int, a authorizer.Attributes, mode vectors.Mode) (l link) {
-	if at < len(e.webhooks) {
-		w := e.webhooks[at]
+func (e *enforcer) ask(ctx context.Context, webhooks []*webhook, at int, a authorizer.Attributes, mode vectors.Mode) (l link) {
+	if at < len(webhooks) {
+		w := webhooks[at]
 		l = link{name: w.name, by: w}
-		l.status, l.err = w.ask(ctx, a, mode)
+		if l.status, l.err = w.ask(ctx, a, mode); l.status.Decision() == vectors.Conditional && e.fault != "not-counted" {
+			metrics.RecordAuthorizationDecision("Webhook", w.name, "conditional")
+		}
 		return l
 	}
 	d, reason, err := e.rest.Authorize(ctx, a)
@@ -76,10 +84,13 @@ func (e *enforcer) ask(ctx context.Context, at int, a authorizer.Attributes, mod
 
 // decide asks the chain until what comes of it is known, or a conditional allow is seen.
 func (e *enforcer) decide(ctx context.Context, a authorizer.Attributes, mode vectors.Mode) *decision {
-	d, conditional := &decision{attributes: a, kind: vectors.NoOpinion}, false
+	d, conditional := &decision{attributes: a, kind: vectors.NoOpinion, webhooks: e.webhooks()}, false
+	if isWildcard := slices.Contains([]string{a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource()}, "*"); isWildcard && e.fault != "wildcards-on-conditions" {
+		mode = vectors.None // no object of one version is there to evaluate conditions on
+	}
 	var errs []error
-	for i := 0; i <= len(e.webhooks); i++ {
-		l := e.ask(ctx, i, a, mode)
+	for i := 0; i <= len(d.webhooks); i++ {
+		l := e.ask(ctx, d.webhooks, i, a, mode)
 		if e.fault == "ignores-deny-conditions" && l.status.Decision() == vectors.Conditional && !canAllow(l.status.ConditionsChain) {
 			l.status.ConditionsChain = nil
 		}
@@ -96,8 +107,8 @@ func (e *enforcer) decide(ctx context.Context, a authorizer.Attributes, mode vec
 		default:
 			d.kind, d.reason, d.err = kind, l.status.Reason, l.err
 		}
-		for i++; e.fault == "asks-on" && d.kind != vectors.ConditionalAllow && i < len(e.webhooks); i++ {
-			e.ask(ctx, i, a, mode)
+		for i++; e.fault == "asks-on" && d.kind != vectors.ConditionalAllow && i < len(d.webhooks); i++ {
+			e.ask(ctx, d.webhooks, i, a, mode)
 		}
 		return d
 	}
@@ -116,9 +127,9 @@ func canAllow(sets []vectors.ConditionSet) bool {
 
 // evaluate comes to a concrete decision, and asks those that were not asked yet if it has to.
 func (e *enforcer) evaluate(ctx context.Context, d *decision, data vectors.ConditionData) vectors.SubjectAccessReviewStatus {
-	for i := 0; i <= len(e.webhooks); i++ {
+	for i := 0; i <= len(d.webhooks); i++ {
 		if i == len(d.links) {
-			d.links = append(d.links, e.ask(ctx, i, d.attributes, vectors.Optimized))
+			d.links = append(d.links, e.ask(ctx, d.webhooks, i, d.attributes, vectors.Optimized))
 		}
 		l := d.links[i]
 		s := l.status
@@ -167,8 +178,19 @@ func (e *enforcer) Authorize(ctx context.Context, a authorizer.Attributes) (auth
 		}
 	case a == h.first || e.fault != "compound-not-evaluated":
 		h.decisions = append(h.decisions, d)
+		e.announce(ctx, a)
 	}
 	return authorizer.DecisionAllow, "on conditions", nil
+}
+
+// announce says in the audit event that a request goes on on conditions.
+func (e *enforcer) announce(ctx context.Context, a authorizer.Attributes) {
+	if e.fault != "not-in-the-audit-log" {
+		audit.AddAuditAnnotation(ctx, "authorization.k8s.io/is-conditional-decision", "true")
+	}
+	if u, isPlain := a.GetUser().(*user.DefaultInfo); e.fault == "tells-admission" && isPlain {
+		u.Extra = map[string][]string{"authorization.k8s.io/is-conditional-decision": {"true"}}
+	}
 }
 
 // filters says whether it is the authorization filter that asks: about the request itself, before anything else is known.
@@ -208,36 +230,6 @@ func (e *enforcer) outside(next http.Handler) http.Handler {
 	})
 }
 
-// reviews answers each SubjectAccessReview that asks for conditions, which is no business of the storage of 1.37.
-func (e *enforcer) reviews(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		info, ok := request.RequestInfoFrom(req.Context())
-		if !e.on || !ok || info.APIGroup != "authorization.k8s.io" || info.Resource != "subjectaccessreviews" || info.Verb != "create" {
-			next.ServeHTTP(w, req)
-			return
-		}
-		body, err := io.ReadAll(io.LimitReader(req.Body, 4<<20))
-		q, decodeErr := e.wire.DecodeAccess(body)
-		if err != nil || decodeErr != nil || q.Mode() == vectors.None || q.ResourceAttributes == nil {
-			req.Body = io.NopCloser(bytes.NewReader(body))
-			next.ServeHTTP(w, req)
-			return
-		}
-		r := q.ResourceAttributes
-		answer, err := e.wire.AnswerAccess(e.status(req.Context(), authorizer.AttributesRecord{
-			User: &user.DefaultInfo{Name: q.User, UID: q.UID, Groups: q.Groups}, Verb: r.Verb, Namespace: r.Namespace, APIGroup: r.Group,
-			APIVersion: cmp.Or(r.Version, "*"), Resource: r.Resource, Subresource: r.Subresource, Name: r.Name, ResourceRequest: true,
-		}, q.Mode()))
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusCreated)
-		_, _ = w.Write(answer)
-	})
-}
-
 // status is what a SubjectAccessReview shows: all sets up to the first concrete decision.
 func (e *enforcer) status(ctx context.Context, a authorizer.Attributes, mode vectors.Mode) (out vectors.SubjectAccessReviewStatus) {
 	d := e.decide(ctx, a, mode)
@@ -248,9 +240,9 @@ func (e *enforcer) status(ctx context.Context, a authorizer.Attributes, mode vec
 		}
 		return out
 	}
-	for i := 0; i <= len(e.webhooks); i++ {
+	for i := 0; i <= len(d.webhooks); i++ {
 		if i == len(d.links) {
-			d.links = append(d.links, e.ask(ctx, i, a, mode))
+			d.links = append(d.links, e.ask(ctx, d.webhooks, i, a, mode))
 		}
 		l := d.links[i]
 		switch sets := slices.Clone(l.status.ConditionsChain); {
@@ -269,9 +261,13 @@ func (e *enforcer) status(ctx context.Context, a authorizer.Attributes, mode vec
 	return out
 }
 
-// register makes the admission plugin known, as the first of all.
+// register makes the admission plugin known, as the first of all. It is on unless it is turned off.
 func (e *enforcer) register(o *admissionoptions.AdmissionOptions) {
 	o.Plugins.Register(plugin, func(io.Reader) (admission.Interface, error) { return e, nil })
+	if e.fault == "enforces-last" {
+		o.RecommendedPluginOrder = append(o.RecommendedPluginOrder, plugin)
+		return
+	}
 	o.RecommendedPluginOrder = append([]string{plugin}, o.RecommendedPluginOrder...)
 }
 
@@ -285,9 +281,13 @@ func (e *enforcer) Validate(ctx context.Context, a admission.Attributes, o admis
 		return nil
 	}
 	data := vectors.ConditionData{Operation: string(a.GetOperation())}
-	data.Object, err = versioned(a.GetObject(), a, o)
+	kind := a.GetKind()
+	if e.fault == "in-the-stored-version" && kind.Group == "autoscaling" {
+		kind.Version = "v2"
+	}
+	data.Object, err = versioned(a.GetObject(), kind, o)
 	if err == nil {
-		data.OldObject, err = versioned(a.GetOldObject(), a, o)
+		data.OldObject, err = versioned(a.GetOldObject(), kind, o)
 	}
 	if err != nil {
 		return err
@@ -310,10 +310,18 @@ func (e *enforcer) Validate(ctx context.Context, a admission.Attributes, o admis
 			return nil
 		}
 		if s := e.evaluate(ctx, d, data); !s.Allowed {
-			return admission.NewForbidden(a, fmt.Errorf("the conditions of its authorization do not allow it: %s", strings.TrimSpace(s.Reason)))
+			return e.forbid(a, h.first, s.Reason)
 		}
 	}
 	return e.proxied(ctx, h, a)
+}
+
+// forbid refuses a request as the filter does, and gives the reason.
+func (e *enforcer) forbid(a admission.Attributes, first authorizer.Attributes, reason string) error {
+	if reason = strings.TrimSpace(reason); e.fault == "says-nothing" {
+		return admission.NewForbidden(a, errors.New("no"))
+	}
+	return apierrors.NewForbidden(a.GetResource().GroupResource(), a.GetName(), responsewriters.ForbiddenStatusError(first, reason))
 }
 
 // proxied is the check of create for proxies, which Kubernetes has for other connect requests only.
@@ -332,12 +340,12 @@ func (e *enforcer) proxied(ctx context.Context, h *held, a admission.Attributes)
 	return nil
 }
 
-// versioned is an object in the version of its request.
-func versioned(from runtime.Object, a admission.Attributes, o admission.ObjectInterfaces) (out vectors.Object, err error) {
+// versioned is an object in a version.
+func versioned(from runtime.Object, kind schema.GroupVersionKind, o admission.ObjectInterfaces) (out vectors.Object, err error) {
 	if from == nil || reflect.ValueOf(from).IsNil() {
 		return nil, nil
 	}
-	if from, err = admission.ConvertToGVK(from, a.GetKind(), o); err != nil {
+	if from, err = admission.ConvertToGVK(from, kind, o); err != nil {
 		return nil, err
 	}
 	raw, err := json.Marshal(from)

@@ -8,14 +8,15 @@
 package enforcing
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -35,8 +36,10 @@ import (
 const (
 	gate   featuregate.Feature = "ConditionalAuthorization"
 	plugin                     = "AuthorizationConditionsEnforcer"
-	// wireVariable names the revision of the wire that the server speaks, faultVariable what it does wrong on purpose.
-	wireVariable, faultVariable = "ENFORCING_APISERVER_WIRE", "ENFORCING_APISERVER_FAULT"
+	// wireVariable names the revision of the wire that the server speaks, faultVariable what it does wrong on purpose, and
+	// formVariable the only field of a configuration that it knows for conditions, if it does not know the newer one.
+	wireVariable, faultVariable, formVariable = "ENFORCING_APISERVER_WIRE", "ENFORCING_APISERVER_FAULT", "ENFORCING_APISERVER_FORM"
+	olderForm                                 = "conditionsEndpointKubeConfigContext"
 )
 
 // TestMain is the server. Without arguments, or with those of go test, there is nothing to do.
@@ -49,7 +52,7 @@ func TestMain(m *testing.M) {
 	}); err != nil {
 		panic(err)
 	}
-	e, s := &enforcer{fault: os.Getenv(faultVariable), wire: wire.Merged}, options.NewServerRunOptions()
+	e, s := &enforcer{fault: os.Getenv(faultVariable), wire: wire.Newest()}, options.NewServerRunOptions()
 	cmd := &cobra.Command{Use: "enforcing-apiserver", SilenceUsage: true, RunE: func(cmd *cobra.Command, _ []string) error {
 		return e.run(cmd.Context(), s)
 	}}
@@ -75,11 +78,16 @@ func (e *enforcer) run(ctx context.Context, s *options.ServerRunOptions) (err er
 		return err
 	}
 	e.on = utilfeature.DefaultFeatureGate.Enabled(gate)
+	e.current.Store(&[]*webhook{})
+	if plugins := s.Admission.GenericAdmission; e.fault == "off-by-default" && !slices.Contains(plugins.EnablePlugins, plugin) {
+		plugins.DisablePlugins = append(plugins.DisablePlugins, plugin)
+		e.fault = "starts-without-plugin"
+	}
 	if e.on && slices.Contains(s.Admission.GenericAdmission.DisablePlugins, plugin) && e.fault != "starts-without-plugin" {
 		return fmt.Errorf("the gate %s is on, and the admission plugin %s off", gate, plugin)
 	}
 	if file := &s.Authorization.AuthorizationConfigurationFile; *file != "" {
-		if *file, err = e.takeWebhooks(*file); err != nil {
+		if *file, err = e.takeWebhooks(ctx, *file); err != nil {
 			return err
 		}
 		defer func() { _ = os.Remove(*file) }()
@@ -119,38 +127,67 @@ func (e *enforcer) run(ctx context.Context, s *options.ServerRunOptions) (err er
 }
 
 // takeWebhooks has the enforcer ask the webhooks of an AuthorizationConfiguration, which have to stand before all others,
-// and writes a configuration without them.
-func (e *enforcer) takeWebhooks(file string) (string, error) {
+// and writes a configuration without them. It asks others when the file is changed.
+func (e *enforcer) takeWebhooks(ctx context.Context, file string) (string, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		return "", err
 	}
-	var typed struct{ Authorizers []webhookConfiguration }
 	var config map[string]any
-	if err := errors.Join(yaml.Unmarshal(raw, &typed), yaml.Unmarshal(raw, &config)); err != nil {
+	if err := yaml.Unmarshal(raw, &config); err != nil {
 		return "", fmt.Errorf("%s: %w", file, err)
 	}
-	all, _ := config["authorizers"].([]any)
-	for i, a := range typed.Authorizers {
-		if a.Type != "Webhook" {
-			continue
-		}
-		if i != len(e.webhooks) {
-			return "", fmt.Errorf("%s: the webhook %s stands behind another authorizer", file, a.Name)
-		}
-		if !e.on && e.fault != "conditions-when-off" {
-			a.Webhook.ConditionsEndpointKubeConfigContext = ""
-		}
-		w, err := newWebhook(a, e.wire, e.fault)
-		if err != nil {
-			return "", fmt.Errorf("%s: %w", a.Name, err)
-		}
-		e.webhooks = append(e.webhooks, w)
+	if err := e.load(raw); err != nil {
+		return "", fmt.Errorf("%s: %w", file, err)
 	}
-	config["authorizers"] = all[len(e.webhooks):]
+	go e.reload(ctx, file, raw)
+	all, _ := config["authorizers"].([]any)
+	config["authorizers"] = all[len(e.webhooks()):]
 	if raw, err = yaml.Marshal(config); err != nil {
 		return "", err
 	}
 	file += ".without-webhooks.yaml"
 	return file, os.WriteFile(file, raw, 0o600)
+}
+
+// load takes the webhooks of a configuration.
+func (e *enforcer) load(raw []byte) error {
+	var typed struct{ Authorizers []webhookConfiguration }
+	if err := yaml.Unmarshal(raw, &typed); err != nil {
+		return err
+	}
+	var webhooks []*webhook
+	for i, a := range typed.Authorizers {
+		if a.Type != "Webhook" {
+			continue
+		}
+		if i != len(webhooks) {
+			return fmt.Errorf("the webhook %s stands behind another authorizer", a.Name)
+		}
+		if form := os.Getenv(formVariable); form == olderForm && a.Webhook.ConditionsReview != nil {
+			return fmt.Errorf("strict decoding error: unknown field %q", fmt.Sprintf("authorizers[%d].webhook.conditionsReview", i))
+		}
+		w, err := newWebhook(a, e.wire, e.fault, e.on || e.fault == "conditions-when-off")
+		if err != nil {
+			return fmt.Errorf("%s: %w", a.Name, err)
+		}
+		webhooks = append(webhooks, w)
+	}
+	e.current.Store(&webhooks)
+	return nil
+}
+
+// reload looks at the file of the configuration until the server ends.
+func (e *enforcer) reload(ctx context.Context, file string, last []byte) {
+	for ctx.Err() == nil && e.fault != "never-reloads" {
+		time.Sleep(100 * time.Millisecond)
+		raw, err := os.ReadFile(file)
+		if err != nil || bytes.Equal(raw, last) {
+			continue
+		}
+		last = raw
+		if err := e.load(raw); err != nil {
+			fmt.Fprintf(os.Stderr, "%s is not taken: %v\n", file, err)
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -25,6 +26,7 @@ type webhookConfiguration struct {
 	Webhook    struct {
 		FailurePolicy                       vectors.FailureMode
 		ConditionsEndpointKubeConfigContext string
+		ConditionsReview                    *struct{ Version, KubeConfigContextName string }
 		ConnectionInfo                      struct{ KubeConfigFile string }
 	}
 }
@@ -42,11 +44,15 @@ type endpoint struct {
 	client *http.Client
 }
 
-func newWebhook(c webhookConfiguration, w *wire.Revision, fault string) (_ *webhook, err error) {
+// newWebhook makes a webhook of its configuration, with an endpoint for conditions if it is to be asked for some.
+func newWebhook(c webhookConfiguration, w *wire.Revision, fault string, conditions bool) (_ *webhook, err error) {
 	out := &webhook{name: c.Name, fault: fault, failure: cmp.Or(c.Webhook.FailurePolicy, vectors.FailDeny), wire: w}
-	file := c.Webhook.ConnectionInfo.KubeConfigFile
-	if out.access, err = newEndpoint(file, ""); err == nil && c.Webhook.ConditionsEndpointKubeConfigContext != "" {
-		out.conditions, err = newEndpoint(file, c.Webhook.ConditionsEndpointKubeConfigContext)
+	file, at := c.Webhook.ConnectionInfo.KubeConfigFile, c.Webhook.ConditionsEndpointKubeConfigContext
+	if review := c.Webhook.ConditionsReview; review != nil {
+		at = review.KubeConfigContextName
+	}
+	if out.access, err = newEndpoint(file, ""); err == nil && at != "" && conditions {
+		out.conditions, err = newEndpoint(file, at)
 	}
 	return out, err
 }
@@ -108,6 +114,7 @@ func (w *webhook) ask(ctx context.Context, a authorizer.Attributes, mode vectors
 
 // evaluate is the second phase.
 func (w *webhook) evaluate(ctx context.Context, q vectors.AuthorizationConditionsRequest) (vectors.SubjectAccessReviewStatus, error) {
+	q.UID = string(uuid.NewUUID())
 	body, err := w.wire.AskConditions(q)
 	if err == nil {
 		body, err = w.conditions.post(ctx, body)
@@ -115,6 +122,9 @@ func (w *webhook) evaluate(ctx context.Context, q vectors.AuthorizationCondition
 	var s *vectors.SubjectAccessReviewStatus
 	if err == nil {
 		s, err = w.wire.ReadConditions(body)
+	}
+	if err == nil && !w.wire.IsReplyTo(q.UID, body) {
+		err = fmt.Errorf("the answer of %s is to another review", w.name)
 	}
 	if err == nil && (s == nil || s.ConditionsChain != nil || s.Allowed && s.Denied) {
 		err = fmt.Errorf("the answer of %s has no decision", w.name)

@@ -23,15 +23,14 @@ import (
 
 // TestAuthorizer: an authorizer of Go is held to KEP-5681.
 func TestAuthorizer(t *testing.T) {
-	engine := reference.New(new(reference.Snapshot))
+	engine := reference.New(wire.Newest(), new(reference.Snapshot))
 	conditionstest.Run(t, mine{engine}, conditionstest.Options{Load: load(engine)})
 }
 
 // TestWebhook: so is a webhook, which is asked in the revision of the wire that it speaks.
 func TestWebhook(t *testing.T) {
-	engine := reference.New(new(reference.Snapshot))
-	engine.Wire = wire.Merged
-	conditionstest.RunHandler(t, reference.Handler(wire.Merged, engine), conditionstest.Options{Load: load(engine)})
+	engine := reference.New(wire.Newest(), new(reference.Snapshot))
+	conditionstest.RunHandler(t, reference.Handler(wire.Newest(), engine), conditionstest.Options{Load: load(engine)})
 }
 
 // TestAccess: a webhook that answers SubjectAccessReview is asked what certification asks, here one question in 50.
@@ -73,10 +72,10 @@ func (m mine) ConditionsAwareAuthorize(_ context.Context, a authorizer.Attribute
 	}
 	by := map[vectors.Decision][]authorizer.Condition{}
 	for _, c := range d.Conditions {
-		if len(c.Condition) > wire.Merged.Rules.Condition { // it cannot be written down
+		if len(c.Condition) > wire.Newest().Rules.Condition { // it cannot be written down
 			return authorizer.ConditionsAwareDecisionFromParts(decision(d.Fold()), "a condition is too long", nil)
 		}
-		by[c.Effect] = append(by[c.Effect], authorizer.GenericCondition{ID: c.ID, Type: reference.TypeCEL, Condition: c.Condition, Description: c.Description})
+		by[c.Effect] = append(by[c.Effect], authorizer.GenericCondition{ID: c.ID, Type: wire.Newest().CEL, Condition: c.Condition, Description: c.Description})
 	}
 	return authorizer.ConditionsAwareDecisionConditionsMap(by[vectors.Deny], by[vectors.NoOpinion], by[vectors.Allow])
 }

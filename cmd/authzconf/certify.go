@@ -137,11 +137,15 @@ func serveUntilDone(c *cobra.Command, kubeconfig string, serve func() (stop func
 
 func newCertifyExplain() *cobra.Command {
 	var (
-		kubeconfig string
-		seed       int64
-		timeout    time.Duration
+		kubeconfig  string
+		seed        int64
+		timeout     time.Duration
+		conditional conditionalQuestion
 	)
 	c := commandWith("explain QUESTION --authorizer-kubeconfig FILE --seed N", func(c *cobra.Command, args []string) error {
+		if conditional.isMeant {
+			return conditional.explain(c, kubeconfig, timeout, seed, args[0])
+		}
 		if kubeconfig == "" || !c.Flags().Changed("seed") {
 			return errors.New("--authorizer-kubeconfig and --seed are needed, as certify had them")
 		}
@@ -167,6 +171,7 @@ func newCertifyExplain() *cobra.Command {
 	c.Flags().StringVar(&kubeconfig, "authorizer-kubeconfig", "", "the webhook's kubeconfig")
 	c.Flags().Int64Var(&seed, "seed", 0, "seed of the policy that it holds")
 	c.Flags().DurationVar(&timeout, "timeout", certify.Timeout, "how long the answer may take")
+	conditional.register(c)
 	return c
 }
 

@@ -9,6 +9,6 @@ import (
 
 func newConditions() *cobra.Command {
 	c := plainCommand("conditions", (*cobra.Command).Help)
-	c.AddCommand(productCommand(conditions.Run), productCommand(conditions.Explore), productCommand(certification.Product), newConditionsPolicy(), newConditionsServeReference())
+	c.AddCommand(productCommand(conditions.Run), productCommand(certification.Product), newConditionsPolicy(), newConditionsServeReference())
 	return c
 }

@@ -43,7 +43,7 @@ func newConditionsServeReference() *cobra.Command {
 	})
 	c.Flags().StringVar(&path, "kubeconfig", "", "file to write, readable by its owner only")
 	c.Flags().StringVar(&policies, "policy", "", "file with the policies as JSON, which is followed")
-	c.Flags().StringVar(&revision, "wire", wire.Seed.Name, "the revision of the wire that it speaks: seed or merged")
+	c.Flags().StringVar(&revision, "wire", wire.Newest().Name, "the revision of the wire that it speaks: "+wire.Names())
 	return c
 }
 

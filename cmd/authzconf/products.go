@@ -33,7 +33,6 @@ var productTable = []productEntry{
 	{deputy.Product, judgeGroup},
 	{granular.Product, ""},
 	{conditions.Run, ""},
-	{conditions.Explore, ""},
 	{loadgen.Product, ""},
 	{certify.Product, ""},
 	{certify.SafeProduct, ""},

@@ -60,8 +60,8 @@ func newConcrete(t testing.TB, w *wire.Revision) *reference.Authorizer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := reference.New(none)
-	a.Wire, a.Type = w, "authzconf.dev/rego"
+	a := reference.New(w, none)
+	a.Type = "authzconf.dev/rego"
 	return a
 }
 

@@ -78,23 +78,22 @@ func into(a *reference.Authorizer) Loader {
 	}
 }
 
-func newReference(t testing.TB) *reference.Authorizer {
+func newReference(t testing.TB, w *wire.Revision) *reference.Authorizer {
 	t.Helper()
 	s, err := reference.NewSnapshot(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return reference.New(s)
+	return reference.New(w, s)
 }
 
 func TestReferenceIsAccepted(t *testing.T) {
-	seeds := 2
+	seeds := len(wire.Revisions())
 	if os.Getenv(allVariable) != "" {
 		seeds = 20
 	}
 	for seed := range int64(seeds) {
-		a := newReference(t)
-		a.Wire = wire.Revisions()[seed%2]
+		a := newReference(t, wire.Revisions()[int(seed)%len(wire.Revisions())])
 		findings, results := run(t, plan(t, seed), reference.Handler(a.Wire, a), into(a))
 		for _, f := range findings {
 			t.Errorf("seed %d: a false alarm: %s %v", seed, f.Reason, f.Examples)
@@ -113,8 +112,7 @@ func TestReferenceIsAccepted(t *testing.T) {
 // TestNothingIsLeftOut: a level is granted only for all exchanges of all its vectors, each once and in order. Of what lacks
 // one nobody can say that it is right.
 func TestNothingIsLeftOut(t *testing.T) {
-	b, a := plan(t, 3), newReference(t)
-	a.Wire = wire.Seed
+	b, a := plan(t, 3), newReference(t, wire.Newest())
 	done, err := CertifyHandler(t.Context(), reference.Handler(a.Wire, a), Options{Plan: b, Load: into(a), Wire: a.Wire})
 	if err != nil {
 		t.Fatal(err)

@@ -22,15 +22,43 @@ import (
 )
 
 // Forms are those that Export knows.
-func Forms() []string { return []string{"json", "rego", "cedar"} }
+func Forms() []string { return []string{formJSON, "rego", "cedar"} }
+
+// formJSON is the form in which a policy hook gets the policies: in CEL, which can say all of them.
+const formJSON = "json"
 
 // Export writes policies for an engine. JSON has them in CEL, as a policy hook gets them. In the other languages each
 // decides as its expression does; what a language cannot say is left out, and named with the reason.
 func Export(form string, all []vectors.Policy) ([]byte, error) {
-	if form == "json" {
+	if form == formJSON {
 		raw, err := PoliciesJSON(all)
 		return append(raw, '\n'), err
 	}
+	d, err := readDialect(form)
+	if err != nil {
+		return nil, err
+	}
+	return d.export("rules."+form, all)
+}
+
+// FindUnsayable returns the first thing in a policy that a form of policies has no words for. It is empty if there is none.
+func FindUnsayable(form string, p vectors.Policy) (what string, err error) {
+	if form == formJSON {
+		return "", nil
+	}
+	d, err := readDialect(form)
+	if err != nil {
+		return "", err
+	}
+	all, err := d.translate([]vectors.Policy{p})
+	if err != nil {
+		return "", err
+	}
+	return all[0].Cannot, nil
+}
+
+// readDialect returns the dialect of a form other than JSON.
+func readDialect(form string) (*dialect, error) {
 	var known map[string]*dialect
 	raw, err := rules.ReadFile("dialects.yaml")
 	if err == nil {
@@ -40,7 +68,7 @@ func Export(form string, all []vectors.Policy) ([]byte, error) {
 		return nil, err
 	}
 	if d := known[form]; d != nil {
-		return d.export("rules."+form, all)
+		return d, nil
 	}
 	return nil, fmt.Errorf("%q is not a form of the policies (expected one of %s)", form, strings.Join(Forms(), ", "))
 }
@@ -76,7 +104,17 @@ type translated struct {
 }
 
 func (d *dialect) export(template string, all []vectors.Policy) ([]byte, error) {
-	var out []translated
+	out, err := d.translate(all)
+	if err != nil {
+		return nil, err
+	}
+	var page bytes.Buffer
+	err = pages.ExecuteTemplate(&page, template, out)
+	return page.Bytes(), err
+}
+
+// translate writes policies in the dialect.
+func (d *dialect) translate(all []vectors.Policy) (out []translated, err error) {
 	env, err := cel.NewEnv(cel.OptionalTypes(), cel.ClearMacros()) // which stay as they are written
 	if err != nil {
 		return nil, err
@@ -91,9 +129,7 @@ func (d *dialect) export(template string, all []vectors.Policy) ([]byte, error) 
 		one.Cannot = t.cannot
 		out = append(out, one)
 	}
-	var page bytes.Buffer
-	err = pages.ExecuteTemplate(&page, template, out)
-	return page.Bytes(), err
+	return out, nil
 }
 
 // translation is that of one expression. cannot is the first thing in it that the language has no words for.

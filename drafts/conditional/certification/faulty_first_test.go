@@ -13,10 +13,13 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/wire"
 )
 
-// set is a chain of one set.
+// set is a chain of one set, as the authorizer writes it.
 func set(a *reference.Authorizer, all ...vectors.Condition) []vectors.ConditionSet {
 	for i := range all {
-		all[i].Type = a.Type
+		all[i].Type, all[i].ID = a.Type, qualify(all[i].ID)
+	}
+	if a.Wire.Rules.Union {
+		return []vectors.ConditionSet{{Conditions: all}}
 	}
 	return []vectors.ConditionSet{{AuthorizerName: a.Name, FailureMode: vectors.FailDeny, Conditions: all}}
 }
@@ -123,18 +126,20 @@ func verb(of, as string) func(*reference.Authorizer, spec) status {
 	}
 }
 
+// replace changes the first occurrence of a text in answers.
+func replace(from, to string) func(http.Handler) http.Handler {
+	return func(right http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			answer := httptest.NewRecorder()
+			right.ServeHTTP(answer, req)
+			w.WriteHeader(answer.Code)
+			_, _ = w.Write(bytes.Replace(answer.Body.Bytes(), []byte(from), []byte(to), 1))
+		})
+	}
+}
+
 // forms get the form of the answer wrong.
 func forms() []faulty {
-	replace := func(from, to string) func(http.Handler) http.Handler {
-		return func(right http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-				answer := httptest.NewRecorder()
-				right.ServeHTTP(answer, req)
-				w.WriteHeader(answer.Code)
-				_, _ = w.Write(bytes.Replace(answer.Body.Bytes(), []byte(from), []byte(to), 1))
-			})
-		}
-	}
 	return []faulty{
 		changes("allowed-and-chain", "allowed-beside-conditions", "a conditional answer is allowed as well, for clients that do not look further", func(_ spec, st *status) {
 			st.Allowed = st.Allowed || st.ConditionsChain != nil
@@ -154,14 +159,17 @@ func forms() []faulty {
 				w.WriteHeader(answer.Code)
 				_, _ = w.Write(out)
 			})
-		}),
+		}).in(wire.Seed),
 		raw("answers-another-kind", "wrong-kind", "conditions are answered with a SubjectAccessReview", replace(wire.ConditionsKind, wire.AccessKind)),
-		raw("nameless", "no-authorizer-name", "the sets have no authorizerName", replace(`"authorizerName":"`+reference.DefaultName+`"`, `"authorizerName":""`)),
+		raw("nameless", "no-authorizer-name", "the sets have no authorizerName", replace(`"authorizerName":"`+reference.DefaultName+`"`, `"authorizerName":""`)).in(wire.Seed),
 		changes("mixed-set", "set-of-no-kind", "a set has conditions and is denied", func(_ spec, st *status) {
 			for i := range st.ConditionsChain {
 				st.ConditionsChain[i].Denied = true
 			}
-		}),
+		}).in(wire.Seed),
+		changes("same-name-twice", "duplicate-authorizers", "two sets have the name of one authorizer", func(_ spec, st *status) {
+			st.ConditionsChain = slices.Concat(st.ConditionsChain, st.ConditionsChain)
+		}).in(wire.Seed),
 	}
 }
 
@@ -180,17 +188,19 @@ func contents() []faulty {
 			if c.Effect == vectors.NoOpinion {
 				c.Effect = "SoftDeny"
 			}
+		}).in(wire.Seed),
+		rewrites("no-type", "invalid-type", "conditions have no type", func(_ spec, c *vectors.Condition) { c.Type = "" }).in(wire.Seed),
+		rewrites("random-ids", "not-deterministic", "the same review has other IDs each time", func(_ spec, c *vectors.Condition) {
+			c.ID = qualify(strings.ToLower(rand.Text()))
 		}),
-		rewrites("no-type", "invalid-type", "conditions have no type", func(_ spec, c *vectors.Condition) { c.Type = "" }),
-		rewrites("random-ids", "not-deterministic", "the same review has other IDs each time", func(_ spec, c *vectors.Condition) { c.ID = strings.ToLower(rand.Text()) }),
-		reviews("long-conditions", "condition-too-long", "a condition of more than 1,024 bytes is sent", func(a *reference.Authorizer, s spec) status {
+		reviews("long-conditions", "condition-too-long", "a condition of more bytes than are allowed is sent", func(a *reference.Authorizer, s spec) status {
 			d := a.Snapshot().Decide(s.SubjectAccessReviewSpec)
 			if len(d.Conditions) > 0 && aware(s) {
 				return status{ConditionsChain: set(a, d.Conditions...)}
 			}
 			return a.Status(d, s)
 		}),
-		reviews("cuts-conditions", "long-condition-fails-closed", "a condition of more than 1,024 bytes is cut off", func(a *reference.Authorizer, s spec) status {
+		reviews("cuts-conditions", "long-condition-fails-closed", "a condition of more bytes than are allowed is cut off", func(a *reference.Authorizer, s spec) status {
 			d := a.Snapshot().Decide(s.SubjectAccessReviewSpec)
 			for i, c := range d.Conditions {
 				d.Conditions[i].Condition = c.Condition[:min(len(c.Condition), a.Wire.Rules.Condition)]
@@ -210,5 +220,48 @@ func contents() []faulty {
 		rewrites("any-for-all", "macros-keep-their-meaning", "a condition about all elements is written as one about any", func(_ spec, c *vectors.Condition) {
 			c.Condition = strings.ReplaceAll(c.Condition, ".all(", ".exists(")
 		}),
+	}
+}
+
+// upstream break rules that only the newest revision has.
+func upstream() []faulty {
+	two := func(a *reference.Authorizer, s spec, names ...string) status {
+		st := a.Review(s)
+		if len(st.ConditionsChain) == 0 {
+			return st
+		}
+		first, second := st.ConditionsChain[0], vectors.ConditionSet{AuthorizerName: names[1]}
+		first.AuthorizerName = names[0]
+		st.ConditionsChain = []vectors.ConditionSet{first, second}
+		return st
+	}
+	return []faulty{
+		rewrites("ids-without-domain", "invalid-id", "IDs have no domain", func(_ spec, c *vectors.Condition) {
+			_, c.ID, _ = strings.Cut(c.ID, "/")
+		}),
+		rewrites("types-without-domain", "invalid-type", "types have no domain", func(_ spec, c *vectors.Condition) { c.Type = "cel" }),
+		rewrites("long-descriptions", "description-too-long", "a description of more than 1,024 bytes is sent", func(_ spec, c *vectors.Condition) {
+			c.Description = strings.Repeat("why ", 300)
+		}),
+		changes("explains-conditions", "reason-beside-conditions", "a reason stands beside a conditional decision", func(_ spec, st *status) {
+			if st.ConditionsChain != nil {
+				st.Reason = "it depends"
+			}
+		}),
+		changes("concrete-as-conditional", "concrete-chain", "an Allow is a conditionalDecision of the type Allow", func(s spec, st *status) {
+			if st.Allowed && aware(s) {
+				st.Allowed, st.Reason = false, ""
+				st.ConditionsChain = []vectors.ConditionSet{{Allowed: true}}
+			}
+		}),
+		reviews("union-of-one-name", "duplicate-authorizers", "a union has one authorizer twice", func(a *reference.Authorizer, s spec) status {
+			return two(a, s, "first", "first")
+		}),
+		reviews("names-that-are-not", "invalid-authorizer-name", "an authorizer of a union has a name that is not a DNS name", func(a *reference.Authorizer, s spec) status {
+			return two(a, s, "first", "The Second")
+		}),
+		raw("two-members", "answer-unreadable", "a decision has the member of another type, too", replace(`"type":"ConditionsMap",`, `"type":"ConditionsMap","allow":{},`)),
+		raw("another-uid", "wrong-uid", "the response has the uid of no review", replace(`"uid":"`, `"uid":"0`)),
+		raw("no-uid", "wrong-uid", "the response has no uid", replace(`"uid":`, `"id":`)),
 	}
 }

@@ -29,7 +29,7 @@ func TestFaultyAuthorizersAreRejected(t *testing.T) {
 				t.Errorf("there are two faulty authorizers %s", r.ID)
 			}
 			ids[r.ID] = true
-			a := newReference(t)
+			a := newReference(t, r.revision())
 			findings, results := run(t, b, r.Handler(a), into(a))
 			var reasons []string
 			for _, f := range findings {
@@ -55,9 +55,9 @@ const (
 
 // TestKillTable holds the table in docs/conditional-authorizers.md to the faulty authorizers.
 func TestKillTable(t *testing.T) {
-	table := "| faulty authorizer | what is wrong | rejected for |\n|---|---|---|\n"
+	table := "| faulty authorizer | what is wrong | rejected for | speaks |\n|---|---|---|---|\n"
 	for _, r := range faultyAuthorizers() {
-		table += fmt.Sprintf("| %s | %s | %s |\n", r.ID, r.Description, r.Finding)
+		table += fmt.Sprintf("| %s | %s | %s | `%s` |\n", r.ID, r.Description, r.Finding, r.revision().Name)
 	}
 	docs.ComparePart(t, "../../../docs/conditional-authorizers.md", "kill table", table, *update)
 }

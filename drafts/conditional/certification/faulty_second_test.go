@@ -8,6 +8,7 @@ import (
 
 	"github.com/authzconf/authzconf/drafts/conditional/reference"
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/drafts/conditional/wire"
 )
 
 // inOrder takes the first effect that has a true condition.
@@ -91,7 +92,7 @@ func evaluations() []faulty {
 			out := a.Evaluate(r)
 			out.Allowed, out.Denied = true, !out.Allowed
 			return out
-		}),
+		}).in(wire.Seed),
 	}
 }
 
@@ -146,7 +147,7 @@ func firstObjectOnly() func(*reference.Authorizer, *request) response {
 
 // cached answers by a key that is too small.
 func cached(id, finding, description string, key func(spec) any) faulty {
-	return faulty{id, description, finding, func(a *reference.Authorizer) http.Handler {
+	return faulty{ID: id, Description: description, Finding: finding, make: func(a *reference.Authorizer) http.Handler {
 		var seen sync.Map
 		return reference.Handler(a.Wire, phases{Authorizer: a, first: func(s spec) status {
 			k, _ := json.Marshal(key(s))
@@ -174,7 +175,7 @@ func states() []faulty {
 			return s
 		}),
 		cached("cache-across-policies", "policy-change-takes-effect", "conditions are remembered longer than the policies", func(s spec) any { return s }),
-		{"judges-by-new-policies", "the second phase looks the conditions up in the policies of the moment", "policy-change-between-phases", func(a *reference.Authorizer) http.Handler {
+		{ID: "judges-by-new-policies", Description: "the second phase looks the conditions up in the policies of the moment", Finding: "policy-change-between-phases", make: func(a *reference.Authorizer) http.Handler {
 			return reference.Handler(a.Wire, phases{Authorizer: a, second: func(r *request) response {
 				for _, s := range r.ConditionSets {
 					for _, c := range s.Conditions {
@@ -186,7 +187,7 @@ func states() []faulty {
 				return a.Evaluate(r)
 			}})
 		}},
-		{"keeps-last-conditions", "the conditions given last are evaluated, not those that are sent", "interleaved-reviews", func(a *reference.Authorizer) http.Handler {
+		{ID: "keeps-last-conditions", Description: "the conditions given last are evaluated, not those that are sent", Finding: "interleaved-reviews", make: func(a *reference.Authorizer) http.Handler {
 			var mu sync.Mutex
 			var last []vectors.ConditionSet
 			return reference.Handler(a.Wire, phases{Authorizer: a, first: func(s spec) status {

@@ -1,11 +1,13 @@
 package certification
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 
 	"github.com/authzconf/authzconf/drafts/conditional/reference"
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/drafts/conditional/wire"
 )
 
 // faulty is an authorizer of KEP-5681 that is wrong on purpose, in one way that real
@@ -17,14 +19,25 @@ type faulty struct {
 	Finding string
 
 	make func(*reference.Authorizer) http.Handler
+	// wire is the revision in which it is wrong, nil for the newest.
+	wire *wire.Revision
 }
+
+// in returns the faulty authorizer in a revision.
+func (r faulty) in(w *wire.Revision) faulty {
+	r.wire = w
+	return r
+}
+
+// revision returns the one that it speaks.
+func (r faulty) revision() *wire.Revision { return cmp.Or(r.wire, wire.Newest()) }
 
 // Handler is the webhook: the authorizer's policies, wrongly used.
 func (r faulty) Handler(a *reference.Authorizer) http.Handler { return r.make(a) }
 
 // faultyAuthorizers are all of them, in an order that does not change.
 func faultyAuthorizers() []faulty {
-	return slices.Concat(decisions(), strengths(), forms(), contents(), evaluations(), data(), states())
+	return slices.Concat(decisions(), strengths(), forms(), contents(), upstream(), evaluations(), data(), states())
 }
 
 type (
@@ -57,7 +70,7 @@ func (p phases) Evaluate(r *request) response {
 
 // reviews is is one whose first phase is wrong.
 func reviews(id, finding, description string, wrong func(a *reference.Authorizer, s spec) status) faulty {
-	return faulty{id, description, finding, func(a *reference.Authorizer) http.Handler {
+	return faulty{ID: id, Description: description, Finding: finding, make: func(a *reference.Authorizer) http.Handler {
 		return reference.Handler(a.Wire, phases{Authorizer: a, first: func(s spec) status { return wrong(a, s) }})
 	}}
 }
@@ -92,7 +105,7 @@ func sees(id, finding, description string, change func(d *vectors.ConditionData)
 
 // evaluates is is one whose second phase is wrong.
 func evaluates(id, finding, description string, wrong func(a *reference.Authorizer, r *request) response) faulty {
-	return faulty{id, description, finding, func(a *reference.Authorizer) http.Handler {
+	return faulty{ID: id, Description: description, Finding: finding, make: func(a *reference.Authorizer) http.Handler {
 		return reference.Handler(a.Wire, phases{Authorizer: a, second: func(r *request) response { return wrong(a, r) }})
 	}}
 }
@@ -111,5 +124,5 @@ func concludes(id, finding, description string, wrong func(set vectors.Condition
 
 // raw is a faulty authorizer that changes what goes over the wire.
 func raw(id, finding, description string, wrap func(http.Handler) http.Handler) faulty {
-	return faulty{id, description, finding, func(a *reference.Authorizer) http.Handler { return wrap(reference.Handler(a.Wire, a)) }}
+	return faulty{ID: id, Description: description, Finding: finding, make: func(a *reference.Authorizer) http.Handler { return wrap(reference.Handler(a.Wire, a)) }}
 }

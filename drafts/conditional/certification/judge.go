@@ -12,7 +12,6 @@ import (
 	"github.com/google/cel-go/cel"
 
 	"github.com/authzconf/authzconf/certify"
-	"github.com/authzconf/authzconf/drafts/conditional/reference"
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 	"github.com/authzconf/authzconf/drafts/conditional/wire"
 	"github.com/authzconf/authzconf/internal/seq"
@@ -31,15 +30,22 @@ type judge struct {
 
 // Judge returns what the exchanges show.
 func (b *Plan) Judge(all []Exchange) (*certify.Certification, error) {
-	j := &judge{plan: b, found: certify.NewFindings(), asked: map[string]*vectors.SubjectAccessReviewStatus{}, wire: wire.Seed, replica: b.replica}
+	j := &judge{plan: b, found: certify.NewFindings(), asked: map[string]*vectors.SubjectAccessReviewStatus{}, wire: wire.Newest(), replica: b.replica}
 	if err := j.findWire(all); err != nil {
 		return nil, err
 	}
 	byEntry := map[*entry][]Exchange{}
-	for _, x := range all {
+	for i, x := range all {
 		e := b.byID[x.Vector]
 		if e == nil || x.Step < 0 || x.Step >= len(e.Steps) {
 			return nil, fmt.Errorf("the evidence is about %q, step %d, which the vectors do not have", x.Vector, x.Step)
+		}
+		if x.Variant == Probe {
+			isLast := i == len(all)-1
+			if isLast { // nothing else was asked after it
+				j.probe(e, x)
+			}
+			continue
 		}
 		byEntry[e] = append(byEntry[e], x)
 		switch s := e.Steps[x.Step]; {
@@ -66,16 +72,42 @@ func (b *Plan) Judge(all []Exchange) (*certify.Certification, error) {
 
 // findWire finds out in which revision of the wire the exchanges are, and whether a replica was asked.
 func (j *judge) findWire(all []Exchange) error {
+	isFirst := true
 	for i, x := range all {
+		if x.Variant == Probe {
+			continue
+		}
 		w, err := wire.Named(cmp.Or(x.Wire, wire.Seed.Name))
-		isOther := i > 0 && w != j.wire
+		isOther := !isFirst && w != j.wire
 		if err != nil || isOther {
 			return fmt.Errorf("exchange %d is in %q: one certification is of one revision of the wire", i, x.Wire)
 		}
-		j.wire = w
+		j.wire, isFirst = w, false
 		j.replica = j.replica || x.Variant == Replica
 	}
 	return nil
+}
+
+// The reasons of findings that are about a webhook's answers as a whole.
+const (
+	unknownForm  = "unknown-form"
+	noConditions = "no-conditions"
+)
+
+// IsAboutForm reports whether a finding says that a webhook answers in no revision of the wire that is known.
+func IsAboutForm(f certify.Finding) bool { return f.Reason == unknownForm || f.Reason == noConditions }
+
+// probe judges the last probe of a run in which nothing else was asked.
+func (j *judge) probe(e *entry, x Exchange) {
+	if !j.readable(e, x, wire.AccessVersion, wire.AccessKind) || len(wire.Recognize(x.Answer)) > 0 {
+		return
+	}
+	ways := "a client asks for them by spec.authorizationOptions or by spec.conditionalAuthorization, and they come in " + wire.Fields()
+	if unknown := wire.FindUnknown(x.Answer); len(unknown) > 0 {
+		j.note(e, x, false, unknownForm, "status.%s is in no revision of the wire that is known: %s", strings.Join(unknown, ", status."), ways)
+		return
+	}
+	j.note(e, x, false, noConditions, "no answer has conditions, whichever vector asks for them: %s", ways)
 }
 
 // conclude adds the results of vectors and levels.
@@ -83,7 +115,7 @@ func (j *judge) conclude(c *certify.Certification, byEntry map[*entry][]Exchange
 	whole := map[certify.CertificationLevel]int{}
 	for i := range j.plan.entries {
 		e := &j.plan.entries[i]
-		result := certify.CaseResult{Planned: 1, Findings: j.found.OfCase(e.caseID())}
+		result := certify.CaseResult{Planned: 1, Findings: j.found.OfCase(e.caseID()), Inapplicable: e.inapplicable(j.wire)}
 		if seen := byEntry[e]; len(seen) > 0 && j.isWhole(e, seen) {
 			result.Answered = 1
 			whole[e.level]++
@@ -91,7 +123,7 @@ func (j *judge) conclude(c *certify.Certification, byEntry map[*entry][]Exchange
 		c.Cases[e.caseID()] = result
 	}
 	for _, l := range Levels() {
-		r := certify.LevelResult{Level: l, Reviews: whole[l], Planned: j.plan.Len(l)}
+		r := certify.LevelResult{Level: l, Reviews: whole[l], Planned: j.plan.Len(l, j.wire)}
 		c.Results = append(c.Results, r.Conclude(r.Reviews == r.Planned, c.Findings))
 	}
 	return c.Grant()
@@ -108,7 +140,7 @@ func (j *judge) isWhole(e *entry, seen []Exchange) bool {
 		first := slices.IndexFunc(seen, func(x Exchange) bool {
 			return s.Evaluate != nil && x.Step == s.Evaluate.Of && x.Variant == Asked
 		})
-		hasConditions := first >= 0 && len(chainIn(j.wire, seen[first].Answer)) > 0
+		hasConditions := first >= 0 && j.hasConditions(e, seen[first])
 		if s.Authorize == nil && !hasConditions {
 			continue
 		}
@@ -117,11 +149,19 @@ func (j *judge) isWhole(e *entry, seen []Exchange) bool {
 	return slices.Equal(want, seq.Map(seen, func(x Exchange) asked { return asked{x.Step, x.Variant} }))
 }
 
+// hasConditions reports whether an answer has conditions that can be sent back.
+func (j *judge) hasConditions(e *entry, x Exchange) bool {
+	if e.Steps[x.Step].Evaluate != nil {
+		return conditionsLeft(j.wire, x.Answer) != nil
+	}
+	return chainIn(j.wire, x.Answer) != nil
+}
+
 // note writes a finding down.
 func (j *judge) note(e *entry, x Exchange, advice bool, reason, format string, args ...any) {
 	j.found.Add(e.caseID(), certify.Finding{Reason: reason, Level: e.level, Advice: advice},
 		func() string {
-			return strings.TrimSpace(fmt.Sprintf("%s, step %d %s: ", e.id, x.Step, x.Variant)) + " " + fmt.Sprintf(format, args...)
+			return strings.TrimSpace(fmt.Sprintf("%s#%d %s", e.id, x.Step, x.Variant)) + ": " + fmt.Sprintf(format, args...)
 		})
 }
 
@@ -145,12 +185,12 @@ func (j *judge) readable(e *entry, x Exchange, version, kind string) bool {
 
 // mixed notes that an answer is not in the revision of the wire, or in more than that.
 func (j *judge) mixed(e *entry, x Exchange) bool {
-	told := seq.Map(wire.Told(x.Answer), func(w *wire.Revision) string { return fmt.Sprintf("%s (%s)", w.Name, w.Rules.Chain) })
+	known := seq.Map(wire.Recognize(x.Answer), func(w *wire.Revision) string { return fmt.Sprintf("%s (%s)", w.Name, w.Rules.Chain) })
 	switch {
-	case len(told) > 1:
-		j.note(e, x, false, "several-revisions", "one answer is in the form of %s", strings.Join(told, " and of "))
-	case len(told) == 1 && wire.Told(x.Answer)[0] != j.wire:
-		j.note(e, x, false, "another-revision", "it is in the form of %s, and this certification is of %s: a webhook speaks one revision at a time", told[0], j.wire.Name)
+	case len(known) > 1:
+		j.note(e, x, false, "several-revisions", "one answer is in the form of %s", strings.Join(known, " and of "))
+	case len(known) == 1 && wire.Recognize(x.Answer)[0] != j.wire:
+		j.note(e, x, false, "another-revision", "it is in the form of %s, and this certification is of %s: a webhook speaks one revision at a time", known[0], j.wire.Name)
 	default:
 		return false
 	}
@@ -161,7 +201,7 @@ func (j *judge) mixed(e *entry, x Exchange) bool {
 func read[T any](j *judge, e *entry, x Exchange, by func([]byte) (T, error), into *T) bool {
 	var err error
 	if *into, err = by(x.Answer); err != nil {
-		j.note(e, x, false, "answer-unreadable", "it is not a review")
+		j.note(e, x, false, "answer-unreadable", "%v", err)
 	}
 	return err == nil
 }
@@ -199,7 +239,10 @@ func (j *judge) decided(e *entry, x Exchange, s *vectors.SubjectAccessReviewStat
 		j.note(e, x, e.should, e.reason(), "%s, want %v", got, want.OneOf)
 		return
 	}
-	if want.Error != nil && *want.Error != (s.EvaluationError != "") {
+	// Beside a decision of a union there is no place for an error.
+	isSayable := got != vectors.Conditional || !j.wire.Rules.Union
+	isOther := want.Error != nil && *want.Error != (s.EvaluationError != "")
+	if isOther && isSayable {
 		j.note(e, x, e.should, e.reason(), "there is an evaluationError: %t, want %t", !*want.Error, *want.Error)
 	}
 	if got != vectors.Conditional {
@@ -209,7 +252,7 @@ func (j *judge) decided(e *entry, x Exchange, s *vectors.SubjectAccessReviewStat
 	if len(wanted) > 0 && !slices.Equal(effects, wanted) {
 		j.note(e, x, e.should, e.reason(), "conditions of effect %v, want %v", effects, wanted)
 	}
-	if residuals, ok := residualsOf(s); ok && len(want.Residuals) > 0 && !slices.Equal(residuals, sortedExpressions(want.Residuals)) {
+	if residuals, ok := residualsOf(s, j.wire.CEL); ok && len(want.Residuals) > 0 && !slices.Equal(residuals, sortedExpressions(want.Residuals)) {
 		j.note(e, x, e.should, e.reason(), "residuals %q, want %q", residuals, want.Residuals)
 	}
 }
@@ -247,11 +290,14 @@ func (j *judge) evaluate(e *entry, x Exchange, step *vectors.EvaluateStep) {
 		j.note(e, x, false, "allowed-and-denied", "allowed and denied at once")
 		return
 	}
+	if !j.wire.IsReplyTo(j.plan.uid(x), x.Answer) {
+		j.note(e, x, false, "wrong-uid", "response.uid is not the uid of the admissionRequest")
+	}
 	got := r.Decision()
 	switch {
 	case x.Variant == Foreign:
-		if got == vectors.Allow {
-			j.note(e, x, false, "unknown-type-evaluated", "conditions of type %s allow", foreignType)
+		if got == vectors.Allow { // who gives conditions no type has no other to tell them by
+			j.note(e, x, !j.hasTypes(e, step), "unknown-type-evaluated", "conditions of type %s allow", foreignType)
 		}
 	case !slices.Contains(step.Want.OneOf, got) && x.Variant == Replica:
 		j.note(e, x, false, "replicas-differ", "the conditions of the other replica come to %s, want %v", got, step.Want.OneOf)
@@ -260,6 +306,12 @@ func (j *judge) evaluate(e *entry, x Exchange, step *vectors.EvaluateStep) {
 	case step.Want.Error != nil && *step.Want.Error != (r.EvaluationError != ""):
 		j.note(e, x, e.should, e.reason(), "there is an evaluationError: %t, want %t", !*step.Want.Error, *step.Want.Error)
 	}
+}
+
+// hasTypes reports whether the conditions of a step have types.
+func (j *judge) hasTypes(e *entry, step *vectors.EvaluateStep) bool {
+	first := j.asked[fmt.Sprintf("%s %d", e.id, step.Of)]
+	return first == nil || slices.ContainsFunc(conditionsOf(first), func(c vectors.Condition) bool { return c.Type != "" })
 }
 
 // form judges the form of a status by the rules of the KEP, whatever it says. wrong is true if it contradicts itself.
@@ -281,10 +333,10 @@ func effectsOf(s *vectors.SubjectAccessReviewStatus) []vectors.Decision {
 	return slices.Compact(slices.Sorted(slices.Values(seq.Map(conditionsOf(s), func(c vectors.Condition) vectors.Decision { return c.Effect }))))
 }
 
-// residualsOf are the conditions as expressions, if all are CEL.
-func residualsOf(s *vectors.SubjectAccessReviewStatus) ([]string, bool) {
+// residualsOf are the conditions as expressions, if all are of the type that is CEL.
+func residualsOf(s *vectors.SubjectAccessReviewStatus, typeCEL string) ([]string, bool) {
 	all := conditionsOf(s)
-	other := slices.ContainsFunc(all, func(c vectors.Condition) bool { return c.Type != reference.TypeCEL })
+	other := slices.ContainsFunc(all, func(c vectors.Condition) bool { return c.Type != typeCEL })
 	return sortedExpressions(seq.Map(all, func(c vectors.Condition) string { return c.Condition })), !other
 }
 

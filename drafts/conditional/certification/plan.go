@@ -9,9 +9,11 @@ import (
 	"math/rand/v2"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/drafts/conditional/wire"
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
@@ -35,6 +37,8 @@ type Plan struct {
 	byID    map[string]*entry
 	// replica is set if a second replica is asked, too.
 	replica bool
+	// language is that of the authorizer's policies, if it is not one that can say all of them.
+	language string
 }
 
 // entry is a vector as it is asked.
@@ -43,7 +47,18 @@ type entry struct {
 	level certify.CertificationLevel
 	// should is set if the text only recommends what the vector wants.
 	should bool
+	// unsayable says which of the vector's policies the authorizer's language cannot say. It is empty if it can say all.
+	unsayable string
+	vector    *vectors.Vector
 	*vectors.Webhook
+}
+
+// inapplicable returns why a vector is not asked in a revision of the wire; it is empty if it is.
+func (e *entry) inapplicable(w *wire.Revision) string {
+	if what := w.Cannot(e.vector); what != "" {
+		return fmt.Sprintf("the revision %s of the wire cannot say it: %s", w.Name, what)
+	}
+	return e.unsayable
 }
 
 // caseID returns the ID of the vector's case in a report.
@@ -61,7 +76,7 @@ func NewPlan(all []*vectors.Vector, seed int64) (*Plan, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", v.File, err)
 		}
-		e := entry{v.ID, Phases, v.Level == vectors.Should, w}
+		e := entry{id: v.ID, level: Phases, should: v.Level == vectors.Should, vector: v, Webhook: w}
 		if slices.ContainsFunc(w.Steps, func(s vectors.Step) bool { return s.SetPolicies != nil }) {
 			e.level = Atomic
 		}
@@ -85,10 +100,10 @@ func bind(in *vectors.Webhook, suffix string) (*vectors.Webhook, error) {
 	if err := json.Unmarshal(raw, out); err != nil {
 		return nil, err
 	}
-	group := "vector:" + suffix
+	group := groupOf(suffix)
 	guard := func(all []vectors.Policy) {
 		for i := range all {
-			all[i].ID += "-" + suffix
+			all[i].ID = qualify(all[i].ID) + "-" + suffix
 			all[i].Expression = fmt.Sprintf("%q in request.userInfo.groups && (%s)", group, all[i].Expression)
 		}
 	}
@@ -103,12 +118,49 @@ func bind(in *vectors.Webhook, suffix string) (*vectors.Webhook, error) {
 	return out, nil
 }
 
+// domain begins the IDs of policies, so that they can be those of conditions where these need a domain.
+const domain = "vector.authzconf.dev/"
+
+func qualify(id string) string {
+	if strings.Contains(id, "/") {
+		return id
+	}
+	return domain + id
+}
+
+// groupOf returns the group whose members a vector's policies are about.
+func groupOf(suffix string) string { return "vector:" + suffix }
+
+// InLanguage returns the plan for an authorizer whose policies are in a language that Export knows. Vectors with policies
+// that it cannot say are not asked, and none of their policies is loaded.
+func (b *Plan) InLanguage(form string) (*Plan, error) {
+	out := &Plan{Seed: b.Seed, entries: slices.Clone(b.entries), byID: map[string]*entry{}, replica: b.replica, language: form}
+	for i := range out.entries {
+		e := &out.entries[i]
+		all := slices.Clone(e.Policies)
+		for _, s := range e.Steps {
+			all = append(all, s.SetPolicies...)
+		}
+		for _, p := range all {
+			what, err := FindUnsayable(form, p)
+			if err != nil {
+				return nil, err
+			}
+			if what != "" && e.unsayable == "" {
+				e.unsayable = fmt.Sprintf("the policy %s cannot be said in %s: %s", p.ID, form, what)
+			}
+		}
+		out.byID[e.id] = e
+	}
+	return out, nil
+}
+
 // Suite returns the digest of all vectors, as they are asked.
 func (b *Plan) Suite() string {
 	h := sha256.New()
 	for _, e := range b.entries {
 		raw, _ := json.Marshal(e.Webhook) // bind has marshalled it before
-		_, _ = fmt.Fprintf(h, "%s %s %t %s\n", e.id, e.level, e.should, raw)
+		_, _ = fmt.Fprintf(h, "%s %s %t %s %s\n", e.id, e.level, e.should, e.unsayable, raw)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
@@ -127,9 +179,11 @@ func (b *Plan) Policies() []vectors.Policy { return b.policies(nil, nil) }
 func (b *Plan) policies(of *entry, by []vectors.Policy) []vectors.Policy {
 	out := []vectors.Policy{}
 	for i := range b.entries {
-		if e := &b.entries[i]; e == of {
+		switch e := &b.entries[i]; {
+		case e.unsayable != "":
+		case e == of:
 			out = append(out, by...)
-		} else {
+		default:
 			out = append(out, e.Policies...)
 		}
 	}
@@ -146,9 +200,16 @@ func PoliciesJSON(all []vectors.Policy) ([]byte, error) {
 // Bound is a vector as it is asked.
 func (b *Plan) Bound(id string) *vectors.Webhook { return b.byID[id].Webhook }
 
-// Len is how many vectors a level has.
-func (b *Plan) Len(l certify.CertificationLevel) (n int) {
-	return seq.Count(b.entries, func(e entry) bool { return e.level == l })
+// Len is how many vectors a level has in a revision of the wire.
+func (b *Plan) Len(l certify.CertificationLevel, w *wire.Revision) (n int) {
+	return seq.Count(b.entries, func(e entry) bool { return e.level == l && e.inapplicable(w) == "" })
+}
+
+// uid returns that of the review of a question. It follows from the plan, so that whoever judges knows it.
+func (b *Plan) uid(x Exchange) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "authzconf review %d %s %d %s", b.Seed, x.Vector, x.Step, x.Variant))
+	text := hex.EncodeToString(sum[:16])
+	return strings.Join([]string{text[:8], text[8:12], text[12:16], text[16:20], text[20:]}, "-")
 }
 
 func (e *entry) reason() string { return path.Base(e.id) }

@@ -23,17 +23,18 @@ var Product = product.Product{Name: "conditions certify", Command: "conditions c
 	f.Register(fs)
 	fs.StringVar(&f.conditionsContext, "conditions-context", reference.ConditionsContext, "the kubeconfig's context for AuthorizationConditionsReview")
 	fs.StringVar(&f.replica, "replica-kubeconfig", "", "the kubeconfig of another replica with the same policies, which has to answer as the first does and to evaluate the conditions that it gave")
-	fs.StringVar(&f.wire, "wire", spoken, "the revision of KEP-5681's wire: seed, merged, or auto, which asks the webhook")
+	fs.StringVar(&f.wire, "wire", auto, "the revision of KEP-5681's wire: "+wire.Names()+", or auto, which asks the webhook")
+	fs.StringVar(&f.language, "language", formJSON, "the language that the policies are written in: "+strings.Join(Forms(), ", ")+". What it cannot say is not applicable")
 	return f
 }}
 
-// spoken is the --wire that has the webhook asked.
-const spoken = "auto"
+// auto is the --wire that has the webhook asked.
+const auto = "auto"
 
 // flags are the flags of conditions certify.
 type flags struct {
 	certify.CommonFlags
-	conditionsContext, replica, wire string
+	conditionsContext, replica, wire, language string
 }
 
 // Plan reads the command line.
@@ -43,7 +44,7 @@ func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
 		return nil, err
 	}
 	var o Options
-	if f.wire != spoken {
+	if f.wire != auto {
 		if o.Wire, err = wire.Named(f.wire); err != nil {
 			return nil, fmt.Errorf("--wire: %w", err)
 		}
@@ -59,6 +60,9 @@ func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
 	}
 	if o.Plan, err = NewPlan(all, i.Seed); err != nil {
 		return nil, err
+	}
+	if o.Plan, err = o.Plan.InLanguage(f.language); err != nil {
+		return nil, fmt.Errorf("--language: %w", err)
 	}
 	if f.replica != "" {
 		o.Plan = o.Plan.withReplica()
@@ -118,7 +122,10 @@ func (b *Plan) cases(canLoad bool) (out []product.Case) {
 				depends = scenarios.Extended
 			}
 			c := product.NewCase(string(level), e.id, depends, string(level))
-			if level == Atomic && !canLoad {
+			switch {
+			case e.unsayable != "":
+				c.NotRun = &product.NotRun{Cause: reports.CauseTarget, Why: e.unsayable}
+			case level == Atomic && !canLoad:
 				c.NotRun = &product.NotRun{Cause: reports.CauseTargetLacks, Why: "it takes --policy-hook, which changes the policies in between"}
 			}
 			out = append(out, c)

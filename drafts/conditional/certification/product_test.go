@@ -10,6 +10,7 @@ import (
 
 	webhook "github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/drafts/conditional/reference"
+	"github.com/authzconf/authzconf/drafts/conditional/wire"
 	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/engine/product/producttest"
 	"github.com/authzconf/authzconf/verdicts"
@@ -36,7 +37,7 @@ func kubeconfig(t *testing.T, h http.Handler) string {
 
 // TestProduct runs the product against the reference and against one that is wrong, without a way to change the policies.
 func TestProduct(t *testing.T) {
-	a := newReference(t)
+	a := newReference(t, wire.Newest())
 	if err := into(a)(t.Context(), plan(t, 7).Policies()); err != nil {
 		t.Fatal(err)
 	}

@@ -14,12 +14,13 @@ import (
 	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/drafts/conditional/reference"
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/drafts/conditional/wire"
 )
 
 // stateful are authorizers that keep what belongs into their answers. Nobody can tell as long as there is only one of each.
 func stateful() []faulty {
 	return []faulty{
-		{"remembers-conditions", "conditions are evaluated only by who has given them", "replicas-differ", func(a *reference.Authorizer) http.Handler {
+		{ID: "remembers-conditions", Description: "conditions are evaluated only by who has given them", Finding: "replicas-differ", make: func(a *reference.Authorizer) http.Handler {
 			var given sync.Map
 			key := func(sets []vectors.ConditionSet) string {
 				raw, _ := json.Marshal(sets)
@@ -36,7 +37,7 @@ func stateful() []faulty {
 				return a.Evaluate(r)
 			}})
 		}},
-		{"names-of-its-own", "conditions have IDs of the process", "replicas-differ", func(a *reference.Authorizer) http.Handler {
+		{ID: "names-of-its-own", Description: "conditions have IDs of the process", Finding: "replicas-differ", make: func(a *reference.Authorizer) http.Handler {
 			process := strings.ToLower(rand.Text()[:8])
 			return reference.Handler(a.Wire, phases{Authorizer: a, first: func(s spec) status {
 				st := a.Review(s)
@@ -65,14 +66,14 @@ func intoAll(all ...*reference.Authorizer) Loader {
 // something is granted every level alone, and not with a replica.
 func TestReplicas(t *testing.T) {
 	b := plan(t, 4)
-	first, second := newReference(t), newReference(t)
+	first, second := newReference(t, wire.Newest()), newReference(t, wire.Newest())
 	findings, results := run(t, b, reference.Handler(first.Wire, first), intoAll(first, second), reference.Handler(second.Wire, second))
 	if len(findings) > 0 || slices.ContainsFunc(results, func(r Result) bool { return !r.Granted }) {
 		t.Errorf("two of the reference: %v, %+v", findings, results)
 	}
 	for _, f := range stateful() {
 		t.Run(f.ID, func(t *testing.T) {
-			a, other := newReference(t), newReference(t)
+			a, other := newReference(t, wire.Newest()), newReference(t, wire.Newest())
 			if findings, _ := run(t, b, f.Handler(a), into(a)); len(findings) > 0 {
 				t.Errorf("alone it is found out: %v", findings)
 			}
@@ -85,8 +86,23 @@ func TestReplicas(t *testing.T) {
 			}
 		})
 	}
+	t.Run("one without the endpoint for conditions", func(t *testing.T) {
+		a, other := newReference(t, wire.Newest()), newReference(t, wire.Newest())
+		withoutEndpoint := http.NewServeMux()
+		withoutEndpoint.Handle("/", reference.Handler(other.Wire, other))
+		withoutEndpoint.Handle(reference.ConditionsPath, http.NotFoundHandler())
+		findings, results := run(t, b, reference.Handler(a.Wire, a), intoAll(a, other), withoutEndpoint)
+		if slices.ContainsFunc(results, func(r Result) bool { return r.Granted && r.Level == Phases }) {
+			t.Errorf("phases is granted: %+v", results)
+		}
+		for _, f := range findings {
+			if f.Reason != "http-status" {
+				t.Errorf("%s: %v", f.Reason, f.Examples)
+			}
+		}
+	})
 	t.Run("one that is not there", func(t *testing.T) {
-		a := newReference(t)
+		a := newReference(t, wire.Newest())
 		_, results := run(t, b, reference.Handler(a.Wire, a), into(a), http.NotFoundHandler())
 		if slices.ContainsFunc(results, func(r Result) bool { return r.Granted }) {
 			t.Errorf("a level is granted: %+v", results)
@@ -96,7 +112,7 @@ func TestReplicas(t *testing.T) {
 
 // TestReplicaIsNotLeftOut: evidence with one answer of the replica has to have all of them.
 func TestReplicaIsNotLeftOut(t *testing.T) {
-	b, a, other := plan(t, 5), newReference(t), newReference(t)
+	b, a, other := plan(t, 5), newReference(t, wire.Newest()), newReference(t, wire.Newest())
 	both := append(served(t, reference.Handler(a.Wire, a)), served(t, reference.Handler(other.Wire, other))...)
 	done, err := Certify(t.Context(), Options{Plan: b, Load: intoAll(a, other), Webhooks: both})
 	if err != nil {

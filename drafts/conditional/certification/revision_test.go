@@ -28,33 +28,48 @@ func few(t testing.TB) *Plan {
 	return b
 }
 
-// TestRevisions: a webhook that speaks two revisions at once, or one and then another, has one finding that says so.
+// renamed is the reference in a revision, with a field of its answers renamed.
+func renamed(w *wire.Revision, from, to string) func(a map[string]*reference.Authorizer) http.Handler {
+	return func(a map[string]*reference.Authorizer) http.Handler {
+		right := reference.Handler(w, a[w.Name])
+		return http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
+			answer := httptest.NewRecorder()
+			right.ServeHTTP(answer, req)
+			rw.WriteHeader(answer.Code)
+			_, _ = rw.Write(bytes.ReplaceAll(answer.Body.Bytes(), []byte(from), []byte(to)))
+		})
+	}
+}
+
+// TestRevisions: a webhook that speaks two revisions at once, or one and then another, or none that anybody knows, has one
+// finding that says so, and is asked nothing else.
 func TestRevisions(t *testing.T) {
 	for name, c := range map[string]struct {
-		handler func(*reference.Authorizer) http.Handler
+		handler func(map[string]*reference.Authorizer) http.Handler
 		want    string
 	}{
-		"both at once": {func(a *reference.Authorizer) http.Handler {
-			right := reference.Handler(wire.Merged, a)
-			return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-				answer := httptest.NewRecorder()
-				right.ServeHTTP(answer, req)
-				w.WriteHeader(answer.Code)
-				_, _ = w.Write(bytes.Replace(answer.Body.Bytes(), []byte(`"conditionSetChain"`), []byte(`"conditionsChain":[],"conditionSetChain"`), 1))
-			})
-		}, "several-revisions"},
-		"one after the other": {func(a *reference.Authorizer) http.Handler {
+		"two at once": {renamed(wire.Merged, `"conditionSetChain"`, `"conditionsChain":[],"conditionSetChain"`), "several-revisions"},
+		"one after the other": {func(a map[string]*reference.Authorizer) http.Handler {
 			var n atomic.Int64
 			return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-				reference.Handler(wire.Revisions()[n.Add(1)/5%2], a).ServeHTTP(w, req)
+				now := []*wire.Revision{wire.Seed, wire.Merged}[n.Add(1)/5%2]
+				reference.Handler(now, a[now.Name]).ServeHTTP(w, req)
 			})
 		}, "another-revision"},
+		"a form of March 2026":    {renamed(wire.Merged, `"conditionSetChain"`, `"conditionalDecisionChain"`), "unknown-form"},
+		"a field of its own":      {renamed(wire.Upstream, `"conditionalDecision"`, `"conditions"`), "unknown-form"},
+		"a webhook of today":      {today, "no-conditions"},
+		"an endpoint that is not": {func(map[string]*reference.Authorizer) http.Handler { return http.NotFoundHandler() }, "http-status"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := newReference(t)
-			findings, results := run(t, few(t), c.handler(a), into(a))
-			if !slices.ContainsFunc(results, func(r Result) bool { return !r.Granted }) {
-				t.Error("every level is granted")
+			references, all := map[string]*reference.Authorizer{}, []*reference.Authorizer{}
+			for _, w := range wire.Revisions() {
+				references[w.Name] = newReference(t, w)
+				all = append(all, references[w.Name])
+			}
+			findings, results := run(t, few(t), c.handler(references), intoAll(all...))
+			if slices.ContainsFunc(results, func(r Result) bool { return r.Granted }) {
+				t.Error("a level is granted")
 			}
 			n := 0
 			for _, f := range findings {
@@ -69,4 +84,13 @@ func TestRevisions(t *testing.T) {
 			}
 		})
 	}
+}
+
+// today answers as webhooks do that have never heard of conditions.
+func today(a map[string]*reference.Authorizer) http.Handler {
+	right := a[wire.Seed.Name]
+	return reference.Handler(wire.Seed, phases{Authorizer: right, first: func(s spec) status {
+		s.ConditionalAuthorization = nil
+		return right.Review(s)
+	}})
 }

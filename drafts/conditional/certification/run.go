@@ -42,6 +42,8 @@ const (
 	Foreign Variant = "foreign"
 	// Replica asks the same of another replica of the authorizer.
 	Replica Variant = "replica"
+	// Probe asks for conditions in the way of one revision of the wire, to find out which one the webhook speaks.
+	Probe Variant = "probe"
 )
 
 // foreignType is of no authorizer.
@@ -125,11 +127,14 @@ func (r *runner) everything(ctx context.Context) error {
 		}
 	}
 	if r.Wire == nil {
-		r.Wire = r.spoken(ctx)
+		r.Wire = r.probe(ctx)
 	}
 	for i := range r.Plan.entries {
 		e := &r.Plan.entries[i]
-		cannotAsk := e.level == Atomic && r.Load == nil
+		if r.Ended() {
+			break
+		}
+		cannotAsk := e.level == Atomic && r.Load == nil || e.inapplicable(r.Wire) != ""
 		isLeftOut := r.selects != nil && !r.selects(e.caseID())
 		if cannotAsk || isLeftOut {
 			continue
@@ -137,33 +142,52 @@ func (r *runner) everything(ctx context.Context) error {
 		if err := errors.Join(r.vector(ctx, e), ctx.Err()); err != nil {
 			return err
 		}
-		if r.Ended() {
-			break
-		}
 	}
 	return nil
 }
 
-// spoken asks for conditions until an answer tells the revision. One that nobody tells is the oldest: the webhook has
-// sent no conditions at all, or they are in a form that nobody knows, which is found out by all that is asked.
-func (r *runner) spoken(ctx context.Context) *wire.Revision {
-	for _, e := range r.Plan.entries {
-		for _, s := range e.Steps {
-			if s.Authorize == nil || s.Authorize.Want.OneOf[0] != vectors.Conditional || r.Ended() {
-				continue
-			}
-			question, err := wire.Seed.AskAccess(s.Authorize.Spec)
-			if err != nil {
-				continue
-			}
-			_, answer, fault := r.to[authorize].Post(ctx, question)
-			if told := wire.Told(answer); len(told) > 0 {
-				return told[0]
-			}
-			r.Continue(fault)
+// probe asks for conditions, in the ways of asking that the revisions have, until an answer shows the revision. If none
+// does, nothing else is asked: whatever is wrong follows from that, and is one finding.
+func (r *runner) probe(ctx context.Context) *wire.Revision {
+	for _, q := range r.probes() {
+		body, err := q.way.AskAccess(q.spec)
+		answer := r.post(ctx, q.way, authorize, Exchange{Vector: q.vector, Step: q.step, Variant: Probe}, body, err)
+		if known := wire.Recognize(answer); len(known) > 0 {
+			return known[0]
+		}
+		if unknown := wire.FindUnknown(answer); len(unknown) > 0 {
+			r.End("an answer is in a form that no revision of the wire has")
+		}
+		if r.Ended() {
+			return wire.Newest()
 		}
 	}
-	return wire.Seed
+	r.End("no answer has conditions, in whichever way they are asked for")
+	return wire.Newest()
+}
+
+// probeQuestion asks for the conditions of a step in the way of a revision.
+type probeQuestion struct {
+	vector string
+	step   int
+	spec   vectors.SubjectAccessReviewSpec
+	way    *wire.Revision
+}
+
+// probes returns the questions that have to be answered with conditions, each in all ways.
+func (r *runner) probes() (all []probeQuestion) {
+	for _, e := range r.Plan.entries {
+		for i, s := range e.Steps {
+			isConditional := s.Authorize != nil && s.Authorize.Want.OneOf[0] == vectors.Conditional
+			if !isConditional || e.unsayable != "" {
+				continue
+			}
+			for _, way := range []*wire.Revision{wire.Newest(), wire.Seed} {
+				all = append(all, probeQuestion{e.id, i, s.Authorize.Spec, way})
+			}
+		}
+	}
+	return all
 }
 
 func (r *runner) vector(ctx context.Context, e *entry) (err error) {
@@ -182,7 +206,7 @@ func (r *runner) vector(ctx context.Context, e *entry) (err error) {
 				return nil
 			}
 		case chains[s.Evaluate.Of] != nil:
-			r.evaluate(ctx, e, i, s.Evaluate.Data, chains[s.Evaluate.Of])
+			chains[i] = r.evaluate(ctx, e, i, chains[s.Evaluate.Of])
 		}
 	}
 	return nil
@@ -208,13 +232,13 @@ func (r *runner) review(ctx context.Context, e *entry, step int, spec vectors.Su
 			sent.ConditionalAuthorization = nil
 		}
 		body, err := r.Wire.AskAccess(sent)
-		return r.post(ctx, authorize, Exchange{Vector: e.id, Step: step, Variant: variant}, body, err)
+		return r.post(ctx, r.Wire, authorize, Exchange{Vector: e.id, Step: step, Variant: variant}, body, err)
 	}
 	answer := ask(Asked)
 	for _, variant := range e.variants(step, len(r.to) > replicas)[1:] {
 		ask(variant)
 	}
-	if told := wire.Told(answer); slices.ContainsFunc(told, func(w *wire.Revision) bool { return w != r.Wire }) {
+	if known := wire.Recognize(answer); slices.ContainsFunc(known, func(w *wire.Revision) bool { return w != r.Wire }) {
 		r.End("an answer is in another revision of the wire than " + r.Wire.Name) // everything else would follow from that
 		return nil
 	}
@@ -223,7 +247,7 @@ func (r *runner) review(ctx context.Context, e *entry, step int, spec vectors.Su
 
 // chainIn are the conditions in an answer of a revision, if it has any that can be read.
 func chainIn(w *wire.Revision, answer []byte) []vectors.ConditionSet {
-	if told := wire.Told(answer); len(told) != 1 || told[0] != w {
+	if known := wire.Recognize(answer); len(known) != 1 || known[0] != w {
 		return nil
 	}
 	status, err := w.ReadAccess(answer)
@@ -233,11 +257,37 @@ func chainIn(w *wire.Revision, answer []byte) []vectors.ConditionSet {
 	return status.ConditionsChain
 }
 
-func (r *runner) evaluate(ctx context.Context, e *entry, step int, data vectors.ConditionData, chain []vectors.ConditionSet) {
+// evaluate asks the second phase, and returns the conditions that are left.
+func (r *runner) evaluate(ctx context.Context, e *entry, step int, chain []vectors.ConditionSet) (left []vectors.ConditionSet) {
 	for _, variant := range e.variants(step, len(r.to) > replicas) {
-		sets := map[Variant][]vectors.ConditionSet{Asked: chain, Foreign: foreign(chain), Replica: chain}[variant]
-		body, err := r.Wire.AskConditions(vectors.AuthorizationConditionsRequest{ConditionSets: sets, ConditionData: data})
-		r.post(ctx, conditions, Exchange{Vector: e.id, Step: step, Variant: variant}, body, err)
+		x := Exchange{Vector: e.id, Step: step, Variant: variant}
+		q := e.conditionsRequest(step, chain)
+		q.UID = r.Plan.uid(x)
+		if variant == Foreign {
+			q.ConditionSets = foreign(chain)
+		}
+		body, err := r.Wire.AskConditions(q)
+		answer := r.post(ctx, r.Wire, conditions, x, body, err)
+		if variant == Asked {
+			left = conditionsLeft(r.Wire, answer)
+		}
+	}
+	return left
+}
+
+// conditionsLeft returns the conditions that conditions evaluated to, where a revision has that.
+func conditionsLeft(w *wire.Revision, answer []byte) []vectors.ConditionSet {
+	response, err := w.ReadConditions(answer)
+	if err != nil || response == nil || !w.Rules.Staged {
+		return nil
+	}
+	return response.ConditionsChain
+}
+
+// conditionsRequest returns what an evaluate step sends, about the conditions of an answer.
+func (e *entry) conditionsRequest(step int, chain []vectors.ConditionSet) vectors.AuthorizationConditionsRequest {
+	return vectors.AuthorizationConditionsRequest{
+		Authorized: e.FirstPhase(step).Spec.SubjectAccessReviewSpec, ConditionSets: chain, ConditionData: e.Steps[step].Evaluate.Data,
 	}
 }
 
@@ -253,8 +303,8 @@ func foreign(chain []vectors.ConditionSet) []vectors.ConditionSet {
 	return out
 }
 
-func (r *runner) post(ctx context.Context, to int, x Exchange, raw []byte, err error) (answer []byte) {
-	x.Wire = r.Wire.Name
+func (r *runner) post(ctx context.Context, w *wire.Revision, to int, x Exchange, raw []byte, err error) (answer []byte) {
+	x.Wire = w.Name
 	if err != nil {
 		x.Fault = "harness"
 		r.Answers = append(r.Answers, x)

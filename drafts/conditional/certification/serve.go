@@ -16,8 +16,7 @@ func ServeReference(w *wire.Revision, policies, kubeconfig string) (stop func() 
 	if err != nil {
 		return nil, err
 	}
-	a := reference.New(first)
-	a.Wire = w
+	a := reference.New(w, first)
 	right := reference.Handler(w, a)
 	return webhook.ServeFor(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		s, changed, err := file.Changed()

@@ -16,15 +16,17 @@ func (b *Plan) JudgeVector(exchanges []Exchange) (vectors.Result, error) {
 	if err != nil {
 		return r, err
 	}
-	if !slices.ContainsFunc(judged.Results, func(l certify.LevelResult) bool { return l.Reviews == 1 }) {
-		r.Verdict, r.Why = verdicts.Invalid, []string{"it was not asked, or not all of it: the authorizer had ended the run before"}
-	}
 	for _, f := range judged.Findings {
 		means := "the text advises against it"
 		if !f.Advice {
 			r.Verdict, means = verdicts.Failed, "the text demands otherwise"
 		}
 		r.Why = append(r.Why, f.Reason+": "+means+"\n  "+strings.Join(f.Examples, "\n  "))
+	}
+	isWhole := slices.ContainsFunc(judged.Results, func(l certify.LevelResult) bool { return l.Reviews == 1 })
+	if r.Verdict == verdicts.Passed && !isWhole {
+		r.Verdict = verdicts.Invalid
+		r.Why = append([]string{"it was not asked, or not all of it: the authorizer had ended the run before"}, r.Why...)
 	}
 	return r, nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/authzconf/authzconf/drafts/conditional/certification"
 	"github.com/authzconf/authzconf/drafts/conditional/reference"
@@ -12,6 +13,7 @@ import (
 	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/record"
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 // webhookGroup is the group of a webhook that is asked which revision of the wire it speaks.
@@ -35,14 +37,26 @@ func newAuthorizerPlan(set *vectorSet, seed int64, subject string, groups ...str
 	}
 	p := &authorizerPlan{played: newPlayed(set), subject: subject, seed: seed, bound: bound, groups: groups}
 	for _, group := range groups {
+		w, _ := wire.Named(group) // the group of a webhook that is asked is named after none
 		p.add(group, func(v *vectors.Vector) string {
 			if v.Webhook == nil {
 				return "it judges an API server, and this is an authorizer"
 			}
-			return ""
+			return cannotSay(w, v)
 		})
 	}
 	return p, set.checkRuns(p.cases, subject)
+}
+
+// cannotSay returns why a vector is not applicable to a revision of the wire; it is empty if it is, or if there is none.
+func cannotSay(w *wire.Revision, v *vectors.Vector) string {
+	if w == nil {
+		return ""
+	}
+	if what := w.Cannot(v); what != "" {
+		return "the wire cannot say it: " + what
+	}
+	return ""
 }
 
 // newReferencePlan asks the reference authorizer in each revision of the wire, or in one.
@@ -66,8 +80,7 @@ func askReference(ctx context.Context, group string, plan *certification.Plan) (
 	if err != nil {
 		return nil, err
 	}
-	a := reference.New(&reference.Snapshot{})
-	a.Wire = w
+	a := reference.New(w, &reference.Snapshot{})
 	load := func(_ context.Context, all []vectors.Policy) error {
 		s, err := reference.NewSnapshot(all)
 		if err == nil {
@@ -158,6 +171,13 @@ func (p *authorizerPlan) Judge(id string, evidence record.View) reports.Result {
 			return invalid(fmt.Errorf("there is evidence of %s, and this is %s", x.Vector, v.ID))
 		}
 	}
+	if len(seen.Exchanges) == 0 {
+		group, _, _ := strings.Cut(id, "/")
+		spoken, _ := wire.Named(p.spoken(group, evidence))
+		if why := cannotSay(spoken, p.byID[id]); why != "" {
+			return reports.Result{Verdict: verdicts.NotSupported, Reason: why}
+		}
+	}
 	r, err := p.bound.JudgeVector(seen.Exchanges)
 	if err != nil {
 		return invalid(err)
@@ -183,8 +203,13 @@ func (p *authorizerPlan) Conclude(results []reports.Result, evidence record.View
 func (p *authorizerPlan) spoken(group string, evidence record.View) string {
 	for _, v := range p.runningIn(group) {
 		seen, err := record.Read[vectorSeen](evidence, group+"/"+v.ID)
-		if err == nil && len(seen.Exchanges) > 0 {
-			return seen.Exchanges[0].Wire
+		if err != nil {
+			continue
+		}
+		for _, x := range seen.Exchanges {
+			if x.Variant != certification.Probe {
+				return x.Wire
+			}
 		}
 	}
 	return ""

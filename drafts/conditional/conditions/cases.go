@@ -1,13 +1,8 @@
-// Package conditions has the products of KEP-5681 (Conditional Authorization) besides certification: vectors that are
-// played against an authorizer, Kubernetes' library or an API server, and generated cases in which two phases have to
-// decide as one.
+// Package conditions has the product of KEP-5681 (Conditional Authorization) besides certification: vectors that are
+// played against an authorizer, Kubernetes' library or an API server.
 package conditions
 
 import (
-	"maps"
-	"slices"
-	"strconv"
-
 	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports"
@@ -43,13 +38,4 @@ func (all cases) running() []product.Case {
 // invalid returns the result of a case that cannot be judged.
 func invalid(err error) reports.Result {
 	return reports.Result{Verdict: verdicts.Invalid, Blame: verdicts.BlameEnvironment, Reason: err.Error()}
-}
-
-// countTable returns a table of counts, in the order of what is counted.
-func countTable[K ~string](title string, counts map[K]int) reports.Table {
-	t := reports.Table{Title: title, Columns: []string{title, "cases"}, Numeric: []int{1}}
-	for _, key := range slices.Sorted(maps.Keys(counts)) {
-		t.Rows = append(t.Rows, reports.Row{Cells: []string{string(key), strconv.Itoa(counts[key])}})
-	}
-	return t
 }

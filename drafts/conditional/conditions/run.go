@@ -24,7 +24,7 @@ var Run = product.Product{Name: "conditions run", Command: "conditions run", Arg
 	f.binaries.RegisterFlags(fs)
 	fs.StringVar(&f.kubeconfig, "authorizer-kubeconfig", "", "play them against the webhook of this kubeconfig, as certify --conditional has it")
 	fs.StringVar(&f.hook, "policy-hook", "", "a program that loads the policies of the vectors into it: it gets them as JSON on its standard input")
-	fs.StringVar(&f.wire, "wire", "", "revision of KEP-5681's wire: seed or merged (default: both; of a webhook the one that it speaks, of --api-server merged)")
+	fs.StringVar(&f.wire, "wire", "", "revision of KEP-5681's wire: "+wire.Names()+" (default: all; of a webhook the one that it speaks, of --api-server the newest)")
 	return f
 }}
 
@@ -57,7 +57,7 @@ func (f *runFlags) planServer(i *product.Invocation, set *vectorSet) (product.Pl
 	if err != nil {
 		return nil, fmt.Errorf("--kubernetes: %w", err)
 	}
-	w, err := namedWire(cmp.Or(f.wire, wire.Merged.Name))
+	w, err := namedWire(cmp.Or(f.wire, wire.Newest().Name))
 	if err != nil {
 		return nil, err
 	}

@@ -11,21 +11,27 @@ import (
 	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/reports/record"
+	"github.com/authzconf/authzconf/scenarios"
 )
 
-// serverGroup is the one group of a serverPlan.
-const serverGroup = "api-server"
+// serverGroup has the vectors of a serverPlan, and checkGroup what is checked of the API server as a whole.
+const (
+	serverGroup = "api-server"
+	checkGroup  = "server"
+)
 
 // serverPlan plays API-server vectors on a kube-apiserver that has the gate.
 type serverPlan struct {
 	played
 	options gate.Options
+	// checks are those of checkGroup, by the IDs of cases. Who brings vectors has these alone played.
+	checks map[string]gate.Check
 	// reading is the one that the API server has of chains, which follows from all evidence.
 	reading func(record.View) vectors.Reading
 }
 
 func newServerPlan(set *vectorSet, o gate.Options) (*serverPlan, error) {
-	p := &serverPlan{played: newPlayed(set), options: o}
+	p := &serverPlan{played: newPlayed(set), options: o, checks: map[string]gate.Check{}}
 	p.add(serverGroup, func(v *vectors.Vector) string { return gate.Cannot(v, o.Wire) })
 	var once sync.Once
 	var reading vectors.Reading
@@ -33,27 +39,45 @@ func newServerPlan(set *vectorSet, o gate.Options) (*serverPlan, error) {
 		once.Do(func() { reading = p.chooseReading(evidence) })
 		return reading
 	}
-	return p, set.checkRuns(p.cases, "a kube-apiserver with the gate "+gate.Gate)
+	if err := set.checkRuns(p.cases, "a kube-apiserver with the gate "+gate.Gate); err != nil || set.folder != "" {
+		return p, err
+	}
+	for _, check := range gate.Checks() {
+		c := product.NewCase(checkGroup, check.ID, scenarios.Extended, labels...)
+		p.cases, p.checks[c.ID] = append(p.cases, c), check
+	}
+	return p, nil
 }
 
 // program is the evidence of what was judged.
 type program struct {
 	Server string `json:"server"`
+	// Form is how its configuration names the kubeconfig's context for conditions.
+	Form string `json:"form"`
 }
 
 // Run implements product.Plan. Which reading of chains the API server has is known in the end, and so are the verdicts.
 func (p *serverPlan) Run(ctx context.Context, log *record.Log, o product.Observer) error {
-	all, n := p.runningIn(serverGroup), 0
+	all, checks, n := p.runningIn(serverGroup), p.runningChecks(), 0
 	p.options.Played = func() {
 		n++
-		o.Status(fmt.Sprintf("%d/%d vectors played", n, len(all)))
+		o.Status(fmt.Sprintf("%d/%d vectors and checks played", n, len(all)+len(checks)))
 	}
 	play, err := gate.Run(ctx, all, p.options)
 	if err := cmp.Or(err, ctx.Err()); err != nil { // What was played before an interruption is not whole.
 		return err
 	}
-	if err := log.Append(serverGroup, program{play.Server}); err != nil {
+	seenOfChecks, err := gate.RunChecks(ctx, checks, p.options)
+	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return err
+	}
+	if err := log.Append(serverGroup, program{play.Server, play.Form}); err != nil {
+		return err
+	}
+	for _, seen := range seenOfChecks {
+		if err := log.Append(checkGroup+"/"+seen.Check, seen); err != nil {
+			return err
+		}
 	}
 	for _, seen := range play.Seen {
 		if err := log.Append(serverGroup+"/"+seen.Vector, seen); err != nil {
@@ -64,6 +88,16 @@ func (p *serverPlan) Run(ctx context.Context, log *record.Log, o product.Observe
 		o.Done(c.ID)
 	}
 	return nil
+}
+
+// runningChecks returns the checks that are run, in order.
+func (p *serverPlan) runningChecks() (all []gate.Check) {
+	for _, c := range p.running() {
+		if c.Group == checkGroup {
+			all = append(all, p.checks[c.ID])
+		}
+	}
+	return all
 }
 
 func (p *serverPlan) chooseReading(evidence record.View) vectors.Reading {
@@ -78,6 +112,13 @@ func (p *serverPlan) chooseReading(evidence record.View) vectors.Reading {
 
 // Judge implements product.Plan.
 func (p *serverPlan) Judge(id string, evidence record.View) reports.Result {
+	if check, isCheck := p.checks[id]; isCheck {
+		seen, err := record.Read[gate.CheckSeen](evidence, id)
+		if err != nil {
+			return invalid(err)
+		}
+		return newResult(check.Judge(seen), len(check.Want), evidence, id)
+	}
 	seen, err := record.Read[gate.Seen](evidence, id)
 	if err != nil {
 		return invalid(err)
@@ -90,13 +131,18 @@ func (p *serverPlan) Judge(id string, evidence record.View) reports.Result {
 func (p *serverPlan) Conclude(results []reports.Result, evidence record.View) (*reports.Report, error) {
 	judged, err := record.Read[program](evidence, serverGroup)
 	if err != nil {
-		judged = &program{"a kube-apiserver with the gate " + gate.Gate}
+		judged = &program{Server: "a kube-apiserver with the gate " + gate.Gate}
 	}
 	r, err := p.report(judged.Server, results)
 	if err != nil {
 		return nil, err
 	}
-	g := &r.Groups[0]
-	g.Facts = append(g.Facts, reports.Fact{Name: "revision of the wire", Value: p.options.Wire.Name}, reports.Fact{Name: "how it reads chains", Value: string(p.reading(evidence))})
+	for i := range r.Groups {
+		if g := &r.Groups[i]; g.Name == checkGroup {
+			g.Facts = []reports.Fact{{Name: "field of its configuration", Value: judged.Form}}
+			continue
+		}
+		r.Groups[i].Facts = append(r.Groups[i].Facts, reports.Fact{Name: "revision of the wire", Value: p.options.Wire.Name}, reports.Fact{Name: "how it reads chains", Value: string(p.reading(evidence))})
+	}
 	return r, nil
 }

@@ -27,7 +27,7 @@ func askChains(t T, all []*vectors.Vector, a authorizer.Authorizer, o Options) e
 	for _, v := range all {
 		w := plan.Bound(v.ID)
 		for _, i := range evaluations(w) {
-			spec := w.Steps[w.Steps[i].Evaluate.Of].Authorize.Spec
+			spec := w.FirstPhase(i).Spec
 			for _, c := range chains {
 				asked++
 				if err := c.ask(t.Context(), a, spec, w.Steps[i].Evaluate); err != nil {
@@ -50,7 +50,7 @@ func evaluations(w *vectors.Webhook) (steps []int) {
 		if s.Evaluate == nil || len(s.Evaluate.Want.OneOf) != 1 {
 			continue
 		}
-		if w.Steps[s.Evaluate.Of].Authorize.Spec.Mode() != vectors.None {
+		if w.FirstPhase(i).Spec.Mode() != vectors.None {
 			steps = append(steps, i)
 		}
 	}

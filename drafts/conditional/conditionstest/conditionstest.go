@@ -15,14 +15,15 @@ package conditionstest
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/certify/certifytest"
 	"github.com/authzconf/authzconf/drafts/conditional/certification"
 	"github.com/authzconf/authzconf/drafts/conditional/model"
@@ -66,11 +67,9 @@ func (o Options) complete(t T, test func(Options, []*vectors.Vector) error) {
 func Run(t T, a authorizer.Authorizer, o Options) {
 	t.Helper()
 	o.complete(t, func(o Options, all []*vectors.Vector) error {
-		asked := len(all)
-		all = slices.DeleteFunc(all, func(v *vectors.Vector) bool { return !inProcess(v) })
-		t.Logf("conditionstest: %d of %d vectors are not applicable: authorizer.ConditionsData has neither namespaceObject nor impersonatedRequest", asked-len(all), asked)
+		all = applicable(t, all, library)
 		subject := &subject{ctx: t.Context(), authorizer: a}
-		return errors.Join(askVectors(t, all, reference.Handler(wire.Seed, subject), o), askChains(t, all, a, o), explore(t, subject, o))
+		return errors.Join(askVectors(t, all, reference.Handler(library, subject), o), askChains(t, all, a, o), explore(t, subject, o))
 	})
 }
 
@@ -107,8 +106,15 @@ func askVectors(t T, all []*vectors.Vector, h http.Handler, o Options) error {
 	if err != nil {
 		return err
 	}
-	failures := 0
-	for _, v := range all {
+	if reportForm(t, run.Findings) {
+		return nil
+	}
+	spoken, err := wire.Named(run.Wire)
+	if err != nil {
+		return err
+	}
+	failures, asked := 0, applicable(t, all, spoken)
+	for _, v := range asked {
 		r, err := plan.JudgeVector(seq.Filter(run.Answers, func(x certification.Exchange) bool { return x.Vector == v.ID }))
 		if err != nil {
 			return err
@@ -122,8 +128,20 @@ func askVectors(t T, all []*vectors.Vector, h http.Handler, o Options) error {
 			say("%s: %s\n  %s", place(v), v.Description, why)
 		}
 	}
-	t.Logf("conditionstest: wire %s, seed %d: %d vectors, %d exchanges, %d failures", run.Wire, o.Seed, len(all), len(run.Answers), failures)
+	t.Logf("conditionstest: wire %s, seed %d: %d vectors, %d exchanges, %d failures", run.Wire, o.Seed, len(asked), len(run.Answers), failures)
 	return nil
+}
+
+// reportForm fails once if the webhook answers in no form that is known, and reports whether it does.
+func reportForm(t T, findings []certify.Finding) (isUnknown bool) {
+	t.Helper()
+	for _, f := range findings {
+		if certification.IsAboutForm(f) {
+			t.Errorf("conditionstest: %s: %s", f.Reason, strings.Join(f.Examples, "\n"))
+			isUnknown = true
+		}
+	}
+	return isUnknown
 }
 
 func place(v *vectors.Vector) string {
@@ -138,7 +156,7 @@ func explore(t T, s *subject, o Options) error {
 	}
 	load := func(all []vectors.Policy, _ vectors.FailureMode) (model.Loaded, error) { return s, o.Load(all) }
 	// The authorizer has one set of policies at a time, and the library knows no failure mode but Deny.
-	found, err := model.Explore(t.Context(), load, model.Exploration{Wire: wire.Seed, Cases: o.Cases, Seed: o.Seed, One: true})
+	found, err := model.Explore(t.Context(), load, model.Exploration{Wire: library, Cases: o.Cases, Seed: o.Seed, One: true})
 	if err != nil {
 		return err
 	}
@@ -149,8 +167,24 @@ func explore(t T, s *subject, o Options) error {
 	return nil
 }
 
-// inProcess reports whether a vector can be asked of an authorizer of Go.
-func inProcess(v *vectors.Vector) bool {
-	raw, err := json.Marshal(v.Webhook)
-	return err == nil && !strings.Contains(string(raw), "namespaceObject") && !strings.Contains(string(raw), "impersonatedRequest")
+// library is the revision of the wire that can say what the types of k8s.io/apiserver can: their decisions are unions, IDs
+// begin with a domain, a type can be left out, and authorizer.ConditionsData has neither namespaceObject nor
+// impersonatedRequest.
+var library = wire.Upstream
+
+// applicable returns the vectors that can be asked in a revision of the wire.
+func applicable(t T, all []*vectors.Vector, w *wire.Revision) (out []*vectors.Vector) {
+	t.Helper()
+	counts := map[string]int{}
+	for _, v := range all {
+		if why := w.Cannot(v); why != "" {
+			counts[why]++
+			continue
+		}
+		out = append(out, v)
+	}
+	for _, why := range slices.Sorted(maps.Keys(counts)) {
+		t.Logf("conditionstest: %d of %d vectors are not applicable: the revision %s of the wire cannot say %s", counts[why], len(all), w.Name, why)
+	}
+	return out
 }

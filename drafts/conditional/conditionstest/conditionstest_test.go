@@ -24,7 +24,7 @@ import (
 type inGo struct{ *reference.Authorizer }
 
 func newReference() (*inGo, func([]vectors.Policy) error) {
-	a := &inGo{reference.New(new(reference.Snapshot))}
+	a := &inGo{reference.New(wire.Newest(), new(reference.Snapshot))}
 	return a, func(all []vectors.Policy) error {
 		s, err := reference.NewSnapshot(all)
 		if err == nil {
@@ -73,7 +73,7 @@ func (g *inGo) ConditionsAwareAuthorize(_ context.Context, a authorizer.Attribut
 	}
 	by := map[vectors.Decision][]authorizer.Condition{}
 	for _, c := range d.Conditions {
-		by[c.Effect] = append(by[c.Effect], authorizer.GenericCondition{ID: c.ID, Type: reference.TypeCEL, Condition: c.Condition, Description: c.Description})
+		by[c.Effect] = append(by[c.Effect], authorizer.GenericCondition{ID: c.ID, Type: wire.Newest().CEL, Condition: c.Condition, Description: c.Description})
 	}
 	return authorizer.ConditionsAwareDecisionConditionsMap(by[vectors.Deny], by[vectors.NoOpinion], by[vectors.Allow])
 }
@@ -147,11 +147,20 @@ func TestCurious(t *testing.T) {
 
 // TestURL: a webhook is asked in the revision that it speaks.
 func TestURL(t *testing.T) {
-	a, load := newReference()
-	a.Wire = wire.Merged
-	s := httptest.NewServer(reference.Handler(wire.Merged, a.Authorizer))
-	defer s.Close()
-	conditionstest.RunURL(t, s.URL, s.URL+reference.ConditionsPath, conditionstest.Options{Load: load})
+	for _, w := range wire.Revisions() {
+		t.Run(w.Name, func(t *testing.T) {
+			a := reference.New(w, new(reference.Snapshot))
+			s := httptest.NewServer(reference.Handler(w, a))
+			defer s.Close()
+			conditionstest.RunURL(t, s.URL, s.URL+reference.ConditionsPath, conditionstest.Options{Load: func(all []vectors.Policy) error {
+				snapshot, err := reference.NewSnapshot(all)
+				if err == nil {
+					a.Use(snapshot)
+				}
+				return err
+			}})
+		})
+	}
 }
 
 func nothing([]vectors.Policy) error { return nil }

@@ -1,11 +1,11 @@
 package conditionstest
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"iter"
+	"slices"
 	"sync"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -38,7 +38,10 @@ func (s *subject) Review(spec vectors.SubjectAccessReviewSpec) vectors.SubjectAc
 	if d.IsUnconditional() {
 		return concrete(parts(d))
 	}
-	chain := sets("authorizer", d)
+	chain := []vectors.ConditionSet{toSet("", d)}
+	if d.IsUnion() {
+		chain = chain[0].ConditionsChain
+	}
 	s.given.Store(key(chain), given{d, attributes})
 	return vectors.SubjectAccessReviewStatus{ConditionsChain: chain}
 }
@@ -73,32 +76,26 @@ func concrete(d authorizer.Decision, reason string, err error) vectors.SubjectAc
 	return out
 }
 
-// ownType stands for no type, and the ID of a condition for no text, which conditions of Go can do without.
-const ownType = "conditionstest.authzconf.dev/own"
-
-// sets is what a review shows of a decision: a union as its leaves.
-func sets(name string, d authorizer.ConditionsAwareDecision) (out []vectors.ConditionSet) {
+// toSet returns what a review shows of a decision.
+func toSet(name string, d authorizer.ConditionsAwareDecision) vectors.ConditionSet {
+	set := vectors.ConditionSet{AuthorizerName: name, Allowed: d.IsAllow(), Denied: d.IsDeny()}
 	switch {
-	case d.IsAllow(), d.IsDeny():
-		return []vectors.ConditionSet{{AuthorizerName: name, Allowed: d.IsAllow(), Denied: d.IsDeny()}}
 	case d.IsUnion():
 		for inner, one := range d.UnionedDecisions() {
-			out = append(out, sets(inner, one)...)
+			set.ConditionsChain = append(set.ConditionsChain, toSet(inner, one))
 		}
 	case d.IsConditionsMap():
-		set := vectors.ConditionSet{AuthorizerName: name, FailureMode: vectors.FailDeny}
-		add := func(effect vectors.Decision, all iter.Seq[authorizer.Condition]) {
-			for c := range all {
-				set.Conditions = append(set.Conditions, vectors.Condition{
-					ID: c.GetID(), Effect: effect, Type: cmp.Or(c.GetType(), ownType), Condition: cmp.Or(c.GetCondition(), c.GetID()), Description: c.GetDescription(),
-				})
-			}
-		}
 		m := d.ConditionsMap()
-		add(vectors.Deny, m.DenyConditions())
-		add(vectors.NoOpinion, m.NoOpinionConditions())
-		add(vectors.Allow, m.AllowConditions())
-		out = []vectors.ConditionSet{set}
+		set.Conditions = slices.Concat(
+			toConditions(vectors.Deny, m.DenyConditions()), toConditions(vectors.NoOpinion, m.NoOpinionConditions()), toConditions(vectors.Allow, m.AllowConditions()),
+		)
+	}
+	return set
+}
+
+func toConditions(effect vectors.Decision, all iter.Seq[authorizer.Condition]) (out []vectors.Condition) {
+	for c := range all {
+		out = append(out, vectors.Condition{ID: c.GetID(), Effect: effect, Type: c.GetType(), Condition: c.GetCondition(), Description: c.GetDescription()})
 	}
 	return out
 }

@@ -19,29 +19,86 @@ const authorizer = `- {type: Webhook, name: %[1]s, webhook: {authorizedTTL: 1s, 
     timeout: 5s, subjectAccessReviewVersion: v1, failurePolicy: %[2]s%[3]s, connectionInfo: {type: KubeConfigFile, kubeConfigFile: "%[4]s/%[1]s"}}}
 `
 
+// forms are how an AuthorizationConfiguration names the kubeconfig's context for conditions, by the name of the field, and the newest
+// first: that of kubernetes/kubernetes#137633, and that of the KEP's text.
+var forms = []struct{ field, text string }{
+	{newestForm, ", conditionsReview: {version: v1alpha1, kubeConfigContextName: " + reference.ConditionsContext + "}"},
+	{"conditionsEndpointKubeConfigContext", ", conditionsEndpointKubeConfigContext: " + reference.ConditionsContext},
+}
+
+const newestForm = "conditionsReview"
+
+// start starts an API server whose chain has webhooks for a length. Which form its configuration has is what the server takes.
 func (p *player) start(ctx context.Context, k kind, length int, o Options) (err error) {
-	plain, conditions := &server.Plain{Files: map[string][]byte{}, Args: []string{"--enable-admission-plugins=" + plugin}}, ""
-	if k.plugin == "off" {
-		plain.Args = []string{"--disable-admission-plugins=" + plugin}
+	plain := &server.Plain{Files: map[string][]byte{"audit-policy.yaml": []byte(auditPolicy)}, Args: []string{
+		"--audit-policy-file=audit-policy.yaml", "--audit-log-mode=blocking", "--audit-log-path=" + p.audit.path,
+	}}
+	switch k.plugin {
+	case "on":
+		plain.Args = append(plain.Args, "--enable-admission-plugins="+plugin)
+	case "off":
+		plain.Args = append(plain.Args, "--disable-admission-plugins="+plugin)
 	}
-	if k.gate != "off" {
-		conditions = ", conditionsEndpointKubeConfigContext: " + reference.ConditionsContext
+	if err := p.addKubeconfigs(plain, length); err != nil {
+		return err
 	}
-	config := "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n"
-	add := func(place string, mode vectors.FailureMode) {
-		config += fmt.Sprintf(authorizer, place, mode, conditions, local.DirPlaceholder)
-		raw, writeErr := kubeconfig(p.hooks, place)
-		plain.Files[place], err = raw, errors.Join(err, writeErr)
-	}
-	for i := range length {
-		add(placeOf(i, vectors.FailDeny), vectors.FailDeny)
-		add(placeOf(i, vectors.FailNoOpinion), vectors.FailNoOpinion)
-	}
-	if add(behindAll, vectors.FailNoOpinion); err == nil {
-		plain.Authorization = []byte(config + "- {type: Node, name: node}\n- {type: RBAC, name: rbac}\n")
+	for _, form := range forms {
+		plain.Authorization = chainOf(length, k.context(form.text))
 		p.Server, err = server.Start(ctx, options(o, plain, map[string]bool{Gate: k.gate == "on"}))
+		if p.form = form.field; err == nil || !strings.Contains(err.Error(), `.`+form.field+`"`) {
+			return err
+		}
 	}
 	return err
+}
+
+// contextText is that part of a configuration in the form that the API server takes.
+func (p *player) contextText() string {
+	for _, form := range forms {
+		if form.field == p.form {
+			return form.text
+		}
+	}
+	return ""
+}
+
+// context is the part of a webhook's configuration that has it asked for conditions; there is none with the gate off.
+func (k kind) context(text string) string {
+	if k.gate == "off" || k.noContext {
+		return ""
+	}
+	return text
+}
+
+// places are those of the webhooks of a chain, with the failure policy of each.
+func places(length int) (names []string, policies []vectors.FailureMode) {
+	for i := range length {
+		for _, mode := range []vectors.FailureMode{vectors.FailDeny, vectors.FailNoOpinion} {
+			names, policies = append(names, placeOf(i, mode)), append(policies, mode)
+		}
+	}
+	return append(names, behindAll), append(policies, vectors.FailNoOpinion)
+}
+
+// addKubeconfigs adds the file of each webhook.
+func (p *player) addKubeconfigs(plain *server.Plain, length int) (err error) {
+	names, _ := places(length)
+	for _, place := range names {
+		if plain.Files[place], err = kubeconfig(p.hooks, place); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chainOf is an AuthorizationConfiguration with webhooks for a length before the API server's own authorizers.
+func chainOf(length int, context string) []byte {
+	config := "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n"
+	names, policies := places(length)
+	for i, place := range names {
+		config += fmt.Sprintf(authorizer, place, policies[i], context, local.DirPlaceholder)
+	}
+	return []byte(config + "- {type: Node, name: node}\n- {type: RBAC, name: rbac}\n")
 }
 
 func options(o Options, plain *server.Plain, gates map[string]bool) server.Options {

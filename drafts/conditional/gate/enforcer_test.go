@@ -77,10 +77,73 @@ func TestEnforcingServer(t *testing.T) {
 					t.Errorf("%s: %s: %v", id, one.Verdict, one.Why)
 				}
 			}
+			if play.Form != newestForm {
+				t.Errorf("the configuration has the field %s", play.Form)
+			}
+			for id, one := range judgeChecks(t, o) {
+				if one.Verdict != verdicts.Passed {
+					t.Errorf("check %s: %v", id, one.Why)
+				}
+			}
 		})
 	}
 	for _, c := range faults {
 		t.Run(c.fault, func(t *testing.T) { fails(t, c.fault, c.vector) })
+	}
+	for _, c := range checkFaults {
+		t.Run(c.fault, func(t *testing.T) {
+			t.Setenv("ENFORCING_APISERVER_FAULT", c.fault)
+			results := judgeChecks(t, Options{Release: local.Newest(), Binaries: &local.Binaries{}, Wire: wire.Merged, Played: func() {}})
+			if results[c.check].Verdict != verdicts.Failed {
+				t.Errorf("%s does not fail: %v", c.check, results)
+			}
+		})
+	}
+	t.Run("an older configuration", takesOlderForm)
+}
+
+// judgeChecks runs all checks and judges them, by their IDs.
+func judgeChecks(t *testing.T, o Options) map[string]vectors.Result {
+	t.Helper()
+	t.Setenv("ENFORCING_APISERVER_WIRE", o.Wire.Name)
+	seen, err := RunChecks(t.Context(), Checks(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := map[string]vectors.Result{}
+	for _, c := range Checks() {
+		results[c.ID] = vectors.Result{Verdict: verdicts.Invalid}
+		for _, s := range seen {
+			if s.Check == c.ID {
+				results[c.ID] = c.Judge(s)
+			}
+		}
+	}
+	return results
+}
+
+// checkFaults are what the enforcer can do wrong, and the check that notices.
+var checkFaults = []struct{ fault, check string }{
+	{"no-conditions-reviews", "conditions-review"},
+	{"wildcards-on-conditions", "wildcards"},
+	{"not-counted", "metric"},
+	{"in-the-stored-version", "versions"},
+	{"never-reloads", "reload"},
+	{"off-by-default", "plugin-by-default"},
+}
+
+// takesOlderForm: a server that knows only the field of the KEP's text is given that one.
+func takesOlderForm(t *testing.T) {
+	t.Setenv("ENFORCING_APISERVER_FORM", "conditionsEndpointKubeConfigContext")
+	t.Setenv("ENFORCING_APISERVER_WIRE", wire.Merged.Name)
+	all := builtin(t, func(v *vectors.Vector) bool { return strings.HasSuffix(v.ID, "/enforcer/only-allow") })
+	play, err := Run(t.Context(), all, Options{Release: local.Newest(), Binaries: &local.Binaries{}, Wire: wire.Merged, Played: func() {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	results, totals, _ := judgeAll(all, wire.Merged, play)
+	if play.Form != "conditionsEndpointKubeConfigContext" || len(all) != 1 || totals[verdicts.Passed] != 1 {
+		t.Errorf("the configuration has the field %s: %v", play.Form, results)
 	}
 }
 
@@ -103,11 +166,17 @@ var faults = []struct{ fault, vector string }{
 	{"proxies-by-get", "compound/proxy-no-opinion"},
 	{"any-check-on-conditions", "enforcer/escalate-conditional"},
 	{"conditions-when-off", "enforcer/rolled-back-webhook"},
+	{"self-without-conditions", "enforcer/only-allow"},
+	{"not-in-the-audit-log", "enforcer/only-allow"},
+	{"tells-admission", "enforcer/only-allow"},
+	{"enforces-last", "enforcer/only-allow"},
+	{"says-nothing", "enforcer/refuses-update"},
 }
 
 // fails says whether a fault fails a run, and its vector.
 func fails(t *testing.T, fault, vector string) {
 	t.Setenv("ENFORCING_APISERVER_FAULT", fault)
+	t.Setenv("ENFORCING_APISERVER_WIRE", wire.Merged.Name)
 	// A chain of three shows nothing of them that shorter ones do not.
 	all := builtin(t, func(v *vectors.Vector) bool { return v.APIServer != nil && len(v.APIServer.Chain) < 3 })
 	play, err := Run(t.Context(), all, Options{Release: local.Newest(), Binaries: &local.Binaries{}, Wire: wire.Merged, Played: func() {}})

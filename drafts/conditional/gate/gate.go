@@ -33,25 +33,28 @@ type Options struct {
 
 // Play is what was seen of all vectors that can be played.
 type Play struct {
-	// Server is the program and its version.
-	Server string
-	Seen   []*Seen // in the order in which they were played
+	// Server is the program and its version, and Form how its configuration names the context for conditions.
+	Server, Form string
+	Seen         []*Seen // in the order in which they were played
 }
 
 // kind is a configuration of an API server.
-type kind struct{ gate, plugin string }
+type kind struct {
+	gate, plugin string
+	noContext    bool // the webhooks have no endpoint for conditions
+}
 
 // Run plays vectors, those about the same configuration on one API server.
 func Run(ctx context.Context, all []*vectors.Vector, o Options) (*Play, error) {
 	play, byKind, length := &Play{}, map[kind][]*vectors.Vector{}, 1
 	for _, v := range all {
 		if m := v.APIServer; Cannot(v, o.Wire) == "" {
-			k := kind{m.Server.Gate, m.Server.Plugin}
+			k := kind{gate: m.Server.Gate, plugin: m.Server.Plugin}
 			byKind[k], length = append(byKind[k], v), max(length, len(m.Chain), len(m.Compound))
 		}
 	}
 	// The usual one comes first, and always: what does not start otherwise is compared with it.
-	for i, k := range []kind{{"on", "on"}, {"on", "off"}, {"off", "on"}, {"off", "off"}, {"rolledBack", "on"}} {
+	for i, k := range []kind{{gate: "on", plugin: "on"}, {gate: "on", plugin: "off"}, {gate: "off", plugin: "on"}, {gate: "off", plugin: "off"}, {gate: "rolledBack", plugin: "on"}} {
 		if i > 0 && byKind[k] == nil {
 			continue
 		}
@@ -64,23 +67,16 @@ func Run(ctx context.Context, all []*vectors.Vector, o Options) (*Play, error) {
 
 // playOn plays vectors on an API server of one configuration, with chains of a length.
 func (p *Play) playOn(ctx context.Context, k kind, length int, all []*vectors.Vector, o Options) (err error) {
-	playing := &player{said: &webhooks{wire: o.Wire}}
-	if playing.hooks, err = server.ServeLoopback(ctx, playing.said.handler(), nil); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, playing.hooks.Close()) }()
-	if err := playing.start(ctx, k, length, o); err != nil {
+	playing, err := startPlayer(ctx, k, length, o)
+	if err != nil {
 		if _, ended := errors.AsType[*local.ProcessError](err); !ended || p.Server == "" {
 			return explainUnknown(ctx, err, o)
 		}
 		p.Seen = append(p.Seen, seq.Map(all, func(v *vectors.Vector) *Seen { return &Seen{Vector: v.ID} })...)
 		return nil
 	}
-	defer func() { err = errors.Join(err, playing.Stop()) }()
-	p.Server = cmp.Or(p.Server, "kube-apiserver "+playing.Witness.GitVersion)
-	if err := playing.register(ctx); err != nil {
-		return err
-	}
+	defer func() { err = errors.Join(err, playing.close()) }()
+	p.Server, p.Form = cmp.Or(p.Server, "kube-apiserver "+playing.Witness.GitVersion), cmp.Or(p.Form, playing.form)
 	for _, v := range all {
 		seen, err := playing.play(ctx, v)
 		if err = errors.Join(err, playing.ClusterErr()); err != nil {
@@ -90,4 +86,35 @@ func (p *Play) playOn(ctx context.Context, k kind, length int, all []*vectors.Ve
 		o.Played()
 	}
 	return nil
+}
+
+// startPlayer starts webhooks, and an API server of a configuration that asks them. The caller has to call close.
+func startPlayer(ctx context.Context, k kind, length int, o Options) (_ *player, err error) {
+	p := &player{said: &webhooks{wire: o.Wire}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.close())
+		}
+	}()
+	if p.audit, err = newAuditLog(); err != nil {
+		return nil, err
+	}
+	if p.hooks, err = server.ServeLoopback(ctx, p.said.handler(), nil); err != nil {
+		return nil, err
+	}
+	if err := p.start(ctx, k, length, o); err != nil {
+		return nil, err
+	}
+	return p, p.register(ctx)
+}
+
+// close ends the API server, then its webhooks.
+func (p *player) close() (err error) {
+	if p.Server != nil {
+		err = p.Stop()
+	}
+	if p.hooks != nil {
+		err = errors.Join(err, p.hooks.Close())
+	}
+	return errors.Join(err, p.audit.remove())
 }

@@ -2,7 +2,9 @@ package gate
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -81,24 +83,76 @@ func (s *Seen) want(m *vectors.APIServer) (w *vectors.Want, broken []string) {
 	w.Asked, w.AskedLater, w.EvaluatedBy = names(before, asked), names(after, asked), names(s.Request.Events, evaluates)
 	proceeded, admitted := s.Request.proceeded(), s.Request.admitted()
 	w.Proceeds, w.Admitted, w.Decision = &proceeded, &admitted, s.decision(m)
+	w.Reason = s.reason(m, w.Authorized)
 	for _, sent := range []*Sent{s.Request, s.Alone, s.Behind} {
 		if sent != nil {
-			broken = append(broken, sent.check()...)
+			broken = append(broken, sent.check(m)...)
 		}
+	}
+	broken = append(broken, s.checkReviews()...)
+	if s.Form == newestForm {
+		broken = append(broken, s.Alone.checkUpstream(m, w.Authorized == vectors.ConditionalAllow)...)
 	}
 	return w, slices.Compact(broken)
 }
 
-// check returns what is wrong with a request whatever a vector wants. The filter answers 500 to what nobody has allowed and
-// somebody was in error about.
-func (s *Sent) check() (broken []string) {
-	isError := s.Code == http.StatusInternalServerError && !s.proceeded()
-	isRefusal := s.Code == http.StatusForbidden || isError
+// checkReviews returns what reviews of the other kinds show otherwise.
+func (s *Seen) checkReviews() (broken []string) {
+	for _, kind := range slices.Sorted(maps.Keys(s.Reviews)) {
+		if other := s.Reviews[kind]; !reflect.DeepEqual(other, s.Review) {
+			broken = append(broken, fmt.Sprintf("a %s shows %+v, and a %s %+v", kind, *other, subjectReview, *s.Review))
+		}
+	}
+	return broken
+}
+
+// check returns what is wrong with a request whatever a vector wants. What nobody has allowed and somebody was in error about is
+// answered 500.
+func (s *Sent) check(m *vectors.APIServer) (broken []string) {
+	isRefusal := s.Code == http.StatusForbidden || s.Code == http.StatusInternalServerError
 	if !s.admitted() && !isRefusal {
 		broken = append(broken, fmt.Sprintf("the request is answered %d", s.Code))
 	}
 	if slices.ContainsFunc(s.Events, func(e string) bool { return strings.HasSuffix(e, forObject+"-1") }) {
 		broken = append(broken, "conditions are evaluated by other data than admission has")
+	}
+	if slices.ContainsFunc(s.Events, func(e string) bool { return strings.HasSuffix(e, exposed) }) {
+		broken = append(broken, "an admission webhook sees conditions")
+	}
+	isOneCheck := m.Compound == nil && m.Objects < 2 // a second one may come behind admission, and the second object behind the first
+	if isOneCheck && !s.isInOrder() {
+		broken = append(broken, "admission plugins that validate are asked before conditions are enforced")
+	}
+	return broken
+}
+
+// isInOrder reports whether conditions were enforced before anything else validated the request.
+func (s *Sent) isInOrder() bool {
+	if s.isForbidden() {
+		return !s.isCalled()
+	}
+	validated := slices.Index(s.Events, validation)
+	if validated < 0 {
+		return true
+	}
+	return !slices.ContainsFunc(s.Events[validated:], func(e string) bool { return strings.HasPrefix(e, evaluates+" ") })
+}
+
+// checkUpstream returns what is wrong with a request on an API server of kubernetes/kubernetes#141959: an audit event says of a
+// request whether it was let through on conditions, and one that is refused is told what its user may not do.
+func (s *Sent) checkUpstream(m *vectors.APIServer, isConditional bool) (broken []string) {
+	want := ""
+	if isConditional && s.proceeded() {
+		want = "true"
+	}
+	if got := s.Annotations[conditionalAnnotation]; got != want {
+		broken = append(broken, fmt.Sprintf("the audit annotation %s is %q, want %q", conditionalAnnotation, got, want))
+	}
+	q := sentFor(m)
+	text := fmt.Sprintf("cannot %s resource %q", q.Verb, strings.TrimSuffix(q.Resource+"/"+q.Subresource, "/"))
+	isSecond := m.Compound != nil || q.Resource == "clusterroles" // whose refusal is about another verb
+	if s.Code == http.StatusForbidden && !isSecond && !strings.Contains(s.Message, text) {
+		broken = append(broken, fmt.Sprintf("the refusal is %q, want %q in it", s.Message, text))
 	}
 	return broken
 }
@@ -157,4 +211,20 @@ func (s *Seen) decision(m *vectors.APIServer) vectors.Decision {
 		return vectors.Deny
 	}
 	return ""
+}
+
+// reasonAnnotation is the reason of a decision in an audit event.
+const reasonAnnotation = "authorization.k8s.io/reason"
+
+// reason returns the words of a vector that whoever sent the request was told, or that its audit event has. What was allowed on
+// conditions has no reason that is sure to be seen.
+func (s *Seen) reason(m *vectors.APIServer, authorized vectors.Decision) []string {
+	text := s.Alone.Message
+	switch {
+	case s.Alone.admitted() && authorized == vectors.ConditionalAllow:
+		return nil
+	case s.Alone.admitted():
+		text = s.Alone.Annotations[reasonAnnotation]
+	}
+	return append([]string{}, slices.DeleteFunc(m.Words(), func(word string) bool { return !strings.Contains(text, word) })...)
 }

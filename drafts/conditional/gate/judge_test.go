@@ -39,12 +39,18 @@ func parsed(t *testing.T, text string) []*vectors.Vector {
 // right is what is seen of a server that does all of it right.
 func right() *Play {
 	allow := []vectors.Condition{{ID: "a", Effect: vectors.Allow, Type: "example.com/t", Condition: "x"}}
-	refused := &Sent{Code: http.StatusForbidden, Events: []string{"asked a0", "admission", "evaluates a0", "asked a1"}}
-	return &Play{Server: "kube-apiserver v9", Seen: []*Seen{{
-		Vector: "v", Starts: true, Request: refused, Alone: refused, Behind: &Sent{Code: http.StatusForbidden},
-		Review: &vectors.SubjectAccessReviewStatus{ConditionsChain: []vectors.ConditionSet{
+	refused := &Sent{
+		Code: http.StatusForbidden, Events: []string{"asked a0", "admission", "evaluates a0", "asked a1"},
+		Message: `configmaps "c" is forbidden: User "u" cannot create resource "configmaps" in API group ""`, Annotations: map[string]string{conditionalAnnotation: "true"},
+	}
+	review := func() *vectors.SubjectAccessReviewStatus {
+		return &vectors.SubjectAccessReviewStatus{ConditionsChain: []vectors.ConditionSet{
 			{AuthorizerName: "a0-deny", FailureMode: vectors.FailDeny, Conditions: allow}, {AuthorizerName: "a1-deny", Denied: true},
-		}},
+		}}
+	}
+	return &Play{Server: "kube-apiserver v9", Form: newestForm, Seen: []*Seen{{
+		Vector: "v", Starts: true, Form: newestForm, Request: refused, Alone: refused, Behind: &Sent{Code: http.StatusForbidden},
+		Review: review(), Reviews: map[string]*vectors.SubjectAccessReviewStatus{localReview: review(), selfReview: review()},
 	}}}
 }
 
@@ -65,6 +71,16 @@ func TestJudge(t *testing.T) {
 		{"shown as allowed", "authorized: want ConditionalAllow, got Allow", func(s *Seen) { s.Review = &vectors.SubjectAccessReviewStatus{Allowed: true} }},
 		{"a set is not shown", "conditionsChain: want [a0 conditions a1 denied], got [a0 conditions]", func(s *Seen) { s.Review.ConditionsChain = s.Review.ConditionsChain[:1] }},
 		{"no answer to a request", "the request is answered 503", func(s *Seen) { s.Request.Code = http.StatusServiceUnavailable }},
+		{"the user's own review shows something else", "a SelfSubjectAccessReview shows", func(s *Seen) { s.Reviews[selfReview].ConditionsChain = nil }},
+		{"a validating webhook is called for what is refused", "before conditions are enforced", func(s *Seen) { s.Request.Events = append(s.Request.Events, validation) }},
+		{"a policy is evaluated for what is refused", "before conditions are enforced", func(s *Seen) { s.Request.Annotations[policyAnnotation] = "true" }},
+		{"a webhook sees conditions", "an admission webhook sees conditions", func(s *Seen) { s.Request.Events = slices.Insert(s.Request.Events, 2, admission+exposed) }},
+		{"the audit event does not say that there were conditions", "the audit annotation " + conditionalAnnotation, func(s *Seen) { delete(s.Request.Annotations, conditionalAnnotation) }},
+		{"a server of the KEP's text need not say so", "", func(s *Seen) {
+			delete(s.Request.Annotations, conditionalAnnotation)
+			s.Form = "conditionsEndpointKubeConfigContext"
+		}},
+		{"the refusal does not say what is refused", `the refusal is "no"`, func(s *Seen) { s.Request.Message = "no" }},
 		{"it does not start", "", func(s *Seen) { *s = Seen{Vector: "v"} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -135,13 +151,50 @@ func TestDocs(t *testing.T) {
 		}
 	}
 	var b strings.Builder
-	b.WriteString("| API-server vectors | `seed` | `merged` |\n|---|--:|--:|\n")
+	b.WriteString("| API-server vectors |")
+	for _, w := range wire.Revisions() {
+		_, _ = fmt.Fprintf(&b, " `%s` |", w.Name)
+	}
+	b.WriteString("\n|---|" + strings.Repeat("--:|", len(wire.Revisions())) + "\n")
 	for _, why := range slices.Sorted(maps.Keys(counts)) {
 		text := "not supported: " + why
 		if why == "" {
 			text = "played"
 		}
-		_, _ = fmt.Fprintf(&b, "| %s | %d | %d |\n", text, counts[why][0], counts[why][1])
+		_, _ = fmt.Fprintf(&b, "| %s |", text)
+		for _, n := range counts[why] {
+			_, _ = fmt.Fprintf(&b, " %d |", n)
+		}
+		b.WriteString("\n")
 	}
 	docs.ComparePart(t, "../../../docs/conditional-authorizers.md", "gate", b.String(), *update)
+}
+
+// TestInOrder: what is admitted was validated by nothing before its conditions were evaluated.
+func TestInOrder(t *testing.T) {
+	for _, c := range []struct {
+		events  []string
+		inOrder bool
+	}{
+		{[]string{"asked a0", admission, "evaluates a0", validation}, true},
+		{[]string{"asked a0", admission, validation}, true},
+		{[]string{"asked a0", admission, validation, "evaluates a0"}, false},
+	} {
+		if got := (&Sent{Code: http.StatusCreated, Events: c.events}).isInOrder(); got != c.inOrder {
+			t.Errorf("%v: %t", c.events, got)
+		}
+	}
+}
+
+// TestJudgeCheck: a check passes only on just what it wants.
+func TestJudgeCheck(t *testing.T) {
+	c := Check{Want: []string{"a", "b"}}
+	for _, lines := range [][]string{{"a"}, {"a", "c"}, {"a", "b", "c"}, nil} {
+		if r := c.Judge(&CheckSeen{Lines: lines}); r.Verdict != verdicts.Failed || len(r.Why) == 0 {
+			t.Errorf("%v: %+v", lines, r)
+		}
+	}
+	if r := c.Judge(&CheckSeen{Lines: []string{"a", "b"}}); r.Verdict != verdicts.Passed {
+		t.Errorf("%+v", r)
+	}
 }

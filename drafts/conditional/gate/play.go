@@ -2,15 +2,8 @@ package gate
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
-	"time"
-
-	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 	"github.com/authzconf/authzconf/engine/recorder"
@@ -22,9 +15,13 @@ type Seen struct {
 	Vector string `json:"vector"`
 	// Starts is whether an API server so configured starts; nothing else is there if it does not.
 	Starts bool `json:"starts"`
-	// Review is what a SubjectAccessReview about the request shows, and ReviewEvents who was asked for it.
-	Review       *vectors.SubjectAccessReviewStatus `json:"review,omitempty"`
-	ReviewEvents []string                           `json:"reviewEvents,omitempty"`
+	// Form is how the API server's configuration names the context for conditions.
+	Form string `json:"form,omitempty"`
+	// Review is what a SubjectAccessReview about the request shows, and ReviewEvents who was asked for it. Reviews are
+	// what the other kinds show.
+	Review       *vectors.SubjectAccessReviewStatus            `json:"review,omitempty"`
+	ReviewEvents []string                                      `json:"reviewEvents,omitempty"`
+	Reviews      map[string]*vectors.SubjectAccessReviewStatus `json:"reviews,omitempty"`
 	// Request is the request with all its checks, Alone with a second check that allows it, Behind moreover with an
 	// authorizer that allows it behind the chain: a chain that ends with no opinion leaves the decision to that one.
 	Request *Sent `json:"request,omitempty"`
@@ -36,6 +33,9 @@ type Seen struct {
 type Sent struct {
 	Code   int      `json:"code"`
 	Events []string `json:"events"`
+	// Message is that of the Status that it was answered with, and Annotations are those of its audit event.
+	Message     string            `json:"message,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
 // admitted reports whether the request went through. It may be about an object that is not there.
@@ -49,13 +49,15 @@ type player struct {
 	*server.Server
 	hooks *recorder.Server
 	said  *webhooks
+	audit *auditLog
+	form  string // of the configuration that the API server takes
 	n     int
 }
 
 const userPrefix = "authzconf:vector:"
 
 // under does something while the webhooks follow a script.
-func (p *player) under(s *script, do func() (int, []byte, error)) (int, []byte, error) {
+func (p *player) under(s *script, do func() (answer, error)) (answer, error) {
 	s.answered = map[string][]vectors.ConditionSet{}
 	p.said.follow(s)
 	defer p.said.follow(nil)
@@ -64,7 +66,7 @@ func (p *player) under(s *script, do func() (int, []byte, error)) (int, []byte, 
 
 func (p *player) play(ctx context.Context, v *vectors.Vector) (seen Seen, err error) {
 	m := v.APIServer
-	seen = Seen{Vector: v.ID, Starts: true}
+	seen = Seen{Vector: v.ID, Starts: true, Form: p.form}
 	if err = p.review(ctx, m, &seen); err != nil || m.Request.Mode == "None" {
 		return seen, err
 	}
@@ -91,56 +93,4 @@ func (p *player) play(ctx context.Context, v *vectors.Vector) (seen Seen, err er
 		seen.Behind = send(vectors.Allow, allowed)
 	}
 	return seen, err
-}
-
-// review asks the API server what it would say to the request.
-func (p *player) review(ctx context.Context, m *vectors.APIServer, seen *Seen) error {
-	q, spec := sentFor(m), vectors.SubjectAccessReviewSpec{}
-	p.n++
-	spec.User = fmt.Sprintf("%s%d", userPrefix, p.n)
-	spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: q.Verb, Group: q.APIGroup, Version: q.APIVersion, Resource: q.Resource, Subresource: q.Subresource, Namespace: "default"}
-	if q.Mode != "None" {
-		spec.ConditionalAuthorization = &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.Mode(q.Mode)}
-	}
-	body, err := p.said.wire.AskAccess(spec)
-	if err != nil {
-		return err
-	}
-	s := &script{user: spec.User, verb: q.Verb, chain: m.Chain}
-	code, answer, err := p.under(s, func() (int, []byte, error) {
-		return p.exchange(ctx, "", http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews", "", json.RawMessage(body))
-	})
-	if err == nil && code != http.StatusCreated {
-		err = fmt.Errorf("a SubjectAccessReview is answered %d: %.200s", code, answer)
-	}
-	if err == nil {
-		seen.ReviewEvents = s.events
-		seen.Review, err = p.said.wire.ReadAccess(answer)
-	}
-	return err
-}
-
-// register has the API server call the mutating webhook for the users of vectors, and waits until it does.
-func (p *player) register(ctx context.Context) error {
-	code, _, err := p.exchange(ctx, "", http.MethodPost, "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", "", map[string]any{
-		"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "metadata": map[string]any{"name": "authzconf.dev"},
-		"webhooks": []any{map[string]any{
-			"name": "vectors.authzconf.dev", "admissionReviewVersions": []string{"v1"}, "sideEffects": "None", "failurePolicy": "Fail", "timeoutSeconds": 5,
-			"clientConfig":    map[string]any{"url": p.hooks.URL + "/mutate/", "caBundle": base64.StdEncoding.EncodeToString(p.hooks.CA)},
-			"rules":           []any{map[string]any{"apiGroups": []string{"*"}, "apiVersions": []string{"*"}, "resources": []string{"*/*"}, "operations": []string{"*"}}},
-			"matchConditions": []any{map[string]any{"name": "users", "expression": fmt.Sprintf("request.userInfo.username.startsWith('%s')", userPrefix)}},
-		}},
-	})
-	if err != nil || code != http.StatusCreated {
-		return fmt.Errorf("registering a mutating webhook: %d, %w", code, err)
-	}
-	probe := &vectors.APIServer{Request: vectors.Request{Verb: "create", APIVersion: "v1", Resource: "configmaps"}}
-	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
-		sent, err := p.send(ctx, probe, &script{verb: "create", behind: vectors.Allow})
-		return err == nil && slices.Contains(sent.Events, admission), err
-	})
-	if err != nil {
-		err = fmt.Errorf("waiting for the mutating webhook to be called: %w", err)
-	}
-	return err
 }

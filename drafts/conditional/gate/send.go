@@ -57,13 +57,35 @@ func (p *player) send(ctx context.Context, m *vectors.APIServer, s *script) (*Se
 	s.user, s.object = fmt.Sprintf("%s%d", userPrefix, p.n), fmt.Sprintf("vector-%d", p.n)
 	path := pathOf(q)
 	for o := 0; hasObjects(m, q) && o < m.Objects; o++ {
-		if code, _, err := p.exchange(ctx, "", http.MethodPost, path, "", object(q, s.object, o)); err != nil || code != http.StatusCreated {
-			return nil, fmt.Errorf("making an object at %s: %d, %w", path, code, err)
+		if err := p.make(ctx, path, object(q, s.object, o)); err != nil {
+			return nil, err
 		}
 	}
 	path, contentType, body := render(m, q, path, s.object)
-	code, _, err := p.under(s, func() (int, []byte, error) { return p.exchange(ctx, s.user, methods[q.Verb], path, contentType, body) })
-	return &Sent{code, s.events}, err
+	return p.observe(ctx, s, func() (answer, error) { return p.exchange(ctx, s.user, methods[q.Verb], path, contentType, body) })
+}
+
+// observe does something while the webhooks follow a script, and returns what was seen of it.
+func (p *player) observe(ctx context.Context, s *script, do func() (answer, error)) (*Sent, error) {
+	a, err := p.under(s, do)
+	if err != nil {
+		return nil, err
+	}
+	sent := &Sent{Code: a.code, Events: s.events, Message: a.message()}
+	sent.Annotations, err = p.audit.take(ctx, a.auditID)
+	return sent, err
+}
+
+// make creates an object as the admin.
+func (p *player) make(ctx context.Context, path string, object any) error {
+	a, err := p.exchange(ctx, "", http.MethodPost, path, "", object)
+	if err == nil && a.code != http.StatusCreated {
+		err = fmt.Errorf("%d: %.200s", a.code, a.body)
+	}
+	if err != nil {
+		return fmt.Errorf("making an object at %s: %w", path, err)
+	}
+	return nil
 }
 
 // pathOf returns the path of the resource of a request.
@@ -109,30 +131,48 @@ func render(m *vectors.APIServer, q vectors.Request, path, name string) (at, con
 	return path, "", body
 }
 
-func (p *player) exchange(ctx context.Context, user, method, path, contentType string, body any) (int, []byte, error) {
+// answer is what came back of a request.
+type answer struct {
+	code    int
+	body    []byte
+	auditID string
+}
+
+// message is that of a Status, if the answer is one.
+func (a answer) message() string {
+	var status struct{ Kind, Message string }
+	if json.Unmarshal(a.body, &status) != nil || status.Kind != "Status" {
+		return ""
+	}
+	return status.Message
+}
+
+// exchange sends a request of a user, or of the admin.
+func (p *player) exchange(ctx context.Context, user, method, path, contentType string, body any) (out answer, err error) {
 	client, err := rest.HTTPClientFor(p.Admin())
 	if user != "" {
 		client, err = p.UserClient(scenarios.Requestor{User: user}, nil, func(*http.Request) {})
 	}
 	if err != nil {
-		return 0, nil, err
+		return out, err
 	}
 	var raw []byte
 	if body != nil {
 		if raw, err = json.Marshal(body); err != nil {
-			return 0, nil, err
+			return out, err
 		}
 	}
 	req, err := http.NewRequestWithContext(ctx, method, p.Host()+path, bytes.NewReader(raw))
 	if err != nil {
-		return 0, nil, err
+		return out, err
 	}
 	req.Header.Set("Content-Type", cmp.Or(contentType, "application/json"))
 	resp, err := client.Do(req)
 	if err != nil {
-		return 0, nil, err
+		return out, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	answer, err := io.ReadAll(resp.Body)
-	return resp.StatusCode, answer, err
+	out = answer{code: resp.StatusCode, auditID: resp.Header.Get("Audit-Id")}
+	out.body, err = io.ReadAll(resp.Body)
+	return out, err
 }

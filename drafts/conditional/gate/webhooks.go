@@ -2,7 +2,6 @@ package gate
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"sync"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -25,11 +23,13 @@ import (
 
 // The events of a request. The first two end with the name of an authorizer; second begins those of the second check.
 const (
-	asked     = "asked"        // a SubjectAccessReview
-	evaluates = "evaluates"    // an AuthorizationConditionsReview
-	admission = "admission"    // a mutating webhook: the request is past the filter
-	forObject = " for object " // and its number, unless it is 0; -1 is no object of the request, or not with what admission has
-	second    = "second "
+	asked      = "asked"            // a SubjectAccessReview
+	evaluates  = "evaluates"        // an AuthorizationConditionsReview
+	admission  = "admission"        // a mutating webhook: the request is past the filter
+	validation = "validation"       // a validating webhook
+	exposed    = " sees conditions" // of an admission webhook
+	forObject  = " for object "     // and its number, unless it is 0; -1 is no object of the request, or not with what admission has
+	second     = "second "
 )
 
 // script is what the webhooks say while one request is under way.
@@ -40,6 +40,10 @@ type script struct {
 	// answered are the sets that each link has answered with, by check and name.
 	answered map[string][]vectors.ConditionSet
 	events   []string
+	// modes are how the webhooks of the chain were asked for conditions, and versions those of the objects on which some were
+	// evaluated.
+	modes    []vectors.Mode
+	versions []string
 }
 
 // webhooks are all authorizers of the chain, and a mutating admission webhook that marks the end of the authorization.
@@ -66,7 +70,7 @@ var errRefused = errors.New("the authorizer's error")
 
 func (w *webhooks) handler() http.Handler {
 	mux := http.NewServeMux()
-	for path, answer := range map[string]func(*script, string, []byte) ([]byte, error){"/authorize/": w.access, reference.ConditionsPath + "/": w.conditions, "/mutate/": w.mutate} {
+	for path, answer := range map[string]func(*script, string, []byte) ([]byte, error){"/authorize/": w.access, reference.ConditionsPath + "/": w.conditions, "/mutate/": w.mutate, "/validate/": w.validate} {
 		mux.HandleFunc(path, func(out http.ResponseWriter, req *http.Request) {
 			body, err := io.ReadAll(io.LimitReader(req.Body, 4<<20))
 			w.mu.Lock()
@@ -106,7 +110,8 @@ func (w *webhooks) access(s *script, place string, body []byte) ([]byte, error) 
 		return nil, err
 	}
 	var status vectors.SubjectAccessReviewStatus
-	if spec.User != s.user || spec.ResourceAttributes == nil || place == behindAll {
+	isOther := spec.User != s.user || spec.ResourceAttributes == nil || spec.ResourceAttributes.Group == "authorization.k8s.io"
+	if isOther || place == behindAll { // who posts a SelfSubjectAccessReview is allowed to by RBAC
 		status.Allowed = spec.User == s.user && s.behind == vectors.Allow
 		return w.wire.AnswerAccess(status)
 	}
@@ -117,7 +122,7 @@ func (w *webhooks) access(s *script, place string, body []byte) ([]byte, error) 
 	if a == nil {
 		return w.wire.AnswerAccess(status)
 	}
-	s.events = append(s.events, check+asked+" "+a.Name)
+	s.events, s.modes = append(s.events, check+asked+" "+a.Name), append(s.modes, spec.Mode())
 	if a.Error {
 		return nil, errRefused
 	}
@@ -143,6 +148,7 @@ func (w *webhooks) conditions(s *script, place string, body []byte) ([]byte, err
 		if a == nil || !reflect.DeepEqual(q.ConditionSets, s.answered[check+a.Name]) {
 			continue
 		}
+		s.versions = append(s.versions, versionsOf(q.ConditionData)...)
 		event, number := check+evaluates+" "+a.Name, numberOf(s.object, q.ConditionData)
 		if number != 0 {
 			event += fmt.Sprint(forObject, number)
@@ -151,11 +157,11 @@ func (w *webhooks) conditions(s *script, place string, body []byte) ([]byte, err
 			return nil, errRefused
 		}
 		d, failed := evaluate(a, q.ConditionSets, max(number, 0))
-		out := vectors.AuthorizationConditionsResponse{Allowed: d == vectors.Allow, Denied: d == vectors.Deny}
+		out := vectors.AuthorizationConditionsResponse{Allowed: d == vectors.Allow, Denied: d == vectors.Deny, Reason: explain(a, d, max(number, 0))}
 		if failed {
 			out.EvaluationError = "a condition is in error"
 		}
-		return w.wire.AnswerConditions(out)
+		return w.wire.AnswerConditions(q.UID, out)
 	}
 	s.events = append(s.events, evaluates+" what nobody has answered")
 	return nil, errors.New("these are not the conditions that were answered")
@@ -212,15 +218,26 @@ func evaluate(a *vectors.Authorizer, sets []vectors.ConditionSet, object int) (d
 	return vectors.NoOpinion, failed
 }
 
-func (w *webhooks) mutate(s *script, _ string, body []byte) ([]byte, error) {
-	var in admissionv1.AdmissionReview
-	if err := json.Unmarshal(body, &in); err != nil || in.Request == nil {
-		return nil, errors.New("the body is not an AdmissionReview with a request")
+// versionsOf returns those of the two objects, as far as they are there.
+func versionsOf(data vectors.ConditionData) (versions []string) {
+	for name, o := range map[string]vectors.Object{"object": data.Object, "oldObject": data.OldObject} {
+		if o != nil {
+			versions = append(versions, fmt.Sprintf("%s %v", name, o["apiVersion"]))
+		}
 	}
-	if in.Request.UserInfo.Username == s.user && !slices.Contains(s.events, admission) {
-		s.events = append(s.events, admission)
+	slices.Sort(versions)
+	return versions
+}
+
+// explain returns the ID and the description of the first condition that has led to a decision, which is the reason of it.
+func explain(a *vectors.Authorizer, d vectors.Decision, object int) string {
+	for _, c := range a.Conditions {
+		isTrue := c.PerObject[min(object, len(c.PerObject)-1)] == vectors.True
+		if isTrue && c.Effect == d {
+			return strings.TrimSpace(c.ID + " " + c.Description)
+		}
 	}
-	return json.Marshal(admissionv1.AdmissionReview{TypeMeta: in.TypeMeta, Response: &admissionv1.AdmissionResponse{UID: in.Request.UID, Allowed: true}})
+	return ""
 }
 
 // kubeconfig returns that of a place, with a context for each of the reviews.

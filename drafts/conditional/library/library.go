@@ -23,7 +23,12 @@ import (
 
 // Observe returns what k8s.io/apiserver makes of a vector, where it has a part: Proceeds, Admitted and Starts stay empty.
 func Observe(ctx context.Context, m *vectors.APIServer) (*vectors.Want, error) {
-	run := &libraryRun{m: m, attributes: authorizer.AttributesRecord{
+	return observe(ctx, m, func(_ string, a authorizer.Authorizer) authorizer.Authorizer { return a })
+}
+
+// observe is Observe with something around each authorizer of the chain.
+func observe(ctx context.Context, m *vectors.APIServer, wrap wrapper) (*vectors.Want, error) {
+	run := &libraryRun{m: m, wrap: wrap, attributes: authorizer.AttributesRecord{
 		User: &user.DefaultInfo{Name: "someone"}, Verb: m.Request.Verb, APIGroup: m.Request.APIGroup, APIVersion: m.Request.APIVersion,
 		Resource: m.Request.Resource, Subresource: m.Request.Subresource, ResourceRequest: true,
 	}, want: &vectors.Want{Asked: []string{}, AskedLater: []string{}, EvaluatedBy: []string{}, ConditionsChain: []string{}}}
@@ -58,9 +63,13 @@ func Observe(ctx context.Context, m *vectors.APIServer) (*vectors.Want, error) {
 	return run.want, nil
 }
 
+// wrapper puts something around an authorizer that has a name.
+type wrapper func(name string, a authorizer.Authorizer) authorizer.Authorizer
+
 // libraryRun notes who is asked what.
 type libraryRun struct {
 	m          *vectors.APIServer
+	wrap       wrapper // nil if there is nothing around the authorizers
 	want       *vectors.Want
 	asking     *[]string
 	attributes authorizer.AttributesRecord
@@ -74,6 +83,9 @@ func (r *libraryRun) chain(all []vectors.Authorizer) (authorizer.Authorizer, err
 		one, err := r.authorizer(&all[i])
 		if err != nil {
 			return nil, err
+		}
+		if r.wrap != nil {
+			one = r.wrap(all[i].Name, one)
 		}
 		named = append(named, union.NamedAuthorizer{AuthorizerName: all[i].Name, Authorizer: one})
 	}

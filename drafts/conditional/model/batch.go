@@ -25,7 +25,7 @@ func (o Exploration) Range(first, end int) (from, to int) {
 func (o Exploration) generate(n int) (cases []*triple) {
 	g := newGenerator(o.Seed, n)
 	t := &triple{policies: g.policies(), mode: pick(g, vectors.FailDeny, vectors.FailNoOpinion), facts: &facts{}}
-	if o.One {
+	if o.One || o.Wire.Rules.Union { // which have no failure mode but Deny
 		t.mode = vectors.FailDeny
 	}
 	for i := range min(batchSize, o.Cases-n*batchSize) {
@@ -104,7 +104,9 @@ func (o Exploration) ask(loaded Loaded, cases []*triple) (*Review, *vectors.Subj
 		return r, status, nil
 	}
 	for _, t := range cases {
-		q := vectors.AuthorizationConditionsRequest{ConditionSets: status.ConditionsChain, ConditionData: *t.facts.data()}
+		q := vectors.AuthorizationConditionsRequest{
+			Authorized: t.facts.spec().SubjectAccessReviewSpec, ConditionSets: status.ConditionsChain, ConditionData: *t.facts.data(),
+		}
 		e := Evaluation{}
 		if e.Answer, err = o.askConditions(loaded, q); err != nil {
 			e.Error = err.Error()
@@ -143,6 +145,7 @@ func (o Exploration) askAccess(loaded Loaded, spec vectors.SubjectAccessReviewSp
 
 // askConditions asks the second phase.
 func (o Exploration) askConditions(loaded Loaded, q vectors.AuthorizationConditionsRequest) (json.RawMessage, error) {
+	q.UID = "generated"
 	question, err := o.Wire.AskConditions(q)
 	if err != nil {
 		return nil, err
@@ -151,5 +154,5 @@ func (o Exploration) askConditions(loaded Loaded, q vectors.AuthorizationConditi
 	if err != nil {
 		return nil, err
 	}
-	return o.Wire.AnswerConditions(loaded.Evaluate(decoded))
+	return o.Wire.AnswerConditions(q.UID, loaded.Evaluate(decoded))
 }

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -19,10 +20,12 @@ import (
 )
 
 const (
-	// TypeCEL is the KEP's condition type that an API server would evaluate itself.
+	// TypeCEL is the condition type that an API server would evaluate itself, as the KEP has it.
 	TypeCEL = "k8s.io/authorization-cel"
 	// DefaultName is the authorizer's name unless another is given.
 	DefaultName = "authzconf-conditional"
+	// domain begins the IDs of conditions whose policies have none, where they need one.
+	domain = "conditional.authzconf.dev/"
 )
 
 // Authorizer answers reviews. Its policies may be replaced at any time.
@@ -34,9 +37,9 @@ type Authorizer struct {
 	snapshot atomic.Pointer[Snapshot]
 }
 
-// New returns an authorizer with these policies.
-func New(s *Snapshot) *Authorizer {
-	a := &Authorizer{Name: DefaultName, Type: TypeCEL, Wire: wire.Seed}
+// New returns an authorizer with these policies, which answers in a revision of the wire.
+func New(w *wire.Revision, s *Snapshot) *Authorizer {
+	a := &Authorizer{Name: DefaultName, Type: w.CEL, Wire: w}
 	a.Use(s)
 	return a
 }
@@ -58,20 +61,42 @@ func (a *Authorizer) Status(d FirstPhase, spec vectors.SubjectAccessReviewSpec) 
 	if len(d.Conditions) == 0 || asked == vectors.None || !isExact(spec.SubjectAccessReviewSpec) {
 		return concrete(d.Fold(), cmp.Or(d.Reason, "it depends on conditions"), d.Err)
 	}
-	set := vectors.ConditionSet{AuthorizerName: a.Name, FailureMode: cmp.Or(a.Snapshot().FailureMode, vectors.FailDeny)}
+	set := vectors.ConditionSet{AuthorizerName: a.setName()}
+	if !a.Wire.Rules.Union {
+		set.FailureMode = cmp.Or(a.Snapshot().FailureMode, vectors.FailDeny)
+	}
 	for _, c := range d.Conditions {
-		c.Type = a.Type
+		c.Type, c.ID = a.Type, a.qualify(c.ID)
 		if asked == vectors.Optimized {
 			c.Description = ""
 		}
 		set.Conditions = append(set.Conditions, c)
 	}
 	status := concrete(vectors.NoOpinion, "", d.Err)
+	if a.Wire.Rules.Union {
+		status.EvaluationError = "" // nothing may stand beside a conditional decision
+	}
 	status.ConditionsChain = []vectors.ConditionSet{set}
 	if err := a.Wire.Rules.Validate(status, asked); err != nil {
 		return concrete(d.Fold(), "it depends on conditions that cannot be written down", err)
 	}
 	return status
+}
+
+// setName returns the authorizerName of its one set. Where a decision can stand alone it needs none.
+func (a *Authorizer) setName() string {
+	if a.Wire.Rules.Union {
+		return ""
+	}
+	return a.Name
+}
+
+// qualify returns the ID of a policy as that of a condition.
+func (a *Authorizer) qualify(id string) string {
+	if a.Wire.Rules.Qualified && !strings.Contains(id, "/") {
+		return domain + id
+	}
+	return id
 }
 
 // concrete returns the answer of either phase without conditions.
@@ -85,6 +110,11 @@ func concrete(e vectors.Decision, reason string, err error) vectors.SubjectAcces
 
 // Evaluate does the second phase. It looks at what it is handed and at no policy.
 func (a *Authorizer) Evaluate(req *vectors.AuthorizationConditionsRequest) vectors.AuthorizationConditionsResponse {
+	if a.Wire.Rules.Staged && isStage(req.ConditionData) {
+		if left := a.evaluateStage(req); left != nil {
+			return vectors.AuthorizationConditionsResponse{ConditionsChain: left}
+		}
+	}
 	data := req.ConditionData.Variables()
 	var ignored error
 	for i, set := range req.ConditionSets {
@@ -92,8 +122,8 @@ func (a *Authorizer) Evaluate(req *vectors.AuthorizationConditionsRequest) vecto
 		switch {
 		case invalid != nil:
 			return concrete(vectors.Deny, "a set is not valid", fmt.Errorf("conditionSets[%d]: %w", i, invalid))
-		case set.AuthorizerName != a.Name, set.ConditionsChain != nil: // it never sends sets of sets
-			return concrete(vectors.Deny, "a set of another authorizer", fmt.Errorf("conditionSets[%d]: authorizerName %q: it is %q", i, set.AuthorizerName, a.Name))
+		case set.AuthorizerName != a.setName(), set.ConditionsChain != nil: // it never sends sets of sets
+			return concrete(vectors.Deny, "a set of another authorizer", fmt.Errorf("conditionSets[%d]: authorizerName %q: it is %q", i, set.AuthorizerName, a.setName()))
 		case set.Allowed:
 			return concrete(vectors.Allow, "allowed without conditions", ignored)
 		case set.Denied:
@@ -150,8 +180,6 @@ func Subject(w *wire.Revision) model.Subject {
 			return nil, err
 		}
 		s.FailureMode = mode
-		a := New(s)
-		a.Wire = w
-		return a, nil
+		return New(w, s), nil
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/drafts/conditional/wire"
 )
 
 func snapshot(t *testing.T, policies ...vectors.Policy) *Snapshot {
@@ -29,7 +30,7 @@ func asking() vectors.SubjectAccessReviewSpec {
 func TestDecisionsAreOfOneSnapshot(t *testing.T) {
 	one := snapshot(t, vectors.Policy{ID: "a1", Effect: vectors.Allow, Expression: `object.v == 1`}, vectors.Policy{ID: "a2", Effect: vectors.Allow, Expression: `object.v == 2`})
 	two := snapshot(t, vectors.Policy{ID: "d1", Effect: vectors.Deny, Expression: `object.v == 1`}, vectors.Policy{ID: "d2", Effect: vectors.Deny, Expression: `object.v == 2`})
-	a := New(one)
+	a := New(wire.Seed, one)
 	stop := make(chan struct{})
 	var changing, asked sync.WaitGroup
 	changing.Go(func() {
@@ -65,7 +66,7 @@ func TestDecisionsAreOfOneSnapshot(t *testing.T) {
 }
 
 func TestFailsClosed(t *testing.T) {
-	a := New(snapshot(t, vectors.Policy{ID: "a", Effect: vectors.Allow, Expression: `object.v == 1`, Description: "of version one"}))
+	a := New(wire.Seed, snapshot(t, vectors.Policy{ID: "a", Effect: vectors.Allow, Expression: `object.v == 1`, Description: "of version one"}))
 	chain := a.Review(asking()).ConditionsChain
 	if chain[0].Conditions[0].Description == "" {
 		t.Error("a condition for people has no description")

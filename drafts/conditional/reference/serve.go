@@ -30,7 +30,7 @@ func Handler(w *wire.Revision, r model.Loaded) http.Handler {
 		if err != nil {
 			return nil, err
 		}
-		return w.AnswerConditions(r.Evaluate(req))
+		return w.AnswerConditions(req.UID, r.Evaluate(req))
 	}))
 	mux.Handle("/", webhook.Posted(func(body []byte) ([]byte, error) {
 		spec, err := w.DecodeAccess(body)

@@ -1,6 +1,7 @@
 package reference_test
 
 import (
+	"flag"
 	"strings"
 	"testing"
 
@@ -8,6 +9,12 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/reference"
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 	"github.com/authzconf/authzconf/drafts/conditional/wire"
+)
+
+// caseCount is how many generated cases TestSubject tries in each revision of the wire, and caseSeed makes them.
+var (
+	caseCount = flag.Int("cases", 4000, "how many generated cases TestSubject tries in each revision of the wire")
+	caseSeed  = flag.Int64("case-seed", 1, "the seed of the cases of TestSubject")
 )
 
 // TestSubject: the reference authorizer's two phases are one.
@@ -19,7 +26,7 @@ func TestSubject(t *testing.T) {
 
 func explored(t *testing.T, w *wire.Revision) {
 	t.Helper()
-	r, err := model.Explore(t.Context(), reference.Subject(w), model.Exploration{Wire: w, Cases: 4000, Seed: 1})
+	r, err := model.Explore(t.Context(), reference.Subject(w), model.Exploration{Wire: w, Cases: *caseCount, Seed: *caseSeed})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +38,8 @@ func explored(t *testing.T, w *wire.Revision) {
 			t.Errorf("%s came up %d and %d times only", d, r.ByAnswer[d], r.ByDecision[d])
 		}
 	}
-	if r.Cases != 4000 || r.Stopped || r.ByAnswer[vectors.Conditional] < 1000 {
+	t.Logf("%d cases: first phase %v, in the end %v, %d disagreements", r.Cases, r.ByAnswer, r.ByDecision, len(r.Disagreements))
+	if r.Cases != *caseCount || r.Stopped || r.ByAnswer[vectors.Conditional] < 1000 {
 		t.Errorf("%+v", r)
 	}
 }

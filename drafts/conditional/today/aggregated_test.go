@@ -3,29 +3,21 @@ package today
 import (
 	"context"
 	"net/http"
-	"net/http/httptest"
-	"net/url"
-	"strconv"
 	"sync/atomic"
 	"testing"
 
 	"github.com/authzconf/authzconf/drafts/conditional/reference"
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/engine/server"
 )
 
-// aggregate has the API server pass requests for the group things.example on to a handler, as an APIService says, and waits
+// noThings is the discovery document of a group without resources.
+const noThings = `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"things.example/v1","resources":[]}`
+
+// aggregate has the API server pass requests for the group things.example on to a server, as an APIService says, and waits
 // until it does.
-func (c *Cluster) aggregate(t *testing.T, h http.Handler) {
-	s := httptest.NewTLSServer(h)
-	t.Cleanup(s.Close)
-	at, err := url.Parse(s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	port, err := strconv.Atoi(at.Port())
-	if err != nil {
-		t.Fatal(err)
-	}
+func (c *Cluster) aggregate(t *testing.T, port int) {
+	t.Helper()
 	for _, m := range []Made{
 		{"/api/v1/namespaces/default/services", map[string]any{
 			"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "things"},
@@ -57,14 +49,19 @@ func (c *Cluster) aggregate(t *testing.T, h http.Handler) {
 func TestAggregated(t *testing.T) {
 	c := start(t, StartOptions{})
 	var made atomic.Int64
-	c.aggregate(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	behind, err := server.ServeLoopback(t.Context(), http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if req.Method == http.MethodPost {
 			made.Add(1)
 			w.WriteHeader(http.StatusCreated)
 		}
-		_, _ = w.Write([]byte(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"things.example/v1","resources":[]}`))
-	}))
+		_, _ = w.Write([]byte(noThings))
+	}), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = behind.Close() })
+	c.aggregate(t, behind.Port)
 	s, err := reference.NewSnapshot([]vectors.Policy{{ID: "blue", Effect: vectors.Allow, Expression: `request.userInfo.username == "ann" && request.verb == "create" && object.data.color == "blue"`}})
 	if err != nil {
 		t.Fatal(err)

@@ -88,6 +88,8 @@ type StartOptions struct {
 	Cached bool
 	// Audit is a file for the audit log, of metadata; left out, there is none.
 	Audit string
+	// Args are further arguments of the API server.
+	Args []string
 }
 
 // Start starts it. The caller has to call Stop.
@@ -96,7 +98,7 @@ func Start(ctx context.Context, o StartOptions) (_ *Cluster, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{Authorizer: reference.New(empty), mux: http.NewServeMux()}
+	c := &Cluster{Authorizer: reference.New(wire.Seed, empty), mux: http.NewServeMux()}
 	c.answer(reference.Handler(wire.Seed, Today{Authorizer: c.Authorizer}))
 	c.handle(admitPath, &c.Judged, Today{Authorizer: c.Authorizer}.Admission(c.namespace))
 	c.handle("/", &c.Reviewed, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { (*c.access.Load()).ServeHTTP(w, req) }))
@@ -112,6 +114,7 @@ func Start(ctx context.Context, o StartOptions) (_ *Cluster, err error) {
 	if err != nil {
 		return nil, err
 	}
+	plain.Args = append(plain.Args, o.Args...)
 	if o.Audit != "" {
 		plain.Files["metadata.yaml"] = []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n")
 		plain.Args = append(plain.Args, "--audit-policy-file=metadata.yaml", "--audit-log-mode=blocking", "--audit-log-path="+o.Audit)

@@ -112,19 +112,15 @@ func (t Today) admit(req *admissionv1.AdmissionRequest, namespaces Namespaces) e
 	return nil
 }
 
-// verbsOf are the verbs that may have led to an operation: AdmissionReview does not tell. The kind of the options
-// tells a patch from an update, and a name a delete of one object from one of all.
+// verbsOf are the verbs that may have led to an operation: AdmissionReview does not tell. A PATCH is an UPDATE with
+// UpdateOptions (pkg/endpoints/handlers/patch.go, patchToUpdateOptions), and the delete of one object is no other than that of
+// all. Whoever may do either on conditions has to meet those of both.
 func verbsOf(req *admissionv1.AdmissionRequest) []string {
-	var options metav1.TypeMeta
-	_ = json.Unmarshal(req.Options.Raw, &options) // without options the kind is empty
 	switch req.Operation {
 	case admissionv1.Create:
 		return []string{"create"}
 	case admissionv1.Update:
-		if options.Kind == "PatchOptions" {
-			return []string{"patch"}
-		}
-		return []string{"update"}
+		return []string{"update", "patch"}
 	case admissionv1.Delete:
 		return []string{"delete", "deletecollection"}
 	}

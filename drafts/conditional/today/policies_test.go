@@ -10,48 +10,71 @@ import (
 	"sync"
 	"testing"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
+
 	"github.com/authzconf/authzconf/drafts/conditional/reference"
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 	"github.com/authzconf/authzconf/drafts/conditional/wire"
 )
 
-// signing is a webhook that allows every write, and says to the verb sign, which no API server serves, what it is told to.
+// signing is a webhook that allows everything, and says to one check, sign of what no API server serves unless it is told
+// about another, what it is told to.
 type signing struct {
 	mu     sync.Mutex
 	status string
-	asked  []string // the reviews about sign
+	about  func(authorizationv1.ResourceAttributes) bool
+	asked  []authorizationv1.SubjectAccessReviewSpec // the reviews about that check
+	raw    []string                                  // the same as they were sent
 }
 
 func (s *signing) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var review json.RawMessage
-	var about struct {
-		Spec struct{ ResourceAttributes struct{ Verb, Name string } }
-	}
-	status := `{"allowed":true}`
-	if json.NewDecoder(req.Body).Decode(&review) != nil || json.Unmarshal(review, &about) != nil {
+	var raw json.RawMessage
+	var review authorizationv1.SubjectAccessReview
+	if json.NewDecoder(req.Body).Decode(&raw) != nil || json.Unmarshal(raw, &review) != nil {
 		http.Error(w, "no review", http.StatusBadRequest)
 		return
 	}
-	if about.Spec.ResourceAttributes.Verb == "sign" {
-		status, s.asked = s.status, append(s.asked, string(review))
+	status := `{"allowed":true}`
+	if a := review.Spec.ResourceAttributes; a != nil && s.isAbout(*a) {
+		status, s.asked, s.raw = s.status, append(s.asked, review.Spec), append(s.raw, string(raw))
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = fmt.Fprintf(w, `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":%s}`, status)
 }
 
+func (s *signing) isAbout(a authorizationv1.ResourceAttributes) bool {
+	if s.about == nil {
+		return a.Verb == "sign"
+	}
+	return s.about(a)
+}
+
+// say has it give an answer from now on, and forget what it was asked.
+func (s *signing) say(status string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status, s.asked, s.raw = status, nil, nil
+}
+
 // admissionPolicy makes a ValidatingAdmissionPolicy about writes of some resources, and binds it.
 func (c *Cluster) admissionPolicy(t *testing.T, name string, resources []string, expressions ...string) {
+	t.Helper()
 	var validations []any
 	for _, e := range expressions {
 		validations = append(validations, map[string]any{"expression": e})
 	}
 	rule := map[string]any{"apiGroups": []string{"*"}, "apiVersions": []string{"*"}, "resources": resources, "operations": []string{"*"}}
+	c.bindPolicy(t, name, map[string]any{"failurePolicy": "Fail", "matchConstraints": map[string]any{"resourceRules": []any{rule}}, "validations": validations})
+}
+
+// bindPolicy makes a ValidatingAdmissionPolicy of a spec, and binds it.
+func (c *Cluster) bindPolicy(t *testing.T, name string, spec map[string]any) {
+	t.Helper()
 	for _, m := range []Made{
 		{webhooksPath + "validatingadmissionpolicies", map[string]any{
-			"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": map[string]any{"name": name},
-			"spec": map[string]any{"failurePolicy": "Fail", "matchConstraints": map[string]any{"resourceRules": []any{rule}}, "validations": validations},
+			"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": map[string]any{"name": name}, "spec": spec,
 		}},
 		{webhooksPath + "validatingadmissionpolicybindings", map[string]any{
 			"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": map[string]any{"name": name},
@@ -106,7 +129,7 @@ func TestSecondaryChecks(t *testing.T) {
 		{"allowed again", `{"allowed":true}`, http.StatusCreated},
 	} {
 		t.Run(step.name, func(t *testing.T) {
-			s.status, s.asked = step.status, nil
+			s.say(step.status)
 			r, err := c.Send(t.Context(), ann, http.MethodPost, configMaps, "", configMap("bert"))
 			if err != nil || r.Code != step.code {
 				t.Errorf("code %d (%s), %v; want %d", r.Code, r.Status(), err, step.code)
@@ -114,9 +137,9 @@ func TestSecondaryChecks(t *testing.T) {
 			if len(s.asked) != 1 {
 				t.Errorf("two checks of one request ask %d times", len(s.asked))
 			}
-			for _, asked := range s.asked {
-				if !strings.Contains(asked, `"name":"bert"`) || !strings.Contains(asked, `"user":"ann"`) || strings.Contains(asked, "conditionalAuthorization") {
-					t.Errorf("it is asked %s", asked)
+			for i, asked := range s.asked {
+				if asked.ResourceAttributes.Name != "bert" || asked.User != "ann" || strings.Contains(s.raw[i], "conditionalAuthorization") {
+					t.Errorf("it is asked %s", s.raw[i])
 				}
 			}
 		})

@@ -69,17 +69,22 @@ func (c *Cluster) client(u *User) (*http.Client, error) {
 
 // Send sends a request of a user, nil for the admin, with a JSON body.
 func (c *Cluster) Send(ctx context.Context, u *User, method, path, contentType string, body any) (out Response, err error) {
-	client, err := c.client(u)
-	if err != nil {
-		return out, err
-	}
 	var raw []byte
 	if body != nil {
 		if raw, err = json.Marshal(body); err != nil {
 			return out, err
 		}
 	}
-	req, err := http.NewRequestWithContext(ctx, method, c.Host()+path, bytes.NewReader(raw))
+	return c.sendRaw(ctx, u, method, path, contentType, bytes.NewReader(raw))
+}
+
+// sendRaw sends a request of a user, nil for the admin, with a body as it is.
+func (c *Cluster) sendRaw(ctx context.Context, u *User, method, path, contentType string, body io.Reader) (out Response, err error) {
+	client, err := c.client(u)
+	if err != nil {
+		return out, err
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.Host()+path, body)
 	if err != nil {
 		return out, err
 	}

@@ -187,11 +187,19 @@ func (c *checker) authorize(s *AuthorizeStep, path string) {
 
 // evaluate checks a step by those before it.
 func (c *checker) evaluate(before []Step, s *EvaluateStep, path string) {
-	of := s.Of
-	isBefore := of >= 0 && of < len(before)
-	c.must(isBefore && before[of].Authorize != nil, path, "of is %d (expected the index of an authorize step before this one)", of)
+	c.must(answers(before, s.Of), path, "of is %d (expected the index of a step before this one that is answered with conditions)", s.Of)
 	oneOf(c, path+".data.operation", s.Data.Operation, "", "CREATE", "UPDATE", "DELETE", "CONNECT")
-	c.decisions(s.Want.OneOf, path+".want", Allow, Deny, NoOpinion)
+	c.decisions(s.Want.OneOf, path+".want", Allow, Deny, NoOpinion, Conditional)
+}
+
+// answers reports whether a step can be answered with conditions: one of the first phase, or one of the second that has
+// conditions evaluate to conditions.
+func answers(steps []Step, at int) bool {
+	if at < 0 || at >= len(steps) {
+		return false
+	}
+	s := steps[at]
+	return s.Authorize != nil || s.Evaluate != nil && slices.Contains(s.Evaluate.Want.OneOf, Conditional)
 }
 
 func (c *checker) policies(all []Policy, path string) {

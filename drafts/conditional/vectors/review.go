@@ -71,11 +71,15 @@ func (s *SubjectAccessReviewStatus) Decision() Decision {
 
 // ConditionSet is SubjectAccessReviewConditionSet: what one authorizer says.
 type ConditionSet struct {
-	// Allowed, Denied, Conditions and ConditionsChain exclude each other.
-	Allowed        bool        `json:"allowed,omitempty"`
-	Denied         bool        `json:"denied,omitempty"`
-	FailureMode    FailureMode `json:"failureMode,omitempty"` // what becomes of an error in a Deny condition
-	AuthorizerName string      `json:"authorizerName"`        // unique within the server
+	// Allowed, Denied, Conditions and ConditionsChain exclude each other. In a union a set can have none of them: it is
+	// of no opinion.
+	Allowed bool `json:"allowed,omitempty"`
+	Denied  bool `json:"denied,omitempty"`
+	// FailureMode is what becomes of an error in a Deny condition. A union has none.
+	FailureMode FailureMode `json:"failureMode,omitempty"`
+	// AuthorizerName is unique among the sets of a chain. It is empty if the set is all that a webhook decides, in
+	// revisions of the wire that need no chain to say so.
+	AuthorizerName string `json:"authorizerName"`
 	// Conditions have no order.
 	Conditions []Condition `json:"conditions,omitempty"`
 	// ConditionsChain are the sets of authorizers behind a composite one, in order; not every revision has it.
@@ -113,7 +117,11 @@ type Condition struct {
 
 // AuthorizationConditionsRequest has the sets as the authorizer gave them, and what was unknown then.
 type AuthorizationConditionsRequest struct {
-	ConditionSets []ConditionSet `json:"conditionSets,omitempty"`
+	// UID identifies the review, and Authorized is the request that the conditions were given for. Both are sent only in
+	// revisions of the wire that have an AdmissionRequest here.
+	UID           string                                  `json:"-"`
+	Authorized    authorizationv1.SubjectAccessReviewSpec `json:"-"`
+	ConditionSets []ConditionSet                          `json:"conditionSets,omitempty"`
 	ConditionData `json:",inline"`
 }
 

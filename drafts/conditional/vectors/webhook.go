@@ -59,8 +59,9 @@ type AuthorizeWant struct {
 
 // EvaluateStep is the second phase.
 type EvaluateStep struct {
-	// Of is the index of the authorize step whose conditions are sent back, as they were answered. If that answer
-	// was not conditional the step asks nothing: the decision stands.
+	// Of is the index of the step whose conditions are sent back, as they were answered: an authorize step, or an evaluate
+	// step whose conditions evaluated to conditions. If that answer was not conditional the step asks nothing: the decision
+	// stands.
 	Of   int           `json:"of" yaml:"of"`
 	Data ConditionData `json:"data" yaml:"data"`
 	Want EvaluateWant  `json:"want" yaml:"want"`
@@ -68,6 +69,15 @@ type EvaluateStep struct {
 
 // EvaluateWant is what the answer to an AuthorizationConditionsReview is.
 type EvaluateWant struct {
+	// OneOf are the right decisions: Allow, Deny or NoOpinion, and Conditional where not all is known yet.
 	OneOf []Decision `json:"oneOf" yaml:"oneOf"`
 	Error *bool      `json:"error,omitempty" yaml:"error,omitempty"`
+}
+
+// FirstPhase returns the authorize step that the conditions of an evaluate step come from.
+func (w *Webhook) FirstPhase(step int) *AuthorizeStep {
+	for w.Steps[step].Evaluate != nil {
+		step = w.Steps[step].Evaluate.Of
+	}
+	return w.Steps[step].Authorize
 }

@@ -15,9 +15,11 @@ import (
 var Merged = &Revision{
 	Name:   "merged",
 	Text:   "KEP-5681 as merged into kubernetes/enhancements, commit a2589d2322b2",
-	Rules:  vectors.Rules{Chain: "conditionSetChain", Sent: "conditionSetChain", Condition: 1024, Conditions: vectors.MaxConditions, Depth: 16},
+	Rules:  vectors.Rules{Chain: "conditionSetChain", Sent: "conditionSetChain", Condition: 1024, Conditions: vectors.MaxConditions, Depth: 16, Staged: true},
+	CEL:    "k8s.io/authorization-cel",
 	marks:  []string{"conditionSetChain", "conditionsType"},
-	status: mergedAnswer, response: mergedAnswer,
+	spec:   modeSpec,
+	status: mergedAnswer, response: withoutUID(mergedAnswer),
 	request: shaped(func(q vectors.AuthorizationConditionsRequest) (mergedRequest, error) {
 		chain, err := toMerged(q.ConditionSets)
 		return mergedRequest{chain, q.ConditionData}, err

@@ -12,14 +12,16 @@ var Seed = &Revision{
 	Name:  "seed",
 	Text:  "KEP-5681 as of 4 February 2026",
 	Rules: vectors.Rules{Chain: "conditionsChain", Sent: "conditionSets", Condition: 1024, Conditions: vectors.MaxConditions, Depth: 1},
+	CEL:   "k8s.io/authorization-cel",
 	marks: []string{"conditionsChain", "type"},
+	spec:  modeSpec,
 	status: shaped(func(s vectors.SubjectAccessReviewStatus) (vectors.SubjectAccessReviewStatus, error) {
 		return s, flat(s.ConditionsChain)
 	}, same),
 	request: shaped(func(q vectors.AuthorizationConditionsRequest) (vectors.AuthorizationConditionsRequest, error) {
 		return q, flat(q.ConditionSets)
 	}, same),
-	response: shaped(func(a vectors.AuthorizationConditionsResponse) (vectors.AuthorizationConditionsResponse, error) {
+	response: withoutUID(shaped(func(a vectors.AuthorizationConditionsResponse) (vectors.AuthorizationConditionsResponse, error) {
 		if a.ConditionsChain != nil {
 			return a, &Inexpressible{"seed", "conditions that evaluate to conditions"}
 		}
@@ -27,7 +29,7 @@ var Seed = &Revision{
 	}, func(a vectors.AuthorizationConditionsResponse) (vectors.AuthorizationConditionsResponse, error) {
 		a.ConditionsChain = nil // the response has no such field
 		return a, nil
-	}),
+	})),
 }
 
 // flat is an error for a set of sets.

@@ -29,46 +29,101 @@ type Revision struct {
 	// Name is what flags and reports call it, Text which text it is.
 	Name, Text string
 	Rules      vectors.Rules // those of answers
+	// CEL is the type of conditions in CEL that an API server evaluates itself.
+	CEL string
 	// marks are fields of a status, or of what is in it, that no other revision has.
 	marks []string
 
+	spec     form[vectors.SubjectAccessReviewSpec]
 	status   form[vectors.SubjectAccessReviewStatus]
 	request  form[vectors.AuthorizationConditionsRequest]
-	response form[vectors.AuthorizationConditionsResponse]
+	response form[reply]
+}
+
+// reply is a response with the UID of its review, in revisions that have one.
+type reply struct {
+	vectors.AuthorizationConditionsResponse
+	uid string
 }
 
 // Revisions returns all, the oldest first.
-func Revisions() []*Revision { return []*Revision{Seed, Merged} }
+func Revisions() []*Revision { return []*Revision{Seed, Merged, Upstream} }
+
+// Newest returns the revision that is meant where none is named.
+func Newest() *Revision { return Upstream }
+
+// Names returns the names of all revisions for people.
+func Names() string {
+	return strings.Join(seq.Map(Revisions(), func(r *Revision) string { return r.Name }), ", ")
+}
 
 // Named returns a revision by its name.
 func Named(name string) (*Revision, error) {
-	var names []string
 	for _, r := range Revisions() {
 		if r.Name == name {
 			return r, nil
 		}
-		names = append(names, r.Name)
 	}
-	return nil, fmt.Errorf("%q is not a revision of the wire (expected one of %s)", name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("%q is not a revision of the wire (expected one of %s)", name, Names())
 }
 
-// Told returns the revisions in whose form an answer to a SubjectAccessReview is: none of a concrete one, which is the
-// same in all, and more than one of an answer that mixes them.
-func Told(answer []byte) []*Revision {
-	var in struct{ Status any }
+// Fields returns the fields of a status in which conditions come, for people.
+func Fields() string {
+	return strings.Join(seq.Map(Revisions(), func(r *Revision) string { return "status." + r.Rules.Chain + " (" + r.Name + ")" }), ", ")
+}
+
+// concreteFields are those of a status in every revision, and in Kubernetes of today.
+var concreteFields = []string{"allowed", "denied", "reason", "evaluationError"}
+
+// FindUnknown returns the fields of an answer's status that neither a concrete answer nor any revision has.
+func FindUnknown(answer []byte) (fields []string) {
+	var in struct{ Status map[string]any }
 	if json.Unmarshal(answer, &in) != nil {
 		return nil
 	}
-	return seq.Filter(Revisions(), func(r *Revision) bool { return marked(in.Status, r.marks) })
+	known := slices.Clone(concreteFields)
+	for _, r := range Revisions() {
+		known = append(known, r.Rules.Chain)
+	}
+	for name := range in.Status {
+		if !slices.Contains(known, name) {
+			fields = append(fields, name)
+		}
+	}
+	slices.Sort(fields)
+	return fields
 }
 
+// Recognize returns the revisions in whose form an answer to a SubjectAccessReview is: none of a concrete one, which is the
+// same in all, and more than one of an answer that mixes them.
+func Recognize(answer []byte) []*Revision {
+	var in struct{ Status map[string]any }
+	if json.Unmarshal(answer, &in) != nil {
+		return nil
+	}
+	isThere := func(r *Revision) bool {
+		_, is := in.Status[r.Rules.Chain]
+		return is
+	}
+	if !slices.ContainsFunc(Revisions(), isThere) {
+		return nil // what else is in it means nothing without the field that is to have it
+	}
+	return seq.Filter(Revisions(), func(r *Revision) bool { return marked(any(in.Status), r.marks) })
+}
+
+// marked reports whether a value has a field of some names, or has one in it. What a conditionalDecision has in it are names
+// of other revisions with another meaning.
 func marked(value any, marks []string) bool {
 	switch v := value.(type) {
 	case []any:
 		return slices.ContainsFunc(v, func(one any) bool { return marked(one, marks) })
 	case map[string]any:
 		for name, one := range v {
-			if slices.Contains(marks, name) || marked(one, marks) {
+			isMark, isOwn := slices.Contains(marks, name), name != Upstream.Rules.Chain
+			if isMark {
+				return true
+			}
+			if isOwn && marked(one, marks) {
 				return true
 			}
 		}
@@ -105,8 +160,19 @@ func shaped[T, W any](write func(T) (W, error), read func(W) (T, error)) form[T]
 
 func same[T any](t T) (T, error) { return t, nil }
 
-// spec is the same in every revision so far.
-var spec = shaped(same[vectors.SubjectAccessReviewSpec], same[vectors.SubjectAccessReviewSpec])
+// modeSpec is the form of a spec in which a client asks for conditions by a mode.
+var modeSpec = shaped(same[vectors.SubjectAccessReviewSpec], same[vectors.SubjectAccessReviewSpec])
+
+// withoutUID returns the form of a reply in which it has no UID.
+func withoutUID(f form[vectors.AuthorizationConditionsResponse]) form[reply] {
+	return form[reply]{
+		write: func(r reply) (any, error) { return f.write(r.AuthorizationConditionsResponse) },
+		read: func(raw []byte) (r reply, err error) {
+			r.AuthorizationConditionsResponse, err = f.read(raw)
+			return r, err
+		},
+	}
+}
 
 func write[T any](version, kind, field string, f form[T], t T) ([]byte, error) {
 	body, err := f.write(t)
@@ -134,14 +200,14 @@ func read[T any](body []byte, version, kind, field string, f form[T]) (t T, ther
 }
 
 // AskAccess returns the review that asks.
-func (*Revision) AskAccess(s vectors.SubjectAccessReviewSpec) ([]byte, error) {
-	return write(AccessVersion, AccessKind, "spec", spec, s)
+func (r *Revision) AskAccess(s vectors.SubjectAccessReviewSpec) ([]byte, error) {
+	return write(AccessVersion, AccessKind, "spec", r.spec, s)
 }
 
 // DecodeAccess reads what is asked. Fields that it does not know pass: a newer API server may send them. A mode that
 // it does not know is None: who asks for what nobody knows cannot be relied on to evaluate it.
-func (*Revision) DecodeAccess(body []byte) (vectors.SubjectAccessReviewSpec, error) {
-	s, _, err := read(body, AccessVersion, AccessKind, "spec", spec)
+func (r *Revision) DecodeAccess(body []byte) (vectors.SubjectAccessReviewSpec, error) {
+	s, _, err := read(body, AccessVersion, AccessKind, "spec", r.spec)
 	switch {
 	case err != nil:
 		return s, err
@@ -181,9 +247,9 @@ func (r *Revision) DecodeConditions(body []byte) (*vectors.AuthorizationConditio
 	return &q, err
 }
 
-// AnswerConditions returns the review that carries a response.
-func (r *Revision) AnswerConditions(a vectors.AuthorizationConditionsResponse) ([]byte, error) {
-	return write(ConditionsVersion, ConditionsKind, "response", r.response, a)
+// AnswerConditions returns the review that carries a response. The UID is that of the review that asked.
+func (r *Revision) AnswerConditions(uid string, a vectors.AuthorizationConditionsResponse) ([]byte, error) {
+	return write(ConditionsVersion, ConditionsKind, "response", r.response, reply{a, uid})
 }
 
 // ReadConditions reads the response, nil if there is none.
@@ -192,21 +258,76 @@ func (r *Revision) ReadConditions(body []byte) (*vectors.AuthorizationConditions
 	if !there {
 		return nil, err
 	}
-	return &a, nil
+	return &a.AuthorizationConditionsResponse, nil
 }
 
-// Cannot returns why a vector is not applicable to the revision: what an authorizer answers in it, or is told, that the
-// revision cannot say. It is empty for all others.
+// IsReplyTo reports whether a response repeats the UID of the review that asked, in revisions that demand it.
+func (r *Revision) IsReplyTo(uid string, body []byte) bool {
+	a, there, err := read(body, ConditionsVersion, ConditionsKind, "response", r.response)
+	isRead := there && err == nil
+	return !r.Rules.Union || !isRead || a.uid == uid
+}
+
+// Cannot returns why a vector is not applicable to the revision: what an authorizer answers in it, or is sent, that the
+// revision cannot say, or a rule that the text of the vectors does not have. It is empty for all others.
 func (r *Revision) Cannot(v *vectors.Vector) string {
+	if v.Webhook != nil {
+		return r.cannotSend(v.Webhook)
+	}
 	var chain []vectors.Authorizer
 	if v.APIServer != nil {
 		chain = slices.Concat(v.APIServer.Chain, v.APIServer.Compound)
 	}
 	for i := range chain {
+		if why := r.cannotAnswer(&chain[i]); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// cannotSend returns what a vector sends to a webhook that the revision cannot say.
+func (r *Revision) cannotSend(w *vectors.Webhook) string {
+	if r.Rules.Union && w.FailureMode == vectors.FailNoOpinion {
+		return "a failure mode"
+	}
+	for _, s := range w.Steps {
+		if s.Evaluate == nil {
+			continue
+		}
+		isStage := slices.Contains(s.Evaluate.Want.OneOf, vectors.Conditional)
+		if isStage && !r.Rules.Staged {
+			return "conditions that evaluate to conditions"
+		}
 		var cannot *Inexpressible
-		if _, err := r.status.write(chain[i].Answer()); errors.As(err, &cannot) {
+		if _, err := r.request.write(vectors.AuthorizationConditionsRequest{ConditionData: s.Evaluate.Data}); errors.As(err, &cannot) {
 			return cannot.What
 		}
+	}
+	return ""
+}
+
+// cannotAnswer returns why an authorizer's answer is not one of the revision.
+func (r *Revision) cannotAnswer(a *vectors.Authorizer) string {
+	answer := a.Answer()
+	var cannot *Inexpressible
+	if _, err := r.status.write(answer); errors.As(err, &cannot) {
+		return cannot.What
+	}
+	if !r.Rules.Union {
+		return ""
+	}
+	// The vectors are of the text of Seed, but for sets of sets.
+	text := Seed.Rules
+	text.Depth = Merged.Rules.Depth
+	ours, theirs := r.Rules.Validate(answer, vectors.Optimized), text.Validate(answer, vectors.Optimized)
+	switch {
+	case theirs == nil && ours != nil:
+		return "an answer that breaks a rule of it: " + ours.Error()
+	case theirs != nil && ours == nil:
+		return "an answer that breaks a rule that it does not have: " + theirs.Error()
+	case theirs != nil && a.FailureMode == vectors.FailNoOpinion:
+		return "a failure mode"
 	}
 	return ""
 }

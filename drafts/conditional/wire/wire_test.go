@@ -3,8 +3,11 @@ package wire
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
@@ -13,10 +16,24 @@ func chain(all ...vectors.Condition) vectors.SubjectAccessReviewStatus {
 	return vectors.SubjectAccessReviewStatus{ConditionsChain: []vectors.ConditionSet{{AuthorizerName: "n", FailureMode: vectors.FailDeny, Conditions: all}}}
 }
 
+// withoutModes returns a chain without failure modes, which is what a revision that has none reads.
+func withoutModes(chain []vectors.ConditionSet) []vectors.ConditionSet {
+	out := slices.Clone(chain)
+	for i := range out {
+		out[i].FailureMode = ""
+	}
+	return out
+}
+
 var (
 	valid  = vectors.Condition{ID: "a", Effect: vectors.Allow, Type: "example.com/t", Condition: "x"}
 	nested = vectors.SubjectAccessReviewStatus{ConditionsChain: []vectors.ConditionSet{{AuthorizerName: "o", ConditionsChain: chain(valid).ConditionsChain}}}
-	mixed  = chain(valid, vectors.Condition{ID: "b", Effect: vectors.Deny, Type: "example.com/u", Condition: "y"})
+	alone  = vectors.SubjectAccessReviewStatus{ConditionsChain: []vectors.ConditionSet{{Conditions: []vectors.Condition{{ID: "b", Effect: vectors.Deny}, valid}}}}
+	union  = vectors.SubjectAccessReviewStatus{ConditionsChain: []vectors.ConditionSet{{AuthorizerName: "o"}, {AuthorizerName: "p", ConditionsChain: []vectors.ConditionSet{
+		{AuthorizerName: "n", Conditions: []vectors.Condition{valid}}, {AuthorizerName: "q", Denied: true},
+	}}}}
+	withMode = vectors.SubjectAccessReviewStatus{ConditionsChain: []vectors.ConditionSet{{AuthorizerName: "n", FailureMode: vectors.FailNoOpinion, Conditions: []vectors.Condition{valid}}}}
+	mixed    = chain(valid, vectors.Condition{ID: "b", Effect: vectors.Deny, Type: "example.com/u", Condition: "y"})
 )
 
 // TestJSON holds the names of each text.
@@ -33,6 +50,10 @@ func TestJSON(t *testing.T) {
 		{Merged, chain(valid), head + `"conditionSetChain":[{"failureMode":"Deny","authorizerName":"n","conditionsType":"example.com/t","conditions":[{"id":"a","effect":"Allow","condition":"x"}]}]}}`, ""},
 		{Merged, nested, head + `"conditionSetChain":[{"authorizerName":"o","conditionSetChain":[{"failureMode":"Deny","authorizerName":"n","conditionsType":"example.com/t","conditions":[{"id":"a","effect":"Allow","condition":"x"}]}]}]}}`, ""},
 		{Merged, mixed, "", "conditions of several types in one set"},
+		{Upstream, chain(valid), head + `"conditionalDecision":{"type":"Union","union":[{"authorizerName":"n","decision":{"type":"ConditionsMap","conditionsMap":{"allowConditions":[{"id":"a","condition":"x","type":"example.com/t"}]}}}]}}}`, ""},
+		{Upstream, alone, head + `"conditionalDecision":{"type":"ConditionsMap","conditionsMap":{"denyConditions":[{"id":"b"}],"allowConditions":[{"id":"a","condition":"x","type":"example.com/t"}]}}}}`, ""},
+		{Upstream, union, head + `"conditionalDecision":{"type":"Union","union":[{"authorizerName":"o","decision":{"type":"NoOpinion","noOpinion":{}}},{"authorizerName":"p","decision":{"type":"Union","union":[{"authorizerName":"n","decision":{"type":"ConditionsMap","conditionsMap":{"allowConditions":[{"id":"a","condition":"x","type":"example.com/t"}]}}},{"authorizerName":"q","decision":{"type":"Deny","deny":{}}}]}}]}}}`, ""},
+		{Upstream, withMode, "", "a failure mode"},
 	} {
 		raw, err := c.w.AnswerAccess(c.s)
 		var cannot *Inexpressible
@@ -45,14 +66,17 @@ func TestJSON(t *testing.T) {
 		if err != nil || string(raw) != c.want {
 			t.Errorf("%s: %v\ngot  %s\nwant %s", c.w.Name, err, raw, c.want)
 		}
+		if c.w.Rules.Union {
+			c.s.ConditionsChain = withoutModes(c.s.ConditionsChain)
+		}
 		again, err := c.w.ReadAccess(raw)
 		if err != nil || !reflect.DeepEqual(*again, c.s) {
 			t.Errorf("%s: %+v, %v, want %+v", c.w.Name, again, err, c.s)
 		}
-		if told := Told(raw); len(told) != 1 || told[0] != c.w {
-			t.Errorf("%s: told %v", raw, told)
+		if known := Recognize(raw); len(known) != 1 || known[0] != c.w {
+			t.Errorf("%s: recognized as %v", raw, known)
 		}
-		q, err := c.w.AskConditions(vectors.AuthorizationConditionsRequest{ConditionSets: c.s.ConditionsChain, ConditionData: vectors.ConditionData{Operation: "CREATE"}})
+		q, err := c.w.AskConditions(vectors.AuthorizationConditionsRequest{UID: "u", ConditionSets: c.s.ConditionsChain, ConditionData: vectors.ConditionData{Operation: "CREATE"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,15 +90,94 @@ func TestJSON(t *testing.T) {
 			}
 		}
 	}
-	raw, err := Seed.AnswerConditions(vectors.AuthorizationConditionsResponse{Denied: true, Reason: "r"})
+	raw, err := Seed.AnswerConditions("u", vectors.AuthorizationConditionsResponse{Denied: true, Reason: "r"})
 	if err != nil || string(raw) != `{"apiVersion":"authorization.k8s.io/v1alpha1","kind":"AuthorizationConditionsReview","response":{"allowed":false,"denied":true,"reason":"r"}}` {
 		t.Errorf("%s, %v", raw, err)
 	}
-	if _, err := Seed.AnswerConditions(chain(valid)); err == nil {
+	if _, err := Seed.AnswerConditions("u", chain(valid)); err == nil {
 		t.Error("conditions evaluate to conditions")
 	}
-	if _, err := Named("newest"); err == nil || err.Error() != `"newest" is not a revision of the wire (expected one of seed, merged)` {
+	if _, err := Named("newest"); err == nil || err.Error() != `"newest" is not a revision of the wire (expected one of seed, merged, upstream)` {
 		t.Error(err)
+	}
+}
+
+// TestAdmissionRequest: the newest revision sends the objects in an AdmissionRequest, as an API server would.
+func TestAdmissionRequest(t *testing.T) {
+	q := vectors.AuthorizationConditionsRequest{UID: "u", ConditionSets: alone.ConditionsChain, ConditionData: vectors.ConditionData{
+		Operation: "CREATE", Object: vectors.Object{"metadata": map[string]any{"generateName": "bob-", "name": "bob-x"}}, Options: vectors.Object{"dryRun": []any{"All"}},
+	}}
+	q.Authorized.User, q.Authorized.Groups = "alice", []string{"dev"}
+	q.Authorized.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: "create", Version: "v1", Resource: "pods", Namespace: "shop"}
+	raw, err := Upstream.AskConditions(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"apiVersion":"authorization.k8s.io/v1alpha1","kind":"AuthorizationConditionsReview","request":{"decision":{"type":"ConditionsMap","conditionsMap":{"denyConditions":[{"id":"b"}],"allowConditions":[{"id":"a","condition":"x","type":"example.com/t"}]}},` +
+		`"admissionRequest":{"uid":"u","kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},"requestKind":{"group":"","version":"v1","kind":"Pod"},"requestResource":{"group":"","version":"v1","resource":"pods"},` +
+		`"namespace":"shop","operation":"CREATE","userInfo":{"username":"alice","groups":["dev"]},"object":{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"bob-","name":"bob-x"}},"oldObject":null,"dryRun":true,"options":{"dryRun":["All"]}}}}`
+	if string(raw) != want {
+		t.Errorf("got  %s\nwant %s", raw, want)
+	}
+	for name, d := range map[string]vectors.ConditionData{
+		"a namespaceObject": {NamespaceObject: vectors.Object{}}, "an impersonatedRequest": {ImpersonatedRequest: &vectors.ImpersonatedRequest{}},
+	} {
+		var cannot *Inexpressible
+		if _, err := Upstream.AskConditions(vectors.AuthorizationConditionsRequest{ConditionData: d}); !errors.As(err, &cannot) || cannot.What != name {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for body, want := range map[string]string{
+		`{"decision":{"type":"Allow","allow":{}}}`: "the review has no admissionRequest with a uid",
+		`{}`: "the review has no decision",
+		`{"decision":{"type":"Maybe"},"admissionRequest":{"uid":"u"}}`:                        `the type "Maybe" is none of Deny, NoOpinion, Allow, ConditionsMap and Union`,
+		`{"decision":{"type":"Allow"},"admissionRequest":{"uid":"u"}}`:                        "a decision of the type Allow has no member of that name",
+		`{"decision":{"type":"Allow","allow":{},"deny":{}}}`:                                  "a decision of the type Allow has a member of the type Deny",
+		`{"decision":{"type":"Union","union":[{"decision":{"type":"Allow"}}]}}`:               "a union has a decision without an authorizerName",
+		`{"decision":{"type":"Union","union":[{"authorizerName":"a"}]}}`:                      "a union has an authorizer without a decision",
+		`{"decision":{"type":"Allow","allow":{}},"admissionRequest":{"uid":"u","object":[]}}`: "the admissionRequest has something that is not an object",
+	} {
+		review := `{"apiVersion":"authorization.k8s.io/v1alpha1","kind":"AuthorizationConditionsReview","request":` + body + `}`
+		if _, err := Upstream.DecodeConditions([]byte(review)); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", body, err, want)
+		}
+	}
+}
+
+// TestReply: a response repeats the uid, and is concrete.
+func TestReply(t *testing.T) {
+	const head = `{"apiVersion":"authorization.k8s.io/v1alpha1","kind":"AuthorizationConditionsReview","response":`
+	raw, err := Upstream.AnswerConditions("u", vectors.AuthorizationConditionsResponse{Denied: true, Reason: "r", EvaluationError: "e"})
+	if err != nil || string(raw) != head+`{"uid":"u","decision":{"type":"Deny","deny":{"reason":"r","evaluationError":"e"}}}}` {
+		t.Errorf("%s, %v", raw, err)
+	}
+	got, err := Upstream.ReadConditions(raw)
+	if err != nil || !got.Denied || got.Reason != "r" || got.EvaluationError != "e" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if !Upstream.IsReplyTo("u", raw) || Upstream.IsReplyTo("v", raw) || !Seed.IsReplyTo("v", raw) {
+		t.Error("a response to another review is taken, or one to this refused")
+	}
+	if _, err := Upstream.AnswerConditions("u", alone); err == nil {
+		t.Error("conditions evaluate to conditions")
+	}
+	conditional := head + `{"uid":"u","decision":{"type":"ConditionsMap","conditionsMap":{"allowConditions":[{"id":"a"}]}}}}`
+	if got, err := Upstream.ReadConditions([]byte(conditional)); err != nil || got.Decision() != vectors.Conditional {
+		t.Errorf("a conditional response: %+v, %v", got, err)
+	}
+	if _, err := Upstream.ReadConditions([]byte(head + `{"uid":"u"}}`)); err == nil {
+		t.Error("a response without a decision is read")
+	}
+}
+
+// TestFindUnknown: fields of no revision are named, and those of some are not.
+func TestFindUnknown(t *testing.T) {
+	answer := []byte(`{"status":{"allowed":false,"conditionalDecisionChain":[{"type":"x","conditionsType":"y"}],"conditionalDecision":{},"a":1}}`)
+	if got := FindUnknown(answer); !slices.Equal(got, []string{"a", "conditionalDecisionChain"}) {
+		t.Error(got)
+	}
+	if known := Recognize([]byte(`{"status":{"conditionSet":[{"type":"x","conditionsType":"y"}]}}`)); known != nil {
+		t.Errorf("a form of nobody is recognized as %v", known)
 	}
 }
 
@@ -110,7 +213,7 @@ func TestCannot(t *testing.T) {
 				t.Logf("%s: %s: %s", w.Name, v.ID, why)
 			}
 		}
-		if n == 0 || n > 20 {
+		if n == 0 || n > 60 {
 			t.Errorf("%s: %d of %d vectors are not applicable", w.Name, n, len(all))
 		}
 	}
@@ -119,6 +222,8 @@ func TestCannot(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"u","resourceAttributes":{}},"status":{"conditionsChain":[]}}`))
 	f.Add([]byte(`{"apiVersion":"authorization.k8s.io/v1alpha1","kind":"AuthorizationConditionsReview","request":{"conditionSets":[{"authorizerName":"a"}],"object":{}}}`))
+	f.Add([]byte(`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"u","resourceAttributes":{},"authorizationOptions":{"handledDecisionTypes":["Allow","Deny","NoOpinion","Union","ConditionsMap"]}},"status":{"conditionalDecision":{"type":"Union","union":[{"authorizerName":"a","decision":{"type":"ConditionsMap","conditionsMap":{"allowConditions":[{"id":"a/b"}]}}}]}}}`))
+	f.Add([]byte(`{"apiVersion":"authorization.k8s.io/v1alpha1","kind":"AuthorizationConditionsReview","request":{"decision":{"type":"NoOpinion","noOpinion":{}},"admissionRequest":{"uid":"u","object":{"a":1}}}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, w := range Revisions() {
 			if s, err := w.DecodeAccess(body); err == nil {

@@ -1,0 +1,353 @@
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// A Check is about an API server as a whole, where a vector is about one request.
+type Check struct {
+	ID string
+	// Section is that of the KEP, and Statement what is shown.
+	Section, Statement string
+	// Want is what has to be seen, line by line.
+	Want []string
+	// on is the configuration of the API server. A check that changes it is the last of its configuration.
+	on  kind
+	run func(context.Context, *player) ([]string, error)
+}
+
+// CheckSeen is what was seen of a check.
+type CheckSeen struct {
+	Check string   `json:"check"`
+	Lines []string `json:"lines"`
+}
+
+// Checks returns all checks.
+func Checks() []Check {
+	usual, byDefault, noContext := kind{gate: "on", plugin: "on"}, kind{gate: "on"}, kind{gate: "on", plugin: "on", noContext: true}
+	return []Check{
+		{
+			ID: "plugin-by-default", Section: "AuthorizationConditionsEnforcer admission controller", on: byDefault, run: tryConditions,
+			Statement: "With the gate on, the plugin enforces conditions without being enabled by name.",
+			Want:      []string{"true: admitted, evaluated by a0", "false: refused, evaluated by a0"},
+		},
+		{
+			ID: "wildcards", Section: "Changes to (Self)SubjectAccessReview", on: usual, run: reviewWildcards,
+			Statement: "A review whose resource or version is a wildcard is answered without conditions, for which object they would be about is not known.",
+			Want:      []string{"v1 configmaps: asked for conditions, Conditional", "* configmaps: asked for none, NoOpinion", "v1 *: asked for none, NoOpinion"},
+		},
+		{
+			ID: "versions", Section: "Authorizer requirements", on: usual, run: writeVersions,
+			Statement: "Conditions are evaluated on both objects in the version of the request, whichever the stored object was made in.",
+			Want:      []string{"created as v1: object autoscaling/v1", "updated as v2: object autoscaling/v2, oldObject autoscaling/v2", "updated as v1: object autoscaling/v1, oldObject autoscaling/v1"},
+		},
+		{
+			ID: "conditions-review", Section: "Supporting webhooks through the AuthorizationConditionsReview API", on: usual, run: postConditions,
+			Statement: "kube-apiserver serves AuthorizationConditionsReview, as a webhook does, and evaluates what it has answered.",
+			Want:      []string{"true: Allow, evaluated by a0-deny", "false: NoOpinion, evaluated by a0-deny"},
+		},
+		{
+			ID: "metric", Section: "Monitoring Requirements", on: usual, run: countDecisions,
+			Statement: `A conditional decision is counted by apiserver_authorization_decisions_total{decision="conditional"} (k8s.io/apiserver; the KEP names no metric).`,
+			Want:      []string{"conditional: 1 more of a0-deny", "allowed: 0 more of a0-deny"},
+		},
+		{
+			ID: "reload", Section: "Feature Enablement and Rollback", on: noContext, run: reloadContext,
+			Statement: "A webhook without a context for conditions is asked for none. Reloading the configuration turns them on and off for it while the API server runs.",
+			Want: []string{
+				"left out: asked for none, refused", "put in: asked for conditions, admitted", "taken out: asked for none, refused",
+			},
+		},
+	}
+}
+
+// Judge compares what was seen of a check with what has to be.
+func (c Check) Judge(seen *CheckSeen) vectors.Result {
+	if slices.Equal(c.Want, seen.Lines) {
+		return vectors.Result{Verdict: verdicts.Passed}
+	}
+	r := vectors.Result{Verdict: verdicts.Failed}
+	for i := range max(len(c.Want), len(seen.Lines)) {
+		want, got := lineAt(c.Want, i), lineAt(seen.Lines, i)
+		if want != got {
+			r.Why = append(r.Why, fmt.Sprintf("want %q, got %q", want, got))
+		}
+	}
+	return r
+}
+
+func lineAt(lines []string, i int) string {
+	if i < len(lines) {
+		return lines[i]
+	}
+	return ""
+}
+
+// RunChecks runs checks, those about the same configuration on one API server.
+func RunChecks(ctx context.Context, all []Check, o Options) (seen []*CheckSeen, err error) {
+	byKind, kinds := map[kind][]Check{}, []kind{}
+	for _, c := range all {
+		if byKind[c.on] == nil {
+			kinds = append(kinds, c.on)
+		}
+		byKind[c.on] = append(byKind[c.on], c)
+	}
+	for _, k := range kinds {
+		more, err := runChecksOn(ctx, k, byKind[k], o)
+		if err != nil {
+			return nil, err
+		}
+		seen = append(seen, more...)
+	}
+	return seen, nil
+}
+
+func runChecksOn(ctx context.Context, k kind, all []Check, o Options) (seen []*CheckSeen, err error) {
+	p, err := startPlayer(ctx, k, 1, o)
+	if err != nil {
+		return nil, explainUnknown(ctx, err, o)
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	for _, c := range all {
+		lines, err := c.run(ctx, p)
+		if err = errors.Join(err, p.ClusterErr()); err != nil {
+			return nil, fmt.Errorf("%s: %w", c.ID, err)
+		}
+		seen = append(seen, &CheckSeen{c.ID, lines})
+		o.Played()
+	}
+	return seen, nil
+}
+
+// conditionalChain is one authorizer that allows on a condition.
+func conditionalChain(name string, is vectors.Truth) []vectors.Authorizer {
+	return []vectors.Authorizer{{Name: name, FailureMode: vectors.FailDeny, Decision: vectors.Conditional, Conditions: []vectors.EvaluatedCondition{{
+		Condition: vectors.Condition{ID: "example.com/granted", Effect: vectors.Allow, Type: "example.com/opaque", Condition: "policy of the checks"},
+		Is:        is, PerObject: []vectors.Truth{is},
+	}}}}
+}
+
+// aCreate is a request that conditions are enforced for.
+func aCreate() *vectors.APIServer {
+	return &vectors.APIServer{Objects: 1, Request: vectors.Request{Verb: "create", APIVersion: "v1", Resource: "configmaps"}}
+}
+
+// outcome says in a word what came of a request.
+func (s *Sent) outcome() string {
+	if s.admitted() {
+		return "admitted"
+	}
+	if s.Code == http.StatusForbidden {
+		return "refused"
+	}
+	return fmt.Sprintf("answered %d", s.Code)
+}
+
+// tryConditions sends a request on a condition that is true, and on one that is false.
+func tryConditions(ctx context.Context, p *player) (lines []string, err error) {
+	for _, is := range []vectors.Truth{vectors.True, vectors.False} {
+		sent, err := p.send(ctx, aCreate(), &script{verb: "create", chain: conditionalChain("a0", is)})
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, fmt.Sprintf("%s: %s, evaluated by %s", is, sent.outcome(), strings.Join(names(sent.Events, evaluates), ", ")))
+	}
+	return lines, nil
+}
+
+// reviewWildcards posts reviews that ask for conditions about a version and a resource, and about any.
+func reviewWildcards(ctx context.Context, p *player) (lines []string, err error) {
+	for _, about := range []struct{ version, resource string }{{"v1", "configmaps"}, {"*", "configmaps"}, {"v1", "*"}} {
+		spec := vectors.SubjectAccessReviewSpec{ConditionalAuthorization: &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.Optimized}}
+		spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: "create", Version: about.version, Resource: about.resource, Namespace: "default"}
+		s := &script{verb: "create", chain: conditionalChain("a0", vectors.True)}
+		status, err := p.reviewUnder(ctx, subjectReview, spec, s)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, fmt.Sprintf("%s %s: asked %s, %s", about.version, about.resource, joinModes(s.modes), status.Decision()))
+	}
+	return lines, nil
+}
+
+// joinModes writes down whether each authorizer was asked for conditions, in whichever form.
+func joinModes(modes []vectors.Mode) string {
+	var words []string
+	for _, m := range modes {
+		word := "for none"
+		if m == vectors.HumanReadable || m == vectors.Optimized {
+			word = "for conditions"
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, ", ")
+}
+
+// writeVersions writes one HorizontalPodAutoscaler in two versions.
+func writeVersions(ctx context.Context, p *player) (lines []string, err error) {
+	p.n++
+	name := fmt.Sprintf("vector-%d-0", p.n)
+	for _, step := range []struct{ word, method, version string }{
+		{"created as v1", http.MethodPost, "v1"}, {"updated as v2", http.MethodPut, "v2"}, {"updated as v1", http.MethodPut, "v1"},
+	} {
+		path := "/apis/autoscaling/" + step.version + "/namespaces/default/horizontalpodautoscalers"
+		s := &script{verb: map[string]string{http.MethodPost: "create", http.MethodPut: "update"}[step.method], chain: conditionalChain("a0", vectors.True)}
+		s.user, s.object = fmt.Sprintf("%s%d", userPrefix, p.n), strings.TrimSuffix(name, "-0")
+		if step.method == http.MethodPut {
+			path += "/" + name
+		}
+		body := map[string]any{"apiVersion": "autoscaling/" + step.version, "kind": "HorizontalPodAutoscaler", "metadata": map[string]any{"name": name}, "spec": map[string]any{
+			"maxReplicas": 2, "scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
+		}}
+		sent, err := p.observe(ctx, s, func() (answer, error) { return p.exchange(ctx, s.user, step.method, path, "", body) })
+		if err != nil {
+			return nil, err
+		}
+		line := strings.Join(s.versions, ", ")
+		if !sent.admitted() {
+			line = sent.outcome() + " " + sent.Message
+		}
+		lines = append(lines, step.word+": "+line)
+	}
+	return lines, nil
+}
+
+// conditionsPath is where kube-apiserver serves reviews of conditions.
+const conditionsPath = "/apis/authorization.k8s.io/v1alpha1/authorizationconditionsreviews"
+
+// postConditions has the API server evaluate the conditions that its own review has answered with.
+func postConditions(ctx context.Context, p *player) (lines []string, err error) {
+	name := placeOf(0, vectors.FailDeny) // by which the API server names the authorizer, too
+	for _, is := range []vectors.Truth{vectors.True, vectors.False} {
+		spec := vectors.SubjectAccessReviewSpec{ConditionalAuthorization: &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.Optimized}}
+		spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: "create", Version: "v1", Resource: "configmaps", Namespace: "default"}
+		s := &script{verb: "create", chain: conditionalChain(name, is)}
+		status, err := p.reviewUnder(ctx, subjectReview, spec, s)
+		if err != nil {
+			return nil, err
+		}
+		line, err := p.postSets(ctx, s, status.ConditionsChain)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, fmt.Sprintf("%s: %s", is, line))
+	}
+	return lines, nil
+}
+
+// postSets posts sets under the script under which they were answered, and says what came of it.
+func (p *player) postSets(ctx context.Context, s *script, sets []vectors.ConditionSet) (string, error) {
+	s.object, s.events = "vector-review", nil
+	object := vectors.Object(object(aCreate().Request, s.object, 0))
+	body, err := p.said.wire.AskConditions(vectors.AuthorizationConditionsRequest{UID: "of-the-checks", ConditionSets: sets, ConditionData: vectors.ConditionData{Operation: "CREATE", Object: object}})
+	if err != nil {
+		return "", err
+	}
+	p.said.follow(s) // and not under, by which it would forget what was answered
+	defer p.said.follow(nil)
+	a, err := p.exchange(ctx, "", http.MethodPost, conditionsPath, "", json.RawMessage(body))
+	if err != nil {
+		return "", err
+	}
+	if a.code != http.StatusCreated && a.code != http.StatusOK {
+		return fmt.Sprintf("answered %d %s", a.code, a.message()), nil
+	}
+	response, err := p.said.wire.ReadConditions(a.body)
+	if err != nil {
+		return "", err
+	}
+	if response == nil {
+		return "answered without a response", nil
+	}
+	return fmt.Sprintf("%s, evaluated by %s", response.Decision(), strings.Join(names(s.events, evaluates), ", ")), nil
+}
+
+// countDecisions counts the decisions of one request that is authorized on a condition that is false: nothing is allowed by it.
+func countDecisions(ctx context.Context, p *player) (lines []string, err error) {
+	before, err := p.decisions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := p.send(ctx, aCreate(), &script{verb: "create", chain: conditionalChain("a0", vectors.False)}); err != nil {
+		return nil, err
+	}
+	after, err := p.decisions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	place := placeOf(0, vectors.FailDeny)
+	for _, decision := range []string{"conditional", "allowed"} {
+		lines = append(lines, fmt.Sprintf("%s: %v more of %s", decision, after[decision]-before[decision], place))
+	}
+	return lines, nil
+}
+
+// decisions reads how often the first webhook was counted with each decision.
+func (p *player) decisions(ctx context.Context) (map[string]float64, error) {
+	const family = "apiserver_authorization_decisions_total"
+	families, err := p.Scrape(ctx, family)
+	if err != nil {
+		return nil, err
+	}
+	counts := map[string]float64{}
+	for _, m := range families[family].GetMetric() {
+		labels := map[string]string{}
+		for _, l := range m.GetLabel() {
+			labels[l.GetName()] = l.GetValue()
+		}
+		if labels["name"] == placeOf(0, vectors.FailDeny) {
+			counts[labels["decision"]] += m.GetCounter().GetValue()
+		}
+	}
+	return counts, nil
+}
+
+// reloadTimeout is how long an API server may take to see another configuration.
+const reloadTimeout = time.Minute
+
+// reloadContext sends requests on a condition that is true before, between and after reloads.
+func reloadContext(ctx context.Context, p *player) (lines []string, err error) {
+	plane, isLocal := p.Plane()
+	if !isLocal {
+		return nil, errors.New("the API server cannot be given another configuration")
+	}
+	var reloader clusters.Reloader = plane
+	for _, step := range []struct{ word, context, mode string }{
+		{"left out", "", "for none"}, {"put in", p.contextText(), "for conditions"}, {"taken out", "", "for none"},
+	} {
+		if len(lines) > 0 {
+			if err := reloader.ReloadAuthorization(chainOf(1, step.context)); err != nil {
+				return nil, err
+			}
+		}
+		line := ""
+		err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, reloadTimeout, true, func(ctx context.Context) (bool, error) {
+			s := &script{verb: "create", chain: conditionalChain("a0", vectors.True)}
+			sent, err := p.send(ctx, aCreate(), s)
+			if err != nil {
+				return false, err
+			}
+			line = fmt.Sprintf("%s: asked %s, %s", step.word, joinModes(s.modes), sent.outcome())
+			return joinModes(s.modes) == step.mode, nil
+		})
+		if err != nil && !wait.Interrupted(err) {
+			return nil, err
+		}
+		lines = append(lines, line)
+	}
+	return lines, ctx.Err()
+}

@@ -1,0 +1,51 @@
+package reference
+
+import (
+	"slices"
+
+	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+)
+
+// isStage reports whether conditions are evaluated before all is known: the impersonation filter knows which request is
+// made, and not yet its object.
+func isStage(d vectors.ConditionData) bool {
+	return d.ImpersonatedRequest != nil && d.Operation == ""
+}
+
+// evaluateStage returns what is left of conditions when the impersonated request is known. It is nil if nothing is: then
+// they are decided by what is known.
+func (a *Authorizer) evaluateStage(req *vectors.AuthorizationConditionsRequest) []vectors.ConditionSet {
+	isOwn := len(req.ConditionSets) == 1 && a.Wire.Rules.ValidateSet(req.ConditionSets[0]) == nil && req.ConditionSets[0].AuthorizerName == a.setName()
+	if !isOwn {
+		return nil
+	}
+	set := req.ConditionSets[0]
+	known := map[string]any{impersonated: req.ConditionData.Variables()[impersonated]}
+	var left []vectors.Condition
+	isOpen := false
+	for _, c := range set.Conditions {
+		if c.Type != a.Type {
+			return nil
+		}
+		out := evaluatePartially(c.Condition, nil, known)
+		isKnown := out.err == nil && out.residual == ""
+		switch {
+		case isKnown && !out.value:
+			continue // it can never be true
+		case isKnown:
+			c.Condition = "true"
+		case out.err == nil:
+			c.Condition, isOpen = out.residual, true
+		}
+		left = append(left, c)
+	}
+	canMatter := slices.ContainsFunc(left, func(c vectors.Condition) bool { return c.Effect != vectors.NoOpinion })
+	if !isOpen || !canMatter {
+		return nil
+	}
+	set.Conditions = left
+	return []vectors.ConditionSet{set}
+}
+
+// impersonated is the variable that a stage knows.
+const impersonated = "impersonatedRequest"

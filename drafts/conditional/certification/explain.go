@@ -100,7 +100,7 @@ func (b *Plan) describe(out *strings.Builder, e *entry, step int) {
 		_, _ = fmt.Fprintf(out, "  %s %s\n    %s\n", p.Effect, p.ID, strings.Join(strings.Fields(p.Expression), " "))
 	}
 	s := e.Steps[step]
-	want := []vectors.Decision{}
+	var want []vectors.Decision
 	if s.Authorize != nil {
 		want = s.Authorize.Want.OneOf
 	} else {

@@ -31,7 +31,7 @@ type triple struct {
 func (t *triple) words() []vectors.Policy {
 	out := make([]vectors.Policy, 0, len(t.policies))
 	for i, p := range t.policies {
-		out = append(out, vectors.Policy{ID: fmt.Sprintf("p%d", i), Effect: p.effect, Expression: p.expression.String()})
+		out = append(out, vectors.Policy{ID: fmt.Sprintf("example.com/p%d", i), Effect: p.effect, Expression: p.expression.String()})
 	}
 	return out
 }

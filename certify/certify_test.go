@@ -137,14 +137,14 @@ func certify(t testing.TB, b *Plan, w *Webhook, levels ...CertificationLevel) *R
 	return run
 }
 
-// TestKillTable holds the table in docs/certify.md to the faulty authorizers that
+// TestKillTable holds the table in docs/faulty-authorizers.md to the faulty authorizers that
 // TestFaultyAuthorizersAreRejected certifies.
 func TestKillTable(t *testing.T) {
 	table := "| faulty authorizer | what is wrong | rejected for |\n|---|---|---|\n"
 	for _, r := range faultyAuthorizers() {
 		table += fmt.Sprintf("| %s | %s | %s |\n", r.ID, r.Description, r.Finding)
 	}
-	docs.ComparePart(t, "../docs/certify.md", "kill table", table, *update)
+	docs.ComparePart(t, "../docs/faulty-authorizers.md", "kill table", table, *update)
 }
 
 var update = flag.Bool("update", false, "write golden files")

@@ -333,6 +333,6 @@ func TestGeneratedAreRejected(t *testing.T) {
 	}
 	t.Logf("%d were asked\n%s", asked, table)
 	if everything() {
-		docs.ComparePart(t, "../docs/certify.md", "generated faulty authorizers", table, *update)
+		docs.ComparePart(t, "../docs/faulty-authorizers.md", "generated faulty authorizers", table, *update)
 	}
 }

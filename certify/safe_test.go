@@ -268,7 +268,7 @@ func safeScores(t *testing.T, b, safe *Plan) (scores []safeScore, byHand []strin
 	return append(scores, made), byHand
 }
 
-// TestSafeTable compares the table of docs/certify.md with what level safe rejects.
+// TestSafeTable compares the table of docs/faulty-authorizers.md with what level safe rejects.
 func TestSafeTable(t *testing.T) {
 	if !everything() {
 		t.Skip("all faulty authorizers take a minute: make faulty-authorizers")
@@ -283,7 +283,7 @@ func TestSafeTable(t *testing.T) {
 	}
 	table += "\nThose written by hand that it rejects: " + strings.Join(byHand, ", ") + ".\n"
 	t.Log(table)
-	docs.ComparePart(t, "../docs/certify.md", "faulty authorizers of level safe", table, *update)
+	docs.ComparePart(t, "../docs/faulty-authorizers.md", "faulty authorizers of level safe", table, *update)
 }
 
 // TestSafeFaultyTable compares the table of faulty authorizers without a policy with those that are tried.
@@ -292,7 +292,7 @@ func TestSafeFaultyTable(t *testing.T) {
 	for _, r := range safeFaults() {
 		table += fmt.Sprintf("| %s | %s | %s |\n", r.ID, r.Description, r.Finding)
 	}
-	docs.ComparePart(t, "../docs/certify.md", "kill table of level safe", table, *update)
+	docs.ComparePart(t, "../docs/faulty-authorizers.md", "kill table of level safe", table, *update)
 }
 
 // TestSafeFindsItsFaults expects every faulty authorizer without a policy to be rejected, for its own reason, and one for

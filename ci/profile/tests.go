@@ -24,10 +24,10 @@ type action struct {
 	CmdSys    time.Duration
 }
 
-// testTimes is what the test of a package took by the clock, in seconds, and what compiling and linking it took of the processors.
+// testTimes is what the test of a package took by the clock, in seconds, and what linking it took of the processors.
 type testTimes struct {
 	name               string
-	compile, link, run float64
+	link, run float64
 }
 
 // describeTests prints where the time of the tests went: compiling, linking, the start of control planes and the tests themselves,

@@ -134,9 +134,9 @@ func (r *runner) everything(ctx context.Context) error {
 		if r.Ended() {
 			break
 		}
-		cannotAsk := e.level == Atomic && r.Load == nil || e.inapplicable(r.Wire) != ""
+		lacksPolicies := e.level == Atomic && r.Load == nil
 		isLeftOut := r.selects != nil && !r.selects(e.caseID())
-		if cannotAsk || isLeftOut {
+		if lacksPolicies || isLeftOut || e.inapplicable(r.Wire) != "" {
 			continue
 		}
 		if err := errors.Join(r.vector(ctx, e), ctx.Err()); err != nil {

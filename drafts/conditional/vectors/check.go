@@ -199,7 +199,8 @@ func answers(steps []Step, at int) bool {
 		return false
 	}
 	s := steps[at]
-	return s.Authorize != nil || s.Evaluate != nil && slices.Contains(s.Evaluate.Want.OneOf, Conditional)
+	evaluatesToConditions := s.Evaluate != nil && slices.Contains(s.Evaluate.Want.OneOf, Conditional)
+	return s.Authorize != nil || evaluatesToConditions
 }
 
 func (c *checker) policies(all []Policy, path string) {

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/authzconf/authzconf/engine/server"
@@ -11,17 +12,27 @@ import (
 )
 
 // TestGrouped: which cells share a cluster. Chains run beside the ordinary cell where a cluster is cheap, after it where
-// it is not.
+// it is not, and beside each other where those before have many scenarios.
 func TestGrouped(t *testing.T) {
-	for provider, want := range map[string][]string{
-		server.Local: {"ordinary", "first last", "abac"},
-		server.Kind:  {"ordinary first last abac"},
+	for _, tc := range []struct {
+		provider string
+		jobs     int
+		want     []string
+	}{
+		{server.Local, 1, []string{"ordinary", "first last", "abac"}},
+		{server.Local, fullGroup, []string{"ordinary", "first", "last", "abac"}},
+		{server.Kind, fullGroup, []string{"ordinary first last abac"}},
 	} {
+		provider, want := tc.provider, tc.want
 		var cells []*Cell
 		for _, name := range []string{"ordinary", "first", "last", "abac"} {
 			o := server.Options{Cell: verdicts.Cell{Name: name, Provider: provider, Kubernetes: "1.37", Gate: scenarios.GateOn}}
 			o.Chain = map[string]string{"first": "webhook-first", "last": "webhook-last", "abac": "abac"}[name]
-			cells = append(cells, &Cell{Plan: CellPlan{Target: o}})
+			c := &Cell{Plan: CellPlan{Target: o}, jobs: map[string]*job{}}
+			for i := range tc.jobs {
+				c.jobs[strconv.Itoa(i)] = &job{}
+			}
+			cells = append(cells, c)
 		}
 		got := seq.Map(groupCells(cells), func(g []*Cell) (names string) {
 			for i, c := range g {

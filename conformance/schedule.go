@@ -14,6 +14,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/nodes"
 	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
@@ -144,14 +145,11 @@ func (s *Session) watchMemory() {
 }
 
 // groupCells puts cells together that one cluster serves, one after the other: it takes longer to make than to change its
-// authorizer chain. A local one takes seconds, and scenarios about chains mostly wait, so they run at the same time as the
-// others.
+// authorizer chain.
 func groupCells(cells []*Cell) (groups [][]*Cell) {
-	isOrdinary := func(o server.Options) bool { return o.Chain == "" }
-	runApart := func(a, b server.Options) bool { return a.Capabilities().Cheap && isOrdinary(a) != isOrdinary(b) }
 	for _, c := range cells {
 		i := slices.IndexFunc(groups, func(g []*Cell) bool {
-			return server.Shared(g[0].Plan.Target, c.Plan.Target) && !runApart(g[0].Plan.Target, c.Plan.Target)
+			return server.Shared(g[0].Plan.Target, c.Plan.Target) && !runsApart(g, c)
 		})
 		if i < 0 {
 			groups = append(groups, nil)
@@ -160,6 +158,24 @@ func groupCells(cells []*Cell) (groups [][]*Cell) {
 		groups[i] = append(groups[i], c)
 	}
 	return groups
+}
+
+// fullGroup is how many scenarios about authorizer chains one local control plane runs before another one is started for the next
+// chain.
+const fullGroup = 30
+
+// runsApart reports whether a cell runs sooner on a control plane of its own than after a group. A local one takes seconds, and
+// scenarios about chains mostly wait, one at a time, for authorizers that fail or do not answer.
+func runsApart(group []*Cell, c *Cell) bool {
+	first := group[0].Plan.Target
+	if !first.Capabilities().Cheap {
+		return false
+	}
+	isAboutChains := c.Plan.Target.Chain != ""
+	if (first.Chain != "") != isAboutChains {
+		return true
+	}
+	return seq.Sum(group, func(one *Cell) int { return len(one.jobs) }) >= fullGroup
 }
 
 // passTarget gives the target of a cell that is done to the next one, unless the target is broken.

@@ -30,9 +30,9 @@ func Execute(ctx context.Context, plan []CellPlan, parallel int, o Output) error
 }
 
 const (
-	// cellMemory is what one cell may need. Measured are 200 to 350 MiB, shared pages
+	// cellMemory is what one cell may need. Measured are 300 to 450 MiB, shared pages
 	// and what authzconf remembers of it included; a loaded kube-apiserver has more.
-	cellMemory = 400 << 20
+	cellMemory = 500 << 20
 	// nodesMemory is what a cluster of kind with two nodes may need: some 520 MiB a node, and as much again for disk caches.
 	nodesMemory = 1600 << 20
 	// cellsPerProcessor is how many cells one processor has work for: scenarios of a cell run in order, and requests wait

@@ -81,7 +81,7 @@ func New(plan []CellPlan, o Output) *Session {
 	for _, p := range plan {
 		// Requests are sent one at a time: HTTP/2 shares a connection for nothing, and late garbage collection costs little.
 		p.Target.Recorder.HTTP1 = true
-		p.Target.KubeAPIServerEnv = append([]string{"GOGC=200"}, p.Target.KubeAPIServerEnv...)
+		p.Target.KubeAPIServerEnv = append([]string{"GOGC=400"}, p.Target.KubeAPIServerEnv...)
 		s.Cells = append(s.Cells, NewCell(p, s.output))
 	}
 	return s

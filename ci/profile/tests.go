@@ -26,7 +26,7 @@ type action struct {
 
 // testTimes is what the test of a package took by the clock, in seconds, and what linking it took of the processors.
 type testTimes struct {
-	name               string
+	name      string
 	link, run float64
 }
 

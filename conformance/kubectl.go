@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/authzconf/authzconf/clusters/local"
@@ -34,9 +35,7 @@ func (s *Session) postponeKubectls(groups [][]*Cell) {
 		if isLimited || len(last.kubectlVersions()) == 0 {
 			continue
 		}
-		if last.Plan.Target.Binaries == nil {
-			last.Plan.Target.Binaries = &local.Binaries{}
-		}
+		last.Plan.Target.Binaries = cmp.Or(last.Plan.Target.Binaries, &local.Binaries{})
 		last.isKubectlLate = !last.Plan.Target.Binaries.HasKubectls(s.ctx, last.kubectlVersions())
 	}
 }

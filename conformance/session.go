@@ -144,7 +144,7 @@ type Cell struct {
 	recorded checker
 	jobs     map[string]*job // by scenario
 	finished chan struct{}   // closed when everything is recorded
-	// isKubectlLate is set if the scenarios that run kubectl come after all others, for it has to be built first.
+	// isKubectlLate is set if the scenarios that run kubectl come after all others, because kubectl has to be built first.
 	isKubectlLate bool
 	// hasFailed is set once a scenario has failed or could not be judged.
 	hasFailed atomic.Bool

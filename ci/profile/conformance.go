@@ -49,8 +49,8 @@ func describeConformance(folder, cpuProfile string, out io.Writer) error {
 	return printTable(out, "processor time", rows, whole)
 }
 
-// scaleParts returns the parts of authzconf's processor time, the largest first. A profile counts samples, of which the whole
-// is known exactly.
+// scaleParts returns the parts of authzconf's processor time, the largest first. A profile only counts samples, so its
+// shares are applied to the whole time, which is known exactly.
 func scaleParts(parts map[string]float64, seconds float64) (rows []row) {
 	sum := 0.0
 	for _, value := range parts {

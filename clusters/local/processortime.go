@@ -1,6 +1,7 @@
 package local
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -21,10 +22,11 @@ func noteStart(ready time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", startsVariable, err)
 	}
-	if _, err := fmt.Fprintf(file, "%.3f\n", ready.Seconds()); err != nil {
+	_, err = fmt.Fprintf(file, "%.3f\n", ready.Seconds())
+	if err := errors.Join(err, file.Close()); err != nil {
 		return fmt.Errorf("%s: %w", startsVariable, err)
 	}
-	return file.Close()
+	return nil
 }
 
 // ProcessorTime returns how much processor time the processes of the control plane have taken that have ended, by the name of

@@ -13,9 +13,10 @@ import (
 
 const (
 	// gathering is how long a wave waits for its requests to be under way, stalled how long if none comes any more: a
-	// server may take fewer at once.
-	gathering = 5 * time.Second
-	stalled   = 500 * time.Millisecond
+	// server may take fewer at once. On a busy machine a TLS handshake takes most of a second, and a wave that does not wait
+	// for it has too few reviews in flight to say anything.
+	gathering = 10 * time.Second
+	stalled   = 2 * time.Second
 	// flushing is how long the last bytes may take to be written.
 	flushing = time.Second
 	// glance is how often a wave looks at how far it is.

@@ -34,6 +34,8 @@ func (v *stepJudge) surroundings() []surrounding {
 
 // checkSurroundings demands of backend, admission, flow, counters and log what the scenario expects. A target of
 // our own processes that has metrics shows all of them: there it is a difference if one is not shown.
+//
+// Source: the scenario, and what its document says of each.
 func (v *stepJudge) checkSurroundings() {
 	for _, part := range v.surroundings() {
 		if !part.isExpected {
@@ -51,6 +53,8 @@ func (v *stepJudge) checkSurroundings() {
 }
 
 // checkLog demands that each expected pattern matches a line that the API server logged about the request.
+//
+// Source: the scenario.
 func (v *stepJudge) checkLog() {
 	for _, pattern := range v.expect.Log {
 		line, err := regexp.Compile(pattern)

@@ -10,6 +10,8 @@ import (
 
 // checkBackend demands that the aggregated API server is told of the expected users, gets the request as it was sent, and
 // gets no impersonation header.
+//
+// Source: the reference page on the aggregation layer; k8s.io/kube-aggregator/pkg/apiserver/handler_proxy.go.
 func (v *stepJudge) checkBackend() {
 	var seen []scenarios.User
 	var left, sent []string

@@ -56,6 +56,8 @@ func (j *judge) judgeClientRequest(n, step int, st *scenarios.Step, o *Observati
 func ClientField(n int) string { return fmt.Sprintf("requests[%d].", n) }
 
 // checkOutput demands that what a client printed contains the expected texts, or is empty where the scenario says so.
+//
+// Source: the scenario.
 func (v *stepJudge) checkOutput(stream string, want []string, got string) {
 	if want != nil && len(want) == 0 {
 		v.compare(stream, "nothing", cmp.Or(got, "nothing"))

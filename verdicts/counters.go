@@ -10,6 +10,8 @@ import (
 // checkCounters demands that the expected authorization metrics increase as stated, that no other series of theirs does, and
 // that a time which they count is more than none and at most that of the request. Series that count what is allowed move by
 // themselves: they are judged only where they are stated, and have to increase at least so much.
+//
+// Source: k8s.io/apiserver/pkg/endpoints/filters/metrics.go and k8s.io/apiserver/pkg/authorization/metrics.
 func (v *stepJudge) checkCounters() {
 	want, got, named := maps.Clone(v.expect.Counters), map[string]int{}, map[string]bool{}
 	for series := range want {

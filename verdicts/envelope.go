@@ -32,6 +32,8 @@ var annotation = regexp.MustCompile(`^(authorization\.k8s\.io/(decision|reason)|
 
 // checkEnvelope demands of every audit event, whatever it is about, that it is of the API type and the level that the audit
 // policy asks for, has no objects of a higher level, is of the time of the request, and has only known fields and annotations.
+//
+// Source: the reference page on auditing; the type Event of audit.k8s.io/v1.
 func (v *stepJudge) checkEnvelope(field string, raw json.RawMessage) {
 	var ev auditv1.Event
 	strict, err := kjson.UnmarshalStrict(raw, &ev)
@@ -52,6 +54,8 @@ const ClockTolerance = 2 * time.Second
 
 // checkObjects demands that an event has nothing of the bodies at the level Metadata, from Request on what was sent, if
 // something was, and at RequestResponse also what was answered: a Status is the answer as it stands.
+//
+// Source: the reference page on auditing, audit levels.
 func (v *stepJudge) checkObjects(field string, ev *auditv1.Event, level string) {
 	mayHaveRequest := level != scenarios.AuditMetadata && v.o.Request.Body != nil
 	mayHaveAnswer := level == scenarios.AuditResponse
@@ -69,6 +73,8 @@ func (v *stepJudge) checkObjects(field string, ev *auditv1.Event, level string) 
 // checkTimes demands that an event was begun while the request was under way, and ended no earlier than it began. How long
 // after the answer it may end is open, for a busy machine; half an hour is too long. On clusters that somebody else made the
 // clock is another one: there the times are only compared with one another.
+//
+// Source: the type Event of audit.k8s.io/v1; k8s.io/apiserver/pkg/audit/request.go.
 func (v *stepJudge) checkTimes(field string, ev *auditv1.Event) {
 	const ofRequest, notBefore, another = "of the request", "not before the request", "at another time"
 	received, ended := ev.RequestReceivedTimestamp.Time, ev.StageTimestamp.Time
@@ -84,6 +90,8 @@ func (v *stepJudge) checkTimes(field string, ev *auditv1.Event) {
 
 // checkAnswer demands of every answer that a Status says the code it came with, that the answer to a review repeats the
 // question, that a watch which is to be held stays open, and that a token which was asked for or about is the right one.
+//
+// Source: the API conventions of Kubernetes, response status kind.
 func (v *stepJudge) checkAnswer() {
 	if st := v.status; st != nil && v.o.Response.Code >= codeBadRequest {
 		v.compare("status", fmt.Sprintf("%s of v1, %d", metav1.StatusFailure, v.o.Response.Code), fmt.Sprintf("%s of %s, %d", st.Status, st.APIVersion, st.Code))
@@ -108,6 +116,8 @@ func (v *stepJudge) checkAnswer() {
 }
 
 // checkRepeatedQuestion demands that the answer to a review has all of what was asked.
+//
+// Source: the API conventions of Kubernetes, spec and status.
 func (v *stepJudge) checkRepeatedQuestion(spec any) {
 	var answer struct{ Spec any }
 	if json.Unmarshal([]byte(v.o.Response.Body), &answer) != nil {
@@ -145,6 +155,8 @@ var scriptedDecisions = map[scenarios.PolicyAnswer]scenarios.Decision{
 // checkWebhook demands that reviews are of a kind that the recorder writes, and that the scripted webhook answered as the
 // scenario's rules say: neither is the API server's doing. Of the API server it demands that a webhook which stands first is
 // asked everything.
+//
+// Source: KEP-3221, the order of authorizers; the reference page on authorization.
 func (v *stepJudge) checkWebhook() (problem string) {
 	points := map[string]int{}
 	for _, r := range v.o.Reviews {
@@ -205,6 +217,8 @@ var builtin = regexp.MustCompile(`^RBAC: allowed by ClusterRoleBinding "(?:syste
 // checkReason demands that the audit event gives the right reason for the final decision: RBAC names the binding that allows,
 // a refusal has the text of the answer, and of what never got so far there is nothing. Of authentication it demands that
 // nothing is noted but that a token is stale, where it is.
+//
+// Source: WithAuthorization in k8s.io/apiserver/pkg/endpoints/filters/authorization.go; k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/rbac.go.
 func (v *stepJudge) checkReason() {
 	if v.event == nil || v.event.Stage == auditv1.StagePanic {
 		return
@@ -243,6 +257,8 @@ const staleAnnotation = "authentication.k8s.io/stale-token"
 
 // checkStaleToken demands that the event says how stale the requestor's token is, if the scenario has made it stale, and
 // nothing otherwise.
+//
+// Source: validator.Validate in k8s.io/kubernetes/pkg/serviceaccount/claims.go.
 func (v *stepJudge) checkStaleToken() {
 	got := v.event.Annotations[staleAnnotation]
 	sa := v.requestor.ServiceAccount

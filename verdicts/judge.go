@@ -173,7 +173,7 @@ func (j *judge) judgeRequest(i int, st *scenarios.Step, o *Observation) (problem
 		return problem
 	}
 	v.decided = v.foldReviews(o.Reviews)
-	if problem := v.reconcile(); problem != "" {
+	if problem := v.checkCounts(); problem != "" {
 		return problem
 	}
 	v.checkSubjects()
@@ -194,6 +194,8 @@ func (j *judge) judgeRequest(i int, st *scenarios.Step, o *Observation) (problem
 // checkEventExists demands an audit event where the audit policy asks for one, and none where it does not. A missing event
 // is the API server's fault if it wrote that of the next request, or if it wrote something else; otherwise nobody knows
 // what became of the event.
+//
+// Source: the reference page on auditing, audit policy.
 func (v *stepJudge) checkEventExists() (problem string) {
 	const none = "no event, as the policy says"
 	switch {

@@ -37,6 +37,8 @@ func classifyDuration(d, request time.Duration) string {
 
 // checkDurations demands that the time which a duration histogram counted is more than none, at most that of the request,
 // and, for attempts, not less than passed between their checks.
+//
+// Source: KEP-5284, Monitoring Requirements; k8s.io/apiserver/pkg/endpoints/filters/impersonation/metrics.
 func (v *stepJudge) checkDurations(field, histogram string) {
 	for _, m := range v.o.Metrics {
 		if m.Name != histogram || m.Seconds == nil || v.o.Answered.IsZero() {
@@ -80,6 +82,8 @@ var unmeasured = regexp.MustCompile(`^v?1\.(?:[0-2]?\d|3[0-5])(?:\.|$)`)
 
 // checkLatency demands that the audit event says where the time of a slow request went, and nothing of a quick one. API
 // servers say so since they have the metrics. A watch lasts as long as it lasts: of it nothing is said.
+//
+// Source: writeLatencyToAnnotation in k8s.io/apiserver/pkg/endpoints/filters/audit.go.
 func (v *stepJudge) checkLatency() {
 	if v.event.Verb == "watch" {
 		v.compare("audit (latency of a watch)", noAnnotated, choose(v.hasLatency(), "there", noAnnotated))
@@ -109,6 +113,8 @@ func (v *stepJudge) hasLatency() bool {
 
 // checkOtherLatencies demands that the other handlers of which the audit event says how long they took, such as storage or
 // webhooks of admission, took some of the time that the whole request took.
+//
+// Source: writeLatencyToAnnotation in k8s.io/apiserver/pkg/endpoints/filters/audit.go.
 func (v *stepJudge) checkOtherLatencies(total time.Duration) {
 	judged := []string{totalAnnotation, authorizationAnnotation, impersonationAnnotation}
 	for _, key := range slices.Sorted(maps.Keys(v.event.Annotations)) {
@@ -123,6 +129,8 @@ func (v *stepJudge) checkOtherLatencies(total time.Duration) {
 
 // checkTotalLatency demands that an audit event which says how long a request took is of a slow one, and that the event of a
 // slow one says so.
+//
+// Source: writeLatencyToAnnotation in k8s.io/apiserver/pkg/endpoints/filters/audit.go.
 func (v *stepJudge) checkTotalLatency(total time.Duration, isTold bool) {
 	const slowRequest = "that of a slow request"
 	elapsed := v.event.StageTimestamp.Sub(v.event.RequestReceivedTimestamp.Time)
@@ -136,6 +144,8 @@ func (v *stepJudge) checkTotalLatency(total time.Duration, isTold bool) {
 }
 
 // checkAuthorizationLatency demands that authorization took some of the time that the whole request took.
+//
+// Source: writeLatencyToAnnotation in k8s.io/apiserver/pkg/endpoints/filters/audit.go.
 func (v *stepJudge) checkAuthorizationLatency(total time.Duration) {
 	part, err := time.ParseDuration(v.event.Annotations[authorizationAnnotation])
 	v.compare("audit (latency of authorization)", someTime, choose(err == nil, classifyDuration(part, total), noAnnotated))
@@ -144,6 +154,8 @@ func (v *stepJudge) checkAuthorizationLatency(total time.Duration) {
 // checkImpersonationLatency demands of a slow request that impersonates that it says how long that took, as the histogram has
 // counted, and of any other that it says nothing. Where it cannot be known whether the API server measures it, neither is
 // demanded.
+//
+// Source: KEP-5284, Monitoring Requirements; writeLatencyToAnnotation in k8s.io/apiserver/pkg/endpoints/filters/audit.go.
 func (v *stepJudge) checkImpersonationLatency(total time.Duration, isTold bool) {
 	const field = "audit (latency of impersonation)"
 	isAttempted := v.event.ImpersonatedUser != nil || outcomeOf(v.o.Response.Code, v.status) == scenarios.ImpersonationForbidden

@@ -124,6 +124,8 @@ func outcomeFromAudit(code int, ev *auditv1.Event) scenarios.Outcome {
 
 // checkEvent demands that there is one audit event, and that what it says of the request is true: it is the one that was sent,
 // by who sent it, with the answer that came.
+//
+// Source: the type Event of audit.k8s.io/v1; k8s.io/apiserver/pkg/audit/request.go.
 func (v *stepJudge) checkEvent() {
 	ev := v.event
 	if ev == nil {
@@ -184,8 +186,10 @@ func renderStatus(st metav1.Status) string {
 	return fmt.Sprintf("%s %s: %s (%s %q of %q%s)", st.Status, st.Reason, st.Message, d.Kind, d.Name, d.Group, more)
 }
 
-// checkRefusal demands that a refusal by an authorizer says in its details what its message begins with (NewForbidden in
-// k8s.io/apimachinery/pkg/api/errors), and that it is a failure.
+// checkRefusal demands that a refusal by an authorizer says in its details what its message begins with, and that it is a
+// failure.
+//
+// Source: NewForbidden in k8s.io/apimachinery/pkg/api/errors/errors.go.
 func (v *stepJudge) checkRefusal() {
 	st := StatusOf(v.o.Response)
 	if st == nil || v.o.Response.Code != codeForbidden || !forbidden.MatchString(st.Message) {
@@ -203,6 +207,8 @@ func (v *stepJudge) checkRefusal() {
 
 // checkStartedEvent demands that the event which was written as the answer began says what the last one says: while the
 // request runs, it is all that there is.
+//
+// Source: the reference page on auditing, the stage ResponseStarted.
 func (v *stepJudge) checkStartedEvent() {
 	if len(v.o.AuditStarted) == 0 {
 		return

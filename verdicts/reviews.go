@@ -19,6 +19,8 @@ import (
 
 // checkReviews demands the access reviews that the scenario states, all of them and in this order. Where it states none,
 // those that there are have to be about the request.
+//
+// Source: KEP-5284, Subject Access Review Details; k8s.io/apiserver/pkg/endpoints/filters/impersonation/mode.go.
 func (v *stepJudge) checkReviews() {
 	want := v.expect.Reviews
 	if want == nil {
@@ -45,9 +47,11 @@ func (v *stepJudge) checkReviews() {
 	}
 }
 
-// checkSubjectMatter demands, where no reviews are stated, that one of the reviews about the user whom the request is carried
-// out as asks for what the request does. Of a request that impersonates nobody there has to be such a review, about the whole
-// requestor, unless authorizers need not be asked.
+// checkSubjectMatter demands that one of the reviews about the user whom the request is carried out as asks for what the
+// request does, where the scenario states no reviews. Of a request that impersonates nobody there has to be such a review,
+// about the whole requestor, unless authorizers need not be asked.
+//
+// Source: GetAuthorizerAttributes in k8s.io/apiserver/pkg/endpoints/filters/authorization.go.
 func (v *stepJudge) checkSubjectMatter() {
 	address, err := url.Parse(v.o.Request.URL)
 	if err != nil || v.expect.OneOf != nil {

@@ -24,6 +24,8 @@ func NotSent(r *scenarios.Request, by scenarios.Requestor, o *Observation) strin
 }
 
 // checkSent demands that the request which was sent is the scenario's: another one would say nothing about the API server.
+//
+// Source: the evidence itself: otherwise it says nothing about the API server.
 func (v *stepJudge) checkSent() (problem string) {
 	got, want := v.o.Request, v.requestor
 	if got.Requestor != want.Username() {
@@ -50,6 +52,8 @@ func (v *stepJudge) checkSent() (problem string) {
 }
 
 // checkOthers demands that the request carried the credentials of the others whom the scenario names, and no more.
+//
+// Source: the evidence itself: otherwise it says nothing about the API server.
 func (v *stepJudge) checkOthers() (problem string) {
 	sent, with := v.o.Request.Others, v.request.With
 	if len(sent) != len(with) {
@@ -64,6 +68,8 @@ func (v *stepJudge) checkOthers() (problem string) {
 }
 
 // checkRequestLine demands the scenario's method, path, query and user agent.
+//
+// Source: the evidence itself: otherwise it says nothing about the API server.
 func (v *stepJudge) checkRequestLine() (problem string) {
 	got, uri := v.o.Request, v.request.URI()
 	if u, err := url.Parse(uri); err == nil {
@@ -79,6 +85,8 @@ func (v *stepJudge) checkRequestLine() (problem string) {
 }
 
 // checkBody demands the scenario's body. Which token a TokenReview asks about is not compared: tokens are not evidence.
+//
+// Source: the evidence itself: otherwise it says nothing about the API server.
 func (v *stepJudge) checkBody() (problem string) {
 	got := v.o.Request.Body
 	var review authenticationv1.TokenReview
@@ -102,6 +110,8 @@ func impersonationHeaders(r SentRequest) map[string][]string {
 }
 
 // checkCredential demands that the credential which was sent is the requestor's, and that an anonymous one sent none.
+//
+// Source: the evidence itself: otherwise it says nothing about the API server.
 func (v *stepJudge) checkCredential(c *scenarios.User, r scenarios.Requestor) (problem string) {
 	sentNone := c == nil
 	if sentNone != r.Anonymous {

@@ -54,6 +54,8 @@ func (v *stepJudge) finalReview() (d Decided, ok bool) {
 
 // checkSubjects demands that reviews are about the requestor, the impersonated user, or whom the request asks about. Requests
 // are sent one at a time, so that there is nobody else whom the API server could have asked about.
+//
+// Source: KEP-5284, workflow when the feature is enabled; constrainedImpersonationHandler in k8s.io/apiserver/pkg/endpoints/filters/impersonation/constrained_impersonation.go.
 func (v *stepJudge) checkSubjects() {
 	subjects := []string{v.requestor.Username(), v.impersonatedName()}
 	if spec, ok := v.requestedReview(); ok {
@@ -67,11 +69,13 @@ func (v *stepJudge) checkSubjects() {
 	}
 }
 
-// reconcile demands that the API server counts the impersonation checks, by mode and decision, that the recorder has seen
+// checkCounts demands that the API server counts the impersonation checks, by mode and decision, that the recorder has seen
 // (apiserver_impersonation_authorization_attempts_total). An API server that counts otherwise than it asks contradicts
 // itself. But where it counted what the scenario wants, and the recorder has seen too little, two speak against one: the
 // recorder lost something, and what it has cannot be believed.
-func (v *stepJudge) reconcile() (problem string) {
+//
+// Source: KEP-5284, Monitoring Requirements; k8s.io/apiserver/pkg/endpoints/filters/impersonation/metrics.
+func (v *stepJudge) checkCounts() (problem string) {
 	isPrivileged := slices.Contains(v.requestor.Groups, user.SystemPrivilegedGroup) // about whom no authorizer is asked
 	if isPrivileged || !v.has(scenarios.Metrics) || !v.has(scenarios.Reviews) {
 		return ""
@@ -109,6 +113,8 @@ func (v *stepJudge) hasLostReviews(counted string) bool {
 }
 
 // checkOutcome demands the class of the answer, its code, message, warnings and output; an audit event has to say the same.
+//
+// Source: the reference page on authorization; WithAuthorization in k8s.io/apiserver/pkg/endpoints/filters/authorization.go.
 func (v *stepJudge) checkOutcome() {
 	got := v.observedOutcome()
 	if v.isToldByAuditOnly(got) {
@@ -162,6 +168,8 @@ func (v *stepJudge) isToldByAuditOnly(got scenarios.Outcome) bool {
 
 // checkMessage demands the message that the scenario states, or one that its pattern matches. The message of a TokenReview is
 // its error.
+//
+// Source: Forbidden in k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go.
 func (v *stepJudge) checkMessage() {
 	got := strings.TrimSpace(ptr.Deref(v.status, metav1.Status{Message: v.o.Response.Body}).Message)
 	if v.request.Reviewed() != "" && v.status == nil {
@@ -183,6 +191,8 @@ func (v *stepJudge) checkMessage() {
 }
 
 // checkAlternatives demands that one of the alternatives is seen whole, as far as the target shows what they state.
+//
+// Source: the scenario, whose document leaves open which of them it is.
 func (v *stepJudge) checkAlternatives() {
 	if v.expect.OneOf == nil {
 		return
@@ -207,6 +217,8 @@ func (v *stepJudge) checkAlternatives() {
 }
 
 // checkUser demands the resulting user where the target shows it: in the final access review and in the audit event.
+//
+// Source: the reference page on user impersonation; KEP-5284, Design Details.
 func (v *stepJudge) checkUser() {
 	want := v.expect.User
 	if want == nil {
@@ -230,8 +242,10 @@ func (v *stepJudge) checkUser() {
 	}
 }
 
-// checkWantedUser demands, where the scenario does not state the resulting user, that it is the one whom the headers ask for,
-// with the groups that they ask for first, and the same in the final access review as in the audit event.
+// checkWantedUser demands that the resulting user is the one whom the headers ask for, with the groups that they ask for
+// first, and the same in the final access review as in the audit event, where the scenario does not state the user.
+//
+// Source: the reference page on user impersonation, the headers of a request.
 func (v *stepJudge) checkWantedUser() {
 	if v.expect.User != nil || v.event == nil || v.event.ImpersonatedUser == nil {
 		return
@@ -254,6 +268,8 @@ func (v *stepJudge) expectsFinalReview() bool {
 }
 
 // checkAudit demands what the scenario states of the audit event.
+//
+// Source: KEP-5284, Auditing; the type Event of audit.k8s.io/v1.
 func (v *stepJudge) checkAudit() {
 	want := v.expect.Audit
 	if want == nil {
@@ -292,6 +308,8 @@ const (
 
 // checkMetrics demands that the impersonation counters, and the counts of their histograms, increase as the scenario states,
 // and that they are of the documented types, with the documented labels.
+//
+// Source: KEP-5284, Monitoring Requirements; k8s.io/apiserver/pkg/endpoints/filters/impersonation/metrics.
 func (v *stepJudge) checkMetrics() {
 	want := v.expect.Metrics
 	if want == nil {
@@ -365,6 +383,8 @@ func (v *stepJudge) requestedReview() (spec authorizationv1.SubjectAccessReviewS
 
 // checkForwardedReview demands of a request for an access review that the authorizers are asked exactly that at last, and that
 // the answer is what they decided. About members of system:masters no authorizer is asked.
+//
+// Source: the reference page on authorization, checking API access; k8s.io/kubernetes/pkg/registry/authorization/util/helpers.go.
 func (v *stepJudge) checkForwardedReview() {
 	spec, ok := v.requestedReview()
 	if !ok || !v.has(scenarios.Reviews) || v.event == nil {

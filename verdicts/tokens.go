@@ -77,6 +77,8 @@ func userFromClaims(raw json.RawMessage) *scenarios.User {
 
 // checkTokenRequest demands that the token which a TokenRequest is answered with has the claims that follow from the answer:
 // the account, audiences, bound object and lifetime that the answer says were asked for, issued when it was sent.
+//
+// Source: the reference page on service accounts; Claims in k8s.io/kubernetes/pkg/serviceaccount/claims.go.
 func (v *stepJudge) checkTokenRequest() {
 	var answer authenticationv1.TokenRequest
 	var got claims
@@ -130,6 +132,8 @@ func boundObject(bound authenticationv1.BoundObjectReference, kind string, got n
 
 // checkTokenReview demands that a TokenReview of a requestor's token says that the token is good, and whose it is, by its
 // claims; where the scenario expects an error, that it is not good, and nobody's.
+//
+// Source: the type TokenReview of authentication.k8s.io/v1; k8s.io/kubernetes/pkg/registry/authentication/tokenreview/storage.go.
 func (v *stepJudge) checkTokenReview() {
 	var answer authenticationv1.TokenReview
 	var c claims

@@ -1,0 +1,145 @@
+package docs
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/authzconf/authzconf/certify"
+	"github.com/authzconf/authzconf/certify/policy"
+	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/scenarios"
+	"github.com/authzconf/authzconf/verdicts"
+	"github.com/authzconf/authzconf/verdicts/evidencetest"
+)
+
+// aboutEvidence begins the source of rules that are no API server's business.
+const aboutEvidence = "the evidence itself"
+
+// TestRules makes docs/rules.md from the doc comments of the judges, and checks that every rule about API servers says where
+// it is written.
+func TestRules(t *testing.T) {
+	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := findExamples(t, set)
+	servers, evidence := splitRules(readRules(t, "verdicts"))
+	var b strings.Builder
+	b.WriteString("## API servers\n\n| rule | what it demands | source | a scenario that it judges |\n|---|---|---|---|\n")
+	for _, r := range servers {
+		example := examples.of(r)
+		if r.source == "" {
+			t.Errorf("%s: the doc comment of %s has no line %q", r.file, r.name, strings.TrimSpace(sourceLine))
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.link(), escapeCell(r.demand), escapeCell(strings.TrimSuffix(r.source, ".")), example)
+	}
+	b.WriteString("\n## Evidence\n\nWithout these a result is invalid, because nothing is known of the API server.\n\n| rule | what it demands |\n|---|---|\n")
+	for _, r := range evidence {
+		fmt.Fprintf(&b, "| %s | %s |\n", r.link(), escapeCell(r.demand))
+	}
+	b.WriteString("\n## Deputies\n\n| rule | what it demands |\n|---|---|\n")
+	for _, r := range readRules(t, "deputy") {
+		fmt.Fprintf(&b, "| %s | %s |\n", r.link(), escapeCell(r.demand))
+	}
+	b.WriteString("\n## Authorizers\n\n")
+	b.WriteString(renderReasons(t, set))
+	ComparePart(t, "rules.md", "made from the doc comments by go test ./docs -update", b.String(), *update)
+}
+
+// splitRules returns the rules about API servers, and those about the evidence.
+func splitRules(all []rule) (servers, evidence []rule) {
+	for _, r := range all {
+		if strings.HasPrefix(r.source, aboutEvidence) {
+			evidence = append(evidence, r)
+		} else {
+			servers = append(servers, r)
+		}
+	}
+	return servers, evidence
+}
+
+// link returns the rule's name as a link to the file that has it.
+func (r rule) link() string { return fmt.Sprintf("[%s](../%s)", r.name, r.file) }
+
+// compared is a field that was compared in a scenario.
+type compared struct{ field, scenario string }
+
+// comparisons are the fields that are compared in the scenarios, each with the first scenario in which it is.
+type comparisons []compared
+
+// findExamples judges all scenarios by evidence of API servers that do what is expected, and returns what was compared.
+func findExamples(t *testing.T, set *scenarios.Set) (out comparisons) {
+	t.Helper()
+	known := map[string]bool{}
+	for _, gate := range []scenarios.Gate{scenarios.GateOn, scenarios.GateOff} {
+		facts := evidencetest.LocalFacts(gate)
+		cell := verdicts.Cell{Name: "1.37-gate-" + string(gate), Provider: "local", Kubernetes: facts.Kubernetes, Gate: gate}
+		for _, s := range set.All() {
+			if isSelected, _, _ := s.Selected(facts); !isSelected {
+				continue
+			}
+			e := evidencetest.Perfect(s, cell, facts.Capabilities, "x", evidencetest.Epoch)
+			for _, d := range verdicts.Met(s, e) {
+				if !known[d.Field] {
+					known[d.Field] = true
+					out = append(out, compared{d.Field, s.ID})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// of returns a link to the first scenario in which a field of the rule is compared, and a dash if there is none: some rules
+// need what only a real API server shows.
+func (all comparisons) of(r rule) string {
+	i := slices.IndexFunc(all, func(c compared) bool { return r.fields != nil && r.fields.MatchString(c.field) })
+	if i < 0 {
+		return "–"
+	}
+	return fmt.Sprintf("[%s](../scenarios/%s.yaml)", all[i].scenario, all[i].scenario)
+}
+
+// renderReasons returns the table of what certification demands: every reason for which an answer can be wrong, with what is
+// right, and a question about it.
+func renderReasons(t *testing.T, set *scenarios.Set) string {
+	t.Helper()
+	plan, err := certify.NewPlan(set, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type asked struct {
+		level    certify.CertificationLevel
+		why      string
+		question string
+		times    int
+	}
+	reasons := map[string]asked{}
+	for _, q := range plan.All() {
+		reason := cmp.Or(policy.Class(q.Reason), q.Reason) // the same of each attribute is one
+		of, isKnown := reasons[reason]
+		if !isKnown {
+			of = asked{level: q.Level, why: policy.Why(q.Reason), question: q.ID}
+		}
+		of.times++
+		reasons[reason] = of
+	}
+	var b strings.Builder
+	b.WriteString("The questions are those of seed 1: `authzconf certify explain QUESTION --seed 1` shows one as curl sends it.\n\n" +
+		"| an answer is wrong because it | level | what is right | questions | one of them |\n|---|---|---|--:|---|\n")
+	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+		of := reasons[reason]
+		if of.why == "" {
+			t.Errorf("certify/policy/relations.yaml does not say what is right about %s", reason)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %d | `%s` |\n", reason, of.level, escapeCell(of.why), of.times, of.question)
+	}
+	return b.String()
+}
+
+// sortedKeys returns the keys of a map in order.
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -174,20 +174,23 @@ func TestCheats(t *testing.T) {
 		change func(s *Seen)
 		want   string
 	}{
-		"a node is removed":                      {func(s *Seen) { s.Nodes = s.Nodes[:1] }, "not all that has to be"},
-		"a node is another":                      {func(s *Seen) { s.Nodes[1] = "c" }, "which is not one of the nodes"},
-		"what an agent wrote is removed":         {func(s *Seen) { delete(s.Work, "b") }, "did not try"},
-		"what it must not is removed":            {func(s *Seen) { s.Work["a"] = s.Work["a"][:3] }, "did not try: get as node b"},
-		"a line is another agent's":              {func(s *Seen) { s.Work["a"][0] = s.Work["b"][0] }, "written by b"},
-		"agents are swapped":                     {func(s *Seen) { s.Work["a"], s.Work["b"] = s.Work["b"], s.Work["a"] }, "written by b"},
-		"a code is edited":                       {func(s *Seen) { s.Work["a"][3].Code = 200 }, "get nodes as node b: 200"},
-		"an event is removed":                    {func(s *Seen) { s.Events = s.Events[1:] }, "no event"},
-		"events are removed":                     {func(s *Seen) { s.Events = nil }, "no event"},
-		"an event by another constraint":         {func(s *Seen) { s.Events = append(s.Events, wrong(s.Events)) }, "other impersonations"},
-		"the deleted pod is removed":             {func(s *Seen) { s.Pod = nil }, "not all that has to be"},
-		"the deleted node is removed":            {func(s *Seen) { s.Node = nil }, "not all that has to be"},
-		"pod and node are swapped":               {func(s *Seen) { s.Pod, s.Node = s.Node, s.Pod }, "cannot have been"},
-		"the pod was deleted later":              {func(s *Seen) { s.Pod.Deleted = s.Pod.Deleted.Add(5 * time.Second) }, "cannot have been"},
+		"a node is removed":              {func(s *Seen) { s.Nodes = s.Nodes[:1] }, "not all that has to be"},
+		"a node is another":              {func(s *Seen) { s.Nodes[1] = "c" }, "which is not one of the nodes"},
+		"what an agent wrote is removed": {func(s *Seen) { delete(s.Work, "b") }, "did not try"},
+		"what it must not is removed":    {func(s *Seen) { s.Work["a"] = s.Work["a"][:3] }, "did not try: get as node b"},
+		"a line is another agent's":      {func(s *Seen) { s.Work["a"][0] = s.Work["b"][0] }, "written by b"},
+		"agents are swapped":             {func(s *Seen) { s.Work["a"], s.Work["b"] = s.Work["b"], s.Work["a"] }, "written by b"},
+		"a code is edited":               {func(s *Seen) { s.Work["a"][3].Code = 200 }, "get nodes as node b: 200"},
+		"an event is removed":            {func(s *Seen) { s.Events = s.Events[1:] }, "no event"},
+		"events are removed":             {func(s *Seen) { s.Events = nil }, "no event"},
+		"an event by another constraint": {func(s *Seen) { s.Events = append(s.Events, wrong(s.Events)) }, "other impersonations"},
+		"the deleted pod is removed":     {func(s *Seen) { s.Pod = nil }, "not all that has to be"},
+		"the deleted node is removed":    {func(s *Seen) { s.Node = nil }, "not all that has to be"},
+		"pod and node are swapped":       {func(s *Seen) { s.Pod, s.Node = s.Node, s.Pod }, "cannot have been"},
+		"the pod was deleted later":      {func(s *Seen) { s.Pod.Deleted = s.Pod.Deleted.Add(5 * time.Second) }, "cannot have been"},
+		"a token was good for too long": {func(s *Seen) {
+			s.Pod.Answers = append(s.Pod.Answers[:9], Answer{s.Pod.Deleted.Add(11500 * time.Millisecond), 200}, Answer{s.Pod.Deleted.Add(12500 * time.Millisecond), 200}, Answer{s.Pod.Deleted.Add(13 * time.Second), 401})
+		}, "the token of a deleted pod ends: after 13s"},
 		"late answers of a token are removed":    {func(s *Seen) { s.Pod.Answers = s.Pod.Answers[:9] }, "the token of a deleted pod ends: after"},
 		"a refusal in between is removed":        {func(s *Seen) { s.Node.Answers = append(s.Node.Answers[:2], s.Node.Answers[9:]...) }, "was not used for"},
 		"a token's first answers are removed":    {func(s *Seen) { s.Node.Answers = s.Node.Answers[12:] }, "was not used for"},
@@ -200,6 +203,19 @@ func TestCheats(t *testing.T) {
 		if got := judged(c.change, "x"); !strings.Contains(got, c.want) {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
+	}
+}
+
+// TestLateRefusal: who is asked late refuses late, and the token may have ended long before.
+func TestLateRefusal(t *testing.T) {
+	s := soundly()
+	s.Pod.Answers = append(s.Pod.Answers[:9], Answer{s.Pod.Deleted.Add(11350 * time.Millisecond), 200}, Answer{s.Pod.Deleted.Add(13180 * time.Millisecond), 401})
+	j, err := (&Observation{Seen: *s}).Judge("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := failed(j.Checks[PartPodToken]); got != "" {
+		t.Error(got)
 	}
 }
 

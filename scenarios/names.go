@@ -175,7 +175,7 @@ func (f *nameFinder) manifest(m map[string]any, path ...any) {
 }
 
 // extend appends to a path without sharing memory with it.
-func extend(path []any, more ...any) []any { return append(slices.Clone(path), more...) }
+func extend(path []any, more ...any) []any { return slices.Concat(path, more) }
 
 func isRBAC(m map[string]any) bool {
 	return strings.HasPrefix(Text(m, "apiVersion"), "rbac.authorization.k8s.io/")

@@ -27,6 +27,7 @@ func expandRange(item string) (texts []string, problem string) {
 	if n := last - first + 1; n < 1 || n > maxRange {
 		return nil, fmt.Sprintf("has a range of %d values (expected 1 to %d)", max(0, n), maxRange)
 	}
+	texts = make([]string, 0, last-first+1)
 	for i := first; i <= last; i++ {
 		texts = append(texts, fmt.Sprintf("%s%0*d%s", m[1], len(m[2]), i, m[4]))
 	}
@@ -35,15 +36,17 @@ func expandRange(item string) (texts []string, problem string) {
 
 // expandRanges puts the texts of ranges into a list that was decoded from n.
 func (s *source) expandRanges(n *yaml.Node, list reflect.Value, label string) {
-	out := reflect.MakeSlice(list.Type(), 0, list.Len())
+	all := make([]string, 0, list.Len())
 	for i := range list.Len() {
 		texts, problem := expandRange(list.Index(i).String())
 		if problem != "" {
 			s.breakAt(n.Content[i], "%s %s", label, problem)
 		}
-		for _, text := range texts {
-			out = reflect.Append(out, reflect.ValueOf(text).Convert(list.Type().Elem()))
-		}
+		all = append(all, texts...)
+	}
+	out := reflect.MakeSlice(list.Type(), len(all), len(all))
+	for i, text := range all {
+		out.Index(i).SetString(text)
 	}
 	list.Set(out)
 }

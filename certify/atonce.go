@@ -139,8 +139,8 @@ func (r *runner) askWave(ctx context.Context, check string, clients []*client, c
 	return answers
 }
 
-// Crowd is how many reviews were in flight when answers came.
-type Crowd struct {
+// Concurrency is how many reviews were in flight when answers came.
+type Concurrency struct {
 	// Check is what the reviews were sent for, and Answers is how many answers came.
 	Check   string
 	Answers int
@@ -150,17 +150,17 @@ type Crowd struct {
 }
 
 // isEnough reports whether enough was in flight to say something about reviews at the same time.
-func (c Crowd) isEnough() bool { return 2*c.Accompanied >= c.Answers }
+func (c Concurrency) isEnough() bool { return 2*c.Accompanied >= c.Answers }
 
 // String returns the figures in a sentence.
-func (c Crowd) String() string {
+func (c Concurrency) String() string {
 	return fmt.Sprintf("%d of %d answers came while %d other reviews were in flight", c.Accompanied, c.Answers, company)
 }
 
-// crowds returns how many reviews were in flight in each check that asks at the same time.
-func (b *Plan) crowds(answers []Answer) (out []Crowd) {
+// measureConcurrency returns how many reviews were in flight in each check that asks at the same time.
+func (b *Plan) measureConcurrency(answers []Answer) (out []Concurrency) {
 	for _, f := range b.formations() {
-		c := Crowd{Check: f.check}
+		c := Concurrency{Check: f.check}
 		for _, a := range answers {
 			if a.Check != f.check {
 				continue
@@ -174,6 +174,6 @@ func (b *Plan) crowds(answers []Answer) (out []Crowd) {
 			out = append(out, c)
 		}
 	}
-	slices.SortFunc(out, func(x, y Crowd) int { return cmp.Compare(x.Check, y.Check) })
+	slices.SortFunc(out, func(x, y Concurrency) int { return cmp.Compare(x.Check, y.Check) })
 	return out
 }

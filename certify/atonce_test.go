@@ -88,11 +88,11 @@ func TestManyAreInFlight(t *testing.T) {
 		right.ServeHTTP(w, req)
 	})), Robust)
 	i := slices.IndexFunc(run.Results, func(r LevelResult) bool { return r.Level == Robust })
-	crowds := run.Results[i].Crowds
-	if len(crowds) != len(b.formations()) {
-		t.Fatalf("crowds %+v", crowds)
+	measured := run.Results[i].Concurrency
+	if len(measured) != len(b.formations()) {
+		t.Fatalf("measured %+v", measured)
 	}
-	for _, c := range crowds {
+	for _, c := range measured {
 		t.Log(c.Check, c, "at most", c.Most)
 		if !c.isEnough() {
 			t.Errorf("%s: %s", c.Check, c)

@@ -81,21 +81,21 @@ func (j *judgement) concludeDirect() {
 	t.count(j.plan, j.own)
 	j.c.Observation = j.plan.observe(j.own)
 	unclear := j.concludeTime()
-	crowds := j.plan.crowds(j.own)
+	measured := j.plan.measureConcurrency(j.own)
 	for _, level := range j.plan.levels {
 		r := LevelResult{Level: level}
 		if level == j.plan.repeatedFor() {
-			r.Crowds, r.Inconclusive = crowds, j.concludeCrowds(crowds)
+			r.Concurrency, r.Inconclusive = measured, j.concludeConcurrency(measured)
 		}
 		r.Inconclusive = cmp.Or(r.Inconclusive, unclear[level])
 		j.conclude(r, t)
 	}
 }
 
-// concludeCrowds marks the checks in which too few reviews were under way at the same time, and returns why the level is
+// concludeConcurrency marks the checks in which too few reviews were under way at the same time, and returns why the level is
 // inconclusive, empty if it is not.
-func (j *judgement) concludeCrowds(crowds []Crowd) (why string) {
-	for _, c := range crowds {
+func (j *judgement) concludeConcurrency(measured []Concurrency) (why string) {
+	for _, c := range measured {
 		if !c.isEnough() {
 			j.c.Cases[part{j.plan.repeatedFor(), c.Check}.id()] = CaseResult{Inconclusive: c.String() + ", and half of them have to"}
 			why = cmp.Or(why, c.Check+": "+c.String())

@@ -135,7 +135,7 @@ func answerFaults() []faultyAuthorizer {
 		named("allowed-as-text", "answer-unreadable", "allowed is a string", func(w http.ResponseWriter, b []byte, v string, d scenarios.Decision) {
 			status(`{"allowed":"ALLOWED"}`)(w, b, v, d)
 		}),
-		named("timestamp-empty", "answer-unreadable", "the creationTimestamp of the answer is an empty string, which is no time", func(w http.ResponseWriter, _ []byte, v string, d scenarios.Decision) {
+		named("timestamp-empty", "answer-unreadable", "the creationTimestamp of the answer is an empty string, which is not a time", func(w http.ResponseWriter, _ []byte, v string, d scenarios.Decision) {
 			_, _ = w.Write(bytes.Replace(reference.Answer(v, d), []byte(`"metadata":{}`), []byte(`"metadata":{"creationTimestamp":""}`), 1))
 		}),
 		named("content-type-cut", "answer-unreadable", "the Content-Type has a parameter without a value", func(w http.ResponseWriter, _ []byte, v string, d scenarios.Decision) {

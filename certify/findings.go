@@ -14,7 +14,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// Finding is one thing that is wrong with an authorizer.
+// Finding is one cause of wrong answers in a certification, with the questions that show it.
 type Finding struct {
 	// Reason is its short name, and Level is the level that it costs.
 	Reason string

@@ -19,7 +19,7 @@ const Safe CertificationLevel = "safe"
 const (
 	// Core is about the decisions that API servers ask for today.
 	Core CertificationLevel = "core"
-	// NoOvergrant is about what must never be allowed by mistake.
+	// NoOvergrant is the level at which an authorizer allows nothing beyond the policy.
 	NoOvergrant CertificationLevel = "no-overgrant"
 	// Robust is about faults, size, concurrency and time.
 	Robust CertificationLevel = "robust"
@@ -60,8 +60,8 @@ type Measured struct {
 	NotSupported string
 	// Inconclusive says why nothing can be said although all was tried.
 	Inconclusive string
-	// Crowds are how many reviews were in flight in the checks of level robust that ask at the same time.
-	Crowds []Crowd
+	// Concurrency is how many reviews were in flight in the checks of level robust that ask at the same time.
+	Concurrency []Concurrency
 	// Rates are those of level load, Windows those of level revocation.
 	Rates   []Rate
 	Windows []MeasuredWindow

@@ -28,7 +28,8 @@ const (
 	literal Form = "literal"
 )
 
-// Question is one review with the decision that the policy gives.
+// Question is an access review that certification asks, with the answer that the policy gives. Each has a name, by which
+// `explain` and findings refer to it.
 type Question struct {
 	// ID names the question within a seed.
 	ID    string

@@ -217,7 +217,7 @@ func (run *judgedRun) watch() (out []reports.Section) {
 	}
 	table := reports.Table{Columns: []string{"sent together", "answers", fmt.Sprintf("with %d others in flight", company), "most in flight"}, Numeric: []int{1, 2, 3}}
 	for _, r := range run.Results {
-		for _, c := range r.Crowds {
+		for _, c := range r.Concurrency {
 			table.Rows = append(table.Rows, reports.Row{Cells: []string{c.Check, fmt.Sprint(c.Answers), fmt.Sprint(c.Accompanied), fmt.Sprint(c.Most)}})
 		}
 	}

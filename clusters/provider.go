@@ -12,7 +12,10 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Provider is where clusters come from. The table of all providers is in package providers.
+// Provider is where a control plane comes from: `local` processes, `kind`, an `existing` cluster, or in tests whatever
+// e2e-framework supports.
+//
+// The table of all providers is in package providers.
 type Provider interface {
 	// Name returns what --provider and the cells of a report call the provider.
 	Name() string
@@ -23,7 +26,9 @@ type Provider interface {
 	Create(ctx context.Context, r Request) (Cluster, error)
 }
 
-// Capabilities says what a cluster can do and show. It is what anybody asks who has to know what kind of cluster there
+// Capabilities are what a cluster of a provider can do and show.
+//
+// They are what anybody asks who has to know what kind of cluster there
 // is: nobody outside of this folder compares the name of a provider.
 type Capabilities struct {
 	// Recorder: the authorizer chain is the one of the request, so that the recorder can be at both of its ends.

@@ -1,10 +1,11 @@
-// Package docs compares the documentation with what tests find out: the drawing of the layers is made from the imports,
-// every link leads somewhere, a figure that is quoted in several places is the same in all of them, and tests of other
-// packages compare their tables with their results.
+// Package docs compares the documentation with what tests find out: the drawing of the layers is made from the imports, the
+// glossary from doc comments, every link leads somewhere, a figure that is quoted in several places is the same in all of
+// them, no page has a word that is struck out (CheckWords), and tests of other packages compare their tables with their
+// results.
 //
 //	go test ./docs -update
 //
-// writes the drawing and the figures anew.
+// writes drawing, figures and glossary anew.
 package docs
 
 import (

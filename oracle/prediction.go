@@ -119,7 +119,8 @@ func authorizations(sequence []Review) (out []scenarios.MetricDelta) {
 	return scenarios.SumDeltas(out)
 }
 
-// Mode is a way of impersonating.
+// Mode is a kind of constrained impersonation (associated-node, arbitrary-node, serviceaccount or user-info), or legacy, the
+// original impersonation.
 type Mode string
 
 // The modes, in the order in which a server that remembers nothing tries them (allImpersonationModes).

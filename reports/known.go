@@ -11,7 +11,9 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// KnownFailing states that a scenario is expected to fail, and why. It is a claim like any other: it has to hold.
+// KnownFailing is a scenario that must fail, for a stated reason, until what it found is fixed.
+//
+// It is a claim like any other: it has to hold.
 type KnownFailing struct {
 	// Scenario is an exact ID, or a pattern as of path.Match, in which * does not cross a slash.
 	Scenario string `json:"scenario" yaml:"scenario"`

@@ -12,8 +12,10 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// Witness is what a target said of itself after it had started, beside what was asked of it. A flag that was passed
-// proves nothing: a gate may be locked, an old binary may lie about, a chain may have been loaded from another file. So
+// Witness is what a server was found to be after it had started: version, gate, chain, digest of the program. A flag that was
+// passed proves nothing.
+//
+// A gate may be locked, an old binary may lie about, a chain may have been loaded from another file. So
 // each property is read back from the server, by more than one way where there is one, and Mismatches lists where the
 // answers are not what was asked. Any mismatch makes the run invalid: whatever passed was not the thing to be judged.
 //

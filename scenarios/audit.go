@@ -12,7 +12,9 @@ import (
 type AuditExpect struct {
 	// ImpersonatedUser says whether the event has impersonatedUser; its content is judged through Expect.User.
 	ImpersonatedUser *bool `json:"impersonatedUser,omitempty" yaml:"impersonatedUser,omitempty"`
-	// Constraint is authenticationMetadata.impersonationConstraint; "" means that it must be absent.
+	// Constraint is the verb by which an impersonation was allowed, such as impersonate:user-info; audit events contain it.
+	//
+	// It is authenticationMetadata.impersonationConstraint; "" means that it must be absent.
 	Constraint *string `json:"constraint,omitempty" yaml:"constraint,omitempty"`
 	// Decision is the annotation authorization.k8s.io/decision; "" means that it must be absent.
 	Decision *string `json:"decision,omitempty" yaml:"decision,omitempty"`

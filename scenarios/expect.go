@@ -107,7 +107,9 @@ type User struct {
 	Extra  map[string][]string `json:"extra,omitempty" yaml:"extra,omitempty"`
 }
 
-// Decision is what the authorizers between the recorder's two points answered.
+// Decision is the answer of an authorizer: Allow, Deny or NoOpinion.
+//
+// It is that of all authorizers between the recorder's two points.
 type Decision string
 
 const (

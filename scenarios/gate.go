@@ -1,6 +1,8 @@
 package scenarios
 
-// Gate is a state of the feature gate ConstrainedImpersonation: the one that a run asks for, that a scenario needs, or that an
+// Gate is a state of the feature gate in question, for KEP-5284 `ConstrainedImpersonation`.
+//
+// It is the one that a run asks for, that a scenario needs, or that an
 // API server has. What a field of this type may be, it says itself.
 type Gate string
 

@@ -310,7 +310,9 @@ func plainFSError(err error) string {
 	return err.Error()
 }
 
-// FS holds the scenarios that come with authzconf. Load it together with the fixtures of package fixtures.
+// FS is all scenarios that come with authzconf.
+//
+// Load it together with the fixtures of package fixtures.
 //
 //go:embed docs-user-impersonation kep-5284 kep-5681 kubernetes periscope
 var FS embed.FS

@@ -16,7 +16,7 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
-// Level says how strong a claim a scenario carries.
+// Level is how binding a behaviour is: core, extended, or divergence.
 type Level string
 
 const (
@@ -24,12 +24,16 @@ const (
 	Core Level = "core"
 	// Extended is the transcript around a decision: the ordered access reviews, audit fields, metrics, error texts.
 	Extended Level = "extended"
-	// Divergence marks a behaviour in which a document and the servers differ. It is judged against the servers;
-	// Documented holds what the text says.
+	// Divergence is the level of a scenario about a place where a document and the servers differ. It is judged against the
+	// servers, and shows the text beside it.
+	//
+	// The text is in Documented.
 	Divergence Level = "divergence"
 )
 
-// Scenario is one behaviour. The zero value is not usable: scenarios come from Load, which checks the format.
+// Scenario is one file with one behaviour: who asks for what, who was granted what, and what must happen. Its path is its ID.
+//
+// The zero value is not usable: scenarios come from Load, which checks the format.
 type Scenario struct {
 	// ID is the file's path below the scenarios folder without extension, as the loader sets it.
 	ID   string `json:"-" yaml:"-" bind:"keep"`
@@ -47,8 +51,10 @@ type Scenario struct {
 	Documented string `json:"documented,omitempty" yaml:"documented,omitempty" bind:"keep"`
 	// Requires selects the targets this scenario can run on.
 	Requires Requires `json:"requires" yaml:"requires" bind:"keep"`
-	// Twin is the ID of the scenario that differs from this one in one respect and is allowed. A scenario with a
-	// denied request must have one: a negative that nothing turns positive proves nothing.
+	// Twin is the allowed scenario that differs from a denied one in a single permission or field, so that nothing else can be
+	// the cause of the denial.
+	//
+	// It is named by its ID. A scenario with a denied request must have one.
 	Twin string `json:"twin,omitempty" yaml:"twin,omitempty" bind:"keep"`
 	// Setup names what this scenario shares with others of the same name: they have the same requestors, objects
 	// and grants, and their requests are for servers of different versions or gates. An upgrade path makes a setup
@@ -143,7 +149,9 @@ type Requires struct {
 	// FeatureGates are states, on or off, of other feature gates, by their names. A target for which nobody asked for one of
 	// them is not meant.
 	FeatureGates map[string]Gate `json:"featureGates,omitempty" yaml:"featureGates,omitempty"`
-	// Chain names what is between the recorder's points, a file of fixtures/chains without ".yaml". Empty is Node and RBAC.
+	// Chain is the list of the authorizers of a target, in their order.
+	//
+	// It is named for what is between the recorder's points, a file of fixtures/chains without ".yaml". Empty is Node and RBAC.
 	Chain string `json:"chain,omitempty" yaml:"chain,omitempty"`
 	// Capabilities that the target must have. Those that follow from the scenario (requestors, grants) need not be
 	// listed. Expectations about reviews, audit or metrics do not make the scenario unrunnable where the target
@@ -151,7 +159,9 @@ type Requires struct {
 	Capabilities []Capability `json:"capabilities,omitempty" yaml:"capabilities,omitempty"`
 }
 
-// Requestor authenticates. Exactly one of User, ServiceAccount and Anonymous is set.
+// Requestor is who sends a request: the identity that was authenticated.
+//
+// Exactly one of User, ServiceAccount and Anonymous is set.
 type Requestor struct {
 	// User is an arbitrary user: a proxy names it in request headers, and proves with its certificate that it may.
 	User string `json:"user,omitempty" yaml:"user,omitempty"`
@@ -214,7 +224,9 @@ func (r Requestor) Username() string {
 	return r.User
 }
 
-// Grant is a permission: Subject may do Verbs on Resources of APIGroups (only Names, if given), or on NonResourceURLs.
+// Grant is a permission that somebody is given, one line of a scenario; RBAC objects are made from it.
+//
+// Subject may do Verbs on Resources of APIGroups (only Names, if given), or on NonResourceURLs.
 type Grant struct {
 	// ID lets grant and revoke steps name this grant. If the first step that names it is a grant step, it is not
 	// in force before that step; otherwise it is in force from the start.
@@ -240,7 +252,9 @@ type Subject struct {
 	Group string `json:"group,omitempty" yaml:"group,omitempty"`
 }
 
-// Step is one action. Exactly one of Request, Kubectl, Wait, Grant, Revoke and Reload is set.
+// Step is one request of a scenario, or a change of grants between two requests.
+//
+// Exactly one of Request, Kubectl, Wait, Grant, Revoke and Reload is set.
 type Step struct {
 	// Name is shown in reports; left out, the request is.
 	Name string `json:"name,omitempty" yaml:"name,omitempty" bind:"keep"`

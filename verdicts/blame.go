@@ -7,7 +7,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Blame is whose fault a failed or invalid verdict is.
+// Blame is what caused a failed or invalid result: apiServer, authorizer, harness or environment.
 type Blame string
 
 const (

@@ -58,7 +58,7 @@ func (j *judge) judgeScenario(s *scenarios.Scenario) Result {
 // problem of the harness, or "".
 func (j *judge) bind(s *scenarios.Scenario) (problem string) {
 	bound, _ := s.BindOn(j.e.Suffix, j.e.Nodes)
-	if j.e.StandIns {
+	if j.e.Substitutes {
 		accounts, why := bound.Substitute()
 		if why != "" {
 			return "no substitute ServiceAccount is possible here: " + why
@@ -240,7 +240,8 @@ func choose(ok bool, yes, no string) string {
 	return no
 }
 
-// Verdict is the judgement of one scenario on one cell.
+// Verdict is the judgement of one scenario on one cell: passed, failed, notSupported, skipped or invalid. It is computed from
+// scenario and evidence, and nothing else.
 type Verdict string
 
 const (
@@ -252,7 +253,7 @@ const (
 	NotSupported Verdict = "notSupported"
 	// Skipped: the user said so.
 	Skipped Verdict = "skipped"
-	// Invalid: the harness or the environment broke; nothing is known.
+	// Invalid is the verdict where nothing can be said, because our side or the machine broke. It is not a pass.
 	Invalid Verdict = "invalid"
 )
 

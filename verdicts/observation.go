@@ -18,7 +18,9 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Cell is the target that a scenario ran on, as it was asked for.
+// Cell is one configuration under test: version, emulated version if there is one, state of the gate, authorizer chain.
+//
+// It is what was asked for.
 type Cell struct {
 	// Name is unique in a run and names the evidence folder, for example "1.37-gate-on".
 	Name       string `json:"name"`
@@ -45,7 +47,9 @@ type FeatureGate struct {
 	Gate scenarios.Gate `json:"gate"`
 }
 
-// Evidence is everything raw that was seen of one scenario on one cell. A verdict is a function of it and the scenario.
+// Evidence is all observations of a scenario on a cell, as a file.
+//
+// A verdict is a function of it and the scenario.
 type Evidence struct {
 	// Scenario and Digest name the exact text that was run.
 	Scenario     string                 `json:"scenario"`
@@ -58,8 +62,8 @@ type Evidence struct {
 	Names map[string]string `json:"names"`
 	// Nodes are the real nodes that the scenario's Nodes stand for, in order (Scenario.BindOn).
 	Nodes []string `json:"nodes,omitempty"`
-	// StandIns says that service accounts stood for users (Scenario.Substitute).
-	StandIns bool `json:"standIns,omitempty"`
+	// Substitutes says that service accounts stood for users (Scenario.Substitute).
+	Substitutes bool `json:"substitutes,omitempty"`
 	// Authorizer says that another authorizer than RBAC holds the grants.
 	Authorizer bool `json:"authorizer,omitempty"`
 	// ProvisionSeconds is how long it took to make what the requests need. That may have been done ahead, while the requests
@@ -93,7 +97,7 @@ type Problem struct {
 	Answer *metav1.Status `json:"answer,omitempty"`
 }
 
-// Observation is what was seen of one request step.
+// Observation is what was seen of one request: answer, access reviews, audit event, metrics.
 type Observation struct {
 	Step     int         `json:"step"`     // the index of the step in the scenario, from 0
 	Request  SentRequest `json:"request"`  // what was sent, without credentials
@@ -215,7 +219,9 @@ type Response struct {
 // Open is a watch that was open until it was hung up.
 const Open = "open"
 
-// Review is one access review as it arrived at one point of the chain.
+// Review is a check as a webhook authorizer sees it: a SubjectAccessReview and its answer.
+//
+// It is kept as it arrived at one point of the chain.
 type Review struct {
 	// Point is front (before every other authorizer), back (after them), or policy: the scripted webhook among them.
 	Point string `json:"point"`

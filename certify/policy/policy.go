@@ -36,7 +36,9 @@ import (
 // Version is that of the exported form.
 const Version = "authzconf.dev/v1alpha1"
 
-// Policy is a set of grants. What none of them covers gets no opinion: the authorizers behind have to be asked.
+// Policy is the grants that a certified authorizer is given; all names in it are made from a seed.
+//
+// What none of them covers gets no opinion: the authorizers behind have to be asked.
 type Policy struct {
 	Seed int64 // what the names and the order were made of
 	// Grants are in an order that depends on the seed. Order means nothing.

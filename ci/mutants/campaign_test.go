@@ -225,18 +225,20 @@ func (c *Campaign) note(result *Result, scenario *scenarios.Scenario, o outcome)
 type Status string
 
 const (
-	// Killed: a scenario failed, every time it was run.
+	// Killed is the status of a mutant on which some scenario failed three times in a row.
 	Killed Status = "killed"
-	// Detected: a scenario could not be judged, any time it was run: the recorder and the API server's own counts
+	// Detected is the status of a mutant whose run could not be judged, which is not a pass either.
+	//
+	// The recorder and the API server's own counts
 	// disagree, an audit event is missing, an answer broke off.
 	Detected Status = "detected (invalid)"
 	// Refused: the API server did not start, or the witness found it to be another one than was asked for.
 	Refused Status = "refused"
 	// Survived: every scenario that reaches the change passed.
 	Survived Status = "survived"
-	// NotCovered: no scenario reaches the change.
+	// NotCovered is the status of a mutant whose changed place no scenario reaches.
 	NotCovered Status = "not covered"
-	// Equivalent: argued to be no change that a client can see.
+	// Equivalent is the status of a mutant that no client can tell from the original; each has an argument.
 	Equivalent Status = "equivalent"
 )
 

@@ -35,7 +35,7 @@ const SharedHeader = 4
 //go:embed helpers.txt
 var Helpers string
 
-// Mutant is one wrong change.
+// Mutant is an API server with one small wrong change in it.
 type Mutant struct {
 	// Number chooses the mutant in the program; it depends on all of the source.
 	Number int `json:"number"`

@@ -31,7 +31,7 @@ Written by `+"`make upstream-mutants`"+` (Kubernetes %s, seed %d). Do not edit i
 
 The same broken servers that measure authzconf are tried with the tests of [test/e2e/auth](test/e2e/auth), the conformance
 candidates among them. A server counts as caught if a test fails with the fault, all pass without it, and a test fails with it
-again, or if it does not start. What authzconf catches is not measured here: it is in [load.md](../docs/load.md#the-outcome) and
+again, or if it does not start. What authzconf catches is not measured here: it is in [load.md](../docs/load.md#faults-that-only-requests-at-once-show) and
 [mutants.md](../docs/mutants.md), and mutants that no scenario catches are not in the sample.
 
 `, p.kubernetes, p.seed)

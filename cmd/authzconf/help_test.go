@@ -5,6 +5,9 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/authzconf/authzconf/docs"
 )
 
 // TestEveryCommandTeaches holds all commands, those to come too, to a help text
@@ -25,6 +28,25 @@ func TestEveryCommandTeaches(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestHelpHasNoStruckOutWords looks for words that docs/words.yaml strikes out in help texts, and in the names and usage of flags.
+func TestHelpHasNoStruckOutWords(t *testing.T) {
+	for _, c := range listCommands(newRoot()) {
+		docs.CheckWords(t, c.CommandPath(), strings.Join([]string{c.Use, c.Short, c.Long, c.Example}, "\n"))
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			docs.CheckWords(t, c.CommandPath()+" --"+f.Name, strings.ReplaceAll(f.Name, "-", " ")+": "+f.Usage)
+		})
+	}
+}
+
+// listCommands returns a command and all commands below it.
+func listCommands(c *cobra.Command) []*cobra.Command {
+	found := []*cobra.Command{c}
+	for _, sub := range c.Commands() {
+		found = append(found, listCommands(sub)...)
+	}
+	return found
 }
 
 // TestEveryCommandHasAPlace holds the help text of the program to its groups.

@@ -21,7 +21,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// Claim is something that has to be true of a stage as a whole.
+// Claim is a statement about a stage that follows from its evidence, such as `objects-unchanged`.
 type Claim string
 
 // The claims about a stage.

@@ -41,7 +41,7 @@ const (
 // Faults lists all faults.
 func Faults() []Fault { return []Fault{KillAPIServer, RestartEtcd, WebhookDown} }
 
-// Stage is one stay of a path: what the API server is while scenarios run.
+// Stage is one version and state of the gate on an upgrade path.
 type Stage struct {
 	Kubernetes string `yaml:"kubernetes"`        // the version of the binary, such as "1.37"
 	Emulate    string `yaml:"emulate,omitempty"` // the minor that it emulates; empty is its own
@@ -58,7 +58,7 @@ type Stage struct {
 	Make []string `yaml:"make,omitempty"`
 }
 
-// Path is the stages in order.
+// Path is the versions and gates that one cluster goes through while its etcd is kept.
 type Path struct {
 	// Name is the file's name without extension, or how it was written on the command line.
 	Name string `yaml:"-"`

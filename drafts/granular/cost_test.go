@@ -94,7 +94,7 @@ func (p payer) sender(t testing.TB, b *Bench, g *gate, n int) (a actor, send fun
 	}
 }
 
-// costs counts the checks of the reference, and holds the table and the curve of docs/granular.md.
+// costs counts the checks of the reference, and compares the tables and the curve of docs/granular.md and docs/granular-kep.md with them.
 func costs(t *testing.T, b *Bench) {
 	g, err := b.open(t.Context(), by(t, Reference))
 	if err != nil {
@@ -128,8 +128,8 @@ func costs(t *testing.T, b *Bench) {
 		_, _ = fmt.Fprintf(&table, " %s |\n", outcomeOf(p.allowed))
 		chart.Curves = append(chart.Curves, curve)
 	}
-	docs.ComparePart(t, "../../docs/granular.md", "checks by fields", table.String(), *update)
-	docs.ComparePart(t, "../../docs/granular.md", "claim", claim(chart.Curves), *update)
+	docs.ComparePart(t, "../../docs/granular-kep.md", "checks by fields", table.String(), *update)
+	docs.ComparePart(t, "../../docs/granular-kep.md", "claim", claim(chart.Curves), *update)
 	claimTable, claimCurves := claimCosts(t, b)
 	docs.ComparePart(t, "../../docs/granular.md", "reviews by drivers", claimTable, *update)
 	chart.Curves = append(chart.Curves, claimCurves...)

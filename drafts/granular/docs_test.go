@@ -34,7 +34,7 @@ func TestDocumentedClaims(t *testing.T) {
 	docs.ComparePart(t, "../../docs/granular.md", "granular-status", fmt.Sprintf("%d scenarios: %s.\n", all, strings.Join(list, ", ")), *update)
 }
 
-// TestDocumentedSections holds the table of docs/granular.md against the scenarios.
+// TestDocumentedSections holds the table of docs/granular-kep.md against the scenarios.
 func TestDocumentedSections(t *testing.T) {
 	type row struct{ scenarios, attempts, denied int }
 	rows, all := map[string]*row{}, &row{}
@@ -58,5 +58,5 @@ func TestDocumentedSections(t *testing.T) {
 		fmt.Fprintf(&table, "| %s | %d | %d | %d |\n", name, rows[name].scenarios, rows[name].attempts, rows[name].denied)
 	}
 	fmt.Fprintf(&table, "| all | %d | %d | %d |\n", all.scenarios, all.attempts, all.denied)
-	docs.ComparePart(t, "../../docs/granular.md", "sections", table.String(), *update)
+	docs.ComparePart(t, "../../docs/granular-kep.md", "sections", table.String(), *update)
 }

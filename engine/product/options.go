@@ -55,7 +55,7 @@ func (o *Options) register(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.levels, "level", nil, "only cases of these levels: core, extended, divergence")
 	fs.StringVar(&o.labels, "label-filter", "", "only cases whose labels match this expression of Ginkgo's, such as 'core && !slow'")
 	fs.StringVar(&o.casesFile, CaseListFlag, "", "only the cases whose IDs this file lists, one a line")
-	fs.StringSliceVar(&o.require, "require", nil, "levels of which every case must be judged: core, extended, divergence")
+	fs.StringSliceVar(&o.require, "require", nil, "levels in which every case must be judged: core, extended, divergence")
 	fs.StringVar(&o.knownFailing, "known-failing", "", "file with the cases that are expected to fail, and why")
 	fs.Int64Var(&o.Seed, "seed", rand.Int64N(1_000_000), "seed of names and random choices (default: drawn, and printed)")
 	fs.Lookup("seed").DefValue = "0" // The help text is the same every time.
@@ -63,7 +63,7 @@ func (o *Options) register(fs *pflag.FlagSet) {
 
 // Rules are how results become an outcome.
 type Rules struct {
-	// Require are the levels of which every case must be judged.
+	// Require are the levels in which every case must be judged.
 	Require []scenarios.Level
 	// KnownFailing must fail, for their stated reasons.
 	KnownFailing []reports.KnownFailing

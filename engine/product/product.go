@@ -50,7 +50,9 @@ func NewCase(group, name string, level scenarios.Level, labels ...string) Case {
 	return Case{ID: group + "/" + name, Group: group, Name: name, Level: level, Labels: labels}
 }
 
-// Plan says what will be judged. It follows from flags and the files that they name: the same command line gives the same
+// Plan is what will be judged: which case runs where, and why the others do not.
+//
+// It follows from flags and the files that they name: the same command line gives the same
 // plan, which is how Verify knows that nothing was left out.
 type Plan interface {
 	// Cases returns all cases in the order of the report, those that are not run included.

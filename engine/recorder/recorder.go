@@ -1,5 +1,6 @@
-// Package recorder is an authorizer webhook that has no opinion and forgets nothing. Every SubjectAccessReview
-// that a kube-apiserver sends to it is answered "no opinion" and kept whole, in order of arrival.
+// Package recorder is our webhook in the chain; it has no opinion, and writes down every access review.
+//
+// Every SubjectAccessReview that a kube-apiserver sends to it is answered "no opinion" and kept whole, in order of arrival.
 //
 // One recorder is mounted at two points of one authorizer chain: [Front], before every other authorizer, and
 // [Back], after them. A review that arrives at the front and not at the back was decided by what stands between;

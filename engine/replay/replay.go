@@ -121,7 +121,7 @@ func (r *Replayer) prepare(ctx context.Context, s *scenarios.Scenario, suffix st
 			p.evidence.Problems = append(p.evidence.Problems, verdicts.Problem{Blame: verdicts.BlameHarness, Text: why})
 			return p
 		}
-		bound, p.evidence.StandIns = accounts, true
+		bound, p.evidence.Substitutes = accounts, true
 	}
 	p.run = &run{target: r.target, admin: r.admin, bound: bound, suffix: suffix, granted: from.authorizer, shells: map[string]*shell{}}
 	if from.kept != nil {

@@ -106,7 +106,9 @@ type Recording interface {
 	Err() error
 }
 
-// Server is a running cluster with what it can show. Scenarios may be run on it from several goroutines: requests
+// Server is a control plane that scenarios run on, with its recorder, audit log and metrics.
+//
+// Scenarios may be run on it from several goroutines: requests
 // are sent one at a time, so that everything seen between two of them belongs to the one.
 type Server struct {
 	// Cell is what was asked, Witness what was read back, Facts what scenarios are selected by.

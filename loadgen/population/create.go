@@ -102,7 +102,7 @@ func Create(ctx context.Context, place Place, p *profile.Profile) (*Population, 
 
 // createObjects creates nodes, the pods on them that agents ask for, and bindings for RBAC to look through.
 func (b *builder) createObjects(ctx context.Context, nodes int) error {
-	// Nodes first: a token has the UID of its node only if that is there. No kubelet has to know them: see docs/load.md.
+	// Nodes first: a token has the UID of its node only if that is there. No kubelet has to know them: see docs/load-setup.md.
 	if err := b.createAll(ctx, nodes, "minions/", b.node); err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-var update = flag.Bool("update", false, "write the table of docs/load-predict.md")
+var update = flag.Bool("update", false, "write the table of docs/results/predicted.md")
 
 // publishedRun is what the published file of a storm says of it.
 type publishedRun struct {
@@ -157,7 +157,7 @@ func TestPublished(t *testing.T) {
 		list := strings.ReplaceAll(strings.Trim(fmt.Sprint(agents[at]), "[]"), " ", ", ")
 		fmt.Fprintf(&table, "| %s | %s | %s | %s | %s | %d | %s | %s | %s |\n", at.variant, list, at.asks, at.accounts, at.authorizer, runs[at], at.predicted, at.measured, at.steady)
 	}
-	docs.ComparePart(t, "../../docs/load-predict.md", "predicted and measured", table.String(), *update)
+	docs.ComparePart(t, "../../docs/results/predicted.md", "predicted and measured", table.String(), *update)
 }
 
 // comparePublished compares a variant of a run with the prediction.

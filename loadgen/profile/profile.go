@@ -22,7 +22,7 @@ const (
 // (k8s.io/apiserver/pkg/endpoints/filters/impersonation/cache.go).
 const CacheLife = 10 * time.Second
 
-// Profile is a storm.
+// Profile is a file that says what a storm is made of, what is compared in it, and what must hold.
 type Profile struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string `yaml:"kind"`

@@ -42,7 +42,7 @@ const (
 	Cold Cache = "cold"
 )
 
-// Variant is what agents do in a block.
+// Variant is what agents do in a block of a storm: whom they impersonate, with which grants.
 type Variant struct {
 	Name string
 	What string // a sentence for people

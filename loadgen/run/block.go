@@ -7,7 +7,7 @@ import (
 	"github.com/authzconf/authzconf/reports/statistics/histogram"
 )
 
-// Block is one variant on one server for one stretch of time.
+// Block is a stretch of a storm with one variant on one server.
 type Block struct {
 	// Pair numbers the pairs or rounds of blocks that are compared, from 0. Uses are the comparisons that the block is part
 	// of: a block of a pair has one, a block of a round has all that its side is in.

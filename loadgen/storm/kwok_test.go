@@ -71,7 +71,7 @@ func TestKwokOnKind(t *testing.T) {
 func TestKwok(t *testing.T) {
 	source := os.Getenv("AUTHZCONF_KWOK")
 	if source == "" {
-		t.Skip("AUTHZCONF_KWOK names no folder with kwok's sources: docs/load.md says where to get them")
+		t.Skip("AUTHZCONF_KWOK names no folder with kwok's sources: docs/load-setup.md says where to get them")
 	}
 	plane, client := foreign(t)
 	kwoktest.Start(t, source, plane.KubeconfigPath())

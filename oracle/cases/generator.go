@@ -16,7 +16,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Case is one generated scenario.
+// Case is a scenario that `authzconf explore` makes, with the model's prediction as its expectation.
 type Case struct {
 	// Number counts from 1.
 	Number int

@@ -53,11 +53,11 @@ const (
 	sampled        = 5
 )
 
-// TestKillTable holds the table in docs/conditional-authorizers.md to the faulty authorizers.
+// TestKillTable holds the table in docs/conditional-results.md to the faulty authorizers.
 func TestKillTable(t *testing.T) {
 	table := "| faulty authorizer | what is wrong | rejected for | speaks |\n|---|---|---|---|\n"
 	for _, r := range faultyAuthorizers() {
 		table += fmt.Sprintf("| %s | %s | %s | `%s` |\n", r.ID, r.Description, r.Finding, r.revision().Name)
 	}
-	docs.ComparePart(t, "../../../docs/conditional-authorizers.md", "kill table", table, *update)
+	docs.ComparePart(t, "../../../docs/conditional-results.md", "kill table", table, *update)
 }

@@ -52,7 +52,7 @@ func cannotConfigure(s vectors.Server) string {
 	case s.Version == "old":
 		return "it is about an API server that does not know the KEP"
 	case len(s.BuiltinTypes) > 0:
-		return "it is about conditions that the API server evaluates itself, of which it may know none"
+		return "it is about conditions that the API server evaluates itself, and it may know none"
 	}
 	return ""
 }

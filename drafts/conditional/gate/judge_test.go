@@ -135,7 +135,7 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write the table of docs/conditional-authorizers.md")
+var update = flag.Bool("update", false, "write the table of docs/conditional-results.md")
 
 // TestDocs holds the page to what can be played, and why the rest cannot.
 func TestDocs(t *testing.T) {
@@ -167,7 +167,7 @@ func TestDocs(t *testing.T) {
 		}
 		b.WriteString("\n")
 	}
-	docs.ComparePart(t, "../../../docs/conditional-authorizers.md", "gate", b.String(), *update)
+	docs.ComparePart(t, "../../../docs/conditional-results.md", "gate", b.String(), *update)
 }
 
 // TestInOrder: what is admitted was validated by nothing before its conditions were evaluated.

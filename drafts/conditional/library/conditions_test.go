@@ -79,15 +79,15 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestDocs holds the tables of docs/conditional.md to what the library does. With
+// TestDocs holds the tables of docs/conditional-results.md to what the library does. With
 // -update they are written.
 func TestDocs(t *testing.T) {
-	docs.ComparePart(t, "../../../docs/conditional.md", "library", markdown(judged(t, nil)), *update)
+	docs.ComparePart(t, "../../../docs/conditional-results.md", "library", markdown(judged(t, nil)), *update)
 }
 
 var update = flag.Bool("update", false, "write golden files")
 
-// markdown are the tables of docs/conditional.md.
+// markdown are the tables of docs/conditional-results.md.
 func markdown(r *Report) string {
 	var b strings.Builder
 	b.WriteString("| section | vectors | agree | divergent | in part | by our model only | for webhooks |\n|---|--:|--:|--:|--:|--:|--:|\n")

@@ -106,7 +106,9 @@ const (
 	FailNoOpinion FailureMode = "NoOpinion"
 )
 
-// Condition is SubjectAccessReviewCondition.
+// Condition is what an authorizer makes its answer depend on in KEP-5681; it is evaluated when the object is known.
+//
+// It is SubjectAccessReviewCondition.
 type Condition struct {
 	ID          string   `json:"id"` // unique within the authorizer's set
 	Effect      Decision `json:"effect"`

@@ -24,7 +24,10 @@ import (
 // Suffix is the end of the name of a vector file. The loader of scenarios leaves such files alone.
 const Suffix = scenarios.VectorSuffix
 
-// Vector is one file, or one row of a table.
+// Vector is a test case of KEP-5681: what is asked, and every right answer. An API-server vector is about how an API server
+// handles them.
+//
+// It is one file, or one row of a table.
 type Vector struct {
 	// ID is the path without the suffix; a row's is followed by "/" and its chain.
 	ID   string `json:"id" yaml:"-"`

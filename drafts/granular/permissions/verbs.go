@@ -96,7 +96,9 @@ func (s *Set) Guards() (out []Guard) {
 	return out
 }
 
-// Verb is a permission with all fields that it guards.
+// Verb is a permission that guards some fields of an object and not the others.
+//
+// It comes with all fields that it guards.
 type Verb struct {
 	Verb   string
 	Fields []string // each with its resource

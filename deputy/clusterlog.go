@@ -2,6 +2,7 @@ package deputy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"k8s.io/client-go/kubernetes"
@@ -9,6 +10,24 @@ import (
 	"github.com/authzconf/authzconf/clusters/existing"
 	"github.com/authzconf/authzconf/internal/usage"
 )
+
+// openAuditLogs opens the audit logs of the clusters behind the proxy.
+func (p *Proxy) openAuditLogs(ctx context.Context) (end func() error, err error) {
+	log, end, err := p.ofCluster(0).openAuditLog(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.at.log = log
+	if p.at.other == nil {
+		return end, nil
+	}
+	other, endOther, err := p.ofCluster(1).openAuditLog(ctx)
+	if err != nil {
+		return nil, errors.Join(err, end())
+	}
+	p.at.other.log = other
+	return func() error { return errors.Join(end(), endOther()) }, nil
+}
 
 // openAuditLog opens the audit log of a cluster that runs, from its present end on.
 func (p *Proxy) openAuditLog(ctx context.Context) (log auditLog, end func() error, err error) {

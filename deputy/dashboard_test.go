@@ -22,11 +22,18 @@ const dashboardFile = "testdata/dashboard.yaml"
 // dashboardOptions returns the plan of the small dashboard's requests, tried on a control plane of ours.
 func dashboardOptions(t *testing.T) *dashboardPlan {
 	t.Helper()
-	proxy := &Proxy{
-		URL: "http://127.0.0.1:1", Command: "true", Requests: dashboardFile, Trail: "trail", Timeout: timeout,
-		Identities: []string{"alice@corp[periscope-tier:triage]=header:" + sessionHeader + ": alice@corp", "bob@corp=header:" + sessionHeader + ": bob@corp"},
+	return newTestDashboardPlan(t, dashboardFile, "alice@corp[periscope-tier:triage]", "bob@corp")
+}
+
+// newTestDashboardPlan returns the plan of the requests in a file, by people in sessions with groups in brackets.
+func newTestDashboardPlan(t *testing.T, file string, people ...string) *dashboardPlan {
+	t.Helper()
+	proxy := &Proxy{URL: "http://127.0.0.1:1", Command: "true", Requests: file, Trail: "trail", Timeout: timeout}
+	for _, who := range people {
+		name, _, _ := strings.Cut(who, "[")
+		proxy.Identities = append(proxy.Identities, who+"=header:"+sessionHeader+": "+name)
 	}
-	if err := proxy.check(true); err != nil {
+	if err := proxy.check(nil, true); err != nil {
 		t.Fatal(err)
 	}
 	p, err := newDashboardPlan(options{proxy: proxy, impersonation: []string{legacy}}, product.NewInvocation(nil, "test", os.Stderr))
@@ -38,26 +45,29 @@ func dashboardOptions(t *testing.T) *dashboardPlan {
 
 // dashboardFaults are what can be wrong with the small dashboard, each with what finds it.
 var dashboardFaults = map[string]string{
-	"":                          "",
-	"takes another name":        "delete a pod: what arrived is delete pods web-0 in shop as alice@corp",
-	"takes another namespace":   "delete a pod: what arrived is delete pods web in default as alice@corp",
-	"does not ask":              "delete a pod: there is none",
-	"asks afterwards":           "delete a pod: there is none before it: the first comes after",
-	"asks about another verb":   `delete a pod: there is none about that: the last of 1 (access) asks about "get pods web in shop"`,
-	"asks as itself":            `the same by somebody who may not: the review was made as "system:serviceaccount:dashboards:dashboard"`,
-	"acts as itself":            "the pods of a namespace: it was made as the dashboard itself",
-	"acts as the person before": `the same by somebody who may not: it was made as "alice@corp"`,
-	"forgets the groups":        `the pods of a namespace: it was made as "alice@corp" without the group "periscope-tier:triage"`,
-	"reads as itself":           "the pods of a namespace: list secrets in shop as the dashboard itself",
-	"acts twice":                "delete a pod: delete secrets web in shop as alice@corp",
-	"lets nobody in":            "delete a pod without a session: delete pods web in shop as the dashboard itself",
-	"writes no row":             "delete a pod: no row",
-	"writes another's row":      `delete a pod: "bob@corp" (line`,
-	"writes another cluster":    `delete a pod: "elsewhere" (line`,
-	"writes another verb":       `delete a pod: "get" (line`,
-	"writes another name":       `delete a pod: "web-0" (line`,
-	"writes no correlation":     "a row of no request: line 1: alice@corp: delete pods web in shop",
-	"writes rows twice":         "delete a pod: line 1: alice@corp: delete pods web in shop; line 2:",
+	"":                                   "",
+	"takes another name":                 "delete a pod: what arrived is delete pods web-0 in shop as alice@corp",
+	"takes another namespace":            "delete a pod: what arrived is delete pods web in default as alice@corp",
+	"does not ask":                       "delete a pod: there is none",
+	"asks afterwards":                    "delete a pod: there is none before it: the first comes after",
+	"asks about another verb":            `delete a pod: there is none about that: the last of 1 (access) asks about "get pods web in shop"`,
+	"asks as itself":                     `the same by somebody who may not: the review was made as "system:serviceaccount:dashboards:dashboard"`,
+	"acts as itself":                     "the pods of a namespace: it was made as the dashboard itself",
+	"acts as the person before":          `the same by somebody who may not: it was made as "alice@corp"`,
+	"forgets the groups":                 `the pods of a namespace: it was made as "alice@corp" without the group "periscope-tier:triage"`,
+	"reads as itself":                    "the pods of a namespace: list secrets in shop as the dashboard itself",
+	"shows the editor without asking":    `open the edit page of a ConfigMap, by somebody who may only read: there is none about that: the last of`,
+	"tries the edit to find out":         "by somebody who may only read: patch configmaps settings in shop as bob@corp",
+	"asks about the editor of everybody": `open the edit page of a ConfigMap, by somebody who may only read: the review was made as "system:serviceaccount:dashboards:dashboard"`,
+	"acts twice":                         "delete a pod: delete secrets web in shop as alice@corp",
+	"lets nobody in":                     "delete a pod without a session: delete pods web in shop as the dashboard itself",
+	"writes no row":                      "delete a pod: no row",
+	"writes another's row":               `delete a pod: "bob@corp" (line`,
+	"writes another cluster":             `delete a pod: "elsewhere" (line`,
+	"writes another verb":                `delete a pod: "get" (line`,
+	"writes another name":                `delete a pod: "web-0" (line`,
+	"writes no correlation":              "a row of no request: line 1: alice@corp: delete pods web in shop",
+	"writes rows twice":                  "delete a pod: line 1: alice@corp: delete pods web in shop; line 2:",
 }
 
 // TestDashboards sends the requests of the file to a small dashboard that is right, which has to pass, and to ones that are
@@ -68,7 +78,7 @@ func TestDashboards(t *testing.T) {
 	}
 	ctx := context.Background()
 	p := dashboardOptions(t)
-	behind, err := startPlaneFor(ctx, target(t), dashboardServiceAccount(), p.grants(false), namespaceObjects(p.namespaces()))
+	behind, err := startPlaneFor(ctx, target(t), dashboardServiceAccount(), p.grants(false), p.objects())
 	if err != nil {
 		t.Fatal(err)
 	}

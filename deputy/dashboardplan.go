@@ -185,7 +185,7 @@ func (p *dashboardPlan) Conclude(results []reports.Result, view record.View) (*r
 
 // requestsSection lists what was sent, and what had to arrive.
 func (p *dashboardPlan) requestsSection() reports.Section {
-	t := reports.Table{Columns: []string{"request", "as", "sent", "must arrive", "review before"}}
+	t := reports.Table{Columns: []string{"request", "as", "sent", "must arrive", "review before", "must be asked"}}
 	for _, r := range p.file.Requests {
 		arrives := strings.Join(seq.Map(r.Arrives, dashboard.Attributes.String), "; ")
 		reviews := seq.Map(r.Arrives, func(a dashboard.Attributes) string { return string(r.ReviewOf(a)) })
@@ -194,6 +194,7 @@ func (p *dashboardPlan) requestsSection() reports.Section {
 		}
 		t.Rows = append(t.Rows, reports.Row{Cells: []string{
 			r.Name, r.As, r.Method + " " + r.Path, cmp.Or(arrives, "nothing"), strings.Join(slices.Compact(reviews), ", "),
+			strings.Join(seq.Map(r.Asks, dashboard.Attributes.String), "; "),
 		}})
 	}
 	return reports.Section{

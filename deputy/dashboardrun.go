@@ -38,12 +38,13 @@ func (p *dashboardPlan) Run(ctx context.Context, log *record.Log, events product
 
 // observeGroup starts a control plane and the dashboard, or uses those that run, sends all requests, and records what was seen.
 func (p *dashboardPlan) observeGroup(ctx context.Context, group string, log *record.Log, events product.Observer) (err error) {
-	var behind *plane
+	var planes []*plane
 	if group != existingCluster {
-		objects := slices.Concat(namespaceObjects(p.namespaces()), p.file.Objects)
-		if behind, err = startPlaneFor(ctx, p.options.target, dashboardServiceAccount(), p.grants(group == constrained), objects); err != nil {
+		behind, err := startPlaneFor(ctx, p.options.target, dashboardServiceAccount(), p.grants(group == constrained), p.objects())
+		if err != nil {
 			return err
 		}
+		planes = []*plane{behind}
 		if err := recordPlane(log, events, p.options.target, group, behind); err != nil {
 			return err
 		}
@@ -54,7 +55,7 @@ func (p *dashboardPlan) observeGroup(ctx context.Context, group string, log *rec
 		return err
 	}
 	defer func() { err = errors.Join(err, trail.close()) }()
-	ep, err := p.options.proxy.open(ctx, behind)
+	ep, err := p.options.proxy.open(ctx, planes)
 	if err != nil {
 		return err
 	}
@@ -224,6 +225,11 @@ func (ep *endpoint) sendPlain(ctx context.Context, who *Identity, r dashboard.Re
 		return resp.StatusCode, "the answer broke off: " + err.Error()
 	}
 	return resp.StatusCode, ""
+}
+
+// objects returns what is created before the first request, on a control plane of ours.
+func (p *dashboardPlan) objects() []map[string]any {
+	return slices.Concat(namespaceObjects(p.namespaces()), p.file.Objects)
 }
 
 // namespaces returns those that the file is about, and does not create itself.

@@ -64,7 +64,7 @@ func TestDashboardRun(t *testing.T) {
 				t.Errorf("%+v", o)
 			}
 			for _, g := range made.Report.Groups {
-				if len(g.Cases) != 8 {
+				if len(g.Cases) != 10 {
 					t.Errorf("%s: %d cases", g.Name, len(g.Cases))
 				}
 			}
@@ -85,7 +85,7 @@ func TestDashboardOnExistingCluster(t *testing.T) {
 	p := dashboardOptions(t)
 	o := target(t)
 	o.KubeAPIServerPath = wrapAPIServer(ctx, t, dir, o, webhook)
-	behind, err := startPlaneFor(ctx, o, dashboardServiceAccount(), p.grants(false), namespaceObjects(p.namespaces()))
+	behind, err := startPlaneFor(ctx, o, dashboardServiceAccount(), p.grants(false), p.objects())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,6 +102,8 @@ func (a *dashboardAction) do() error {
 			_, err := client.AppsV1().Deployments(namespace).Patch(ctx, name, types.MergePatchType, []byte(`{}`), metav1.PatchOptions{})
 			return err
 		})
+	case "GET configmaps":
+		return a.openEditor(ctx, client, namespace, name)
 	case "PATCH configmaps":
 		body, err := io.ReadAll(a.request.Body)
 		if err != nil {
@@ -115,6 +117,23 @@ func (a *dashboardAction) do() error {
 		return a.drain(ctx, client, parts[2], a.request.URL.Query().Get("pods"))
 	}
 	return fmt.Errorf("there is nothing at %s", a.request.URL.Path)
+}
+
+// openEditor shows the page on which a ConfigMap is edited: it asks whether the person may, and shows it to who may not, too.
+func (a *dashboardAction) openEditor(ctx context.Context, client kubernetes.Interface, namespace, name string) error {
+	_, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	switch a.fault {
+	case "shows the editor without asking":
+		return err
+	case "asks about the editor of everybody":
+		a.as = ""
+	case "tries the edit to find out":
+		_, _ = client.CoreV1().ConfigMaps(namespace).Patch(ctx, name, types.MergePatchType, []byte(`{}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+	}
+	if problem := a.ask([]check{{"patch", "", "configmaps", "", namespace, name}}); problem != nil && !errors.Is(problem, errNotAllowed) {
+		return problem
+	}
+	return err
 }
 
 func (a *dashboardAction) drain(ctx context.Context, client kubernetes.Interface, node, pod string) error {

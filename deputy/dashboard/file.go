@@ -50,6 +50,9 @@ type Request struct {
 	Body    string            `yaml:"body,omitempty"`
 	// Arrives are the requests that must arrive at the API server as the person; an empty list says that none may.
 	Arrives []Attributes `yaml:"arrives"`
+	// Asks is what the dashboard must ask an access review about, as the person, and not do: what the buttons of a page need. A
+	// yes and a no are both right.
+	Asks []Attributes `yaml:"asks,omitempty"`
 	// Refused says that the person lacks the permission: what arrives must be refused, and may be left out.
 	Refused bool `yaml:"refused,omitempty"`
 	// Review says which access review must come before. Left out, it is access for what writes, and none for what reads.
@@ -193,6 +196,8 @@ func (r Request) findMistake(people []string) (field, why string) {
 		return "", "expected arrives: what must arrive at the API server, [] if nothing may"
 	case r.As == Nobody && len(r.Arrives) > 0:
 		return ".arrives", "nobody sends this request, and nothing may arrive: expected []"
+	case len(r.Asks) > 0 && r.Review == NoReview:
+		return ".review", "asks is about access reviews: expected access, rules or either"
 	case r.Row != nil && r.Row.Count < 0:
 		return ".row.count", "expected how many rows there are, 0 for one"
 	}
@@ -201,9 +206,14 @@ func (r Request) findMistake(people []string) (field, why string) {
 			return ".headers", fmt.Sprintf("%q: %q is not a header", name, value)
 		}
 	}
-	for i, a := range r.Arrives {
-		if why := a.findMistake(); why != "" {
-			return fmt.Sprintf(".arrives[%d]", i), why
+	for _, listed := range []struct {
+		field string
+		list  []Attributes
+	}{{".arrives", r.Arrives}, {".asks", r.Asks}} {
+		for i, a := range listed.list {
+			if why := a.findMistake(); why != "" {
+				return fmt.Sprintf("%s[%d]", listed.field, i), why
+			}
 		}
 	}
 	return "", ""

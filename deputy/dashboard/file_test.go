@@ -23,7 +23,7 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(f.Requests) != 7 || f.Pause != 50*time.Millisecond || f.ReviewsWithin != time.Minute || f.Trail.Fields.Actor != "actor.sub" {
+	if len(f.Requests) != 9 || f.Pause != 50*time.Millisecond || f.ReviewsWithin != time.Minute || f.Trail.Fields.Actor != "actor.sub" {
 		t.Errorf("%+v", f)
 	}
 	list, deletion := f.Requests[0], f.Requests[1]
@@ -50,6 +50,8 @@ func TestParseErrors(t *testing.T) {
 		"two slashes":           {strings.Replace(request(""), "[]", "[{verb: get, resource: a/b/c}]", 1), "expected resource"},
 		"a name twice":          {request("") + "- {name: a, as: bob@corp, path: /b, arrives: []}\n", `f.yaml:3:10: "a" is also the name of another request`},
 		"an unknown review":     {request("review: maybe"), `"maybe": expected access, rules, either or none`},
+		"asks without reviews":  {request("review: none, asks: [{verb: patch, resource: pods}]"), "asks is about access reviews: expected access, rules or either"},
+		"asks without a verb":   {request("asks: [{resource: pods}]"), "f.yaml:2:"},
 		"a bad method":          {request(`method: "G T"`), `"G T" is not a method of HTTP`},
 		"a bad header":          {request(`headers: {"a b": c}`), `"a b": "c" is not a header`},
 		"a negative count":      {request("row: {count: -1}"), "expected how many rows"},

@@ -219,6 +219,9 @@ func (j *Judge) JudgeRequest(n int) *Findings {
 	for _, want := range r.Arrives {
 		j.judgeWanted(out, n, want, answered)
 	}
+	for _, want := range r.Asks {
+		j.judgeAsked(out, n, want)
+	}
 	for _, a := range j.windows[n] {
 		if !slices.ContainsFunc(r.Arrives, a.fits) {
 			j.judgeFurther(out, r, a)
@@ -234,13 +237,33 @@ func (j *Judge) judgeWanted(out *Findings, n int, want Attributes, answered stri
 	if len(found) == 0 {
 		if !r.Refused {
 			out.fail(r.Name, want.String()+" as "+r.As, "%s; %s", j.nearest(n, want), answered)
-		} else if why := j.findReview(out, r, want, j.fences[n+1]); why != "" {
+		} else if why := j.checkReview(out, r, want, j.fences[n+1]); why != "" {
 			out.fail(r.Name, "an access review, because what it asks about does not arrive", "%s", why)
 		}
 		return
 	}
 	for _, a := range found {
 		j.judgeArrival(out, r, want, a)
+	}
+}
+
+// judgeAsked judges whether a page asked about what its buttons need.
+func (j *Judge) judgeAsked(out *Findings, n int, want Attributes) {
+	r := j.file.Requests[n]
+	kind, until := cmp.Or(r.Review, AccessReview), j.fences[n+1]
+	got, why := j.findReview(out, r.As, want, kind, until)
+	if got != nil {
+		why = j.checkAge(*got, until)
+	}
+	if why != "" {
+		out.fail(r.Name, fmt.Sprintf("a review (%s) of %s by the end of it", kind, want), "%s", why)
+	}
+	if got != nil && why == "" {
+		answer := "allowed"
+		if got.denied {
+			answer = "not allowed"
+		}
+		out.note("asked about, and "+answer, 1)
 	}
 }
 
@@ -256,7 +279,7 @@ func (j *Judge) judgeArrival(out *Findings, r Request, want Attributes, a arriva
 	case !r.Refused && isRefused:
 		out.fail(r.Name, "it is allowed", "the API server refused it")
 	}
-	if why := j.findReview(out, r, want, a.event.RequestReceivedTimestamp.Time); why != "" {
+	if why := j.checkReview(out, r, want, a.event.RequestReceivedTimestamp.Time); why != "" {
 		out.fail(r.Name, fmt.Sprintf("a review (%s) of %s before it", r.ReviewOf(want), want), "%s", why)
 	}
 }

@@ -1,0 +1,331 @@
+package deputy
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/authzconf/authzconf/engine/product/producttest"
+	"github.com/authzconf/authzconf/verdicts"
+)
+
+// twoClusterDeputy is a proxy with two clusters below /clusters/NAME, which impersonates the person of a session. fault is what is
+// wrong with it; empty for one that is right.
+type twoClusterDeputy struct {
+	names   []string
+	targets map[string]*httputil.ReverseProxy
+	fault   string
+
+	mu       sync.Mutex
+	requests int
+	// lastOf is the cluster that a person has chosen last, and of the connection the one that its first request chose.
+	lastOf  map[string]string
+	answers map[string]*keptAnswer
+}
+
+// keptAnswer is an answer that a cache has, without the cluster in its key.
+type keptAnswer struct {
+	code   int
+	header http.Header
+	body   []byte
+}
+
+// newTwoClusterDeputy returns a proxy in front of clusters, by their names and how to reach them.
+func newTwoClusterDeputy(names []string, configs []*rest.Config, fault string) (*twoClusterDeputy, error) {
+	d := &twoClusterDeputy{names: names, targets: map[string]*httputil.ReverseProxy{}, fault: fault, lastOf: map[string]string{}, answers: map[string]*keptAnswer{}}
+	for n, name := range names {
+		to, err := url.Parse(configs[n].Host)
+		if err != nil {
+			return nil, err
+		}
+		config := rest.CopyConfig(configs[n])
+		config.NextProtos = []string{"http/1.1"}
+		transport, err := rest.TransportFor(config)
+		if err != nil {
+			return nil, err
+		}
+		d.targets[name] = &httputil.ReverseProxy{
+			Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
+			Rewrite: func(r *httputil.ProxyRequest) {
+				r.SetURL(to)
+				for header := range r.Out.Header {
+					if strings.HasPrefix(strings.ReplaceAll(header, "_", "-"), "Impersonate") {
+						r.Out.Header.Del(header)
+					}
+				}
+				r.Out.Header.Del("Authorization")
+				r.Out.Header.Set("Impersonate-User", r.In.Header.Get(sessionHeader))
+			},
+		}
+	}
+	return d, nil
+}
+
+// mixedFaults are the ways to confuse two clusters, each with what finds it.
+var mixedFaults = map[string]string{
+	"":                       "",
+	"takes turns":            "it was for the other cluster, and arrived at",
+	"keeps the first choice": `one cluster after the other: it was for the other cluster, and arrived at "east" as "alice@corp"`,
+	"keeps the choice of a connection": `two people and two clusters on one connection: it was for the other cluster, ` +
+		`and arrived at "east"`,
+	"believes a header":            `the other cluster's name in headers: it was for the other cluster, and arrived at "west" as "alice@corp"`,
+	"believes a path in a header":  `the other cluster's path in headers: it was for the other cluster, and arrived at "west" as "alice@corp"`,
+	"believes a cookie":            `the other cluster's name in cookies: it was for the other cluster, and arrived at "west" as "alice@corp"`,
+	"believes the query":           `the other cluster's name in the query: it was for the other cluster, and arrived at "west" as "alice@corp"`,
+	"believes the host":            `the other cluster's name as the host: it was for the other cluster, and arrived at "west" as "alice@corp"`,
+	"falls back":                   `a cluster that is not there: it was for a cluster that is not there, and arrived at "east" as "alice@corp"`,
+	"caches without the cluster":   "the same object of both clusters: request 2 was answered with a PodList, and did not arrive: it is the answer of the other cluster",
+	"sends upgrades to the first":  `a WebSocket at the other cluster: it was for the other cluster, and arrived at "east" as "alice@corp"`,
+	"goes up by encoded dots":      "", // Either cluster may be arrived at.
+	"sends to both":                `control: it was for the other cluster, and arrived at "west" as "alice@corp"`,
+	"loses the session elsewhere":  `control of the other cluster: it was made as the proxy itself`,
+	"finds clusters by first name": `a cluster that is not there: it was for a cluster that is not there, and arrived at "west" as "alice@corp"`,
+}
+
+type connKey struct{}
+
+func (d *twoClusterDeputy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	person := r.Header.Get(sessionHeader)
+	switch isPlain := r.Header.Get("Connection") == "" || strings.EqualFold(r.Header.Get("Connection"), "upgrade") || r.Header.Get("Connection") == "close"; {
+	case person == "" || len(r.Header.Values(sessionHeader)) > 1:
+		http.Error(w, "who are you?", http.StatusUnauthorized)
+		return
+	case !isPlain:
+		http.Error(w, "Connection names headers", http.StatusBadRequest)
+		return
+	}
+	escaped := r.URL.EscapedPath()
+	if d.fault == "goes up by encoded dots" {
+		escaped = strings.ReplaceAll(escaped, "%2e", ".")
+	}
+	name, rest, _ := strings.Cut(strings.TrimPrefix(escaped, "/clusters/"), "/")
+	d.mu.Lock()
+	name = d.choose(r, person, name)
+	d.mu.Unlock()
+	if d.targets[name] == nil || strings.Contains(r.URL.Path, "..") && d.fault != "goes up by encoded dots" {
+		http.Error(w, "there is no such cluster", http.StatusNotFound)
+		return
+	}
+	out := r.Clone(r.Context())
+	path, err := url.PathUnescape("/" + rest)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	out.URL.Path, out.URL.RawPath, out.Host = path, "/"+rest, ""
+	if d.fault == "loses the session elsewhere" && name == d.names[1] {
+		out.Header.Del(sessionHeader)
+	}
+	d.send(w, out, name, "/"+rest+"?"+r.URL.RawQuery)
+}
+
+// choose returns the cluster that a request goes to.
+func (d *twoClusterDeputy) choose(r *http.Request, person, name string) string {
+	d.requests++
+	other := d.names[1]
+	conn, _ := r.Context().Value(connKey{}).(net.Conn)
+	key := map[string]string{"keeps the first choice": person, "keeps the choice of a connection": fmt.Sprintf("%p", conn)}[d.fault]
+	cookie, _ := r.Cookie("cluster")
+	isTold := map[string]bool{
+		"believes a header":           r.Header.Get("X-Cluster") == other,
+		"believes a path in a header": strings.Contains(r.Header.Get("X-Original-Url"), "/"+other+"/"),
+		"believes a cookie":           cookie != nil && cookie.Value == other,
+		"believes the query":          r.URL.Query().Get("cluster") == other,
+		"believes the host":           r.Host == other,
+	}[d.fault]
+	switch {
+	case d.fault == "takes turns":
+		return d.names[d.requests%2]
+	case key != "" && d.lastOf[key] != "":
+		return d.lastOf[key]
+	case isTold:
+		return other
+	case d.fault == "falls back" && d.targets[name] == nil:
+		return d.names[0]
+	case d.fault == "finds clusters by first name" && strings.HasPrefix(name, other):
+		return other
+	case d.fault == "sends upgrades to the first" && r.Header.Get("Upgrade") != "":
+		return d.names[0]
+	}
+	if key != "" {
+		d.lastOf[key] = name
+	}
+	return name
+}
+
+// send sends a request to a cluster, or answers it from the cache.
+func (d *twoClusterDeputy) send(w http.ResponseWriter, r *http.Request, name, key string) {
+	if d.fault == "sends to both" {
+		for _, other := range d.names {
+			if other != name {
+				d.targets[other].ServeHTTP(&keptAnswer{header: http.Header{}}, r.Clone(r.Context()))
+			}
+		}
+	}
+	if d.fault != "caches without the cluster" || r.Header.Get("Upgrade") != "" {
+		d.targets[name].ServeHTTP(w, r)
+		return
+	}
+	key = r.Header.Get(sessionHeader) + key
+	d.mu.Lock()
+	kept := d.answers[key]
+	d.mu.Unlock()
+	if kept == nil {
+		kept = &keptAnswer{header: http.Header{}}
+		d.targets[name].ServeHTTP(kept, r)
+		d.mu.Lock()
+		d.answers[key] = kept
+		d.mu.Unlock()
+	}
+	maps.Copy(w.Header(), kept.header)
+	w.WriteHeader(kept.code)
+	_, _ = io.Copy(w, bytes.NewReader(kept.body))
+}
+
+// Header implements http.ResponseWriter.
+func (k *keptAnswer) Header() http.Header { return k.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (k *keptAnswer) WriteHeader(code int) { k.code = code }
+
+// Write implements http.ResponseWriter.
+func (k *keptAnswer) Write(data []byte) (int, error) {
+	k.body = append(k.body, data...)
+	return len(data), nil
+}
+
+// TestMixedClusters tries the attacks about two clusters on a proxy that is right, which has to pass, and on proxies that confuse the
+// clusters in one way each, in front of two API servers.
+func TestMixedClusters(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts two control planes")
+	}
+	ctx := context.Background()
+	people := sessions("alice@corp", "bob@corp")
+	planes := startTwoPlanes(ctx, t, people)
+	var configs []*rest.Config
+	for _, p := range planes {
+		config := p.Anonymous()
+		config.BearerToken = p.token
+		configs = append(configs, config)
+	}
+	for _, fault := range slices.Sorted(maps.Keys(mixedFaults)) {
+		t.Run("it "+fault, func(t *testing.T) {
+			d, err := newTwoClusterDeputy(tunnelledClusters, configs, fault)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tryMixed(ctx, t, d.serve(t, people, planes), mixedFaults[fault])
+		})
+	}
+}
+
+// serve serves a proxy until the test ends.
+func (d *twoClusterDeputy) serve(t *testing.T, people []*Identity, planes []*plane) *endpoint {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := d.server(listener.Addr().String())
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	ep := &endpoint{
+		url: &url.URL{Scheme: "http", Host: listener.Addr().String(), Path: "/clusters/" + d.names[0]}, people: people, namespace: Namespace, timeout: timeout,
+		cluster: d.names[0], other: &otherCluster{name: d.names[1], prefix: "/clusters/" + d.names[1]},
+	}
+	ep.useLogs(planes)
+	return ep
+}
+
+// server returns a server of the proxy, whose requests know their connection.
+func (d *twoClusterDeputy) server(address string) *http.Server {
+	return &http.Server{ //nolint:gosec // only tests send requests
+		Addr: address, Handler: d, ErrorLog: log.New(io.Discard, "", 0),
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, conn)
+		},
+	}
+}
+
+// tryMixed tries the controls, the attacks about two clusters, and everybody at once on both: want is what has to be found, empty
+// if nothing may be.
+func tryMixed(ctx context.Context, t *testing.T, ep *endpoint, want string) {
+	t.Helper()
+	isKind := func(kind string) bool { return kind == controlsKind || kind == clustersKind }
+	table, out := attacksOf(isKind), newJudgement()
+	e, err := ep.sendAttacks(ctx, table, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	judgeInto(t, out, e, table, ep.people, proxyName, false)
+	all, err := ep.useByAll(ctx, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	judgeInto(t, out, all, requestsOfAll(ep.people, 10, true), ep.people, proxyName, false)
+	isWrong := !finds(out, want)
+	if want == "" {
+		isWrong = len(out.failures) > 0 || out.outcomes[asPerson] == 0
+	}
+	if isWrong || out.inconclusive != "" {
+		t.Errorf("%q, and it should be %q; %s", out.failures, want, out.inconclusive)
+	}
+	t.Log(out.line())
+}
+
+// runTwoClusterDeputy serves a proxy in front of the two contexts of KUBECONFIG, until it is killed.
+func runTwoClusterDeputy(address, fault string) error {
+	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: os.Getenv("KUBECONFIG")}
+	var configs []*rest.Config
+	for _, name := range tunnelledClusters {
+		config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: name}).ClientConfig()
+		if err != nil {
+			return err
+		}
+		configs = append(configs, config)
+	}
+	d, err := newTwoClusterDeputy(tunnelledClusters, configs, fault)
+	if err != nil {
+		return err
+	}
+	return d.server(address).ListenAndServe()
+}
+
+// TestMixedRun tries the proxy with two clusters as its owner would, by a command that starts it, and verifies the report.
+func TestMixedRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts control planes")
+	}
+	for fault, want := range map[string]verdicts.Verdict{"": verdicts.Passed, "keeps the first choice": verdicts.Failed} {
+		t.Run("it "+fault, func(t *testing.T) {
+			address := freeAddress(t)
+			made := producttest.Run(context.Background(), t, Product,
+				"deputy", "--proxy=http://"+address, "--clusters=east,west", "--api-prefix=/clusters/{cluster}", "--parts=attacks,audit-logs", "--requests-each=6", "--timeout=20s",
+				"--focus=attacks/clusters|audit-logs",
+				"--identity=alice@corp=header:"+sessionHeader+": alice@corp", "--identity=bob@corp=header:"+sessionHeader+": bob@corp",
+				fmt.Sprintf("--proxy-command=%s='clusters|%s|%s' exec %s", helperEnv, address, fault, os.Args[0]))
+			if o := made.Report.Outcome; o.Result != want {
+				t.Errorf("%+v", o)
+			}
+			if differences := verifyChanged(t, made, "", "", ""); len(differences) > 0 {
+				t.Errorf("verify: %q", differences)
+			}
+		})
+	}
+}

@@ -57,7 +57,7 @@ func newDashboardPlan(o options, i *product.Invocation) (*dashboardPlan, error) 
 	}
 	p := &dashboardPlan{options: o, refs: map[string]dashboardCase{}}
 	names := seq.Map(o.proxy.People, func(who *Identity) string { return who.Name })
-	if p.file, err = dashboard.Parse(path, data, names); err != nil {
+	if p.file, err = dashboard.Parse(path, data, names, o.clusters...); err != nil {
 		return nil, err
 	}
 	isExisting := o.proxy.Kubeconfig != ""
@@ -176,6 +176,9 @@ func (p *dashboardPlan) Conclude(results []reports.Result, view record.View) (*r
 	for i, group := range p.options.ways() {
 		if err := describeGroup(&r.Groups[i], group, view); err != nil {
 			return nil, err
+		}
+		if len(p.options.clusters) > 0 {
+			r.Groups[i].Facts = append(r.Groups[i].Facts, reports.Fact{Name: "clusters", Value: strings.Join(p.options.clusters, " and ")})
 		}
 	}
 	r.Figures = []reports.Figure{{Name: "requests", Value: float64(len(p.file.Requests) * len(p.options.ways()))}}

@@ -1,6 +1,7 @@
 package deputy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,6 +24,8 @@ import (
 // whether that person may, and writes a row for each action. fault is what is wrong with it; empty for one that is right.
 type smallDashboard struct {
 	config *rest.Config // with its own credentials
+	// others are further clusters by their names; all others are that of config.
+	others map[string]*rest.Config
 	trail  io.Writer
 	fault  string
 
@@ -73,7 +76,7 @@ type dashboardAction struct {
 }
 
 func (a *dashboardAction) client(as string) kubernetes.Interface {
-	config := rest.CopyConfig(a.config)
+	config := rest.CopyConfig(a.configOf(a.cluster()))
 	config.Impersonate = rest.ImpersonationConfig{UserName: as, Groups: dashboardGroups[as]}
 	if a.fault == "forgets the groups" {
 		config.Impersonate.Groups = nil
@@ -81,10 +84,26 @@ func (a *dashboardAction) client(as string) kubernetes.Interface {
 	return kubernetes.NewForConfigOrDie(config)
 }
 
+// cluster returns the name of the cluster that the request is for.
+func (a *dashboardAction) cluster() string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(a.request.URL.Path, "/api/clusters/"), "/")
+	return name
+}
+
+func (d *smallDashboard) configOf(cluster string) *rest.Config {
+	if d.fault == "acts at the first cluster" {
+		return d.config
+	}
+	return cmp.Or(d.others[cluster], d.config)
+}
+
 // do does what the path and method ask for: /api/clusters/{cluster}/{resource}/{namespace}/{name}/{action}.
 func (a *dashboardAction) do() error {
 	parts := append(strings.Split(strings.TrimPrefix(a.request.URL.Path, "/api/clusters/"), "/"), "", "", "")
 	resource, namespace, name := parts[1], parts[2], parts[3]
+	if a.fault == "acts at every cluster" {
+		a.actElsewhere(namespace, name)
+	}
 	ctx, client := a.request.Context(), a.client(a.as)
 	if a.fault == "reads as itself" {
 		_, _ = a.client("").CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{})
@@ -146,6 +165,23 @@ func (a *dashboardAction) drain(ctx context.Context, client kubernetes.Interface
 	})
 }
 
+// actElsewhere does at all other clusters what the request asks for.
+func (a *dashboardAction) actElsewhere(namespace, name string) {
+	for cluster, config := range a.others {
+		if cluster == a.cluster() {
+			continue
+		}
+		config := rest.CopyConfig(config)
+		config.Impersonate = rest.ImpersonationConfig{UserName: a.as, Groups: dashboardGroups[a.as]}
+		pods := kubernetes.NewForConfigOrDie(config).CoreV1().Pods(namespace)
+		if a.request.Method == http.MethodDelete {
+			_ = pods.Delete(a.request.Context(), name, metav1.DeleteOptions{})
+		} else {
+			_, _ = pods.List(a.request.Context(), metav1.ListOptions{})
+		}
+	}
+}
+
 func (a *dashboardAction) mistake(name string) string {
 	if a.fault == "takes another name" {
 		return name + "-0"
@@ -195,7 +231,13 @@ func (a *dashboardAction) ask(checks []check) error {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Verb: c.verb, Group: c.group, Resource: c.resource, Subresource: c.sub, Namespace: c.namespace, Name: c.name,
 		}}}
-		got, err := a.client(as).AuthorizationV1().SelfSubjectAccessReviews().Create(a.request.Context(), review, metav1.CreateOptions{})
+		client := a.client(as)
+		if a.fault == "asks at the first cluster" {
+			config := rest.CopyConfig(a.config)
+			config.Impersonate = rest.ImpersonationConfig{UserName: as, Groups: dashboardGroups[as]}
+			client = kubernetes.NewForConfigOrDie(config)
+		}
+		got, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(a.request.Context(), review, metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
@@ -208,7 +250,7 @@ func (a *dashboardAction) ask(checks []check) error {
 
 // log writes a row of the trail.
 func (a *dashboardAction) log(what row) error {
-	actor, cluster, id, times := a.person, "local", a.request.Header.Get("X-Request-Id"), 1
+	actor, cluster, id, times := a.person, a.cluster(), a.request.Header.Get("X-Request-Id"), 1
 	switch a.fault {
 	case "writes no row":
 		return nil

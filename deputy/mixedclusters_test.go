@@ -18,7 +18,6 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/authzconf/authzconf/engine/product/producttest"
 	"github.com/authzconf/authzconf/verdicts"
@@ -291,14 +290,13 @@ func tryMixed(ctx context.Context, t *testing.T, ep *endpoint, want string) {
 
 // runTwoClusterDeputy serves a proxy in front of the two contexts of KUBECONFIG, until it is killed.
 func runTwoClusterDeputy(address, fault string) error {
-	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: os.Getenv("KUBECONFIG")}
+	byName, err := configsOfContexts(os.Getenv("KUBECONFIG"))
+	if err != nil {
+		return err
+	}
 	var configs []*rest.Config
 	for _, name := range tunnelledClusters {
-		config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: name}).ClientConfig()
-		if err != nil {
-			return err
-		}
-		configs = append(configs, config)
+		configs = append(configs, byName[name])
 	}
 	d, err := newTwoClusterDeputy(tunnelledClusters, configs, fault)
 	if err != nil {

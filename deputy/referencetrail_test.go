@@ -41,7 +41,7 @@ func TestReferenceTrail(t *testing.T) {
 		t.Skip("starts a control plane")
 	}
 	ctx := context.Background()
-	p := newTestDashboardPlan(t, "testdata/reference.yaml", "alice@corp", "bob@corp")
+	p := newTestDashboardPlan(t, "testdata/reference.yaml", nil, "alice@corp", "bob@corp")
 	behind, err := startPlaneFor(ctx, target(t), dashboardServiceAccount(), p.grants(false), p.objects())
 	if err != nil {
 		t.Fatal(err)

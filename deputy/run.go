@@ -83,13 +83,20 @@ func (o *observer) observeGroup(ctx context.Context, g *group) (err error) {
 }
 
 // startPlanes starts a control plane for each cluster. After an error it returns those that run.
-func (o *observer) startPlanes(ctx context.Context, g *group) (planes []*plane, err error) {
-	for _, group := range planeGroups(g.name, o.options.clusters) {
-		p, err := startPlane(ctx, o.options.target, g.grants(), g.namespaces())
+func (o *observer) startPlanes(ctx context.Context, g *group) ([]*plane, error) {
+	return startPlanes(o.log, o.events, o.options.target, planeGroups(g.name, o.options.clusters), func() (*plane, error) {
+		return startPlane(ctx, o.options.target, g.grants(), g.namespaces())
+	})
+}
+
+// startPlanes starts control planes that are recorded under these names. After an error it returns those that run.
+func startPlanes(log *record.Log, events product.Observer, wanted server.Options, names []string, start func() (*plane, error)) (planes []*plane, err error) {
+	for _, name := range names {
+		p, err := start()
 		if err != nil {
 			return planes, err
 		}
-		if err := recordPlane(o.log, o.events, o.options.target, group, p); err != nil {
+		if err := recordPlane(log, events, wanted, name, p); err != nil {
 			return planes, err
 		}
 		planes = append(planes, p)

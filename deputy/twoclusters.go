@@ -71,6 +71,24 @@ func (ep *endpoint) otherEnd() *endpoint {
 	return &end
 }
 
+// logs returns the audit log of each cluster.
+func (ep *endpoint) logs() []*auditLog {
+	if ep.other == nil {
+		return []*auditLog{&ep.log}
+	}
+	return []*auditLog{&ep.log, &ep.other.log}
+}
+
+// sendMarked sends a request with a marker past whoever acts, to each cluster.
+func (ep *endpoint) sendMarked(ctx context.Context, marker string) error {
+	for _, log := range ep.logs() {
+		if err := log.sendMarked(ctx, marker); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // useLogs reads the audit logs of control planes of ours.
 func (ep *endpoint) useLogs(planes []*plane) {
 	ep.log, ep.plane = planes[0].auditLog(), planes[0]

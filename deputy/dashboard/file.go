@@ -37,6 +37,9 @@ type File struct {
 	Trail *TrailFormat `yaml:"trail,omitempty"`
 	// Requests are sent in their order, one at a time.
 	Requests []Request `yaml:"requests"`
+
+	// clusters are the names of two clusters behind the dashboard; empty if there is one.
+	clusters []string
 }
 
 // Request is a request of the dashboard's own HTTP interface, and what it must lead to.
@@ -65,6 +68,8 @@ type Request struct {
 
 // Attributes are what a request at the API server is about.
 type Attributes struct {
+	// Cluster is one of two behind the dashboard. Left out, it is the first, and in what the dashboard may do as itself any.
+	Cluster  string `yaml:"cluster,omitempty"`
 	Verb     string `yaml:"verb"`
 	APIGroup string `yaml:"apiGroup,omitempty"`
 	// Resource has its subresource behind a slash, such as pods/eviction.
@@ -100,6 +105,9 @@ func (a Attributes) String() string {
 	if a.Namespace != "" {
 		text += " in " + a.Namespace
 	}
+	if a.Cluster != "" {
+		text += " of the cluster " + a.Cluster
+	}
 	return text
 }
 
@@ -111,9 +119,10 @@ func (a Attributes) writes() bool {
 // covers reports whether another request is one of those that the attributes stand for.
 func (a Attributes) covers(other Attributes) bool {
 	isSameKind := a.Verb == other.Verb && a.APIGroup == other.APIGroup && a.Resource == other.Resource
+	isOfCluster := a.Cluster == "" || a.Cluster == other.Cluster
 	isInNamespace := a.Namespace == "" || a.Namespace == other.Namespace
 	hasName := a.Name == "" || a.Name == other.Name
-	return isSameKind && isInNamespace && hasName
+	return isSameKind && isOfCluster && isInNamespace && hasName
 }
 
 // writes reports whether one of the requests that must arrive changes something.
@@ -128,10 +137,10 @@ func (r Request) ReviewOf(a Attributes) ReviewKind {
 	return cmp.Or(r.Review, byDefault)
 }
 
-// Parse reads a file strictly. people are the names that --identity gives. An error has file, line and column, and what was
-// expected.
-func Parse(name string, data []byte, people []string) (*File, error) {
-	f := &File{}
+// Parse reads a file strictly. people are the names that --identity gives, clusters those of two clusters if there are two. An error
+// has file, line and column, and what was expected.
+func Parse(name string, data []byte, people []string, clusters ...string) (*File, error) {
+	f := &File{clusters: clusters}
 	doc, err := scenarios.DecodeKind(name, data, "a list of a dashboard's requests", "", "", f)
 	if err != nil {
 		return nil, err
@@ -141,8 +150,21 @@ func Parse(name string, data []byte, people []string) (*File, error) {
 	}
 	for i := range f.Requests {
 		f.Requests[i].Method = cmp.Or(f.Requests[i].Method, http.MethodGet)
+		for _, list := range [][]Attributes{f.Requests[i].Arrives, f.Requests[i].Asks} {
+			for n := range list {
+				list[n].Cluster = cmp.Or(list[n].Cluster, f.firstCluster())
+			}
+		}
 	}
 	return f, nil
+}
+
+// firstCluster returns the name of the first of two clusters; empty if there is one.
+func (f *File) firstCluster() string {
+	if len(f.clusters) == 0 {
+		return ""
+	}
+	return f.clusters[0]
 }
 
 // findMistake returns where a mistake is in the file, and what it is; empty if there is none.
@@ -155,13 +177,11 @@ func (f *File) findMistake(people []string) (path, why string) {
 	case f.ReviewsWithin < 0:
 		return "$.reviewsWithin", "expected a duration that is not negative"
 	}
-	for i, a := range f.Own {
-		if why := a.findMistake(); why != "" {
-			return fmt.Sprintf("$.own[%d]", i), why
-		}
+	if i, why := findMistakeIn(f.Own, f.clusters); why != "" {
+		return fmt.Sprintf("$.own[%d]", i), why
 	}
 	if f.Trail != nil {
-		if why := f.Trail.findMistake(); why != "" {
+		if why := f.Trail.findMistake(f.clusters); why != "" {
 			return "$.trail", why
 		}
 	}
@@ -172,7 +192,7 @@ func (f *File) findMistake(people []string) (path, why string) {
 			return at + ".name", fmt.Sprintf("%q is also the name of another request", r.Name)
 		}
 		names[r.Name] = true
-		if field, why := r.findMistake(people); why != "" {
+		if field, why := r.findMistake(people, f.clusters); why != "" {
 			return at + field, why
 		}
 	}
@@ -180,7 +200,7 @@ func (f *File) findMistake(people []string) (path, why string) {
 }
 
 // findMistake returns in which field of a request a mistake is, and what it is.
-func (r Request) findMistake(people []string) (field, why string) {
+func (r Request) findMistake(people, clusters []string) (field, why string) {
 	switch {
 	case strings.TrimSpace(r.Name) == "" || strings.Contains(r.Name, "/"):
 		return ".name", "expected a name without a slash"
@@ -206,22 +226,32 @@ func (r Request) findMistake(people []string) (field, why string) {
 			return ".headers", fmt.Sprintf("%q: %q is not a header", name, value)
 		}
 	}
-	for _, listed := range []struct {
-		field string
-		list  []Attributes
-	}{{".arrives", r.Arrives}, {".asks", r.Asks}} {
-		for i, a := range listed.list {
-			if why := a.findMistake(); why != "" {
-				return fmt.Sprintf("%s[%d]", listed.field, i), why
-			}
-		}
+	if i, why := findMistakeIn(r.Arrives, clusters); why != "" {
+		return fmt.Sprintf(".arrives[%d]", i), why
+	}
+	if i, why := findMistakeIn(r.Asks, clusters); why != "" {
+		return fmt.Sprintf(".asks[%d]", i), why
 	}
 	return "", ""
 }
 
+// findMistakeIn returns which of some attributes is wrong, and what is; empty if nothing is.
+func findMistakeIn(list []Attributes, clusters []string) (i int, why string) {
+	for i, a := range list {
+		if why := a.findMistake(clusters); why != "" {
+			return i, why
+		}
+	}
+	return 0, ""
+}
+
 // findMistake returns what is wrong with attributes; empty if nothing is.
-func (a Attributes) findMistake() string {
+func (a Attributes) findMistake(clusters []string) string {
 	switch {
+	case a.Cluster != "" && len(clusters) == 0:
+		return fmt.Sprintf("cluster %q: there is one cluster, unless --clusters names two", a.Cluster)
+	case a.Cluster != "" && !slices.Contains(clusters, a.Cluster):
+		return fmt.Sprintf("cluster %q: expected %s", a.Cluster, strings.Join(clusters, " or "))
 	case a.Verb == "":
 		return "expected verb, such as delete"
 	case a.Resource == "" || strings.Count(a.Resource, "/") > 1:

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -71,7 +72,7 @@ func (r review) answers(a Attributes, kind ReviewKind) bool {
 	case kind != EitherReview && r.kind != kind:
 		return false
 	case r.kind == RulesReview:
-		return r.about.Namespace == a.Namespace
+		return r.about.Namespace == a.Namespace && r.about.Cluster == a.Cluster
 	}
 	return r.about.covers(a)
 }
@@ -79,7 +80,8 @@ func (r review) answers(a Attributes, kind ReviewKind) bool {
 // findReview returns the last review by a person about a request that was answered before a time, or why there is none. Both are
 // empty if the log does not say what the reviews ask.
 func (j *Judge) findReview(out *Findings, person string, a Attributes, kind ReviewKind, before time.Time) (*review, string) {
-	earlier := seq.Filter(j.reviews, func(got review) bool { return !got.answered.After(before) })
+	ofCluster := seq.Filter(j.reviews, func(got review) bool { return got.about.Cluster == a.Cluster })
+	earlier := seq.Filter(ofCluster, func(got review) bool { return !got.answered.After(before) }) // by the clock of one cluster
 	about := seq.Filter(earlier, func(got review) bool { return !got.blank && got.answers(a, kind) })
 	ofPerson := seq.Filter(about, func(got review) bool { return got.who == person })
 	switch {
@@ -90,13 +92,24 @@ func (j *Judge) findReview(out *Findings, person string, a Attributes, kind Revi
 	case len(earlier) > 0 && earlier[len(earlier)-1].blank:
 		out.Unknown = "the audit log has access reviews without what they ask: its policy has to log selfsubjectaccessreviews and selfsubjectrulesreviews at level Request"
 		return nil, ""
+	case j.isAskedElsewhere(a, kind):
+		return nil, "there is none at that cluster: another one was asked"
 	case len(earlier) > 0:
 		last := earlier[len(earlier)-1]
 		return nil, fmt.Sprintf("there is none about that: the last of %d (%s) asks about %q", len(earlier), last.kind, last.about)
-	case len(j.reviews) > 0:
+	case len(ofCluster) > 0:
 		return nil, "there is none before it: the first comes after"
 	}
 	return nil, "there is none"
+}
+
+// isAskedElsewhere reports whether there is a review about the same at another cluster.
+func (j *Judge) isAskedElsewhere(a Attributes, kind ReviewKind) bool {
+	return slices.ContainsFunc(j.reviews, func(got review) bool {
+		same := a
+		same.Cluster = got.about.Cluster
+		return same != a && got.answers(same, kind)
+	})
 }
 
 // checkReview returns what is wrong with the review that a request needs; empty if nothing is. before is when the request arrived,

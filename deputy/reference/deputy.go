@@ -91,39 +91,42 @@ func New(o Options) (http.Handler, error) {
 	if o.DefaultTier != "" && !slices.Contains(Tiers(), o.DefaultTier) {
 		return nil, fmt.Errorf("there is no tier %q for those who are in no group (expected one of %s)", o.DefaultTier, strings.Join(Tiers(), ", "))
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		user, ok := o.Session(r)
-		if !ok {
-			refuse(w, http.StatusUnauthorized, "there is no session")
-			return
-		}
-		as, err := o.impersonate(user)
-		if err != nil {
-			refuse(w, http.StatusForbidden, err.Error())
-			return
-		}
-		if !plainConnection(r.Header) {
-			refuse(w, http.StatusBadRequest, "the header Connection names other headers")
-			return
-		}
-		row, err := o.newRow(user.Subject, r)
-		if err != nil {
-			refuse(w, http.StatusBadRequest, "what the request is about cannot be told")
-			return
-		}
-		if err := o.Audit(row); err != nil {
-			refuse(w, http.StatusInternalServerError, "the audit log cannot be written")
-			return
-		}
-		as.Set(auditIDHeader, row.AuditID)
-		if o.Token != "" {
-			as.Set("Authorization", "Bearer "+o.Token)
-		}
-		proxy(o.Target, o.Transport, func(h http.Header) {
-			dropIdentity(h)
-			maps.Copy(h, as)
-		}).ServeHTTP(w, r)
-	}), nil
+	return http.HandlerFunc(o.serve), nil
+}
+
+// serve sends the request of a session on as its person, after a row is written.
+func (o Options) serve(w http.ResponseWriter, r *http.Request) {
+	user, ok := o.Session(r)
+	if !ok {
+		refuse(w, http.StatusUnauthorized, "there is no session")
+		return
+	}
+	as, err := o.impersonate(user)
+	if err != nil {
+		refuse(w, http.StatusForbidden, err.Error())
+		return
+	}
+	if !plainConnection(r.Header) {
+		refuse(w, http.StatusBadRequest, "the header Connection names other headers")
+		return
+	}
+	row, err := o.newRow(user.Subject, r)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, "what the request is about cannot be told")
+		return
+	}
+	if err := o.Audit(row); err != nil {
+		refuse(w, http.StatusInternalServerError, "the audit log cannot be written")
+		return
+	}
+	as.Set(auditIDHeader, row.AuditID)
+	if o.Token != "" {
+		as.Set("Authorization", "Bearer "+o.Token)
+	}
+	proxy(o.Target, o.Transport, func(h http.Header) {
+		dropIdentity(h)
+		maps.Copy(h, as)
+	}).ServeHTTP(w, r)
 }
 
 // newRow returns the row of a request of a person.

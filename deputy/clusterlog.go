@@ -11,22 +11,22 @@ import (
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
-// openAuditLogs opens the audit logs of the clusters behind the proxy.
-func (p *Proxy) openAuditLogs(ctx context.Context) (end func() error, err error) {
-	log, end, err := p.ofCluster(0).openAuditLog(ctx)
+// openAuditLogs opens the audit logs of the clusters behind the proxy, and returns what closes them.
+func (p *Proxy) openAuditLogs(ctx context.Context) (func() error, error) {
+	log, closeLog, err := p.ofCluster(0).openAuditLog(ctx)
 	if err != nil {
 		return nil, err
 	}
 	p.at.log = log
 	if p.at.other == nil {
-		return end, nil
+		return closeLog, nil
 	}
-	other, endOther, err := p.ofCluster(1).openAuditLog(ctx)
+	other, closeOther, err := p.ofCluster(1).openAuditLog(ctx)
 	if err != nil {
-		return nil, errors.Join(err, end())
+		return nil, errors.Join(err, closeLog())
 	}
 	p.at.other.log = other
-	return func() error { return errors.Join(end(), endOther()) }, nil
+	return func() error { return errors.Join(closeLog(), closeOther()) }, nil
 }
 
 // openAuditLog opens the audit log of a cluster that runs, from its present end on.

@@ -60,6 +60,8 @@ var dashboardFaults = map[string]string{
 	"shows the editor without asking":    `open the edit page of a ConfigMap, by somebody who may only read: there is none about that: the last of`,
 	"tries the edit to find out":         "by somebody who may only read: patch configmaps settings in shop as bob@corp",
 	"asks about the editor of everybody": `open the edit page of a ConfigMap, by somebody who may only read: the review was made as "system:serviceaccount:dashboards:dashboard"`,
+	"answers checks by itself":           "ask what the edit page needs in one request, by somebody who may only read: there is none about that: the last of",
+	"asks for the rules elsewhere":       "ask what the edit page needs in one request, by somebody who may only read: there is none about that: the last of",
 	"acts twice":                         "delete a pod: delete secrets web in shop as alice@corp",
 	"lets nobody in":                     "delete a pod without a session: delete pods web in shop as the dashboard itself",
 	"writes no row":                      "delete a pod: no row",

@@ -38,6 +38,11 @@ func (p *dashboardPlan) Run(ctx context.Context, log *record.Log, events product
 
 // observeGroup starts a control plane and the dashboard, or uses those that run, sends all requests, and records what was seen.
 func (p *dashboardPlan) observeGroup(ctx context.Context, group string, log *record.Log, events product.Observer) (err error) {
+	trail, err := p.openTrail(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, trail.close()) }()
 	var planes []*plane
 	if group != existingCluster {
 		planes, err = p.startPlanes(ctx, group, log, events)
@@ -46,11 +51,6 @@ func (p *dashboardPlan) observeGroup(ctx context.Context, group string, log *rec
 			return err
 		}
 	}
-	trail, err := p.openTrail(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, trail.close()) }()
 	ep, err := p.options.proxy.open(ctx, planes)
 	if err != nil {
 		return err

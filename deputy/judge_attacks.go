@@ -169,7 +169,7 @@ func (j *attackJudge) judgeAttack(out *judgement, a attack, seen *attackEvidence
 		got.outcome = unknownByAnswers
 	}
 	if j.mustArrive(a) {
-		j.judgeControl(out, a, seen, got, len(events) > 0)
+		j.judgeControl(out, a, seen, got, events)
 		return nil
 	}
 	out.outcomes[got.outcome]++
@@ -229,9 +229,9 @@ func (j *attackJudge) mustArrive(a attack) bool {
 
 // judgeControl judges requests that have to arrive as the person: all of them do, and one that did not is not answered
 // with success, because that would be the answer to another request.
-func (j *attackJudge) judgeControl(out *judgement, a attack, seen *attackEvidence, got *arrivals, hasEvents bool) {
+func (j *attackJudge) judgeControl(out *judgement, a attack, seen *attackEvidence, got *arrivals, events map[string]loggedEvent) {
 	code := seen.Answers[0].Code
-	isAnsweredUnasked := !hasEvents && code/100 == 2
+	isAnsweredUnasked := len(events) == 0 && code/100 == 2
 	switch {
 	case isAnsweredUnasked && j.logged:
 		out.failAttack(a, seen, fmt.Sprintf("it was answered %d, and the API server was not asked: it is the answer to another request", code))
@@ -240,10 +240,20 @@ func (j *attackJudge) judgeControl(out *judgement, a attack, seen *attackEvidenc
 	case got.outcome == asPerson && len(got.arrived) < len(a.Requests):
 		out.failAttack(a, seen, fmt.Sprintf("only %d of %d requests arrived", len(got.arrived), len(a.Requests)))
 	case got.outcome != asPerson:
-		out.failAttack(a, seen, fmt.Sprintf("it should have arrived as %s and did not: %s (code %d)", j.people[a.Requests[0].Who].Name, got.outcome, code))
+		out.failAttack(a, seen, fmt.Sprintf("it should have arrived as %s and did not: %s (code %d)%s", j.people[a.Requests[0].Who].Name, got.outcome, code, refusalOf(events)))
 	default:
 		out.outcomes[got.outcome]++
 	}
+}
+
+// refusalOf returns what the API server answered to the first request that it refused, after a colon; empty if to none.
+func refusalOf(events map[string]loggedEvent) string {
+	for _, key := range slices.Sorted(maps.Keys(events)) {
+		if status := events[key].ResponseStatus; status != nil && status.Message != "" {
+			return ": " + status.Message
+		}
+	}
+	return ""
 }
 
 // loggedEvent is an event of the audit log of one of two clusters.

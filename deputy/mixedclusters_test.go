@@ -3,15 +3,19 @@ package deputy
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +23,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/engine/product/producttest"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -325,5 +330,103 @@ func TestMixedRun(t *testing.T) {
 				t.Errorf("verify: %q", differences)
 			}
 		})
+	}
+}
+
+// TestMixedOnExistingClusters tries the proxy on two clusters that run already, by one kubeconfig with a context for each, and an
+// audit log for each: a right proxy passes, and one that confuses them does not.
+func TestMixedOnExistingClusters(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts two control planes")
+	}
+	ctx, dir := context.Background(), t.TempDir()
+	people := sessions("alice@corp", "bob@corp")
+	var proxied []*rest.Config
+	var admins []clusters.Context
+	for _, cluster := range tunnelledClusters {
+		behind, admin := startLogged(ctx, t, dir, cluster, people)
+		proxied, admins = append(proxied, behind), append(admins, clusters.Context{Name: cluster, Config: admin})
+	}
+	kubeconfig := filepath.Join(dir, "admin.conf")
+	data, err := clusters.Kubeconfigs(admins...)
+	if err := errors.Join(err, os.WriteFile(kubeconfig, data, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for fault, want := range map[string]verdicts.Verdict{"": verdicts.Passed, "falls back": verdicts.Failed} {
+		t.Run("it "+fault, func(t *testing.T) {
+			d, err := newTwoClusterDeputy(tunnelledClusters, proxied, fault)
+			if err != nil {
+				t.Fatal(err)
+			}
+			subject := httptest.NewServer(d)
+			defer subject.Close()
+			made := producttest.Run(ctx, t, Product,
+				"deputy", "--proxy="+subject.URL, "--clusters=east,west", "--api-prefix=/clusters/{cluster}", "--focus=attacks/clusters",
+				"--kubeconfig="+kubeconfig, "--audit-log="+filepath.Join(dir, "{cluster}.log"), "--namespace="+Namespace,
+				"--identity=alice@corp=header:"+sessionHeader+": alice@corp", "--identity=bob@corp=header:"+sessionHeader+": bob@corp")
+			if o := made.Report.Outcome; o.Result != want {
+				t.Errorf("%+v", o)
+			}
+			if differences := verifyChanged(t, made, "", "", ""); len(differences) > 0 {
+				t.Errorf("verify: %q", differences)
+			}
+		})
+	}
+}
+
+// startLogged starts a control plane whose audit log grows in a file with the cluster's name, and returns how a proxy and an
+// administrator reach it.
+func startLogged(ctx context.Context, t *testing.T, dir, cluster string, people []*Identity) (proxied, admin *rest.Config) {
+	t.Helper()
+	file, err := os.Create(filepath.Join(dir, cluster+".log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	receiver := httptest.NewServer(&batchReceiver{into: file})
+	t.Cleanup(func() { receiver.Close(); _ = file.Close() })
+	o, own := target(t), filepath.Join(dir, cluster)
+	if err := os.Mkdir(own, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	o.KubeAPIServerPath = wrapAPIServer(ctx, t, own, o, strings.TrimPrefix(receiver.URL, "http://"))
+	p, err := startPlane(ctx, o, append(userGrants(people, 1), proxyGrants(nil, false)...), []string{Namespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Stop() })
+	proxied, admin = p.Anonymous(), p.Admin()
+	proxied.BearerToken = p.token
+	if err := rest.LoadTLSFiles(admin); err != nil {
+		t.Fatal(err)
+	}
+	return proxied, admin
+}
+
+// TestOneLogForTwoClusters shows that two clusters with one audit log are not taken for two.
+func TestOneLogForTwoClusters(t *testing.T) {
+	var mu sync.Mutex
+	var events []json.RawMessage
+	log := auditLog{
+		sendMarked: func(_ context.Context, marker string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			events = append(events, json.RawMessage(`{"requestURI": "/`+marker+`"}`))
+			return nil
+		},
+		find: func(texts ...string) (out []json.RawMessage, _ error) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, event := range events {
+				if strings.Contains(string(event), texts[0]) {
+					out = append(out, event)
+				}
+			}
+			return out, nil
+		},
+		timeout: timeout,
+	}
+	ep := &endpoint{cluster: "east", log: log, other: &otherCluster{name: "west", log: log}}
+	if err := ep.settle(t.Context()); err == nil || !strings.Contains(err.Error(), "a request to the cluster east is in the audit log of west") {
+		t.Error(err)
 	}
 }

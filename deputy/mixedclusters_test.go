@@ -15,6 +15,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,6 +26,7 @@ import (
 
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/engine/product/producttest"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -72,13 +74,40 @@ func newTwoClusterDeputy(names []string, configs []*rest.Config, fault string) (
 						r.Out.Header.Del(header)
 					}
 				}
-				r.Out.Header.Del("Authorization")
-				r.Out.Header.Set("Impersonate-User", r.In.Header.Get(sessionHeader))
+				d.identify(r, configs[n].BearerToken)
 			},
 		}
 	}
 	return d, nil
 }
+
+// identify says whose a request is, and by which token.
+func (d *twoClusterDeputy) identify(r *httputil.ProxyRequest, token string) {
+	out, person := r.Out.Header, r.In.Header.Get(sessionHeader)
+	asked, isElsewhere := r.In.Header.Get("Impersonate-User"), r.In.Header.Get(clusterHeader) == d.names[1]
+	isUp := r.In.Header.Get(upHeader) != ""
+	trusts := map[string]bool{"trusts headers elsewhere": isElsewhere, "trusts headers upwards": isUp}[d.fault]
+	keepsToken := d.fault == "keeps tokens elsewhere" && isElsewhere && out.Get("Authorization") != ""
+	out.Del(clusterHeader)
+	out.Del(upHeader)
+	if !keepsToken {
+		out.Set("Authorization", "Bearer "+token)
+	}
+	if trusts && asked != "" {
+		person = asked
+	}
+	if groups := r.In.Header.Values("Impersonate-Group"); trusts && len(groups) > 0 {
+		out["Impersonate-Group"] = groups
+	}
+	isDropped := d.fault == "obeys Connection elsewhere" && isElsewhere && strings.Contains(r.In.Header.Get("Connection"), "Impersonate-User")
+	isLost := d.fault == "loses the session upwards" && isUp
+	if person != "" && !isDropped && !isLost {
+		out.Set("Impersonate-User", person)
+	}
+}
+
+// The headers by which the proxy tells itself which cluster a request goes to, and whether its path goes up.
+const clusterHeader, upHeader = "X-Test-Cluster", "X-Test-Up"
 
 // mixedFaults are the ways to confuse two clusters, each with what finds it.
 var mixedFaults = map[string]string{
@@ -98,6 +127,14 @@ var mixedFaults = map[string]string{
 	"goes up by encoded dots":      "", // Either cluster may be arrived at.
 	"sends to both":                `control: it was for the other cluster, and arrived at "west" as "alice@corp"`,
 	"loses the session elsewhere":  `control of the other cluster: it was made as the proxy itself`,
+	"knows the first alone":        `control of the other cluster: it was for the other cluster, and arrived at "east" as "alice@corp"`,
+	"knows the second alone":       `control: it was for the other cluster, and arrived at "west" as "alice@corp"`,
+	"trusts headers elsewhere":     `another user at the other cluster: it was made as "bob@corp", not as "alice@corp"`,
+	"lets nobody in elsewhere":     "no identity at the other cluster: it was made as the proxy itself",
+	"keeps tokens elsewhere":       "a foreign Authorization at the other cluster: its own Authorization reached the API server",
+	"obeys Connection elsewhere":   "Connection names the user at the other cluster: it was made as the proxy itself",
+	"loses the session upwards":    "up from one cluster to the other: it was made as the proxy itself",
+	"trusts headers upwards":       `up from one cluster to the other as another user: it was made as "bob@corp", not as "alice@corp"`,
 	"finds clusters by first name": `a cluster that is not there: it was for a cluster that is not there, and arrived at "west" as "alice@corp"`,
 }
 
@@ -105,37 +142,53 @@ type connKey struct{}
 
 func (d *twoClusterDeputy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	person := r.Header.Get(sessionHeader)
-	switch isPlain := r.Header.Get("Connection") == "" || strings.EqualFold(r.Header.Get("Connection"), "upgrade") || r.Header.Get("Connection") == "close"; {
-	case person == "" || len(r.Header.Values(sessionHeader)) > 1:
+	escaped, isUp := d.cleanPath(r.URL)
+	name, rest, _ := strings.Cut(strings.TrimPrefix(escaped, "/clusters/"), "/")
+	isBeyond := name == d.names[1] || isUp
+	isLetIn := d.fault == "lets nobody in elsewhere" && isBeyond
+	isPlain := slices.Contains([]string{"", "upgrade", "close"}, strings.ToLower(r.Header.Get("Connection")))
+	obeys := d.fault == "obeys Connection elsewhere" && name == d.names[1]
+	switch {
+	case person == "" && !isLetIn, len(r.Header.Values(sessionHeader)) > 1:
 		http.Error(w, "who are you?", http.StatusUnauthorized)
 		return
-	case !isPlain:
+	case !isPlain && !obeys:
 		http.Error(w, "Connection names headers", http.StatusBadRequest)
 		return
 	}
-	escaped := r.URL.EscapedPath()
-	if d.fault == "goes up by encoded dots" {
-		escaped = strings.ReplaceAll(escaped, "%2e", ".")
-	}
-	name, rest, _ := strings.Cut(strings.TrimPrefix(escaped, "/clusters/"), "/")
 	d.mu.Lock()
 	name = d.choose(r, person, name)
 	d.mu.Unlock()
-	if d.targets[name] == nil || strings.Contains(r.URL.Path, "..") && d.fault != "goes up by encoded dots" {
+	hasDots := strings.Contains(r.URL.Path, "..") && !isUp
+	if d.targets[name] == nil || hasDots {
 		http.Error(w, "there is no such cluster", http.StatusNotFound)
 		return
 	}
 	out := r.Clone(r.Context())
-	path, err := url.PathUnescape("/" + rest)
+	out.Header.Set(clusterHeader, name)
+	if isUp {
+		out.Header.Set(upHeader, "true")
+	}
+	unescaped, err := url.PathUnescape("/" + rest)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	out.URL.Path, out.URL.RawPath, out.Host = path, "/"+rest, ""
+	out.URL.Path, out.URL.RawPath, out.Host = unescaped, "/"+rest, ""
 	if d.fault == "loses the session elsewhere" && name == d.names[1] {
 		out.Header.Del(sessionHeader)
 	}
 	d.send(w, out, name, "/"+rest+"?"+r.URL.RawQuery)
+}
+
+// cleanPath returns the path of a request, and whether it went up: a proxy may go where that leads.
+func (d *twoClusterDeputy) cleanPath(u *url.URL) (escaped string, isUp bool) {
+	escaped = u.EscapedPath()
+	goesUp := slices.Contains([]string{"goes up by encoded dots", "loses the session upwards", "trusts headers upwards", "lets nobody in elsewhere"}, d.fault)
+	if !goesUp || !strings.Contains(u.Path, "/../") {
+		return escaped, false
+	}
+	return path.Clean(strings.ReplaceAll(escaped, "%2e", ".")), true
 }
 
 // choose returns the cluster that a request goes to.
@@ -157,8 +210,10 @@ func (d *twoClusterDeputy) choose(r *http.Request, person, name string) string {
 		return d.names[d.requests%2]
 	case key != "" && d.lastOf[key] != "":
 		return d.lastOf[key]
-	case isTold:
+	case isTold, d.fault == "knows the second alone":
 		return other
+	case d.fault == "knows the first alone":
+		return d.names[0]
 	case d.fault == "falls back" && d.targets[name] == nil:
 		return d.names[0]
 	case d.fault == "finds clusters by first name" && strings.HasPrefix(name, other):
@@ -228,15 +283,30 @@ func TestMixedClusters(t *testing.T) {
 		config.BearerToken = p.token
 		configs = append(configs, config)
 	}
-	for _, fault := range slices.Sorted(maps.Keys(mixedFaults)) {
+	caught := map[string]bool{}
+	faulty := slices.DeleteFunc(slices.Sorted(maps.Keys(mixedFaults)), func(fault string) bool { return mixedFaults[fault] == "" })
+	tried := sampleNames(faulty)
+	for _, fault := range append(tried, "", "goes up by encoded dots") { // The last two are right.
 		t.Run("it "+fault, func(t *testing.T) {
 			d, err := newTwoClusterDeputy(tunnelledClusters, configs, fault)
 			if err != nil {
 				t.Fatal(err)
 			}
-			tryMixed(ctx, t, d.serve(t, people, planes), mixedFaults[fault])
+			for _, attack := range tryMixed(ctx, t, d.serve(t, people, planes), mixedFaults[fault]) {
+				caught[attack] = true
+			}
 		})
 	}
+	if len(tried) < len(faulty) {
+		return
+	}
+	table := attacksOf(func(kind string) bool { return kind == clustersKind })
+	for _, a := range table {
+		if !caught[a.Name] {
+			t.Errorf("%s is caught on no proxy", a.Name)
+		}
+	}
+	t.Logf("each of %d attacks is caught on one of %d proxies", len(table), len(faulty))
 }
 
 // serve serves a proxy until the test ends.
@@ -259,8 +329,12 @@ func (d *twoClusterDeputy) serve(t *testing.T, people []*Identity, planes []*pla
 
 // server returns a server of the proxy, whose requests know their connection.
 func (d *twoClusterDeputy) server(address string) *http.Server {
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{ //nolint:gosec // only tests send requests
-		Addr: address, Handler: d, ErrorLog: log.New(io.Discard, "", 0),
+		Protocols: protocols,
+		Addr:      address, Handler: d, ErrorLog: log.New(io.Discard, "", 0),
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			return context.WithValue(ctx, connKey{}, conn)
 		},
@@ -268,8 +342,8 @@ func (d *twoClusterDeputy) server(address string) *http.Server {
 }
 
 // tryMixed tries the controls, the attacks about two clusters, and everybody at once on both: want is what has to be found, empty
-// if nothing may be.
-func tryMixed(ctx context.Context, t *testing.T, ep *endpoint, want string) {
+// if nothing may be. It returns the attacks that were caught.
+func tryMixed(ctx context.Context, t *testing.T, ep *endpoint, want string) (caught []string) {
 	t.Helper()
 	isKind := func(kind string) bool { return kind == controlsKind || kind == clustersKind }
 	table, out := attacksOf(isKind), newJudgement()
@@ -291,6 +365,7 @@ func tryMixed(ctx context.Context, t *testing.T, ep *endpoint, want string) {
 		t.Errorf("%q, and it should be %q; %s", out.failures, want, out.inconclusive)
 	}
 	t.Log(out.line())
+	return seq.Map(out.findings, func(f finding) string { return f.attack })
 }
 
 // runTwoClusterDeputy serves a proxy in front of the two contexts of KUBECONFIG, until it is killed.

@@ -35,7 +35,7 @@ type candidate struct {
 func (s *Summary) findInstead(r *requestor, who scenarios.User, as scenarios.Impersonate) *instead {
 	want := oracle.Resulting(oracle.Legacy, &as)
 	for _, c := range changeGroups(as) {
-		if !equalUsers(want, resultingConstrained(c.as)) {
+		if !equalUsers(want, predictConstrained(c.as)) {
 			continue
 		}
 		if other := s.identity(r, who, c.as); other.mode != "" {
@@ -59,7 +59,7 @@ func changeGroups(as scenarios.Impersonate) (all []candidate) {
 		}
 		all = append(all, c)
 	}
-	alone := resultingConstrained(scenarios.Impersonate{User: as.User})
+	alone := predictConstrained(scenarios.Impersonate{User: as.User})
 	added := slices.DeleteFunc(slices.Clone(alone.Groups), func(group string) bool { return !slices.Contains(as.Groups, group) })
 	without("leave out Impersonate-Group", added, func(string) bool { return true })
 	for _, group := range added {
@@ -80,8 +80,8 @@ func changeGroups(as scenarios.Impersonate) (all []candidate) {
 	return all
 }
 
-// resultingConstrained returns whom the constrained mode that a name belongs to makes of a request: they differ in names alone.
-func resultingConstrained(as scenarios.Impersonate) scenarios.User {
+// predictConstrained returns whom the constrained mode that a name belongs to makes of a request: they differ in names alone.
+func predictConstrained(as scenarios.Impersonate) scenarios.User {
 	return oracle.Resulting(oracle.UserInfo, &as)
 }
 

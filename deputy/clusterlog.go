@@ -13,7 +13,7 @@ import (
 
 // openAuditLogs opens the audit logs of the clusters behind the proxy, and returns what closes them.
 func (p *Proxy) openAuditLogs(ctx context.Context) (func() error, error) {
-	log, closeLog, err := p.ofCluster(0).openAuditLog(ctx)
+	log, closeLog, err := p.fillCluster(0).openAuditLog(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -21,7 +21,7 @@ func (p *Proxy) openAuditLogs(ctx context.Context) (func() error, error) {
 	if p.at.other == nil {
 		return closeLog, nil
 	}
-	other, closeOther, err := p.ofCluster(1).openAuditLog(ctx)
+	other, closeOther, err := p.fillCluster(1).openAuditLog(ctx)
 	if err != nil {
 		return nil, errors.Join(err, closeLog())
 	}

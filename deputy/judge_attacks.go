@@ -240,14 +240,14 @@ func (j *attackJudge) judgeControl(out *judgement, a attack, seen *attackEvidenc
 	case got.outcome == asPerson && len(got.arrived) < len(a.Requests):
 		out.failAttack(a, seen, fmt.Sprintf("only %d of %d requests arrived", len(got.arrived), len(a.Requests)))
 	case got.outcome != asPerson:
-		out.failAttack(a, seen, fmt.Sprintf("it should have arrived as %s and did not: %s (code %d)%s", j.people[a.Requests[0].Who].Name, got.outcome, code, refusalOf(events)))
+		out.failAttack(a, seen, fmt.Sprintf("it should have arrived as %s and did not: %s (code %d)%s", j.people[a.Requests[0].Who].Name, got.outcome, code, firstRefusal(events)))
 	default:
 		out.outcomes[got.outcome]++
 	}
 }
 
-// refusalOf returns what the API server answered to the first request that it refused, after a colon; empty if to none.
-func refusalOf(events map[string]loggedEvent) string {
+// firstRefusal returns what the API server answered to the first request that it refused, after a colon; empty if to none.
+func firstRefusal(events map[string]loggedEvent) string {
 	for _, key := range slices.Sorted(maps.Keys(events)) {
 		if status := events[key].ResponseStatus; status != nil && status.Message != "" {
 			return ": " + status.Message

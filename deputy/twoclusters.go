@@ -44,11 +44,11 @@ func (p *Proxy) checkPlaceholders() error {
 
 // prefixOf returns the path of the Kubernetes API of the n-th cluster below the URL.
 func (p *Proxy) prefixOf(n int) string {
-	return strings.TrimRight(p.ofCluster(n).APIPrefix, "/")
+	return strings.TrimRight(p.fillCluster(n).APIPrefix, "/")
 }
 
-// ofCluster returns the proxy with what is given for the n-th cluster. Unless something else is said, its context has its name.
-func (p *Proxy) ofCluster(n int) *Proxy {
+// fillCluster returns the proxy with what is given for the n-th cluster. Unless something else is said, its context has its name.
+func (p *Proxy) fillCluster(n int) *Proxy {
 	out := *p
 	if len(p.clusters) == 0 {
 		return &out

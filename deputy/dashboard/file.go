@@ -177,7 +177,7 @@ func (f *File) findMistake(people []string) (path, why string) {
 	case f.ReviewsWithin < 0:
 		return "$.reviewsWithin", "expected a duration that is not negative"
 	}
-	if i, why := findMistakeIn(f.Own, f.clusters); why != "" {
+	if i, why := checkAttributes(f.Own, f.clusters); why != "" {
 		return fmt.Sprintf("$.own[%d]", i), why
 	}
 	if f.Trail != nil {
@@ -226,17 +226,17 @@ func (r Request) findMistake(people, clusters []string) (field, why string) {
 			return ".headers", fmt.Sprintf("%q: %q is not a header", name, value)
 		}
 	}
-	if i, why := findMistakeIn(r.Arrives, clusters); why != "" {
+	if i, why := checkAttributes(r.Arrives, clusters); why != "" {
 		return fmt.Sprintf(".arrives[%d]", i), why
 	}
-	if i, why := findMistakeIn(r.Asks, clusters); why != "" {
+	if i, why := checkAttributes(r.Asks, clusters); why != "" {
 		return fmt.Sprintf(".asks[%d]", i), why
 	}
 	return "", ""
 }
 
-// findMistakeIn returns which of some attributes is wrong, and what is; empty if nothing is.
-func findMistakeIn(list []Attributes, clusters []string) (i int, why string) {
+// checkAttributes returns which of some attributes is wrong, and what is; empty if nothing is.
+func checkAttributes(list []Attributes, clusters []string) (i int, why string) {
 	for i, a := range list {
 		if why := a.findMistake(clusters); why != "" {
 			return i, why

@@ -126,21 +126,24 @@ func FuzzParse(f *testing.F) {
 	f.Add(readExample(f))
 	f.Add([]byte("requests:\n- {name: a, as: alice@corp, path: /a, arrives: []}\n"))
 	f.Add([]byte("requests: [&a {name: a, as: nobody, path: /, arrives: []}, *a]\n"))
+	f.Add([]byte("requests:\n- {name: a, as: alice@corp, path: /a, arrives: [{cluster: west, verb: get, resource: pods}], asks: [{verb: delete, resource: pods}]}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		file, err := Parse("f.yaml", data, people)
-		if err != nil {
-			if !strings.HasPrefix(err.Error(), "f.yaml:") {
-				t.Errorf("%q is refused without a place: %v", data, err)
+		for _, clusters := range [][]string{nil, {"east", "west"}} {
+			file, err := Parse("f.yaml", data, people, clusters...)
+			if err != nil {
+				if !strings.HasPrefix(err.Error(), "f.yaml:") {
+					t.Errorf("%q is refused without a place: %v", data, err)
+				}
+				continue
 			}
-			return
-		}
-		e := &Evidence{Sent: make([]Sent, len(file.Requests))}
-		j, err := NewJudge(file, e, "dashboard", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if out := j.JudgeRequest(0); out.Unknown == "" {
-			t.Errorf("%q is judged without any event", data)
+			e := &Evidence{Sent: make([]Sent, len(file.Requests))}
+			j, err := NewJudge(file, e, "dashboard", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if out := j.JudgeRequest(0); out.Unknown == "" {
+				t.Errorf("%q is judged without any event", data)
+			}
 		}
 	})
 }

@@ -24,6 +24,8 @@ type Advice struct {
 	// Requestors says of each requestor how much wider its grants are than what was seen.
 	Requestors []Requestor
 	Kept       []Kept // the impersonations that no constrained mode can serve
+	// Redundant are those that one can serve, and that say more than they need to.
+	Redundant []Redundant
 	// Masters are requestors in system:masters with their requests: no authorizer sees them, and no grant is about them.
 	Masters map[string]int64
 }
@@ -50,6 +52,14 @@ type Kept struct {
 	Requests int64             // how many requests there were
 }
 
+// Redundant is an impersonation with a header that changes nothing, and needs a permission.
+type Redundant struct {
+	Requestor string
+	As        scenarios.Impersonate
+	Instead   string // says by which other request the same user can be had
+	Requests  int64  // how many requests there were
+}
+
 // Advice returns what follows from all that was seen.
 func (s *Summary) Advice() *Advice {
 	a := &Advice{Masters: s.masters}
@@ -61,6 +71,7 @@ func (s *Summary) Advice() *Advice {
 			a.Grants = append(a.Grants, merge(name, grants)...)
 		}
 		a.Kept = append(a.Kept, r.listKept()...)
+		a.Redundant = append(a.Redundant, r.listRedundant()...)
 	}
 	return a
 }
@@ -103,19 +114,36 @@ func (r *requestor) sumUp() (sum Requestor, grants []scenarios.Grant) {
 
 // listKept returns the impersonations of the requestor that no constrained mode can serve.
 func (r *requestor) listKept() (out []Kept) {
-	counts := map[*identity]int64{}
-	for p, n := range r.seen {
-		if p.as.mode == "" {
-			counts[p.as] += n
-		}
-	}
-	for as, n := range counts {
-		out = append(out, Kept{Requestor: r.name, Groups: sets.List(r.groups), As: as.as, Why: as.why, Instead: as.describeInstead(), Legacy: as.legacy, Requests: n})
+	for as, n := range r.countRequests(func(as *identity) bool { return as.mode == "" }) {
+		out = append(out, Kept{Requestor: r.name, Groups: sets.List(r.groups), As: as.as, Why: as.why, Instead: as.instead.String(), Legacy: as.legacy, Requests: n})
 	}
 	slices.SortFunc(out, func(a, b Kept) int {
 		return cmp.Or(strings.Compare(a.As.User, b.As.User), strings.Compare(a.Why, b.Why), cmp.Compare(len(a.As.Groups), len(b.As.Groups)), cmp.Compare(a.Requests, b.Requests))
 	})
 	return out
+}
+
+// listRedundant returns the impersonations of the requestor that a constrained mode can serve with one header less.
+func (r *requestor) listRedundant() (out []Redundant) {
+	isRedundant := func(as *identity) bool { return as.mode != "" && as.instead != nil }
+	for as, n := range r.countRequests(isRedundant) {
+		out = append(out, Redundant{r.name, as.as, as.instead.String(), n})
+	}
+	slices.SortFunc(out, func(a, b Redundant) int {
+		return cmp.Or(strings.Compare(a.As.User, b.As.User), slices.Compare(a.As.Groups, b.As.Groups), strings.Compare(a.Instead, b.Instead), cmp.Compare(a.Requests, b.Requests))
+	})
+	return out
+}
+
+// countRequests returns how many requests were seen as each of the identities that a function selects.
+func (r *requestor) countRequests(selects func(*identity) bool) map[*identity]int64 {
+	counts := map[*identity]int64{}
+	for p, n := range r.seen {
+		if selects(p.as) {
+			counts[p.as] += n
+		}
+	}
+	return counts
 }
 
 // actionGrant returns the narrowest grant for the action check.
@@ -278,10 +306,18 @@ func headersOf(e *auditv1.Event) scenarios.Impersonate {
 	if n := len(groups); n > 0 && groups[n-1] == added {
 		groups = groups[:n-1]
 	}
-	if len(groups) == 0 || followFromName(e, groups) {
+	switch {
+	case len(groups) == 0 && isServiceAccount(u.Username): // It would have its own groups, if none had been asked for.
+		groups = []string{added}
+	case len(groups) == 0 || followFromName(e, groups):
 		groups = nil
 	}
 	return scenarios.Impersonate{User: u.Username, UID: u.UID, Groups: groups, Extra: scenarios.UserOf("", "", nil, u.Extra).Extra}
+}
+
+func isServiceAccount(name string) bool {
+	_, _, isAccount := scenarios.SplitServiceAccount(name)
+	return isAccount
 }
 
 // followFromName reports whether the groups follow from the name: those of a service account, and in a constrained mode

@@ -23,7 +23,7 @@ func TestProfiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	var table strings.Builder
-	table.WriteString("| profile | product | sends | legacy grant | constrained mode | what blocks it |\n|---|---|---|---|---|---|\n")
+	table.WriteString("| profile | product | sends | legacy grant | constrained mode | what blocks it, and what would do |\n|---|---|---|---|---|---|\n")
 	for _, p := range profiles {
 		if p.Product == "" || p.Date == "" || p.Requestor == "" || len(p.Sources) == 0 || len(p.Legacy) == 0 || len(p.Sends) == 0 {
 			t.Errorf("%s: something is not stated: %+v", p.Name, p)
@@ -49,7 +49,7 @@ func TestProfiles(t *testing.T) {
 			}
 		}
 		for i, k := range kinds {
-			row := []string{"", "", "", "", string(k.Mode), strings.TrimSuffix(k.Blocked+"; instead: "+k.Instead, "; instead: ")}
+			row := []string{"", "", "", "", string(k.Mode), describeKind(k)}
 			if i == 0 {
 				row[0], row[1] = "`"+p.Name+"`", p.Product
 				for j, g := range p.Legacy {
@@ -78,7 +78,6 @@ func TestProfiles(t *testing.T) {
 	golden(t, "../docs/advise.md", table.String())
 }
 
-// legacyOf tells what was judged of an impersonation by legacy grants.
 // expectDecision demands that a server with these grants alone allows an impersonation, or does not.
 func expectDecision(t *testing.T, profile string, s advice.Seen, grants []scenarios.Grant, isAllowed bool) {
 	t.Helper()
@@ -89,6 +88,17 @@ func expectDecision(t *testing.T, profile string, s advice.Seen, grants []scenar
 	if got := ask(server, s); (got.User != nil) != isAllowed {
 		t.Errorf("%s: %s: allowed %v, expected %v by %v", profile, s, got.User != nil, isAllowed, grants)
 	}
+}
+
+// describeKind returns what blocks a kind of impersonation, and what would do in its place.
+func describeKind(k advice.Judged) string {
+	switch {
+	case k.Instead == "":
+		return k.Blocked
+	case k.Blocked == "":
+		return k.Instead
+	}
+	return k.Blocked + "; instead: " + k.Instead
 }
 
 // legacyOf returns whether the product's own legacy grants allow an impersonation, if it is one that the product sends.

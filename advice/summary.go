@@ -89,8 +89,8 @@ type identity struct {
 	mode oracle.Mode
 	// why no constrained mode can serve it, if mode is empty.
 	why string
-	// instead is the same user by fewer headers, which a constrained mode can serve; nil if there is none, or mode is not empty.
-	instead *identity
+	// instead is another request for the same user, which a constrained mode can serve; nil if there is none.
+	instead *instead
 	// grants are those of the identity checks; legacy those of legacy impersonation.
 	grants, legacy []scenarios.Grant
 }
@@ -196,44 +196,9 @@ func (s *Summary) identity(r *requestor, who scenarios.User, as scenarios.Impers
 	if found.mode == "" && found.why == "" {
 		found.why = "nodes and service accounts are impersonated by name alone: with a UID, groups or extra no constrained mode applies"
 	}
-	if found.mode == "" {
-		found.instead = s.findInstead(r, who, as)
-	}
+	found.instead = s.findInstead(r, who, as)
 	r.as[key] = found
 	return found
-}
-
-// findInstead returns whom a requestor impersonates without the groups that it sends, if a constrained mode serves that and the
-// user is the same: these modes give nodes and service accounts their groups by themselves. Without a UID or extra it never is.
-func (s *Summary) findInstead(r *requestor, who scenarios.User, as scenarios.Impersonate) *identity {
-	if len(as.Groups) == 0 {
-		return nil
-	}
-	without := as
-	without.Groups = nil
-	other := s.identity(r, who, without)
-	isSame := other.mode != "" && equalUsers(oracle.Resulting(oracle.Legacy, &as), oracle.Resulting(other.mode, &without))
-	if !isSame {
-		return nil
-	}
-	return other
-}
-
-// describeInstead says by which other request the same user can be had; "" if by none.
-func (i *identity) describeInstead() string {
-	switch {
-	case i.instead == nil:
-		return ""
-	case i.instead.mode == oracle.ServiceAccount:
-		return "leave out Impersonate-Group: the account has these groups without it, in mode serviceaccount too"
-	}
-	return fmt.Sprintf("leave out Impersonate-Group once no API server has the gate off: mode %s puts the node into these groups by itself, legacy impersonation does not", i.instead.mode)
-}
-
-// equalUsers reports whether two users are the same to an authorizer: the order of groups means nothing.
-func equalUsers(a, b scenarios.User) bool {
-	a.Groups, b.Groups = sets.List(sets.New(a.Groups...)), sets.List(sets.New(b.Groups...))
-	return a.Render() == b.Render()
 }
 
 // reason returns why a mode refuses, as the message of a 403 says it.
@@ -258,9 +223,14 @@ func (s *Summary) Seen() (out []Seen) {
 		for _, p := range pairs {
 			out = append(out, r.describe(p, r.seen[p]))
 		}
+		isListed := map[pair]bool{}
 		for _, p := range pairs {
-			other := pair{p.as.instead, p.action}
-			if other.as != nil && r.seen[other] == 0 {
+			if p.as.instead == nil {
+				continue
+			}
+			other := pair{p.as.instead.as, p.action}
+			if r.seen[other] == 0 && !isListed[other] {
+				isListed[other] = true
 				out = append(out, r.describe(other, r.seen[p]))
 			}
 		}
@@ -274,12 +244,16 @@ func (r *requestor) describe(p pair, count int64) Seen {
 	return Seen{Requestor: who, As: p.as.as, Mode: p.as.mode, Action: *p.action, Count: count}
 }
 
-// served returns the pair that a constrained mode can serve: this one, or the one for the same user by fewer headers.
+// served returns the pair that a constrained mode can serve: this one, or the one for the same user by another request.
 func (p pair) served() (_ pair, isServed bool) {
-	if p.as.mode == "" {
-		p.as = p.as.instead
+	switch {
+	case p.as.mode != "":
+		return p, true
+	case p.as.instead == nil:
+		return p, false
 	}
-	return p, p.as != nil
+	p.as = p.as.instead.as
+	return p, true
 }
 
 // sorted returns what the requestor was seen to do, in a fixed order.
@@ -386,7 +360,7 @@ func (p Profile) Summary() (_ *Summary, all []Judged, _ error) {
 		isRefused := slices.ContainsFunc((Kept{Legacy: id.legacy}).legacyChecks(), func(spec authorizationv1.SubjectAccessReviewSpec) bool {
 			return !scenarios.Covered(p.Legacy, spec)
 		})
-		all = append(all, Judged{sent, id.mode, id.why, id.describeInstead(), !isRefused})
+		all = append(all, Judged{sent, id.mode, id.why, id.instead.String(), !isRefused})
 	}
 	return summary, all, nil
 }

@@ -34,13 +34,29 @@ type Cluster interface {
 
 // Kubeconfig writes a kubeconfig with one context of this name for what a client configuration authenticates as.
 func Kubeconfig(name string, c *rest.Config) ([]byte, error) {
+	return Kubeconfigs(Context{name, c})
+}
+
+// Context is a context of a kubeconfig, and what a client configuration authenticates as in it.
+type Context struct {
+	Name   string
+	Config *rest.Config
+}
+
+// Kubeconfigs writes a kubeconfig with these contexts, of which the first is the current one.
+func Kubeconfigs(contexts ...Context) ([]byte, error) {
 	config := clientcmdapi.NewConfig()
-	config.Clusters[name] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData, TLSServerName: c.ServerName, InsecureSkipTLSVerify: c.Insecure}
-	config.AuthInfos[name] = &clientcmdapi.AuthInfo{
-		ClientCertificateData: c.CertData, ClientKeyData: c.KeyData, Token: c.BearerToken, Username: c.Username, Password: c.Password,
+	for _, context := range contexts {
+		name, c := context.Name, context.Config
+		config.Clusters[name] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData, TLSServerName: c.ServerName, InsecureSkipTLSVerify: c.Insecure}
+		config.AuthInfos[name] = &clientcmdapi.AuthInfo{
+			ClientCertificateData: c.CertData, ClientKeyData: c.KeyData, Token: c.BearerToken, Username: c.Username, Password: c.Password,
+		}
+		config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+		if config.CurrentContext == "" {
+			config.CurrentContext = name
+		}
 	}
-	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	config.CurrentContext = name
 	return clientcmd.Write(*config)
 }
 

@@ -49,9 +49,19 @@ type rawRequest struct {
 	Body     string   `json:"body,omitempty"`
 	HangUp   bool     `json:"hangUp,omitempty"`
 	// Cut leaves the header without its end.
-	Cut      bool `json:"cut,omitempty"`
-	SamePort bool `json:"samePort,omitempty"`
+	Cut bool `json:"cut,omitempty"`
+	// Cluster is which of two clusters the request may arrive at.
+	Cluster  string `json:"cluster,omitempty"`
+	SamePort bool   `json:"samePort,omitempty"`
 }
+
+// The clusters that a request may arrive at: the first one unless an attack says otherwise.
+const (
+	here    = ""
+	there   = "there"
+	either  = "either"
+	nowhere = "nowhere"
+)
 
 // Whose request it is.
 const me, other, nobody = "me", "other", "nobody"
@@ -62,6 +72,8 @@ const (
 	protocol2        = "HTTP/2"
 	// controlsKind is the kind of the requests without tricks, by which the judge learns what a right request looks like.
 	controlsKind = "controls"
+	// clustersKind is the kind that needs two clusters behind the proxy.
+	clustersKind = "clusters"
 )
 
 // attackKinds returns the table. The first two attacks are the controls of the two people.
@@ -109,7 +121,11 @@ func (a *attack) fillIn() {
 	}
 	for n := range a.Requests {
 		r := &a.Requests[n]
-		r.Who, r.Method, r.Target = cmp.Or(r.Who, me), cmp.Or(r.Method, "GET"), cmp.Or(r.Target, "{path}?{query}")
+		path := "{path}"
+		if r.Cluster == there {
+			path = "{there}"
+		}
+		r.Who, r.Method, r.Target = cmp.Or(r.Who, me), cmp.Or(r.Method, "GET"), cmp.Or(r.Target, path+"?{query}")
 	}
 }
 
@@ -130,6 +146,9 @@ func (a attack) sends(text string) bool {
 func (a attack) sharesURL() bool {
 	return slices.ContainsFunc(a.Requests, func(r rawRequest) bool { return strings.Contains(r.Target, "{same}") })
 }
+
+// needsTwoClusters reports whether the attack is about a second cluster.
+func (a attack) needsTwoClusters() bool { return a.kind == clustersKind }
 
 // isControl reports whether the attack is without tricks: its request has to arrive.
 func (a attack) isControl() bool { return a.Arrives == arrivesAlways }

@@ -324,7 +324,7 @@ func TestEachAttackIsCaught(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = behind.Stop() })
-	table := attacksOf(func(string) bool { return true })
+	table := attacksOf(isForOneCluster)
 	broken := newBrokenProxy(behind, people, table, faultsOfKinds)
 	checkControlsAreRight(t, broken)
 	ep := &endpoint{url: broken.listen(t), people: people, namespace: Namespace, timeout: timeout, log: behind.auditLog(), plane: behind}
@@ -383,7 +383,7 @@ func tryControls(ctx context.Context, t *testing.T, behind *plane, people []*Ide
 // checkControlsAreRight shows that no fault makes a plain request of a person wrongly.
 func checkControlsAreRight(t *testing.T, p *brokenProxy) {
 	t.Helper()
-	s := scene{place: place{newRun(), "localhost:1", "", Namespace}, People: castOf(p.people)}
+	s := scene{place: place{Run: newRun(), Host: "localhost:1", Namespace: Namespace}, People: castOf(p.people)}
 	for n, a := range p.table[:2] {
 		request := s.requests(n, a)[0]
 		head, rest, _ := strings.Cut(request.text(), "\r\n\r\n")

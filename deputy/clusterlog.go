@@ -2,6 +2,7 @@ package deputy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"k8s.io/client-go/kubernetes"
@@ -9,6 +10,24 @@ import (
 	"github.com/authzconf/authzconf/clusters/existing"
 	"github.com/authzconf/authzconf/internal/usage"
 )
+
+// openAuditLogs opens the audit logs of the clusters behind the proxy, and returns what closes them.
+func (p *Proxy) openAuditLogs(ctx context.Context) (func() error, error) {
+	log, closeLog, err := p.fillCluster(0).openAuditLog(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.at.log = log
+	if p.at.other == nil {
+		return closeLog, nil
+	}
+	other, closeOther, err := p.fillCluster(1).openAuditLog(ctx)
+	if err != nil {
+		return nil, errors.Join(err, closeLog())
+	}
+	p.at.other.log = other
+	return func() error { return errors.Join(closeLog(), closeOther()) }, nil
+}
 
 // openAuditLog opens the audit log of a cluster that runs, from its present end on.
 func (p *Proxy) openAuditLog(ctx context.Context) (log auditLog, end func() error, err error) {

@@ -18,12 +18,13 @@ import (
 )
 
 // runCommand starts the proxy in a process group of its own, and waits until its URL answers. stop ends the group.
-func (p *Proxy) runCommand(ctx context.Context, plane *plane) (stop func() error, err error) {
-	dir, err := plane.TempDir("proxy-")
+// KUBECONFIG has a context for each control plane.
+func (p *Proxy) runCommand(ctx context.Context, planes []*plane) (stop func() error, err error) {
+	dir, err := planes[0].TempDir("proxy-")
 	if err != nil {
 		return nil, err
 	}
-	kubeconfig, err := plane.writeKubeconfig(dir)
+	kubeconfig, err := writeKubeconfig(dir, p.clusters, planes)
 	if err != nil {
 		return nil, err
 	}

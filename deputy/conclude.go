@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/authzconf/authzconf/clusters/existing"
@@ -23,6 +24,9 @@ func (p *plan) Conclude(results []reports.Result, view record.View) (*reports.Re
 		if err := describeGroup(&r.Groups[i], g.name, view); err != nil {
 			return nil, err
 		}
+		if g.twoClusters {
+			r.Groups[i].Facts = append(r.Groups[i].Facts, reports.Fact{Name: "clusters", Value: strings.Join(p.options.clusters, " and ")})
+		}
 	}
 	judged := p.judgedCases(view)
 	for _, j := range judged {
@@ -38,6 +42,9 @@ func (p *plan) Conclude(results []reports.Result, view record.View) (*reports.Re
 
 func (p *plan) subject() reports.Subject {
 	s := reports.Subject{Name: "the reference deputy and agent", Provider: local.Name}
+	if len(p.options.clusters) > 0 {
+		s.Name = "the reference hub, deputy and agents"
+	}
 	if p.options.proxy != nil {
 		s.Name = "the proxy " + p.options.proxy.URL
 	}

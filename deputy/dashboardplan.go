@@ -57,7 +57,7 @@ func newDashboardPlan(o options, i *product.Invocation) (*dashboardPlan, error) 
 	}
 	p := &dashboardPlan{options: o, refs: map[string]dashboardCase{}}
 	names := seq.Map(o.proxy.People, func(who *Identity) string { return who.Name })
-	if p.file, err = dashboard.Parse(path, data, names); err != nil {
+	if p.file, err = dashboard.Parse(path, data, names, o.clusters...); err != nil {
 		return nil, err
 	}
 	isExisting := o.proxy.Kubeconfig != ""
@@ -177,6 +177,9 @@ func (p *dashboardPlan) Conclude(results []reports.Result, view record.View) (*r
 		if err := describeGroup(&r.Groups[i], group, view); err != nil {
 			return nil, err
 		}
+		if len(p.options.clusters) > 0 {
+			r.Groups[i].Facts = append(r.Groups[i].Facts, reports.Fact{Name: "clusters", Value: strings.Join(p.options.clusters, " and ")})
+		}
 	}
 	r.Figures = []reports.Figure{{Name: "requests", Value: float64(len(p.file.Requests) * len(p.options.ways()))}}
 	r.Sections = []reports.Section{p.requestsSection()}
@@ -185,7 +188,7 @@ func (p *dashboardPlan) Conclude(results []reports.Result, view record.View) (*r
 
 // requestsSection lists what was sent, and what had to arrive.
 func (p *dashboardPlan) requestsSection() reports.Section {
-	t := reports.Table{Columns: []string{"request", "as", "sent", "must arrive", "review before"}}
+	t := reports.Table{Columns: []string{"request", "as", "sent", "must arrive", "review before", "must be asked"}}
 	for _, r := range p.file.Requests {
 		arrives := strings.Join(seq.Map(r.Arrives, dashboard.Attributes.String), "; ")
 		reviews := seq.Map(r.Arrives, func(a dashboard.Attributes) string { return string(r.ReviewOf(a)) })
@@ -194,6 +197,7 @@ func (p *dashboardPlan) requestsSection() reports.Section {
 		}
 		t.Rows = append(t.Rows, reports.Row{Cells: []string{
 			r.Name, r.As, r.Method + " " + r.Path, cmp.Or(arrives, "nothing"), strings.Join(slices.Compact(reviews), ", "),
+			strings.Join(seq.Map(r.Asks, dashboard.Attributes.String), "; "),
 		}})
 	}
 	return reports.Section{

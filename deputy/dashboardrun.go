@@ -38,23 +38,20 @@ func (p *dashboardPlan) Run(ctx context.Context, log *record.Log, events product
 
 // observeGroup starts a control plane and the dashboard, or uses those that run, sends all requests, and records what was seen.
 func (p *dashboardPlan) observeGroup(ctx context.Context, group string, log *record.Log, events product.Observer) (err error) {
-	var behind *plane
-	if group != existingCluster {
-		objects := slices.Concat(namespaceObjects(p.namespaces()), p.file.Objects)
-		if behind, err = startPlaneFor(ctx, p.options.target, dashboardServiceAccount(), p.grants(group == constrained), objects); err != nil {
-			return err
-		}
-		if err := recordPlane(log, events, p.options.target, group, behind); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, behind.ClusterErr(), behind.Stop()) }()
-	}
 	trail, err := p.openTrail(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, trail.close()) }()
-	ep, err := p.options.proxy.open(ctx, behind)
+	var planes []*plane
+	if group != existingCluster {
+		planes, err = p.startPlanes(ctx, group, log, events)
+		defer func() { err = errors.Join(err, stopPlanes(planes)) }()
+		if err != nil {
+			return err
+		}
+	}
+	ep, err := p.options.proxy.open(ctx, planes)
 	if err != nil {
 		return err
 	}
@@ -71,6 +68,13 @@ func (p *dashboardPlan) observeGroup(ctx context.Context, group string, log *rec
 		events.Done(id)
 	}
 	return nil
+}
+
+// startPlanes starts a control plane for each cluster. After an error it returns those that run.
+func (p *dashboardPlan) startPlanes(ctx context.Context, group string, log *record.Log, events product.Observer) ([]*plane, error) {
+	return startPlanes(log, events, p.options.target, planeGroups(group, p.options.clusters), func() (*plane, error) {
+		return startPlaneFor(ctx, p.options.target, dashboardServiceAccount(), p.grants(group == constrained), p.objects())
+	})
 }
 
 // openTrail opens the dashboard's own audit trail. Without one nothing is read.
@@ -127,7 +131,7 @@ func (p *dashboardPlan) sendRequests(ctx context.Context, ep *endpoint, trail *t
 		if p.correlationHeader() != "" {
 			sent.Correlation = markerOf(run, n, "id")
 		}
-		if err := ep.log.sendMarked(ctx, sent.Fence); err != nil {
+		if err := ep.sendMarked(ctx, sent.Fence); err != nil {
 			return nil, err
 		}
 		sent.Code, sent.Problem = ep.sendPlain(ctx, p.personOf(r), r, p.correlationHeader(), sent.Correlation)
@@ -148,12 +152,14 @@ func (p *dashboardPlan) sendRequests(ctx context.Context, ep *endpoint, trail *t
 
 // finish marks the end in the audit log, waits until all that was sent before is in it, and reads both logs.
 func (p *dashboardPlan) finish(ctx context.Context, ep *endpoint, trail *trailReader, run, account string, e *dashboard.Evidence) error {
-	if err := ep.log.sendMarked(ctx, e.End); err != nil {
+	if err := ep.sendMarked(ctx, e.End); err != nil {
 		return err
 	}
-	for _, last := range []string{"-end", "-over"} { // An event is written after its answer: the second is behind those.
-		if err := ep.log.settle(ctx, run+last); err != nil {
-			return err
+	for _, log := range ep.logs() {
+		for _, last := range []string{"-end", "-over"} { // An event is written after its answer: the second is behind those.
+			if err := log.settle(ctx, run+last); err != nil {
+				return err
+			}
 		}
 	}
 	rows, err := trail.readNew(len(p.file.Requests) - 1)
@@ -165,7 +171,10 @@ func (p *dashboardPlan) finish(ctx context.Context, ep *endpoint, trail *trailRe
 	for _, who := range ep.people {
 		texts = append(texts, who.Name)
 	}
-	e.Events, err = ep.log.find(texts...)
+	if e.Events, err = ep.log.find(texts...); err != nil || ep.other == nil {
+		return err
+	}
+	e.Elsewhere, err = ep.other.log.find(texts...)
 	return err
 }
 
@@ -224,6 +233,11 @@ func (ep *endpoint) sendPlain(ctx context.Context, who *Identity, r dashboard.Re
 		return resp.StatusCode, "the answer broke off: " + err.Error()
 	}
 	return resp.StatusCode, ""
+}
+
+// objects returns what is created before the first request, on a control plane of ours.
+func (p *dashboardPlan) objects() []map[string]any {
+	return slices.Concat(namespaceObjects(p.namespaces()), p.file.Objects)
 }
 
 // namespaces returns those that the file is about, and does not create itself.

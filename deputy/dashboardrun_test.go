@@ -31,7 +31,26 @@ func runSmallDashboard(address, trail, fault string) error {
 	if err != nil {
 		return err
 	}
-	return (&http.Server{Addr: address, Handler: &smallDashboard{config: config, trail: file, fault: fault}, ErrorLog: log.Default()}).ListenAndServe() //nolint:gosec // only tests send requests
+	others, err := configsOfContexts(os.Getenv("KUBECONFIG"))
+	if err != nil {
+		return err
+	}
+	return (&http.Server{Addr: address, Handler: &smallDashboard{config: config, others: others, trail: file, fault: fault}, ErrorLog: log.Default()}).ListenAndServe() //nolint:gosec // only tests send requests
+}
+
+// configsOfContexts returns how to reach each context of a kubeconfig, by their names.
+func configsOfContexts(path string) (map[string]*rest.Config, error) {
+	file, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		return nil, err
+	}
+	configs := map[string]*rest.Config{}
+	for name := range file.Contexts {
+		if configs[name], err = clientcmd.NewNonInteractiveClientConfig(*file, name, nil, nil).ClientConfig(); err != nil {
+			return nil, err
+		}
+	}
+	return configs, nil
 }
 
 // dashboardFlags are those of a run on the small dashboard at an address.
@@ -64,9 +83,32 @@ func TestDashboardRun(t *testing.T) {
 				t.Errorf("%+v", o)
 			}
 			for _, g := range made.Report.Groups {
-				if len(g.Cases) != 8 {
+				if len(g.Cases) != 11 {
 					t.Errorf("%s: %d cases", g.Name, len(g.Cases))
 				}
+			}
+			if differences := verifyChanged(t, made, "", "", ""); len(differences) > 0 {
+				t.Errorf("verify: %q", differences)
+			}
+		})
+	}
+}
+
+// TestDashboardRunTwoClusters does the same with two clusters, of which the command is given a context each.
+func TestDashboardRunTwoClusters(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts control planes")
+	}
+	for fault, want := range map[string]verdicts.Verdict{"": verdicts.Passed, "acts at the first cluster": verdicts.Failed} {
+		t.Run("it "+fault, func(t *testing.T) {
+			address, trail := freeAddress(t), filepath.Join(t.TempDir(), "trail")
+			if err := os.WriteFile(trail, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			made := producttest.Run(context.Background(), t, Product, dashboardFlags(address, trail, "--clusters=east,west", "--requests=testdata/twoclusters.yaml",
+				fmt.Sprintf("--proxy-command=%s='dashboard|%s|%s|%s' exec %s", helperEnv, address, trail, fault, os.Args[0]))...)
+			if o := made.Report.Outcome; o.Result != want {
+				t.Errorf("%+v", o)
 			}
 			if differences := verifyChanged(t, made, "", "", ""); len(differences) > 0 {
 				t.Errorf("verify: %q", differences)
@@ -85,7 +127,7 @@ func TestDashboardOnExistingCluster(t *testing.T) {
 	p := dashboardOptions(t)
 	o := target(t)
 	o.KubeAPIServerPath = wrapAPIServer(ctx, t, dir, o, webhook)
-	behind, err := startPlaneFor(ctx, o, dashboardServiceAccount(), p.grants(false), namespaceObjects(p.namespaces()))
+	behind, err := startPlaneFor(ctx, o, dashboardServiceAccount(), p.grants(false), p.objects())
 	if err != nil {
 		t.Fatal(err)
 	}

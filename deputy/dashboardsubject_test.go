@@ -1,6 +1,7 @@
 package deputy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,6 +24,8 @@ import (
 // whether that person may, and writes a row for each action. fault is what is wrong with it; empty for one that is right.
 type smallDashboard struct {
 	config *rest.Config // with its own credentials
+	// others are further clusters by their names; all others are that of config.
+	others map[string]*rest.Config
 	trail  io.Writer
 	fault  string
 
@@ -73,7 +76,7 @@ type dashboardAction struct {
 }
 
 func (a *dashboardAction) client(as string) kubernetes.Interface {
-	config := rest.CopyConfig(a.config)
+	config := rest.CopyConfig(a.configOf(a.cluster()))
 	config.Impersonate = rest.ImpersonationConfig{UserName: as, Groups: dashboardGroups[as]}
 	if a.fault == "forgets the groups" {
 		config.Impersonate.Groups = nil
@@ -81,15 +84,33 @@ func (a *dashboardAction) client(as string) kubernetes.Interface {
 	return kubernetes.NewForConfigOrDie(config)
 }
 
+// cluster returns the name of the cluster that the request is for.
+func (a *dashboardAction) cluster() string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(a.request.URL.Path, "/api/clusters/"), "/")
+	return name
+}
+
+func (d *smallDashboard) configOf(cluster string) *rest.Config {
+	if d.fault == "acts at the first cluster" {
+		return d.config
+	}
+	return cmp.Or(d.others[cluster], d.config)
+}
+
 // do does what the path and method ask for: /api/clusters/{cluster}/{resource}/{namespace}/{name}/{action}.
 func (a *dashboardAction) do() error {
 	parts := append(strings.Split(strings.TrimPrefix(a.request.URL.Path, "/api/clusters/"), "/"), "", "", "")
 	resource, namespace, name := parts[1], parts[2], parts[3]
+	if a.fault == "acts at every cluster" {
+		a.actElsewhere(namespace, name)
+	}
 	ctx, client := a.request.Context(), a.client(a.as)
 	if a.fault == "reads as itself" {
 		_, _ = a.client("").CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{})
 	}
 	switch a.request.Method + " " + resource {
+	case "POST can-i":
+		return a.answerChecks(ctx)
 	case "GET pods":
 		_, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 		return err
@@ -102,6 +123,8 @@ func (a *dashboardAction) do() error {
 			_, err := client.AppsV1().Deployments(namespace).Patch(ctx, name, types.MergePatchType, []byte(`{}`), metav1.PatchOptions{})
 			return err
 		})
+	case "GET configmaps":
+		return a.openEditor(ctx, client, namespace, name)
 	case "PATCH configmaps":
 		body, err := io.ReadAll(a.request.Body)
 		if err != nil {
@@ -117,6 +140,54 @@ func (a *dashboardAction) do() error {
 	return fmt.Errorf("there is nothing at %s", a.request.URL.Path)
 }
 
+// openEditor shows the page on which a ConfigMap is edited: it asks whether the person may, and shows it to who may not, too.
+func (a *dashboardAction) openEditor(ctx context.Context, client kubernetes.Interface, namespace, name string) error {
+	_, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	switch a.fault {
+	case "shows the editor without asking":
+		return err
+	case "asks about the editor of everybody":
+		a.as = ""
+	case "tries the edit to find out":
+		_, _ = client.CoreV1().ConfigMaps(namespace).Patch(ctx, name, types.MergePatchType, []byte(`{}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+	}
+	if problem := a.ask([]check{{"patch", "", "configmaps", "", namespace, name}}); problem != nil && !errors.Is(problem, errNotAllowed) {
+		return problem
+	}
+	return err
+}
+
+// rulesFrom is from how many checks on the small dashboard asks for the rules of a namespace, in place of each: Periscope's can-i does.
+const rulesFrom = 3
+
+// answerChecks answers what a page asks about in one request.
+func (a *dashboardAction) answerChecks(ctx context.Context) error {
+	var body struct {
+		Checks []struct{ Verb, Group, Resource, Namespace string }
+	}
+	if err := json.NewDecoder(a.request.Body).Decode(&body); err != nil {
+		return err
+	}
+	switch {
+	case a.fault == "answers checks by itself":
+		return nil
+	case len(body.Checks) >= rulesFrom:
+		namespace := body.Checks[0].Namespace
+		if a.fault == "asks for the rules elsewhere" {
+			namespace = "default"
+		}
+		review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
+		_, err := a.client(a.as).AuthorizationV1().SelfSubjectRulesReviews().Create(ctx, review, metav1.CreateOptions{})
+		return err
+	}
+	for _, c := range body.Checks {
+		if err := a.ask([]check{{c.Verb, c.Group, c.Resource, "", c.Namespace, ""}}); err != nil && !errors.Is(err, errNotAllowed) {
+			return err
+		}
+	}
+	return nil
+}
+
 func (a *dashboardAction) drain(ctx context.Context, client kubernetes.Interface, node, pod string) error {
 	namespace, name, _ := strings.Cut(pod, "/")
 	checks := []check{{"patch", "", "nodes", "", "", node}, {"create", "", "pods", "eviction", namespace, name}}
@@ -125,6 +196,23 @@ func (a *dashboardAction) drain(ctx context.Context, client kubernetes.Interface
 		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 		return errors.Join(client.CoreV1().Pods(namespace).EvictV1(ctx, eviction), err)
 	})
+}
+
+// actElsewhere does at all other clusters what the request asks for.
+func (a *dashboardAction) actElsewhere(namespace, name string) {
+	for cluster, config := range a.others {
+		if cluster == a.cluster() {
+			continue
+		}
+		config := rest.CopyConfig(config)
+		config.Impersonate = rest.ImpersonationConfig{UserName: a.as, Groups: dashboardGroups[a.as]}
+		pods := kubernetes.NewForConfigOrDie(config).CoreV1().Pods(namespace)
+		if a.request.Method == http.MethodDelete {
+			_ = pods.Delete(a.request.Context(), name, metav1.DeleteOptions{})
+		} else {
+			_, _ = pods.List(a.request.Context(), metav1.ListOptions{})
+		}
+	}
 }
 
 func (a *dashboardAction) mistake(name string) string {
@@ -176,7 +264,13 @@ func (a *dashboardAction) ask(checks []check) error {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Verb: c.verb, Group: c.group, Resource: c.resource, Subresource: c.sub, Namespace: c.namespace, Name: c.name,
 		}}}
-		got, err := a.client(as).AuthorizationV1().SelfSubjectAccessReviews().Create(a.request.Context(), review, metav1.CreateOptions{})
+		client := a.client(as)
+		if a.fault == "asks at the first cluster" {
+			config := rest.CopyConfig(a.config)
+			config.Impersonate = rest.ImpersonationConfig{UserName: as, Groups: dashboardGroups[as]}
+			client = kubernetes.NewForConfigOrDie(config)
+		}
+		got, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(a.request.Context(), review, metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
@@ -189,7 +283,7 @@ func (a *dashboardAction) ask(checks []check) error {
 
 // log writes a row of the trail.
 func (a *dashboardAction) log(what row) error {
-	actor, cluster, id, times := a.person, "local", a.request.Header.Get("X-Request-Id"), 1
+	actor, cluster, id, times := a.person, a.cluster(), a.request.Header.Get("X-Request-Id"), 1
 	switch a.fault {
 	case "writes no row":
 		return nil

@@ -17,6 +17,9 @@ type endpoint struct {
 	timeout   time.Duration // how long a plain request may take to be answered
 	log       auditLog
 	plane     *plane // the control plane behind it; nil if that is somebody else's
+	// cluster is the name of the cluster behind the URL, and other the second one; nil if there is one cluster.
+	cluster string
+	other   *otherCluster
 	// close ends whoever acts.
 	close func() error
 }

@@ -19,12 +19,22 @@ type group struct {
 	account string
 	// reference means that the reference deputy and agent are tried.
 	reference bool
+	// twoClusters means that there are two behind the proxy.
+	twoClusters bool
+	// cluster is what the reference deputy calls the cluster that it is in front of.
+	cluster string
 	// table has the attacks that are tried.
 	table []attack
 }
 
+// localCluster is what the only cluster is called.
+const localCluster = "local"
+
 func newGroup(o options, name string) *group {
-	g := &group{name: name, people: newUsers(o.users), requests: o.requests, account: proxyName, reference: o.proxy == nil}
+	g := &group{name: name, people: newUsers(o.users), requests: o.requests, account: proxyName, reference: o.proxy == nil, twoClusters: len(o.clusters) > 0, cluster: localCluster}
+	if g.twoClusters {
+		g.cluster = o.clusters[0]
+	}
 	asking := newPeople()
 	if o.proxy != nil {
 		g.people, asking = o.proxy.People, o.proxy.People

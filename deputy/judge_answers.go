@@ -13,12 +13,18 @@ import (
 func (j *attackJudge) findForeignAnswer(a attack, answers []reply, arrived map[int]bool) string {
 	arrivedOf := map[string]bool{}
 	for i := range arrived {
-		arrivedOf[a.Requests[i-1].Who] = true
+		r := a.Requests[i-1]
+		arrivedOf[personKey(r.Who, r.Cluster == there)] = true
 	}
 	for i, got := range answers {
 		whose := a.Requests[i].Who
+		didArrive := arrivedOf[personKey(whose, a.Requests[i].Cluster == there)]
+		isUnasked := got.tells() && len(arrived) > 0 && !didArrive
 		// Who did not arrive, while others of the attack did, is not told what only somebody with permission may read.
-		if got.tells() && len(arrived) > 0 && !arrivedOf[whose] {
+		switch {
+		case isUnasked && arrivedOf[personKey(whose, a.Requests[i].Cluster != there)]:
+			return fmt.Sprintf("request %d was answered with a %s, and did not arrive: it is the answer of the other cluster", i+1, got.Kind)
+		case isUnasked:
 			return fmt.Sprintf("request %d was answered with a %s, and did not arrive: it is the answer to somebody else", i+1, got.Kind)
 		}
 		if name, foreign := j.isToldToOther(got, j.people[whose].rename(a.Spelled), arrived[i+1]); foreign {

@@ -14,8 +14,12 @@ import (
 )
 
 // judgeArrival returns what became of a request by its event, or what is wrong with that.
-func (j *attackJudge) judgeArrival(a attack, whose string, event *auditv1.Event) (outcome, wrong string) {
-	got, person := arrivingUser(event), j.people[whose].rename(a.Spelled)
+func (j *attackJudge) judgeArrival(a attack, r rawRequest, logged loggedEvent) (outcome, wrong string) {
+	event := logged.Event
+	got, person := arrivingUser(event), j.people[r.Who].rename(a.Spelled)
+	if wrong := j.checkCluster(r, logged); wrong != "" {
+		return "", wrong
+	}
 	if a.isControl() && j.account == "" && event.ImpersonatedUser != nil {
 		j.account = event.User.Username
 	}
@@ -32,9 +36,10 @@ func (j *attackJudge) judgeArrival(a attack, whose string, event *auditv1.Event)
 			return "", why
 		}
 	}
-	control, known := j.controls[whose]
+	key := personKey(r.Who, logged.elsewhere)
+	control, known := j.controls[key]
 	if a.isControl() && !known {
-		j.controls[whose] = got
+		j.controls[key] = got
 		wrong = j.checkGroups(person, got)
 	} else if known && a.Spelled == "" {
 		wrong = checkLikeControl(got, control)
@@ -45,6 +50,33 @@ func (j *attackJudge) judgeArrival(a attack, whose string, event *auditv1.Event)
 		return "", fmt.Sprintf("it was made as %q %s", got.Username, wrong)
 	}
 	return asPerson, ""
+}
+
+// personKey returns the key of a person at one of two clusters: who arrives may have other groups at the other one.
+func personKey(whose string, elsewhere bool) string {
+	if elsewhere {
+		return whose + "@" + there
+	}
+	return whose
+}
+
+// checkCluster demands that a request arrives at the cluster that it is for.
+func (j *attackJudge) checkCluster(r rawRequest, logged loggedEvent) string {
+	if len(j.clusters) < 2 || r.Cluster == either {
+		return ""
+	}
+	at := j.clusters[0]
+	if logged.elsewhere {
+		at = j.clusters[1]
+	}
+	isWanted := (r.Cluster == there) == logged.elsewhere
+	switch {
+	case r.Cluster == nowhere:
+		return fmt.Sprintf("it was for a cluster that is not there, and arrived at %q as %q", at, arrivingUser(logged.Event).Username)
+	case !isWanted:
+		return fmt.Sprintf("it was for the other cluster, and arrived at %q as %q", at, arrivingUser(logged.Event).Username)
+	}
+	return ""
 }
 
 // reachesWithForeignToken reports whether a token in the attack, which no person has, was passed on to the API server: a

@@ -2,6 +2,7 @@ package deputy
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -40,7 +41,8 @@ type attackJudge struct {
 	ours bool
 	// reference means that the reference agent is tried, of which more is demanded than of a proxy.
 	reference bool
-	// controls are the users who arrive with people's credentials and no tricks, groups those that anybody has to have.
+	// controls are the users who arrive with people's credentials and no tricks, by the people's keys; groups are those that
+	// anybody has to have.
 	controls map[string]authenticationv1.UserInfo
 	groups   []string
 	// logged reports whether the audit log has shown a request so far.
@@ -49,6 +51,8 @@ type attackJudge struct {
 	events, known map[string]*auditv1.Event
 	// flows are those that only answers of the API server have.
 	flows map[string]bool
+	// clusters are the names of two clusters behind the proxy; empty if there is one.
+	clusters []string
 	// namesRefusals means that the proxy gives an audit ID to what it refuses itself.
 	namesRefusals bool
 }
@@ -58,7 +62,7 @@ type attackJudge struct {
 func newAttackJudge(e *attacksEvidence, table []attack, people []*Identity, account string) *attackJudge {
 	j := &attackJudge{
 		people: castOf(people), account: account, ours: account != "", controls: map[string]authenticationv1.UserInfo{},
-		events: map[string]*auditv1.Event{}, known: map[string]*auditv1.Event{}, flows: map[string]bool{},
+		events: map[string]*auditv1.Event{}, known: map[string]*auditv1.Event{}, flows: map[string]bool{}, clusters: e.Clusters,
 	}
 	for _, p := range people {
 		j.groups = append(j.groups, p.Groups...)
@@ -73,13 +77,13 @@ func newAttackJudge(e *attacksEvidence, table []attack, people []*Identity, acco
 func (j *attackJudge) learn(e *attackEvidence, a attack) {
 	for _, event := range e.eventsByKey() {
 		id := string(event.AuditID)
-		j.known[id] = event
+		j.known[id] = event.Event
 		isFirstOfNobody := event.User.Username == user.Anonymous && j.events[id] == nil
 		if event.ImpersonatedUser != nil || isFirstOfNobody {
-			j.events[id] = event
+			j.events[id] = event.Event
 		}
 	}
-	isLogged := len(e.Events) > 0
+	isLogged := e.isLogged()
 	for _, got := range e.Answers {
 		if got.Flow != "" && isLogged {
 			j.flows[got.Flow] = true
@@ -105,7 +109,7 @@ func (j *attackJudge) judgeAttacks(e *attacksEvidence, table []attack, judgement
 		if err := j.judgeAttack(out, a, seen, markerOf(e.Run, n, "")); err != nil {
 			return fmt.Errorf("%s: %w", a.Name, err)
 		}
-		if why := j.findUnlogged(seen.Answers, len(seen.Events) > 0); why != "" {
+		if why := j.findUnlogged(seen.Answers, seen.isLogged()); why != "" {
 			out.inconclusive = fmt.Sprintf("%s: %s", a.Name, why)
 		}
 	}
@@ -165,7 +169,7 @@ func (j *attackJudge) judgeAttack(out *judgement, a attack, seen *attackEvidence
 		got.outcome = unknownByAnswers
 	}
 	if j.mustArrive(a) {
-		j.judgeControl(out, a, seen, got, len(events) > 0)
+		j.judgeControl(out, a, seen, got, events)
 		return nil
 	}
 	out.outcomes[got.outcome]++
@@ -173,21 +177,21 @@ func (j *attackJudge) judgeAttack(out *judgement, a attack, seen *attackEvidence
 }
 
 // judgeArrivals judges each event of an attack.
-func (j *attackJudge) judgeArrivals(out *judgement, a attack, seen *attackEvidence, marker string, events map[string]*auditv1.Event) (*arrivals, error) {
+func (j *attackJudge) judgeArrivals(out *judgement, a attack, seen *attackEvidence, marker string, events map[string]loggedEvent) (*arrivals, error) {
 	got := &arrivals{outcome: refusedByProxy, arrived: map[int]bool{}, wrong: map[string]int{}}
 	for _, key := range slices.Sorted(maps.Keys(events)) { // What comes out is the same each time.
 		event := events[key]
-		by, request := seen.findBy(event, marker)
+		by, request := seen.findBy(event.Event, marker)
 		if by == "" {
 			return nil, fmt.Errorf("the event %s is not that of this request", event.AuditID)
 		}
-		if why := verdicts.Contradicts(event); j.ours && why != "" {
+		if why := verdicts.Contradicts(event.Event); j.ours && why != "" {
 			out.fail(a.Name, wantConsistentLog, "%s", why)
 		}
 		out.foundBy[by]++
 		j.logged, got.guessed = true, got.guessed || by == foundByTime
 		i := j.requestOf(a, request, event)
-		outcome, why := j.judgeArrival(a, a.Requests[i-1].Who, event)
+		outcome, why := j.judgeArrival(a, a.Requests[i-1], event)
 		if why != "" {
 			if by == foundByTime {
 				why += noMarkerAddendum
@@ -203,13 +207,18 @@ func (j *attackJudge) judgeArrivals(out *judgement, a attack, seen *attackEviden
 
 // requestOf returns the number of the request that an event is of. For a request within another, or one of several that
 // look alike, it is the request of whoever arrived.
-func (j *attackJudge) requestOf(a attack, number string, event *auditv1.Event) int {
+func (j *attackJudge) requestOf(a attack, number string, event loggedEvent) int {
 	i, err := strconv.Atoi(number)
 	if err == nil && i >= 1 && i <= len(a.Requests) {
 		return i
 	}
-	name := arrivingUser(event).Username
-	return 1 + max(0, slices.IndexFunc(a.Requests, func(r rawRequest) bool { return j.people[r.Who].Name == name }))
+	name := arrivingUser(event.Event).Username
+	isOfPerson := func(r rawRequest) bool { return j.people[r.Who].Name == name }
+	exactly := slices.IndexFunc(a.Requests, func(r rawRequest) bool { return isOfPerson(r) && (r.Cluster == there) == event.elsewhere })
+	if exactly >= 0 {
+		return 1 + exactly
+	}
+	return 1 + max(0, slices.IndexFunc(a.Requests, isOfPerson))
 }
 
 // mustArrive reports whether it is a failure if nobody arrives.
@@ -220,9 +229,9 @@ func (j *attackJudge) mustArrive(a attack) bool {
 
 // judgeControl judges requests that have to arrive as the person: all of them do, and one that did not is not answered
 // with success, because that would be the answer to another request.
-func (j *attackJudge) judgeControl(out *judgement, a attack, seen *attackEvidence, got *arrivals, hasEvents bool) {
+func (j *attackJudge) judgeControl(out *judgement, a attack, seen *attackEvidence, got *arrivals, events map[string]loggedEvent) {
 	code := seen.Answers[0].Code
-	isAnsweredUnasked := !hasEvents && code/100 == 2
+	isAnsweredUnasked := len(events) == 0 && code/100 == 2
 	switch {
 	case isAnsweredUnasked && j.logged:
 		out.failAttack(a, seen, fmt.Sprintf("it was answered %d, and the API server was not asked: it is the answer to another request", code))
@@ -231,18 +240,37 @@ func (j *attackJudge) judgeControl(out *judgement, a attack, seen *attackEvidenc
 	case got.outcome == asPerson && len(got.arrived) < len(a.Requests):
 		out.failAttack(a, seen, fmt.Sprintf("only %d of %d requests arrived", len(got.arrived), len(a.Requests)))
 	case got.outcome != asPerson:
-		out.failAttack(a, seen, fmt.Sprintf("it should have arrived as %s and did not: %s (code %d)", j.people[a.Requests[0].Who].Name, got.outcome, code))
+		out.failAttack(a, seen, fmt.Sprintf("it should have arrived as %s and did not: %s (code %d)%s", j.people[a.Requests[0].Who].Name, got.outcome, code, firstRefusal(events)))
 	default:
 		out.outcomes[got.outcome]++
 	}
 }
 
+// firstRefusal returns what the API server answered to the first request that it refused, after a colon; empty if to none.
+func firstRefusal(events map[string]loggedEvent) string {
+	for _, key := range slices.Sorted(maps.Keys(events)) {
+		if status := events[key].ResponseStatus; status != nil && status.Message != "" {
+			return ": " + status.Message
+		}
+	}
+	return ""
+}
+
+// loggedEvent is an event of the audit log of one of two clusters.
+type loggedEvent struct {
+	*auditv1.Event
+	// elsewhere means that it is of the second cluster.
+	elsewhere bool
+}
+
 // eventsByKey returns the events of an attack without the further ones of a request, for its stages.
-func (e *attackEvidence) eventsByKey() map[string]*auditv1.Event {
-	events := map[string]*auditv1.Event{}
-	for _, raw := range e.Events {
-		if event := decode(raw); event != nil {
-			events[string(event.AuditID)+event.RequestURI+event.User.Username] = event
+func (e *attackEvidence) eventsByKey() map[string]loggedEvent {
+	events := map[string]loggedEvent{}
+	for n, log := range [][]json.RawMessage{e.Events, e.Elsewhere} {
+		for _, raw := range log {
+			if event := decode(raw); event != nil {
+				events[strconv.Itoa(n)+string(event.AuditID)+event.RequestURI+event.User.Username] = loggedEvent{event, n > 0}
+			}
 		}
 	}
 	return events

@@ -8,6 +8,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
+	"github.com/authzconf/authzconf/deputy/dashboard"
 	"github.com/authzconf/authzconf/deputy/reference"
 )
 
@@ -19,24 +20,21 @@ const (
 
 // judge judges everybody's requests by who arrived, and the reference deputy's audit log by the API server's, row by row.
 func (e *auditLogsEvidence) judge(out *judgement, g *group, logged bool) error {
-	ways, people := 1, g.people
-	if g.reference {
-		ways, people = 2, inSession(g.people)
+	ways := g.listWays()
+	if len(e.Ways) != len(ways) {
+		return fmt.Errorf("there is evidence of %d ways to the API server, not of %d", len(e.Ways), len(ways))
 	}
-	if len(e.Ways) != ways {
-		return fmt.Errorf("there is evidence of %d ways to the API server, not of %d", len(e.Ways), ways)
-	}
-	table := requestsOfAll(people, g.requests)
-	for _, way := range e.Ways {
+	for n, way := range e.Ways {
 		if way.Attacks == nil {
 			return errors.New("there is no evidence of requests")
 		}
-		j := g.newAttackJudge(way.Attacks, table, people, logged)
+		table := requestsOfAll(ways[n].people, g.requests, ways[n].twoClusters)
+		j := g.newAttackJudge(way.Attacks, table, ways[n].people, logged)
 		if err := j.judgeAttacks(way.Attacks, table, func(attack) *judgement { return out }); err != nil {
 			return err
 		}
-		if logged = j.logged; g.reference {
-			way.judgeRows(out)
+		if logged = j.logged; ways[n].hasRows {
+			way.judgeRows(out, g.cluster)
 			way.judgeAnswers(out, g)
 		}
 	}
@@ -46,19 +44,39 @@ func (e *auditLogsEvidence) judge(out *judgement, g *group, logged bool) error {
 	return nil
 }
 
+// wayOfUse is a way on which everybody sends requests.
+type wayOfUse struct {
+	people []*Identity
+	// hasRows means that a reference deputy is on it, which writes an audit log.
+	hasRows     bool
+	twoClusters bool
+}
+
+// listWays returns the ways on which everybody sends requests: to two reference deputies, and to a hub or a proxy.
+func (g *group) listWays() (ways []wayOfUse) {
+	if g.reference {
+		deputy := wayOfUse{people: inSession(g.people), hasRows: true}
+		ways = append(ways, deputy, deputy)
+	}
+	if !g.reference || g.twoClusters {
+		ways = append(ways, wayOfUse{people: g.people, twoClusters: g.twoClusters})
+	}
+	return ways
+}
+
 // judgeRows compares a deputy's audit log with the API server's: each row has the event of the same request.
-func (w *wayEvidence) judgeRows(out *judgement) {
+func (w *wayEvidence) judgeRows(out *judgement, cluster string) {
 	events := map[string]*auditv1.Event{}
 	for i := range w.Attacks.Attacks {
 		for _, event := range w.Attacks.Attacks[i].eventsByKey() {
-			events[string(event.AuditID)] = event
+			events[string(event.AuditID)] = event.Event
 		}
 	}
 	for _, row := range w.Rows {
 		event := events[row.AuditID]
 		delete(events, row.AuditID)
 		out.checks++
-		if why := compareRow(row, event); why != "" {
+		if why := compareRow(row, event, cluster); why != "" {
 			out.fail(fmt.Sprintf("the row of %s, %s %s", row.Actor, row.Method, row.URI), wantRow, "%s", why)
 			continue
 		}
@@ -69,8 +87,9 @@ func (w *wayEvidence) judgeRows(out *judgement) {
 	}
 }
 
-// compareRow returns how a row of the deputy's audit log differs from the event with its audit ID, if there is one.
-func compareRow(row reference.Row, event *auditv1.Event) string {
+// compareRow returns how a row of the deputy's audit log differs from the event with its audit ID, if there is one, and from the
+// cluster whose event that is.
+func compareRow(row reference.Row, event *auditv1.Event, cluster string) string {
 	switch {
 	case event == nil:
 		return "lost: it has no event"
@@ -78,8 +97,30 @@ func compareRow(row reference.Row, event *auditv1.Event) string {
 		return fmt.Sprintf("misattributed: its event is as %+v", event.ImpersonatedUser)
 	case event.RequestURI != row.URI || event.User.Username != proxyName:
 		return fmt.Sprintf("its event is about %s, by %s", event.RequestURI, event.User.Username)
+	case row.Cluster != cluster:
+		return fmt.Sprintf("it is of the cluster %q, and its event of %q", row.Cluster, cluster)
+	}
+	if about := describeEvent(event); about != describeRow(row) {
+		return fmt.Sprintf("it says %q, and its event %q", describeRow(row), about)
 	}
 	return ""
+}
+
+// describeRow returns what a row says that a request is about.
+func describeRow(row reference.Row) string {
+	return dashboard.Attributes{Verb: row.Verb, APIGroup: row.APIGroup, Resource: row.Resource, Namespace: row.Namespace, Name: row.Name}.String()
+}
+
+// describeEvent returns the same of an event.
+func describeEvent(event *auditv1.Event) string {
+	row := reference.Row{Verb: event.Verb}
+	if ref := event.ObjectRef; ref != nil {
+		row.APIGroup, row.Resource, row.Namespace, row.Name = ref.APIGroup, ref.Resource, ref.Namespace, ref.Name
+		if ref.Subresource != "" {
+			row.Resource += "/" + ref.Subresource
+		}
+	}
+	return describeRow(row)
 }
 
 func failWithoutRow(out *judgement, event *auditv1.Event) {

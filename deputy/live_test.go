@@ -40,6 +40,8 @@ const helperEnv = "AUTHZCONF_DEPUTY_HELPER"
 func TestMain(m *testing.M) {
 	subject := strings.Split(os.Getenv(helperEnv), "|")
 	switch dir, address, ok := strings.Cut(os.Getenv(helperEnv), ","); {
+	case len(subject) == 3:
+		log.Fatal(runTwoClusterDeputy(subject[1], subject[2]))
 	case len(subject) == 4:
 		log.Fatal(runSmallDashboard(subject[1], subject[2], subject[3]))
 	case ok:

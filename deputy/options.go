@@ -7,6 +7,7 @@ package deputy
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -24,6 +25,8 @@ type options struct {
 	// pairs is how many questions the pre-flight is tried with; users people send requests each, all at once.
 	pairs, users, requests int
 	seed                   int64
+	// clusters are the names of two clusters behind one proxy, or one hub; empty if there is one cluster without a name.
+	clusters []string
 	// proxy, if given, is tried in place of the reference deputy and agent.
 	proxy *Proxy
 }
@@ -63,6 +66,9 @@ func (o options) check(read bool) error {
 	if err := checkNames("part", o.parts, Parts()); err != nil {
 		return err
 	}
+	if err := checkClusters(o.clusters); err != nil {
+		return err
+	}
 	least, most := min(o.pairs, o.users, o.requests), max(o.pairs, o.users, o.requests)
 	switch {
 	case least < 1 || most > maxAsked:
@@ -72,7 +78,28 @@ func (o options) check(read bool) error {
 	case o.proxy == nil:
 		return nil
 	}
-	return o.proxy.check(read)
+	return o.proxy.check(o.clusters, read)
+}
+
+// clusterName is what a name of a cluster looks like: it stands in paths, and names a context and files.
+var clusterName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
+
+// checkClusters returns an error unless there are two clusters with names that tell them apart, or none with a name.
+func checkClusters(names []string) error {
+	for _, name := range names {
+		if !clusterName.MatchString(name) {
+			return fmt.Errorf("--clusters: %q is not a name (expected small letters, digits, dashes and dots)", name)
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return nil
+	case len(names) != 2:
+		return fmt.Errorf("--clusters %s: expected the names of two clusters, such as east,west", strings.Join(names, ","))
+	case names[0] == names[1]:
+		return fmt.Errorf("--clusters %s: expected two different clusters", strings.Join(names, ","))
+	}
+	return nil
 }
 
 func checkNames(what string, given, known []string) error {

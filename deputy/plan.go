@@ -48,6 +48,9 @@ func newPlan(o options) *plan {
 				continue
 			}
 			for _, k := range attackKinds() {
+				if k.Kind == clustersKind && !g.twoClusters {
+					continue
+				}
 				p.addCase(caseRef{group: g, part: part, kind: k.Kind}, part+"/"+k.Kind)
 			}
 		}

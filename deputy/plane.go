@@ -114,13 +114,23 @@ func (p *plane) auditLog() auditLog {
 	}
 }
 
-func (p *plane) writeKubeconfig(dir string) (string, error) {
-	config := p.Anonymous()
-	config.BearerToken = p.token
-	if err := rest.LoadTLSFiles(config); err != nil {
-		return "", err
+// writeKubeconfig writes what a proxy is given: a context for each control plane, with the name of the cluster if it has one, of
+// which the first is the current one.
+func writeKubeconfig(dir string, names []string, planes []*plane) (string, error) {
+	var contexts []clusters.Context
+	for n, p := range planes {
+		config := p.Anonymous()
+		config.BearerToken = p.token
+		if err := rest.LoadTLSFiles(config); err != nil {
+			return "", err
+		}
+		name := "proxy"
+		if len(names) > 0 {
+			name = names[n]
+		}
+		contexts = append(contexts, clusters.Context{Name: name, Config: config})
 	}
-	data, err := clusters.Kubeconfig("proxy", config)
+	data, err := clusters.Kubeconfigs(contexts...)
 	if err != nil {
 		return "", err
 	}

@@ -37,17 +37,23 @@ type Proxy struct {
 	Revoke  string
 	Timeout time.Duration // how long the proxy may take to answer
 
-	at *endpoint
+	// clusters are the names of two clusters behind it; empty if there is one.
+	clusters []string
+	at       *endpoint
 }
 
-// check returns an error for a proxy that can't be tried, before anything is started. With read, the files that are named
-// are read.
-func (p *Proxy) check(read bool) error {
+// check returns an error for a proxy that can't be tried, before anything is started: in front of two clusters with names, or
+// one without. With read, the files that are named are read.
+func (p *Proxy) check(clusters []string, read bool) error {
+	p.clusters = clusters
 	to, err := p.parseURL()
 	if err != nil {
 		return err
 	}
 	if err := p.checkBackend(); err != nil {
+		return err
+	}
+	if err := p.checkPlaceholders(); err != nil {
 		return err
 	}
 	if p.APIPrefix != "" && !strings.HasPrefix(p.APIPrefix, "/") {
@@ -56,7 +62,8 @@ func (p *Proxy) check(read bool) error {
 	if p.Timeout <= 0 {
 		return errors.New("--timeout: expected more than 0")
 	}
-	to.Path = strings.TrimRight(to.Path, "/") + strings.TrimRight(p.APIPrefix, "/")
+	base := strings.TrimRight(to.Path, "/")
+	to.Path = base + p.prefixOf(0)
 	if p.People, err = ParseIdentities(p.Identities, read); err != nil {
 		return err
 	}
@@ -64,6 +71,9 @@ func (p *Proxy) check(read bool) error {
 		return fmt.Errorf("--identity names %d of at least 2 people, who are confused with each other if it goes wrong; %s", len(p.People), identityHelp)
 	}
 	p.at = &endpoint{url: to, tls: &tls.Config{MinVersion: tls.VersionTLS12}, people: p.People, namespace: p.Namespace, timeout: p.Timeout}
+	if len(clusters) > 0 {
+		p.at.cluster, p.at.other = clusters[0], &otherCluster{name: clusters[1], prefix: base + p.prefixOf(1)}
+	}
 	if p.CA == "" || !read {
 		return nil
 	}
@@ -120,21 +130,27 @@ func (p *Proxy) loadCA() error {
 	return nil
 }
 
-// probe asks for pods as each person. What does not answer as a Kubernetes API does is the user's to mend.
+// probe asks for pods as each person, of each cluster. What does not answer as a Kubernetes API does is the user's to mend.
 func (p *Proxy) probe(ctx context.Context) error {
-	for _, who := range p.People {
-		if err := p.probeAs(ctx, who); err != nil {
-			return &usage.Error{Problem: err.Error()}
+	ends := []*endpoint{p.at}
+	if p.at.other != nil {
+		ends = append(ends, p.at.otherEnd())
+	}
+	for _, ep := range ends {
+		for _, who := range p.People {
+			if err := p.probeAs(ctx, ep, who); err != nil {
+				return &usage.Error{Problem: err.Error()}
+			}
 		}
 	}
 	return nil
 }
 
 // probeAs returns what is wrong with the answer to one person.
-func (p *Proxy) probeAs(ctx context.Context, who *Identity) error {
+func (p *Proxy) probeAs(ctx context.Context, ep *endpoint, who *Identity) error {
 	path := podsIn(p.Namespace) + "?limit=1"
-	at := p.at.url.String() + path
-	resp, err := p.at.get(ctx, path, who)
+	at := ep.url.String() + path
+	resp, err := ep.get(ctx, path, who)
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		if e.Timeout() {
 			return fmt.Errorf("the proxy %s did not answer within %s (--timeout)", p.URL, p.Timeout)
@@ -168,15 +184,15 @@ func isKubernetesObject(body []byte) bool {
 	return json.Unmarshal(body, &object) == nil && object.Kind != "" && object.APIVersion != ""
 }
 
-// open returns the proxy, in front of a control plane for which it is started, or of the cluster that runs.
-func (p *Proxy) open(ctx context.Context, plane *plane) (ep *endpoint, err error) {
+// open returns the proxy, in front of control planes for which it is started, or of the clusters that run.
+func (p *Proxy) open(ctx context.Context, planes []*plane) (ep *endpoint, err error) {
 	ep = p.at
 	ep.close = func() error { return nil }
-	if plane == nil {
-		ep.log, ep.close, err = p.openAuditLog(ctx)
+	if len(planes) == 0 {
+		ep.close, err = p.openAuditLogs(ctx)
 	} else {
-		ep.log, ep.plane = plane.auditLog(), plane
-		ep.close, err = p.runCommand(ctx, plane)
+		ep.useLogs(planes)
+		ep.close, err = p.runCommand(ctx, planes)
 	}
 	if err != nil {
 		return nil, err
@@ -185,7 +201,7 @@ func (p *Proxy) open(ctx context.Context, plane *plane) (ep *endpoint, err error
 		err = p.probe(ctx)
 	}
 	if err == nil {
-		err = ep.log.settle(ctx, newRun())
+		err = ep.settle(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, ep.close())

@@ -58,7 +58,7 @@ func TestProxies(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			judgeInto(t, out, e, requestsOfAll(people, 20), people, proxyName, false)
+			judgeInto(t, out, e, requestsOfAll(people, 20, false), people, proxyName, false)
 			for _, f := range out.findings {
 				t.Logf("%s: %s", f.attack, f.arrived)
 			}
@@ -100,7 +100,7 @@ func TestProbe(t *testing.T) {
 			server := httptest.NewServer(c.answer)
 			defer server.Close()
 			p := &Proxy{URL: server.URL, Command: "true", Namespace: "default", Timeout: 100 * time.Millisecond, Identities: []string{"alice=header:X: a", "bob=header:X: b"}}
-			if err := p.check(true); err != nil {
+			if err := p.check(nil, true); err != nil {
 				t.Fatal(err)
 			}
 			if err := p.probe(context.Background()); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
@@ -205,7 +205,7 @@ func TestRedactIdentity(t *testing.T) {
 }
 
 // placeholder is what write should have filled in.
-var placeholder = regexp.MustCompile(`\{[A-Za-z./:]+\}`)
+var placeholder = regexp.MustCompile(`\{[A-Za-z./:%]+\}`)
 
 // No credential stands in what evidence shows, and whatever is sent has a marker.
 func TestAttacksAreShownWithoutCredentials(t *testing.T) {
@@ -214,7 +214,7 @@ func TestAttacksAreShownWithoutCredentials(t *testing.T) {
 		t.Error("the table does not begin with the controls of two people")
 	}
 	people := []*Identity{{Name: "alice", headers: []header{{"Authorization", "Bearer s3cr3t-a"}}}, {Name: "bob", headers: []header{{"Cookie", "s=s3cr3t-b"}}}}
-	s := scene{place: place{Run: newRun(), Host: "localhost:1", Namespace: "users"}, People: castOf(people)}
+	s := scene{place: place{Run: newRun(), Host: "localhost:1", Namespace: "users", Prefix: "/clusters/east", Clusters: []string{"east", "west"}, OtherPrefix: "/clusters/west"}, People: castOf(people)}
 	for n, a := range table {
 		if a.Name == "" || seen[a.Name] {
 			t.Errorf("entry %d has no name of its own: %q", n+1, a.Name)

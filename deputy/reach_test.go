@@ -122,8 +122,9 @@ func TestAttacksReachTheSubject(t *testing.T) {
 		t.Run(a.Name, func(t *testing.T) {
 			t.Parallel()
 			subject := startOpenSubject(t)
-			ep := &endpoint{url: &url.URL{Scheme: "http", Host: subject.listener.Addr().String()}, people: people, namespace: Namespace, timeout: timeout}
-			s := scene{place: place{newRun(), ep.url.Host, "", ep.namespace}, People: castOf(people)}
+			ep := &endpoint{url: &url.URL{Scheme: "http", Host: subject.listener.Addr().String()}, people: people, namespace: Namespace, timeout: timeout, cluster: "east"}
+			ep.url.Path, ep.other = "/clusters/east", &otherCluster{name: "west", prefix: "/clusters/west"}
+			s := scene{place: ep.newPlace(), People: castOf(people)}
 			seen := &attackEvidence{}
 			ep.sendAttack(t.Context(), s, n, a, seen)
 			if seen.NotTried != "" {

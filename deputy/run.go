@@ -61,32 +61,62 @@ func (p *plan) Run(ctx context.Context, log *record.Log, events product.Observer
 
 // observeGroup runs the parts with one way of impersonation, on a control plane of its own or the cluster that runs.
 func (o *observer) observeGroup(ctx context.Context, g *group) (err error) {
-	var p *plane
+	var planes []*plane
 	if !g.isForeign() {
-		if p, err = o.startPlane(ctx, g); err != nil {
+		planes, err = o.startPlanes(ctx, g)
+		defer func() { err = errors.Join(err, stopPlanes(planes)) }()
+		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, p.ClusterErr(), p.Stop()) }()
 	}
-	ep, err := o.openEndpoint(ctx, g, p)
+	ep, err := o.openEndpoint(ctx, g, planes)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, ep.close()) }()
 	for _, part := range o.partsOf(g) {
-		if err := o.observePart(ctx, g, part, p, ep); err != nil {
+		if err := o.observePart(ctx, g, part, ep); err != nil {
 			return fmt.Errorf("%s: %w", part, err)
 		}
 	}
 	return nil
 }
 
-func (o *observer) startPlane(ctx context.Context, g *group) (*plane, error) {
-	p, err := startPlane(ctx, o.options.target, g.grants(), g.namespaces())
-	if err != nil {
-		return nil, err
+// startPlanes starts a control plane for each cluster. After an error it returns those that run.
+func (o *observer) startPlanes(ctx context.Context, g *group) ([]*plane, error) {
+	return startPlanes(o.log, o.events, o.options.target, planeGroups(g.name, o.options.clusters), func() (*plane, error) {
+		return startPlane(ctx, o.options.target, g.grants(), g.namespaces())
+	})
+}
+
+// startPlanes starts control planes that are recorded under these names. After an error it returns those that run.
+func startPlanes(log *record.Log, events product.Observer, wanted server.Options, names []string, start func() (*plane, error)) (planes []*plane, err error) {
+	for _, name := range names {
+		p, err := start()
+		if err != nil {
+			return planes, err
+		}
+		if err := recordPlane(log, events, wanted, name, p); err != nil {
+			return planes, err
+		}
+		planes = append(planes, p)
 	}
-	return p, recordPlane(o.log, o.events, o.options.target, g.name, p)
+	return planes, nil
+}
+
+// planeGroups returns the names under which the control planes of a group are recorded: the second one has its own.
+func planeGroups(group string, clusters []string) []string {
+	if len(clusters) < 2 {
+		return []string{group}
+	}
+	return []string{group, group + "/" + clusters[1]}
+}
+
+func stopPlanes(planes []*plane) (err error) {
+	for _, p := range planes {
+		err = errors.Join(err, p.ClusterErr(), p.Stop())
+	}
+	return err
 }
 
 // recordPlane records which control plane was started for a group, if it is the one that was asked for. It is stopped if not.
@@ -103,13 +133,16 @@ func recordPlane(log *record.Log, events product.Observer, wanted server.Options
 	return nil
 }
 
-// openEndpoint returns whoever acts for people: the proxy, or the reference agent.
-func (o *observer) openEndpoint(ctx context.Context, g *group, p *plane) (*endpoint, error) {
+// openEndpoint returns whoever acts for people: the proxy, the reference agent, or the reference hub in front of two clusters.
+func (o *observer) openEndpoint(ctx context.Context, g *group, planes []*plane) (*endpoint, error) {
 	proxy := o.options.proxy
-	if proxy == nil {
-		return p.agent(ctx, p.url, g.people)
+	switch {
+	case proxy == nil && g.twoClusters:
+		return openFront(ctx, o.options.clusters, planes, g.people)
+	case proxy == nil:
+		return planes[0].agent(ctx, planes[0].url, g.people)
 	}
-	ep, err := proxy.open(ctx, p)
+	ep, err := proxy.open(ctx, planes)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +151,7 @@ func (o *observer) openEndpoint(ctx context.Context, g *group, p *plane) (*endpo
 }
 
 // observePart observes a part and records what was seen.
-func (o *observer) observePart(ctx context.Context, g *group, part string, p *plane, ep *endpoint) (err error) {
+func (o *observer) observePart(ctx context.Context, g *group, part string, ep *endpoint) (err error) {
 	e := &partEvidence{Began: now()}
 	switch part {
 	case preflightPart:
@@ -126,13 +159,13 @@ func (o *observer) observePart(ctx context.Context, g *group, part string, p *pl
 			err = o.sent.checkPreflight(g, e.Preflight)
 		}
 	case auditLogsPart:
-		if e.AuditLogs, err = observeAuditLogs(ctx, g, p, ep); err == nil {
+		if e.AuditLogs, err = observeAuditLogs(ctx, g, ep); err == nil {
 			err = o.sent.checkRows(e.AuditLogs)
 		}
 	case attacksPart:
 		e.Attacks, err = ep.sendAttacks(ctx, g.table, 1)
 	case tunnelPart:
-		e.Tunnel, err = p.observeTunnel(ctx, ep)
+		e.Tunnel, err = ep.plane.observeTunnel(ctx, ep)
 	case revocationPart:
 		e.Revocation, err = ep.observeRevocation(ctx, o.options.proxy.Revoke)
 	}
@@ -151,10 +184,14 @@ func (o *observer) observePart(ctx context.Context, g *group, part string, p *pl
 }
 
 // observeAuditLogs lets everybody send requests at once.
-func observeAuditLogs(ctx context.Context, g *group, p *plane, ep *endpoint) (*auditLogsEvidence, error) {
+func observeAuditLogs(ctx context.Context, g *group, ep *endpoint) (e *auditLogsEvidence, err error) {
+	e = &auditLogsEvidence{}
 	if g.reference {
-		return p.useReferenceDeputies(ctx, ep, g.requests)
+		if e, err = ep.plane.useReferenceDeputies(ctx, ep, g.requests); err != nil || !g.twoClusters {
+			return e, err
+		}
 	}
 	seen, err := ep.useByAll(ctx, g.requests)
-	return &auditLogsEvidence{Ways: []wayEvidence{{Attacks: seen}}}, err
+	e.Ways = append(e.Ways, wayEvidence{Attacks: seen})
+	return e, err
 }

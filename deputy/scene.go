@@ -45,6 +45,18 @@ type place struct {
 	Host      string `json:"host"`
 	Prefix    string `json:"prefix,omitempty"`
 	Namespace string `json:"namespace"`
+	// Clusters are the names of two clusters behind one proxy, and OtherPrefix is what is before the path of the second; empty
+	// if there is one cluster.
+	Clusters    []string `json:"clusters,omitempty"`
+	OtherPrefix string   `json:"otherPrefix,omitempty"`
+}
+
+// otherCluster returns the name of the second cluster; empty if there is one.
+func (p place) otherCluster() string {
+	if len(p.Clusters) < 2 {
+		return ""
+	}
+	return p.Clusters[1]
 }
 
 // scene is a place with the people whose credentials are in attacks.
@@ -131,11 +143,14 @@ func (s scene) placeholders(a attack, r rawRequest, marker, smuggled string, nam
 	credentials := func(who *Identity, nameCase func(string) string) string { return who.lines(s.Shown, nameCase) }
 	trusted := http.CanonicalHeaderKey(slices.Concat(others.trusted(), []string{"x-forwarded-user"})[0])
 	unsignedToken := forgeToken(others.Name)
+	up := strings.Repeat("/..", strings.Count(s.Prefix, "/"))
 	return strings.NewReplacer(
 		"{many:groups}", manyLines["{many:groups}"], "{many:extra}", manyLines["{many:extra}"], "{many:padding}", manyLines["{many:padding}"],
 		"{query}", selector+marker,
 		"{same}", selector+strings.TrimRight(marker, "0123456789")+sameMark,
 		"{path/}", strings.TrimPrefix(pods, "/"), "{path}", s.Prefix+pods, "{prefix}", s.Prefix,
+		"{there.name}", s.otherCluster(), "{there.prefix}", s.OtherPrefix, "{there}", s.OtherPrefix+pods, "{THERE}", strings.ToUpper(s.OtherPrefix)+pods,
+		"{nowhere}", s.OtherPrefix+"-that-is-not-there"+pods, "{up}", up, "{up%}", strings.ReplaceAll(up, ".", "%2e"),
 		"{host}", s.Host, "{marker}", marker, "{smuggled}", smuggled,
 		"{me.name}", mine.Name, "{other.name}", others.Name,
 		"{other.basic}", base64.StdEncoding.EncodeToString([]byte(others.Name+":x")),

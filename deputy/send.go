@@ -32,6 +32,8 @@ type attackEvidence struct {
 	// NotTried says why the attack was not tried; empty if it was.
 	NotTried string            `json:"notTried,omitempty"`
 	Events   []json.RawMessage `json:"events,omitempty"`
+	// Elsewhere are the events of the second cluster, where there are two.
+	Elsewhere []json.RawMessage `json:"elsewhere,omitempty"`
 	// Reviews are the audit events of SubjectAccessReviews while it was tried, where they are counted.
 	Reviews []json.RawMessage `json:"reviews,omitempty"`
 }
@@ -40,6 +42,7 @@ type attackEvidence struct {
 const (
 	twoCertificates = "people with certificates have connections of their own"
 	notByName       = "people are not known by a header with their name"
+	oneCluster      = "there is one cluster behind the proxy"
 )
 
 // castOf returns who is who in an attack. Nobody has no credentials.
@@ -53,7 +56,7 @@ func castOf(people []*Identity) map[string]*Identity {
 
 // sendAttacks tries the attacks of a table, so many at once, and reads afterwards who arrived.
 func (ep *endpoint) sendAttacks(ctx context.Context, table []attack, atOnce int) (*attacksEvidence, error) {
-	s := scene{place: place{newRun(), ep.url.Host, strings.TrimRight(ep.url.Path, "/"), ep.namespace}, People: castOf(ep.people)}
+	s := scene{place: ep.newPlace(), People: castOf(ep.people)}
 	e := &attacksEvidence{s.place, make([]attackEvidence, len(table))}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
@@ -76,8 +79,24 @@ func (ep *endpoint) sendAttacks(ctx context.Context, table []attack, atOnce int)
 	if err != nil {
 		return nil, err
 	}
-	e.assignEvents(events)
+	e.assignEvents(events, func(a *attackEvidence) *[]json.RawMessage { return &a.Events })
+	if ep.other != nil {
+		elsewhere, err := ep.other.log.eventsOf(ctx, e.Run, podsIn(ep.namespace))
+		if err != nil {
+			return nil, fmt.Errorf("the cluster %s: %w", ep.other.name, err)
+		}
+		e.assignEvents(elsewhere, func(a *attackEvidence) *[]json.RawMessage { return &a.Elsewhere })
+	}
 	return e, ep.countReviews(table, e)
+}
+
+// newPlace returns where a new run of requests is sent.
+func (ep *endpoint) newPlace() place {
+	p := place{Run: newRun(), Host: ep.url.Host, Prefix: strings.TrimRight(ep.url.Path, "/"), Namespace: ep.namespace}
+	if ep.other != nil {
+		p.Clusters, p.OtherPrefix = []string{ep.cluster, ep.other.name}, ep.other.prefix
+	}
+	return p
 }
 
 // countReviews adds the SubjectAccessReviews that somebody asked for while the attacks were tried that count them.
@@ -110,8 +129,12 @@ func (ep *endpoint) sendAttack(ctx context.Context, s scene, n int, a attack, se
 		seen.NotTried = twoCertificates
 		return
 	}
-	if a.Spelled != "" && !s.People[me].isKnownByName(a.Spelled) {
+	switch {
+	case a.Spelled != "" && !s.People[me].isKnownByName(a.Spelled):
 		seen.NotTried = notByName
+		return
+	case a.needsTwoClusters() && ep.other == nil:
+		seen.NotTried = oneCluster
 		return
 	}
 	requests := s.requests(n, a)
@@ -158,15 +181,16 @@ func (e *attackEvidence) checkAnswers(a attack) error {
 	return nil
 }
 
-// assignEvents gives each attack the events with its marker, or, where it was answered and no marker arrived, those of its
-// time.
-func (e *attacksEvidence) assignEvents(events []json.RawMessage) {
+// assignEvents gives each attack the events of a cluster with its marker, or, where it was answered and no marker arrived, those
+// of its time.
+func (e *attacksEvidence) assignEvents(events []json.RawMessage, of func(*attackEvidence) *[]json.RawMessage) {
 	var unmarked []decodedEvent // They are decoded once: there are thousands, of up to 100 KB.
 	for _, raw := range events {
 		n, marked := e.attackOf(string(raw))
 		switch {
 		case n >= 0:
-			e.Attacks[n].Events = append(e.Attacks[n].Events, raw)
+			into := of(&e.Attacks[n])
+			*into = append(*into, raw)
 		case !marked:
 			if event := decode(raw); event != nil {
 				unmarked = append(unmarked, decodedEvent{event, raw})
@@ -174,7 +198,7 @@ func (e *attacksEvidence) assignEvents(events []json.RawMessage) {
 		}
 	}
 	for i := range e.Attacks {
-		e.Attacks[i].takeEvents(unmarked)
+		e.Attacks[i].takeEvents(unmarked, of(&e.Attacks[i]))
 	}
 }
 
@@ -198,19 +222,22 @@ func (e *attacksEvidence) attackOf(event string) (n int, marked bool) {
 
 // takeEvents adds events without a marker: those with the audit ID of an answer, or, if there are none and a request
 // succeeded, those of the time of the attack.
-func (e *attackEvidence) takeEvents(unmarked []decodedEvent) {
+func (e *attackEvidence) takeEvents(unmarked []decodedEvent, into *[]json.RawMessage) {
 	take := func(belongs func(*auditv1.Event) bool) {
 		for _, one := range unmarked {
 			if belongs(one.event) {
-				e.Events = append(e.Events, one.raw)
+				*into = append(*into, one.raw)
 			}
 		}
 	}
 	take(func(event *auditv1.Event) bool { return e.answerOf(event) > 0 })
-	if len(e.Events) == 0 && slices.ContainsFunc(e.Answers, reply.succeeded) {
+	if !e.isLogged() && slices.ContainsFunc(e.Answers, reply.succeeded) {
 		take(e.isDuring)
 	}
 }
+
+// isLogged reports whether an audit log has an event of the attack.
+func (e *attackEvidence) isLogged() bool { return len(e.Events)+len(e.Elsewhere) > 0 }
 
 // answerOf returns the number of the answer with the audit ID of an event, or 0.
 func (e *attackEvidence) answerOf(event *auditv1.Event) int {

@@ -53,8 +53,12 @@ func TestSuccessIsNoticed(t *testing.T) {
 			if person.Name == other.Name {
 				other = cast[me]
 			}
-			if r.Who != nobody && isSuccessNoticed(t, table, people, n, i, arriving(person.Name)) {
+			mayArrive := r.Who != nobody && r.Cluster != nowhere
+			if mayArrive && isSuccessNoticed(t, table, people, n, i, arriving(person.Name), false) {
 				t.Errorf("%s (%s), request %d: it is a failure if it arrives as the person", a.Name, a.kind, i+1)
+			}
+			if r.Cluster != either && !isSuccessNoticed(t, table, people, n, i, arriving(person.Name), true) {
+				t.Errorf("%s (%s), request %d: nobody notices that it arrives at the wrong cluster", a.Name, a.kind, i+1)
 			}
 			ways := successes(person, other)
 			for _, way := range slices.Sorted(maps.Keys(ways)) {
@@ -62,7 +66,7 @@ func TestSuccessIsNoticed(t *testing.T) {
 					continue
 				}
 				judged++
-				if isSuccessNoticed(t, table, people, n, i, ways[way]) {
+				if isSuccessNoticed(t, table, people, n, i, ways[way], false) {
 					continue
 				}
 				if spot := "a name in another spelling, " + way; a.Spelled != "" && blindSpots[spot] != "" {
@@ -103,18 +107,20 @@ func logArrival(t *testing.T, as *authenticationv1.UserInfo, attack, request int
 	return raw, id
 }
 
-// isSuccessNoticed reports whether an attack fails if one of its requests arrives as a user, nil for the proxy itself. All other
-// requests of all attacks arrive as those who sent them.
-func isSuccessNoticed(t *testing.T, table []attack, people []*Identity, number, request int, as *authenticationv1.UserInfo) bool {
+// isSuccessNoticed reports whether an attack fails if one of its requests arrives as a user, nil for the proxy itself, and at the
+// wrong one of two clusters if it is misplaced. All other requests of all attacks arrive as those who sent them.
+func isSuccessNoticed(t *testing.T, table []attack, people []*Identity, number, request int, as *authenticationv1.UserInfo, misplaced bool) bool {
 	t.Helper()
 	cast := castOf(people)
-	chosen := []attack{table[0], table[1]} // the controls of the two people
-	if number > 1 {
-		chosen = append(chosen, table[number])
+	ofClusters := attacksOf(func(kind string) bool { return kind == clustersKind })
+	chosen := []attack{table[0], table[1], ofClusters[0], ofClusters[1]} // the controls of the two people at two clusters
+	tried := slices.IndexFunc(chosen, func(a attack) bool { return a.Name == table[number].Name })
+	if tried < 0 {
+		tried, chosen = len(chosen), append(chosen, table[number])
 	}
-	e := &attacksEvidence{place: place{Run: "az"}}
+	e := &attacksEvidence{place: place{Run: "az", Clusters: []string{"east", "west"}}}
 	for n, a := range chosen {
-		isTried := n == min(number, 2)
+		isTried := n == tried
 		seen := attackEvidence{Began: time.Unix(1, 0), Ended: time.Unix(2, 0)}
 		for i, r := range a.Requests {
 			whom := arriving(cast[r.Who].rename(a.Spelled).Name)
@@ -122,12 +128,18 @@ func isSuccessNoticed(t *testing.T, table []attack, people []*Identity, number, 
 			if isChanged {
 				whom = as
 			}
-			if r.Who == nobody && !isChanged { // refused by the proxy
+			isRefused := r.Who == nobody || r.Cluster == nowhere
+			if isRefused && !isChanged { // by the proxy
 				seen.Answers = append(seen.Answers, reply{Code: 401})
 				continue
 			}
 			raw, id := logArrival(t, whom, n, i)
-			seen.Events = append(seen.Events, raw)
+			isMisplaced := isChanged && misplaced
+			if (r.Cluster == there) != isMisplaced {
+				seen.Elsewhere = append(seen.Elsewhere, raw)
+			} else {
+				seen.Events = append(seen.Events, raw)
+			}
 			seen.Answers = append(seen.Answers, reply{Code: 200, AuditID: id, Kind: "PodList"})
 		}
 		e.Attacks = append(e.Attacks, seen)

@@ -106,7 +106,7 @@ var streams = map[string]func(context.Context, *endpoint) (io.ReadCloser, error)
 		return resp.Body, nil
 	},
 	"websocket": func(ctx context.Context, agent *endpoint) (io.ReadCloser, error) {
-		config, err := websocket.NewConfig("wss://"+agent.url.Host+watchPods, agent.url.String())
+		config, err := websocket.NewConfig("wss://"+agent.url.Host+agent.url.Path+watchPods, agent.url.String())
 		if err != nil {
 			return nil, err
 		}

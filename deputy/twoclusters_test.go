@@ -3,113 +3,64 @@ package deputy
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/net/websocket"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
-
-	"github.com/authzconf/authzconf/deputy/reference"
 )
 
 // tunnelled is a hub with agents on clusters of their own, each of which has opened its tunnel itself.
 type tunnelled struct {
-	hub    *reference.Hub
+	*hub
 	planes map[string]*plane
 	people []*Identity
-
-	mu    sync.Mutex
-	conns map[string][]net.Conn // the agents' connections
-	// dialed is how many connections each agent has opened.
-	dialed map[string]int
 }
 
 var tunnelledClusters = []string{"east", "west"}
 
-// startTunnelled starts two control planes, a hub, and the agents that connect to it.
-func startTunnelled(ctx context.Context, t *testing.T) *tunnelled {
+// startTwoPlanes starts a control plane for each of the clusters, on which some people may read pods.
+func startTwoPlanes(ctx context.Context, t *testing.T, people []*Identity) (planes []*plane) {
 	t.Helper()
-	dir := t.TempDir()
-	certificates(t, dir, tunnelledClusters...)
-	ca, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
-	pool := x509.NewCertPool()
-	if err != nil || !pool.AppendCertsFromPEM(ca) {
-		t.Fatal(err)
-	}
-	own, err := tls.LoadX509KeyPair(filepath.Join(dir, "server.pem"), filepath.Join(dir, "server.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{own}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MinVersion: tls.VersionTLS12})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = listener.Close() })
-	x := &tunnelled{
-		hub: reference.NewHub(tunnelledClusters...), planes: map[string]*plane{}, conns: map[string][]net.Conn{}, dialed: map[string]int{},
-		people: []*Identity{impersonatedPerson("alice@corp", tierOf(0)), impersonatedPerson("bob@corp", tierOf(1))},
-	}
-	go func() { _ = x.hub.Serve(listener) }()
-	for _, cluster := range tunnelledClusters {
-		p, err := startPlane(ctx, target(t), append(userGrants(x.people, 1), proxyGrants(nil, false)...), []string{Namespace})
+	for range tunnelledClusters {
+		p, err := startPlane(ctx, target(t), append(userGrants(people, 1), proxyGrants(nil, false)...), []string{Namespace})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = p.Stop() })
-		x.planes[cluster] = p
-		cert, err := tls.LoadX509KeyPair(filepath.Join(dir, cluster+".pem"), filepath.Join(dir, cluster+".key"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		x.startAgent(t, p, cluster, listener.Addr().String(), &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: pool, MinVersion: tls.VersionTLS12})
+		planes = append(planes, p)
 	}
-	return x
+	return planes
 }
 
-// startAgent starts the reference agent of a cluster at the end of a tunnel that it opens.
-func (x *tunnelled) startAgent(t *testing.T, p *plane, cluster, hub string, config *tls.Config) {
+// startTunnelled starts two control planes, a hub, and the agents that connect to it.
+func startTunnelled(ctx context.Context, t *testing.T) *tunnelled {
 	t.Helper()
-	tunnel := reference.ConnectTunnel(func(ctx context.Context) (net.Conn, error) {
-		conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", hub)
-		if err == nil {
-			x.mu.Lock()
-			defer x.mu.Unlock()
-			x.conns[cluster] = append(x.conns[cluster], conn)
-			x.dialed[cluster]++
-		}
-		return conn, err
-	})
-	toServer := p.Anonymous()
-	toServer.NextProtos = []string{"http/1.1"} // HTTP/2 has no upgrade to SPDY.
-	transport, err := rest.TransportFor(toServer)
-	if err != nil {
+	x := &tunnelled{planes: map[string]*plane{}, people: []*Identity{impersonatedPerson("alice@corp", tierOf(0)), impersonatedPerson("bob@corp", tierOf(1))}}
+	planes := startTwoPlanes(ctx, t, x.people)
+	for n, cluster := range tunnelledClusters {
+		x.planes[cluster] = planes[n]
+	}
+	var err error
+	if x.hub, err = startHub(ctx, tunnelledClusters, planes); err != nil {
 		t.Fatal(err)
 	}
-	agent := &http.Server{Handler: reference.NewAgent(p.url, transport, func() string { return p.token }), ReadHeaderTimeout: timeout}
-	go func() { _ = agent.Serve(tunnel) }()
-	t.Cleanup(func() { _ = errors.Join(agent.Close(), tunnel.Close()) })
+	t.Cleanup(func() { _ = x.close() })
+	return x
 }
 
 // client returns a client whose requests go to the agent of the cluster that route names.
 func (x *tunnelled) client(route func(host string) string) *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 		host, _, _ := net.SplitHostPort(address)
-		return x.hub.Dial(ctx, route(host))
+		return x.Dial(ctx, route(host))
 	}}, Timeout: timeout}
 }
 
@@ -124,54 +75,9 @@ func (x *tunnelled) request(ctx context.Context, t *testing.T, cluster, path str
 	return req
 }
 
-// sendMarked sends requests of both people to both clusters, all at once, and returns what arrived at the wrong one.
-func (x *tunnelled) sendMarked(ctx context.Context, t *testing.T, client *http.Client, each int) (wrong []string) {
-	t.Helper()
-	run := newRun()
-	var all sync.WaitGroup
-	for _, cluster := range tunnelledClusters {
-		for _, who := range x.people {
-			for n := range each {
-				all.Go(func() {
-					path := podsIn(Namespace) + queryOf(fmt.Sprintf("%s-%s-%d", run, cluster, n))
-					resp, err := client.Do(x.request(ctx, t, cluster, path, who))
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					_, _ = io.Copy(io.Discard, resp.Body)
-					_ = resp.Body.Close()
-				})
-			}
-		}
-	}
-	all.Wait()
-	for cluster, p := range x.planes {
-		log := p.auditLog()
-		events, err := log.eventsOf(ctx, run, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		arrived := 0
-		for _, raw := range events {
-			event := decode(raw)
-			if event == nil || event.ImpersonatedUser == nil {
-				continue
-			}
-			arrived++
-			if !strings.Contains(event.RequestURI, run+"-"+cluster+"-") {
-				wrong = append(wrong, fmt.Sprintf("%s: %s as %s", cluster, event.RequestURI, event.ImpersonatedUser.Username))
-			}
-		}
-		if want := each * len(x.people); len(wrong) == 0 && arrived != want {
-			wrong = append(wrong, fmt.Sprintf("%s: %d requests arrived, not %d", cluster, arrived, want))
-		}
-	}
-	return wrong
-}
-
-// TestTwoClusters has two clusters behind one hub, each with an agent that opens its tunnel itself: what is for one never arrives
-// at the other, streams and upgrades get through, and after connections have ended the agents come back.
+// TestTwoClusters has two clusters behind one hub, each with an agent that opens its tunnel itself: streams and upgrades get
+// through, and after connections have ended the agents come back. That what is for one never arrives at the other is for
+// TestMixedClusters.
 func TestTwoClusters(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts two control planes")
@@ -179,26 +85,8 @@ func TestTwoClusters(t *testing.T) {
 	ctx := context.Background()
 	x := startTunnelled(ctx, t)
 	right := x.client(strings.Clone)
-	t.Run("each request arrives where it belongs", func(t *testing.T) {
-		if wrong := x.sendMarked(ctx, t, right, 25); len(wrong) > 0 {
-			t.Errorf("%q", wrong)
-		}
-	})
-	t.Run("a hub that confuses clusters is detected", func(t *testing.T) {
-		var mu sync.Mutex
-		n := 0
-		confused := x.client(func(string) string {
-			mu.Lock()
-			defer mu.Unlock()
-			n++
-			return tunnelledClusters[n%2]
-		})
-		if wrong := x.sendMarked(ctx, t, confused, 5); len(wrong) == 0 {
-			t.Error("nothing is found")
-		}
-	})
 	t.Run("a cluster that is not known", func(t *testing.T) {
-		if _, err := x.hub.Dial(ctx, "north"); err == nil || !strings.Contains(err.Error(), `there is no cluster "north"`) {
+		if _, err := x.Dial(ctx, "north"); err == nil || !strings.Contains(err.Error(), `there is no cluster "north"`) {
 			t.Error(err)
 		}
 	})
@@ -240,7 +128,7 @@ func (x *tunnelled) tryWatch(ctx context.Context, t *testing.T, client *http.Cli
 			}
 		}
 		if n == 0 {
-			x.breakTunnel("east")
+			x.breakTunnels("east")
 			if _, err := io.Copy(io.Discard, resp.Body); err == nil {
 				t.Error("the watch ends as if it were complete, though its tunnel broke")
 			}
@@ -249,24 +137,14 @@ func (x *tunnelled) tryWatch(ctx context.Context, t *testing.T, client *http.Cli
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if len(x.conns["east"]) == 0 {
+	if len(x.tunnels["east"]) == 0 {
 		t.Error("the agent did not come back")
 	}
 }
 
-// breakTunnel ends all connections that an agent has opened.
-func (x *tunnelled) breakTunnel(cluster string) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for _, conn := range x.conns[cluster] {
-		_ = conn.Close()
-	}
-	x.conns[cluster] = nil
-}
-
 // tryWebSocket sees a pod by a WebSocket through the tunnel.
 func (x *tunnelled) tryWebSocket(ctx context.Context, t *testing.T) {
-	conn, err := x.hub.Dial(ctx, "west")
+	conn, err := x.Dial(ctx, "west")
 	if err != nil {
 		t.Fatal(err)
 	}

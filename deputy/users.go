@@ -1,11 +1,11 @@
 package deputy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -56,23 +56,34 @@ func inSession(people []*Identity) []*Identity {
 }
 
 // requestsOfAll returns requests that everybody sends at once, on a connection each: plain ones, and ones that try to be
-// made as the next person.
-func requestsOfAll(people []*Identity, requests int) (all []attack) {
+// made as the next person. With two clusters they are for the one and the other in turn.
+func requestsOfAll(people []*Identity, requests int, twoClusters bool) (all []attack) {
 	for i, p := range people {
 		next := people[(i+1)%len(people)].Name
-		plain := rawRequest{Who: p.Name, Method: "GET", Target: "{path}?{query}", Lines: []string{"{who}"}}
-		tricky := plain
-		tricky.Lines = []string{"{who}", "Impersonate-User: " + next, "Impersonate-Group: system:masters"}
+		plain := repeatRequest(rawRequest{Who: p.Name, Method: "GET", Lines: []string{"{who}"}}, requests, twoClusters)
+		tricky := repeatRequest(rawRequest{Who: p.Name, Method: "GET", Lines: []string{"{who}", "Impersonate-User: " + next, "Impersonate-Group: system:masters"}}, requests, twoClusters)
 		all = append(all,
-			attack{Name: p.Name + " among all", Requests: slices.Repeat([]rawRequest{plain}, requests), Arrives: arrivesAlways, concurrent: true},
-			attack{Name: p.Name + " among all, as " + next, Requests: slices.Repeat([]rawRequest{tricky}, requests), concurrent: true})
+			attack{Name: p.Name + " among all", Requests: plain, Arrives: arrivesAlways, concurrent: true},
+			attack{Name: p.Name + " among all, as " + next, Requests: tricky, concurrent: true})
+	}
+	return all
+}
+
+// repeatRequest returns a request so many times, with two clusters for the one and the other in turn.
+func repeatRequest(r rawRequest, times int, twoClusters bool) (all []rawRequest) {
+	for n := range times {
+		r.Cluster, r.Target = here, "{path}?{query}"
+		if twoClusters && n%2 == 1 {
+			r.Cluster, r.Target = there, "{there}?{query}"
+		}
+		all = append(all, r)
 	}
 	return all
 }
 
 // auditLogsEvidence is what was seen while everybody sent requests.
 type auditLogsEvidence struct {
-	// Ways are the ways to the API server: one of a proxy of somebody's, two of the reference deputy.
+	// Ways are those that listWays has.
 	Ways []wayEvidence `json:"ways"`
 	// Others are the events of the proxy identity in that time that no row of the deputy is about.
 	Others []auditv1.Event `json:"others,omitempty"`
@@ -86,7 +97,7 @@ type wayEvidence struct {
 
 // useByAll sends the requests of everybody.
 func (ep *endpoint) useByAll(ctx context.Context, requests int) (*attacksEvidence, error) {
-	all := requestsOfAll(ep.people, requests)
+	all := requestsOfAll(ep.people, requests, ep.other != nil)
 	return ep.sendAttacks(ctx, all, len(all))
 }
 
@@ -98,8 +109,8 @@ type referenceDeputy struct {
 	rows []reference.Row
 }
 
-// newReferenceDeputy starts a reference deputy in front of an address, which knows some people.
-func (p *plane) newReferenceDeputy(ctx context.Context, to *url.URL, rt http.RoundTripper, token string, people []*Identity) (*referenceDeputy, error) {
+// newReferenceDeputy starts a reference deputy in front of an address of a cluster, which knows some people.
+func (p *plane) newReferenceDeputy(ctx context.Context, to *url.URL, cluster string, rt http.RoundTripper, token string, people []*Identity) (*referenceDeputy, error) {
 	d := &referenceDeputy{}
 	tiers, sessions := map[string]string{}, map[string]reference.User{}
 	for _, who := range people {
@@ -108,7 +119,7 @@ func (p *plane) newReferenceDeputy(ctx context.Context, to *url.URL, rt http.Rou
 		sessions[who.Name] = reference.User{Subject: who.Name, Groups: []string{group}}
 	}
 	handler, err := reference.New(reference.Options{
-		Target: to, Transport: rt, Token: token, GroupTiers: tiers,
+		Target: to, Cluster: cluster, Transport: rt, Token: token, GroupTiers: tiers,
 		Session: func(r *http.Request) (reference.User, bool) {
 			u, ok := sessions[r.Header.Get(sessionHeader)]
 			return u, ok
@@ -129,12 +140,13 @@ func (p *plane) newReferenceDeputy(ctx context.Context, to *url.URL, rt http.Rou
 
 // useReferenceDeputies lets everybody use two reference deputies: one in front of the API server, and one in front of a tunnel.
 func (p *plane) useReferenceDeputies(ctx context.Context, agent *endpoint, requests int) (*auditLogsEvidence, error) {
-	direct, err := p.newReferenceDeputy(ctx, p.url, p.transport, p.token, agent.people)
+	cluster := cmp.Or(agent.cluster, localCluster)
+	direct, err := p.newReferenceDeputy(ctx, p.url, cluster, p.transport, p.token, agent.people)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = direct.close() }()
-	tunnelled, err := p.newReferenceDeputy(ctx, agent.url, agent.client(&Identity{}).Transport, "", agent.people)
+	tunnelled, err := p.newReferenceDeputy(ctx, agent.url, cluster, agent.client(&Identity{}).Transport, "", agent.people)
 	if err != nil {
 		return nil, err
 	}

@@ -111,8 +111,8 @@ func (v *stepJudge) hasLatency() bool {
 	return false
 }
 
-// checkOtherLatencies demands that the other handlers of which the audit event says how long they took, such as storage or
-// webhooks of admission, took some of the time that the whole request took.
+// checkOtherLatencies demands that every other handler whose time the audit event states, such as storage or webhooks of
+// admission, took some of the time that the whole request took.
 //
 // Source: writeLatencyToAnnotation in k8s.io/apiserver/pkg/endpoints/filters/audit.go.
 func (v *stepJudge) checkOtherLatencies(total time.Duration) {

@@ -37,6 +37,9 @@ type File struct {
 	Trail *TrailFormat `yaml:"trail,omitempty"`
 	// Requests are sent in their order, one at a time.
 	Requests []Request `yaml:"requests"`
+
+	// clusters are the names of two clusters behind the dashboard; empty if there is one.
+	clusters []string
 }
 
 // Request is a request of the dashboard's own HTTP interface, and what it must lead to.
@@ -50,6 +53,9 @@ type Request struct {
 	Body    string            `yaml:"body,omitempty"`
 	// Arrives are the requests that must arrive at the API server as the person; an empty list says that none may.
 	Arrives []Attributes `yaml:"arrives"`
+	// Asks is what the dashboard must ask an access review about, as the person, and not do: what the buttons of a page need. A
+	// yes and a no are both right.
+	Asks []Attributes `yaml:"asks,omitempty"`
 	// Refused says that the person lacks the permission: what arrives must be refused, and may be left out.
 	Refused bool `yaml:"refused,omitempty"`
 	// Review says which access review must come before. Left out, it is access for what writes, and none for what reads.
@@ -62,6 +68,8 @@ type Request struct {
 
 // Attributes are what a request at the API server is about.
 type Attributes struct {
+	// Cluster is one of two behind the dashboard. Left out, it is the first, and in what the dashboard may do as itself any.
+	Cluster  string `yaml:"cluster,omitempty"`
 	Verb     string `yaml:"verb"`
 	APIGroup string `yaml:"apiGroup,omitempty"`
 	// Resource has its subresource behind a slash, such as pods/eviction.
@@ -97,6 +105,9 @@ func (a Attributes) String() string {
 	if a.Namespace != "" {
 		text += " in " + a.Namespace
 	}
+	if a.Cluster != "" {
+		text += " of the cluster " + a.Cluster
+	}
 	return text
 }
 
@@ -108,9 +119,10 @@ func (a Attributes) writes() bool {
 // covers reports whether another request is one of those that the attributes stand for.
 func (a Attributes) covers(other Attributes) bool {
 	isSameKind := a.Verb == other.Verb && a.APIGroup == other.APIGroup && a.Resource == other.Resource
+	isOfCluster := a.Cluster == "" || a.Cluster == other.Cluster
 	isInNamespace := a.Namespace == "" || a.Namespace == other.Namespace
 	hasName := a.Name == "" || a.Name == other.Name
-	return isSameKind && isInNamespace && hasName
+	return isSameKind && isOfCluster && isInNamespace && hasName
 }
 
 // writes reports whether one of the requests that must arrive changes something.
@@ -125,10 +137,10 @@ func (r Request) ReviewOf(a Attributes) ReviewKind {
 	return cmp.Or(r.Review, byDefault)
 }
 
-// Parse reads a file strictly. people are the names that --identity gives. An error has file, line and column, and what was
-// expected.
-func Parse(name string, data []byte, people []string) (*File, error) {
-	f := &File{}
+// Parse reads a file strictly. people are the names that --identity gives, clusters those of two clusters if there are two. An error
+// has file, line and column, and what was expected.
+func Parse(name string, data []byte, people []string, clusters ...string) (*File, error) {
+	f := &File{clusters: clusters}
 	doc, err := scenarios.DecodeKind(name, data, "a list of a dashboard's requests", "", "", f)
 	if err != nil {
 		return nil, err
@@ -138,8 +150,21 @@ func Parse(name string, data []byte, people []string) (*File, error) {
 	}
 	for i := range f.Requests {
 		f.Requests[i].Method = cmp.Or(f.Requests[i].Method, http.MethodGet)
+		for _, list := range [][]Attributes{f.Requests[i].Arrives, f.Requests[i].Asks} {
+			for n := range list {
+				list[n].Cluster = cmp.Or(list[n].Cluster, f.firstCluster())
+			}
+		}
 	}
 	return f, nil
+}
+
+// firstCluster returns the name of the first of two clusters; empty if there is one.
+func (f *File) firstCluster() string {
+	if len(f.clusters) == 0 {
+		return ""
+	}
+	return f.clusters[0]
 }
 
 // findMistake returns where a mistake is in the file, and what it is; empty if there is none.
@@ -152,13 +177,11 @@ func (f *File) findMistake(people []string) (path, why string) {
 	case f.ReviewsWithin < 0:
 		return "$.reviewsWithin", "expected a duration that is not negative"
 	}
-	for i, a := range f.Own {
-		if why := a.findMistake(); why != "" {
-			return fmt.Sprintf("$.own[%d]", i), why
-		}
+	if i, why := checkAttributes(f.Own, f.clusters); why != "" {
+		return fmt.Sprintf("$.own[%d]", i), why
 	}
 	if f.Trail != nil {
-		if why := f.Trail.findMistake(); why != "" {
+		if why := f.Trail.findMistake(f.clusters); why != "" {
 			return "$.trail", why
 		}
 	}
@@ -169,7 +192,7 @@ func (f *File) findMistake(people []string) (path, why string) {
 			return at + ".name", fmt.Sprintf("%q is also the name of another request", r.Name)
 		}
 		names[r.Name] = true
-		if field, why := r.findMistake(people); why != "" {
+		if field, why := r.findMistake(people, f.clusters); why != "" {
 			return at + field, why
 		}
 	}
@@ -177,7 +200,7 @@ func (f *File) findMistake(people []string) (path, why string) {
 }
 
 // findMistake returns in which field of a request a mistake is, and what it is.
-func (r Request) findMistake(people []string) (field, why string) {
+func (r Request) findMistake(people, clusters []string) (field, why string) {
 	switch {
 	case strings.TrimSpace(r.Name) == "" || strings.Contains(r.Name, "/"):
 		return ".name", "expected a name without a slash"
@@ -193,6 +216,8 @@ func (r Request) findMistake(people []string) (field, why string) {
 		return "", "expected arrives: what must arrive at the API server, [] if nothing may"
 	case r.As == Nobody && len(r.Arrives) > 0:
 		return ".arrives", "nobody sends this request, and nothing may arrive: expected []"
+	case len(r.Asks) > 0 && r.Review == NoReview:
+		return ".review", "asks is about access reviews: expected access, rules or either"
 	case r.Row != nil && r.Row.Count < 0:
 		return ".row.count", "expected how many rows there are, 0 for one"
 	}
@@ -201,17 +226,32 @@ func (r Request) findMistake(people []string) (field, why string) {
 			return ".headers", fmt.Sprintf("%q: %q is not a header", name, value)
 		}
 	}
-	for i, a := range r.Arrives {
-		if why := a.findMistake(); why != "" {
-			return fmt.Sprintf(".arrives[%d]", i), why
-		}
+	if i, why := checkAttributes(r.Arrives, clusters); why != "" {
+		return fmt.Sprintf(".arrives[%d]", i), why
+	}
+	if i, why := checkAttributes(r.Asks, clusters); why != "" {
+		return fmt.Sprintf(".asks[%d]", i), why
 	}
 	return "", ""
 }
 
+// checkAttributes returns which of some attributes is wrong, and what is; empty if nothing is.
+func checkAttributes(list []Attributes, clusters []string) (i int, why string) {
+	for i, a := range list {
+		if why := a.findMistake(clusters); why != "" {
+			return i, why
+		}
+	}
+	return 0, ""
+}
+
 // findMistake returns what is wrong with attributes; empty if nothing is.
-func (a Attributes) findMistake() string {
+func (a Attributes) findMistake(clusters []string) string {
 	switch {
+	case a.Cluster != "" && len(clusters) == 0:
+		return fmt.Sprintf("cluster %q: there is one cluster, unless --clusters names two", a.Cluster)
+	case a.Cluster != "" && !slices.Contains(clusters, a.Cluster):
+		return fmt.Sprintf("cluster %q: expected %s", a.Cluster, strings.Join(clusters, " or "))
 	case a.Verb == "":
 		return "expected verb, such as delete"
 	case a.Resource == "" || strings.Count(a.Resource, "/") > 1:

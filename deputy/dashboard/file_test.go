@@ -23,7 +23,7 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(f.Requests) != 7 || f.Pause != 50*time.Millisecond || f.ReviewsWithin != time.Minute || f.Trail.Fields.Actor != "actor.sub" {
+	if len(f.Requests) != 10 || f.Pause != 50*time.Millisecond || f.ReviewsWithin != time.Minute || f.Trail.Fields.Actor != "actor.sub" {
 		t.Errorf("%+v", f)
 	}
 	list, deletion := f.Requests[0], f.Requests[1]
@@ -50,6 +50,9 @@ func TestParseErrors(t *testing.T) {
 		"two slashes":           {strings.Replace(request(""), "[]", "[{verb: get, resource: a/b/c}]", 1), "expected resource"},
 		"a name twice":          {request("") + "- {name: a, as: bob@corp, path: /b, arrives: []}\n", `f.yaml:3:10: "a" is also the name of another request`},
 		"an unknown review":     {request("review: maybe"), `"maybe": expected access, rules, either or none`},
+		"asks without reviews":  {request("review: none, asks: [{verb: patch, resource: pods}]"), "asks is about access reviews: expected access, rules or either"},
+		"asks without a verb":   {request("asks: [{resource: pods}]"), "f.yaml:2:"},
+		"a cluster of one":      {request("asks: [{cluster: east, verb: patch, resource: pods}]"), `cluster "east": there is one cluster, unless --clusters names two`},
 		"a bad method":          {request(`method: "G T"`), `"G T" is not a method of HTTP`},
 		"a bad header":          {request(`headers: {"a b": c}`), `"a b": "c" is not a header`},
 		"a negative count":      {request("row: {count: -1}"), "expected how many rows"},
@@ -97,25 +100,50 @@ func TestParseTrail(t *testing.T) {
 }
 
 // FuzzParse demands that a file is taken or refused with its place, and that what is taken can be judged.
+// TestParseTwoClusters reads a file about two clusters: what names none is about the first.
+func TestParseTwoClusters(t *testing.T) {
+	const text = "trail: {fields: {actor: a, cluster: c}}\nown: [{verb: list, resource: namespaces}]\nrequests:\n" +
+		"- {name: a, as: alice@corp, path: /a, arrives: [{verb: get, resource: pods}, {cluster: west, verb: get, resource: pods}], asks: [{verb: delete, resource: pods}]}\n"
+	f, err := Parse("f.yaml", []byte(text), people, "east", "west")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := f.Requests[0]
+	if r.Arrives[0].Cluster != "east" || r.Arrives[1].Cluster != "west" || r.Asks[0].Cluster != "east" || f.Own[0].Cluster != "" {
+		t.Errorf("%+v", f)
+	}
+	for _, c := range []struct{ from, to, want string }{
+		{"cluster: west", "cluster: north", `cluster "north": expected east or west`},
+		{"trail: {", "trail: {cluster: east, ", "with --clusters rows call clusters by these names"},
+	} {
+		if _, err := Parse("f.yaml", []byte(strings.Replace(text, c.from, c.to, 1)), people, "east", "west"); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.to, err)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add(readExample(f))
 	f.Add([]byte("requests:\n- {name: a, as: alice@corp, path: /a, arrives: []}\n"))
 	f.Add([]byte("requests: [&a {name: a, as: nobody, path: /, arrives: []}, *a]\n"))
+	f.Add([]byte("requests:\n- {name: a, as: alice@corp, path: /a, arrives: [{cluster: west, verb: get, resource: pods}], asks: [{verb: delete, resource: pods}]}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		file, err := Parse("f.yaml", data, people)
-		if err != nil {
-			if !strings.HasPrefix(err.Error(), "f.yaml:") {
-				t.Errorf("%q is refused without a place: %v", data, err)
+		for _, clusters := range [][]string{nil, {"east", "west"}} {
+			file, err := Parse("f.yaml", data, people, clusters...)
+			if err != nil {
+				if !strings.HasPrefix(err.Error(), "f.yaml:") {
+					t.Errorf("%q is refused without a place: %v", data, err)
+				}
+				continue
 			}
-			return
-		}
-		e := &Evidence{Sent: make([]Sent, len(file.Requests))}
-		j, err := NewJudge(file, e, "dashboard", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if out := j.JudgeRequest(0); out.Unknown == "" {
-			t.Errorf("%q is judged without any event", data)
+			e := &Evidence{Sent: make([]Sent, len(file.Requests))}
+			j, err := NewJudge(file, e, "dashboard", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if out := j.JudgeRequest(0); out.Unknown == "" {
+				t.Errorf("%q is judged without any event", data)
+			}
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -35,6 +36,8 @@ type Evidence struct {
 	// End is the marker of the request that was sent past the dashboard after the last one.
 	End    string            `json:"end"`
 	Events []json.RawMessage `json:"events"`
+	// Elsewhere are the events of the second cluster, where there are two.
+	Elsewhere []json.RawMessage `json:"elsewhere,omitempty"`
 	// Rows are those of the dashboard's own audit trail.
 	Rows []TrailRow `json:"rows,omitempty"`
 }
@@ -70,8 +73,8 @@ type Judge struct {
 	account  string
 	// groups are those that people must have, by their names.
 	groups map[string][]string
-	// fences are when the requests past the dashboard arrived: one before each request, and one behind the last.
-	fences []time.Time
+	// fences are when the requests past the dashboard arrived, by the clusters: one before each request, and one behind the last.
+	fences map[string][]time.Time
 	// windows have what arrived while each request was tried. They are nil if the audit log does not show that.
 	windows [][]arrival
 	reviews []review
@@ -94,27 +97,48 @@ func NewJudge(f *File, e *Evidence, account string, groups map[string][]string) 
 	if len(e.Sent) != len(f.Requests) {
 		return nil, fmt.Errorf("there is evidence of %d requests, not of %d", len(e.Sent), len(f.Requests))
 	}
-	j := &Judge{file: f, evidence: e, account: account, groups: groups}
-	events := decodeEvents(e.Events)
-	var missing string
-	if j.fences, missing = findFences(e, events); missing != "" {
-		j.unknown = fmt.Sprintf("the audit log does not show %s: it is not the log of that cluster, or its policy leaves out lists of pods", missing)
-		return j, nil
+	j := &Judge{file: f, evidence: e, account: account, groups: groups, fences: map[string][]time.Time{}, windows: make([][]arrival, len(e.Sent))}
+	logs := map[string][]json.RawMessage{f.firstCluster(): e.Events}
+	if len(f.clusters) > 1 {
+		logs[f.clusters[1]] = e.Elsewhere
 	}
-	j.windows = make([][]arrival, len(e.Sent))
+	for _, cluster := range slices.Sorted(maps.Keys(logs)) {
+		j.readLog(cluster, decodeEvents(logs[cluster]))
+	}
+	if j.unknown != "" {
+		j.windows = nil
+	}
+	return j, nil
+}
+
+// readLog takes down what arrived at a cluster, in which window, and which reviews were answered there. It says why nothing can be
+// judged if the log does not show that.
+func (j *Judge) readLog(cluster string, events []*auditv1.Event) {
+	fences, missing := findFences(j.evidence, events)
+	if missing != "" {
+		of := ""
+		if cluster != "" {
+			of = " of the cluster " + cluster
+		}
+		j.unknown = fmt.Sprintf("the audit log%s does not show %s: it is not the log of that cluster, or its policy leaves out lists of pods", of, missing)
+		return
+	}
+	j.fences[cluster] = fences
 	for _, event := range events {
 		at := event.RequestReceivedTimestamp.Time
-		if !j.isAbout(event) || at.Before(j.fences[0]) || !at.Before(j.fences[len(j.fences)-1]) {
+		if !j.isAbout(event) || at.Before(fences[0]) || !at.Before(fences[len(fences)-1]) {
 			continue
 		}
 		if r, isReview := readReview(event); isReview {
+			r.about.Cluster = cluster
 			j.reviews = append(j.reviews, r)
 			continue
 		}
-		n := slices.IndexFunc(j.fences, at.Before) - 1
-		j.windows[n] = append(j.windows[n], j.newArrival(event))
+		n := slices.IndexFunc(fences, at.Before) - 1
+		a := j.newArrival(event)
+		a.Cluster = cluster
+		j.windows[n] = append(j.windows[n], a)
 	}
-	return j, nil
 }
 
 // decodeEvents returns the last event of each request, in the order of their arrival. At the stage RequestReceived nobody is
@@ -219,6 +243,9 @@ func (j *Judge) JudgeRequest(n int) *Findings {
 	for _, want := range r.Arrives {
 		j.judgeWanted(out, n, want, answered)
 	}
+	for _, want := range r.Asks {
+		j.judgeAsked(out, n, want)
+	}
 	for _, a := range j.windows[n] {
 		if !slices.ContainsFunc(r.Arrives, a.fits) {
 			j.judgeFurther(out, r, a)
@@ -234,13 +261,33 @@ func (j *Judge) judgeWanted(out *Findings, n int, want Attributes, answered stri
 	if len(found) == 0 {
 		if !r.Refused {
 			out.fail(r.Name, want.String()+" as "+r.As, "%s; %s", j.nearest(n, want), answered)
-		} else if why := j.findReview(out, r, want, j.fences[n+1]); why != "" {
+		} else if why := j.checkReview(out, r, want, j.fences[want.Cluster][n+1]); why != "" {
 			out.fail(r.Name, "an access review, because what it asks about does not arrive", "%s", why)
 		}
 		return
 	}
 	for _, a := range found {
 		j.judgeArrival(out, r, want, a)
+	}
+}
+
+// judgeAsked judges whether a page asked about what its buttons need.
+func (j *Judge) judgeAsked(out *Findings, n int, want Attributes) {
+	r := j.file.Requests[n]
+	kind, until := cmp.Or(r.Review, AccessReview), j.fences[want.Cluster][n+1]
+	got, why := j.findReview(out, r.As, want, kind, until)
+	if got != nil {
+		why = j.checkAge(*got, until)
+	}
+	if why != "" {
+		out.fail(r.Name, fmt.Sprintf("a review (%s) of %s by the end of it", kind, want), "%s", why)
+	}
+	if got != nil && why == "" {
+		answer := "allowed"
+		if got.denied {
+			answer = "not allowed"
+		}
+		out.note("asked about, and "+answer, 1)
 	}
 }
 
@@ -256,7 +303,7 @@ func (j *Judge) judgeArrival(out *Findings, r Request, want Attributes, a arriva
 	case !r.Refused && isRefused:
 		out.fail(r.Name, "it is allowed", "the API server refused it")
 	}
-	if why := j.findReview(out, r, want, a.event.RequestReceivedTimestamp.Time); why != "" {
+	if why := j.checkReview(out, r, want, a.event.RequestReceivedTimestamp.Time); why != "" {
 		out.fail(r.Name, fmt.Sprintf("a review (%s) of %s before it", r.ReviewOf(want), want), "%s", why)
 	}
 }
@@ -276,7 +323,7 @@ func (j *Judge) nearest(n int, want Attributes) string {
 
 func (a arrival) describe() string {
 	if a.asItself {
-		return a.String() + " as the dashboard itself"
+		return a.Attributes.String() + " as the dashboard itself"
 	}
 	return fmt.Sprintf("%s as %s", a.Attributes, a.user.Username)
 }
@@ -307,7 +354,9 @@ func (j *Judge) checkUser(r Request, a arrival) string {
 func (j *Judge) judgeFurther(out *Findings, r Request, a arrival) {
 	isOwn := a.asItself && slices.ContainsFunc(j.file.Own, func(own Attributes) bool { return own.covers(a.Attributes) })
 	isDiscovery := a.Resource == "" && !a.writesByMethod()
-	isRead := a.user.Username == r.As && !a.writes()
+	isAtItsCluster := slices.ContainsFunc(slices.Concat(r.Arrives, r.Asks), func(want Attributes) bool { return want.Cluster == a.Cluster })
+	isElsewhere := len(j.file.clusters) > 0 && !isAtItsCluster
+	isRead := a.user.Username == r.As && !a.writes() && !isElsewhere
 	switch {
 	case isOwn:
 		out.note("further requests as the dashboard itself", 1)

@@ -84,10 +84,95 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// TestJudgeAsks shows what is found where a page has to ask about what its buttons need, and do nothing of it.
+func TestJudgeAsks(t *testing.T) {
+	const file = "requests:\n- {name: page, as: alice@corp, path: /a, review: either, arrives: [], asks: [{verb: delete, resource: pods, namespace: shop, name: web}]}\n"
+	fences := []json.RawMessage{fenceLine(10, "f0"), fenceLine(50, "end")}
+	review := logLine(21, "alice@corp", "create", "selfsubjectaccessreviews", "", reviewObject)
+	rules := logLine(21, "alice@corp", "create", "selfsubjectrulesreviews", "", `"requestObject": {"spec": {"namespace": "shop"}},`)
+	changed := func(event json.RawMessage, from, to string) json.RawMessage {
+		return json.RawMessage(strings.ReplaceAll(string(event), from, to))
+	}
+	for name, c := range map[string]struct {
+		events []json.RawMessage
+		want   string
+	}{
+		"a yes":                      {[]json.RawMessage{review}, ""},
+		"a no":                       {[]json.RawMessage{changed(review, `"requestObject"`, `"responseObject": {"status": {"allowed": false}}, "requestObject"`)}, ""},
+		"rules":                      {[]json.RawMessage{rules}, ""},
+		"rules of another namespace": {[]json.RawMessage{changed(rules, `{"namespace": "shop"}`, `{"namespace": "bank"}`)}, "page: there is none about that"},
+		"nothing":                    {nil, "page: there is none"},
+		"of another":                 {[]json.RawMessage{changed(review, "alice", "bob")}, `page: the review was made as "bob@corp"`},
+		"behind the page":            {[]json.RawMessage{changed(review, "00:21", "00:51")}, "page: there is none"},
+		"and does it":                {[]json.RawMessage{review, logLine(23, "alice@corp", "delete", "pods", "web", "")}, "page: delete pods web in shop as alice@corp"},
+		"and asks nothing legible":   {[]json.RawMessage{changed(review, reviewObject, "")}, "unknown: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, err := Parse("f.yaml", []byte(file), people)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := judgeFile(t, f, &Evidence{Sent: []Sent{{Fence: "f0", Code: 200}}, End: "end", Events: append(c.events, fences...)})
+			if !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+				t.Errorf("found %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestJudgeTwoClusters shows what is found where a request arrives at the wrong one of two clusters, or is asked about there.
+func TestJudgeTwoClusters(t *testing.T) {
+	const file = "requests:\n- {name: delete, as: alice@corp, method: DELETE, path: /b, arrives: [{cluster: west, verb: delete, resource: pods, namespace: shop, name: web}]}\n"
+	fences := []json.RawMessage{fenceLine(10, "f0"), fenceLine(50, "end")}
+	review := logLine(21, "alice@corp", "create", "selfsubjectaccessreviews", "", reviewObject)
+	deletion := logLine(23, "alice@corp", "delete", "pods", "web", "")
+	reading := logLine(24, "alice@corp", "list", "pods", "", "")
+	for name, c := range map[string]struct {
+		east, west []json.RawMessage
+		want       string
+	}{
+		"right":                 {nil, []json.RawMessage{review, deletion}, ""},
+		"at the wrong one":      {[]json.RawMessage{review, deletion}, nil, "delete: what arrived is delete pods web in shop of the cluster east as alice@corp"},
+		"at both":               {[]json.RawMessage{deletion}, []json.RawMessage{review, deletion}, "delete: delete pods web in shop of the cluster east as alice@corp"},
+		"asked at the other":    {[]json.RawMessage{review}, []json.RawMessage{deletion}, "delete: there is none at that cluster: another one was asked"},
+		"a read at the other":   {[]json.RawMessage{reading}, []json.RawMessage{review, deletion}, "delete: list pods in shop of the cluster east as alice@corp"},
+		"a read where it is":    {nil, []json.RawMessage{review, deletion, reading}, ""},
+		"one log without fence": {nil, nil, "unknown: the audit log of the cluster west does not show"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, err := Parse("f.yaml", []byte(file), people, "east", "west")
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := &Evidence{Sent: []Sent{{Fence: "f0", Code: 200}}, End: "end", Events: append(c.east, fences...)}
+			if c.east != nil || c.west != nil {
+				e.Elsewhere = append(c.west, fences...)
+			}
+			if got := judgeFile(t, f, e); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+				t.Errorf("found %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// judgeFile returns what is found in evidence about the requests of a file.
+func judgeFile(t *testing.T, f *File, e *Evidence) string {
+	t.Helper()
+	j, err := NewJudge(f, e, "dashboard", map[string][]string{"alice@corp": nil, "bob@corp": nil})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j.describeFindings()
+}
+
 // judgeEvents returns what is found in the events of the two requests.
 func judgeEvents(t *testing.T, events []json.RawMessage) string {
 	t.Helper()
-	j := newTestJudge(t, &Evidence{Sent: []Sent{{Fence: "f0", Code: 200}, {Fence: "f1", Code: 200}}, End: "end", Events: events})
+	return newTestJudge(t, &Evidence{Sent: []Sent{{Fence: "f0", Code: 200}, {Fence: "f1", Code: 200}}, End: "end", Events: events}).describeFindings()
+}
+
+// describeFindings returns what is found of all requests in one line.
+func (j *Judge) describeFindings() string {
 	var found []string
 	for n := range j.file.Requests {
 		out := j.JudgeRequest(n)

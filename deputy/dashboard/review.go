@@ -3,6 +3,7 @@ package dashboard
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -71,47 +72,72 @@ func (r review) answers(a Attributes, kind ReviewKind) bool {
 	case kind != EitherReview && r.kind != kind:
 		return false
 	case r.kind == RulesReview:
-		return r.about.Namespace == a.Namespace
+		return r.about.Namespace == a.Namespace && r.about.Cluster == a.Cluster
 	}
 	return r.about.covers(a)
 }
 
-// findReview returns why there is no review that a request needs; empty if there is one. before is when the
-// request arrived, or until when it could have.
-func (j *Judge) findReview(out *Findings, r Request, a Attributes, before time.Time) string {
+// findReview returns the last review by a person about a request that was answered before a time, or why there is none. Both are
+// empty if the log does not say what the reviews ask.
+func (j *Judge) findReview(out *Findings, person string, a Attributes, kind ReviewKind, before time.Time) (*review, string) {
+	ofCluster := seq.Filter(j.reviews, func(got review) bool { return got.about.Cluster == a.Cluster })
+	earlier := seq.Filter(ofCluster, func(got review) bool { return !got.answered.After(before) }) // by the clock of one cluster
+	about := seq.Filter(earlier, func(got review) bool { return !got.blank && got.answers(a, kind) })
+	ofPerson := seq.Filter(about, func(got review) bool { return got.who == person })
+	switch {
+	case len(ofPerson) > 0:
+		return &ofPerson[len(ofPerson)-1], ""
+	case len(about) > 0:
+		return nil, fmt.Sprintf("the review was made as %q", about[0].who)
+	case len(earlier) > 0 && earlier[len(earlier)-1].blank:
+		out.Unknown = "the audit log has access reviews without what they ask: its policy has to log selfsubjectaccessreviews and selfsubjectrulesreviews at level Request"
+		return nil, ""
+	case j.isAskedElsewhere(a, kind):
+		return nil, "there is none at that cluster: another one was asked"
+	case len(earlier) > 0:
+		last := earlier[len(earlier)-1]
+		return nil, fmt.Sprintf("there is none about that: the last of %d (%s) asks about %q", len(earlier), last.kind, last.about)
+	case len(ofCluster) > 0:
+		return nil, "there is none before it: the first comes after"
+	}
+	return nil, "there is none"
+}
+
+// isAskedElsewhere reports whether there is a review about the same at another cluster.
+func (j *Judge) isAskedElsewhere(a Attributes, kind ReviewKind) bool {
+	return slices.ContainsFunc(j.reviews, func(got review) bool {
+		same := a
+		same.Cluster = got.about.Cluster
+		return same != a && got.answers(same, kind)
+	})
+}
+
+// checkReview returns what is wrong with the review that a request needs; empty if nothing is. before is when the request arrived,
+// or until when it could have.
+func (j *Judge) checkReview(out *Findings, r Request, a Attributes, before time.Time) string {
 	kind := r.ReviewOf(a)
 	if kind == NoReview {
 		return ""
 	}
-	earlier := seq.Filter(j.reviews, func(got review) bool { return !got.answered.After(before) })
-	about := seq.Filter(earlier, func(got review) bool { return !got.blank && got.answers(a, kind) })
-	ofPerson := seq.Filter(about, func(got review) bool { return got.who == r.As })
+	got, why := j.findReview(out, r.As, a, kind, before)
 	switch {
-	case len(ofPerson) > 0:
-		return j.checkReview(out, r, ofPerson[len(ofPerson)-1], before)
-	case len(about) > 0:
-		return fmt.Sprintf("the review was made as %q", about[0].who)
-	case len(earlier) > 0 && earlier[len(earlier)-1].blank:
-		out.Unknown = "the audit log has access reviews without what they ask: its policy has to log selfsubjectaccessreviews and selfsubjectrulesreviews at level Request"
-		return ""
-	case len(earlier) > 0:
-		last := earlier[len(earlier)-1]
-		return fmt.Sprintf("there is none about that: the last of %d (%s) asks about %q", len(earlier), last.kind, last.about)
-	case len(j.reviews) > 0:
-		return "there is none before it: the first comes after"
-	}
-	return "there is none"
-}
-
-// checkReview returns what is wrong with the answer of the last review about a request.
-func (j *Judge) checkReview(out *Findings, r Request, got review, before time.Time) string {
-	age := before.Sub(got.answered)
-	switch {
+	case got == nil:
+		return why
 	case got.denied && !r.Refused:
 		return "it said no, and the request was sent all the same"
-	case j.file.ReviewsWithin > 0 && age > j.file.ReviewsWithin:
-		return fmt.Sprintf("it was answered %s before, and may be %s old", age.Round(time.Millisecond), j.file.ReviewsWithin)
+	}
+	if why := j.checkAge(*got, before); why != "" {
+		return why
 	}
 	out.note(string(got.kind)+" reviews before what arrived", 1)
+	return ""
+}
+
+// checkAge returns whether the answer of a review is older than it may be.
+func (j *Judge) checkAge(got review, before time.Time) string {
+	age := before.Sub(got.answered)
+	if j.file.ReviewsWithin > 0 && age > j.file.ReviewsWithin {
+		return fmt.Sprintf("it was answered %s before, and may be %s old", age.Round(time.Millisecond), j.file.ReviewsWithin)
+	}
 	return ""
 }

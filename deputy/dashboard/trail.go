@@ -15,7 +15,7 @@ import (
 
 // TrailFormat says how the rows of a dashboard's own audit trail are read: each is a JSON object in a line of its own.
 type TrailFormat struct {
-	// Cluster is what rows call the cluster; empty if they do not name it.
+	// Cluster is what rows call the cluster; empty if they do not name it. Two clusters are called by their names.
 	Cluster string `yaml:"cluster,omitempty"`
 	// Header is the header by which a client gives a request its correlation ID. Left out, rows are found by their time.
 	Header string `yaml:"header,omitempty"`
@@ -64,10 +64,13 @@ type TrailRow struct {
 	Correlation string `json:"correlation,omitempty"`
 }
 
-func (t *TrailFormat) findMistake() string {
+func (t *TrailFormat) findMistake(clusters []string) string {
 	isHeaderUsed := t.Header != "" && t.Fields.Correlation == ""
-	isClusterUnknown := (t.Cluster == "") != (t.Fields.Cluster == "")
+	hasTwoClusters := len(clusters) > 0
+	isClusterUnknown := !hasTwoClusters && (t.Cluster == "") != (t.Fields.Cluster == "")
 	switch {
+	case hasTwoClusters && t.Cluster != "":
+		return "cluster: with --clusters rows call clusters by these names: expected fields.cluster alone"
 	case t.Fields.Actor == "":
 		return "expected fields: {actor: …}, the path of the person in a row"
 	case t.Header != "" && !httpguts.ValidHeaderFieldName(t.Header):
@@ -220,11 +223,12 @@ func (j *Judge) compareRows(out *Findings, n int, r Request, rows []TrailRow) {
 	if seen := j.arrivalsOf(n); len(seen) > 0 {
 		actor = seen[0].user.Username
 	}
+	cluster := cmp.Or(j.file.Trail.Cluster, r.rowSubject().Cluster)
 	fields := j.file.Trail.Fields
 	for _, row := range rows {
 		for _, field := range []struct{ name, path, want, got string }{
 			{"actor", fields.Actor, actor, row.Actor},
-			{"cluster", fields.Cluster, j.file.Trail.Cluster, row.Cluster},
+			{"cluster", fields.Cluster, cluster, row.Cluster},
 			{"verb", fields.Verb, want.Verb, row.Verb},
 			{"resource", fields.Resource, want.Resource, row.Resource},
 			{"namespace", fields.Namespace, want.Namespace, row.Namespace},
@@ -250,14 +254,16 @@ func (r Request) expectRow() Row {
 	if want.Count == 0 && !want.None {
 		want.Count = 1
 	}
-	i := slices.IndexFunc(r.Arrives, Attributes.writes)
-	if i < 0 {
-		i = 0
-	}
-	if len(r.Arrives) > 0 {
-		a := r.Arrives[i]
-		want.Verb, want.Resource = cmp.Or(want.Verb, a.Verb), cmp.Or(want.Resource, a.Resource)
-		want.Namespace, want.Name = cmp.Or(want.Namespace, a.Namespace), cmp.Or(want.Name, a.Name)
-	}
+	a := r.rowSubject()
+	want.Verb, want.Resource = cmp.Or(want.Verb, a.Verb), cmp.Or(want.Resource, a.Resource)
+	want.Namespace, want.Name = cmp.Or(want.Namespace, a.Namespace), cmp.Or(want.Name, a.Name)
 	return want
+}
+
+// rowSubject returns what of a request its rows are about: the first that writes, or the first of all.
+func (r Request) rowSubject() Attributes {
+	if len(r.Arrives) == 0 {
+		return Attributes{}
+	}
+	return r.Arrives[max(0, slices.IndexFunc(r.Arrives, Attributes.writes))]
 }

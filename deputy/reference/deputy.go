@@ -20,6 +20,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 const (
@@ -46,8 +48,18 @@ const TierPrefix = "periscope-tier:"
 type Row struct {
 	AuditID string `json:"auditID"` // that of the API server's event as well
 	Actor   string `json:"actor"`   // the person
-	Method  string `json:"method"`
-	URI     string `json:"uri"`
+	Cluster string `json:"cluster,omitempty"`
+	// Verb is what the API server will call it. The rest is empty where the request is about no resource.
+	Verb     string `json:"verb"`
+	APIGroup string `json:"apiGroup,omitempty"`
+	// Resource has its subresource behind a slash, such as pods/eviction.
+	Resource  string `json:"resource,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	// Correlation is the ID that the client has given the request by the header X-Request-Id.
+	Correlation string `json:"correlation,omitempty"`
+	Method      string `json:"method"`
+	URI         string `json:"uri"`
 }
 
 // Options are what a deputy needs.
@@ -55,6 +67,8 @@ type Options struct {
 	Target *url.URL // the API server, or the agent of a tunnel
 	// Transport trusts the target.
 	Transport http.RoundTripper
+	// Cluster is the name of the target's cluster, for the audit log.
+	Cluster string
 	// Token authenticates the deputy. Empty sends none: an agent adds its own.
 	Token string
 	// GroupTiers are the tiers of the identity provider's groups. A user gets the group of the highest.
@@ -77,35 +91,59 @@ func New(o Options) (http.Handler, error) {
 	if o.DefaultTier != "" && !slices.Contains(Tiers(), o.DefaultTier) {
 		return nil, fmt.Errorf("there is no tier %q for those who are in no group (expected one of %s)", o.DefaultTier, strings.Join(Tiers(), ", "))
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		user, ok := o.Session(r)
-		if !ok {
-			refuse(w, http.StatusUnauthorized, "there is no session")
-			return
-		}
-		as, err := o.impersonate(user)
-		if err != nil {
-			refuse(w, http.StatusForbidden, err.Error())
-			return
-		}
-		if !plainConnection(r.Header) {
-			refuse(w, http.StatusBadRequest, "the header Connection names other headers")
-			return
-		}
-		row := Row{AuditID: string(uuid.NewUUID()), Actor: user.Subject, Method: r.Method, URI: r.URL.RequestURI()}
-		if err := o.Audit(row); err != nil {
-			refuse(w, http.StatusInternalServerError, "the audit log cannot be written")
-			return
-		}
-		as.Set(auditIDHeader, row.AuditID)
-		if o.Token != "" {
-			as.Set("Authorization", "Bearer "+o.Token)
-		}
-		proxy(o.Target, o.Transport, func(h http.Header) {
-			dropIdentity(h)
-			maps.Copy(h, as)
-		}).ServeHTTP(w, r)
-	}), nil
+	return http.HandlerFunc(o.serve), nil
+}
+
+// serve sends the request of a session on as its person, after a row is written.
+func (o Options) serve(w http.ResponseWriter, r *http.Request) {
+	user, ok := o.Session(r)
+	if !ok {
+		refuse(w, http.StatusUnauthorized, "there is no session")
+		return
+	}
+	as, err := o.impersonate(user)
+	if err != nil {
+		refuse(w, http.StatusForbidden, err.Error())
+		return
+	}
+	if !plainConnection(r.Header) {
+		refuse(w, http.StatusBadRequest, "the header Connection names other headers")
+		return
+	}
+	row, err := o.newRow(user.Subject, r)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, "what the request is about cannot be told")
+		return
+	}
+	if err := o.Audit(row); err != nil {
+		refuse(w, http.StatusInternalServerError, "the audit log cannot be written")
+		return
+	}
+	as.Set(auditIDHeader, row.AuditID)
+	if o.Token != "" {
+		as.Set("Authorization", "Bearer "+o.Token)
+	}
+	proxy(o.Target, o.Transport, func(h http.Header) {
+		dropIdentity(h)
+		maps.Copy(h, as)
+	}).ServeHTTP(w, r)
+}
+
+// newRow returns the row of a request of a person.
+func (o Options) newRow(actor string, r *http.Request) (Row, error) {
+	row := Row{
+		AuditID: string(uuid.NewUUID()), Actor: actor, Cluster: o.Cluster, Correlation: r.Header.Get("X-Request-Id"),
+		Method: r.Method, URI: r.URL.RequestURI(),
+	}
+	info, err := scenarios.RequestInfo(r.Method, r.URL)
+	if err != nil {
+		return row, err
+	}
+	row.Verb, row.APIGroup, row.Resource, row.Namespace, row.Name = info.Verb, info.APIGroup, info.Resource, info.Namespace, info.Name
+	if info.Subresource != "" {
+		row.Resource += "/" + info.Subresource
+	}
+	return row, nil
 }
 
 // impersonate is the headers for a user. Without a subject there would be no header, and the request the deputy's own; a

@@ -1,6 +1,7 @@
 package reference_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -248,4 +250,85 @@ func FuzzAgent(f *testing.F) {
 			t.Errorf("users %q of %q", users, sent)
 		}
 	})
+}
+
+// TestRow shows what a row of the audit log says of a request: its verb and resource are the API server's.
+func TestRow(t *testing.T) {
+	for target, want := range map[string]reference.Row{
+		"GET /api/v1/namespaces/shop/pods":                         {Verb: "list", Resource: "pods", Namespace: "shop"},
+		"GET /api/v1/namespaces/shop/pods?watch=true":              {Verb: "watch", Resource: "pods", Namespace: "shop"},
+		"DELETE /api/v1/namespaces/shop/pods/web":                  {Verb: "delete", Resource: "pods", Namespace: "shop", Name: "web"},
+		"DELETE /api/v1/namespaces/shop/pods":                      {Verb: "deletecollection", Resource: "pods", Namespace: "shop"},
+		"POST /api/v1/namespaces/shop/pods/web/eviction":           {Verb: "create", Resource: "pods/eviction", Namespace: "shop", Name: "web"},
+		"PATCH /apis/apps/v1/namespaces/shop/deployments/web":      {Verb: "patch", APIGroup: "apps", Resource: "deployments", Namespace: "shop", Name: "web"},
+		"PATCH /api/v1/nodes/node-1":                               {Verb: "patch", Resource: "nodes", Name: "node-1"},
+		"GET /version":                                             {Verb: "get"},
+		"GET /api/v1/pods?fieldSelector=metadata.name%3Dweb&x=%zz": {Verb: "list", Resource: "pods", Name: "web"},
+	} {
+		t.Run(target, func(t *testing.T) {
+			to, _ := backend(t)
+			var rows []reference.Row
+			h, err := reference.New(reference.Options{
+				Target: to, Cluster: "east", DefaultTier: "read",
+				Session: func(*http.Request) (reference.User, bool) { return reference.User{Subject: "alice"}, true },
+				Audit:   func(r reference.Row) error { rows = append(rows, r); return nil },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			method, uri, _ := strings.Cut(target, " ")
+			r := httptest.NewRequest(method, "/", nil)
+			if r.URL, err = url.ParseRequestURI(uri); err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("X-Request-Id", "17")
+			h.ServeHTTP(httptest.NewRecorder(), r)
+			want.Actor, want.Cluster, want.Correlation, want.Method, want.URI = "alice", "east", "17", method, uri
+			if len(rows) != 1 {
+				t.Fatalf("%+v", rows)
+			}
+			want.AuditID = rows[0].AuditID
+			if diff := cmp.Diff(want, rows[0]); diff != "" || want.AuditID == "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestFront shows where the front of a hub sends a request: by its path alone.
+func TestFront(t *testing.T) {
+	hub := reference.NewHub("east", "west")
+	h := reference.NewFront(hub, "east", "west")
+	for path, want := range map[string]int{
+		"/clusters/north/api/v1/pods":              http.StatusNotFound,
+		"/clusters/westx/api/v1/pods":              http.StatusNotFound,
+		"/clusters/WEST/api/v1/pods":               http.StatusNotFound,
+		"/clusters/":                               http.StatusNotFound,
+		"/api/v1/pods":                             http.StatusNotFound,
+		"/clusters/east/../west/api/v1/pods":       http.StatusBadRequest,
+		"/clusters/east/%2e%2e/west/api/v1/pods":   http.StatusBadRequest,
+		"/clusters/ea%73t/api/v1/pods":             http.StatusNotFound,
+		"/clusters/east%2fapi/v1/pods":             http.StatusNotFound,
+		"/clusters/east/api/v1/pods":               http.StatusBadGateway, // no agent is connected
+		"/clusters/west/api/v1/namespaces/a%2e%2e": http.StatusBadGateway,
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+		var err error
+		if r.URL, err = url.ParseRequestURI(path); err != nil {
+			t.Fatal(err)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		cancel()
+		if w.Code != want {
+			t.Errorf("%s: code %d, want %d", path, w.Code, want)
+		}
+	}
+	r := httptest.NewRequest(http.MethodGet, "/clusters/east/api/v1/pods", nil)
+	r.Header.Set("Connection", "Impersonate-User")
+	w := httptest.NewRecorder()
+	if h.ServeHTTP(w, r); w.Code != http.StatusForbidden {
+		t.Errorf("Connection names a header: code %d", w.Code)
+	}
 }

@@ -1,0 +1,162 @@
+package deputy
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/deputy/reference"
+)
+
+// hub is the reference hub with the agents of clusters, each of which opens its tunnel to it.
+type hub struct {
+	*reference.Hub
+	closes []func() error
+
+	mu sync.Mutex
+	// tunnels are the connections that each agent has opened.
+	tunnels map[string][]net.Conn
+}
+
+// startHub starts a hub and an agent for each control plane, by the clusters' names.
+func startHub(ctx context.Context, names []string, planes []*plane) (_ *hub, err error) {
+	h := &hub{Hub: reference.NewHub(names...), tunnels: map[string][]net.Conn{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.close())
+		}
+	}()
+	authority, err := newAuthority()
+	if err != nil {
+		return nil, err
+	}
+	own, err := authority.issue("hub", x509.ExtKeyUsageServerAuth)
+	if err != nil {
+		return nil, err
+	}
+	plain, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	listener := tls.NewListener(plain, &tls.Config{Certificates: []tls.Certificate{own}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authority.pool, MinVersion: tls.VersionTLS12})
+	h.closes = append(h.closes, listener.Close)
+	go func() { _ = h.Serve(listener) }()
+	for n, name := range names {
+		cert, err := authority.issue(name, x509.ExtKeyUsageClientAuth)
+		if err != nil {
+			return nil, err
+		}
+		config := &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: authority.pool, MinVersion: tls.VersionTLS12}
+		if err := h.startAgent(planes[n], name, plain.Addr().String(), config); err != nil {
+			return nil, err
+		}
+	}
+	return h, nil
+}
+
+// startAgent starts the reference agent of a cluster at the end of a tunnel that it opens.
+func (h *hub) startAgent(p *plane, name, address string, config *tls.Config) error {
+	toServer := p.Anonymous()
+	toServer.NextProtos = []string{"http/1.1"} // HTTP/2 has no upgrade to SPDY.
+	transport, err := rest.TransportFor(toServer)
+	if err != nil {
+		return err
+	}
+	tunnel := reference.ConnectTunnel(func(ctx context.Context) (net.Conn, error) {
+		conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", address)
+		if err == nil {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.tunnels[name] = append(h.tunnels[name], conn)
+		}
+		return conn, err
+	})
+	agent := &http.Server{Handler: reference.NewAgent(p.url, transport, func() string { return p.token }), ReadHeaderTimeout: timeout}
+	go func() { _ = agent.Serve(tunnel) }()
+	h.closes = append(h.closes, func() error { return errors.Join(agent.Close(), tunnel.Close()) })
+	return nil
+}
+
+// breakTunnels ends all connections that the agent of a cluster has opened.
+func (h *hub) breakTunnels(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, conn := range h.tunnels[name] {
+		_ = conn.Close()
+	}
+	h.tunnels[name] = nil
+}
+
+// close ends the agents and the hub.
+func (h *hub) close() (err error) {
+	for _, end := range slices.Backward(h.closes) {
+		err = errors.Join(err, end())
+	}
+	return err
+}
+
+// openFront returns the front of a hub, in front of two control planes, as whoever acts for people.
+func openFront(ctx context.Context, names []string, planes []*plane, people []*Identity) (*endpoint, error) {
+	h, err := startHub(ctx, names, planes)
+	if err != nil {
+		return nil, err
+	}
+	ep, err := planes[0].serve(ctx, reference.NewFront(h.Hub, names...), people)
+	if err != nil {
+		return nil, errors.Join(err, h.close())
+	}
+	ep.url.Path, ep.cluster = reference.ClustersPath+names[0], names[0]
+	ep.other = &otherCluster{name: names[1], prefix: reference.ClustersPath + names[1], log: planes[1].auditLog()}
+	closeFront := ep.close
+	ep.close = func() error { return errors.Join(closeFront(), h.close()) }
+	return ep, nil
+}
+
+// authority issues the certificates by which a hub and its agents trust each other, and nobody else.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pool *x509.CertPool
+}
+
+// tunnelLifetime is how long these certificates are valid: longer than any run takes.
+const tunnelLifetime = 24 * time.Hour
+
+func newAuthority() (*authority, error) {
+	cert, key, err := clusters.Sign(certificateFor("authority"), nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	a := &authority{cert, key, x509.NewCertPool()}
+	a.pool.AddCert(cert)
+	return a, nil
+}
+
+// issue returns a certificate for a name.
+func (a *authority) issue(name string, usage x509.ExtKeyUsage) (tls.Certificate, error) {
+	template := certificateFor(name)
+	template.ExtKeyUsage = []x509.ExtKeyUsage{usage}
+	cert, key, err := clusters.Sign(template, a.cert, a.key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}, nil
+}
+
+func certificateFor(name string) *x509.Certificate {
+	return &x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(tunnelLifetime),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+}

@@ -23,7 +23,7 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(f.Requests) != 9 || f.Pause != 50*time.Millisecond || f.ReviewsWithin != time.Minute || f.Trail.Fields.Actor != "actor.sub" {
+	if len(f.Requests) != 7 || f.Pause != 50*time.Millisecond || f.ReviewsWithin != time.Minute || f.Trail.Fields.Actor != "actor.sub" {
 		t.Errorf("%+v", f)
 	}
 	list, deletion := f.Requests[0], f.Requests[1]

@@ -64,7 +64,7 @@ func TestDashboardRun(t *testing.T) {
 				t.Errorf("%+v", o)
 			}
 			for _, g := range made.Report.Groups {
-				if len(g.Cases) != 10 {
+				if len(g.Cases) != 8 {
 					t.Errorf("%s: %d cases", g.Name, len(g.Cases))
 				}
 			}

@@ -102,9 +102,6 @@ func (a *dashboardAction) do() error {
 			_, err := client.AppsV1().Deployments(namespace).Patch(ctx, name, types.MergePatchType, []byte(`{}`), metav1.PatchOptions{})
 			return err
 		})
-	case "GET configmaps":
-		_, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
-		return err
 	case "PATCH configmaps":
 		body, err := io.ReadAll(a.request.Body)
 		if err != nil {

@@ -78,34 +78,6 @@ func compareRow(row reference.Row, event *auditv1.Event) string {
 		return fmt.Sprintf("misattributed: its event is as %+v", event.ImpersonatedUser)
 	case event.RequestURI != row.URI || event.User.Username != proxyName:
 		return fmt.Sprintf("its event is about %s, by %s", event.RequestURI, event.User.Username)
-	case row.Cluster != referenceCluster:
-		return fmt.Sprintf("it names the cluster %q, not %q", row.Cluster, referenceCluster)
-	}
-	return compareAttributes(row, event)
-}
-
-// compareAttributes returns how what a row says of the request differs from what its event says. The event of a create has the
-// object's name, which no row has before.
-func compareAttributes(row reference.Row, event *auditv1.Event) string {
-	ref := event.ObjectRef
-	if ref == nil {
-		ref = &auditv1.ObjectReference{}
-	}
-	resource := ref.Resource
-	if ref.Subresource != "" {
-		resource += "/" + ref.Subresource
-	}
-	for _, of := range []struct{ what, row, event string }{
-		{"verb", row.Verb, event.Verb},
-		{"API group", row.APIGroup, ref.APIGroup},
-		{"resource", row.Resource, resource},
-		{"namespace", row.Namespace, ref.Namespace},
-		{"name", row.Name, ref.Name},
-	} {
-		isNamedLater := of.what == "name" && of.row == ""
-		if of.row != of.event && !isNamedLater {
-			return fmt.Sprintf("it names the %s %q, its event %q", of.what, of.row, of.event)
-		}
 	}
 	return ""
 }

@@ -98,9 +98,6 @@ type referenceDeputy struct {
 	rows []reference.Row
 }
 
-// referenceCluster is what the control plane is called in the log of the reference deputy.
-const referenceCluster = "local"
-
 // newReferenceDeputy starts a reference deputy in front of an address, which knows some people.
 func (p *plane) newReferenceDeputy(ctx context.Context, to *url.URL, rt http.RoundTripper, token string, people []*Identity) (*referenceDeputy, error) {
 	d := &referenceDeputy{}
@@ -111,7 +108,7 @@ func (p *plane) newReferenceDeputy(ctx context.Context, to *url.URL, rt http.Rou
 		sessions[who.Name] = reference.User{Subject: who.Name, Groups: []string{group}}
 	}
 	handler, err := reference.New(reference.Options{
-		Target: to, Cluster: referenceCluster, Transport: rt, Token: token, GroupTiers: tiers,
+		Target: to, Transport: rt, Token: token, GroupTiers: tiers,
 		Session: func(r *http.Request) (reference.User, bool) {
 			u, ok := sessions[r.Header.Get(sessionHeader)]
 			return u, ok

@@ -20,8 +20,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
-
-	"github.com/authzconf/authzconf/scenarios"
 )
 
 const (
@@ -46,42 +44,15 @@ const TierPrefix = "periscope-tier:"
 
 // Row is a line of the deputy's own audit log, written before the request is sent: what is not written is not done.
 type Row struct {
-	AuditID string `json:"auditID"` // that of the API server's event as well, by which the two correlate
+	AuditID string `json:"auditID"` // that of the API server's event as well
 	Actor   string `json:"actor"`   // the person
-	Cluster string `json:"cluster"` // where the request is sent
 	Method  string `json:"method"`
 	URI     string `json:"uri"`
-	// Verb and what follows are what an authorizer is asked about. Resource has the subresource behind it; it is empty if the
-	// request is about none.
-	Verb      string `json:"verb"`
-	APIGroup  string `json:"apiGroup,omitempty"`
-	Resource  string `json:"resource,omitempty"`
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name,omitempty"`
-}
-
-// newRow returns the row of a request of a user, which is read as an API server reads it.
-func (o Options) newRow(u User, r *http.Request) (Row, error) {
-	row := Row{AuditID: string(uuid.NewUUID()), Actor: u.Subject, Cluster: o.Cluster, Method: r.Method, URI: r.URL.RequestURI()}
-	info, err := scenarios.RequestInfo(r.Method, r.URL)
-	if err != nil {
-		return row, err
-	}
-	if row.Verb = info.Verb; !info.IsResourceRequest {
-		return row, nil
-	}
-	row.APIGroup, row.Resource, row.Namespace, row.Name = info.APIGroup, info.Resource, info.Namespace, info.Name
-	if info.Subresource != "" {
-		row.Resource += "/" + info.Subresource
-	}
-	return row, nil
 }
 
 // Options are what a deputy needs.
 type Options struct {
 	Target *url.URL // the API server, or the agent of a tunnel
-	// Cluster is what the target is called in the rows.
-	Cluster string
 	// Transport trusts the target.
 	Transport http.RoundTripper
 	// Token authenticates the deputy. Empty sends none: an agent adds its own.
@@ -116,11 +87,7 @@ func New(o Options) (http.Handler, error) {
 			refuse(w, http.StatusBadRequest, "the header Connection names other headers")
 			return
 		}
-		row, err := o.newRow(user, r)
-		if err != nil {
-			refuse(w, http.StatusBadRequest, "the request cannot be read as one of the Kubernetes API")
-			return
-		}
+		row := Row{AuditID: string(uuid.NewUUID()), Actor: user.Subject, Method: r.Method, URI: r.URL.RequestURI()}
 		if err := o.Audit(row); err != nil {
 			refuse(w, http.StatusInternalServerError, "the audit log cannot be written")
 			return

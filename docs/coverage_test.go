@@ -14,6 +14,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/authzconf/authzconf/drafts/conditional/library"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -44,9 +45,15 @@ type statement struct {
 	// Model are files that show the statement by a model or a reference of ours, and not by a program of somebody else's.
 	// What nothing else shows certifies our own reading of the document, so it is counted apart.
 	Model []measurement `json:"model"`
+	// Otherwise are files that show that a program of somebody else's does not do what the statement says.
+	Otherwise []measurement `json:"otherwise"`
+	// Vectors are IDs of vectors of KEP-5681: k8s.io/apiserver is asked what they show.
+	Vectors []string `json:"vectors"`
 	// Untested says why no run can show the statement, Open what is missing to show it.
 	Untested string `json:"untested"`
 	Open     string `json:"open"`
+
+	shown []vectorProof // of Vectors
 }
 
 // measurement is a file of the repository that measures or judges a statement.
@@ -76,20 +83,25 @@ func (s statement) state() coverageState {
 		return stateOpen
 	case s.Untested != "":
 		return stateUntested
-	case len(s.Divergences) > 0 || len(s.Errata) > 0:
+	case len(s.Divergences) > 0, len(s.Errata) > 0, len(s.Otherwise) > 0, s.hasVectorOf(library.Divergent):
 		return stateDeclared
 	case len(s.Scenarios) > 0:
 		return stateTested
-	case len(s.Measured) > 0:
+	case len(s.Measured) > 0, s.hasVectorOf(library.Agree):
 		return stateMeasured
 	}
 	return stateModel
 }
 
+// measurements returns all files that the statement names.
+func (s statement) measurements() []measurement {
+	return slices.Concat(s.Measured, s.Otherwise, s.Model)
+}
+
 // checkEntry reports an error unless the statement has either something that shows it or one reason why nothing does.
 func (s statement) checkEntry(t *testing.T, where string) {
 	t.Helper()
-	isShown := len(s.Scenarios)+len(s.Divergences)+len(s.Errata)+len(s.Measured)+len(s.Model) > 0
+	isShown := len(s.Scenarios)+len(s.Divergences)+len(s.Errata)+len(s.Vectors)+len(s.measurements()) > 0
 	reasons := 0
 	for _, reason := range []string{s.Untested, s.Open} {
 		if reason != "" {
@@ -111,6 +123,7 @@ type catalogueOfProof struct {
 	scenarios   []string
 	divergences []string
 	errata      []string
+	vectors     map[string]vectorProof
 }
 
 // loadProof reads everything that statements may name.
@@ -141,6 +154,7 @@ func loadProof(t *testing.T) (c catalogueOfProof) {
 			c.errata = append(c.errata, edit.Says)
 		}
 	}
+	c.vectors = loadVectors(t)
 	return c
 }
 
@@ -183,9 +197,31 @@ func (c catalogueOfProof) checkNames(t *testing.T, where string, s statement) {
 			t.Errorf("%s: no erratum quotes %q", where, quote)
 		}
 	}
-	for _, m := range slices.Concat(s.Measured, s.Model) {
-		if _, err := os.Stat(filepath.Join(root, m.By)); err != nil {
-			t.Errorf("%s: there is no file %s", where, m.By)
+	for _, m := range s.measurements() {
+		m.checkFile(t, where)
+	}
+}
+
+// nameOfTest matches the tests and benchmarks that the text of a measurement names.
+var nameOfTest = regexp.MustCompile(`\b(Test|Benchmark)[A-Z]\w*`)
+
+// checkFile reports an error unless there is the file of a measurement, with the tests that its text names.
+func (m measurement) checkFile(t *testing.T, where string) {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(root, m.By)); err != nil {
+		t.Errorf("%s: there is no file %s", where, m.By)
+		return
+	}
+	if !strings.HasSuffix(m.By, "_test.go") {
+		return
+	}
+	for _, name := range nameOfTest.FindAllString(m.What, -1) {
+		data, err := os.ReadFile(filepath.Join(root, m.By))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(data), "\nfunc "+name+"(") {
+			t.Errorf("%s: %s has no %s", where, m.By, name)
 		}
 	}
 }
@@ -225,10 +261,11 @@ func TestCoverage(t *testing.T) {
 	proof := loadProof(t)
 	for _, d := range documents {
 		last := 0
-		for _, s := range d.Statements {
+		for i, s := range d.Statements {
 			where := fmt.Sprintf("%s, line %d", d.Document, s.Line)
 			s.checkEntry(t, where)
 			proof.checkNames(t, where, s)
+			d.Statements[i].shown = proof.findVectors(t, where, s.Vectors)
 			if s.Line < last {
 				t.Errorf("%s: the statement stands behind one of line %d (expected the order of the document)", where, last)
 			}
@@ -307,7 +344,10 @@ func (s statement) renderProof() string {
 	for range s.Errata {
 		out = append(out, "[an edit](findings/errata.md)")
 	}
-	for _, m := range slices.Concat(s.Measured, s.Model) {
+	for _, v := range s.shown {
+		out = append(out, v.render())
+	}
+	for _, m := range s.measurements() {
 		link := "[" + m.By + "](../" + m.By + ")"
 		if m.What != "" {
 			link += ": " + m.What

@@ -125,6 +125,21 @@ func canAllow(sets []vectors.ConditionSet) bool {
 	})
 }
 
+// canDeny says whether sets can come to Deny.
+func canDeny(sets []vectors.ConditionSet) bool {
+	return slices.ContainsFunc(vectors.Leaves(sets), func(s vectors.ConditionSet) bool {
+		return s.Denied || slices.ContainsFunc(s.Conditions, func(c vectors.Condition) bool { return c.Effect == vectors.Deny })
+	})
+}
+
+// canBecome says whether sets can come to a decision.
+func canBecome(sets []vectors.ConditionSet, s vectors.SubjectAccessReviewStatus) bool {
+	if s.Allowed {
+		return canAllow(sets)
+	}
+	return !s.Denied || canDeny(sets)
+}
+
 // evaluate comes to a concrete decision, and asks those that were not asked yet if it has to.
 func (e *enforcer) evaluate(ctx context.Context, d *decision, data vectors.ConditionData) vectors.SubjectAccessReviewStatus {
 	for i := 0; i <= len(d.webhooks); i++ {

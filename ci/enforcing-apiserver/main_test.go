@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -78,6 +79,9 @@ func (e *enforcer) run(ctx context.Context, s *options.ServerRunOptions) (err er
 		return err
 	}
 	e.on = utilfeature.DefaultFeatureGate.Enabled(gate)
+	if e.fault == "stays-off" {
+		e.on = !wasOff(filepath.Dir(s.Authorization.AuthorizationConfigurationFile), e.on)
+	}
 	e.current.Store(&[]*webhook{})
 	if plugins := s.Admission.GenericAdmission; e.fault == "off-by-default" && !slices.Contains(plugins.EnablePlugins, plugin) {
 		plugins.DisablePlugins = append(plugins.DisablePlugins, plugin)
@@ -124,6 +128,16 @@ func (e *enforcer) run(ctx context.Context, s *options.ServerRunOptions) (err er
 		return err
 	}
 	return prepared.Run(ctx)
+}
+
+// wasOff reports whether the gate is off, or was in a server of the same folder before, which has left a file there.
+func wasOff(folder string, on bool) bool {
+	marker := filepath.Join(folder, "was-off")
+	if !on {
+		return os.WriteFile(marker, nil, 0o600) == nil
+	}
+	_, err := os.Stat(marker)
+	return err == nil
 }
 
 // takeWebhooks has the enforcer ask the webhooks of an AuthorizationConfiguration, which have to stand before all others,

@@ -135,6 +135,9 @@ func (w *webhook) evaluate(ctx context.Context, q vectors.AuthorizationCondition
 	if err != nil {
 		return w.failed(), err
 	}
+	if !canBecome(q.ConditionSets, *s) && w.fault != "takes-impossible" {
+		return vectors.SubjectAccessReviewStatus{Denied: canDeny(q.ConditionSets)}, fmt.Errorf("%s evaluates its conditions to what they cannot come to", w.name)
+	}
 	return *s, nil
 }
 

@@ -83,13 +83,8 @@ type Options struct {
 
 // New is the deputy. Nothing of the impersonation and credentials that a client sends is passed on.
 func New(o Options) (http.Handler, error) {
-	for group, tier := range o.GroupTiers {
-		if !slices.Contains(Tiers(), tier) {
-			return nil, fmt.Errorf("group %q: there is no tier %q (expected one of %s)", group, tier, strings.Join(Tiers(), ", "))
-		}
-	}
-	if o.DefaultTier != "" && !slices.Contains(Tiers(), o.DefaultTier) {
-		return nil, fmt.Errorf("there is no tier %q for those who are in no group (expected one of %s)", o.DefaultTier, strings.Join(Tiers(), ", "))
+	if err := o.checkTiers(); err != nil {
+		return nil, err
 	}
 	return http.HandlerFunc(o.serve), nil
 }
@@ -144,6 +139,19 @@ func (o Options) newRow(actor string, r *http.Request) (Row, error) {
 		row.Resource += "/" + info.Subresource
 	}
 	return row, nil
+}
+
+// checkTiers returns an error for the first tier that there is none of.
+func (o Options) checkTiers() error {
+	for group, tier := range o.GroupTiers {
+		if !slices.Contains(Tiers(), tier) {
+			return fmt.Errorf("group %q: there is no tier %q (expected one of %s)", group, tier, strings.Join(Tiers(), ", "))
+		}
+	}
+	if o.DefaultTier != "" && !slices.Contains(Tiers(), o.DefaultTier) {
+		return fmt.Errorf("there is no tier %q for those who are in no group (expected one of %s)", o.DefaultTier, strings.Join(Tiers(), ", "))
+	}
+	return nil
 }
 
 // impersonate is the headers for a user. Without a subject there would be no header, and the request the deputy's own; a

@@ -101,12 +101,14 @@ func (b *Bench) restoreLabels(ctx context.Context, p place, labels map[string]st
 	return err
 }
 
-// deleteObject deletes the object of a place, if there is one, with its finalizers.
+// deleteObject deletes the object of a place, if there is one, with its finalizers. By default a ReplicationController gets one
+// more while it is deleted, and nobody is there who takes it away.
 func (b *Bench) deleteObject(ctx context.Context, p place) error {
 	client := p.client(b.admin)
 	_, err := client.Patch(ctx, p.name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	if err == nil {
-		err = client.Delete(ctx, p.name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
+		background := metav1.DeletePropagationBackground
+		err = client.Delete(ctx, p.name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0)), PropagationPolicy: &background})
 	}
 	return ignoreNotFound(err)
 }

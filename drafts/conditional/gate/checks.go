@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -61,9 +62,19 @@ func Checks() []Check {
 			Want:      []string{"true: Allow, evaluated by a0-deny", "false: NoOpinion, evaluated by a0-deny"},
 		},
 		{
+			ID: "impossible-decision", Section: "Supporting webhooks through the AuthorizationConditionsReview API", on: usual, run: insistOnDecisions,
+			Statement: "What a webhook evaluates conditions to without being able to fails closed: an Allow of conditions that can only deny refuses what the authorizer behind allows (kubernetes/kubernetes#141959, and k8s.io/apiserver; the KEP does not say).",
+			Want:      []string{"NoOpinion: admitted, evaluated by a0", "Allow: refused, evaluated by a0"},
+		},
+		{
 			ID: "metric", Section: "Monitoring Requirements", on: usual, run: countDecisions,
 			Statement: `A conditional decision is counted by apiserver_authorization_decisions_total{decision="conditional"} (k8s.io/apiserver; the KEP names no metric).`,
 			Want:      []string{"conditional: 1 more of a0-deny", "allowed: 0 more of a0-deny"},
+		},
+		{
+			ID: "off-and-on", Section: "Feature Enablement and Rollback", on: usual, run: turnOffAndOn,
+			Statement: "The gate is turned off, and on again, on the same data and with nothing else changed: conditions are asked for and enforced whenever it is on.",
+			Want:      []string{"on: asked for conditions, admitted", "off: asked for none, refused", "on again: asked for conditions, admitted"},
 		},
 		{
 			ID: "reload", Section: "Feature Enablement and Rollback", on: noContext, run: reloadContext,
@@ -165,6 +176,20 @@ func tryConditions(ctx context.Context, p *player) (lines []string, err error) {
 			return nil, err
 		}
 		lines = append(lines, fmt.Sprintf("%s: %s, evaluated by %s", is, sent.outcome(), strings.Join(names(sent.Events, evaluates), ", ")))
+	}
+	return lines, nil
+}
+
+// insistOnDecisions has a webhook evaluate a Deny condition to what it may, and to what it never can, before one that allows.
+func insistOnDecisions(ctx context.Context, p *player) (lines []string, err error) {
+	for _, d := range []vectors.Decision{vectors.NoOpinion, vectors.Allow} {
+		chain := conditionalChain("a0", vectors.False)
+		chain[0].Conditions[0].Effect = vectors.Deny
+		sent, err := p.send(ctx, aCreate(), &script{verb: "create", chain: chain, behind: vectors.Allow, insists: d})
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, fmt.Sprintf("%s: %s, evaluated by %s", d, sent.outcome(), strings.Join(names(sent.Events, evaluates), ", ")))
 	}
 	return lines, nil
 }
@@ -314,6 +339,31 @@ func (p *player) decisions(ctx context.Context) (map[string]float64, error) {
 		}
 	}
 	return counts, nil
+}
+
+// turnOffAndOn sends a request on a condition that is true while the gate is on, off and on again.
+func turnOffAndOn(ctx context.Context, p *player) (lines []string, err error) {
+	plane, isLocal := p.Plane()
+	if !isLocal {
+		return nil, errors.New("the API server cannot be restarted with another gate")
+	}
+	for _, step := range []struct {
+		word string
+		on   bool
+	}{{"on", true}, {"off", false}, {"on again", true}} {
+		if len(lines) > 0 {
+			if err := plane.RestartAPIServer(ctx, func(o *local.Options) { o.FeatureGates[Gate] = step.on }); err != nil {
+				return nil, err
+			}
+		}
+		s := &script{verb: "create", chain: conditionalChain("a0", vectors.True)}
+		sent, err := p.send(ctx, aCreate(), s)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, fmt.Sprintf("%s: asked %s, %s", step.word, joinModes(s.modes), sent.outcome()))
+	}
+	return lines, nil
 }
 
 // reloadTimeout is how long an API server may take to see another configuration.

@@ -127,8 +127,10 @@ var checkFaults = []struct{ fault, check string }{
 	{"no-conditions-reviews", "conditions-review"},
 	{"wildcards-on-conditions", "wildcards"},
 	{"not-counted", "metric"},
+	{"takes-impossible", "impossible-decision"},
 	{"in-the-stored-version", "versions"},
 	{"never-reloads", "reload"},
+	{"stays-off", "off-and-on"},
 	{"off-by-default", "plugin-by-default"},
 }
 

@@ -37,6 +37,8 @@ type script struct {
 	user, verb, object string
 	chain, compound    []vectors.Authorizer
 	behind             vectors.Decision // what the last webhook says, which no vector has
+	// insists is what the webhooks evaluate all conditions to, if it is there, whatever can come of them.
+	insists vectors.Decision
 	// answered are the sets that each link has answered with, by check and name.
 	answered map[string][]vectors.ConditionSet
 	events   []string
@@ -157,6 +159,7 @@ func (w *webhooks) conditions(s *script, place string, body []byte) ([]byte, err
 			return nil, errRefused
 		}
 		d, failed := evaluate(a, q.ConditionSets, max(number, 0))
+		d = cmp.Or(s.insists, d)
 		out := vectors.AuthorizationConditionsResponse{Allowed: d == vectors.Allow, Denied: d == vectors.Deny, Reason: explain(a, d, max(number, 0))}
 		if failed {
 			out.EvaluationError = "a condition is in error"

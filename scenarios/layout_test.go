@@ -19,7 +19,7 @@ const lineWidth = 120
 // TestLayout demands that the lines of scenarios fit on a screen. What does not fit goes over several lines: a step and what is
 // expected of it have a line for each field, a list has one for each element, and anything else goes on behind a comma.
 func TestLayout(t *testing.T) {
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(path) != ".yaml" {
 			return err
 		}

@@ -166,9 +166,12 @@ build: ## build _output/authzconf
 
 # The tests start real control planes. They are built here, where one sees it. What has no goroutines of its
 # own, and what asks tens of thousands of questions of what is tested elsewhere, goes without the race
-# detector, which makes it four times as slow: PLAIN.
+# detector, which makes it four times as slow: PLAIN. What is long, and has its own goroutines, is tried with it by night
+# alone: RACED_BY_NIGHT.
 MODULE := github.com/authzconf/authzconf
-PLAIN := cmd/authzconf|advice(/.*)?|certify(/.*)?|conformance/matrix|drafts/conditional(/.*)?|drafts/granular|loadgen/(pacer|population|profile)|oracle(/.*)?|reports(/.*)?|scenarios(/.*)?|verdicts(/.*)?|suites
+PLAIN := cmd/authzconf|advice(/.*)?|certify(/.*)?|conformance/matrix|docs|drafts/conditional(/.*)?|drafts/granular|loadgen/(judge|pacer|population|predict|profile)|oracle(/.*)?|reports(/.*)?|scenarios(/.*)?|verdicts(/.*)?|suites
+
+RACED_BY_NIGHT := deputy
 
 # What the gate leaves to the night. REPEATED are packages whose tests with real servers repeat what a stage of
 # .ci/run shows on every change (conformance, upgrade, mutants-sample); their other tests are run. NIGHTLY are tests
@@ -194,9 +197,9 @@ TEST_PARTS := test-vet test-race test-plain test-repeated test-patches test-exam
 test-vet:
 	go vet ./...
 test-race:
-	AUTHZCONF_SAMPLE=$(SEED) go test $(RACE) -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN)|$(REPEATED))$$")
+	AUTHZCONF_SAMPLE=$(SEED) go test $(RACE) -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN)|$(RACED_BY_NIGHT)|$(REPEATED))$$")
 test-plain:
-	AUTHZCONF_SAMPLE=$(SEED) go test -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN))$$" && $$1 !~ "^($(REPEATED))$$")
+	AUTHZCONF_SAMPLE=$(SEED) go test -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN)|$(RACED_BY_NIGHT))$$" && $$1 !~ "^($(REPEATED))$$")
 test-repeated:
 	go test -short $(TESTFLAGS) $(call packages,$$1 ~ "^($(REPEATED))$$")
 test-patches:

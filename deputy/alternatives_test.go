@@ -66,6 +66,7 @@ func TestAlternatives(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
 	}
+	t.Parallel() // it mostly waits
 	ctx := context.Background()
 	issuer := startIssuer(t)
 	o := target(t)

@@ -314,6 +314,7 @@ func TestEachAttackIsCaught(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
 	}
+	t.Parallel() // it mostly waits
 	ctx := context.Background()
 	people := []*Identity{
 		{Name: "alice@corp", headers: []header{{sessionHeader, "alice@corp"}, {"Cookie", "session=head.claims-of-a.signature-a"}}},

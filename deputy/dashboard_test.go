@@ -79,6 +79,7 @@ func TestDashboards(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
 	}
+	t.Parallel() // it mostly waits
 	ctx := context.Background()
 	p := dashboardOptions(t)
 	behind, err := startPlaneFor(ctx, target(t), dashboardServiceAccount(), p.grants(false), p.objects())

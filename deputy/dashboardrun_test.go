@@ -67,6 +67,7 @@ func TestDashboardRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
 	}
+	t.Parallel() // it mostly waits
 	for fault, want := range map[string]verdicts.Verdict{"": verdicts.Passed, "takes another name": verdicts.Failed} {
 		t.Run("it "+fault, func(t *testing.T) {
 			address, trail := freeAddress(t), filepath.Join(t.TempDir(), "trail")
@@ -99,6 +100,7 @@ func TestDashboardRunTwoClusters(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
 	}
+	t.Parallel() // it mostly waits
 	for fault, want := range map[string]verdicts.Verdict{"": verdicts.Passed, "acts at the first cluster": verdicts.Failed} {
 		t.Run("it "+fault, func(t *testing.T) {
 			address, trail := freeAddress(t), filepath.Join(t.TempDir(), "trail")

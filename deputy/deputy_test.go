@@ -40,6 +40,7 @@ func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
 	}
+	t.Parallel() // it mostly waits
 	made := producttest.Run(context.Background(), t, Product, "deputy", "--pairs=1000", "--users=50", "--requests-each=6", "--seed=3")
 	if o := made.Report.Outcome; o.Result != verdicts.Passed || len(made.Report.Groups) != 2 {
 		t.Errorf("%+v", o)

@@ -274,6 +274,7 @@ func TestMixedClusters(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts two control planes")
 	}
+	t.Parallel() // it mostly waits
 	ctx := context.Background()
 	people := sessions("alice@corp", "bob@corp")
 	planes := startTwoPlanes(ctx, t, people)
@@ -390,6 +391,7 @@ func TestMixedRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
 	}
+	t.Parallel() // it mostly waits
 	for fault, want := range map[string]verdicts.Verdict{"": verdicts.Passed, "keeps the first choice": verdicts.Failed} {
 		t.Run("it "+fault, func(t *testing.T) {
 			address := freeAddress(t)
@@ -414,6 +416,7 @@ func TestMixedOnExistingClusters(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts two control planes")
 	}
+	t.Parallel() // it mostly waits
 	ctx, dir := context.Background(), t.TempDir()
 	people := sessions("alice@corp", "bob@corp")
 	var proxied []*rest.Config

@@ -24,9 +24,7 @@ func (p *plan) Conclude(results []reports.Result, view record.View) (*reports.Re
 		if err := describeGroup(&r.Groups[i], g.name, view); err != nil {
 			return nil, err
 		}
-		if g.twoClusters {
-			r.Groups[i].Facts = append(r.Groups[i].Facts, reports.Fact{Name: "clusters", Value: strings.Join(p.options.clusters, " and ")})
-		}
+		r.Groups[i].Facts = append(r.Groups[i].Facts, p.options.clusterFacts()...)
 	}
 	judged := p.judgedCases(view)
 	for _, j := range judged {
@@ -72,6 +70,14 @@ func describeGroup(out *reports.Group, name string, view record.View) error {
 	}
 	out.Facts = append(out.Facts, reports.Fact{Name: "impersonation", Value: describeWay(name)})
 	return nil
+}
+
+// clusterFacts returns which two clusters are behind the proxy; nothing if there is one.
+func (o options) clusterFacts() []reports.Fact {
+	if len(o.clusters) == 0 {
+		return nil
+	}
+	return []reports.Fact{{Name: "clusters", Value: strings.Join(o.clusters, " and ")}}
 }
 
 // describeWay says how the proxy identity may impersonate in a group.

@@ -177,9 +177,7 @@ func (p *dashboardPlan) Conclude(results []reports.Result, view record.View) (*r
 		if err := describeGroup(&r.Groups[i], group, view); err != nil {
 			return nil, err
 		}
-		if len(p.options.clusters) > 0 {
-			r.Groups[i].Facts = append(r.Groups[i].Facts, reports.Fact{Name: "clusters", Value: strings.Join(p.options.clusters, " and ")})
-		}
+		r.Groups[i].Facts = append(r.Groups[i].Facts, p.options.clusterFacts()...)
 	}
 	r.Figures = []reports.Figure{{Name: "requests", Value: float64(len(p.file.Requests) * len(p.options.ways()))}}
 	r.Sections = []reports.Section{p.requestsSection()}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/engine/product/producttest"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/verdicts"
@@ -61,6 +62,28 @@ func dashboardFlags(address, trail string, more ...string) []string {
 	}, more...)
 }
 
+// runDashboard runs deputy with a command that starts the small dashboard, right or with a fault.
+func runDashboard(t *testing.T, fault string, more ...string) *product.Made {
+	t.Helper()
+	address, trail := freeAddress(t), filepath.Join(t.TempDir(), "trail")
+	if err := os.WriteFile(trail, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command := fmt.Sprintf("--proxy-command=%s='dashboard|%s|%s|%s' exec %s", helperEnv, address, trail, fault, os.Args[0])
+	return producttest.Run(context.Background(), t, Product, dashboardFlags(address, trail, append(more, command)...)...)
+}
+
+// checkRun compares the outcome of a run with the one that it has to have, and verifies the report.
+func checkRun(t *testing.T, made *product.Made, want verdicts.Verdict) {
+	t.Helper()
+	if o := made.Report.Outcome; o.Result != want {
+		t.Errorf("%+v", o)
+	}
+	if differences := verifyChanged(t, made, "", "", ""); len(differences) > 0 {
+		t.Errorf("verify: %q", differences)
+	}
+}
+
 // TestDashboardRun tries the small dashboard as its owner would, by a command that starts it, with both ways of impersonation, and
 // verifies the report.
 func TestDashboardRun(t *testing.T) {
@@ -70,32 +93,22 @@ func TestDashboardRun(t *testing.T) {
 	t.Parallel() // it mostly waits
 	for fault, want := range map[string]verdicts.Verdict{"": verdicts.Passed, "takes another name": verdicts.Failed} {
 		t.Run("it "+fault, func(t *testing.T) {
-			address, trail := freeAddress(t), filepath.Join(t.TempDir(), "trail")
-			if err := os.WriteFile(trail, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
 			ways := "--impersonation=legacy,constrained"
 			if fault != "" {
 				ways = "--impersonation=legacy"
 			}
-			made := producttest.Run(context.Background(), t, Product, dashboardFlags(address, trail, ways,
-				fmt.Sprintf("--proxy-command=%s='dashboard|%s|%s|%s' exec %s", helperEnv, address, trail, fault, os.Args[0]))...)
-			if o := made.Report.Outcome; o.Result != want {
-				t.Errorf("%+v", o)
-			}
+			made := runDashboard(t, fault, ways)
+			checkRun(t, made, want)
 			for _, g := range made.Report.Groups {
 				if len(g.Cases) != 11 {
 					t.Errorf("%s: %d cases", g.Name, len(g.Cases))
 				}
 			}
-			if differences := verifyChanged(t, made, "", "", ""); len(differences) > 0 {
-				t.Errorf("verify: %q", differences)
-			}
 		})
 	}
 }
 
-// TestDashboardRunTwoClusters does the same with two clusters, of which the command is given a context each.
+// TestDashboardRunTwoClusters does the same with two clusters. The command is given a context for each.
 func TestDashboardRunTwoClusters(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
@@ -103,18 +116,7 @@ func TestDashboardRunTwoClusters(t *testing.T) {
 	t.Parallel() // it mostly waits
 	for fault, want := range map[string]verdicts.Verdict{"": verdicts.Passed, "acts at the first cluster": verdicts.Failed} {
 		t.Run("it "+fault, func(t *testing.T) {
-			address, trail := freeAddress(t), filepath.Join(t.TempDir(), "trail")
-			if err := os.WriteFile(trail, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			made := producttest.Run(context.Background(), t, Product, dashboardFlags(address, trail, "--clusters=east,west", "--requests=testdata/twoclusters.yaml",
-				fmt.Sprintf("--proxy-command=%s='dashboard|%s|%s|%s' exec %s", helperEnv, address, trail, fault, os.Args[0]))...)
-			if o := made.Report.Outcome; o.Result != want {
-				t.Errorf("%+v", o)
-			}
-			if differences := verifyChanged(t, made, "", "", ""); len(differences) > 0 {
-				t.Errorf("verify: %q", differences)
-			}
+			checkRun(t, runDashboard(t, fault, "--clusters=east,west", "--requests=testdata/twoclusters.yaml"), want)
 		})
 	}
 }

@@ -400,12 +400,7 @@ func TestMixedRun(t *testing.T) {
 				"--focus=attacks/clusters|audit-logs",
 				"--identity=alice@corp=header:"+sessionHeader+": alice@corp", "--identity=bob@corp=header:"+sessionHeader+": bob@corp",
 				fmt.Sprintf("--proxy-command=%s='clusters|%s|%s' exec %s", helperEnv, address, fault, os.Args[0]))
-			if o := made.Report.Outcome; o.Result != want {
-				t.Errorf("%+v", o)
-			}
-			if differences := verifyChanged(t, made, "", "", ""); len(differences) > 0 {
-				t.Errorf("verify: %q", differences)
-			}
+			checkRun(t, made, want)
 		})
 	}
 }
@@ -442,12 +437,7 @@ func TestMixedOnExistingClusters(t *testing.T) {
 				"deputy", "--proxy="+subject.URL, "--clusters=east,west", "--api-prefix=/clusters/{cluster}", "--focus=attacks/clusters",
 				"--kubeconfig="+kubeconfig, "--audit-log="+filepath.Join(dir, "{cluster}.log"), "--namespace="+Namespace,
 				"--identity=alice@corp=header:"+sessionHeader+": alice@corp", "--identity=bob@corp=header:"+sessionHeader+": bob@corp")
-			if o := made.Report.Outcome; o.Result != want {
-				t.Errorf("%+v", o)
-			}
-			if differences := verifyChanged(t, made, "", "", ""); len(differences) > 0 {
-				t.Errorf("verify: %q", differences)
-			}
+			checkRun(t, made, want)
 		})
 	}
 }

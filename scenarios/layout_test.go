@@ -215,7 +215,20 @@ func breakAt(line string, depth int) int {
 type comma struct{ at, depth int }
 
 // commas returns the commas between elements in a line that begins in so many brackets, up to a comment.
-func commas(line string, depth int) (list []comma) {
+func commas(line string, depth int) []comma {
+	list, _ := scan(line, depth)
+	return list
+}
+
+// depthAfter returns in how many brackets a line ends that begins in so many.
+func depthAfter(line string, depth int) int {
+	_, after := scan(line, depth)
+	return after
+}
+
+// scan reads a line that begins in so many brackets, up to a comment: it returns the commas between elements, and in how many
+// brackets the line ends.
+func scan(line string, depth int) (list []comma, after int) {
 	quote := byte(0)
 	for i := 0; i < len(line); i++ {
 		c := line[i]
@@ -230,8 +243,8 @@ func commas(line string, depth int) (list []comma) {
 			if begins := i == 0 || strings.IndexByte(" [{,", line[i-1]) >= 0; begins {
 				quote = c
 			}
-		case c == '#' && i > 0 && line[i-1] == ' ':
-			return list
+		case c == '#' && strings.HasSuffix(" "+line[:i], " "):
+			return list, depth
 		case c == '{', c == '[':
 			depth++
 		case c == '}', c == ']':
@@ -240,23 +253,7 @@ func commas(line string, depth int) (list []comma) {
 			list = append(list, comma{i, depth})
 		}
 	}
-	return list
-}
-
-// depthAfter returns in how many brackets a line ends that begins in so many.
-func depthAfter(line string, depth int) int {
-	text := line
-	if before, _, isCommented := strings.Cut(line, " #"); isCommented && strings.Count(before, `"`)%2 == 0 {
-		text = before
-	}
-	if strings.HasPrefix(strings.TrimSpace(text), "#") {
-		return depth
-	}
-	all := commas(text+", x", depth)
-	if len(all) == 0 {
-		return depth
-	}
-	return all[len(all)-1].depth
+	return list, depth
 }
 
 // blockScalar is a value that stands in the lines below its key.

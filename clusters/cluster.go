@@ -43,7 +43,7 @@ type Context struct {
 	Config *rest.Config
 }
 
-// Kubeconfigs writes a kubeconfig with these contexts, of which the first is the current one.
+// Kubeconfigs writes a kubeconfig with these contexts. The first is the current one.
 func Kubeconfigs(contexts ...Context) ([]byte, error) {
 	config := clientcmdapi.NewConfig()
 	for _, context := range contexts {

@@ -166,7 +166,10 @@ func pattern(e ast.Expr, constants map[string]string) string {
 	case *ast.BinaryExpr:
 		return pattern(e.X, constants) + pattern(e.Y, constants)
 	case *ast.CallExpr:
-		if format, isText := literalText(e.Args[0]); isText && calledName(e) == "Sprintf" {
+		if calledName(e) != "Sprintf" {
+			return anything
+		}
+		if format, isText := literalText(e.Args[0]); isText {
 			return verb.ReplaceAllString(regexp.QuoteMeta(format), anything)
 		}
 	}

@@ -31,7 +31,7 @@ func TestRules(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("## API servers\n\n| rule | what it demands | source | a scenario that it judges |\n|---|---|---|---|\n")
 	for _, r := range servers {
-		example := examples.of(r)
+		example := examples.linkTo(r)
 		if r.source == "" {
 			t.Errorf("%s: the doc comment of %s has no line %q", r.file, r.name, strings.TrimSpace(sourceLine))
 		}
@@ -94,9 +94,9 @@ func findExamples(t *testing.T, set *scenarios.Set) (out comparisons) {
 	return out
 }
 
-// of returns a link to the first scenario in which a field of the rule is compared, and a dash if there is none: some rules
+// linkTo returns a link to the first scenario in which a field of the rule is compared, and a dash if there is none: some rules
 // need what only a real API server shows.
-func (all comparisons) of(r rule) string {
+func (all comparisons) linkTo(r rule) string {
 	i := slices.IndexFunc(all, func(c compared) bool { return r.fields != nil && r.fields.MatchString(c.field) })
 	if i < 0 {
 		return "–"

@@ -118,21 +118,21 @@ func (e *enforcer) decide(ctx context.Context, a authorizer.Attributes, mode vec
 	return d
 }
 
-// canAllow says whether sets can come to Allow.
+// canAllow reports whether sets can come to Allow.
 func canAllow(sets []vectors.ConditionSet) bool {
 	return slices.ContainsFunc(vectors.Leaves(sets), func(s vectors.ConditionSet) bool {
 		return s.Allowed || slices.ContainsFunc(s.Conditions, func(c vectors.Condition) bool { return c.Effect == vectors.Allow })
 	})
 }
 
-// canDeny says whether sets can come to Deny.
+// canDeny reports whether sets can come to Deny.
 func canDeny(sets []vectors.ConditionSet) bool {
 	return slices.ContainsFunc(vectors.Leaves(sets), func(s vectors.ConditionSet) bool {
 		return s.Denied || slices.ContainsFunc(s.Conditions, func(c vectors.Condition) bool { return c.Effect == vectors.Deny })
 	})
 }
 
-// canBecome says whether sets can come to a decision.
+// canBecome reports whether sets can come to a decision.
 func canBecome(sets []vectors.ConditionSet, s vectors.SubjectAccessReviewStatus) bool {
 	if s.Allowed {
 		return canAllow(sets)

@@ -76,7 +76,7 @@ const (
 
 // kepFlag adds the flag that names a KEP.
 func kepFlag(c *cobra.Command, into *string) {
-	c.Flags().StringVar(into, "kep", "", "show the cases of a draft instead: 3617 (granular) or 5681 (conditions)")
+	c.Flags().StringVar(into, "kep", "", "the cases of a draft instead: 3617 (granular) or 5681 (conditions)")
 }
 
 // loadGranular reads the scenarios of KEP-3617 that the flags select.

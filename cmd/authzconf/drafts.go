@@ -10,6 +10,7 @@ import (
 
 	"github.com/authzconf/authzconf/drafts/granular"
 	"github.com/authzconf/authzconf/drafts/granular/permissions"
+	"github.com/authzconf/authzconf/reports"
 )
 
 // newGranular returns the command of the product, with those that print the policies and the permissions.
@@ -130,14 +131,14 @@ func (f *selectionFlags) lintDraft(w io.Writer, kep string) error {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(w, "%d scenarios, no errors\n", len(all))
+		_, err = fmt.Fprintf(w, "%s, no errors\n", reports.Plural(len(all), "scenario"))
 		return err
 	case conditionalKEP:
 		all, err := f.vectors()
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(w, "%d vectors, no errors\n", len(all))
+		_, err = fmt.Fprintf(w, "%s, no errors\n", reports.Plural(len(all), "vector"))
 		return err
 	}
 	return unknownKEP(kep)

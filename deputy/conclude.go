@@ -196,6 +196,9 @@ func pagesSection(judged []judgedCase) []reports.Section {
 	}
 	for _, j := range judged {
 		for _, cost := range j.out.pages {
+			if j.ref.kind != "" {
+				cost.page += ", at the cluster " + j.ref.kind
+			}
 			t.Rows = append(t.Rows, reports.Row{Cells: append([]string{j.ref.group.name}, cost.cells()...)})
 		}
 	}

@@ -21,8 +21,9 @@ type group struct {
 	reference bool
 	// twoClusters means that there are two behind the proxy.
 	twoClusters bool
-	// cluster is what the reference deputy calls the cluster that it is in front of.
-	cluster string
+	// cluster is what the reference deputy calls the cluster that it is in front of, and otherCluster the name of the second one;
+	// empty if there is one.
+	cluster, otherCluster string
 	// table has the attacks that are tried.
 	table []attack
 }
@@ -33,7 +34,7 @@ const localCluster = "local"
 func newGroup(o options, name string) *group {
 	g := &group{name: name, people: newUsers(o.users), requests: o.requests, account: proxyName, reference: o.proxy == nil, twoClusters: len(o.clusters) > 0, cluster: localCluster}
 	if g.twoClusters {
-		g.cluster = o.clusters[0]
+		g.cluster, g.otherCluster = o.clusters[0], o.clusters[1]
 	}
 	asking := newPeople()
 	if o.proxy != nil {
@@ -71,7 +72,7 @@ func (g *group) newAttackJudge(e *attacksEvidence, table []attack, people []*Ide
 	return j
 }
 
-// judgements are what came out of a part: one, or for attacks one of each kind, by the names of the kinds.
+// judgements are what came out of a part: one, or one of each of the kinds that distinguish its cases, by their names.
 type judgements map[string]*judgement
 
 // judge judges what was seen in a part. logged means that the audit log has shown a request in an earlier part. An error
@@ -85,18 +86,60 @@ func (g *group) judge(part string, e *partEvidence, logged bool) (judgements, er
 	var err error
 	switch {
 	case part == preflightPart && e.Preflight != nil:
-		err = e.Preflight.judge(out, g)
+		return g.judgePreflight(e)
 	case part == auditLogsPart && e.AuditLogs != nil:
 		err = e.AuditLogs.judge(out, g, logged)
 		out.seconds = e.Ended.Sub(e.Began).Seconds() // The attacks are under way at once.
 	case part == tunnelPart && e.Tunnel != nil:
 		e.Tunnel.judge(out)
 	case part == revocationPart && e.Revocation != nil:
-		e.Revocation.judge(out, g.people[0], !g.isForeign())
+		return g.judgeRevocation(e)
 	default:
 		err = fmt.Errorf("there is no evidence of the part %s", part)
 	}
 	return judgements{"": out}, err
+}
+
+// judgePreflight judges the pre-flight at each cluster.
+func (g *group) judgePreflight(e *partEvidence) (judgements, error) {
+	seen := []*preflightEvidence{e.Preflight, e.OtherPreflight}
+	return g.judgeEachCluster(e, func(n int, out *judgement) error {
+		if seen[n] == nil {
+			return g.lacksOther(preflightPart)
+		}
+		return seen[n].judge(out, g)
+	})
+}
+
+// judgeRevocation judges at each cluster what the person could still do.
+func (g *group) judgeRevocation(e *partEvidence) (judgements, error) {
+	seen := []*revocationEvidence{e.Revocation, e.OtherRevocation}
+	return g.judgeEachCluster(e, func(n int, out *judgement) error {
+		if seen[n] == nil {
+			return g.lacksOther(revocationPart)
+		}
+		seen[n].judge(out, g.people[0], !g.isForeign())
+		return nil
+	})
+}
+
+// judgeEachCluster has what was seen in a part judged at each cluster, which has a number.
+func (g *group) judgeEachCluster(e *partEvidence, judge func(n int, out *judgement) error) (judgements, error) {
+	all := judgements{}
+	for n, kind := range g.clusterKinds() {
+		out := newJudgement()
+		out.seconds = e.Ended.Sub(e.Began).Seconds()
+		if err := judge(n, out); err != nil {
+			return nil, err
+		}
+		all[kind] = out
+	}
+	return all, nil
+}
+
+// lacksOther returns the error that the evidence of a part has nothing about the second cluster.
+func (g *group) lacksOther(part string) error {
+	return fmt.Errorf("there is no evidence of the part %s at the cluster %s", part, g.otherCluster)
 }
 
 func (g *group) judgeAttacks(e *attacksEvidence, logged bool) (judgements, error) {

@@ -117,7 +117,7 @@ func openFront(ctx context.Context, names []string, planes []*plane, people []*I
 		return nil, errors.Join(err, h.close())
 	}
 	ep.url.Path, ep.cluster = reference.ClustersPath+names[0], names[0]
-	ep.other = &otherCluster{name: names[1], prefix: reference.ClustersPath + names[1], log: planes[1].auditLog()}
+	ep.other = &otherCluster{name: names[1], prefix: reference.ClustersPath + names[1], log: planes[1].auditLog(), plane: planes[1]}
 	closeFront := ep.close
 	ep.close = func() error { return errors.Join(closeFront(), h.close()) }
 	return ep, nil

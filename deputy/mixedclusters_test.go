@@ -36,6 +36,8 @@ type twoClusterDeputy struct {
 	names   []string
 	targets map[string]*httputil.ReverseProxy
 	fault   string
+	// revoked is a file; once it is there, nobody is let in. If it is empty, nothing is ever revoked.
+	revoked string
 
 	mu       sync.Mutex
 	requests int
@@ -152,6 +154,9 @@ func (d *twoClusterDeputy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case person == "" && !isLetIn, len(r.Header.Values(sessionHeader)) > 1:
 		http.Error(w, "who are you?", http.StatusUnauthorized)
 		return
+	case d.isRevoked(name):
+		http.Error(w, "who were you?", http.StatusUnauthorized)
+		return
 	case !isPlain && !obeys:
 		http.Error(w, "Connection names headers", http.StatusBadRequest)
 		return
@@ -179,6 +184,16 @@ func (d *twoClusterDeputy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		out.Header.Del(sessionHeader)
 	}
 	d.send(w, out, name, "/"+rest+"?"+r.URL.RawQuery)
+}
+
+// isRevoked reports whether nobody is let in to a cluster any more.
+func (d *twoClusterDeputy) isRevoked(cluster string) bool {
+	isKept := d.fault == "keeps sessions elsewhere" && cluster == d.names[1]
+	if d.revoked == "" || isKept {
+		return false
+	}
+	_, err := os.Stat(d.revoked)
+	return err == nil
 }
 
 // cleanPath returns the path of a request, and whether it went up: a proxy may go where that leads.
@@ -219,6 +234,8 @@ func (d *twoClusterDeputy) choose(r *http.Request, person, name string) string {
 	case d.fault == "finds clusters by first name" && strings.HasPrefix(name, other):
 		return other
 	case d.fault == "sends upgrades to the first" && r.Header.Get("Upgrade") != "":
+		return d.names[0]
+	case d.fault == "reviews at the first" && strings.Contains(r.URL.Path, "/apis/authorization.k8s.io/"):
 		return d.names[0]
 	}
 	if key != "" {

@@ -3,6 +3,7 @@ package deputy
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"sync"
 
 	"github.com/authzconf/authzconf/engine/product"
@@ -28,7 +29,8 @@ type plan struct {
 type caseRef struct {
 	group *group
 	part  string
-	kind  string // of attacks; empty in other parts
+	// kind is that of attacks, or in a part that is tried at each of two clusters the name of the second. It is empty otherwise.
+	kind string
 }
 
 // partKey returns the key of the evidence of a part.
@@ -43,20 +45,38 @@ func newPlan(o options) *plan {
 		g := newGroup(o, way)
 		p.groups = append(p.groups, g)
 		for _, part := range o.existingParts() {
-			if part != attacksPart {
-				p.addCase(caseRef{group: g, part: part}, part)
-				continue
-			}
-			for _, k := range attackKinds() {
-				if k.Kind == clustersKind && !g.twoClusters {
-					continue
-				}
-				p.addCase(caseRef{group: g, part: part, kind: k.Kind}, part+"/"+k.Kind)
+			for _, kind := range g.kindsOf(part) {
+				p.addCase(caseRef{group: g, part: part, kind: kind}, path.Join(part, kind))
 			}
 		}
 	}
 	p.chooseAttacks()
 	return p
+}
+
+// kindsOf returns what distinguishes the cases of a part.
+func (g *group) kindsOf(part string) (names []string) {
+	switch part {
+	case attacksPart:
+		for _, k := range attackKinds() {
+			if k.Kind != clustersKind || g.twoClusters {
+				names = append(names, k.Kind)
+			}
+		}
+		return names
+	case preflightPart, revocationPart:
+		return g.clusterKinds()
+	}
+	return []string{""}
+}
+
+// clusterKinds returns what distinguishes the cases of a part that is tried at each cluster: nothing at the first one, and the
+// name of the second.
+func (g *group) clusterKinds() []string {
+	if !g.twoClusters {
+		return []string{""}
+	}
+	return []string{"", g.otherCluster}
 }
 
 func (p *plan) addCase(ref caseRef, name string) {
@@ -98,7 +118,9 @@ func (p *plan) chooseAttacks() {
 	for _, g := range p.groups {
 		selected := map[string]bool{}
 		for _, c := range p.cases {
-			if ref := p.refs[c.ID]; ref.group == g && c.NotRun == nil {
+			ref := p.refs[c.ID]
+			isAttack := ref.group == g && ref.part == attacksPart
+			if isAttack && c.NotRun == nil {
 				selected[ref.kind] = true
 			}
 		}

@@ -132,11 +132,7 @@ func (p *Proxy) loadCA() error {
 
 // probe asks for pods as each person, of each cluster. What does not answer as a Kubernetes API does is the user's to mend.
 func (p *Proxy) probe(ctx context.Context) error {
-	ends := []*endpoint{p.at}
-	if p.at.other != nil {
-		ends = append(ends, p.at.otherEnd())
-	}
-	for _, ep := range ends {
+	for _, ep := range p.at.ends() {
 		for _, who := range p.People {
 			if err := p.probeAs(ctx, ep, who); err != nil {
 				return &usage.Error{Problem: err.Error()}

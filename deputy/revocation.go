@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/internal/usage"
 )
@@ -37,53 +39,89 @@ type lastRequest struct {
 	Refused bool      `json:"refused,omitempty"`
 }
 
-// revocation is the part in which credentials are revoked.
+// revocation is what is tried at a cluster while credentials are revoked.
 type revocation struct {
-	ep  *endpoint
-	who *Identity
-	run string
+	ep   *endpoint
+	who  *Identity
+	seen *revocationEvidence
+	// watch is open until it ends, and watchEnded then gets the time.
+	watch      io.Closer
+	watchEnded chan time.Time
 }
 
-// observeRevocation opens a watch, takes the person's credentials away, and tries until the proxy refuses them.
-func (ep *endpoint) observeRevocation(ctx context.Context, command string) (*revocationEvidence, error) {
+// observeRevocation opens a watch at each cluster, takes the person's credentials away, and tries until the proxy refuses them. What
+// was seen is added to the evidence of the part.
+func (ep *endpoint) observeRevocation(ctx context.Context, command string, e *partEvidence) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r := &revocation{ep: ep, who: ep.people[0], run: newRun()}
-	e := &revocationEvidence{Run: r.run}
+	var all []*revocation
+	defer func() {
+		for _, r := range all {
+			_ = r.watch.Close()
+		}
+	}()
+	for _, end := range ep.ends() {
+		r, err := end.openWatch(ctx)
+		if err != nil {
+			return err
+		}
+		all = append(all, r)
+	}
+	out, err := exec.CommandContext(ctx, "/bin/sh", "-c", command).CombinedOutput()
+	if err != nil {
+		return &usage.Error{Problem: fmt.Sprintf("--revoke-command: %v: %.300q", err, out)}
+	}
+	revoked := now()
+	tries, triesCtx := errgroup.WithContext(ctx)
+	for _, r := range all {
+		r.seen.Revoked = revoked
+		tries.Go(func() error { return r.observeRefusal(triesCtx) })
+	}
+	if err := tries.Wait(); err != nil {
+		return err
+	}
+	e.Revocation = all[0].seen
+	if len(all) > 1 {
+		e.OtherRevocation = all[1].seen
+	}
+	return nil
+}
+
+// openWatch opens a watch of the first person, and notes when it ends.
+func (ep *endpoint) openWatch(ctx context.Context) (*revocation, error) {
+	r := &revocation{ep: ep, who: ep.people[0], seen: &revocationEvidence{Run: newRun()}, watchEnded: make(chan time.Time, 1)}
 	watch, err := r.request(ctx, "&watch=true&timeoutSeconds=600")
 	if err != nil {
 		return nil, fmt.Errorf("the watch: %w", err)
 	}
-	defer func() { _ = watch.Body.Close() }()
-	watchEnded := make(chan time.Time, 1)
+	r.watch, r.seen.WatchCode = watch.Body, watch.StatusCode
 	go func() {
 		_, _ = io.Copy(io.Discard, watch.Body)
-		watchEnded <- time.Now()
+		r.watchEnded <- time.Now()
 	}()
-	e.WatchCode = watch.StatusCode
-	out, err := exec.CommandContext(ctx, "/bin/sh", "-c", command).CombinedOutput()
-	if err != nil {
-		return nil, &usage.Error{Problem: fmt.Sprintf("--revoke-command: %v: %.300q", err, out)}
-	}
-	e.Revoked = now()
-	if e.Last, err = r.tryUntilRefused(ctx); err != nil {
-		return nil, err
+	return r, nil
+}
+
+// observeRefusal tries until the person is refused, waits for the end of the watch, and reads who arrived.
+func (r *revocation) observeRefusal(ctx context.Context) (err error) {
+	if r.seen.Last, err = r.tryUntilRefused(ctx); err != nil {
+		return err
 	}
 	select {
-	case at := <-watchEnded:
-		e.WatchEnded = &at
-	case <-time.After(time.Until(e.Revoked.Add(ep.timeout))):
+	case at := <-r.watchEnded:
+		r.seen.WatchEnded = &at
+	case <-time.After(time.Until(r.seen.Revoked.Add(r.ep.timeout))):
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
-	e.Events, err = ep.log.eventsOf(ctx, e.Run, "")
-	e.Ended = time.Now()
-	return e, err
+	r.seen.Events, err = r.ep.log.eventsOf(ctx, r.seen.Run, "")
+	r.seen.Ended = time.Now()
+	return err
 }
 
 // request sends a request of the person, with a marker in it.
 func (r *revocation) request(ctx context.Context, query string) (*http.Response, error) {
-	return r.ep.get(ctx, podsIn(r.ep.namespace)+"?fieldSelector=metadata.name%3D"+markerOf(r.run, 0, 1)+query, r.who)
+	return r.ep.get(ctx, podsIn(r.ep.namespace)+"?fieldSelector=metadata.name%3D"+markerOf(r.seen.Run, 0, 1)+query, r.who)
 }
 
 // tryUntilRefused sends requests until a list and the watch behind it are refused, or until time is up.

@@ -20,6 +20,9 @@ type partEvidence struct {
 	Attacks    *attacksEvidence    `json:"attacks,omitempty"`
 	Tunnel     *tunnelEvidence     `json:"tunnel,omitempty"`
 	Revocation *revocationEvidence `json:"revocation,omitempty"`
+	// OtherPreflight and OtherRevocation are what was seen at the second of two clusters.
+	OtherPreflight  *preflightEvidence  `json:"otherPreflight,omitempty"`
+	OtherRevocation *revocationEvidence `json:"otherRevocation,omitempty"`
 }
 
 // problemEvidence says why not everything was done that was asked for.
@@ -155,8 +158,8 @@ func (o *observer) observePart(ctx context.Context, g *group, part string, ep *e
 	e := &partEvidence{Began: now()}
 	switch part {
 	case preflightPart:
-		if e.Preflight, err = ep.observePreflight(ctx, g); err == nil {
-			err = o.sent.checkPreflight(g, e.Preflight)
+		if e.Preflight, err = o.observePreflight(ctx, g, ep); err == nil && ep.other != nil {
+			e.OtherPreflight, err = o.observePreflight(ctx, g, ep.otherEnd())
 		}
 	case auditLogsPart:
 		if e.AuditLogs, err = observeAuditLogs(ctx, g, ep); err == nil {
@@ -167,7 +170,7 @@ func (o *observer) observePart(ctx context.Context, g *group, part string, ep *e
 	case tunnelPart:
 		e.Tunnel, err = ep.plane.observeTunnel(ctx, ep)
 	case revocationPart:
-		e.Revocation, err = ep.observeRevocation(ctx, o.options.proxy.Revoke)
+		err = ep.observeRevocation(ctx, o.options.proxy.Revoke, e)
 	}
 	if err != nil {
 		return err
@@ -181,6 +184,15 @@ func (o *observer) observePart(ctx context.Context, g *group, part string, ep *e
 		o.events.Done(id)
 	}
 	return nil
+}
+
+// observePreflight observes the pre-flight at one cluster, and asserts that it was sent as it had to be.
+func (o *observer) observePreflight(ctx context.Context, g *group, ep *endpoint) (*preflightEvidence, error) {
+	e, err := ep.observePreflight(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	return e, o.sent.checkPreflight(g, e)
 }
 
 // observeAuditLogs lets everybody send requests at once.

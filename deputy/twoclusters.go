@@ -16,6 +16,7 @@ type otherCluster struct {
 	name   string
 	prefix string // what is before the path of its Kubernetes API
 	log    auditLog
+	plane  *plane // the control plane; nil if that is somebody else's
 }
 
 // checkPlaceholders returns an error unless what is given for two clusters has their names in it, and for one does not.
@@ -63,11 +64,20 @@ func (p *Proxy) fillCluster(n int) *Proxy {
 	return &out
 }
 
-// otherEnd returns whoever acts, at the second cluster.
+// ends returns whoever acts, at each cluster.
+func (ep *endpoint) ends() []*endpoint {
+	if ep.other == nil {
+		return []*endpoint{ep}
+	}
+	return []*endpoint{ep, ep.otherEnd()}
+}
+
+// otherEnd returns whoever acts, at the second cluster alone.
 func (ep *endpoint) otherEnd() *endpoint {
 	end, to := *ep, *ep.url
 	to.Path, to.RawPath = ep.other.prefix, ""
-	end.url = &to
+	end.url, end.cluster, end.log, end.plane = &to, ep.other.name, ep.other.log, ep.other.plane
+	end.other = nil
 	return &end
 }
 
@@ -93,7 +103,7 @@ func (ep *endpoint) sendMarked(ctx context.Context, marker string) error {
 func (ep *endpoint) useLogs(planes []*plane) {
 	ep.log, ep.plane = planes[0].auditLog(), planes[0]
 	if ep.other != nil {
-		ep.other.log = planes[1].auditLog()
+		ep.other.log, ep.other.plane = planes[1].auditLog(), planes[1]
 	}
 }
 

@@ -129,7 +129,7 @@ func renderReasons(t *testing.T, set *scenarios.Set) string {
 		reasons[reason] = of
 	}
 	var b strings.Builder
-	b.WriteString("The questions are those of seed 1: `authzconf certify explain QUESTION --seed 1` shows one as curl sends it.\n\n" +
+	b.WriteString("The questions are those of seed 1: `authzconf certify explain QUESTION --seed 1 --authorizer-kubeconfig FILE` asks one again, and shows it as curl sends it.\n\n" +
 		"| an answer is wrong because it | level | what is right | questions | one of them |\n|---|---|---|--:|---|\n")
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
 		of := reasons[reason]

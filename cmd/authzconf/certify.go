@@ -169,7 +169,7 @@ func newCertifyExplain() *cobra.Command {
 		return failedIf(!right)
 	})
 	c.Flags().StringVar(&kubeconfig, "authorizer-kubeconfig", "", "the webhook's kubeconfig")
-	c.Flags().Int64Var(&seed, "seed", 0, "seed of the policy that it holds")
+	c.Flags().Int64Var(&seed, "seed", 0, "seed of the policy that the webhook has loaded")
 	c.Flags().DurationVar(&timeout, "timeout", certify.Timeout, "how long the answer may take")
 	conditional.register(c)
 	return c

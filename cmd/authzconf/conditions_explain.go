@@ -22,7 +22,7 @@ type conditionalQuestion struct {
 
 func (q *conditionalQuestion) register(c *cobra.Command) {
 	c.Flags().BoolVar(&q.isMeant, "conditional", false, "explain a question of conditions certify: VECTOR#STEP. Without --authorizer-kubeconfig the reference is asked")
-	c.Flags().StringVar(&q.wire, "wire", wire.Newest().Name, "the revision of KEP-5681's wire, with --conditional: "+wire.Names())
+	c.Flags().StringVar(&q.wire, "wire", wire.Newest().Name, "the revision of KEP-5681's wire that the webhook speaks, as the report of conditions certify says it, with --conditional: "+wire.Names())
 	c.Flags().StringVar(&q.context, "conditions-context", reference.ConditionsContext, "the kubeconfig's context for AuthorizationConditionsReview, with --conditional")
 }
 

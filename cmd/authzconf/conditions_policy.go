@@ -22,7 +22,7 @@ func newConditionsPolicy() *cobra.Command {
 	)
 	c := plainCommand("policy", func(c *cobra.Command) error { return printConditionalPolicy(c.OutOrStdout(), form, file, seed) })
 	c.Flags().StringVarP(&form, "output", "o", "json", "form: "+strings.Join(certification.Forms(), ", "))
-	c.Flags().Int64Var(&seed, "seed", 0, "seed of names and order")
+	c.Flags().Int64Var(&seed, "seed", 0, "seed of names and order, the one of conditions certify")
 	c.Flags().StringVar(&file, "policy", "", "file with policies in JSON, as a policy hook gets them, instead of those of the seed")
 	return c
 }
@@ -42,7 +42,7 @@ func newConditionsServeReference() *cobra.Command {
 		})
 	})
 	c.Flags().StringVar(&path, "kubeconfig", "", "file to write, readable by its owner only")
-	c.Flags().StringVar(&policies, "policy", "", "file with the policies as JSON, which is followed")
+	c.Flags().StringVar(&policies, "policy", "", "file with the policies, in JSON as conditions policy prints them or in YAML, which is followed")
 	c.Flags().StringVar(&revision, "wire", wire.Newest().Name, "the revision of the wire that it speaks: "+wire.Names())
 	return c
 }

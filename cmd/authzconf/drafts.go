@@ -10,6 +10,7 @@ import (
 
 	"github.com/authzconf/authzconf/drafts/granular"
 	"github.com/authzconf/authzconf/drafts/granular/permissions"
+	"github.com/authzconf/authzconf/reports"
 )
 
 // newGranular returns the command of the product, with those that print the policies and the permissions.
@@ -76,7 +77,7 @@ const (
 
 // kepFlag adds the flag that names a KEP.
 func kepFlag(c *cobra.Command, into *string) {
-	c.Flags().StringVar(into, "kep", "", "show the cases of a draft instead: 3617 (granular) or 5681 (conditions)")
+	c.Flags().StringVar(into, "kep", "", "the cases of a draft instead: 3617 (granular) or 5681 (conditions)")
 }
 
 // loadGranular reads the scenarios of KEP-3617 that the flags select.
@@ -130,14 +131,14 @@ func (f *selectionFlags) lintDraft(w io.Writer, kep string) error {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(w, "%d scenarios, no errors\n", len(all))
+		_, err = fmt.Fprintf(w, "%s, no errors\n", reports.Plural(len(all), "scenario"))
 		return err
 	case conditionalKEP:
 		all, err := f.vectors()
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(w, "%d vectors, no errors\n", len(all))
+		_, err = fmt.Fprintf(w, "%s, no errors\n", reports.Plural(len(all), "vector"))
 		return err
 	}
 	return unknownKEP(kep)

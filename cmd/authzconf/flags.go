@@ -204,9 +204,9 @@ func newLint() *cobra.Command {
 		for _, e := range texts.Set.Noted() {
 			_, _ = fmt.Fprintf(c.ErrOrStderr(), "note: %s: %s\n", filepath.Join(flags.dir, e.Place()), e.Msg)
 		}
-		text := fmt.Sprintf("%d scenarios", len(texts.Set.All()))
+		text := reports.Plural(len(texts.Set.All()), "scenario")
 		if len(all) > 0 {
-			text += fmt.Sprintf(", %d vectors", len(all))
+			text += ", " + reports.Plural(len(all), "vector")
 		}
 		_, err = fmt.Fprintln(c.OutOrStdout(), text+", no errors")
 		return err

@@ -178,7 +178,7 @@ func (b *Plan) askAgain(ctx context.Context, w *wire.Revision, ends []*certify.W
 			chain = chainIn(w, answer)
 		}
 		if i != step && chain == nil {
-			return nil, fmt.Errorf("%s#%d is about the conditions of step %d, which is answered without any: explain that one", e.id, step, i)
+			return nil, fmt.Errorf("%s#%d is about the conditions of step %d, which is answered without any: explain that one (or name another revision of the wire than %s by --wire)", e.id, step, i, w.Name)
 		}
 		if out.curl, err = ends[to].Curl(ctx, indent(body)); err != nil {
 			return nil, err

@@ -107,7 +107,7 @@ func (j *judge) probe(e *entry, x Exchange) {
 		j.note(e, x, false, unknownForm, "status.%s is in no revision of the wire that is known: %s", strings.Join(unknown, ", status."), ways)
 		return
 	}
-	j.note(e, x, false, noConditions, "no answer has conditions, whichever vector asks for them: %s", ways)
+	j.note(e, x, false, noConditions, "no answer has conditions, whichever vector asks for them. Either the policies of this seed are not loaded, or conditions are asked for and answered in fields that the webhook does not know: %s", ways)
 }
 
 // conclude adds the results of vectors and levels.

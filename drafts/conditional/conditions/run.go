@@ -22,7 +22,7 @@ var Run = product.Product{Name: "conditions run", Command: "conditions run", Arg
 	fs.BoolVar(&f.apiServer, "api-server", false, "play them against a kube-apiserver with the gate "+gate.Gate+": the program of TEST_ASSET_KUBE_APISERVER, or of --kubernetes")
 	fs.StringVar(&f.kubernetes, "kubernetes", "", "version of --api-server (default: the newest)")
 	f.binaries.RegisterFlags(fs)
-	fs.StringVar(&f.kubeconfig, "authorizer-kubeconfig", "", "play them against the webhook of this kubeconfig, as certify --conditional has it")
+	fs.StringVar(&f.kubeconfig, "authorizer-kubeconfig", "", "play them against the webhook of this kubeconfig, which has the two contexts that conditions certify wants")
 	fs.StringVar(&f.hook, "policy-hook", "", "a program that loads the policies of the vectors into it: it gets them as JSON on its standard input")
 	fs.StringVar(&f.wire, "wire", "", "revision of KEP-5681's wire: "+wire.Names()+" (default: all; of a webhook the one that it speaks, of --api-server the newest)")
 	return f

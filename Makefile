@@ -173,11 +173,13 @@ PLAIN := cmd/authzconf|advice(/.*)?|certify(/.*)?|conformance/matrix|docs|drafts
 
 RACED_BY_NIGHT := deputy
 
-# What the gate leaves to the night. REPEATED are packages whose tests with real servers repeat what a stage of
+# What the gate leaves to the night. OF_KUBERNETES are packages whose tests with real servers show what Kubernetes does,
+# whatever authzconf does. REPEATED are packages whose tests with real servers repeat what a stage of
 # .ci/run shows on every change (conformance, upgrade, mutants-sample); their other tests are run. NIGHTLY are tests
 # that are long, build etcd, or need a second version, by name; ci/README.md says what is tested when.
+OF_KUBERNETES := drafts/conditional/today
 REPEATED := ci/mutants|conformance/upgrade|suites
-NIGHTLY  := ^(TestRepeatability|TestFaultsAreFound|TestJoin|TestJoinOneThatStops|TestJoinedProcessesDie|TestStartSweepsLeftovers|TestNothingSurvivesOtherEnds|TestBuildEtcd|TestUpgradesAndDowngrades|TestRestartsThatFail|TestEtcdThatDoesNotComeBack|TestStopDuringRestart|TestStopDuringEtcdRestart|TestImage|TestMoreNames|TestLive|TestExecuteAlone|TestFinding|TestStormInterrupted|TestTokensRevoked|TestServerThatDoesNotComeBack|TestExistingStorm|TestExistingLacking|TestExistingInterrupted|TestExistingGone|TestExistingNode|TestKwok|TestRBACIsCertified|TestBlameAPIServer|TestFixes|TestPatchTests|TestConcurrency|TestSideBySide|TestOneMemberOnce|TestHoldersOnServer|TestReproduced|TestAnyCluster|TestEnforcingServer)$$|^TestScripts$$/^(explore|reproduce|up|load-interrupt|certify-broken)$$
+NIGHTLY  := ^(TestRepeatability|TestFaultsAreFound|TestJoin|TestJoinOneThatStops|TestJoinedProcessesDie|TestStartSweepsLeftovers|TestNothingSurvivesOtherEnds|TestBuildEtcd|TestUpgradesAndDowngrades|TestRestartsThatFail|TestEtcdThatDoesNotComeBack|TestStopDuringRestart|TestStopDuringEtcdRestart|TestImage|TestMoreNames|TestLive|TestExecuteAlone|TestFinding|TestStormInterrupted|TestTokensRevoked|TestServerThatDoesNotComeBack|TestExistingStorm|TestExistingLacking|TestExistingInterrupted|TestExistingGone|TestExistingNode|TestKwok|TestRBACIsCertified|TestBlameAPIServer|TestFixes|TestPatchTests|TestConcurrency|TestSideBySide|TestOneMemberOnce|TestHoldersOnServer|TestReproduced|TestAnyCluster|TestEnforcingServer|TestRememberedImpersonations)$$|^TestScripts$$/^(explore|reproduce|up|load-interrupt|certify-broken)$$
 
 # The patches of findings: the gate applies them, and looks for the places of the faults; the night also runs Kubernetes' tests
 # with the patches, and the whole suite on kube-apiservers that have them.
@@ -197,11 +199,11 @@ TEST_PARTS := test-vet test-race test-plain test-repeated test-patches test-exam
 test-vet:
 	go vet ./...
 test-race:
-	AUTHZCONF_SAMPLE=$(SEED) go test $(RACE) -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN)|$(RACED_BY_NIGHT)|$(REPEATED))$$")
+	AUTHZCONF_SAMPLE=$(SEED) go test $(RACE) -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN)|$(RACED_BY_NIGHT)|$(OF_KUBERNETES)|$(REPEATED))$$")
 test-plain:
-	AUTHZCONF_SAMPLE=$(SEED) go test -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN)|$(RACED_BY_NIGHT))$$" && $$1 !~ "^($(REPEATED))$$")
+	AUTHZCONF_SAMPLE=$(SEED) go test -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN)|$(RACED_BY_NIGHT))$$" && $$1 !~ "^($(OF_KUBERNETES)|$(REPEATED))$$")
 test-repeated:
-	go test -short $(TESTFLAGS) $(call packages,$$1 ~ "^($(REPEATED))$$")
+	go test -short $(TESTFLAGS) $(call packages,$$1 ~ "^($(OF_KUBERNETES)|$(REPEATED))$$")
 test-patches:
 	go test -timeout 30m -skip '$(NIGHTLY)' -run '$(FIXES_TESTS)' $(TESTFLAGS) ./ci/mutants
 test-example:

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/internal/sample"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -255,14 +256,14 @@ func hashed(bits uint) func(reference.Decider, []rule) reference.Decider {
 // TestAdversariesAreRejected asks those that decide wrongly, without connections.
 func TestAdversariesAreRejected(t *testing.T) {
 	seeds := []int64{1}
-	if everything() {
+	if sample.IsEverything() {
 		seeds = []int64{1, 2, 3}
 	}
 	t.Parallel()
 	for _, seed := range seeds {
 		b := plan(t, seed)
 		right := b.Policy.Decide
-		for _, name := range turn(slices.Sorted(maps.Keys(adversaries)), 3) {
+		for _, name := range sample.OneIn(3, slices.Sorted(maps.Keys(adversaries))) {
 			mistaken := adversaries[name]
 			if firstWrong(b, mistaken(right, b.Policy.Grants)) == nil {
 				t.Errorf("seed %d: %s: every level is granted", seed, name)
@@ -348,7 +349,7 @@ var wireAdversaries = map[string]func(right http.Handler) http.Handler{
 func TestWireAdversariesAreRejected(t *testing.T) {
 	t.Parallel()
 	b := plan(t, 1)
-	for _, name := range turn(slices.Sorted(maps.Keys(wireAdversaries)), 4) {
+	for _, name := range sample.OneIn(4, slices.Sorted(maps.Keys(wireAdversaries))) {
 		mistaken := wireAdversaries[name]
 		t.Run(name, func(t *testing.T) {
 			for _, level := range slices.Backward(Levels()) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/internal/sample"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -50,7 +51,7 @@ func TestSharedAnswersAreFound(t *testing.T) {
 	t.Parallel()
 	b := some(plan(t, 1), 50)
 	all := sharedWithout()
-	names := turn(slices.Sorted(maps.Keys(all)), 3)
+	names := sample.OneIn(3, slices.Sorted(maps.Keys(all)))
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			run := certify(t, b, serve(t, reference.Handler(all[name](b.Policy.Decide))), Robust)

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +14,7 @@ import (
 	"github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/docs"
 	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/internal/sample"
 	"github.com/authzconf/authzconf/reports/record"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -94,7 +93,7 @@ func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { ret
 
 // some returns a sample of a plan, unless everything is to be asked.
 func some(b *Plan, n int, reasons ...string) *Plan {
-	if everything() {
+	if sample.IsEverything() {
 		return b
 	}
 	return b.Sample(n, reasons...)
@@ -152,7 +151,7 @@ var update = flag.Bool("update", false, "write golden files")
 func TestReferenceIsAccepted(t *testing.T) {
 	t.Parallel()
 	seeds := int64(1)
-	if everything() {
+	if sample.IsEverything() {
 		seeds = 20
 	}
 	for seed := int64(1); seed <= seeds; seed++ {
@@ -172,38 +171,10 @@ func TestReferenceIsAccepted(t *testing.T) {
 	}
 }
 
-// allVariable makes the tests use every faulty authorizer and 20 seeds, which takes ten minutes: make
-// faulty-authorizers. Otherwise they use one seed and some of the faulty authorizers, which depend on sampleVariable.
-const (
-	allVariable    = "AUTHZCONF_FAULTY"
-	sampleVariable = "AUTHZCONF_SAMPLE"
-)
-
-// everything reports whether allVariable is set.
-func everything() bool { return os.Getenv(allVariable) != "" }
-
-// sampled returns the number of the sample, or 0 if there is none.
-func sampled() int {
-	n, _ := strconv.Atoi(os.Getenv(sampleVariable))
-	return n
-}
-
-// turn returns every nth of a list, in turn with each commit, or all if everything is to be asked.
-func turn(all []string, n int) (now []string) {
-	seed := sampled()
-	for i, name := range all {
-		if everything() || i%n == seed%n {
-			now = append(now, name)
-		}
-	}
-	return now
-}
-
-// sample picks one faulty authorizer of each class.
-func sample() (picked []faultyAuthorizer) {
-	n := sampled()
+// pickOneOfEach picks one faulty authorizer of each class, another one with every commit.
+func pickOneOfEach() (picked []faultyAuthorizer) {
 	for _, class := range faultyClasses() {
-		picked = append(picked, class[n%len(class)])
+		picked = append(picked, class[sample.Turn()%len(class)])
 	}
 	return picked
 }
@@ -254,8 +225,8 @@ func TestFaultyAuthorizersAreRejected(t *testing.T) {
 	if len(all) < 35 {
 		t.Errorf("there are %d faulty authorizers", len(all))
 	}
-	if !everything() {
-		all = sample()
+	if !sample.IsEverything() {
+		all = pickOneOfEach()
 	}
 	ids := map[string]bool{}
 	for _, r := range all {

@@ -6,11 +6,9 @@ import (
 	"html"
 	"maps"
 	"net/url"
-	"os"
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"unicode"
@@ -20,6 +18,7 @@ import (
 	"github.com/authzconf/authzconf/certify/policy"
 	"github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/docs"
+	"github.com/authzconf/authzconf/internal/sample"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -269,19 +268,15 @@ func cannotDiffer(attribute string, c comparison) bool {
 type score struct{ made, rejected int }
 
 // scores are the scores by class. Unless everything is asked for, they count the first authorizer of a class and every
-// seventh, which depend on sampleVariable.
+// seventh, others with each commit.
 type scores map[string]*score
 
 func (all scores) take(class string) bool {
 	if all[class] == nil {
 		all[class] = &score{}
 	}
-	n, _ := strconv.Atoi(os.Getenv(sampleVariable))
 	all[class].made++
-	if everything() || all[class].made == 1 || (all[class].made+n)%7 == 0 {
-		return true
-	}
-	return false
+	return all[class].made == 1 || sample.TakesIndex(all[class].made, 7)
 }
 
 func share(of, all int) string { return fmt.Sprintf("%.1f %%", 100*float64(of)/float64(all)) }
@@ -306,7 +301,7 @@ func generatedAuthorizers(p *policy.Policy) (out []generated) {
 func TestGeneratedAreRejected(t *testing.T) {
 	t.Parallel()
 	seeds := []int64{1}
-	if everything() {
+	if sample.IsEverything() {
 		seeds = []int64{1, 2, 3}
 	}
 	all, asked := scores{}, 0
@@ -335,7 +330,7 @@ func TestGeneratedAreRejected(t *testing.T) {
 		table += fmt.Sprintf("| %s | %d | %d | %s |\n", class, all[class].made, all[class].rejected, share(all[class].rejected, all[class].made))
 	}
 	t.Logf("%d were asked\n%s", asked, table)
-	if everything() {
+	if sample.IsEverything() {
 		docs.ComparePart(t, "../docs/faulty-authorizers.md", "generated faulty authorizers", table, *update)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/authzconf/authzconf/certify/policy"
 	"github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/internal/sample"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -51,7 +52,7 @@ func few(names ...string) func(*Options) {
 func TestReferenceInCluster(t *testing.T) {
 	t.Parallel()
 	seeds, change := int64(1), few("middle/deny", "last/no-opinion")
-	if everything() {
+	if sample.IsEverything() {
 		seeds, change = 5, nil
 	}
 	for seed := range seeds {
@@ -89,7 +90,7 @@ func TestCompleteScenarios(t *testing.T) {
 
 // TestHiddenFaults checks that faults are found in a cluster that cannot be seen without one.
 func TestHiddenFaults(t *testing.T) {
-	if !everything() {
+	if !sample.IsEverything() {
 		t.Skip("half a minute for each: make faulty-authorizers")
 	}
 	for _, r := range hiddenFaults() {

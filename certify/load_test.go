@@ -11,6 +11,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/internal/sample"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
@@ -153,7 +154,7 @@ func TestChange(t *testing.T) {
 
 // TestLong keeps up a rate for a minute, with a webhook whose memory grows and that is sometimes wrong.
 func TestLong(t *testing.T) {
-	if !everything() {
+	if !sample.IsEverything() {
 		t.Skip("it takes two minutes: make faulty-authorizers")
 	}
 	b := plan(t, smallSeed)

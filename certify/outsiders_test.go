@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/internal/sample"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -295,7 +296,7 @@ func forOne() map[string]faultyDecider {
 func TestOutsidersAreRejected(t *testing.T) {
 	t.Parallel()
 	seeds := []int64{1}
-	if everything() {
+	if sample.IsEverything() {
 		seeds = []int64{1, 2, 3}
 	}
 	single := forOne()
@@ -306,13 +307,13 @@ func TestOutsidersAreRejected(t *testing.T) {
 				t.Errorf("seed %d: %s: every level is granted", seed, name)
 			}
 		}
-		for _, name := range turn(slices.Sorted(maps.Keys(outsiders)), 3) {
+		for _, name := range sample.OneIn(3, slices.Sorted(maps.Keys(outsiders))) {
 			try(name, outsiders[name])
 		}
-		for _, name := range turn(slices.Sorted(maps.Keys(strangers)), 3) {
+		for _, name := range sample.OneIn(3, slices.Sorted(maps.Keys(strangers))) {
 			try(name, strangers[name])
 		}
-		for _, name := range turn(slices.Sorted(maps.Keys(single)), 17) {
+		for _, name := range sample.OneIn(17, slices.Sorted(maps.Keys(single))) {
 			try(name, single[name])
 		}
 	}

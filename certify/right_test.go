@@ -24,6 +24,7 @@ import (
 
 	"github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/engine/recorder"
+	"github.com/authzconf/authzconf/internal/sample"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -148,13 +149,13 @@ func TestDifferentlyRight(t *testing.T) {
 	t.Parallel()
 	b := some(plan(t, 2), 11)
 	all := differentlyRightOnes(b)
-	for _, name := range turn(slices.Sorted(maps.Keys(all)), 3) {
+	for _, name := range sample.OneIn(3, slices.Sorted(maps.Keys(all))) {
 		t.Run(name, func(t *testing.T) {
 			levels := []CertificationLevel{Core}
 			if slices.Contains([]string{"a page for GET", "closes idle", "closes every 100th", "10 streams", "one at a time"}, name) {
 				levels[0] = Robust
 			}
-			if everything() {
+			if sample.IsEverything() {
 				levels = Levels()
 			}
 			run := certify(t, b, all[name].serve(t), levels...)

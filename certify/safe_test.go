@@ -22,6 +22,7 @@ import (
 	"github.com/authzconf/authzconf/certify/reference"
 	"github.com/authzconf/authzconf/docs"
 	"github.com/authzconf/authzconf/engine/product/producttest"
+	"github.com/authzconf/authzconf/internal/sample"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -173,7 +174,7 @@ type noMetrics struct {
 func TestSafeDifferentlyRight(t *testing.T) {
 	t.Parallel()
 	all := differentlyRightOnes(plan(t, 2))
-	for _, name := range turn(slices.Sorted(maps.Keys(all)), 3) {
+	for _, name := range sample.OneIn(3, slices.Sorted(maps.Keys(all))) {
 		t.Run(name, func(t *testing.T) { expectSafe(t, safeSeed, all[name].serve(t)) })
 	}
 }
@@ -270,7 +271,7 @@ func safeScores(t *testing.T, b, safe *Plan) (scores []safeScore, byHand []strin
 
 // TestSafeTable compares the table of docs/faulty-authorizers.md with what level safe rejects.
 func TestSafeTable(t *testing.T) {
-	if !everything() {
+	if !sample.IsEverything() {
 		t.Skip("all faulty authorizers take a minute: make faulty-authorizers")
 	}
 	b := plan(t, 1)

@@ -10,7 +10,6 @@ import (
 	"net/http/httputil"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -188,17 +187,6 @@ func TestBroken(t *testing.T) {
 			t.Errorf("%q", out.failures)
 		}
 	})
-}
-
-// sampleNames returns some names of a list, which depend on AUTHZCONF_SAMPLE. With AUTHZCONF_FAULTY it returns all of
-// them.
-func sampleNames(all []string) []string {
-	if os.Getenv("AUTHZCONF_FAULTY") != "" {
-		return all
-	}
-	n, _ := strconv.Atoi(os.Getenv("AUTHZCONF_SAMPLE"))
-	const some = 5
-	return slices.Concat(all, all)[n%len(all):][:min(some, len(all))]
 }
 
 // isForOneCluster reports whether the attacks of a kind need no second cluster.

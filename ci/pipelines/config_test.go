@@ -381,9 +381,11 @@ func TestNightlyNames(t *testing.T) {
 			t.Errorf("NIGHTLY: there is neither a test nor a script %s", name)
 		}
 	}
-	for _, folder := range regexp.MustCompile(`[a-z/]+[a-z]`).FindAllString(variable("REPEATED"), -1) {
-		if _, err := os.Stat(filepath.Join("../..", folder)); err != nil {
-			t.Errorf("REPEATED: %v", err)
+	for _, list := range []string{"OF_KUBERNETES", "REPEATED"} {
+		for _, folder := range regexp.MustCompile(`[a-z/]+[a-z]`).FindAllString(variable(list), -1) {
+			if _, err := os.Stat(filepath.Join("../..", folder)); err != nil {
+				t.Errorf("%s: %v", list, err)
+			}
 		}
 	}
 	nightly, err := os.ReadFile("nightly")

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/authzconf/authzconf/drafts/granular/enforcer"
+	"github.com/authzconf/authzconf/internal/sample"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -18,13 +18,11 @@ var update = flag.Bool("update", false, "write the kill table anew")
 
 const killTable = "testdata/kills.json"
 
-// TestFaultyEnforcersAreRejected runs faulty enforcers: each has to fail, and in the scenarios of the kill table. Without
-// AUTHZCONF_FAULTY=all it takes some, others for every AUTHZCONF_SAMPLE.
+// TestFaultyEnforcersAreRejected runs faulty enforcers: each has to fail, and in the scenarios of the kill table.
 func TestFaultyEnforcersAreRejected(t *testing.T) {
 	all := faultyEnforcers()
-	if os.Getenv("AUTHZCONF_FAULTY") != "all" && !*update {
-		n, _ := strconv.Atoi(os.Getenv("AUTHZCONF_SAMPLE"))
-		all = []faultyEnforcer{all[n%len(all)], all[(n+len(all)/2)%len(all)]}
+	if !*update {
+		all = sample.Some(2, all)
 	}
 	b := bench(t)
 	kills := map[string][]string{}

@@ -3,7 +3,6 @@ package certification
 import (
 	"context"
 	"net/http"
-	"os"
 	"slices"
 	"testing"
 
@@ -12,6 +11,7 @@ import (
 	reference "github.com/authzconf/authzconf/drafts/conditional/reference"
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 	"github.com/authzconf/authzconf/drafts/conditional/wire"
+	"github.com/authzconf/authzconf/internal/sample"
 )
 
 // Result is what became of a level.
@@ -89,7 +89,7 @@ func newReference(t testing.TB, w *wire.Revision) *reference.Authorizer {
 
 func TestReferenceIsAccepted(t *testing.T) {
 	seeds := len(wire.Revisions())
-	if os.Getenv(allVariable) != "" {
+	if sample.IsEverything() {
 		seeds = 20
 	}
 	for seed := range int64(seeds) {
@@ -156,6 +156,3 @@ func TestNothingIsLeftOut(t *testing.T) {
 		t.Errorf("only %v were tried", variants)
 	}
 }
-
-// allVariable has the tests take 20 seeds.
-const allVariable = "AUTHZCONF_FAULTY"

@@ -3,12 +3,11 @@ package certification
 import (
 	"flag"
 	"fmt"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 
 	"github.com/authzconf/authzconf/docs"
+	"github.com/authzconf/authzconf/internal/sample"
 )
 
 var update = flag.Bool("update", false, "write the kill table")
@@ -21,7 +20,7 @@ func TestFaultyAuthorizersAreRejected(t *testing.T) {
 		t.Errorf("there are %d faulty authorizers", len(all))
 	}
 	for i, r := range all {
-		if n, _ := strconv.Atoi(os.Getenv(sampleVariable)); os.Getenv(allVariable) == "" && i%sampled != n%sampled {
+		if !sample.TakesIndex(i, 5) {
 			continue
 		}
 		t.Run(r.ID, func(t *testing.T) {
@@ -46,12 +45,6 @@ func TestFaultyAuthorizersAreRejected(t *testing.T) {
 		})
 	}
 }
-
-// Without allVariable every fifth faulty authorizer is tried, others for every sampleVariable.
-const (
-	sampleVariable = "AUTHZCONF_SAMPLE"
-	sampled        = 5
-)
 
 // TestKillTable holds the table in docs/conditional-results.md to the faulty authorizers.
 func TestKillTable(t *testing.T) {

@@ -109,8 +109,10 @@ func (p *plane) agent(ctx context.Context, to *url.URL, people []*Identity) (*en
 func (p *plane) auditLog() auditLog {
 	return auditLog{
 		sendMarked: func(ctx context.Context, marker string) error { return sendMarked(ctx, p.admin, Namespace, marker) },
-		find:       func(texts ...string) ([]json.RawMessage, error) { return p.Events(texts...), p.ClusterErr() },
-		timeout:    timeout,
+		find: func(texts ...string) ([]json.RawMessage, error) {
+			return append(p.Events(texts...), p.OpenEvents(texts...)...), p.ClusterErr()
+		},
+		timeout: timeout,
 	}
 }
 

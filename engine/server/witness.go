@@ -285,16 +285,31 @@ func (s *Server) EventsBy(user string) (all []auditv1.Event, err error) {
 	return all, nil
 }
 
-// Events are the audit events of finished requests, not awaited by anybody, in which one of the texts stands.
-func (s *Server) Events(texts ...string) (all []json.RawMessage) {
+// Events returns the audit events of finished requests that contain one of the texts, unless somebody awaited them.
+func (s *Server) Events(texts ...string) []json.RawMessage {
 	s.events.mu.Lock()
 	defer s.events.mu.Unlock()
-	for _, raw := range s.events.events {
+	return findEvents(s.events.events, texts)
+}
+
+// OpenEvents returns the audit events of the beginning of answers that go on, such as those of open watches, and that
+// contain one of the texts.
+func (s *Server) OpenEvents(texts ...string) []json.RawMessage {
+	s.events.mu.Lock()
+	defer s.events.mu.Unlock()
+	open := maps.Clone(s.events.started)
+	maps.DeleteFunc(open, func(auditID string, _ json.RawMessage) bool { return s.events.events[auditID] != nil })
+	return findEvents(open, texts)
+}
+
+// findEvents returns those events that contain one of the texts.
+func findEvents(events map[string]json.RawMessage, texts []string) (found []json.RawMessage) {
+	for _, raw := range events {
 		if slices.ContainsFunc(texts, func(text string) bool { return bytes.Contains(raw, []byte(text)) }) {
-			all = append(all, raw)
+			found = append(found, raw)
 		}
 	}
-	return all
+	return found
 }
 
 // Wanted returns a target as its options ask for it, to compare with what was found.

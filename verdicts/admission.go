@@ -11,8 +11,8 @@ import (
 // surrounding is something that is seen of a request outside of its authorization.
 type surrounding struct {
 	field      string
-	isExpected bool // by the scenario
-	isShown    bool // by the target
+	isExpected bool // whether the scenario expects it
+	isShown    bool // whether the target shows it
 	check      func()
 }
 

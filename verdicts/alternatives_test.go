@@ -8,7 +8,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// judged is the verdict on listAsBob with a changed expectation and answer.
+// judged returns the verdict on listAsBob with a changed expectation and a changed answer.
 func judged(expect func(*scenarios.Expect), seenChange func(*Observation)) Result {
 	s, e := listAsBob(), newEvidence()
 	expect(s.Steps[0].Expect)
@@ -50,7 +50,7 @@ func TestOneOf(t *testing.T) {
 	}
 }
 
-// The whole message has to match.
+// TestMessageMatches checks that a pattern has to match the whole message.
 func TestMessageMatches(t *testing.T) {
 	for pattern, want := range map[string]Verdict{`\{"kind":"Pod[A-Z][a-z]+"\}`: Passed, `PodList`: Failed, `x|\{.*\}`: Passed, `\{.*|y`: Passed, `\{"kind"`: Failed} {
 		if r := judged(func(e *scenarios.Expect) { e.MessageMatches = pattern }, unchanged); r.Verdict != want {
@@ -59,8 +59,8 @@ func TestMessageMatches(t *testing.T) {
 	}
 }
 
-// A 403 in the words of an authorizer is the impersonation filter's if the
-// request was never authorized.
+// TestForbiddenInOtherWords checks that a 403 with the text of an authorizer counts as the impersonation filter's if
+// the request was never authorized.
 func TestForbiddenInOtherWords(t *testing.T) {
 	words := func(o *Observation) {
 		o.Response = Response{Code: 403, AuditID: "id1", Body: `{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden","message":"ask the owner"}`}
@@ -92,7 +92,7 @@ func TestForbiddenInOtherWords(t *testing.T) {
 	}
 }
 
-// What the HTTP server refuses has no audit event.
+// TestHeadersTooLarge checks that a request which the HTTP server refuses needs no audit event.
 func TestHeadersTooLarge(t *testing.T) {
 	refused := func(o *Observation) {
 		*o = Observation{Request: o.Request, Response: Response{Code: 431, Body: "431 Request Header Fields Too Large"}, Reviews: []Review{}}
@@ -106,7 +106,8 @@ func TestHeadersTooLarge(t *testing.T) {
 	}
 }
 
-// What a scenario does not state of an answer, of its audit events and of the resulting user is judged all the same.
+// TestUnstated checks that an answer, its audit events and the resulting user are judged even where a scenario states
+// nothing of them.
 func TestUnstated(t *testing.T) {
 	long := func(o *Observation) {
 		o.AuditStarted = []byte(strings.NewReplacer("ResponseComplete", "ResponseStarted", `"code":200}`, `"code":200},"stageTimestamp":"2026-01-01T00:00:00.000000Z"`).Replace(string(o.Audit)))
@@ -147,7 +148,7 @@ func TestUnstated(t *testing.T) {
 	}
 }
 
-// The details of a refusal are those that its message begins with.
+// TestDetailsOfRefusals checks that the details of a refusal have to agree with the beginning of its message.
 func TestDetailsOfRefusals(t *testing.T) {
 	const message = `pods \"web\" is forbidden: User \"alice-abc123\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope`
 	for details, want := range map[string]Verdict{

@@ -10,7 +10,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestPassedOn: an access review that a client asks for is put to the authorizers as it stands, and answered as they decide.
+// TestPassedOn checks that an access review which a client asks for has to be passed to the authorizers unchanged, and
+// answered as they decide.
 func TestPassedOn(t *testing.T) {
 	const (
 		who      = `"user":"carol","uid":"7","groups":["g"],"extra":{"team":["a","b"]}`

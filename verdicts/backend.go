@@ -41,7 +41,7 @@ func RenderUsers(users []scenarios.User) string {
 	return renderLines(users, scenarios.User.Render)
 }
 
-// renderLines returns a list on one line; each item is rendered by itself.
+// renderLines returns a list on one line, after each of its items was rendered by itself.
 func renderLines[T any](list []T, line func(T) string) string {
 	return scenarios.List(seq.Map(list, line))
 }

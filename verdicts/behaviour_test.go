@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestBehaviour: names and IDs of one run do not show, everything else does.
+// TestBehaviour checks that Behaviour hides the names and IDs of one run, and shows everything else.
 func TestBehaviour(t *testing.T) {
 	run := func(suffix string) *Evidence {
 		e := newEvidence()

@@ -11,24 +11,25 @@ import (
 type Blame string
 
 const (
-	// BlameAuthorizer: a review was decided otherwise than the grants say.
+	// BlameAuthorizer means that a review was decided otherwise than the grants say.
 	BlameAuthorizer Blame = "authorizer"
-	// BlameAPIServer: the reviews were decided as the grants say, and the control run saw the same: the API server differs.
+	// BlameAPIServer means that the reviews were decided as the grants say and the control run saw the same, or that
+	// nothing but the API server explains the failure.
 	BlameAPIServer Blame = "apiServer"
-	// BlameHarness: authzconf itself broke.
+	// BlameHarness means that authzconf itself broke.
 	BlameHarness Blame = "harness"
-	// BlameEnvironment: a process died, or two runs of the same did not agree.
+	// BlameEnvironment means that a process died, or that two runs of the same scenario did not agree.
 	BlameEnvironment Blame = "environment"
 )
 
 // contradictions are the fields in which an API server contradicts itself.
 var contradictions = []string{countedField, aboutField, chainField}
 
-// blame returns whose fault a failure is, and why. First the authorizer: a review that was decided otherwise than the
-// scenario's grants say. Then the API server, for an answer that nothing else explains, even if it comes only once: the
-// control run does not repeat what the server had been asked before. Then the control run, the same scenario under fresh
-// names: if it did not fail in the same way, something outside the scenario had a part in it; if it did, the API server does
-// not do what the scenario says.
+// blame returns who caused a failure, and why. It tries three explanations in this order. It is the authorizer if a
+// review was decided otherwise than the scenario's grants say. It is the API server if nothing else explains the
+// answer, even if it comes only once: the control run does not repeat what the server had been asked before. Otherwise
+// the control run decides, which is the same scenario under fresh names: if it did not fail in the same way, something
+// outside of the scenario contributed to the failure; if it did, the API server does not do what the scenario says.
 func blame(s *scenarios.Scenario, e *Evidence, r Result) (Blame, string) {
 	if d, ok := findWrongDecision(s, e); ok && !isContradiction(r) {
 		return BlameAuthorizer, r.Reason + "; the authorizer decided otherwise than the grants: " + d
@@ -51,28 +52,30 @@ func blame(s *scenarios.Scenario, e *Evidence, r Result) (Blame, string) {
 	return BlameAPIServer, r.Reason + "; the control run saw the same"
 }
 
-// isContradiction reports whether the API server contradicts itself: then nobody can say that a decision is the authorizer's.
+// isContradiction reports whether the API server contradicts itself. Then nobody can say that a decision is the
+// authorizer's.
 func isContradiction(r Result) bool {
 	return slices.ContainsFunc(r.Differences, func(d Difference) bool { return slices.Contains(contradictions, d.Field) })
 }
 
-// differInEventsOnly reports whether both runs failed because requests have a second audit event, and for nothing else.
-// Which request's second event comes early enough to be seen is chance; that there are two is not.
+// differInEventsOnly reports whether both runs failed only because requests have a second audit event. Which second
+// event arrives early enough to be seen is chance; that there are second events is not.
 func differInEventsOnly(r, control Result) bool {
 	isOther := func(d Difference) bool { return d.Field != eventsField }
 	return !slices.ContainsFunc(slices.Concat(r.Differences, control.Differences), isOther)
 }
 
-// differAlike reports whether both runs failed in the same fields of the same steps. The values have fresh names in them.
+// differAlike reports whether both runs failed in the same fields of the same steps. The values are not compared,
+// because fresh names occur in them.
 func differAlike(r, control Result) bool {
 	return slices.EqualFunc(r.Differences, control.Differences, func(x, y Difference) bool { return x.Step == y.Step && x.Field == y.Field })
 }
 
 // findWrongDecision finds a review that was decided otherwise than the grants in force say. Scenarios that change
-// grants while they run are left out: their window is what they are about.
+// grants while they run are left out, because during the change either decision is right.
 func findWrongDecision(s *scenarios.Scenario, e *Evidence) (string, bool) {
 	if s.Requires.Chain != "" {
-		return "", false // not only the grants decide there
+		return "", false // the grants alone do not decide there
 	}
 	bound, _ := s.BindOn(e.Suffix, e.Nodes)
 	if slices.ContainsFunc(bound.Steps, func(st scenarios.Step) bool { return st.Grant != "" || st.Revoke != "" }) {
@@ -91,9 +94,9 @@ func findWrongDecision(s *scenarios.Scenario, e *Evidence) (string, bool) {
 	return "", false
 }
 
-// contradictsGrants reports whether a review was not allowed although it is granted, or an impersonation was allowed that is
-// not granted. Ordinary verbs may be allowed by what every cluster grants, or by the Node authorizer; impersonation is
-// allowed by nobody but the scenario.
+// contradictsGrants reports whether a review was not allowed although the permission is granted, or whether an
+// impersonation was allowed that is not granted. Ordinary verbs may be allowed by what every cluster grants, or by the
+// Node authorizer; only the scenario's grants allow impersonation.
 func contradictsGrants(d Decided, grants []scenarios.Grant) bool {
 	isAllowed := d.Decision == scenarios.Allow
 	if scenarios.Covered(grants, d.Spec) {
@@ -103,7 +106,8 @@ func contradictsGrants(d Decided, grants []scenarios.Grant) bool {
 	return isImpersonation && isAllowed
 }
 
-// escalates reports whether the step, or one before it, may have changed roles: then the scenario's grants are not all.
+// escalates reports whether the step, or one before it, may have changed roles. Then the scenario's grants are not the
+// only ones.
 func escalates(s *scenarios.Scenario, step int) bool {
 	return slices.ContainsFunc(s.Steps[:step+1], func(st scenarios.Step) bool {
 		return st.Request != nil && st.Request.APIGroup == "rbac.authorization.k8s.io"

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestBlamesAreShown wants everybody who can be blamed on the page that says when, and in a test of the judge.
+// TestBlamesAreShown checks that everybody who can be blamed is named on the page that says when, and in a test of the
+// judge.
 func TestBlamesAreShown(t *testing.T) {
 	source, err := os.ReadFile("blame.go")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Fields of differences that show what an API server did by itself.
+// These are the fields of differences that show what an API server did by itself, and two values that they have.
 const (
 	outcomeField    = "outcome"
 	finalUserField  = "user in the final review"
@@ -16,10 +16,10 @@ const (
 	noImpersonation = "no impersonatedUser"
 )
 
-// IsCertain reports whether a failure shows what no environment, no load and no chance explains. A request ran as somebody
-// other than was wanted, or was checked for somebody who has no part in it; or it was allowed though it should not be; or it
-// was not answered as the authorizers decided, although they were asked all that they should be. An API server that did so once
-// is to blame, whatever it does when it is asked again.
+// IsCertain reports whether only the API server explains a failure, and no environment, load or chance does. That is so
+// if a request ran as somebody other than was wanted, or was checked for somebody who has nothing to do with it; if it
+// was allowed although it should not be; or if it was not answered as the authorizers decided, although they were asked
+// everything that they should be. An API server that did so once is to blame, whatever it does when it is asked again.
 func (r Result) IsCertain() bool {
 	return r.Verdict == Failed && slices.ContainsFunc(r.Differences, func(d Difference) bool {
 		if review, attribute, isReview := splitReviewField(d.Field); isReview {
@@ -46,8 +46,8 @@ func splitReviewField(field string) (review, attribute string, isReview bool) {
 	return review, attribute, isReview && strings.HasPrefix(review, "reviews[")
 }
 
-// isRightQuestion reports whether a review asks what it should, whomever it is about: then it is not another review, which came
-// in the place of one that is missing.
+// isRightQuestion reports whether a review asks for the right permission, apart from whose permission it is. If it does
+// not, it may be another review that took the place of a missing one.
 func (r Result) isRightQuestion(step int, review string) bool {
 	return !slices.ContainsFunc(r.Differences, func(d Difference) bool {
 		of, attribute, isReview := splitReviewField(d.Field)
@@ -56,7 +56,7 @@ func (r Result) isRightQuestion(step int, review string) bool {
 	})
 }
 
-// wereReviewsRight reports whether the reviews of a step were seen, and as expected.
+// wereReviewsRight reports whether the reviews of a step were seen, and were as expected.
 func (r Result) wereReviewsRight(step int) bool {
 	differs := slices.ContainsFunc(r.Differences, func(d Difference) bool {
 		return d.Step == step && strings.HasPrefix(d.Field, "reviews")

@@ -2,7 +2,8 @@ package verdicts
 
 import "testing"
 
-// TestIsCertain tells what nothing but the API server explains from what a busy machine may bring about.
+// TestIsCertain checks that failures which only the API server explains are told apart from those that a busy machine
+// may cause.
 func TestIsCertain(t *testing.T) {
 	failed := func(list ...Difference) Result { return Result{Verdict: Failed, Differences: list} }
 	at := func(field, want, got string) Difference {

@@ -10,8 +10,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// judgeClient judges a run of a client: how it ended, what it printed, and each of its requests as a request step is judged.
-// It returns a problem of the harness, or "".
+// judgeClient judges a run of a client: how it ended, what it printed, and each of its requests as a request step is
+// judged. It returns a problem of the harness, or "".
 func (j *judge) judgeClient(i int, st *scenarios.Step, o *Observation) (problem string) {
 	if o.Client == nil {
 		return "there is no observation of the client"
@@ -37,7 +37,7 @@ func (j *judge) judgeClient(i int, st *scenarios.Step, o *Observation) (problem 
 	return ""
 }
 
-// judgeClientRequest judges one request of a client; the fields of its differences say which.
+// judgeClientRequest judges one request of a client. The fields of its differences name the request.
 func (j *judge) judgeClientRequest(n, step int, st *scenarios.Step, o *Observation) (problem string) {
 	single := &judge{s: j.s, e: j.e}
 	problem = single.judgeRequest(step, st, o)
@@ -71,7 +71,7 @@ func (v *stepJudge) checkOutput(stream string, want []string, got string) {
 	}
 }
 
-// Requests returns the observations of single requests, those of clients included.
+// Requests returns the observations of all single requests, including those that clients sent.
 func Requests(steps []Observation) (all []Observation) {
 	for _, o := range steps {
 		if o.Client == nil {
@@ -86,7 +86,8 @@ func Requests(steps []Observation) (all []Observation) {
 	return all
 }
 
-// clientBehaviour describes what a client and the API server did, but not what the client printed, which has times in it.
+// clientBehaviour describes what a client and the API server did. It leaves out what the client printed, because that
+// contains times.
 func clientBehaviour(o *Observation) []string {
 	lines := []string{fmt.Sprintf("%s: exit code %d", o.Client.Command, o.Client.ExitCode)}
 	for i := range o.Requests {

@@ -8,7 +8,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// TestContradicts: of whom an event is, what was decided and what was answered fit together.
+// TestContradicts checks that the user of an event, its decision and its answer have to fit together.
 func TestContradicts(t *testing.T) {
 	const alice, proxy = "alice@corp", "system:serviceaccount:periscope:periscope"
 	byRBAC := func(subject string) string {

@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// checkCounters demands that the expected authorization metrics increase as stated, that no other series of theirs does, and
-// that a time which they count is more than none and at most that of the request. Series that count what is allowed move by
-// themselves: they are judged only where they are stated, and have to increase at least so much.
+// checkCounters demands that the expected authorization metrics increase as stated, that no other series of these
+// metrics increases, and that a time which they count is more than zero and at most that of the request. Series that
+// count allowed requests also increase without the scenario, because the API server asks itself: they are judged only
+// where they are stated, and have to increase by at least that much.
 //
 // Source: k8s.io/apiserver/pkg/endpoints/filters/metrics.go and k8s.io/apiserver/pkg/authorization/metrics.
 func (v *stepJudge) checkCounters() {

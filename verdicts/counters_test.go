@@ -2,8 +2,8 @@ package verdicts
 
 import "testing"
 
-// TestAllowedCounters: of what is allowed, an API server counts its own requests too. Such a series is judged where it is
-// stated, and may have increased by more.
+// TestAllowedCounters checks that a series of allowed requests is judged where it is stated, and may have increased by
+// more. An API server counts its own requests in it too.
 func TestAllowedCounters(t *testing.T) {
 	const allowed, denied = "authorization_attempts_total{result=allowed}", "authorization_attempts_total{result=denied}"
 	count := func(result string, n int) MetricSample {

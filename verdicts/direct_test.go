@@ -8,8 +8,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestDirect: of a request that impersonates nobody the authorizers are asked, about that request and its whole requestor,
-// also where a scenario states no reviews.
+// TestDirect checks that the authorizers must be asked about a request that impersonates nobody, and about its
+// requestor with all attributes, even where a scenario states no reviews.
 func TestDirect(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Observation)

@@ -30,8 +30,9 @@ import (
 // annotation matches the annotations that Kubernetes gives to audit events.
 var annotation = regexp.MustCompile(`^(authorization\.k8s\.io/(decision|reason)|apiserver\.latency\.k8s\.io/.+|authentication\.(k8s|kubernetes)\.io/.+|pod-security\.kubernetes\.io/.+|k8s\.io/(deprecated|removed-release)|[a-z.]+\.admission\.k8s\.io/.+)$`)
 
-// checkEnvelope demands of every audit event, whatever it is about, that it is of the API type and the level that the audit
-// policy asks for, has no objects of a higher level, is of the time of the request, and has only known fields and annotations.
+// checkEnvelope demands of every audit event, whatever it is about, that it is of the right API type and of the level
+// that the audit policy asks for, that it contains no objects of a higher level, that its times are those of the
+// request, and that it has only known fields and annotations.
 //
 // Source: the reference page on auditing; the type Event of audit.k8s.io/v1.
 func (v *stepJudge) checkEnvelope(field string, raw json.RawMessage) {
@@ -49,11 +50,12 @@ func (v *stepJudge) checkEnvelope(field string, raw json.RawMessage) {
 	v.compare(field+".annotations", "none of unknown names", choose(len(unknown) == 0, "none of unknown names", scenarios.List(unknown)))
 }
 
-// ClockTolerance is how far the clocks of the API server and of who sends requests may be apart.
+// ClockTolerance is how far the clock of the API server and that of the sender of requests may be apart.
 const ClockTolerance = 2 * time.Second
 
-// checkObjects demands that an event has nothing of the bodies at the level Metadata, from Request on what was sent, if
-// something was, and at RequestResponse also what was answered: a Status is the answer as it stands.
+// checkObjects demands that an event contains nothing of the bodies at the level Metadata, what was sent only from the
+// level Request on and only if something was sent, and what was answered only at RequestResponse: there a Status has to
+// be the same as the answer.
 //
 // Source: the reference page on auditing, audit levels.
 func (v *stepJudge) checkObjects(field string, ev *auditv1.Event, level string) {
@@ -70,9 +72,9 @@ func (v *stepJudge) checkObjects(field string, ev *auditv1.Event, level string) 
 	}
 }
 
-// checkTimes demands that an event was begun while the request was under way, and ended no earlier than it began. How long
-// after the answer it may end is open, for a busy machine; half an hour is too long. On clusters that somebody else made the
-// clock is another one: there the times are only compared with one another.
+// checkTimes demands that an event began while the request was under way, and ended no earlier than it began. It may
+// end some time after the answer, because the machine may be busy, but not half an hour later. A cluster that somebody
+// else made has another clock: there the times are only compared with one another.
 //
 // Source: the type Event of audit.k8s.io/v1; k8s.io/apiserver/pkg/audit/request.go.
 func (v *stepJudge) checkTimes(field string, ev *auditv1.Event) {
@@ -88,8 +90,9 @@ func (v *stepJudge) checkTimes(field string, ev *auditv1.Event) {
 	v.compare(field+".stageTimestamp", notBefore, choose(isLate || ended.Before(received), another, notBefore))
 }
 
-// checkAnswer demands of every answer that a Status says the code it came with, that the answer to a review repeats the
-// question, that a watch which is to be held stays open, and that a token which was asked for or about is the right one.
+// checkAnswer demands of every answer that a Status contains the code that it came with, that the answer to a review
+// repeats the question, that a watch which is to be held open stays open, and that a token which was requested or
+// reviewed is the right one.
 //
 // Source: the API conventions of Kubernetes, response status kind.
 func (v *stepJudge) checkAnswer() {
@@ -115,7 +118,7 @@ func (v *stepJudge) checkAnswer() {
 	}
 }
 
-// checkRepeatedQuestion demands that the answer to a review has all of what was asked.
+// checkRepeatedQuestion demands that the answer to a review contains everything that was asked.
 //
 // Source: the API conventions of Kubernetes, spec and status.
 func (v *stepJudge) checkRepeatedQuestion(spec any) {
@@ -127,10 +130,10 @@ func (v *stepJudge) checkRepeatedQuestion(spec any) {
 	v.compare("spec of the answer", question, choose(containsJSON(spec, answer.Spec), question, fmt.Sprintf("%v", answer.Spec)))
 }
 
-// reviewKind matches the kinds of reviews whose answer repeats the question: that of SelfSubjectRulesReview does not.
+// reviewKind matches the kinds of reviews whose answer repeats the question. SelfSubjectRulesReview does not.
 var reviewKind = regexp.MustCompile(`^[A-Za-z]+(Access|Token)Review$`)
 
-// containsJSON reports whether all of the first JSON value is in the second, which may have more fields.
+// containsJSON reports whether the second JSON value contains all of the first. It may have more fields.
 func containsJSON(part, whole any) bool {
 	fields, ok := part.(map[string]any)
 	if !ok {
@@ -145,16 +148,16 @@ func containsJSON(part, whole any) bool {
 	return true
 }
 
-// scriptedDecisions are the decisions that the answers of the scripted webhook amount to, without a rule no opinion. What is
-// no answer has none: there the failure policy decides.
+// scriptedDecisions are the decisions that the answers of the scripted webhook amount to. Without a rule its decision
+// is no opinion. An answer that cannot be read as one is not listed, because then the failure policy decides.
 var scriptedDecisions = map[scenarios.PolicyAnswer]scenarios.Decision{
 	"": scenarios.NoOpinion, scenarios.AnswerNoOpinion: scenarios.NoOpinion, scenarios.AnswerAllow: scenarios.Allow,
 	scenarios.AnswerDeny: scenarios.Deny, scenarios.AnswerBoth: scenarios.Deny,
 }
 
-// checkWebhook demands that reviews are of a kind that the recorder writes, and that the scripted webhook answered as the
-// scenario's rules say: neither is the API server's doing. Of the API server it demands that a webhook which stands first is
-// asked everything.
+// checkWebhook demands that reviews are of a kind that the recorder writes, and that the scripted webhook answered as
+// the scenario's rules say; if not, the API server is not at fault. Of the API server it demands that a webhook which
+// is first in the chain is asked everything.
 //
 // Source: KEP-3221, the order of authorizers; the reference page on authorization.
 func (v *stepJudge) checkWebhook() (problem string) {
@@ -169,15 +172,15 @@ func (v *stepJudge) checkWebhook() (problem string) {
 			return fmt.Sprintf("the webhook at %q is said to have answered %q to %s, by the scenario %q", r.Point, r.Decision, describe(r.Spec), want)
 		}
 	}
-	if v.s.Requires.Chain == "webhook-first" && v.isOnlyRules() { // it is asked again where it breaks
+	if v.s.Requires.Chain == "webhook-first" && v.isOnlyRules() { // when it breaks it is asked again
 		v.compare("reviews (at the webhook)", strconv.Itoa(points[Front]), strconv.Itoa(min(points[Front], points[Policy])))
 	}
 	return ""
 }
 
-// isPossibleAnswer reports whether the webhook at a review's point can have answered so. The recorder's two points have no
-// opinion, unless another authorizer than RBAC has the grants. The scripted webhook answers by its rules, as far as only they
-// decide.
+// isPossibleAnswer reports whether the webhook at a review's point can have given this answer. The recorder has no
+// opinion at its two points, unless another authorizer than RBAC has the grants. The scripted webhook answers by the
+// scenario's rules; where something else decides too, any answer is possible.
 func (v *stepJudge) isPossibleAnswer(r Review) bool {
 	if r.Point != Policy {
 		hasNoOpinion := r.Decision == "" || r.Decision == scenarios.NoOpinion
@@ -187,15 +190,15 @@ func (v *stepJudge) isPossibleAnswer(r Review) bool {
 	return r.Decision == want || !isAnswer || !v.isOnlyRules()
 }
 
-// isOnlyRules reports whether the webhook is asked everything, and nothing but the scenario's rules decides what it answers:
-// the chain has it without conditions, and no step so far has taken it away or put it elsewhere.
+// isOnlyRules reports whether the webhook is asked everything and only the scenario's rules decide what it answers: it
+// is in the chain without conditions, and no step so far has removed it or changed its place.
 func (v *stepJudge) isOnlyRules() bool {
 	isPlainChain := slices.Contains([]string{"webhook-first", "webhook-last"}, v.s.Requires.Chain)
 	isReload := func(st scenarios.Step) bool { return st.Reload != "" }
 	return isPlainChain && !slices.ContainsFunc(v.s.Steps[:v.index+1], isReload)
 }
 
-// findRule returns the rule by which the scripted webhook answers a review; an empty one if there is none.
+// findRule returns the rule by which the scripted webhook answers a review, or an empty rule if there is none.
 func (v *stepJudge) findRule(r Review) (rule scenarios.PolicyRule) {
 	if i := slices.IndexFunc(v.s.Policy, func(p scenarios.PolicyRule) bool { return p.For.Covers(r.Spec) }); i >= 0 {
 		rule = v.s.Policy[i]
@@ -204,19 +207,19 @@ func (v *stepJudge) findRule(r Review) (rule scenarios.PolicyRule) {
 }
 
 const (
-	// reasonAnnotation says why the final decision is as it is.
+	// reasonAnnotation is the annotation that says why the final decision is as it is.
 	reasonAnnotation = "authorization.k8s.io/reason"
-	failedReason     = "internal error" // said where the authorizers broke, whatever broke
-	anyReason        = "any"            // wanted where an authorizer may say what it likes
+	failedReason     = "internal error" // the reason whenever an authorizer broke
+	anyReason        = "any"            // expected where an authorizer may say what it likes
 	noReason         = "none"
 )
 
-// builtin matches what RBAC says where a binding allows that every cluster has.
+// builtin matches the reason that RBAC gives where it allows by a binding that every cluster has.
 var builtin = regexp.MustCompile(`^RBAC: allowed by ClusterRoleBinding "(?:system:[^"]+|cluster-admin|kubeadm:[^"]+)" of ClusterRole "(?:system:[^"]+|cluster-admin|kubeadm:[^"]+)" to (?:User|Group|ServiceAccount) "([^"]+)"$`)
 
-// checkReason demands that the audit event gives the right reason for the final decision: RBAC names the binding that allows,
-// a refusal has the text of the answer, and of what never got so far there is nothing. Of authentication it demands that
-// nothing is noted but that a token is stale, where it is.
+// checkReason demands that the audit event gives the right reason for the final decision: RBAC names the binding that
+// allows, a refusal has the text of the answer, and a request that never reached authorization has none. Of
+// authentication it demands that the event notes only that a token is stale, and only where it is.
 //
 // Source: WithAuthorization in k8s.io/apiserver/pkg/endpoints/filters/authorization.go; k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/rbac.go.
 func (v *stepJudge) checkReason() {
@@ -237,7 +240,7 @@ func (v *stepJudge) checkReason() {
 	}
 }
 
-// expectedReason returns the reason that the event has to give. It is got itself if that can be the reason.
+// expectedReason returns the reason that the event has to give. It returns got if that is a possible reason.
 func (v *stepJudge) expectedReason(got string) string {
 	switch v.event.Annotations[decisionAnnotation] {
 	case "allow":
@@ -252,10 +255,10 @@ func (v *stepJudge) expectedReason(got string) string {
 	return noReason
 }
 
-// staleAnnotation is there for a token that was to be replaced before now (validator.Validate of claims.go).
+// staleAnnotation is set for a token that should have been replaced before now (validator.Validate of claims.go).
 const staleAnnotation = "authentication.k8s.io/stale-token"
 
-// checkStaleToken demands that the event says how stale the requestor's token is, if the scenario has made it stale, and
+// checkStaleToken demands that the event says how stale the requestor's token is if the scenario has made it stale, and
 // nothing otherwise.
 //
 // Source: validator.Validate in k8s.io/kubernetes/pkg/serviceaccount/claims.go.
@@ -277,12 +280,12 @@ func (v *stepJudge) checkStaleToken() {
 	}
 }
 
-// expectedReasonToAllow returns the reason for which the scenario's grants allow the request. It is got itself if that can be
-// one.
+// expectedReasonToAllow returns the reason for which the scenario's grants allow the request. It returns got if that is
+// one of them.
 func (v *stepJudge) expectedReasonToAllow(got string) string {
 	u := effectiveUser(v.event)
 	if slices.Contains(u.Groups, user.SystemPrivilegedGroup) {
-		return "" // before every authorizer
+		return "" // its members pass before every authorizer
 	}
 	address, err := url.Parse(v.o.Request.URL)
 	if err != nil || v.mayOthersAllow() {
@@ -299,14 +302,14 @@ func (v *stepJudge) expectedReasonToAllow(got string) string {
 		return got
 	}
 	reasons := v.s.AllowedBy(specOfRequest(u, info))
-	isOfNodeAuthorizer := got == "" && slices.Contains(u.Groups, user.NodesGroup) // which stands before RBAC, and gives no reason
+	isOfNodeAuthorizer := got == "" && slices.Contains(u.Groups, user.NodesGroup) // the Node authorizer stands before RBAC and gives no reason
 	if isOfNodeAuthorizer || slices.Contains(reasons, got) {
 		return got
 	}
 	return cmp.Or(strings.Join(reasons, ", or "), "that of a binding which every cluster has")
 }
 
-// effectiveUser returns the user whom an event's request was authorized as.
+// effectiveUser returns the user as whom the request of an event was authorized.
 func effectiveUser(ev *auditv1.Event) authenticationv1.UserInfo {
 	if ev.ImpersonatedUser != nil {
 		return *ev.ImpersonatedUser
@@ -314,14 +317,14 @@ func effectiveUser(ev *auditv1.Event) authenticationv1.UserInfo {
 	return ev.User
 }
 
-// mayOthersAllow reports whether other authorizers than RBAC and a plain webhook may allow the request, or the scenario has
-// changed roles: then nobody here knows the reason.
+// mayOthersAllow reports whether the request may have been allowed by another authorizer than RBAC and a webhook that
+// only follows the rules, or the scenario has changed roles. Then the reason cannot be predicted.
 func (v *stepJudge) mayOthersAllow() bool {
 	isOtherChain := v.s.Requires.Chain != "" && !v.isOnlyRules()
 	return isOtherChain || v.e.Authorizer || escalates(v.s, v.index)
 }
 
-// reasonOfWebhook returns the reason that goes with the scripted webhook's answer, if it allowed the request.
+// reasonOfWebhook returns the reason that the scripted webhook gives by its rules, if it allowed the request.
 func (v *stepJudge) reasonOfWebhook(name string, info *request.RequestInfo) (reason string, ok bool) {
 	for _, r := range v.o.Reviews {
 		isAllowed := r.Point == Policy && r.Decision == scenarios.Allow
@@ -332,7 +335,8 @@ func (v *stepJudge) reasonOfWebhook(name string, info *request.RequestInfo) (rea
 	return "", false
 }
 
-// isAboutRequest reports whether a review asks for what a resource request does; groups and versions are not looked at.
+// isAboutRequest reports whether a review asks for what a resource request does. It does not compare API groups and
+// versions.
 func isAboutRequest(a *authorizationv1.ResourceAttributes, info *request.RequestInfo) bool {
 	if a == nil || !info.IsResourceRequest {
 		return false
@@ -365,8 +369,8 @@ func isSubject(u authenticationv1.UserInfo, subject string) bool {
 	return ok && subject == name+"/"+ns
 }
 
-// expectedReasonToForbid returns what stands behind the base of the answer's message, which ends with a quoted name, or at the
-// cluster scope. It is got itself if the message ends with it.
+// expectedReasonToForbid returns the end of the answer's message that follows its fixed part, which ends with a quoted
+// name or with "at the cluster scope". It returns got if the message ends with it.
 func (v *stepJudge) expectedReasonToForbid(got string) string {
 	st := v.status
 	if st == nil || v.event.Verb == "watch" {
@@ -381,17 +385,18 @@ func (v *stepJudge) expectedReasonToForbid(got string) string {
 	return "the end of the answer's message"
 }
 
-// forbiddenEnd matches the end of a refusal without a reason.
+// forbiddenEnd matches the end of a refusal that gives no reason.
 var forbiddenEnd = regexp.MustCompile(`^ cannot \S* (?:resource "[^"]*" in API group "[^"]*" (?:at the cluster scope|in the namespace "[^"]*")|path ".*")$`)
 
-// allowing and refusing find whom RBAC says that it allowed, and whom a refusal names: both are quoted as Go quotes.
+// allowing finds the subject that RBAC names when it allows, and refusing finds the user whom a refusal names. Both
+// names are quoted as in Go.
 var (
 	allowing = regexp.MustCompile(`^RBAC: allowed by .* to (?:User|Group|ServiceAccount) ("(?:[^"\\]|\\.)*")$`)
 	refusing = regexp.MustCompile(`: User ("(?:[^"\\]|\\.)*") cannot (\w+)`)
 )
 
-// Contradicts returns how an audit event of an API server with RBAC alone contradicts itself about who asked and what was
-// decided; "" if it does not.
+// Contradicts returns how an audit event contradicts itself about who asked and what was decided, or "" if it does not.
+// The event has to be of an API server on which only RBAC authorizes.
 func Contradicts(e *auditv1.Event) string {
 	s := statementOf(e)
 	contradicts := s.isAllowedWithoutCause() || s.isReasonMisplaced() || s.isAnotherRefused() || s.isDecidedForNobody()
@@ -403,9 +408,9 @@ func Contradicts(e *auditv1.Event) string {
 
 // statement is what an audit event says of a decision.
 type statement struct {
-	user                      authenticationv1.UserInfo // as whom the request was authorized
+	user                      authenticationv1.UserInfo // the user as whom the request was authorized
 	decision, reason, message string                    // the annotations, and the message of the answer
-	refusal                   []string                  // what refusing finds in the message
+	refusal                   []string                  // what the expression refusing finds in the message
 }
 
 func statementOf(e *auditv1.Event) statement {
@@ -417,8 +422,9 @@ func statementOf(e *auditv1.Event) statement {
 	return s
 }
 
-// isAllowedWithoutCause reports whether a request was allowed and yet refused, or allowed for a reason that cannot be: members
-// of system:masters are allowed without a reason, all others by a binding of theirs.
+// isAllowedWithoutCause reports whether a request was allowed and nevertheless refused, or was allowed for a reason
+// that is not possible. Members of system:masters are allowed without a reason, all others by a binding that names
+// them.
 func (s statement) isAllowedWithoutCause() bool {
 	if s.decision != "allow" {
 		return false
@@ -437,8 +443,8 @@ func (s statement) isAllowedWithoutCause() bool {
 	return err != nil || !isSubject(s.user, subject)
 }
 
-// isReasonMisplaced reports whether a request has a reason that was not allowed. That it failed may be said of one that was
-// not decided: the client had gone.
+// isReasonMisplaced reports whether an event gives a reason although the request was not allowed. A request that was
+// not decided may say that it failed: its client had gone.
 func (s statement) isReasonMisplaced() bool {
 	if s.decision == "allow" || s.reason == "" {
 		return false
@@ -447,8 +453,8 @@ func (s statement) isReasonMisplaced() bool {
 	return !hasFailed
 }
 
-// isAnotherRefused reports whether the answer refuses somebody else, or refuses an impersonation although authorization
-// decided, or anything else although it did not.
+// isAnotherRefused reports whether the answer refuses somebody else, refuses an impersonation although the request was
+// decided about, or refuses another verb although it was not.
 func (s statement) isAnotherRefused() bool {
 	if s.refusal == nil {
 		return false

@@ -8,8 +8,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestScripted: a webhook that allows is the reason that the audit event gives, and what it answered is what the scenario
-// has it answer.
+// TestScripted checks that the audit event gives the reason of a webhook that allows, and that the webhook has to
+// answer as the scenario says.
 func TestScripted(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(*Evidence)
@@ -47,7 +47,7 @@ func TestScripted(t *testing.T) {
 	}
 }
 
-// TestAnswerRepeatsTheQuestion: of what an access review asks nothing is lost on the way to the answer.
+// TestAnswerRepeatsTheQuestion checks that the answer to an access review has to contain everything that was asked.
 func TestAnswerRepeatsTheQuestion(t *testing.T) {
 	const asked = `{"kind":"SubjectAccessReview","spec":{"user":"carol","uid":"7","extra":{"team":["a"]}}}`
 	for answer, want := range map[string]int{

@@ -22,7 +22,7 @@ func Judge(s *scenarios.Scenario, e *Evidence) Result {
 	return r
 }
 
-// Met returns what was compared in the evidence and is as the scenario expects: differences whose two sides are the same.
+// Met returns the comparisons in which the evidence is as the scenario expects. Their two sides are the same.
 func Met(s *scenarios.Scenario, e *Evidence) []Difference {
 	j := &judge{e: e}
 	j.judgeScenario(s)
@@ -32,7 +32,8 @@ func Met(s *scenarios.Scenario, e *Evidence) []Difference {
 // judgeOnce judges evidence without its control run.
 func judgeOnce(s *scenarios.Scenario, e *Evidence) Result { return (&judge{e: e}).judgeScenario(s) }
 
-// judgeScenario judges evidence of a scenario, unless it is of another text or the scenario could not be set up.
+// judgeScenario judges evidence of a scenario. It compares nothing if the evidence is of another text, or if the
+// scenario could not be set up.
 func (j *judge) judgeScenario(s *scenarios.Scenario) Result {
 	e := j.e
 	j.result = Result{Scenario: s.ID, Level: s.Level, Cell: e.Cell.Name}
@@ -54,8 +55,8 @@ func (j *judge) judgeScenario(s *scenarios.Scenario) Result {
 	return j.conclude()
 }
 
-// bind gives the scenario the names that it was run with, and the service accounts that stood for users. It returns a
-// problem of the harness, or "".
+// bind gives the scenario the names that it was run with, and the service accounts that took the place of users. It
+// returns a problem of the harness, or "".
 func (j *judge) bind(s *scenarios.Scenario) (problem string) {
 	bound, _ := s.BindOn(j.e.Suffix, j.e.Nodes)
 	if j.e.Substitutes {
@@ -69,8 +70,8 @@ func (j *judge) bind(s *scenarios.Scenario) (problem string) {
 	return ""
 }
 
-// judgeSteps compares the scenario's steps with the observations, which there must be of every request and of nothing
-// else. It returns a problem of the harness, or "".
+// judgeSteps compares the scenario's steps with the observations. There must be one observation of every request, and
+// no others. It returns a problem of the harness, or "".
 func (j *judge) judgeSteps() (problem string) {
 	left := j.e.Steps
 	for first := 0; first < len(j.s.Steps); {
@@ -92,7 +93,7 @@ func (j *judge) judgeSteps() (problem string) {
 	return ""
 }
 
-// findMissing returns the first of so many steps that the observations do not begin with.
+// findMissing returns the first of the given number of steps whose observation is missing at the beginning of seen.
 func findMissing(seen []Observation, first, steps int) (step int, isMissing bool) {
 	for i := range steps {
 		if i >= len(seen) || seen[i].Step != first+i {
@@ -104,19 +105,19 @@ func findMissing(seen []Observation, first, steps int) (step int, isMissing bool
 
 // judge collects differences over the steps of one scenario.
 type judge struct {
-	s      *scenarios.Scenario // bound
+	s      *scenarios.Scenario // with the names that it was run with
 	e      *Evidence
 	result Result
 	met    []Difference
 }
 
-// makeInvalid ends the judgement: nothing is known of the API server.
+// makeInvalid returns the verdict that nothing is known of the API server.
 func (j *judge) makeInvalid(b Blame, why string) Result {
 	j.result.Verdict, j.result.Blame, j.result.Reason = Invalid, b, why
 	return j.result
 }
 
-// conclude returns the verdict that follows from the differences. The first of them is the reason.
+// conclude returns the verdict that follows from the differences. Its reason is the first of them.
 func (j *judge) conclude() Result {
 	switch {
 	case len(j.result.Differences) > 0:
@@ -131,15 +132,16 @@ func (j *judge) conclude() Result {
 	return j.result
 }
 
-// has reports whether the target could show or do something.
+// has reports whether the target has a capability.
 func (j *judge) has(c scenarios.Capability) bool { return slices.Contains(j.e.Capabilities, c) }
 
-// isAudited reports whether the API server has to write an audit event of the request, and the evidence shows it.
+// isAudited reports whether the API server has to write an audit event of the request and the evidence shows audit
+// events.
 func (v *stepJudge) isAudited() bool {
 	return v.has(scenarios.Audit) && scenarios.AuditLevel(v.requestor.Groups) != scenarios.AuditNone
 }
 
-// isLeftOutByPolicy reports whether audit events are shown, and the audit policy asks for none of this requestor.
+// isLeftOutByPolicy reports whether the target shows audit events but the audit policy asks for none of this requestor.
 func (v *stepJudge) isLeftOutByPolicy() bool { return v.has(scenarios.Audit) && !v.isAudited() }
 
 // addNotJudged notes expectations that the target cannot show.
@@ -147,7 +149,8 @@ func (j *judge) addNotJudged(parts ...string) {
 	j.result.NotJudged = seq.AppendMissing(j.result.NotJudged, parts...)
 }
 
-// judgeGroup judges what was sent at the same time, usually one request. It returns a problem of the harness, or "".
+// judgeGroup judges requests that were sent at the same time. Usually that is one request. It returns a problem of the
+// harness, or "".
 func (j *judge) judgeGroup(first int, group []scenarios.Step, seen []Observation) (problem string) {
 	switch {
 	case len(group) > 1:
@@ -191,9 +194,9 @@ func (j *judge) judgeRequest(i int, st *scenarios.Step, o *Observation) (problem
 	return ""
 }
 
-// checkEventExists demands an audit event where the audit policy asks for one, and none where it does not. A missing event
-// is the API server's fault if it wrote that of the next request, or if it wrote something else; otherwise nobody knows
-// what became of the event.
+// checkEventExists demands an audit event where the audit policy asks for one, and none where it does not. A missing
+// event is the API server's fault if it wrote that of the next request or wrote something else; otherwise the result is
+// invalid, because nobody knows what became of the event.
 //
 // Source: the reference page on auditing, audit policy.
 func (v *stepJudge) checkEventExists() (problem string) {
@@ -213,12 +216,13 @@ func (v *stepJudge) checkEventExists() (problem string) {
 	return ""
 }
 
-// mayLackEvent reports whether the request got no further than to where API servers begin to audit, or its connection broke.
+// mayLackEvent reports whether the request failed before the point at which API servers begin to audit, or whether its
+// connection broke.
 func (v *stepJudge) mayLackEvent() bool {
 	return v.o.Response.Code == codeHeadersTooLarge || v.o.Request.Unread() || v.o.Response.Broken != ""
 }
 
-// compare counts a comparison, and records a difference if want and got differ.
+// compare counts a comparison, and records a difference if want and got are not the same.
 func (v *stepJudge) compare(field, want, got string) {
 	v.result.Judged++
 	d := Difference{Step: v.index, Field: field, Want: want, Got: got}
@@ -229,10 +233,10 @@ func (v *stepJudge) compare(field, want, got string) {
 	}
 }
 
-// shorten returns the beginning of a digest, as people compare it.
+// shorten returns as much of a digest as people need to compare it.
 func shorten(digest string) string { return digest[:min(12, len(digest))] }
 
-// choose returns yes if ok, otherwise no.
+// choose returns yes if ok is true, and no otherwise.
 func choose(ok bool, yes, no string) string {
 	if ok {
 		return yes
@@ -240,18 +244,18 @@ func choose(ok bool, yes, no string) string {
 	return no
 }
 
-// Verdict is the judgement of one scenario on one cell: passed, failed, notSupported, skipped or invalid. It is computed from
-// scenario and evidence, and nothing else.
+// Verdict is the judgement of one scenario on one cell: passed, failed, notSupported, skipped or invalid. It is
+// computed from scenario and evidence, and nothing else.
 type Verdict string
 
 const (
-	// Passed: everything that was expected was looked at and seen.
+	// Passed means that everything that was expected was looked at and seen.
 	Passed Verdict = "passed"
-	// Failed: something else was seen.
+	// Failed means that something else was seen than what was expected.
 	Failed Verdict = "failed"
-	// NotSupported: the target lacks a capability; Reason names it.
+	// NotSupported means that the target lacks a capability, which Reason names.
 	NotSupported Verdict = "notSupported"
-	// Skipped: the user said so.
+	// Skipped means that the user left the scenario out.
 	Skipped Verdict = "skipped"
 	// Invalid is the verdict where nothing can be said, because our side or the machine broke. It is not a pass.
 	Invalid Verdict = "invalid"
@@ -266,7 +270,7 @@ type Result struct {
 	// Reason says in one line why a verdict is not passed.
 	Reason      string       `json:"reason,omitempty"`
 	Blame       Blame        `json:"blame,omitempty"`
-	Differences []Difference `json:"differences,omitempty"` // all that was seen otherwise than expected
+	Differences []Difference `json:"differences,omitempty"` // everything that was seen otherwise than expected
 	// NotJudged names expectations that the target cannot show, for example "metrics".
 	NotJudged []string `json:"notJudged,omitempty"`
 	// Judged is the number of expectations that were compared. A scenario in which nothing was compared is not passed.

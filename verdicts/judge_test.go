@@ -45,7 +45,7 @@ func listAsBob() *scenarios.Scenario {
 	}
 }
 
-// review is one at the front of the chain.
+// review returns a review at the front of the chain.
 func review(user, verb, group, resource, name string) Review {
 	return Review{Point: Front, APIVersion: "authorization.k8s.io/v1", Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user, Groups: []string{"system:authenticated"},
@@ -98,7 +98,7 @@ func TestJudgePasses(t *testing.T) {
 	}
 }
 
-// TestJudgeNotices changes one thing of the evidence each and wants it named.
+// TestJudgeNotices changes one thing in the evidence in each case, and expects that the judge names it.
 func TestJudgeNotices(t *testing.T) {
 	first := func(e *Evidence) *Observation { return &e.Steps[0] }
 	tests := map[string]struct {
@@ -190,14 +190,14 @@ func TestJudgeNotices(t *testing.T) {
 	}
 }
 
-// inAudit changes the audit event.
+// inAudit returns a change of the audit event.
 func inAudit(old, text string) func(*Evidence) {
 	return func(e *Evidence) {
 		e.Steps[0].Audit = json.RawMessage(strings.Replace(string(e.Steps[0].Audit), old, text, 1))
 	}
 }
 
-// TestContradictions: what the API server contradicts itself about is its fault, whatever the reviews say.
+// TestContradictions checks that the API server is to blame where it contradicts itself, whatever the reviews say.
 func TestContradictions(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Observation)
@@ -260,7 +260,7 @@ func TestOtherCredentials(t *testing.T) {
 	}
 }
 
-// TestJudgeInvalid has evidence that cannot be believed.
+// TestJudgeInvalid checks that evidence which cannot be believed is invalid.
 func TestJudgeInvalid(t *testing.T) {
 	tests := map[string]func(*Evidence){
 		"other text":              func(e *Evidence) { e.Digest = "d2" },
@@ -297,7 +297,7 @@ func TestJudgeInvalid(t *testing.T) {
 	}
 }
 
-// TestJudgeNotJudged: what a target cannot show is named, not passed over.
+// TestJudgeNotJudged checks that the result names what a target cannot show.
 func TestJudgeNotJudged(t *testing.T) {
 	e := newEvidence()
 	e.Capabilities = nil
@@ -367,8 +367,8 @@ func TestBlame(t *testing.T) {
 	}
 }
 
-// TestMinted: a token that the API server made with other claims than it was asked for is its own fault; one that might be
-// another requestor's, or that was made elsewhere, says nothing about it.
+// TestMinted checks that the API server is to blame for a token that it issued with other claims than were requested. A
+// token that might be another requestor's, or that was issued elsewhere, shows nothing about the API server.
 func TestMinted(t *testing.T) {
 	account := func(change func(*scenarios.ServiceAccount)) scenarios.Requestor {
 		sa := &scenarios.ServiceAccount{Namespace: "n", Name: "agent", Pod: "pod", Node: "node1"}

@@ -8,7 +8,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// kubectlAsBob is listAsBob as the one request of a kubectl command.
+// kubectlAsBob returns listAsBob as the only request of a kubectl command.
 func kubectlAsBob() (*scenarios.Scenario, *Evidence) {
 	s, e := listAsBob(), newEvidence()
 	zero := 0

@@ -8,8 +8,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestLate: what a busy machine sends after a window has closed is no failure of the API server; a wrong answer in time
-// is one, also where another run was late.
+// TestLate checks that the API server has not failed if a busy machine sent a request after its window had closed. A
+// wrong answer in time is a failure, even if another run was late.
 func TestLate(t *testing.T) {
 	const wait = 8 * time.Second
 	twice := func(waits bool) *scenarios.Scenario {
@@ -20,7 +20,8 @@ func TestLate(t *testing.T) {
 		s.Steps = append(s.Steps, s.Steps[0])
 		return s
 	}
-	// played is evidence whose second request was sent so much later; wrong says which of the two is answered wrongly.
+	// played returns evidence whose second request was sent after the given time. wrong lists which of the two requests
+	// were answered wrongly.
 	played := func(s *scenarios.Scenario, after time.Duration, wrong ...int) *Evidence {
 		e := newEvidence()
 		e.Steps = append(e.Steps, newEvidence().Steps[0])

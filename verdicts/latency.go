@@ -12,7 +12,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// What a duration can be said to be, so that the same fault reads the same in every run.
+// These are the classes of a duration. The duration itself is left out, so that the same fault reads the same in every
+// run.
 const (
 	someTime    = "more than none, at most that of the request"
 	noTime      = "none"
@@ -21,10 +22,11 @@ const (
 	noAnnotated = "absent"
 )
 
-// clockSlack is how much longer the API server may count than a request took here, for clocks can be set meanwhile.
+// clockSlack is by how much a time that the API server measured may exceed the time of the request that was measured
+// here. Clocks may be set in between.
 const clockSlack = time.Second
 
-// classifyDuration returns what a duration within a request can be said to be.
+// classifyDuration returns the class of a duration that is a part of a request.
 func classifyDuration(d, request time.Duration) string {
 	switch {
 	case d <= 0:
@@ -35,8 +37,8 @@ func classifyDuration(d, request time.Duration) string {
 	return someTime
 }
 
-// checkDurations demands that the time which a duration histogram counted is more than none, at most that of the request,
-// and, for attempts, not less than passed between their checks.
+// checkDurations demands that the time which a duration histogram counted is more than zero, at most that of the
+// request, and, for attempts, no less than the time between their checks.
 //
 // Source: KEP-5284, Monitoring Requirements; k8s.io/apiserver/pkg/endpoints/filters/impersonation/metrics.
 func (v *stepJudge) checkDurations(field, histogram string) {
@@ -48,7 +50,7 @@ func (v *stepJudge) checkDurations(field, histogram string) {
 	}
 }
 
-// classifyCounted returns what the seconds that a histogram counted for the request can be said to be.
+// classifyCounted returns the class of the seconds that a histogram counted for the request.
 func (v *stepJudge) classifyCounted(field string, seconds float64) string {
 	if seconds >= time.Hour.Seconds() {
 		return tooLong // it might not fit into a time.Duration
@@ -61,9 +63,9 @@ func (v *stepJudge) classifyCounted(field string, seconds float64) string {
 	return kind
 }
 
-// Annotations of a request that took more than half a second, as writeLatencyToAnnotation of
-// k8s.io/apiserver/pkg/endpoints/filters/audit.go has it: how long it took in all, and within that authorization and
-// impersonation.
+// These are the annotations of a request that took more than half a second (writeLatencyToAnnotation of
+// k8s.io/apiserver/pkg/endpoints/filters/audit.go). They say how long it took in all, and how long authorization and
+// impersonation took.
 const (
 	latencyPrefix           = "apiserver.latency.k8s.io/"
 	totalAnnotation         = latencyPrefix + "total"
@@ -71,17 +73,18 @@ const (
 	impersonationAnnotation = latencyPrefix + "impersonation"
 )
 
-// slow is how long a request takes from which on its audit event says where the time went.
+// slow is the time from which on the audit event of a request says where the time went.
 const slow = 500 * time.Millisecond
 
-// neverSlow matches the versions that measured a request before it had an end, and so called none slow (fixed in 1.35).
+// neverSlow matches the versions that measured a request before it had ended, and so called none slow (fixed in 1.35).
 var neverSlow = regexp.MustCompile(`^v?1\.(?:[0-2]?\d|3[0-4])(?:\.|$)`)
 
-// unmeasured matches the versions that measure no impersonation.
+// unmeasured matches the versions that do not measure impersonation.
 var unmeasured = regexp.MustCompile(`^v?1\.(?:[0-2]?\d|3[0-5])(?:\.|$)`)
 
-// checkLatency demands that the audit event says where the time of a slow request went, and nothing of a quick one. API
-// servers say so since they have the metrics. A watch lasts as long as it lasts: of it nothing is said.
+// checkLatency demands that the audit event of a slow request says where its time went, and that the event of a quick
+// one says nothing of it. API servers say so since they have the metrics. A watch lasts as long as its client wants, so
+// its event must say nothing.
 //
 // Source: writeLatencyToAnnotation in k8s.io/apiserver/pkg/endpoints/filters/audit.go.
 func (v *stepJudge) checkLatency() {
@@ -127,8 +130,8 @@ func (v *stepJudge) checkOtherLatencies(total time.Duration) {
 	}
 }
 
-// checkTotalLatency demands that an audit event which says how long a request took is of a slow one, and that the event of a
-// slow one says so.
+// checkTotalLatency demands that an audit event which says how long a request took is of a slow one, and that the event
+// of a slow one says so.
 //
 // Source: writeLatencyToAnnotation in k8s.io/apiserver/pkg/endpoints/filters/audit.go.
 func (v *stepJudge) checkTotalLatency(total time.Duration, isTold bool) {
@@ -151,9 +154,9 @@ func (v *stepJudge) checkAuthorizationLatency(total time.Duration) {
 	v.compare("audit (latency of authorization)", someTime, choose(err == nil, classifyDuration(part, total), noAnnotated))
 }
 
-// checkImpersonationLatency demands of a slow request that impersonates that it says how long that took, as the histogram has
-// counted, and of any other that it says nothing. Where it cannot be known whether the API server measures it, neither is
-// demanded.
+// checkImpersonationLatency demands that the event of a slow request which impersonates says how long that took, as the
+// histogram counted it, and that the event of any other request says nothing of it. Where it cannot be known whether
+// the API server measures it, neither is demanded.
 //
 // Source: KEP-5284, Monitoring Requirements; writeLatencyToAnnotation in k8s.io/apiserver/pkg/endpoints/filters/audit.go.
 func (v *stepJudge) checkImpersonationLatency(total time.Duration, isTold bool) {
@@ -176,8 +179,8 @@ func (v *stepJudge) checkImpersonationLatency(total time.Duration, isTold bool) 
 	}
 }
 
-// measuresImpersonation reports whether the API server measures impersonation: its metrics are part of this evidence, or,
-// where they are read for many requests at once, its version and the gate say so.
+// measuresImpersonation reports whether the API server measures impersonation. Its metrics are part of this evidence,
+// or, where metrics are read for many requests at once, its version and gate show it.
 func (v *stepJudge) measuresImpersonation() bool {
 	if v.has(scenarios.Metrics) {
 		return true
@@ -185,7 +188,7 @@ func (v *stepJudge) measuresImpersonation() bool {
 	return v.s.Requires.Gate == scenarios.GateOn && !unmeasured.MatchString(v.e.Cell.Kubernetes)
 }
 
-// measuresNoImpersonation reports whether it is known that the API server does not measure impersonation: it is one of the
+// measuresNoImpersonation reports whether the API server is known not to measure impersonation. That is known only of
 // targets of our own, which show reviews.
 func (v *stepJudge) measuresNoImpersonation() bool {
 	return v.has(scenarios.Reviews) && !v.measuresImpersonation()
@@ -215,17 +218,17 @@ func (v *stepJudge) timeBetweenChecks() time.Duration {
 	return last.Sub(first)
 }
 
-// How far a request may be behind its time before a wrong answer is no longer the API server's fault. What waits
-// is about windows of ten seconds, and comes within a second of their ends; what does not wait may still rely on what
-// the API server remembers for ten seconds.
+// These are the times by which a request may be late before a wrong answer is no longer the API server's fault. A
+// scenario that waits is about windows of ten seconds, and its requests come within a second of their ends; one that
+// does not wait may still rely on what the API server remembers for ten seconds.
 const (
 	slackOfWaits = 500 * time.Millisecond
 	slack        = 5 * time.Second
 )
 
-// findDelay returns by how much the request of a failed result was late, "" if it did not: a busy machine answers late, and then
-// the time for which an API server remembers something is over before the scenario asks again. It is counted up to
-// the first difference, from the first request, without the scenario's waits.
+// findDelay returns by how much the request of a failed result was late, or "" if it was not. A busy machine answers
+// late, and then the time for which an API server remembers something may be over before the scenario asks again. The
+// delay is counted from the first request to the first difference, without the scenario's waits.
 func findDelay(s *scenarios.Scenario, e *Evidence, r Result) string {
 	if r.Verdict != Failed || len(r.Differences) == 0 || len(e.Steps) == 0 {
 		return ""
@@ -247,8 +250,9 @@ func findDelay(s *scenarios.Scenario, e *Evidence, r Result) string {
 	return ""
 }
 
-// lastWorkedOn returns the latest time at which the API server is known to have worked on the request: when its last access
-// review arrived. A busy server may come to a request long after it was sent, and forgets by its own clock meanwhile.
+// lastWorkedOn returns the latest time at which the API server is known to have worked on the request: when its last
+// access review arrived. A busy server may start on a request long after it was sent, and meanwhile it forgets by its
+// own clock.
 func (o *Observation) lastWorkedOn() time.Time {
 	at := o.Sent
 	for _, r := range o.Reviews {
@@ -259,8 +263,8 @@ func (o *Observation) lastWorkedOn() time.Time {
 	return at
 }
 
-// judgeControl returns the result of a scenario whose requests came too late, by the delay that is named: that of its
-// control run, unless that was late, too, or broke. Nothing is known then.
+// judgeControl returns the result of a scenario whose requests came too late. It is the result of the control run,
+// unless that was late too or broke: then nothing is known. delay describes the first delay.
 func judgeControl(s *scenarios.Scenario, e *Evidence, delay string) Result {
 	r := judgeOnce(s, e.Control)
 	switch controlDelay := findDelay(s, e.Control, r); {

@@ -9,8 +9,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// timed is evidence of a request of 600 ms with times in its histograms and,
-// if annotations is not empty, in its audit event.
+// timed returns evidence of a request of 600 ms with times in its histograms and, if annotations is not empty, in its
+// audit event.
 func timed(seconds float64, annotations string) *Evidence {
 	e := newEvidence()
 	o := &e.Steps[0]
@@ -27,14 +27,13 @@ func timed(seconds float64, annotations string) *Evidence {
 	return e
 }
 
-// TestTimes wants times that cannot be to be named, and the same words for them
-// in every run.
+// TestTimes checks that impossible times are named, with the same words in every run.
 func TestTimes(t *testing.T) {
 	slow := `"apiserver.latency.k8s.io/total":"510ms"`
 	total := slow + `,"apiserver.latency.k8s.io/authorization":"7ms"`
 	tests := map[string]struct {
 		evidence *Evidence
-		field    string // "" if all is in order
+		field    string // "" if nothing is wrong
 		got      string
 	}{
 		"sound":                      {timed(0.02, total+`,"apiserver.latency.k8s.io/impersonation":"20ms"`), "", ""},
@@ -66,7 +65,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestSlow wants a slow request to be called so, by versions that can.
+// TestSlow checks that versions which call slow requests slow have to do so.
 func TestSlow(t *testing.T) {
 	for version, want := range map[string]Verdict{"1.33.13": Passed, "1.34": Passed, "1.35.4": Failed, "1.37.1": Failed} {
 		e := timed(0.02, "")
@@ -80,7 +79,7 @@ func TestSlow(t *testing.T) {
 	}
 }
 
-// TestLatencyNeedsMetrics: older servers annotate no latency of impersonation.
+// TestLatencyNeedsMetrics checks that older servers need not annotate the latency of impersonation.
 func TestLatencyNeedsMetrics(t *testing.T) {
 	e := timed(0.02, `"apiserver.latency.k8s.io/total":"510ms","apiserver.latency.k8s.io/authorization":"7ms"`)
 	e.Capabilities = scenarios.Capabilities{scenarios.Reviews, scenarios.Audit, scenarios.RequestHeader, scenarios.Signing}
@@ -89,8 +88,8 @@ func TestLatencyNeedsMetrics(t *testing.T) {
 	}
 }
 
-// TestLatencyWithoutMetrics: a server that measures impersonation annotates it also where its metrics were not read, and an
-// older one does not.
+// TestLatencyWithoutMetrics checks that a server which measures impersonation has to annotate its latency even where
+// its metrics were not read, and that an older one must not.
 func TestLatencyWithoutMetrics(t *testing.T) {
 	for version, want := range map[string]Verdict{"1.35.4": Failed, "1.36.3": Passed, "1.37.1": Passed} {
 		e := timed(0.02, `"apiserver.latency.k8s.io/total":"510ms","apiserver.latency.k8s.io/authorization":"7ms","apiserver.latency.k8s.io/impersonation":"20ms"`)
@@ -104,7 +103,8 @@ func TestLatencyWithoutMetrics(t *testing.T) {
 	}
 }
 
-// TestLatencyOfAWatch: a watch lasts as long as it lasts, so its audit event says nothing of how long anything took.
+// TestLatencyOfAWatch checks that the audit event of a watch may not say how long anything took, because a watch lasts
+// as long as its client wants.
 func TestLatencyOfAWatch(t *testing.T) {
 	for annotations, want := range map[string]string{
 		`"acme.com/note":"none"`:                          "",

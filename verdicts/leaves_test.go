@@ -18,14 +18,15 @@ import (
 	"github.com/authzconf/authzconf/verdicts/evidencetest"
 )
 
-// A leaf is a place of decoded JSON, with the ways in which somebody may edit it. JSON within a text is gone into.
+// leaf is a place in decoded JSON, with the ways in which somebody may edit it. JSON within a text has leaves of its
+// own.
 type leaf struct {
 	path  string
 	edits map[string]func() // each puts something else there
 	undo  func()
 }
 
-// leaves are the places of a value; put stores another one in its stead, nil if it is the whole.
+// leaves visits the places of a value. put replaces the value at such a place; it is nil for the whole.
 func leaves(at string, v any, put func(any), visit func(leaf)) {
 	if put != nil {
 		l := leaf{path: at, edits: map[string]func(){}, undo: func() { put(v) }}
@@ -61,7 +62,7 @@ func leaves(at string, v any, put func(any), visit func(leaf)) {
 	}
 }
 
-// others are what somebody may put in the place of a value.
+// others returns what somebody may put in the place of a value.
 func others(v any) map[string]any {
 	switch x := v.(type) {
 	case string:
@@ -96,17 +97,18 @@ func others(v any) map[string]any {
 
 var indexes = regexp.MustCompile(`\[\d+\]`)
 
-// server are the places of evidence that an API server writes.
+// server matches the places of evidence that an API server writes.
 var server = regexp.MustCompile(`^\.steps\[\]\.(response|audit|reviews|metrics)`)
 
-// unjudged are the places of which nothing follows: what the body of an answer that was let through has in it, which
-// scenarios state where it matters; how priority and fairness names itself; the order of metrics; the reason and the time of
-// an event that says nothing of them; when a review arrived, which the recorder writes; and what is the same where it is
-// left out. That a review is there once is for the scenarios that state reviews.
+// unjudged matches the places from which nothing follows: the body of an allowed answer, which scenarios state where it
+// matters; the names of priority and fairness; the order of metrics; the reason and the time in an event that does not
+// have them; the arrival time of a review, which the recorder writes; and places where leaving something out changes
+// nothing. That a review is there only once is judged only for scenarios that state reviews.
 var unjudged = regexp.MustCompile(`^\.steps\[\](\.reviews\[\]\.at|\.audit\.(annotations\.authorization\.k8s\.io/reason empty|requestReceivedTimestamp taken out)|\.response\.(body|flowSchemaUID|priorityLevelUID)|\.audit\.responseStatus\.(metadata|apiVersion|kind)|\.metrics (turned round|taken out|null)|\.reviews first twice)`)
 
-// TestEveryLeaf edits each place that a server writes in the evidence of scenarios that passed, each in several ways: the
-// judge has to notice. An edit that a reader of JSON cannot tell, such as null for nothing, is none.
+// TestEveryLeaf edits each place that a server writes in the evidence of scenarios that passed, each in several ways,
+// and expects that the judge finds a difference. Edits that a reader of JSON cannot see, such as null instead of
+// nothing, do not count.
 func TestEveryLeaf(t *testing.T) {
 	set, facts := evidencetest.Load(t), evidencetest.LocalFacts(scenarios.GateOn)
 	cell := verdicts.Cell{Name: "1.37-gate-on", Provider: "local", Kubernetes: "1.37.1", Gate: scenarios.GateOn}
@@ -165,7 +167,7 @@ func editLeaves(t *testing.T, s *scenarios.Scenario, was *verdicts.Evidence) (ed
 	return edits
 }
 
-// normalize returns evidence as a reader of JSON has it: an empty list is as good as none.
+// normalize returns evidence as a reader of JSON has it, to whom an empty list and a missing one are the same.
 func normalize(t *testing.T, e *verdicts.Evidence) (v any) {
 	t.Helper()
 	text, err := json.Marshal(e)

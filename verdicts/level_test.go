@@ -29,7 +29,7 @@ func TestAuditLevels(t *testing.T) {
 	for name, test := range map[string]struct {
 		level  string
 		change func(*Evidence)
-		field  string // of the first difference; none if it passes
+		field  string // of the first difference; "" if it passes
 	}{
 		"request":                {"Request", func(*Evidence) {}, ""},
 		"response":               {"RequestResponse", inAudit(`"level"`, `"responseObject":{"kind":"PodList"},"level"`), ""},
@@ -55,7 +55,7 @@ func TestAuditLevels(t *testing.T) {
 	}
 }
 
-// refused is an answer that is a Status, with what the event has as the object of the answer.
+// refused returns a change that makes the answer a Status, and gives the event the object of the answer.
 func refused(object string) func(*Evidence) {
 	return func(e *Evidence) {
 		e.Steps[0].Response.Body = `{"kind":"Status","message":"no"}`
@@ -64,7 +64,7 @@ func refused(object string) func(*Evidence) {
 	}
 }
 
-// TestHeld judges a watch that was to stay open.
+// TestHeld judges a watch that had to stay open.
 func TestHeld(t *testing.T) {
 	for held, want := range map[string]Verdict{Open: Passed, "": Failed, "ended by itself: EOF": Failed} {
 		s, e := listAsBob(), newEvidence()

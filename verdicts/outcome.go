@@ -25,10 +25,11 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// forbidden matches the texts of forbiddenMessage in k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go.
+// forbidden matches the messages that forbiddenMessage makes in
+// k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go.
 var forbidden = regexp.MustCompile(`User "([^"]*)" cannot (\S+) (?:resource|path) `)
 
-// The HTTP status codes that tell outcomes apart (RFC 9110, RFC 6585).
+// These are the HTTP status codes by which outcomes are told apart (RFC 9110, RFC 6585).
 const (
 	codeOK               = 200
 	codeCreated          = 201
@@ -42,13 +43,13 @@ const (
 )
 
 const (
-	// decisionAnnotation is set by WithAuthorization, so only on requests that got past impersonation.
+	// decisionAnnotation is set by WithAuthorization, and therefore only on requests that got past impersonation.
 	decisionAnnotation = scenarios.DecisionAnnotation
 	escalationText     = "is attempting to grant RBAC permissions not currently held"
 	noUserText         = "without impersonating a user"
 )
 
-// StatusOf decodes the answered metav1.Status; it returns nil if the body is something else.
+// StatusOf decodes the metav1.Status of an answer. It returns nil if the body is something else.
 func StatusOf(r Response) *metav1.Status {
 	var st metav1.Status
 	if err := json.Unmarshal([]byte(r.Body), &st); err != nil || st.Kind != "Status" {
@@ -57,7 +58,7 @@ func StatusOf(r Response) *metav1.Status {
 	return &st
 }
 
-// AuditOf decodes the audit event of an observation; it returns nil if there is none.
+// AuditOf decodes the audit event of an observation. It returns nil if there is none.
 func AuditOf(o *Observation) *auditv1.Event {
 	if len(o.Audit) == 0 {
 		return nil
@@ -69,11 +70,11 @@ func AuditOf(o *Observation) *auditv1.Event {
 	return &ev
 }
 
-// OutcomeOf classifies an answer from its code and text alone. It returns "" where these do not tell (a 400 or a
-// 5xx that does not speak of impersonation): the audit event decides then.
+// OutcomeOf classifies an answer by its code and text alone. It returns "" where these are not enough (a 400 or a 5xx
+// that does not mention impersonation): then the audit event decides.
 func OutcomeOf(r Response) scenarios.Outcome { return outcomeOf(r.Code, StatusOf(r)) }
 
-// outcomeOf does what OutcomeOf does for a status that is decoded already.
+// outcomeOf does the same as OutcomeOf for a status that is already decoded.
 func outcomeOf(code int, status *metav1.Status) scenarios.Outcome {
 	message := ptr.Deref(status, metav1.Status{}).Message
 	switch {
@@ -92,7 +93,7 @@ func outcomeOf(code int, status *metav1.Status) scenarios.Outcome {
 	}
 }
 
-// forbiddenOutcome returns which of the three kinds of 403 it is, by its text.
+// forbiddenOutcome returns which of the three kinds of 403 an answer is, by its text.
 func forbiddenOutcome(message string) scenarios.Outcome {
 	if m := forbidden.FindStringSubmatch(message); m != nil {
 		if _, ok := scenarios.ImpersonationMode(m[2]); ok {
@@ -106,12 +107,12 @@ func forbiddenOutcome(message string) scenarios.Outcome {
 	return scenarios.RequestForbidden
 }
 
-// expectedAnnotation has what the audit annotation authorization.k8s.io/decision has to be for an outcome.
+// expectedAnnotation is the value that the audit annotation authorization.k8s.io/decision must have for an outcome.
 var expectedAnnotation = map[scenarios.Outcome]string{
 	scenarios.Allowed: "allow", scenarios.EscalationForbidden: "allow", scenarios.RequestForbidden: "forbid",
 }
 
-// outcomeFromAudit classifies an answer whose text does not tell the outcome.
+// outcomeFromAudit classifies an answer whose text does not show the outcome.
 func outcomeFromAudit(code int, ev *auditv1.Event) scenarios.Outcome {
 	if ev != nil && ev.Annotations[decisionAnnotation] == "allow" {
 		return scenarios.Allowed
@@ -122,8 +123,8 @@ func outcomeFromAudit(code int, ev *auditv1.Event) scenarios.Outcome {
 	return scenarios.ServerError
 }
 
-// checkEvent demands that there is one audit event, and that what it says of the request is true: it is the one that was sent,
-// by who sent it, with the answer that came.
+// checkEvent demands that there is one audit event and that it describes the request truly: the request that was sent,
+// who sent it, and the answer that came.
 //
 // Source: the type Event of audit.k8s.io/v1; k8s.io/apiserver/pkg/audit/request.go.
 func (v *stepJudge) checkEvent() {
@@ -131,7 +132,7 @@ func (v *stepJudge) checkEvent() {
 	if ev == nil {
 		return
 	}
-	defer v.checkEnvelope("audit", v.o.Audit) // its differences come behind those below
+	defer v.checkEnvelope("audit", v.o.Audit) // its differences are listed after those below
 	v.compare(eventsField, "one", choose(len(v.o.AuditAgain) == 0, "one", "another one behind it"))
 	address, err := url.Parse(v.o.Request.URL)
 	if err != nil {
@@ -151,7 +152,7 @@ func (v *stepJudge) checkEvent() {
 	if st := v.status; st != nil && v.o.Response.Code == codeForbidden {
 		v.compare("reason", string(metav1.StatusReasonForbidden), string(st.Reason))
 	}
-	// What runs long ends with words of its own, and HEAD is answered without a body.
+	// A long-running request ends with a status that only the event has, and HEAD is answered without a body.
 	mayDiffer := v.o.Request.RunsLong() || v.o.Request.Method == "HEAD"
 	isStatusKnown := v.status != nil || !mayDiffer
 	if isStatusKnown && stage == ev.Stage {
@@ -173,7 +174,7 @@ func (v *stepJudge) checkEvent() {
 	}
 }
 
-// renderStatus returns all that a Status says, on one line, but for its code, which is compared by itself.
+// renderStatus returns everything in a Status on one line, except for its code, which is compared by itself.
 func renderStatus(st metav1.Status) string {
 	isEmpty := st.Status == "" && st.Reason == "" && st.Message == "" && st.Details == nil
 	if isEmpty {
@@ -186,8 +187,8 @@ func renderStatus(st metav1.Status) string {
 	return fmt.Sprintf("%s %s: %s (%s %q of %q%s)", st.Status, st.Reason, st.Message, d.Kind, d.Name, d.Group, more)
 }
 
-// checkRefusal demands that a refusal by an authorizer says in its details what its message begins with, and that it is a
-// failure.
+// checkRefusal demands that the details of a refusal by an authorizer agree with the beginning of its message, and that
+// its status is a failure.
 //
 // Source: NewForbidden in k8s.io/apimachinery/pkg/api/errors/errors.go.
 func (v *stepJudge) checkRefusal() {
@@ -197,7 +198,7 @@ func (v *stepJudge) checkRefusal() {
 	}
 	d := ptr.Deref(st.Details, metav1.StatusDetails{})
 	if strings.ContainsRune(d.Name, utf8.RuneError) {
-		return // it stands for bytes that JSON does not have, and that the message quotes
+		return // the rune replaces bytes that JSON cannot have, and that the message quotes
 	}
 	about := schema.GroupResource{Group: d.Group, Resource: d.Kind}
 	head := apierrors.NewForbidden(about, d.Name, errors.New("")).ErrStatus.Message
@@ -205,8 +206,8 @@ func (v *stepJudge) checkRefusal() {
 	v.compare("refusal", renderStatus(want), renderStatus(*st))
 }
 
-// checkStartedEvent demands that the event which was written as the answer began says what the last one says: while the
-// request runs, it is all that there is.
+// checkStartedEvent demands that the event which was written when the answer began says the same as the last one. While
+// the request runs, it is the only event.
 //
 // Source: the reference page on auditing, the stage ResponseStarted.
 func (v *stepJudge) checkStartedEvent() {
@@ -228,14 +229,15 @@ func (v *stepJudge) checkStartedEvent() {
 	v.compare("audit as the answer begins", render(AuditOf(v.o)), render(AuditOf(&Observation{Audit: v.o.AuditStarted})))
 }
 
-// agentLimit is how long a user agent in an audit event is at most (maybeTruncateUserAgent in k8s.io/apiserver).
+// agentLimit is the length in bytes beyond which a user agent is cut off in audit events (maybeTruncateUserAgent in
+// k8s.io/apiserver).
 const agentLimit = 1024
 
-// loopback is where requests come from to a control plane on this machine.
+// loopback is the address from which a control plane on this machine gets its requests.
 const loopback = "127.0.0.1"
 
-// expectedSources returns the addresses that a request has to have come from: those that its headers say, and its own at
-// last (SourceIPs in k8s.io/apimachinery/pkg/util/net). On clusters elsewhere its own may be any.
+// expectedSources returns the addresses from which a request must have come: those in its headers, and at the end its
+// own (SourceIPs in k8s.io/apimachinery/pkg/util/net). The own address may be any on clusters on other machines.
 func (v *stepJudge) expectedSources(seen []string) (want []string) {
 	add := func(text string) {
 		if ip, err := netip.ParseAddr(strings.TrimSpace(text)); err == nil {
@@ -259,7 +261,8 @@ func (v *stepJudge) expectedSources(seen []string) (want []string) {
 	return want
 }
 
-// expectedObject returns the object that a request is about. If the path has no name, it is the body's, once read.
+// expectedObject returns the object that a request is about. If the path has no name, the name is that of the body once
+// the API server has read it.
 func (v *stepJudge) expectedObject(info *request.RequestInfo, ev *auditv1.Event) string {
 	if !info.IsResourceRequest {
 		return renderObject(nil)

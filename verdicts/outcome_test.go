@@ -11,7 +11,7 @@ func status(code int, message string) Response {
 	return Response{Code: code, Body: fmt.Sprintf(`{"kind":"Status","code":%d,"message":%q}`, code, message)}
 }
 
-// TestOutcomeOf uses texts of real API servers.
+// TestOutcomeOf classifies texts of real API servers.
 func TestOutcomeOf(t *testing.T) {
 	tests := []struct {
 		name string

@@ -17,8 +17,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// checkReviews demands the access reviews that the scenario states, all of them and in this order. Where it states none,
-// those that there are have to be about the request.
+// checkReviews demands exactly the access reviews that the scenario states, in this order. Where it states none, the
+// reviews that were seen have to be about the request.
 //
 // Source: KEP-5284, Subject Access Review Details; k8s.io/apiserver/pkg/endpoints/filters/impersonation/mode.go.
 func (v *stepJudge) checkReviews() {
@@ -47,9 +47,9 @@ func (v *stepJudge) checkReviews() {
 	}
 }
 
-// checkSubjectMatter demands that one of the reviews about the user whom the request is carried out as asks for what the
-// request does, where the scenario states no reviews. Of a request that impersonates nobody there has to be such a review,
-// about the whole requestor, unless authorizers need not be asked.
+// checkSubjectMatter demands that one of the reviews about the user as whom the request is carried out asks for what the
+// request does. It applies where the scenario states no reviews. A request that impersonates nobody must have such a
+// review, about the requestor with all attributes, unless authorizers need not be asked.
 //
 // Source: GetAuthorizerAttributes in k8s.io/apiserver/pkg/endpoints/filters/authorization.go.
 func (v *stepJudge) checkSubjectMatter() {
@@ -76,8 +76,8 @@ func (v *stepJudge) checkSubjectMatter() {
 	v.compare("reviews (what they are about)", want, choose(slices.Contains(got, want), want, scenarios.List(got)))
 }
 
-// reviewsOfSubject returns the reviews about the user whom the request is carried out as. If somebody impersonates a user of
-// his own name, nobody can say which reviews are about whom: it returns none.
+// reviewsOfSubject returns the reviews about the user as whom the request is carried out. It returns none if somebody
+// impersonates a user of the same name, because then nobody can say which of the two a review is about.
 func (v *stepJudge) reviewsOfSubject() []Decided {
 	name, requestor := v.impersonatedName(), v.requestor.Username()
 	if name != "" && name == requestor {
@@ -99,7 +99,8 @@ func reviewOfRequest(info *request.RequestInfo) scenarios.Review {
 }
 
 // mustAskAuthorizers reports whether the authorizers have to be asked about a request that impersonates nobody, and the
-// evidence shows it: not if it got no further than to authentication, or is of system:masters or for a path that is open to all.
+// evidence shows it. They need not be if the request got no further than authentication, is a member's of
+// system:masters, or is for a path that is open to everybody.
 func (v *stepJudge) mustAskAuthorizers(address *url.URL) bool {
 	isAuthorized := v.event != nil && v.event.Annotations[decisionAnnotation] != ""
 	isOpen := slices.Contains([]string{"/healthz", "/readyz", "/livez"}, address.Path)
@@ -107,12 +108,13 @@ func (v *stepJudge) mustAskAuthorizers(address *url.URL) bool {
 	return v.has(scenarios.Reviews) && isAuthorized && !isOpen && !isPrivileged
 }
 
-// countReviews returns how many reviews are wanted, those of groups in any order included.
+// countReviews returns how many reviews are expected, including those that may come in any order.
 func countReviews(want []scenarios.Review) int {
 	return seq.Sum(want, func(w scenarios.Review) int { return max(1, len(w.Unordered)) })
 }
 
-// compareUnordered pairs each wanted review with an equal one; the rest is compared as sets, to show both sides.
+// compareUnordered pairs each expected review with an equal one. It compares what remains on both sides as a whole, to
+// show both.
 func (v *stepJudge) compareUnordered(at int, want []scenarios.Review, got []Decided) {
 	rest := slices.Clone(got)
 	var missing []scenarios.Review
@@ -125,14 +127,14 @@ func (v *stepJudge) compareUnordered(at int, want []scenarios.Review, got []Deci
 		rest = slices.Delete(rest, i, i+1)
 	}
 	expected, seen := renderWanted(missing), renderDecided(rest)
-	if len(missing) > 0 && expected == seen { // What differs is not a part of the texts, such as the requestor's groups.
+	if len(missing) > 0 && expected == seen { // The texts leave out some attributes that differ, such as the requestor's groups.
 		d := v.compareAttributes(missing[0], rest[0])[0]
 		expected, seen = expected+" with "+d.Field+" "+d.Want, seen+" with "+d.Field+" "+d.Got
 	}
 	v.compare(fmt.Sprintf("reviews[%d..%d]", at, at+len(want)-1), expected, seen)
 }
 
-// compareReview compares one review with the one that is wanted in its place.
+// compareReview compares one review with the one that is expected in its place.
 func (v *stepJudge) compareReview(i int, want scenarios.Review, got Decided) {
 	diffs := v.compareAttributes(want, got)
 	v.result.Judged++
@@ -142,7 +144,8 @@ func (v *stepJudge) compareReview(i int, want scenarios.Review, got Decided) {
 	}
 }
 
-// compareAttributes returns the differences between a wanted and a seen review; Field is the attribute.
+// compareAttributes returns the differences between an expected and an observed review. Field is the name of the
+// attribute.
 func (v *stepJudge) compareAttributes(want scenarios.Review, got Decided) (diffs []Difference) {
 	check := func(field, w, g string) {
 		if w != g {
@@ -171,7 +174,7 @@ func (v *stepJudge) compareAttributes(want scenarios.Review, got Decided) (diffs
 	return diffs
 }
 
-// subjectName returns the name of the user whose permission a review has to ask for.
+// subjectName returns the name of the user whose permission a review must ask for.
 func (v *stepJudge) subjectName(by scenarios.By) string {
 	if by == scenarios.ByImpersonated {
 		return v.impersonatedName()
@@ -179,7 +182,7 @@ func (v *stepJudge) subjectName(by scenarios.By) string {
 	return v.requestor.Username()
 }
 
-// Describe returns a seen review in the terms of an expectation.
+// Describe returns an observed review in the terms of an expectation.
 func Describe(d Decided) scenarios.Review { return scenarios.ReviewOf(d.Spec, d.Decision) }
 
 // RenderReview returns a review on one line, for people.
@@ -227,24 +230,25 @@ func renderDecided(got []Decided) string {
 	return renderLines(got, func(d Decided) string { return RenderReview(Describe(d)) })
 }
 
-// The two points of the authorizer chain at which reviews are recorded.
+// These are the points of the authorizer chain at which reviews are recorded. The recorder stands at the first two.
 const (
 	Front = "front"
 	Back  = "back"
-	// Policy is the scripted webhook between them, in chains that have one.
+	// Policy is the scripted webhook between front and back, in chains that have one.
 	Policy = "policy"
 )
 
-// Decided is one access review with the decision of the authorizers that stand between the recorder's two points.
+// Decided is one access review with the decision of the authorizers between the recorder's two points.
 type Decided struct {
 	Spec     authorizationv1.SubjectAccessReviewSpec `json:"spec"`
 	Decision scenarios.Decision                      `json:"decision"`
 	At       time.Time                               `json:"at"` // when it arrived at the front
 }
 
-// Fold turns the reviews of one request, as they arrived at both points, into decisions. If a review reached the back, no
-// authorizer before it had an opinion. Otherwise it was decided: by Deny if the scripted webhook said so, for no other
-// authorizer ever does, else by Allow. Fold returns reviews that arrived behind the front, and not there, as stray.
+// Fold turns the reviews of one request, as they arrived at both points, into decisions. If a review reached the back,
+// no authorizer before it had an opinion. Otherwise one of them decided: the decision is Deny if the scripted webhook
+// denied, because no other authorizer ever does, and Allow if not. Reviews that arrived at a later point but not at the
+// front are returned as stray.
 func Fold(reviews []Review) (decided []Decided, stray []Review) {
 	for _, r := range reviews {
 		if r.Point == Front {
@@ -264,8 +268,8 @@ func Fold(reviews []Review) (decided []Decided, stray []Review) {
 	return decided, stray
 }
 
-// findUndecided returns the last review with this spec that did not reach the end of the chain yet, nil if there is none.
-// Those of requests that were sent at the same time come between.
+// findUndecided returns the last review with this spec that has not reached the end of the chain yet, or nil if there
+// is none. Reviews of requests that were sent at the same time may stand between them.
 func findUndecided(decided []Decided, spec authorizationv1.SubjectAccessReviewSpec) *Decided {
 	for i := range slices.Backward(decided) {
 		d := &decided[i]
@@ -276,8 +280,9 @@ func findUndecided(decided []Decided, spec authorizationv1.SubjectAccessReviewSp
 	return nil
 }
 
-// foldReviews returns the decisions of reviews, and demands that none is stray. Both points are one recorder, so it is the API
-// server's fault if a review arrives behind the front only: it left out an authorizer, or asked two of them different things.
+// foldReviews returns the decisions of reviews, and demands that none is stray. One recorder serves both points, so it
+// is the API server's fault if a review arrives only at a later point: it left out an authorizer, or asked two of them
+// different things.
 func (v *stepJudge) foldReviews(reviews []Review) []Decided {
 	decided, stray := Fold(reviews)
 	if len(stray) > 0 {

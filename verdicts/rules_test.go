@@ -12,8 +12,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestContradictsGrants: who is granted must be allowed, and nobody else may impersonate; ordinary verbs may be granted by
-// what every cluster has.
+// TestContradictsGrants checks that a granted permission must be allowed and that nobody may impersonate without one.
+// Ordinary verbs may be allowed by what every cluster grants.
 func TestContradictsGrants(t *testing.T) {
 	granted := []scenarios.Grant{{Subject: scenarios.Subject{User: "bob"}, Verbs: []string{"*"}, APIGroups: []string{""}, Resources: []string{"users", "pods"}}}
 	for _, c := range []struct {
@@ -39,8 +39,8 @@ func TestContradictsGrants(t *testing.T) {
 	}
 }
 
-// TestControlRuns: a failure is the API server's if the control run fails in the same fields, or if both fail because of second
-// events alone.
+// TestControlRuns checks that a failure is the API server's if the control run fails in the same fields, or if both
+// runs fail only because of second events.
 func TestControlRuns(t *testing.T) {
 	result := func(fields ...string) (r Result) {
 		for i, f := range fields {
@@ -69,7 +69,7 @@ func TestControlRuns(t *testing.T) {
 	}
 }
 
-// TestObjectsOfEvents: an event has no bodies that its level does not ask for.
+// TestObjectsOfEvents checks that an event may not have bodies that its level does not ask for.
 func TestObjectsOfEvents(t *testing.T) {
 	object := &runtime.Unknown{Raw: []byte(`{}`)}
 	for _, c := range []struct {
@@ -106,8 +106,8 @@ func TestObjectsOfEvents(t *testing.T) {
 	}
 }
 
-// TestPossibleAnswers: the recorder has no opinion, unless another authorizer has the grants; the scripted webhook answers by
-// its rules, as far as only they decide.
+// TestPossibleAnswers checks that the recorder has no opinion, unless another authorizer has the grants, and that the
+// scripted webhook answers by its rules where only they decide.
 func TestPossibleAnswers(t *testing.T) {
 	about := func(user string) authorizationv1.SubjectAccessReviewSpec {
 		return authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods"}}
@@ -129,7 +129,7 @@ func TestPossibleAnswers(t *testing.T) {
 		{Front, "bob", scenarios.Allow, "webhook-first", true, true},
 		{Policy, "bob", scenarios.Allow, "webhook-first", false, true},
 		{Policy, "bob", scenarios.Deny, "webhook-first", false, false},
-		{Policy, "bob", scenarios.Deny, "webhook-cel", false, true}, // its conditions may have left the review out
+		{Policy, "bob", scenarios.Deny, "webhook-cel", false, true}, // its match conditions may have excluded the review
 		{Policy, "eve", scenarios.Deny, "webhook-last", false, true},
 		{Policy, "eve", scenarios.Allow, "webhook-last", false, false},
 		{Policy, "alice", scenarios.NoOpinion, "webhook-first", false, true}, // no rule is about her
@@ -145,7 +145,7 @@ func TestPossibleAnswers(t *testing.T) {
 	}
 }
 
-// TestAboutRequest: the webhook's reason is that of the review which asks for the request.
+// TestAboutRequest checks that the webhook's reason is taken from the review that asks for the request.
 func TestAboutRequest(t *testing.T) {
 	info := &request.RequestInfo{IsResourceRequest: true, Verb: "get", Resource: "pods", Subresource: "log", Namespace: "shop", Name: "web"}
 	same := authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods", Subresource: "log", Namespace: "shop", Name: "web", Version: "v1"}
@@ -170,12 +170,13 @@ func TestAboutRequest(t *testing.T) {
 	}
 }
 
-// TestStaleTokens: an event says how stale a token is that the scenario made stale, and nothing of any other.
+// TestStaleTokens checks that an event has to say how stale a token is if the scenario made it stale, and nothing about
+// any other token.
 func TestStaleTokens(t *testing.T) {
 	const text = "subject: system:serviceaccount:shop:cart, seconds after warning threshold: "
 	for _, c := range []struct {
 		warnAfter, got string
-		want           int // differences
+		want           int // the number of differences
 	}{
 		{"", "", 0},
 		{"", text + "3", 1},
@@ -199,8 +200,8 @@ func TestStaleTokens(t *testing.T) {
 	}
 }
 
-// TestReviewsOfSubject: the reviews of a request are about whom it is carried out as; of who impersonates a user of the same
-// name nobody can say which those are.
+// TestReviewsOfSubject checks that the reviews of a request are those about the user as whom it is carried out. If
+// somebody impersonates a user of the same name, there are none, because nobody can say which reviews those are.
 func TestReviewsOfSubject(t *testing.T) {
 	for _, c := range []struct {
 		requestor, impersonated string
@@ -219,7 +220,7 @@ func TestReviewsOfSubject(t *testing.T) {
 	}
 }
 
-// TestCommonAudiences: a TokenReview that asks for no audience is about all of the token's.
+// TestCommonAudiences checks that a TokenReview which asks for no audience is about all audiences of the token.
 func TestCommonAudiences(t *testing.T) {
 	token := []string{"a", "b"}
 	for _, c := range []struct {

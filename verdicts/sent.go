@@ -18,12 +18,12 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// NotSent returns how the request that was recorded is not the one that a requestor was to send; "" if it is.
+// NotSent returns how the recorded request differs from the one that a requestor was to send, or "" if it does not.
 func NotSent(r *scenarios.Request, by scenarios.Requestor, o *Observation) string {
 	return (&stepJudge{request: r, requestor: by, o: o}).checkSent()
 }
 
-// checkSent demands that the request which was sent is the scenario's: another one would say nothing about the API server.
+// checkSent demands that the request which was sent is the scenario's.
 //
 // Source: the evidence itself: otherwise it says nothing about the API server.
 func (v *stepJudge) checkSent() (problem string) {
@@ -32,7 +32,7 @@ func (v *stepJudge) checkSent() (problem string) {
 		return fmt.Sprintf("the request was sent by %q, and the scenario wants %q", got.Requestor, want.Username())
 	}
 	if v.client {
-		// A client's other headers are its own; method and path are compared with what it must send.
+		// The other headers are the client's own. Its method and path are compared with what it must send.
 		got.Headers = impersonationHeaders(got)
 	} else if problem := cmp.Or(v.checkRequestLine(), v.checkBody()); problem != "" {
 		return problem
@@ -51,7 +51,8 @@ func (v *stepJudge) checkSent() (problem string) {
 	return v.checkCredential(got.Credential, want)
 }
 
-// checkOthers demands that the request carried the credentials of the others whom the scenario names, and no more.
+// checkOthers demands that the request carried the credentials of the other requestors whom the scenario names, and no
+// more.
 //
 // Source: the evidence itself: otherwise it says nothing about the API server.
 func (v *stepJudge) checkOthers() (problem string) {
@@ -84,7 +85,8 @@ func (v *stepJudge) checkRequestLine() (problem string) {
 	return ""
 }
 
-// checkBody demands the scenario's body. Which token a TokenReview asks about is not compared: tokens are not evidence.
+// checkBody demands the scenario's body. The token that a TokenReview asks about is not compared, because tokens are
+// not evidence.
 //
 // Source: the evidence itself: otherwise it says nothing about the API server.
 func (v *stepJudge) checkBody() (problem string) {
@@ -109,7 +111,8 @@ func impersonationHeaders(r SentRequest) map[string][]string {
 	return out
 }
 
-// checkCredential demands that the credential which was sent is the requestor's, and that an anonymous one sent none.
+// checkCredential demands that the credential which was sent is the requestor's, and that an anonymous requestor sent
+// none.
 //
 // Source: the evidence itself: otherwise it says nothing about the API server.
 func (v *stepJudge) checkCredential(c *scenarios.User, r scenarios.Requestor) (problem string) {
@@ -131,11 +134,11 @@ func (v *stepJudge) checkCredential(c *scenarios.User, r scenarios.Requestor) (p
 	return fmt.Sprintf("the credential that was sent is of %s, and the scenario wants %s", c.Render(), want.Render())
 }
 
-// expectedCredential returns whom the credential of a requestor has to name. The IDs in a token are the API server's: they
-// are taken from the one that was sent.
+// expectedCredential returns the user whom the credential of a requestor has to name. The IDs in a token are chosen by
+// the API server, so they are taken from the credential that was sent.
 func expectedCredential(r scenarios.Requestor, got *scenarios.User) scenarios.User {
 	want := scenarios.User{Name: r.Username(), UID: r.UID, Groups: r.Groups, Extra: maps.Clone(r.Extra)}
-	maps.DeleteFunc(want.Extra, func(_ string, values []string) bool { return len(values) == 0 }) // no header is sent for these
+	maps.DeleteFunc(want.Extra, func(_ string, values []string) bool { return len(values) == 0 }) // no header is sent for a key without values
 	sa := r.ServiceAccount
 	if r.Certificate { // the digest of a certificate stands among its owner's extra
 		want.Extra = map[string][]string{user.CredentialIDKey: got.Extra[user.CredentialIDKey]}
@@ -155,12 +158,12 @@ func expectedCredential(r scenarios.Requestor, got *scenarios.User) scenarios.Us
 	return want
 }
 
-// isMintedWrongly reports whether it is the API server's fault that a credential is not the requestor's: it is a token that
-// the API server made on request, for that account or for one that cannot exist, and not another requestor's token, which
-// might have been sent in its place.
+// isMintedWrongly reports whether it is the API server's fault that a credential is not the requestor's. That is so if
+// it is a token which the API server issued on request, for that account or for one that cannot exist, and if it is not
+// the token of another requestor, which might have been sent by mistake.
 func (v *stepJudge) isMintedWrongly(r scenarios.Requestor, name string) bool {
 	sa := r.ServiceAccount
-	if sa == nil || sa.Running || len(sa.Times) > 0 { // a kubelet asked for it, or it was signed here
+	if sa == nil || sa.Running || len(sa.Times) > 0 { // the kubelet requested the token, or it was signed here
 		return false
 	}
 	for _, other := range v.s.Requestors {
@@ -172,7 +175,7 @@ func (v *stepJudge) isMintedWrongly(r scenarios.Requestor, name string) bool {
 	return hasEmptyPart || name == r.Username()
 }
 
-// authenticatedUser returns the requestor as the API server has to know it by the credential that was sent.
+// authenticatedUser returns the requestor as the API server must know it from the credential that was sent.
 func (v *stepJudge) authenticatedUser() scenarios.User {
 	c := v.o.Request.Credential
 	if c == nil {
@@ -185,7 +188,7 @@ func (v *stepJudge) authenticatedUser() scenarios.User {
 	return u
 }
 
-// requestorInReview returns the requestor as a review with this verb has to show it.
+// requestorInReview returns the requestor as a review with this verb must show it.
 func (v *stepJudge) requestorInReview(verb string) scenarios.User {
 	u := v.authenticatedUser()
 	if mode, ok := scenarios.ImpersonationMode(verb); ok && mode == "associated-node" {

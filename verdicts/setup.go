@@ -9,35 +9,36 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Unheeded is a grant, or its end, that an API server accepted and that its access reviews did not show.
+// Unheeded is a grant, or the end of one, that an API server accepted but that its access reviews did not show.
 type Unheeded struct {
-	// Step is the index of the step that granted or revoked, 0 for what is granted before the first.
+	// Step is the index of the step that granted or revoked. It is 0 for what is granted before the first step.
 	Step int `json:"step"`
-	// Review is what was asked, Want whether it should have been allowed, and Answer the last answer.
+	// Review is the review that was asked, Want whether it should have been allowed, and Answer the last answer.
 	Review authorizationv1.SubjectAccessReviewSpec   `json:"review"`
 	Want   bool                                      `json:"want"`
 	Answer authorizationv1.SubjectAccessReviewStatus `json:"answer"`
-	// Asked is how many reviews were answered, Millis how long after the change the last was.
+	// Asked is how many reviews were answered, and Millis how long after the change the last of them was.
 	Asked  int   `json:"asked"`
 	Millis int64 `json:"millis"`
-	// Stored are the roles and bindings of the grant that the API server shows afterwards.
+	// Stored are the roles and bindings of the grant as the API server shows them afterwards.
 	Stored []map[string]any `json:"stored"`
 }
 
-// What says that an API server had time to see a change, and was not too busy to answer.
+// An API server that has answered so many reviews in so long had time to see a change, and was not too busy to answer.
 const (
 	heedMillis = 10_000
 	heedAsked  = 20
 )
 
-// The fields of what an API server does wrong while a scenario is set up.
+// These are the fields of differences that arise while a scenario is set up.
 const (
 	grantField = "grant"
 	setupField = "setup"
 )
 
-// judgeProblem judges that something broke outside of the scenario's requests. The API server has failed if it refused what
-// it owes an administrator; on a cluster that somebody else made, nobody here knows what it owes. All else is invalid.
+// judgeProblem judges something that broke outside of the scenario's requests. The API server has failed if it refused
+// what it must allow an administrator. A cluster that somebody else made may refuse more, so there, as in all other
+// cases, the result is invalid.
 func (j *judge) judgeProblem(p Problem) Result {
 	if !j.e.Capabilities.Foreign() && p.isAPIServerFault() {
 		return j.failSetup(Difference{Step: len(j.e.Steps), Field: setupField, Want: "what system:masters may do", Got: p.Text})
@@ -45,9 +46,9 @@ func (j *judge) judgeProblem(p Problem) Result {
 	return j.makeInvalid(p.Blame, p.Text)
 }
 
-// isAPIServerFault reports whether the API server did what it never does to a member of system:masters who asks for a
-// resource that every API server has: it refused, or its handler panicked, after which net/http resets the stream. What
-// admission or validation refuses may be the scenario's fault.
+// isAPIServerFault reports whether the API server did what it must never do to a member of system:masters who asks for
+// a resource that every API server has: it refused, or its handler panicked, after which net/http resets the stream.
+// What admission or validation refuses may be the scenario's fault.
 func (p Problem) isAPIServerFault() bool {
 	answer := p.Answer
 	if answer == nil {
@@ -71,8 +72,8 @@ func (j *judge) failSetup(d Difference) Result {
 	return j.conclude()
 }
 
-// judgeUnheeded judges that reviews do not follow roles. The API server contradicts itself, and has failed, if the roles and
-// bindings that it shows say otherwise than its reviews, and nothing else can have made the difference.
+// judgeUnheeded judges a grant that access reviews do not show. The API server contradicts itself, and has failed, if
+// its reviews differ from the roles and bindings that it shows, and if nothing else can be the cause.
 func (j *judge) judgeUnheeded(u *Unheeded) Result {
 	said := fmt.Sprintf("allowed=%v after %d reviews in %d ms: %s", u.Answer.Allowed, u.Asked, u.Millis, describe(u.Review))
 	switch {
@@ -87,10 +88,10 @@ func (j *judge) judgeUnheeded(u *Unheeded) Result {
 // hadTime reports whether the API server had time to see the change, and was not too busy to answer.
 func (u *Unheeded) hadTime() bool { return u.Asked >= heedAsked && u.Millis >= heedMillis }
 
-// mayFollowOthers reports whether another authorizer than RBAC may have given the last answer. On an existing cluster nobody
-// here knows whether there is an RBAC authorizer at all. On targets of our own none before RBAC denies, for webhooks have
-// no opinion of what the harness asks, unless one could not be reached, which the answer says as an error, or another
-// authorizer has the grants.
+// mayFollowOthers reports whether another authorizer than RBAC may have given the last answer. On an existing cluster
+// nobody here knows whether there is an RBAC authorizer at all. On targets of our own no authorizer before RBAC denies,
+// because webhooks have no opinion of what the harness asks. There are two exceptions: a webhook that could not be
+// reached, which the answer reports as an error, and another authorizer that has the grants.
 func (j *judge) mayFollowOthers(u *Unheeded) bool {
 	if j.e.Capabilities.Foreign() {
 		return true

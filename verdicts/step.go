@@ -18,7 +18,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// stepJudge judges one request of a scenario. Its methods that are called check… each demand one thing of what was observed.
+// stepJudge judges one request of a scenario. Each of its methods called check… demands one thing of what was observed.
 type stepJudge struct {
 	*judge
 	index     int
@@ -26,16 +26,17 @@ type stepJudge struct {
 	requestor scenarios.Requestor
 	expect    *scenarios.Expect
 	o         *Observation
-	client    bool // the request is one of a client program's
+	client    bool // the request is one of those that a client program sent
 	event     *auditv1.Event
 	status    *metav1.Status // of the answer
 	decided   []Decided
 }
 
-// impersonatedName returns the wanted user's name; "" if nobody is impersonated.
+// impersonatedName returns the name of the user who is to be impersonated, or "" if nobody is.
 func (v *stepJudge) impersonatedName() string { return v.request.WantedUser() }
 
-// reviewsUntilFinal returns the reviews up to that of the request itself: behind it may stand one that the request asks for.
+// reviewsUntilFinal returns the reviews up to that of the request itself. It leaves out the last one if the request
+// itself asks for an access review.
 func (v *stepJudge) reviewsUntilFinal() []Decided {
 	if _, ok := v.requestedReview(); ok {
 		return v.decided[:max(0, len(v.decided)-1)]
@@ -43,7 +44,8 @@ func (v *stepJudge) reviewsUntilFinal() []Decided {
 	return v.decided
 }
 
-// finalReview returns the review of the request itself, if it was sent as somebody else and was put to the authorizers.
+// finalReview returns the review of the request itself, if it was sent on behalf of somebody else and the authorizers
+// were asked about it.
 func (v *stepJudge) finalReview() (d Decided, ok bool) {
 	all := v.reviewsUntilFinal()
 	if len(all) == 0 || all[len(all)-1].Spec.User != v.impersonatedName() {
@@ -52,8 +54,9 @@ func (v *stepJudge) finalReview() (d Decided, ok bool) {
 	return all[len(all)-1], true
 }
 
-// checkSubjects demands that reviews are about the requestor, the impersonated user, or whom the request asks about. Requests
-// are sent one at a time, so that there is nobody else whom the API server could have asked about.
+// checkSubjects demands that reviews are about the requestor, the impersonated user, or the user whom the request
+// itself asks about. Requests are sent one at a time, so there is nobody else whom the API server could have asked
+// about.
 //
 // Source: KEP-5284, workflow when the feature is enabled; constrainedImpersonationHandler in k8s.io/apiserver/pkg/endpoints/filters/impersonation/constrained_impersonation.go.
 func (v *stepJudge) checkSubjects() {
@@ -69,20 +72,20 @@ func (v *stepJudge) checkSubjects() {
 	}
 }
 
-// checkCounts demands that the API server counts the impersonation checks, by mode and decision, that the recorder has seen
-// (apiserver_impersonation_authorization_attempts_total). An API server that counts otherwise than it asks contradicts
-// itself. But where it counted what the scenario wants, and the recorder has seen too little, two speak against one: the
-// recorder lost something, and what it has cannot be believed.
+// checkCounts demands that the API server counts the impersonation checks, by mode and decision, that the recorder has
+// seen (apiserver_impersonation_authorization_attempts_total). An API server whose counts differ from its questions
+// contradicts itself. The exception is an API server that counted what the scenario expects while the recorder has seen
+// fewer reviews than the scenario expects: then the recorder has lost some, and the result is invalid.
 //
 // Source: KEP-5284, Monitoring Requirements; k8s.io/apiserver/pkg/endpoints/filters/impersonation/metrics.
 func (v *stepJudge) checkCounts() (problem string) {
-	isPrivileged := slices.Contains(v.requestor.Groups, user.SystemPrivilegedGroup) // about whom no authorizer is asked
+	isPrivileged := slices.Contains(v.requestor.Groups, user.SystemPrivilegedGroup) // authorizers are not asked about its members
 	if isPrivileged || !v.has(scenarios.Metrics) || !v.has(scenarios.Reviews) {
 		return ""
 	}
 	decided := v.decided
 	if v.impersonatedName() == "" {
-		decided = nil // who asks what he may impersonate, as kubectl auth can-i does, impersonates nobody
+		decided = nil // a request that asks what its requestor may impersonate, as kubectl auth can-i does, impersonates nobody
 	}
 	got, counted := renderChecks(decided, v.requestor.Username()), v.renderIncreases(AuthorizationsMetric)
 	if got != counted && v.hasLostReviews(counted) {
@@ -92,7 +95,8 @@ func (v *stepJudge) checkCounts() (problem string) {
 	return ""
 }
 
-// renderChecks returns the impersonation checks among reviews, by mode and decision; those of one user only, if it is given.
+// renderChecks returns the impersonation checks among reviews, by mode and decision. If a user is given, it returns
+// only those about that user.
 func renderChecks(decided []Decided, user string) string {
 	var seen []scenarios.MetricDelta
 	for _, d := range decided {
@@ -104,7 +108,7 @@ func renderChecks(decided []Decided, user string) string {
 	return scenarios.RenderDeltas(seen)
 }
 
-// hasLostReviews reports whether the recorder has seen fewer reviews than go with what the API server counted.
+// hasLostReviews reports whether the recorder has seen fewer reviews than belong to what the API server counted.
 func (v *stepJudge) hasLostReviews(counted string) bool {
 	all := append([]scenarios.Alternative{{Reviews: v.expect.Reviews, Metrics: v.expect.Metrics}}, v.expect.OneOf...)
 	return slices.ContainsFunc(all, func(a scenarios.Alternative) bool {
@@ -112,7 +116,8 @@ func (v *stepJudge) hasLostReviews(counted string) bool {
 	})
 }
 
-// checkOutcome demands the class of the answer, its code, message, warnings and output; an audit event has to say the same.
+// checkOutcome demands the class of the answer, its code, message, warnings and output. An audit event must show the
+// same class.
 //
 // Source: the reference page on authorization; WithAuthorization in k8s.io/apiserver/pkg/endpoints/filters/authorization.go.
 func (v *stepJudge) checkOutcome() {
@@ -133,12 +138,13 @@ func (v *stepJudge) checkOutcome() {
 	if v.expect.Warnings != nil || !v.e.Capabilities.Foreign() {
 		v.compare("warnings", scenarios.List(v.expect.Warnings), scenarios.List(v.o.Response.Warnings))
 	}
-	if v.expect.Output != "" { // of a log or a command
+	if v.expect.Output != "" { // the output of a log or a command
 		v.compare("output", v.expect.Output, strings.TrimSpace(v.o.Response.Body))
 	}
 }
 
-// observedOutcome returns the class of the answer: by its code and text, or by the audit event where these do not tell.
+// observedOutcome returns the class of the answer. It follows from the code and text, or from the audit event where
+// these are not enough.
 func (v *stepJudge) observedOutcome() scenarios.Outcome {
 	got := outcomeOf(v.o.Response.Code, v.status)
 	if got == "" && !v.isLeftOutByPolicy() {
@@ -149,15 +155,15 @@ func (v *stepJudge) observedOutcome() scenarios.Outcome {
 	}
 	switch decision := v.event.Annotations[decisionAnnotation]; {
 	case decision == "allow":
-		return scenarios.Allowed // refused behind authorization: by admission, or a handler's own check
+		return scenarios.Allowed // it was refused after authorization, by admission or by a check of the handler
 	case decision == "" && v.status != nil:
-		return scenarios.ImpersonationForbidden // refused before it, with the text of an authorizer
+		return scenarios.ImpersonationForbidden // it was refused before authorization, with the text of an authorizer
 	}
 	return got
 }
 
-// isToldByAuditOnly reports whether only an audit event could tell the outcome, and the target shows none: the answer tells
-// nothing, or it is the refusal that is expected behind authorization, by admission or a handler, and looks like one by it.
+// isToldByAuditOnly reports whether only an audit event could show the outcome and the target shows none. Either the
+// answer shows nothing, or it is an expected refusal by admission or a handler, which looks like one by an authorizer.
 func (v *stepJudge) isToldByAuditOnly(got scenarios.Outcome) bool {
 	if v.isAudited() {
 		return false
@@ -166,8 +172,8 @@ func (v *stepJudge) isToldByAuditOnly(got scenarios.Outcome) bool {
 	return got == "" || isRefusedBehind
 }
 
-// checkMessage demands the message that the scenario states, or one that its pattern matches. The message of a TokenReview is
-// its error.
+// checkMessage demands the message that the scenario states, or a message that its pattern matches. For a TokenReview
+// the message is its error.
 //
 // Source: Forbidden in k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go.
 func (v *stepJudge) checkMessage() {
@@ -190,7 +196,7 @@ func (v *stepJudge) checkMessage() {
 	}
 }
 
-// checkAlternatives demands that one of the alternatives is seen whole, as far as the target shows what they state.
+// checkAlternatives demands that one of the alternatives is seen completely, as far as the target shows what it states.
 //
 // Source: the scenario, whose document leaves open which of them it is.
 func (v *stepJudge) checkAlternatives() {
@@ -216,7 +222,7 @@ func (v *stepJudge) checkAlternatives() {
 	v.compare("oneOf", want, got)
 }
 
-// checkUser demands the resulting user where the target shows it: in the final access review and in the audit event.
+// checkUser demands the resulting user in the final access review and in the audit event, where the target shows them.
 //
 // Source: the reference page on user impersonation; KEP-5284, Design Details.
 func (v *stepJudge) checkUser() {
@@ -242,8 +248,9 @@ func (v *stepJudge) checkUser() {
 	}
 }
 
-// checkWantedUser demands that the resulting user is the one whom the headers ask for, with the groups that they ask for
-// first, and the same in the final access review as in the audit event, where the scenario does not state the user.
+// checkWantedUser demands that the resulting user is the one whom the headers ask for, that the groups they ask for come
+// first, and that the final access review has the same user as the audit event. It applies where the scenario does not
+// state the user.
 //
 // Source: the reference page on user impersonation, the headers of a request.
 func (v *stepJudge) checkWantedUser() {
@@ -259,8 +266,8 @@ func (v *stepJudge) checkWantedUser() {
 	v.compare(auditUserField, want.Render(), got.Render())
 }
 
-// expectsFinalReview reports whether the authorizers are to be asked about the resulting user: not where the scenario states
-// reviews without such a one, for members of system:masters pass before authorizers.
+// expectsFinalReview reports whether the authorizers must be asked about the resulting user. They are not where the
+// scenario states reviews without such a review, because members of system:masters pass before the authorizers.
 func (v *stepJudge) expectsFinalReview() bool {
 	return v.expect.Reviews == nil || slices.ContainsFunc(v.expect.Reviews, func(r scenarios.Review) bool {
 		return r.By == scenarios.ByImpersonated
@@ -290,7 +297,7 @@ func (v *stepJudge) checkAudit() {
 	v.checkLatency()
 }
 
-// The impersonation counters of an API server; beside each is a histogram of durations.
+// These are the impersonation counters of an API server. Beside each there is a histogram of durations.
 const (
 	AttemptsMetric       = "apiserver_impersonation_attempts_total"
 	AuthorizationsMetric = "apiserver_impersonation_authorization_attempts_total"
@@ -306,8 +313,8 @@ const (
 	eventsField   = "audit (events)"
 )
 
-// checkMetrics demands that the impersonation counters, and the counts of their histograms, increase as the scenario states,
-// and that they are of the documented types, with the documented labels.
+// checkMetrics demands that the impersonation counters and the counts of their histograms increase as the scenario
+// states, and that they have the documented types and labels.
 //
 // Source: KEP-5284, Monitoring Requirements; k8s.io/apiserver/pkg/endpoints/filters/impersonation/metrics.
 func (v *stepJudge) checkMetrics() {
@@ -352,7 +359,7 @@ func (v *stepJudge) renderIncreases(name string) string {
 	return scenarios.RenderDeltas(deltas)
 }
 
-// quote returns a value in quotes, or says that it is absent.
+// quote returns a value in quotes, or "absent" for an empty one.
 func quote(s string) string { return choose(s == "", "absent", strconv.Quote(s)) }
 
 // reviewUser returns the user whom a review is about.
@@ -360,8 +367,8 @@ func reviewUser(spec authorizationv1.SubjectAccessReviewSpec) scenarios.User {
 	return scenarios.UserOf(spec.User, spec.UID, spec.Groups, spec.Extra)
 }
 
-// requestedReview returns the access review that the request asks for, if it asks for one and was answered: about the user
-// whom it names, or about the one as whom it is sent.
+// requestedReview returns the access review that the request itself asks for, if it asks for one and was answered. The
+// review is about the user whom the request names, or else about the user as whom it is sent.
 func (v *stepJudge) requestedReview() (spec authorizationv1.SubjectAccessReviewSpec, ok bool) {
 	spec, ok = scenarios.Asked(v.o.Request.Body)
 	if !ok || v.o.Response.Code != codeCreated {
@@ -381,8 +388,9 @@ func (v *stepJudge) requestedReview() (spec authorizationv1.SubjectAccessReviewS
 	return spec, true
 }
 
-// checkForwardedReview demands of a request for an access review that the authorizers are asked exactly that at last, and that
-// the answer is what they decided. About members of system:masters no authorizer is asked.
+// checkForwardedReview demands that the last question to the authorizers is exactly the review that a request for an
+// access review asks for, and that the answer is what they decided. Authorizers are not asked about members of
+// system:masters.
 //
 // Source: the reference page on authorization, checking API access; k8s.io/kubernetes/pkg/registry/authorization/util/helpers.go.
 func (v *stepJudge) checkForwardedReview() {

@@ -11,9 +11,9 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// judgeTogether judges requests that were sent at the same time. The answer and the audit event of each are its own; access
-// reviews and counters are those of all, and are compared where the steps state some. Which of several that ask the same
-// found the answer remembered is open. It returns a problem of the harness, or "".
+// judgeTogether judges requests that were sent at the same time. Each has its own answer and audit event. Access
+// reviews and counters belong to all of them together, and are compared where the steps state some. If several ask the
+// same, any of them may have found the answer in the cache. It returns a problem of the harness, or "".
 func (j *judge) judgeTogether(first int, group []scenarios.Step, seen []Observation) (problem string) {
 	all := j.newStepJudge(first, &group[0], &seen[0])
 	decided := all.foldReviews(seen[0].Reviews)

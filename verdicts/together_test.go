@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestTogetherWithoutStatedReviews judges two requests that were sent at the same time and state no reviews: what the
-// recorder saw and what the API server counted have to agree all the same.
+// TestTogetherWithoutStatedReviews judges two requests that were sent at the same time and state no reviews. What the
+// recorder saw and what the API server counted must agree nevertheless.
 func TestTogetherWithoutStatedReviews(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(e *Evidence)

@@ -19,7 +19,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// claims are what a service account's token says (Claims of k8s.io/kubernetes/pkg/serviceaccount/claims.go).
+// claims are the claims in a service account's token (Claims of k8s.io/kubernetes/pkg/serviceaccount/claims.go).
 type claims struct {
 	ID         string   `json:"jti"`
 	Subject    string   `json:"sub"`
@@ -37,7 +37,7 @@ type claims struct {
 // named is an object that a token names.
 type named struct{ Name, UID string }
 
-// decodePayload returns what a token says, as JSON; nil if it is not a token.
+// decodePayload returns the payload of a token as JSON, or nil if the text is not a token.
 func decodePayload(token string) json.RawMessage {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -50,18 +50,18 @@ func decodePayload(token string) json.RawMessage {
 	return raw
 }
 
-// ClaimsIn returns the claims of the token that a TokenReview asks about, or that a TokenRequest is answered with; nil where
-// there is none. They are evidence, and the token, which somebody could use, is not.
+// ClaimsIn returns the claims of the token that a TokenReview asks about or that the answer to a TokenRequest has, and
+// nil if there is no token. The claims are evidence; the token is not, because somebody could use it.
 func ClaimsIn(body []byte) json.RawMessage {
 	var object struct{ Spec, Status struct{ Token string } }
 	_ = json.Unmarshal(body, &object) // objects of other kinds have no token
 	return decodePayload(object.Spec.Token + object.Status.Token)
 }
 
-// TokenUser returns whom a service account's token names; nil if it is not such a token.
+// TokenUser returns the user whom a service account's token names, or nil if it is not such a token.
 func TokenUser(token string) *scenarios.User { return userFromClaims(decodePayload(token)) }
 
-// userFromClaims reads claims as Validate of that file does; it returns nil if they are not JSON.
+// userFromClaims reads claims as Validate of claims.go does. It returns nil if they are not JSON.
 func userFromClaims(raw json.RawMessage) *scenarios.User {
 	var c claims
 	if json.Unmarshal(raw, &c) != nil {
@@ -75,14 +75,14 @@ func userFromClaims(raw json.RawMessage) *scenarios.User {
 	return &u
 }
 
-// checkTokenRequest demands that the token which a TokenRequest is answered with has the claims that follow from the answer:
-// the account, audiences, bound object and lifetime that the answer says were asked for, issued when it was sent.
+// checkTokenRequest demands that the token in the answer to a TokenRequest has the claims that follow from the answer:
+// the account, audiences, bound object and lifetime that the answer repeats, and the time at which it was sent.
 //
 // Source: the reference page on service accounts; Claims in k8s.io/kubernetes/pkg/serviceaccount/claims.go.
 func (v *stepJudge) checkTokenRequest() {
 	var answer authenticationv1.TokenRequest
 	var got claims
-	_ = json.Unmarshal([]byte(v.o.Response.Body), &answer) // what cannot be read says nothing
+	_ = json.Unmarshal([]byte(v.o.Response.Body), &answer) // what cannot be read stays empty, and differs
 	_ = json.Unmarshal(v.o.Response.Claims, &got)
 	want := v.expectedClaims(&answer, got)
 	v.compare("token", fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", got))
@@ -91,18 +91,18 @@ func (v *stepJudge) checkTokenRequest() {
 	v.compare("status.expirationTimestamp", sameTime, choose(expires.Sub(end).Abs() > time.Second, expires.String(), sameTime))
 }
 
-// expectedClaims returns the claims that the token of an answer has to have. IDs that the API server makes up are taken from
-// those that it has, and have to be there.
+// expectedClaims returns the claims that the token in an answer must have. IDs that the API server generates are taken
+// from the token, and must not be empty.
 func (v *stepJudge) expectedClaims(answer *authenticationv1.TokenRequest, got claims) claims {
 	want := got
 	want.ID = cmp.Or(got.ID, "some")
 	want.Subject, want.Audiences = serviceaccount.MakeUsername(answer.Namespace, answer.Name), answer.Spec.Audiences
 	k := &want.Kubernetes
-	accountUID := cmp.Or(string(answer.UID), got.Kubernetes.ServiceAccount.UID, "some") // the answers of Kubernetes 1.33 have none
+	accountUID := cmp.Or(string(answer.UID), got.Kubernetes.ServiceAccount.UID, "some") // answers of Kubernetes 1.33 have no UID
 	k.Namespace, k.ServiceAccount = answer.Namespace, named{answer.Name, accountUID}
 	bound := ptr.Deref(answer.Spec.BoundObjectRef, authenticationv1.BoundObjectReference{})
 	k.Pod, k.Secret = boundObject(bound, "Pod", k.Pod), boundObject(bound, "Secret", k.Secret)
-	if bound.Kind != "Pod" { // with a pod the token names the pod's node
+	if bound.Kind != "Pod" { // a token for a pod also names the pod's node
 		k.Node = boundObject(bound, "Node", k.Node)
 	}
 	const clocksMayDiffer = time.Minute
@@ -111,18 +111,19 @@ func (v *stepJudge) expectedClaims(answer *authenticationv1.TokenRequest, got cl
 	}
 	want.NotBefore = want.IssuedAt
 	want.Expires = requestedEnd(answer, want)
-	if k.WarnAfter != 0 { // the token is to be replaced then, and good for longer
+	if k.WarnAfter != 0 { // the token should be replaced at that time, but is valid for longer
 		k.WarnAfter, want.Expires = want.Expires, max(want.Expires, got.Expires)
 	}
 	return want
 }
 
-// requestedEnd returns when a token ends that was issued when the claims say, in seconds since 1970.
+// requestedEnd returns when a token ends that was issued at the time in the claims, in seconds since 1970.
 func requestedEnd(answer *authenticationv1.TokenRequest, c claims) int64 {
 	return c.IssuedAt + ptr.Deref(answer.Spec.ExpirationSeconds, 0)
 }
 
-// boundObject returns the object of a kind that a token has to name: the one that it is bound to, with some UID, or none.
+// boundObject returns the object of a kind that a token must name: the one that the token is bound to, with any UID, or
+// none.
 func boundObject(bound authenticationv1.BoundObjectReference, kind string, got named) named {
 	if bound.Kind != kind {
 		return named{}
@@ -130,14 +131,14 @@ func boundObject(bound authenticationv1.BoundObjectReference, kind string, got n
 	return named{bound.Name, cmp.Or(string(bound.UID), got.UID, "some")}
 }
 
-// checkTokenReview demands that a TokenReview of a requestor's token says that the token is good, and whose it is, by its
-// claims; where the scenario expects an error, that it is not good, and nobody's.
+// checkTokenReview demands that a TokenReview of a requestor's token says that the token is good and whose it is, by
+// its claims. Where the scenario expects an error, it demands that the token is not good and that no user is named.
 //
 // Source: the type TokenReview of authentication.k8s.io/v1; k8s.io/kubernetes/pkg/registry/authentication/tokenreview/storage.go.
 func (v *stepJudge) checkTokenReview() {
 	var answer authenticationv1.TokenReview
 	var c claims
-	_ = json.Unmarshal([]byte(v.o.Response.Body), &answer) // what cannot be read says nothing
+	_ = json.Unmarshal([]byte(v.o.Response.Body), &answer) // what cannot be read stays empty, and differs
 	_ = json.Unmarshal(v.o.Request.Claims, &c)
 	var want scenarios.User
 	var audiences []string
@@ -154,7 +155,7 @@ func (v *stepJudge) checkTokenReview() {
 	v.compare("status.audiences", scenarios.List(audiences), scenarios.List(answer.Status.Audiences))
 }
 
-// commonAudiences returns the audiences of a token that a TokenReview asks for: all of them if it asks for none.
+// commonAudiences returns the audiences of a token that a TokenReview asks for, or all of them if it asks for none.
 func commonAudiences(ofToken, requested []string) []string {
 	if len(requested) == 0 {
 		return ofToken

@@ -11,18 +11,18 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// now is when the tokens of these tests were asked for.
+// now is when the tokens of these tests were requested.
 var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
-// podToken are the claims of a token for ten minutes that is bound to a pod on a node.
+// podToken has the claims of a token for ten minutes that is bound to a pod on a node.
 var podToken = fmt.Sprintf(`{"aud":["api"],"exp":%d,"iat":%d,"iss":"api","jti":"1","kubernetes.io":{"namespace":"n","node":{"name":"node1","uid":"u3"},`+
 	`"pod":{"name":"p","uid":"u2"},"serviceaccount":{"name":"agent","uid":"u1"}},"nbf":%[2]d,"sub":"system:serviceaccount:n:agent"}`, now.Unix()+600, now.Unix())
 
-// podRequest is what the API server answers to who asked for it.
+// podRequest is what the API server answers when that token is requested.
 var podRequest = `{"kind":"TokenRequest","metadata":{"name":"agent","namespace":"n","uid":"u1"},"spec":{"audiences":["api"],"expirationSeconds":600,` +
 	`"boundObjectRef":{"kind":"Pod","name":"p"}},"status":{"token":"[redacted]","expirationTimestamp":"2026-05-04T12:10:00Z"}}`
 
-// TestClaimsAsRequested: a token has to be what the answer that it comes with says was asked for.
+// TestClaimsAsRequested checks that a token has the claims which, by the answer that it comes with, were requested.
 func TestClaimsAsRequested(t *testing.T) {
 	seconds := func(n int) string { return fmt.Sprint(now.Unix() + int64(n)) }
 	asKubelets := strings.NewReplacer(`"expirationSeconds":600`, `"expirationSeconds":3607`, "12:10:00", "13:00:07").Replace(podRequest)
@@ -68,7 +68,8 @@ func TestClaimsAsRequested(t *testing.T) {
 	}
 }
 
-// TestReviewed: of a token that is good a TokenReview says whose it is, all of it; of another one nothing but why.
+// TestReviewed checks that a TokenReview of a good token says completely whose it is, and that one of a bad token says
+// only why it is bad.
 func TestReviewed(t *testing.T) {
 	const good = `{"kind":"TokenReview","spec":{"token":"[redacted]"},"status":{"authenticated":true,"audiences":["api"],"user":{"username":"system:serviceaccount:n:agent","uid":"u1",` +
 		`"groups":["system:serviceaccounts","system:serviceaccounts:n","system:authenticated"],"extra":{"authentication.kubernetes.io/credential-id":["JTI=1"],` +
@@ -102,7 +103,7 @@ func TestReviewed(t *testing.T) {
 	}
 }
 
-// TestReviewedIsSent: what a TokenReview asks about has to be a token of the requestor that the scenario names.
+// TestReviewedIsSent checks that a TokenReview has to ask about a token of the requestor that the scenario names.
 func TestReviewedIsSent(t *testing.T) {
 	agent := scenarios.Requestor{ServiceAccount: &scenarios.ServiceAccount{Namespace: "n", Name: "agent", Pod: "p", Node: "node1"}}
 	request := &scenarios.Request{By: "operator", Verb: "create", Resource: "tokenreviews", APIGroup: "authentication.k8s.io",
@@ -118,7 +119,7 @@ func TestReviewedIsSent(t *testing.T) {
 	}
 }
 
-// TestClaimsIn: claims are found where a token is, and only of what is one.
+// TestClaimsIn checks that claims are found where a token is, and only in what is a token.
 func TestClaimsIn(t *testing.T) {
 	token := "e30." + base64.RawURLEncoding.EncodeToString([]byte(podToken)) + ".c2lnbmVk"
 	for body, want := range map[string]string{

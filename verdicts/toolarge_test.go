@@ -6,8 +6,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestOrTooLarge judges answers to a request that the HTTP server may refuse: one that it refused must have been seen by
-// nobody, and every other refusal fails.
+// TestOrTooLarge judges answers to a request that the HTTP server may refuse. If it refused, nobody may have seen the
+// request; every other refusal is a failure.
 func TestOrTooLarge(t *testing.T) {
 	refuse := func(e *Evidence) {
 		o := &e.Steps[0]

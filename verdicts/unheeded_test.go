@@ -10,7 +10,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// unheededGrant is evidence of a server that keeps alice's grant and does not follow it.
+// unheededGrant returns evidence of a server that stores alice's grant and does not follow it.
 func unheededGrant(t *testing.T) *Evidence {
 	t.Helper()
 	e := newEvidence()
@@ -27,7 +27,8 @@ func unheededGrant(t *testing.T) *Evidence {
 	return e
 }
 
-// TestUnheeded: a server that shows a role and does not follow it has failed; what may have another cause is invalid.
+// TestUnheeded checks that a server which shows a role and does not follow it has failed, and that the result is
+// invalid where there may be another cause.
 func TestUnheeded(t *testing.T) {
 	for name, test := range map[string]struct {
 		change  func(*Unheeded)
@@ -62,8 +63,8 @@ func TestUnheeded(t *testing.T) {
 	}
 }
 
-// TestTurnedAway: an administrator whom authentication or authorization turns away is the API server's fault; what
-// admission or validation refuses may be the scenario's.
+// TestTurnedAway checks that the API server is to blame if authentication or authorization refuses an administrator.
+// What admission or validation refuses may be the scenario's fault.
 func TestTurnedAway(t *testing.T) {
 	forbidden := `namespaces is forbidden: User "admin" cannot create resource "namespaces" in API group "" at the cluster scope`
 	for name, test := range map[string]struct {

@@ -1,4 +1,5 @@
-// Package evidencetest makes evidence for tests: what would be seen of a server that does what a scenario expects.
+// Package evidencetest makes evidence for tests. It is what would be seen of a server that does what a scenario
+// expects.
 package evidencetest
 
 import (
@@ -25,7 +26,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// Epoch is when evidence begins that a test has no other time for.
+// Epoch is when evidence begins for a test that has no other time.
 var Epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 //go:embed scenarios fixtures
@@ -94,12 +95,12 @@ func Perfect(s *scenarios.Scenario, cell verdicts.Cell, can []scenarios.Capabili
 	return e
 }
 
-// everywhere is the reason where a binding allows that every cluster has.
+// everywhere returns the reason that RBAC gives where it allows by a binding that every cluster has.
 func everywhere(user string) string {
 	return fmt.Sprintf("RBAC: allowed by ClusterRoleBinding %q of ClusterRole %q to User %q", "system:any", "system:any", user)
 }
 
-// observe is what would be seen of one request.
+// observe returns what would be seen of one request.
 func observe(i int, st *scenarios.Step, by scenarios.Requestor, at time.Time) verdicts.Observation {
 	r, x := st.Request, st.Expect
 	o := verdicts.Observation{
@@ -141,8 +142,8 @@ func verdictUser(by scenarios.Requestor) scenarios.User {
 	return scenarios.User{Name: by.User, UID: by.UID, Groups: append(slices.Clone(by.Groups), "system:authenticated"), Extra: by.Extra}
 }
 
-// makeReviews returns one review as it arrives, at both points unless it is decided between
-// them.
+// makeReviews returns one review as it arrives: at both points, or only at the front if an authorizer between them
+// allows it.
 func makeReviews(w scenarios.Review, requestor, impersonated scenarios.User, at time.Time) []verdicts.Review {
 	u := requestor
 	if w.By == scenarios.ByImpersonated {
@@ -183,7 +184,7 @@ func extraOf[V ~[]string](u scenarios.User) map[string]V {
 	return extra
 }
 
-// makeMetrics returns the metrics that go with reviews.
+// makeMetrics returns the metrics that an API server would count for these reviews.
 func makeMetrics(reviews []verdicts.Review, x *scenarios.Expect, by scenarios.Requestor) []verdicts.MetricSample {
 	samples := []verdicts.MetricSample{}
 	add := func(name, mode, decision string, n int) {

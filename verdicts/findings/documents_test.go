@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// address is that of a document on GitHub: the repository, the commit that was read, and the path.
+// address matches the address of a document on GitHub: the repository, the commit that was read, and the path.
 var address = regexp.MustCompile(`^https://github\.com/kubernetes/([a-z-]+)/blob/([0-9a-f]{40})/(\S+)$`)
 
 var changedDocument = regexp.MustCompile(`(?m)^diff --git a/(\S+) b/(\S+)$`)
@@ -28,8 +28,8 @@ func readPatches(t *testing.T, e errata) (texts []string) {
 	return texts
 }
 
-// linesWith returns the lines of patches that begin with a sign, without it and as one text, so that a sentence is found
-// wherever its lines end.
+// linesWith returns the lines of patches that begin with a sign, without the sign and as one text, so that a sentence
+// is found wherever its lines end.
 func linesWith(sign string, patches []string) string {
 	var words []string
 	for _, line := range strings.Split(strings.Join(patches, "\n"), "\n") {
@@ -41,7 +41,7 @@ func linesWith(sign string, patches []string) string {
 	return strings.Join(words, " ")
 }
 
-// TestDocumentPatches wants the patches of a document to make each edit that the errata list.
+// TestDocumentPatches checks that the patches of a document make each edit that the errata list.
 func TestDocumentPatches(t *testing.T) {
 	all, _ := table[errata](t, "errata_test.yaml")
 	for _, e := range all {
@@ -64,7 +64,7 @@ func TestDocumentPatches(t *testing.T) {
 	}
 }
 
-// checkPatched wants the lines that patches add and drop to have an edit.
+// checkPatched checks that the lines which patches add and drop contain an edit.
 func (e erratum) checkPatched(t *testing.T, added, dropped string) {
 	t.Helper()
 	if e.Adds == "" && e.Drops == "" {
@@ -78,8 +78,8 @@ func (e erratum) checkPatched(t *testing.T, added, dropped string) {
 	}
 }
 
-// TestDocumentPatchesApply applies the patches of documents as git am does, to the commits that were read. DOCUMENTS is a
-// folder with clones of the repositories.
+// TestDocumentPatchesApply applies the patches of documents to the commits that were read, as git am does. The variable
+// DOCUMENTS names a folder with clones of the repositories.
 func TestDocumentPatchesApply(t *testing.T) {
 	clones := os.Getenv("DOCUMENTS")
 	if clones == "" {
@@ -98,8 +98,8 @@ func TestDocumentPatchesApply(t *testing.T) {
 	}
 }
 
-// applyPatches applies the patches of a document to the files that they change, as they are in a clone at the commit that
-// was read.
+// applyPatches applies the patches of a document to the files that they change, as these are in a clone at the commit
+// that was read.
 func (e errata) applyPatches(t *testing.T, clone string) {
 	t.Helper()
 	dir, commit := t.TempDir(), address.FindStringSubmatch(e.Text)[2]
@@ -124,7 +124,7 @@ func (e errata) applyPatches(t *testing.T, clone string) {
 	}
 }
 
-// changedFiles are the files that patches change.
+// changedFiles returns the files that patches change.
 func changedFiles(patches []string) (all []string) {
 	for _, m := range changedDocument.FindAllStringSubmatch(strings.Join(patches, "\n"), -1) {
 		all = append(all, m[2])

@@ -42,13 +42,13 @@ func load(t *testing.T) ([]Finding, *scenarios.Set) {
 	return all, set
 }
 
-// catalogue is loaded once: that takes a second.
+// catalogue loads the catalogue only once, because that takes a second.
 var catalogue = sync.OnceValues(func() (*scenarios.Set, error) { return scenarios.Load(scenarios.FS, fixtures.FS) })
 
-// severities are in the order of the index.
+// severities has the severities in the order of the index.
 var severities = []string{"high", "medium", "low"}
 
-// TestFindings holds the data to the catalogue, to docs/divergences.md and to the fixes.
+// TestFindings compares the findings with the catalogue, with docs/divergences.md and with the fixes.
 func TestFindings(t *testing.T) {
 	all, set := load(t)
 	divergences, err := os.ReadFile("../../docs/divergences.md")
@@ -94,7 +94,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// since holds the version of a finding to those that its scenarios are for.
+// since checks that the scenarios of a finding are for the versions from the one that the finding names.
 func since(t *testing.T, f *Finding, set *scenarios.Set) {
 	t.Helper()
 	for _, id := range append(slices.Clone(f.Scenarios), f.Turns...) {
@@ -108,7 +108,8 @@ func since(t *testing.T, f *Finding, set *scenarios.Set) {
 	}
 }
 
-// TestMended wants what would be seen to be about the same requests.
+// TestMended checks that the mended scenarios differ from those of today in their expectations, and not in their
+// requests.
 func TestMended(t *testing.T) {
 	all, set := load(t)
 	every := Finding{State: FixProved}
@@ -146,7 +147,7 @@ func copyRequests(s *scenarios.Scenario) scenarios.Scenario {
 	return out
 }
 
-// TestJudge tells what still happens from what does not, and both from something else.
+// TestJudge checks that a defect that still happens, one that does not, and any other behaviour are told apart.
 func TestJudge(t *testing.T) {
 	f := Finding{State: FixProved, Scenarios: []string{"kubernetes/raw-headers/empty-user-before-another"}}
 	mended, err := f.Mended()
@@ -204,22 +205,22 @@ func TestCauses(t *testing.T) {
 //go:embed page_test.md.tmpl
 var pageText string
 
-// IsMended says for the page whether a fix makes a scenario different.
+// IsMended reports whether a fix changes the result of a scenario. The page of a finding uses it.
 func (f Finding) IsMended(id string) bool { return slices.Contains(f.Mends(), id) }
 
-// notThere is said of a finding on a version that does not have what it is about.
+// notThere marks a finding on a version that does not have the feature which the finding is about.
 const notThere = "not there"
 
-// seenWords are what the tables say of what was seen.
+// seenWords are the words of the tables for what was seen.
 var seenWords = map[string]string{string(Happens): "yes", string(Gone): "no", string(Unclear): "unclear", notThere: "–"}
 
-// seenOn is what TestReproduced of cmd/authzconf saw: of each server, by minor, the finding.
+// seenOn is what TestReproduced of cmd/authzconf saw of the finding on each server, by minor.
 type seenOn struct {
 	Servers map[string]string            `json:"servers"`
 	Seen    map[string]map[string]string `json:"seen"`
 }
 
-// on are the servers on which a finding was seen to happen.
+// on returns the servers on which a finding was seen to happen.
 func (s seenOn) on(id string) string {
 	var servers []string
 	for minor, server := range s.Servers {
@@ -230,7 +231,7 @@ func (s seenOn) on(id string) string {
 	return strings.Join(slices.Sorted(slices.Values(servers)), ", ")
 }
 
-// readTried wants every finding to have been tried on every version, and to be there since the version that it names.
+// readTried checks that every finding has been tried on every version, and is there from the version on that it names.
 func readTried(t *testing.T, all []Finding) (tried seenOn) {
 	t.Helper()
 	text, err := os.ReadFile("tried_test.yaml")
@@ -254,27 +255,27 @@ func readTried(t *testing.T, all []Finding) (tried seenOn) {
 	return tried
 }
 
-// errata are the edits that a text needs.
+// errata are the edits that a document needs.
 type errata struct {
 	Document string `json:"document"`
-	Text     string `json:"text"` // its address, at the commit that was read
-	// Patches make the edits, and say what else readers need: files below docs/findings/patches.
+	Text     string `json:"text"` // the document's address, at the commit that was read
+	// Patches are files below docs/findings/patches that make the edits and tell readers why.
 	Patches []string  `json:"patches"`
 	Edits   []erratum `json:"edits"`
 }
 
-// erratum is an edit that a text needs.
+// erratum is one edit that a document needs.
 type erratum struct {
 	Section   string   `json:"section"`
-	Adds      string   `json:"adds"`  // words by which the edit is found in the lines that the patches add
+	Adds      string   `json:"adds"`  // words that show the edit among the lines that the patches add
 	Drops     string   `json:"drops"` // the same for an edit that only leaves something out
 	Says      string   `json:"says"`
 	Should    string   `json:"should"`
 	Scenarios []string `json:"scenarios"`
-	Path      string   `json:"path"` // of an upgrade path, where no scenario shows it
+	Path      string   `json:"path"` // the path of an upgrade path, if no scenario shows it
 }
 
-// table reads what a page is made from, with the scenarios that it may name.
+// table reads the rows that a page is made from, and the scenarios that they may name.
 func table[T any](t *testing.T, file string) (rows []T, set *scenarios.Set) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -290,7 +291,7 @@ func table[T any](t *testing.T, file string) (rows []T, set *scenarios.Set) {
 	return rows, set
 }
 
-// shownBy are links to the scenarios that somebody names, which have to exist.
+// shownBy returns links to the scenarios that who names. The scenarios have to exist.
 func shownBy(t *testing.T, set *scenarios.Set, who string, ids []string) []string {
 	t.Helper()
 	return seq.Map(ids, func(id string) string {
@@ -301,7 +302,8 @@ func shownBy(t *testing.T, set *scenarios.Set, who string, ids []string) []strin
 	})
 }
 
-// errataPage wants each edit to be complete, and to be shown by a scenario or an upgrade path.
+// errataPage returns the page of the errata. It checks that each edit is complete, and that a scenario or an upgrade
+// path shows it.
 func errataPage(t *testing.T) string {
 	t.Helper()
 	all, set := table[errata](t, "errata_test.yaml")
@@ -328,7 +330,7 @@ func errataPage(t *testing.T) string {
 	return b.String()
 }
 
-// TestPages wants a page for each finding, and an index.
+// TestPages compares the page of each finding, and the index, with what is made from the data.
 func TestPages(t *testing.T) {
 	all, _ := load(t)
 	page := template.Must(template.New("page").Parse(pageText))

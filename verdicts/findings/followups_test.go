@@ -8,18 +8,19 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
-// followup is a change that upstream made after the feature was there.
+// followup is a change that upstream made after it had released the feature.
 type followup struct {
 	Change    int      `json:"change"` // its number in kubernetes/kubernetes
 	Since     string   `json:"since"`
 	Does      string   `json:"does"`
 	Scenarios []string `json:"scenarios"`
 	Unshown   string   `json:"unshown"`
-	// Item is set for an item of the list itself, which no change stands for.
+	// Item is set for an item of the list that is not a change.
 	Item string `json:"item"`
 }
 
-// followupsPage wants each change to be shown by scenarios that exist, or to say why none does.
+// followupsPage returns the page of the changes. It checks that each is shown by scenarios that exist, or says why it
+// is not.
 func followupsPage(t *testing.T) string {
 	t.Helper()
 	listed, set := table[followup](t, "followups_test.yaml")

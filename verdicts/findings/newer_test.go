@@ -21,23 +21,24 @@ import (
 
 const newerFile = "newer_test.yaml"
 
-// newerHead is the head of newer_test.yaml, which tests write.
+// newerHead is the head of newer_test.yaml, which TestNewer writes.
 const newerHead = `# What became of findings after the release that they are tried on every night (tried). code is whether the functions
 # that cause them are the same in newer versions: go test ./verdicts/findings -run TestNewer -update compares them again.
 # seen is what authzconf reproduce said on a newer server: NEWER=VERSION go test ./cmd/authzconf -run TestReproducedNewer -timeout 1h -update
 `
 
-// newer is what is known of findings on versions after the one that they are tried on.
+// newer is what is known of findings on versions after the one on which they are tried.
 type newer struct {
 	Tried    string         `json:"tried"`
 	Releases []newerRelease `json:"releases"`
 }
 
-// newerRelease is a version of Kubernetes.
+// newerRelease is what is known of findings on one version of Kubernetes.
 type newerRelease struct {
 	Version  string `json:"version"`
 	Released string `json:"released"`
-	// Code is, by finding, the outcome of the comparison; Seen what was seen where a server of the version was run.
+	// Code is the outcome of the comparison for each finding. Seen is what was seen of each finding where a server of
+	// the version was run.
 	Code map[string]string `json:"code"`
 	Seen map[string]string `json:"seen,omitempty"`
 }
@@ -54,7 +55,7 @@ func readNewer(t *testing.T) (n newer) {
 	return n
 }
 
-// cell is what the table of findings says of one on a version.
+// cell returns the cell of the table of findings for one finding on a version.
 func (r newerRelease) cell(id string) string {
 	code := r.Code[id]
 	if seen := r.Seen[id]; seen != "" {
@@ -63,7 +64,7 @@ func (r newerRelease) cell(id string) string {
 	return code
 }
 
-// newerCell is what the page of a finding says of a newer version.
+// newerCell is what the page of a finding says about a newer version.
 type newerCell struct{ Version, Released, What string }
 
 // describeFinding returns what is known of a finding on each of the newer versions.
@@ -117,7 +118,8 @@ func TestNewer(t *testing.T) {
 	}
 }
 
-// checkCode wants a comparison to have the outcome that it had before. Another machine may have had more modules.
+// checkCode checks that a comparison has the outcome that it had before. Where modules are missing on this machine it
+// only logs a difference.
 func (r newerRelease) checkCode(t *testing.T, id, got string) {
 	t.Helper()
 	want := r.Code[id]
@@ -130,7 +132,7 @@ func (r newerRelease) checkCode(t *testing.T, id, got string) {
 	}
 }
 
-// pinnedVersion is the version that kube-apiserver of the newest minor is built from.
+// pinnedVersion returns the version from which kube-apiserver of the newest minor is built.
 func pinnedVersion(t *testing.T) string {
 	t.Helper()
 	list := exec.CommandContext(t.Context(), "go", "list", "-mod=mod", "-modfile=clusters/local/versions/kubernetes-1.37.mod", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
@@ -142,7 +144,8 @@ func pinnedVersion(t *testing.T) string {
 	return strings.TrimPrefix(strings.TrimSpace(string(out)), "v")
 }
 
-// modules are those of a version of Kubernetes, as far as they have been opened: nil for one that cannot be had.
+// modules are the modules of a version of Kubernetes that have been opened so far. A module that cannot be downloaded
+// is nil.
 type modules struct {
 	version string
 	opened  map[string]fs.FS
@@ -159,7 +162,7 @@ func (m modules) open(t *testing.T, name string) fs.FS {
 	if name != "kubernetes" {
 		version = "v0" + strings.TrimPrefix(m.version, "1")
 	}
-	// A version that requires a newer Go is downloaded, too, but is an error; and any error is in the output.
+	// A version that requires a newer Go is downloaded although the command fails. Every error is in the output.
 	output, _ := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", "k8s.io/"+name+"@"+version).Output()
 	var downloaded struct{ Zip string }
 	if err := json.Unmarshal(output, &downloaded); err != nil || downloaded.Zip == "" {
@@ -184,7 +187,7 @@ const (
 	notCompared = "not compared"
 )
 
-// isIncomplete reports whether a comparison lacked modules.
+// isIncomplete reports whether modules were missing in a comparison.
 func isIncomplete(code string) bool {
 	return code == notCompared || strings.HasPrefix(code, sameCode+" (without ")
 }
@@ -219,7 +222,8 @@ func (f Finding) compareCode(t *testing.T, before, after modules) string {
 	}
 }
 
-// functionSource is the source of the functions and methods of a name in a file, none if there is no such file.
+// functionSource returns the source of the functions and methods with a name in a file, or none if there is no such
+// file.
 func functionSource(t *testing.T, files fs.FS, name, function string) (sources []string) {
 	t.Helper()
 	file, err := files.Open(name)
@@ -243,7 +247,7 @@ func functionSource(t *testing.T, files fs.FS, name, function string) (sources [
 	return sources
 }
 
-// TestFunctionSource finds functions and methods, and sees that one has changed.
+// TestFunctionSource checks that functions and methods are found, and that a change of one is seen.
 func TestFunctionSource(t *testing.T) {
 	write := func(body string) fs.FS {
 		dir := t.TempDir()

@@ -17,9 +17,9 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// adversaries are authorizers that somebody wrote to be certified though they are wrong, from the printed policy alone:
-// what is wrong with them has to do with size, order, encoding, time or what nobody looks at. None may be granted every
-// level.
+// adversaries are wrong authorizers that were written to be certified nevertheless, from the printed policy alone.
+// Their mistakes concern size, order, encoding, time, or things that are rarely looked at. None of them may be granted
+// every level.
 var adversaries = map[string]func(right reference.Decider, grants []rule) reference.Decider{
 	"adds system:authenticated": func(right reference.Decider, _ []rule) reference.Decider {
 		return func(s spec) scenarios.Decision {
@@ -210,7 +210,7 @@ var adversaries = map[string]func(right reference.Decider, grants []rule) refere
 	},
 }
 
-// alsoAs allows what another review would be allowed as well.
+// alsoAs makes an authorizer that also allows a review if it would allow a changed one.
 func alsoAs(change func(s *spec) bool) func(reference.Decider, []rule) reference.Decider {
 	return func(right reference.Decider, _ []rule) reference.Decider {
 		return func(s spec) scenarios.Decision {
@@ -223,7 +223,7 @@ func alsoAs(change func(s *spec) bool) func(reference.Decider, []rule) reference
 	}
 }
 
-// limit has no opinion where something is larger than some number.
+// limit makes an authorizer that has no opinion if a size is larger than some number.
 func limit(most int, size func(spec) int) func(reference.Decider, []rule) reference.Decider {
 	return func(right reference.Decider, _ []rule) reference.Decider {
 		return func(s spec) scenarios.Decision {
@@ -235,7 +235,7 @@ func limit(most int, size func(spec) int) func(reference.Decider, []rule) refere
 	}
 }
 
-// hashed remembers decisions by so many bits of a hash.
+// hashed makes an authorizer that remembers decisions by the given number of bits of a hash.
 func hashed(bits uint) func(reference.Decider, []rule) reference.Decider {
 	return func(right reference.Decider, _ []rule) reference.Decider {
 		known := map[uint64]scenarios.Decision{}
@@ -271,7 +271,7 @@ func TestAdversariesAreRejected(t *testing.T) {
 	}
 }
 
-// wireAdversaries are wrong in what they read or when.
+// wireAdversaries are wrong in how they read reviews or in when they answer.
 var wireAdversaries = map[string]func(right http.Handler) http.Handler{
 	"the spec twice, the first counts": func(right http.Handler) http.Handler {
 		return early(func(_ http.ResponseWriter, body []byte) ([]byte, bool) {
@@ -343,8 +343,8 @@ var wireAdversaries = map[string]func(right http.Handler) http.Handler{
 	},
 }
 
-// TestWireAdversariesAreRejected asks them as often as certification does, first what is asked at the same time: it shows most
-// of them, and the other levels ask tens of thousands of questions one by one.
+// TestWireAdversariesAreRejected asks them as often as certification does. It begins with what is asked at the same
+// time, because that shows most of them and the other levels ask tens of thousands of questions one by one.
 func TestWireAdversariesAreRejected(t *testing.T) {
 	t.Parallel()
 	b := plan(t, 1)

@@ -8,8 +8,9 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// first returns the questions that are asked before all others: one about what is not granted, for an authorizer that
-// allows everything until the policy is there, and grants, for one that allows nothing until then.
+// first returns the questions that are asked before all others. The first is about something that is not granted, to
+// find an authorizer that allows everything until it has the policy. The others are about grants, to find one that
+// allows nothing until then.
 func (b *Plan) first() (out []Question) {
 	for i := 0; i < len(b.Scenario) && len(out) <= preflighted; i++ {
 		if v := apart(b.Scenario, i); (v.Expect == scenarios.Allow) == (len(out) > 0) {
@@ -29,17 +30,18 @@ func (b *Plan) repeatable() (out []*Question) {
 	return out
 }
 
-// stride is a prime: stepping by it visits every element of a list, unless the list's length is a multiple of it.
+// stride is a prime. Stepping by it visits every element of a list, unless the length of the list is a multiple of it.
 const stride = 7919
 
 // apart returns the i-th question of a list in an order in which neighbours are far apart.
 func apart[Q any](all []Q, i int) Q { return all[i*stride%len(all)] }
 
-// neighbour returns the i-th question of a list in an order that has neighbours together, of one user as a rule, and each
-// twice: somebody else's answer, or that to another question of somebody, is given to questions that are under way together.
+// neighbour returns the i-th question of a list in an order in which neighbours stay together and each question comes
+// twice. Neighbours are usually of one user. So an authorizer that mixes up questions which it answers at the same time
+// gives one of them the answer of another user, or of another question of the same user.
 func neighbour(all []*Question, i int) *Question { return all[(i/40*stride+i%40/2)%len(all)] }
 
-// pick returns n questions of a list, in an order.
+// pick returns n questions of a list, in the order that nth gives.
 func pick(all []*Question, n int, nth func(all []*Question, i int) *Question) []Question {
 	out := make([]Question, n)
 	for i := range out {
@@ -48,7 +50,7 @@ func pick(all []*Question, n int, nth func(all []*Question, i int) *Question) []
 	return out
 }
 
-// repeatedFor returns the level of the checks that ask again.
+// repeatedFor returns the level for which questions are asked again.
 func (b *Plan) repeatedFor() CertificationLevel {
 	if slices.Contains(b.levels, Safe) {
 		return Safe
@@ -56,8 +58,8 @@ func (b *Plan) repeatedFor() CertificationLevel {
 	return Robust
 }
 
-// askedAgain returns the questions that are asked first, and again for the levels Robust and Safe, by check, in their
-// order. For level Safe some are asked at the same time, and nothing else is repeated.
+// askedAgain returns, by check, the questions that are asked first and those that are asked again for the levels Robust
+// and Safe, in their order. For level Safe some are asked at the same time, and nothing else is repeated.
 func (b *Plan) askedAgain() map[string][]Question {
 	if b.repeatedFor() == Safe {
 		return b.askedAtOnce()
@@ -71,7 +73,7 @@ func (b *Plan) askedAgain() map[string][]Question {
 	return out
 }
 
-// checksAgain returns the checks that ask again, in their order.
+// checksAgain returns the checks that ask questions again, in their order.
 func (b *Plan) checksAgain() []string {
 	atOnce := seq.Map(b.formations(), func(f formation) string { return f.check })
 	if b.repeatedFor() == Safe {

@@ -14,29 +14,31 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
-// atOnceCheck begins the names of the checks that ask at the same time.
+// atOnceCheck is the beginning of the names of checks that ask questions at the same time.
 const atOnceCheck = "at-once-"
 
-// formation is a way to ask at the same time.
+// formation is a way to ask questions at the same time.
 type formation struct {
 	check string
-	// connections is how many there are before, each for streams of HTTP/2; without any, each review opens its own.
+	// connections is how many connections are open before the reviews are sent, each for streams of HTTP/2. If it is 0,
+	// each review opens a connection of its own.
 	connections int
 	// size is how many reviews are sent together.
 	size int
 }
 
 const (
-	// streams is how many reviews are sent together on one connection of HTTP/2, and how many over that many connections of
-	// HTTP/1.1. Most servers accept that many at once.
+	// streams is how many reviews are sent together, on one connection of HTTP/2 or on as many connections of HTTP/1.1.
+	// Most servers accept that many at once.
 	streams = 128
-	// company is how many other reviews have to be in flight when an answer comes, for half of the answers.
+	// company is how many other reviews have to be in flight when an answer comes. It has to be reached for half of the
+	// answers.
 	company = 50
-	// largestBad is the size up to which a request that is not a review is sent together with others, in bytes.
+	// largestBad is the size in bytes up to which a request that is not a review is sent together with others.
 	largestBad = 1 << 10
 )
 
-// formations returns all ways to ask at the same time.
+// formations returns all ways in which questions are asked at the same time.
 func (b *Plan) formations() []formation {
 	if b.repeatedFor() == Safe {
 		return []formation{{atOnceCheck + "connections", 8, streams}}
@@ -46,11 +48,11 @@ func (b *Plan) formations() []formation {
 	}
 }
 
-// isAtOnce reports whether a check asks at the same time.
+// isAtOnce reports whether a check asks questions at the same time.
 func isAtOnce(check string) bool { return strings.HasPrefix(check, atOnceCheck) }
 
-// askedAtOnce returns what is asked in each way: pairs that differ in one attribute and in the decision, each beside the
-// other; questions of one user; and requests that have to be refused.
+// askedAtOnce returns what is asked in each formation: pairs of questions that differ in one attribute and in the
+// decision, each beside the other; questions of one user; and requests that have to be refused.
 func (b *Plan) askedAtOnce() map[string][]Question {
 	random, all := policy.Random(b.Policy.Seed, "at once"), b.repeatable()
 	paired := seq.Filter(b.all, func(v Question) bool { return v.Paired && !b.leavesOut(v) })
@@ -58,7 +60,7 @@ func (b *Plan) askedAtOnce() map[string][]Question {
 	out := map[string][]Question{}
 	for i, f := range b.formations() {
 		asked := slices.Clone(paired)
-		if random.IntN(2) == 0 { // with the second of each pair before the first
+		if random.IntN(2) == 0 { // the second of each pair comes before the first
 			slices.Reverse(asked)
 		}
 		asked = append(asked, pick(all, b.atOnce/2, neighbour)...)
@@ -78,7 +80,8 @@ func (v Question) canBeHeld() bool {
 	return v.Form == literal && v.Method == "" && len(v.Body) > 1 && len(v.Body) <= largestBad
 }
 
-// askAtOnce asks what belongs to a formation, so many at a time. It reports whether it makes sense to go on.
+// askAtOnce asks the questions of a formation, as many at a time as it says. It reports whether it makes sense to go
+// on.
 func (r *runner) askAtOnce(ctx context.Context, f formation, questions []Question) bool {
 	corks := &corks{}
 	clients, err := r.connect(ctx, f, corks)
@@ -100,7 +103,7 @@ func (r *runner) askAtOnce(ctx context.Context, f formation, questions []Questio
 	return true
 }
 
-// connect returns the clients of a formation, whose connections are open.
+// connect returns the clients of a formation, with open connections.
 func (r *runner) connect(ctx context.Context, f formation, corks *corks) (clients []*client, err error) {
 	dial := corks.dial((&net.Dialer{Timeout: r.Webhook.Timeout}).DialContext)
 	for range max(f.connections, 1) {
@@ -131,7 +134,7 @@ func (r *runner) askWave(ctx context.Context, check string, clients []*client, c
 	w.release(ctx, corks)
 	all.Wait()
 	if ctx.Err() != nil {
-		return nil // the answers show our interruption
+		return nil // the answers would show our interruption
 	}
 	for _, a := range answers {
 		r.Continue(a.useless())
@@ -141,15 +144,16 @@ func (r *runner) askWave(ctx context.Context, check string, clients []*client, c
 
 // Concurrency is how many reviews were in flight when answers came.
 type Concurrency struct {
-	// Check is what the reviews were sent for, and Answers is how many answers came.
+	// Check is the check for which the reviews were sent, and Answers is how many answers came.
 	Check   string
 	Answers int
-	// Accompanied is how many of them came while at least 50 others were in flight. Most is the largest number in flight.
+	// Accompanied is how many answers came while at least 50 other reviews were in flight. Most is the largest number
+	// of reviews in flight.
 	Accompanied int
 	Most        int64
 }
 
-// isEnough reports whether enough was in flight to say something about reviews at the same time.
+// isEnough reports whether enough reviews were in flight to judge how the authorizer answers reviews at the same time.
 func (c Concurrency) isEnough() bool { return 2*c.Accompanied >= c.Answers }
 
 // String returns the figures in a sentence.
@@ -157,7 +161,7 @@ func (c Concurrency) String() string {
 	return fmt.Sprintf("%d of %d answers came while %d other reviews were in flight", c.Accompanied, c.Answers, company)
 }
 
-// measureConcurrency returns how many reviews were in flight in each check that asks at the same time.
+// measureConcurrency returns how many reviews were in flight in each check that asks questions at the same time.
 func (b *Plan) measureConcurrency(answers []Answer) (out []Concurrency) {
 	for _, f := range b.formations() {
 		c := Concurrency{Check: f.check}

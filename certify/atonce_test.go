@@ -19,7 +19,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// sharedWithout are authorizers that make one decision for reviews under way together that differ in one attribute.
+// sharedWithout has authorizers that make one decision for reviews which they answer at the same time and which differ
+// in one attribute.
 func sharedWithout() map[string]func(reference.Decider) reference.Decider {
 	type attributes = authorizationv1.ResourceAttributes
 	lacks := func(change func(a *attributes)) func(r *review) { return func(r *review) { *r = without(*r, change) } }
@@ -43,7 +44,8 @@ func sharedWithout() map[string]func(reference.Decider) reference.Decider {
 	return out
 }
 
-// TestSharedAnswersAreFound has every attribute forgotten by who shares answers among reviews that are under way together.
+// TestSharedAnswersAreFound checks that authorizers are found which share answers among reviews at the same time and
+// ignore an attribute, for every attribute.
 func TestSharedAnswersAreFound(t *testing.T) {
 	t.Parallel()
 	b := some(plan(t, 1), 50)
@@ -59,7 +61,7 @@ func TestSharedAnswersAreFound(t *testing.T) {
 	}
 }
 
-// TestSharingRightly shares answers of reviews that are the same: nothing is wrong with that.
+// TestSharingRightly checks that an authorizer may share answers among equal reviews.
 func TestSharingRightly(t *testing.T) {
 	t.Parallel()
 	b := some(plan(t, 1), 50)
@@ -69,7 +71,7 @@ func TestSharingRightly(t *testing.T) {
 	}
 }
 
-// TestManyAreInFlight counts reviews of each formation in the handler.
+// TestManyAreInFlight counts the reviews of each formation in the handler.
 func TestManyAreInFlight(t *testing.T) {
 	t.Parallel()
 	b := some(plan(t, 1), 50)
@@ -103,7 +105,8 @@ func TestManyAreInFlight(t *testing.T) {
 	}
 }
 
-// TestFewAreInFlight asks a server that takes few at once: the level is inconclusive, and says why.
+// TestFewAreInFlight asks a server that accepts few reviews at once. The level is inconclusive, and its result says
+// why.
 func TestFewAreInFlight(t *testing.T) {
 	b := plan(t, smallSeed)
 	var answers []Answer
@@ -122,8 +125,8 @@ func TestFewAreInFlight(t *testing.T) {
 	}
 }
 
-// TestPairs: of each attribute there are pairs that differ in it alone and in the decision, granted to users, to groups and
-// to both.
+// TestPairs checks that for each attribute there are pairs which differ only in it and in the decision, granted to
+// users, to groups and to both.
 func TestPairs(t *testing.T) {
 	b := plan(t, 1)
 	count := map[string]map[scenarios.Decision]int{}
@@ -144,7 +147,7 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// TestFewConnectionsAndStreams certifies servers that take few streams, and one review on a connection.
+// TestFewConnectionsAndStreams certifies servers that accept few streams, or one review on a connection.
 func TestFewConnectionsAndStreams(t *testing.T) {
 	t.Parallel()
 	b := some(plan(t, 1), 50)
@@ -160,7 +163,7 @@ func TestFewConnectionsAndStreams(t *testing.T) {
 			}
 			s := httptest.NewUnstartedServer(right)
 			s.TLS, s.EnableHTTP2 = p.ServerConfig(), true
-			s.Config.ErrorLog = log.New(io.Discard, "", 0) // of connections that turn out not to be needed
+			s.Config.ErrorLog = log.New(io.Discard, "", 0) // some connections turn out not to be needed
 			change(s)
 			s.StartTLS()
 			t.Cleanup(s.Close)

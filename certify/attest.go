@@ -7,8 +7,9 @@ import (
 	"github.com/authzconf/authzconf/reports/record"
 )
 
-// Attest returns who has made a report, as far as that can be known. With keys, a challenge that it answers must be by one
-// of them: who has signed both has asked himself. hasSigned reports whether a key has signed the report.
+// Attest returns who made a report, as far as that can be known. If keys are given, the challenge that the report
+// answers must be signed by one of them. hasSigned reports whether a key has signed the report: then the certifier made
+// the report himself.
 func (t *Trial[A]) Attest(keys []*record.Key, hasSigned func(*record.Key) bool) (made string, differences []string) {
 	const declared = "self-declared"
 	if t.Challenge == nil {

@@ -6,15 +6,15 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// answerKey names what was asked: a question in a check.
+// answerKey identifies what was asked: a question in a check.
 type answerKey struct{ check, vector string }
 
 func (a Answer) key() answerKey { return answerKey{a.Check, a.Vector} }
 
-// controls are what the reference authorizer did where another one was wrong.
+// controls has what the reference authorizer answered where another authorizer was wrong.
 type controls struct {
 	plan *Plan
-	// answers are those of the reference to the same; wrong those of them that are.
+	// answers are the reference's answers to the same questions. wrong are those of them that are wrong.
 	answers, wrong map[answerKey]Answer
 	rates          map[string]Rate
 }
@@ -42,7 +42,7 @@ func (b *Plan) controls(answers []Answer) controls {
 	return c
 }
 
-// isWrong reports whether something is wrong with an answer, or whether it can't be judged.
+// isWrong reports whether something is wrong with an answer, or whether it cannot be judged.
 func (b *Plan) isWrong(a Answer) bool {
 	if a.Seen != nil {
 		j, err := b.judgeSeen(a)
@@ -56,9 +56,10 @@ func (b *Plan) isWrong(a Answer) bool {
 	return len(judge(v, a)) > 0 || a.Opened > maxOpened
 }
 
-// blame returns whose fault a wrong answer is. Nothing of what an authorizer decides is seen if it cannot be reached: that
-// is the environment. Otherwise it is the authorizer if the reference got the same right, and if it did not, the API server
-// where one has a part in it, or the harness. It is empty if that was not found out.
+// blame returns whose fault a wrong answer is. If the authorizer cannot be reached, nothing of its decisions is seen,
+// so that is the environment's fault. Otherwise it is the authorizer's fault if the reference answered the same
+// question correctly. If the reference did not, it is the fault of the API server where one takes part, or else of the
+// harness. It is empty if the reference was not asked.
 func (c controls) blame(a Answer, reason string) verdicts.Blame {
 	if slices.Contains(unreachable, reason) {
 		return verdicts.BlameEnvironment
@@ -91,16 +92,17 @@ func (c controls) isOverloaded(check string) bool {
 	return r.Inconclusive || len(r.problems()) > 0
 }
 
-// isUnclear reports whether nothing can be said about the reference either.
+// isUnclear reports whether nothing can be said about the answer of the reference either.
 func (c controls) isUnclear(a Answer) bool {
 	j, err := c.plan.judgeSeen(a)
 	return err != nil || j.unclear
 }
 
-// contradicts reports whether the reference fell short of the expectation: what it decided is not what the policy says.
+// contradicts reports whether the reference itself decided otherwise than expected, so that its decision is not what
+// the policy says.
 func (c controls) contradicts(a Answer) bool {
 	if a.Check == revocation {
-		// The webhook itself has nothing but the reference behind it.
+		// When the webhook is asked directly, only the reference itself can have answered.
 		return a.Vector == "revoked/"+byWebhook || a.Vector == "granted/"+byWebhook
 	}
 	check := c.plan.clusterChecks()[a.Vector]
@@ -114,13 +116,14 @@ func (c controls) contradicts(a Answer) bool {
 	return c.plan.Policy.Decide(check.Spec) != check.Expect
 }
 
-// blameForRate returns whose fault it is that a rate was not kept: the machine's if the reference could not keep it either.
+// blameForRate returns whose fault it is that a rate was not kept. It is the environment's if the reference could not
+// keep the rate either.
 func (c controls) blameForRate(r Rate, reason string) verdicts.Blame {
 	control, ok := c.rates[r.check()]
 	if !ok {
 		return ""
 	}
-	if reason == memoryGrows { // that of its own process
+	if reason == memoryGrows { // the memory is that of the authorizer's own process
 		return verdicts.BlameAuthorizer
 	}
 	sameProblem := slices.ContainsFunc(control.problems(), func(p problem) bool { return p.reason == reason })

@@ -19,8 +19,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// broken certifies a webhook and expects the finding, no level, and an end
-// within a minute.
+// broken certifies a webhook, and expects the finding, no granted level, and an end within a minute.
 func broken(t *testing.T, b *Plan, w *Webhook, finding string) *Run[Answer] {
 	t.Helper()
 	began := time.Now()
@@ -167,7 +166,7 @@ func TestBrokenConnections(t *testing.T) {
 	})
 }
 
-// TestAnswersAsServersReadThem has answers that an API server reads otherwise than a decoder that is lenient.
+// TestAnswersAsServersReadThem judges answers that an API server reads differently from a lenient decoder.
 func TestAnswersAsServersReadThem(t *testing.T) {
 	v := Question{ID: "v", Reason: "r", Expect: scenarios.Allow, Spec: on("u", "get", "", "pods", "n", "p")}
 	const head = `{"apiVersion":"authorization.k8s.io/v1",`
@@ -241,8 +240,8 @@ func FuzzParsers(f *testing.F) {
 	})
 }
 
-// BenchmarkAsk is how many reviews a second are asked and judged, against a
-// handler that always gives the same answer.
+// BenchmarkAsk measures how many reviews a second are asked and judged, with a handler that always gives the same
+// answer.
 func BenchmarkAsk(b *testing.B) {
 	plan := plan(b, 1)
 	w := serve(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -20,8 +20,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// all is read once for all tests, and a plan made once for each seed: neither is
-// ever changed.
+// all is read once for all tests, and a plan is made once for each seed. Neither is ever changed.
 var (
 	all   = sync.OnceValues(func() (*scenarios.Set, error) { return scenarios.Load(scenarios.FS, fixtures.FS) })
 	books sync.Map
@@ -52,10 +51,11 @@ func plan(t testing.TB, seed int64) *Plan {
 	return b
 }
 
-// smallSeed is that of a small plan, as of every seed but 1 and 2, for what is not about the questions.
+// smallSeed is a seed with a small plan, for tests that are not about the questions. Only the seeds 1 and 2 have large
+// plans.
 const smallSeed = 5
 
-// serve starts a webhook and says how to reach it.
+// serve starts a webhook, and returns how to reach it.
 func serve(t testing.TB, h http.Handler) *Webhook {
 	t.Helper()
 	s, err := reference.Start(h, nil)
@@ -74,7 +74,7 @@ func serve(t testing.TB, h http.Handler) *Webhook {
 	return w
 }
 
-// inProcess asks a handler without a connection: what is decided is the same, and asked in a tenth of the time.
+// inProcess asks a handler without a connection. The decisions are the same, and asking takes a tenth of the time.
 func inProcess(t testing.TB, h http.Handler) *Webhook {
 	t.Helper()
 	w := serve(t, h)
@@ -92,7 +92,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// some is a sample of a plan, unless everything is asked.
+// some returns a sample of a plan, unless everything is to be asked.
 func some(b *Plan, n int, reasons ...string) *Plan {
 	if everything() {
 		return b
@@ -100,7 +100,7 @@ func some(b *Plan, n int, reasons ...string) *Plan {
 	return b.Sample(n, reasons...)
 }
 
-// checkRecord records the answers of a run, and expects the judge to come to the same from the record.
+// checkRecord records the answers of a run, and expects the judge to return the same from the record.
 func checkRecord(t *testing.T, b *Plan, run *Run[Answer]) {
 	t.Helper()
 	log := record.New()
@@ -121,7 +121,7 @@ func checkRecord(t *testing.T, b *Plan, run *Run[Answer]) {
 	}
 }
 
-// answered is the answer that the policy gives, as if it had come.
+// answered returns the answer that the policy gives, as if it had come.
 func answered(v Question) Answer {
 	a := Answer{Check: plain, Vector: v.ID, HTTP: 200, Protocol: 2}
 	a.keep(reference.Answer(v.apiVersion(), v.Expect), v)
@@ -137,7 +137,7 @@ func certify(t testing.TB, b *Plan, w *Webhook, levels ...CertificationLevel) *R
 	return run
 }
 
-// TestKillTable holds the table in docs/faulty-authorizers.md to the faulty authorizers that
+// TestKillTable compares the table in docs/faulty-authorizers.md with the faulty authorizers that
 // TestFaultyAuthorizersAreRejected certifies.
 func TestKillTable(t *testing.T) {
 	table := "| faulty authorizer | what is wrong | rejected for |\n|---|---|---|\n"
@@ -172,24 +172,23 @@ func TestReferenceIsAccepted(t *testing.T) {
 	}
 }
 
-// allVariable has the tests take every faulty authorizer and 20 seeds, which takes ten minutes:
-// make faulty-authorizers. Otherwise it is one seed and some of the faulty authorizers, others for every
-// sampleVariable.
+// allVariable makes the tests use every faulty authorizer and 20 seeds, which takes ten minutes: make
+// faulty-authorizers. Otherwise they use one seed and some of the faulty authorizers, which depend on sampleVariable.
 const (
 	allVariable    = "AUTHZCONF_FAULTY"
 	sampleVariable = "AUTHZCONF_SAMPLE"
 )
 
-// everything says whether all of it is asked for.
+// everything reports whether allVariable is set.
 func everything() bool { return os.Getenv(allVariable) != "" }
 
-// sampled is the number of the sample, 0 if there is none.
+// sampled returns the number of the sample, or 0 if there is none.
 func sampled() int {
 	n, _ := strconv.Atoi(os.Getenv(sampleVariable))
 	return n
 }
 
-// turn is every nth of a list, others with every commit, or all if everything is asked for.
+// turn returns every nth of a list, in turn with each commit, or all if everything is to be asked.
 func turn(all []string, n int) (now []string) {
 	seed := sampled()
 	for i, name := range all {
@@ -209,8 +208,8 @@ func sample() (picked []faultyAuthorizer) {
 	return picked
 }
 
-// decidesOnly says whether it is only decisions that an authorizer has wrong, for which it needs no connections, but
-// all questions.
+// decidesOnly reports whether only the decisions of an authorizer are wrong. Such an authorizer needs no connections,
+// but all questions.
 func decidesOnly(r faultyAuthorizer) bool {
 	for _, class := range faultyClasses()[:4] {
 		if slices.ContainsFunc(class, func(o faultyAuthorizer) bool { return o.ID == r.ID }) {
@@ -220,8 +219,8 @@ func decidesOnly(r faultyAuthorizer) bool {
 	return false
 }
 
-// kill certifies a faulty authorizer, one level after the other until the finding comes, and says what was found on
-// the way. Of most it is enough to ask some of the questions, and those about its fault.
+// kill certifies a faulty authorizer, one level after the other until the finding comes, and returns what was found
+// until then. For most of them it asks only some of the questions, and all about the fault.
 func kill(t *testing.T, b *Plan, r faultyAuthorizer) (reasons []string, granted bool) {
 	granted = true
 	start := serve

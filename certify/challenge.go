@@ -11,24 +11,24 @@ import (
 	"github.com/authzconf/authzconf/reports/record"
 )
 
-// challengePredicate names what the signature of a challenge claims: that its signer wants this to be answered.
+// challengePredicate is what the signature of a challenge claims: its signer wants the challenge to be answered.
 const challengePredicate = "https://authzconf.dev/challenge/v1alpha1"
 
-// Challenge is what a certifier wants to have answered: under a seed that nobody knew before, until it ends.
+// Challenge is what a certifier wants to have answered, under a seed that nobody knew before, until it ends.
 type Challenge struct {
 	Seed   int64     `json:"seed"`
 	Nonce  string    `json:"nonce"`
 	Begins time.Time `json:"begins"`
 	Ends   time.Time `json:"ends"`
 
-	// raw is the envelope with the signature.
+	// raw is the envelope that contains the signature.
 	raw []byte
 }
 
-// nonceBytes is the length of a nonce.
+// nonceBytes is the length of a nonce in bytes.
 const nonceBytes = 32
 
-// clockSkew is how much earlier than the certifier's clock an answer's may be.
+// clockSkew is by how much the clock of whoever answers may be behind the certifier's.
 const clockSkew = time.Minute
 
 // NewChallenge draws a seed and a nonce, and signs them.
@@ -37,7 +37,7 @@ func NewChallenge(key *record.Key, valid time.Duration) (raw []byte, c *Challeng
 	if _, err := rand.Read(nonce); err != nil {
 		return nil, nil, err
 	}
-	seed, err := rand.Int(rand.Reader, big.NewInt(1<<53)) // which every reader of JSON takes
+	seed, err := rand.Int(rand.Reader, big.NewInt(1<<53)) // every reader of JSON accepts numbers up to this
 	if err != nil {
 		return nil, nil, err
 	}
@@ -47,7 +47,7 @@ func NewChallenge(key *record.Key, valid time.Duration) (raw []byte, c *Challeng
 	return raw, c, err
 }
 
-// ParseChallenge reads a challenge that a key has signed, or anybody without a key.
+// ParseChallenge reads a challenge that a key has signed. Without a key, the signature is not checked.
 func ParseChallenge(raw []byte, key *record.Key) (*Challenge, error) {
 	s, err := record.OpenStatement(key, raw, challengePredicate)
 	if err != nil {
@@ -63,7 +63,7 @@ func ParseChallenge(raw []byte, key *record.Key) (*Challenge, error) {
 	return c, nil
 }
 
-// Check returns why the challenge cannot be answered at a time.
+// Check returns why the challenge cannot be answered at a given time, or nil.
 func (c *Challenge) Check(at time.Time) error {
 	switch {
 	case at.Before(c.Begins.Add(-clockSkew)):
@@ -74,22 +74,22 @@ func (c *Challenge) Check(at time.Time) error {
 	return nil
 }
 
-// circumstances are what a run records of itself beside the answers.
+// circumstances are what a run records about itself beside the answers.
 type circumstances struct {
-	// Suite is the digest of all that was to be asked.
+	// Suite is the digest of everything that was to be asked.
 	Suite string `json:"suite"`
-	// Began and Ended are when it was asked.
+	// Began and Ended are when the questions were asked.
 	Began time.Time `json:"began"`
 	Ended time.Time `json:"ended"`
-	// Certificates are the SHA-256 of those that the webhook has shown.
+	// Certificates are the SHA-256 digests of the certificates that the webhook has shown.
 	Certificates []string `json:"certificates,omitempty"`
-	// Stopped says why the run was ended before everything was asked.
+	// Stopped says why the run ended before everything was asked.
 	Stopped string `json:"stopped,omitempty"`
 	// Problem says why a part of the run could not be carried out.
 	Problem string `json:"problem,omitempty"`
 }
 
-// compare returns why a run under a seed does not answer the challenge.
+// compare returns why a run with a seed does not answer the challenge.
 func (c *Challenge) compare(seed int64, run *circumstances) (differences []string) {
 	add := func(format string, args ...any) {
 		differences = append(differences, "challenge: "+fmt.Sprintf(format, args...))

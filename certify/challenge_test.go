@@ -22,7 +22,7 @@ func newTestKey(t *testing.T) *record.Key {
 	return key
 }
 
-// newTestChallenge is a challenge of a key for the seed whose plan is there already.
+// newTestChallenge returns a challenge of a key, for the seed whose plan is made already.
 func newTestChallenge(t *testing.T, key *record.Key) (raw []byte, c *Challenge) {
 	t.Helper()
 	_, what, err := NewChallenge(key, time.Hour)
@@ -39,7 +39,7 @@ func newTestChallenge(t *testing.T, key *record.Key) (raw []byte, c *Challenge) 
 	return raw, c
 }
 
-// TestCheating tries every way to answer a challenge that was not answered.
+// TestCheating checks that all ways are found to pretend that a challenge was answered.
 func TestCheating(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(seed *int64, run *circumstances)
@@ -67,7 +67,8 @@ func TestCheating(t *testing.T) {
 	}
 }
 
-// TestChallengeIsAnswered runs with a challenge, and verifies: who asked can be told by keys, and the case cannot be left out.
+// TestChallengeIsAnswered runs with a challenge and verifies the report. Keys show who asked, and the case of the
+// challenge cannot be left out.
 func TestChallengeIsAnswered(t *testing.T) {
 	t.Parallel()
 	certifier, vendor, foreign := newTestKey(t), newTestKey(t), newTestKey(t)
@@ -113,7 +114,7 @@ func TestChallengeIsAnswered(t *testing.T) {
 	}
 }
 
-// TestExpiredChallenge is not answered at all, and neither is one for another seed.
+// TestExpiredChallenge checks that an expired challenge is not answered, nor one for another seed.
 func TestExpiredChallenge(t *testing.T) {
 	_, c := newTestChallenge(t, newTestKey(t))
 	for at, want := range map[time.Time]string{
@@ -126,7 +127,7 @@ func TestExpiredChallenge(t *testing.T) {
 	}
 }
 
-// TestSecretsAreNotKept has an authorizer that says what it should not.
+// TestSecretsAreNotKept records the answers of an authorizer that reveals secrets.
 func TestSecretsAreNotKept(t *testing.T) {
 	v := plan(t, smallSeed).Scenario[0]
 	a := Answer{Check: plain, Vector: v.ID, HTTP: 200}

@@ -22,11 +22,11 @@ import (
 )
 
 const (
-	maxAnswer = 1 << 20 // more than an answer that repeats the largest review
-	// Timeout is how long an answer may take by default; slow is what AuthorizationConfiguration recommends.
+	maxAnswer = 1 << 20 // an answer that repeats the largest review is shorter
+	// Timeout is how long an answer may take by default. slow is the time that AuthorizationConfiguration recommends.
 	Timeout = 10 * time.Second
 	slow    = 3 * time.Second
-	idleFor = 100 * time.Millisecond // less than a server waits before it closes a connection
+	idleFor = 100 * time.Millisecond // servers wait longer before they close a connection
 	// noAnswerInTime is the fault of an answer that did not come within Timeout.
 	noAnswerInTime = "does-not-answer-in-time"
 )
@@ -34,18 +34,18 @@ const (
 type client struct {
 	*Webhook
 	http   *http.Client
-	opened atomic.Int64 // connections
-	lag    *lagMeter    // what the harness itself needs, nil if that is not measured
+	opened atomic.Int64 // how many connections were opened
+	lag    *lagMeter    // measures what the harness itself needs; nil if that is not measured
 }
 
 func (w *Webhook) client(http1 bool) (*client, error) {
 	return w.clientOver(http1, (&net.Dialer{Timeout: w.Timeout}).DialContext)
 }
 
-// clientOver returns a client whose connections a function dials.
+// clientOver returns a client whose connections are opened by the given function.
 func (w *Webhook) clientOver(http1 bool, dial func(ctx context.Context, network, address string) (net.Conn, error)) (*client, error) {
 	t := &http.Transport{
-		// Less than all of the time, so that a handshake that hangs is known for one.
+		// The handshake has less time than the whole request, so that a handshake that hangs can be told apart.
 		TLSClientConfig: w.tls.Clone(), TLSHandshakeTimeout: w.Timeout * 9 / 10, ResponseHeaderTimeout: w.Timeout,
 		DialContext:         dial,
 		MaxIdleConnsPerHost: 2 * streams, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10,
@@ -60,16 +60,17 @@ func (w *Webhook) clientOver(http1 bool, dial func(ctx context.Context, network,
 	}
 	return &client{Webhook: w, http: &http.Client{
 		Transport: authenticated,
-		// An API server's client follows redirects nowhere good either.
+		// The client of an API server does not follow redirects to a good end either.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-// request is what an API server sends to a webhook, so that none can tell them apart: the address as client-go
-// makes it, with the timeout and without what else the kubeconfig's has, and no User-Agent but Go's own, for
-// NewGenericWebhook in k8s.io/apiserver/pkg/util/webhook sets none (testdata/request.txt).
+// request makes the same request that an API server sends to a webhook, so that a webhook cannot tell them apart. The
+// address is what client-go makes of it: it has the timeout, and leaves out the rest of the kubeconfig's query. The
+// User-Agent is Go's own, because NewGenericWebhook in k8s.io/apiserver/pkg/util/webhook sets none
+// (testdata/request.txt).
 func (c *client) request(ctx context.Context, method string, body []byte) (*http.Request, error) {
 	base, err := url.Parse(c.url)
 	if err != nil {
@@ -89,10 +90,10 @@ type reply struct {
 	code, protocol int
 	body           []byte
 	fault          string
-	idle           bool // nothing had gone over the connection for a while
+	idle           bool // nothing had been sent over the connection for a while
 }
 
-// send sends a request, and returns what came back. A request of a wave is held until that opens.
+// send sends a request, and returns what came back. A request that belongs to a wave is held back until the wave opens.
 func (c *client) send(ctx context.Context, method string, body []byte, held *heldRequest) (r reply) {
 	limit := c.Timeout
 	if held != nil {
@@ -134,7 +135,7 @@ func (c *client) exchange(ctx context.Context, method string, body []byte, held 
 	case len(raw) > maxAnswer:
 		r.fault = "answer-too-large"
 	case err != nil:
-		return reply{fault: c.fault(err)} // of a part nothing is kept
+		return reply{fault: c.fault(err)} // nothing is kept of a part of a body
 	default:
 		r.body = raw
 	}
@@ -146,7 +147,7 @@ func (c *client) ask(ctx context.Context, check string, v Question) Answer {
 	return c.askHeld(ctx, check, v, nil)
 }
 
-// askHeld asks a question as a part of a wave, or alone without one.
+// askHeld asks a question as a part of a wave, or by itself if held is nil.
 func (c *client) askHeld(ctx context.Context, check string, v Question, held *heldRequest) Answer {
 	a := Answer{Check: check, Vector: v.ID}
 	body, err := v.body()
@@ -155,7 +156,7 @@ func (c *client) askHeld(ctx context.Context, check string, v Question, held *he
 		return a
 	}
 	if v.Form != literal {
-		body = append(body, '\n') // as the API server's encoder ends an object
+		body = append(body, '\n') // the API server's encoder ends an object so
 	}
 	began := time.Now()
 	r := c.send(ctx, cmp.Or(v.Method, http.MethodPost), body, held)
@@ -165,7 +166,8 @@ func (c *client) askHeld(ctx context.Context, check string, v Question, held *he
 		}
 	}
 	if r.fault == "closes-the-connection" && r.idle {
-		// A server may close what is idle at the moment when it is used again. That is not its fault; another end is.
+		// A server may close an idle connection at the moment when it is used again. That is not its fault, so the
+		// question is sent once more. If a connection ends otherwise, that is the server's fault.
 		r = c.send(ctx, cmp.Or(v.Method, http.MethodPost), body, nil)
 	}
 	a.Millis, a.HTTP, a.Protocol, a.Fault = time.Since(began).Milliseconds(), r.code, r.protocol, r.fault
@@ -176,25 +178,25 @@ func (c *client) askHeld(ctx context.Context, check string, v Question, held *he
 	return a
 }
 
-// Poster posts to a webhook over connections that are kept.
+// Poster posts to a webhook over connections that stay open.
 type Poster struct{ client *client }
 
-// Poster makes one. Its error is about the credentials of the kubeconfig.
+// Poster returns a Poster for the webhook. Its error is about the credentials in the kubeconfig.
 func (w *Webhook) Poster() (*Poster, error) {
 	c, err := w.client(false)
 	return &Poster{c}, err
 }
 
-// Close ends its connections.
+// Close closes the connections.
 func (p *Poster) Close() { p.client.close() }
 
-// Post posts JSON as API servers do. A fault is what went wrong on the way, by the names that certification has for it.
+// Post posts JSON as API servers do. A fault is what went wrong on the way, by the name that certification has for it.
 func (p *Poster) Post(ctx context.Context, body []byte) (code int, answer []byte, fault string) {
 	r := p.client.send(ctx, http.MethodPost, body, nil)
 	return r.code, r.body, r.fault
 }
 
-// fault names an error of the connection. Its text is not kept: it has addresses in it.
+// fault names an error of the connection. It does not keep the text of the error, which contains addresses.
 func (c *client) fault(err error) string {
 	var (
 		authority x509.UnknownAuthorityError
@@ -204,7 +206,7 @@ func (c *client) fault(err error) string {
 		alert     tls.AlertError
 		op        *net.OpError
 	)
-	var address *url.Error // its text has the URL in it, with a timeout
+	var address *url.Error // the text of such an error contains the URL, with a timeout
 	if errors.As(err, &address) {
 		err = address.Err
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/authzconf/authzconf/reports/filing"
 )
 
-// CommonFlags are those of all products that certify.
+// CommonFlags are the flags of all products that certify.
 type CommonFlags struct {
 	Subject Subject
 	// Kubeconfig is the file that an API server would be given for the webhook.
 	Kubeconfig string
-	// Hook is a program that loads policies, or empty.
+	// Hook is a program that loads policies, or "".
 	Hook string
 	// Timeout is how long an answer may take.
 	Timeout time.Duration
@@ -41,7 +41,8 @@ func (f *CommonFlags) registerWebhook(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.Timeout, "timeout", Timeout, "how long an answer may take, at most as long as an API server waits")
 }
 
-// Prepare checks the flags, and reads the challenge, which gives the invocation its seed. It returns nil for none.
+// Prepare checks the flags and reads the challenge, which gives the invocation its seed. It returns nil if there is no
+// challenge.
 func (f *CommonFlags) Prepare(i *product.Invocation) (*Challenge, error) {
 	isSeeded := f.all.Changed("seed") || f.challenge != ""
 	isLoaded := isSeeded || f.Hook != ""
@@ -51,7 +52,8 @@ func (f *CommonFlags) Prepare(i *product.Invocation) (*Challenge, error) {
 	return f.prepareWebhook(i)
 }
 
-// prepareWebhook checks the flags that are not about policies, and reads the challenge. It returns nil for none.
+// prepareWebhook checks the flags that are not about policies, and reads the challenge. It returns nil if there is no
+// challenge.
 func (f *CommonFlags) prepareWebhook(i *product.Invocation) (*Challenge, error) {
 	if f.Kubeconfig == "" {
 		return nil, errors.New("--authorizer-kubeconfig is needed: the file that an API server would be given for this webhook")
@@ -72,7 +74,7 @@ func (f *CommonFlags) prepareWebhook(i *product.Invocation) (*Challenge, error) 
 	return challenge, nil
 }
 
-// webhook reads the webhook's kubeconfig. It returns nil when a record is verified: nobody is asked then.
+// webhook reads the webhook's kubeconfig. It returns nil when a record is verified, because then nobody is asked.
 func (f *CommonFlags) webhook(i *product.Invocation) (*Webhook, error) {
 	if i.Verifying() {
 		return nil, nil
@@ -85,7 +87,7 @@ func (f *CommonFlags) webhook(i *product.Invocation) (*Webhook, error) {
 	return w, nil
 }
 
-// readChallenge takes the seed of a challenge, if there is one that can be answered now.
+// readChallenge reads the challenge, if there is one that can be answered now, and gives the invocation its seed.
 func (f *CommonFlags) readChallenge(i *product.Invocation) (*Challenge, error) {
 	if f.challenge == "" {
 		return nil, nil
@@ -112,8 +114,8 @@ func (f *CommonFlags) readChallenge(i *product.Invocation) (*Challenge, error) {
 	return challenge, nil
 }
 
-// challengeFile returns the file of the challenge. What is signed looks like a token, which would be taken out of the
-// record: the file is in it as hexadecimal digits.
+// challengeFile returns the content of the challenge's file. A signed challenge looks like a token, and would be
+// removed from the record, so it is recorded as hexadecimal digits.
 func (f *CommonFlags) challengeFile(i *product.Invocation) ([]byte, error) {
 	input := f.challenge + " (hexadecimal)"
 	if i.Verifying() {

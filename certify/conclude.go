@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Judge returns what the answers show. Its error is about answers to what was not asked.
+// Judge returns what the answers show. It returns an error if an answer belongs to no planned question.
 func (b *Plan) Judge(answers []Answer) (*Certification, error) {
 	answers = b.reread(answers)
 	found, err := b.examine(answers)
@@ -38,7 +38,7 @@ func (b *Plan) Judge(answers []Answer) (*Certification, error) {
 	return c.Grant(), nil
 }
 
-// reread returns the answers with what their raw text says, and nothing else.
+// reread returns the answers with only what their raw text says.
 func (b *Plan) reread(answers []Answer) []Answer {
 	out := slices.Clone(answers)
 	for i, a := range out {
@@ -49,12 +49,12 @@ func (b *Plan) reread(answers []Answer) []Answer {
 	return out
 }
 
-// withoutControls leaves out what the reference answered.
+// withoutControls returns the answers without those of the reference.
 func withoutControls(answers []Answer) []Answer {
 	return slices.DeleteFunc(slices.Clone(answers), func(a Answer) bool { return a.Control })
 }
 
-// judgement makes the results of levels and their parts.
+// judgement collects the results of levels and of their parts.
 type judgement struct {
 	plan *Plan
 	// own are the answers without those of the reference.
@@ -63,7 +63,7 @@ type judgement struct {
 	c            *Certification
 }
 
-// conclude adds the result of a level whose parts were counted, and the results of the parts.
+// conclude adds the result of a level whose parts were counted, and the results of these parts.
 func (j *judgement) conclude(r LevelResult, t *tally) {
 	sum, complete := t.level(r.Level)
 	r.Planned, r.Reviews = sum.planned, sum.answered
@@ -92,8 +92,8 @@ func (j *judgement) concludeDirect() {
 	}
 }
 
-// concludeConcurrency marks the checks in which too few reviews were under way at the same time, and returns why the level is
-// inconclusive, empty if it is not.
+// concludeConcurrency marks the checks in which too few reviews were in flight at the same time. It returns why the
+// level is inconclusive, or "".
 func (j *judgement) concludeConcurrency(measured []Concurrency) (why string) {
 	for _, c := range measured {
 		if !c.isEnough() {
@@ -104,8 +104,8 @@ func (j *judgement) concludeConcurrency(measured []Concurrency) (why string) {
 	return why
 }
 
-// concludeTime marks the parts in which an answer was late while the harness was late itself, and returns why levels are
-// inconclusive.
+// concludeTime marks the parts in which an answer was late while the harness itself was late. It returns, by level, why
+// the level is inconclusive.
 func (j *judgement) concludeTime() map[CertificationLevel]string {
 	unclear := map[CertificationLevel]string{}
 	for _, a := range j.own {
@@ -123,7 +123,7 @@ func (j *judgement) concludeTime() map[CertificationLevel]string {
 	return unclear
 }
 
-// concludeLoad adds the level of stated rates, if any was kept up.
+// concludeLoad adds the level load, if any rate was kept up.
 func (j *judgement) concludeLoad() {
 	rates := j.plan.rates(j.own)
 	if len(rates) == 0 {
@@ -152,7 +152,7 @@ func (j *judgement) concludeCluster() {
 	j.conclude(LevelResult{Level: InCluster}, t)
 }
 
-// countSeen counts each check that was carried out, and can be judged, once.
+// countSeen counts once each check that was carried out and can be judged.
 func (j *judgement) countSeen(check string, t *tally) {
 	seen := map[string]bool{}
 	for _, a := range j.own {
@@ -194,10 +194,10 @@ func (j *judgement) concludeRevocation() {
 	j.conclude(r, t)
 }
 
-// leastLoad is the part of level load that fails if fewer questions were asked than the level demands.
+// leastLoad is the part of level load that fails if less was asked than the level demands.
 var leastLoad = part{Load, "as-much-as-the-level"}
 
-// lessThanLoad returns what was asked that is less than the level, empty if it was enough.
+// lessThanLoad returns which questions were fewer than the level demands, or "" if there were enough.
 func lessThanLoad(rates []Rate, answers []Answer) string {
 	isVolume := slices.ContainsFunc(answers, func(a Answer) bool { return isStage(a, volume) && a.Stage.Planned >= LoadVolume })
 	isIdle := slices.ContainsFunc(answers, func(a Answer) bool { return isStage(a, idle) && a.Stage.IdleMs >= LoadIdle.Milliseconds() })

@@ -9,11 +9,11 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
-// controlLength is how long the reference is asked at most at a rate at which something was found: a part of a long time
-// says what the machine does now.
+// controlLength is how long the reference is asked at a rate at which something was found. A part of a long time is
+// enough to show what the machine does now.
 const controlLength = time.Minute
 
-// control asks the reference what was answered wrongly, and as much as was asked around it.
+// control asks the reference what was answered wrongly, together with what was asked around it.
 func (r *runner) control(ctx context.Context, answers []Answer, findings []Finding) error {
 	levels := controlledLevels(findings)
 	if len(levels) == 0 {
@@ -41,7 +41,7 @@ func (r *runner) control(ctx context.Context, answers []Answer, findings []Findi
 	control.direct(ctx)
 	control.load(ctx)
 	shortened := o.LoadOptions.Length < r.LoadOptions.Length
-	for _, a := range answers { // and what was wrong in the rest of it
+	for _, a := range answers { // also ask what was answered wrongly later, in the part that the reference was not asked
 		v, known := r.Plan.vector(a.Vector)
 		later := shortened && isLoad(a.Check) && a.Stage == nil
 		if !known || !r.Plan.isWrong(a) {
@@ -57,7 +57,7 @@ func (r *runner) control(ctx context.Context, answers []Answer, findings []Findi
 	return ctx.Err()
 }
 
-// controlledLevels returns the levels of findings about which the reference can say something.
+// controlledLevels returns the levels of those findings that the reference can explain.
 func controlledLevels(findings []Finding) (levels []CertificationLevel) {
 	asked := append(Levels(), Safe, Load)
 	for _, f := range findings {
@@ -69,7 +69,8 @@ func controlledLevels(findings []Finding) (levels []CertificationLevel) {
 	return levels
 }
 
-// keepControls adds the answers of the reference where those of the authorizer are wrong, and all of those at a rate.
+// keepControls adds the answers of the reference: those to questions that the authorizer answered wrongly, and all of
+// those at a rate.
 func (r *runner) keepControls(answers, controls []Answer) {
 	wrong := map[answerKey]bool{}
 	for _, a := range answers {

@@ -7,13 +7,13 @@ import (
 	"sync"
 )
 
-// corks are the connections of clients whose writes can be held back, and sent at once.
+// corks are the connections of clients. What is written to them can be held back, and then sent at once.
 type corks struct {
 	mu  sync.Mutex
 	all []*corkedConn
 }
 
-// dial returns a function that dials connections which can be held back.
+// dial returns a function that opens connections whose writes can be held back.
 func (c *corks) dial(dial func(ctx context.Context, network, address string) (net.Conn, error)) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		plain, err := dial(ctx, network, address)
@@ -28,31 +28,31 @@ func (c *corks) dial(dial func(ctx context.Context, network, address string) (ne
 	}
 }
 
-// remove forgets a connection that is closed.
+// remove removes a connection that is closed from the list.
 func (c *corks) remove(conn *corkedConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all = slices.DeleteFunc(c.all, func(other *corkedConn) bool { return other == conn })
 }
 
-// list returns the connections that are open.
+// list returns the open connections.
 func (c *corks) list() []*corkedConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.all)
 }
 
-// isEmpty reports whether there is no connection.
+// isEmpty reports whether no connection is open.
 func (c *corks) isEmpty() bool { return len(c.list()) == 0 }
 
-// close holds back what is written from now on.
+// close holds back everything that is written from now on.
 func (c *corks) close() {
 	for _, conn := range c.list() {
 		conn.setCorked(true)
 	}
 }
 
-// open sends what was held back, and all that follows.
+// open sends what was held back. Later writes are no longer held back.
 func (c *corks) open() {
 	for _, conn := range c.list() {
 		conn.setCorked(false)
@@ -86,7 +86,7 @@ func (c *corkedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// setCorked begins to hold writes back, or sends those that were. An error shows with the next read.
+// setCorked begins to hold back writes, or sends those that were held back. The next read shows if that failed.
 func (c *corkedConn) setCorked(corked bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

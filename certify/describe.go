@@ -9,7 +9,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// asks is a review on one line. The wording of findings is part of bundles, which are judged again: it stays.
+// describeSpec returns a review on one line. The wording of findings is part of recorded reports, which are judged
+// again, so it must not change.
 func describeSpec(s spec) string {
 	if r := s.ResourceAttributes; r != nil {
 		return fmt.Sprintf("%+q %+q %+q %+q in %+q", word(s.User), word(r.Verb), word(r.Group+"/"+scenarios.FullResource(r.Resource, r.Subresource)), word(r.Name), word(r.Namespace))
@@ -20,7 +21,8 @@ func describeSpec(s spec) string {
 	return "a request that is not a review"
 }
 
-// describe is a review with its answer: what was asked, answered and expected, and the grant that it is near to.
+// describe returns a question with its answer: what was asked, expected and answered, and the grant that is nearest to
+// it.
 func (b *Plan) describe(v Question, a Answer) string {
 	var out strings.Builder
 	_, _ = fmt.Fprintf(&out, "%s: %s: expected %s, got %s", v.ID, describeSpec(v.Spec), v.expected(), got(a))
@@ -39,7 +41,7 @@ func (b *Plan) describe(v Question, a Answer) string {
 	return out.String()
 }
 
-// expected returns what is right, in words.
+// expected returns in words what the right answer is.
 func (v Question) expected() string {
 	switch {
 	case v.Expect == "":

@@ -11,7 +11,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// The checks. Plain asks every question once, in order; the others repeat some in other circumstances, for level robust.
+// These are the checks. Plain asks every question once, in order. The others repeat some in other circumstances, for
+// level robust.
 const (
 	plain   = "plain"
 	http1   = "http1"
@@ -19,42 +20,44 @@ const (
 	drift   = "drift"
 	first   = "first"
 	silence = "silence"
-	// afterwards asks once more what was wrong for a while.
+	// afterwards asks once more what was answered wrongly for a while.
 	afterwards = "afterwards"
 
-	// keptAlive reviews one after the other may take maxOpened connections.
+	// maxOpened is how many connections keptAlive reviews, sent one after the other, may need.
 	keptAlive = 50
 	maxOpened = 5
-	// concurrent reviews are sent at once, and drifting come after another.
+	// concurrent is how many reviews are sent at once, and drifting how many are sent one after the other.
 	concurrent = 1000
 	drifting   = 10_500
 	lanes      = 8
 )
 
-// Options say what is certified.
+// Options say what is certified, and how.
 type Options struct {
 	Webhook *Webhook
 	Plan    *Plan
-	// Levels are those of direct mode to try. None is all.
+	// Levels are the levels of direct mode that are tried. If it is empty, all are.
 	Levels []CertificationLevel
-	// LoadOptions and Cluster ask for levels beyond those; without rates, and without a cluster, they are not tried.
+	// LoadOptions and Cluster ask for levels beyond those of direct mode. Without rates, or without a cluster, these
+	// levels are not tried.
 	LoadOptions LoadOptions
 	Cluster     *ClusterOptions
-	// V1Only leaves out reviews of v1beta1, for an authorizer that serves only v1.
+	// V1Only leaves out reviews of v1beta1. It is for an authorizer that serves only v1.
 	V1Only bool
-	// Blame has the reference authorizer asked what was answered wrongly.
+	// Blame is set if the reference authorizer is to be asked what was answered wrongly.
 	Blame bool
-	// Progress, if it is given, is told what is done next.
+	// Progress, if it is given, is called before each step.
 	Progress func(step string, reviews int)
 
-	// selects reports whether a part of a level is asked about; nil is all of them.
+	// selects reports whether questions of a part of a level are asked. If it is nil, those of all parts are.
 	selects func(id string) bool
 }
 
-// tries reports whether a part of a level is asked about.
+// tries reports whether questions of a part of a level are asked.
 func (o Options) tries(p part) bool { return o.selects == nil || o.selects(p.id()) }
 
-// Certify asks and judges. Its error is about the harness; what is wrong with the authorizer is in the findings.
+// Certify asks questions and judges the answers. An error is about the harness; what is wrong with the authorizer is in
+// the findings.
 func Certify(ctx context.Context, o Options) (*Run[Answer], error) {
 	if o.V1Only {
 		o.Plan = o.Plan.withoutV1beta1()
@@ -62,12 +65,12 @@ func Certify(ctx context.Context, o Options) (*Run[Answer], error) {
 	return Perform(ctx, o.Plan.Judge, o.Progress, func(ctx context.Context, r *Runner[Answer]) error { return askAll(ctx, r, o) })
 }
 
-// runner asks for certification by SubjectAccessReview.
+// runner asks for a certification by SubjectAccessReview.
 type runner struct {
 	*Runner[Answer]
 	Options
 	client *client
-	// suspects were answered wrongly for a while, and are asked again.
+	// suspects are questions that were answered wrongly for a while, and are asked again.
 	suspects []Question
 }
 
@@ -80,7 +83,7 @@ func (r *runner) newClient(http1 bool) (*client, error) {
 	return c, err
 }
 
-// askAll asks for all levels that are to be tried, and finds out whose fault it is what was wrong.
+// askAll asks questions for all levels that are to be tried, and then finds out whose fault the wrong answers are.
 func askAll(ctx context.Context, all *Runner[Answer], o Options) error {
 	if len(o.Levels) == 0 {
 		o.Levels = o.Plan.levels
@@ -114,7 +117,8 @@ func askAll(ctx context.Context, all *Runner[Answer], o Options) error {
 	return r.findBlame(ctx)
 }
 
-// NotLoadedError says that nothing is allowed of what the policy grants: it is about the setup, not the authorizer.
+// NotLoadedError reports that the authorizer allows nothing of what the policy grants. It is about the setup, not about
+// the authorizer.
 type NotLoadedError struct {
 	Asked int
 	Seed  int64
@@ -126,8 +130,8 @@ func (e *NotLoadedError) Error() string {
 
 const preflighted = 100
 
-// preflight asks what is first, and is content with one allowed grant, or an answer that says something else than no. A
-// plan without grants has nothing that is first.
+// preflight asks the first questions. It is satisfied by one allowed grant, or by an answer that is more than a no. A
+// plan without grants has no first questions.
 func (r *runner) preflight(ctx context.Context) error {
 	questions := r.Plan.first()
 	asked, loaded := 0, len(questions) == 0
@@ -145,18 +149,18 @@ func (r *runner) preflight(ctx context.Context) error {
 		}
 	}
 	if loaded || ctx.Err() != nil {
-		return nil //nolint:nilerr // Execute records an interruption; whether the policy is loaded is not known then
+		return nil //nolint:nilerr // Execute records the interruption, and nobody knows whether the policy is loaded
 	}
 	return &NotLoadedError{asked, r.Plan.Policy.Seed}
 }
 
-// isMoreThanNo reports whether an answer is not what an authorizer without a policy gives.
+// isMoreThanNo reports whether an answer differs from what an authorizer without a policy gives.
 func (a Answer) isMoreThanNo() bool {
 	otherReview := a.Kind != "" || a.APIVersion != ""
 	return a.Allowed || !a.Status || otherReview
 }
 
-// direct asks what the levels of direct mode need, in order, as long as it makes sense.
+// direct asks what the levels of direct mode need, in order, until it makes no sense to go on.
 func (r *runner) direct(ctx context.Context) {
 	for _, level := range r.Plan.levels {
 		if !slices.Contains(r.Levels, level) {
@@ -186,7 +190,7 @@ func (r *runner) askInOrder(ctx context.Context, c *client, check string, questi
 	for _, v := range questions {
 		a := c.ask(ctx, check, v)
 		if ctx.Err() != nil {
-			return false // and the answer is about us
+			return false // the answer would show our interruption
 		}
 		r.Answers = append(r.Answers, a)
 		if !r.Continue(a.useless()) {
@@ -196,7 +200,7 @@ func (r *runner) askInOrder(ctx context.Context, c *client, check string, questi
 	return true
 }
 
-// askAgain repeats questions in other circumstances, for the levels that are about those. It reports whether it makes
+// askAgain repeats questions in other circumstances, for the levels that are about these. It reports whether it makes
 // sense to go on.
 func (r *runner) askAgain(ctx context.Context, level CertificationLevel) bool {
 	switch level {
@@ -208,8 +212,8 @@ func (r *runner) askAgain(ctx context.Context, level CertificationLevel) bool {
 	return true
 }
 
-// robust repeats the scenarios' reviews over kept connections, all at once, after silence, and often. It reports whether it makes sense to
-// go on.
+// robust repeats the scenarios' reviews over connections that stay open, all at once, after silence, and often. It
+// reports whether it makes sense to go on.
 func (r *runner) robust(ctx context.Context) bool {
 	repeated := r.Plan.askedAgain()
 	for _, check := range []string{http1, http2} {
@@ -226,7 +230,8 @@ func (r *runner) robust(ctx context.Context) bool {
 	return !r.tries(part{Robust, drift}) || r.drift(ctx, repeated[drift])
 }
 
-// askFormations asks in all ways to ask at the same time. It reports whether it makes sense to go on.
+// askFormations asks questions in all ways at the same time that the plan has. It reports whether it makes sense to go
+// on.
 func (r *runner) askFormations(ctx context.Context, repeated map[string][]Question) bool {
 	for _, f := range r.Plan.formations() {
 		if r.tries(part{r.Plan.repeatedFor(), f.check}) && !r.askAtOnce(ctx, f, repeated[f.check]) {
@@ -236,7 +241,7 @@ func (r *runner) askFormations(ctx context.Context, repeated map[string][]Questi
 	return true
 }
 
-// keepAlive asks over one version of HTTP, and counts the connections that it takes.
+// keepAlive asks questions over one version of HTTP, and counts the connections that this takes.
 func (r *runner) keepAlive(ctx context.Context, check string, questions []Question) bool {
 	c, err := r.newClient(check == http1)
 	if err != nil {
@@ -250,7 +255,7 @@ func (r *runner) keepAlive(ctx context.Context, check string, questions []Questi
 	return goOn
 }
 
-// drift asks more than has been asked so far, on connections of their own: another replica may answer.
+// drift asks more questions than were asked before, on connections of its own, because another replica may answer them.
 func (r *runner) drift(ctx context.Context, questions []Question) bool {
 	r.Runner.Progress(drift, r.Plan.after)
 	clients := make([]*client, lanes)
@@ -266,8 +271,8 @@ func (r *runner) drift(ctx context.Context, questions []Question) bool {
 	return !r.Ended()
 }
 
-// askTogether asks questions, so many at a time, of one client after the other, and returns the answers in the order of the
-// questions.
+// askTogether asks questions, a given number at a time, and spreads them over the clients in turn. It returns the
+// answers in the order of the questions.
 func (r *runner) askTogether(ctx context.Context, check string, atOnce int, clients []*client, questions []Question) []Answer {
 	answers := make([]Answer, len(questions))
 	g, ctx := errgroup.WithContext(ctx)
@@ -275,25 +280,25 @@ func (r *runner) askTogether(ctx context.Context, check string, atOnce int, clie
 	for i, q := range questions {
 		g.Go(func() error {
 			if r.Ended() || ctx.Err() != nil {
-				return nil //nolint:nilerr // the question stays without an answer: the runner keeps why it ended, Execute an interruption
+				return nil //nolint:nilerr // the question has no answer: the runner records why it ended, and Execute an interruption
 			}
 			a := clients[i%len(clients)].ask(ctx, check, q)
 			if ctx.Err() != nil {
-				return nil //nolint:nilerr // the answer shows our interruption, which Execute records, and nothing of the authorizer
+				return nil //nolint:nilerr // the answer shows only our interruption, which Execute records
 			}
 			answers[i] = a
 			r.Continue(a.useless())
 			return nil
 		})
 	}
-	_ = g.Wait() // no lane fails
+	_ = g.Wait() // the functions return no error
 	return slices.DeleteFunc(answers, func(a Answer) bool { return a.Vector == "" })
 }
 
-// controlStep is the step in which the reference is asked.
+// controlStep is the name of the step in which the reference is asked.
 const controlStep = "reference"
 
-// findBlame has the reference asked what was answered wrongly.
+// findBlame asks the reference what was answered wrongly.
 func (r *runner) findBlame(ctx context.Context) error {
 	answers, err := r.All()
 	if err != nil {

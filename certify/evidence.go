@@ -9,7 +9,7 @@ import (
 	"github.com/authzconf/authzconf/reports/record"
 )
 
-// The keys of a certification in a record. Answers are below answersKey, in the order in which they came.
+// These are the keys of a certification in a record. Answers are below answersKey, in the order in which they came.
 const (
 	answersKey       = "answers/"
 	circumstancesKey = "circumstances"
@@ -18,10 +18,10 @@ const (
 // chunkSize is how many answers are in one piece of evidence.
 const chunkSize = 8192
 
-// recordedStep is what one step of a run asked and got, or a part of it.
+// recordedStep is what one step of a run asked and what it was answered, or a part of this.
 type recordedStep[A any] struct {
 	Step string `json:"step"`
-	// Seconds is how long the step took, on its last part.
+	// Seconds is how long the step took. Only its last part has it.
 	Seconds float64 `json:"seconds,omitempty"`
 	Answers []A     `json:"answers"`
 }

@@ -17,13 +17,13 @@ type examination struct {
 	causes map[string]*cause
 }
 
-// cause is a finding that explains others.
+// cause is a finding that explains other wrong answers.
 type cause struct {
 	caseID  string
 	finding Finding
 }
 
-// examine collects what is wrong in the answers. Its error is about answers to what was not asked.
+// examine collects what is wrong in the answers. It returns an error if an answer belongs to no planned question.
 func (b *Plan) examine(answers []Answer) (*Findings, error) {
 	rates := b.rates(withoutControls(answers))
 	e := &examination{plan: b, found: NewFindings(), controls: b.controls(answers), rates: rates, causes: map[string]*cause{}}
@@ -46,7 +46,8 @@ func (b *Plan) examine(answers []Answer) (*Findings, error) {
 	return e.found, nil
 }
 
-// addOutages adds what was wrong for a while only, each while as one finding, and returns the places of these answers.
+// addOutages adds what was wrong only for a while, with one finding for each such time. It returns the indexes of these
+// answers.
 func (e *examination) addOutages(answers []Answer) map[int]bool {
 	isTransient := map[int]bool{}
 	for _, o := range e.plan.transientOutages(answers) {
@@ -73,7 +74,7 @@ func (e *examination) add(a Answer) error {
 	return nil
 }
 
-// addAnswer adds what is wrong with an answer. What follows from another answer that was wrong is no finding of its own.
+// addAnswer adds what is wrong with an answer. What follows from another wrong answer is not a finding of its own.
 func (e *examination) addAnswer(v Question, a Answer) {
 	id, known := partOf(a.Check, v).id(), e.causes[v.Base]
 	example := func() string { return e.plan.describe(v, a) + silenceText(a) }
@@ -123,7 +124,7 @@ func (e *examination) addSeen(a Answer) error {
 	return nil
 }
 
-// otherReason returns what a wrong answer is called in a check that repeats questions in other circumstances.
+// otherReason returns the name of a wrong answer in a check that repeats questions in other circumstances.
 func otherReason(check string) string {
 	switch {
 	case isLoad(check):
@@ -138,5 +139,5 @@ func otherReason(check string) string {
 	return ""
 }
 
-// levelOf returns the level that a wrong answer costs.
+// levelOf returns the level that is lost by a wrong answer.
 func levelOf(v Question, a Answer) CertificationLevel { return partOf(a.Check, v).level }

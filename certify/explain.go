@@ -11,7 +11,7 @@ import (
 const maxShown = 4 << 10
 
 // Explain sends a question of a plan once more, and shows request and answer on one screen: what was asked, as curl
-// would send it, what came back, what is right and why. Its error is about the input.
+// would send it, what came back, and what is right and why. An error is about the input.
 func Explain(ctx context.Context, w *Webhook, b *Plan, id string) (text string, right bool, err error) {
 	v, ok := b.vector(id)
 	if !ok {
@@ -39,7 +39,7 @@ func Explain(ctx context.Context, w *Webhook, b *Plan, id string) (text string, 
 	return fmt.Sprintf("%s\n\n%s\n\nHTTP/%d %d in %d ms\n%s\n\n%s (level %s)\n", b.describe(v, a), request, a.Protocol, a.HTTP, a.Millis, strings.TrimSpace(answer), verdict, v.Level), len(wrong) == 0, nil
 }
 
-// curl is the request of a question for a shell. It holds no credentials: they are named as files.
+// curl returns the request of a question as a shell command. It contains no credentials, but names their files.
 func (c *client) curl(ctx context.Context, v Question) (string, error) {
 	body, err := v.body()
 	if err != nil {
@@ -48,7 +48,7 @@ func (c *client) curl(ctx context.Context, v Question) (string, error) {
 	return c.show(ctx, cmp.Or(v.Method, http.MethodPost), body)
 }
 
-// Curl returns how a shell would send a body to the webhook. It holds no credentials: they are named as files.
+// Curl returns the shell command that sends a body to the webhook. It contains no credentials, but names their files.
 func (w *Webhook) Curl(ctx context.Context, body []byte) (string, error) {
 	c, err := w.client(false)
 	if err != nil {
@@ -58,7 +58,7 @@ func (w *Webhook) Curl(ctx context.Context, body []byte) (string, error) {
 	return c.show(ctx, http.MethodPost, body)
 }
 
-// show returns a request for a shell.
+// show returns a request as a shell command.
 func (c *client) show(ctx context.Context, method string, body []byte) (string, error) {
 	req, err := c.request(ctx, method, body)
 	if err != nil {

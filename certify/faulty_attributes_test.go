@@ -9,7 +9,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// kindFaults get what is asked about wrong, in ways that no comparison has.
+// kindFaults are wrong about what is asked, in ways that no comparison of strings is.
 func kindFaults() []faultyAuthorizer {
 	return []faultyAuthorizer{
 		decides("paths-open", "ignores-path", "whatever is not a resource is allowed", func(right reference.Decider) reference.Decider {
@@ -40,7 +40,7 @@ const (
 	nodeKeys = "authentication.kubernetes.io/associated-node-keys"
 )
 
-// identityFaults get who asks wrong.
+// identityFaults are wrong about who asks.
 func identityFaults() []faultyAuthorizer {
 	return []faultyAuthorizer{
 		decides("group-as-user", "decided-by-something-else", "a group that is named as a granted user stands for the user", func(right reference.Decider) reference.Decider {

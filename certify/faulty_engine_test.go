@@ -14,8 +14,8 @@ import (
 
 type review = spec
 
-// engine evaluates a policy part by part, so that a faulty authorizer can get one part wrong.
-// Unchanged it says what policy.Decide says.
+// engine evaluates a policy part by part, so that a faulty authorizer can be wrong in one part. Unchanged, it decides
+// as policy.Decide does.
 type engine struct {
 	user, verb, group, name, namespace, path func(granted, asked string) bool
 	member                                   func(group string, of []string) bool
@@ -44,19 +44,19 @@ func newEngine() *engine {
 	}
 }
 
-// covers is Grant.Covers in the engine's parts.
+// covers does the same as Grant.Covers with the engine's parts.
 func (e *engine) covers(g *scenarios.Grant, r review) bool {
 	return e.isSubject(g, r) && e.coversRequest(g, r)
 }
 
-// isSubject reports whether a grant is for who asks.
+// isSubject reports whether a grant is for the user who asks.
 func (e *engine) isSubject(g *scenarios.Grant, r review) bool {
 	isOther := g.Subject.User != "" && !e.user(g.Subject.User, r.User)
 	isOutside := g.Subject.Group != "" && !e.member(g.Subject.Group, r.Groups)
 	return !isOther && !isOutside
 }
 
-// coversRequest reports whether a grant, whoever it is for, is for what is asked.
+// coversRequest reports whether a grant is for what is asked, whoever the grant is for.
 func (e *engine) coversRequest(g *scenarios.Grant, r review) bool {
 	anyOf := func(list []string, asked string, fits func(granted, asked string) bool) bool {
 		return slices.ContainsFunc(list, func(s string) bool { return fits(s, asked) })
@@ -71,8 +71,8 @@ func (e *engine) coversRequest(g *scenarios.Grant, r review) bool {
 		(len(g.Names) == 0 || anyOf(g.Names, a.Name, e.name))
 }
 
-// decider makes an authorizer of the engine. It looks at every grant, as a faulty authorizer
-// may find one where the policy's index would not look.
+// decider returns an authorizer that uses the engine. It looks at every grant, because a faulty authorizer may find a
+// grant where the policy's index would not look.
 func (e *engine) decider(p *policy.Policy) reference.Decider {
 	return func(r review) scenarios.Decision {
 		for i := range p.Grants {
@@ -84,7 +84,7 @@ func (e *engine) decider(p *policy.Policy) reference.Decider {
 	}
 }
 
-// deciderBySubject is decider, but that it looks for the grants of who asks once.
+// deciderBySubject does the same as decider, but finds the grants of each user only once.
 func (e *engine) deciderBySubject(p *policy.Policy) reference.Decider {
 	var known sync.Map
 	return func(r review) scenarios.Decision {
@@ -108,7 +108,7 @@ func (e *engine) deciderBySubject(p *policy.Policy) reference.Decider {
 	}
 }
 
-// without is the review with some attributes of its resource taken away.
+// without returns the review without some attributes of its resource.
 func without(r review, change func(*authorizationv1.ResourceAttributes)) review {
 	if a := r.ResourceAttributes; a != nil {
 		b := *a

@@ -11,16 +11,15 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// hiddenFault is an authorizer whose fault shows only where an API server asks it, or
-// where its policy changes.
+// hiddenFault is an authorizer whose fault shows only if an API server asks it, or if its policy changes.
 type hiddenFault struct {
-	// ID, Description and Finding are as in faultyAuthorizer.
+	// ID, Description and Finding mean the same as in faultyAuthorizer.
 	ID, Description, Finding string
 
 	make func(h *policy.Holder) http.Handler
 }
 
-// Handler is the webhook for a policy that can be replaced.
+// Handler returns the webhook for a policy that can be replaced.
 func (r hiddenFault) Handler(h *policy.Holder) http.Handler { return r.make(h) }
 
 // hiddenFaults are the faulty authorizers that direct mode cannot reject.
@@ -44,7 +43,7 @@ func hiddenFaults() []hiddenFault {
 	}
 }
 
-// scalesToZero answers 503 while it starts.
+// scalesToZero answers 503 while it starts after a pause.
 func scalesToZero(h *policy.Holder) http.Handler {
 	const idle, start = 2 * time.Second, 6 * time.Second
 	var (
@@ -69,13 +68,13 @@ func scalesToZero(h *policy.Holder) http.Handler {
 	})
 }
 
-// keyOf is all that a review is about.
+// keyOf returns everything that a review is about.
 func keyOf(r review) string {
-	raw, _ := json.Marshal(r) // a review of strings
+	raw, _ := json.Marshal(r) // a structure of strings can always be encoded
 	return string(raw)
 }
 
-// remembers caches one kind of decision, under a key that is right.
+// remembers makes an authorizer that remembers one kind of decision, under a correct key.
 func remembers(kind scenarios.Decision) func(*policy.Holder) http.Handler {
 	const kept = 10 * time.Minute
 	return func(h *policy.Holder) http.Handler {

@@ -12,8 +12,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestEngineIsRight holds the unchanged engine to the policy: a faulty authorizer is wrong in
-// one way only if what it changes is right.
+// TestEngineIsRight compares the unchanged engine with the policy. A faulty authorizer is wrong in only one way if the
+// rest of the engine is right.
 func TestEngineIsRight(t *testing.T) {
 	t.Parallel()
 	set, err := scenarios.Load(scenarios.FS, fixtures.FS)

@@ -15,18 +15,17 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// busy is how many reviews under way are too many for some faulty authorizers.
+// busy is how many reviews at the same time are too many for some faulty authorizers.
 const busy = 2 * lanes
 
-// inFlight counts the reviews that are under way and gives each some work, so
-// that they overlap.
+// inFlight counts the reviews that are being answered, and gives each some work, so that they overlap.
 func inFlight(wrong func(right reference.Decider, r review, under int64) scenarios.Decision) func(reference.Decider) reference.Decider {
 	return func(right reference.Decider) reference.Decider {
 		var under atomic.Int64
 		return func(r review) scenarios.Decision {
 			n := under.Add(1)
 			defer under.Add(-1)
-			runtime.Gosched() // whoever is ready comes in, on one processor too
+			runtime.Gosched() // lets other reviews in, even on one processor
 			if under.Load() > lanes {
 				time.Sleep(20 * time.Millisecond)
 			}
@@ -35,7 +34,7 @@ func inFlight(wrong func(right reference.Decider, r review, under int64) scenari
 	}
 }
 
-// after is a faulty authorizer that changes its mind.
+// after makes a faulty authorizer that decides otherwise after n reviews.
 func after(n int64, then func(right reference.Decider, r review) scenarios.Decision) func(reference.Decider) reference.Decider {
 	return func(right reference.Decider) reference.Decider {
 		var seen atomic.Int64
@@ -48,7 +47,7 @@ func after(n int64, then func(right reference.Decider, r review) scenarios.Decis
 	}
 }
 
-// stateFaults get wrong what has to do with more than one review, or with its size.
+// stateFaults are wrong where more than one review matters, or the size of a review.
 func stateFaults() []faultyAuthorizer {
 	return []faultyAuthorizer{
 		decides("fails-open-when-busy", "wrong-under-concurrency", "with many reviews under way its backend times out, and it allows", inFlight(func(right reference.Decider, r review, under int64) scenarios.Decision {
@@ -98,7 +97,7 @@ func stateFaults() []faultyAuthorizer {
 	}
 }
 
-// oddFaults break at what is not an ordinary review.
+// oddFaults break when they get something that is not an ordinary review.
 func oddFaults() []faultyAuthorizer {
 	return []faultyAuthorizer{
 		speaks("bad-request-allowed", "bad-request-accepted", "what it cannot read it allows", func(_ http.Handler, p *policy.Policy) http.Handler {

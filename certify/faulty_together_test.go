@@ -14,16 +14,16 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// backend is how long the backend of some faulty authorizers takes.
+// backend is how long the backend of some faulty authorizers takes to decide.
 const backend = 2 * time.Millisecond
 
-// flight is a decision that is being made, for all who ask for it.
+// flight is a decision that is being made for everybody who asks for it meanwhile.
 type flight struct {
 	done chan struct{}
 	d    scenarios.Decision
 }
 
-// sharing is an authorizer that makes one decision for all reviews under way whose keys are the same.
+// sharing makes an authorizer that makes one decision for all reviews with the same key at the same time.
 func sharing(key func(review) any) func(reference.Decider) reference.Decider {
 	return func(right reference.Decider) reference.Decider {
 		var mu sync.Mutex
@@ -54,7 +54,7 @@ func sharing(key func(review) any) func(reference.Decider) reference.Decider {
 	}
 }
 
-// swapping is an authorizer in which one review in 20 that meets another one takes its answer.
+// swapping makes an authorizer that gives one in 20 reviews the answer of another review that it meets.
 func swapping(right reference.Decider) reference.Decider {
 	var last atomic.Pointer[scenarios.Decision]
 	var under, n atomic.Int64
@@ -71,12 +71,12 @@ func swapping(right reference.Decider) reference.Decider {
 	}
 }
 
-// cutting is an authorizer whose answers are cut when many reviews are under way.
+// cutting makes an authorizer that truncates its answers when it gets many reviews at the same time.
 func cutting(right http.Handler, _ *policy.Policy) http.Handler {
 	var under atomic.Int64
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		rec := httptest.NewRecorder()
-		right.ServeHTTP(rec, req) // with the body, whose last byte comes with that of others
+		right.ServeHTTP(rec, req) // reads the body, whose last byte comes together with that of others
 		before := under.Add(1)
 		defer under.Add(-1)
 		if before > 1 {
@@ -92,7 +92,7 @@ func cutting(right http.Handler, _ *policy.Policy) http.Handler {
 	})
 }
 
-// sleepy is an authorizer that allows the first review after some time without any.
+// sleepy makes an authorizer that allows the first review after a pause.
 func sleepy(idle time.Duration) func(reference.Decider) reference.Decider {
 	return func(right reference.Decider) reference.Decider {
 		var last atomic.Int64
@@ -107,7 +107,7 @@ func sleepy(idle time.Duration) func(reference.Decider) reference.Decider {
 	}
 }
 
-// opening is an authorizer that allows everything for a while, after a second.
+// opening makes an authorizer that allows everything for a while, beginning after a second.
 func opening(length time.Duration) func(reference.Decider) reference.Decider {
 	return func(right reference.Decider) reference.Decider {
 		var began atomic.Int64

@@ -11,7 +11,7 @@ import (
 // known are the verbs that authorizers written before KEP-5284 know.
 var known = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "impersonate", "bind", "escalate", "use", "approve", "sign"}
 
-// also is a decider that asks the right one a second question.
+// also makes an authorizer that asks the right one a second question.
 func also(change func(review) (review, bool)) func(reference.Decider) reference.Decider {
 	return func(right reference.Decider) reference.Decider {
 		return func(r review) scenarios.Decision {
@@ -26,7 +26,7 @@ func also(change func(review) (review, bool)) func(reference.Decider) reference.
 	}
 }
 
-// modeFaults get the modes of impersonation wrong.
+// modeFaults are wrong about modes of impersonation.
 func modeFaults() []faultyAuthorizer {
 	return []faultyAuthorizer{
 		decides("unknown-verbs-allowed", "verb-implied", "verbs that it does not know are allowed", func(right reference.Decider) reference.Decider {
@@ -60,7 +60,7 @@ func modeFaults() []faultyAuthorizer {
 	}
 }
 
-// verbOf is the verb that is asked about.
+// verbOf returns the verb that a review asks about.
 func verbOf(s spec) string {
 	switch {
 	case s.ResourceAttributes != nil:
@@ -71,7 +71,7 @@ func verbOf(s spec) string {
 	return ""
 }
 
-// withVerb is the review with another verb.
+// withVerb returns the review with another verb.
 func withVerb(s spec, verb string) spec {
 	out := s.DeepCopy()
 	if out.ResourceAttributes != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// raw is a handler that gets a review that can be read, and writes the answer
-// itself. What cannot be read is left to the right handler.
+// raw makes a handler that decodes reviews and leaves the writing of the answer to a function. What it cannot decode it
+// passes to the right handler.
 func raw(write func(w http.ResponseWriter, body []byte, version string, d scenarios.Decision)) func(http.Handler, *policy.Policy) http.Handler {
 	return func(right http.Handler, p *policy.Policy) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -33,7 +33,7 @@ func raw(write func(w http.ResponseWriter, body []byte, version string, d scenar
 	}
 }
 
-// status is a right answer with another status.
+// status writes a right answer with another status.
 func status(format string, args ...any) func(w http.ResponseWriter, _ []byte, version string, d scenarios.Decision) {
 	return func(w http.ResponseWriter, _ []byte, version string, d scenarios.Decision) {
 		text := fmt.Sprintf(format, args...)
@@ -42,7 +42,7 @@ func status(format string, args ...any) func(w http.ResponseWriter, _ []byte, ve
 	}
 }
 
-// early is a handler that sees a review before the right one does.
+// early makes a handler that sees a review before the right handler does.
 func early(see func(w http.ResponseWriter, body []byte) (change []byte, done bool)) func(http.Handler, *policy.Policy) http.Handler {
 	return func(right http.Handler, _ *policy.Policy) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -56,7 +56,7 @@ func early(see func(w http.ResponseWriter, body []byte) (change []byte, done boo
 	}
 }
 
-// versionFaults get the versions of the API wrong, and what is new in them.
+// versionFaults are wrong about the versions of the API, and about what is new in them.
 func versionFaults() []faultyAuthorizer {
 	old := []byte(reference.V1beta1)
 	return []faultyAuthorizer{
@@ -105,12 +105,12 @@ func versionFaults() []faultyAuthorizer {
 	}
 }
 
-// named is a faulty authorizer that decides rightly and writes its answer itself.
+// named makes a faulty authorizer that decides correctly and writes its answer itself.
 func named(id, finding, description string, write func(w http.ResponseWriter, body []byte, version string, d scenarios.Decision)) faultyAuthorizer {
 	return speaks(id, finding, description, raw(write))
 }
 
-// answerFaults get the form of every answer wrong.
+// answerFaults are wrong in the form of every answer.
 func answerFaults() []faultyAuthorizer {
 	return []faultyAuthorizer{
 		named("both-flags", "allowed-and-denied", "what is not allowed is denied and allowed at once", func(w http.ResponseWriter, b []byte, v string, d scenarios.Decision) {
@@ -156,7 +156,7 @@ func answerFaults() []faultyAuthorizer {
 	}
 }
 
-// refusalFaults get the answer to what is not allowed wrong.
+// refusalFaults are wrong in the answer to what is not allowed.
 func refusalFaults() []faultyAuthorizer {
 	return []faultyAuthorizer{
 		named("html-on-refusal", "answers-html", "what is not allowed is answered with a page", func(w http.ResponseWriter, _ []byte, v string, d scenarios.Decision) {
@@ -197,8 +197,8 @@ func refusalFaults() []faultyAuthorizer {
 	}
 }
 
-// clientFaults are wrong only where an API server asks, and right where anybody else
-// does: they reject a harness that can be told from one.
+// clientFaults are wrong only where an API server asks, and right where anybody else does. They show that the harness
+// cannot be told apart from an API server.
 func clientFaults() []faultyAuthorizer {
 	return []faultyAuthorizer{
 		toServers("denies-the-api-server", "denies-what-is-not-granted", "what is not granted is denied, but only to clients that send what API servers send", func(d scenarios.Decision) scenarios.Decision {
@@ -211,7 +211,7 @@ func clientFaults() []faultyAuthorizer {
 	}
 }
 
-// toServers changes the decisions for API servers only.
+// toServers makes a faulty authorizer that changes its decisions only for API servers.
 func toServers(id, finding, description string, change func(scenarios.Decision) scenarios.Decision) faultyAuthorizer {
 	return speaks(id, finding, description, func(right http.Handler, p *policy.Policy) http.Handler {
 		wrong := reference.Handler(func(r review) scenarios.Decision { return change(p.Decide(r)) })

@@ -16,22 +16,23 @@ import (
 
 // Finding is one cause of wrong answers in a certification, with the questions that show it.
 type Finding struct {
-	// Reason is its short name, and Level is the level that it costs.
+	// Reason is its short name, and Level is the level that is lost by it.
 	Reason string
 	Level  CertificationLevel
-	// Blame is whose fault it is, as far as the reference, which was asked the same, shows it. It is empty if that was not
-	// found out.
+	// Blame is whose fault it is, as far as the answers of the reference to the same questions show it. It is empty if
+	// that was not found out.
 	Blame verdicts.Blame
-	// Advice is set if the text only recommends otherwise: it costs no level.
+	// Advice is set if Kubernetes only recommends something else. Then no level is lost.
 	Advice bool
-	// Count is how many answers show it, and Examples are some of them.
+	// Count is how many answers show the finding, and Examples are some of them.
 	Count    int
 	Examples []string
 }
 
 const maxExamples = 3
 
-// Findings collects what is wrong, by reason, level, blame and whether it is advice: in all, and in each case.
+// Findings collects what is wrong, by reason, level, blame and whether it is advice. It keeps one table of everything,
+// and one for each case.
 type Findings struct {
 	all     findingTable
 	byCases map[string]findingTable
@@ -51,7 +52,7 @@ func NewFindings() *Findings {
 	return &Findings{all: findingTable{}, byCases: map[string]findingTable{}}
 }
 
-// Add counts a finding of a case. The example is made and kept if it is one of the first.
+// Add counts a finding of a case. The example is made and kept only if it is one of the first.
 func (c *Findings) Add(caseID string, f Finding, example func() string) {
 	example = sync.OnceValue(example)
 	if c.byCases[caseID] == nil {
@@ -72,7 +73,7 @@ func (t findingTable) add(f Finding, example func() string) {
 	}
 }
 
-// Sorted returns the findings in the order of levels.
+// Sorted returns the findings in the order of the given levels.
 func (c *Findings) Sorted(order []CertificationLevel) []Finding { return c.all.sorted(order) }
 
 // OfCase returns the findings of a case.

@@ -62,7 +62,7 @@ func (f *certifyFlags) registerCluster(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.ownCache, "authorizer-cache", 0, "how long the authorizer itself may remember decisions, as its vendor says")
 }
 
-// Plan reads the command line.
+// Plan makes the plan of the command line.
 func (f *certifyFlags) Plan(i *product.Invocation) (product.Plan, error) {
 	challenge, err := f.Prepare(i)
 	if err != nil {
@@ -165,7 +165,7 @@ func (o Options) trial(subject Subject, challenge *Challenge, planned []product.
 	return t
 }
 
-// caseOf returns the case of a part, with the reason if it is not run.
+// caseOf returns the case of a part. why is the reason if it is not run.
 func caseOf(p part, why *product.NotRun) product.Case {
 	depends := scenarios.Extended
 	if p.level == Core || p.level == Safe {
@@ -176,12 +176,12 @@ func caseOf(p part, why *product.NotRun) product.Case {
 	return c
 }
 
-// directCases returns what is judged in direct mode.
+// directCases returns the cases of direct mode.
 func (o Options) directCases() []product.Case {
 	return seq.Map(o.Plan.planTally().parts, func(p part) product.Case { return caseOf(p, nil) })
 }
 
-// cases returns what is judged, and what could be with other flags.
+// cases returns the cases that are judged, and those that would be judged with other flags.
 func (o Options) cases(inCluster, canLoad bool) (out []product.Case) {
 	add := func(p part, why *product.NotRun) { out = append(out, caseOf(p, why)) }
 	out = o.directCases()
@@ -208,12 +208,12 @@ func (o Options) cases(inCluster, canLoad bool) (out []product.Case) {
 	return out
 }
 
-// notAskedFor returns the reason for which a level is not tried.
+// notAskedFor returns the reason that a level is not tried: it needs a flag.
 func notAskedFor(flag string) *product.NotRun {
 	return &product.NotRun{Cause: reports.CauseUser, Why: "it is tried with " + flag}
 }
 
-// selected returns the options for the cases that are run.
+// selected returns the options for those cases that are run.
 func (o Options) selected(planned []product.Case, selects func(string) bool) Options {
 	o.selects = selects
 	o.Levels = []CertificationLevel{"none"}

@@ -13,13 +13,13 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// generated is an authorizer that decides wrongly in a way of a class.
+// generated is an authorizer that decides wrongly in a way that belongs to a class.
 type generated struct {
 	class, name string
 	wrong       func(right reference.Decider) reference.Decider
 }
 
-// cached remembers decisions under a key that says too little.
+// cached makes an authorizer that remembers decisions under a key that leaves something out.
 func cached(key func(review) any) func(reference.Decider) reference.Decider {
 	return func(right reference.Decider) reference.Decider {
 		var known sync.Map
@@ -34,8 +34,8 @@ func cached(key func(review) any) func(reference.Decider) reference.Decider {
 	}
 }
 
-// implies are authorizers that take one thing for another, or somebody for somebody else. They are of Kubernetes' own
-// words, not of relations.yaml.
+// implies returns authorizers that take one thing for another, or one user for another. Their words are those of
+// Kubernetes, and not taken from relations.yaml.
 func implies() (out []generated) {
 	add := func(class, name string, wrong func(reference.Decider) reference.Decider) {
 		out = append(out, generated{class, name, wrong})
@@ -201,7 +201,7 @@ func implies() (out []generated) {
 	return append(out, forgetful()...)
 }
 
-// forgetful are caches with a key that lacks one attribute, and those that take other things for who asks.
+// forgetful returns caches whose key lacks one attribute, and caches that take other attributes for the user.
 func forgetful() (out []generated) {
 	type attributes = authorizationv1.ResourceAttributes
 	lacks := func(change func(a *attributes)) func(r *review) { return func(r *review) { *r = without(*r, change) } }

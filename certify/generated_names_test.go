@@ -14,8 +14,8 @@ import (
 	"golang.org/x/text/width"
 )
 
-// wrongNames are comparisons of names as directories, networks and scripts write them, as somebody would write them in Go:
-// none looks at relations.yaml.
+// wrongNames returns comparisons of names as directories, networks and scripts write them, as somebody would program
+// them in Go. None of them uses relations.yaml.
 func wrongNames() []comparison {
 	fold := cases.Fold()
 	return list(
@@ -50,7 +50,7 @@ func wrongNames() []comparison {
 	)
 }
 
-// leastFold returns the least rune that folds to the same.
+// leastFold returns the smallest rune that folds to the same as another.
 func leastFold(r rune) rune {
 	least := r
 	for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
@@ -154,19 +154,19 @@ func parsedIP(s string) string {
 	return s
 }
 
-// cannotDifferByName says the same as cannotDiffer of comparisons of names.
+// cannotDifferByName does the same as cannotDiffer for comparisons of names.
 func cannotDifferByName(attribute string, c comparison) bool {
 	first := strings.TrimSuffix(c.name, ", asked only")
 	first = strings.TrimSuffix(strings.TrimSuffix(first, ", granted only"), ", twice")
 	is := func(some ...string) bool { return slices.Contains(some, first) }
 	changesURL := is("host in lower case", "default port", "without fragment", "without user")
 	switch attribute {
-	case "namespace": // what they make is never a label, unless it was one before
+	case "namespace": // what they make is a label only if it was one before
 		ofName := is("domain in lower case", "without tag", "without dots", "ParseAddress", "as user@domain", "types in lower case", "without blanks", "sorted", "ParseAddr", "ParseAddrPort")
 		return changesURL || ofName || c.name == "NFKC, folded, granted only" || c.name == "NFKC, folded, twice"
-	case "resource", "subresource": // a URL has slashes, and what is behind one is a subresource
+	case "resource", "subresource": // a URL has slashes, and what follows one is a subresource
 		return changesURL
-	case "path-below": // what they look at is at the end, where a / stands
+	case "path-below": // they change the end of the string, where there is a /
 		return c.name == "as user@domain" || c.name == "sorted" || c.name == "without brackets" || is("ParseAddrPort", "without port")
 	}
 	return false

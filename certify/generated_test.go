@@ -29,8 +29,8 @@ type comparison struct {
 	same        func(granted, asked string) bool
 }
 
-// both compares what a function makes of both strings; askedOnly and grantedOnly of one of them: the same mistake in
-// one place, which refuses what is granted.
+// both returns three comparisons: one applies a function to both strings, one only to what is asked, and one only to
+// what is granted. The last two refuse what is granted.
 func both(class, name string, f func(string) string) []comparison {
 	return []comparison{
 		{class, name, func(g, a string) bool { return f(g) == f(a) }},
@@ -68,7 +68,8 @@ func decoded(f func(string) (string, error)) func(string) string {
 	}
 }
 
-// wrongComparisons are those of relations, as somebody would write them in Go: none looks at relations.yaml.
+// wrongComparisons are the comparisons of relations, as somebody would program them in Go. None of them uses
+// relations.yaml.
 func wrongComparisons() (out []comparison) {
 	out = list(
 		either("ignored", "always", func(string, string) bool { return true }),
@@ -125,7 +126,7 @@ func wrongComparisons() (out []comparison) {
 	return out
 }
 
-// compared are the parts of the engine that compare one attribute each.
+// compared has the parts of the engine, each of which compares one attribute.
 var compared = map[string]func(e *engine, same func(granted, asked string) bool){
 	"user": func(e *engine, same func(g, a string) bool) { e.user = same },
 	"groups": func(e *engine, same func(g, a string) bool) {
@@ -181,7 +182,7 @@ func wild(same func(g, a string) bool) func(g, a string) bool {
 	return func(g, a string) bool { return g == "*" || same(g, a) }
 }
 
-// firstWrong is the first question of a run that is answered wrongly.
+// firstWrong returns the first question of a plan that is answered wrongly.
 func firstWrong(b *Plan, decide reference.Decider) *Question { return firstOf(b.All(), decide) }
 
 func firstOf(questions []Question, decide reference.Decider) *Question {
@@ -190,14 +191,14 @@ func firstOf(questions []Question, decide reference.Decider) *Question {
 			continue
 		}
 		if q.Expect == "" {
-			// Most are refused before anything is decided.
+			// Most such requests are refused before anything is decided.
 			body, _ := q.body()
 			if _, s, err := reference.Decode(body); err == nil && decide(s) == scenarios.Allow {
 				return &q
 			}
 			continue
 		}
-		// As it arrives in v1beta1 and in v1 alike.
+		// The spec is the same in v1beta1 and in v1.
 		d := decide(q.Spec)
 		isDeniedSafely := d == scenarios.Deny && q.Level == Safe
 		if d != q.Expect && !isDeniedSafely {
@@ -214,7 +215,8 @@ func (v *Question) String() string {
 	return fmt.Sprintf("%s: %s: expected %s", v.ID, describeSpec(v.Spec), v.Expect)
 }
 
-// decideBy is an engine's decision, by the grants of who asks where the engine compares those rightly.
+// decideBy makes a decider from an engine. It looks only at the grants of the user who asks, unless the engine compares
+// users or groups wrongly.
 func decideBy(e *engine, p *policy.Policy, anybody bool) reference.Decider {
 	if anybody {
 		return e.deciderBySubject(p)
@@ -237,8 +239,8 @@ func decideBy(e *engine, p *policy.Policy, anybody bool) reference.Decider {
 	}
 }
 
-// cannotDiffer says whether a comparison decides as the right one does: where the policy can have no grant, or a review
-// no value, by which somebody could tell.
+// cannotDiffer reports whether a comparison decides in the same way as the right one, because the policy can have no
+// grant, or a review no value, that would show the difference.
 func cannotDiffer(attribute string, c comparison) bool {
 	if cannotDifferByName(attribute, c) {
 		return true
@@ -247,27 +249,27 @@ func cannotDiffer(attribute string, c comparison) bool {
 	granted, both := how == "granted only" || how == "twice", strings.TrimSuffix(c.name, ", asked only")
 	one := func(of string, some ...string) bool { return slices.Contains(some, of) }
 	switch {
-	case attribute == "namespace" && granted: // those of RBAC are labels: a to z, 0 to 9 and -, 63 characters
+	case attribute == "namespace" && granted: // a namespace of RBAC is a label: a to z, 0 to 9 and -, up to 63 characters
 		return !one(first, "ToUpper", "letters", "underscores", "at 16", "at 20", "at 32")
 	case attribute == "namespace" && one(both, "NFC", "NFD", "double slashes", "regexp, whole", "regexp only", "glob, granted", "glob only", "LIKE", "a * at the end", "colons and slashes", "at 64", "at 128", "at 253", "at 256"):
 		return true
 	case strings.HasSuffix(attribute, "resource") && (first == "double slashes" || granted && (c.class == "path-cleaned" || first == "the first part of /")):
-		return true // what is behind a / is a subresource
+		return true // what follows a / is a subresource
 	case attribute == "resource" && one(c.class, "empty-matches", "default-read"), attribute == "user" && c.class == "empty-matches":
 		return true // never empty in a review
 	case one(attribute, "user", "groups", "path-below") && c.class == "default-read", c.name == "granted" && c.class == "empty-matches" && attribute != "api-group" && attribute != "subresource":
 		return true // not granted to anybody
 	case attribute == "path-below" && (first == "TrimRight" || one(c.name, "quotes", "base64", "asked has prefix")):
-		return true // before the * stands a /
+		return true // there is a / before the *
 	}
-	return strings.HasPrefix(attribute, "path") && c.name == "a * at the end" // which is right there
+	return strings.HasPrefix(attribute, "path") && c.name == "a * at the end" // that is right for paths
 }
 
-// score is how many generated authorizers of a class there are, and how many were rejected.
+// score is how many generated authorizers a class has, and how many of them were rejected.
 type score struct{ made, rejected int }
 
-// scores are those by class. Without everything it is the first of a class that counts, and every seventh, others for
-// every sampleVariable.
+// scores are the scores by class. Unless everything is asked for, they count the first authorizer of a class and every
+// seventh, which depend on sampleVariable.
 type scores map[string]*score
 
 func (all scores) take(class string) bool {
@@ -284,7 +286,8 @@ func (all scores) take(class string) bool {
 
 func share(of, all int) string { return fmt.Sprintf("%.1f %%", 100*float64(of)/float64(all)) }
 
-// generatedAuthorizers are all that are generated: wrong comparisons of every attribute, and things taken for others.
+// generatedAuthorizers returns everything that is generated: wrong comparisons of every attribute, and authorizers that
+// take one thing for another.
 func generatedAuthorizers(p *policy.Policy) (out []generated) {
 	for _, attribute := range slices.Sorted(maps.Keys(compared)) {
 		isAnybody := attribute == "user" || attribute == "groups"
@@ -318,7 +321,7 @@ func TestGeneratedAreRejected(t *testing.T) {
 				continue
 			}
 			asked++
-			// What is asked about the class first: most end there. A cache has to be empty again.
+			// The questions about the class come first, because they end most runs. A cache has to be empty each time.
 			faulty := func() reference.Decider { return g.wrong(b.Policy.Decide) }
 			if firstOf(by[g.name[:strings.Index(g.name+" ", " ")]+"-"+g.class], faulty()) == nil && firstOf(by[g.class], faulty()) == nil && firstWrong(b, faulty()) == nil {
 				t.Errorf("seed %d: %s: %s: every level is granted", seed, g.class, g.name)

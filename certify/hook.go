@@ -11,16 +11,18 @@ import (
 	"time"
 )
 
-// hookTime is how long loading a policy may take, hookDelay how long its output may be open after that.
+// hookTime is how long it may take to load a policy. hookDelay is how long the program's output may stay open after
+// that.
 const hookTime, hookDelay = 10 * time.Minute, 5 * time.Second
 
-// RunHook has a vendor's program load a policy, which it gets on its standard input.
+// RunHook runs a vendor's program that loads a policy. The program gets the policy on its standard input.
 func RunHook(ctx context.Context, program string, policy []byte, stderr io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, hookTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(policy), stderr, stderr
-	// What it starts and leaves behind would hold the policy, or our output: its group ends with it.
+	// Processes that the program leaves behind would keep the policy, or keep our output open. So its whole process
+	// group is ended.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = hookDelay

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestHookLeavesNothing has a hook that ends, and leaves a process behind: it ends too.
+// TestHookLeavesNothing runs a hook that ends and leaves a process behind. That process has to end too.
 func TestHookLeavesNothing(t *testing.T) {
 	folder := t.TempDir()
 	hook, survived := filepath.Join(folder, "hook"), filepath.Join(folder, "survived")

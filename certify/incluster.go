@@ -21,23 +21,25 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// ClusterOptions say what a webhook is certified in.
+// ClusterOptions say in what kind of cluster a webhook is certified.
 type ClusterOptions struct {
 	// Release and Binaries are those of the API server.
 	Release  local.Release
 	Binaries *local.Binaries
-	// Load gives the authorizer another policy; nil if it takes none, and then nothing is said about revocation.
+	// Load gives the authorizer another policy. It is nil if the authorizer takes none, and then nothing is said about
+	// revocation.
 	Load func(context.Context, *policy.Policy) error
-	// OwnCache is how long the authorizer itself may remember what it decided, as its vendor says.
+	// OwnCache is how long the authorizer itself may remember its decisions, according to its vendor.
 	OwnCache time.Duration
 
-	// gate is what the API server is really started with, for a test in which that is not expected; empty is as expected.
+	// gate is the state of the gate with which the API server is really started, for a test in which that is
+	// unexpected. If it is empty, the expected one is used.
 	gate scenarios.Gate
-	// only, for a test, leaves out other checks of the chain: the level is not granted then.
+	// only selects checks of the chain, for a test. If it leaves any out, the level is not granted.
 	only func(clusterCheck) bool
 }
 
-// The webhooks of a cluster.
+// These are the names of the webhooks in a cluster.
 const (
 	testedWebhook  = "tested"
 	controlWebhook = "reference"
@@ -46,19 +48,19 @@ const (
 // cluster is an API server with a webhook that can be cut off from it.
 type cluster struct {
 	o        ClusterOptions
-	plan     *Plan // whose policy the webhook holds
+	plan     *Plan // the plan whose policy the webhook has
 	webhook  *Webhook
 	name     string // of the webhook in the chain
 	target   *server.Server
 	replayer *replay.Replayer
 	relays   map[string]relay
-	control  *cluster // the same with the reference authorizer
+	control  *cluster // the same API server with the reference authorizer
 	stops    []func() error
-	reloads  int // of the chain
+	reloads  int // how often the chain was reloaded
 	out      []Answer
 }
 
-// startCluster brings up an API server that knows the webhook and the reference, and has neither in its chain yet.
+// startCluster starts an API server that knows the webhook and the reference. Neither is in its chain yet.
 func startCluster(ctx context.Context, b *Plan, w *Webhook, o ClusterOptions) (_ *cluster, err error) {
 	c := &cluster{o: o, plan: b, webhook: w, name: testedWebhook, relays: map[string]relay{}}
 	defer func() {
@@ -66,7 +68,7 @@ func startCluster(ctx context.Context, b *Plan, w *Webhook, o ClusterOptions) (_
 			err = errors.Join(err, c.stop())
 		}
 	}()
-	// The reference holds the policy of another seed, so that its scenarios are new to the API server.
+	// The reference has the policy of another seed, so that its scenarios are new to the API server.
 	other, err := newPlan(b.scenarios, b.Policy.Seed+1)
 	if err != nil {
 		return nil, err
@@ -102,7 +104,7 @@ func startCluster(ctx context.Context, b *Plan, w *Webhook, o ClusterOptions) (_
 	return c, nil
 }
 
-// cellFor is the API server that a release is asked for as.
+// cellFor returns the cell that a release is tested as.
 func cellFor(release local.Release) verdicts.Cell {
 	gate := scenarios.GateDefault
 	if server.HasGate(release.Minor) {
@@ -125,8 +127,8 @@ func (c *cluster) start(ctx context.Context, webhooks map[string][]byte) (err er
 	return err
 }
 
-// giveRole makes the only role that RBAC holds in these checks: config maps of one namespace, to a user of whom the
-// authorizer under test knows nothing and to one of whom it does.
+// giveRole creates the only role that RBAC has in these checks. It allows to read config maps of one namespace, for one
+// user whom the authorizer under test does not know and one whom it does.
 func (c *cluster) giveRole(ctx context.Context) error {
 	s := &scenarios.Scenario{ID: "certify", Suffix: c.plan.behindUser()}
 	for _, user := range []string{c.plan.behindUser(), c.plan.Policy.Probe.Reader} {
@@ -147,8 +149,8 @@ func (c *cluster) stop() error {
 	return err
 }
 
-// authorizer is the webhook in a place. Each time the timeout is another one by a little: an API server takes over
-// no chain that it has already, and keeps what it remembers of it.
+// authorizer returns the configuration of the webhook in a place. Its timeout differs a little each time, because an
+// API server ignores a chain that it has already, and keeps what it remembers of it.
 func (c *cluster) authorizer(p place) server.Authorizer {
 	c.reloads++
 	return server.Authorizer{
@@ -157,7 +159,7 @@ func (c *cluster) authorizer(p place) server.Authorizer {
 	}
 }
 
-// chain carries out the checks of a plan that are wanted, place by place.
+// chain carries out the selected checks of a plan, one place after the other.
 func (c *cluster) chain(ctx context.Context, plan []clusterCheck, progress func(string, int)) error {
 	for _, p := range places() {
 		here := seq.Filter(plan, func(check clusterCheck) bool { return check.Place == p })
@@ -175,7 +177,7 @@ func (c *cluster) chain(ctx context.Context, plan []clusterCheck, progress func(
 	return nil
 }
 
-// place carries out the checks of one place: scenarios first, then the questions phase by phase.
+// place carries out the checks of one place. Scenarios come first, and then the questions, phase by phase.
 func (c *cluster) place(ctx context.Context, checks []clusterCheck) error {
 	for _, check := range checks {
 		if check.Scenario != nil {
@@ -188,7 +190,7 @@ func (c *cluster) place(ctx context.Context, checks []clusterCheck) error {
 	for _, ph := range []phase{up, again, down, back} { // in the order of time
 		switch ph {
 		case down:
-			relay.Set() // nowhere
+			relay.Set() // to nowhere
 			relay.Cut()
 		case back:
 			relay.Set(relay.to)
@@ -206,12 +208,13 @@ func (c *cluster) place(ctx context.Context, checks []clusterCheck) error {
 }
 
 const (
-	// recovery is how long an API server may take to reach a webhook that is back.
+	// recovery is how long an API server may take to reach a webhook that is available again.
 	recovery = 5 * time.Second
 	poll     = 50 * time.Millisecond
 )
 
-// question asks the API server; in phase back until the answer is the expected one or the time for it is over.
+// question asks the API server a question. In phase back it repeats it until the answer is the expected one or the time
+// is over.
 func (c *cluster) question(ctx context.Context, check clusterCheck) Answer {
 	began := time.Now()
 	for {
@@ -267,7 +270,7 @@ func (r *runner) inCluster(ctx context.Context) (err error) {
 	return c.controls(ctx, r)
 }
 
-// controls has the reference asked in the same chain what went wrong.
+// controls asks the reference, in the same chain, what went wrong.
 func (c *cluster) controls(ctx context.Context, r *runner) error {
 	wrong, windowsToo := map[string]bool{}, false
 	for _, a := range c.out {

@@ -10,12 +10,12 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// Seen is what came of a check that needs an API server.
+// Seen is what was seen in a check that needs an API server.
 type Seen struct {
-	// Got is the decision, or whether the question was allowed, and Error says why there is none.
+	// Got is the decision, or whether the question was allowed. Error says why there is none.
 	Got   string `json:"got,omitempty"`
 	Error string `json:"error,omitempty"`
-	// Window is how long it took until a change of policy was seen, Limit how long it may take, in milliseconds.
+	// Window is how long it took until a change of policy was seen, and Limit how long it may take, in milliseconds.
 	Window int64 `json:"windowMs,omitempty"`
 	Limit  int64 `json:"limitMs,omitempty"`
 	// Scenario is everything that was seen of a scenario.
@@ -25,13 +25,13 @@ type Seen struct {
 // judged is what follows from what was seen.
 type judged struct {
 	level CertificationLevel
-	// reason is empty if all is well, and text says what was expected, and what came.
+	// reason is empty if nothing is wrong. text says what was expected and what was seen.
 	reason, text string
 	// unclear is set if nothing can be said.
 	unclear bool
 }
 
-// judgeSeen judges an answer with what was seen of it. Its error is about evidence that fits no check.
+// judgeSeen judges an answer by what was seen. It returns an error if the evidence belongs to no check.
 func (b *Plan) judgeSeen(a Answer) (j judged, err error) {
 	if a.Check == revocation {
 		return judgeWindow(a)
@@ -58,8 +58,8 @@ func (b *Plan) judgeSeen(a Answer) (j judged, err error) {
 	return j, nil
 }
 
-// judgeScenario takes the verdict of the scenario. A reason that the authorizer gives stands at the end of a
-// refusal's message, and is its own business.
+// judgeScenario judges a scenario by its verdict. It ignores the reason at the end of a refusal's message, because the
+// authorizer may choose it freely.
 func (b *Plan) judgeScenario(check clusterCheck, a Answer) (j judged, err error) {
 	e := a.Seen.Scenario
 	if e == nil || e.Scenario != check.Scenario.ID {
@@ -85,7 +85,7 @@ func (b *Plan) judgeScenario(check clusterCheck, a Answer) (j judged, err error)
 	return j, nil
 }
 
-// judgeWindow judges how long a change of policy took to be seen in one way of asking.
+// judgeWindow judges how long it took until a change of policy was seen, for one way of asking.
 func judgeWindow(a Answer) (j judged, err error) {
 	j.level = Revocation
 	all := windows()
@@ -106,7 +106,7 @@ func judgeWindow(a Answer) (j judged, err error) {
 	return j, nil
 }
 
-// clusterChecks returns all checks in the chain by their IDs.
+// clusterChecks returns all checks of the chain by their IDs.
 func (b *Plan) clusterChecks() map[string]clusterCheck {
 	if b.checks == nil {
 		b.checks = map[string]clusterCheck{}
@@ -117,7 +117,7 @@ func (b *Plan) clusterChecks() map[string]clusterCheck {
 	return b.checks
 }
 
-// onCell says which API server the checks in a cluster are for.
+// onCell sets the API server that the checks in a cluster are for.
 func (b *Plan) onCell(c verdicts.Cell) {
 	if b.cell != c {
 		b.cell, b.checks = c, nil

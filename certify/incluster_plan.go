@@ -12,18 +12,19 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// The checks of these levels.
+// These are the checks of the two levels that need an API server.
 const (
 	inCluster  = "in-cluster"
 	revocation = "revocation"
 )
 
 const (
-	// authorizedTTL and unauthorizedTTL are what the API server is told to remember answers for: shorter than the
-	// defaults (5 min and 30 s), which nobody would wait for.
+	// authorizedTTL and unauthorizedTTL are how long the API server is told to remember answers. They are shorter than
+	// the defaults (5 min and 30 s), for which a test would take too long.
 	authorizedTTL   = 3 * time.Second
 	unauthorizedTTL = 2 * time.Second
-	// slack is what a window may be longer than its times to live: the time between two questions, and a busy machine.
+	// slack is by how much a window may exceed its times to live, because of the time between two questions and because
+	// the machine may be busy.
 	slack          = time.Second
 	webhookTimeout = 5 * time.Second
 )
@@ -48,39 +49,39 @@ func places() (out []place) {
 	return out
 }
 
-// phase is what the way to the webhook is like when a check asks.
+// phase is the state of the connection to the webhook when a check asks.
 type phase string
 
 const (
 	up    phase = "up"
-	again phase = "again" // asked before, so the API server may remember
+	again phase = "again" // asked before, so that the API server may remember the answer
 	down  phase = "down"
-	back  phase = "back" // up once more
+	back  phase = "back" // up again
 )
 
-// hides is the finding about an authorizer that keeps others from being asked.
+// hides is the finding about an authorizer that keeps the API server from asking those behind it.
 const hides = "hides-authorizers-behind"
 
-// clusterCheck is one question to the API server: a SubjectAccessReview for the whole chain, or a scenario.
+// clusterCheck is one check of the whole chain of an API server: a SubjectAccessReview or a scenario.
 type clusterCheck struct {
 	ID    string
 	Place place
 	Phase phase
 	Spec  spec
-	// Scenario, if given, is replayed.
+	// Scenario is the scenario that is replayed, if the check is one.
 	Scenario *scenarios.Scenario
-	Expect   scenarios.Decision // what the chain as a whole says
+	Expect   scenarios.Decision // what the whole chain must decide
 	Reason   string
 }
 
-// behindUser has a role, and nothing in the certification's policy.
+// behindUser returns a user who has a role, but nothing in the certification's policy.
 func (b *Plan) behindUser() string { return scenarios.Suffix(b.Policy.Seed, "certify", "behind") }
 
-// someInChain is how many of the other questions of level core one is asked of in the chain.
+// someInChain is the step by which other questions of level core are selected for the chain: one in so many.
 const someInChain = 40
 
-// clusterPlan are all checks in the chain. Scenarios are dealt out to the places: their names are those of the
-// policy, so each can be replayed once.
+// clusterPlan returns all checks of the chain. Each scenario is given to one of the places, because its names are those
+// of the policy, so that it can be replayed only once.
 func (b *Plan) clusterPlan() (out []clusterCheck) {
 	for i, p := range places() {
 		out = append(out, b.questions(p)...)
@@ -93,7 +94,7 @@ func (b *Plan) clusterPlan() (out []clusterCheck) {
 	return out
 }
 
-// isForChain reports whether the i-th question is asked in the chain of an API server, too.
+// isForChain reports whether the i-th question is also asked in the chain of an API server.
 func (v Question) isForChain(i int) bool {
 	isTranscript := v.Level == NoOvergrant && strings.HasPrefix(v.ID, "transcript/")
 	isPicked := strings.HasPrefix(v.Reason, "ignores-") || i%someInChain == 0
@@ -102,7 +103,7 @@ func (v Question) isForChain(i int) bool {
 	return v.Form == "" && isWanted
 }
 
-// questions are the reviews that are asked in one place of the chain.
+// questions returns the reviews that are asked in one place of the chain.
 func (b *Plan) questions(p place) []clusterCheck {
 	n := b.Policy.Probe
 	var out []clusterCheck
@@ -146,7 +147,8 @@ func (b *Plan) questions(p place) []clusterCheck {
 	return out
 }
 
-// completeScenarios only send requests, for the API server; all their grants are in the policy. No name is unique yet.
+// completeScenarios returns the scenarios for the API server that only send requests and whose grants are all in the
+// policy. Their names are not unique yet.
 func (b *Plan) completeScenarios() (out []*scenarios.Scenario) {
 	facts := server.ExpectedFacts(server.Options{Cell: b.cell})
 	return seq.Filter(b.scenarios, func(s *scenarios.Scenario) bool {
@@ -155,8 +157,8 @@ func (b *Plan) completeScenarios() (out []*scenarios.Scenario) {
 	})
 }
 
-// isComplete reports whether a scenario only sends requests that a webhook can decide about, and the policy has all of its
-// grants.
+// isComplete reports whether a scenario only sends requests that a webhook can decide about, and whether the policy has
+// all of its grants.
 func (b *Plan) isComplete(s *scenarios.Scenario) bool {
 	bound, _ := s.Bind(b.suffixOf(s))
 	needsSetup := len(s.Policy) > 0 || len(s.Nodes) > 0 || s.Requires.Chain != "" || slices.Contains(s.Requires.Capabilities, scenarios.Aggregation)
@@ -171,9 +173,9 @@ func (b *Plan) isComplete(s *scenarios.Scenario) bool {
 	return !slices.ContainsFunc(bound.Grants, toAnother) && !slices.ContainsFunc(s.Steps, isHidden)
 }
 
-// asWebhooksSee reports whether a webhook can decide about a request as RBAC does. It cannot where RBAC looks at its
-// own roles, behind all authorizers, lists the rules of somebody or says why, nor where a name has bytes that are not
-// UTF-8: JSON has none, and another name arrives.
+// asWebhooksSee reports whether a webhook can decide about a request as RBAC does. It cannot where RBAC itself looks at
+// its roles after all authorizers, where RBAC lists somebody's rules or gives a reason, and where a name has bytes that
+// are not UTF-8: JSON cannot have them, so another name arrives.
 func asWebhooksSee(st scenarios.Step) bool {
 	r := st.Request
 	saysWhy := st.Expect != nil && strings.Contains(st.Expect.MessageMatches, "RBAC: allowed by")
@@ -182,7 +184,7 @@ func asWebhooksSee(st scenarios.Step) bool {
 	return !saysWhy && !isAboutRoles && !cannotArrive
 }
 
-// suffixOf returns what the policy's names for a scenario end with.
+// suffixOf returns the end of the policy's names for a scenario.
 func (b *Plan) suffixOf(s *scenarios.Scenario) string {
 	return scenarios.Suffix(b.Policy.Seed, "certify", s.ID)
 }

@@ -39,15 +39,15 @@ func clusterRun(t *testing.T, b *Plan, webhook func(*policy.Holder) http.Handler
 
 func right(h *policy.Holder) http.Handler { return reference.Handler(h.Decide) }
 
-// few keeps the checks of some places.
+// few selects the checks of some places.
 func few(names ...string) func(*Options) {
 	return func(o *Options) {
 		o.Cluster.only = func(c clusterCheck) bool { return slices.Contains(names, c.Place.String()) }
 	}
 }
 
-// TestReferenceInCluster finds nothing wrong with the reference authorizer: in two
-// places, or with AUTHZCONF_FAULTY in all of them, on several seeds.
+// TestReferenceInCluster expects that nothing is wrong with the reference authorizer: in two places, or with
+// AUTHZCONF_FAULTY in all places and with several seeds.
 func TestReferenceInCluster(t *testing.T) {
 	t.Parallel()
 	seeds, change := int64(1), few("middle/deny", "last/no-opinion")
@@ -69,7 +69,8 @@ func TestReferenceInCluster(t *testing.T) {
 	}
 }
 
-// TestCompleteScenarios asks a webhook for nothing that only RBAC says, such as the binding by which it allows.
+// TestCompleteScenarios checks that a webhook is asked for nothing that only RBAC says, such as the binding by which it
+// allows.
 func TestCompleteScenarios(t *testing.T) {
 	b := *plan(t, 1)
 	b.cell = verdicts.Cell{Name: "1.37", Provider: server.Local, Kubernetes: "1.37", Gate: scenarios.GateOn}
@@ -86,7 +87,7 @@ func TestCompleteScenarios(t *testing.T) {
 	}
 }
 
-// TestHiddenFaults rejects in a cluster what nothing is to be seen of without.
+// TestHiddenFaults checks that faults are found in a cluster that cannot be seen without one.
 func TestHiddenFaults(t *testing.T) {
 	if !everything() {
 		t.Skip("half a minute for each: make faulty-authorizers")
@@ -118,7 +119,7 @@ func TestHiddenFaults(t *testing.T) {
 	}
 }
 
-// TestBlameAPIServer has the gate off where the checks are for one that is on.
+// TestBlameAPIServer turns the gate off, although the checks are for an API server with the gate on.
 func TestBlameAPIServer(t *testing.T) {
 	t.Parallel() // no window is measured
 	b := plan(t, 6)
@@ -188,7 +189,7 @@ func TestBlame(t *testing.T) {
 		b := *plan(t, 7)
 		b.setQuestions(b.Scenario, b.Probes)
 		i := slices.IndexFunc(b.Probes, func(v Question) bool { return v.Expect == scenarios.Allow && v.Level == Core })
-		b.Probes[i].Expect = scenarios.NoOpinion // and the policy grants it
+		b.Probes[i].Expect = scenarios.NoOpinion // the policy grants it
 		run, err := Certify(t.Context(), Options{Webhook: serve(t, reference.Handler(b.Policy.Decide)), Plan: &b, Levels: []CertificationLevel{Core}, Blame: true})
 		if err != nil {
 			t.Fatal(err)
@@ -199,7 +200,7 @@ func TestBlame(t *testing.T) {
 	})
 }
 
-// TestHiddenTable holds the table in docs/certify-cluster.md to the faulty authorizers.
+// TestHiddenTable compares the table in docs/certify-cluster.md with the faulty authorizers.
 func TestHiddenTable(t *testing.T) {
 	raw, err := os.ReadFile("../docs/certify-cluster.md")
 	if err != nil {

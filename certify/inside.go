@@ -2,8 +2,8 @@ package certify
 
 import "regexp"
 
-// insides are what a reason or an error of an authorizer should not show, for an API server repeats the reason of a refusal
-// to whoever sent the request.
+// insides are what a reason or an error of an authorizer should not show, because an API server repeats the reason of a
+// refusal to whoever sent the request.
 var insides = []struct {
 	what    string
 	pattern *regexp.Regexp
@@ -13,7 +13,7 @@ var insides = []struct {
 	{"the address of a backend", regexp.MustCompile(`\b(dial|read|write) (tcp|udp) `)},
 }
 
-// findInside returns what a text shows of an authorizer's inside, in words; empty if nothing is recognised.
+// findInside returns, in words, what a text shows of the inside of an authorizer, or "" if nothing is recognised.
 func findInside(text string) string {
 	for _, inside := range insides {
 		if inside.pattern.MatchString(text) {

@@ -7,22 +7,22 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// unreachable are faults of the whole server: behind them nothing can be judged.
+// unreachable are faults of the whole server. If one of them occurs, nothing else can be judged.
 var unreachable = []string{
 	"cannot-connect", "plain-http", "tls-handshake-hangs", "server-certificate-untrusted", "server-certificate-expired",
 	"server-certificate-for-another-host", "client-certificate-expired", "client-certificate-refused",
 }
 
-// blamable are failures that may have the cause which a question is about.
+// blamable are failures that may be caused by what a question is about.
 var blamable = []string{"http-status", "closes-the-connection", "does-not-answer-in-time", "answer-unreadable"}
 
-// answersSlowly is the finding about an answer that is right and took longer than is recommended.
+// answersSlowly is the finding about an answer that is right but took longer than is recommended.
 const answersSlowly = "answers-slowly"
 
-// transient is the finding about what was wrong for a while, and right when asked again.
+// transient is the finding about answers that were wrong for a while, and right when the questions were asked again.
 const transient = "transient"
 
-// judge returns the reasons for which an answer is wrong, none if it is right.
+// judge returns the reasons for which an answer is wrong. There are none if it is right.
 func judge(v Question, a Answer) (reasons []string) {
 	if v.Expect == "" {
 		return judgeRefusal(v, a)
@@ -56,9 +56,9 @@ func judge(v Question, a Answer) (reasons []string) {
 	return reasons
 }
 
-// advise returns what somebody should know of an answer of level Safe that is right. That level is for authorizers whose
-// place in a chain is not known: a denial is as safe as no opinion there, and an evaluation error as long as nothing is
-// allowed.
+// advise returns what somebody should know about a right answer of level Safe. That level is for authorizers whose
+// place in a chain is not known. There a denial is as safe as no opinion, and so is an evaluation error as long as
+// nothing is allowed.
 func advise(v Question, a Answer) (reasons []string) {
 	if v.Level != Safe || a.useless() != "" {
 		return nil
@@ -75,7 +75,7 @@ func advise(v Question, a Answer) (reasons []string) {
 	return reasons
 }
 
-// blame returns what a failure is called. It may have the cause that the question is about.
+// blame returns the name of a failure. If what the question is about may have caused it, that is the name.
 func (v Question) blame(reason string) string {
 	if v.Blame != "" && slices.Contains(blamable, reason) {
 		return v.Blame
@@ -83,24 +83,25 @@ func (v Question) blame(reason string) string {
 	return reason
 }
 
-// isSlow reports whether an answer took longer than is recommended, beyond what the harness needed itself. Where many are
-// under way at once, or the harness was late, that says nothing.
+// isSlow reports whether an answer took longer than is recommended, not counting what the harness itself needed. It
+// does not judge answers that came while many reviews were in flight or the harness was late.
 func (a Answer) isSlow() bool {
 	crowded := isAtOnce(a.Check) || isLoad(a.Check)
 	return !crowded && !a.isHarnessLate() && a.Millis-a.HarnessMs > slow.Milliseconds()
 }
 
-// isHarnessLate reports whether the harness itself needed so long in the same moment that nothing can be said about the
+// isHarnessLate reports whether the harness itself needed so long at the same moment that nothing can be said about the
 // authorizer's time.
 func (a Answer) isHarnessLate() bool { return a.HarnessMs > maxHarness.Milliseconds() }
 
-// isTimeUnclear reports whether an answer would have been too late if the harness had not been late itself.
+// isTimeUnclear reports whether an answer was too late while the harness was late itself, so that nobody knows whose
+// fault it is.
 func (a Answer) isTimeUnclear() bool {
 	isLate := a.Fault == noAnswerInTime || a.Millis > slow.Milliseconds()
 	return isLate && a.isHarnessLate() && !isLoad(a.Check)
 }
 
-// judgeDecision returns why a decision is wrong, empty if it is right.
+// judgeDecision returns why a decision is wrong, or "" if it is right.
 func judgeDecision(v Question, a Answer) string {
 	got := a.decision()
 	switch {
@@ -114,10 +115,11 @@ func judgeDecision(v Question, a Answer) string {
 	return cmp.Or(v.Blame, v.Reason)
 }
 
-// refusals are the faults with which a request that is not a review may be refused.
+// refusals are the faults by which a request that is not a review may be refused.
 var refusals = []string{"http-status", "answer-unreadable", "answers-html", "redirects"}
 
-// judgeRefusal is about requests that are not reviews: anything but a crash will do, as long as nothing is allowed.
+// judgeRefusal judges the answer to a request that is not a review. Anything but a crash is right, as long as nothing
+// is allowed.
 func judgeRefusal(v Question, a Answer) []string {
 	refused := a.HTTP > 0 && a.HTTP < 500 && slices.Contains(refusals, a.Fault)
 	switch {

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// lagEvery is how often the harness asks itself, lagNoted the least that is kept in the evidence.
+	// lagEvery is how often the harness measures itself. lagNoted is the shortest time that is kept in the evidence.
 	lagEvery = 50 * time.Millisecond
 	lagNoted = 20 * time.Millisecond
-	// maxHarness is how long the harness may need itself: beyond it nothing is said about the authorizer's time.
+	// maxHarness is how long the harness may need for itself. If it needs longer, the authorizer's time is not judged.
 	maxHarness = 500 * time.Millisecond
-	// lagKept is how long a measurement is kept, which is longer than any answer takes.
+	// lagKept is how long a measurement is kept. No answer takes longer than that.
 	lagKept = time.Minute
 )
 
-// lagMeter measures what the harness itself needs. It asks a stub within the harness, over TLS as it asks the authorizer,
-// on a schedule: what comes late, or takes long, is the machine's doing.
+// lagMeter measures what the harness itself needs. On a schedule it asks a stub within the harness over TLS, as it asks
+// the authorizer. An answer of the stub that comes late, or takes long, is the machine's doing.
 type lagMeter struct {
 	began time.Time
 	stop  func() error
@@ -31,15 +31,15 @@ type lagMeter struct {
 	over  chan struct{}
 
 	mu sync.Mutex
-	// due is when the measurement under way was to begin, zero if there is none.
+	// due is when the current measurement should have begun. It is zero if there is none.
 	due   time.Time
 	known []lagSample
 }
 
-// lagSample is one measurement: from when it was due until it was over.
+// lagSample is one measurement, from when it was due until it was over.
 type lagSample struct{ due, over time.Time }
 
-// newLagMeter starts a meter, which measures until it is closed.
+// newLagMeter starts a meter that measures until it is closed.
 func newLagMeter(ctx context.Context) (*lagMeter, error) {
 	stub, stop, err := Serve(reference.Handler(func(spec) scenarios.Decision { return scenarios.NoOpinion }))
 	if err != nil {
@@ -57,7 +57,7 @@ func newLagMeter(ctx context.Context) (*lagMeter, error) {
 	}
 	ctx, end := context.WithCancel(ctx)
 	m := &lagMeter{began: time.Now(), stop: stop, end: end, over: make(chan struct{})}
-	c.send(ctx, http.MethodPost, body, nil) // so that connecting is not measured
+	c.send(ctx, http.MethodPost, body, nil) // opens the connection, so that this is not measured
 	go m.run(ctx, func() { c.send(ctx, http.MethodPost, body, nil) }, c.close)
 	return m, nil
 }
@@ -93,7 +93,7 @@ func (m *lagMeter) setDue(due time.Time) {
 	m.due = due
 }
 
-// add keeps a measurement that is worth it.
+// add keeps a measurement if it is long enough to matter.
 func (m *lagMeter) add(s lagSample) {
 	if s.over.Sub(s.due) < lagNoted {
 		return
@@ -104,15 +104,15 @@ func (m *lagMeter) add(s lagSample) {
 	m.known = append(m.known, s)
 }
 
-// measure returns when a question was asked, and the longest that the harness itself needed meanwhile, 0 for little. Both are
-// in milliseconds. A nil meter knows neither.
+// measure returns when a question was asked, and the longest time that the harness itself needed meanwhile, or 0 if
+// that was short. Both are in milliseconds. A nil meter returns 0 for both.
 func (m *lagMeter) measure(from, until time.Time) (at, harness int64) {
 	if m == nil {
 		return 0, 0
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	longest := until.Sub(m.due) // of the one under way
+	longest := until.Sub(m.due) // the current measurement
 	for _, s := range m.known {
 		if s.over.After(from) && s.due.Before(until) {
 			longest = max(longest, s.over.Sub(s.due))

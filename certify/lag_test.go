@@ -8,7 +8,8 @@ import (
 	"github.com/authzconf/authzconf/certify/reference"
 )
 
-// TestTimeOfAStarvedMachine judges answers that came late, with what the harness needed itself in the same moment.
+// TestTimeOfAStarvedMachine judges answers that came late, with the time that the harness itself needed at the same
+// moment.
 func TestTimeOfAStarvedMachine(t *testing.T) {
 	b := plan(t, smallSeed)
 	v := b.Scenario[0]
@@ -49,7 +50,7 @@ func TestTimeOfAStarvedMachine(t *testing.T) {
 	}
 }
 
-// TestLagMeter measures a machine on which nothing is late, and one on which much is.
+// TestLagMeter measures a machine on which nothing is late, and one on which much is late.
 func TestLagMeter(t *testing.T) {
 	now := time.Now()
 	at := func(ms int) time.Time { return now.Add(time.Duration(ms) * time.Millisecond) }
@@ -69,7 +70,7 @@ func TestLagMeter(t *testing.T) {
 	}
 }
 
-// TestStarvedHarness asks a right authorizer that takes 3.3 s once, while the harness stands still as well.
+// TestStarvedHarness asks a right authorizer that takes 3.3 s once, while the harness itself stands still.
 func TestStarvedHarness(t *testing.T) {
 	b := plan(t, smallSeed)
 	m, err := newLagMeter(t.Context())

@@ -8,14 +8,14 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
-// CertificationLevel is what an authorizer can reach. Each level is granted by itself.
+// CertificationLevel is a level that an authorizer can reach. Each is granted independently of the others.
 type CertificationLevel string
 
-// Safe is the level below all others, which needs no policy in the authorizer: nobody was granted anything, so nothing may
+// Safe is the level below all others. It needs no policy in the authorizer: nobody was granted anything, so nothing may
 // be allowed. It is tried by itself (NewSafePlan).
 const Safe CertificationLevel = "safe"
 
-// The levels that direct mode grants.
+// These are the levels that direct mode grants.
 const (
 	// Core is about the decisions that API servers ask for today.
 	Core CertificationLevel = "core"
@@ -25,13 +25,14 @@ const (
 	Robust CertificationLevel = "robust"
 )
 
-// The levels that are tried if that is asked for.
+// These are the levels that are tried only on request.
 const (
 	// Load is about right answers in time at stated rates.
 	Load CertificationLevel = "load"
 	// InCluster is about the chain of a real API server: position, failure policy, caches, impersonation from end to end.
 	InCluster CertificationLevel = "in-cluster"
-	// Revocation is about how long a grant goes on to be allowed once taken away. It needs a way to load another policy.
+	// Revocation is about how long something is still allowed after the grant was taken away. It needs a way to load
+	// another policy.
 	Revocation CertificationLevel = "revocation"
 )
 
@@ -43,37 +44,37 @@ func allLevels() []CertificationLevel {
 	return slices.Concat([]CertificationLevel{Safe}, Levels(), []CertificationLevel{Load, InCluster, Revocation})
 }
 
-// LevelResult is what became of a level.
+// LevelResult is the result of a level.
 type LevelResult struct {
 	Level   CertificationLevel
 	Granted bool
-	// Reviews is how many were judged, of Planned.
+	// Reviews is how many of the Planned reviews were judged.
 	Reviews, Planned int
-	// Findings is how many kinds of them stand against the level.
+	// Findings is how many kinds of findings keep the level from being granted.
 	Findings int
 	Measured
 }
 
-// Measured is what some levels have beside findings.
+// Measured is what some levels have in addition to findings.
 type Measured struct {
-	// NotSupported says why the level cannot be tried with what the vendor gives.
+	// NotSupported says why the level cannot be tried with what the vendor provides.
 	NotSupported string
-	// Inconclusive says why nothing can be said although all was tried.
+	// Inconclusive says why nothing can be said although everything was tried.
 	Inconclusive string
-	// Concurrency is how many reviews were in flight in the checks of level robust that ask at the same time.
+	// Concurrency is how many reviews were in flight in the checks that ask questions at the same time.
 	Concurrency []Concurrency
-	// Rates are those of level load, Windows those of level revocation.
+	// Rates are those of level load, and Windows those of level revocation.
 	Rates   []Rate
 	Windows []MeasuredWindow
 }
 
-// MeasuredWindow is how long it took until a change of policy was seen in the decisions, in milliseconds.
+// MeasuredWindow is how long it took until decisions showed a change of policy, in milliseconds.
 type MeasuredWindow struct {
 	Name          string
 	Millis, Limit int64
 }
 
-// Conclude grants the level if it is complete and nothing stands against it.
+// Conclude grants the level if it is complete and no finding is against it.
 func (r LevelResult) Conclude(complete bool, findings []Finding) LevelResult {
 	r.Findings += seq.Count(findings, func(f Finding) bool { return f.Level == r.Level && !f.Advice })
 	tried := r.Planned > 0 && r.Inconclusive == "" && r.NotSupported == ""
@@ -81,7 +82,7 @@ func (r LevelResult) Conclude(complete bool, findings []Finding) LevelResult {
 	return r
 }
 
-// Verdict returns in a word what became of the level.
+// Verdict returns the result of the level in a word.
 func (r LevelResult) Verdict() string {
 	nothing := r.Reviews == 0 && r.Findings == 0 && r.NotSupported == ""
 	switch {
@@ -95,7 +96,7 @@ func (r LevelResult) Verdict() string {
 	return "no"
 }
 
-// Terms returns what has to be said beside the name of a level that is measured, such as " 500/s, p99 < 100 ms".
+// Terms returns what has to be added to the name of a level that is measured, such as " 500/s, p99 < 100 ms".
 func (r LevelResult) Terms() string {
 	switch {
 	case r.Level == Load && len(r.Rates) > 0:

@@ -14,34 +14,35 @@ import (
 
 // LoadOptions say how much is asked.
 type LoadOptions struct {
-	// Rates are in reviews per second. Each is kept up for Length. Without any, the level is not tried.
+	// Rates are in reviews per second. Each is kept up for Length. If there are none, the level is not tried.
 	Rates  []int
 	Length time.Duration
-	// P99 is what 99 % of the answers may take, from when the review was to be sent: making the harness wait gains nothing.
+	// P99 is how long 99 % of the answers may take, measured from when the review should have been sent. An authorizer
+	// therefore gains nothing by making the harness wait.
 	P99 time.Duration
-	// Volume is how many reviews are then asked as fast as they are answered, Idle how long nothing is before some more; the
-	// pauses before that are shorter.
+	// Volume is how many reviews are then asked as fast as they are answered. Idle is the longest pause, after which
+	// some more are asked; the pauses before it are shorter.
 	Volume int
 	Idle   time.Duration
 }
 
-// The defaults of LoadOptions.
+// These are the defaults of LoadOptions.
 const (
 	LoadLength = 5 * time.Second
 	LoadP99    = 100 * time.Millisecond
 	LoadVolume = 100_000
 	LoadIdle   = 31 * time.Second
-	// LoadLeast, LoadP99, LoadVolume and LoadIdle are what the level is at least.
+	// LoadLeast, LoadP99, LoadVolume and LoadIdle are the least that the level demands.
 	LoadLeast = 500
 )
 
-// LoadRates returns the rates that are recommended.
+// LoadRates returns the recommended rates.
 func LoadRates() []int { return []int{500, 1000, 2000} }
 
 const (
 	maxVolume = 10_000_000
 	maxRate   = 100_000
-	// maxLength is how long a rate can be kept up, maxIdle how long nothing is asked.
+	// maxLength is how long a rate can be kept up, and maxIdle how long a pause can be.
 	maxLength = 24 * time.Hour
 	maxIdle   = time.Hour
 )
@@ -70,13 +71,14 @@ func (o LoadOptions) Check() error {
 }
 
 const (
-	// loadCheck begins the name of the check at a rate.
+	// loadCheck is the beginning of the name of a check at a rate.
 	loadCheck = "load-"
-	// volume and idle are what comes after the rates; afterIdle is how many reviews are asked then.
+	// volume and idle are the checks that follow the rates. afterIdle is how many reviews are asked after the last
+	// pause.
 	volume    = loadCheck + "volume"
 	idle      = loadCheck + "idle"
 	afterIdle = 500
-	// outstanding is how many reviews may be unanswered. What would come on top is not sent, and counts as dropped.
+	// outstanding is how many reviews may be unanswered. Further reviews are not sent, and count as dropped.
 	outstanding = 5000
 )
 
@@ -85,7 +87,7 @@ func isLoad(check string) bool { return strings.HasPrefix(check, loadCheck) }
 // checkAt returns the name of the check at a rate.
 func checkAt(rate int) string { return fmt.Sprintf("%s%d", loadCheck, rate) }
 
-// parts returns what is judged of the level, in order.
+// parts returns the parts of the level that are judged, in order.
 func (o LoadOptions) parts() (out []part) {
 	for _, rate := range o.Rates {
 		out = append(out, partOfLoad(checkAt(rate)))
@@ -96,27 +98,28 @@ func (o LoadOptions) parts() (out []part) {
 	return append(out, leastLoad)
 }
 
-// Stage is what was meant to be sent in one part of the level. It is the first line of its evidence.
+// Stage is what was to be sent in one part of the level. It is the first line of that part's evidence.
 type Stage struct {
-	// Rate is in reviews per second, 0 for the volume and what follows it.
+	// Rate is in reviews per second. It is 0 for the volume and for what follows it.
 	Rate    int   `json:"rate"`
 	Planned int   `json:"planned"`
 	LimitUs int64 `json:"p99LimitUs"`
-	// Dropped were not sent, as too many were unanswered.
+	// Dropped is how many reviews were not sent because too many were unanswered.
 	Dropped int `json:"dropped,omitempty"`
-	// Micros is how long it took from the first that was meant to be sent to the last answer.
+	// Micros is the time from when the first review should have been sent to the last answer.
 	Micros int64 `json:"us"`
-	// IdleMs is how long nothing was asked before it, Memory the webhook's bytes by /metrics, before, meanwhile and after.
+	// IdleMs is how long nothing was asked before it. Memory is the webhook's memory in bytes, according to its
+	// /metrics, before, during and after.
 	IdleMs int64   `json:"idleMs,omitempty"`
 	Memory []int64 `json:"memory,omitempty"`
-	// Right is how many answers of the volume were right. They are not in the evidence one by one.
+	// Right is how many answers of the volume were right. The evidence does not list them one by one.
 	Right int `json:"right,omitempty"`
 }
 
 // isStage reports whether an answer is the stage of a check.
 func isStage(a Answer, check string) bool { return a.Stage != nil && a.Check == check }
 
-// load asks at all rates that are selected, then the volume, and some more after a while without any.
+// load asks at all selected rates, then the volume, and then some more after pauses.
 func (r *runner) load(ctx context.Context) {
 	o := r.LoadOptions
 	for _, rate := range o.Rates {
@@ -136,18 +139,20 @@ func (r *runner) load(ctx context.Context) {
 	}
 }
 
-// idlePause is a while in which nothing is asked, broken by a connection that was kept or by a new one.
+// idlePause is a time in which nothing is asked. It is ended by a request on a connection that was kept open, or on a
+// new one.
 type idlePause struct {
 	length time.Duration
 	isNew  bool
 }
 
-// pauses returns the whiles without a question, the longest one last.
+// pauses returns the pauses. The last one is the longest.
 func (o LoadOptions) pauses() []idlePause {
 	return []idlePause{{o.Idle / 10, false}, {o.Idle / 10, true}, {o.Idle / 3, true}, {o.Idle / 3, false}, {o.Idle, false}}
 }
 
-// askAfterPauses asks after pauses, first of all what is to be refused, and some more after the last one.
+// askAfterPauses asks after pauses. The first question after each is one that must be refused, and more follow after
+// the last pause.
 func (r *runner) askAfterPauses(ctx context.Context) {
 	pauses := r.LoadOptions.pauses()
 	rounds := r.Plan.silentRounds(len(pauses))
@@ -162,12 +167,12 @@ func (r *runner) askAfterPauses(ctx context.Context) {
 	r.keepStage(idle, stage, answers)
 }
 
-// askMany asks so many reviews as fast as they are answered.
+// askMany asks n reviews as fast as they are answered.
 func (r *runner) askMany(ctx context.Context, check string, n int) []Answer {
 	return r.askTogether(ctx, check, lanes, []*client{r.client}, pick(r.Plan.repeatable(), n, apart))
 }
 
-// keepStage keeps what was asked, and of the answers those that are wrong.
+// keepStage keeps what was asked, and those answers that are wrong.
 func (r *runner) keepStage(check string, stage *Stage, answers []Answer) {
 	wrong := slices.DeleteFunc(answers, func(a Answer) bool { return !r.Plan.isWrong(a) })
 	stage.Right = len(answers) - len(wrong)
@@ -175,18 +180,19 @@ func (r *runner) keepStage(check string, stage *Stage, answers []Answer) {
 	r.Answers = append(r.Answers, wrong...)
 }
 
-// rate asks as the schedule says, whether answers have come or not. It reports whether the webhook can be reached.
+// rate sends reviews as the schedule says, whether answers have come or not. It reports whether the webhook can be
+// reached.
 func (r *runner) rate(ctx context.Context, rate int) bool {
 	length := r.LoadOptions.Length
 	sends := pacer.Plan{Arrivals: pacer.Constant, Agents: 1, Rate: float64(rate), Length: length}.Stripe(0, 1)
 	check := checkAt(rate)
 	r.Runner.Progress(check, len(sends))
 	stage := &Stage{Rate: rate, Planned: len(sends), LimitUs: r.LoadOptions.P99.Microseconds()}
-	every := 0 // how many reviews are between two looks at the webhook's memory, 0 for none
+	every := 0 // how many reviews are between two readings of the webhook's memory; 0 for no readings
 	if length >= steadyFrom {
 		every = max(len(sends)/memorySamples, 1)
 	}
-	r.client.ask(ctx, check, r.Plan.Scenario[0]) // so that connecting is not measured
+	r.client.ask(ctx, check, r.Plan.Scenario[0]) // opens the connection, so that this is not measured
 	began := time.Now()
 	answers := r.askPaced(ctx, sends, check, stage, every)
 	stage.Micros = time.Since(began).Microseconds()
@@ -198,8 +204,8 @@ func (r *runner) rate(ctx context.Context, rate int) bool {
 	return ctx.Err() == nil && !slices.ContainsFunc(answers, func(a Answer) bool { return slices.Contains(unreachable, a.Fault) })
 }
 
-// askPaced sends a review whenever one is due, and returns the answers in the order of the schedule. What was not sent has
-// an empty one.
+// askPaced sends each review when it is due, and returns the answers in the order of the schedule. A review that was
+// not sent has an empty answer.
 func (r *runner) askPaced(ctx context.Context, sends []pacer.Send, check string, stage *Stage, every int) []Answer {
 	answers := make([]Answer, len(sends))
 	slots := make(chan struct{}, outstanding)

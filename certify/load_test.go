@@ -15,7 +15,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// underLoad runs level load alone, at one rate for a second.
+// underLoad runs only level load, at one rate for a second.
 func underLoad(t *testing.T, b *Plan, h http.Handler, p99 time.Duration) (*Run[Answer], LevelResult) {
 	t.Helper()
 	w := serve(t, h)
@@ -70,7 +70,7 @@ func TestLoad(t *testing.T) {
 	})
 }
 
-// TestLate makes a rate inconclusive in which the harness was late itself.
+// TestLate checks that a rate is inconclusive if the harness itself was late.
 func TestLate(t *testing.T) {
 	b := plan(t, smallSeed)
 	answers := []Answer{{Check: "load-10", Stage: &Stage{Rate: 10, Planned: 10, LimitUs: 1000, Micros: 1e6}}}
@@ -124,7 +124,7 @@ func TestLoadOptions(t *testing.T) {
 	}
 }
 
-// TestChange is about rates that are kept up for long: answers must not become slower, nor the memory grow.
+// TestChange is about rates that are kept up for long: answers must not become slower, and the memory must not grow.
 func TestChange(t *testing.T) {
 	grows := []int64{10 << 20, 20 << 20, 40 << 20, 80 << 20}
 	for name, c := range map[string]struct {
@@ -151,7 +151,7 @@ func TestChange(t *testing.T) {
 	}
 }
 
-// TestLong keeps a rate up for a minute, against a webhook whose memory grows and that is wrong now and then.
+// TestLong keeps up a rate for a minute, with a webhook whose memory grows and that is sometimes wrong.
 func TestLong(t *testing.T) {
 	if !everything() {
 		t.Skip("it takes two minutes: make faulty-authorizers")
@@ -192,7 +192,7 @@ func TestLong(t *testing.T) {
 	}
 }
 
-// TestLoadMeansOneThing has runs that were asked for less than the level.
+// TestLoadMeansOneThing judges runs in which less was asked than the level demands.
 func TestLoadMeansOneThing(t *testing.T) {
 	all := []Answer{{Check: volume, Stage: &Stage{Planned: LoadVolume}}, {Check: idle, Stage: &Stage{IdleMs: LoadIdle.Milliseconds()}}}
 	for name, c := range map[string]struct {

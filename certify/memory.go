@@ -11,7 +11,7 @@ import (
 
 var residentMemory = regexp.MustCompile(`(?m)^process_resident_memory_bytes ([0-9.e+]+)$`)
 
-// memory is what the webhook says that it has; 0 if it has no /metrics that say so.
+// memory returns the memory of the webhook in bytes, as its /metrics state it, or 0 if they do not.
 func (c *client) memory(ctx context.Context) int64 {
 	u, err := url.Parse(c.url)
 	if err != nil {

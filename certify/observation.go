@@ -6,16 +6,17 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Observation is for how long an authorizer was observed, and how long an outage may be and still go unseen.
+// Observation is how long an authorizer was observed, and how long an outage could last without being seen.
 type Observation struct {
-	// Whole is from the first question to the last one.
+	// Whole is the time from the first question to the last one.
 	Whole time.Duration
-	// Opens is the longest time without an answer that would have shown that everything is allowed; Closes is that for
-	// nothing being allowed. A longer outage is found, a shorter one by chance.
+	// Opens is the longest time without an answer that would have shown that everything is allowed. Closes is the
+	// longest time without one that would have shown that nothing is. A longer outage is found; a shorter one is found
+	// only by chance.
 	Opens, Closes time.Duration
 }
 
-// observe returns how closely the authorizer was watched while everything was asked once.
+// observe returns how closely the authorizer was observed while everything was asked once.
 func (b *Plan) observe(answers []Answer) (o Observation) {
 	var begin, opens, closes int64
 	count := 0

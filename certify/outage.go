@@ -3,20 +3,22 @@ package certify
 import "fmt"
 
 const (
-	// leastOutage is how many wrong answers in a row are taken for an outage if they are right when asked again.
+	// leastOutage is how many wrong answers in a row count as an outage if they are right when the questions are asked
+	// again.
 	leastOutage = 3
-	// askedOfEach is how many questions of a suspected outage are asked again, suspected how many outages are.
+	// askedOfEach is how many questions of a suspected outage are asked again. suspected is how many outages this is
+	// done for.
 	askedOfEach, suspected = 40, 10
 )
 
-// outage is a while in which everything had the same outcome, which was wrong for some.
+// outage is a time in which all answers had the same outcome, which was wrong for some of them.
 type outage struct {
 	outcome string
-	// wrong are the places of the wrong answers, in what was answered.
+	// wrong are the indexes of the wrong answers.
 	wrong []int
 }
 
-// outcome returns what came of a question, in a word.
+// outcome returns the outcome of a question in a word.
 func (a Answer) outcome() string {
 	if why := a.useless(); why != "" {
 		return why
@@ -24,7 +26,8 @@ func (a Answer) outcome() string {
 	return string(a.decision())
 }
 
-// outages returns the whiles in which all answers were the same, and several wrong, in what was asked once and in order.
+// outages returns the times in which all answers were the same and several were wrong, among the questions that were
+// asked once and in order.
 func (b *Plan) outages(answers []Answer) (out []outage) {
 	var now outage
 	end := func() {
@@ -52,7 +55,7 @@ func (b *Plan) outages(answers []Answer) (out []outage) {
 	return out
 }
 
-// suspects returns the questions that are asked again, to know whether they were wrong for a while only.
+// suspects returns the questions that are asked again to find out whether they were wrong only for a while.
 func (b *Plan) suspects(answers []Answer) (out []Question) {
 	all := b.outages(answers)
 	for _, o := range all[:min(len(all), suspected)] {
@@ -66,9 +69,9 @@ func (b *Plan) suspects(answers []Answer) (out []Question) {
 	return out
 }
 
-// transientOutages returns the outages that were over when the same was asked again.
+// transientOutages returns the outages that were over when the same questions were asked again.
 func (b *Plan) transientOutages(answers []Answer) (out []outage) {
-	isRight := map[string]bool{} // of what was asked again
+	isRight := map[string]bool{} // the questions that were asked again
 	for _, a := range answers {
 		if a.Check == afterwards && !a.Control {
 			isRight[a.Vector] = !b.isWrong(a)
@@ -85,7 +88,8 @@ func (b *Plan) transientOutages(answers []Answer) (out []outage) {
 	return out
 }
 
-// isOver reports whether some of the wrong answers were asked again, and all of these were right.
+// isOver reports whether some of the wrongly answered questions were asked again and all of these were answered
+// correctly.
 func (o outage) isOver(answers []Answer, isRight map[string]bool) bool {
 	asked := false
 	for _, i := range o.wrong {
@@ -98,7 +102,7 @@ func (o outage) isOver(answers []Answer, isRight map[string]bool) bool {
 	return asked
 }
 
-// describe returns from when to when an outage was.
+// describe returns from when to when an outage lasted, and an example of a wrong answer.
 func (o outage) describe(b *Plan, answers []Answer) string {
 	begin, end := answers[o.wrong[0]], answers[o.wrong[len(o.wrong)-1]]
 	v, _ := b.vector(begin.Vector)
@@ -106,5 +110,5 @@ func (o outage) describe(b *Plan, answers []Answer) string {
 		sinceBegin(begin.AtMs), sinceBegin(end.AtMs+end.Millis), o.outcome, len(o.wrong), b.describe(v, begin))
 }
 
-// sinceBegin returns a time of the run in seconds.
+// sinceBegin returns a time since the beginning of the run, in seconds.
 func sinceBegin(ms int64) string { return fmt.Sprintf("%.3f s", float64(ms)/1000) }

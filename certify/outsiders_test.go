@@ -18,11 +18,12 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// faultyDecider is a decision that is wrong, with the right one and the policy at hand.
+// faultyDecider makes a wrong decider from the right one and the policy.
 type faultyDecider func(right reference.Decider, grants []rule) reference.Decider
 
-// outsiders are products' quirks, written by somebody who knew the questions and looked for what they left out: limits
-// on lists, refusals by a name, sessions, selectors, hashes, characters. Each was certified at every level once.
+// outsiders have quirks of products. They were written by somebody who knew the questions and looked for what the
+// questions left out: limits on lists, refusals by a name, sessions, selectors, hashes, characters. Each of them was
+// certified at every level once.
 var outsiders = map[string]faultyDecider{
 	"a selector's name is the name":           readsResource(bySelector("metadata.name", func(a *attributes) *string { return &a.Name })),
 	"a selector's namespace is the namespace": readsResource(bySelector("metadata.namespace", func(a *attributes) *string { return &a.Namespace })),
@@ -136,7 +137,7 @@ func resourceIs(s spec, name string) bool {
 	return s.ResourceAttributes != nil && s.ResourceAttributes.Resource == name
 }
 
-// bySelector fills an attribute that is empty with what a field selector has for a key.
+// bySelector fills an empty attribute with the value that a field selector has for a key.
 func bySelector(key string, of func(a *attributes) *string) func(a *attributes) {
 	return func(a *attributes) {
 		if field := of(a); *field == "" && a.FieldSelector != nil {
@@ -149,7 +150,7 @@ func bySelector(key string, of func(a *attributes) *string) func(a *attributes) 
 	}
 }
 
-// reads decides about another review than the one that was asked.
+// reads makes an authorizer that decides about another review than the one that was asked.
 func reads(change func(s *spec)) faultyDecider {
 	return func(right reference.Decider, _ []rule) reference.Decider {
 		return func(s spec) scenarios.Decision {
@@ -172,7 +173,7 @@ func readsText(each func(rune) rune) faultyDecider {
 	return reads(func(s *spec) { s.User = strings.Map(each, s.User) })
 }
 
-// refuses has no opinion about some reviews.
+// refuses makes an authorizer that has no opinion about some reviews.
 func refuses(when func(s spec) bool) faultyDecider {
 	return func(right reference.Decider, _ []rule) reference.Decider {
 		return func(s spec) scenarios.Decision {
@@ -184,7 +185,7 @@ func refuses(when func(s spec) bool) faultyDecider {
 	}
 }
 
-// loads has another policy than it was given.
+// loads makes an authorizer that has another policy than the one it was given.
 func loads(change func(g *rule)) faultyDecider {
 	return func(_ reference.Decider, grants []rule) reference.Decider {
 		kept := slices.Clone(grants)
@@ -195,7 +196,7 @@ func loads(change func(g *rule)) faultyDecider {
 	}
 }
 
-// most has so many grants of a kind, and no more; those of no kind it has all.
+// most makes an authorizer that has at most n grants of each kind. It has all grants of no kind.
 func most(n int, kind func(g rule) string) faultyDecider {
 	return func(_ reference.Decider, grants []rule) reference.Decider {
 		of := map[string]int{}
@@ -207,7 +208,7 @@ func most(n int, kind func(g rule) string) faultyDecider {
 	}
 }
 
-// caches remembers what was decided about who asks, and all of what is asked about.
+// caches makes an authorizer that remembers decisions by who asks and by everything that is asked about.
 func caches(who func(s spec) string) faultyDecider {
 	return cachesSome(who, func(spec) bool { return true })
 }
@@ -225,7 +226,7 @@ func cachesSome(who func(s spec) string, when func(s spec) bool) faultyDecider {
 	}
 }
 
-// cachesBy remembers what was decided, by a key.
+// cachesBy makes an authorizer that remembers decisions by a key.
 func cachesBy(of func(s spec) any) faultyDecider {
 	return func(right reference.Decider, _ []rule) reference.Decider {
 		known := map[string]scenarios.Decision{}
@@ -241,7 +242,7 @@ func cachesBy(of func(s spec) any) faultyDecider {
 	}
 }
 
-// forOne are mistakes that somebody makes for a single verb or a single resource.
+// forOne returns mistakes that concern a single verb or a single resource.
 func forOne() map[string]faultyDecider {
 	out := map[string]faultyDecider{}
 	add := func(of string, when func(s spec) bool) {
@@ -290,7 +291,7 @@ func forOne() map[string]faultyDecider {
 	return out
 }
 
-// TestOutsidersAreRejected asks them all, in the order of a run.
+// TestOutsidersAreRejected asks all of them, in the order of a run.
 func TestOutsidersAreRejected(t *testing.T) {
 	t.Parallel()
 	seeds := []int64{1}

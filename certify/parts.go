@@ -8,8 +8,8 @@ import (
 	"github.com/authzconf/authzconf/certify/policy"
 )
 
-// part is what one case of a report is about: the questions of a level that look for one kind of mistake, or a check that
-// asks some of them in other circumstances.
+// part is what one case of a report is about: the questions of a level that look for one kind of mistake, or a check
+// that asks some of them again in other circumstances.
 type part struct {
 	level CertificationLevel
 	name  string
@@ -18,7 +18,7 @@ type part struct {
 // id returns the ID of the case in a report.
 func (p part) id() string { return string(p.level) + "/" + p.name }
 
-// partOf returns the part that an answer to a question belongs to, by what it was asked for.
+// partOf returns the part that the answer to a question in a check belongs to.
 func partOf(check string, v Question) part {
 	switch {
 	case check == plain || check == first:
@@ -31,8 +31,8 @@ func partOf(check string, v Question) part {
 	return part{Robust, check}
 }
 
-// partOfQuestion names the part of a question by the mistake that it looks for. Of the many ways to compare two strings
-// wrongly, all attributes are in one part.
+// partOfQuestion returns the part of a question, which is named after the mistake that it looks for. For each way to
+// compare two strings wrongly, all attributes are in one part.
 func partOfQuestion(v Question) part {
 	class := policy.Class(v.Reason)
 	if class == "" || v.Level == Core {
@@ -50,7 +50,7 @@ func partOfLoad(check string) part {
 	return part{Load, name}
 }
 
-// partOfSeen returns the part of what was seen through an API server.
+// partOfSeen returns the part that an answer with something seen through an API server belongs to.
 func (b *Plan) partOfSeen(a Answer) part {
 	if a.Check == revocation {
 		return part{Revocation, a.Vector}
@@ -58,7 +58,7 @@ func (b *Plan) partOfSeen(a Answer) part {
 	return b.clusterChecks()[a.Vector].part()
 }
 
-// part returns the part that a check in a cluster belongs to: what it is about, in one place of the chain.
+// part returns the part that a check in a cluster belongs to: its subject, in one place of the chain.
 func (c clusterCheck) part() part {
 	subject := "decisions"
 	switch {
@@ -90,7 +90,7 @@ func (t *tally) countOf(p part) *count {
 	return t.counts[p]
 }
 
-// level returns the counts of all parts of a level together, and whether each of them is complete.
+// level returns the sum of the counts of a level's parts, and reports whether each part is complete.
 func (t *tally) level(level CertificationLevel) (sum count, complete bool) {
 	complete = true
 	for _, p := range t.parts {
@@ -110,7 +110,7 @@ func (t *tally) partsOf(level CertificationLevel) []part {
 	return slices.DeleteFunc(slices.Clone(t.parts), func(p part) bool { return p.level != level })
 }
 
-// planTally counts what direct mode asks.
+// planTally returns how much direct mode asks of each part.
 func (b *Plan) planTally() *tally {
 	t := newTally()
 	for _, v := range b.All() {
@@ -127,7 +127,7 @@ func (b *Plan) planTally() *tally {
 	return t
 }
 
-// clusterTally counts what is checked in the chain of an API server.
+// clusterTally returns how much is checked in the chain of an API server, by part.
 func (b *Plan) clusterTally() *tally {
 	t := newTally()
 	for _, check := range b.clusterPlan() {
@@ -136,8 +136,9 @@ func (b *Plan) clusterTally() *tally {
 	return t
 }
 
-// count adds the answers of direct mode. Of what is asked once each question counts once. What is asked again counts in
-// its place only: an answer to another question may stand for one that was wrong.
+// count adds the answers of direct mode. Among the questions that are asked once, each counts once. A question that is
+// asked again counts only at its place in the order, because an answer to another question might otherwise replace one
+// that was wrong.
 func (t *tally) count(b *Plan, answers []Answer) {
 	seen, next, repeated := map[string]bool{}, map[string]int{}, b.askedAgain()
 	for _, a := range answers {

@@ -1,5 +1,5 @@
-// Package certify judges an authorizer's webhook without a cluster: it asks what API servers would ask, and more
-// that no right authorizer allows, and compares every answer with what the neutral policy says.
+// Package certify judges an authorizer's webhook without a cluster. It asks what API servers would ask, and also what
+// no correct authorizer allows, and compares every answer with what a neutral policy says.
 package certify
 
 import (
@@ -13,34 +13,36 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// Plan is all that is asked under one seed, and the policy it is judged by.
+// Plan is everything that is asked with one seed, and the policy by which it is judged.
 type Plan struct {
 	Policy *policy.Policy
-	// Scenario are the reviews of the scenarios, Probes those of the probes. Both are slices of all: there are tens of
-	// thousands of questions, and a copy of them would cost memory.
+	// Scenario are the reviews of the scenarios, and Probes those of the probes. Both are slices of all, because there
+	// are tens of thousands of questions and a copy would take memory.
 	Scenario, Probes []Question
-	// Digest is that of all questions.
+	// Digest is the digest of all questions.
 	Digest string
 
-	// levels are those that the questions belong to, in their order.
+	// levels are the levels of the questions, in their order.
 	levels []CertificationLevel
-	// atOnce and after are concurrent and drifting, or less in tests.
+	// atOnce and after are concurrent and drifting, or smaller numbers in tests.
 	atOnce, after int
-	// all are the questions, and byID says where they are in it.
+	// all are the questions. byID has the index of each of them.
 	all  []Question
 	byID map[string]int
-	// v1Only leaves out the questions in v1beta1. plainForm is the form of the other questions: v1, unless v1 is left out.
+	// v1Only leaves out the questions in v1beta1. plainForm is the form of the other questions: v1, unless v1 is left
+	// out.
 	v1Only    bool
 	plainForm Form
-	// scenarios are those that the plan was made of, under their own names.
+	// scenarios are the scenarios from which the plan was made, with their own names.
 	scenarios []*scenarios.Scenario
-	// cell is the API server that checks in a cluster are for, checks those checks.
+	// cell is the API server that checks in a cluster are for, and checks are these checks.
 	cell   verdicts.Cell
 	checks map[string]clusterCheck
 }
 
-// Sample returns a plan with every nth question about decisions, and less that is asked again, for what is wrong with every
-// answer, or right in all. Pairs, and what has one of the reasons, are in it as well.
+// Sample returns a plan with every nth question about decisions, in which fewer questions are asked again. It finds
+// authorizers that are wrong in every answer, and shows that a correct one is right. It keeps pairs, and questions with
+// one of the given reasons.
 func (b *Plan) Sample(n int, reasons ...string) *Plan {
 	out := *b
 	out.atOnce, out.after = 200, 500
@@ -60,7 +62,7 @@ func (b *Plan) Sample(n int, reasons ...string) *Plan {
 	return &out
 }
 
-// NewPlan makes the plan of a seed.
+// NewPlan returns the plan for a seed.
 func NewPlan(set *scenarios.Set, seed int64) (*Plan, error) { return newPlan(set.All(), seed) }
 
 func newPlan(all []*scenarios.Scenario, seed int64) (*Plan, error) {
@@ -92,13 +94,13 @@ func (b *Plan) withoutV1beta1() *Plan {
 // leavesOut reports whether a question is not asked.
 func (b *Plan) leavesOut(v Question) bool { return b.v1Only && v.Form == v1beta1 }
 
-// Suite returns the digest of all that is asked.
+// Suite returns the digest of everything that is asked.
 func (b *Plan) Suite() string { return b.Digest }
 
 // All returns the questions of the plan.
 func (b *Plan) All() []Question { return b.all }
 
-// setQuestions takes the reviews of the scenarios, and the probes.
+// setQuestions sets the reviews of the scenarios, and the probes.
 func (b *Plan) setQuestions(seen []Question, probes ...[]Question) {
 	b.all, b.byID = slices.Concat(append([][]Question{seen}, probes...)...), map[string]int{}
 	b.Scenario, b.Probes = b.all[:len(seen):len(seen)], b.all[len(seen):]
@@ -116,7 +118,8 @@ func (b *Plan) vector(id string) (v Question, known bool) {
 	return v, known
 }
 
-// seal computes the digest and checks that each vector agrees with the policy, or it would be an alarm about everybody.
+// seal computes the digest. It also checks that each question agrees with the policy, because otherwise every
+// authorizer would be found wrong.
 func (b *Plan) seal() error {
 	h := sha256.New()
 	for i, v := range b.all {

@@ -19,7 +19,7 @@ const authn = "authentication.k8s.io"
 type prober struct {
 	plan  *Plan
 	level CertificationLevel
-	name  string // where IDs begin
+	name  string // the beginning of the IDs
 	out   []Question
 	count map[string]int
 }
@@ -28,7 +28,7 @@ func (b *Plan) prober(level CertificationLevel, name string) *prober {
 	return &prober{plan: b, level: level, name: name, count: map[string]int{}}
 }
 
-// add appends a review; a wrong decision about it is called reason.
+// add appends a review. reason is the name of a wrong decision about it.
 func (p *prober) add(reason string, expect scenarios.Decision, s spec) *Question {
 	p.count[reason]++
 	p.out = append(p.out, Question{
@@ -48,13 +48,13 @@ func on(user, verb, group, resource, namespace, name string) spec {
 	}}
 }
 
-// in is the review of a member of groups.
+// in returns the review as asked by a member of groups.
 func in(s spec, groups ...string) spec {
 	s.Groups = groups
 	return s
 }
 
-// special are extras, the rewrite of associated-node, and fields of tomorrow.
+// special returns questions about extras, the rewrite of associated-node, and fields that do not exist yet.
 func (b *Plan) special() []Question {
 	p, n := b.prober(NoOvergrant, "transcript"), b.Policy.Probe
 	extras := on(n.Reader, "get", "", "pods", n.Namespace, "extras")
@@ -86,17 +86,17 @@ func (b *Plan) special() []Question {
 	return p.out
 }
 
-// coreReasons are those of relations that belong to level core: a part of a grant that is overlooked, or not
-// understood. The others are about what only looks granted.
+// coreReasons are the reasons of cases that belong to level core: a part of a grant is overlooked or misunderstood. The
+// other cases are about what only looks granted.
 var coreReasons = []string{"limits-a-list", "wildcard-granted", "scope-confused", "grants-merged"}
 
 // isCoreReason reports whether a case belongs to level core.
 func isCoreReason(c policy.Case) bool { return c.Broad || slices.Contains(coreReasons, c.Reason) }
 
-// relations are the questions about ways to take one thing for another.
+// relations returns the questions about ways to take one thing for another.
 func (b *Plan) relations() (out []Question) {
 	core, over := b.prober(Core, "relation"), b.prober(NoOvergrant, "relation")
-	broad := map[[2]string]string{} // the first question that ignores an attribute, by that and what is expected
+	broad := map[[2]string]string{} // the first question that shows that an attribute is ignored, by the attribute and what is expected
 	for _, c := range policy.Cases(b.Policy.Seed) {
 		p := over
 		if isCoreReason(c) {
@@ -118,7 +118,7 @@ func (b *Plan) relations() (out []Question) {
 	return out
 }
 
-// attributeOf returns the attribute that a case is about, or its reason.
+// attributeOf returns the attribute that a case is about, or its reason if it is about none.
 func attributeOf(c policy.Case) string {
 	if c.Broad {
 		return strings.TrimPrefix(c.Reason, "ignores-")
@@ -126,7 +126,8 @@ func attributeOf(c policy.Case) string {
 	return strings.TrimSuffix(strings.TrimPrefix(c.Reason, "ignores-"), "-"+c.Class)
 }
 
-// perReview is how many questions are made of a scenario's review, of so many as older says one is asked in v1beta1 too.
+// perReview is how many questions are made from a scenario's review. older is the step by which questions are also
+// asked in v1beta1: one in so many.
 const perReview, older = 4, 5
 
 // likeness is an attribute with a pair of strings that a wrong comparison takes for the same.
@@ -136,7 +137,7 @@ type likeness struct {
 	pair      [2]string
 }
 
-// reason returns what a wrong decision is called.
+// reason returns the name of a wrong decision.
 func (l likeness) reason() string {
 	if l.class == "ignored" {
 		return "ignores-" + l.attribute.Name
@@ -156,8 +157,9 @@ func likenesses() (all []likeness) {
 	return all
 }
 
-// alike are made of every scenario's review that is allowed: the same with an attribute that only a wrong comparison
-// takes for the granted one. Every attribute meets every relation, with verbs and modes of all kinds.
+// alike returns questions that are made from every scenario's review that is allowed. One attribute is replaced by a
+// value that only a wrong comparison takes for the granted one. Every attribute meets every relation, with verbs and
+// modes of all kinds.
 func (b *Plan) alike() []Question {
 	p, random, all := b.prober(NoOvergrant, "alike"), policy.Random(b.Policy.Seed, "questions"), likenesses()
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
@@ -178,8 +180,8 @@ func (b *Plan) alike() []Question {
 	return p.out
 }
 
-// like returns a review that only a wrong comparison takes for another, unless there is none, it was there before, or the
-// policy has something to say about it.
+// like returns a review that only a wrong comparison takes for another. It returns false if there is none, if the
+// review was made before, or if the policy allows it.
 func (b *Plan) like(of spec, l likeness, seen map[string]bool) (s spec, ok bool) {
 	if s, ok = l.attribute.Like(of, l.pair); !ok {
 		return s, false
@@ -192,8 +194,8 @@ func (b *Plan) like(of spec, l likeness, seen map[string]bool) (s spec, ok bool)
 	return s, true
 }
 
-// derived are made of every scenario's review that is allowed: the same by somebody else, directly behind it. What the
-// policy allows all the same is left out.
+// derived returns questions that are made from every scenario's review that is allowed: the same review by somebody
+// else, directly after it. It leaves out what the policy allows that user as well.
 func (b *Plan) derived() []Question {
 	p := b.prober(NoOvergrant, "derived")
 	stranger := scenarios.Suffix(b.Policy.Seed, "certify", "stranger")
@@ -208,7 +210,7 @@ func (b *Plan) derived() []Question {
 	return p.out
 }
 
-// repeated are the scenarios' reviews and some others again in v1beta1, and some with fields that nobody knows yet.
+// repeated returns the scenarios' reviews and some others again in v1beta1, and some with fields that nobody knows yet.
 func (b *Plan) repeated(others []Question) []Question {
 	var out []Question
 	again := func(v Question, form Form, reason string) {
@@ -219,7 +221,7 @@ func (b *Plan) repeated(others []Question) []Question {
 	}
 	random, times := policy.Random(b.Policy.Seed, "questions"), map[string]int{}
 	for _, v := range others {
-		// Each reason twice, and some of the others under every seed.
+		// Each reason comes twice, and some of the other questions come with every seed.
 		key := v.Reason + string(v.Expect)
 		if times[key]++; times[key] <= 2 || random.IntN(older) == 0 {
 			again(v, v1beta1, "versions-differ")
@@ -235,7 +237,8 @@ func (b *Plan) repeated(others []Question) []Question {
 	return out
 }
 
-// incomplete are reviews that no API server sends, and nobody may allow: with neither a resource nor a path, or both.
+// incomplete returns reviews that no API server sends and that must not be allowed: with neither a resource nor a path,
+// or with both.
 func (b *Plan) incomplete() []Question {
 	p, n := b.prober(NoOvergrant, "incomplete"), b.Policy.Probe
 	for _, user := range []string{n.Reader, n.Wide, n.Outsider, "system:admin"} {
@@ -252,7 +255,7 @@ func (b *Plan) incomplete() []Question {
 	return p.out
 }
 
-// badRequests adds requests that must be refused, each followed by a good review with its decision.
+// badRequests adds requests that must be refused. Each is followed by a good review with the given decision.
 func (p *prober) badRequests(good spec, expect scenarios.Decision) {
 	text := func(s spec, change ...string) []byte {
 		body, _ := Question{Spec: s}.body()
@@ -278,7 +281,8 @@ func (p *prober) badRequests(good spec, expect scenarios.Decision) {
 	}
 }
 
-// robust are large reviews, and requests that must be refused: each of these is followed by a good one.
+// robust returns questions about large reviews, and requests that must be refused, each of which is followed by a good
+// review.
 func (b *Plan) robust() []Question {
 	p, n := b.prober(Robust, "robust"), b.Policy.Probe
 	good := on(n.Reader, "get", "", "pods", n.Namespace, "one")
@@ -297,7 +301,7 @@ func (b *Plan) robust() []Question {
 	extra.Extra = map[string]authorizationv1.ExtraValue{"example.com/large": {strings.Repeat("e", 256<<10)}}
 	large(scenarios.Allow, extra)
 	large(scenarios.NoOpinion, on(n.Reader, "get", "", "pods", n.Other, strings.Repeat("n", 64<<10)))
-	extra = on(n.Reader, "get", "", "pods", n.Other, "one") // nearly all that the header of a request may be
+	extra = on(n.Reader, "get", "", "pods", n.Other, "one") // nearly as much as the header of a request may contain
 	extra.Extra = map[string]authorizationv1.ExtraValue{"example.com/large": {strings.Repeat("e", 900<<10)}}
 	large(scenarios.NoOpinion, extra)
 	return p.out

@@ -22,7 +22,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// smallFlags are those of certify with a plan of some questions, which is made once for all tests.
+// smallFlags are the flags of certify with a plan of a few questions, which is made once for all tests.
 type smallFlags struct {
 	*certifyFlags
 	plan    *Plan
@@ -45,7 +45,7 @@ func (f *smallFlags) Plan(i *product.Invocation) (product.Plan, error) {
 	return f.trial(o, challenge, io.Discard), nil
 }
 
-// smallProduct is certify with a plan of some questions.
+// smallProduct returns certify with a plan of a few questions.
 func smallProduct(b *Plan, w *Webhook) product.Product {
 	return product.Product{Name: Product.Name, Command: Product.Command, New: func(fs *pflag.FlagSet) product.Flags {
 		return &smallFlags{Product.New(fs).(*certifyFlags), b, w}
@@ -77,7 +77,7 @@ func (r trialRun) verify(t *testing.T, change func(name string, data []byte) []b
 	return producttest.VerifyFolder(t, r.product, r.folder, change)
 }
 
-// levels returns, by the name of a level, whether it was granted.
+// levels returns, for each level, whether it was granted.
 func (r trialRun) levels() map[string]string {
 	out := map[string]string{}
 	for _, g := range r.made.Report.Groups {
@@ -137,7 +137,7 @@ func TestProduct(t *testing.T) {
 	}
 }
 
-// TestVerifyNotices changes a byte of each piece of evidence.
+// TestVerifyNotices changes a byte of each piece of evidence, and expects that verify finds it.
 func TestVerifyNotices(t *testing.T) {
 	t.Parallel()
 	b := plan(t, smallSeed)
@@ -167,7 +167,7 @@ func TestVerifyNotices(t *testing.T) {
 	}
 }
 
-// TestInterrupted ends a run early: what was asked is in the report, and nothing is granted.
+// TestInterrupted ends a run early. The report contains what was asked, and nothing is granted.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	b := plan(t, smallSeed)
@@ -199,7 +199,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestRecordKeepsQuestions: no question looks like a secret, so that an answer that repeats it is in the record as it came.
+// TestRecordKeepsQuestions checks that no question looks like a secret, so that the record contains an answer that
+// repeats it unchanged.
 func TestRecordKeepsQuestions(t *testing.T) {
 	b := plan(t, 1)
 	for _, v := range b.All() {

@@ -19,34 +19,36 @@ type spec = authorizationv1.SubjectAccessReviewSpec
 // Form is how a review is written.
 type Form string
 
-// The forms. Without one a review is v1, as client-go writes it.
+// These are the forms. Without a form a review is written in v1, as client-go writes it.
 const (
 	v1beta1       Form = "v1beta1"
 	unknownFields Form = "unknown-fields"
 	reversed      Form = "extras-reversed"
-	// literal is a body that is sent as it stands.
+	// literal is the form of a body that is sent unchanged.
 	literal Form = "literal"
 )
 
 // Question is an access review that certification asks, with the answer that the policy gives. Each has a name, by which
 // `explain` and findings refer to it.
 type Question struct {
-	// ID names the question within a seed.
+	// ID is unique for a seed.
 	ID    string
 	Level CertificationLevel
 	Form  Form
 	Spec  spec
-	// Body is sent in form literal, with Method if that is not POST.
+	// Body is what is sent in form literal, with Method unless that is empty (POST).
 	Body   []byte
 	Method string
 	// Expect is the decision of the policy. It is empty if the request must be refused.
 	Expect scenarios.Decision
-	// Reason is what a wrong decision is called; Blame what a failure is called that might have another cause.
+	// Reason is the name of a wrong decision. Blame is the name of a failure that what the question is about may have
+	// caused.
 	Reason, Blame string
-	// Paired is set if the question differs from another one in one attribute alone, and in the decision. Both are asked at
-	// the same time too.
+	// Paired is set if the question differs from another one in one attribute only, and in the decision. Both are also
+	// asked at the same time.
 	Paired bool
-	// Base is the question that this one repeats in other circumstances. If that is answered wrongly, this says nothing new.
+	// Base is the question that this one repeats in other circumstances. If that question is answered wrongly, this one
+	// shows nothing new.
 	Base string
 }
 
@@ -67,13 +69,14 @@ func (v Question) body() ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case v.Form == v1beta1:
-		// The only difference, and the metadata as older servers write it. Within a string the quotes would be escaped.
+		// v1beta1 differs only in this field, and older servers write the metadata so. Within a string the quotes would
+		// be escaped.
 		raw = bytes.Replace(raw, []byte(`"metadata":{}`), []byte(`"metadata":{"creationTimestamp":null}`), 1)
 		return bytes.Replace(raw, []byte(`"groups":[`), []byte(`"group":[`), 1), nil
 	case v.Form == reversed:
 		return reverseExtra(raw, v.Spec.Extra)
 	case v.Form == unknownFields:
-		// What a server with KEP-5681 or a later one might add.
+		// These are fields that a server with KEP-5681 or a later change might add.
 		raw = bytes.Replace(raw, []byte(`"spec":{`), []byte(`"spec":{"aFieldOfTomorrow":{"deep":[1,null,"x"]},`), 1)
 		raw = bytes.Replace(raw, []byte(`esourceAttributes":{`), []byte(`esourceAttributes":{"anAttributeOfTomorrow":["y"],`), 1)
 		return bytes.Replace(raw, []byte(`{`), []byte(`{"anotherField":true,`), 1), nil
@@ -81,7 +84,7 @@ func (v Question) body() ([]byte, error) {
 	return raw, nil
 }
 
-// reverseExtra writes the keys of extra in the reverse order. encoding/json sorts them.
+// reverseExtra writes the keys of extra in reverse order, because encoding/json sorts them.
 func reverseExtra(raw []byte, extra map[string]authorizationv1.ExtraValue) ([]byte, error) {
 	sorted, err := json.Marshal(extra)
 	if err != nil {

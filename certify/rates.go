@@ -9,33 +9,36 @@ import (
 )
 
 const (
-	// lag is how late a review may be sent, and how long the harness may need itself, maxLate how many of a thousand may be
-	// later: or the harness was measured.
+	// lag is how late a review may be sent, and how long the harness may need for itself. maxLate is how many of a
+	// thousand may be later; if there are more, the harness was measured and not the authorizer.
 	lag     = 50 * time.Millisecond
 	maxLate = 10
-	// steadyFrom is how long a rate has to be kept up for what is said about change: answers that become slower, and a
-	// memory that grows. An answer has become slow by more than drifted, in milliseconds, and a memory is grown if it is
-	// twice as much in the end as after the first tenth, and by more than that.
+	// steadyFrom is how long a rate has to be kept up before changes are judged: answers that become slower, and a
+	// memory that grows. Answers have become slow if they take more than twice as long and drifted milliseconds more. A
+	// memory has grown if it is more than twice as large in the end as after the first tenth, and larger by more than
+	// grown bytes.
 	steadyFrom = time.Minute
 	drifted    = 10
 	grown      = 32 << 20
-	// memorySamples is how often the webhook's memory is looked at.
+	// memorySamples is how often the webhook's memory is read.
 	memorySamples = 10
 )
 
 // Rate is what was measured at one rate. Times are in milliseconds.
 type Rate struct {
-	// Asked and Achieved are in reviews per second, Seconds is how long the rate was kept up.
+	// Asked and Achieved are in reviews per second. Seconds is how long the rate was kept up.
 	Asked    int
 	Achieved float64
 	Seconds  float64
-	// P50, P99 and Max are times from when a review was to be sent to its answer; Limit is that of P99.
+	// P50, P99 and Max are times from when a review should have been sent to its answer. Limit is the limit of P99.
 	P50, P99, Max, Limit float64
-	// Wrong is how many answers are wrong, Late how many were sent late by more than 50 ms, Dropped how many were not sent.
+	// Wrong is how many answers are wrong, Late how many reviews were sent more than 50 ms late, and Dropped how many
+	// were not sent.
 	Wrong, Late, Dropped int
-	// Inconclusive is set if the harness could not keep the rate itself.
+	// Inconclusive is set if the harness itself could not keep the rate.
 	Inconclusive bool
-	// P99s are by tenth of the time, and Memory is what the webhook had, in bytes; for a rate that is kept up long enough.
+	// P99s are the 99th percentiles of each tenth of the time. Memory is the memory of the webhook in bytes. Both are
+	// set only for a rate that is kept up long enough.
 	P99s   []float64
 	Memory []int64
 }
@@ -47,13 +50,13 @@ func (r Rate) length() time.Duration {
 	return time.Duration(r.Seconds * float64(time.Second)).Round(time.Second)
 }
 
-// measurement is a rate that is being computed.
+// measurement is a rate that is still being computed.
 type measurement struct {
 	Rate
 	taken     []time.Duration
 	histogram histogram.Histogram
 	micros    int64
-	// delayed is how many answers came while the harness needed long itself.
+	// delayed is how many answers came while the harness itself needed long.
 	delayed int64
 }
 
@@ -115,14 +118,14 @@ func (m *measurement) finish() Rate {
 	return r
 }
 
-// isSteady reports whether the rate was kept up long enough to see change.
+// isSteady reports whether the rate was kept up long enough to judge changes.
 func (r Rate) isSteady() bool { return r.Seconds >= steadyFrom.Seconds() }
 
 func milliseconds(d time.Duration) float64 {
 	return float64(d.Round(10*time.Microsecond).Microseconds()) / 1000
 }
 
-// tenths returns the 99th percentiles of each tenth of what was measured, in order.
+// tenths returns the 99th percentile of each tenth of the times, in order and in milliseconds.
 func tenths(all []time.Duration) (out []float64) {
 	for part := range slices.Chunk(all, max((len(all)+9)/10, 1)) {
 		var h histogram.Histogram
@@ -134,16 +137,17 @@ func tenths(all []time.Duration) (out []float64) {
 	return out
 }
 
-// problem is what is wrong at a rate beside answers.
+// problem is something that is wrong at a rate, apart from single answers.
 type problem struct{ reason, text string }
 
-// The reasons that are about change.
+// These are the reasons that are about changes.
 const (
 	slowsDown   = "slows-down"
 	memoryGrows = "memory-grows"
 )
 
-// problems returns what is wrong beside answers. Where the harness was late itself, nothing is said about time.
+// problems returns what is wrong at the rate, apart from single answers. If the harness itself was late, nothing is
+// said about time.
 func (r Rate) problems() (out []problem) {
 	if r.Inconclusive {
 		return nil
@@ -166,7 +170,7 @@ func (r Rate) problems() (out []problem) {
 	return out
 }
 
-// hasGrown reports whether the webhook's memory has become more, and not only warm.
+// hasGrown reports whether the webhook's memory has grown by more than it does while a program warms up.
 func (r Rate) hasGrown() bool {
 	if len(r.Memory) < 3 || r.Memory[1] <= 0 {
 		return false
@@ -175,7 +179,8 @@ func (r Rate) hasGrown() bool {
 	return last > 2*early && last-early > grown
 }
 
-// isExcused reports whether an answer did not come where the harness was late itself. A wrong answer has no excuse.
+// isExcused reports whether an answer did not come in time because the harness itself was late. A wrong answer is never
+// excused.
 func isExcused(a Answer, rates []Rate) bool {
 	if a.Fault == noAnswerInTime && a.isTimeUnclear() {
 		return true
@@ -183,7 +188,7 @@ func isExcused(a Answer, rates []Rate) bool {
 	return a.Fault != "" && slices.ContainsFunc(rates, func(r Rate) bool { return r.Inconclusive && a.Check == r.check() })
 }
 
-// loadTally counts what was asked of each part of level load, of what was planned.
+// loadTally counts how many of the planned questions of each part of level load were asked.
 func loadTally(answers []Answer) *tally {
 	t := newTally()
 	for _, a := range answers {

@@ -20,17 +20,16 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestRBACIsCertified is a second opinion about the policy and the vectors: that
-// of Kubernetes' own RBAC authorizer, in an API server that answers
-// SubjectAccessReviews about the exported roles. It is asked at its own endpoint,
-// which knows no v1beta1, and behind the reference's handler, which does.
+// TestRBACIsCertified has a second opinion about the policy and the questions: that of Kubernetes' own RBAC authorizer,
+// in an API server that answers SubjectAccessReviews about the exported roles. It is asked at its own endpoint, which
+// does not know v1beta1, and behind the reference's handler, which does.
 func TestRBACIsCertified(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
 	}
-	t.Parallel() // starting and loading take most of the time
+	t.Parallel() // starting and loading take most of the time, and can overlap
 	plane, err := local.Start(t.Context(), local.Options{
-		// Without the Node authorizer, which lets nodes list their pods.
+		// There is no Node authorizer, because that allows nodes to list their pods.
 		AuthorizationConfig: []byte(`{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AuthorizationConfiguration","authorizers":[{"type":"RBAC","name":"rbac"}]}`),
 	})
 	if err != nil {
@@ -53,8 +52,8 @@ func TestRBACIsCertified(t *testing.T) {
 		}
 		accepted(t, run, Safe)
 	})
-	// What every API server grants from the start, discovery to the authenticated
-	// above all, is not in the policy.
+	// The policy does not have what every API server grants from the start, above all discovery for authenticated
+	// users.
 	if err := admin.RbacV1().ClusterRoleBindings().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "kubernetes.io/bootstrapping=rbac-defaults"}); err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +77,7 @@ func TestRBACIsCertified(t *testing.T) {
 	})
 }
 
-// endpointOf returns the endpoint of an API server that answers SubjectAccessReviews, as a webhook.
+// endpointOf returns, as a webhook, the endpoint of an API server that answers SubjectAccessReviews.
 func endpointOf(t *testing.T, plane *local.ControlPlane) *Webhook {
 	t.Helper()
 	raw, err := os.ReadFile(plane.KubeconfigPath())
@@ -107,7 +106,7 @@ func accepted(t *testing.T, run *Run[Answer], levels ...CertificationLevel) {
 	}
 }
 
-// sar asks the API server.
+// sar asks the API server about a review.
 func sar(ctx context.Context, admin kubernetes.Interface, s spec) (scenarios.Decision, error) {
 	got, err := admin.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: s}, metav1.CreateOptions{})
 	switch {
@@ -121,8 +120,8 @@ func sar(ctx context.Context, admin kubernetes.Interface, s spec) (scenarios.Dec
 	return scenarios.NoOpinion, nil
 }
 
-// loadRBAC creates the exported objects, and two more, and waits until the
-// authorizer knows the two: it sees each kind in the order of creation.
+// loadRBAC creates the exported objects and two more, and waits until the authorizer knows the two. It sees the objects
+// of each kind in the order of creation.
 func loadRBAC(t *testing.T, admin kubernetes.Interface, p *policy.Policy) {
 	t.Helper()
 	last := func(namespace string) scenarios.Grant {
@@ -148,7 +147,7 @@ func loadRBAC(t *testing.T, admin kubernetes.Interface, p *policy.Policy) {
 			g.Go(func() error { create(t, admin, doc); return nil })
 		}
 	}
-	_ = g.Wait() // create reports
+	_ = g.Wait() // create reports failures
 	for _, doc := range docs[len(docs)-markers:] {
 		create(t, admin, doc)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/authzconf/authzconf/reports/record"
 )
 
-// read takes the body of an answer apart, as an API server does: the names of fields are compared as they are.
+// read reads the fields of an answer from its body, as an API server does. The case of field names matters.
 func (a *Answer) read(raw []byte, v Question) {
 	switch {
 	case 300 <= a.HTTP && a.HTTP < 400:
@@ -28,7 +28,7 @@ func (a *Answer) read(raw []byte, v Question) {
 		return
 	}
 	unreadable := "answer-unreadable"
-	if a.HTTP < 200 || a.HTTP > http.StatusPartialContent { // client-go takes what lies between for an answer
+	if a.HTTP < 200 || a.HTTP > http.StatusPartialContent { // client-go accepts any code up to 206 as an answer
 		a.Fault, unreadable = "http-status", "http-status"
 	}
 	var r readReview
@@ -48,23 +48,23 @@ func (a *Answer) read(raw []byte, v Question) {
 	}
 }
 
-// fields are those of a JSON object, by their names as they are written.
+// fields are the fields of a JSON object, by their names as they are written.
 type fields map[string]json.RawMessage
 
-// get decodes a field, and reports whether it can be. One that is missing can.
+// get decodes a field into a value. It reports whether that was possible; a missing field counts as possible.
 func (f fields) get(name string, into any) bool {
 	raw, ok := f[name]
 	return !ok || json.Unmarshal(raw, into) == nil
 }
 
-// readReview is an answer that is a review as an API server reads it.
+// readReview is a review in an answer, as an API server reads it.
 type readReview struct {
 	version, kind string
 	spec          json.RawMessage
 	status        fields
 }
 
-// decode reports whether a body is a review.
+// decode reports whether a body is a review, and reads it.
 func (r *readReview) decode(raw []byte, form Form) bool {
 	var all fields
 	if json.Unmarshal(raw, &all) != nil {
@@ -79,10 +79,10 @@ func (r *readReview) decode(raw []byte, form Form) bool {
 	return named && kjson.UnmarshalCaseSensitivePreserveInts(raw, into) == nil
 }
 
-// statusFields are those that an API server reads.
+// statusFields are the fields of a status that an API server reads.
 var statusFields = []string{"allowed", "denied", "evaluationError", "reason"}
 
-// readStatus reports whether a status can be read.
+// readStatus reads a status, and reports whether that was possible.
 func (a *Answer) readStatus(status fields) bool {
 	var problem, reason string
 	decided := status.get("allowed", &a.Allowed) && status.get("denied", &a.Denied)
@@ -99,17 +99,17 @@ func (a *Answer) readStatus(status fields) bool {
 	return true
 }
 
-// meansSomething reports whether somebody may take a field for one that API servers read, though they don't.
+// meansSomething reports whether somebody may take a field for one that API servers read, although they do not read it.
 func meansSomething(name string) bool {
 	isMisspelt := func(known string) bool { return known != name && strings.EqualFold(known, name) }
 	return slices.ContainsFunc(statusFields, isMisspelt) || strings.HasPrefix(strings.ToLower(name), "condition")
 }
 
-// isForeign reports whether a spec that an answer repeats is another than the one that was sent. Left out is not wrong: an
-// API server reads the status only.
+// isForeign reports whether the spec that an answer repeats differs from the one that was sent. Leaving it out is not
+// wrong, because an API server reads only the status.
 func isForeign(raw json.RawMessage, v Question) bool {
 	if len(raw) <= len("{}") {
-		return false // nothing is repeated, which is what most servers do
+		return false // nothing is repeated, as in the answers of most servers
 	}
 	body, err := v.body()
 	if err != nil {
@@ -122,7 +122,7 @@ func isForeign(raw json.RawMessage, v Question) bool {
 	if json.Unmarshal(raw, &echoed) != nil || json.Unmarshal(redact(body), &sent) != nil {
 		return false
 	}
-	// The answer was redacted when it was recorded, so that both have to be.
+	// The answer was redacted when it was recorded, so what was sent has to be redacted too.
 	a, err := record.RedactedCopy(&echoed, "an answer")
 	if err != nil {
 		return false
@@ -134,7 +134,7 @@ func isForeign(raw json.RawMessage, v Question) bool {
 	return !isRepetition(*a, *b)
 }
 
-// isRepetition reports whether what is echoed was sent, but for what is left out of it or empty.
+// isRepetition reports whether what is repeated is what was sent, apart from what is left out or empty.
 func isRepetition(echoed, sent any) bool {
 	switch e := echoed.(type) {
 	case nil:

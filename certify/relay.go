@@ -13,15 +13,15 @@ import (
 	"github.com/authzconf/authzconf/clusters/balancer"
 )
 
-// relay passes connections on between an API server and a webhook, and can be cut: so the harness takes a webhook away
-// that it does not run. It sees nothing of what is said, for TLS goes through it.
+// relay passes on connections between an API server and a webhook, and can be cut. By this the harness makes a webhook
+// unreachable that it does not run. It does not see what is said, because TLS passes through it.
 type relay struct {
 	*balancer.Balancer
 	to string
 }
 
-// relayed starts a relay to the webhook, and renders the kubeconfig that leads an API server through it. It holds
-// everything that the webhook's own names files for.
+// relayed starts a relay to the webhook, and returns a kubeconfig that leads an API server through the relay. The
+// kubeconfig contains everything that the webhook's own names as files.
 func (w *Webhook) relayed() (r relay, kubeconfig []byte, err error) {
 	u, err := url.Parse(w.url)
 	if err != nil {

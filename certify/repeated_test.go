@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestAskedAgain: of what is asked again, or first of all, every answer has to be there, in its place. One that is left out, or has
-// another's in its place, may have been wrong.
+// TestAskedAgain checks that every answer to a question that is asked first or again has to be there, at its place. An
+// answer that is missing, or has another's place, may have been wrong.
 func TestAskedAgain(t *testing.T) {
 	b := plan(t, smallSeed)
 	var whole []Answer

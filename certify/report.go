@@ -16,7 +16,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// Conclude makes the report: the levels that are granted, why the others are not, and what was measured.
+// Conclude returns the report: the levels that are granted, why the others are not, and what was measured.
 func (t *Trial[A]) Conclude(results []reports.Result, view record.View) (*reports.Report, error) {
 	r := &reports.Report{Subject: t.Subject.report(), Groups: product.Group(t.Cases(), results)}
 	run, err := t.judgeAll(view)
@@ -53,7 +53,7 @@ func (t *Trial[A]) Conclude(results []reports.Result, view record.View) (*report
 	return r, nil
 }
 
-// omit moves parts that turned out not to be about the authorizer from the cases of groups to those that are not run.
+// omit moves parts that turned out not to apply to the authorizer from the cases of groups to those that are not run.
 func (run *judgedRun) omit(groups []reports.Group) {
 	for i := range groups {
 		g := &groups[i]
@@ -68,7 +68,8 @@ func (run *judgedRun) omit(groups []reports.Group) {
 	}
 }
 
-// inapplicable returns how much of a level is not about the authorizer, and why. It is empty if all of it is.
+// inapplicable returns how much of a level does not apply to the authorizer, and why. It is empty if everything
+// applies.
 func inapplicable(g reports.Group) string {
 	counts, total := map[string]int{}, 0
 	for _, n := range g.NotRun {
@@ -87,7 +88,7 @@ func inapplicable(g reports.Group) string {
 	return fmt.Sprintf("%d of %s not applicable: %s", total, reports.Plural(len(g.Cases)+len(g.NotRun), "case"), strings.Join(whys, "; "))
 }
 
-// The words for what became of a level.
+// These are the words for the result of a level.
 const (
 	granted      = "yes"
 	notGranted   = "no"
@@ -96,7 +97,7 @@ const (
 	inconclusive = "inconclusive"
 )
 
-// grant returns whether a level is granted by its cases, in a word.
+// grant returns in a word whether a level is granted, by its cases.
 func grant(g reports.Group) string {
 	has := func(v verdicts.Verdict) bool {
 		return slices.ContainsFunc(g.Cases, func(r reports.Result) bool { return r.Verdict == v })
@@ -117,7 +118,7 @@ func grant(g reports.Group) string {
 	return granted
 }
 
-// GrantedLevels returns the names of the groups that are levels which are granted.
+// GrantedLevels returns the names of those groups that are granted levels.
 func GrantedLevels(groups []reports.Group) (names []string) {
 	for _, g := range groups {
 		if g.Name != challengeCase.Group && grant(g) == granted {
@@ -159,7 +160,7 @@ func (run *judgedRun) levels(groups []reports.Group) reports.Section {
 	return reports.Section{ID: "levels", Title: "Levels", Tables: []reports.Table{table}, Text: text}
 }
 
-// safeAdvice returns what has to be known of answers of level safe that are right.
+// safeAdvice returns what has to be known about right answers of level safe.
 func (run *judgedRun) safeAdvice() (notes []string) {
 	for _, f := range run.Certification.Findings {
 		if f.Advice && f.Level == Safe {
@@ -207,8 +208,8 @@ func (run *judgedRun) measurements() (out []reports.Section) {
 	return out
 }
 
-// watch returns how closely the authorizer was watched: how many reviews were in flight at the same time, and how short an
-// outage may have been to go unseen.
+// watch returns how closely the authorizer was observed: how many reviews were in flight at the same time, and how
+// short an outage could be without being seen.
 func (run *judgedRun) watch() (out []reports.Section) {
 	s := reports.Section{ID: "watch", Title: "How closely it was watched"}
 	if o := run.Observation; o.Whole > 0 {

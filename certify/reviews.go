@@ -9,13 +9,13 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// scenarioReview is a review that a webhook gets in the scenarios, with the scenario that sends it first.
+// scenarioReview is a review that a webhook gets in the scenarios, with the first scenario that sends it.
 type scenarioReview struct {
 	spec     spec
 	scenario string
 }
 
-// collectReviews returns the reviews that webhooks get in the scenarios, each once.
+// collectReviews returns the reviews that webhooks get in the scenarios, each of them once.
 func collectReviews(bound []*scenarios.Scenario) ([]scenarioReview, error) {
 	c := reviewCollector{seen: map[string]bool{}}
 	for _, s := range bound {
@@ -47,7 +47,7 @@ type reviewCollector struct {
 	out  []scenarioReview
 }
 
-// play adds the reviews of a scenario on an API server that were not there before.
+// play adds the new reviews that a scenario sends on an API server.
 func (c *reviewCollector) play(s *scenarios.Scenario, f scenarios.Facts) error {
 	played, err := oracle.Play(s, f, fixtures.FS)
 	if err != nil {
@@ -62,7 +62,7 @@ func (c *reviewCollector) play(s *scenarios.Scenario, f scenarios.Facts) error {
 			continue
 		}
 		c.seen[string(raw)] = true
-		// As it arrives: JSON has no bytes that are not UTF-8.
+		// This is what arrives: JSON cannot have bytes that are not UTF-8.
 		var arrives spec
 		if err := json.Unmarshal(raw, &arrives); err != nil {
 			return err

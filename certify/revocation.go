@@ -16,23 +16,23 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// impersonationTTL is how long an API server remembers a constrained impersonation that succeeded:
-// newImpersonationCache of k8s.io/apiserver/pkg/endpoints/filters/impersonation/cache.go.
+// impersonationTTL is how long an API server remembers a successful constrained impersonation: newImpersonationCache of
+// k8s.io/apiserver/pkg/endpoints/filters/impersonation/cache.go.
 const impersonationTTL = 10 * time.Second
 
-// timeoutBeyond is how much longer than allowed a window is watched.
+// timeoutBeyond is how much longer than its limit a window is watched.
 const timeoutBeyond = 5 * time.Second
 
-// window is something that a change of policy has to reach within a time.
+// window is the time within which a change of policy has to show in one way of asking.
 type window struct {
 	ID      string
 	Reason  string
-	Allowed bool // what is waited for
-	// Limit is the sum of the times to live on the way, without the authorizer's own, and without slack.
+	Allowed bool // the answer that is waited for
+	// Limit is the sum of the times to live on the way, without the authorizer's own cache and without slack.
 	Limit time.Duration
 }
 
-// The ways to ask in a window.
+// These are the ways of asking in a window.
 const (
 	byWebhook     = "webhook"     // the webhook itself, without the API server
 	byReview      = "review"      // a SubjectAccessReview
@@ -41,16 +41,16 @@ const (
 	byOther       = "another-user"
 )
 
-// The phases: grants are taken away, and given back.
+// These are the phases: grants are taken away, and then given back.
 const (
 	revokedPhase = "revoked"
 	grantedPhase = "granted"
 )
 
-// windows returns those that are measured.
+// windows returns all windows that are measured.
 func windows() []window { return append(windowsOf(revokedPhase), windowsOf(grantedPhase)...) }
 
-// windowsOf returns those of a phase.
+// windowsOf returns the windows of a phase.
 func windowsOf(phase string) (out []window) {
 	allowed := phase == grantedPhase
 	reason, ttl, memory := "revoked-too-late", authorizedTTL, impersonationTTL
@@ -66,13 +66,14 @@ func windowsOf(phase string) (out []window) {
 	return append(out, window{phase + "/" + byOther, "reload-changes-others", true, 0})
 }
 
-// MaxOwnCache is how long an authorizer may remember at most: the level has an end.
+// MaxOwnCache is how long an authorizer may remember its decisions at most, so that the level ends.
 const MaxOwnCache = time.Minute
 
-// limit is how long a window may be, in all.
+// limit returns how long a window may be in all.
 func (w window) limit(ownCache time.Duration) time.Duration { return w.Limit + ownCache + slack }
 
-// revoke takes grants from some users, gives them back, and measures how long each way of asking takes to see it.
+// revoke takes grants from some users and gives them back. It measures how long it takes until each way of asking shows
+// that.
 func (c *cluster) revoke(ctx context.Context, progress func(string, int)) error {
 	progress(revocation, len(windows()))
 	n := c.plan.Policy.Probe
@@ -88,7 +89,7 @@ func (c *cluster) revoke(ctx context.Context, progress func(string, int)) error 
 	if err := c.o.Load(ctx, full); err != nil {
 		return fmt.Errorf("loading the policy: %w", err)
 	}
-	defer func() { _ = c.o.Load(context.WithoutCancel(ctx), full) }() // also if a window is cut short
+	defer func() { _ = c.o.Load(context.WithoutCancel(ctx), full) }() // also if a window is interrupted
 	if ready, err := c.change(ctx, direct, revokedPhase, full.Without(n.Reader, n.Legacy, n.Constrained)); err != nil || !ready {
 		return err
 	}
@@ -96,9 +97,10 @@ func (c *cluster) revoke(ctx context.Context, progress func(string, int)) error 
 	return err
 }
 
-// change loads a policy and watches until every way of asking has seen it. It reports whether it could.
+// change loads a policy, and watches until every way of asking shows it. It reports whether the windows could be
+// measured.
 func (c *cluster) change(ctx context.Context, direct *client, phase string, to *policy.Policy) (ready bool, err error) {
-	// What is asked before the change is remembered beyond it.
+	// What is asked before the change is remembered beyond the change.
 	for _, w := range windowsOf(phase) {
 		got, err := c.ask(ctx, direct, w)
 		refused := !got && phase == revokedPhase
@@ -123,7 +125,7 @@ func (c *cluster) addUnready(w window, got bool, err error) {
 	c.out = append(c.out, Answer{Check: revocation, Vector: w.ID, Seen: seen})
 }
 
-// watch asks in every way of a phase until all have noticed the change, or it has taken too long.
+// watch asks in every way of a phase until all of them show the change, or until that has taken too long.
 func (c *cluster) watch(ctx context.Context, direct *client, phase string, since time.Time) {
 	open := map[string]window{}
 	for _, w := range windowsOf(phase) {
@@ -175,8 +177,8 @@ func (c *cluster) ask(ctx context.Context, direct *client, w window) (bool, erro
 	return c.impersonates(ctx, n.Constrained, &scenarios.Request{Verb: "list", Resource: "pods", Namespace: n.Namespace})
 }
 
-// impersonates sends a request as the target, and reports whether the impersonation was allowed. What the target itself may
-// do does not matter.
+// impersonates sends a request on behalf of the target, and reports whether the impersonation was allowed. It does not
+// matter what the target itself may do.
 func (c *cluster) impersonates(ctx context.Context, user string, r *scenarios.Request) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, webhookTimeout+slack)
 	defer cancel()
@@ -189,13 +191,14 @@ func (c *cluster) impersonates(ctx context.Context, user string, r *scenarios.Re
 		return false, err
 	}
 	var o verdicts.Observation
-	// Observed, so that it is not counted for the next scenario.
+	// The request is observed, so that it does not count for the next scenario.
 	if err := c.target.Observe(ctx, &o, func() (err error) {
 		o.Response, err = replay.RoundTrip(h, req, false)
 		return err
 	}); err != nil {
 		return false, err
 	}
-	// A refusal of the impersonation names the impersonator, one of the request the impersonated user.
+	// If the impersonation is refused, the message names the impersonator; if the request is, it names the impersonated
+	// user.
 	return o.Response.Code != http.StatusForbidden || !strings.Contains(o.Response.Body, user), nil
 }

@@ -27,7 +27,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// answering answers with a text, in which ALLOWED is the decision and SPEC what was asked.
+// answering makes a handler that answers with a text. ALLOWED in it stands for the decision, and SPEC for what was
+// asked.
 func answering(b *Plan, code int, text string) http.Handler {
 	return raw(func(w http.ResponseWriter, body []byte, version string, d scenarios.Decision) {
 		var asked struct {
@@ -42,11 +43,11 @@ func answering(b *Plan, code int, text string) http.Handler {
 // differentlyRight is an authorizer that is right in another way than the reference.
 type differentlyRight struct {
 	handler http.Handler
-	// server changes how it is served.
+	// server changes how the authorizer is served.
 	server func(s *httptest.Server)
 }
 
-// differentlyRightOnes are all of them, by name. An alarm about one is a false one.
+// differentlyRightOnes returns all of them, by name. A finding about one of them is a false alarm.
 func differentlyRightOnes(b *Plan) map[string]differentlyRight {
 	reviewed := func(status string) string {
 		return `{"apiVersion":"VERSION","kind":"SubjectAccessReview","status":` + status + `}`
@@ -124,7 +125,7 @@ func differentlyRightOnes(b *Plan) map[string]differentlyRight {
 	}
 }
 
-// serve starts the authorizer and says how to reach it.
+// serve starts the authorizer, and returns how to reach it.
 func (c differentlyRight) serve(t *testing.T) *Webhook {
 	t.Helper()
 	good := time.Now().Add(time.Hour)
@@ -135,7 +136,7 @@ func (c differentlyRight) serve(t *testing.T) *Webhook {
 	s := httptest.NewUnstartedServer(c.handler)
 	s.TLS, s.EnableHTTP2 = p.ServerConfig(), true
 	s.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 2000}
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of connections that turn out not to be needed
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // some connections turn out not to be needed
 	c.server(s)
 	s.StartTLS()
 	t.Cleanup(s.Close)
@@ -177,8 +178,8 @@ func TestPolicyThatIsNotLoaded(t *testing.T) {
 	}
 }
 
-// TestOneFindingForOneCause has an authorizer that overlooks namespaces: what is asked about namespaces shows that in
-// a hundred ways.
+// TestOneFindingForOneCause certifies an authorizer that overlooks namespaces. Questions about namespaces show that in
+// a hundred ways, and it must be one finding.
 func TestOneFindingForOneCause(t *testing.T) {
 	b := plan(t, 2)
 	e := newEngine()
@@ -199,7 +200,7 @@ func TestOneFindingForOneCause(t *testing.T) {
 	}
 }
 
-// TestFirstOfAll has one that allows everything until its policy is there.
+// TestFirstOfAll certifies an authorizer that allows everything until it has its policy.
 func TestFirstOfAll(t *testing.T) {
 	b := plan(t, smallSeed)
 	var n atomic.Int64
@@ -266,7 +267,7 @@ func TestCertificateBesideTheKubeconfig(t *testing.T) {
 	}
 }
 
-// TestExplain shows a question that is answered wrongly, and one that is answered rightly.
+// TestExplain explains a question that is answered wrongly, and one that is answered correctly.
 func TestExplain(t *testing.T) {
 	b := plan(t, 2)
 	v := b.Scenario[0]

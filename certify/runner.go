@@ -9,25 +9,26 @@ import (
 )
 
 const (
-	// maxFaults is how many faults in a row end a run: a server that hangs would otherwise take hours.
+	// maxFaults is how many faults in a row end a run. A server that hangs would otherwise take hours.
 	maxFaults = 5
-	// maxUseless is how many answers in a row that say neither yes nor no end one: the rest would be no better.
+	// maxUseless is how many answers in a row that say neither yes nor no end a run. The rest would be no better.
 	maxUseless = 500
 )
 
-// Runner is what a run keeps while it asks.
+// Runner has the state of a run while it asks.
 type Runner[A any] struct {
 	Answers []A
-	// Progress is told what is done next.
+	// Progress is called before each step.
 	Progress func(step string, reviews int)
-	// Record, if it is given, is called with the answers of each step when it is over. They are then no longer in Answers.
+	// Record, if it is given, is called with the answers of each step when the step is over. These answers are then
+	// removed from Answers.
 	Record func(step string, took time.Duration, answers []A) error
-	// Recorded returns all answers that Record was called with. It is given if Record is.
+	// Recorded returns all answers that Record was called with. It has to be given if Record is.
 	Recorded func() ([]A, error)
 
 	took map[string]time.Duration
 	mu   sync.Mutex
-	// faults counts them in a row, and useless counts answers in a row that decide nothing.
+	// faults counts the faults in a row, and useless the answers in a row that decide nothing.
 	faults  int
 	useless int
 	// stopped says why the run was ended early.
@@ -35,7 +36,7 @@ type Runner[A any] struct {
 	err     error
 }
 
-// Run is what was seen and what follows from it.
+// Run is what was seen in a run, and what follows from it.
 type Run[A any] struct {
 	*Certification
 	Answers []A
@@ -43,7 +44,7 @@ type Run[A any] struct {
 	Took map[string]time.Duration
 }
 
-// NewRunner returns a runner. Progress, if given, is told what is done next.
+// NewRunner returns a runner. Progress, if it is given, is called before each step.
 func NewRunner[A any](progress func(step string, reviews int)) *Runner[A] {
 	if progress == nil {
 		progress = func(string, int) {}
@@ -51,8 +52,8 @@ func NewRunner[A any](progress func(step string, reviews int)) *Runner[A] {
 	return &Runner[A]{Progress: progress, took: map[string]time.Duration{}}
 }
 
-// Perform has everything asked, and judges what was answered. Its error is about the harness; what is wrong with the
-// authorizer is in the findings. Progress, if given, is told what is done next.
+// Perform asks all questions and judges the answers. An error is about the harness; what is wrong with the authorizer
+// is in the findings. Progress, if it is given, is called before each step.
 func Perform[A any](ctx context.Context, judge func([]A) (*Certification, error), progress func(step string, reviews int), ask func(context.Context, *Runner[A]) error) (*Run[A], error) {
 	r := NewRunner[A](progress)
 	if err := ask(ctx, r); err != nil {
@@ -68,7 +69,7 @@ func Perform[A any](ctx context.Context, judge func([]A) (*Certification, error)
 	return &Run[A]{Certification: c, Answers: r.Answers, Took: r.took}, nil
 }
 
-// Step carries out one step of the run, measures it, and has its answers recorded.
+// Step carries out one step of the run, measures how long it takes, and records its answers.
 func (r *Runner[A]) Step(name string, do func()) {
 	before, began := len(r.Answers), time.Now()
 	do()
@@ -91,10 +92,10 @@ func (r *Runner[A]) All() ([]A, error) {
 	return r.Recorded()
 }
 
-// tiresome are faults of which a few in a row end a run.
+// tiresome are faults that end a run if a few of them come in a row.
 var tiresome = []string{"does-not-answer-in-time", "closes-the-connection", tooLarge}
 
-// Continue reports whether it makes sense to go on after an answer, by what went wrong on its way, if anything did.
+// Continue reports whether it makes sense to go on after an answer. fault is what went wrong on its way, or "".
 func (r *Runner[A]) Continue(fault string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,17 +124,17 @@ func (r *Runner[A]) stop(why string) {
 	}
 }
 
-// End has nothing more asked, for a reason.
+// End ends the run for a reason. Nothing more is asked.
 func (r *Runner[A]) End(why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stop(why)
 }
 
-// Ended reports whether nothing more is to be asked.
+// Ended reports whether the run has ended, so that nothing more is asked.
 func (r *Runner[A]) Ended() bool { return r.Stopped() != "" }
 
-// Stopped returns why nothing more is to be asked, empty if the run goes on.
+// Stopped returns why the run was ended, or "" if it goes on.
 func (r *Runner[A]) Stopped() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

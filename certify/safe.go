@@ -9,19 +9,19 @@ import (
 	"github.com/authzconf/authzconf/engine/product"
 )
 
-// NewSafePlan makes the plan of level safe, which asks about nothing but what nobody was granted. The authorizer needs no
-// policy for it. The seed makes the names of all who ask, and of most that they ask about.
+// NewSafePlan returns the plan of level safe, which asks only about what nobody was granted. The authorizer needs no
+// policy for it. The names of all who ask, and of most of what they ask about, are made from the seed.
 func NewSafePlan(seed int64) (*Plan, error) {
 	b := &Plan{Policy: (&policy.Policy{Seed: seed}).Index(), levels: []CertificationLevel{Safe}, atOnce: safeAtOnce}
 	b.setQuestions(nil, b.ungranted())
 	return b, b.seal()
 }
 
-// safeAtOnce fills two waves of reviews at the same time, half of them with questions that are asked twice. It leaves room
-// for the requests in each wave that have to be refused.
+// safeAtOnce fills two waves of reviews at the same time, half of them with questions that are asked twice. In each
+// wave it leaves room for the requests that have to be refused.
 const safeAtOnce = 4*streams - 12
 
-// SafeProduct tries level safe, by itself.
+// SafeProduct tries level safe by itself.
 var SafeProduct = product.Product{Name: "certify safe", Command: "certify safe", New: func(fs *pflag.FlagSet) product.Flags {
 	f := &safeFlags{}
 	f.registerWebhook(fs)
@@ -35,7 +35,7 @@ type safeFlags struct {
 	versions reviewVersions
 }
 
-// Plan reads the command line.
+// Plan makes the plan of the command line.
 func (f *safeFlags) Plan(i *product.Invocation) (product.Plan, error) {
 	challenge, err := f.prepareWebhook(i)
 	if err != nil {

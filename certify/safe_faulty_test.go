@@ -15,10 +15,10 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// fastTimeout is how long a faulty authorizer is waited for.
+// fastTimeout is how long the tests wait for a faulty authorizer.
 const fastTimeout = 500 * time.Millisecond
 
-// allowsIf is a faulty authorizer that nobody has granted anything, and that allows all the same when a condition holds.
+// allowsIf makes a faulty authorizer in which nothing was granted, and that allows nevertheless if a condition holds.
 func allowsIf(id, finding, description string, when func(s spec) bool) faultyAuthorizer {
 	return faultyAuthorizer{id, description, finding, func(*policy.Policy) http.Handler {
 		return reference.Handler(func(s spec) scenarios.Decision {
@@ -30,7 +30,8 @@ func allowsIf(id, finding, description string, when func(s spec) bool) faultyAut
 	}}
 }
 
-// answersIf is a faulty authorizer that allows nothing, and answers in its own way when the body of a review fits.
+// answersIf makes a faulty authorizer that allows nothing, and answers in its own way if the body of a review meets a
+// condition.
 func answersIf(id, finding, description string, when func(body []byte) bool, answer func(w http.ResponseWriter, version string)) faultyAuthorizer {
 	return faultyAuthorizer{id, description, finding, func(*policy.Policy) http.Handler {
 		right := reference.Handler(func(spec) scenarios.Decision { return scenarios.NoOpinion })
@@ -48,7 +49,7 @@ func answersIf(id, finding, description string, when func(body []byte) bool, ans
 	}}
 }
 
-// has returns a condition on a body.
+// has returns the condition that a body contains a text.
 func has(text string) func(body []byte) bool {
 	return func(body []byte) bool { return bytes.Contains(body, []byte(text)) }
 }
@@ -58,22 +59,22 @@ func allow(w http.ResponseWriter, version string) {
 	_, _ = w.Write(reference.Answer(version, scenarios.Allow))
 }
 
-// explain answers a review of no opinion with an error.
+// explain answers with no opinion and an error.
 func explain(problem string) func(w http.ResponseWriter, version string) {
 	return func(w http.ResponseWriter, version string) {
 		_, _ = fmt.Fprintf(w, `{"apiVersion":%q,"kind":"SubjectAccessReview","status":{"allowed":false,"evaluationError":%q}}`, version, problem)
 	}
 }
 
-// breakOff ends a connection without an answer, as a handler does that panics.
+// breakOff ends a connection without an answer, as a handler that panics does.
 func breakOff(http.ResponseWriter, string) { panic(http.ErrAbortHandler) }
 
-// isVerb returns a condition on the verb of a review.
+// isVerb returns the condition that the verb of a review begins with a prefix.
 func isVerb(prefix string) func(s spec) bool {
 	return func(s spec) bool { return strings.HasPrefix(verbOf(s), prefix) }
 }
 
-// safeFaults are faulty authorizers that have no policy, each for one reason of level safe or more.
+// safeFaults are faulty authorizers without a policy, each for at least one reason of level safe.
 func safeFaults() []faultyAuthorizer {
 	return slices.Concat(safeVerbFaults(), safeCircumstanceFaults(), safeAnswerFaults())
 }
@@ -101,7 +102,7 @@ func safeVerbFaults() []faultyAuthorizer {
 	}
 }
 
-// safeCircumstanceFaults allow, or break, in circumstances that nobody tried.
+// safeCircumstanceFaults allow, or break, in circumstances that their authors did not try.
 func safeCircumstanceFaults() []faultyAuthorizer {
 	return []faultyAuthorizer{
 		allowsIf("pods-trusted", "who-asks-decides", "whoever has the token of a pod may impersonate", func(s spec) bool {

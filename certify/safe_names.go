@@ -11,10 +11,11 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// nobody has the names of level safe. They are made of the seed, so that nobody can have granted anything about them.
+// nobody makes the names of level safe. They depend on the seed, so that nobody can have granted anything to them or
+// about them.
 type nobody struct{ seed int64 }
 
-// fresh returns a name for a purpose. The twelve characters at its end are more than chance repeats.
+// fresh returns a name for a purpose. The twelve characters at its end make it unlikely that somebody else has it.
 func (n nobody) fresh(purpose string) string {
 	return purpose + "-" + scenarios.Suffix(n.seed, "safe", purpose) + scenarios.Suffix(n.seed, "safe", purpose, "more")
 }
@@ -22,7 +23,7 @@ func (n nobody) fresh(purpose string) string {
 // uid returns a UID for a purpose.
 func (n nobody) uid(purpose string) string { return n.fresh("uid-of-" + purpose) }
 
-// user returns a requestor who is authenticated and nothing else.
+// user returns a requestor who is authenticated and has no other attributes.
 func (n nobody) user() spec {
 	return spec{User: n.fresh("nobody"), Groups: []string{n.fresh("nobodies"), "system:authenticated"}}
 }
@@ -41,8 +42,8 @@ func (n nobody) account() spec {
 	}
 }
 
-// podOnNode returns the account as it is in reviews about the node that it runs on: the keys of its node's extra are named
-// instead of their values.
+// podOnNode returns the account as it is in reviews about the node that it runs on. They contain the keys of the node's
+// extra instead of the values.
 func (n nobody) podOnNode() spec {
 	who := n.account()
 	keys := slices.Sorted(maps.Keys(who.Extra))
@@ -51,7 +52,7 @@ func (n nobody) podOnNode() spec {
 	return who
 }
 
-// node returns a node with extras of its own.
+// node returns a node with extra values of its own.
 func (n nobody) node() spec {
 	return spec{
 		User: "system:node:" + n.fresh("node"), Groups: []string{"system:nodes", "system:authenticated"},
@@ -59,7 +60,7 @@ func (n nobody) node() spec {
 	}
 }
 
-// requestors returns others than user who ask, in a fixed order.
+// requestors returns requestors other than user, in a fixed order.
 func (n nobody) requestors() []spec {
 	withExtra := n.user()
 	withExtra.UID = n.uid("user")
@@ -71,7 +72,7 @@ func (n nobody) requestors() []spec {
 	}
 }
 
-// by returns a review of another requestor.
+// by returns a review as asked by another requestor.
 func by(who, s spec) spec {
 	who.ResourceAttributes, who.NonResourceAttributes = s.ResourceAttributes, s.NonResourceAttributes
 	return who

@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The findings about verbs that level safe asks about. Their texts in relations.yaml say what anybody can do.
+// These are the findings about the verbs that level safe asks about. Their texts in relations.yaml say what anybody can
+// do.
 const (
 	allowsOrdinary = "allows-ordinary-requests"
 	allowsPaths    = "allows-any-path"
@@ -24,7 +25,7 @@ const (
 	actsInMode     = "anybody-can-act-while-impersonating"
 )
 
-// The verbs of requests, as API servers ask about them.
+// These are the verbs of requests, as API servers ask about them.
 var (
 	namedVerbs    = []string{"get", "update", "patch", "delete", "proxy"}
 	unnamedVerbs  = []string{"list", "watch", "create", "deletecollection"}
@@ -32,24 +33,25 @@ var (
 	selectedVerbs = []string{"list", "watch", "deletecollection"}
 )
 
-// impersonationModes are those of KEP-5284.
+// impersonationModes are the modes of KEP-5284.
 var impersonationModes = []string{"user-info", "serviceaccount", "arbitrary-node", "associated-node"}
 
-// safeProber makes the questions of level safe: none of them may be allowed.
+// safeProber makes the questions of level safe. None of them may be allowed.
 type safeProber struct {
 	*prober
 	nobody
-	// impersonations are the questions with the verbs of impersonation, which others repeat in other circumstances.
+	// impersonations are the questions with verbs of impersonation. Other questions repeat them in other circumstances.
 	impersonations []Question
 	// askedBefore is how many questions have been made for user.
 	askedBefore int
 }
 
-// usersInTurn is how many users ask in turn. An authorizer that limits how much each user may ask answers for one user soon
-// without deciding.
+// usersInTurn is how many users ask in turn. An authorizer that limits how much each user may ask would soon stop
+// deciding for a single user.
 const usersInTurn = 64
 
-// user returns a requestor who is authenticated and nothing else: another one for each question, in turn.
+// user returns a requestor who is authenticated and has no other attributes. It is another one for each question, in
+// turn.
 func (p *safeProber) user() spec {
 	who := p.nobody.user()
 	who.User += fmt.Sprintf("-%d", p.askedBefore%usersInTurn)
@@ -77,11 +79,11 @@ func (b *Plan) ungranted() []Question {
 // object is what a request is about.
 type object struct {
 	group, resource string
-	// isGlobal is set if it is in no namespace.
+	// isGlobal is set if the object is in no namespace.
 	isGlobal bool
 }
 
-// objects returns what requests are about: what is worth most, and what no cluster has.
+// objects returns what requests are about: the most valuable objects, and objects that no cluster has.
 func (p *safeProber) objects() []object {
 	return []object{
 		{"", "secrets", false}, {"", "pods", false}, {"", "pods/exec", false}, {"", "serviceaccounts/token", false},
@@ -109,7 +111,7 @@ func (p *safeProber) path(who spec, verb, path string) spec {
 	return by(who, spec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: verb, Path: path}})
 }
 
-// identity returns the review about whom the user wants to be.
+// identity returns a review that asks whether the user may take an identity.
 func (p *safeProber) identity(verb, group, resource, namespace, name string) spec {
 	return by(p.user(), on("", verb, group, resource, namespace, name))
 }
@@ -138,8 +140,8 @@ func (p *safeProber) askOrdinary() {
 	}
 }
 
-// askUnknown asks about verbs that nobody knows. An authorizer that allows these, and no verb of every day, takes what it
-// does not know for granted: that is why it allows impersonation, if it does.
+// askUnknown asks about verbs that nobody knows. An authorizer that allows them, and no ordinary verb, allows
+// everything that it does not know: if it allows impersonation too, that is the reason.
 func (p *safeProber) askUnknown() {
 	for _, verb := range []string{p.fresh("verb"), p.fresh("verb") + ":" + p.fresh("mode"), "x"} {
 		for _, o := range p.objects() {
@@ -161,7 +163,8 @@ func (p *safeProber) impersonation(reason string, s spec) {
 	p.impersonations = append(p.impersonations, *p.no(reason, s))
 }
 
-// askIdentities asks whom somebody may be, with the verb of each mode and with the verb of all versions before.
+// askIdentities asks which identities somebody may take, with the verb of each mode and with the verb of all earlier
+// versions.
 func (p *safeProber) askIdentities() {
 	for _, way := range []struct{ reason, verb, group string }{{impersonates, "impersonate", ""}, {actsAsUser, "impersonate:user-info", authn}} {
 		for _, s := range []spec{
@@ -189,7 +192,7 @@ func (p *safeProber) askIdentities() {
 	}
 }
 
-// requestorIn returns who asks in a mode: only pods have a node that is theirs.
+// requestorIn returns the requestor for a mode. Only pods have a node that is theirs.
 func (p *safeProber) requestorIn(mode string) spec {
 	if mode == "associated-node" {
 		return p.podOnNode()
@@ -213,7 +216,7 @@ func (p *safeProber) askActions() {
 	}
 }
 
-// askSpellings asks about verbs that are nearly those of impersonation, or of requests.
+// askSpellings asks about verbs that are nearly those of impersonation or of requests.
 func (p *safeProber) askSpellings() {
 	base := p.find(p.fresh("verb")).ID
 	for _, verb := range []string{
@@ -232,8 +235,8 @@ func (p *safeProber) askSpellings() {
 	}
 }
 
-// oncePerVerb returns the first question about each verb of impersonation and, if it asks whom somebody may be, each
-// resource.
+// oncePerVerb returns the first question about each verb of impersonation. If the verb asks for an identity, it returns
+// the first for each resource.
 func (p *safeProber) oncePerVerb() (out []Question) {
 	seen := map[string]bool{}
 	for _, q := range p.impersonations {
@@ -253,14 +256,16 @@ func (p *safeProber) oncePerVerb() (out []Question) {
 	return out
 }
 
-// repeat adds a question in other circumstances. Where the one that it repeats is allowed too, it says nothing new.
+// repeat adds a question that repeats another in other circumstances. If that one is allowed too, this one shows
+// nothing new.
 func (p *safeProber) repeat(reason string, base Question, s spec) *Question {
 	q := p.no(reason, s)
 	q.Base, q.Blame = base.ID, reason
 	return q
 }
 
-// askRequestors asks the same for others: service accounts and nodes with their extra, and who has no name at all.
+// askRequestors asks the same questions as others: as service accounts and nodes with their extra, and as somebody
+// without a name.
 func (p *safeProber) askRequestors() {
 	for _, q := range p.oncePerVerb() {
 		for _, who := range p.requestors() {
@@ -269,8 +274,8 @@ func (p *safeProber) askRequestors() {
 	}
 }
 
-// askSelectors asks about lists that are narrowed, by requirements as API servers send them, and by selectors that have
-// not been parsed, which no API server sends to a webhook: those may be refused.
+// askSelectors asks about lists that selectors narrow. API servers send them as requirements. Selectors that have not
+// been parsed, which no API server sends to a webhook, may be refused.
 func (p *safeProber) askSelectors() {
 	fields := &authorizationv1.FieldSelectorAttributes{Requirements: []metav1.FieldSelectorRequirement{{Key: "spec.nodeName", Operator: metav1.FieldSelectorOpIn, Values: []string{p.fresh("node")}}}}
 	labels := &authorizationv1.LabelSelectorAttributes{Requirements: []metav1.LabelSelectorRequirement{
@@ -306,7 +311,7 @@ func (p *safeProber) find(verb string) Question {
 	return p.out[i]
 }
 
-// askForms asks the same in v1beta1, and with fields that nobody knows yet.
+// askForms asks the same questions in v1beta1, and with fields that nobody knows yet.
 func (p *safeProber) askForms() {
 	bases := p.oncePerVerb()
 	for _, verb := range []string{"get", "create", p.fresh("verb")} {
@@ -337,7 +342,7 @@ func (p *safeProber) askLarge() {
 	large("impersonate", crowded)
 }
 
-// askIncomplete asks what no API server asks: with neither a resource nor a path, or with both, or by nobody.
+// askIncomplete asks what no API server asks: with neither a resource nor a path, with both, or as nobody.
 func (p *safeProber) askIncomplete() {
 	both := p.identity("impersonate", "", "users", "", p.fresh("user"))
 	both.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: "impersonate", Path: "/"}
@@ -355,7 +360,7 @@ func (p *safeProber) askIncomplete() {
 	}
 }
 
-// askBadRequests asks what is not a review, and a question that was asked before after each of these.
+// askBadRequests sends requests that are not reviews, and after each of them asks a question that was asked before.
 func (p *safeProber) askBadRequests() {
 	base, before := p.find("impersonate"), len(p.out)
 	p.badRequests(base.Spec, base.Expect)

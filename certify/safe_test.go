@@ -27,7 +27,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// safePlan is the plan of level safe of a seed.
+// safePlan returns the plan of level safe for a seed.
 func safePlan(t testing.TB, seed int64) *Plan {
 	t.Helper()
 	b, err := NewSafePlan(seed)
@@ -40,7 +40,7 @@ func safePlan(t testing.TB, seed int64) *Plan {
 // safeSeed is not the seed of any policy that an authorizer in these tests has.
 const safeSeed = 70
 
-// expectSafe asks an authorizer for level safe, and expects it to be granted without a finding that is not advice.
+// expectSafe asks an authorizer for level safe. It expects that the level is granted, with no findings but advice.
 func expectSafe(t *testing.T, seed int64, w *Webhook) *Run[Answer] {
 	t.Helper()
 	run := certify(t, safePlan(t, seed), w)
@@ -55,7 +55,7 @@ func expectSafe(t *testing.T, seed int64, w *Webhook) *Run[Answer] {
 	return run
 }
 
-// TestSafeAcceptsTheReference asks authorizers that are right: with the policy of another seed, and with none at all.
+// TestSafeAcceptsTheReference asks right authorizers: one with the policy of another seed, and one without a policy.
 func TestSafeAcceptsTheReference(t *testing.T) {
 	b := plan(t, 1)
 	for name, decide := range map[string]reference.Decider{
@@ -72,7 +72,7 @@ func TestSafeAcceptsTheReference(t *testing.T) {
 	}
 }
 
-// TestSafeAcceptsSeeds has names of many seeds: whether a name is allowed may depend on its letters.
+// TestSafeAcceptsSeeds uses the names of many seeds, because an authorizer may decide by the letters of a name.
 func TestSafeAcceptsSeeds(t *testing.T) {
 	b := plan(t, 1)
 	for seed := range int64(20) {
@@ -82,7 +82,7 @@ func TestSafeAcceptsSeeds(t *testing.T) {
 	}
 }
 
-// TestSafeDependsOnTheSeed expects other names under another seed, and the same under the same one.
+// TestSafeDependsOnTheSeed expects that another seed gives other names, and the same seed the same names.
 func TestSafeDependsOnTheSeed(t *testing.T) {
 	one, again, other := safePlan(t, 1), safePlan(t, 1), safePlan(t, 2)
 	if one.Suite() != again.Suite() || one.Suite() == other.Suite() {
@@ -93,7 +93,7 @@ func TestSafeDependsOnTheSeed(t *testing.T) {
 	}
 }
 
-// TestSafeDenials has an authorizer that denies what it does not allow: that is safe, and said.
+// TestSafeDenials asks an authorizer that denies what it does not allow. That is safe, and the report mentions it.
 func TestSafeDenials(t *testing.T) {
 	run := expectSafe(t, safeSeed, serve(t, reference.Handler(func(spec) scenarios.Decision { return scenarios.Deny })))
 	if len(run.Findings) != 1 || run.Findings[0].Reason != "denies-what-is-not-granted" || !run.Findings[0].Advice {
@@ -113,7 +113,7 @@ func oneVersion(version string) http.Handler {
 	})(reference.Handler(func(spec) scenarios.Decision { return scenarios.NoOpinion }), nil)
 }
 
-// TestSafeForOneVersion asks authorizers that serve one version of the review alone.
+// TestSafeForOneVersion asks authorizers that serve only one version of the review.
 func TestSafeForOneVersion(t *testing.T) {
 	for version, api := range map[string]string{"v1": reference.V1, "v1beta1": reference.V1beta1} {
 		b, err := safePlan(t, safeSeed).ForVersions(version)
@@ -134,7 +134,7 @@ func TestSafeForOneVersion(t *testing.T) {
 	}
 }
 
-// TestSafeWithoutKind has answers without apiVersion and kind. An API server reads them, so that they are safe.
+// TestSafeWithoutKind judges answers without apiVersion and kind. They are safe, because an API server reads them.
 func TestSafeWithoutKind(t *testing.T) {
 	const allowed, not = `{"status":{"allowed":true}}`, `{"status":{"allowed":false}}`
 	answer := func(text string) http.Handler {
@@ -162,7 +162,7 @@ func TestSafeWithoutKind(t *testing.T) {
 	}
 }
 
-// noMetrics spares a test the registry of an API server.
+// noMetrics replaces the metrics of an API server, so that a test needs no registry.
 type noMetrics struct {
 	metrics.NoopRequestMetrics
 	metrics.NoopWebhookMetrics
@@ -178,8 +178,8 @@ func TestSafeDifferentlyRight(t *testing.T) {
 	}
 }
 
-// TestSafeAsksWhatServersAsk expects every verb of impersonation that API servers sent in the scenarios, with each kind of
-// identity that they asked it about.
+// TestSafeAsksWhatServersAsk expects that level safe asks about every verb of impersonation that API servers sent in
+// the scenarios, with each kind of identity that they sent with it.
 func TestSafeAsksWhatServersAsk(t *testing.T) {
 	asked := map[string]bool{}
 	for _, q := range safePlan(t, 1).All() {
@@ -193,8 +193,8 @@ func TestSafeAsksWhatServersAsk(t *testing.T) {
 	}
 }
 
-// impersonationShape returns the verb of a review, if it is one of impersonation, and the resource that identities of its
-// kind have; empty for other reviews.
+// impersonationShape returns the verb of a review of impersonation, and the resource of the identity that it asks for.
+// It returns "" for other reviews.
 func impersonationShape(s spec) string {
 	verb := verbOf(s)
 	switch {
@@ -212,12 +212,12 @@ type safeScore struct {
 	made, rejected int
 }
 
-// generatedStep is a prime: of the generated authorizers, which come class by class, one in so many is asked for the
-// table. All of them would take half an hour, for what nobody expects level safe to find.
+// generatedStep is a prime. The generated authorizers come class by class, and one in so many of them is asked for the
+// table. All of them would take half an hour, and level safe is not expected to find them.
 const generatedStep = 29
 
-// safeScores asks all faulty authorizers of these tests for level safe. They have the policy of a certification: what
-// they do wrong with it, a question about what nobody was granted can show by chance only.
+// safeScores asks all faulty authorizers of these tests for level safe. They have the policy of a certification. A
+// question about what nobody was granted can show only by chance what they do wrong with it.
 func safeScores(t *testing.T, b, safe *Plan) (scores []safeScore, byHand []string) {
 	count := func(kind string, all map[string]reference.Decider) {
 		s := safeScore{kind: kind, made: len(all)}
@@ -295,8 +295,8 @@ func TestSafeFaultyTable(t *testing.T) {
 	docs.ComparePart(t, "../docs/faulty-authorizers.md", "kill table of level safe", table, *update)
 }
 
-// TestSafeFindsItsFaults expects every faulty authorizer without a policy to be rejected, for its own reason, and one for
-// every reason that the questions give.
+// TestSafeFindsItsFaults expects that every faulty authorizer without a policy is rejected for its own reason, and that
+// there is one for every reason of the questions.
 func TestSafeFindsItsFaults(t *testing.T) {
 	trySafeFaults(t)
 	rejectedFor := map[string]bool{}
@@ -311,7 +311,7 @@ func TestSafeFindsItsFaults(t *testing.T) {
 	}
 }
 
-// trySafeFaults asks all faulty authorizers without a policy, and returns how many there are, and how many were rejected
+// trySafeFaults asks all faulty authorizers without a policy. It returns how many there are, and how many were rejected
 // for their reason.
 func trySafeFaults(t *testing.T) (made, found int) {
 	safe := safePlan(t, safeSeed)
@@ -331,7 +331,7 @@ func trySafeFaults(t *testing.T) (made, found int) {
 	return made, found
 }
 
-// TestSafeReport runs the product on an authorizer that allows the verbs that it does not know: the report says what
+// TestSafeReport runs the product on an authorizer that allows verbs which it does not know. The report says what
 // anybody can do, and follows from its evidence.
 func TestSafeReport(t *testing.T) {
 	s, err := reference.Start(safeFaults()[0].Handler(nil), nil)

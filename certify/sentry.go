@@ -7,11 +7,12 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// unwatched is after how many questions with one answer a question with another one is asked between them: an outage
-// shows only by what it has wrong.
+// unwatched is after how many questions with the same right answer a question with another right answer is inserted. An
+// outage that gives everything the same answer shows only in answers that it makes wrong.
 const unwatched = 40
 
-// withSentries returns questions with others of the plan between them, again, wherever the same answer is right for long.
+// withSentries returns questions, and repeats others of the plan between them wherever the same answer would be right
+// for long.
 func (r *runner) withSentries(questions []Question) (out []Question) {
 	sentries := []*sentry{r.sentry(scenarios.Allow), r.sentry(scenarios.NoOpinion)}
 	for _, v := range questions {
@@ -25,15 +26,16 @@ func (r *runner) withSentries(questions []Question) (out []Question) {
 	return out
 }
 
-// sentry has the questions with one right answer that stand between those with the other one.
+// sentry has the questions with one right answer that are inserted between those with another.
 type sentry struct {
 	expect scenarios.Decision
 	all    []Question
-	// asked is how many have been asked, since how many questions ago the last one with this answer was.
+	// asked is how many questions have been inserted. since is how many questions ago the last one with this answer
+	// was.
 	asked, since int
 }
 
-// sentry returns the questions with an answer that can stand between others.
+// sentry returns the questions with an answer that can be inserted between others.
 func (r *runner) sentry(expect scenarios.Decision) *sentry {
 	return &sentry{expect: expect, all: seq.Filter(r.Plan.all, func(v Question) bool {
 		isPlain := v.Paired && v.Form == "" && v.Expect == expect
@@ -42,7 +44,7 @@ func (r *runner) sentry(expect scenarios.Decision) *sentry {
 	})}
 }
 
-// isDue reports whether one has to be asked after a question.
+// isDue reports whether a question has to be inserted after the given one.
 func (s *sentry) isDue(after Question) bool {
 	if s.since++; after.Expect == s.expect {
 		s.since = 0
@@ -50,7 +52,7 @@ func (s *sentry) isDue(after Question) bool {
 	return s.since >= unwatched && len(s.all) > 0
 }
 
-// next returns the next one.
+// next returns the next question to insert.
 func (s *sentry) next() Question {
 	s.asked++
 	s.since = 0

@@ -10,9 +10,9 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// ServeReference runs the reference authorizer with the policy of a seed, or with that in a file, as certify policy -o
-// json prints it, if one is named. It follows the file; one that is being written is read at the next review. It
-// writes the kubeconfig for it.
+// ServeReference runs the reference authorizer, and writes the kubeconfig for it. The authorizer has the policy of a
+// seed or, if a file is named, the policy in that file, as certify policy -o json prints it. It follows changes of the
+// file; if the file is being written, it is read again at the next review.
 func ServeReference(plan *Plan, policyFile, kubeconfig string) (stop func() error, err error) {
 	decide := plan.decider()
 	if policyFile != "" {
@@ -37,7 +37,7 @@ func ServeReference(plan *Plan, policyFile, kubeconfig string) (stop func() erro
 	return reference.ServeFor(reference.Handler(decide), kubeconfig, (*reference.Server).Kubeconfig)
 }
 
-// Serve has a handler answer reviews by TLS, and says how to reach it.
+// Serve serves reviews by TLS with a handler, and returns how to reach it.
 func Serve(h http.Handler) (w *Webhook, stop func() error, err error) {
 	s, err := reference.Start(h, nil)
 	if err != nil {

@@ -10,12 +10,13 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// silences returns how long nothing is asked in direct mode, each time in turn.
+// silences returns the pauses of direct mode, in which nothing is asked.
 func silences() []time.Duration {
 	return []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond}
 }
 
-// The questions of one round of silence: what is allowed is asked before it, and then, first of all, what is to be refused.
+// These are the questions of one round of silence. What is allowed is asked before the silence. After it, the first
+// question is one that must be refused.
 const (
 	beforeSilence = iota
 	firstAfter
@@ -24,11 +25,11 @@ const (
 	perSilence
 )
 
-// askedInSilence returns the questions of all rounds: each silence is broken by a connection that was kept, and by a new
-// one.
+// askedInSilence returns the questions of all rounds. Each silence is ended once on a connection that was kept open,
+// and once on a new one.
 func (b *Plan) askedInSilence() []Question { return b.silentRounds(2 * len(silences())) }
 
-// silentRounds returns the questions of so many rounds.
+// silentRounds returns the questions of the given number of rounds.
 func (b *Plan) silentRounds(rounds int) (out []Question) {
 	paired := func(expect scenarios.Decision) []Question {
 		return seq.Filter(b.all, func(v Question) bool { return v.Paired && v.Form == "" && v.Expect == expect })
@@ -70,8 +71,9 @@ func (r *runner) askInSilence(ctx context.Context, questions []Question) bool {
 	return true
 }
 
-// breakSilence asks one question, then nothing for a while, and then three questions. The first of the three is to be
-// refused. It is asked on a connection that was kept open, or on a new one; the second is asked on the other of the two.
+// breakSilence asks one question, then nothing for a while, and then three questions. The first of the three must be
+// refused. It is asked on a connection that was kept open, or on a new one; the second is asked on the other of the
+// two.
 func (r *runner) breakSilence(ctx context.Context, check string, kept *client, idle time.Duration, isNew bool, round []Question) (answers []Answer) {
 	fresh, err := r.newClient(false)
 	if err != nil {
@@ -99,7 +101,7 @@ func (r *runner) breakSilence(ctx context.Context, check string, kept *client, i
 	return answers
 }
 
-// silenceText returns what has to be said about an answer that came after silence.
+// silenceText returns what has to be added to a finding about an answer that came after a silence.
 func silenceText(a Answer) string {
 	if a.IdleMs == 0 {
 		return ""

@@ -12,8 +12,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// strangers were written by somebody who had seen nothing of this but docs/certify.md and the printed policy, and a
-// hundred and more others with them that were found: these answered every question rightly.
+// strangers were written by somebody who had seen only docs/certify.md and the printed policy. More than a hundred
+// other authorizers of that author were found; these answered every question correctly at first.
 var strangers = map[string]faultyDecider{
 	"users by what is behind a prefix of Kubernetes": alsoBy(func(p *vendorProduct) {
 		short := func(s string) string {
@@ -106,7 +106,7 @@ var strangers = map[string]faultyDecider{
 	"a cache with = between":  cachesBy(joinedBy("=")),
 }
 
-// alsoBy allows what the right one does, and what a product with other parts does.
+// alsoBy makes an authorizer that allows what the right one allows, and also what a product with changed parts allows.
 func alsoBy(change func(p *vendorProduct)) faultyDecider {
 	return func(right reference.Decider, grants []rule) reference.Decider {
 		p := newProduct()
@@ -132,7 +132,7 @@ func allows(when func(s spec) bool) faultyDecider {
 	}
 }
 
-// joinedBy is all that is asked about in one string.
+// joinedBy makes a key that joins everything that is asked about in one string.
 func joinedBy(separator string) func(s spec) any {
 	return func(s spec) any {
 		words := append([]string{s.User}, s.Groups...)

@@ -14,7 +14,7 @@ import (
 	"github.com/authzconf/authzconf/reports"
 )
 
-// Subject is what is certified, in its vendor's words.
+// Subject describes what is certified, in its vendor's words.
 type Subject struct{ Vendor, Product, Version, Contact string }
 
 // register adds the flags that describe what is certified.
@@ -27,7 +27,7 @@ func (s *Subject) register(fs *pflag.FlagSet) {
 
 const maxSubjectField = 100
 
-// Check returns what is wrong with the description. Either nothing is said, or vendor, product and version are.
+// Check returns what is wrong with the description. Either it is empty, or it has vendor, product and version.
 func (s Subject) Check() error {
 	if s == (Subject{}) {
 		return nil
@@ -69,7 +69,7 @@ func isContact(s string) bool {
 	return err == nil && a.Address == s
 }
 
-// report returns the subject as reports have it.
+// report returns the subject in the form that reports have.
 func (s Subject) report() reports.Subject {
 	if s == (Subject{}) {
 		return reports.Subject{Name: "an authorizer without a name"}

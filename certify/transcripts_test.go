@@ -16,20 +16,19 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// What real API servers asked in the scenarios, without names, is in seenFile. reportsVariable names
-// folders of reports (authzconf run --report-dir), separated as in PATH:
-// they are compared too, and with -update seenFile is made of them.
+// seenFile has what real API servers asked in the scenarios, without names. reportsVariable names folders of reports
+// (authzconf run --report-dir), separated as in PATH. They are compared too, and with -update seenFile is made from
+// them.
 const (
 	seenFile        = "testdata/asked.txt"
 	reportsVariable = "AUTHZCONF_REPORTS"
 )
 
-// inAdmission begins the review of CEL's authorizer in a ValidatingAdmissionPolicy, which the oracle does not model. The
-// questions about what must not matter ask for the version * too.
+// inAdmission is the beginning of the review that CEL's authorizer sends in a ValidatingAdmissionPolicy, which the
+// oracle does not model. Questions about what must not matter also ask for the version *.
 const inAdmission = `"list" /*/secrets `
 
-// shape is a review without names: which attributes it has, and what is in those
-// that are no names.
+// shape returns a review without names: which attributes it has, and the values of those that are not names.
 func shape(s spec, suffix string) string {
 	plain := func(text string) string { return strings.ReplaceAll(text, suffix, "SUFFIX") }
 	given := func(name, value string) string {
@@ -64,13 +63,13 @@ func shape(s spec, suffix string) string {
 	return out.String()
 }
 
-// onOneLine returns a text with its line ends and other control characters escaped: an extra key may have them.
+// onOneLine returns a text with its line ends and other control characters escaped. An extra key may contain them.
 func onOneLine(text string) string {
 	quoted := strconv.Quote(text)
 	return quoted[1 : len(quoted)-1]
 }
 
-// vectorShapes are those of the scenarios' vectors, with one that has each.
+// vectorShapes returns the shapes of the scenarios' questions, with one question that has each.
 func vectorShapes(b *Plan) map[string]string {
 	out := map[string]string{}
 	for _, v := range b.Scenario {
@@ -80,8 +79,7 @@ func vectorShapes(b *Plan) map[string]string {
 	return out
 }
 
-// reportShapes are those of the evidence in a report's folder, with a scenario
-// that has each.
+// reportShapes returns the shapes in the evidence of a report's folder, with one scenario that has each.
 func reportShapes(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -98,7 +96,7 @@ func reportShapes(t *testing.T, folder string) map[string]string {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		for _, s := range e.Steps {
-			for _, o := range append(slices.Clone(s.Requests), s) { // kubectl sends several
+			for _, o := range append(slices.Clone(s.Requests), s) { // kubectl sends several requests
 				for _, r := range o.Reviews {
 					if asked := shape(r.Spec, e.Suffix); !strings.HasPrefix(asked, inAdmission) {
 						out[asked] = e.Scenario
@@ -117,7 +115,7 @@ func reportShapes(t *testing.T, folder string) map[string]string {
 	return out
 }
 
-// readLines are the lines of a file that are no comments.
+// readLines returns the lines of a file, without comments.
 func readLines(t *testing.T, file string) (out []string) {
 	t.Helper()
 	raw, err := os.ReadFile(file)
@@ -132,9 +130,8 @@ func readLines(t *testing.T, file string) (out []string) {
 	return out
 }
 
-// TestTranscriptsAreCovered holds the vectors to what API servers ask: nothing
-// that was seen is missing, and nothing is claimed that was not seen but for what
-// unseenFile explains.
+// TestTranscriptsAreCovered compares the questions with what API servers ask. Nothing that was seen may be missing, and
+// everything that is asked must have been seen, apart from what unseenFile explains.
 func TestTranscriptsAreCovered(t *testing.T) {
 	vectors := vectorShapes(plan(t, 1))
 	fresh := map[string]string{}

@@ -16,20 +16,20 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// Trial is the plan of a product that certifies: it asks an authorizer, records every answer, and judges what was recorded.
-// Certifications of all kinds of authorizers are trials; A is an answer.
+// Trial is the plan of a product that certifies. It asks an authorizer, records every answer, and judges what was
+// recorded. Certifications of all kinds of authorizers are trials; A is the type of an answer.
 type Trial[A any] struct {
 	// Planned are all cases.
 	Planned []product.Case
 	Subject Subject
-	// Webhook shows certificates. It is nil when a record is verified.
+	// Webhook has the certificates that the authorizer showed. It is nil when a record is verified.
 	Webhook *Webhook
 	Seed    int64
-	// Suite is the digest of all that is to be asked.
+	// Suite is the digest of everything that is to be asked.
 	Suite string
-	// Challenge is what the run answers, nil for none.
+	// Challenge is the challenge that the run answers, or nil.
 	Challenge *Challenge
-	// Ask asks what is selected.
+	// Ask asks the selected questions.
 	Ask func(ctx context.Context, r *Runner[A], selects func(id string) bool) error
 	// Examine judges the answers.
 	Examine func(answers []A) (*Certification, error)
@@ -46,10 +46,10 @@ type judgedRun struct {
 	asked int
 }
 
-// challengeCase is about the challenge that a run answers.
+// challengeCase is the case of the challenge that a run answers.
 var challengeCase = product.NewCase("challenge", "answered", scenarios.Core, "challenge")
 
-// WithChallenge adds the case about the challenge, if there is one.
+// WithChallenge adds the case of the challenge, if there is one.
 func (t *Trial[A]) WithChallenge() *Trial[A] {
 	if t.Challenge != nil {
 		t.Planned = append(t.Planned, challengeCase)
@@ -60,7 +60,7 @@ func (t *Trial[A]) WithChallenge() *Trial[A] {
 // Cases returns all cases.
 func (t *Trial[A]) Cases() []product.Case { return t.Planned }
 
-// Select leaves out cases. That of a challenge stays: it is about all of the run.
+// Select leaves out cases. It keeps the case of the challenge, which is about the whole run.
 func (t *Trial[A]) Select(leaveOut func(product.Case) string) {
 	for i, c := range t.Planned {
 		if c.NotRun != nil || c.ID == challengeCase.ID {
@@ -77,7 +77,7 @@ func (t *Trial[A]) selects(id string) bool {
 	return slices.ContainsFunc(t.Planned, func(c product.Case) bool { return c.ID == id && c.NotRun == nil })
 }
 
-// Run asks, and records the answers.
+// Run asks questions and records the answers.
 func (t *Trial[A]) Run(ctx context.Context, log *record.Log, o product.Observer) error {
 	r := NewRunner[A](func(step string, n int) {
 		if n == 0 {
@@ -170,7 +170,8 @@ func (t *Trial[A]) judgeChallenge(run *judgedRun) reports.Result {
 	return reports.Result{Verdict: verdicts.Failed, Judged: 1, Reason: differences[0], Details: differences}
 }
 
-// result returns the verdict on a part of a level. stopped says why nothing more was asked, if the authorizer gave a reason.
+// result returns the verdict on a part of a level. stopped says why nothing more was asked, if the authorizer was the
+// reason.
 func (c CaseResult) result(stopped string) reports.Result {
 	if c.Inapplicable != "" {
 		return reports.Result{Verdict: verdicts.NotSupported, Reason: c.Inapplicable}
@@ -202,7 +203,7 @@ func (c CaseResult) result(stopped string) reports.Result {
 	return r
 }
 
-// answered returns how much of a part was answered.
+// answered returns how much of a part was answered, in words.
 func (c CaseResult) answered() string {
 	if c.Planned == 0 {
 		return "nothing was answered"

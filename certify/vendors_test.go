@@ -16,8 +16,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// This file was written before the questions of relations were, from docs/certify.md and the printed policy alone:
-// authorizers as a vendor's developer might write them, each with a mistake that somebody makes. None of them may be
+// The authorizers in this file were written before the questions of relations, from docs/certify.md and the printed
+// policy alone. They are what a vendor's developer might write, each with one likely mistake. None of them may be
 // granted every level.
 
 type rule = scenarios.Grant
@@ -25,7 +25,7 @@ type rule = scenarios.Grant
 // vendorProduct is an authorizer in parts; each part is right until it is replaced.
 type vendorProduct struct {
 	subject, verb, group, resource, name, namespace, path func(g rule, s spec) bool
-	before                                                func(s spec) (spec, bool) // true allows
+	before                                                func(s spec) (spec, bool) // true allows the review
 }
 
 func matchAny(list []string, s string) bool {
@@ -56,7 +56,8 @@ func newProduct() *vendorProduct {
 	}
 }
 
-// decider looks at every grant if the subject is compared wrongly, else at those of who asks.
+// decider returns an authorizer that looks at every grant if the subject is compared wrongly, and otherwise at those of
+// the user who asks.
 func (p *vendorProduct) decider(grants []rule) reference.Decider {
 	of := map[scenarios.Subject][]rule{}
 	for _, g := range grants {
@@ -93,7 +94,7 @@ func anyString(list []string, s string, same func(granted, asked string) bool) b
 	return slices.ContainsFunc(list, func(g string) bool { return g == "*" || same(g, s) })
 }
 
-// resourceOf writes a review as many policies do: everything in one string.
+// resourceOf returns a review as many policies write it, with everything in one string.
 func resourceOf(s spec) string {
 	if a := s.ResourceAttributes; a != nil {
 		return a.Namespace + "/" + a.Group + "/" + a.Resource + "/" + a.Name
@@ -101,7 +102,7 @@ func resourceOf(s spec) string {
 	return s.NonResourceAttributes.Path
 }
 
-// asked changes the attributes of a resource before anything looks at them.
+// changed makes an authorizer that changes the attributes of a resource before anything looks at them.
 func changed(change func(a *authorizationv1.ResourceAttributes)) func(p *vendorProduct) {
 	return func(p *vendorProduct) {
 		p.before = func(s spec) (spec, bool) {
@@ -113,7 +114,7 @@ func changed(change func(a *authorizationv1.ResourceAttributes)) func(p *vendorP
 	}
 }
 
-// opens allows what fits before the policy is asked.
+// opens makes an authorizer that allows what meets a condition, before it asks the policy.
 func opens(when func(s spec, a authorizationv1.ResourceAttributes) bool) func(p *vendorProduct) {
 	return func(p *vendorProduct) {
 		p.before = func(s spec) (spec, bool) {
@@ -122,7 +123,7 @@ func opens(when func(s spec, a authorizationv1.ResourceAttributes) bool) func(p 
 	}
 }
 
-// developers are the parts that they got wrong.
+// developers are the authorizers by the parts that they get wrong.
 var developers = map[string]func(p *vendorProduct){
 	"users by EqualFold": func(p *vendorProduct) {
 		p.subject = func(g rule, s spec) bool {
@@ -326,7 +327,7 @@ var developers = map[string]func(p *vendorProduct){
 	},
 }
 
-// remembering are those with a cache that says too little.
+// remembering are authorizers with a cache whose key leaves something out.
 var remembering = map[string]func(s spec) string{
 	"cache without groups": func(s spec) string { return fmt.Sprint(s.User, verbOf(s), resourceOf(s), s.ResourceAttributes) },
 	"cache by Sprintf":     func(s spec) string { return fmt.Sprint(s.User, s.Groups) + "/" + verbOf(s) + "/" + resourceOf(s) },
@@ -336,14 +337,14 @@ var remembering = map[string]func(s spec) string{
 	"cache of users and verb": func(s spec) string { return s.User + verbOf(s) },
 }
 
-// indexes are those that load the policy into a map with a key that says too little: the last grant wins.
+// indexes are authorizers that load the policy into a map whose key leaves something out, so that the last grant wins.
 var indexes = map[string]func(g rule) string{
 	"map by user and namespace": func(g rule) string { return fmt.Sprintf("%s/%s", g.Subject, g.Namespace) },
 	"map by user and resource":  func(g rule) string { return fmt.Sprintf("%s/%s/%s", g.Subject, g.APIGroups, g.Resources) },
 	"map in lower case":         func(g rule) string { return strings.ToLower(fmt.Sprint(g)) },
 }
 
-// written are all of them.
+// written returns all of these authorizers.
 func written(grants []rule) map[string]reference.Decider {
 	out := map[string]reference.Decider{}
 	for name, change := range developers {
@@ -375,7 +376,7 @@ func written(grants []rule) map[string]reference.Decider {
 	return out
 }
 
-// TestDevelopersAreRejected asks them all, in the order of a run.
+// TestDevelopersAreRejected asks all of them, in the order of a run.
 func TestDevelopersAreRejected(t *testing.T) {
 	t.Parallel()
 	b := plan(t, 1)

@@ -16,7 +16,7 @@ func (v *reviewVersions) register(fs *pflag.FlagSet) {
 	fs.StringSliceVar((*[]string)(v), "review-versions", []string{"v1", "v1beta1"}, "versions of SubjectAccessReview that are asked, for an authorizer that does not serve both; the report says which")
 }
 
-// check returns why the versions cannot be asked.
+// check returns why these versions cannot be asked.
 func (v reviewVersions) check() error {
 	isUnknown := func(version string) bool { return version != "v1" && version != "v1beta1" }
 	if !slices.Contains(v, "v1") || slices.ContainsFunc(v, isUnknown) {
@@ -28,8 +28,8 @@ func (v reviewVersions) check() error {
 // isV1Only reports whether v1beta1 is left out.
 func (v reviewVersions) isV1Only() bool { return !slices.Contains(v, "v1beta1") }
 
-// ForVersions returns a plan of level safe for an authorizer that serves some versions of SubjectAccessReview: v1, v1beta1,
-// or both, which no version stands for as well.
+// ForVersions returns a plan of level safe for an authorizer that serves the given versions of SubjectAccessReview: v1,
+// v1beta1, or both. No version means both.
 func (b *Plan) ForVersions(versions ...string) (*Plan, error) {
 	for _, version := range versions {
 		if version != "v1" && version != "v1beta1" {
@@ -47,9 +47,9 @@ func (b *Plan) ForVersions(versions ...string) (*Plan, error) {
 	return b, nil
 }
 
-// inV1beta1 returns the plan with every question in v1beta1, for an authorizer that serves nothing else: API servers whose
-// webhook is set by flags ask in v1beta1 by default. What was asked in both versions is asked once. Fields that nobody
-// knows yet are left out: no newer version of v1beta1 will come.
+// inV1beta1 returns the plan with every question in v1beta1, for an authorizer that serves nothing else. API servers
+// whose webhook is configured by flags ask in v1beta1 by default. A question that was asked in both versions is asked
+// once. Fields that nobody knows yet are left out, because v1beta1 will get no newer fields.
 func (b *Plan) inV1beta1() (*Plan, error) {
 	out := *b
 	out.plainForm = v1beta1

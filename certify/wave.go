@@ -12,25 +12,25 @@ import (
 )
 
 const (
-	// gathering is how long a wave waits for its requests to be under way, stalled how long if none comes any more: a
-	// server may take fewer at once. On a busy machine a TLS handshake takes most of a second, and a wave that does not wait
-	// for it has too few reviews in flight to say anything.
+	// gathering is how long a wave waits until its requests are under way. stalled is how long it waits after the last
+	// one that got so far, because a server may accept fewer at once. On a busy machine a TLS handshake takes most of a
+	// second, and a wave that does not wait for it has too few reviews in flight to show anything.
 	gathering = 10 * time.Second
 	stalled   = 2 * time.Second
 	// flushing is how long the last bytes may take to be written.
 	flushing = time.Second
-	// glance is how often a wave looks at how far it is.
+	// glance is how often a wave looks at its progress.
 	glance = time.Millisecond
 )
 
-// wave is a number of requests that are to be answered at the same time: the body of each lacks its last byte until all are
-// under way, and the last bytes are sent together.
+// wave is a number of requests that are to be answered at the same time. The body of each lacks its last byte until all
+// requests are under way; then the last bytes are sent together.
 type wave struct {
 	open chan struct{}
-	// opened is when that was. It is set before open is closed.
+	// opened is when the wave opened. It is set before open is closed.
 	opened time.Time
-	// ready counts requests that lack their last byte alone, or are over; held those that lack it, and wrote those that
-	// have been written.
+	// ready counts requests that lack only their last byte, or are over. held counts those that lack it, and wrote
+	// those that have been written.
 	ready, held, wrote atomic.Int64
 	// inFlight counts the requests that have been sent and have no answer.
 	inFlight atomic.Int64
@@ -45,7 +45,7 @@ type heldRequest struct {
 	state atomic.Int32
 }
 
-// The states of a request.
+// These are the states of a request.
 const (
 	isWaiting int32 = iota
 	isSent
@@ -60,11 +60,11 @@ func (h *heldRequest) body(ctx context.Context, whole []byte) io.ReadCloser {
 	return &heldBody{request: h, ctx: ctx, rest: whole}
 }
 
-// markReady counts the request as one that need not be waited for.
+// markReady counts the request as one that the wave no longer waits for.
 func (h *heldRequest) markReady() { h.ready.Do(func() { h.wave.ready.Add(1) }) }
 
-// answer counts the request as answered, and returns how many were in flight then, and since when. It reports false if the
-// request was not sent with the others.
+// answer counts the request as answered. It returns how many requests were in flight then, and since when. It returns
+// false if the request was not sent with the others.
 func (h *heldRequest) answer() (inFlight int64, since time.Time, together bool) {
 	h.markReady()
 	if h.state.Swap(isAnswered) == isSent {
@@ -80,7 +80,7 @@ type heldBody struct {
 	rest    []byte
 }
 
-// Read returns all but the last byte at once, and that when the wave opens.
+// Read returns all but the last byte at once, and the last byte when the wave opens.
 func (b *heldBody) Read(p []byte) (n int, err error) {
 	if len(b.rest) > 1 {
 		n = copy(p, b.rest[:len(b.rest)-1])
@@ -98,7 +98,7 @@ func (b *heldBody) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// Close does nothing: the body is in memory.
+// Close does nothing, because the body is in memory.
 func (b *heldBody) Close() error { return nil }
 
 // wait waits for the wave to open, and counts the request as sent.
@@ -116,7 +116,7 @@ func (h *heldRequest) wait(ctx context.Context) error {
 	return nil
 }
 
-// trace counts the request as written.
+// trace returns a context that counts the request when it has been written.
 func (h *heldRequest) trace(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { h.wave.wrote.Add(1) }})
 }
@@ -126,11 +126,11 @@ func (h *heldRequest) attach(req *http.Request, whole []byte) *http.Request {
 	ctx := h.trace(req.Context())
 	req = req.WithContext(ctx)
 	req.ContentLength, req.Body = int64(len(whole)), h.body(ctx, whole)
-	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(whole)), nil } // to send it again, alone
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(whole)), nil } // to send it again, by itself
 	return req
 }
 
-// gather waits until so many requests are ready, or no more become so.
+// gather waits until n requests are ready, or until no more become ready.
 func (w *wave) gather(ctx context.Context, n int) {
 	began, last, changed := time.Now(), int64(0), time.Now()
 	for ctx.Err() == nil {
@@ -146,7 +146,7 @@ func (w *wave) gather(ctx context.Context, n int) {
 	}
 }
 
-// release sends the last bytes of all requests that are held, together on all connections.
+// release sends the last bytes of all requests that are held back, together on all connections.
 func (w *wave) release(ctx context.Context, corks *corks) {
 	corks.close()
 	defer corks.open()

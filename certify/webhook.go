@@ -21,17 +21,17 @@ import (
 	"github.com/authzconf/authzconf/reports/record"
 )
 
-// Webhook is how an authorizer is reached.
+// Webhook says how an authorizer is reached.
 type Webhook struct {
 	url       string // as in the kubeconfig
 	config    *rest.Config
 	tls       *tls.Config
-	clientEnd time.Time     // of the client certificate; zero without one
-	Timeout   time.Duration // how long an answer may take; left out, ten seconds
-	shown     *certificates // the certificates that were seen, by their digests
+	clientEnd time.Time     // when the client certificate ends; zero if there is none
+	Timeout   time.Duration // how long an answer may take; ten seconds if it is left out
+	shown     *certificates // the digests of the certificates that were seen
 }
 
-// certificates are those of servers, in the order in which they were seen first.
+// certificates are the digests of servers' certificates, in the order in which they were first seen.
 type certificates struct {
 	mu  sync.Mutex
 	all []string
@@ -51,15 +51,15 @@ func (c *certificates) note(s tls.ConnectionState) error {
 // maxCertificates is more than a server shows in an hour.
 const maxCertificates = 100
 
-// Certificates are the SHA-256 of the certificates that the webhook has shown.
+// Certificates returns the SHA-256 digests of the certificates that the webhook has shown.
 func (w *Webhook) Certificates() []string {
 	w.shown.mu.Lock()
 	defer w.shown.mu.Unlock()
 	return slices.Clone(w.shown.all)
 }
 
-// LoadWebhook reads a webhook kubeconfig, the kind that an API server is given, as one of its contexts says; "" is the
-// current one. Files that it names are found beside it, as kubectl and API servers find them.
+// LoadWebhook reads the kubeconfig of a webhook, as an API server is given one, and uses one of its contexts; "" is the
+// current one. Files that it names are found relative to it, as kubectl and API servers find them.
 func LoadWebhook(path, context string) (*Webhook, error) {
 	raw, err := filing.Input(path)
 	if err != nil {
@@ -72,7 +72,7 @@ func LoadWebhook(path, context string) (*Webhook, error) {
 	return w, nil
 }
 
-// ParseWebhook is LoadWebhook of a text that names no files.
+// ParseWebhook does the same as LoadWebhook for a text that names no files.
 func ParseWebhook(raw []byte, context string) (*Webhook, error) {
 	return parseWebhook(raw, "", context)
 }
@@ -109,7 +109,7 @@ func parseWebhook(raw []byte, path, context string) (_ *Webhook, err error) {
 	return w, nil
 }
 
-// loadKubeconfig reads a kubeconfig. The files that it names are found beside path.
+// loadKubeconfig reads a kubeconfig. The files that it names are found relative to path.
 func loadKubeconfig(raw []byte, path string) (*clientcmdapi.Config, error) {
 	config, err := clientcmd.Load(raw)
 	if err != nil {
@@ -127,7 +127,7 @@ func loadKubeconfig(raw []byte, path string) (*clientcmdapi.Config, error) {
 	return config, nil
 }
 
-// chooseContext makes a context the current one, unless it is "", and returns why that cannot be used.
+// chooseContext makes a context the current one, unless it is "". It returns an error if the context cannot be used.
 func chooseContext(config *clientcmdapi.Config, context string) error {
 	if context != "" {
 		if config.Contexts[context] == nil {

@@ -15,12 +15,11 @@ import (
 	"github.com/authzconf/authzconf/certify/reference"
 )
 
-// recorded is what an API server of Kubernetes 1.37 posted to a webhook: head and
-// body, without what differs from one to another (its port, the timeout that it is
-// told).
+// recorded is what an API server of Kubernetes 1.37 posted to a webhook, header and body, without what differs between
+// API servers (the port, and the timeout that it was given).
 const recorded = "testdata/request.txt"
 
-// wiretap keeps the requests that a webhook gets.
+// wiretap records the requests that a webhook gets.
 type wiretap struct {
 	mu  sync.Mutex
 	got []string
@@ -42,7 +41,7 @@ func (w *wiretap) before(next http.Handler) http.Handler {
 	})
 }
 
-// last is the newest request, "" if there is none.
+// last returns the newest request, or "" if there is none.
 func (w *wiretap) last() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -52,13 +51,12 @@ func (w *wiretap) last() string {
 	return w.got[len(w.got)-1]
 }
 
-// usual is asked as an API server asks; its user has what JSON may be written with
-// in two ways.
+// usual returns a question as an API server asks it. Its user has characters that JSON can write in two ways.
 func usual() Question {
 	return Question{ID: "usual", Spec: on("a<b&c>", "get", "", "pods", "default", "one")}
 }
 
-// TestServersSendWhatIsRecorded has a real API server ask.
+// TestServersSendWhatIsRecorded compares the record with what a real API server asks.
 func TestServersSendWhatIsRecorded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts a control plane")
@@ -99,8 +97,8 @@ func golden(t *testing.T) string {
 	return string(raw)
 }
 
-// TestAsksAsServersDo holds what direct mode sends to what an API server sent, byte
-// for byte: a webhook must have no way to behave for the tester only.
+// TestAsksAsServersDo compares what direct mode sends with what an API server sent, byte for byte. A webhook must not
+// be able to behave well only for the tester.
 func TestAsksAsServersDo(t *testing.T) {
 	b, tap := plan(t, 1), &wiretap{}
 	w := serve(t, tap.before(reference.Handler(b.Policy.Decide)))
@@ -138,7 +136,7 @@ func askOnce(t *testing.T, w *Webhook, v Question, http1 bool) {
 	}
 }
 
-// TestRequestAddress follows client-go in what it makes of a kubeconfig's server.
+// TestRequestAddress checks that addresses are made from a kubeconfig's server as client-go makes them.
 func TestRequestAddress(t *testing.T) {
 	for server, want := range map[string]string{
 		"https://a.example":                "https://a.example/?timeout=10s",

@@ -1,5 +1,5 @@
-// Package certifytest asks an authorizer webhook, in its author's own tests, what certification asks: some thousand
-// SubjectAccessReviews about a policy that the authorizer has been given. What it answers wrongly fails the test.
+// Package certifytest asks an authorizer webhook, in its author's own tests, what certification asks: several thousand
+// SubjectAccessReviews about a policy that the authorizer has been given. Every wrong answer fails the test.
 package certifytest
 
 import (
@@ -22,23 +22,26 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// T is what of *testing.T is needed.
+// T is the part of *testing.T that this package needs.
 type T = producttest.T
 
 // Options say what an authorizer is asked.
 type Options struct {
-	// Load gives the authorizer its policy, before anything is asked. The policy is its own JSON, RBAC, Cedar and more
-	// (Policy.Export), and has names that are made of the seed.
+	// Load gives the authorizer its policy before anything is asked. The policy can be had as JSON of its own, as RBAC,
+	// Cedar and more (Policy.Export). Its names are made from the seed.
 	Load func(*policy.Policy) error
-	// Seed makes the names. Left out, it is 1: failures repeat.
+	// Seed makes the names. If it is left out, it is 1, so that failures repeat.
 	Seed int64
-	// Sample is 1 in how many reviews is asked. Left out, it is 1: all of some 47,000, which takes half a minute.
+	// Sample asks one in so many reviews. If it is left out, it is 1: all of some 47,000 reviews are asked, which takes
+	// half a minute.
 	Sample int
-	// Levels are those that are asked. Left out, core and no-overgrant; robust (size, concurrency and drift) takes longer.
+	// Levels are the levels that are tried. If they are left out, they are core and no-overgrant; robust (size,
+	// concurrency and drift) takes longer.
 	Levels []certify.CertificationLevel
 }
 
-// Run asks a webhook that answers SubjectAccessReview, whatever their path, served by TLS as API servers demand.
+// Run asks a webhook that answers SubjectAccessReviews on any path. It serves the handler by TLS, as API servers
+// demand.
 func Run(t T, h http.Handler, o Options) {
 	t.Helper()
 	run, err := ask(t.Context(), h, o)
@@ -54,7 +57,7 @@ func Run(t T, h http.Handler, o Options) {
 	report(t, run)
 }
 
-// report fails the test with every finding, and logs what is only advised against.
+// report fails the test for every finding, and only logs advice.
 func report(t T, run *certify.Run[certify.Answer]) {
 	t.Helper()
 	for _, f := range run.Findings {
@@ -102,7 +105,8 @@ func certifyHandler(ctx context.Context, h http.Handler, o certify.Options) (*ce
 	return certify.Certify(ctx, o)
 }
 
-// RunURL is Run for a webhook that is served already. Its certificate is not checked: what is tested is what it answers.
+// RunURL does the same as Run for a webhook that is served already. It does not check the webhook's certificate,
+// because the answers are what is tested.
 func RunURL(t T, address string, o Options) {
 	t.Helper()
 	h, err := At(address)
@@ -113,11 +117,11 @@ func RunURL(t T, address string, o Options) {
 	Run(t, h, o)
 }
 
-// RunSafe asks a webhook what nobody was granted: all verbs of impersonation, verbs that nobody knows, selectors, unknown
-// fields, requests that are not reviews, by users whose names were made for this. It needs no policy, and takes about a
-// second. What is allowed, or breaks the webhook, fails the test; what is only advised against is logged. It is level safe
-// of authzconf certify safe, under seed 1, so that failures repeat. Versions are those of SubjectAccessReview that the
-// webhook serves, v1 or v1beta1; left out, both are asked.
+// RunSafe asks a webhook what nobody was granted: all verbs of impersonation, verbs that nobody knows, selectors,
+// unknown fields, and requests that are not reviews, by users whose names were made for this. It needs no policy, and
+// takes about a second. The test fails if anything is allowed or breaks the webhook; advice is only logged. It is level
+// safe of authzconf certify safe, with seed 1, so that failures repeat. Versions are the versions of
+// SubjectAccessReview that the webhook serves, v1 or v1beta1; if they are left out, both are asked.
 func RunSafe(t T, h http.Handler, versions ...string) {
 	t.Helper()
 	run, err := askSafe(t.Context(), h, versions)
@@ -139,7 +143,8 @@ func askSafe(ctx context.Context, h http.Handler, versions []string) (*certify.R
 	return certifyHandler(ctx, h, certify.Options{Plan: plan})
 }
 
-// RunSafeURL is RunSafe for a webhook that is served already. Its certificate is not checked.
+// RunSafeURL does the same as RunSafe for a webhook that is served already. It does not check the webhook's
+// certificate.
 func RunSafeURL(t T, address string, versions ...string) {
 	t.Helper()
 	h, err := At(address)
@@ -150,7 +155,7 @@ func RunSafeURL(t T, address string, versions ...string) {
 	RunSafe(t, h, versions...)
 }
 
-// At is a handler that has a URL answer, whatever path it is asked for.
+// At returns a handler that passes requests for any path to a URL.
 func At(address string) (http.Handler, error) {
 	to, err := url.Parse(address)
 	if err != nil || to.Host == "" || !slices.Contains([]string{"http", "https"}, to.Scheme) {
@@ -158,7 +163,7 @@ func At(address string) (http.Handler, error) {
 	}
 	return &httputil.ReverseProxy{
 		Rewrite:   func(r *httputil.ProxyRequest) { r.Out.URL, r.Out.Host = to, to.Host },
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConnsPerHost: 64}, // of the author, in a test
-		ErrorLog:  log.New(io.Discard, "", 0),                                                                       // that it cannot be reached is a finding
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConnsPerHost: 64}, // the certificate is the author's, in a test
+		ErrorLog:  log.New(io.Discard, "", 0),                                                                       // it is a finding if the webhook cannot be reached
 	}, nil
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// right is an authorizer that decides by whatever policy it is given.
+// right returns an authorizer that decides by whatever policy it is given.
 func right() (http.Handler, func(*policy.Policy) error) {
 	var held *policy.Policy
 	return reference.Handler(func(s authorizationv1.SubjectAccessReviewSpec) scenarios.Decision { return held.Decide(s) }),
@@ -45,7 +45,7 @@ func TestRunURL(t *testing.T) {
 	certifytest.RunURL(t, s.URL+"/authorize", certifytest.Options{Load: load, Sample: 50})
 }
 
-// TestRunSafe has authorizers that allow nothing, with no opinion and with denials.
+// TestRunSafe asks authorizers that allow nothing: one that has no opinion, and one that denies.
 func TestRunSafe(t *testing.T) {
 	certifytest.RunSafe(t, always(scenarios.NoOpinion))
 	certifytest.RunSafe(t, always(scenarios.Deny))
@@ -54,7 +54,7 @@ func TestRunSafe(t *testing.T) {
 	certifytest.RunSafeURL(t, s.URL+"/authorize")
 }
 
-// TestFails: who allows everything, or nothing, or cannot be asked, fails, and is told why.
+// TestFails checks that an authorizer fails, with a reason, if it allows everything or nothing or cannot be asked.
 func TestFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		run  func(certifytest.T)
@@ -89,14 +89,14 @@ func TestFails(t *testing.T) {
 }
 
 func Example() {
-	// In a test of yours t is its *testing.T, and h your webhook.
+	// In your own test, t is its *testing.T and h is your webhook.
 	t := &producttest.Noted{Ctx: context.Background()}
 	h := always(scenarios.Allow)
 
 	certifytest.Run(t, h, certifytest.Options{
-		Sample: 200, // all, in the end
+		Sample: 200, // leave it out in the end, to ask everything
 		Load: func(p *policy.Policy) error {
-			_, err := p.RBAC() // or JSON, Cedar, Rego: what your authorizer reads
+			_, err := p.RBAC() // or JSON, Cedar, Rego: whatever your authorizer reads
 			return err
 		},
 	})
@@ -105,7 +105,7 @@ func Example() {
 }
 
 func ExampleRunSafe() {
-	// In a test of yours t is its *testing.T, and h your webhook.
+	// In your own test, t is its *testing.T and h is your webhook.
 	t := &producttest.Noted{Ctx: context.Background()}
 	h := always(scenarios.Allow)
 

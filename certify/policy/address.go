@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// addressOf writes an IP address that is made of a name, in the spelling that a form asks for. It reports false if the form
-// is not one of an address.
+// addressOf returns an IP address that is made from a name, in the spelling that a form asks for. It returns false if
+// the form is not one of an address.
 func addressOf(form, name string) (string, bool) {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(name)) // a hash takes everything
+	_, _ = h.Write([]byte(name)) // writing to a hash never fails
 	sum := h.Sum64()
 	four := [4]byte{10, byte(sum >> 16), byte(sum >> 8), byte(sum) | 1}
 	six := [16]byte{0x20, 0x01, 0x0d, 0xb8}

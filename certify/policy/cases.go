@@ -12,12 +12,12 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Case is what is granted and asked about one way to be wrong. What is right is what the policy says.
+// Case is what is granted and asked to find one way to be wrong. What the policy says is right.
 type Case struct {
-	Reason string // what a wrong decision is called
-	Class  string // that of the relation, where it is about one
-	Broad  bool   // a mistake that makes others of the same attribute show
-	Paired bool   // two reviews at a time differ in one attribute, and in the decision: they are asked at the same time too
+	Reason string // the name of a wrong decision
+	Class  string // the class of the relation, if the case is about one
+	Broad  bool   // a mistake that also shows in other cases of the same attribute
+	Paired bool   // two reviews at a time differ in one attribute, and in the decision: they are also asked at the same time
 	Grants []scenarios.Grant
 	Asked  []spec // the reviews, in order
 }
@@ -30,9 +30,9 @@ type deck struct {
 	out    []Case
 }
 
-var casesOf sync.Map // by seed: the policy and the plan need the same
+var casesOf sync.Map // by seed, because the policy and the plan need the same cases
 
-// Cases are all cases of a seed.
+// Cases returns all cases of a seed.
 func Cases(seed int64) []Case {
 	if known, ok := casesOf.Load(seed); ok {
 		return known.([]Case)
@@ -64,29 +64,31 @@ func Cases(seed int64) []Case {
 	return d.out
 }
 
-// name is one that nothing else has. It is what a name may look like.
+// name returns a name that nothing else has. It looks like a name that people use.
 func (d *deck) name() string {
 	words := []string{"app", "data", "dev", "infra", "ops", "web", "shop", "pay", "mail", "blue", "team", "edge"}
 	d.named++
 	return words[d.named%len(words)] + "-" + scenarios.Suffix(d.seed, "certify", "relation", fmt.Sprint(d.named))
 }
 
-// add appends a case, unless the attribute cannot have such values.
+// add appends a case, unless it asks nothing because the attribute cannot have its values.
 func (d *deck) add(c Case) {
 	if len(c.Asked) > 0 {
 		d.out = append(d.out, c)
 	}
 }
 
-// setting is what surrounds the attribute that a case is about.
+// setting has the values of the other attributes in a case.
 type setting struct {
 	user, namespace, path string
 	object
-	// verbs are two, resources too: what is granted on one side is not on the other.
+	// verbs has one verb for each side, and resources one resource. What is granted on one side is not granted on the
+	// other.
 	verbs, resources [2]string
 }
 
-// settings are drawn: a comparison that is wrong for some verbs only is found under some seed.
+// setting draws the other attributes at random, so that a comparison that is wrong only for some verbs is found with
+// some seed.
 func (d *deck) setting(a Attribute) setting {
 	verbs := [][2]string{{"get", "delete"}, {"list", "create"}, {"update", "watch"}, {"patch", "get"}, {"impersonate", "get"}, {"use", "bind"},
 		{"impersonate:user-info", "impersonate:serviceaccount"}, {"impersonate-on:user-info:list", "impersonate-on:arbitrary-node:get"}}
@@ -135,7 +137,7 @@ func (s setting) grant(side int, but ...Attribute) scenarios.Grant {
 	return g
 }
 
-// pathOf is the path that is asked about, another one on each side where the verb is compared.
+// pathOf returns the path that is asked about. Where the verb is compared, it is another path on each side.
 func (s setting) pathOf(side int, verb bool) string {
 	if verb && side == 1 {
 		return s.path + "-other"
@@ -143,7 +145,7 @@ func (s setting) pathOf(side int, verb bool) string {
 	return s.path
 }
 
-// ask is a review of what is granted on one side, but for the attribute.
+// ask returns a review of what is granted on one side, apart from the attribute.
 func (s setting) ask(a Attribute, side int, name string) spec {
 	out := spec{User: s.user, Groups: []string{"system:authenticated", "staff"}}
 	verb, resource := s.verbs[side], s.Resource
@@ -157,16 +159,16 @@ func (s setting) ask(a Attribute, side int, name string) spec {
 		out.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: verb, Group: s.Group, Version: "v1", Resource: resource, Subresource: sub, Namespace: s.namespace, Name: name}
 	}
 	if a.Name == "groups" {
-		out.User = name // who is in the group does not matter
+		out.User = name // the group decides, whoever is in it
 	}
 	return out
 }
 
-// perGrant is how many values a grant has, where it has several.
+// perGrant is how many values a grant has if the attribute can have several.
 const perGrant = 6
 
-// compare is about the pairs of a relation. Each is granted twice: one string on one side, the other on the other. A
-// cache sees what is allowed first, or what is not.
+// compare adds the case of a relation. Each pair of strings is granted twice: one string on one side, and the other
+// string on the other side. So a cache meets what is allowed first on one side, and what is not on the other.
 func (d *deck) compare(a Attribute, r Relation) {
 	c := Case{Reason: a.Name + "-" + r.Class, Class: r.Class}
 	if c.Broad = r.Class == "ignored"; c.Broad {
@@ -195,18 +197,18 @@ func (d *deck) compare(a Attribute, r Relation) {
 	d.add(c)
 }
 
-// pairing is what is granted on either side, of some pairs, and asked about it.
+// pairing has what is granted on the two sides for some pairs, and what is asked about it.
 type pairing struct {
 	*deck
 	attribute Attribute
 	setting   setting
 	grants    [2]scenarios.Grant
-	// granted counts the values of each side.
+	// granted is how many values are granted on each side.
 	granted [2]int
 	asked   []spec
 }
 
-// nameFor returns a name that the attribute may have.
+// nameFor returns a new name that the attribute can have.
 func (d *deck) nameFor(a Attribute) string {
 	if strings.HasPrefix(a.Name, "path") {
 		return "/" + d.name()
@@ -214,7 +216,7 @@ func (d *deck) nameFor(a Attribute) string {
 	return d.name()
 }
 
-// add grants the strings of a pair, and asks about both on each side, unless nobody could.
+// add grants the strings of a pair, and asks about both on each side. It does nothing if a review cannot have them.
 func (p *pairing) add(pair [2]string) {
 	a, name := p.attribute, p.nameFor(p.attribute)
 	values := [2]string{Form(pair[0], name), Form(pair[1], name)}
@@ -230,7 +232,7 @@ func (p *pairing) add(pair [2]string) {
 	}
 }
 
-// ask grants a string on one side, and asks about it and about the other.
+// ask grants a string on one side, and asks about it and about the other string.
 func (p *pairing) ask(side int, v, other string) {
 	a := p.attribute
 	a.grant(&p.grants[side], v)
@@ -245,7 +247,8 @@ func (p *pairing) ask(side int, v, other string) {
 	p.asked = append(p.asked, one, two)
 }
 
-// twins are granted the same: who keeps grants under a key that is the same for both has one of them only.
+// twins grants the same to both strings of a pair. An authorizer that stores grants under a key which is the same for
+// both loses one of them.
 func (d *deck) twins(c *Case, a Attribute, r Relation) {
 	s, name := d.setting(a), d.nameFor(a)
 	for _, form := range r.Pairs[0] {
@@ -258,18 +261,18 @@ func (d *deck) twins(c *Case, a Attribute, r Relation) {
 	}
 }
 
-// Probe are identities with grants that the scenarios and the cases do not have: each is granted one thing, so that
-// whatever else it gets was given by mistake.
+// Probe has identities with grants that the scenarios and the cases do not have. Each is granted one thing, so that
+// anything else that it may do was given by mistake.
 type Probe struct {
-	// Legacy may impersonate Target in the legacy way alone, Constrained in mode user-info alone.
+	// Legacy may impersonate Target only in the legacy way, and Constrained only in mode user-info.
 	Legacy, Constrained string
-	// Reader may get, list and watch pods in Namespace; Wide may get pods in all.
+	// Reader may get, list and watch pods in Namespace. Wide may get pods in all namespaces.
 	Reader, Wide string
-	// Star may get the node that is named "*", as the check of associated-node asks it.
+	// Star may get the node named "*", which is what the check of associated-node asks.
 	Star string
-	// Member is in Group, which may list services; Outsider is not.
+	// Member is in Group, which may list services. Outsider is not in it.
 	Member, Outsider, Group string
-	// Target is impersonated; Namespace and Other are where.
+	// Target is the user who is impersonated. Namespace and Other are the namespaces in which this happens.
 	Target, Namespace, Other string
 }
 

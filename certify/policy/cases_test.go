@@ -9,8 +9,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestCasesAskBothSides holds every relation of every attribute to two questions at least: one that only who gets it
-// wrong allows, and one that only who gets it wrong refuses.
+// TestCasesAskBothSides checks that every relation of every attribute has at least two questions: one that only a wrong
+// authorizer allows, and one that only a wrong authorizer refuses.
 func TestCasesAskBothSides(t *testing.T) {
 	for seed := range int64(3) {
 		p := load(t, seed)
@@ -28,7 +28,7 @@ func TestCasesAskBothSides(t *testing.T) {
 			n := count[reason]
 			total += n[scenarios.Allow] + n[scenarios.NoOpinion]
 			t.Log(reason, n)
-			// What is granted by name only is never allowed.
+			// What seems to be granted only by its name is never allowed.
 			if n[scenarios.NoOpinion] == 0 || n[scenarios.Allow] == 0 && reason != "shortcut-for-a-name" {
 				t.Errorf("seed %d: %s: %v", seed, reason, n)
 			}

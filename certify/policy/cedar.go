@@ -16,8 +16,9 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Cedar is the policy as Cedar policies, one for each grant, in an entity model of this project, which is said at the
-// head of the policy. What no policy permits gets no opinion. CedarK8s is the policy in somebody else's model.
+// Cedar returns the policy as Cedar policies, one for each grant, in an entity model of this project that the head of
+// the file explains. What no policy permits gets no opinion. CedarK8s returns the policy in the model of another
+// project.
 func (p *Policy) Cedar() ([]byte, error) {
 	out := fmt.Appendf(nil, `// The policy of certification, seed %d, for any engine of Cedar.
 // A review is the request k8s::User::"<user>" (in k8s::Group::"<group>" ...), k8s::Action::"<verb>", and a
@@ -47,7 +48,8 @@ func cedarPermit(out []byte, annotation, principal string, verbs []string, resou
 	return append(out, ";\n"...)
 }
 
-// cedarAsked is what a grant is about, and its conditions. Attributes without a value are "", or absent.
+// cedarAsked returns what a grant is about, and its conditions. An attribute without a value is "", or absent if absent
+// is set.
 func cedarAsked(g scenarios.Grant, absent bool) (resource string, when []string) {
 	if len(g.NonResourceURLs) > 0 {
 		return "resource is k8s::NonResourceURL", cedarPaths(g.NonResourceURLs)
@@ -80,7 +82,7 @@ func cedarAsked(g scenarios.Grant, absent bool) (resource string, when []string)
 	return "resource is k8s::Resource", when
 }
 
-// cedarMandatory is the condition that an attribute, which is always there, has one of some values.
+// cedarMandatory returns the condition that an attribute has one of some values. The attribute is always there.
 func cedarMandatory(attribute string, values ...string) string {
 	if len(values) == 1 {
 		return "resource." + attribute + " == " + cedarString(values[0])
@@ -88,7 +90,8 @@ func cedarMandatory(attribute string, values ...string) string {
 	return "[" + cedarList("", values) + "].contains(resource." + attribute + ")"
 }
 
-// cedarOptional is the condition that an attribute, which is absent without a value, has one of some values.
+// cedarOptional returns the condition that an attribute has one of some values. The attribute is absent if it has no
+// value.
 func cedarOptional(attribute string, values ...string) string {
 	if slices.Equal(values, []string{""}) {
 		return "!(resource has " + attribute + ")"
@@ -96,7 +99,7 @@ func cedarOptional(attribute string, values ...string) string {
 	return "resource has " + attribute + " && " + cedarMandatory(attribute, values...)
 }
 
-// cedarPaths are the conditions of a grant for paths. Only a * at the end matches more than itself.
+// cedarPaths returns the conditions of a grant for paths. Only a * at the end matches more than itself.
 func cedarPaths(paths []string) []string {
 	var some []string
 	for _, path := range paths {
@@ -114,7 +117,7 @@ func cedarList(before string, list []string) string {
 	return strings.Join(seq.Map(list, func(s string) string { return before + cedarString(s) }), ", ")
 }
 
-// cedarString is a string literal. What is not printable ASCII is written as \u{...}.
+// cedarString returns a string literal. Characters other than printable ASCII are written as \u{...}.
 func cedarString(s string) string {
 	var out strings.Builder
 	out.WriteByte('"')
@@ -133,15 +136,17 @@ func cedarString(s string) string {
 	return out.String()
 }
 
-// impersonated are the resources that API servers ask about with the verb impersonate, and what stands for them.
+// impersonated are the resources that API servers ask about with the verb impersonate, and the entity that each
+// becomes.
 var impersonated = []struct{ group, resource, entity string }{
 	{"", "users", "k8s::User"}, {"", "users", "k8s::Node"}, {"", "groups", "k8s::Group"}, {"", "serviceaccounts", "k8s::ServiceAccount"},
 	{"authentication.k8s.io", "uids", "k8s::PrincipalUID"}, {"authentication.k8s.io", "userextras", "k8s::Extra"},
 }
 
-// CedarK8s is the policy in the entity model of cedar-access-control-for-k8s, a file for each type of principal, and
-// a list of what cannot be said in it. Entities are told apart by their attributes, as the ID of a principal is its
-// uid; an attribute without a value is absent. The files are ASCII: one that its parser refuses would be left out whole.
+// CedarK8s returns the policy in the entity model of cedar-access-control-for-k8s: a file for each type of principal,
+// and a list of what cannot be expressed in it. Entities are told apart by their attributes, because the ID of a
+// principal is its UID. An attribute without a value is absent. The files are ASCII, because the parser of that project
+// drops a whole file if it refuses a part of it.
 func (p *Policy) CedarK8s() (map[string][]byte, error) {
 	e := &cedarExport{files: map[string][]byte{}, seed: p.Seed}
 	for i, g := range p.Grants {
@@ -160,7 +165,7 @@ func (p *Policy) CedarK8s() (map[string][]byte, error) {
 // cedarExport makes the files of CedarK8s.
 type cedarExport struct {
 	files map[string][]byte
-	// left are the grants, or parts of them, that cannot be said.
+	// left are the grants, or parts of grants, that cannot be expressed.
 	left []scenarios.Grant
 	seed int64
 }
@@ -198,7 +203,7 @@ func (e *cedarExport) add(i int, g scenarios.Grant) {
 	}
 }
 
-// addImpersonation writes whom a grant lets somebody impersonate: it has entities of its own.
+// addImpersonation writes whom a grant allows somebody to impersonate. Impersonation has entities of its own.
 func (e *cedarExport) addImpersonation(g scenarios.Grant, permit func(verbs []string, resource string, when []string)) {
 	g.Verbs = []string{"impersonate"}
 	for _, part := range g.Parts() {
@@ -226,12 +231,13 @@ func cedarPrincipal(s scenarios.Subject) (file, principal string, when []string)
 	return "users.cedar", "principal is k8s::User", []string{"principal.name == " + cedarString(s.User)}
 }
 
-// isNode reports whether a user is a k8s::Node; its name is then what follows the prefix.
+// isNode reports whether a user is a k8s::Node. Then the node's name is what follows the prefix.
 func isNode(user string) bool {
 	return strings.HasPrefix(user, "system:node:") && strings.Count(user, ":") == 2
 }
 
-// cedarImpersonate permits what a part of a grant lets somebody impersonate, and reports whether that is all of it.
+// cedarImpersonate permits what a part of a grant allows somebody to impersonate. It reports whether it could express
+// all of it.
 func cedarImpersonate(part scenarios.Grant, permit func(resource string, when []string)) (whole bool) {
 	group, name := part.APIGroups[0], strings.Join(part.Names, "")
 	resource, sub, _ := strings.Cut(part.Resources[0], "/")
@@ -253,7 +259,7 @@ func cedarImpersonate(part scenarios.Grant, permit func(resource string, when []
 			continue
 		case i.entity == "k8s::ServiceAccount":
 			when = slices.Concat(cedarEqual("namespace", part.Namespace), cedarEqual("name", name))
-		case name != "": // here the ID is the name
+		case name != "": // the ID is the name here
 			is = "resource == " + i.entity + "::" + cedarString(name)
 		}
 		permit(is, when)
@@ -262,7 +268,7 @@ func cedarImpersonate(part scenarios.Grant, permit func(resource string, when []
 	return whole
 }
 
-// cedarEqual is the condition that an attribute has a value, none if that is empty.
+// cedarEqual returns the condition that an attribute has a value, or none if the value is empty.
 func cedarEqual(attribute, value string) []string {
 	if value == "" {
 		return nil
@@ -282,7 +288,7 @@ type FGATuple struct {
 	Object   string `json:"object"`
 }
 
-// OpenFGA is the policy as a store file of the fga command line: the model, and a tuple for each thing that is
+// OpenFGA returns the policy as a store file of the fga command line: the model, and a tuple for each thing that is
 // granted to somebody. The IDs are those of FGAUser, FGAGroup and FGAPermission.
 func (p *Policy) OpenFGA() ([]byte, error) {
 	var tuples []FGATuple
@@ -293,7 +299,7 @@ func (p *Policy) OpenFGA() ([]byte, error) {
 		}
 		tuples = append(tuples, seq.Map(g.Parts(), func(part scenarios.Grant) FGATuple { return FGATuple{holder, "holder", FGAPermission(part)} })...)
 	}
-	tuples = seq.UniqueBy(tuples, func(t FGATuple) string { return t.User + " " + t.Object }) // neither has a space in it
+	tuples = seq.UniqueBy(tuples, func(t FGATuple) string { return t.User + " " + t.Object }) // neither contains a space
 	return yaml.Marshal(struct {
 		Name   string     `json:"name"`
 		Model  string     `json:"model"`
@@ -301,16 +307,16 @@ func (p *Policy) OpenFGA() ([]byte, error) {
 	}{fmt.Sprintf("authzconf-certification-%d", p.Seed), fgaModel, tuples})
 }
 
-// maxFGAName is how long an escaped name may be in an ID.
+// maxFGAName is the longest escaped name that an ID contains.
 const maxFGAName = 200
 
-// FGAUser is the ID of a user.
+// FGAUser returns the ID of a user.
 func FGAUser(name string) string { return "user:" + fgaName(name) }
 
-// FGAGroup is the ID of a group.
+// FGAGroup returns the ID of a group.
 func FGAGroup(name string) string { return "group:" + fgaName(name) }
 
-// fgaName writes what IDs may not have as in URLs. What is too long becomes a digest, and nothing is empty.
+// fgaName escapes what IDs cannot contain as in URLs. A name that is too long becomes a digest, and no result is empty.
 func fgaName(name string) string {
 	if escaped := url.QueryEscape(name); len(escaped) <= maxFGAName {
 		return "=" + escaped
@@ -319,13 +325,13 @@ func fgaName(name string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// FGAPermission is the ID of what a part of a grant (scenarios.Grant.Parts) allows. It is a digest of it without its
-// subject, because names are longer than IDs may be.
+// FGAPermission returns the ID of what a part of a grant (scenarios.Grant.Parts) allows. It is a digest of the part
+// without its subject, because names can be longer than IDs.
 func FGAPermission(part scenarios.Grant) string {
 	part.Subject = scenarios.Subject{}
 	raw, err := json.Marshal(part)
 	if err != nil {
-		panic(err) // of strings: cannot happen
+		panic(err) // a structure of strings can always be encoded
 	}
 	sum := sha256.Sum256(raw)
 	return "permission:" + hex.EncodeToString(sum[:])

@@ -10,7 +10,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// addUnnamed adds the cases of who asks: names that everybody knows, and what is beside the name.
+// addUnnamed adds the cases about who asks: names that everybody knows, and attributes besides the name.
 func (d *deck) addUnnamed() {
 	freely := Case{Reason: "shortcut-for-a-name"}
 	stranger := d.name()
@@ -53,7 +53,8 @@ func (d *deck) addUnnamed() {
 	d.many()
 }
 
-// own is what belongs to somebody by its name only, and identities of a cluster that are granted something.
+// own adds the cases about things that seem to belong to somebody only because of their name, and about identities of a
+// cluster that are granted something.
 func (d *deck) own() {
 	in, name, elsewhere := d.name(), d.name(), d.name()
 	robot := "system:serviceaccount:" + in + ":" + name
@@ -72,7 +73,7 @@ func (d *deck) own() {
 				c.Asked = append(c.Asked, s)
 			}
 		}
-		for _, o := range d.OnNode { // what a node may do to itself, and a pod to its node: the Node authorizer says that
+		for _, o := range d.OnNode { // what the Node authorizer allows a node to do to itself, and a pod to do to its node
 			s := ask(user, o.Verb, o, map[bool]string{true: "kube-node-lease"}[o.Resource == "leases"], name)
 			s.Groups = []string{"system:nodes", "system:serviceaccounts", "system:authenticated"}
 			s.Extra = map[string]authorizationv1.ExtraValue{"authentication.kubernetes.io/node-name": {name}}
@@ -93,8 +94,8 @@ func (d *deck) own() {
 	d.add(c)
 }
 
-// addImpersonated adds what somebody is granted to impersonate: an object of one API group and one subresource, in one
-// namespace, whose name says nothing about the one who asks.
+// addImpersonated adds the cases about what somebody may impersonate: an object of one API group and subresource, in
+// one namespace, whose name says nothing about the one who asks.
 func (d *deck) addImpersonated() {
 	const authentication = "authentication.k8s.io"
 	c := Case{Reason: "impersonates-something-else"}
@@ -121,7 +122,7 @@ func (d *deck) addImpersonated() {
 	d.add(c)
 }
 
-// askers are a review by each of some who ask, with each of some UIDs and groups.
+// askers returns a review by each of several users, with each of several UIDs and groups.
 func (d *deck) askers(s spec, user, name, group string) (out []spec) {
 	for _, uid := range []string{user, name, group} {
 		for _, groups := range [][]string{{"staff"}, {group}} {
@@ -135,7 +136,7 @@ func (d *deck) askers(s spec, user, name, group string) (out []spec) {
 	return out
 }
 
-// addIrrelevant adds what must not matter: UID, extra, the version of the API, and the kind of name.
+// addIrrelevant adds the cases about what must not matter: UID, extra, the version of the API, and the kind of name.
 func (d *deck) addIrrelevant() {
 	c := Case{Reason: "decided-by-something-else"}
 	in, user, group, path := d.name(), d.name(), d.name(), "/"+d.name()
@@ -171,13 +172,14 @@ func (d *deck) addIrrelevant() {
 	}
 	add(ask(user, "get", object{Resource: strings.Trim(path, "/")}, "", ""))
 	named := ask(user, "get", object{Resource: path}, "", "")
-	named.ResourceAttributes.Version = "" // in a cache, nothing but its kind makes it another
+	named.ResourceAttributes.Version = "" // in a cache, it differs only by its kind
 	add(named)
 	add(ask(user, "get", object{Resource: strings.Trim(path, "/")}, in, path))
 	d.add(c)
 }
 
-// extra is what must not matter of user.extra, whatever keys mean; and groups are a list, whose ends are no characters.
+// extra adds the cases about keys of user.extra, none of which may matter. It also adds cases about the list of groups,
+// whose ends must not be confused with characters of a group's name.
 func (d *deck) extra() {
 	in, user, group := d.name(), d.name(), d.name()
 	member := rule("", "list", pods, in)
@@ -185,7 +187,7 @@ func (d *deck) extra() {
 	c := Case{Reason: "decided-by-something-else", Grants: []scenarios.Grant{rule(user, "get", pods, in), member}}
 	for _, key := range d.Extra {
 		for _, values := range []authorizationv1.ExtraValue{{user, "x"}, {group}, {"admin"}, {"*"}, {""}, {}} {
-			name := d.name() // the same: a session is not who asks
+			name := d.name() // the name is the same for all three, because a session does not decide
 			for _, s := range []spec{ask(user, "get", pods, in, name), ask(user, "list", pods, in, ""), ask(d.name(), "get", pods, in, name)} {
 				s.Extra = map[string]authorizationv1.ExtraValue{key: values}
 				c.Asked = append(c.Asked, s)
@@ -206,7 +208,8 @@ func (d *deck) extra() {
 	d.add(joined)
 }
 
-// addShared adds grants to every cluster's groups in nobody's namespaces: only they show who adds or drops such a group.
+// addShared adds grants to the groups that every cluster has, in namespaces that nobody else uses. Only these grants
+// show an authorizer that adds or drops such a group.
 func (d *deck) addShared() {
 	all := []string{"system:authenticated", "system:serviceaccounts", "system:nodes", "system:unauthenticated"}
 	c := Case{Reason: "groups-changed"}
@@ -226,11 +229,11 @@ func (d *deck) addShared() {
 	d.add(c)
 }
 
-// most is how many there are of what somebody may have thought to be few. Groups are fewer: engines have limits of
-// their own (level robust has 2,000).
+// most is how many there are of something that somebody may have limited to a few. Groups are fewer, because engines
+// have limits of their own (level robust has 2,000 groups).
 const most, mostGroups = 130, 65
 
-// many are users of many groups and grants, and grants with many values.
+// many adds users of many groups and grants, and grants with many values.
 func (d *deck) many() {
 	c := Case{Reason: "limits-a-list"}
 	in, busy, wide, group := d.name(), d.name(), d.name(), d.name()

@@ -30,7 +30,7 @@ func askPath(user, verb, path string) spec {
 
 var pods = object{Resource: "pods"}
 
-// addImplied adds the cases of what does not follow: one verb, mode, resource or scope from another.
+// addImplied adds the cases about what does not follow: one verb, mode, resource or scope from another.
 func (d *deck) addImplied() {
 	for _, verb := range d.Verbs {
 		one, rest, o, in, name := d.name(), d.name(), d.Resources[d.random.IntN(len(d.Resources))], d.name(), d.name()
@@ -68,7 +68,7 @@ func (d *deck) addImplied() {
 		for _, other := range append(slices.Clone(d.Namespaces), in, d.name()) {
 			c.Asked = append(c.Asked, ask(user, "list", pods, other, ""), ask(user, "list", pods, other, d.name()))
 		}
-		for _, verb := range []string{"get", "list", "watch"} { // who may do something in a namespace may not therefore see it
+		for _, verb := range []string{"get", "list", "watch"} { // a permission in a namespace does not imply that its holder may see the namespace
 			for _, s := range [][2]string{{in, in}, {"", in}, {in, ""}, {"", ""}} {
 				c.Asked = append(c.Asked, ask(user, verb, object{Resource: "namespaces"}, s[0], s[1]), ask(sees, verb, object{Resource: "namespaces"}, s[0], s[1]))
 			}
@@ -77,7 +77,7 @@ func (d *deck) addImplied() {
 	}
 }
 
-// addFollowed adds the cases of what seems to follow from something else that is done with the same object.
+// addFollowed adds the cases about what only seems to follow from a permission for something else on the same object.
 func (d *deck) addFollowed() {
 	for i, pair := range d.Follows {
 		c, in, name := Case{Reason: "resource-implied"}, []string{"", d.name()}[i%2], d.name()
@@ -97,7 +97,7 @@ func (d *deck) addFollowed() {
 	}
 }
 
-// hidden are two grants about the same, of which the narrower takes nothing from the wider.
+// hidden adds pairs of grants about the same. The narrower one takes nothing away from the wider one.
 func (d *deck) hidden() {
 	for i := range 4 {
 		user, group, in, name := d.name(), d.name(), d.name(), d.name()
@@ -121,7 +121,7 @@ func (d *deck) hidden() {
 	}
 }
 
-// modes are the verbs of impersonation: each mode with each action.
+// modes adds the cases about the verbs of impersonation: each mode with each action.
 func (d *deck) modes() {
 	verbs := []string{"impersonate"}
 	for _, m := range append(slices.Clone(d.Modes), "future-mode") {
@@ -138,7 +138,7 @@ func (d *deck) modes() {
 	}
 }
 
-// mode is about one verb of impersonation, beside all others.
+// mode adds the case of one verb of impersonation, which must not imply any other.
 func (d *deck) mode(verb string, verbs []string) {
 	users, core, sa := object{Group: "authentication.k8s.io", Resource: "users"}, object{Resource: "users"}, object{Resource: "serviceaccounts"}
 	user, target := d.name(), d.name()
@@ -152,7 +152,7 @@ func (d *deck) mode(verb string, verbs []string) {
 	d.add(c)
 }
 
-// modePatterns are verbs that look like patterns, and are names.
+// modePatterns adds the cases of verbs that look like patterns but are names.
 func (d *deck) modePatterns(verbs []string) {
 	for _, pattern := range d.ModePatterns {
 		user, in := d.name(), d.name()
@@ -164,7 +164,7 @@ func (d *deck) modePatterns(verbs []string) {
 	}
 }
 
-// modeAction is about one action in one mode.
+// modeAction adds the case of one action in one mode.
 func (d *deck) modeAction(mode, action string) {
 	user, in, verb := d.name(), d.name(), "impersonate-on:"+mode+":"
 	c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{rule(user, verb+action, pods, in)}}
@@ -186,8 +186,8 @@ func (d *deck) modeAction(mode, action string) {
 	d.add(c)
 }
 
-// within are the verbs of a subresource, none of which implies another; of each two somebody has one and lacks the
-// other.
+// within adds the cases of the verbs of a subresource, none of which implies another. For any two verbs, somebody has
+// the one and lacks the other.
 func (d *deck) within() {
 	for _, o := range d.Resources {
 		for set := range 6 {
@@ -208,7 +208,7 @@ func (d *deck) within() {
 	}
 }
 
-// apart are the cases of what has to be kept apart: two grants of one user, and two attributes of one review.
+// apart adds the cases of what has to be kept apart: two grants of one user, and two attributes of one review.
 func (d *deck) apart() {
 	all := Attributes()
 	compared := all[:slices.IndexFunc(all, func(a Attribute) bool { return a.Name == "path" })]
@@ -240,7 +240,7 @@ func areApart(a, b Attribute) bool {
 	return a.Name != b.Name && !areSubjects && !areResources
 }
 
-// addCrossed adds two grants that differ in two attributes, and one grant with two values of each.
+// addCrossed adds two grants that differ in two attributes, and one grant with two values of each of them.
 func (d *deck) addCrossed(a, b Attribute) {
 	c := Case{Reason: "grants-merged"}
 	s := d.setting(Attribute{})
@@ -279,7 +279,8 @@ func (d *deck) addCrossed(a, b Attribute) {
 	d.add(c)
 }
 
-// addJoined adds reviews that have the key of a granted one where two attributes are joined, whatever stands between them.
+// addJoined adds reviews that have the same key as a granted one if an authorizer joins two attributes, for any
+// separator.
 func (d *deck) addJoined(a, b Attribute) {
 	c := Case{Reason: "attributes-joined"}
 	parts, s, name := []string{""}, d.setting(Attribute{}), d.name()
@@ -318,7 +319,7 @@ func (d *deck) addJoined(a, b Attribute) {
 	d.add(c)
 }
 
-// separatorsBetween returns the separators that neither of two attributes has for itself.
+// separatorsBetween returns the separators that neither of two attributes uses itself.
 func separatorsBetween(a, b Attribute, all []string) []string {
 	inNamespace := a.isResource() && b.Name == "namespace"
 	if b.isResource() || inNamespace {
@@ -327,7 +328,7 @@ func separatorsBetween(a, b Attribute, all []string) []string {
 	return all
 }
 
-// askBoth is a review with two attributes.
+// askBoth returns a review with the values of two attributes.
 func (s setting) askBoth(a, b Attribute, x, y string) spec {
 	r := s.ask(a, 0, "")
 	r.ResourceAttributes.Resource = s.Resource
@@ -339,7 +340,7 @@ func (s setting) askBoth(a, b Attribute, x, y string) spec {
 	return r
 }
 
-// wildcards are what * covers where it stands alone in a grant, and what it does not.
+// wildcards adds the cases of a * that stands alone in a grant: what it covers, and what it does not.
 func (d *deck) wildcards() {
 	in, path, known := d.name(), "/"+d.name(), d.name()
 	for _, g := range []scenarios.Grant{
@@ -355,7 +356,7 @@ func (d *deck) wildcards() {
 	d.everybody(known)
 }
 
-// wildcard asks about all that a grant with a * may seem to cover.
+// wildcard asks about everything that a grant with a * may seem to cover.
 func (d *deck) wildcard(g scenarios.Grant, in, path, known string) {
 	c, user := Case{Reason: "wildcard-granted", Grants: []scenarios.Grant{g}}, g.Subject.User
 	for _, verb := range d.WildcardVerbs {
@@ -376,10 +377,10 @@ func (d *deck) wildcard(g scenarios.Grant, in, path, known string) {
 	d.add(c)
 }
 
-// everybody are grants to somebody who is named *.
+// everybody adds grants to somebody who is named *.
 func (d *deck) everybody(known string) {
 	c := Case{Reason: "wildcard-granted"}
-	for _, everybody := range []scenarios.Subject{{User: "*"}, {Group: "*"}} { // in a grant too, that is a name
+	for _, everybody := range []scenarios.Subject{{User: "*"}, {Group: "*"}} { // in a grant, too, that is an ordinary name
 		g := rule("", "get", pods, d.name())
 		g.Subject = everybody
 		c.Grants = append(c.Grants, g)

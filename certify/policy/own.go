@@ -14,8 +14,8 @@ func requestorKeys() []string {
 	return []string{prefix + "pod-name", prefix + "pod-uid", prefix + "node-name", prefix + "node-uid", prefix + "credential-id", prefix + "issued-credential-id"}
 }
 
-// addOwnAttributes adds reviews in which an attribute of who asks stands in what is asked about: a value of extra, the UID,
-// a group, the user's own namespace. It allows nothing.
+// addOwnAttributes adds reviews that ask about a value which is also an attribute of the user who asks: a value of
+// extra, the UID, a group, or the user's own namespace. That allows nothing.
 func (d *deck) addOwnAttributes() {
 	c, home, account := Case{Reason: "own-by-name"}, d.name(), d.name()
 	user := "system:serviceaccount:" + home + ":" + account
@@ -33,7 +33,7 @@ func (d *deck) addOwnAttributes() {
 			c.Asked = append(c.Asked, s)
 		}
 	}
-	for _, key := range requestorKeys() { // and the values are one's own extra, to impersonate
+	for _, key := range requestorKeys() { // the same values, as extra that the user asks to impersonate
 		s := ask(user, "impersonate", object{Group: "authentication.k8s.io", Resource: "userextras", Subresource: key}, "", asker.Extra[key][0])
 		s.UID, s.Groups, s.Extra = asker.UID, asker.Groups, asker.Extra
 		other := *s.DeepCopy()
@@ -43,7 +43,7 @@ func (d *deck) addOwnAttributes() {
 	d.add(c)
 }
 
-// aboutValue returns reviews that ask about a value as a name, a namespace, and both.
+// aboutValue returns reviews that ask about a value as a name, as a namespace, and as both.
 func (d *deck) aboutValue(value, home string) []spec {
 	secrets, nodes, leases := object{Resource: "secrets"}, object{Resource: "nodes"}, object{Group: "coordination.k8s.io", Resource: "leases"}
 	return []spec{
@@ -55,8 +55,8 @@ func (d *deck) aboutValue(value, home string) []spec {
 	}
 }
 
-// addCommonNames adds identities whose names many have: the account default of several namespaces, a group with the name of
-// a user, a user with the name of a group. Each is granted something, in a namespace of the seed.
+// addCommonNames adds identities with common names: the account default of several namespaces, a group with the name of
+// a user, a user with the name of a group. Each is granted something in a namespace that is made from the seed.
 func (d *deck) addCommonNames() {
 	c, in := Case{Reason: "common-names"}, d.name()
 	homes := []string{d.name(), d.name(), d.name()}
@@ -84,7 +84,7 @@ func (d *deck) addCommonNames() {
 	d.add(c)
 }
 
-// addNamesakes adds a user and a group of one name, with different grants.
+// addNamesakes adds a user and a group with the same name and different grants.
 func (d *deck) addNamesakes(c *Case, in string) {
 	for range 3 {
 		name, member := d.name(), d.name()

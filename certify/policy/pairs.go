@@ -8,16 +8,16 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// pairsOfEach is how many pairs there are for each attribute and holder of a grant.
+// pairsOfEach is how many pairs there are for each attribute and each holder of a grant.
 const pairsOfEach = 6
 
-// holder says whom a grant is given: a user, a group, or both.
+// holder says to whom a grant is given: a user, a group, or both.
 type holder struct{ user, group bool }
 
-// listHolders returns every way in which a grant can be held.
+// listHolders returns every kind of holder.
 func listHolders() []holder { return []holder{{user: true}, {group: true}, {user: true, group: true}} }
 
-// decides reports whether the attribute makes a difference where the grant has such a holder.
+// decides reports whether the attribute can make a difference for a grant with such a holder.
 func (h holder) decides(a Attribute) bool {
 	switch a.Name {
 	case "user":
@@ -28,8 +28,8 @@ func (h holder) decides(a Attribute) bool {
 	return true
 }
 
-// addPairs adds pairs of reviews that differ in one attribute alone, and in the decision: an authorizer that shares
-// answers between reviews that are under way at the same time, or swaps them, gives itself away by one of them.
+// addPairs adds pairs of reviews that differ in one attribute only, and in the decision. An authorizer that shares or
+// swaps the answers of reviews which it answers at the same time gives one of the pair the wrong answer.
 func (d *deck) addPairs() {
 	for _, a := range Attributes() {
 		if a.Name == "path-below" || a.named {
@@ -49,7 +49,7 @@ func (d *deck) addPairs() {
 	}
 }
 
-// addPairsOf adds the pairs of one attribute and holder.
+// addPairsOf adds the pairs of one attribute and one holder.
 func (d *deck) addPairsOf(a Attribute, h holder) {
 	c := Case{Reason: "ignores-" + a.Name, Class: "ignored", Broad: true, Paired: true}
 	s, team := d.setting(Attribute{Name: a.Name}), d.name()
@@ -66,7 +66,7 @@ func (d *deck) addPairsOf(a Attribute, h holder) {
 	d.add(c)
 }
 
-// askPair returns a review of a member of a team with a name of its own for what is asked about.
+// askPair returns a review by a member of a team, about something with a name of its own.
 func (s setting) askPair(d *deck, a Attribute, team string) spec {
 	groups := []string{"system:authenticated", team}
 	if a.onPath {
@@ -81,7 +81,7 @@ func (s setting) askPair(d *deck, a Attribute, team string) spec {
 	return out
 }
 
-// grants returns what a holder needs for a review to be allowed.
+// grants returns the grants by which a review of a holder is allowed.
 func (h holder) grants(s spec, team string) (out []scenarios.Grant) {
 	g := grantOf(s)
 	if h.user {
@@ -94,7 +94,7 @@ func (h holder) grants(s spec, team string) (out []scenarios.Grant) {
 	return out
 }
 
-// grantOf returns a grant to the user of a review of just what it asks.
+// grantOf returns a grant to the user of a review that covers exactly what the review asks.
 func grantOf(s spec) scenarios.Grant {
 	if n := s.NonResourceAttributes; n != nil {
 		return pathRule(s.User, n.Verb, n.Path)

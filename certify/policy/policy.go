@@ -1,8 +1,9 @@
-// Package policy is the neutral policy of certification, as data: every grant of the scenarios and those of the
-// probes, under names that are made of a seed, so that no two scenarios share an identity and no table of answers
-// that was written for one seed passes with another.
+// Package policy is the neutral policy of certification, as data. It has every grant of the scenarios and those of the
+// probes, under names that are made from a seed. So no two scenarios share an identity, and no table of answers that
+// was written for one seed is right for another.
 //
-// It is pure. What it says about a SubjectAccessReview is what an authorizer that has loaded it must say.
+// The package is pure. What it says about a SubjectAccessReview is what an authorizer that has loaded the policy must
+// say.
 package policy
 
 import (
@@ -33,22 +34,22 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Version is that of the exported form.
+// Version is the version of the exported form.
 const Version = "authzconf.dev/v1alpha1"
 
 // Policy is the grants that a certified authorizer is given; all names in it are made from a seed.
 //
-// What none of them covers gets no opinion: the authorizers behind have to be asked.
+// What no grant covers gets no opinion, because the authorizers behind have to be asked.
 type Policy struct {
-	Seed int64 // what the names and the order were made of
-	// Grants are in an order that depends on the seed. Order means nothing.
+	Seed int64 // what the names and the order were made from
+	// Grants are in an order that depends on the seed. The order means nothing.
 	Grants []scenarios.Grant
 	Probe  Probe // the names that the grants of the probes are about
 
 	byUser, byGroup map[string][]*scenarios.Grant
 }
 
-// Bound are the scenarios under the names that belong to a seed.
+// Bound returns the scenarios with the names that belong to a seed.
 func Bound(all []*scenarios.Scenario, seed int64) []*scenarios.Scenario {
 	out := make([]*scenarios.Scenario, len(all))
 	for i, s := range all {
@@ -57,8 +58,8 @@ func Bound(all []*scenarios.Scenario, seed int64) []*scenarios.Scenario {
 	return out
 }
 
-// New makes the policy of scenarios that Bound has named. Grants to identities that every cluster has, such as
-// system:anonymous, are left out: they would collide, with one another and with what a vendor's cluster has.
+// New returns the policy of scenarios that Bound has named. It leaves out grants to identities that every cluster has,
+// such as system:anonymous, because they would collide with one another and with the grants in a vendor's cluster.
 func New(bound []*scenarios.Scenario, seed int64) *Policy {
 	p := &Policy{Seed: seed, Probe: newProbe(seed)}
 	for _, s := range bound {
@@ -75,14 +76,14 @@ func New(bound []*scenarios.Scenario, seed int64) *Policy {
 		p.Grants = append(p.Grants, c.Grants...)
 	}
 	p.Grants = seq.UniqueBy(p.Grants, func(g scenarios.Grant) string {
-		raw, _ := json.Marshal(g) // strings alone
+		raw, _ := json.Marshal(g) // a structure of strings can always be encoded
 		return string(raw)
 	})
 	Random(seed, "policy").Shuffle(len(p.Grants), func(i, j int) { p.Grants[i], p.Grants[j] = p.Grants[j], p.Grants[i] })
 	return p.Index()
 }
 
-// Random is a source that the seed alone decides, another one for each purpose.
+// Random returns a source of random numbers that depends only on the seed and on the purpose.
 func Random(seed int64, purpose string) *rand.Rand {
 	var key [32]byte
 	binary.BigEndian.PutUint64(key[:], uint64(seed))
@@ -90,7 +91,7 @@ func Random(seed int64, purpose string) *rand.Rand {
 	return rand.New(rand.NewChaCha8(key))
 }
 
-// Index makes Decide fast, and has to be called after Grants was changed. It returns the policy.
+// Index makes Decide fast. It has to be called after Grants was changed. It returns the policy.
 func (p *Policy) Index() *Policy {
 	p.byUser, p.byGroup = map[string][]*scenarios.Grant{}, map[string][]*scenarios.Grant{}
 	for i := range p.Grants {
@@ -104,7 +105,7 @@ func (p *Policy) Index() *Policy {
 	return p
 }
 
-// Decide is what the policy says to a review.
+// Decide returns what the policy decides about a review.
 func (p *Policy) Decide(spec authorizationv1.SubjectAccessReviewSpec) scenarios.Decision {
 	covers := func(g *scenarios.Grant) bool { return g.Covers(spec) }
 	if slices.ContainsFunc(p.byUser[spec.User], covers) {
@@ -118,7 +119,7 @@ func (p *Policy) Decide(spec authorizationv1.SubjectAccessReviewSpec) scenarios.
 	return scenarios.NoOpinion
 }
 
-// Nearest is a grant that covers most of what a review asks; who asks counts more than what.
+// Nearest returns the grant that covers most of what a review asks. Who asks counts more than what is asked.
 func (p *Policy) Nearest(s authorizationv1.SubjectAccessReviewSpec) (nearest scenarios.Grant, ok bool) {
 	best := 0
 	for i := range p.Grants {
@@ -129,7 +130,7 @@ func (p *Policy) Nearest(s authorizationv1.SubjectAccessReviewSpec) (nearest sce
 	return nearest, best >= 4
 }
 
-// points are how much a likeness counts.
+// points returns n if something fits, and 0 otherwise.
 func points(n int, fits bool) int {
 	if fits {
 		return n
@@ -137,14 +138,14 @@ func points(n int, fits bool) int {
 	return 0
 }
 
-// isLike reports whether what is asked is what is granted but for capitals and blanks.
+// isLike reports whether what is asked differs from what is granted only in capitals and surrounding blanks.
 func isLike(granted, asked string) bool {
 	return granted != "" && strings.EqualFold(strings.TrimSpace(asked), granted)
 }
 
-// nearness returns how much of a review a grant covers, or nearly covers.
+// nearness returns how much of a review a grant covers or nearly covers, in points.
 func nearness(g *scenarios.Grant, s authorizationv1.SubjectAccessReviewSpec) int {
-	isCommon := strings.HasPrefix(g.Subject.Group, "system:") // nearly everybody is in it
+	isCommon := strings.HasPrefix(g.Subject.Group, "system:") // nearly everybody is in such a group
 	overlaps := strings.Contains(s.User, g.Subject.User) || strings.HasPrefix(g.Subject.User, s.User)
 	score := points(8, !isCommon && g.Subject.Is(s.User, s.Groups)) + points(6, isLike(g.Subject.User, s.User)) + points(3, len(g.Subject.User) > 5 && overlaps)
 	if a := s.ResourceAttributes; a != nil {
@@ -163,7 +164,7 @@ func nearness(g *scenarios.Grant, s authorizationv1.SubjectAccessReviewSpec) int
 	return score
 }
 
-// Digest is the SHA-256, in hexadecimal, of the policy as JSON exports it.
+// Digest returns the SHA-256 of the policy's JSON, in hexadecimal.
 func (p *Policy) Digest() string {
 	raw, err := p.JSON()
 	if err != nil {
@@ -172,7 +173,7 @@ func (p *Policy) Digest() string {
 	return fmt.Sprintf("%x", sha256.Sum256(raw))
 }
 
-// Without is the policy without any grant to a user.
+// Without returns the policy without the grants to the given users.
 func (p *Policy) Without(users ...string) *Policy {
 	out := *p
 	out.Grants = slices.DeleteFunc(slices.Clone(p.Grants), func(g scenarios.Grant) bool {
@@ -181,22 +182,22 @@ func (p *Policy) Without(users ...string) *Policy {
 	return out.Index()
 }
 
-// Holder is a policy that can be replaced while it is asked.
+// Holder contains a policy that can be replaced while it is used.
 type Holder struct{ atomic.Pointer[Policy] }
 
-// NewHolder holds a policy.
+// NewHolder returns a Holder that contains a policy.
 func NewHolder(p *Policy) *Holder {
 	h := &Holder{}
 	h.Store(p)
 	return h
 }
 
-// Decide is what the policy in force says.
+// Decide returns what the current policy decides about a review.
 func (h *Holder) Decide(spec authorizationv1.SubjectAccessReviewSpec) scenarios.Decision {
 	return h.Load().Decide(spec)
 }
 
-// Formats are what Export knows.
+// Formats returns the forms in which Export can render a policy.
 func Formats() []string {
 	return []string{"rbac", "json", "sar-table", "cedar", "cedar-k8s", "rego", "opa", "openfga"}
 }
@@ -206,8 +207,8 @@ func Formats() []string {
 //go:embed folders
 var folders embed.FS
 
-// Export renders the policy. The same seed gives the same bytes. A form that is several files has them by their
-// names; any other has one, without a name.
+// Export renders the policy. The same seed gives the same bytes. A form of several files has them by name; any other
+// form has one file, under the name "".
 func (p *Policy) Export(format string) (map[string][]byte, error) {
 	render := map[string]func() ([]byte, error){
 		"rbac": p.RBAC, "json": p.JSON, "sar-table": p.Table, "cedar": p.Cedar, "rego": p.Rego, "opa": p.Rego, "openfga": p.OpenFGA,
@@ -222,7 +223,7 @@ func (p *Policy) Export(format string) (map[string][]byte, error) {
 	default:
 		return nil, fmt.Errorf("%q is not a form of the policy (expected one of %s)", format, strings.Join(Formats(), ", "))
 	}
-	beside, _ := fs.Glob(folders, "folders/"+format+"/*") // fails for bad patterns only
+	beside, _ := fs.Glob(folders, "folders/"+format+"/*") // fails only for a bad pattern
 	for _, name := range beside {
 		raw, readErr := folders.ReadFile(name)
 		files[path.Base(name)], err = append(raw, files[path.Base(name)]...), errors.Join(err, readErr)
@@ -239,7 +240,7 @@ type document struct {
 
 const documentKind = "CertificationPolicy"
 
-// JSON is the policy as grants.
+// JSON returns the policy as grants.
 func (p *Policy) JSON() ([]byte, error) {
 	out, err := json.MarshalIndent(document{Version, documentKind, p.Seed, p.Grants}, "", "  ")
 	return append(out, '\n'), err
@@ -260,10 +261,10 @@ func Parse(raw []byte) (*Policy, error) {
 	return p.Index(), nil
 }
 
-// RBAC is the policy as roles and bindings, one of each for a grant, with the namespaces that they need.
+// RBAC returns the policy as roles and bindings, one of each for a grant, with the namespaces that they need.
 func (p *Policy) RBAC() ([]byte, error) {
 	var out bytes.Buffer
-	namespaces := map[string]bool{"": true, "default": true, "kube-system": true, "kube-public": true} // which every cluster has
+	namespaces := map[string]bool{"": true, "default": true, "kube-system": true, "kube-public": true} // every cluster has these
 	for i, g := range p.Grants {
 		var all []any
 		if !namespaces[g.Namespace] {
@@ -285,11 +286,12 @@ func (p *Policy) RBAC() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// plainWord is what a table can have as it is.
+// plainWord matches what a table can contain without quotes.
 var plainWord = regexp.MustCompile(`^[!-&(-~]+$`)
 
-// Table has one line for each thing that is granted, all combinations written out; "-" stands for what is empty, and
-// what has blanks or other than ASCII characters is in quotes, as Go writes them. What is on no line gets no opinion.
+// Table returns a table with one line for each thing that is granted, with all combinations written out. "-" stands for
+// an empty value. A value with blanks or characters other than ASCII is quoted as in Go. What no line has gets no
+// opinion.
 func (p *Policy) Table() ([]byte, error) {
 	var out bytes.Buffer
 	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
@@ -314,18 +316,18 @@ func (p *Policy) Table() ([]byte, error) {
 			row(g.Subject.User, g.Subject.Group, part.Verbs[0], group, resource, name, namespace, strings.Join(part.NonResourceURLs, ""))
 		}
 	}
-	err := t.Flush() // before out is looked at
+	err := t.Flush() // has to come before out is read
 	return out.Bytes(), err
 }
 
 //go:embed rules.rego
 var regoRules string
 
-// Rego is the policy as a module for Open Policy Agent 1.0 and later. Its input is the spec of a v1
-// SubjectAccessReview; where data.authzconf.certification.allow is false there is no opinion.
+// Rego returns the policy as a module for Open Policy Agent 1.0 and later. Its input is the spec of a v1
+// SubjectAccessReview. If data.authzconf.certification.allow is false, there is no opinion.
 func (p *Policy) Rego() ([]byte, error) {
 	raw, err := json.MarshalIndent(map[string]any{"by_user": p.byUser, "by_group": p.byGroup}, "", "\t")
-	// Rego takes no byte-order mark, not even within a string.
+	// Rego accepts no byte-order mark, not even in a string.
 	return fmt.Appendf(nil, "# The policy of certification, seed %d.\n%s\ngrants := %s\n", p.Seed, regoRules, asciiJSON(raw)), err
 }
 

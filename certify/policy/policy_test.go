@@ -48,7 +48,7 @@ func TestSeedDecidesTheBytes(t *testing.T) {
 	}
 }
 
-// TestRBACMeansTheSame reads the exported roles and bindings back.
+// TestRBACMeansTheSame reads the exported roles and bindings back and compares them with the policy.
 func TestRBACMeansTheSame(t *testing.T) {
 	p := load(t, 1)
 	raw, err := p.RBAC()
@@ -76,8 +76,7 @@ func TestRBACMeansTheSame(t *testing.T) {
 	}
 }
 
-// TestIdentitiesDoNotCollide compares two seeds: an identity that both have is
-// one that every cluster has, or that scenarios share.
+// TestIdentitiesDoNotCollide compares two seeds. An identity that both have must be one that every cluster has.
 func TestIdentitiesDoNotCollide(t *testing.T) {
 	first := map[scenarios.Subject]bool{}
 	namespaces := map[string]bool{}
@@ -85,7 +84,7 @@ func TestIdentitiesDoNotCollide(t *testing.T) {
 		first[g.Subject], namespaces[g.Namespace] = true, true
 	}
 	for _, g := range load(t, 2).Grants {
-		if first[g.Subject] && (g.Subject.User != "" && g.Subject.User != "*" || namespaces[g.Namespace]) { // groups of every cluster, and *, have something in namespaces of none
+		if first[g.Subject] && (g.Subject.User != "" && g.Subject.User != "*" || namespaces[g.Namespace]) { // groups of every cluster, and *, have something in namespaces of no cluster
 			t.Errorf("%+v is granted something under two seeds", g.Subject)
 		}
 	}

@@ -22,14 +22,14 @@ import (
 //go:embed relations.yaml
 var relationsYAML []byte
 
-// Relation is a way to take two strings for the same that are not.
+// Relation is a way to take two different strings for the same.
 type Relation struct {
 	Class string `json:"class"`
-	// Names is set if it is about names as directories and networks write them.
+	// Names is set if the relation is about names as directories and networks write them.
 	Names bool `json:"names"`
 	// Why says what is right.
 	Why   string      `json:"why"`
-	Pairs [][2]string `json:"pairs"` // forms of two strings (see relations.yaml)
+	Pairs [][2]string `json:"pairs"` // the forms of two strings (see relations.yaml)
 }
 
 type object struct {
@@ -45,14 +45,15 @@ type tables struct {
 	PathVerbs []string   `json:"pathVerbs"`
 	Actions   []string   `json:"actions"`
 	Modes     []string   `json:"modes"`
-	// ModePatterns are verbs of impersonation with a *, and PatternVerbs are asked about where one is granted.
+	// ModePatterns are verbs of impersonation that contain a *. PatternVerbs are asked about where one of these is
+	// granted.
 	ModePatterns []string `json:"modePatterns"`
 	PatternVerbs []string `json:"patternVerbs"`
 	// WildcardVerbs and WildcardObjects are asked about where a * is granted.
 	WildcardVerbs   []string `json:"wildcardVerbs"`
 	WildcardObjects []object `json:"wildcardObjects"`
 	Resources       []object `json:"resources"`
-	// Follows are pairs of a verb, an API group, resource and subresource, and a name if it matters.
+	// Follows are pairs of a verb and an API group, resource and subresource, with a name where it matters.
 	Follows    [][2]string `json:"follows"`
 	Users      []string    `json:"users"`
 	Groups     []string    `json:"groups"`
@@ -60,22 +61,22 @@ type tables struct {
 	Paths      []string    `json:"paths"`
 	Freely     []object    `json:"freely"`
 	Separators []string    `json:"separators"`
-	OnNode     []object    `json:"onNode"` // what the Node authorizer allows to a node about itself
-	// Busy are what somebody with a name that everybody knows may do unasked, Extra keys of user.extra, Objects what else
-	// code knows by name.
+	OnNode     []object    `json:"onNode"` // what the Node authorizer allows a node to do to itself
+	// Busy are things that an identity with a well-known name may do without being granted them. Extra are keys of
+	// user.extra. Objects are other things that code knows by name.
 	Busy    []object `json:"busy"`
 	Extra   []string `json:"extra"`
 	Objects []object `json:"objects"`
-	// Reasons say what is right, for those of no relation.
+	// Reasons say what is right, for reasons that belong to no relation.
 	Reasons map[string]string `json:"reasons"`
 }
 
 var loadTables = sync.OnceValue(func() *tables { return fixtures.Table[*tables]("relations.yaml", relationsYAML) })
 
-// Relations are those that the policy has grants for.
+// Relations returns the relations for which the policy has grants.
 func Relations() []Relation { return loadTables().Relations }
 
-// Why returns what is right about a reason; empty if there is nothing to say.
+// Why returns what is right where an authorizer is wrong for a reason, or "" if there is nothing to say.
 func Why(reason string) string {
 	if r := relationOf(reason); r != nil {
 		return r.Why
@@ -83,7 +84,7 @@ func Why(reason string) string {
 	return loadTables().Reasons[reason]
 }
 
-// Class returns the class of the relation that a reason is about, empty if it is about something else.
+// Class returns the class of the relation that a reason is about, or "" if it is about something else.
 func Class(reason string) string {
 	if r := relationOf(reason); r != nil {
 		return r.Class
@@ -91,7 +92,7 @@ func Class(reason string) string {
 	return ""
 }
 
-// relationOf returns the relation that a reason is about, nil if there is none.
+// relationOf returns the relation that a reason is about, or nil if there is none.
 func relationOf(reason string) *Relation {
 	all := loadTables().Relations
 	for i, r := range all {
@@ -105,7 +106,7 @@ func relationOf(reason string) *Relation {
 
 var placeholder = regexp.MustCompile(`\{[a-z0-9]*\}`)
 
-// Form writes one side of a pair about a string.
+// Form makes one string of a pair from a name.
 func Form(form, s string) string {
 	s = cmp.Or(s, "x")
 	runes, last := []rune(s), len(s)-1
@@ -151,21 +152,21 @@ func reversed(s string) string {
 	return string(out)
 }
 
-// Attribute is a part of a review that a grant is about.
+// Attribute is an attribute of a review that grants are about.
 type Attribute struct {
 	Name string
-	// grant adds a value to what a grant covers, and ask asks for it.
+	// grant adds a value to what a grant covers. ask sets the value in a review.
 	grant func(g *scenarios.Grant, value string)
 	ask   func(s *spec, value string)
-	// single says that a grant has one value.
+	// single is set if a grant has only one value of the attribute.
 	single bool
-	// onPath says that it is compared in what is asked about paths.
+	// onPath is set if the attribute is compared in reviews about paths.
 	onPath bool
-	// named says that only ways to write names are compared, and those that ignore it.
+	// named is set if only relations about ways to write names apply, and the relation that ignores the attribute.
 	named bool
 }
 
-// compares reports whether the attribute is compared in the way of a relation.
+// compares reports whether a relation applies to the attribute.
 func (a Attribute) compares(r Relation) bool {
 	isUnicode := slices.Contains([]string{"specially-folded", "unseen-marks", "other-scripts", "compatibility-forms"}, r.Class)
 	return !a.named || r.Names || isUnicode || r.Class == "ignored"
@@ -173,7 +174,7 @@ func (a Attribute) compares(r Relation) bool {
 
 type spec = authorizationv1.SubjectAccessReviewSpec
 
-// Attributes are all that are compared.
+// Attributes returns all attributes that are compared.
 func Attributes() []Attribute {
 	type resource = authorizationv1.ResourceAttributes
 	of := func(change func(a *resource, v string)) func(*spec, string) {
@@ -214,13 +215,13 @@ func Attributes() []Attribute {
 	}
 }
 
-// withSub is the resource of which subresources are granted.
+// withSub is the resource whose subresources are granted.
 const withSub = "pods"
 
-// extraValues is what is impersonated of user.extra: its names are values.
+// extraValues is the resource by which values of user.extra are impersonated. Its names are the values.
 var extraValues = object{Group: "authentication.k8s.io", Resource: "userextras/scopes"}
 
-// value is what an attribute has in a review.
+// value returns the value that an attribute has in a review.
 func (a Attribute) value(s spec) (string, bool) {
 	r := s.ResourceAttributes
 	switch {
@@ -237,7 +238,8 @@ func (a Attribute) value(s spec) (string, bool) {
 	return v, ok
 }
 
-// Like is a review that only a wrong comparison takes for this one, if the relation has a pair that fits any string.
+// Like returns a review that only a wrong comparison takes for this one. It returns false if the relation has no pair
+// that fits any string.
 func (a Attribute) Like(s authorizationv1.SubjectAccessReviewSpec, pair [2]string) (authorizationv1.SubjectAccessReviewSpec, bool) {
 	v, ok := a.value(s)
 	like := Form(pair[1], v)
@@ -253,10 +255,10 @@ func (a Attribute) Like(s authorizationv1.SubjectAccessReviewSpec, pair [2]strin
 
 var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 
-// maxPath is how long a path is asked about: there are engines that have a relationship for each beginning of it.
+// maxPath is the longest path that is asked about. Some engines store a relationship for each beginning of a path.
 const maxPath = 300
 
-// askable says whether a review can have the value: nobody's name is empty.
+// askable reports whether a review can have the value. Nobody's name is empty.
 func (a Attribute) askable(v string) bool {
 	switch a.Name {
 	case "user", "resource":
@@ -267,7 +269,7 @@ func (a Attribute) askable(v string) bool {
 	return true
 }
 
-// grantable says whether the value of a form can be granted, alone, to somebody of the seed.
+// grantable reports whether the value of a form can be granted by itself to somebody of the seed.
 func (a Attribute) grantable(form, v string) bool {
 	switch {
 	case v == "" && a.Name != "api-group", v == "*", !a.askable(v):
@@ -275,7 +277,7 @@ func (a Attribute) grantable(form, v string) bool {
 	case a.Name == "path":
 		return !strings.HasSuffix(v, "*")
 	case strings.HasSuffix(a.Name, "resource") && strings.Contains(v, "/"):
-		return false // it could be a subresource
+		return false // it could name a subresource
 	case a.Name == "namespace":
 		return len(v) <= 63 && label.MatchString(v)
 	case a.single:
@@ -284,9 +286,9 @@ func (a Attribute) grantable(form, v string) bool {
 	return !strings.ContainsFunc(v, unicode.IsControl)
 }
 
-// nearMisses are one grant, with all its attributes, for each verb and for each object that code may know by name, and
-// what differs from it in one of them: what is overlooked for a single verb or resource shows nowhere else. A cache sees
-// what is granted first on one side, and last on the other.
+// nearMisses adds one grant, with all its attributes, for each verb and for each object that code may know by name, and
+// asks about what differs from it in one attribute. A mistake that concerns a single verb or resource shows nowhere
+// else. On one side the granted review is asked first, and on the other side last, because of caches.
 func (d *deck) nearMisses() {
 	c, everything := Case{Reason: "overlooked-for-one"}, d.name()
 	objects, verbs := slices.Concat(d.Resources, d.Freely, d.Busy, d.Objects), slices.Clone(d.Verbs)
@@ -319,13 +321,13 @@ func (d *deck) nearMisses() {
 			}
 			right.User = everything
 			c.Asked = append(c.Asked, right)
-			o.Subresource = "" // on the other side it is asked about, and not granted
+			o.Subresource = "" // on the other side the subresource is asked about, and not granted
 		}
 	}
 	d.add(c)
 }
 
-// nearly is a review with one attribute of what it asks about changed.
+// nearly returns reviews that differ from a review in one attribute of what is asked about.
 func nearly(s spec, sub string) (out []spec) {
 	for _, a := range Attributes() {
 		forms := map[string][]string{"api-group": {"{other}", ""}, "resource": {"{other}"}, "subresource": {sub, ""}, "name": {"{other}", "", "{upper}", "{}x", "{}.x"}, "namespace": {"{other}", ""}}
@@ -341,7 +343,8 @@ func nearly(s spec, sub string) (out []spec) {
 	return out
 }
 
-// addKnown adds names that everybody knows, of who is granted something and of what is granted: nothing is taken from them.
+// addKnown adds the cases about names that everybody knows. They are granted something, or are names of what is
+// granted, and must be treated like any other name.
 func (d *deck) addKnown() {
 	c, user, group, in := Case{Reason: "shortcut-for-a-name"}, d.name(), d.name(), d.name()
 	member, acts := rule("", "get", pods, in), rule(user, "impersonate", object{}, "")
@@ -366,13 +369,13 @@ func (d *deck) addKnown() {
 	d.add(c)
 }
 
-// selectors narrow what is asked, and grant nothing, whatever they select by.
+// selectors adds the cases about selectors. They narrow what is asked, and grant nothing, whatever they select.
 func (d *deck) selectors() {
 	c, user, named, in, node := Case{Reason: "selectors-change-the-decision"}, d.name(), d.name(), d.name(), "system:node:"+d.name()
 	verbs := []string{"list", "watch", "deletecollection", "impersonate-on:user-info:list", "impersonate-on:user-info:watch", "impersonate-on:user-info:deletecollection"}
 	all, one := rule(user, "", pods, in), rule(named, "", pods, in, "one")
 	all.Verbs, one.Verbs = verbs, verbs
-	gets := d.name() // may get each, and a list of those with a name is no get
+	gets := d.name() // may get each object, but a list of objects with one name is not a get
 	c.Grants = []scenarios.Grant{all, one, rule(gets, "get", pods, in)}
 	type by = metav1.FieldSelectorRequirement
 	is, not, has, lacks := metav1.FieldSelectorOpIn, metav1.FieldSelectorOpNotIn, metav1.FieldSelectorOpExists, metav1.FieldSelectorOpDoesNotExist

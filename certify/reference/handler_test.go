@@ -11,7 +11,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// members is a decider that allows who is in a group, and denies one user.
+// members decides by groups: it allows the members of a group, and denies one user.
 func members(r authorizationv1.SubjectAccessReviewSpec) scenarios.Decision {
 	switch {
 	case r.User == "banned":

@@ -1,6 +1,6 @@
 // Package reference is an authorizer webhook of ours that has the policy of certification and gets everything right.
 //
-// Other authorizers are measured against it, and the harness: an alarm about it is a false one.
+// Other authorizers are compared with it. It also tests the harness: a finding about it is a false alarm.
 package reference
 
 import (
@@ -27,7 +27,8 @@ type Server struct {
 	pki *recorder.PKI
 }
 
-// Start serves a handler by TLS until Close, to clients with the certificate in Kubeconfig. A nil pki is a new one.
+// Start serves a handler by TLS until Close, for clients that have the certificate in Kubeconfig. If pki is nil, a new
+// one is made.
 func Start(h http.Handler, pki *recorder.PKI) (*Server, error) {
 	if pki == nil {
 		end := time.Now().Add(24 * time.Hour)
@@ -43,8 +44,8 @@ func Start(h http.Handler, pki *recorder.PKI) (*Server, error) {
 	return &Server{Server: recorder.Serve(l, h, pki, pki.ServerConfig()), pki: pki}, nil
 }
 
-// ServeFor serves a handler until stop, to whom the kubeconfig is for. It holds a client key: path is made anew,
-// readable by its owner only, and a link that is there already is not followed.
+// ServeFor serves a handler until stop is called, and writes a kubeconfig for its clients to path. The file contains a
+// client key: it is always created anew, only its owner can read it, and an existing link is not followed.
 func ServeFor(h http.Handler, path string, kubeconfig func(*Server) ([]byte, error)) (stop func() error, err error) {
 	s, err := Start(h, nil)
 	if err != nil {
@@ -62,7 +63,8 @@ func ServeFor(h http.Handler, path string, kubeconfig func(*Server) ([]byte, err
 	return s.Close, nil
 }
 
-// Kubeconfig is the webhook configuration of an API server. It holds a client key: nobody else may read its file.
+// Kubeconfig returns the webhook configuration for an API server. It contains a client key, so nobody else may read its
+// file.
 func (s *Server) Kubeconfig() ([]byte, error) {
 	return s.pki.Kubeconfig("authorizer", s.URL+"/authorize")
 }
@@ -84,7 +86,7 @@ func Follow[T any](path string, parse func(path string, raw []byte) (T, error)) 
 	return f, first, err
 }
 
-// Changed reads the file if it is not as it was when it was last read without an error.
+// Changed reads the file if it has changed since it was last read without an error.
 func (f *File[T]) Changed() (value T, changed bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -107,16 +109,16 @@ const (
 	// V1 and V1beta1 are the versions of SubjectAccessReview.
 	V1      = "authorization.k8s.io/v1"
 	V1beta1 = "authorization.k8s.io/v1beta1"
-	// Kind is the only one that is answered.
+	// Kind is the only kind that is answered.
 	Kind = "SubjectAccessReview"
 
-	maxBody = 3 << 20 // what an API server itself accepts as a request body
+	maxBody = 3 << 20 // the largest body that an API server itself accepts
 )
 
-// Decider answers a review.
+// Decider decides about a review.
 type Decider func(authorizationv1.SubjectAccessReviewSpec) scenarios.Decision
 
-// Handler answers reviews as the decider says.
+// Handler answers reviews with the decisions of a Decider.
 func Handler(decide Decider) http.Handler {
 	return Posted(func(body []byte) ([]byte, error) {
 		version, spec, err := Decode(body)
@@ -127,7 +129,8 @@ func Handler(decide Decider) http.Handler {
 	})
 }
 
-// Posted answers bodies that are posted, in JSON. An error is about what was sent: it is answered with 400.
+// Posted returns a handler of JSON bodies that are posted. An error of answer is about the body, and is answered with
+// 400.
 func Posted(answer func(body []byte) ([]byte, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method != http.MethodPost {
@@ -150,13 +153,14 @@ func Posted(answer func(body []byte) ([]byte, error)) http.Handler {
 	})
 }
 
-// Answer is the review that carries a decision. The spec is not echoed: an API server reads only the status.
+// Answer returns a review with a decision. It does not repeat the spec, because an API server reads only the status.
 func Answer(version string, d scenarios.Decision) []byte {
 	return fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"metadata":{},"spec":{},"status":{"allowed":%t,"denied":%t}}`+"\n",
 		version, Kind, d == scenarios.Allow, d == scenarios.Deny)
 }
 
-// Decode reads a review of either version as v1. Fields that it does not know pass: a newer API server may send them.
+// Decode reads a review of either version as v1. It ignores fields that it does not know, because a newer API server
+// may send them.
 func Decode(body []byte) (version string, spec authorizationv1.SubjectAccessReviewSpec, err error) {
 	var head struct {
 		APIVersion string          `json:"apiVersion"`
@@ -174,7 +178,7 @@ func Decode(body []byte) (version string, spec authorizationv1.SubjectAccessRevi
 	case head.APIVersion == V1:
 		err = json.Unmarshal(head.Spec, &spec)
 	case head.APIVersion == V1beta1:
-		// The same, but that groups are called group.
+		// v1beta1 is the same, except that groups are called group.
 		old := struct {
 			*authorizationv1.SubjectAccessReviewSpec
 			Group []string `json:"group"`

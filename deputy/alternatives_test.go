@@ -34,10 +34,10 @@ import (
 // alternative is a way in which a dashboard makes the requests of people under their names.
 type alternative struct {
 	name string
-	// begin makes what a session of a person needs, and returns its headers, the objects that were created, and the requests
-	// that were sent to the API server for it.
+	// begin creates what a session of a person needs. It returns the session's headers, and how many objects were
+	// created and how many requests were sent to the API server for it.
 	begin func(ctx context.Context, person int) (headers http.Header, cost beginCost, err error)
-	// arrives is who a person is at the API server.
+	// arrives returns the name of a person at the API server.
 	arrives func(person int) string
 }
 
@@ -48,9 +48,10 @@ type beginCost struct{ objects, tokens, requests int }
 type measured struct {
 	beginCost
 	begin time.Duration
-	// first and next are the questions to the authorizer of a person's first request, and of all the others together.
+	// first and next are how many questions the authorizer was asked about each person's first request, and about all
+	// the other requests together.
 	first, next int
-	// times are those of the requests.
+	// times are how long the requests took.
 	times []time.Duration
 }
 
@@ -59,9 +60,9 @@ const (
 	measuredRequests = 25
 )
 
-// TestAlternatives measures impersonation, an ID token of each person, and a ServiceAccount of each person beside one another, on
-// one API server: objects, tokens, requests, questions to the authorizer and times. Everybody has to arrive under the right name.
-// What is counted is compared; times are printed (go test ./deputy -run TestAlternatives -v).
+// TestAlternatives compares impersonation, an ID token for each person, and a ServiceAccount for each person on one API
+// server: objects, tokens, requests, questions to the authorizer, and times. Everybody has to arrive under the right
+// name. Counts are compared with expected ones; times are only printed (go test ./deputy -run TestAlternatives -v).
 func TestAlternatives(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
@@ -70,7 +71,7 @@ func TestAlternatives(t *testing.T) {
 	ctx := context.Background()
 	issuer := startIssuer(t)
 	o := target(t)
-	o.Cell.Gate, o.Cell.Name = scenarios.GateOff, "gate-off" // With the gate on, the first request asks about constrained modes, too.
+	o.Cell.Gate, o.Cell.Name = scenarios.GateOff, "gate-off" // with the gate on, the first request also asks about constrained modes
 	o.KubeAPIServerPath = wrapAPIServerWith(ctx, t, t.TempDir(), o, "--authentication-config="+issuer.config(t))
 	reads := scenarios.Grant{Subject: scenarios.Subject{Group: "readers"}, Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"pods"}, Namespace: Namespace}
 	behind, err := startPlane(ctx, o, append(proxyGrants(nil, false), reads), []string{Namespace})
@@ -96,7 +97,7 @@ func TestAlternatives(t *testing.T) {
 	}
 }
 
-// measure lets people begin a session each, and send requests one after the other.
+// measure has each person begin a session and send requests one after the other.
 func measure(ctx context.Context, t *testing.T, p *plane, a alternative) measured {
 	t.Helper()
 	var all []measured
@@ -190,7 +191,7 @@ func byIDToken(i *issuer) alternative {
 	}, name}
 }
 
-// byAccount makes a ServiceAccount for each session, binds it to what the person may, and asks for a token.
+// byAccount creates a ServiceAccount for each session, binds it to what the person may do, and requests a token.
 func byAccount(p *plane) alternative {
 	name := func(person int) string { return fmt.Sprintf("session-%d", person) }
 	return alternative{"an account of a day", func(ctx context.Context, person int) (http.Header, beginCost, error) {
@@ -236,7 +237,7 @@ func (p *plane) awaitList(ctx context.Context, headers http.Header) error {
 	}
 }
 
-// issuer is an OpenID Connect provider on loopback: discovery, its keys, and tokens.
+// issuer is an OpenID Connect provider on loopback, with discovery, keys and tokens.
 type issuer struct {
 	url string
 	ca  []byte
@@ -276,7 +277,7 @@ func startIssuer(t *testing.T) *issuer {
 	return i
 }
 
-// config returns a file with the AuthenticationConfiguration that trusts the issuer.
+// config writes an AuthenticationConfiguration that trusts the issuer, and returns its file.
 func (i *issuer) config(t *testing.T) string {
 	t.Helper()
 	block, _ := pem.Decode(i.ca)
@@ -319,5 +320,5 @@ func (i *issuer) sign(subject string) (string, error) {
 	return signed + "." + part(append(fill(r), fill(s)...)), nil
 }
 
-// fill returns a number in 32 bytes.
+// fill returns a number as 32 bytes.
 func fill(n *big.Int) []byte { return n.FillBytes(make([]byte, 32)) }

@@ -33,13 +33,14 @@ type attack struct {
 	Counts     bool         `json:"counts,omitempty"`
 	rawRequest `json:",inline"`
 
-	// kind is the kind that the attack is of; empty for requests that are not in the table.
+	// kind is the kind of the attack. It is empty for requests that are not in the table.
 	kind string
-	// concurrent means that others are under way at the same time: then answers may take as long as those of plain requests.
+	// concurrent means that other requests are sent at the same time. Then answers may take as long as those of plain
+	// requests.
 	concurrent bool
 }
 
-// rawRequest is one request of an attack, in the table and as it is written to a connection.
+// rawRequest is one request of an attack, as the table has it and as it is written to a connection.
 type rawRequest struct {
 	Who      string   `json:"who,omitempty"`
 	Method   string   `json:"method,omitempty"`
@@ -48,14 +49,14 @@ type rawRequest struct {
 	Trailers []string `json:"trailers,omitempty"`
 	Body     string   `json:"body,omitempty"`
 	HangUp   bool     `json:"hangUp,omitempty"`
-	// Cut leaves the header without its end.
+	// Cut means that the end of the header is left out.
 	Cut bool `json:"cut,omitempty"`
-	// Cluster is which of two clusters the request may arrive at.
+	// Cluster says at which of two clusters the request may arrive.
 	Cluster  string `json:"cluster,omitempty"`
 	SamePort bool   `json:"samePort,omitempty"`
 }
 
-// The clusters that a request may arrive at: the first one unless an attack says otherwise.
+// These are the clusters at which a request may arrive. It is the first one unless an attack says otherwise.
 const (
 	here    = ""
 	there   = "there"
@@ -63,20 +64,21 @@ const (
 	nowhere = "nowhere"
 )
 
-// Whose request it is.
+// These are the senders of requests.
 const me, other, nobody = "me", "other", "nobody"
 
 const (
 	arrivesAlways    = "always"
 	arrivesReference = "reference"
 	protocol2        = "HTTP/2"
-	// controlsKind is the kind of the requests without tricks, by which the judge learns what a right request looks like.
+	// controlsKind is the kind of the requests without tricks. By them the judge learns what a correct request looks
+	// like.
 	controlsKind = "controls"
-	// clustersKind is the kind that needs two clusters behind the proxy.
+	// clustersKind is the kind of the attacks that need two clusters behind the proxy.
 	clustersKind = "clusters"
 )
 
-// attackKinds returns the table. The first two attacks are the controls of the two people.
+// attackKinds returns the table. Its first two attacks are the controls of the two people.
 var attackKinds = sync.OnceValue(func() []attackKind {
 	kinds := fixtures.Table[[]attackKind]("attacks.yaml", attacksFile)
 	for i := range kinds {
@@ -90,7 +92,7 @@ var attackKinds = sync.OnceValue(func() []attackKind {
 	return kinds
 })
 
-// attacksOf returns the attacks of the kinds for which a function is true, in the order of the table.
+// attacksOf returns the attacks of the selected kinds, in the order of the table.
 func attacksOf(selected func(kind string) bool) (all []attack) {
 	for _, k := range attackKinds() {
 		if selected(k.Kind) {
@@ -100,7 +102,7 @@ func attacksOf(selected func(kind string) bool) (all []attack) {
 	return all
 }
 
-// expandWays returns an attack for each way in which one is tried.
+// expandWays returns one attack for each way in which an attack is tried.
 func expandWays(list []attack) (all []attack) {
 	for _, a := range list {
 		for _, way := range a.Ways {
@@ -114,7 +116,7 @@ func expandWays(list []attack) (all []attack) {
 	return all
 }
 
-// fillIn fills in what the table leaves out.
+// fillIn sets the fields that the table leaves out.
 func (a *attack) fillIn() {
 	if a.Requests == nil {
 		a.Requests = []rawRequest{a.rawRequest}
@@ -129,7 +131,7 @@ func (a *attack) fillIn() {
 	}
 }
 
-// wait returns how long an attack waits for a connection, and for each answer: what is malformed may get none.
+// wait returns how long an attack waits for a connection and for each answer. A malformed request may get no answer.
 func (a attack) wait() time.Duration {
 	if a.concurrent {
 		return timeout
@@ -142,7 +144,7 @@ func (a attack) sends(text string) bool {
 	return slices.ContainsFunc(a.Requests, func(r rawRequest) bool { return strings.Contains(strings.Join(r.Lines, "\n"), text) })
 }
 
-// sharesURL reports whether several requests have one URL.
+// sharesURL reports whether several requests have the same URL.
 func (a attack) sharesURL() bool {
 	return slices.ContainsFunc(a.Requests, func(r rawRequest) bool { return strings.Contains(r.Target, "{same}") })
 }
@@ -150,10 +152,11 @@ func (a attack) sharesURL() bool {
 // needsTwoClusters reports whether the attack is about a second cluster.
 func (a attack) needsTwoClusters() bool { return a.kind == clustersKind }
 
-// isControl reports whether the attack is without tricks: its request has to arrive.
+// isControl reports whether the attack has no tricks, so that its request has to arrive.
 func (a attack) isControl() bool { return a.Arrives == arrivesAlways }
 
-// text returns the request over HTTP/1.1, and what evidence and findings show of one over HTTP/2.
+// text returns the request as it is written over HTTP/1.1. For a request over HTTP/2 it is what evidence and findings
+// show.
 func (r rawRequest) text() string {
 	text := r.Method + " " + r.Target + " HTTP/1.1\r\n" + strings.Join(r.Lines, "\r\n")
 	if r.Cut {

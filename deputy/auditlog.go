@@ -17,14 +17,15 @@ import (
 
 // auditLog is an API server's audit log that is read while it grows.
 type auditLog struct {
-	// sendMarked sends a request with a marker past the proxy.
+	// sendMarked sends a request with a marker directly to the API server, and not to the proxy.
 	sendMarked func(ctx context.Context, marker string) error
-	// find returns the events in which one of the texts is.
+	// find returns the events that contain one of the texts.
 	find    func(texts ...string) ([]json.RawMessage, error)
-	timeout time.Duration // how long an event may take to get into the log
+	timeout time.Duration // how long it may take until an event is in the log
 }
 
-// settle waits until what was sent before is in the log: a request past the proxy is.
+// settle waits until everything that was sent before is in the log. It sends a request directly to the API server, and
+// waits for that.
 func (l *auditLog) settle(ctx context.Context, marker string) error {
 	if err := l.sendMarked(ctx, marker); err != nil {
 		return err
@@ -39,9 +40,9 @@ func (l *auditLog) settle(ctx context.Context, marker string) error {
 	return err
 }
 
-// eventsOf returns the events of a run, and those that name a path, if one is given.
+// eventsOf returns the events of a run and, if a path is given, those that name the path.
 func (l *auditLog) eventsOf(ctx context.Context, run, path string) ([]json.RawMessage, error) {
-	for _, last := range []string{"-end", "-over"} { // An event is written after its answer: the second is behind those.
+	for _, last := range []string{"-end", "-over"} { // an event is written after its answer, so the events of the run come before that of the second request
 		if err := l.settle(ctx, run+last); err != nil {
 			return nil, err
 		}
@@ -52,14 +53,14 @@ func (l *auditLog) eventsOf(ctx context.Context, run, path string) ([]json.RawMe
 	return l.find(run, cmp.Or(path, run))
 }
 
-// newRun returns what the markers of a part of the suite begin with.
+// newRun returns a new beginning for the markers of a part of the suite.
 func newRun() string { return fmt.Sprintf("az%010x", rand.Uint64()>>24) }
 
-// now returns the time as audit events state it.
+// now returns the time with the precision of audit events.
 func now() time.Time { return time.Now().Truncate(time.Microsecond) }
 
-// decode returns an event that says who arrived, and nil for another: at the stage RequestReceived nobody is impersonated
-// yet.
+// decode returns an event that shows who arrived, or nil for any other. At the stage RequestReceived nobody is
+// impersonated yet.
 func decode(raw json.RawMessage) *auditv1.Event {
 	var e auditv1.Event
 	if json.Unmarshal(raw, &e) != nil || e.AuditID == "" || e.Stage == auditv1.StageRequestReceived {
@@ -68,7 +69,7 @@ func decode(raw json.RawMessage) *auditv1.Event {
 	return &e
 }
 
-// arrivingUser returns who an event says that a request was made as.
+// arrivingUser returns the user as whom a request was made, according to its event.
 func arrivingUser(e *auditv1.Event) authenticationv1.UserInfo {
 	if e.ImpersonatedUser != nil {
 		return *e.ImpersonatedUser
@@ -76,11 +77,11 @@ func arrivingUser(e *auditv1.Event) authenticationv1.UserInfo {
 	return e.User
 }
 
-// decisionOf returns the annotation of the authorization filter. It is empty if the request did not get there
+// decisionOf returns the annotation of the authorization filter. It is empty if the request did not get that far
 // (k8s.io/apiserver/pkg/endpoints/filters/authorization.go).
 func decisionOf(e *auditv1.Event) string { return e.Annotations["authorization.k8s.io/decision"] }
 
-// statusCode returns the code of the answer by an event, 0 if it has none.
+// statusCode returns the code of the answer in an event, or 0 if the event has none.
 func statusCode(e *auditv1.Event) int {
 	if e.ResponseStatus == nil {
 		return 0

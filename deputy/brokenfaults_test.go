@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// brokenArrival is as whom a broken proxy makes a request.
+// brokenArrival says as whom a broken proxy makes a request.
 type brokenArrival struct {
 	// itself means that nobody is impersonated.
 	itself bool
@@ -16,18 +16,18 @@ type brokenArrival struct {
 	groups []string
 	uid    string
 	extra  []string
-	// authorization is sent in place of the proxy's own.
+	// authorization is sent instead of the proxy's own.
 	authorization string
-	// smuggled means that it is the request within the request.
+	// smuggled means that the request is one within another request.
 	smuggled bool
-	// reviews is how many access reviews the proxy asks for before.
+	// reviews is how many access reviews the proxy asks for before the request.
 	reviews int
-	// answered means that it is answered without being made.
+	// answered means that the request is answered without being made.
 	answered bool
 }
 
-// brokenFault is one way in which a proxy is wrong. It returns as whom a request is made, and false for one that it does not make
-// wrongly.
+// brokenFault is one way in which a proxy is wrong. It returns as whom a request is made. It returns false for a
+// request that it does not make wrongly.
 type brokenFault struct {
 	name  string
 	wrong func(p *brokenProxy, r *brokenRequest) (brokenArrival, bool)
@@ -90,7 +90,8 @@ var (
 	}}
 )
 
-// faultsOfKinds are the faults that each kind of attack is made for. The first that makes a request wrongly does.
+// faultsOfKinds are the faults at which each kind of attack is aimed. The first fault that makes a request wrongly is
+// used.
 var faultsOfKinds = map[string][]brokenFault{
 	controlsKind:          {knowsHTTP1Alone},
 	"nobody":              {letsNobodyIn},
@@ -131,7 +132,7 @@ func obeyImpersonation(_ *brokenProxy, r *brokenRequest) (as brokenArrival, isWr
 	return as, isWrong
 }
 
-// trailers returns what looks like header lines in what follows the header.
+// trailers returns the lines after the header that look like header lines.
 func (r *brokenRequest) trailers() (fields []header) {
 	for _, line := range strings.Split(r.rest, "\r\n") {
 		if name, value, isField := strings.Cut(line, ":"); isField && !strings.Contains(name, "{") {
@@ -163,7 +164,7 @@ func believeNames(_ *brokenProxy, r *brokenRequest) (as brokenArrival, isWrong b
 	return as, isWrong
 }
 
-// decodeCredentials returns a value with what is encoded in its parts.
+// decodeCredentials returns a value whose encoded parts are decoded.
 func decodeCredentials(value string) string {
 	out := value
 	for _, part := range strings.FieldsFunc(value, func(c rune) bool { return strings.ContainsRune(" .;,=", c) }) {
@@ -210,7 +211,7 @@ func passTokens(_ *brokenProxy, r *brokenRequest) (brokenArrival, bool) {
 		token = "Bearer foreign"
 	}
 	isToken := token != ""
-	if r.session() == "" { // A token is enough, and the proxy's own is put in its place.
+	if r.session() == "" { // a token is enough, and is replaced by the proxy's own
 		return brokenArrival{itself: true}, isToken
 	}
 	if _, query, _ := strings.Cut(r.target, "?"); strings.Contains(query, "token=") {
@@ -243,7 +244,8 @@ func guessSecrets(p *brokenProxy, r *brokenRequest) (brokenArrival, bool) {
 	return brokenArrival{}, false
 }
 
-// isNearly reports whether a secret is another's in another case, or its beginning, or has one letter changed.
+// isNearly reports whether a secret is another's in another case, the beginning of another's, or another's with one
+// letter changed.
 func isNearly(sent, secret string) bool {
 	differing := 0
 	for i := range min(len(sent), len(secret)) {

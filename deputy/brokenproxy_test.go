@@ -19,8 +19,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// brokenProxy is wrong in the ways that its faults say, by the kind of attack that a request belongs to. It reads everything
-// itself: an HTTP library would refuse what half of the attacks are made of.
+// brokenProxy is wrong in the ways of its faults, which depend on the kind of attack that a request belongs to. It
+// parses requests itself, because an HTTP library would refuse half of the attacks.
 type brokenProxy struct {
 	plane  *plane
 	people []*Identity
@@ -28,11 +28,11 @@ type brokenProxy struct {
 	faults map[string][]brokenFault
 
 	mu        sync.Mutex
-	ports     map[string]string // persons by their ports
+	ports     map[string]string // persons by the ports of their connections
 	programs  map[string]string
 	leftovers map[int]string // the person of the last connection of an attack that ended
 	answers   map[string]brokenAnswer
-	// fired has the faults that made a request of an attack wrongly, by the attack's name.
+	// fired has the faults that made a request of an attack wrongly, by the name of the attack.
 	fired map[string]string
 }
 
@@ -81,7 +81,7 @@ func (p *brokenProxy) serve(conn net.Conn) {
 	p.serveHTTP1(conn, reader, memory)
 }
 
-// idle is how long nothing comes any more of a request whose header is there.
+// idle is how long the proxy waits for more of a request whose header has arrived.
 const idle = 60 * time.Millisecond
 
 func (p *brokenProxy) serveHTTP1(conn net.Conn, reader *bufio.Reader, memory *brokenConn) {
@@ -110,7 +110,8 @@ func (p *brokenProxy) serveHTTP1(conn net.Conn, reader *bufio.Reader, memory *br
 	}
 }
 
-// answerHTTP1 answers the request that has come, or the first of several in one pipeline. It returns nil when the connection ends.
+// answerHTTP1 answers the request that has arrived, or the first of several in a pipeline. It returns nil when the
+// connection ends.
 func (p *brokenProxy) answerHTTP1(conn net.Conn, memory *brokenConn, head, rest string, all *string) *brokenRequest {
 	r := readBroken(head, rest)
 	*all = ""
@@ -132,7 +133,7 @@ func (p *brokenProxy) answerHTTP1(conn net.Conn, memory *brokenConn, head, rest 
 	return r
 }
 
-// end keeps whose connection it was that ends, with what of a header came last.
+// end remembers whose connection ends, and what was left of a header.
 func (p *brokenProxy) end(memory *brokenConn, left string, last *brokenRequest) {
 	cut := readBroken(left, "")
 	p.mu.Lock()
@@ -188,7 +189,7 @@ func (p *brokenProxy) serveHTTP2(conn net.Conn, reader io.Reader, memory *broken
 	}
 }
 
-// writeHead writes fields of HTTP/2 as a proxy does that speaks HTTP/1.1 behind: what they contain is not looked at.
+// writeHead writes HTTP/2 fields as a proxy that uses HTTP/1.1 behind it does. It does not check what they contain.
 func writeHead(out *strings.Builder, fields []hpack.HeaderField) {
 	method, path := "", ""
 	for _, f := range fields {
@@ -212,7 +213,7 @@ func joinFields(fields []hpack.HeaderField) string {
 	return out.String()
 }
 
-// answer makes a request at the API server, as the person or as a fault has it.
+// answer makes a request at the API server, as the person or as a fault says.
 func (p *brokenProxy) answer(r *brokenRequest) brokenAnswer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -241,7 +242,7 @@ func (p *brokenProxy) answer(r *brokenRequest) brokenAnswer {
 	return got
 }
 
-// remember keeps who sent a request, for the next.
+// remember records who sent a request, for the next one.
 func (p *brokenProxy) remember(r *brokenRequest) {
 	who := r.session()
 	if who == "" {
@@ -305,11 +306,12 @@ func (p *brokenProxy) send(method, path, marker string, as brokenArrival) (broke
 	return brokenAnswer{resp.StatusCode, resp.Header.Get("Audit-Id"), body}, err
 }
 
-// uncaughtAttacks are those that no fault of the broken proxy is made for, with the reason. Nothing else may go uncaught.
+// uncaughtAttacks are the attacks that no fault of the broken proxy lets through, with the reason. There may be no
+// others.
 var uncaughtAttacks = map[string]string{}
 
-// TestEachAttackIsCaught sends every attack to a proxy that is broken in just the way that its kind is made for, in front of a real
-// API server: each has to be caught. A request without tricks is not made wrongly by any of the faults.
+// TestEachAttackIsCaught sends every attack to a proxy that is broken in exactly the way at which its kind is aimed, in
+// front of a real API server. Each attack has to be caught. No fault makes a request without tricks wrongly.
 func TestEachAttackIsCaught(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
@@ -359,7 +361,8 @@ func TestEachAttackIsCaught(t *testing.T) {
 	t.Run("controls", func(t *testing.T) { tryControls(ctx, t, behind, people) })
 }
 
-// tryControls sends the requests that have to arrive to a proxy that refuses everybody, and to one that impersonates nobody.
+// tryControls sends the requests that have to arrive to a proxy that refuses everybody, and to one that impersonates
+// nobody.
 func tryControls(ctx context.Context, t *testing.T, behind *plane, people []*Identity) {
 	t.Helper()
 	table := attacksOf(func(kind string) bool { return kind == controlsKind })
@@ -381,7 +384,7 @@ func tryControls(ctx context.Context, t *testing.T, behind *plane, people []*Ide
 	}
 }
 
-// checkControlsAreRight shows that no fault makes a plain request of a person wrongly.
+// checkControlsAreRight checks that no fault makes a plain request of a person wrongly.
 func checkControlsAreRight(t *testing.T, p *brokenProxy) {
 	t.Helper()
 	s := scene{place: place{Run: newRun(), Host: "localhost:1", Namespace: Namespace}, People: castOf(p.people)}

@@ -6,19 +6,20 @@ import (
 	"strings"
 )
 
-// brokenRequest is a request as a lenient reader has it: any line break ends a line, and nothing is refused.
+// brokenRequest is a request as a lenient reader understands it. Any line break ends a line, and nothing is refused.
 type brokenRequest struct {
 	method, target string
 	fields         []header
 	// rest is what follows the header.
 	rest string
-	// marker is that of the request, attack the number of the attack, and smuggled the marker of a request within it.
+	// marker is the marker of the request, attack is the number of the attack, and smuggled is the marker of a request
+	// within it.
 	marker, smuggled string
 	attack           int
 	// malformed means that a strict reader refuses the request.
 	malformed bool
 	http2     bool
-	// port is where the client is, conn what is remembered of its connection.
+	// port is the client's port, and conn is what is remembered of its connection.
 	port string
 	conn *brokenConn
 }
@@ -28,7 +29,7 @@ type brokenConn struct{ person string }
 
 var markerForm = regexp.MustCompile(`(az[0-9a-f]{10})-(\d{6})-\d+`)
 
-// readBroken reads the header of a request, with its first line, and what follows it.
+// readBroken reads the header of a request, with its first line, and what follows the header.
 func readBroken(head, rest string) *brokenRequest {
 	r := &brokenRequest{rest: rest}
 	strict := strings.ReplaceAll(head, "\r\n", "")
@@ -48,7 +49,7 @@ func readBroken(head, rest string) *brokenRequest {
 	return r
 }
 
-// addLine adds a header line, and those that are encoded in it.
+// addLine adds a header line, and the lines that are encoded in it.
 func (r *brokenRequest) addLine(line string) {
 	name, value, _ := strings.Cut(line, ":")
 	name, value = unescape(name), strings.Trim(value, " \t\x00")
@@ -73,7 +74,7 @@ func unescape(s string) string {
 	return s
 }
 
-// letters returns the letters of a header's name alone: whoever compares these takes many names for one.
+// letters returns only the letters of a header's name. A proxy that compares these takes many names for the same.
 func letters(name string) string {
 	return strings.Map(func(c rune) rune {
 		if c < 'a' || c > 'z' {
@@ -83,7 +84,7 @@ func letters(name string) string {
 	}, strings.ToLower(name))
 }
 
-// session returns who the session is of, as a right reader has it; empty if there is none.
+// session returns the person of the session as a correct reader finds it, or "" if there is none.
 func (r *brokenRequest) session() (name string) {
 	for _, f := range r.fields {
 		if strings.EqualFold(f.name, sessionHeader) {
@@ -103,7 +104,7 @@ func (r *brokenRequest) get(name string) string {
 	return ""
 }
 
-// isPlain reports whether a request has nothing but what a control has.
+// isPlain reports whether a request has nothing that a control does not have.
 func (r *brokenRequest) isPlain() bool {
 	for _, f := range r.fields {
 		switch strings.ToLower(f.name) {

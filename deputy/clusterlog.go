@@ -11,7 +11,7 @@ import (
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
-// openAuditLogs opens the audit logs of the clusters behind the proxy, and returns what closes them.
+// openAuditLogs opens the audit logs of the clusters behind the proxy, and returns a function that closes them.
 func (p *Proxy) openAuditLogs(ctx context.Context) (func() error, error) {
 	log, closeLog, err := p.fillCluster(0).openAuditLog(ctx)
 	if err != nil {
@@ -29,7 +29,7 @@ func (p *Proxy) openAuditLogs(ctx context.Context) (func() error, error) {
 	return func() error { return errors.Join(closeLog(), closeOther()) }, nil
 }
 
-// openAuditLog opens the audit log of a cluster that runs, from its present end on.
+// openAuditLog opens the audit log of a running cluster, and reads it from its present end.
 func (p *Proxy) openAuditLog(ctx context.Context) (log auditLog, end func() error, err error) {
 	cluster, err := existing.Open(p.Kubeconfig, p.Context, "")
 	if err != nil {
@@ -50,7 +50,7 @@ func (p *Proxy) openAuditLog(ctx context.Context) (log auditLog, end func() erro
 	}, lines.close, nil
 }
 
-// sendMarked sends a request past the proxy. Whether it is allowed does not matter.
+// sendMarked sends a request directly to the API server. It does not matter whether it is allowed.
 func sendMarked(ctx context.Context, client kubernetes.Interface, namespace, marker string) error {
 	result := client.CoreV1().RESTClient().Get().AbsPath(podsIn(namespace)).Param("fieldSelector", "metadata.name="+marker).Do(ctx)
 	var code int

@@ -17,8 +17,8 @@ import (
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
-// runCommand starts the proxy in a process group of its own, and waits until its URL answers. stop ends the group.
-// KUBECONFIG has a context for each control plane.
+// runCommand starts the proxy in a process group of its own, and waits until its URL answers. KUBECONFIG has a context
+// for each control plane. stop ends the process group.
 func (p *Proxy) runCommand(ctx context.Context, planes []*plane) (stop func() error, err error) {
 	dir, err := planes[0].TempDir("proxy-")
 	if err != nil {
@@ -45,7 +45,7 @@ func (p *Proxy) runCommand(ctx context.Context, planes []*plane) (stop func() er
 		case <-ended:
 		case <-time.After(5 * time.Second):
 		}
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it has started too
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the processes that it has started as well
 		<-ended
 		return errors.Join(output.Close(), os.RemoveAll(dir))
 	}
@@ -66,7 +66,7 @@ func (p *Proxy) runCommand(ctx context.Context, planes []*plane) (stop func() er
 	return stop, nil
 }
 
-// lastOutput returns the end of what a program has printed to a file.
+// lastOutput returns the end of what a program has written to a file.
 func lastOutput(file *os.File) string {
 	const most = 500
 	info, err := file.Stat()
@@ -77,8 +77,9 @@ func lastOutput(file *os.File) string {
 	return string(data)
 }
 
-// launch starts a shell command in a process group of its own. The group waits on a pipe that this process has the other end
-// of, and kills itself when that is closed: so it ends with this process however that ends, and what it has started too.
+// launch starts a shell command in a process group of its own. A process of the group waits on a pipe whose other end
+// this process has, and kills the group when the pipe is closed. So the command, and everything that it started, ends
+// with this process, however this process ends.
 func launch(command string, stdout, stderr *os.File, env ...string) (cmd *exec.Cmd, ended chan struct{}, err error) {
 	alive, hold, err := os.Pipe()
 	if err != nil {

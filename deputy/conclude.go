@@ -28,7 +28,7 @@ func (p *plan) Conclude(results []reports.Result, view record.View) (*reports.Re
 	}
 	judged := p.judgedCases(view)
 	for _, j := range judged {
-		// Who failed has failed, but the run as a whole can't be concluded.
+		// A failure is a failure, even if the rest of the case cannot be concluded.
 		if j.out.inconclusive != "" && len(j.out.failures) > 0 {
 			r.AddUnknown(fmt.Sprintf("%s: %s: %s", j.ref.group.name, j.name, j.out.inconclusive))
 		}
@@ -52,7 +52,7 @@ func (p *plan) subject() reports.Subject {
 	return s
 }
 
-// describeGroup adds which control plane a group was tried on, and what broke.
+// describeGroup adds the control plane on which a group was tried, and what broke.
 func describeGroup(out *reports.Group, name string, view record.View) error {
 	if view.Has(targetKey(name)) {
 		found, err := record.Read[reports.Found](view, targetKey(name))
@@ -72,7 +72,7 @@ func describeGroup(out *reports.Group, name string, view record.View) error {
 	return nil
 }
 
-// clusterFacts returns which two clusters are behind the proxy; nothing if there is one.
+// clusterFacts returns the names of the two clusters behind the proxy, or nothing if there is one cluster.
 func (o options) clusterFacts() []reports.Fact {
 	if len(o.clusters) == 0 {
 		return nil
@@ -91,14 +91,14 @@ func describeWay(name string) string {
 	return "as the cluster behind the proxy grants it"
 }
 
-// judgedCase is a case with what came out of it.
+// judgedCase is a case with its judgement.
 type judgedCase struct {
 	ref  caseRef
 	name string
 	out  *judgement
 }
 
-// judgedCases returns the cases of which there is evidence.
+// judgedCases returns the cases for which there is evidence.
 func (p *plan) judgedCases(view record.View) (judged []judgedCase) {
 	for _, c := range p.cases {
 		ref := p.refs[c.ID]
@@ -107,7 +107,7 @@ func (p *plan) judgedCases(view record.View) (judged []judgedCase) {
 		}
 		part, err := p.judgePart(ref.group, ref.part, view)
 		if err != nil {
-			continue // The case is invalid, and says why.
+			continue // the case is invalid, and its result says why
 		}
 		judged = append(judged, judgedCase{ref, c.Name, part[ref.kind]})
 	}
@@ -135,7 +135,7 @@ func (j *judgement) attacksThrough() int {
 	return len(seq.UniqueBy(j.findings, func(f finding) string { return f.attack }))
 }
 
-// attacksSection lists which attacks were tried, and which got through.
+// attacksSection lists which attacks were tried, and which of them got through.
 func attacksSection(judged []judgedCase) []reports.Section {
 	about := map[string]string{}
 	for _, k := range attackKinds() {
@@ -210,7 +210,7 @@ func pagesSection(judged []judgedCase) []reports.Section {
 	}}
 }
 
-// cells returns the cost of a page as cells of a table, without the way of impersonation.
+// cells returns the cost of a page as cells of a table. The way of impersonation is not among them.
 func (c pageCost) cells() []string {
 	asked, askedAgain, rules := "", "", ""
 	if len(c.asked) > 1 {

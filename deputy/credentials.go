@@ -10,7 +10,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// lines returns the header lines of the credentials. In those that are shown, the person's name stands for a secret.
+// lines returns the header lines of the credentials. If they are to be shown, the person's name replaces secrets.
 func (id *Identity) lines(shown bool, nameCase func(string) string) string {
 	var out []string
 	for _, h := range id.headers {
@@ -23,8 +23,8 @@ func (id *Identity) lines(shown bool, nameCase func(string) string) string {
 	return strings.Join(out, "\r\n")
 }
 
-// rename returns somebody whose name, in the first header, is spelled otherwise. {} stands for the name, {UPPER} for the
-// name in upper case.
+// rename returns a person whose name in the first header is spelled differently. In the spelling, {} stands for the
+// name and {UPPER} for the name in upper case.
 func (id *Identity) rename(spelling string) *Identity {
 	if spelling == "" || len(id.headers) == 0 {
 		return id
@@ -36,13 +36,14 @@ func (id *Identity) rename(spelling string) *Identity {
 	return &out
 }
 
-// isKnownByName reports whether the first header holds the person's name, so that another spelling is another person.
+// isKnownByName reports whether the first header contains the person's name, so that another spelling is another
+// person.
 func (id *Identity) isKnownByName(spelling string) bool {
 	return len(id.headers) > 0 && id.headers[0].value == id.Name && id.rename(spelling).Name != id.Name
 }
 
-// changeSecrets returns somebody who has the person's secrets, changed, and nothing else. A header that holds a name is
-// not a secret.
+// changeSecrets returns a person who has only the person's secrets, changed. A header that contains a name is not a
+// secret.
 func (id *Identity) changeSecrets(change func(string) string) *Identity {
 	secrets := seq.Filter(id.headers, func(h header) bool { return !id.public && h.isSecret() })
 	return &Identity{Name: id.Name, headers: seq.Map(secrets, func(h header) header {
@@ -51,8 +52,8 @@ func (id *Identity) changeSecrets(change func(string) string) *Identity {
 	})}
 }
 
-// splitSecret splits the value of a header into the secret and what stands before it: the scheme of an Authorization, or the
-// name of a cookie. Without these nobody compares the secret.
+// splitSecret splits the value of a header into the secret and what precedes it: the scheme of an Authorization, or the
+// name of a cookie. Without these no proxy compares the secret.
 func (h header) splitSecret() (before, secret string) {
 	separator := " "
 	if h.name == "Cookie" {
@@ -65,12 +66,12 @@ func (h header) splitSecret() (before, secret string) {
 	return before + separator, secret
 }
 
-// isSecret reports whether the header holds a secret, and not a name.
+// isSecret reports whether the header contains a secret, and not a name.
 func (h header) isSecret() bool { return h.name == "Authorization" || h.name == "Cookie" }
 
 func cutInHalf(s string) string { return s[:len(s)/2+1] }
 
-// changeLetter changes a letter that is not among the last, of which base64 does not need every bit.
+// changeLetter changes a letter. It is not one of the last letters, because base64 does not use all bits of these.
 func changeLetter(s string) string {
 	if s == "" {
 		return s
@@ -82,7 +83,7 @@ func changeLetter(s string) string {
 	return s[:at] + letter + s[at+1:]
 }
 
-// cutSignature returns a JWT without its signature, and half of what is not a JWT.
+// cutSignature returns a JWT without its signature, or half of a text that is not a JWT.
 func cutSignature(s string) string {
 	if at := strings.LastIndex(s, "."); at > 0 {
 		return s[:at+1]
@@ -90,7 +91,7 @@ func cutSignature(s string) string {
 	return cutInHalf(s)
 }
 
-// foldCase returns a secret in upper case, and half of one that is in upper case already.
+// foldCase returns a secret in upper case, or half of one that is in upper case already.
 func foldCase(s string) string {
 	if upper := strings.ToUpper(s); upper != s {
 		return upper
@@ -102,8 +103,8 @@ func (id *Identity) headerNames() []string {
 	return seq.Map(id.headers, func(h header) string { return h.name })
 }
 
-// trusted returns the names, in lower case, of the headers that a proxy believes: they hold a name, and no secret that
-// could be foreign.
+// trusted returns the names, in lower case, of the headers that a proxy believes. They contain a name, and no secret
+// that could be somebody else's.
 func (id *Identity) trusted() (out []string) {
 	if id.public {
 		return nil

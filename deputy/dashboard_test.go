@@ -19,14 +19,14 @@ import (
 
 const dashboardFile = "testdata/dashboard.yaml"
 
-// dashboardOptions returns the plan of the small dashboard's requests, tried on a control plane of ours.
+// dashboardOptions returns the plan of the small dashboard's requests, to be tried on a control plane of ours.
 func dashboardOptions(t *testing.T) *dashboardPlan {
 	t.Helper()
 	return newTestDashboardPlan(t, dashboardFile, nil, "alice@corp[periscope-tier:triage]", "bob@corp")
 }
 
-// newTestDashboardPlan returns the plan of the requests in a file, to one cluster or two, by people in sessions with groups in
-// brackets.
+// newTestDashboardPlan returns the plan of the requests in a file, for one cluster or two. people have sessions, and
+// their groups are in brackets.
 func newTestDashboardPlan(t *testing.T, file string, clusters []string, people ...string) *dashboardPlan {
 	t.Helper()
 	proxy := &Proxy{URL: "http://127.0.0.1:1", Command: "true", Requests: file, Trail: "trail", Timeout: timeout}
@@ -44,7 +44,7 @@ func newTestDashboardPlan(t *testing.T, file string, clusters []string, people .
 	return p
 }
 
-// dashboardFaults are what can be wrong with the small dashboard, each with what finds it.
+// dashboardFaults are the faults of small dashboards, each with the finding that it must lead to.
 var dashboardFaults = map[string]string{
 	"":                                   "",
 	"takes another name":                 "delete a pod: what arrived is delete pods web-0 in shop as alice@corp",
@@ -73,8 +73,8 @@ var dashboardFaults = map[string]string{
 	"writes rows twice":                  "delete a pod: line 1: alice@corp: delete pods web in shop; line 2:",
 }
 
-// TestDashboards sends the requests of the file to a small dashboard that is right, which has to pass, and to ones that are
-// wrong in one way each.
+// TestDashboards sends the requests of the file to a small dashboard that is right, which has to pass, and to ones that
+// are wrong in one way each.
 func TestDashboards(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
@@ -96,7 +96,8 @@ func TestDashboards(t *testing.T) {
 	}
 }
 
-// twoClusterFaults are what can be wrong with the small dashboard in front of two clusters, each with what finds it.
+// twoClusterFaults are the faults of small dashboards in front of two clusters, each with the finding that it must lead
+// to.
 var twoClusterFaults = map[string]string{
 	"":                          "",
 	"acts at the first cluster": "the pods of the west: what arrived is list pods in shop of the cluster east as alice@corp",
@@ -105,8 +106,8 @@ var twoClusterFaults = map[string]string{
 	"writes another cluster":    `delete a pod of the east: "elsewhere" (line`,
 }
 
-// TestDashboardTwoClusters sends the requests of a file about two clusters to a small dashboard that is right, and to ones that
-// confuse the clusters in one way each.
+// TestDashboardTwoClusters sends the requests of a file about two clusters to a small dashboard that is right, and to
+// ones that confuse the clusters in one way each.
 func TestDashboardTwoClusters(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts two control planes")
@@ -133,7 +134,8 @@ func TestDashboardTwoClusters(t *testing.T) {
 	}
 }
 
-// tryDashboard sends the requests of a plan to a dashboard: want is what has to be found, empty if nothing may be.
+// tryDashboard sends the requests of a plan to a dashboard. want is what has to be found; if it is empty, nothing may
+// be found.
 func tryDashboard(ctx context.Context, t *testing.T, p *dashboardPlan, planes []*plane, d *smallDashboard, want string) {
 	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "trail"))
@@ -162,7 +164,7 @@ func tryDashboard(ctx context.Context, t *testing.T, p *dashboardPlan, planes []
 	}
 }
 
-// judgeDashboard returns what is found in evidence, each with what it is about.
+// judgeDashboard returns the findings in evidence, each with its subject.
 func judgeDashboard(t *testing.T, p *dashboardPlan, e *dashboard.Evidence) (found []string) {
 	t.Helper()
 	log := record.New()

@@ -17,8 +17,8 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// dashboardPlan has a group for each way of impersonation, and in it a case for each request of a dashboard's file, and one for
-// its own audit trail.
+// dashboardPlan has a group for each way of impersonation. Each group has a case for each request in a dashboard's
+// file, and one for the dashboard's own audit trail.
 type dashboardPlan struct {
 	options options
 	file    *dashboard.File
@@ -26,7 +26,7 @@ type dashboardPlan struct {
 	refs    map[string]dashboardCase // by the IDs of cases
 }
 
-// dashboardCase is what a case is about: a request by its number, or the trail.
+// dashboardCase is the subject of a case: a request by its number, or the audit trail.
 type dashboardCase struct {
 	group   string
 	request int
@@ -36,11 +36,12 @@ type dashboardCase struct {
 const (
 	requestsPrefix = "requests/"
 	trailCase      = "trail"
-	// dashboardAccount is who a dashboard is on a control plane of ours. The audit policy has what it reviews.
+	// dashboardAccount is a dashboard's account on a control plane of ours. The audit policy logs the content of its
+	// reviews.
 	dashboardAccount = "system:serviceaccount:dashboards:dashboard"
 )
 
-// dashboardServiceAccount returns the ServiceAccount of that name.
+// dashboardServiceAccount returns the ServiceAccount with the name dashboardAccount.
 func dashboardServiceAccount() scenarios.ServiceAccount {
 	return scenarios.ServiceAccount{Namespace: "dashboards", Name: "dashboard"}
 }
@@ -48,7 +49,7 @@ func dashboardServiceAccount() scenarios.ServiceAccount {
 // dashboardKey returns the key of the evidence of a group.
 func dashboardKey(group string) string { return group + "/requests" }
 
-// newDashboardPlan reads the file of a dashboard's requests.
+// newDashboardPlan reads the file with a dashboard's requests.
 func newDashboardPlan(o options, i *product.Invocation) (*dashboardPlan, error) {
 	path := o.proxy.Requests
 	data, err := i.ReadInput(path)
@@ -84,7 +85,7 @@ func (p *dashboardPlan) addCase(ref dashboardCase, name string) {
 	p.refs[c.ID] = ref
 }
 
-// account returns who the dashboard is at the API server.
+// account returns the dashboard's account at the API server.
 func (p *dashboardPlan) account(group string) string {
 	if group == existingCluster {
 		return p.file.Account
@@ -95,7 +96,8 @@ func (p *dashboardPlan) account(group string) string {
 // Cases implements product.Plan.
 func (p *dashboardPlan) Cases() []product.Case { return p.cases }
 
-// Select implements product.Plan. All requests are sent all the same: one may need the reviews of those before it.
+// Select implements product.Plan. All requests are sent even if a case is left out, because one may need the reviews of
+// those before it.
 func (p *dashboardPlan) Select(leaveOut func(product.Case) string) {
 	for i, c := range p.cases {
 		if why := leaveOut(c); why != "" {
@@ -150,7 +152,7 @@ func (p *dashboardPlan) judgeCase(ref dashboardCase, view record.View) (*dashboa
 	return j.JudgeRequest(ref.request), nil
 }
 
-// newDashboardJudgement returns what was found as a judgement like that of the other parts.
+// newDashboardJudgement turns findings into a judgement, as the other parts have it.
 func newDashboardJudgement(found *dashboard.Findings) *judgement {
 	out := newJudgement()
 	out.checks, out.inconclusive = found.Checks, found.Unknown

@@ -27,7 +27,7 @@ func (p *dashboardPlan) Run(ctx context.Context, log *record.Log, events product
 		switch {
 		case err == nil:
 		case ctx.Err() != nil, n == 0:
-			return err // Nothing was seen: it may be the user's to mend.
+			return err // nothing was seen, so the user may be able to fix it
 		default:
 			events.Say(fmt.Sprintf("%s: %v", group, err))
 			return log.Append(problemKey(group), problemEvidence{err.Error()})
@@ -36,7 +36,8 @@ func (p *dashboardPlan) Run(ctx context.Context, log *record.Log, events product
 	return nil
 }
 
-// observeGroup starts a control plane and the dashboard, or uses those that run, sends all requests, and records what was seen.
+// observeGroup sends all requests and records what was seen. It starts a control plane and the dashboard, or uses
+// running ones.
 func (p *dashboardPlan) observeGroup(ctx context.Context, group string, log *record.Log, events product.Observer) (err error) {
 	trail, err := p.openTrail(ctx)
 	if err != nil {
@@ -70,14 +71,14 @@ func (p *dashboardPlan) observeGroup(ctx context.Context, group string, log *rec
 	return nil
 }
 
-// startPlanes starts a control plane for each cluster. After an error it returns those that run.
+// startPlanes starts a control plane for each cluster. After an error it returns those that are running.
 func (p *dashboardPlan) startPlanes(ctx context.Context, group string, log *record.Log, events product.Observer) ([]*plane, error) {
 	return startPlanes(log, events, p.options.target, planeGroups(group, p.options.clusters), func() (*plane, error) {
 		return startPlaneFor(ctx, p.options.target, dashboardServiceAccount(), p.grants(group == constrained), p.objects())
 	})
 }
 
-// openTrail opens the dashboard's own audit trail. Without one nothing is read.
+// openTrail opens the dashboard's own audit trail. If there is none, nothing is read.
 func (p *dashboardPlan) openTrail(ctx context.Context) (*trailReader, error) {
 	r := &trailReader{format: p.file.Trail}
 	if p.options.proxy.Trail == "" {
@@ -92,7 +93,7 @@ func (p *dashboardPlan) openTrail(ctx context.Context) (*trailReader, error) {
 type trailReader struct {
 	log    *growingLog // nil if there is none
 	format *dashboard.TrailFormat
-	// length is how much was read, lines how many lines that were.
+	// length is how many bytes were read, and lines how many lines that were.
 	length, lines int
 }
 
@@ -103,7 +104,7 @@ func (r *trailReader) close() error {
 	return r.log.close()
 }
 
-// readNew returns the rows that have come since the last time, while a request was tried.
+// readNew returns the rows that were written since the last time, while a request was tried.
 func (r *trailReader) readNew(request int) ([]dashboard.TrailRow, error) {
 	if r.log == nil {
 		return nil, nil
@@ -121,8 +122,8 @@ func (r *trailReader) readNew(request int) ([]dashboard.TrailRow, error) {
 	return rows, nil
 }
 
-// sendRequests sends the requests of the file one after the other. Before each, and after the last, a request past the dashboard
-// marks the place in the audit log.
+// sendRequests sends the requests of the file one after the other. Before each of them and after the last, a request
+// that is sent directly to the API server marks the place in the audit log.
 func (p *dashboardPlan) sendRequests(ctx context.Context, ep *endpoint, trail *trailReader, account string) (*dashboard.Evidence, error) {
 	run := newRun()
 	e := &dashboard.Evidence{End: run + "-last"}
@@ -150,13 +151,14 @@ func (p *dashboardPlan) sendRequests(ctx context.Context, ep *endpoint, trail *t
 	return e, p.finish(ctx, ep, trail, run, account, e)
 }
 
-// finish marks the end in the audit log, waits until all that was sent before is in it, and reads both logs.
+// finish marks the end in the audit log, waits until everything that was sent before is in the log, and reads both
+// logs.
 func (p *dashboardPlan) finish(ctx context.Context, ep *endpoint, trail *trailReader, run, account string, e *dashboard.Evidence) error {
 	if err := ep.sendMarked(ctx, e.End); err != nil {
 		return err
 	}
 	for _, log := range ep.logs() {
-		for _, last := range []string{"-end", "-over"} { // An event is written after its answer: the second is behind those.
+		for _, last := range []string{"-end", "-over"} { // an event is written after its answer, so the events of the run come before that of the second request
 			if err := log.settle(ctx, run+last); err != nil {
 				return err
 			}
@@ -194,8 +196,8 @@ func (p *dashboardPlan) correlationHeader() string {
 	return p.file.Trail.Header
 }
 
-// checkAnswer returns an error for a first answer which shows that this is not the dashboard, or that it does not know the
-// person: that is for the user to mend.
+// checkAnswer returns an error if the first answer shows that this is not the dashboard, or that it does not know the
+// person. The user has to fix that.
 func (p *dashboardPlan) checkAnswer(n int, r dashboard.Request, sent dashboard.Sent) error {
 	if n > 0 || r.As == dashboard.Nobody {
 		return nil
@@ -211,7 +213,8 @@ func (p *dashboardPlan) checkAnswer(n int, r dashboard.Request, sent dashboard.S
 	return nil
 }
 
-// sendPlain sends a request of a dashboard's own interface as a person, and returns the code of the answer, or why there is none.
+// sendPlain sends a request to the dashboard's own interface as a person. It returns the code of the answer, or why
+// there is none.
 func (ep *endpoint) sendPlain(ctx context.Context, who *Identity, r dashboard.Request, header, correlation string) (code int, problem string) {
 	req, err := http.NewRequestWithContext(ctx, r.Method, ep.url.String()+r.Path, strings.NewReader(r.Body))
 	if err != nil {
@@ -235,12 +238,12 @@ func (ep *endpoint) sendPlain(ctx context.Context, who *Identity, r dashboard.Re
 	return resp.StatusCode, ""
 }
 
-// objects returns what is created before the first request, on a control plane of ours.
+// objects returns the objects that are created before the first request on a control plane of ours.
 func (p *dashboardPlan) objects() []map[string]any {
 	return slices.Concat(namespaceObjects(p.namespaces()), p.file.Objects)
 }
 
-// namespaces returns those that the file is about, and does not create itself.
+// namespaces returns the namespaces that the file is about and does not create itself.
 func (p *dashboardPlan) namespaces() []string {
 	var names []string
 	for _, r := range p.file.Requests {
@@ -268,8 +271,8 @@ func (p *dashboardPlan) namespaces() []string {
 	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return slices.Contains(existing, name) })
 }
 
-// grants returns what is granted on a control plane of ours: what the file grants people, what the dashboard does as itself, and
-// that it may impersonate everybody.
+// grants returns the grants on a control plane of ours: those that the file gives to people, those for what the
+// dashboard does under its own account, and those by which it may impersonate everybody.
 func (p *dashboardPlan) grants(isConstrained bool) []scenarios.Grant {
 	dashboardSubject := scenarios.Subject{User: dashboardAccount}
 	grants := slices.Clone(p.file.Grants)
@@ -290,7 +293,7 @@ func (p *dashboardPlan) grants(isConstrained bool) []scenarios.Grant {
 	return grants
 }
 
-// grantOf returns a grant of a verb on what attributes are about.
+// grantOf returns a grant of a verb for the object of some attributes.
 func grantOf(who scenarios.Subject, verb string, a dashboard.Attributes) scenarios.Grant {
 	g := scenarios.Grant{Subject: who, Verbs: []string{verb}, APIGroups: []string{a.APIGroup}, Resources: []string{a.Resource}, Namespace: a.Namespace}
 	isOfName := a.Name != "" && a.Verb != "create"

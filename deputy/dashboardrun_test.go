@@ -22,7 +22,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// runSmallDashboard serves the small dashboard with KUBECONFIG, until it is killed.
+// runSmallDashboard serves the small dashboard in front of the contexts of KUBECONFIG until it is killed.
 func runSmallDashboard(address, trail, fault string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
@@ -54,7 +54,7 @@ func configsOfContexts(path string) (map[string]*rest.Config, error) {
 	return configs, nil
 }
 
-// dashboardFlags are those of a run on the small dashboard at an address.
+// dashboardFlags returns the flags of a run on the small dashboard at an address.
 func dashboardFlags(address, trail string, more ...string) []string {
 	return append([]string{
 		"deputy", "--proxy=http://" + address, "--requests=" + dashboardFile, "--trail=" + trail, "--timeout=20s",
@@ -73,7 +73,7 @@ func runDashboard(t *testing.T, fault string, more ...string) *product.Made {
 	return producttest.Run(context.Background(), t, Product, dashboardFlags(address, trail, append(more, command)...)...)
 }
 
-// checkRun compares the outcome of a run with the one that it has to have, and verifies the report.
+// checkRun compares the outcome of a run with the expected one, and verifies the report.
 func checkRun(t *testing.T, made *product.Made, want verdicts.Verdict) {
 	t.Helper()
 	if o := made.Report.Outcome; o.Result != want {
@@ -84,8 +84,8 @@ func checkRun(t *testing.T, made *product.Made, want verdicts.Verdict) {
 	}
 }
 
-// TestDashboardRun tries the small dashboard as its owner would, by a command that starts it, with both ways of impersonation, and
-// verifies the report.
+// TestDashboardRun tries the small dashboard as its owner would, with a command that starts it and with both ways of
+// impersonation, and verifies the report.
 func TestDashboardRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
@@ -108,7 +108,7 @@ func TestDashboardRun(t *testing.T) {
 	}
 }
 
-// TestDashboardRunTwoClusters does the same with two clusters. The command is given a context for each.
+// TestDashboardRunTwoClusters does the same as TestDashboardRun with two clusters. The command gets a context for each.
 func TestDashboardRunTwoClusters(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
@@ -121,7 +121,7 @@ func TestDashboardRunTwoClusters(t *testing.T) {
 	}
 }
 
-// TestDashboardOnExistingCluster tries the small dashboard on a cluster that runs already, whose API server writes no file and
+// TestDashboardOnExistingCluster tries the small dashboard on a running cluster whose API server writes no file, but
 // sends its audit log to the webhook of authzconf.
 func TestDashboardOnExistingCluster(t *testing.T) {
 	if testing.Short() {

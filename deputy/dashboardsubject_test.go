@@ -20,17 +20,18 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// smallDashboard is a dashboard with an HTTP interface of its own. It acts as the person of a session, asks before it writes
-// whether that person may, and writes a row for each action. fault is what is wrong with it; empty for one that is right.
+// smallDashboard is a dashboard with an HTTP interface of its own. It acts on behalf of the person of a session. Before
+// it writes, it asks whether that person may, and it writes a row for each action. fault is what is wrong with it, or
+// "" if it is right.
 type smallDashboard struct {
 	config *rest.Config // with its own credentials
-	// others are further clusters by their names; all others are that of config.
+	// others are further clusters by their names. Any other name stands for the cluster of config.
 	others map[string]*rest.Config
 	trail  io.Writer
 	fault  string
 
 	mu     sync.Mutex
-	before string // who sent the request before
+	before string // the sender of the previous request
 }
 
 var dashboardGroups = map[string][]string{"alice@corp": {"periscope-tier:triage"}, "bob@corp": {"periscope-tier:read"}}
@@ -53,7 +54,7 @@ func (d *smallDashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(code)
 }
 
-// nameOf returns as whom a person's request is made.
+// nameOf returns the name under which a person's request is made.
 func (d *smallDashboard) nameOf(person string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -97,7 +98,7 @@ func (d *smallDashboard) configOf(cluster string) *rest.Config {
 	return cmp.Or(d.others[cluster], d.config)
 }
 
-// do does what the path and method ask for: /api/clusters/{cluster}/{resource}/{namespace}/{name}/{action}.
+// do carries out what the path and method ask for: /api/clusters/{cluster}/{resource}/{namespace}/{name}/{action}.
 func (a *dashboardAction) do() error {
 	parts := append(strings.Split(strings.TrimPrefix(a.request.URL.Path, "/api/clusters/"), "/"), "", "", "")
 	resource, namespace, name := parts[1], parts[2], parts[3]
@@ -140,7 +141,8 @@ func (a *dashboardAction) do() error {
 	return fmt.Errorf("there is nothing at %s", a.request.URL.Path)
 }
 
-// openEditor shows the page on which a ConfigMap is edited: it asks whether the person may, and shows it to who may not, too.
+// openEditor shows the page on which a ConfigMap is edited. It asks whether the person may edit it, and also shows the
+// page to a person who may not.
 func (a *dashboardAction) openEditor(ctx context.Context, client kubernetes.Interface, namespace, name string) error {
 	_, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch a.fault {
@@ -157,10 +159,11 @@ func (a *dashboardAction) openEditor(ctx context.Context, client kubernetes.Inte
 	return err
 }
 
-// rulesFrom is from how many checks on the small dashboard asks for the rules of a namespace, in place of each: Periscope's can-i does.
+// rulesFrom is the number of checks from which on the small dashboard asks for the rules of a namespace instead of for
+// each check. Periscope's can-i does that too.
 const rulesFrom = 3
 
-// answerChecks answers what a page asks about in one request.
+// answerChecks answers all questions of a page in one request.
 func (a *dashboardAction) answerChecks(ctx context.Context) error {
 	var body struct {
 		Checks []struct{ Verb, Group, Resource, Namespace string }
@@ -233,7 +236,7 @@ type row struct{ verb, resource, namespace, name string }
 
 type check struct{ verb, group, resource, sub, namespace, name string }
 
-// write asks whether the person may, acts, and writes a row.
+// write asks whether the person may act, acts, and writes a row.
 func (a *dashboardAction) write(what row, checks []check, act func() error) error {
 	if a.fault == "asks afterwards" {
 		defer func() { _ = a.ask(checks) }()
@@ -251,7 +254,7 @@ func (a *dashboardAction) write(what row, checks []check, act func() error) erro
 
 var errNotAllowed = errors.New("RBAC does not grant it")
 
-// ask asks whether the person may do all of it.
+// ask asks whether the person may do everything in a list.
 func (a *dashboardAction) ask(checks []check) error {
 	as := a.as
 	if a.fault == "asks as itself" {

@@ -35,7 +35,7 @@ func target(t *testing.T) server.Options {
 	return o
 }
 
-// TestRun runs all of it, and verifies the report.
+// TestRun runs all parts, and verifies the report.
 func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
@@ -80,7 +80,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// verifyChanged verifies a report in which a file is changed.
+// verifyChanged verifies a report in which one file was changed.
 func verifyChanged(t *testing.T, made *product.Made, file, from, to string) []string {
 	t.Helper()
 	isChanged := false
@@ -98,8 +98,8 @@ func verifyChanged(t *testing.T, made *product.Made, file, from, to string) []st
 	return v.Differences
 }
 
-// TestBroken shows that what is wrong is found: agents that are wrong on purpose, a
-// deputy that loses or confuses rows, and a proxy that may do less than is asked of it.
+// TestBroken checks that mistakes are found: agents that are wrong on purpose, a deputy that loses or confuses rows,
+// and a proxy that may do less than is asked of it.
 func TestBroken(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
@@ -108,7 +108,7 @@ func TestBroken(t *testing.T) {
 	w, random := newFixture(3, newPeople())
 	people := newUsers(4)
 	grants := slices.Concat(w.grants, userGrants(people, 2), proxyGrants(slices.Concat(w.people, people), true))
-	grants = slices.DeleteFunc(grants, func(g scenarios.Grant) bool { // the action on ConfigMaps
+	grants = slices.DeleteFunc(grants, func(g scenarios.Grant) bool { // drops the action on ConfigMaps
 		return g.Subject.User == proxyName && slices.Contains(g.Resources, "configmaps")
 	})
 	p, err := startPlane(ctx, target(t), grants, append(slices.Clone(w.namespaces), Namespace))
@@ -159,7 +159,7 @@ func TestBroken(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = agent.close() }()
-		// The event of an earlier request may come in later.
+		// The event of an earlier request may still arrive.
 		if resp, err := agent.get(ctx, "/version", people[0]); err != nil || resp.Body.Close() != nil {
 			t.Fatal(err)
 		}
@@ -190,7 +190,8 @@ func TestBroken(t *testing.T) {
 	})
 }
 
-// sampleNames returns some of a list of names, others for every AUTHZCONF_SAMPLE; with AUTHZCONF_FAULTY all.
+// sampleNames returns some names of a list, which depend on AUTHZCONF_SAMPLE. With AUTHZCONF_FAULTY it returns all of
+// them.
 func sampleNames(all []string) []string {
 	if os.Getenv("AUTHZCONF_FAULTY") != "" {
 		return all
@@ -203,7 +204,7 @@ func sampleNames(all []string) []string {
 // isForOneCluster reports whether the attacks of a kind need no second cluster.
 func isForOneCluster(kind string) bool { return kind != clustersKind }
 
-// tryAttacks returns what all attacks show of an endpoint.
+// tryAttacks returns the judgement of all attacks on an endpoint.
 func tryAttacks(t *testing.T, ep *endpoint, isReference bool) *judgement {
 	t.Helper()
 	table := attacksOf(isForOneCluster)
@@ -236,7 +237,7 @@ type faultyAgent struct {
 	finds   string
 }
 
-// faultyAgents are wrong, each in one way. The first is the agent as the article describes it.
+// faultyAgents are wrong in one way each. The first is the agent as the article describes it.
 func faultyAgents(p *plane) map[string]faultyAgent {
 	naive := func(change func(in, out http.Header)) http.Handler {
 		return &httputil.ReverseProxy{
@@ -297,7 +298,7 @@ func TestCompareAnswers(t *testing.T) {
 	}
 }
 
-// The same seed makes the same fixture, with questions of every kind.
+// TestFixture checks that the same seed makes the same fixture, with questions of every kind.
 func TestFixture(t *testing.T) {
 	a, randomA := newFixture(5, newPeople())
 	b, randomB := newFixture(5, newPeople())
@@ -332,7 +333,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// Every button asks about something that can be asked, and a page without buttons about the rules.
+// TestButtons checks that every button asks about something that can be asked, and that a page without buttons asks for
+// the rules.
 func TestButtons(t *testing.T) {
 	for _, g := range pages() {
 		questions, requests := g.reviewsOf(&Identity{Name: "a"}, "team")
@@ -351,7 +353,7 @@ func TestButtons(t *testing.T) {
 	}
 }
 
-// judgeChanged judges what was seen in a part otherwise than it was.
+// judgeChanged judges what was seen in a part after it was changed.
 func judgeChanged(t *testing.T, _ *plan, view record.View, g *group, part string, change func(*partEvidence)) judgements {
 	t.Helper()
 	seen, err := record.Read[partEvidence](view, partKey(g, part))
@@ -376,8 +378,8 @@ func editEvent(e *attackEvidence, from, to string) {
 	e.Events[0] = bytes.Replace(e.Events[0], []byte(from), []byte(to), 1)
 }
 
-// testJudgeNotices wants the judge to notice what is wrong in what was seen. Each change is one thing that a wrong server or
-// deputy would show.
+// testJudgeNotices checks that the judge finds what is wrong in what was seen. Each change is one thing that a wrong
+// server or deputy would show.
 func testJudgeNotices(t *testing.T, p *plan, view record.View) {
 	for name, test := range map[string]struct {
 		part   string

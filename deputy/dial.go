@@ -14,7 +14,7 @@ import (
 
 var errNotOffered = errors.New("HTTP/2 is not offered")
 
-// dial connects, with a client certificate and from an address if there is one.
+// dial opens a connection. A client certificate and a local address are used if they are given.
 func dial(ctx context.Context, to *url.URL, config *tls.Config, cert *tls.Certificate, protocol string, wait time.Duration, from net.Addr) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -42,7 +42,7 @@ func dial(ctx context.Context, to *url.URL, config *tls.Config, cert *tls.Certif
 	return conn, err
 }
 
-// resetConn ends a connection in such a way that its port can be used at once.
+// resetConn closes a connection in such a way that its port can be used again at once.
 func resetConn(conn net.Conn) {
 	raw := conn
 	if over, ok := conn.(*tls.Conn); ok {

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// endpoint is who acts for people, and where they are known by which credentials.
+// endpoint is a program that acts for people, with the people and the credentials by which it knows them.
 type endpoint struct {
 	url       *url.URL // below which the Kubernetes API is
 	tls       *tls.Config
-	people    []*Identity // The first two are me and the other.
+	people    []*Identity // the first two are me and the other
 	namespace string
-	timeout   time.Duration // how long a plain request may take to be answered
+	timeout   time.Duration // how long the answer to a plain request may take
 	log       auditLog
-	plane     *plane // the control plane behind it; nil if that is somebody else's
-	// cluster is the name of the cluster behind the URL, and other the second one; nil if there is one cluster.
+	plane     *plane // the control plane behind it; nil if it is not ours
+	// cluster is the name of the cluster behind the URL. other is the second cluster, or nil if there is one cluster.
 	cluster string
 	other   *otherCluster
-	// close ends whoever acts.
+	// close stops the program.
 	close func() error
 }
 

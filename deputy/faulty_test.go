@@ -15,7 +15,7 @@ import (
 	"github.com/authzconf/authzconf/deputy/reference"
 )
 
-// proxies are faulty, but for the first: each as somebody may write it.
+// proxies returns proxies that are faulty, except for the first. Each is one that somebody may write.
 func proxies(t *testing.T, p *plane) map[string]faultyAgent {
 	good, err := reference.New(reference.Options{
 		Target: p.url, Transport: p.transport, Token: p.token, GroupTiers: map[string]string{"all": "read"},
@@ -276,7 +276,7 @@ func proxies(t *testing.T, p *plane) map[string]faultyAgent {
 	return all
 }
 
-// seldom are ways to ask for something that code may treat by themselves, by the names of attacks.yaml.
+// seldom are unusual kinds of requests that code may treat specially, by the names of attacks.yaml.
 var seldom = map[string]func(r *http.Request) bool{
 	"a watch by its path":      func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/api/v1/watch/") },
 	"the root":                 func(r *http.Request) bool { return r.URL.Path == "/" },
@@ -298,7 +298,7 @@ var seldom = map[string]func(r *http.Request) bool{
 	"a long header":            func(r *http.Request) bool { return len(r.Header.Get("X-Long")) > 1<<12 },
 }
 
-// follows asks in the name of the person, and goes where it is sent in its own.
+// follows makes requests in the name of the person, and follows redirects in its own name.
 func follows(p *plane) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		req, err := http.NewRequestWithContext(r.Context(), r.Method, p.url.String()+r.URL.RequestURI(), nil)

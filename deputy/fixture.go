@@ -10,21 +10,21 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// fixture is what is granted to whom, made from a seed.
+// fixture says what is granted to whom. It is made from a seed.
 type fixture struct {
 	people     []*Identity
 	namespaces []string
-	grants     []scenarios.Grant // those of the people; the proxy's are not among them
+	grants     []scenarios.Grant // those of the people, and not those of the proxy
 }
 
 const (
-	// peopleCount is how many people there are, every sixth of them out of the proxy's reach.
+	// peopleCount is how many people there are. The proxy may not impersonate every sixth of them.
 	peopleCount = 12
 	spaceCount  = 4
 	grantCount  = 60
 )
 
-// newPeople returns the people whom the pre-flight is about, where the reference agent is tried.
+// newPeople returns the people of the pre-flight, if the reference agent is tried.
 func newPeople() (people []*Identity) {
 	for i := range peopleCount {
 		who := impersonatedPerson(fmt.Sprintf("user-%d@corp", i), tierOf(i))
@@ -34,7 +34,7 @@ func newPeople() (people []*Identity) {
 	return people
 }
 
-// newFixture draws grants for people. The random numbers go on with the questions.
+// newFixture draws grants for people. The random numbers that follow are those of the questions.
 func newFixture(seed int64, people []*Identity) (*fixture, *rand.Rand) {
 	random := rand.New(rand.NewPCG(uint64(seed), 0))
 	f := &fixture{people: people}
@@ -47,7 +47,7 @@ func newFixture(seed int64, people []*Identity) (*fixture, *rand.Rand) {
 	return f, random
 }
 
-// drawGrant returns a grant at random: to a user or a tier, in a namespace or everywhere, for all names or some.
+// drawGrant returns a random grant: to a user or a tier, in one namespace or in all, for all names or some.
 func (f *fixture) drawGrant(random *rand.Rand) scenarios.Grant {
 	who := f.people[random.IntN(len(f.people))]
 	g := scenarios.Grant{Subject: scenarios.Subject{User: who.Name}}
@@ -84,12 +84,12 @@ func (f *fixture) drawQuestions(random *rand.Rand) (all []question) {
 	return all
 }
 
-// questionsAbout returns the questions whether a person may do something to a kind of object: in each namespace, about each
-// name.
+// questionsAbout returns the questions whether a person may do something to a kind of object, in each namespace and
+// about each name.
 func (f *fixture) questionsAbout(who *Identity, verb string, k kind) (list []question) {
 	namesObject := verbs[verb]
 	if k.sub != "" && !namesObject {
-		return nil // A subresource is one of an object.
+		return nil // a subresource belongs to an object
 	}
 	names, spaces := []string{""}, f.namespaces
 	if namesObject {
@@ -106,10 +106,11 @@ func (f *fixture) questionsAbout(who *Identity, verb string, k kind) (list []que
 	return list
 }
 
-// isGranted reports whether a grant of the fixture is for the question: with that, review and request are compared.
+// isGranted reports whether the fixture grants what the question asks. The review and the request are compared with
+// that.
 func (f *fixture) isGranted(q question) bool { return q.who.isGranted(f.grants, q.attributes()) }
 
-// isGranted reports whether one of the grants lets the person do something.
+// isGranted reports whether one of the grants allows the person to do something.
 func (id *Identity) isGranted(grants []scenarios.Grant, what *authorizationv1.ResourceAttributes) bool {
 	return scenarios.Covered(grants, authorizationv1.SubjectAccessReviewSpec{
 		User: id.Name, Groups: append([]string{user.AllAuthenticated}, id.Groups...), ResourceAttributes: what,

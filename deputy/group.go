@@ -7,27 +7,27 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// group is what is tried with one way of impersonation, as options and seed have it.
+// group is what is tried with one way of impersonation, according to options and seed.
 type group struct {
 	name      string
 	fixture   *fixture
 	questions []question
-	// people use the deputy at once, and send so many requests each; a proxy knows no others.
+	// people use the deputy at the same time, and each sends so many requests. A proxy knows no other people.
 	people   []*Identity
 	requests int
-	// account is the proxy's own. It is empty where it is not known: on a cluster of somebody else's.
+	// account is the proxy's own account. It is empty where it is not known, on a cluster that is not ours.
 	account string
 	// reference means that the reference deputy and agent are tried.
 	reference bool
-	// twoClusters means that there are two behind the proxy.
+	// twoClusters means that there are two clusters behind the proxy.
 	twoClusters bool
-	// cluster is what the reference deputy calls the cluster that it is in front of.
+	// cluster is the reference deputy's name for the cluster behind it.
 	cluster string
 	// table has the attacks that are tried.
 	table []attack
 }
 
-// localCluster is what the only cluster is called.
+// localCluster is the name of the cluster if there is only one.
 const localCluster = "local"
 
 func newGroup(o options, name string) *group {
@@ -41,7 +41,7 @@ func newGroup(o options, name string) *group {
 	}
 	f, random := newFixture(o.seed, asking)
 	g.fixture, g.questions = f, f.drawQuestions(random)
-	if g.isForeign() { // Nothing may be changed there, whatever the proxy makes of a request.
+	if g.isForeign() { // nothing may be changed there, whatever the proxy makes of a request
 		g.account = ""
 		g.questions = slices.DeleteFunc(g.questions, func(q question) bool { return q.verb != "get" && q.verb != "list" })
 	}
@@ -49,10 +49,10 @@ func newGroup(o options, name string) *group {
 	return g
 }
 
-// isForeign reports whether the group is tried on a cluster of somebody else's.
+// isForeign reports whether the group is tried on a cluster that is not ours.
 func (g *group) isForeign() bool { return g.name == existingCluster }
 
-// grants returns what is granted on a control plane of ours: a proxy of somebody's may impersonate everybody.
+// grants returns the grants on a control plane of ours. A proxy that is not ours may impersonate everybody.
 func (g *group) grants() []scenarios.Grant {
 	step, reach := 1, []*Identity(nil)
 	if g.reference {
@@ -61,21 +61,23 @@ func (g *group) grants() []scenarios.Grant {
 	return slices.Concat(g.fixture.grants, userGrants(g.people, step), proxyGrants(reach, g.name == constrained))
 }
 
-// namespaces returns those that the requests are about.
+// namespaces returns the namespaces that the requests are about.
 func (g *group) namespaces() []string { return append(slices.Clone(g.fixture.namespaces), Namespace) }
 
-// newAttackJudge returns a judge of attacks by some people. logged means that the audit log has shown a request before.
+// newAttackJudge returns a judge of attacks by the given people. logged means that the audit log has already shown a
+// request.
 func (g *group) newAttackJudge(e *attacksEvidence, table []attack, people []*Identity, logged bool) *attackJudge {
 	j := newAttackJudge(e, table, people, g.account)
 	j.reference, j.logged = g.reference, logged
 	return j
 }
 
-// judgements are what came out of a part: one, or for attacks one of each kind, by the names of the kinds.
+// judgements are the judgements of a part. Attacks have one of each kind, by the names of the kinds; any other part has
+// one.
 type judgements map[string]*judgement
 
-// judge judges what was seen in a part. logged means that the audit log has shown a request in an earlier part. An error
-// says that the evidence is not of what was to be tried.
+// judge judges what was seen in a part. logged means that the audit log has shown a request in an earlier part. It
+// returns an error if the evidence is not of what had to be tried.
 func (g *group) judge(part string, e *partEvidence, logged bool) (judgements, error) {
 	if part == attacksPart {
 		return g.judgeAttacks(e.Attacks, logged)
@@ -88,7 +90,7 @@ func (g *group) judge(part string, e *partEvidence, logged bool) (judgements, er
 		err = e.Preflight.judge(out, g)
 	case part == auditLogsPart && e.AuditLogs != nil:
 		err = e.AuditLogs.judge(out, g, logged)
-		out.seconds = e.Ended.Sub(e.Began).Seconds() // The attacks are under way at once.
+		out.seconds = e.Ended.Sub(e.Began).Seconds() // the attacks run at the same time
 	case part == tunnelPart && e.Tunnel != nil:
 		e.Tunnel.judge(out)
 	case part == revocationPart && e.Revocation != nil:

@@ -21,21 +21,21 @@ import (
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
-// Where a log comes from that is no file: standard input, a command, or an API server that sends it.
+// These are the sources of a log that is not a file: standard input, a command, or an API server that sends it.
 const (
 	fromStdin     = "-"
 	commandSource = "command:"
 	webhookSource = "webhook:"
 )
 
-// growingLog is a log that is read while it grows, from its end at the opening on. What does not come from a file is collected
-// in one.
+// growingLog is a log that is read while it grows, from its end at the time of opening. A log that does not come from a
+// file is collected in one.
 type growingLog struct {
 	source string
-	// path is that of a file that somebody else writes, and from its length when it was opened.
+	// path is the path of a file that somebody else writes. from is the file's length when it was opened.
 	path string
 	from int64
-	// collected is the file in which anything else is collected. It has no name, so that nothing of it is left.
+	// collected is the file in which any other log is collected. It has no name, so that nothing of it remains.
 	collected *os.File
 	closes    []func() error
 
@@ -43,8 +43,8 @@ type growingLog struct {
 	broken error
 }
 
-// openGrowing opens a log for a flag: a file, -, command:COMMAND, or webhook:HOST:PORT with ,CERT,KEY where it is not loopback.
-// What is wrong is for the user to mend.
+// openGrowing opens a log for a flag: a file, -, command:COMMAND, or webhook:HOST:PORT, with ,CERT,KEY if the host is
+// not loopback. The user can fix its errors.
 func openGrowing(ctx context.Context, flag, source string) (l *growingLog, err error) {
 	l = &growingLog{source: source, path: source}
 	command, isCommand := strings.CutPrefix(source, commandSource)
@@ -77,7 +77,7 @@ func (l *growingLog) openFile() error {
 	return nil
 }
 
-// collect makes the file in which a log is collected, and starts what writes to it.
+// collect creates the file in which a log is collected, and starts what writes to it.
 func (l *growingLog) collect(start func(into *os.File) error) error {
 	into, err := createUnnamed()
 	if err != nil {
@@ -88,7 +88,7 @@ func (l *growingLog) collect(start func(into *os.File) error) error {
 	return start(into)
 }
 
-// createUnnamed returns a temporary file without a name, which goes with this process however that ends.
+// createUnnamed returns a temporary file without a name, which disappears with this process however that ends.
 func createUnnamed() (*os.File, error) {
 	f, err := os.CreateTemp("", "authzconf-")
 	if err != nil {
@@ -97,7 +97,7 @@ func createUnnamed() (*os.File, error) {
 	return f, os.Remove(f.Name())
 }
 
-// close ends what writes, and removes what was collected.
+// close stops what writes, and removes what was collected.
 func (l *growingLog) close() (err error) {
 	for _, end := range slices.Backward(l.closes) {
 		err = errors.Join(err, end())
@@ -105,7 +105,7 @@ func (l *growingLog) close() (err error) {
 	return err
 }
 
-// fail keeps the first reason why the log does not go on.
+// fail records why the log does not go on. Only the first reason is kept.
 func (l *growingLog) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,7 +120,8 @@ func (l *growingLog) brokenBy() error {
 	return l.broken
 }
 
-// readStdin collects standard input. Nobody waits for its end: a pipe may stay open for as long as the program that writes.
+// readStdin collects standard input. Nothing waits for its end, because a pipe may stay open as long as the writing
+// program runs.
 func (l *growingLog) readStdin(into *os.File) error {
 	go func() {
 		if _, err := io.Copy(into, os.Stdin); err != nil && !errors.Is(err, os.ErrClosed) {
@@ -130,7 +131,7 @@ func (l *growingLog) readStdin(into *os.File) error {
 	return nil
 }
 
-// startCommand collects the standard output of a command, which is ended with the log.
+// startCommand collects the standard output of a command. The command ends when the log is closed.
 func (l *growingLog) startCommand(command string, into *os.File) error {
 	messages, err := createUnnamed()
 	if err != nil {
@@ -159,11 +160,11 @@ func (l *growingLog) startCommand(command string, into *os.File) error {
 	return nil
 }
 
-// largestBatch is more than an API server sends at once: --audit-webhook-truncate-max-batch-size is 10 MiB.
+// largestBatch is more than an API server sends at once: --audit-webhook-truncate-max-batch-size is 10 MiB by default.
 const largestBatch = 64 << 20
 
-// listen collects what the audit webhook backend of an API server sends. Without a certificate only loopback is listened on:
-// anybody on the network could write the log that decides.
+// listen collects what the audit webhook backend of an API server sends. Without a certificate it listens only on
+// loopback, because otherwise anybody on the network could write the log that decides.
 func (l *growingLog) listen(ctx context.Context, address string, into *os.File) error {
 	parts := strings.Split(address, ",")
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", parts[0])
@@ -195,13 +196,13 @@ func (l *growingLog) listen(ctx context.Context, address string, into *os.File) 
 	return nil
 }
 
-// batchReceiver writes the events of the batches that an API server sends to a file, one a line.
+// batchReceiver writes the events in the batches that an API server sends to a file, one event a line.
 type batchReceiver struct {
 	mu   sync.Mutex
 	into io.Writer
 }
 
-// ServeHTTP takes a batch. One that is not an EventList is refused, and the API server says so in its own log.
+// ServeHTTP accepts a batch. It refuses one that is not an EventList; the API server mentions that in its own log.
 func (b *batchReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var list struct {
 		Kind, APIVersion string
@@ -228,7 +229,8 @@ func (b *batchReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// whole returns the whole lines of the log since it was opened, or all of a file that has become shorter since.
+// whole returns the complete lines that the log got since it was opened. If a file has become shorter since, it returns
+// all of it.
 func (l *growingLog) whole() ([]byte, error) {
 	f, from := l.collected, int64(0)
 	if f == nil {
@@ -250,9 +252,10 @@ func (l *growingLog) whole() ([]byte, error) {
 	return data[:bytes.LastIndexByte(data, '\n')+1], err
 }
 
-// find returns the lines with one of the texts. It is an error if they are not there, and none can come any more.
+// find returns the lines that contain one of the texts. It returns an error if there are none and none can come any
+// more.
 func (l *growingLog) find(texts ...string) (out []json.RawMessage, err error) {
-	broken := l.brokenBy() // Before it is read: what was written before the end is there.
+	broken := l.brokenBy() // before the log is read, so that everything written before the end is there
 	data, err := l.whole()
 	if err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 
 const eventLine = `{"kind":"Event","apiVersion":"audit.k8s.io/v1","auditID":"1","userAgent":"mine"}`
 
-// findSoon returns the lines with a text as soon as there are any.
+// findSoon waits until there are lines with a text, and returns them.
 func findSoon(t *testing.T, l *growingLog, text string) string {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
@@ -67,7 +67,8 @@ func TestGrowingLogs(t *testing.T) {
 	}
 }
 
-// TestCommandEnds shows that a command that ends is said, with what it printed, where the log does not have what it should.
+// TestCommandEnds checks that an error says that a command has ended, and what it printed, if the log lacks what it
+// should have.
 func TestCommandEnds(t *testing.T) {
 	l, err := openGrowing(context.Background(), "audit-log", "command:echo no such log group >&2; exit 3")
 	if err != nil {
@@ -119,7 +120,7 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// TestSourcesThatCannotBeOpened shows that these are for the user to mend, and that the flag is named.
+// TestSourcesThatCannotBeOpened checks that the user can fix these errors, and that they name the flag.
 func TestSourcesThatCannotBeOpened(t *testing.T) {
 	for source, want := range map[string]string{
 		"nosuch":                        "--audit-log: stat nosuch: no such file or directory",

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// sendOverHTTP1 writes requests to one connection, or to the next where one hangs up, and reads their answers. Client
-// libraries refuse to write most of these requests.
+// sendOverHTTP1 writes requests to one connection, or to a new one after the server hangs up, and reads their answers.
+// Client libraries refuse to write most of these requests.
 func sendOverHTTP1(connect func(from net.Addr) (net.Conn, error), requests []rawRequest, a attack) []reply {
 	s := &http1Sender{connect: connect, attack: a}
 	defer s.hangUp()
@@ -42,7 +42,7 @@ func (s *http1Sender) hangUp() {
 	}
 }
 
-// open connects unless there is a connection that the request can use.
+// open opens a connection, unless there is one that the request can use.
 func (s *http1Sender) open(r rawRequest) (err error) {
 	var from net.Addr
 	if r.SamePort && s.conn != nil {
@@ -91,7 +91,7 @@ func (s *http1Sender) readAll(requests []rawRequest, replies []reply) {
 	}
 }
 
-// read reads the answer to a request, and reports whether the connection ends with it.
+// read reads the answer to a request. It reports whether the connection ends with it.
 func (r *reply) read(from *bufio.Reader, method string) (ended bool, err error) {
 	resp, err := readFinal(from, method)
 	if err != nil {
@@ -108,7 +108,7 @@ func (r *reply) read(from *bufio.Reader, method string) (ended bool, err error) 
 	return resp.Close, errors.Join(err, resp.Body.Close())
 }
 
-// readFinal reads the answer to a request, behind those that only say that it goes on, such as 100 Continue.
+// readFinal reads the final answer to a request, after any that only say that it continues, such as 100 Continue.
 func readFinal(from *bufio.Reader, method string) (*http.Response, error) {
 	for {
 		resp, err := http.ReadResponse(from, &http.Request{Method: method})

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// sendOverHTTP2 opens a stream for each request, all at once if pipelined, and reads the answers.
+// sendOverHTTP2 opens a stream for each request and reads the answers. If the attack is pipelined, it opens all streams
+// at once.
 func sendOverHTTP2(conn net.Conn, scheme string, requests []rawRequest, a attack) ([]reply, error) {
 	_ = conn.SetDeadline(time.Now().Add(a.wait()))
 	out := make([]reply, len(requests))
@@ -25,7 +26,7 @@ func sendOverHTTP2(conn net.Conn, scheme string, requests []rawRequest, a attack
 	if err := framer.WriteSettings(); err != nil {
 		return nil, err
 	}
-	if _, err := framer.ReadFrame(); err != nil { // its settings: without TLS nobody has said that it speaks HTTP/2
+	if _, err := framer.ReadFrame(); err != nil { // the settings; without TLS nothing else shows that the server speaks HTTP/2
 		return nil, errNotOffered
 	}
 	var block bytes.Buffer
@@ -47,7 +48,7 @@ func sendOverHTTP2(conn net.Conn, scheme string, requests []rawRequest, a attack
 	return out, nil
 }
 
-// readAnswers reads frames until so many streams have ended.
+// readAnswers reads frames until the given number of streams have ended.
 func readAnswers(framer *http2.Framer, streams int, out []reply) error {
 	for streams > 0 {
 		ended, err := readFrame(framer, out)

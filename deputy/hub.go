@@ -19,7 +19,7 @@ import (
 	"github.com/authzconf/authzconf/deputy/reference"
 )
 
-// hub is the reference hub with the agents of clusters, each of which opens its tunnel to it.
+// hub is the reference hub with the agents of clusters. Each agent opens a tunnel to the hub.
 type hub struct {
 	*reference.Hub
 	closes []func() error
@@ -29,7 +29,7 @@ type hub struct {
 	tunnels map[string][]net.Conn
 }
 
-// startHub starts a hub and an agent for each control plane, by the clusters' names.
+// startHub starts a hub, and an agent for each control plane, by the clusters' names.
 func startHub(ctx context.Context, names []string, planes []*plane) (_ *hub, err error) {
 	h := &hub{Hub: reference.NewHub(names...), tunnels: map[string][]net.Conn{}}
 	defer func() {
@@ -65,10 +65,10 @@ func startHub(ctx context.Context, names []string, planes []*plane) (_ *hub, err
 	return h, nil
 }
 
-// startAgent starts the reference agent of a cluster at the end of a tunnel that it opens.
+// startAgent starts the reference agent of a cluster. The agent opens its tunnel to the hub.
 func (h *hub) startAgent(p *plane, name, address string, config *tls.Config) error {
 	toServer := p.Anonymous()
-	toServer.NextProtos = []string{"http/1.1"} // HTTP/2 has no upgrade to SPDY.
+	toServer.NextProtos = []string{"http/1.1"} // HTTP/2 cannot upgrade to SPDY
 	transport, err := rest.TransportFor(toServer)
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func (h *hub) startAgent(p *plane, name, address string, config *tls.Config) err
 	return nil
 }
 
-// breakTunnels ends all connections that the agent of a cluster has opened.
+// breakTunnels closes all connections that the agent of a cluster has opened.
 func (h *hub) breakTunnels(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,7 +98,7 @@ func (h *hub) breakTunnels(name string) {
 	h.tunnels[name] = nil
 }
 
-// close ends the agents and the hub.
+// close stops the agents and the hub.
 func (h *hub) close() (err error) {
 	for _, end := range slices.Backward(h.closes) {
 		err = errors.Join(err, end())
@@ -106,7 +106,7 @@ func (h *hub) close() (err error) {
 	return err
 }
 
-// openFront returns the front of a hub, in front of two control planes, as whoever acts for people.
+// openFront starts a hub in front of two control planes, and returns its front as the endpoint.
 func openFront(ctx context.Context, names []string, planes []*plane, people []*Identity) (*endpoint, error) {
 	h, err := startHub(ctx, names, planes)
 	if err != nil {
@@ -123,14 +123,14 @@ func openFront(ctx context.Context, names []string, planes []*plane, people []*I
 	return ep, nil
 }
 
-// authority issues the certificates by which a hub and its agents trust each other, and nobody else.
+// authority issues the certificates of a hub and its agents. They trust only certificates that it issued.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	pool *x509.CertPool
 }
 
-// tunnelLifetime is how long these certificates are valid: longer than any run takes.
+// tunnelLifetime is how long these certificates are valid. No run takes longer.
 const tunnelLifetime = 24 * time.Hour
 
 func newAuthority() (*authority, error) {

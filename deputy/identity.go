@@ -12,21 +12,23 @@ import (
 	"github.com/authzconf/authzconf/reports/filing"
 )
 
-// Identity is a person who uses a proxy: who should arrive at the API server, and the credentials that the proxy knows.
+// Identity is a person who uses a proxy: the user who should arrive at the API server, and the credentials that the
+// proxy knows.
 type Identity struct {
-	// Name is the user name at the API server, Groups those that the proxy has to give; the rest is what the control shows.
+	// Name is the user name at the API server. Groups are the groups that the proxy has to set; the controls show the
+	// others.
 	Name   string
 	Groups []string
 
 	headers []header
 	cert    *tls.Certificate
-	// public means that the credentials are not secret, so that evidence shows them.
+	// public means that the credentials are not secret, so that evidence may show them.
 	public bool
 	// outOfReach means that the proxy may not impersonate the person.
 	outOfReach bool
 }
 
-// impersonatedPerson returns a person who is whoever the headers say that impersonate: that is how an agent knows people.
+// impersonatedPerson returns a person who is known by impersonation headers. That is how an agent knows people.
 func impersonatedPerson(name, group string) *Identity {
 	return &Identity{Name: name, Groups: []string{group}, headers: []header{{"Impersonate-User", name}, {"Impersonate-Group", group}}, public: true}
 }
@@ -35,11 +37,12 @@ type header struct{ name, value string }
 
 var identityForm = regexp.MustCompile(`^(.+?)(?:\[([^\]]*)\])?=(header|token|cookie|client-cert):(.*)$`)
 
-// identityHelp is how an identity is written.
+// identityHelp says how an identity is written.
 const identityHelp = "expected NAME=header:HEADER: VALUE, NAME=token:FILE, NAME=cookie:COOKIE=VALUE or NAME=client-cert:CERT,KEY, with groups NAME[GROUP,GROUP]=…"
 
-// ParseIdentities returns the people of the values of --identity. Several values with one name are credentials of one
-// person. With read, the files that they name are read; without, as for a report that is verified, only the names count.
+// ParseIdentities returns the people in the values of --identity. Several values with the same name are credentials of
+// one person. If read is true, the files that they name are read; otherwise, as when a report is verified, only the
+// names count.
 func ParseIdentities(values []string, read bool) (all []*Identity, err error) {
 	for _, text := range values {
 		m := identityForm.FindStringSubmatch(text)
@@ -98,7 +101,7 @@ func (id *Identity) add(kind, value string, read bool) (err error) {
 	return err
 }
 
-// addHeader adds a header line; a value that begins with @ is in a file.
+// addHeader adds a header line. A value that begins with @ names a file that contains it.
 func (id *Identity) addHeader(name, value string, read bool) (err error) {
 	if file, ok := strings.CutPrefix(value, "@"); ok && read {
 		if value, err = readValue(file); err != nil {
@@ -121,7 +124,7 @@ func readValue(file string) (string, error) {
 	return value, err
 }
 
-// RedactIdentity returns a value of --identity without the secret in it, as a report's command line has it.
+// RedactIdentity returns a value of --identity without its secret, for the command line in a report.
 func RedactIdentity(value string) string {
 	m := identityForm.FindStringSubmatchIndex(value)
 	if m == nil {

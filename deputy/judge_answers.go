@@ -8,8 +8,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// findForeignAnswer returns what is wrong if a request was answered as somebody else's. arrived has the numbers of the
-// requests that arrived.
+// findForeignAnswer returns what is wrong if a request got an answer that was meant for somebody else, or "". arrived
+// has the numbers of the requests that arrived.
 func (j *attackJudge) findForeignAnswer(a attack, answers []reply, arrived map[int]bool) string {
 	arrivedOf := map[string]bool{}
 	for i := range arrived {
@@ -20,7 +20,8 @@ func (j *attackJudge) findForeignAnswer(a attack, answers []reply, arrived map[i
 		whose := a.Requests[i].Who
 		didArrive := arrivedOf[personKey(whose, a.Requests[i].Cluster == there)]
 		isUnasked := got.tells() && len(arrived) > 0 && !didArrive
-		// Who did not arrive, while others of the attack did, is not told what only somebody with permission may read.
+		// A person who did not arrive, while others of the attack did, must not be told what only somebody with
+		// permission may read.
 		switch {
 		case isUnasked && arrivedOf[personKey(whose, a.Requests[i].Cluster != there)]:
 			return fmt.Sprintf("request %d was answered with a %s, and did not arrive: it is the answer of the other cluster", i+1, got.Kind)
@@ -34,8 +35,8 @@ func (j *attackJudge) findForeignAnswer(a attack, answers []reply, arrived map[i
 	return ""
 }
 
-// isToldToOther reports whether an answer has the audit ID of a request that was made as somebody else, and returns their
-// name. What a person was told may be told to that person again.
+// isToldToOther reports whether an answer has the audit ID of a request that was made as somebody else, and returns
+// that user's name. A person may be told again what that person was told before.
 func (j *attackJudge) isToldToOther(got reply, person *Identity, arrived bool) (name string, foreign bool) {
 	event := j.events[got.AuditID]
 	if event == nil {
@@ -48,8 +49,8 @@ func (j *attackJudge) isToldToOther(got reply, person *Identity, arrived bool) (
 	return name, name != person.Name
 }
 
-// findUnlogged returns why nobody knows who arrived: an answer is one of the API server's, and the log has no event of it,
-// or another one. logged means that the log has an event of the attack.
+// findUnlogged returns why nobody knows who arrived, or "". That is so if an answer is the API server's but the log has
+// no event of it, or one that contradicts it. logged means that the log has an event of the attack.
 func (j *attackJudge) findUnlogged(answers []reply, logged bool) string {
 	for _, got := range answers {
 		event := j.known[got.AuditID]
@@ -64,8 +65,9 @@ func (j *attackJudge) findUnlogged(answers []reply, logged bool) string {
 	return ""
 }
 
-// isAnswerOfServer reports whether only the API server can have given an answer: no proxy makes up a list, and on a control
-// plane of ours, which logs everything, an answer of its flow schemas or with its audit ID is the API server's as well.
+// isAnswerOfServer reports whether only the API server can have given an answer. No proxy makes up a list. On a control
+// plane of ours, which logs everything, an answer with one of its flow schemas or with its audit ID is also the API
+// server's.
 func (j *attackJudge) isAnswerOfServer(got reply) bool {
 	if got.isPodList() {
 		return true
@@ -75,7 +77,7 @@ func (j *attackJudge) isAnswerOfServer(got reply) bool {
 	return j.ours && hasItsMark
 }
 
-// contradictsEvent reports whether an answer is a success and its event a refusal, or the other way round.
+// contradictsEvent reports whether an answer is a success and its event a refusal, or the reverse.
 func contradictsEvent(got reply, event *auditv1.Event) bool {
 	code := statusCode(event)
 	if got.isPodList() {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// judgeArrival returns what became of a request by its event, or what is wrong with that.
+// judgeArrival returns what became of a request according to its event, or what is wrong with that.
 func (j *attackJudge) judgeArrival(a attack, r rawRequest, logged loggedEvent) (outcome, wrong string) {
 	event := logged.Event
 	got, person := arrivingUser(event), j.people[r.Who].rename(a.Spelled)
@@ -52,7 +52,8 @@ func (j *attackJudge) judgeArrival(a attack, r rawRequest, logged loggedEvent) (
 	return asPerson, ""
 }
 
-// personKey returns the key of a person at one of two clusters: who arrives may have other groups at the other one.
+// personKey returns the key of a person at one of two clusters. The same person may have other groups at the other
+// cluster.
 func personKey(whose string, elsewhere bool) string {
 	if elsewhere {
 		return whose + "@" + there
@@ -79,8 +80,8 @@ func (j *attackJudge) checkCluster(r rawRequest, logged loggedEvent) string {
 	return ""
 }
 
-// reachesWithForeignToken reports whether a token in the attack, which no person has, was passed on to the API server: a
-// proxy has to replace it or to refuse the request.
+// reachesWithForeignToken reports whether the proxy passed on a token of the attack that no person has. It has to
+// replace such a token or to refuse the request.
 func reachesWithForeignToken(a attack, person *Identity, event *auditv1.Event) bool {
 	isUnknownUser := arrivingUser(event).Username == "" && statusCode(event) == http.StatusUnauthorized
 	knowsOtherwise := person.Name != "" && !slices.Contains(person.headerNames(), "Authorization")
@@ -92,7 +93,7 @@ func isAnonymous(got authenticationv1.UserInfo) bool {
 	return got.Username == "" || got.Username == user.Anonymous
 }
 
-// isRefusedImpersonation reports whether the impersonation filter of the API server refused the request: then nobody
+// isRefusedImpersonation reports whether the impersonation filter of the API server refused the request. Then nobody
 // arrived either.
 func isRefusedImpersonation(event *auditv1.Event) bool {
 	isUndecided := event.ImpersonatedUser == nil && decisionOf(event) == ""
@@ -107,7 +108,7 @@ func (j *attackJudge) checkNotProxy(event *auditv1.Event) string {
 	return ""
 }
 
-// checkHasIdentity demands that nobody arrives as somebody.
+// checkHasIdentity demands that a request without an identity does not arrive as somebody.
 func checkHasIdentity(person *Identity, got authenticationv1.UserInfo) string {
 	if person.Name == "" {
 		return fmt.Sprintf("it has no identity, and was made as %q", got.Username)
@@ -115,7 +116,7 @@ func checkHasIdentity(person *Identity, got authenticationv1.UserInfo) string {
 	return ""
 }
 
-// checkName demands that who arrives has the name of the person whose credentials were sent.
+// checkName demands that whoever arrives has the name of the person whose credentials were sent.
 func checkName(person *Identity, got authenticationv1.UserInfo) string {
 	if got.Username != person.Name {
 		return fmt.Sprintf("it was made as %q, not as %q", got.Username, person.Name)
@@ -123,8 +124,8 @@ func checkName(person *Identity, got authenticationv1.UserInfo) string {
 	return ""
 }
 
-// checkGroups demands that a person who arrives without tricks has the groups that the user named, none that only others
-// have, and not system:masters.
+// checkGroups demands that a person who arrives without tricks has the groups that the user named, has no groups that
+// only others have, and is not in system:masters.
 func (j *attackJudge) checkGroups(person *Identity, got authenticationv1.UserInfo) string {
 	const masters = user.SystemPrivilegedGroup
 	if slices.Contains(got.Groups, masters) && !slices.Contains(person.Groups, masters) {
@@ -146,8 +147,8 @@ func (j *attackJudge) checkGroups(person *Identity, got authenticationv1.UserInf
 	return ""
 }
 
-// checkNotAdministrator demands that whoever arrives by another spelling of a person's name is in system:masters only if the person
-// is. All other groups may be that user's own.
+// checkNotAdministrator demands that whoever arrives by another spelling of a person's name is in system:masters only
+// if the person is. All other groups may be that user's own.
 func checkNotAdministrator(got, control authenticationv1.UserInfo) string {
 	const masters = user.SystemPrivilegedGroup
 	if slices.Contains(got.Groups, masters) && !slices.Contains(control.Groups, masters) {
@@ -179,8 +180,8 @@ func checkLikeControl(got, control authenticationv1.UserInfo) string {
 	return ""
 }
 
-// firstMissing returns the first group or extra key of one list that another does not have, but for what names the
-// credential or that somebody is authenticated.
+// firstMissing returns the first item of one list that the other does not have, or "". It ignores groups and extra keys
+// that only name the credential or say that somebody is authenticated.
 func firstMissing(list, other []string) string {
 	expected := []string{user.AllAuthenticated, user.CredentialIDKey, serviceaccount.PodNameKey}
 	for _, s := range list {

@@ -17,7 +17,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// What became of an attack by which nobody got through.
+// These are the outcomes of an attack by which nobody got through.
 const (
 	asPerson          = "as the person"
 	asNobody          = "as nobody"
@@ -35,30 +35,31 @@ const (
 // attackJudge judges attacks by who arrived according to the audit log.
 type attackJudge struct {
 	people map[string]*Identity
-	// account is the proxy's own; on a cluster of somebody else's it is what the controls show.
+	// account is the proxy's own account. On a cluster that is not ours, it is what the controls show.
 	account string
-	// ours means that the control plane is ours: it logs everything, and has RBAC alone.
+	// ours means that the control plane is ours, so that it logs everything and only RBAC authorizes.
 	ours bool
-	// reference means that the reference agent is tried, of which more is demanded than of a proxy.
+	// reference means that the reference agent is tried, which has to meet more demands than a proxy.
 	reference bool
-	// controls are the users who arrive with people's credentials and no tricks, by the people's keys; groups are those that
-	// anybody has to have.
+	// controls are the users who arrive with people's credentials and without tricks, by the people's keys. groups are
+	// the groups that some person has to have.
 	controls map[string]authenticationv1.UserInfo
 	groups   []string
-	// logged reports whether the audit log has shown a request so far.
+	// logged means that the audit log has shown a request so far.
 	logged bool
-	// events are those of impersonated requests and of nobody's, by their audit IDs; known are those of all requests.
+	// events are the events of impersonated requests and of nobody's, by their audit IDs. known are the events of all
+	// requests.
 	events, known map[string]*auditv1.Event
-	// flows are those that only answers of the API server have.
+	// flows are the flow schemas that only answers of the API server have.
 	flows map[string]bool
-	// clusters are the names of two clusters behind the proxy; empty if there is one.
+	// clusters are the names of two clusters behind the proxy. It is empty if there is one cluster.
 	clusters []string
-	// namesRefusals means that the proxy gives an audit ID to what it refuses itself.
+	// namesRefusals means that the proxy gives an audit ID to the requests that it refuses itself.
 	namesRefusals bool
 }
 
-// newAttackJudge returns a judge of attacks on somebody who acts for people. account is the proxy's own, empty if it is
-// not known.
+// newAttackJudge returns a judge of attacks on a program that acts for people. account is the proxy's own account, or
+// "" if it is not known.
 func newAttackJudge(e *attacksEvidence, table []attack, people []*Identity, account string) *attackJudge {
 	j := &attackJudge{
 		people: castOf(people), account: account, ours: account != "", controls: map[string]authenticationv1.UserInfo{},
@@ -73,7 +74,7 @@ func newAttackJudge(e *attacksEvidence, table []attack, people []*Identity, acco
 	return j
 }
 
-// learn takes down what the evidence of an attack says about answers and events in general.
+// learn records what the evidence of an attack shows about answers and events in general.
 func (j *attackJudge) learn(e *attackEvidence, a attack) {
 	for _, event := range e.eventsByKey() {
 		id := string(event.AuditID)
@@ -94,7 +95,7 @@ func (j *attackJudge) learn(e *attackEvidence, a attack) {
 	}
 }
 
-// judgeAttacks judges every attack by who arrived. What comes out of an attack goes into the judgement of its kind.
+// judgeAttacks judges every attack by who arrived. The result of an attack is added to the judgement of its kind.
 func (j *attackJudge) judgeAttacks(e *attacksEvidence, table []attack, judgementOf func(a attack) *judgement) error {
 	if len(e.Attacks) != len(table) {
 		return fmt.Errorf("there is evidence of %d attacks, not of %d", len(e.Attacks), len(table))
@@ -116,8 +117,8 @@ func (j *attackJudge) judgeAttacks(e *attacksEvidence, table []attack, judgement
 	return nil
 }
 
-// reviewLimit is how many SubjectAccessReviews a proxy may ask for to answer one request. One that asks about each value that a
-// client sends makes the API server work for whoever sends thousands.
+// reviewLimit is how many SubjectAccessReviews a proxy may ask for to answer one request. A proxy that asks about each
+// value that a client sends makes the API server work for anybody who sends thousands.
 const reviewLimit = 20
 
 // countReviews returns how many SubjectAccessReviews the proxy itself asked for while an attack was tried.
@@ -130,15 +131,15 @@ func (j *attackJudge) countReviews(seen *attackEvidence) (n int) {
 	return n
 }
 
-// arrivals are the events of an attack.
+// arrivals is what the events of an attack show.
 type arrivals struct {
-	// outcome is what became of the attack, if nothing is wrong.
+	// outcome is the outcome of the attack, if nothing is wrong.
 	outcome string
-	// arrived has the numbers of the requests that arrived, with whether they arrived as the person.
+	// arrived has the numbers of the requests that arrived. A value is true if the request arrived as the person.
 	arrived map[int]bool
-	// guessed means that an event was found by its time alone.
+	// guessed means that an event was found only by its time.
 	guessed bool
-	// wrong counts what is wrong.
+	// wrong counts what is wrong, by its description.
 	wrong map[string]int
 }
 
@@ -179,7 +180,7 @@ func (j *attackJudge) judgeAttack(out *judgement, a attack, seen *attackEvidence
 // judgeArrivals judges each event of an attack.
 func (j *attackJudge) judgeArrivals(out *judgement, a attack, seen *attackEvidence, marker string, events map[string]loggedEvent) (*arrivals, error) {
 	got := &arrivals{outcome: refusedByProxy, arrived: map[int]bool{}, wrong: map[string]int{}}
-	for _, key := range slices.Sorted(maps.Keys(events)) { // What comes out is the same each time.
+	for _, key := range slices.Sorted(maps.Keys(events)) { // so that the result is the same each time
 		event := events[key]
 		by, request := seen.findBy(event.Event, marker)
 		if by == "" {
@@ -205,8 +206,8 @@ func (j *attackJudge) judgeArrivals(out *judgement, a attack, seen *attackEviden
 	return got, nil
 }
 
-// requestOf returns the number of the request that an event is of. For a request within another, or one of several that
-// look alike, it is the request of whoever arrived.
+// requestOf returns the number of the request that an event belongs to. For a request within another, or one of several
+// that look alike, that is the request of the person who arrived.
 func (j *attackJudge) requestOf(a attack, number string, event loggedEvent) int {
 	i, err := strconv.Atoi(number)
 	if err == nil && i >= 1 && i <= len(a.Requests) {
@@ -227,8 +228,8 @@ func (j *attackJudge) mustArrive(a attack) bool {
 	return isForReference || a.isControl()
 }
 
-// judgeControl judges requests that have to arrive as the person: all of them do, and one that did not is not answered
-// with success, because that would be the answer to another request.
+// judgeControl judges requests that have to arrive as the person. All of them have to arrive. One that did not may not
+// be answered with success, because that would be the answer to another request.
 func (j *attackJudge) judgeControl(out *judgement, a attack, seen *attackEvidence, got *arrivals, events map[string]loggedEvent) {
 	code := seen.Answers[0].Code
 	isAnsweredUnasked := len(events) == 0 && code/100 == 2
@@ -246,7 +247,8 @@ func (j *attackJudge) judgeControl(out *judgement, a attack, seen *attackEvidenc
 	}
 }
 
-// firstRefusal returns what the API server answered to the first request that it refused, after a colon; empty if to none.
+// firstRefusal returns a colon and the API server's answer to the first request that it refused, or "" if it refused
+// none.
 func firstRefusal(events map[string]loggedEvent) string {
 	for _, key := range slices.Sorted(maps.Keys(events)) {
 		if status := events[key].ResponseStatus; status != nil && status.Message != "" {
@@ -256,14 +258,14 @@ func firstRefusal(events map[string]loggedEvent) string {
 	return ""
 }
 
-// loggedEvent is an event of the audit log of one of two clusters.
+// loggedEvent is an event in the audit log of one of two clusters.
 type loggedEvent struct {
 	*auditv1.Event
-	// elsewhere means that it is of the second cluster.
+	// elsewhere means that it is an event of the second cluster.
 	elsewhere bool
 }
 
-// eventsByKey returns the events of an attack without the further ones of a request, for its stages.
+// eventsByKey returns one event for each request of an attack, and leaves out those of other stages.
 func (e *attackEvidence) eventsByKey() map[string]loggedEvent {
 	events := map[string]loggedEvent{}
 	for n, log := range [][]json.RawMessage{e.Events, e.Elsewhere} {
@@ -278,7 +280,8 @@ func (e *attackEvidence) eventsByKey() map[string]loggedEvent {
 
 var digits = regexp.MustCompile(`^[0-9]+`)
 
-// findBy returns by what an event belongs to an attack, empty if it does not, and the number of the request in its marker.
+// findBy returns how an event is known to belong to an attack, or "" if it does not belong to it, and the number of the
+// request in the event's marker.
 func (e *attackEvidence) findBy(event *auditv1.Event, marker string) (by, request string) {
 	for _, in := range []struct{ by, text string }{{foundByURI, event.RequestURI}, {foundByAgent, event.UserAgent}, {foundByID, string(event.AuditID)}} {
 		_, rest, found := strings.Cut(in.text, marker)

@@ -16,18 +16,18 @@ const wantPage = "the answers follow from the grants, and the authorizer is aske
 type pageCost struct {
 	page    string
 	reviews int
-	// asked is how many access reviews the authorizer got for them, by how the page was opened; empty where that cannot be
-	// seen.
+	// asked is how many access reviews the authorizer got for them, for each way in which the page was opened. It is
+	// empty where that cannot be seen.
 	asked []int
-	// took is how long that took, by how the page was opened.
+	// took is how long that took, for each way in which the page was opened.
 	took []time.Duration
-	// each is how long single reviews took, one after another, in ascending order.
+	// each has the times of the single reviews, which were sent one after another, in ascending order.
 	each []time.Duration
-	// rules means that the page asks for the rules, incomplete that these are not all.
+	// rules means that the page asks for the rules. incomplete means that the answer does not have all of them.
 	rules, incomplete bool
 }
 
-// judgeVisits judges the reviews of pages by the grants, and what the authorizer was asked by what they ask.
+// judgeVisits judges the reviews of pages by the grants, and what the authorizer was asked by what the reviews ask.
 func (e *preflightEvidence) judgeVisits(out *judgement, g *group) error {
 	if want := len(pages()) * len(pageVisits); len(e.Visits) != want {
 		return fmt.Errorf("there is evidence of %d visits to pages, not of %d", len(e.Visits), want)
@@ -104,7 +104,7 @@ func (j *visitJudge) judge(seen visitEvidence, cost *pageCost) error {
 	return nil
 }
 
-// judgeRules demands that the rules are answered, and reports whether they are incomplete.
+// judgeRules demands that the request for the rules is answered. It reports whether the rules are incomplete.
 func (j *visitJudge) judgeRules(o *verdicts.Observation) (incomplete bool) {
 	var rules authorizationv1.SelfSubjectRulesReview
 	if a, err := decodeReview(o, &rules); err != nil || a != allowed {
@@ -113,7 +113,7 @@ func (j *visitJudge) judgeRules(o *verdicts.Observation) (incomplete bool) {
 	return rules.Status.Incomplete
 }
 
-// judgeReview demands that a review is answered, on a control plane of ours by the grants.
+// judgeReview demands that a review is answered. On a control plane of ours, the answer has to follow from the grants.
 func (j *visitJudge) judgeReview(q question, text string, o *verdicts.Observation) {
 	want := forbidden
 	if j.group.fixture.isGranted(q) {
@@ -126,8 +126,9 @@ func (j *visitJudge) judgeReview(q question, text string, o *verdicts.Observatio
 	}
 }
 
-// judgeQuestions demands that the authorizer was asked, about who opens the page, whether each review may be made, and what
-// the review is about. What it is asked about the proxy depends on what the API server remembers, and is counted alone.
+// judgeQuestions demands that the authorizer was asked, about the person who opens the page, whether each review may be
+// made and what the review is about. What it is asked about the proxy depends on what the API server remembers, and is
+// only counted.
 func (j *visitJudge) judgeQuestions(asked []verdicts.Review, expected []string) {
 	var got []string
 	for _, r := range asked {

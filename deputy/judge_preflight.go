@@ -16,19 +16,19 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// answer is what became of one way to ask.
+// answer is the result of one way of asking.
 type answer string
 
 const (
 	allowed   answer = "allowed"
 	forbidden answer = "forbidden"
-	// unreachable means that the proxy may not impersonate for this.
+	// unreachable means that the proxy may not impersonate this person.
 	unreachable answer = "not for the proxy"
 )
 
 const wantAgreement = "the review, the rules, the request and the grants agree"
 
-// judge compares what was shown with what was done, and both with the grants where they are ours.
+// judge compares what was shown with what was done. Where the grants are ours, it compares both with them.
 func (e *preflightEvidence) judge(out *judgement, g *group) error {
 	rules := g.fixture.questionsByRules(g.questions)
 	if len(e.Questions) != len(g.questions) || len(e.Rules) != len(rules) {
@@ -42,7 +42,7 @@ func (e *preflightEvidence) judge(out *judgement, g *group) error {
 			continue
 		}
 		out.outcomes[string(got.request)]++
-		if g.isForeign() { // with grants and authorizers that are not known
+		if g.isForeign() { // grants and authorizers are not known there
 			if got.review != got.request {
 				out.fail(q.String(), wantAgreement, "%s", got.reviewDiffers())
 			}
@@ -55,7 +55,7 @@ func (e *preflightEvidence) judge(out *judgement, g *group) error {
 	return e.judgeVisits(out, g)
 }
 
-// answers are what a person was told about a question, in three ways.
+// answers are what a person was told about a question in three ways.
 type answers struct {
 	review, request, rules answer
 	status                 authorizationv1.SubjectAccessReviewStatus
@@ -74,7 +74,7 @@ func (a answers) reviewDiffers() string {
 	return fmt.Sprintf("the pre-flight says %q, the request is %q", a.review, a.request)
 }
 
-// compare returns which answers contradict each other or the grants.
+// compare returns which answers contradict one another or the grants.
 func (a answers) compare(outOfReach, isGranted bool) (wrong []string) {
 	want := forbidden
 	switch {
@@ -101,7 +101,7 @@ func (a answers) compare(outOfReach, isGranted bool) (wrong []string) {
 	return wrong
 }
 
-// hasReason reports whether a review says more than no, which RBAC never does.
+// hasReason reports whether a review says more than no. RBAC never does.
 func hasReason(s authorizationv1.SubjectAccessReviewStatus) bool {
 	return s.Reason != "" || s.Denied || s.EvaluationError != ""
 }
@@ -116,7 +116,8 @@ func reviewAnswer(o *verdicts.Observation) (answer, authorizationv1.SubjectAcces
 	return a, got.Status, err
 }
 
-// decodeReview decodes the answer to a review. It is unreachable if the proxy may not ask for this person.
+// decodeReview decodes the answer to a review. The answer is unreachable if the proxy may not ask on behalf of this
+// person.
 func decodeReview(o *verdicts.Observation, review any) (answer, error) {
 	if isImpersonationRefused(o) {
 		return unreachable, nil
@@ -132,8 +133,8 @@ func isImpersonationRefused(o *verdicts.Observation) bool {
 	return o.Response.Code == http.StatusForbidden && status != nil && strings.Contains(status.Message, "cannot impersonate")
 }
 
-// requestAnswer returns what became of a request by its audit event: admission refuses in words like those of
-// authorization.
+// requestAnswer returns what became of a request according to its audit event. The answer's text is not enough, because
+// admission refuses in words like those of authorization.
 func (g *group) requestAnswer(out *judgement, q question, o *verdicts.Observation, marker string) (answer, error) {
 	event := decode(o.Audit)
 	switch {
@@ -162,7 +163,7 @@ func (g *group) requestAnswer(out *judgement, q question, o *verdicts.Observatio
 	return "", fmt.Errorf("its audit event has the decision %q", decision)
 }
 
-// isImpersonatedAsGranted reports whether a request was impersonated in the way, legacy or constrained, that is granted.
+// isImpersonatedAsGranted reports whether a request was impersonated in the way that is granted, legacy or constrained.
 func (g *group) isImpersonatedAsGranted(event *auditv1.Event) bool {
 	if event.ImpersonatedUser == nil || g.isForeign() {
 		return true

@@ -11,8 +11,8 @@ import (
 
 const wantRefusal = "the person is refused, and arrives as nobody else"
 
-// judge demands a refusal, and that nobody else arrives. That a watch stays open is reported and not wrong: an API server
-// does not end those of a token that it no longer takes either.
+// judge demands that the person is refused, and that nobody else arrives. A watch that stays open is reported and is
+// not wrong, because an API server does not end those of a token that it no longer accepts either.
 func (e *revocationEvidence) judge(out *judgement, who *Identity, isOurs bool) {
 	out.checks += 2
 	if e.Last.Refused {
@@ -37,7 +37,7 @@ func (e *revocationEvidence) judge(out *judgement, who *Identity, isOurs bool) {
 	}
 }
 
-// since returns how long after the revocation something was.
+// since returns how long after the revocation something happened.
 func (e *revocationEvidence) since(at time.Time) string {
 	return at.Sub(e.Revoked).Round(time.Second).String() + " after"
 }
@@ -62,8 +62,8 @@ func (e *revocationEvidence) judgeEvents(out *judgement, who *Identity, isOurs b
 	return seen
 }
 
-// isAllowedAfterRefusal reports whether a request that the person was refused, or one behind it, was allowed by the API
-// server. Both times are of one clock.
+// isAllowedAfterRefusal reports whether the API server allowed the request that the person was refused, or a later one.
+// Both times are of the same clock.
 func (e *revocationEvidence) isAllowedAfterRefusal(event *auditv1.Event) bool {
 	isLater := !event.RequestReceivedTimestamp.Time.Before(e.Last.At)
 	return e.Last.Refused && isLater && decisionOf(event) == "allow"

@@ -10,12 +10,12 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// TestUnlogged: an answer that only the API server can have given has its event, which says the same.
+// TestUnlogged checks that an answer which only the API server can have given must have an event that agrees with it.
 func TestUnlogged(t *testing.T) {
 	known := map[string]*auditv1.Event{"1": {ResponseStatus: &metav1.Status{Code: 200}}, "2": {ResponseStatus: &metav1.Status{Code: 403}}}
 	for name, c := range map[string]struct {
 		answer reply
-		theirs bool // on a cluster of somebody's
+		theirs bool // the cluster is not ours
 		names  bool
 		logged bool
 		want   bool
@@ -41,7 +41,7 @@ func TestUnlogged(t *testing.T) {
 	}
 }
 
-// TestRevokedAndLetIn: nobody was refused whose request the API server then allowed.
+// TestRevokedAndLetIn checks that it is a failure if the API server allowed a request of a person who was refused.
 func TestRevokedAndLetIn(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {

@@ -18,7 +18,8 @@ const (
 	correlated = "correlated"
 )
 
-// judge judges everybody's requests by who arrived, and the reference deputy's audit log by the API server's, row by row.
+// judge judges everybody's requests by who arrived. It compares the reference deputy's audit log with the API server's,
+// row by row.
 func (e *auditLogsEvidence) judge(out *judgement, g *group, logged bool) error {
 	ways := g.listWays()
 	if len(e.Ways) != len(ways) {
@@ -44,15 +45,15 @@ func (e *auditLogsEvidence) judge(out *judgement, g *group, logged bool) error {
 	return nil
 }
 
-// wayOfUse is a way on which everybody sends requests.
+// wayOfUse is a way by which everybody sends requests.
 type wayOfUse struct {
 	people []*Identity
-	// hasRows means that a reference deputy is on it, which writes an audit log.
+	// hasRows means that a reference deputy is on the way, which writes an audit log.
 	hasRows     bool
 	twoClusters bool
 }
 
-// listWays returns the ways on which everybody sends requests: to two reference deputies, and to a hub or a proxy.
+// listWays returns the ways by which everybody sends requests: to two reference deputies, and to a hub or a proxy.
 func (g *group) listWays() (ways []wayOfUse) {
 	if g.reference {
 		deputy := wayOfUse{people: inSession(g.people), hasRows: true}
@@ -64,7 +65,7 @@ func (g *group) listWays() (ways []wayOfUse) {
 	return ways
 }
 
-// judgeRows compares a deputy's audit log with the API server's: each row has the event of the same request.
+// judgeRows compares a deputy's audit log with the API server's. Each row must have the event of the same request.
 func (w *wayEvidence) judgeRows(out *judgement, cluster string) {
 	events := map[string]*auditv1.Event{}
 	for i := range w.Attacks.Attacks {
@@ -87,8 +88,8 @@ func (w *wayEvidence) judgeRows(out *judgement, cluster string) {
 	}
 }
 
-// compareRow returns how a row of the deputy's audit log differs from the event with its audit ID, if there is one, and from the
-// cluster whose event that is.
+// compareRow returns how a row of the deputy's audit log differs from the event with its audit ID, or "". The row also
+// has to name the cluster of that event.
 func compareRow(row reference.Row, event *auditv1.Event, cluster string) string {
 	switch {
 	case event == nil:
@@ -106,12 +107,12 @@ func compareRow(row reference.Row, event *auditv1.Event, cluster string) string 
 	return ""
 }
 
-// describeRow returns what a row says that a request is about.
+// describeRow returns what a request is about according to a row.
 func describeRow(row reference.Row) string {
 	return dashboard.Attributes{Verb: row.Verb, APIGroup: row.APIGroup, Resource: row.Resource, Namespace: row.Namespace, Name: row.Name}.String()
 }
 
-// describeEvent returns the same of an event.
+// describeEvent returns what a request is about according to an event.
 func describeEvent(event *auditv1.Event) string {
 	row := reference.Row{Verb: event.Verb}
 	if ref := event.ObjectRef; ref != nil {
@@ -127,7 +128,7 @@ func failWithoutRow(out *judgement, event *auditv1.Event) {
 	out.fail("the event "+string(event.AuditID), wantRow, "%s as %+v has no row of the deputy", event.RequestURI, event.ImpersonatedUser)
 }
 
-// judgeAnswers demands that clients are told what follows from their grants: everybody has two entries in the table.
+// judgeAnswers demands that the answers follow from the grants. Everybody has two entries in the table.
 func (w *wayEvidence) judgeAnswers(out *judgement, g *group) {
 	grants := g.grants()
 	list := &authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods", Namespace: Namespace}

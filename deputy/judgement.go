@@ -12,18 +12,18 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// judgement is what came out of a case.
+// judgement is the result of a case.
 type judgement struct {
 	// checks is how many comparisons were made.
 	checks int
-	// outcomes counts what became of requests, and foundBy by what their audit events were found.
+	// outcomes counts the outcomes of requests. foundBy counts in which ways their audit events were found.
 	outcomes map[string]int
 	foundBy  map[string]int
 	failures []failure
 	// findings are the failures that are attacks.
 	findings []finding
 	pages    []pageCost
-	// inconclusive says why nothing can be concluded; empty if something can.
+	// inconclusive says why nothing can be concluded. It is empty if something can.
 	inconclusive string
 	seconds      float64
 }
@@ -31,14 +31,15 @@ type judgement struct {
 // failure is a check that failed.
 type failure struct{ what, want, got string }
 
-// finding is an attack by which somebody else arrived, or by which nobody arrived who should have.
+// finding is an attack by which somebody else arrived, or a request that should have arrived and did not.
 type finding struct {
 	attack string
-	// sent shows whose credentials were sent in place of credentials.
+	// sent shows what was sent. Each credential is replaced by the name of its owner.
 	sent    []string
 	answers []int
 	arrived string
-	// certain means that somebody else arrived, by an event that has the attack's marker: nothing that broke explains it.
+	// certain means that somebody else arrived according to an event with the attack's marker. Nothing that broke can
+	// explain that.
 	certain bool
 }
 
@@ -53,7 +54,7 @@ func (j *judgement) fail(what, want, format string, args ...any) {
 	j.failures = append(j.failures, failure{what, want, fmt.Sprintf(format, args...)})
 }
 
-// failAttack adds an attack that got through, or a request that should have and did not.
+// failAttack adds an attack that got through, or a request that should have arrived and did not.
 func (j *judgement) failAttack(a attack, e *attackEvidence, why string) {
 	j.findings = append(j.findings, finding{attack: a.Name, sent: e.Sent, answers: e.codes(), arrived: why})
 	want := "as the person who sent it, or not at all"
@@ -74,10 +75,10 @@ func (j *judgement) notTried() (n int, why []string) {
 	return n, why
 }
 
-// notTriedPrefix begins the outcomes of attacks that were not tried.
+// notTriedPrefix is the beginning of the outcomes of attacks that were not tried.
 const notTriedPrefix = "not tried: "
 
-// line says in one line what came out.
+// line returns the result in one line.
 func (j *judgement) line() string {
 	text := fmt.Sprintf("%s in %.1f s, %d failed", reports.Plural(j.checks, "check"), j.seconds, len(j.failures))
 	if len(j.outcomes) > 0 {
@@ -95,7 +96,7 @@ func listCounts(counts map[string]int) string {
 	}), ", ")
 }
 
-// listedFailures is how many failures a result lists; the others are counted.
+// listedFailures is how many failures a result lists. Further ones are only counted.
 const listedFailures = 50
 
 // result returns the verdict on the case, and what explains it.

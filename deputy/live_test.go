@@ -34,7 +34,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// helperEnv makes the test's program something that a test starts.
+// helperEnv makes the test's own program run as something that a test starts.
 const helperEnv = "AUTHZCONF_DEPUTY_HELPER"
 
 func TestMain(m *testing.M) {
@@ -58,8 +58,8 @@ func TestMain(m *testing.M) {
 
 const livePrefix = "/k8s/clusters/local"
 
-// liveProxy knows people by their certificates, speaks HTTP/2, has the API below a prefix, and ends what is open of somebody
-// whose certificate is revoked.
+// liveProxy knows people by their certificates, speaks HTTP/2, and has the API below a prefix. It closes the open
+// connections of a person whose certificate is revoked.
 func liveProxy(dir, address string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
@@ -112,8 +112,8 @@ func liveProxy(dir, address string) error {
 	return listener.ListenAndServeTLS(filepath.Join(dir, "server.pem"), filepath.Join(dir, "server.key"))
 }
 
-// TestLive tries a right proxy as its owner would: TLS with HTTP/2, client certificates, a prefix, constrained impersonation,
-// and a certificate that is revoked while a watch is open.
+// TestLive tries a right proxy as its owner would: TLS with HTTP/2, client certificates, a prefix, constrained
+// impersonation, and a certificate that is revoked while a watch is open.
 func TestLive(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
@@ -152,7 +152,7 @@ func liveIdentity(dir, who string) string {
 	return fmt.Sprintf("%s=client-cert:%s,%s", who, filepath.Join(dir, who+".pem"), filepath.Join(dir, who+".key"))
 }
 
-// certificates makes an authority, a server's certificate and those of people.
+// certificates creates an authority, the certificate of a server and those of people.
 func certificates(t *testing.T, dir string, people ...string) {
 	t.Helper()
 	validity := func(c *x509.Certificate, name string) *x509.Certificate {
@@ -187,7 +187,8 @@ func certificates(t *testing.T, dir string, people ...string) {
 	}
 }
 
-// TestLaunchedDiesWithUs kills a process that has launched a command: the command dies, and what it has started.
+// TestLaunchedDiesWithUs kills a process that has launched a command. The command has to end, and everything that it
+// has started.
 func TestLaunchedDiesWithUs(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), helperEnv+"=launch")
@@ -219,7 +220,8 @@ func TestLaunchedDiesWithUs(t *testing.T) {
 	}
 }
 
-// runs says whether a process does: one that nobody has waited for is still there, and does not.
+// runs reports whether a process runs. One that has ended and that nobody has waited for still exists, but does not
+// run.
 func runs(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err == nil {

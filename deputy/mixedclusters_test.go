@@ -30,8 +30,8 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// twoClusterDeputy is a proxy with two clusters below /clusters/NAME, which impersonates the person of a session. fault is what is
-// wrong with it; empty for one that is right.
+// twoClusterDeputy is a proxy with two clusters below /clusters/NAME. It impersonates the person of a session. fault is
+// what is wrong with it, or "" if it is right.
 type twoClusterDeputy struct {
 	names   []string
 	targets map[string]*httputil.ReverseProxy
@@ -39,12 +39,13 @@ type twoClusterDeputy struct {
 
 	mu       sync.Mutex
 	requests int
-	// lastOf is the cluster that a person has chosen last, and of the connection the one that its first request chose.
+	// lastOf is the cluster that a person chose last. For a connection it is the cluster that the connection's first
+	// request chose.
 	lastOf  map[string]string
 	answers map[string]*keptAnswer
 }
 
-// keptAnswer is an answer that a cache has, without the cluster in its key.
+// keptAnswer is an answer in a cache whose key lacks the cluster.
 type keptAnswer struct {
 	code   int
 	header http.Header
@@ -81,7 +82,7 @@ func newTwoClusterDeputy(names []string, configs []*rest.Config, fault string) (
 	return d, nil
 }
 
-// identify says whose a request is, and by which token.
+// identify sets whose request it is, and the token that it is sent with.
 func (d *twoClusterDeputy) identify(r *httputil.ProxyRequest, token string) {
 	out, person := r.Out.Header, r.In.Header.Get(sessionHeader)
 	asked, isElsewhere := r.In.Header.Get("Impersonate-User"), r.In.Header.Get(clusterHeader) == d.names[1]
@@ -106,10 +107,10 @@ func (d *twoClusterDeputy) identify(r *httputil.ProxyRequest, token string) {
 	}
 }
 
-// The headers by which the proxy tells itself which cluster a request goes to, and whether its path goes up.
+// In these headers the proxy remembers which cluster a request goes to, and whether its path leads upwards.
 const clusterHeader, upHeader = "X-Test-Cluster", "X-Test-Up"
 
-// mixedFaults are the ways to confuse two clusters, each with what finds it.
+// mixedFaults are the ways to confuse two clusters, each with the finding that it must lead to.
 var mixedFaults = map[string]string{
 	"":                       "",
 	"takes turns":            "it was for the other cluster, and arrived at",
@@ -124,7 +125,7 @@ var mixedFaults = map[string]string{
 	"falls back":                   `a cluster that is not there: it was for a cluster that is not there, and arrived at "east" as "alice@corp"`,
 	"caches without the cluster":   "the same object of both clusters: request 2 was answered with a PodList, and did not arrive: it is the answer of the other cluster",
 	"sends upgrades to the first":  `a WebSocket at the other cluster: it was for the other cluster, and arrived at "east" as "alice@corp"`,
-	"goes up by encoded dots":      "", // Either cluster may be arrived at.
+	"goes up by encoded dots":      "", // it may arrive at either cluster
 	"sends to both":                `control: it was for the other cluster, and arrived at "west" as "alice@corp"`,
 	"loses the session elsewhere":  `control of the other cluster: it was made as the proxy itself`,
 	"knows the first alone":        `control of the other cluster: it was for the other cluster, and arrived at "east" as "alice@corp"`,
@@ -181,7 +182,7 @@ func (d *twoClusterDeputy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.send(w, out, name, "/"+rest+"?"+r.URL.RawQuery)
 }
 
-// cleanPath returns the path of a request, and whether it went up: a proxy may go where that leads.
+// cleanPath returns the cleaned path of a request, and whether it led upwards. A proxy may follow such a path.
 func (d *twoClusterDeputy) cleanPath(u *url.URL) (escaped string, isUp bool) {
 	escaped = u.EscapedPath()
 	goesUp := slices.Contains([]string{"goes up by encoded dots", "loses the session upwards", "trusts headers upwards", "lets nobody in elsewhere"}, d.fault)
@@ -268,8 +269,8 @@ func (k *keptAnswer) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// TestMixedClusters tries the attacks about two clusters on a proxy that is right, which has to pass, and on proxies that confuse the
-// clusters in one way each, in front of two API servers.
+// TestMixedClusters tries the attacks about two clusters in front of two API servers: on a proxy that is right, which
+// has to pass, and on proxies that confuse the clusters in one way each.
 func TestMixedClusters(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts two control planes")
@@ -287,7 +288,7 @@ func TestMixedClusters(t *testing.T) {
 	caught := map[string]bool{}
 	faulty := slices.DeleteFunc(slices.Sorted(maps.Keys(mixedFaults)), func(fault string) bool { return mixedFaults[fault] == "" })
 	tried := sampleNames(faulty)
-	for _, fault := range append(tried, "", "goes up by encoded dots") { // The last two are right.
+	for _, fault := range append(tried, "", "goes up by encoded dots") { // the last two are right
 		t.Run("it "+fault, func(t *testing.T) {
 			d, err := newTwoClusterDeputy(tunnelledClusters, configs, fault)
 			if err != nil {
@@ -328,7 +329,7 @@ func (d *twoClusterDeputy) serve(t *testing.T, people []*Identity, planes []*pla
 	return ep
 }
 
-// server returns a server of the proxy, whose requests know their connection.
+// server returns a server of the proxy whose requests know their connection.
 func (d *twoClusterDeputy) server(address string) *http.Server {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
@@ -342,8 +343,8 @@ func (d *twoClusterDeputy) server(address string) *http.Server {
 	}
 }
 
-// tryMixed tries the controls, the attacks about two clusters, and everybody at once on both: want is what has to be found, empty
-// if nothing may be. It returns the attacks that were caught.
+// tryMixed tries the controls, the attacks about two clusters, and everybody at the same time on both. want is what has
+// to be found; if it is empty, nothing may be found. It returns the attacks that were caught.
 func tryMixed(ctx context.Context, t *testing.T, ep *endpoint, want string) (caught []string) {
 	t.Helper()
 	isKind := func(kind string) bool { return kind == controlsKind || kind == clustersKind }
@@ -386,7 +387,8 @@ func runTwoClusterDeputy(address, fault string) error {
 	return d.server(address).ListenAndServe()
 }
 
-// TestMixedRun tries the proxy with two clusters as its owner would, by a command that starts it, and verifies the report.
+// TestMixedRun tries the proxy with two clusters as its owner would, with a command that starts it, and verifies the
+// report.
 func TestMixedRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
@@ -405,8 +407,8 @@ func TestMixedRun(t *testing.T) {
 	}
 }
 
-// TestMixedOnExistingClusters tries the proxy on two clusters that run already, by one kubeconfig with a context for each, and an
-// audit log for each: a right proxy passes, and one that confuses them does not.
+// TestMixedOnExistingClusters tries the proxy on two running clusters, with one kubeconfig that has a context for each,
+// and with an audit log for each. A right proxy passes, and one that confuses the clusters fails.
 func TestMixedOnExistingClusters(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts two control planes")
@@ -442,8 +444,8 @@ func TestMixedOnExistingClusters(t *testing.T) {
 	}
 }
 
-// startLogged starts a control plane whose audit log grows in a file with the cluster's name, and returns how a proxy and an
-// administrator reach it.
+// startLogged starts a control plane whose audit log grows in a file with the cluster's name, and returns how a proxy
+// and an administrator reach it.
 func startLogged(ctx context.Context, t *testing.T, dir, cluster string, people []*Identity) (proxied, admin *rest.Config) {
 	t.Helper()
 	file, err := os.Create(filepath.Join(dir, cluster+".log"))
@@ -470,7 +472,7 @@ func startLogged(ctx context.Context, t *testing.T, dir, cluster string, people 
 	return proxied, admin
 }
 
-// TestOneLogForTwoClusters shows that two clusters with one audit log are not taken for two.
+// TestOneLogForTwoClusters checks that two clusters with the same audit log are refused.
 func TestOneLogForTwoClusters(t *testing.T) {
 	var mu sync.Mutex
 	var events []json.RawMessage

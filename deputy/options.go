@@ -1,7 +1,7 @@
-// Package deputy is about tools that act for many people, such as a dashboard that impersonates each of its users. What a
-// scenario can say about them is in the folder periscope; this package checks on a running API server what it cannot:
-// that a pre-flight says what the request then does, that the deputy's own audit log and the API server's say the same,
-// and that nobody becomes somebody else through a tunnel.
+// Package deputy is about tools that act for many people, such as a dashboard that impersonates each of its users. What
+// a scenario can say about them is in the folder periscope. This package checks on a running API server what a scenario
+// cannot: that a pre-flight says what the request then does, that the deputy's own audit log says the same as the API
+// server's, and that nobody becomes somebody else through a tunnel.
 package deputy
 
 import (
@@ -14,34 +14,36 @@ import (
 	"github.com/authzconf/authzconf/engine/server"
 )
 
-// options are what to run.
+// options say what is run.
 type options struct {
-	// target is the control plane to start; its gate ConstrainedImpersonation is on.
+	// target is the control plane that is started, with its gate ConstrainedImpersonation on.
 	target server.Options
-	// impersonation are the ways in which the proxy identity may impersonate, with a control plane each.
+	// impersonation are the ways in which the proxy identity may impersonate. Each has a control plane of its own.
 	impersonation []string
-	// parts are some of Parts; if empty, all that there are of the proxy or the references.
+	// parts are some of Parts. If it is empty, they are all parts that exist for the proxy or for the references.
 	parts []string
-	// pairs is how many questions the pre-flight is tried with; users people send requests each, all at once.
+	// pairs is how many questions the pre-flight is tried with. users is how many people send requests at the same
+	// time, and requests how many each of them sends.
 	pairs, users, requests int
 	seed                   int64
-	// clusters are the names of two clusters behind one proxy, or one hub; empty if there is one cluster without a name.
+	// clusters are the names of two clusters behind one proxy or one hub. It is empty if there is one cluster, which
+	// has no name.
 	clusters []string
-	// proxy, if given, is tried in place of the reference deputy and agent.
+	// proxy, if it is given, is tried instead of the reference deputy and agent.
 	proxy *Proxy
 }
 
 const (
 	legacy      = "legacy"
 	constrained = "constrained"
-	// existingCluster stands for the way of impersonation on a cluster that somebody else made.
+	// existingCluster is used in place of a way of impersonation on a cluster that somebody else made.
 	existingCluster = "existing"
 )
 
 // Impersonations returns the ways in which a proxy identity can be granted impersonation.
 func Impersonations() []string { return []string{legacy, constrained} }
 
-// The parts of the suite.
+// These are the parts of the suite.
 const (
 	preflightPart  = "preflight"
 	auditLogsPart  = "audit-logs"
@@ -55,10 +57,11 @@ func Parts() []string {
 	return []string{preflightPart, auditLogsPart, attacksPart, tunnelPart, revocationPart}
 }
 
-// maxAsked is more than a control plane on one machine answers in good time.
+// maxAsked is more than a control plane on one machine answers in reasonable time.
 const maxAsked = 10000
 
-// check returns an error for what can't be run. Without read, as for a report, no file that the options name is read.
+// check returns an error if the options cannot be run. If read is false, as for a report, no file that the options name
+// is read.
 func (o options) check(read bool) error {
 	if err := checkNames("impersonation", o.impersonation, Impersonations()); err != nil {
 		return err
@@ -81,10 +84,10 @@ func (o options) check(read bool) error {
 	return o.proxy.check(o.clusters, read)
 }
 
-// clusterName is what a name of a cluster looks like: it stands in paths, and names a context and files.
+// clusterName matches the names that a cluster may have. The name is used in paths, and names a context and files.
 var clusterName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
 
-// checkClusters returns an error unless there are two clusters with names that tell them apart, or none with a name.
+// checkClusters returns an error unless there are two clusters with distinct names, or none with a name.
 func checkClusters(names []string) error {
 	for _, name := range names {
 		if !clusterName.MatchString(name) {
@@ -111,7 +114,7 @@ func checkNames(what string, given, known []string) error {
 	return nil
 }
 
-// ways returns the ways in which the proxy identity may impersonate; on a cluster that runs they are not ours to choose.
+// ways returns the ways in which the proxy identity may impersonate. On a running cluster they are not ours to choose.
 func (o options) ways() []string {
 	if o.proxy != nil && o.proxy.Kubeconfig != "" {
 		return []string{existingCluster}
@@ -119,7 +122,7 @@ func (o options) ways() []string {
 	return o.impersonation
 }
 
-// existingParts returns the parts that there are of what is tried.
+// existingParts returns the parts that exist for what is tried.
 func (o options) existingParts() []string {
 	return slices.DeleteFunc(Parts(), func(part string) bool {
 		switch part {
@@ -132,7 +135,7 @@ func (o options) existingParts() []string {
 	})
 }
 
-// isSelected reports whether --parts has a part.
+// isSelected reports whether --parts selects a part.
 func (o options) isSelected(part string) bool {
 	return len(o.parts) == 0 || slices.Contains(o.parts, part)
 }

@@ -29,13 +29,15 @@ type page struct {
 	Asks []string `json:"asks"`
 }
 
-// pageVisits are the ways in which a page is opened: its reviews one after another, the same again, and all at once.
+// pageVisits are the ways in which a page is opened: with its reviews one after another, with the same reviews again,
+// and with all of them at once.
 var pageVisits = []string{"opened", "opened again", "opened all at once"}
 
-// allAtOnce is the index of the last of them.
+// allAtOnce is the index of the last of these ways.
 const allAtOnce = 2
 
-// visitEvidence is a page as somebody opened it, and what the authorizer was asked meanwhile, where that can be seen.
+// visitEvidence is what was seen when somebody opened a page, and what the authorizer was asked meanwhile, if that can
+// be seen.
 type visitEvidence struct {
 	Reviews    []*verdicts.Observation `json:"reviews"`
 	Authorizer []verdicts.Review       `json:"authorizer,omitempty"`
@@ -56,8 +58,8 @@ func (g page) reviewsOf(who *Identity, namespace string) (questions []question, 
 	return questions, requests
 }
 
-// visitor returns who opens the page with a number: somebody in the proxy's reach, who has asked nothing before if there are
-// enough people.
+// visitor returns the person who opens the n-th page: somebody whom the proxy may impersonate and who, if there are
+// enough people, has asked nothing before.
 func (f *fixture) visitor(n int) *Identity {
 	people := slices.DeleteFunc(slices.Clone(f.people), func(who *Identity) bool { return who.outOfReach })
 	return people[n%len(people)]
@@ -95,7 +97,7 @@ type visit struct {
 	marker     string
 }
 
-// open sends the reviews of the page, and keeps what the authorizer is asked meanwhile.
+// open sends the reviews of the page, and records what the authorizer is asked meanwhile.
 func (v *visit) open(ctx context.Context) (*visitEvidence, error) {
 	seen := &visitEvidence{}
 	if v.ep.plane == nil {
@@ -133,7 +135,7 @@ func (v *visit) send(ctx context.Context, seen *visitEvidence) error {
 	return group.Wait()
 }
 
-// describeQuestion returns a question to an authorizer in one line.
+// describeQuestion returns a question to an authorizer on one line.
 func describeQuestion(a *authorizationv1.ResourceAttributes) string {
 	return strings.Join([]string{a.Verb, scenarios.FullResource(a.Resource, a.Subresource), a.Group, a.Version, a.Namespace, a.Name}, " ")
 }

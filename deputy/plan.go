@@ -13,7 +13,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// plan has a group for each way of impersonation, and in it a case for each part and each kind of attack.
+// plan has a group for each way of impersonation. Each group has a case for each part, and one for each kind of attack.
 type plan struct {
 	options options
 	groups  []*group
@@ -24,7 +24,7 @@ type plan struct {
 	judged map[string]judgements // by the keys of parts
 }
 
-// caseRef is what a case is about.
+// caseRef is the subject of a case.
 type caseRef struct {
 	group *group
 	part  string
@@ -75,7 +75,7 @@ func (p *plan) addCase(ref caseRef, name string) {
 // Cases implements product.Plan.
 func (p *plan) Cases() []product.Case { return p.cases }
 
-// Select implements product.Plan. The controls stay wherever an attack does: without them no attack can be judged.
+// Select implements product.Plan. The controls are kept if any attack is, because without them no attack can be judged.
 func (p *plan) Select(leaveOut func(product.Case) string) {
 	for i, c := range p.cases {
 		if c.NotRun != nil {
@@ -119,7 +119,7 @@ func (p *plan) casesOf(g *group, part string) (ids []string) {
 	return ids
 }
 
-// partsOf returns the parts of a group of which a case is run, in the order in which they run.
+// partsOf returns the parts of a group that have a case which is run, in the order in which they run.
 func (p *plan) partsOf(g *group) (parts []string) {
 	for _, part := range p.options.existingParts() {
 		if p.runs(g, part) {
@@ -145,7 +145,7 @@ func (p *plan) Judge(id string, view record.View) reports.Result {
 	return r
 }
 
-// missingEvidence returns the verdict on a case without evidence: what broke, if something did.
+// missingEvidence returns the verdict on a case without evidence. If something broke, the verdict says what.
 func missingEvidence(group string, view record.View) reports.Result {
 	r := reports.Result{Verdict: verdicts.Invalid, Blame: verdicts.BlameEnvironment, Reason: "there is no evidence of it"}
 	if problem, err := record.Read[problemEvidence](view, problemKey(group)); err == nil {
@@ -181,7 +181,7 @@ func (p *plan) judgePart(g *group, part string, view record.View) (judgements, e
 	return out, nil
 }
 
-// isLogShown reports whether the audit log has shown a request in a part before the one that is given.
+// isLogShown reports whether the audit log has shown a request in an earlier part.
 func (p *plan) isLogShown(g *group, part string, view record.View) (bool, error) {
 	for _, earlier := range p.partsOf(g) {
 		if earlier == part {

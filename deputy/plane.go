@@ -30,7 +30,7 @@ const (
 	timeout        = 15 * time.Second // how long a single answer may take
 )
 
-// plane is a control plane with a proxy identity on it: a ServiceAccount that may impersonate.
+// plane is a control plane with a proxy identity: a ServiceAccount that may impersonate.
 type plane struct {
 	*server.Server
 	admin     kubernetes.Interface
@@ -39,7 +39,7 @@ type plane struct {
 	url       *url.URL
 }
 
-// startPlane starts a control plane with what is granted on it, and with namespaces, some of them without any grant.
+// startPlane starts a control plane with grants and namespaces. In some of the namespaces nothing is granted.
 func startPlane(ctx context.Context, o server.Options, grants []scenarios.Grant, namespaces []string) (*plane, error) {
 	account := scenarios.ServiceAccount{Namespace: proxyNamespace, Name: proxyAlias}
 	return startPlaneFor(ctx, o, account, grants, namespaceObjects(namespaces))
@@ -54,7 +54,7 @@ func namespaceObjects(names []string) (objects []map[string]any) {
 	return objects
 }
 
-// startPlaneFor starts a control plane for a proxy with a ServiceAccount, with what is granted and the objects on it.
+// startPlaneFor starts a control plane for the ServiceAccount of a proxy, with grants and objects.
 func startPlaneFor(ctx context.Context, o server.Options, account scenarios.ServiceAccount, grants []scenarios.Grant, objects []map[string]any) (_ *plane, err error) {
 	p := &plane{}
 	if p.Server, err = server.Start(ctx, o); err != nil {
@@ -87,7 +87,7 @@ func startPlaneFor(ctx context.Context, o server.Options, account scenarios.Serv
 	return p, nil
 }
 
-// serve serves whoever acts for people.
+// serve serves a handler that acts for people.
 func (p *plane) serve(ctx context.Context, handler http.Handler, people []*Identity) (*endpoint, error) {
 	l, err := server.ServeLoopback(ctx, handler, nil)
 	if err != nil {
@@ -101,7 +101,7 @@ func (p *plane) serve(ctx context.Context, handler http.Handler, people []*Ident
 	return ep, nil
 }
 
-// agent starts the reference agent, the end of a tunnel, in front of an address.
+// agent starts the reference agent, which is the end of a tunnel, in front of an address.
 func (p *plane) agent(ctx context.Context, to *url.URL, people []*Identity) (*endpoint, error) {
 	return p.serve(ctx, reference.NewAgent(to, p.transport, func() string { return p.token }), people)
 }
@@ -114,8 +114,8 @@ func (p *plane) auditLog() auditLog {
 	}
 }
 
-// writeKubeconfig writes what a proxy is given: a context for each control plane, with the name of the cluster if it has one, of
-// which the first is the current one.
+// writeKubeconfig writes the kubeconfig for a proxy. It has a context for each control plane, with the name of the
+// cluster if that has one. The first context is the current one.
 func writeKubeconfig(dir string, names []string, planes []*plane) (string, error) {
 	var contexts []clusters.Context
 	for n, p := range planes {

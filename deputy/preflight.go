@@ -16,30 +16,30 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// preflightWorkers is how many questions are asked at once.
+// preflightWorkers is how many questions are asked at the same time.
 const preflightWorkers = 16
 
 // preflightEvidence is what was seen of the pre-flight, in the order of its questions.
 type preflightEvidence struct {
-	// Run begins the markers of what was sent.
+	// Run is the beginning of the markers of what was sent.
 	Run       string             `json:"run"`
 	Questions []questionEvidence `json:"questions"`
-	// Rules are the reviews of one user in one namespace, each read once.
+	// Rules are the rules reviews. Each is about one user in one namespace, and is read once.
 	Rules map[string]*verdicts.Observation `json:"rules"`
-	// Visits are those to the pages of a dashboard, in each way to open them.
+	// Visits are the visits to the pages of a dashboard, one for each way of opening a page.
 	Visits []visitEvidence `json:"visits"`
 }
 
-// questionEvidence is a question as a review and as the request itself.
+// questionEvidence is what was seen of a question as a review and as the request itself.
 type questionEvidence struct {
 	Review  *verdicts.Observation `json:"review"`
 	Request *verdicts.Observation `json:"request"`
 }
 
-// observePreflight asks every question through whoever acts for people, as a review and as the request itself.
+// observePreflight asks every question through the endpoint, as a review and as the request itself.
 func (ep *endpoint) observePreflight(ctx context.Context, g *group) (_ *preflightEvidence, err error) {
 	e := &preflightEvidence{Run: newRun(), Questions: make([]questionEvidence, len(g.questions)), Rules: map[string]*verdicts.Observation{}}
-	if e.Visits, err = ep.openPages(ctx, g, e.Run); err != nil { // before anything is remembered of anybody
+	if e.Visits, err = ep.openPages(ctx, g, e.Run); err != nil { // before the API server remembers anything about anybody
 		return nil, err
 	}
 	if err := ep.askAll(ctx, g, e); err != nil {
@@ -106,8 +106,8 @@ func (e *preflightEvidence) assignEvents(events []json.RawMessage) {
 	}
 }
 
-// ask sends a request of a person. The marker is its user agent and audit ID, if who acts for the person lets it be. It
-// has no limit of its own: it is the API server that is tested.
+// ask sends a request of a person. The marker is its user agent and its audit ID, if the program that acts for the
+// person passes these on. There is no limit of time, because it is the API server that is tested.
 func (ep *endpoint) ask(ctx context.Context, client *http.Client, who *Identity, r *scenarios.Request, marker string) (*verdicts.Observation, error) {
 	req, err := replay.NewRequest(ctx, ep.url.String(), r)
 	if err != nil {
@@ -128,7 +128,7 @@ func (ep *endpoint) ask(ctx context.Context, client *http.Client, who *Identity,
 	o.Sent = time.Now()
 	o.Response, err = replay.RoundTrip(client, req, r.Verb == "watch")
 	o.Answered = time.Now()
-	mayRefuse := !who.public // It is somebody's proxy: whether the request arrived is judged all the same.
+	mayRefuse := !who.public // it is a proxy of somebody else's: whether the request arrived is judged nevertheless
 	if err != nil && mayRefuse && ctx.Err() == nil {
 		o.Response.Broken, o.Response.AuditID, err = err.Error(), marker, nil
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// Product tries whoever acts for users: the reference deputy and agent, or a proxy of somebody's.
+// Product tries a program that acts for users: the reference deputy and agent, or somebody else's proxy.
 var Product = product.Product{Name: "deputy", Command: "deputy", New: newFlags, Conceal: concealIdentities}
 
 // flags are those of the product.
@@ -62,7 +62,7 @@ func (f *flags) registerProxy() {
 	f.set.DurationVar(&p.Timeout, "timeout", 30*time.Second, "how long the proxy may take to start, and to answer")
 }
 
-// Plan implements product.Flags. People's credentials are read before a run, and never recorded.
+// Plan implements product.Flags. People's credentials are read before a run, and are never recorded.
 func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
 	o := f.options
 	o.seed = i.Seed
@@ -87,7 +87,7 @@ func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
 	return newPlan(o), server.CheckAPIServers([]server.Options{o.target})
 }
 
-// controlPlane returns the control plane of a version, with the gate on.
+// controlPlane returns the options for a control plane of a version, with the gate on.
 func controlPlane(kubernetes string, binaries *local.Binaries) (o server.Options, err error) {
 	if o.Release, err = local.ParseRelease(kubernetes); err != nil {
 		return o, err
@@ -102,18 +102,18 @@ func controlPlane(kubernetes string, binaries *local.Binaries) (o server.Options
 	return o, nil
 }
 
-// useProxy tries a proxy in place of the references.
+// useProxy makes the options try a proxy instead of the references.
 func (o *options) useProxy(p Proxy, impersonationGiven bool) {
 	if p.Kubeconfig == "" {
 		p.Namespace = Namespace
 	}
 	if !impersonationGiven {
-		o.impersonation = []string{legacy} // what proxies use today
+		o.impersonation = []string{legacy} // this is what proxies use today
 	}
 	o.proxy = &p
 }
 
-// concealIdentities returns a command line without what --identity says of people's credentials.
+// concealIdentities returns a command line without the credentials that --identity contains.
 func concealIdentities(command []string) []string {
 	out := slices.Clone(command)
 	for i, arg := range out {

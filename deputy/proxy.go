@@ -19,31 +19,34 @@ import (
 	"github.com/authzconf/authzconf/reports/filing"
 )
 
-// Proxy is a proxy of somebody's that is tried in place of the reference deputy and agent.
+// Proxy is somebody else's proxy, which is tried instead of the reference deputy and agent.
 type Proxy struct {
-	// URL is where it listens, APIPrefix where the API is below that, CA its authority's file; unset, the system's count.
+	// URL is where it listens. APIPrefix is the path below the URL at which the API begins. CA is the file of its
+	// authority; if it is empty, the system's authorities are used.
 	URL, APIPrefix, CA string
-	Identities         []string // the values of --identity, People what they say
+	Identities         []string // Identities are the values of --identity, and People what they say
 	People             []*Identity
-	// Command starts it with KUBECONFIG, the way to a local control plane. Or else Kubeconfig is that of the cluster behind
-	// it, with Context unless its current one is meant, AuditLog the cluster's log, and Namespace where pods are listed.
+	// Command starts the proxy, with KUBECONFIG for a local control plane. Without a command, Kubeconfig leads to the
+	// cluster behind the running proxy, Context is a context in it (the current one if empty), AuditLog is that
+	// cluster's log, and Namespace is where pods are listed.
 	Command, Kubeconfig, Context, AuditLog, Namespace string
-	// AuditWait is how long an event may take to get into that log.
+	// AuditWait is how long it may take until an event is in that log.
 	AuditWait time.Duration
-	// Requests is the file of a dashboard's own requests, and Trail its own audit trail. Unset, the proxy speaks the Kubernetes
-	// API.
+	// Requests is the file with a dashboard's own requests, and Trail is the dashboard's own audit trail. If Requests
+	// is empty, the proxy speaks the Kubernetes API.
 	Requests, Trail string
-	// Revoke is a command that makes the credentials of the first person worthless; unset, that is not tried.
+	// Revoke is a command that makes the credentials of the first person worthless. If it is empty, revocation is not
+	// tried.
 	Revoke  string
 	Timeout time.Duration // how long the proxy may take to answer
 
-	// clusters are the names of two clusters behind it; empty if there is one.
+	// clusters are the names of two clusters behind the proxy. It is empty if there is one cluster.
 	clusters []string
 	at       *endpoint
 }
 
-// check returns an error for a proxy that can't be tried, before anything is started: in front of two clusters with names, or
-// one without. With read, the files that are named are read.
+// check returns an error, before anything is started, if the proxy cannot be tried. The proxy is in front of two named
+// clusters, or of one without a name. If read is true, the files that are named are read.
 func (p *Proxy) check(clusters []string, read bool) error {
 	p.clusters = clusters
 	to, err := p.parseURL()
@@ -130,7 +133,8 @@ func (p *Proxy) loadCA() error {
 	return nil
 }
 
-// probe asks for pods as each person, of each cluster. What does not answer as a Kubernetes API does is the user's to mend.
+// probe lists pods as each person, at each cluster. If an answer is not one of a Kubernetes API, the user has to fix
+// that.
 func (p *Proxy) probe(ctx context.Context) error {
 	ends := []*endpoint{p.at}
 	if p.at.other != nil {
@@ -184,7 +188,8 @@ func isKubernetesObject(body []byte) bool {
 	return json.Unmarshal(body, &object) == nil && object.Kind != "" && object.APIVersion != ""
 }
 
-// open returns the proxy, in front of control planes for which it is started, or of the clusters that run.
+// open returns the proxy in front of the given control planes, after it has started it, or in front of the clusters
+// that are already running.
 func (p *Proxy) open(ctx context.Context, planes []*plane) (ep *endpoint, err error) {
 	ep = p.at
 	ep.close = func() error { return nil }
@@ -197,7 +202,7 @@ func (p *Proxy) open(ctx context.Context, planes []*plane) (ep *endpoint, err er
 	if err != nil {
 		return nil, err
 	}
-	if p.Requests == "" { // A dashboard does not speak the Kubernetes API.
+	if p.Requests == "" { // a dashboard does not speak the Kubernetes API
 		err = p.probe(ctx)
 	}
 	if err == nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
-// session is the header by which the proxies of these tests know people.
+// sessions returns people with the header by which the proxies of these tests know them.
 func sessions(names ...string) (all []*Identity) {
 	for _, name := range names {
 		all = append(all, &Identity{Name: name, headers: []header{{sessionHeader, name}}})
@@ -29,7 +29,7 @@ func sessions(names ...string) (all []*Identity) {
 	return all
 }
 
-// TestProxies tries proxies of ours: the reference, which has to pass, and some of those that are wrong in one way each.
+// TestProxies tries proxies of ours: the reference, which has to pass, and some that are wrong in one way each.
 func TestProxies(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
@@ -73,7 +73,7 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// TestProbe shows that what does not answer as a Kubernetes API is said before anything is tried.
+// TestProbe checks that an answer which is not one of a Kubernetes API is reported before anything is tried.
 func TestProbe(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
@@ -110,7 +110,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestOtherLog shows that a log which does not show what was sent is said to be another's.
+// TestOtherLog checks that a log which does not show what was sent is reported as that of another cluster.
 func TestOtherLog(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "audit.log")
 	line := `{"kind":"Event","apiVersion":"audit.k8s.io/v1","auditID":"1","userAgent":"mine"}` + "\n"
@@ -159,7 +159,7 @@ func TestParseIdentities(t *testing.T) {
 	}
 }
 
-// What is nearly a secret is made of secrets alone, and is none.
+// TestSecrets checks that changed secrets are made only from secrets, and differ from them.
 func TestSecrets(t *testing.T) {
 	id := &Identity{Name: "alice", headers: []header{{"X-Forwarded-User", "alice"}, {"Authorization", "Bearer head.claims.signature"}, {"Cookie", "session=0123456789A"}}}
 	for want, change := range map[string]func(string) string{
@@ -204,10 +204,11 @@ func TestRedactIdentity(t *testing.T) {
 	}
 }
 
-// placeholder is what write should have filled in.
+// placeholder matches what write should have filled in.
 var placeholder = regexp.MustCompile(`\{[A-Za-z./:%]+\}`)
 
-// No credential stands in what evidence shows, and whatever is sent has a marker.
+// TestAttacksAreShownWithoutCredentials checks that evidence shows no credential, and that everything that is sent has
+// a marker.
 func TestAttacksAreShownWithoutCredentials(t *testing.T) {
 	seen, table := map[string]bool{}, attacksOf(func(string) bool { return true })
 	if table[0].Arrives != arrivesAlways || table[1].Requests[0].Who != other {
@@ -232,7 +233,7 @@ func TestAttacksAreShownWithoutCredentials(t *testing.T) {
 	}
 }
 
-// Somebody with other groups, another UID or other extra is not the person.
+// TestCheckLikeControl checks that a user with other groups, another UID or other extra is not the person.
 func TestCheckLikeControl(t *testing.T) {
 	with := func(uid string, groups []string, extra map[string]authenticationv1.ExtraValue) authenticationv1.UserInfo {
 		return authenticationv1.UserInfo{UID: uid, Groups: groups, Extra: extra}
@@ -254,7 +255,8 @@ func TestCheckLikeControl(t *testing.T) {
 	}
 }
 
-// Two people who are confused are found by the groups that each has to have, and by whose answers they get.
+// TestConfused checks that two people who are confused are found by the groups that each has to have, and by whose
+// answers they get.
 func TestConfused(t *testing.T) {
 	people := sessions("alice", "bob")
 	people[0].Groups, people[1].Groups = []string{"dev"}, []string{"ops"}

@@ -9,8 +9,8 @@ import (
 
 const authenticationGroup = "authentication.k8s.io"
 
-// proxyGrants returns the proxy's own grants: for the people in its reach, or for everybody without any, by legacy
-// impersonation or by constrained, with every action that is tried.
+// proxyGrants returns the proxy's own grants, by legacy or constrained impersonation, with every action that is tried.
+// They cover the given people, or everybody if there are none.
 func proxyGrants(people []*Identity, isConstrained bool) []scenarios.Grant {
 	var users, groups []string
 	for _, p := range people {
@@ -19,12 +19,12 @@ func proxyGrants(people []*Identity, isConstrained bool) []scenarios.Grant {
 		}
 	}
 	groups = sets.List(sets.New(groups...))
-	as, home := "impersonate", "" // home is the API group of users and groups.
+	as, home := "impersonate", "" // the API group of users and groups
 	if isConstrained {
 		as, home = "impersonate:user-info", authenticationGroup
 	}
 	grants := []scenarios.Grant{proxyGrant(as, home, users, "users"), proxyGrant(as, home, groups, "groups")}
-	if people == nil { // RBAC has no userextras/*.
+	if people == nil { // RBAC cannot grant userextras/*
 		grants = append(grants, proxyGrant(as, authenticationGroup, nil, "*"), proxyGrant(as, home, nil, "serviceaccounts"))
 	}
 	if isConstrained {
@@ -33,7 +33,7 @@ func proxyGrants(people []*Identity, isConstrained bool) []scenarios.Grant {
 	return grants
 }
 
-// actionGrants returns the grants of constrained impersonation for what is done as people.
+// actionGrants returns the grants of constrained impersonation for what is done on behalf of people.
 func actionGrants() []scenarios.Grant {
 	on := func(verbs ...string) []string {
 		return seq.Map(verbs, func(verb string) string { return "impersonate-on:user-info:" + verb })

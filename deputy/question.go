@@ -32,7 +32,7 @@ var kinds = []kind{
 
 func (k kind) fullResource() string { return scenarios.FullResource(k.resource, k.sub) }
 
-// verbs has the verbs, with whether they name an object.
+// verbs are the verbs, and for each whether it names an object.
 var verbs = map[string]bool{
 	"get": true, "list": false, "watch": false, "create": false, "update": true, "patch": true, "delete": true, "deletecollection": false,
 }
@@ -80,7 +80,7 @@ func selfReview(kind string, spec map[string]any) *scenarios.Request {
 	}
 }
 
-// request returns the real request, as a dry run: its answer is what authorization decided, whatever comes behind it.
+// request returns the real request as a dry run. Its answer shows what authorization decided, whatever follows.
 func (q question) request() *scenarios.Request {
 	r := &scenarios.Request{
 		Verb: q.verb, APIGroup: q.kind.group, Version: q.kind.version, Resource: q.kind.resource, Subresource: q.kind.sub,
@@ -96,12 +96,13 @@ func (q question) request() *scenarios.Request {
 	return r
 }
 
-// rulesKey names whose rules in which namespace a question is about: cluster-wide rules are in each.
+// rulesKey identifies the rules that a question is about, by person and namespace. Rules that apply to the whole
+// cluster are in every namespace's.
 func (f *fixture) rulesKey(q question) string {
 	return q.who.Name + "/" + cmp.Or(q.namespace, f.namespaces[0])
 }
 
-// questionsByRules returns a question for each of the rules that some are about, by their keys.
+// questionsByRules returns, by the keys of rules, one question for each of the rules that the questions are about.
 func (f *fixture) questionsByRules(questions []question) map[string]question {
 	out := map[string]question{}
 	for _, q := range seq.UniqueBy(questions, f.rulesKey) {

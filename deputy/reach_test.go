@@ -18,7 +18,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// openSubject takes everything, and keeps what it was sent: each connection's bytes, and the fields of HTTP/2.
+// openSubject accepts everything, and records what it was sent: the bytes of each connection, and the fields of HTTP/2.
 type openSubject struct {
 	listener net.Listener
 
@@ -58,7 +58,8 @@ func (s *openSubject) received() string {
 	return s.bytes.String()
 }
 
-// serve answers every request that ends, by its marker, with success: where one expects to be told to go on, behind that.
+// serve answers every complete request with success, by its marker. If a request expects to be told to continue, it
+// answers after that.
 func (s *openSubject) serve(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	reader := bufio.NewReader(conn)
@@ -110,8 +111,9 @@ func (s *openSubject) serveHTTP2(conn net.Conn, reader io.Reader) {
 	}
 }
 
-// TestAttacksReachTheSubject sends every attack to a subject that takes everything: it gets each request to its last byte, and
-// what counts as the answer is the answer to the whole request. An attack that ends before the subject has it tests nothing.
+// TestAttacksReachTheSubject sends every attack to a subject that accepts everything. The subject must get each request
+// to its last byte, and what counts as the answer must be the answer to the whole request. An attack that ends before
+// the subject has it would test nothing.
 func TestAttacksReachTheSubject(t *testing.T) {
 	table := attacksOf(func(string) bool { return true })
 	people := []*Identity{
@@ -142,7 +144,7 @@ func TestAttacksReachTheSubject(t *testing.T) {
 	}
 }
 
-// findUnsent returns what of a request the subject does not have after a while; empty if it has all of it.
+// findUnsent returns what the subject still lacks of a request after a while, or "" if it has all of it.
 func findUnsent(subject *openSubject, a attack, r rawRequest) (missing string) {
 	parts := []string{r.text()}
 	if a.Protocol == protocol2 {
@@ -163,7 +165,7 @@ func findUnsent(subject *openSubject, a attack, r rawRequest) (missing string) {
 	return missing
 }
 
-// splitLines returns header lines as their fields arrive over HTTP/2.
+// splitLines returns header lines as the fields that arrive over HTTP/2.
 func splitLines(lines []string) (fields []string) {
 	for _, line := range strings.Split(strings.Join(lines, "\r\n"), "\r\n") {
 		name, value, _ := strings.Cut(line, ":")
@@ -174,8 +176,9 @@ func splitLines(lines []string) (fields []string) {
 	return fields
 }
 
-// TestChangedSecretsReachTheComparison shows that each way to change a secret gets through where a subject compares in just
-// that wrong way, and not where it compares rightly: the scheme and the name of the cookie are as they were.
+// TestChangedSecretsReachTheComparison checks that each way to change a secret succeeds if a subject compares secrets
+// in exactly that wrong way, and fails if it compares them correctly. The scheme and the name of the cookie stay the
+// same.
 func TestChangedSecretsReachTheComparison(t *testing.T) {
 	secret := forgeToken("alice") + "x"
 	id := &Identity{Name: "alice", headers: []header{{"Authorization", "Bearer " + secret}, {"Cookie", "session=" + secret}}}

@@ -15,7 +15,7 @@ import (
 	"github.com/authzconf/authzconf/deputy/reference"
 )
 
-// rowFaults are what can be wrong with a row of the reference deputy, each with how, and with what finds it.
+// rowFaults are the faults of a row of the reference deputy, each with how it is made and what finds it.
 var rowFaults = map[string]struct {
 	change func(*reference.Row)
 	finds  string
@@ -34,8 +34,8 @@ var rowFaults = map[string]struct {
 	"another's correlation ID": {func(row *reference.Row) { row.Correlation += "0" }, "a row of no request: line 2: "},
 }
 
-// TestReferenceTrail compares the audit log of the reference deputy with the API server's, row for row, as --trail does for
-// a dashboard's: right rows have to pass, and each that is wrong in one way has to be found.
+// TestReferenceTrail compares the audit log of the reference deputy with the API server's, row by row, as --trail does
+// for a dashboard's. Right rows have to pass, and each row that is wrong in one way has to be found.
 func TestReferenceTrail(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")

@@ -15,18 +15,20 @@ import (
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
-// revocationEvidence is what was seen while the credentials of the first person, who has a watch open, became worthless.
+// revocationEvidence is what was seen while the credentials of the first person, who has a watch open, became
+// worthless.
 type revocationEvidence struct {
 	Run       string    `json:"run"`
 	WatchCode int       `json:"watchCode"`
 	Revoked   time.Time `json:"revoked"` // when the command had revoked them
-	// Last is the person's last request: the first watch refused after a list was, or what was let in when time was up.
+	// Last is the person's last request: the first watch that was refused after a list had been, or the one that was
+	// accepted when time was up.
 	Last lastRequest `json:"last"`
-	// WatchEnded is when the watch ended; nil if it was open to the end.
+	// WatchEnded is when the watch ended. It is nil if the watch was open to the end.
 	WatchEnded *time.Time `json:"watchEnded,omitempty"`
-	// Ended is when nobody looked at the watch any more.
+	// Ended is when the watch was no longer observed.
 	Ended time.Time `json:"ended"`
-	// Events are those of all these requests.
+	// Events are the events of all these requests.
 	Events []json.RawMessage `json:"events,omitempty"`
 }
 
@@ -44,7 +46,7 @@ type revocation struct {
 	run string
 }
 
-// observeRevocation opens a watch, takes the person's credentials away, and tries until the proxy refuses them.
+// observeRevocation opens a watch, revokes the person's credentials, and sends requests until the proxy refuses them.
 func (ep *endpoint) observeRevocation(ctx context.Context, command string) (*revocationEvidence, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -81,12 +83,12 @@ func (ep *endpoint) observeRevocation(ctx context.Context, command string) (*rev
 	return e, err
 }
 
-// request sends a request of the person, with a marker in it.
+// request sends a request of the person that contains a marker.
 func (r *revocation) request(ctx context.Context, query string) (*http.Response, error) {
 	return r.ep.get(ctx, podsIn(r.ep.namespace)+"?fieldSelector=metadata.name%3D"+markerOf(r.run, 0, 1)+query, r.who)
 }
 
-// tryUntilRefused sends requests until a list and the watch behind it are refused, or until time is up.
+// tryUntilRefused sends requests until a list and the watch after it are refused, or until time is up.
 func (r *revocation) tryUntilRefused(ctx context.Context) (last lastRequest, err error) {
 	for deadline := time.Now().Add(r.ep.timeout); !last.Refused && time.Now().Before(deadline); {
 		if last = r.try(ctx, false); last.Refused {
@@ -114,8 +116,8 @@ func (r *revocation) try(ctx context.Context, watch bool) lastRequest {
 	return last
 }
 
-// isLetIn reports whether an answer is an API server's to somebody who may ask: a login page may be a 200. A watch that
-// stays open has nothing to report.
+// isLetIn reports whether an answer is one that an API server gives to somebody who may ask. A login page may be a 200,
+// too. A watch that stays open may have sent nothing.
 func isLetIn(resp *http.Response, watch bool) bool {
 	var got struct{ Kind, Type string }
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))

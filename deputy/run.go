@@ -22,7 +22,7 @@ type partEvidence struct {
 	Revocation *revocationEvidence `json:"revocation,omitempty"`
 }
 
-// problemEvidence says why not everything was done that was asked for.
+// problemEvidence says why not everything was done that was requested.
 type problemEvidence struct {
 	Problem string `json:"problem"`
 }
@@ -48,9 +48,9 @@ func (p *plan) Run(ctx context.Context, log *record.Log, events product.Observer
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:
-			return err // Execute records it.
+			return err // Execute records it
 		case o.recorded == 0:
-			return err // Nothing was seen: it may be the user's to mend.
+			return err // nothing was seen, so the user may be able to fix it
 		default:
 			events.Say(fmt.Sprintf("%s: %v", g.name, err))
 			return log.Append(problemKey(g.name), problemEvidence{err.Error()})
@@ -59,7 +59,7 @@ func (p *plan) Run(ctx context.Context, log *record.Log, events product.Observer
 	return nil
 }
 
-// observeGroup runs the parts with one way of impersonation, on a control plane of its own or the cluster that runs.
+// observeGroup runs the parts with one way of impersonation, on a control plane of its own or on the running cluster.
 func (o *observer) observeGroup(ctx context.Context, g *group) (err error) {
 	var planes []*plane
 	if !g.isForeign() {
@@ -82,14 +82,15 @@ func (o *observer) observeGroup(ctx context.Context, g *group) (err error) {
 	return nil
 }
 
-// startPlanes starts a control plane for each cluster. After an error it returns those that run.
+// startPlanes starts a control plane for each cluster. After an error it returns those that are running.
 func (o *observer) startPlanes(ctx context.Context, g *group) ([]*plane, error) {
 	return startPlanes(o.log, o.events, o.options.target, planeGroups(g.name, o.options.clusters), func() (*plane, error) {
 		return startPlane(ctx, o.options.target, g.grants(), g.namespaces())
 	})
 }
 
-// startPlanes starts control planes that are recorded under these names. After an error it returns those that run.
+// startPlanes starts control planes that are recorded under these names. After an error it returns those that are
+// running.
 func startPlanes(log *record.Log, events product.Observer, wanted server.Options, names []string, start func() (*plane, error)) (planes []*plane, err error) {
 	for _, name := range names {
 		p, err := start()
@@ -104,7 +105,8 @@ func startPlanes(log *record.Log, events product.Observer, wanted server.Options
 	return planes, nil
 }
 
-// planeGroups returns the names under which the control planes of a group are recorded: the second one has its own.
+// planeGroups returns the names under which the control planes of a group are recorded. The second control plane has a
+// name of its own.
 func planeGroups(group string, clusters []string) []string {
 	if len(clusters) < 2 {
 		return []string{group}
@@ -119,7 +121,8 @@ func stopPlanes(planes []*plane) (err error) {
 	return err
 }
 
-// recordPlane records which control plane was started for a group, if it is the one that was asked for. It is stopped if not.
+// recordPlane records the control plane that was started for a group if it is the one that was requested. Otherwise it
+// stops it.
 func recordPlane(log *record.Log, events product.Observer, wanted server.Options, group string, p *plane) error {
 	found := p.Found()
 	err := server.CheckFound(found, wanted.Wanted())
@@ -133,7 +136,7 @@ func recordPlane(log *record.Log, events product.Observer, wanted server.Options
 	return nil
 }
 
-// openEndpoint returns whoever acts for people: the proxy, the reference agent, or the reference hub in front of two clusters.
+// openEndpoint returns the endpoint: the proxy, the reference agent, or the reference hub in front of two clusters.
 func (o *observer) openEndpoint(ctx context.Context, g *group, planes []*plane) (*endpoint, error) {
 	proxy := o.options.proxy
 	switch {
@@ -183,7 +186,7 @@ func (o *observer) observePart(ctx context.Context, g *group, part string, ep *e
 	return nil
 }
 
-// observeAuditLogs lets everybody send requests at once.
+// observeAuditLogs has everybody send requests at the same time.
 func observeAuditLogs(ctx context.Context, g *group, ep *endpoint) (e *auditLogsEvidence, err error) {
 	e = &auditLogsEvidence{}
 	if g.reference {

@@ -13,16 +13,17 @@ import (
 )
 
 const (
-	// sameMark ends the marker of a URL that several requests share.
+	// sameMark is the end of the marker of a URL that several requests share.
 	sameMark = "same"
-	// smuggledMark ends the marker of a request within a request.
+	// smuggledMark is the end of the marker of a request within a request.
 	smuggledMark = "s"
 )
 
-// longBody is a body that is sent on before it has arrived completely.
+// longBody is a body so long that a proxy begins to pass it on before it has arrived completely.
 var longBody = strings.Repeat("x", 100_000)
 
-// manyLines are header lines by the thousand, by the placeholders that stand for them. An API server of Go takes 16,384 values.
+// manyLines are thousands of header lines, by the placeholders that stand for them. An API server written in Go accepts
+// 16,384 values.
 var manyLines = map[string]string{
 	"{many:groups}":  numberLines("Impersonate-Group: group-%d", 2500),
 	"{many:extra}":   numberLines("Impersonate-Extra-Corp.example%%2fteam: team-%d", 2500),
@@ -38,20 +39,20 @@ func numberLines(format string, n int) string {
 	return strings.Join(lines, "\r\n")
 }
 
-// place is where requests are sent.
+// place says where requests are sent.
 type place struct {
-	// Run begins every marker.
+	// Run is the beginning of every marker.
 	Run       string `json:"run"`
 	Host      string `json:"host"`
 	Prefix    string `json:"prefix,omitempty"`
 	Namespace string `json:"namespace"`
-	// Clusters are the names of two clusters behind one proxy, and OtherPrefix is what is before the path of the second; empty
-	// if there is one cluster.
+	// Clusters are the names of two clusters behind one proxy, and OtherPrefix is the beginning of the second one's
+	// paths. Both are empty if there is one cluster.
 	Clusters    []string `json:"clusters,omitempty"`
 	OtherPrefix string   `json:"otherPrefix,omitempty"`
 }
 
-// otherCluster returns the name of the second cluster; empty if there is one.
+// otherCluster returns the name of the second cluster, or "" if there is one cluster.
 func (p place) otherCluster() string {
 	if len(p.Clusters) < 2 {
 		return ""
@@ -63,7 +64,7 @@ func (p place) otherCluster() string {
 type scene struct {
 	place
 	People map[string]*Identity
-	// Shown writes whose credentials they are in their place, for evidence.
+	// Shown replaces credentials by the names of their owners, for evidence.
 	Shown bool
 }
 
@@ -74,7 +75,7 @@ func markerOf(run string, attack int, request any) string {
 
 func podsIn(namespace string) string { return "/api/v1/namespaces/" + namespace + "/pods" }
 
-// requests returns the requests of an attack, which has a number, as they are written.
+// requests returns the requests of the n-th attack as they are written.
 func (s scene) requests(n int, a attack) (out []rawRequest) {
 	for i, r := range a.Requests {
 		out = append(out, s.writeRequest(a, r, markerOf(s.Run, n, i+1), markerOf(s.Run, n, smuggledMark)))
@@ -88,7 +89,7 @@ func (s scene) show(n int, a attack) []string {
 	return seq.Map(s.requests(n, a), func(r rawRequest) string { return record.Redact(shorten(r.text())) })
 }
 
-// shorten returns a request with what is long in it cut off.
+// shorten returns a request in which long parts are cut.
 func shorten(text string) string {
 	text = strings.Replace(text, longBody, "x…", 1)
 	for _, lines := range manyLines {
@@ -98,15 +99,15 @@ func shorten(text string) string {
 	return text
 }
 
-// writeRequest fills in a request of the table.
+// writeRequest fills in the placeholders of a request in the table.
 func (s scene) writeRequest(a attack, r rawRequest, marker, smuggled string) rawRequest {
 	nameCase := strings.Clone
-	if a.Protocol == protocol2 { // Its names are in lower case, but for those that the table itself writes.
+	if a.Protocol == protocol2 { // header names are in lower case there, except for those that the table itself writes
 		nameCase = strings.ToLower
 	}
 	fill := s.placeholders(a, r, marker, smuggled, nameCase)
-	// Whoever may send a header that is believed is whom it names, and so is a request within a request that names somebody
-	// to those who are known by the headers that impersonate.
+	// If a proxy believes a header, whoever sends it is whom it names, so such headers are not sent as an attack. The
+	// same holds for a request within a request that names somebody, if people are known by impersonation headers.
 	trusted := append(s.People[me].trusted(), s.People[other].trusted()...)
 	lines := withoutHeaders(strings.Split(strings.Join(r.Lines, "\r\n"), "\r\n"), trusted)
 	if s.People[other].public {
@@ -121,14 +122,14 @@ func (s scene) writeRequest(a attack, r rawRequest, marker, smuggled string) raw
 	}
 	for _, line := range append(head, lines...) {
 		line = strings.ReplaceAll(fill.Replace(line), "{length}", strconv.Itoa(len(w.Body)))
-		if line != "" { // Somebody with a certificate as credential sends no line.
+		if line != "" { // a person whose credential is a certificate sends no line
 			w.Lines = append(w.Lines, line)
 		}
 	}
 	return w
 }
 
-// withoutHeaders returns the lines but for those of headers, whose names are in lower case.
+// withoutHeaders returns the lines without those of the given headers, whose names are in lower case.
 func withoutHeaders(lines []string, names []string) []string {
 	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool {
 		name, _, _ := strings.Cut(line, ":")
@@ -136,7 +137,7 @@ func withoutHeaders(lines []string, names []string) []string {
 	})
 }
 
-// placeholders returns what replaces the placeholders of the table in a request.
+// placeholders returns a replacer for the placeholders of the table in a request.
 func (s scene) placeholders(a attack, r rawRequest, marker, smuggled string, nameCase func(string) string) *strings.Replacer {
 	const selector = "fieldSelector=metadata.name%3D"
 	pods, mine, others := podsIn(s.Namespace), s.People[me], s.People[other]
@@ -165,7 +166,7 @@ func (s scene) placeholders(a attack, r rawRequest, marker, smuggled string, nam
 		"{who}", credentials(s.People[r.Who], nameCase))
 }
 
-// forgeToken returns a token that nobody signed, for whoever reads tokens without verifying them.
+// forgeToken returns a token that nobody signed. It deceives a proxy that reads tokens without verifying them.
 func forgeToken(name string) string {
 	part := base64.RawURLEncoding.EncodeToString
 	claims := fmt.Sprintf(`{"sub":%[1]q,"email":%[1]q,"preferred_username":%[1]q,"groups":["system:masters"],"exp":4102444800}`, name)

@@ -23,29 +23,29 @@ type attacksEvidence struct {
 	Attacks []attackEvidence `json:"attacks"`
 }
 
-// attackEvidence is an attack as evidence shows it, what came back and what arrived.
+// attackEvidence is an attack as evidence shows it, what was answered, and what arrived.
 type attackEvidence struct {
 	Began   time.Time `json:"began"`
 	Ended   time.Time `json:"ended"`
 	Sent    []string  `json:"sent"`
 	Answers []reply   `json:"answers,omitempty"`
-	// NotTried says why the attack was not tried; empty if it was.
+	// NotTried says why the attack was not tried. It is empty if it was.
 	NotTried string            `json:"notTried,omitempty"`
 	Events   []json.RawMessage `json:"events,omitempty"`
-	// Elsewhere are the events of the second cluster, where there are two.
+	// Elsewhere are the events of the second cluster, if there are two.
 	Elsewhere []json.RawMessage `json:"elsewhere,omitempty"`
-	// Reviews are the audit events of SubjectAccessReviews while it was tried, where they are counted.
+	// Reviews are the audit events of SubjectAccessReviews during the attack, if these are counted.
 	Reviews []json.RawMessage `json:"reviews,omitempty"`
 }
 
-// Why an attack is not tried, besides errNotOffered.
+// These are the reasons why an attack is not tried, besides errNotOffered.
 const (
 	twoCertificates = "people with certificates have connections of their own"
 	notByName       = "people are not known by a header with their name"
 	oneCluster      = "there is one cluster behind the proxy"
 )
 
-// castOf returns who is who in an attack. Nobody has no credentials.
+// castOf returns the person for each sender in an attack. Nobody has no credentials.
 func castOf(people []*Identity) map[string]*Identity {
 	cast := map[string]*Identity{me: people[0], other: people[1%len(people)], nobody: {}}
 	for _, p := range people {
@@ -54,7 +54,7 @@ func castOf(people []*Identity) map[string]*Identity {
 	return cast
 }
 
-// sendAttacks tries the attacks of a table, so many at once, and reads afterwards who arrived.
+// sendAttacks tries the attacks of a table, a given number at the same time, and then reads who arrived.
 func (ep *endpoint) sendAttacks(ctx context.Context, table []attack, atOnce int) (*attacksEvidence, error) {
 	s := scene{place: ep.newPlace(), People: castOf(ep.people)}
 	e := &attacksEvidence{s.place, make([]attackEvidence, len(table))}
@@ -99,7 +99,7 @@ func (ep *endpoint) newPlace() place {
 	return p
 }
 
-// countReviews adds the SubjectAccessReviews that somebody asked for while the attacks were tried that count them.
+// countReviews adds the SubjectAccessReviews that were asked for during the attacks that count them.
 func (ep *endpoint) countReviews(table []attack, e *attacksEvidence) error {
 	if !slices.ContainsFunc(table, func(a attack) bool { return a.Counts }) {
 		return nil
@@ -157,7 +157,7 @@ func (ep *endpoint) sendAttack(ctx context.Context, s scene, n int, a attack, se
 }
 
 // checkAnswers asserts that these can be the answers to an attack: each request has one, or a reason why there is none.
-// Where one request follows another without waiting, there may be no answers to those behind the first that fails.
+// Where requests are sent without waiting for answers, there may be no answers after the first that fails.
 func (e *attackEvidence) checkAnswers(a attack) error {
 	if e.NotTried != "" {
 		return nil
@@ -181,10 +181,10 @@ func (e *attackEvidence) checkAnswers(a attack) error {
 	return nil
 }
 
-// assignEvents gives each attack the events of a cluster with its marker, or, where it was answered and no marker arrived, those
-// of its time.
+// assignEvents gives each attack the events of a cluster that have its marker. If it was answered and no marker
+// arrived, it gets the events of its time.
 func (e *attacksEvidence) assignEvents(events []json.RawMessage, of func(*attackEvidence) *[]json.RawMessage) {
-	var unmarked []decodedEvent // They are decoded once: there are thousands, of up to 100 KB.
+	var unmarked []decodedEvent // they are decoded only once, because there are thousands of up to 100 KB
 	for _, raw := range events {
 		n, marked := e.attackOf(string(raw))
 		switch {
@@ -207,7 +207,8 @@ type decodedEvent struct {
 	raw   json.RawMessage
 }
 
-// attackOf returns the number of the attack whose marker is in an event, or -1, and whether there is a marker at all.
+// attackOf returns the number of the attack whose marker is in an event, or -1. marked means that the event has a
+// marker at all.
 func (e *attacksEvidence) attackOf(event string) (n int, marked bool) {
 	_, rest, marked := strings.Cut(event, e.Run+"-")
 	if !marked {
@@ -220,8 +221,8 @@ func (e *attacksEvidence) attackOf(event string) (n int, marked bool) {
 	return int(number), true
 }
 
-// takeEvents adds events without a marker: those with the audit ID of an answer, or, if there are none and a request
-// succeeded, those of the time of the attack.
+// takeEvents adds events without a marker. They are those with the audit ID of an answer or, if there are none and a
+// request succeeded, those of the time of the attack.
 func (e *attackEvidence) takeEvents(unmarked []decodedEvent, into *[]json.RawMessage) {
 	take := func(belongs func(*auditv1.Event) bool) {
 		for _, one := range unmarked {
@@ -244,7 +245,7 @@ func (e *attackEvidence) answerOf(event *auditv1.Event) int {
 	return 1 + slices.IndexFunc(e.Answers, func(r reply) bool { return r.AuditID == string(event.AuditID) })
 }
 
-// isDuring reports whether an event is of the time of the attack.
+// isDuring reports whether an event happened during the attack.
 func (e *attackEvidence) isDuring(event *auditv1.Event) bool {
 	at := event.RequestReceivedTimestamp.Time
 	return !at.Before(e.Began) && !at.After(e.Ended)

@@ -8,11 +8,11 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// sentRequests are the audit IDs of the requests of a run. What was recorded of a request is the one that was to be sent,
-// and no two have one audit ID: anything else is a fault of ours.
+// sentRequests are the audit IDs of the requests of a run. Each recorded request has to be the one that was to be sent,
+// and no two may have the same audit ID. Anything else is a fault of ours.
 type sentRequests map[string]bool
 
-// checkPreflight asserts that each request of the pre-flight was sent as it had to be.
+// checkPreflight asserts that each request of the pre-flight was sent as it should have been.
 func (s sentRequests) checkPreflight(g *group, e *preflightEvidence) error {
 	for key, q := range g.fixture.questionsByRules(g.questions) {
 		if err := s.check(q.who, g.fixture.rulesReview(q), e.Rules[key]); err != nil {
@@ -37,7 +37,7 @@ func (s sentRequests) checkPreflight(g *group, e *preflightEvidence) error {
 	return nil
 }
 
-// checkRows asserts that no two rows of the deputy's audit log have one audit ID.
+// checkRows asserts that no two rows of the deputy's audit log have the same audit ID.
 func (s sentRequests) checkRows(e *auditLogsEvidence) error {
 	for _, way := range e.Ways {
 		for _, row := range way.Rows {
@@ -49,7 +49,7 @@ func (s sentRequests) checkRows(e *auditLogsEvidence) error {
 	return nil
 }
 
-// check asserts that a request was recorded as it had to be sent.
+// check asserts that a request was recorded as it should have been sent.
 func (s sentRequests) check(who *Identity, r *scenarios.Request, o *verdicts.Observation) error {
 	if o == nil {
 		return errors.New("there is no evidence of it")

@@ -16,10 +16,10 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// anyGroup is the success that has a group more which is nobody's in particular.
+// anyGroup is the success with one more group, which nobody else has.
 const anyGroup = "with one group more"
 
-// successes are what attacks are made for, each by the user who arrives instead of the person: nil for the proxy itself.
+// successes are what attacks are aimed at, by the user who arrives instead of the person. nil is the proxy itself.
 func successes(person, other *Identity) map[string]*authenticationv1.UserInfo {
 	return map[string]*authenticationv1.UserInfo{
 		"as another person":      arriving(other.Name),
@@ -35,13 +35,14 @@ func arriving(name string, groups ...string) *authenticationv1.UserInfo {
 	return &authenticationv1.UserInfo{Username: name, Groups: append(groups, "system:authenticated")}
 }
 
-// blindSpots are the successes that no event could show, with the reason. Nothing else may go unnoticed.
+// blindSpots are the successes that no event could show, with the reason. There may be no others.
 var blindSpots = map[string]string{
 	"a name in another spelling, with one group more": "the groups of a person whose name is spelled otherwise are not compared: whoever that is may be somebody else to a proxy",
 }
 
-// TestSuccessIsNoticed lets each request of each attack succeed in each way, and wants the judge to notice. The requests reach
-// their subject (TestAttacksReachTheSubject); if one that is broken in just that way obeyed, this is what the API server would log.
+// TestSuccessIsNoticed lets each request of each attack succeed in each way, and expects that the judge finds it. The
+// requests reach their subject (TestAttacksReachTheSubject). If a subject that is broken in exactly that way obeyed,
+// this is what the API server would log.
 func TestSuccessIsNoticed(t *testing.T) {
 	table := attacksOf(func(string) bool { return true })
 	people := []*Identity{{Name: "alice", headers: []header{{sessionHeader, "alice"}}}, {Name: "bob", headers: []header{{sessionHeader, "bob"}}}}
@@ -62,7 +63,7 @@ func TestSuccessIsNoticed(t *testing.T) {
 			}
 			ways := successes(person, other)
 			for _, way := range slices.Sorted(maps.Keys(ways)) {
-				if a.isControl() && way == anyGroup { // What groups a person has is what a request without tricks shows.
+				if a.isControl() && way == anyGroup { // the controls show which groups a person has
 					continue
 				}
 				judged++
@@ -87,7 +88,8 @@ func TestSuccessIsNoticed(t *testing.T) {
 
 const proxyAccount = "system:serviceaccount:proxies:proxy"
 
-// logArrival returns the audit event of a request that arrived as somebody, nil for the proxy itself, and its ID.
+// logArrival returns the audit event of a request that arrived as somebody, and the event's ID. nil is the proxy
+// itself.
 func logArrival(t *testing.T, as *authenticationv1.UserInfo, attack, request int) (raw json.RawMessage, id string) {
 	t.Helper()
 	id = fmt.Sprintf("%d-%d", attack, request)
@@ -107,8 +109,9 @@ func logArrival(t *testing.T, as *authenticationv1.UserInfo, attack, request int
 	return raw, id
 }
 
-// isSuccessNoticed reports whether an attack fails if one of its requests arrives as a user, nil for the proxy itself, and at the
-// wrong one of two clusters if it is misplaced. All other requests of all attacks arrive as those who sent them.
+// isSuccessNoticed reports whether an attack fails if one of its requests arrives as a user (nil is the proxy itself)
+// and, if it is misplaced, at the wrong one of two clusters. All other requests of all attacks arrive as those who sent
+// them.
 func isSuccessNoticed(t *testing.T, table []attack, people []*Identity, number, request int, as *authenticationv1.UserInfo, misplaced bool) bool {
 	t.Helper()
 	cast := castOf(people)
@@ -129,7 +132,7 @@ func isSuccessNoticed(t *testing.T, table []attack, people []*Identity, number, 
 				whom = as
 			}
 			isRefused := r.Who == nobody || r.Cluster == nowhere
-			if isRefused && !isChanged { // by the proxy
+			if isRefused && !isChanged { // refused by the proxy
 				seen.Answers = append(seen.Answers, reply{Code: 401})
 				continue
 			}

@@ -21,9 +21,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// tunnelEvidence is what was seen of streams through an agent, and of one without its target.
+// tunnelEvidence is what was seen of streams through an agent, and of an agent without its target.
 type tunnelEvidence struct {
-	// Streams have, by name, what came through while the request was open, or why nothing did.
+	// Streams has, by name, what came through while the request was open, or why nothing did.
 	Streams map[string]streamEvidence `json:"streams"`
 	Down    downEvidence              `json:"down"`
 }
@@ -33,7 +33,7 @@ type streamEvidence struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// downEvidence is the answer of an agent whose target is not at an address. TOKEN stands where its token was.
+// downEvidence is the answer of an agent at whose target address nothing listens. TOKEN replaces the agent's token.
 type downEvidence struct {
 	Address string        `json:"address"`
 	Code    int           `json:"code"`
@@ -41,13 +41,13 @@ type downEvidence struct {
 	Body    string        `json:"body"`
 }
 
-// hiddenToken stands where the agent's token was in an answer.
+// hiddenToken replaces the agent's token in an answer.
 const hiddenToken = "TOKEN"
 
 // downLimit is how long an agent may take to say that its target is down.
 const downLimit = 5 * time.Second
 
-// observeTunnel streams through the agent, and takes its target away.
+// observeTunnel opens streams through the agent, and then takes its target away.
 func (p *plane) observeTunnel(ctx context.Context, agent *endpoint) (e *tunnelEvidence, err error) {
 	e = &tunnelEvidence{Streams: map[string]streamEvidence{}}
 	for name := range streams {
@@ -83,7 +83,8 @@ func (s streamEvidence) shows(name string) bool {
 	return s.Problem == "" && strings.Contains(s.Seen, `"ADDED"`) && strings.Contains(s.Seen, `"name":"`+name+`"`)
 }
 
-// isReported reports whether the agent said at once that its target is down, and gave nothing away.
+// isReported reports whether the agent said at once that its target is down, and revealed neither the address nor the
+// token.
 func (d downEvidence) isReported() bool {
 	isInTime := d.Took > 0 && d.Took <= downLimit
 	givesAway := d.Address == "" || strings.Contains(d.Body, d.Address) || strings.Contains(d.Body, hiddenToken)
@@ -120,7 +121,7 @@ var streams = map[string]func(context.Context, *endpoint) (io.ReadCloser, error)
 	},
 }
 
-// stream sees a pod through the agent while the request is still open. The pod has the name of the stream.
+// stream receives a pod through the agent while the request is still open. The pod has the name of the stream.
 func (p *plane) stream(ctx context.Context, agent *endpoint, name string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -129,7 +130,7 @@ func (p *plane) stream(ctx context.Context, agent *endpoint, name string) (strin
 		return "", err
 	}
 	defer func() { _ = open.Close() }()
-	if _, err := p.admin.CoreV1().Pods(Namespace).Create(ctx, &corev1.Pod{ // it never runs
+	if _, err := p.admin.CoreV1().Pods(Namespace).Create(ctx, &corev1.Pod{ // the pod never runs
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       corev1.PodSpec{AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "pause", Image: "pause"}}},
 	}, metav1.CreateOptions{}); err != nil {
@@ -143,7 +144,8 @@ func (p *plane) stream(ctx context.Context, agent *endpoint, name string) (strin
 	}
 }
 
-// takeDown sends through an agent whose target is not there: its answer has to come at once, and to give nothing away.
+// takeDown sends a request through an agent whose target is not there. The answer has to come at once, and must reveal
+// nothing.
 func (p *plane) takeDown(ctx context.Context, people []*Identity) (e downEvidence, err error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", "127.0.0.1:0")
 	if err != nil {

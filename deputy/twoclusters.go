@@ -8,17 +8,18 @@ import (
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
-// clusterPlaceholder stands for the name of a cluster in what is given for two of them.
+// clusterPlaceholder stands for the name of a cluster in values that are given for two clusters.
 const clusterPlaceholder = "{cluster}"
 
 // otherCluster is a second cluster behind the same proxy.
 type otherCluster struct {
 	name   string
-	prefix string // what is before the path of its Kubernetes API
+	prefix string // the beginning of the paths of its Kubernetes API
 	log    auditLog
 }
 
-// checkPlaceholders returns an error unless what is given for two clusters has their names in it, and for one does not.
+// checkPlaceholders returns an error unless the values for two clusters contain the clusters' names, and those for one
+// cluster do not.
 func (p *Proxy) checkPlaceholders() error {
 	given := []struct{ flag, value string }{{"--api-prefix", p.APIPrefix}, {"--audit-log", p.AuditLog}, {"--kubeconfig", p.Kubeconfig}, {"--context", p.Context}}
 	if len(p.clusters) == 0 {
@@ -47,7 +48,8 @@ func (p *Proxy) prefixOf(n int) string {
 	return strings.TrimRight(p.fillCluster(n).APIPrefix, "/")
 }
 
-// fillCluster returns the proxy with what is given for the n-th cluster. Unless something else is said, its context has its name.
+// fillCluster returns the proxy with the values for the n-th cluster. The cluster's context has its name, unless
+// something else is given.
 func (p *Proxy) fillCluster(n int) *Proxy {
 	out := *p
 	if len(p.clusters) == 0 {
@@ -63,7 +65,7 @@ func (p *Proxy) fillCluster(n int) *Proxy {
 	return &out
 }
 
-// otherEnd returns whoever acts, at the second cluster.
+// otherEnd returns the endpoint at the second cluster.
 func (ep *endpoint) otherEnd() *endpoint {
 	end, to := *ep, *ep.url
 	to.Path, to.RawPath = ep.other.prefix, ""
@@ -79,7 +81,7 @@ func (ep *endpoint) logs() []*auditLog {
 	return []*auditLog{&ep.log, &ep.other.log}
 }
 
-// sendMarked sends a request with a marker past whoever acts, to each cluster.
+// sendMarked sends a request with a marker directly to each cluster.
 func (ep *endpoint) sendMarked(ctx context.Context, marker string) error {
 	for _, log := range ep.logs() {
 		if err := log.sendMarked(ctx, marker); err != nil {
@@ -89,7 +91,7 @@ func (ep *endpoint) sendMarked(ctx context.Context, marker string) error {
 	return nil
 }
 
-// useLogs reads the audit logs of control planes of ours.
+// useLogs uses the audit logs of control planes of ours.
 func (ep *endpoint) useLogs(planes []*plane) {
 	ep.log, ep.plane = planes[0].auditLog(), planes[0]
 	if ep.other != nil {
@@ -97,8 +99,8 @@ func (ep *endpoint) useLogs(planes []*plane) {
 	}
 }
 
-// settle waits until the audit logs show requests past whoever acts. With two clusters each has to show its own alone: if the logs
-// were one, everything would seem to arrive at both.
+// settle waits until the audit logs show requests that were sent directly to the API servers. With two clusters each
+// log has to show only its own: if both were the same log, everything would seem to arrive at both clusters.
 func (ep *endpoint) settle(ctx context.Context) error {
 	marker := newRun()
 	if err := ep.log.settle(ctx, marker); err != nil || ep.other == nil {

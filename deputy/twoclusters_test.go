@@ -26,7 +26,7 @@ type tunnelled struct {
 
 var tunnelledClusters = []string{"east", "west"}
 
-// startTwoPlanes starts a control plane for each of the clusters, on which some people may read pods.
+// startTwoPlanes starts a control plane for each of the clusters. The given people may read pods there.
 func startTwoPlanes(ctx context.Context, t *testing.T, people []*Identity) (planes []*plane) {
 	t.Helper()
 	for range tunnelledClusters {
@@ -75,9 +75,9 @@ func (x *tunnelled) request(ctx context.Context, t *testing.T, cluster, path str
 	return req
 }
 
-// TestTwoClusters has two clusters behind one hub, each with an agent that opens its tunnel itself: streams and upgrades get
-// through, and after connections have ended the agents come back. That what is for one never arrives at the other is for
-// TestMixedClusters.
+// TestTwoClusters has two clusters behind one hub, each with an agent that opens its tunnel itself. Streams and
+// upgrades have to work, and the agents have to reconnect after their connections have ended. TestMixedClusters checks
+// that nothing for one cluster arrives at the other.
 func TestTwoClusters(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts two control planes")
@@ -107,7 +107,8 @@ func createPod(ctx context.Context, t *testing.T, p *plane, name string) {
 	}
 }
 
-// tryWatch sees a pod of the right cluster through a watch, ends all connections of its agent, and sees another one by a new watch.
+// tryWatch sees a pod of the right cluster through a watch, closes all connections of its agent, and sees another pod
+// through a new watch.
 func (x *tunnelled) tryWatch(ctx context.Context, t *testing.T, client *http.Client) {
 	for n, name := range []string{"before", "after"} {
 		resp, err := client.Do(x.request(ctx, t, "east", watchPods, x.people[0]))
@@ -142,7 +143,7 @@ func (x *tunnelled) tryWatch(ctx context.Context, t *testing.T, client *http.Cli
 	}
 }
 
-// tryWebSocket sees a pod by a WebSocket through the tunnel.
+// tryWebSocket sees a pod through a WebSocket in the tunnel.
 func (x *tunnelled) tryWebSocket(ctx context.Context, t *testing.T) {
 	conn, err := x.Dial(ctx, "west")
 	if err != nil {
@@ -171,8 +172,8 @@ func (x *tunnelled) tryWebSocket(ctx context.Context, t *testing.T) {
 	}
 }
 
-// tryUpgrades asks for a terminal and a port by WebSocket and SPDY: without a node nothing answers them, but the question has to
-// arrive at the right cluster, as the person, and the answer has to come back.
+// tryUpgrades asks for a terminal and a port by WebSocket and SPDY. Without a node nothing answers them, but the
+// request has to arrive at the right cluster as the person, and the answer has to come back.
 func (x *tunnelled) tryUpgrades(ctx context.Context, t *testing.T) {
 	createPod(ctx, t, x.planes["east"], "upgraded")
 	for name, c := range map[string]struct{ method, sub, upgrade string }{

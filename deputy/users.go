@@ -18,7 +18,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Namespace is where the users may list pods, on a control plane of ours.
+// Namespace is the namespace in which users may list pods, on a control plane of ours.
 const Namespace = "users"
 
 // newUsers returns people who use the deputy.
@@ -31,7 +31,7 @@ func newUsers(n int) (users []*Identity) {
 
 func tierOf(i int) string { return reference.TierPrefix + reference.Tiers()[i%5] }
 
-// userGrants returns grants with which every n-th of some people may read pods, and be redirected by the API server.
+// userGrants returns grants by which every n-th of the people may read pods, and may be redirected by the API server.
 func userGrants(people []*Identity, n int) (grants []scenarios.Grant) {
 	for i := 0; i < len(people); i += n {
 		who := scenarios.Subject{User: people[i].Name}
@@ -42,21 +42,21 @@ func userGrants(people []*Identity, n int) (grants []scenarios.Grant) {
 	return grants
 }
 
-// everyOther is the step of the grants where the reference deputy is used: half of the people are refused.
+// everyOther is the step of the grants where the reference deputy is used, so that half of the people are refused.
 const everyOther = 2
 
-// sessionHeader stands for a session's cookie: it says who is in front of the browser.
+// sessionHeader stands for the cookie of a session. It says who sits in front of the browser.
 const sessionHeader = "X-Session"
 
-// inSession returns people as a deputy knows them.
+// inSession returns people with the credentials by which a deputy knows them.
 func inSession(people []*Identity) []*Identity {
 	return seq.Map(people, func(p *Identity) *Identity {
 		return &Identity{Name: p.Name, Groups: p.Groups, headers: []header{{sessionHeader, p.Name}}}
 	})
 }
 
-// requestsOfAll returns requests that everybody sends at once, on a connection each: plain ones, and ones that try to be
-// made as the next person. With two clusters they are for the one and the other in turn.
+// requestsOfAll returns requests that everybody sends at the same time, on a connection of their own: plain ones, and
+// ones that try to be made as the next person. With two clusters they are for each cluster in turn.
 func requestsOfAll(people []*Identity, requests int, twoClusters bool) (all []attack) {
 	for i, p := range people {
 		next := people[(i+1)%len(people)].Name
@@ -69,7 +69,7 @@ func requestsOfAll(people []*Identity, requests int, twoClusters bool) (all []at
 	return all
 }
 
-// repeatRequest returns a request so many times, with two clusters for the one and the other in turn.
+// repeatRequest returns a request the given number of times. With two clusters the copies are for each cluster in turn.
 func repeatRequest(r rawRequest, times int, twoClusters bool) (all []rawRequest) {
 	for n := range times {
 		r.Cluster, r.Target = here, "{path}?{query}"
@@ -83,9 +83,9 @@ func repeatRequest(r rawRequest, times int, twoClusters bool) (all []rawRequest)
 
 // auditLogsEvidence is what was seen while everybody sent requests.
 type auditLogsEvidence struct {
-	// Ways are those that listWays has.
+	// Ways are in the order of listWays.
 	Ways []wayEvidence `json:"ways"`
-	// Others are the events of the proxy identity in that time that no row of the deputy is about.
+	// Others are the events of the proxy identity in that time to which no row of the deputy belongs.
 	Others []auditv1.Event `json:"others,omitempty"`
 }
 
@@ -109,7 +109,7 @@ type referenceDeputy struct {
 	rows []reference.Row
 }
 
-// newReferenceDeputy starts a reference deputy in front of an address of a cluster, which knows some people.
+// newReferenceDeputy starts a reference deputy that knows the given people, in front of an address of a cluster.
 func (p *plane) newReferenceDeputy(ctx context.Context, to *url.URL, cluster string, rt http.RoundTripper, token string, people []*Identity) (*referenceDeputy, error) {
 	d := &referenceDeputy{}
 	tiers, sessions := map[string]string{}, map[string]reference.User{}
@@ -138,7 +138,8 @@ func (p *plane) newReferenceDeputy(ctx context.Context, to *url.URL, cluster str
 	return d, err
 }
 
-// useReferenceDeputies lets everybody use two reference deputies: one in front of the API server, and one in front of a tunnel.
+// useReferenceDeputies has everybody use two reference deputies: one in front of the API server, and one in front of a
+// tunnel.
 func (p *plane) useReferenceDeputies(ctx context.Context, agent *endpoint, requests int) (*auditLogsEvidence, error) {
 	cluster := cmp.Or(agent.cluster, localCluster)
 	direct, err := p.newReferenceDeputy(ctx, p.url, cluster, p.transport, p.token, agent.people)
@@ -154,7 +155,8 @@ func (p *plane) useReferenceDeputies(ctx context.Context, agent *endpoint, reque
 	return p.compareLogs(ctx, now(), requests, direct, tunnelled)
 }
 
-// compareLogs uses deputies, and reads their logs and the API server's, in which events from before began may still come in.
+// compareLogs uses deputies, and reads their logs and the API server's. In the latter, events from before began may
+// still arrive.
 func (p *plane) compareLogs(ctx context.Context, began time.Time, requests int, deputies ...*referenceDeputy) (*auditLogsEvidence, error) {
 	e, ids := &auditLogsEvidence{}, sets.New[string]()
 	for _, d := range deputies {

@@ -1,6 +1,6 @@
-// Package dashboard is about a dashboard as it is: one whose HTTP interface is its own, not the Kubernetes API. A file says
-// which of its requests are sent, and what each must lead to at the API server. What did arrive is judged by the API server's
-// audit log, and compared with the dashboard's own audit trail. The package does no I/O.
+// Package dashboard is about a dashboard as it is: one whose HTTP interface is its own, and not the Kubernetes API. A
+// file says which of its requests are sent, and what each must lead to at the API server. What arrived is judged by the
+// API server's audit log, and compared with the dashboard's own audit trail. The package does no I/O.
 package dashboard
 
 import (
@@ -16,21 +16,22 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Nobody is who sends a request without credentials.
+// Nobody is the sender of a request without credentials.
 const Nobody = "nobody"
 
 // File is what a user writes about a dashboard.
 type File struct {
-	// Account is who the dashboard is at the API server, as the audit log names it. It may be left out where authzconf starts
-	// the control plane.
+	// Account is the dashboard's account at the API server, as the audit log names it. It may be left out if authzconf
+	// starts the control plane.
 	Account string `yaml:"account,omitempty"`
-	// Pause is how long the dashboard may still act after it has answered.
+	// Pause is how long the dashboard may go on acting after it has answered.
 	Pause time.Duration `yaml:"pause,omitempty"`
-	// ReviewsWithin is how old the answer of an access review may be when the request arrives; 0 stands for any age.
+	// ReviewsWithin is how old the answer of an access review may be when the request arrives. 0 means any age.
 	ReviewsWithin time.Duration `yaml:"reviewsWithin,omitempty"`
-	// Own are the requests that the dashboard may make as itself. Names and namespaces that are left out stand for all.
+	// Own are the requests that the dashboard may make under its own account. Names and namespaces that are left out
+	// stand for all of them.
 	Own []Attributes `yaml:"own,omitempty"`
-	// Grants and Objects are created before the first request, where authzconf starts the control plane.
+	// Grants and Objects are created before the first request, if authzconf starts the control plane.
 	Grants  []scenarios.Grant `yaml:"grants,omitempty"`
 	Objects []map[string]any  `yaml:"objects,omitempty"`
 	// Trail says how the rows of the dashboard's own audit trail are read.
@@ -38,41 +39,45 @@ type File struct {
 	// Requests are sent in their order, one at a time.
 	Requests []Request `yaml:"requests"`
 
-	// clusters are the names of two clusters behind the dashboard; empty if there is one.
+	// clusters are the names of two clusters behind the dashboard. It is empty if there is one cluster.
 	clusters []string
 }
 
-// Request is a request of the dashboard's own HTTP interface, and what it must lead to.
+// Request is a request to the dashboard's own HTTP interface, and what it must lead to.
 type Request struct {
 	Name string `yaml:"name"`
 	// As is one of the people whom --identity names, or nobody.
 	As      string            `yaml:"as"`
-	Method  string            `yaml:"method,omitempty"` // GET if it is left out
+	Method  string            `yaml:"method,omitempty"` // if it is left out, GET
 	Path    string            `yaml:"path"`
 	Headers map[string]string `yaml:"headers,omitempty"`
 	Body    string            `yaml:"body,omitempty"`
-	// Arrives are the requests that must arrive at the API server as the person; an empty list says that none may.
+	// Arrives are the requests that must arrive at the API server on behalf of the person. An empty list means that
+	// none may arrive.
 	Arrives []Attributes `yaml:"arrives"`
-	// Asks is what the dashboard must ask an access review about, as the person, and not do: what the buttons of a page need. A
-	// yes and a no are both right.
+	// Asks are the actions about which the dashboard must ask an access review on behalf of the person, without doing
+	// them: those that the buttons of a page offer. Yes and no are both right answers.
 	Asks []Attributes `yaml:"asks,omitempty"`
-	// Refused says that the person lacks the permission: what arrives must be refused, and may be left out.
+	// Refused means that the person lacks the permission. What arrives must be refused; it need not arrive.
 	Refused bool `yaml:"refused,omitempty"`
-	// Review says which access review must come before. Left out, it is access for what writes, and none for what reads.
+	// Review says which access review must precede the request. If it is left out, it is access for a request that
+	// writes, and none for one that reads.
 	Review ReviewKind `yaml:"review,omitempty"`
-	// Answered is the code that the dashboard must answer; 0 stands for any.
+	// Answered is the code that the dashboard must answer. 0 means any code.
 	Answered int `yaml:"answered,omitempty"`
-	// Row is the row of the dashboard's own audit trail. Left out, what writes needs one that says what arrived.
+	// Row is the row of the dashboard's own audit trail. If it is left out, a request that writes needs a row that says
+	// what arrived.
 	Row *Row `yaml:"row,omitempty"`
 }
 
 // Attributes are what a request at the API server is about.
 type Attributes struct {
-	// Cluster is one of two behind the dashboard. Left out, it is the first, and in what the dashboard may do as itself any.
+	// Cluster is one of two clusters behind the dashboard. If it is left out, it is the first one; in Own it is any of
+	// them.
 	Cluster  string `yaml:"cluster,omitempty"`
 	Verb     string `yaml:"verb"`
 	APIGroup string `yaml:"apiGroup,omitempty"`
-	// Resource has its subresource behind a slash, such as pods/eviction.
+	// Resource includes the subresource after a slash, such as pods/eviction.
 	Resource  string `yaml:"resource"`
 	Namespace string `yaml:"namespace,omitempty"`
 	Name      string `yaml:"name,omitempty"`
@@ -81,7 +86,7 @@ type Attributes struct {
 // ReviewKind is a kind of access review.
 type ReviewKind string
 
-// The kinds of access review that a request may need.
+// These are the kinds of access review that a request may need.
 const (
 	AccessReview ReviewKind = "access"
 	RulesReview  ReviewKind = "rules"
@@ -116,7 +121,7 @@ func (a Attributes) writes() bool {
 	return !slices.Contains([]string{"get", "list", "watch"}, a.Verb)
 }
 
-// covers reports whether another request is one of those that the attributes stand for.
+// covers reports whether the attributes cover those of another request.
 func (a Attributes) covers(other Attributes) bool {
 	isSameKind := a.Verb == other.Verb && a.APIGroup == other.APIGroup && a.Resource == other.Resource
 	isOfCluster := a.Cluster == "" || a.Cluster == other.Cluster
@@ -137,8 +142,8 @@ func (r Request) ReviewOf(a Attributes) ReviewKind {
 	return cmp.Or(r.Review, byDefault)
 }
 
-// Parse reads a file strictly. people are the names that --identity gives, clusters those of two clusters if there are two. An error
-// has file, line and column, and what was expected.
+// Parse reads a file strictly. people are the names that --identity gives. clusters are the names of two clusters, if
+// there are two. An error has file, line and column, and what was expected.
 func Parse(name string, data []byte, people []string, clusters ...string) (*File, error) {
 	f := &File{clusters: clusters}
 	doc, err := scenarios.DecodeKind(name, data, "a list of a dashboard's requests", "", "", f)
@@ -159,7 +164,7 @@ func Parse(name string, data []byte, people []string, clusters ...string) (*File
 	return f, nil
 }
 
-// firstCluster returns the name of the first of two clusters; empty if there is one.
+// firstCluster returns the name of the first of two clusters, or "" if there is one cluster.
 func (f *File) firstCluster() string {
 	if len(f.clusters) == 0 {
 		return ""
@@ -167,7 +172,7 @@ func (f *File) firstCluster() string {
 	return f.clusters[0]
 }
 
-// findMistake returns where a mistake is in the file, and what it is; empty if there is none.
+// findMistake returns the place of a mistake in the file, and what is wrong. Both are empty if there is none.
 func (f *File) findMistake(people []string) (path, why string) {
 	switch {
 	case len(f.Requests) == 0:
@@ -199,7 +204,7 @@ func (f *File) findMistake(people []string) (path, why string) {
 	return "", ""
 }
 
-// findMistake returns in which field of a request a mistake is, and what it is.
+// findMistake returns the field of a request that is wrong, and what is wrong with it.
 func (r Request) findMistake(people, clusters []string) (field, why string) {
 	switch {
 	case strings.TrimSpace(r.Name) == "" || strings.Contains(r.Name, "/"):
@@ -235,7 +240,7 @@ func (r Request) findMistake(people, clusters []string) (field, why string) {
 	return "", ""
 }
 
-// checkAttributes returns which of some attributes is wrong, and what is; empty if nothing is.
+// checkAttributes returns which of the attributes are wrong, and what is wrong with them. why is empty if nothing is.
 func checkAttributes(list []Attributes, clusters []string) (i int, why string) {
 	for i, a := range list {
 		if why := a.findMistake(clusters); why != "" {
@@ -245,7 +250,7 @@ func checkAttributes(list []Attributes, clusters []string) (i int, why string) {
 	return 0, ""
 }
 
-// findMistake returns what is wrong with attributes; empty if nothing is.
+// findMistake returns what is wrong with attributes, or "" if nothing is.
 func (a Attributes) findMistake(clusters []string) string {
 	switch {
 	case a.Cluster != "" && len(clusters) == 0:

@@ -32,7 +32,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestParseErrors shows that what is wrong with a file is said with its place, and what was expected.
+// TestParseErrors checks that errors in a file name the place, and say what was expected.
 func TestParseErrors(t *testing.T) {
 	request := func(fields string) string {
 		return "requests:\n- {name: a, as: alice@corp, path: /a, arrives: [], " + fields + "}\n"
@@ -99,8 +99,7 @@ func TestParseTrail(t *testing.T) {
 	}
 }
 
-// FuzzParse demands that a file is taken or refused with its place, and that what is taken can be judged.
-// TestParseTwoClusters reads a file about two clusters: what names none is about the first.
+// TestParseTwoClusters reads a file about two clusters. What names no cluster is about the first one.
 func TestParseTwoClusters(t *testing.T) {
 	const text = "trail: {fields: {actor: a, cluster: c}}\nown: [{verb: list, resource: namespaces}]\nrequests:\n" +
 		"- {name: a, as: alice@corp, path: /a, arrives: [{verb: get, resource: pods}, {cluster: west, verb: get, resource: pods}], asks: [{verb: delete, resource: pods}]}\n"
@@ -122,6 +121,7 @@ func TestParseTwoClusters(t *testing.T) {
 	}
 }
 
+// FuzzParse checks that a file is accepted, or refused with its place, and that an accepted file can be judged.
 func FuzzParse(f *testing.F) {
 	f.Add(readExample(f))
 	f.Add([]byte("requests:\n- {name: a, as: alice@corp, path: /a, arrives: []}\n"))
@@ -148,7 +148,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzParseTrail demands that lines are taken or refused with their number.
+// FuzzParseTrail checks that lines are accepted, or refused with their number.
 func FuzzParseTrail(f *testing.F) {
 	f.Add([]byte(`{"actor": {"sub": "alice"}, "verb": "delete"}` + "\n"))
 	f.Add([]byte("\n\n{}\nno"))

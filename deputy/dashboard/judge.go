@@ -19,12 +19,12 @@ import (
 
 // Sent is a request as it was sent to the dashboard, and its answer.
 type Sent struct {
-	// Fence is the marker of a request that was sent past the dashboard right before. Its audit event says when that was by the
-	// API server's clock.
+	// Fence is the marker of a request that was sent directly to the API server just before. Its audit event shows the
+	// time of this by the API server's clock.
 	Fence string `json:"fence"`
-	// Correlation is the correlation ID that was sent with it; empty if the trail has none.
+	// Correlation is the correlation ID that was sent with the request. It is empty if the trail has none.
 	Correlation string `json:"correlation,omitempty"`
-	// Code is that of the answer. Problem says why there is none.
+	// Code is the code of the answer. Problem says why there is no answer.
 	Code    int    `json:"code,omitempty"`
 	Problem string `json:"problem,omitempty"`
 }
@@ -33,26 +33,26 @@ type Sent struct {
 type Evidence struct {
 	// Sent has an entry for each request of the file.
 	Sent []Sent `json:"sent"`
-	// End is the marker of the request that was sent past the dashboard after the last one.
+	// End is the marker of the request that was sent directly to the API server after the last request.
 	End    string            `json:"end"`
 	Events []json.RawMessage `json:"events"`
-	// Elsewhere are the events of the second cluster, where there are two.
+	// Elsewhere are the events of the second cluster, if there are two.
 	Elsewhere []json.RawMessage `json:"elsewhere,omitempty"`
-	// Rows are those of the dashboard's own audit trail.
+	// Rows are the rows of the dashboard's own audit trail.
 	Rows []TrailRow `json:"rows,omitempty"`
 }
 
-// Findings are what came out of a comparison.
+// Findings are the result of a comparison.
 type Findings struct {
 	Checks   int
 	Failures []Failure
 	// Notes count what is reported and not judged.
 	Notes map[string]int
-	// Unknown says why nothing can be concluded; empty if something can.
+	// Unknown says why nothing can be concluded. It is empty if something can.
 	Unknown string
 }
 
-// Failure is something that had to be otherwise.
+// Failure is something that should have been different.
 type Failure struct{ What, Want, Got string }
 
 func (f *Findings) fail(what, want, format string, args ...any) {
@@ -66,16 +66,18 @@ func (f *Findings) note(what string, n int) {
 	f.Notes[what] += n
 }
 
-// Judge compares what arrived with what had to.
+// Judge compares what arrived with what had to arrive.
 type Judge struct {
 	file     *File
 	evidence *Evidence
 	account  string
-	// groups are those that people must have, by their names.
+	// groups are the groups that people must have, by the people's names.
 	groups map[string][]string
-	// fences are when the requests past the dashboard arrived, by the clusters: one before each request, and one behind the last.
+	// fences are the times at which the requests sent directly to the API server arrived, by cluster. There is one
+	// before each request, and one after the last.
 	fences map[string][]time.Time
-	// windows have what arrived while each request was tried. They are nil if the audit log does not show that.
+	// windows are the requests that arrived while each request was tried. It is nil if the audit log does not show
+	// that.
 	windows [][]arrival
 	reviews []review
 	// unknown says why nothing can be judged.
@@ -87,12 +89,12 @@ type arrival struct {
 	Attributes
 	event *auditv1.Event
 	user  authenticationv1.UserInfo
-	// asItself means that it was made as the dashboard's own account.
+	// asItself means that the request was made under the dashboard's own account.
 	asItself bool
 }
 
-// NewJudge returns a judge of evidence. account is who the dashboard is at the API server; groups are those that each person
-// must have, by the person's name.
+// NewJudge returns a judge of evidence. account is the dashboard's account at the API server. groups are the groups
+// that each person must have, by the person's name.
 func NewJudge(f *File, e *Evidence, account string, groups map[string][]string) (*Judge, error) {
 	if len(e.Sent) != len(f.Requests) {
 		return nil, fmt.Errorf("there is evidence of %d requests, not of %d", len(e.Sent), len(f.Requests))
@@ -111,8 +113,8 @@ func NewJudge(f *File, e *Evidence, account string, groups map[string][]string) 
 	return j, nil
 }
 
-// readLog takes down what arrived at a cluster, in which window, and which reviews were answered there. It says why nothing can be
-// judged if the log does not show that.
+// readLog records what arrived at a cluster in which window, and which reviews were answered there. If the log does not
+// show that, it records why nothing can be judged.
 func (j *Judge) readLog(cluster string, events []*auditv1.Event) {
 	fences, missing := findFences(j.evidence, events)
 	if missing != "" {
@@ -141,8 +143,8 @@ func (j *Judge) readLog(cluster string, events []*auditv1.Event) {
 	}
 }
 
-// decodeEvents returns the last event of each request, in the order of their arrival. At the stage RequestReceived nobody is
-// impersonated yet.
+// decodeEvents returns the last event of each request, in the order of the requests' arrival. At the stage
+// RequestReceived nobody is impersonated yet.
 func decodeEvents(raw []json.RawMessage) []*auditv1.Event {
 	last := map[string]*auditv1.Event{}
 	for _, text := range raw {
@@ -162,7 +164,8 @@ func decodeEvents(raw []json.RawMessage) []*auditv1.Event {
 	return events
 }
 
-// findFences returns when the requests past the dashboard arrived, or which of them the audit log does not show.
+// findFences returns when the requests sent directly to the API server arrived. If the audit log does not show one of
+// them, it returns that one's marker.
 func findFences(e *Evidence, events []*auditv1.Event) (fences []time.Time, missing string) {
 	markers := append(seq.Map(e.Sent, func(s Sent) string { return s.Fence }), e.End)
 	for n, marker := range markers {
@@ -175,7 +178,7 @@ func findFences(e *Evidence, events []*auditv1.Event) (fences []time.Time, missi
 	return fences, ""
 }
 
-// isAbout reports whether an event is the dashboard's, or is made as one of the people.
+// isAbout reports whether a request of an event was made by the dashboard, or as one of the people.
 func (j *Judge) isAbout(event *auditv1.Event) bool {
 	_, isPerson := j.groups[arrivingUser(event).Username]
 	return isPerson || event.User.Username == j.account
@@ -209,7 +212,8 @@ func (a arrival) code() int {
 	return int(a.event.ResponseStatus.Code)
 }
 
-// fits reports whether this is the request that had to arrive. At level Metadata an event does not name what is created.
+// fits reports whether this is the request that had to arrive. At level Metadata an event does not name what is
+// created.
 func (a arrival) fits(want Attributes) bool {
 	got := a.Attributes
 	if want.Verb == "create" && got.Name == "" {
@@ -218,7 +222,7 @@ func (a arrival) fits(want Attributes) bool {
 	return got == want
 }
 
-// arrivalsOf returns what had to arrive of the n-th request, and did, whoever it was made as.
+// arrivalsOf returns the requests that had to arrive for the n-th request and did, as whomever they were made.
 func (j *Judge) arrivalsOf(n int) []arrival {
 	if j.windows == nil {
 		return nil
@@ -228,7 +232,7 @@ func (j *Judge) arrivalsOf(n int) []arrival {
 	})
 }
 
-// JudgeRequest compares what arrived of the n-th request with what had to.
+// JudgeRequest compares what arrived for the n-th request with what had to arrive.
 func (j *Judge) JudgeRequest(n int) *Findings {
 	out, r, sent := &Findings{}, j.file.Requests[n], j.evidence.Sent[n]
 	if j.unknown != "" {
@@ -254,7 +258,7 @@ func (j *Judge) JudgeRequest(n int) *Findings {
 	return out
 }
 
-// judgeWanted judges what arrived of a request that had to.
+// judgeWanted judges what arrived for a request that had to arrive.
 func (j *Judge) judgeWanted(out *Findings, n int, want Attributes, answered string) {
 	r := j.file.Requests[n]
 	found := seq.Filter(j.windows[n], func(a arrival) bool { return a.fits(want) })
@@ -271,7 +275,7 @@ func (j *Judge) judgeWanted(out *Findings, n int, want Attributes, answered stri
 	}
 }
 
-// judgeAsked judges whether a page asked about what its buttons need.
+// judgeAsked judges whether a page asked about the actions that its buttons offer.
 func (j *Judge) judgeAsked(out *Findings, n int, want Attributes) {
 	r := j.file.Requests[n]
 	kind, until := cmp.Or(r.Review, AccessReview), j.fences[want.Cluster][n+1]
@@ -291,7 +295,7 @@ func (j *Judge) judgeAsked(out *Findings, n int, want Attributes) {
 	}
 }
 
-// judgeArrival judges what arrived, and had to.
+// judgeArrival judges a request that had to arrive and did.
 func (j *Judge) judgeArrival(out *Findings, r Request, want Attributes, a arrival) {
 	if why := j.checkUser(r, a); why != "" {
 		out.fail(r.Name, want.String()+" as "+r.As, "it was made %s", why)
@@ -308,7 +312,7 @@ func (j *Judge) judgeArrival(out *Findings, r Request, want Attributes, a arriva
 	}
 }
 
-// nearest describes what arrived in place of a request.
+// nearest describes what arrived instead of a request.
 func (j *Judge) nearest(n int, want Attributes) string {
 	seen := j.windows[n]
 	alike := seq.Filter(seen, func(a arrival) bool { return a.Verb == want.Verb && a.Resource == want.Resource })
@@ -328,8 +332,8 @@ func (a arrival) describe() string {
 	return fmt.Sprintf("%s as %s", a.Attributes, a.user.Username)
 }
 
-// checkUser returns as whom a request was made, if that is wrong: it has to be made as the person, with the groups that
-// --identity gives.
+// checkUser returns as whom a request was made, if that is wrong. It must have been made as the person, with the groups
+// that --identity gives.
 func (j *Judge) checkUser(r Request, a arrival) string {
 	switch {
 	case a.asItself:
@@ -349,8 +353,8 @@ func (j *Judge) checkUser(r Request, a arrival) string {
 	return ""
 }
 
-// judgeFurther judges what arrived and did not have to: reads as the person and discovery are counted, and what the dashboard
-// may do as itself.
+// judgeFurther judges a request that arrived without having to. It counts reads as the person, discovery, and what the
+// dashboard may do under its own account. Anything else is a failure.
 func (j *Judge) judgeFurther(out *Findings, r Request, a arrival) {
 	isOwn := a.asItself && slices.ContainsFunc(j.file.Own, func(own Attributes) bool { return own.covers(a.Attributes) })
 	isDiscovery := a.Resource == "" && !a.writesByMethod()
@@ -369,5 +373,6 @@ func (j *Judge) judgeFurther(out *Findings, r Request, a arrival) {
 	}
 }
 
-// writesByMethod reports whether a request that is about no resource is more than a look: its verb is the method.
+// writesByMethod reports whether a request that is about no resource may change something. The verb of such a request
+// is its method.
 func (a arrival) writesByMethod() bool { return !slices.Contains([]string{"get", "head"}, a.Verb) }

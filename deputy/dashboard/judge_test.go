@@ -15,7 +15,7 @@ requests:
 - {name: delete, as: alice@corp, method: DELETE, path: /b, arrives: [{verb: delete, resource: pods, namespace: shop, name: web}]}
 `
 
-// logLine returns an audit event of second n, by the dashboard as a person, or as itself if that is empty.
+// logLine returns an audit event of second n, made by the dashboard as a person, or as itself if that is empty.
 func logLine(n int, as, verb, resource, name, more string) json.RawMessage {
 	impersonated := ""
 	if as != "" {
@@ -38,7 +38,7 @@ func fenceLine(n int, marker string) json.RawMessage {
 
 const reviewObject = `"requestObject": {"spec": {"resourceAttributes": {"verb": "delete", "resource": "pods", "namespace": "shop", "name": "web"}}},`
 
-// TestJudge shows what is found in events of two requests that are as they have to be but for one thing.
+// TestJudge judges the events of two requests that are right except for one thing.
 func TestJudge(t *testing.T) {
 	look := logLine(11, "alice@corp", "list", "pods", "", "")
 	review := logLine(21, "alice@corp", "create", "selfsubjectaccessreviews", "", reviewObject)
@@ -84,7 +84,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestJudgeAsks shows what is found where a page has to ask about what its buttons need, and do nothing of it.
+// TestJudgeAsks judges a page that has to ask about the actions of its buttons, and must not do them.
 func TestJudgeAsks(t *testing.T) {
 	const file = "requests:\n- {name: page, as: alice@corp, path: /a, review: either, arrives: [], asks: [{verb: delete, resource: pods, namespace: shop, name: web}]}\n"
 	fences := []json.RawMessage{fenceLine(10, "f0"), fenceLine(50, "end")}
@@ -120,7 +120,7 @@ func TestJudgeAsks(t *testing.T) {
 	}
 }
 
-// TestJudgeTwoClusters shows what is found where a request arrives at the wrong one of two clusters, or is asked about there.
+// TestJudgeTwoClusters judges a request that arrives at the wrong cluster of two, or for which the wrong one is asked.
 func TestJudgeTwoClusters(t *testing.T) {
 	const file = "requests:\n- {name: delete, as: alice@corp, method: DELETE, path: /b, arrives: [{cluster: west, verb: delete, resource: pods, namespace: shop, name: web}]}\n"
 	fences := []json.RawMessage{fenceLine(10, "f0"), fenceLine(50, "end")}
@@ -171,7 +171,7 @@ func judgeEvents(t *testing.T, events []json.RawMessage) string {
 	return newTestJudge(t, &Evidence{Sent: []Sent{{Fence: "f0", Code: 200}, {Fence: "f1", Code: 200}}, End: "end", Events: events}).describeFindings()
 }
 
-// describeFindings returns what is found of all requests in one line.
+// describeFindings returns the findings of all requests on one line.
 func (j *Judge) describeFindings() string {
 	var found []string
 	for n := range j.file.Requests {
@@ -199,7 +199,7 @@ func newTestJudge(t *testing.T, e *Evidence) *Judge {
 	return j
 }
 
-// TestRowsByTime shows that rows without a correlation ID are those of the request during which they came.
+// TestRowsByTime checks that rows without a correlation ID belong to the request during which they were written.
 func TestRowsByTime(t *testing.T) {
 	right := TrailRow{Line: 1, Request: 1, Actor: "alice@corp", Verb: "delete"}
 	for name, c := range map[string]struct {

@@ -16,17 +16,17 @@ import (
 type review struct {
 	kind ReviewKind
 	who  string
-	// answered is when the API server had answered it.
+	// answered is when the API server answered the review.
 	answered time.Time
-	// about are the attributes of an access review, and the namespace of a rules review.
+	// about are the attributes of an access review. For a rules review they have only the namespace.
 	about Attributes
 	// blank means that the event does not say what the review asks.
 	blank bool
-	// denied means that the answer was no. It is false where the event has no answer.
+	// denied means that the answer was no. It is false if the event has no answer.
 	denied bool
 }
 
-// readReview reads the event of an access review; isReview is false for another event.
+// readReview reads the event of an access review. isReview is false for any other event.
 func readReview(event *auditv1.Event) (r review, isReview bool) {
 	ref := event.ObjectRef
 	if ref == nil || ref.APIGroup != authorizationv1.GroupName || event.Verb != "create" {
@@ -45,7 +45,7 @@ func readReview(event *auditv1.Event) (r review, isReview bool) {
 	return r, true
 }
 
-// readObjects reads what a review asks, and what it answers, if the event has that.
+// readObjects reads what a review asks and what it was answered, if the event has that.
 func (r *review) readObjects(event *auditv1.Event) {
 	if r.kind == RulesReview {
 		var asked authorizationv1.SelfSubjectRulesReview
@@ -66,7 +66,8 @@ func (r *review) readObjects(event *auditv1.Event) {
 	}
 }
 
-// answers reports whether a review is about a request: a yes without a name or namespace is one for all of them.
+// answers reports whether a review is about a request. A yes without a name or namespace covers all names or
+// namespaces.
 func (r review) answers(a Attributes, kind ReviewKind) bool {
 	switch {
 	case kind != EitherReview && r.kind != kind:
@@ -77,8 +78,8 @@ func (r review) answers(a Attributes, kind ReviewKind) bool {
 	return r.about.covers(a)
 }
 
-// findReview returns the last review by a person about a request that was answered before a time, or why there is none. Both are
-// empty if the log does not say what the reviews ask.
+// findReview returns the last review by a person about a request that was answered before a given time, or the reason
+// why there is none. Both are empty if the log does not show what the reviews ask.
 func (j *Judge) findReview(out *Findings, person string, a Attributes, kind ReviewKind, before time.Time) (*review, string) {
 	ofCluster := seq.Filter(j.reviews, func(got review) bool { return got.about.Cluster == a.Cluster })
 	earlier := seq.Filter(ofCluster, func(got review) bool { return !got.answered.After(before) }) // by the clock of one cluster
@@ -103,7 +104,7 @@ func (j *Judge) findReview(out *Findings, person string, a Attributes, kind Revi
 	return nil, "there is none"
 }
 
-// isAskedElsewhere reports whether there is a review about the same at another cluster.
+// isAskedElsewhere reports whether another cluster was asked a review about the same.
 func (j *Judge) isAskedElsewhere(a Attributes, kind ReviewKind) bool {
 	return slices.ContainsFunc(j.reviews, func(got review) bool {
 		same := a
@@ -112,8 +113,8 @@ func (j *Judge) isAskedElsewhere(a Attributes, kind ReviewKind) bool {
 	})
 }
 
-// checkReview returns what is wrong with the review that a request needs; empty if nothing is. before is when the request arrived,
-// or until when it could have.
+// checkReview returns what is wrong with the review that a request needs, or "" if nothing is. before is when the
+// request arrived, or until when it could have arrived.
 func (j *Judge) checkReview(out *Findings, r Request, a Attributes, before time.Time) string {
 	kind := r.ReviewOf(a)
 	if kind == NoReview {
@@ -133,7 +134,7 @@ func (j *Judge) checkReview(out *Findings, r Request, a Attributes, before time.
 	return ""
 }
 
-// checkAge returns whether the answer of a review is older than it may be.
+// checkAge returns a text if the answer of a review is older than it may be.
 func (j *Judge) checkAge(got review, before time.Time) string {
 	age := before.Sub(got.answered)
 	if j.file.ReviewsWithin > 0 && age > j.file.ReviewsWithin {

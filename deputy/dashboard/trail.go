@@ -13,15 +13,18 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
-// TrailFormat says how the rows of a dashboard's own audit trail are read: each is a JSON object in a line of its own.
+// TrailFormat says how the rows of a dashboard's own audit trail are read. Each row is a JSON object on a line of its
+// own.
 type TrailFormat struct {
-	// Cluster is what rows call the cluster; empty if they do not name it. Two clusters are called by their names.
+	// Cluster is the name of the cluster in rows. It is empty if rows do not name the cluster. Two clusters have their
+	// own names in rows.
 	Cluster string `yaml:"cluster,omitempty"`
-	// Header is the header by which a client gives a request its correlation ID. Left out, rows are found by their time.
+	// Header is the header in which a client gives a request its correlation ID. If it is left out, rows are found by
+	// their time.
 	Header string `yaml:"header,omitempty"`
-	// Fields are the fields of a row by their paths, such as actor.sub. What has no path is not compared.
+	// Fields are the paths of the fields in a row, such as actor.sub. A field without a path is not compared.
 	Fields RowFields `yaml:"fields"`
-	// Only has the values by which a line is a row. All other lines are left out.
+	// Only has the values that make a line a row. All other lines are left out.
 	Only map[string]string `yaml:"only,omitempty"`
 }
 
@@ -36,23 +39,23 @@ type RowFields struct {
 	Correlation string `yaml:"correlation,omitempty"`
 }
 
-// Row is what a row must say where it does not say what arrived in Kubernetes' words.
+// Row is what a row must say, where that differs from the Kubernetes words for what arrived.
 type Row struct {
 	Verb      string `yaml:"verb,omitempty"`
 	Resource  string `yaml:"resource,omitempty"`
 	Namespace string `yaml:"namespace,omitempty"`
 	Name      string `yaml:"name,omitempty"`
-	// None says that there must be no row.
+	// None means that there must be no row.
 	None bool `yaml:"none,omitempty"`
-	// Count is how many rows there must be, such as two where the end of a terminal has one of its own. 0 stands for 1.
+	// Count is how many rows there must be, such as two if the end of a terminal has a row of its own. 0 means 1.
 	Count int `yaml:"count,omitempty"`
 }
 
 // TrailRow is a row as it was read.
 type TrailRow struct {
-	// Line is the number of its line in what was read, from 1 on.
+	// Line is the number of the row's line in what was read, beginning with 1.
 	Line int `json:"line"`
-	// Request is the number of the last request that was sent before the row was there.
+	// Request is the number of the last request that was sent before the row was written.
 	Request int `json:"request"`
 
 	Actor       string `json:"actor"`
@@ -83,8 +86,9 @@ func (t *TrailFormat) findMistake(clusters []string) string {
 	return ""
 }
 
-// ParseTrail reads lines of a trail strictly. name is that of the trail, first the number of the first line, and request that
-// of the last request that was sent before. An error has name and line, and what was expected.
+// ParseTrail reads lines of a trail strictly. name is the name of the trail, first the number of the first line, and
+// request the number of the last request that was sent before. An error has the name and the line, and what was
+// expected.
 func (t *TrailFormat) ParseTrail(name string, data []byte, first, request int) (rows []TrailRow, err error) {
 	line := first - 1
 	for text := range bytes.Lines(data) {
@@ -109,7 +113,7 @@ func (t *TrailFormat) ParseTrail(name string, data []byte, first, request int) (
 func (t *TrailFormat) parseRow(text []byte) (row TrailRow, isRow bool, err error) {
 	var object map[string]any
 	isObject := json.Unmarshal(text, &object) == nil && object != nil
-	if !isObject && len(t.Only) > 0 { // It does not have the values by which a line is a row.
+	if !isObject && len(t.Only) > 0 { // it does not have the values that make a line a row
 		return row, false, nil
 	}
 	if !isObject {
@@ -137,8 +141,8 @@ func (t *TrailFormat) parseRow(text []byte) (row TrailRow, isRow bool, err error
 	return row, true, nil
 }
 
-// textAt returns the text at a path; what is not there is empty. A key may have dots itself, as programs that log write them:
-// {"actor.sub": …} and {"actor": {"sub": …}} are the same.
+// textAt returns the text at a path, or "" if there is nothing. A key may contain dots itself, as some programs write
+// their logs: {"actor.sub": …} and {"actor": {"sub": …}} are the same.
 func textAt(object map[string]any, path string) (string, error) {
 	if value := object[path]; value != nil {
 		text, isText := value.(string)
@@ -168,7 +172,7 @@ func (r TrailRow) String() string {
 	return fmt.Sprintf("line %d: %s: %s", r.Line, cmp.Or(r.Actor, "nobody"), strings.Join(words, " "))
 }
 
-// JudgeTrail compares the dashboard's own audit trail with what arrived, row for row.
+// JudgeTrail compares the dashboard's own audit trail with what arrived, row by row.
 func (j *Judge) JudgeTrail() *Findings {
 	out := &Findings{}
 	claimed := map[int]bool{}
@@ -197,7 +201,8 @@ func (j *Judge) JudgeTrail() *Findings {
 	return out
 }
 
-// rowsOf returns the rows of the n-th request: by its correlation ID, or else those that came while it was tried.
+// rowsOf returns the rows of the n-th request: those with its correlation ID or, without such IDs, those that were
+// written while it was tried.
 func (j *Judge) rowsOf(n int) []TrailRow {
 	sent := j.evidence.Sent[n]
 	return seq.Filter(j.evidence.Rows, func(row TrailRow) bool {
@@ -242,7 +247,7 @@ func (j *Judge) compareRows(out *Findings, n int, r Request, rows []TrailRow) {
 	}
 }
 
-// needsRow reports whether the number of rows is judged. A dashboard may write down what only reads, too.
+// needsRow reports whether the number of rows is judged. A dashboard may also log requests that only read.
 func (r Request) needsRow() bool { return r.Row != nil || r.writes() }
 
 // expectRow returns what the rows of a request must say, and how many there must be.
@@ -260,7 +265,7 @@ func (r Request) expectRow() Row {
 	return want
 }
 
-// rowSubject returns what of a request its rows are about: the first that writes, or the first of all.
+// rowSubject returns the request that the rows must be about: the first that writes, or else the first of all.
 func (r Request) rowSubject() Attributes {
 	if len(r.Arrives) == 0 {
 		return Attributes{}

@@ -1,7 +1,7 @@
-// Package reference is a reference deputy: a tool that sends the requests of many people to an API server, each
-// under the name of the person, as the article on the deputy pattern describes it (periscope), with its own audit
-// log; and the agent at the far end of a tunnel, which adds its token. Both are as small as they can be right:
-// authzconf deputy tests API servers with them.
+// Package reference is a reference deputy: a tool that sends the requests of many people to an API server, each under
+// the name of the person, and that has its own audit log, as the article on the deputy pattern describes it
+// (periscope). It also has the agent at the far end of a tunnel, which adds its token. Both are as small as they can be
+// and still be right, and authzconf deputy tests API servers with them.
 package reference
 
 import (
@@ -32,31 +32,32 @@ const (
 	auditIDHeader = "Audit-Id"
 )
 
-// User is whom the identity provider says is there.
+// User is somebody whom the identity provider has authenticated.
 type User struct {
 	Subject string   // the name that is impersonated
-	Groups  []string // the identity provider's
+	Groups  []string // from the identity provider
 }
 
-// Tiers are the five tiers, the least first.
+// Tiers returns the five tiers, beginning with the lowest.
 func Tiers() []string { return []string{"read", "triage", "write", "maintain", "admin"} }
 
-// TierPrefix is in front of a tier's name in its group.
+// TierPrefix is the beginning of the name of a tier's group.
 const TierPrefix = "periscope-tier:"
 
-// Row is a line of the deputy's own audit log, written before the request is sent: what is not written is not done.
+// Row is a line of the deputy's own audit log. It is written before the request is sent, so that nothing is done that
+// is not logged.
 type Row struct {
-	AuditID string `json:"auditID"` // that of the API server's event as well
+	AuditID string `json:"auditID"` // also that of the API server's event
 	Actor   string `json:"actor"`   // the person
 	Cluster string `json:"cluster,omitempty"`
-	// Verb is what the API server will call it. The rest is empty where the request is about no resource.
+	// Verb is the API server's word for what is done. The fields below are empty if the request is about no resource.
 	Verb     string `json:"verb"`
 	APIGroup string `json:"apiGroup,omitempty"`
-	// Resource has its subresource behind a slash, such as pods/eviction.
+	// Resource includes the subresource after a slash, such as pods/eviction.
 	Resource  string `json:"resource,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
-	// Correlation is the ID that the client has given the request by the header X-Request-Id.
+	// Correlation is the ID that the client has given the request in the header X-Request-Id.
 	Correlation string `json:"correlation,omitempty"`
 	Method      string `json:"method"`
 	URI         string `json:"uri"`
@@ -65,23 +66,23 @@ type Row struct {
 // Options are what a deputy needs.
 type Options struct {
 	Target *url.URL // the API server, or the agent of a tunnel
-	// Transport trusts the target.
+	// Transport trusts the certificate of the target.
 	Transport http.RoundTripper
 	// Cluster is the name of the target's cluster, for the audit log.
 	Cluster string
-	// Token authenticates the deputy. Empty sends none: an agent adds its own.
+	// Token authenticates the deputy. If it is empty, none is sent: an agent adds its own.
 	Token string
-	// GroupTiers are the tiers of the identity provider's groups. A user gets the group of the highest.
+	// GroupTiers are the tiers of the identity provider's groups. A user gets the group of the highest tier.
 	GroupTiers map[string]string
-	// DefaultTier is the tier of a user who is in none of these groups; if it is empty, such a user is refused.
+	// DefaultTier is the tier of a user who is in none of these groups. If it is empty, such a user is refused.
 	DefaultTier string
-	// Session says who a request is from; false refuses it.
+	// Session returns who sent a request. If it returns false, the request is refused.
 	Session func(*http.Request) (User, bool)
-	// Audit receives the rows, from several goroutines. An error refuses the request.
+	// Audit receives the rows, from several goroutines. If it returns an error, the request is refused.
 	Audit func(Row) error
 }
 
-// New is the deputy. Nothing of the impersonation and credentials that a client sends is passed on.
+// New returns the deputy. It passes on no impersonation and no credentials that a client sends.
 func New(o Options) (http.Handler, error) {
 	if err := o.checkTiers(); err != nil {
 		return nil, err
@@ -89,7 +90,7 @@ func New(o Options) (http.Handler, error) {
 	return http.HandlerFunc(o.serve), nil
 }
 
-// serve sends the request of a session on as its person, after a row is written.
+// serve sends the request of a session on as its person, after it has written a row.
 func (o Options) serve(w http.ResponseWriter, r *http.Request) {
 	user, ok := o.Session(r)
 	if !ok {
@@ -124,7 +125,7 @@ func (o Options) serve(w http.ResponseWriter, r *http.Request) {
 	}).ServeHTTP(w, r)
 }
 
-// newRow returns the row of a request of a person.
+// newRow returns the row for a request of a person.
 func (o Options) newRow(actor string, r *http.Request) (Row, error) {
 	row := Row{
 		AuditID: string(uuid.NewUUID()), Actor: actor, Cluster: o.Cluster, Correlation: r.Header.Get("X-Request-Id"),
@@ -141,7 +142,7 @@ func (o Options) newRow(actor string, r *http.Request) (Row, error) {
 	return row, nil
 }
 
-// checkTiers returns an error for the first tier that there is none of.
+// checkTiers returns an error for the first tier that does not exist.
 func (o Options) checkTiers() error {
 	for group, tier := range o.GroupTiers {
 		if !slices.Contains(Tiers(), tier) {
@@ -154,14 +155,14 @@ func (o Options) checkTiers() error {
 	return nil
 }
 
-// impersonate is the headers for a user. Without a subject there would be no header, and the request the deputy's own; a
-// subject of the system's namespace of names would have rights that no identity provider gave.
+// impersonate returns the headers for a user. Without a subject there would be no header, and the request would be the
+// deputy's own. A subject whose name begins as those of the system do would have rights that no identity provider gave.
 func (o Options) impersonate(u User) (http.Header, error) {
 	best := -1
 	for _, g := range u.Groups {
 		best = max(best, slices.Index(Tiers(), o.GroupTiers[g]))
 	}
-	if best < 0 { // A group's tier counts even where it is below the default.
+	if best < 0 { // the tier of a group counts even if it is below the default
 		best = slices.Index(Tiers(), o.DefaultTier)
 	}
 	switch {
@@ -175,7 +176,7 @@ func (o Options) impersonate(u User) (http.Header, error) {
 	return http.Header{userHeader: {u.Subject}, groupHeader: {TierPrefix + Tiers()[best]}}, nil
 }
 
-// proxy sends a request on with the headers as rewrite leaves them. Streams are passed on at once, upgrades too.
+// proxy sends a request on with the headers that rewrite leaves. It passes on streams at once, and upgrades too.
 func proxy(target *url.URL, transport http.RoundTripper, rewrite func(http.Header)) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -184,12 +185,13 @@ func proxy(target *url.URL, transport http.RoundTripper, rewrite func(http.Heade
 		},
 		Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
-			refuse(w, http.StatusBadGateway, "the target does not answer") // the error would name it
+			refuse(w, http.StatusBadGateway, "the target does not answer") // the text of the error would name the target
 		},
 	}
 }
 
-// dropIdentity takes out all that could say who somebody is: credentials, impersonation, and headers of front proxies.
+// dropIdentity removes everything that could say who somebody is: credentials, impersonation, and headers of front
+// proxies.
 func dropIdentity(h http.Header) {
 	maps.DeleteFunc(h, func(name string, _ []string) bool {
 		plain := textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(name, "_", "-"))
@@ -197,8 +199,8 @@ func dropIdentity(h http.Header) {
 	})
 }
 
-// plainConnection tells whether the header Connection names nothing but what a connection is: every header that it
-// names is dropped by a proxy (RFC 9110, 7.6.1), which would turn an impersonated request into one of the deputy's own.
+// plainConnection reports whether the header Connection contains only options of a connection. A proxy drops every
+// other header that it names (RFC 9110, 7.6.1), which could turn an impersonated request into one of the deputy's own.
 func plainConnection(h http.Header) bool {
 	for _, line := range h["Connection"] {
 		for _, option := range strings.Split(line, ",") {
@@ -220,9 +222,9 @@ func refuse(w http.ResponseWriter, code int, message string) {
 	})
 }
 
-// NewAgent is the agent at the end of a tunnel. It adds its token, in place of any that comes, and passes
-// impersonation on as it is. It has no business of its own: a request that impersonates nobody is refused, and so
-// is one whose headers two readers could read differently.
+// NewAgent returns the agent at the end of a tunnel. It sets its token in place of any that arrives, and passes
+// impersonation on unchanged. It does nothing on its own behalf: it refuses a request that impersonates nobody, and one
+// whose headers two readers could understand differently.
 func NewAgent(target *url.URL, transport http.RoundTripper, token func() string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if why := whyRefused(r.Header); why != "" {
@@ -236,7 +238,7 @@ func NewAgent(target *url.URL, transport http.RoundTripper, token func() string)
 	})
 }
 
-// whyRefused returns why a request is not passed on; empty if it is.
+// whyRefused returns why a request is not passed on, or "" if it is.
 func whyRefused(h http.Header) string {
 	if !plainConnection(h) {
 		return "the header Connection names other headers"

@@ -17,7 +17,7 @@ import (
 	"github.com/authzconf/authzconf/deputy/reference"
 )
 
-// backend shows what arrives.
+// backend records what arrives.
 func backend(t *testing.T) (*url.URL, *http.Header) {
 	t.Helper()
 	var got http.Header
@@ -40,7 +40,7 @@ func send(h http.Handler, headers http.Header) (code int) {
 	return w.Code
 }
 
-// identity are the headers that say who somebody is.
+// identity returns the headers that say who somebody is.
 func identity(h http.Header) http.Header {
 	out := http.Header{}
 	for name, values := range h {
@@ -105,7 +105,7 @@ func TestDeputy(t *testing.T) {
 	}
 }
 
-// TestDefaultTier gives a user who is in no group that has a tier the default one, and nobody else.
+// TestDefaultTier checks that a user who is in no group with a tier gets the default tier, and that nobody else does.
 func TestDefaultTier(t *testing.T) {
 	to, got := backend(t)
 	for groups, want := range map[string]string{"other": "write", "": "write", "all": "read", "leads": "admin", "all leads": "admin"} {
@@ -195,7 +195,8 @@ func TestAgent(t *testing.T) {
 	}
 }
 
-// TestAgentPassesManyGroups sends as many groups as API servers take through the agent: all arrive, in their order.
+// TestAgentPassesManyGroups sends as many groups through the agent as API servers accept. All of them must arrive in
+// their order.
 func TestAgentPassesManyGroups(t *testing.T) {
 	var got http.Header
 	target := roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -219,8 +220,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (send roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return send(r) }
 
-// FuzzAgent holds that whatever the headers are, the target sees the agent's token
-// alone, and the one user that was sent.
+// FuzzAgent checks that, whatever the headers are, the target sees only the agent's token, and only the user that was
+// sent.
 func FuzzAgent(f *testing.F) {
 	f.Add("Impersonate-User", "alice", "Connection", "close")
 	f.Add("impersonate-user", "alice", "Connection", "Impersonate-User")
@@ -252,7 +253,8 @@ func FuzzAgent(f *testing.F) {
 	})
 }
 
-// TestRow shows what a row of the audit log says of a request: its verb and resource are the API server's.
+// TestRow checks what a row of the audit log says about a request. Its verb and resource must be those of the API
+// server.
 func TestRow(t *testing.T) {
 	for target, want := range map[string]reference.Row{
 		"GET /api/v1/namespaces/shop/pods":                         {Verb: "list", Resource: "pods", Namespace: "shop"},
@@ -295,7 +297,7 @@ func TestRow(t *testing.T) {
 	}
 }
 
-// TestFront shows where the front of a hub sends a request: by its path alone.
+// TestFront checks that the front of a hub sends a request where its path says, and nothing else.
 func TestFront(t *testing.T) {
 	hub := reference.NewHub("east", "west")
 	h := reference.NewFront(hub, "east", "west")

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// ClustersPath is the path below which the front of a hub has each cluster: what follows is the cluster's name, and then the path
-// of its Kubernetes API.
+// ClustersPath is the path below which the front of a hub has each cluster. The cluster's name follows, and then the
+// path of its Kubernetes API.
 const ClustersPath = "/clusters/"
 
-// NewFront is the front of a hub. Which cluster a request is for is said by its path alone, and each cluster has connections of its
-// own: no header, no earlier request and no other person's choice can change it. A cluster that the hub does not know is refused,
-// and so is a path that two readers could read differently.
+// NewFront returns the front of a hub. Only the path of a request says which cluster it is for, and each cluster has
+// connections of its own, so no header, no earlier request and no other person's choice can change that. It refuses a
+// cluster that the hub does not know, and a path that two readers could understand differently.
 func NewFront(hub *Hub, clusters ...string) http.Handler {
 	to := map[string]http.Handler{}
 	for _, cluster := range clusters {
@@ -41,7 +41,8 @@ func NewFront(hub *Hub, clusters ...string) http.Handler {
 	})
 }
 
-// clusterOf returns the name of the cluster in a path, empty if there is none, and whether a segment of the path goes up.
+// clusterOf returns the name of the cluster in a path, or "" if there is none. hasDots means that a segment of the path
+// leads upwards.
 func clusterOf(u *url.URL) (cluster string, hasDots bool) {
 	rest, isBelow := strings.CutPrefix(u.EscapedPath(), ClustersPath)
 	if !isBelow {

@@ -11,9 +11,10 @@ import (
 	"time"
 )
 
-// A tunnel has no way in: the agent of a cluster opens its connections to the hub, and keeps some open that nobody uses yet. The
-// hub writes a byte to the one that it takes for a request, the agent answers with one, and from then on the connection is one to the
-// agent's own HTTP server, whatever a request makes of it: a stream, or an upgrade.
+// The tunnel has no listener on the cluster's side: the agent of a cluster opens connections to the hub, and keeps some
+// open that are not in use yet. The hub writes a byte to the connection that it takes for a request, and the agent
+// answers with one. From then on the connection leads to the agent's own HTTP server, whatever a request makes of it,
+// such as a stream or an upgrade.
 
 const (
 	// spareConnections is how many connections of an agent wait to be used.
@@ -21,17 +22,17 @@ const (
 	takenByte        = 1
 	// answerTime is how long an agent may take to answer that byte.
 	answerTime = 5 * time.Second
-	// retryAfter is how long an agent waits after a connection that could not be opened.
+	// retryAfter is how long an agent waits after it failed to open a connection.
 	retryAfter = 50 * time.Millisecond
 )
 
-// Hub is where the agents of clusters connect to. Which cluster an agent is of is said by its certificate, and by nothing else.
+// Hub is what the agents of clusters connect to. Only its certificate says which cluster an agent belongs to.
 type Hub struct {
 	mu       sync.Mutex
 	clusters map[string]chan net.Conn
 }
 
-// NewHub returns a hub for the clusters of these names. Agents of others are sent away.
+// NewHub returns a hub for the clusters with these names. It turns away agents of other clusters.
 func NewHub(clusters ...string) *Hub {
 	h := &Hub{clusters: map[string]chan net.Conn{}}
 	for _, name := range clusters {
@@ -40,7 +41,8 @@ func NewHub(clusters ...string) *Hub {
 	return h
 }
 
-// Serve takes the connections of agents until the listener is closed. Its TLS configuration has to demand certificates.
+// Serve accepts the connections of agents until the listener is closed. The TLS configuration of the listener has to
+// demand certificates.
 func (h *Hub) Serve(l net.Listener) error {
 	for {
 		conn, err := l.Accept()
@@ -54,7 +56,7 @@ func (h *Hub) Serve(l net.Listener) error {
 	}
 }
 
-// keep keeps a connection for its cluster.
+// keep stores a connection for its cluster.
 func (h *Hub) keep(conn *tls.Conn) {
 	if err := conn.Handshake(); err != nil { //nolint:noctx // it ends with the connection
 		_ = conn.Close()
@@ -67,19 +69,19 @@ func (h *Hub) keep(conn *tls.Conn) {
 	}
 	select {
 	case h.spare(certificates[0].Subject.CommonName) <- conn:
-	default: // There are more than enough, or there is no such cluster.
+	default: // there are enough already, or there is no such cluster
 		_ = conn.Close()
 	}
 }
 
-// spare returns the connections of a cluster that nobody uses yet; nil for a cluster that is not known.
+// spare returns the connections of a cluster that are not in use yet, or nil for an unknown cluster.
 func (h *Hub) spare(cluster string) chan net.Conn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.clusters[cluster]
 }
 
-// Dial returns a connection to the agent of a cluster. One that has ended meanwhile is left out.
+// Dial returns a connection to the agent of a cluster. It skips connections that have ended.
 func (h *Hub) Dial(ctx context.Context, cluster string) (net.Conn, error) {
 	spare := h.spare(cluster)
 	if spare == nil {
@@ -98,7 +100,7 @@ func (h *Hub) Dial(ctx context.Context, cluster string) (net.Conn, error) {
 	}
 }
 
-// take tells an agent that a connection is used now. An error means that the connection has ended.
+// take tells an agent that its connection is used from now on. An error means that the connection has ended.
 func take(conn net.Conn) error {
 	_, err := conn.Write([]byte{takenByte})
 	if err == nil {
@@ -110,7 +112,7 @@ func take(conn net.Conn) error {
 	return errors.Join(err, conn.SetReadDeadline(time.Time{}))
 }
 
-// TunnelListener is the agent's end of a tunnel: a listener whose connections the agent opens itself.
+// TunnelListener is the agent's end of a tunnel. It is a listener whose connections the agent opens itself.
 type TunnelListener struct {
 	dial   func(ctx context.Context) (net.Conn, error)
 	taken  chan net.Conn
@@ -118,7 +120,7 @@ type TunnelListener struct {
 	cancel context.CancelFunc
 }
 
-// ConnectTunnel opens connections to a hub, and opens another for each that is used or breaks, until it is closed.
+// ConnectTunnel opens connections to a hub until it is closed. For each that is used or breaks, it opens another.
 func ConnectTunnel(dial func(ctx context.Context) (net.Conn, error)) *TunnelListener {
 	l := &TunnelListener{dial: dial, taken: make(chan net.Conn)}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -128,7 +130,7 @@ func ConnectTunnel(dial func(ctx context.Context) (net.Conn, error)) *TunnelList
 	return l
 }
 
-// offer keeps one connection open that nobody uses yet.
+// offer keeps one connection open that is not in use yet.
 func (l *TunnelListener) offer() {
 	for l.ctx.Err() == nil {
 		conn, err := l.await()
@@ -147,7 +149,7 @@ func (l *TunnelListener) offer() {
 	}
 }
 
-// await opens a connection, and returns it once the hub takes it.
+// await opens a connection, and returns it when the hub takes it.
 func (l *TunnelListener) await() (net.Conn, error) {
 	conn, err := l.dial(l.ctx)
 	if err != nil {
@@ -182,5 +184,5 @@ func (l *TunnelListener) Close() error {
 	return nil
 }
 
-// Addr implements net.Listener. Nothing can connect to it.
+// Addr implements net.Listener. Nothing can connect to the address.
 func (l *TunnelListener) Addr() net.Addr { return &net.UnixAddr{Name: "tunnel", Net: "unix"} }

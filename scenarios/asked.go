@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// Asked returns what authorizers have to be asked for a request whose body is an access review: that question, for any version
-// if it names none, and with what its selectors require (ResourceAttributesFrom of
-// k8s.io/kubernetes/pkg/registry/authorization/util). A question about nobody is about who asks.
+// Asked returns what authorizers must be asked for a request whose body is an access review. It is the same question,
+// for any version if it names none, and with the requirements of its selectors (ResourceAttributesFrom of
+// k8s.io/kubernetes/pkg/registry/authorization/util). A question that names no user is about the user who asks.
 func Asked(body []byte) (spec authorizationv1.SubjectAccessReviewSpec, ok bool) {
 	var r authorizationv1.SubjectAccessReview
 	if json.Unmarshal(body, &r) != nil || !strings.HasSuffix(r.Kind, "SubjectAccessReview") {
@@ -41,7 +41,7 @@ func Asked(body []byte) (spec authorizationv1.SubjectAccessReviewSpec, ok bool) 
 	return r.Spec, true
 }
 
-// FieldRequirements returns the requirements of a field selector as access reviews have them.
+// FieldRequirements returns the requirements of a field selector in the form of access reviews.
 func FieldRequirements(in []fields.Requirement) (out []metav1.FieldSelectorRequirement) {
 	for _, r := range in {
 		op := metav1.FieldSelectorOpIn
@@ -53,7 +53,8 @@ func FieldRequirements(in []fields.Requirement) (out []metav1.FieldSelectorRequi
 	return out
 }
 
-// LabelRequirements returns the requirements of a label selector. Comparisons of numbers are left out, as the server does.
+// LabelRequirements returns the requirements of a label selector in the form of access reviews. It leaves out
+// comparisons of numbers, as the server does.
 func LabelRequirements(in []labels.Requirement) (out []metav1.LabelSelectorRequirement) {
 	ops := map[selection.Operator]metav1.LabelSelectorOperator{
 		selection.Equals: metav1.LabelSelectorOpIn, selection.DoubleEquals: metav1.LabelSelectorOpIn, selection.In: metav1.LabelSelectorOpIn,

@@ -7,12 +7,13 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// AuditExpect is about the audit event for the end of a request. One for the beginning of the answer, which long-running
-// requests have too, must agree with it. Nil is not judged.
+// AuditExpect is about the audit event for the end of a request. Long-running requests also have one for the beginning
+// of the answer, which must agree with it. A field that is nil is not judged.
 type AuditExpect struct {
-	// ImpersonatedUser says whether the event has impersonatedUser; its content is judged through Expect.User.
+	// ImpersonatedUser reports whether the event has impersonatedUser. Its content is judged through Expect.User.
 	ImpersonatedUser *bool `json:"impersonatedUser,omitempty" yaml:"impersonatedUser,omitempty"`
-	// Constraint is the verb by which an impersonation was allowed, such as impersonate:user-info; audit events contain it.
+	// Constraint is the verb by which an impersonation was allowed, such as impersonate:user-info; audit events contain
+	// it.
 	//
 	// It is authenticationMetadata.impersonationConstraint; "" means that it must be absent.
 	Constraint *string `json:"constraint,omitempty" yaml:"constraint,omitempty"`
@@ -20,12 +21,12 @@ type AuditExpect struct {
 	Decision *string `json:"decision,omitempty" yaml:"decision,omitempty"`
 }
 
-// AuditField is a field of AuditExpect. The judge compares it, `authzconf report diff` shows it, and the model of the API
-// server is compared with it, all by this one table.
+// AuditField is a field of AuditExpect. The judge compares it, `authzconf report diff` shows it, and the model of the
+// API server is compared with it, all by the table auditFields.
 type AuditField struct {
-	// Name is that of the field in a scenario.
+	// Name is the name of the field in a scenario.
 	Name string
-	// Stated returns what an expectation states, as text. It returns "" if the expectation does not state the field.
+	// Stated returns what an expectation states as text, or "" if it does not state the field.
 	Stated func(*AuditExpect) string
 	// Observed returns what an audit event has, as the same text.
 	Observed func(*auditv1.Event) string
@@ -55,7 +56,7 @@ func AuditFields() []AuditField { return slices.Clone(auditFields) }
 // DecisionAnnotation is the annotation of an audit event that says how its request was authorized.
 const DecisionAnnotation = "authorization.k8s.io/decision"
 
-// ConstraintOf returns the identity verb of a constrained impersonation; "" for the legacy kind.
+// ConstraintOf returns the identity verb of a constrained impersonation, or "" for the legacy kind.
 func ConstraintOf(ev *auditv1.Event) string {
 	if ev.AuthenticationMetadata == nil {
 		return ""
@@ -63,7 +64,7 @@ func ConstraintOf(ev *auditv1.Event) string {
 	return ev.AuthenticationMetadata.ImpersonationConstraint
 }
 
-// renderPointer returns what a field states, "" for nothing.
+// renderPointer returns what a field states, or "" if it states nothing.
 func renderPointer[T any](value *T, render func(T) string) string {
 	if value == nil {
 		return ""
@@ -89,8 +90,8 @@ func (c *checker) checkAudit(a *AuditExpect, path []any) {
 	}
 }
 
-// deriveAudit returns what follows about the audit event; nil if neither reviews nor the resulting user are stated, the mode
-// is unknown, or there is no event.
+// deriveAudit returns what follows about the audit event. It returns nil if neither the reviews nor the resulting user
+// are stated, if the mode is unknown, or if there is no event.
 func (d deriver) deriveAudit(e Expect) *AuditExpect {
 	isImpersonated, constraint, decision := d.isImpersonated(e.Outcome), "", ""
 	mode := d.mode(e)

@@ -11,8 +11,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestAuditFields wants each field of AuditExpect in the table that everybody goes by, and what is stated of an empty event
-// to be what is observed of it.
+// TestAuditFields checks that the table has each field of AuditExpect, and that what is stated of an empty event is
+// what is observed of it.
 func TestAuditFields(t *testing.T) {
 	typ, fields := reflect.TypeFor[scenarios.AuditExpect](), scenarios.AuditFields()
 	if len(fields) != typ.NumField() {
@@ -35,7 +35,7 @@ func TestAuditFields(t *testing.T) {
 	}
 }
 
-// TestAuditFieldsAreDocumented wants each field in the part of the page that is about audit.
+// TestAuditFieldsAreDocumented checks that the page's part about audit names each field.
 func TestAuditFieldsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../docs/scenarios.md")
 	if err != nil {

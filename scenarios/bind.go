@@ -11,7 +11,8 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
-// Suffix returns the end of unique names, six characters, the first a letter, derived from a seed and what it is for.
+// Suffix returns the end of unique names. It has six characters, begins with a letter, and is derived from a seed and
+// from what it is for.
 func Suffix(seed int64, parts ...string) string {
 	h := sha256.New()
 	var b [8]byte
@@ -20,7 +21,7 @@ func Suffix(seed int64, parts ...string) string {
 	for _, p := range parts {
 		addDigest(h, []byte(p))
 	}
-	// 64 bits over 1.6e9 suffixes: the bias is far below what matters here.
+	// These are 64 bits over 1.6e9 suffixes, so that the bias is far below what matters here.
 	n := binary.BigEndian.Uint64(h.Sum(nil))
 	const letters, all = "abcdefghijklmnopqrstuvwxyz", "abcdefghijklmnopqrstuvwxyz0123456789"
 	out := make([]byte, 6)
@@ -47,8 +48,8 @@ func Suffix(seed int64, parts ...string) string {
 // for the object: in metadata.name and in roleRef.
 func (s *Scenario) Bind(suffix string) (*Scenario, map[string]string) { return s.BindOn(suffix, nil) }
 
-// BindOn does what Bind does for a cluster with these nodes: the first of the scenario's Nodes becomes the first of them, and
-// so on. Placeholders without a node stay as they are.
+// BindOn does the same as Bind for a cluster with the given nodes. The first of the scenario's Nodes becomes the first
+// of them, and so on. Placeholders without a node stay as they are.
 func (s *Scenario) BindOn(suffix string, nodes []string) (*Scenario, map[string]string) {
 	names := map[string]string{}
 	for i, placeholder := range s.Nodes[:min(len(s.Nodes), len(nodes))] {
@@ -76,11 +77,11 @@ func (s *Scenario) BindOn(suffix string, nodes []string) (*Scenario, map[string]
 	return &out, names
 }
 
-// binder copies a scenario with names replaced in every string but those of named types (an outcome is not a
-// name) and of fields tagged `bind:"keep"`. It keeps the difference between nil and empty.
+// binder copies a scenario and replaces names in every string, except in strings of named types (an outcome is not a
+// name) and in fields tagged `bind:"keep"`. It keeps nil and empty apart.
 type binder struct {
 	text  *renamer
-	exact map[string]string // of whole values, for names of RBAC objects
+	exact map[string]string // the replacements of whole values, for names of RBAC objects
 }
 
 // copyRenamed returns a copy of a value in which the binder has replaced names.
@@ -92,7 +93,8 @@ func copyRenamed[T any](b *binder, from T) (out T) {
 // Clone returns a copy of the scenario that shares nothing with it.
 func (s *Scenario) Clone() *Scenario { return new(copyRenamed(&binder{text: newRenamer(nil)}, *s)) }
 
-// copy sets to, which is zero, to a copy of from. keep reports that from is not to be changed, as a field is tagged.
+// copy sets to, which is zero, to a copy of from. keep is true if from must not be changed, because its field is
+// tagged.
 func (b *binder) copy(to, from reflect.Value, keep bool) {
 	switch from.Kind() {
 	case reflect.String:
@@ -118,7 +120,7 @@ func (b *binder) copy(to, from reflect.Value, keep bool) {
 
 func (b *binder) copyFields(to, from reflect.Value, keep bool) {
 	for i, isKept := range keptFields(from.Type()) {
-		if field := from.Field(i); !field.IsZero() { // to is
+		if field := from.Field(i); !field.IsZero() { // to is zero, too
 			b.copy(to.Field(i), field, keep || isKept)
 		}
 	}
@@ -150,10 +152,10 @@ func (b *binder) copyMap(to, from reflect.Value, keep bool) {
 	}
 }
 
-// keptCache has what keptFields has returned.
+// keptCache has the results of keptFields.
 var keptCache sync.Map
 
-// keptFields returns of each field of a type whether it is tagged `bind:"keep"`.
+// keptFields returns, for each field of a type, whether it is tagged `bind:"keep"`.
 func keptFields(t reflect.Type) []bool {
 	if kept, ok := keptCache.Load(t); ok {
 		return kept.([]bool)
@@ -166,17 +168,18 @@ func keptFields(t reflect.Type) []bool {
 	return kept
 }
 
-// nameless are the fields of Kubernetes objects that hold no names. Only their strings and lists of strings are
-// left alone: a pod's "resources" is a mapping.
+// nameless are the fields of Kubernetes objects that contain no names. Only their strings and lists of strings are
+// kept: the "resources" of a pod are a mapping.
 var nameless = map[string]bool{
 	"apiVersion": true, "kind": true, "apiGroup": true, "apiGroups": true, "verb": true, "verbs": true,
 	"resource": true, "resources": true, "subresource": true, "version": true, tokenField: true,
 }
 
-// tokenField holds the alias of a requestor in the body of a TokenReview, which may be an account's name too.
+// tokenField is the field in the body of a TokenReview that contains the alias of a requestor. The alias may also be
+// the name of an account.
 const tokenField = "token"
 
-// renameInManifest returns a copy of a Kubernetes object with names replaced where they can stand.
+// renameInManifest returns a copy of a Kubernetes object with names replaced where they can occur.
 func (b *binder) renameInManifest(m map[string]any) map[string]any {
 	if m == nil {
 		return nil
@@ -198,8 +201,8 @@ func (b *binder) renameInManifest(m map[string]any) map[string]any {
 	return out
 }
 
-// rewriteTexts returns a copy of a value in which every text is what fn returns for it, and for the field that it, or its
-// list, is in.
+// rewriteTexts returns a copy of a value in which every text is replaced by the result of fn. fn gets the field that
+// contains the text or its list.
 func rewriteTexts(field string, value any, fn func(field, text string) string) any {
 	switch v := value.(type) {
 	case string:

@@ -39,7 +39,7 @@ func everyString(v reflect.Value, text string, depth int) {
 		}
 	case reflect.Slice:
 		if depth > 12 {
-			return // Review holds reviews
+			return // a Review contains reviews
 		}
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 		everyString(v.Index(0), text, depth+1)
@@ -76,8 +76,8 @@ func walkStrings(v reflect.Value, path string, fn func(path, text string)) {
 	}
 }
 
-// keptFields are those that Bind must not change. A field that is new in the
-// format is expected to be renamed until it is listed here.
+// keptFields matches the fields that Bind must not change. A new field of the format is expected to be renamed, unless
+// it is listed here.
 var keptFields = regexp.MustCompile(`^(ID|File|Digest|Description|Source\..*|Level|Documented|Requires\..*|Twin|Setup|Fixtures|Suffix|.*\.key|` +
 	`Requestors\.ServiceAccount\.Times|(Grants|Policy\.For)\.(ID|Verbs|APIGroups|Resources)|Policy\.Answer|` +
 	`Steps\.(Name|Grant|Revoke|Reload|Kubectl\.(By|Version)|ExpectClient\.Requests\.Method)|` +
@@ -88,7 +88,7 @@ var keptFields = regexp.MustCompile(`^(ID|File|Digest|Description|Source\..*|Lev
 func TestBindRenamesEveryString(t *testing.T) {
 	s := &scenarios.Scenario{}
 	everyString(reflect.ValueOf(s).Elem(), "bob", 0)
-	s.Nodes = nil // what they list is not made unique, see TestBindOn
+	s.Nodes = nil // the values in this list are not made unique, see TestBindOn
 	bound, names := s.Bind("abc123")
 	if names["bob"] != "bob-abc123" {
 		t.Fatalf("names: %v", names)
@@ -124,7 +124,7 @@ func TestBindIsACopy(t *testing.T) {
 	}
 }
 
-// deref gives a text of a scenario without pointers.
+// deref returns the texts of a scenario without pointers.
 func deref(s *scenarios.Scenario) []string {
 	var out []string
 	walkStrings(reflect.ValueOf(s).Elem(), "", func(path, text string) { out = append(out, path+"="+text) })
@@ -133,7 +133,7 @@ func deref(s *scenarios.Scenario) []string {
 }
 
 func TestBindNothingButNames(t *testing.T) {
-	// Renamed back, a bound scenario is the original: nothing is lost or added.
+	// If it is renamed back, a bound scenario equals the original: nothing is lost or added.
 	for _, s := range embedded(t).All() {
 		bound, names := s.Bind("abc123")
 		back := map[string]string{}
@@ -263,7 +263,8 @@ func TestSuffix(t *testing.T) {
 	}
 }
 
-// TestReviewedToken: the alias in a TokenReview stays one though an account is called the same, and the token takes its place.
+// TestReviewedToken checks that the alias in a TokenReview stays the same even if an account has the same name, and
+// that the token replaces it.
 func TestReviewedToken(t *testing.T) {
 	s := &scenarios.Scenario{
 		Requestors: map[string]scenarios.Requestor{"agent": {ServiceAccount: &scenarios.ServiceAccount{Namespace: "crew", Name: "agent"}}},

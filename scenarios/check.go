@@ -15,7 +15,7 @@ type checker struct {
 	src *source
 }
 
-// check records all that is wrong with one scenario.
+// check records everything that is wrong with one scenario.
 func check(f *loadedFile) {
 	c := &checker{s: f.scenario, src: f.source}
 	c.checkIdentity()
@@ -45,8 +45,8 @@ func (c *checker) failIf(bad bool, path []any, format string, args ...any) {
 	}
 }
 
-// requireOne records, with a format that takes what there is, that of two fields both or neither is given, unless they did not
-// decode and are reported already.
+// requireOne records that both or neither of two fields is given. format gets what is given. Fields that did not decode
+// are reported already, and are skipped.
 func (c *checker) requireOne(path []any, format, first string, hasFirst bool, second string, hasSecond bool) {
 	if hasFirst != hasSecond || c.src.failedAt(path) {
 		return
@@ -58,7 +58,8 @@ func (c *checker) requireOne(path []any, format, first string, hasFirst bool, se
 	c.fail(path, format, found)
 }
 
-// require records that a required field is missing or empty, unless it did not decode and is reported already.
+// require records that a required field is missing or empty. A field that did not decode is reported already, and is
+// skipped.
 func (c *checker) require(path []any, empty bool, expected string) {
 	if !empty {
 		return
@@ -71,7 +72,8 @@ func (c *checker) require(path []any, empty bool, expected string) {
 	c.failIf(!c.src.failedAt(path), path, "%v is empty (expected %s)", name, expected)
 }
 
-// checkEnum records a value that is not one of those allowed; an empty one is a missing field and not reported here.
+// checkEnum records a value that is not one of those allowed. An empty value is a missing field, and is not reported
+// here.
 func checkEnum[T ~string](c *checker, path []any, value T, allowed ...T) {
 	if value != "" && !slices.Contains(allowed, value) {
 		c.fail(path, "%v is %q (expected one of %s)", path[len(path)-1], string(value), joinStrings(allowed))
@@ -163,7 +165,7 @@ func (c *checker) checkRequestor(r Requestor, path []any) {
 	}
 }
 
-// checkWho checks that a requestor is exactly one of a user, a service account and anonymous, and that only a user has
+// checkWho checks that a requestor is exactly one of user, service account and anonymous, and that only a user has
 // attributes.
 func (c *checker) checkWho(r Requestor, path []any) {
 	hasUser, hasAccount := r.User != "", r.ServiceAccount != nil
@@ -200,7 +202,7 @@ func (c *checker) checkServiceAccount(sa *ServiceAccount, path []any) {
 	c.checkRunning(sa, path)
 }
 
-// isTokenTime reports whether a claim is a time that tokens have, and a text is a duration.
+// isTokenTime reports whether a claim is one of the times of a token and the text is a duration.
 func isTokenTime(claim, text string) bool {
 	_, err := time.ParseDuration(text)
 	return err == nil && slices.Contains([]string{"exp", "iat", "nbf", "warnafter"}, claim)
@@ -265,11 +267,11 @@ func isPathPattern(u string) bool {
 // PolicyRule is what the scripted webhook of a chain answers to the reviews that For covers. The first rule that
 // covers a review decides; a review that none covers gets no opinion.
 type PolicyRule struct {
-	// For says which reviews: in the form of a grant, with its subject.
+	// For selects the reviews. It has the form of a grant with its subject.
 	For    Grant        `json:"for" yaml:"for"`
 	Answer PolicyAnswer `json:"answer" yaml:"answer"`                     // how the webhook behaves
-	Reason string       `json:"reason,omitempty" yaml:"reason,omitempty"` // the text that goes with it
-	// EvaluationError is what goes with a well-formed review besides: what the webhook could not find out.
+	Reason string       `json:"reason,omitempty" yaml:"reason,omitempty"` // the reason that the webhook gives
+	// EvaluationError is an error that a well-formed review contains besides: what the webhook could not find out.
 	EvaluationError string `json:"evaluationError,omitempty" yaml:"evaluationError,omitempty"`
 }
 
@@ -277,19 +279,19 @@ type PolicyRule struct {
 type PolicyAnswer string
 
 const (
-	// AnswerAllow, AnswerDeny and AnswerNoOpinion are well-formed reviews.
+	// AnswerAllow, AnswerDeny and AnswerNoOpinion mean a well-formed review.
 	AnswerAllow     PolicyAnswer = "allow"
 	AnswerDeny      PolicyAnswer = "deny"
 	AnswerNoOpinion PolicyAnswer = "noOpinion"
-	// AnswerBoth is a review that allows and denies.
+	// AnswerBoth means a review that allows and denies.
 	AnswerBoth PolicyAnswer = "both"
-	// AnswerError is HTTP 500 with the reason as body.
+	// AnswerError means HTTP 500 with the reason as body.
 	AnswerError PolicyAnswer = "error"
-	// AnswerForbidden is HTTP 403 with the reason as body.
+	// AnswerForbidden means HTTP 403 with the reason as body.
 	AnswerForbidden PolicyAnswer = "forbidden"
-	// AnswerGarbage is HTTP 200 with HTML.
+	// AnswerGarbage means HTTP 200 with HTML.
 	AnswerGarbage PolicyAnswer = "garbage"
-	// AnswerSilence is nothing until the API server gives up.
+	// AnswerSilence means no answer until the API server gives up.
 	AnswerSilence PolicyAnswer = "silence"
 )
 
@@ -310,7 +312,7 @@ func (c *checker) checkPolicy() {
 // chainFile returns the path of a chain in the fixtures folder.
 func chainFile(name string) string { return "chains/" + name + ".yaml" }
 
-// chains returns the authorizer chains that the scenario meets, each once, the first one first.
+// chains returns the authorizer chains that the scenario uses, each once, beginning with the first.
 func (s *Scenario) chains() (names []string) {
 	if s.Requires.Chain != "" {
 		names = append(names, s.Requires.Chain)
@@ -328,7 +330,8 @@ func (s *Scenario) FixtureFiles() []string {
 	return slices.Concat(s.Fixtures, seq.Map(s.chains(), chainFile))
 }
 
-// checkSetup applies the rules about setups to all scenarios: each is compared with the first of its setup.
+// checkSetup applies the rules about setups to all scenarios. Each scenario is compared with the first one of its
+// setup.
 func checkSetup(f *loadedFile, set *Set, broken map[string]bool) {
 	s, src := f.scenario, f.source
 	if s.Setup == "" || !f.readable || src.failedAt(nil) {

@@ -13,10 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// checkNames checks that every name can be made unique and still be told apart. Each name is reported once.
+// checkNames checks that every name can be made unique without being confused with anything else. Each name is reported
+// once.
 func (c *checker) checkNames() {
 	found := c.s.findNames()
-	// The names of RBAC objects may look like verbs, see Bind.
+	// The names of RBAC objects may look like verbs (see Bind).
 	inText := sets.New[string]()
 	for _, n := range found {
 		if n.kind != roleName {
@@ -36,8 +37,8 @@ func (c *checker) checkNames() {
 	}
 }
 
-// nameProblem returns what is wrong with a name in this scenario, as the end of a sentence; "" if nothing is. clash has the
-// names that look like words which must not be replaced.
+// nameProblem returns what is wrong with a name in this scenario, as the end of a sentence, or "". clash has the names
+// that look like words which must not be replaced.
 func (c *checker) nameProblem(n foundName, clash map[string]string) string {
 	if problem := formProblem(n); problem != "" {
 		return problem
@@ -55,7 +56,7 @@ func (c *checker) nameProblem(n foundName, clash map[string]string) string {
 	return ""
 }
 
-// formProblem returns what is wrong with the form of a name, as the end of a sentence; "" if nothing is.
+// formProblem returns what is wrong with the form of a name, as the end of a sentence, or "".
 func formProblem(n foundName) string {
 	first, _ := utf8.DecodeRuneInString(n.name)
 	last, _ := utf8.DecodeLastRuneInString(n.name)
@@ -74,7 +75,7 @@ func formProblem(n foundName) string {
 		if length > validation.DNS1123SubdomainMaxLength {
 			return "is too long (expected at most 246 characters, to leave room for the suffix that makes it unique)"
 		}
-		// Roles may have other characters: "system:node" is one.
+		// The names of roles may contain other characters, as in "system:node".
 		if n.kind == objectName && len(validation.IsDNS1123Subdomain(n.name)) > 0 {
 			return "is not valid (expected lower-case letters, digits, '-' and '.')"
 		}
@@ -87,14 +88,14 @@ func formProblem(n foundName) string {
 
 func isAlphanumeric(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) } // utf8.RuneError is neither
 
-// mentions reports whether a name occurs anywhere but in the list of names.
+// mentions reports whether a name occurs anywhere outside of the list of names.
 func (s *Scenario) mentions(name string) bool {
 	plain := *s
 	plain.Names = nil
 	return !reflect.DeepEqual(plain, copyRenamed(&binder{text: newRenamer(map[string]string{name: name + "-x"})}, plain))
 }
 
-// fixedWords are what the API server's messages and paths are made of: a name like one could not be told from them.
+// fixedWords are the words of the API server's messages and paths. A name that is one of them could not be told apart.
 const fixedWords = `is forbidden User cannot resource in API group the namespace at cluster scope
 	impersonating empty string key extra an invalid a non-lowercase values value not allowed requested
 	&user.DefaultInfo{Name: UID: Groups: Extra:map []string nil} without user name attempting to grant
@@ -129,7 +130,7 @@ func (s *Scenario) words() []string {
 	return sets.List(set.Delete(""))
 }
 
-// findAmbiguous returns the names that occur in the words, with one word each.
+// findAmbiguous returns the names that occur in the words, each with one of the words.
 func findAmbiguous(names sets.Set[string], words []string) map[string]string {
 	all := make(map[string]string, len(names))
 	for n := range names {
@@ -139,7 +140,7 @@ func findAmbiguous(names sets.Set[string], words []string) map[string]string {
 	out := map[string]string{}
 	for _, w := range words {
 		if renameAll(w) == w {
-			continue // it has none of the names: the usual case, decided in one pass
+			continue // it contains none of the names: this is the usual case, which one pass decides
 		}
 		for n := range names {
 			if _, known := out[n]; !known && Rename(w, map[string]string{n: n + "-x"}) != w {
@@ -150,10 +151,11 @@ func findAmbiguous(names sets.Set[string], words []string) map[string]string {
 	return out
 }
 
-// maxNodes is how many nodes a scenario may name: a target with the capability has at least so many.
+// maxNodes is how many nodes a scenario may name. A target with the capability has at least that many.
 const maxNodes = 2
 
-// checkNodes checks the names of real nodes. They are replaced like names that are made unique, so the same must hold.
+// checkNodes checks the names of real nodes. They are replaced in the same way as names that are made unique, so the
+// same rules apply.
 func (c *checker) checkNodes() {
 	c.failIf(len(c.s.Nodes) > maxNodes, at("nodes"), "there are %d nodes (expected at most %d)", len(c.s.Nodes), maxNodes)
 	if len(c.s.Nodes) == 0 {
@@ -194,7 +196,8 @@ func (c *checker) checkRunning(sa *ServiceAccount, path []any) {
 		"running is given with nodeObject (expected one of the two: a real node has its object)")
 }
 
-// Pods returns the pods that the scenario runs on real nodes, by namespace and name: of requestors, and objects on such a node.
+// Pods returns the pods that the scenario runs on real nodes, by namespace and name. They are pods of requestors, and
+// objects on such a node.
 func (s *Scenario) Pods() (out [][2]string) {
 	add := func(node, namespace, name string) {
 		key := [2]string{namespace, name}

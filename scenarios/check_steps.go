@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// maxWait keeps a mistyped wait from holding up a run.
+// maxWait keeps a mistyped wait from delaying a run.
 const maxWait = time.Minute
 
 var (
 	resourceVerbs = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
 	httpVerbs     = []string{"get", "head", "post", "put", "patch", "delete", "options"}
 	modes         = []string{"", "associated-node", "arbitrary-node", "serviceaccount", "user-info", "legacy"}
-	// collectionVerbs act on all objects; the others but create on one by name.
+	// collectionVerbs act on all objects. All other verbs except create act on one object by its name.
 	collectionVerbs = []string{"list", "watch", "deletecollection"}
 )
 
@@ -40,7 +40,7 @@ func (c *checker) checkSteps() {
 	c.failIf(len(c.s.Steps) > 0 && !sendsRequest, at("steps"), "no step sends a request (expected at least one)")
 }
 
-// checkParts checks the parts that a step has, each by itself.
+// checkParts checks each part of a step by itself.
 func (c *checker) checkParts(st Step, path []any) {
 	if st.Request != nil {
 		c.checkRequest(st.Request, extend(path, "request"))
@@ -56,7 +56,8 @@ func (c *checker) checkParts(st Step, path []any) {
 	}
 }
 
-// checkAction checks that a step does exactly one thing, and that its parts go together. number is the step's index.
+// checkAction checks that a step does exactly one thing and that its parts fit together. number is the index of the
+// step.
 func (c *checker) checkAction(st Step, number int, path []any) {
 	var actions []string
 	for _, a := range []struct {
@@ -96,10 +97,10 @@ func (st Step) isPlain() bool {
 	return st.Request.WantedUser() == "" && st.Expect.Code != 0
 }
 
-// sendsOnce reports whether a step sends a request, and not again and again.
+// sendsOnce reports whether a step sends a request exactly once.
 func (st Step) sendsOnce() bool { return st.Request != nil && !st.Await }
 
-// checkBeside checks that a step and the one before it send requests that can be under way at the same time.
+// checkBeside checks that a step and the one before it send requests that can be sent at the same time.
 func (c *checker) checkBeside(number int, path []any) {
 	if number == 0 || !c.s.Steps[number].sendsOnce() || !c.s.Steps[number-1].sendsOnce() {
 		c.fail(path, "beside is given without two requests (expected one in this step and one in the step before)")
@@ -109,7 +110,7 @@ func (c *checker) checkBeside(number int, path []any) {
 		"beside is given with a watch that is held (expected requests that end by themselves)")
 }
 
-// checkGrantStep follows which grants are in force.
+// checkGrantStep keeps track of which grants are in force.
 func (c *checker) checkGrantStep(st Step, path []any, inForce map[string]bool) {
 	for _, a := range []struct {
 		field, id string
@@ -165,7 +166,7 @@ func (c *checker) checkRequest(r *Request, path []any) {
 	}
 }
 
-// checkObject checks that verb and name fit together, since the HTTP method and path follow from them.
+// checkObject checks that verb and name fit together, because the HTTP method and path follow from them.
 func (c *checker) checkObject(r *Request, path []any) {
 	if main, sub, has := strings.Cut(r.Resource, "/"); has {
 		c.fail(extend(path, "resource"), "resource is %q (expected resource: %s and subresource: %s)", r.Resource, main, sub)
@@ -219,14 +220,14 @@ var (
 	refusals = append(slices.Clone(denials), Unauthenticated, HeadersTooLarge, ServerError)
 )
 
-// refusalCodes are the status codes that follow from an outcome.
+// refusalCodes are the status codes that follow from outcomes.
 var refusalCodes = map[Outcome]int{
 	ImpersonationForbidden: 403, RequestForbidden: 403, EscalationForbidden: 403,
 	BadRequest: 400, Unauthenticated: 401, HeadersTooLarge: 431,
 }
 
-// codeProblem returns the codes that an outcome can have if it cannot have this one, otherwise "". What comes after an
-// allowed authorization is open, 403 by admission included.
+// codeProblem returns the codes that an outcome can have if it cannot have the given one, and "" if it can. After an
+// allowed authorization any code is possible, including 403 by admission.
 func codeProblem(o Outcome, code int) (expected string) {
 	isStatusCode, isServerError := code >= 100 && code <= 599, code >= 500 && code <= 599
 	isPossible := isStatusCode && code != 401
@@ -259,7 +260,7 @@ func (c *checker) checkReview(r Review, path []any, nested bool) {
 		return
 	}
 	checkEnum(c, extend(path, "by"), r.By, ByRequestor, ByImpersonated)
-	// The final review of a method that is no verb has none.
+	// The final review of a method that is not a verb has no verb.
 	c.require(extend(path, "verb"), r.Verb == "" && r.By != ByImpersonated, "the verb of the review")
 	c.require(extend(path, "decision"), r.Decision == "", "one of allow, deny, noOpinion")
 	checkEnum(c, extend(path, "decision"), r.Decision, Allow, Deny, NoOpinion)

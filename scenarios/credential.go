@@ -6,13 +6,14 @@ import "slices"
 type CredentialKind string
 
 const (
-	// NoCredential is what an anonymous requestor has.
+	// NoCredential is the kind of an anonymous requestor.
 	NoCredential CredentialKind = "none"
-	// ProxyHeaders name the user whom a proxy has authenticated. They count if the proxy's certificate comes with them.
+	// ProxyHeaders name the user whom a proxy has authenticated. They count only if the proxy's certificate is sent
+	// with them.
 	ProxyHeaders CredentialKind = "headers of a proxy"
-	// ClientCertificate is one of the user's own.
+	// ClientCertificate is a certificate of the user's own.
 	ClientCertificate CredentialKind = "client certificate"
-	// BearerToken is that of a service account.
+	// BearerToken is the token of a service account.
 	BearerToken CredentialKind = "bearer token"
 )
 
@@ -30,7 +31,8 @@ func (r Requestor) Credential() CredentialKind {
 	}
 }
 
-// Credentials returns the requestors whose credentials a request of the scenario carries: its own first.
+// Credentials returns the requestors whose credentials a request of the scenario carries, beginning with the requestor
+// that sends it.
 func (s *Scenario) Credentials(r *Request) []Requestor {
 	list := []Requestor{s.Requestors[r.By]}
 	for _, alias := range r.With {
@@ -39,7 +41,7 @@ func (s *Scenario) Credentials(r *Request) []Requestor {
 	return list
 }
 
-// checkCredentials checks that the credentials of a request can be sent in one.
+// checkCredentials checks that the credentials of a request can be sent together.
 func (c *checker) checkCredentials(r *Request, path []any) {
 	if c.src.failedAt(at("requestors")) {
 		return

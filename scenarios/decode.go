@@ -13,11 +13,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The decoder fills Go values from a YAML tree. The library's own strict decoder stops at the first error and
-// turns numbers into strings without a word; a scenario's author is better served by every error at once, each
-// with its place, so the tree is walked here.
+// The decoder fills Go values from a YAML tree. The library's own strict decoder stops at the first error, and turns
+// numbers into strings without a word. Authors of scenarios are better served by all errors at once, each with its
+// place, so the tree is walked here.
 
-// fieldCache holds fieldsOf results: decoding is parallel and types are few.
+// fieldCache has the results of fieldsOf, because decoding runs in parallel and there are few types.
 var fieldCache sync.Map
 
 type structFields struct {
@@ -36,11 +36,11 @@ func fieldsOf(t reflect.Type) *structFields {
 	return f
 }
 
-// add takes in the fields of a struct, at is where it is in the one that is decoded.
+// add adds the fields of a struct. at is its place in the struct that is decoded.
 func (f *structFields) add(t reflect.Type, at []int) {
 	for i := range t.NumField() {
 		field, index := t.Field(i), append(slices.Clone(at), i)
-		tag := cmp.Or(field.Tag.Get("yaml"), field.Tag.Get("json")) // the types of Kubernetes have json alone
+		tag := cmp.Or(field.Tag.Get("yaml"), field.Tag.Get("json")) // the types of Kubernetes only have json
 		name, options, _ := strings.Cut(tag, ",")
 		switch {
 		case options == "inline":
@@ -59,7 +59,7 @@ var (
 	duration        = reflect.TypeFor[time.Duration]()
 )
 
-// decode fills v from n. Label names the value in messages.
+// decode fills v from n. label is the name of the value in messages.
 func (s *source) decode(n *yaml.Node, v reflect.Value, label string) {
 	switch {
 	case isIndirect(n):
@@ -118,7 +118,8 @@ func (s *source) decodeText(n *yaml.Node, v reflect.Value, label string) {
 	}
 }
 
-// eachPair calls fn for each pair of a mapping whose key is a string that did not occur before, and records the others.
+// eachPair calls fn for each pair of a mapping whose key is a string that did not occur before. It records the other
+// pairs as errors.
 func (s *source) eachPair(n *yaml.Node, t reflect.Type, label string, fn func(key string, kv pair)) {
 	kvs, ok := pairs(n)
 	if !ok {
@@ -167,7 +168,7 @@ func (s *source) decodeSlice(n *yaml.Node, v reflect.Value, label string) {
 		s.failType(n, v.Type(), label)
 		return
 	}
-	// Never nil: an empty list states that there must be none.
+	// The slice is never nil, because an empty list states that there must be nothing.
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
 	for i, item := range n.Content {
 		s.decode(item, v.Index(i), label)
@@ -200,7 +201,8 @@ func (s *source) decodeScalar(n *yaml.Node, v reflect.Value, label string) {
 	}
 }
 
-// decodeAny gives the types of decoded JSON, integers as int64, as runtime.DeepCopyJSON takes them.
+// decodeAny returns a value with the types of decoded JSON. Integers are int64, because runtime.DeepCopyJSON accepts
+// these.
 func (s *source) decodeAny(n *yaml.Node, label string) any {
 	if text, ok := stringOf(n); ok {
 		return text
@@ -236,23 +238,25 @@ func (s *source) decodeAny(n *yaml.Node, label string) any {
 
 func isFinite(f float64) bool { return !math.IsInf(f, 0) && !math.IsNaN(f) }
 
-// The tags of values that are written plainly, and those of them that are text only where it is said so.
+// These are the tags of values that are written without quotes. Values with these tags are text only where the format
+// says so.
 const nullTag, boolTag, intTag, floatTag = "!!null", "!!bool", "!!int", "!!float"
 
 var plainTags = []string{boolTag, intTag, floatTag}
 
-// isIndirect reports whether a value is named, stands for a named one, or says itself of what type it is.
+// isIndirect reports whether a value has a YAML anchor, is an alias of one, or states its own type.
 func isIndirect(n *yaml.Node) bool {
 	return n.Anchor != "" || n.Kind == yaml.AliasNode || n.Style&yaml.TaggedStyle != 0
 }
 
-// stringOf returns the text of a plain, quoted or block string, and whether it is one. What looks like a date is one, too.
+// stringOf returns the text of a plain, quoted or block string. ok is false if it is something else. Text that looks
+// like a date is a string, too.
 func stringOf(n *yaml.Node) (text string, ok bool) {
 	isText := slices.Contains([]string{"!!str", "!!timestamp"}, n.ShortTag())
 	return n.Value, isText && n.Kind == yaml.ScalarNode && !isIndirect(n)
 }
 
-// describe returns what a node is, for people.
+// describe returns in words what a node is.
 func describe(n *yaml.Node) string {
 	switch {
 	case isIndirect(n):
@@ -266,7 +270,7 @@ func describe(n *yaml.Node) string {
 	return cmp.Or(words[n.ShortTag()], "a string")
 }
 
-// expectation returns what a value of a type is written as, for people.
+// expectation returns in words how a value of a type is written.
 func expectation(t reflect.Type) string {
 	if t == duration || t == reflect.TypeFor[Duration]() {
 		return "a duration such as 10500ms"

@@ -20,13 +20,15 @@ import (
 // then the file states the audit fields, and the mode is taken from their constraint. "audit: {}" and "metrics:
 // {}" say that nothing of it is to be judged.
 
-// Full returns a copy with everything derived that expectations leave to be. Scenarios that Load returns are full.
+// Full returns a copy that also has everything that follows from its expectations. Scenarios that Load returns are
+// full.
 func (s *Scenario) Full() *Scenario { return s.mapExpect(deriver.fill) }
 
-// Lean returns a copy of the scenario without the expectations that Full derives: the form in which a file states it.
+// Lean returns a copy of the scenario without the expectations that Full derives. That is the form in which a file
+// states it.
 func (s *Scenario) Lean() *Scenario { return s.mapExpect(deriver.strip) }
 
-// mapExpect returns a copy of the scenario with every expectation as fn returns it.
+// mapExpect returns a copy of the scenario in which fn has replaced every expectation.
 func (s *Scenario) mapExpect(fn func(deriver, Expect) Expect) *Scenario {
 	out := *s
 	out.Steps = seq.Map(s.Steps, func(st Step) Step {
@@ -47,13 +49,13 @@ func (s *Scenario) mapExpect(fn func(deriver, Expect) Expect) *Scenario {
 	return &out
 }
 
-// deriver knows of a request what its expectation does not say.
+// deriver knows what an expectation does not say about its request.
 type deriver struct {
 	request *Request
 	gate    Gate
 }
 
-// fill returns an expectation with all that follows from it.
+// fill returns an expectation with everything that follows from it.
 func (d deriver) fill(e Expect) Expect {
 	e.Code = cmp.Or(e.Code, refusalCodes[e.Outcome])
 	if e.Audit == nil {
@@ -81,7 +83,8 @@ func (d deriver) strip(e Expect) Expect {
 	return e
 }
 
-// leavable are the fields that may be left out, in the order of trying: metrics may need the mode that audit states.
+// leavable are the fields that may be left out, in the order in which this is tried. metrics may need the mode that
+// audit states.
 var leavable = []struct {
 	field string
 	out   func(Expect) Expect
@@ -95,7 +98,7 @@ var leavable = []struct {
 	}},
 }
 
-// findRestated returns the fields of an expectation that only say what follows.
+// findRestated returns the fields of an expectation that only state what follows from the others.
 func (d deriver) findRestated(e Expect) (fields []string) {
 	for _, leave := range leavable {
 		if lean := leave.out(e); !reflect.DeepEqual(lean, e) && reflect.DeepEqual(d.fill(lean), d.fill(e)) {
@@ -105,7 +108,8 @@ func (d deriver) findRestated(e Expect) (fields []string) {
 	return fields
 }
 
-// findNoted records the expectations of the file that can be left out, and the denials that any denial would fit.
+// findNoted records the expectations of the file that can be left out, and the denials whose expectation would fit any
+// denial.
 func (f *loadedFile) findNoted() {
 	for i, st := range f.scenario.Steps {
 		if st.Request != nil && st.Expect != nil {
@@ -129,20 +133,20 @@ func (f *loadedFile) noteExpect(e Expect, r *Request, path []any) {
 	}
 }
 
-// isAuthorized reports whether a request with this outcome got as far as to authorization, and was decided there.
+// isAuthorized reports whether a request with this outcome reached authorization and was decided there.
 func isAuthorized(o Outcome) bool {
 	return o == Allowed || o == RequestForbidden || o == EscalationForbidden
 }
 
-// isImpersonated reports whether the request was carried out as somebody else.
+// isImpersonated reports whether the request was carried out on behalf of somebody else.
 func (d deriver) isImpersonated(o Outcome) bool {
 	return isAuthorized(o) && d.request.WantedUser() != ""
 }
 
-// mode returns the mode by which the request was impersonated, "" if that is unknown.
+// mode returns the mode by which the request was impersonated, or "" if that is unknown.
 func (d deriver) mode(e Expect) (mode string) {
 	if d.gate != GateOn {
-		return legacyMode // with "any" too: what holds in both states is not of a new mode
+		return legacyMode // also with "any": what is expected in both states cannot depend on a new mode
 	}
 	for _, r := range flatten(e.allReviews()) {
 		if m := r.mode(); m != "" {
@@ -160,7 +164,8 @@ func (d deriver) mode(e Expect) (mode string) {
 
 const legacyMode = "legacy"
 
-// mode returns the mode that asks for the requestor's permission, "" for a review that is about something else.
+// mode returns the mode in which a review asks for the requestor's permission, or "" if the review is about something
+// else.
 func (r Review) mode() string {
 	if r.By == ByImpersonated {
 		return ""
@@ -169,7 +174,7 @@ func (r Review) mode() string {
 	return mode
 }
 
-// flatten returns reviews with those of groups in their place.
+// flatten returns the reviews, with each group of reviews replaced by its members.
 func flatten(list []Review) (out []Review) {
 	for _, r := range list {
 		if r.Unordered != nil {
@@ -181,12 +186,12 @@ func flatten(list []Review) (out []Review) {
 	return out
 }
 
-// statesReviews reports whether an expectation or its alternatives state reviews.
+// statesReviews reports whether an expectation or one of its alternatives states reviews.
 func (e *Expect) statesReviews() bool {
 	return e.Reviews != nil || slices.ContainsFunc(e.OneOf, func(a Alternative) bool { return a.Reviews != nil })
 }
 
-// deriveMetrics returns the deltas of the expectation, or of each alternative where they differ.
+// deriveMetrics returns the deltas of the expectation, or those of each alternative if they differ.
 func (d deriver) deriveMetrics(e Expect) (*MetricsExpect, []Alternative) {
 	isImpersonated, mode := d.isImpersonated(e.Outcome), d.mode(e)
 	isCounted := d.gate == GateOn && d.request.WantedUser() != ""
@@ -221,7 +226,7 @@ func (d deriver) deriveMetrics(e Expect) (*MetricsExpect, []Alternative) {
 	return each[0].Metrics, e.OneOf
 }
 
-// countAuthorizations returns the impersonation checks among reviews, counted by mode and decision.
+// countAuthorizations counts the impersonation checks among reviews by mode and decision.
 func countAuthorizations(list []Review) []MetricDelta {
 	out := []MetricDelta{}
 	for _, r := range flatten(list) {

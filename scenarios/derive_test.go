@@ -11,8 +11,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// expectations calls fn for each expectation of a scenario, those of clients'
-// requests included.
+// expectations calls fn for each expectation of a scenario, including those for the requests of clients.
 func expectations(s *scenarios.Scenario, fn func(*scenarios.Request, *scenarios.Expect)) {
 	for _, st := range s.Steps {
 		if st.Request != nil && st.Expect != nil {
@@ -26,7 +25,7 @@ func expectations(s *scenarios.Scenario, fn func(*scenarios.Request, *scenarios.
 	}
 }
 
-// TestCatalogueHasNoNotes keeps the built-in files short, and their denials exact.
+// TestCatalogueHasNoNotes keeps the built-in files short and their denials exact.
 func TestCatalogueHasNoNotes(t *testing.T) {
 	set := embedded(t)
 	for _, e := range set.Noted() {
@@ -34,9 +33,8 @@ func TestCatalogueHasNoNotes(t *testing.T) {
 	}
 }
 
-// TestCatalogueIsJudgedInFull says that leaving out what follows loses nothing: a
-// transcript that is stated has its code, audit fields and metric deltas in the
-// scenario that is judged, and Lean takes away what Full gives back.
+// TestCatalogueIsJudgedInFull checks that nothing is lost by leaving out what follows. Where reviews are stated, the
+// judged scenario has code, audit fields and metric deltas, and Lean removes what Full adds.
 func TestCatalogueIsJudgedInFull(t *testing.T) {
 	counted := 0
 	for _, s := range embedded(t).All() {
@@ -128,7 +126,7 @@ func TestDerive(t *testing.T) {
 	}
 }
 
-// TestNoted says where a file states what follows.
+// TestNoted checks that notes name the places where a file states what follows.
 func TestNoted(t *testing.T) {
 	text := strings.Replace(valid, "      code: 200", `      reviews:
         - {verb: impersonate, version: v1, resource: users, name: bob, decision: allow}
@@ -144,7 +142,7 @@ func TestNoted(t *testing.T) {
 	}
 }
 
-// TestDenialsAreExact says which denials state too little.
+// TestDenialsAreExact checks that notes name the denials that state too little.
 func TestDenialsAreExact(t *testing.T) {
 	for more, want := range map[string]int{"": 1, "\n      reviews: []": 0, "\n      message: no": 0, "\n      messageMatches: no.*": 0} {
 		text := strings.Replace(valid, "outcome: allowed\n      code: 200", "outcome: impersonationForbidden"+more, 1) + "  - request: {by: agent, impersonate: {user: bob}, verb: list, resource: pods, namespace: ns1}\n    expect: {outcome: allowed}\n"

@@ -10,7 +10,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// docs/divergences.md names scenarios that exist, and all divergences.
+// TestDivergencesAreListed checks that docs/divergences.md names only scenarios that exist, and all divergences.
 func TestDivergencesAreListed(t *testing.T) {
 	page, err := os.ReadFile("../docs/divergences.md")
 	if err != nil {

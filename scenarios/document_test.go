@@ -8,7 +8,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// sheet stands for what people write.
+// sheet is an example of a file that people write.
 type sheet struct {
 	Title string `yaml:"title"`
 	Count int    `yaml:"count"`
@@ -66,7 +66,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// In YAML 1.2 the word on is a text: the state of a gate needs no quotes.
+// TestOnIsAText checks that the word on is text, as in YAML 1.2, so that the state of a gate needs no quotes.
 func TestOnIsAText(t *testing.T) {
 	for _, word := range []string{"on", "off", "yes", "default"} {
 		var s sheet
@@ -96,12 +96,12 @@ rows:
 		{"$.rows[1]", "f.yaml:6:6"},
 		{"$.rows[1].gate", "f.yaml:6:21"},
 		{"$.rows[2]", "f.yaml:8:5"},
-		// Not there: the parent is.
+		// The row does not exist, so the place is its parent's.
 		{"$.rows[2].name", "f.yaml:8:5"},
 		{"$.rows[0].name.first", "f.yaml:4:11"},
 		{"$.rows[7]", "f.yaml:4:3"},
 		{"$.rows[7].gate", "f.yaml:4:3"},
-		// Nor is that: the file is all there is to say.
+		// The field does not exist either, so only the file is named.
 		{"$.count", "f.yaml"},
 		{"", "f.yaml"},
 		{"no path", "f.yaml"},

@@ -8,70 +8,81 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
-// Outcome is how the API server answered a request. The classes are kept apart so that one cannot pass for another.
+// Outcome is how the API server answered a request. The outcomes are kept apart so that one cannot be taken for
+// another.
 type Outcome string
 
 const (
-	// Allowed: authorization let the request through, whatever came then (404 for a missing object is Allowed).
+	// Allowed means that authorization allowed the request, whatever happened then. A 404 for a missing object is
+	// Allowed.
 	Allowed Outcome = "allowed"
-	// ImpersonationForbidden: 403 by the impersonation filter.
+	// ImpersonationForbidden means 403 by the impersonation filter.
 	ImpersonationForbidden Outcome = "impersonationForbidden"
-	// RequestForbidden: 403 by authorization, of the impersonated user if there is one.
+	// RequestForbidden means 403 by authorization. If a user is impersonated, that user lacks the permission.
 	RequestForbidden Outcome = "requestForbidden"
-	// EscalationForbidden: 403 by RBAC's escalation check, behind authorization.
+	// EscalationForbidden means 403 by RBAC's escalation check, after authorization.
 	EscalationForbidden Outcome = "escalationForbidden"
-	// BadRequest: 400 because of the impersonation headers.
+	// BadRequest means 400 because of the impersonation headers.
 	BadRequest Outcome = "badRequest"
-	// Unauthenticated: 401.
+	// Unauthenticated means 401.
 	Unauthenticated Outcome = "unauthenticated"
-	// HeadersTooLarge: 431 by the HTTP server, before all else: nothing is authenticated, and there is no audit event.
+	// HeadersTooLarge means 431 by the HTTP server before anything else. Nothing is authenticated, and there is no
+	// audit event.
 	HeadersTooLarge Outcome = "headersTooLarge"
-	// ServerError: 5xx before the request was authorized.
+	// ServerError means 5xx before the request was authorized.
 	ServerError Outcome = "serverError"
 )
 
-// Expect states what must be seen of a request. What is left out is not judged; an empty list means none.
+// Expect states what must be seen of a request. What is left out is not judged. An empty list means that there must be
+// nothing.
 type Expect struct {
-	// Outcome must be given.
+	// Outcome is required.
 	Outcome Outcome `json:"outcome" yaml:"outcome"`
 	Code    int     `json:"code,omitempty" yaml:"code,omitempty"` // the HTTP status code
-	// OrTooLarge allows the HTTP server to refuse the request in place of all else: what it takes depends on the release of
-	// Go that it was built with. See Answered.
+	// OrTooLarge allows that the HTTP server refuses the request instead of everything else. How much it accepts
+	// depends on the release of Go with which it was built. See Answered.
 	OrTooLarge bool `json:"orTooLarge,omitempty" yaml:"orTooLarge,omitempty"`
-	// Message is the whole message of the answered Status.
+	// Message is the whole message of the Status in the answer.
 	Message string `json:"message,omitempty" yaml:"message,omitempty"`
-	// MessageMatches is a regular expression for a whole message that is not known before: with a webhook's address, say.
+	// MessageMatches is a regular expression for a whole message that is not known beforehand, for example because it
+	// contains a webhook's address.
 	MessageMatches string `json:"messageMatches,omitempty" yaml:"messageMatches,omitempty"`
-	// User is whom the request was authorized as. It is judged against the final access review and the audit event.
+	// User is the user as whom the request was authorized. It is compared with the final access review and the audit
+	// event.
 	User *User `json:"user,omitempty" yaml:"user,omitempty"`
-	// Reviews are the access reviews of the request in order, the final one of the impersonated user included.
+	// Reviews are the access reviews of the request in order, including the final one of the impersonated user.
 	Reviews []Review `json:"reviews,omitzero" yaml:"reviews,omitempty"`
-	// Output is the body of the answer without surrounding space, where it is not a Status: a log, or what exec wrote.
+	// Output is the body of the answer without surrounding space, if it is not a Status: a log, or what exec wrote.
 	Output string `json:"output,omitempty" yaml:"output,omitempty"`
-	// Backend are the users that the aggregated API server was told of, one for each request. [] means that none came.
+	// Backend are the users that the aggregated API server was told of, one for each request. [] means that no request
+	// came.
 	Backend []User `json:"backend,omitzero" yaml:"backend,omitempty"`
-	// Admission are the users that the admission webhook was told of, one for each review. [] means that none came.
+	// Admission are the users that the admission webhook was told of, one for each review. [] means that no review
+	// came.
 	Admission []User `json:"admission,omitzero" yaml:"admission,omitempty"`
-	// Flow is by what priority and fairness let the request through; {} means that it did not get so far.
+	// Flow names the objects by which priority and fairness accepted the request. {} means that the request did not get
+	// so far.
 	Flow *Flow `json:"flow,omitempty" yaml:"flow,omitempty"`
-	// Warnings are the values of the answer's Warning headers. Left out there must be none, but on clusters of others.
+	// Warnings are the values of the answer's Warning headers. If it is left out, there must be none, except on
+	// clusters that are not ours.
 	Warnings []string `json:"warnings,omitempty" yaml:"warnings,omitempty"`
-	// Counters are the increases of the authorization metrics by series, written name{label=value,...} with the labels
-	// sorted, and for a histogram the name with _count. A series of the same name that is not listed must not move.
+	// Counters are the increases of the authorization metrics by series. A series is written name{label=value,...} with
+	// sorted labels, and that of a histogram has _count in its name. Other series with the same name must not increase.
 	Counters map[string]int `json:"counters,omitempty" yaml:"counters,omitempty"`
-	// Log are regular expressions, each for a line that the API server logs about the request.
+	// Log are regular expressions. Each must match a line that the API server logs about the request.
 	Log []string `json:"log,omitempty" yaml:"log,omitempty"`
-	// Audit is about the request's audit event.
+	// Audit is about the audit event of the request.
 	Audit *AuditExpect `json:"audit,omitempty" yaml:"audit,omitempty" bind:"keep"`
 	// Metrics is about the impersonation counters of the API server.
 	Metrics *MetricsExpect `json:"metrics,omitempty" yaml:"metrics,omitempty" bind:"keep"`
-	// OneOf are alternatives, of which one must be seen whole, where the API server does not always do the same.
-	// They state what Message, Reviews and Metrics otherwise do, all of them the same fields.
+	// OneOf are alternatives, one of which must be seen completely. It is for requests for which the API server does
+	// not always do the same. The alternatives replace Message, Reviews and Metrics, and all state the same fields.
 	OneOf []Alternative `json:"oneOf,omitempty" yaml:"oneOf,omitempty"`
 }
 
-// Answered returns what is expected of a request that was answered with a code: the expectation itself, unless the HTTP
-// server was allowed to refuse the request and did. Then nobody may have been asked about it or told of it.
+// Answered returns what is expected of a request that was answered with a code. It is the expectation itself, unless
+// the HTTP server was allowed to refuse the request and did. Then nobody may have been asked about the request or told
+// of it.
 func (e *Expect) Answered(code int) *Expect {
 	if !e.OrTooLarge || code != refusalCodes[HeadersTooLarge] {
 		return e
@@ -86,7 +97,7 @@ func (e *Expect) Answered(code int) *Expect {
 	return refused
 }
 
-// Flow names the flow schema that priority and fairness matched a request with, and its priority level.
+// Flow names the flow schema that priority and fairness chose for a request, and its priority level.
 type Flow struct {
 	Schema        string `json:"schema,omitempty" yaml:"schema,omitempty" bind:"keep"`
 	PriorityLevel string `json:"priorityLevel,omitempty" yaml:"priorityLevel,omitempty" bind:"keep"`
@@ -99,7 +110,8 @@ type Alternative struct {
 	Metrics *MetricsExpect `json:"metrics,omitempty" yaml:"metrics,omitempty" bind:"keep"`
 }
 
-// User is a user as the API server sees it. In an expectation a left-out field is empty: a user is stated whole.
+// User is a user as the API server sees it. An expectation states the whole user, so that a field which is left out is
+// empty.
 type User struct {
 	Name   string              `json:"name" yaml:"name"`
 	UID    string              `json:"uid,omitempty" yaml:"uid,omitempty"`
@@ -113,22 +125,23 @@ type User struct {
 type Decision string
 
 const (
-	// Allow: decided before the end of the chain was reached, and the request went on.
+	// Allow means that an authorizer allowed before the end of the chain was reached.
 	Allow Decision = "allow"
-	// Deny: an authorizer ended the chain with a denial.
+	// Deny means that an authorizer ended the chain with a denial.
 	Deny Decision = "deny"
-	// NoOpinion: no authorizer allowed or denied; the API server denies.
+	// NoOpinion means that no authorizer allowed or denied. Then the API server denies.
 	NoOpinion Decision = "noOpinion"
 )
 
-// Review is one access review. An attribute that is left out must be empty in it, but for those that say otherwise.
+// Review is one access review. An attribute that is left out must be empty, except where its comment says otherwise.
 type Review struct {
-	// Unordered, alone, is a group of reviews that may come in any order (extra keys come from a Go map).
+	// Unordered is a group of reviews that may come in any order, because keys of extra come from a Go map. It excludes
+	// all other fields.
 	Unordered []Review `json:"unordered,omitempty" yaml:"unordered,omitempty"`
 
-	// By is requestor (left out) or impersonated: whose permission is asked.
+	// By says whose permission is asked for: requestor (if it is left out) or impersonated.
 	By By `json:"by,omitempty" yaml:"by,omitempty"`
-	// Verb, and the resource attributes.
+	// Verb and the fields below are the resource attributes.
 	Verb        string `json:"verb,omitempty" yaml:"verb,omitempty" bind:"keep"`
 	Group       string `json:"group,omitempty" yaml:"group,omitempty" bind:"keep"`
 	Version     string `json:"version,omitempty" yaml:"version,omitempty" bind:"keep"`
@@ -136,13 +149,13 @@ type Review struct {
 	Subresource string `json:"subresource,omitempty" yaml:"subresource,omitempty" bind:"keep"`
 	Namespace   string `json:"namespace,omitempty" yaml:"namespace,omitempty"`
 	Name        string `json:"name,omitempty" yaml:"name,omitempty"`
-	// FieldSelector and LabelSelector in the form of a request's query.
+	// FieldSelector and LabelSelector are written as in the query of a request.
 	FieldSelector string `json:"fieldSelector,omitempty" yaml:"fieldSelector,omitempty"`
 	LabelSelector string `json:"labelSelector,omitempty" yaml:"labelSelector,omitempty"`
-	Path          string `json:"path,omitempty" yaml:"path,omitempty"` // that of a non-resource review
-	// Extra, if given, is the subject's whole extra as the authorizer sees it. Left out it is not judged.
+	Path          string `json:"path,omitempty" yaml:"path,omitempty"` // the path of a non-resource review
+	// Extra is the whole extra of the subject as the authorizer sees it. If it is left out, it is not judged.
 	Extra map[string][]string `json:"extra,omitempty" yaml:"extra,omitempty"`
-	// Decision must be given.
+	// Decision is required.
 	Decision Decision `json:"decision,omitempty" yaml:"decision,omitempty"`
 }
 
@@ -150,24 +163,24 @@ type Review struct {
 type By string
 
 const (
-	// ByRequestor is the default.
+	// ByRequestor is the requestor. It is the default.
 	ByRequestor By = "requestor"
-	// ByImpersonated is the resulting user.
+	// ByImpersonated is the impersonated user.
 	ByImpersonated By = "impersonated"
 )
 
-// MetricsExpect states the increase of the impersonation counters over one request, whole: a series that is not
-// listed must not move. The count of each duration histogram must move with its counter.
+// MetricsExpect states the increases of the impersonation counters over one request completely. A series that is not
+// listed must not increase. The count of each duration histogram must increase with its counter.
 type MetricsExpect struct {
 	Attempts []MetricDelta `json:"attempts" yaml:"attempts"` // apiserver_impersonation_attempts_total
-	// Authorizations is apiserver_impersonation_authorization_attempts_total.
+	// Authorizations are the increases of apiserver_impersonation_authorization_attempts_total.
 	Authorizations []MetricDelta `json:"authorizations" yaml:"authorizations"`
 }
 
 // MetricDelta is the increase of one series.
 type MetricDelta struct {
-	Mode     string `json:"mode" yaml:"mode"`         // the mode label; empty on a denied attempt
-	Decision string `json:"decision" yaml:"decision"` // the decision label: allowed or denied
+	Mode     string `json:"mode" yaml:"mode"`         // the label mode; empty for a denied attempt
+	Decision string `json:"decision" yaml:"decision"` // the label decision: allowed or denied
 	Count    int    `json:"count" yaml:"count"`       // the increase
 }
 
@@ -188,7 +201,7 @@ func (c *checker) checkPattern(path []any, field, text string) {
 	}
 }
 
-// checkAlternatives checks oneOf, in which none may say less than another or the same, and messageMatches.
+// checkAlternatives checks oneOf and messageMatches. No alternative may state the same as another, or less.
 func (c *checker) checkAlternatives(e *Expect, path []any) {
 	c.checkPattern(extend(path, "messageMatches"), "messageMatches", e.MessageMatches)
 	c.failIf(e.Message != "" && e.MessageMatches != "", extend(path, "messageMatches"),
@@ -219,8 +232,8 @@ func (a Alternative) states() [3]bool {
 	return [3]bool{a.Message != "", a.Reviews != nil, a.Metrics != nil}
 }
 
-// checkReloads checks the steps that change the chain. A scenario that has any needs a chain of its own kind to come
-// back to: the ordinary one is where all others run.
+// checkReloads checks the steps that change the chain. A scenario with such a step needs a chain of its own, to which
+// it returns, because all other scenarios run on the ordinary one.
 func (c *checker) checkReloads() {
 	now := c.s.Requires.Chain
 	for i, st := range c.s.Steps {

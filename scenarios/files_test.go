@@ -12,7 +12,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestFiles is about what is wrong with files and folders as such.
+// TestFiles is about files and folders that are wrong as such.
 func TestFiles(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -49,7 +49,7 @@ func TestFiles(t *testing.T) {
 }
 
 func TestLargeFileIsNotRead(t *testing.T) {
-	// The file system says 10 MiB; reading any of it would be another error.
+	// The file system claims a size of 10 MiB. Reading any of the file would give another error.
 	_, err := scenarios.Load(faultyFS{fstest.MapFS{"a/x.yaml": file(valid)}, 10 << 20}, nil)
 	if err == nil || !strings.Contains(err.Error(), "larger than 1 MiB") {
 		t.Errorf("got %v", err)
@@ -64,7 +64,7 @@ func TestErrorsUnwrap(t *testing.T) {
 	}
 }
 
-// faultyFS says that every file has a size, and fails when it is read.
+// faultyFS claims that every file has a certain size, and fails when a file is read.
 type faultyFS struct {
 	fstest.MapFS
 	size int64
@@ -97,8 +97,7 @@ func (f *faultyFile) Sys() any           { return nil }
 
 var _ io.Reader = (*faultyFile)(nil)
 
-// FuzzLoad looks for input that makes the loader panic, or that is refused
-// without a place.
+// FuzzLoad looks for input on which the loader panics, or that it refuses without naming a place.
 func FuzzLoad(f *testing.F) {
 	f.Add(valid)
 	for _, group := range [][]edit{formRules, identityRules, requestorRules, grantRules, stepRules, expectRules, nameRules, fixtureRules} {

@@ -7,11 +7,11 @@ package scenarios
 type Gate string
 
 const (
-	// GateOn is the effective state, whether by default or set.
+	// GateOn is the effective state on, by default or because it was set.
 	GateOn Gate = "on"
-	// GateOff is the other one; a version without the gate counts as off.
+	// GateOff is the effective state off. A version without the gate counts as off.
 	GateOff Gate = "off"
-	// GateAny is what a scenario needs that runs in both states, with the same expectations.
+	// GateAny is for a scenario that runs in both states with the same expectations.
 	GateAny Gate = "any"
 	// GateDefault asks for the state that the version has by default.
 	GateDefault Gate = "default"
@@ -21,10 +21,10 @@ const (
 	GateUnknown Gate = "unknown"
 )
 
-// String returns the state in words. With Set and Type it makes a *Gate the value of a flag.
+// String returns the state. With Set and Type it makes a *Gate the value of a flag.
 func (g *Gate) String() string { return string(*g) }
 
-// Set sets the state to what the command line says. Which states a command takes, the command checks.
+// Set sets the state from the command line. The command checks which states it accepts.
 func (g *Gate) Set(text string) error {
 	*g = Gate(text)
 	return nil

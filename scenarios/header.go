@@ -9,29 +9,30 @@ import (
 
 const (
 	userHeader = "Impersonate-User"
-	// maxHeader keeps a mistyped repetition from filling the memory. It is twice what an API server reads of a request.
+	// maxHeader keeps a mistyped repetition from filling the memory. It is twice as much as an API server reads of a
+	// request.
 	maxHeader = 2 << 20
 )
 
-// Header is one header line of a request, sent as it is written: for what client-go cannot send.
+// Header is one header line of a request, sent as it is written. It is for what client-go cannot send.
 type Header struct {
-	Name  string `json:"name" yaml:"name" bind:"keep"`           // sent in the case that it is written in
-	Value string `json:"value,omitempty" yaml:"value,omitempty"` // the text behind the colon
+	Name  string `json:"name" yaml:"name" bind:"keep"`           // sent in the case in which it is written
+	Value string `json:"value,omitempty" yaml:"value,omitempty"` // the text after the colon
 	// Repeat writes Value that many times, for values that are too long to read.
 	Repeat int `json:"repeat,omitempty" yaml:"repeat,omitempty"`
-	// Hex are bytes behind Value, in hexadecimal, for what is not UTF-8.
+	// Hex are bytes after Value in hexadecimal, for what is not UTF-8.
 	Hex string `json:"hex,omitempty" yaml:"hex,omitempty" bind:"keep"`
 }
 
 // Bytes returns the whole value of the header.
 func (h Header) Bytes() string {
-	raw, _ := hex.DecodeString(h.Hex) // Load refuses what is not hexadecimal
+	raw, _ := hex.DecodeString(h.Hex) // Load refuses other texts
 	return strings.Repeat(h.Value, max(1, h.Repeat)) + string(raw)
 }
 
-// WantedUser returns the name of the user that the request asks to impersonate, as it stands in reviews and audit
-// events: JSON has U+FFFD for each byte that is not UTF-8. Of several headers the API server takes the first, and
-// client-go's come before those that the scenario writes itself. It is empty if nobody is impersonated.
+// WantedUser returns the name of the user that the request asks to impersonate, or "" if it impersonates nobody. The
+// name is written as in reviews and audit events, where JSON has U+FFFD for each byte that is not UTF-8. The API server
+// takes the first of several headers, and the headers of client-go come before those that the scenario writes itself.
 func (r *Request) WantedUser() string {
 	if r.Impersonate != nil {
 		return r.Impersonate.User
@@ -47,8 +48,8 @@ func (r *Request) WantedUser() string {
 // isUserHeader reports whether a header line names the user to impersonate.
 func isUserHeader(h Header) bool { return textproto.CanonicalMIMEHeaderKey(h.Name) == userHeader }
 
-// ownHeaders are the headers that a scenario does not write itself: credentials, the audit event's ID, and what is about
-// the body or the connection. One that ends with a dash is how names begin.
+// ownHeaders are the headers that a scenario may not write itself: credentials, the ID of the audit event, and headers
+// about the body or the connection. An entry that ends with a dash stands for all names that begin with it.
 var ownHeaders = []string{"accept-encoding", "audit-id", "authorization", "connection", "content-", "cookie", "expect",
 	"host", "keep-alive", "proxy-", "sec-websocket-", "te", "trailer", "transfer-encoding", "upgrade", "x-remote-"}
 
@@ -94,7 +95,7 @@ func (c *checker) checkHeaderValue(h Header, path []any) {
 	}
 }
 
-// isOwnHeader reports whether a header is not the scenario's to write.
+// isOwnHeader reports whether a scenario may not write the header itself.
 func isOwnHeader(name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc(ownHeaders, func(own string) bool {
@@ -105,7 +106,7 @@ func isOwnHeader(name string) bool {
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
-// isOutsideToken reports whether a header name cannot have a character (RFC 9110).
+// isOutsideToken reports whether a character may not occur in the name of a header (RFC 9110).
 func isOutsideToken(r rune) bool {
 	const allowed = "abcdefghijklmnopqrstuvwxyz" + "ABCDEFGHIJKLMNOPQRSTUVWXYZ" + "0123456789" + "!#$%&'*+-.^_`|~"
 	return !strings.ContainsRune(allowed, r)

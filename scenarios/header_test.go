@@ -30,7 +30,7 @@ func TestWantedUser(t *testing.T) {
 	}
 }
 
-// A name is made unique in a header too, also before bytes that are no text.
+// TestBindHeaders checks that a name in a header is made unique, even before bytes that are not text.
 func TestBindHeaders(t *testing.T) {
 	text := strings.Replace(valid, "impersonate: {user: bob}", `headers: [{name: Impersonate-User, value: bob, hex: ff}, {name: Impersonate-Group, value: crew}]`, 1)
 	set := mustLoad(t, fstest.MapFS{"a/x.yaml": file(text)}, nil)
@@ -44,7 +44,7 @@ func TestBindHeaders(t *testing.T) {
 	}
 }
 
-// TestFormatErrors are mistakes in header lines, alternatives and reloads.
+// TestFormatErrors has mistakes in header lines, alternatives and reloads.
 func TestFormatErrors(t *testing.T) {
 	header := func(h string) string {
 		return strings.Replace(valid, "impersonate: {user: bob}", "headers: ["+h+"]", 1)

@@ -8,37 +8,41 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
-// Kubectl is one run of the real kubectl, as a child process with a kubeconfig of the requestor's. Within a scenario
-// the runs of one requestor share a home folder, and so what kubectl has cached of the API server's discovery.
+// Kubectl is one run of the real kubectl as a child process, with a kubeconfig of the requestor's. Within a scenario
+// all runs of a requestor share a home folder, and with it what kubectl has cached of the API server's discovery.
 type Kubectl struct {
-	// By is the alias of the requestor, a service account: kubectl authenticates with its token.
+	// By is the alias of the requestor. It is a service account, and kubectl authenticates with its token.
 	By string `json:"by" yaml:"by" bind:"keep"`
-	// Args are the arguments. Values of flags stand behind "=" (--as=bob, --namespace=shop), to be told from others.
+	// Args are the arguments. Values of flags follow "=" (--as=bob, --namespace=shop), so that they can be told from
+	// other arguments.
 	Args []string `json:"args" yaml:"args"`
-	// Version is the minor of kubectl, such as "1.34"; left out it is the newest one.
+	// Version is the minor version of kubectl, such as "1.34". If it is left out, it is the newest one.
 	Version string `json:"version,omitempty" yaml:"version,omitempty" bind:"keep"`
 }
 
-// ClientExpect states what must be seen of a run of a client: how it ended, what it printed, and every request it made.
+// ClientExpect states what must be seen of a run of a client: how it ended, what it printed, and every request that it
+// sent.
 type ClientExpect struct {
-	// ExitCode is that of the process. It must be given.
+	// ExitCode is the exit code of the process. It is required.
 	ExitCode *int `json:"exitCode" yaml:"exitCode"`
-	// Stdout and Stderr are texts that the output must contain; [] means that there is none. Left out, it is not judged.
+	// Stdout and Stderr are texts that the output must contain. [] means that there must be no output. If it is left
+	// out, it is not judged.
 	Stdout []string `json:"stdout,omitzero" yaml:"stdout,omitempty"`
 	Stderr []string `json:"stderr,omitzero" yaml:"stderr,omitempty"`
-	// Requests are all the requests that the client sent, in order. They must be given; [] means that there were none.
+	// Requests are all requests that the client sent, in order. It is required; [] means that there must be none.
 	Requests []ClientRequest `json:"requests" yaml:"requests"`
 }
 
-// ClientRequest is one request of a client with what must be seen of it.
+// ClientRequest is one request of a client, with what must be seen of it.
 type ClientRequest struct {
 	Method string `json:"method" yaml:"method" bind:"keep"` // the HTTP method
 	Path   string `json:"path" yaml:"path"`                 // the path with its query, as it was sent
-	Expect Expect `json:"expect" yaml:"expect"`             // as of a request step
+	Expect Expect `json:"expect" yaml:"expect"`             // as for the request of a step
 }
 
-// Answered returns what is expected of a client whose requests were answered with these codes: as Expect.Answered of each.
-// kubectl ends with exit code 1 when a request is refused, and what it prints then is not judged.
+// Answered returns what is expected of a client whose requests were answered with these codes. It applies
+// Expect.Answered to each request. kubectl ends with exit code 1 when a request is refused, and then its output is not
+// judged.
 func (e *ClientExpect) Answered(codes []int) *ClientExpect {
 	for i, r := range e.Requests {
 		if i < len(codes) && r.Expect.Answered(codes[i]).Outcome != r.Expect.Outcome {
@@ -50,7 +54,7 @@ func (e *ClientExpect) Answered(codes []int) *ClientExpect {
 	return e
 }
 
-// flags returns the values of a flag that may be given several times.
+// flags returns all values of a flag.
 func (k *Kubectl) flags(name string) (values []string) {
 	for _, a := range k.Args {
 		if v, ok := strings.CutPrefix(a, "--"+name+"="); ok {
@@ -60,13 +64,14 @@ func (k *Kubectl) flags(name string) (values []string) {
 	return values
 }
 
-// flag returns the value of a flag, "" if it is not given.
+// flag returns the value of a flag, or "" if it is not given.
 func (k *Kubectl) flag(name string) string {
 	values := append([]string{""}, k.flags(name)...)
-	return values[len(values)-1] // the last counts
+	return values[len(values)-1] // the last value counts
 }
 
-// Impersonate returns what the flags --as, --as-group, --as-uid and --as-user-extra make kubectl send; nil without any.
+// Impersonate returns what kubectl sends because of the flags --as, --as-group, --as-uid and --as-user-extra, or nil
+// without any of them.
 func (k *Kubectl) Impersonate() *Impersonate {
 	i := &Impersonate{User: k.flag("as"), UID: k.flag("as-uid"), Groups: k.flags("as-group")}
 	for _, e := range k.flags("as-user-extra") {
@@ -86,7 +91,7 @@ func (k *Kubectl) Impersonate() *Impersonate {
 // Line returns the command as it would be typed.
 func (k *Kubectl) Line() string { return "kubectl" + k.suffix() + " " + strings.Join(k.Args, " ") }
 
-// suffix returns what tells the program of a minor from the newest one.
+// suffix returns the end of the program's name. It tells the program of a minor version from the newest one.
 func (k *Kubectl) suffix() string {
 	if k.Version == "" {
 		return ""
@@ -94,7 +99,8 @@ func (k *Kubectl) suffix() string {
 	return "-" + k.Version
 }
 
-// request returns what stands for the command in comparisons: its path is the command without what the other fields say.
+// request returns a request that stands for the command in comparisons. Its path is the command without what the other
+// fields say.
 func (k *Kubectl) request() *Request {
 	plain := slices.DeleteFunc(slices.Clone(k.Args), func(a string) bool { return strings.HasPrefix(a, "--as") })
 	return &Request{
@@ -103,7 +109,7 @@ func (k *Kubectl) request() *Request {
 	}
 }
 
-// Step returns the request step that a client's request is judged as.
+// Step returns a request step by which a request of the client is judged.
 func (k *Kubectl) Step(r ClientRequest) *Step {
 	path, _, _ := strings.Cut(r.Path, "?")
 	return &Step{
@@ -112,7 +118,8 @@ func (k *Kubectl) Step(r ClientRequest) *Step {
 	}
 }
 
-// Sent returns the step's request, or what stands for that of a client; nil if the step sends none.
+// Sent returns the request of the step, or one that stands for its client command. It returns nil if the step sends
+// none.
 func (st Step) Sent() *Request {
 	if st.Kubectl != nil {
 		return st.Kubectl.request()
@@ -120,7 +127,8 @@ func (st Step) Sent() *Request {
 	return st.Request
 }
 
-// outcome returns what a step ends in: for a client, the first request that is refused; "" if it fails otherwise.
+// outcome returns the outcome of a step. For a client it is that of the first refused request. It is "" if the client
+// fails otherwise.
 func (st Step) outcome() Outcome {
 	switch {
 	case st.Expect != nil:
@@ -139,7 +147,7 @@ func (st Step) outcome() Outcome {
 	return ""
 }
 
-// expectedReviews returns all reviews that are stated of a step.
+// expectedReviews returns all reviews that a step states.
 func (st Step) expectedReviews() (all []Review) {
 	if st.Expect != nil {
 		all = st.Expect.allReviews()
@@ -190,7 +198,7 @@ func (c *checker) checkClient(e *ClientExpect, path []any) {
 // kubectlVersion matches a minor version.
 var kubectlVersion = regexp.MustCompile(`^1\.[0-9]+$`)
 
-// KubectlVersions returns the minors of kubectl that scenarios run, the empty one for the newest, each once.
+// KubectlVersions returns the minor versions of kubectl that scenarios run, each once. The newest one is "".
 func KubectlVersions(list []*Scenario) (minors []string) {
 	for _, s := range list {
 		for _, st := range s.Steps {

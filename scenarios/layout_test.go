@@ -13,11 +13,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// lineWidth is how many columns a line of a scenario has at most, unless a single value in it is longer.
+// lineWidth is how many columns a line of a scenario may have, unless it contains a single longer value.
 const lineWidth = 120
 
-// TestLayout demands that the lines of scenarios fit on a screen. What does not fit goes over several lines: a step and what is
-// expected of it have a line for each field, a list has one for each element, and anything else goes on behind a comma.
+// TestLayout demands that the lines of scenarios fit on a screen. A step, and what is expected of it, that does not fit
+// has one line for each field. A list has one line for each element. Anything else continues on the next line after a
+// comma.
 func TestLayout(t *testing.T) {
 	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(path) != ".yaml" {
@@ -35,7 +36,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// checkLayout compares a file with its layout, or writes it. The layout has to mean the same.
+// checkLayout compares a file with its layout, or writes the layout. Both have to mean the same.
 func checkLayout(t *testing.T, path string, raw []byte) {
 	t.Helper()
 	want := layOut(string(raw))
@@ -61,7 +62,7 @@ func checkLayout(t *testing.T, path string, raw []byte) {
 	}
 }
 
-// layOut returns the text of a scenario whose lines fit.
+// layOut returns the text of a scenario with lines that fit.
 func layOut(text string) string {
 	var out []string
 	block := blockScalar{}
@@ -79,7 +80,7 @@ func layOut(text string) string {
 	return strings.Join(out, "\n") + "\n"
 }
 
-// entries returns the lines of a text, those together that are one value in brackets.
+// entries returns the lines of a text, in which the lines of one value in brackets are together.
 func entries(text string) (out [][]string) {
 	depth := 0
 	for line := range strings.Lines(text) {
@@ -107,10 +108,10 @@ func allFit(lines []string) bool {
 	return true
 }
 
-// hasComment reports whether one of several lines has a comment. Nothing is moved around comments.
+// hasComment reports whether one of the lines has a comment. Nothing is moved around comments.
 func hasComment(lines []string) bool { return strings.Contains(strings.Join(lines, "\n"), " #") }
 
-// join returns the lines of an entry as one.
+// join returns the lines of an entry as one line.
 func join(entry []string) string {
 	whole := entry[0]
 	for _, line := range entry[1:] {
@@ -126,14 +127,14 @@ func join(entry []string) string {
 }
 
 var (
-	// stepInBrackets is an element of a list that is a step; expectInBrackets is what is expected of one.
+	// stepInBrackets matches an element of a list that is a step. expectInBrackets matches what is expected of a step.
 	stepInBrackets   = regexp.MustCompile(`^( *)- \{((?:beside|name|request|kubectl): .*)\}$`)
 	expectInBrackets = regexp.MustCompile(`^( *(?:- )?)(expect|expectClient): \{(.*)\}$`)
-	// listInBrackets is a list of mappings.
+	// listInBrackets matches a list of mappings.
 	listInBrackets = regexp.MustCompile(`^( *(?:- )?)([A-Za-z]+): \[(\{.*\})\]$`)
 )
 
-// expand returns the lines that a line goes over: the line itself if it fits.
+// expand returns the lines to which a line is expanded, or the line itself if it fits.
 func expand(line string) (out []string) {
 	if fits(line) {
 		return []string{line}
@@ -162,7 +163,7 @@ func expand(line string) (out []string) {
 	return out
 }
 
-// split returns the elements of what stands in brackets.
+// split returns the elements of a value in brackets.
 func split(inner string) (elements []string) {
 	last := 0
 	for _, comma := range commas(inner, 0) {
@@ -174,7 +175,7 @@ func split(inner string) (elements []string) {
 	return append(elements, inner[last:])
 }
 
-// wrap returns a line that goes on behind commas.
+// wrap returns the lines of a line that is broken after commas.
 func wrap(line string) (out []string) {
 	indent := len(line) - len(strings.TrimLeft(line, " "))
 	goesOn := strings.Repeat(" ", indent+2)
@@ -194,8 +195,8 @@ func wrap(line string) (out []string) {
 	return append(out, line)
 }
 
-// breakAt returns where a line that is too long can go on in the next: behind a comma in the second half of the line that
-// stands in as few brackets as any, or else behind the last one. It returns -1 if there is none.
+// breakAt returns where a line that is too long can be broken, or -1. It is after a comma in the second half of the
+// line that is within as few brackets as possible, or else after the last comma.
 func breakAt(line string, depth int) int {
 	best := comma{at: -1}
 	for _, c := range commas(line, depth) {
@@ -211,23 +212,25 @@ func breakAt(line string, depth int) int {
 	return best.at + 1
 }
 
-// comma is a comma between two elements: where it is, and in how many brackets.
+// comma is a comma between two elements: its position, and the number of brackets around it.
 type comma struct{ at, depth int }
 
-// commas returns the commas between elements in a line that begins in so many brackets, up to a comment.
+// commas returns the commas between elements of a line, up to a comment. depth is the number of brackets around the
+// beginning of the line.
 func commas(line string, depth int) []comma {
 	list, _ := scan(line, depth)
 	return list
 }
 
-// depthAfter returns in how many brackets a line ends that begins in so many.
+// depthAfter returns the number of brackets around the end of a line. depth is the number of those around its
+// beginning.
 func depthAfter(line string, depth int) int {
 	_, after := scan(line, depth)
 	return after
 }
 
-// scan reads a line that begins in so many brackets, up to a comment: it returns the commas between elements, and in how many
-// brackets the line ends.
+// scan reads a line up to a comment. It returns the commas between elements, and the number of brackets around the end
+// of the line. depth is the number of those around its beginning.
 func scan(line string, depth int) (list []comma, after int) {
 	quote := byte(0)
 	for i := 0; i < len(line); i++ {
@@ -256,14 +259,14 @@ func scan(line string, depth int) (list []comma, after int) {
 	return list, depth
 }
 
-// blockScalar is a value that stands in the lines below its key.
+// blockScalar is a value in the lines below its key.
 type blockScalar struct {
 	isOpen    bool
 	isLiteral bool
-	indent    int // of the key
+	indent    int // the indentation of the key
 }
 
-// begin notes whether the value of the key in a line stands below it.
+// begin records whether the value of the key in a line is in the lines below it.
 func (b *blockScalar) begin(line string) {
 	for _, mark := range []string{": >-", ": >", ": |", ": |-"} {
 		if !b.isOpen && strings.HasSuffix(line, mark) {
@@ -280,7 +283,7 @@ func (b *blockScalar) goesOn(line string) bool {
 	return b.isOpen
 }
 
-// wrap returns the lines that folded text goes over. Literal text stays what it is.
+// wrap returns the lines of folded text, newly wrapped. Literal text stays as it is.
 func (b *blockScalar) wrap(lines []string) (out []string) {
 	for _, line := range lines {
 		indent := strings.Repeat(" ", len(line)-len(strings.TrimLeft(line, " ")))

@@ -14,7 +14,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// valid is the scenario that the tests of the rules change in one place.
+// valid is a scenario that the tests of the rules change in one place.
 const valid = `description: Bob may list pods.
 source: {document: KEP-5284, section: Tests}
 level: core
@@ -59,8 +59,8 @@ type edit struct{ name, from, to string }
 
 var update = flag.Bool("update", false, "write rules.golden anew")
 
-// TestRules changes the valid scenario so that it breaks one rule each (or, to
-// show its limits, none) and compares the errors with rules.golden.
+// TestRules changes the valid scenario so that it breaks one rule each (or none, to show the limits of a rule), and
+// compares the errors with rules.golden.
 func TestRules(t *testing.T) {
 	var got strings.Builder
 	for _, group := range [][]edit{formRules, identityRules, requestorRules, grantRules, stepRules, expectRules, nameRules, nodeRules, fixtureRules} {
@@ -86,8 +86,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// lines is the text of an error from Load, "ok" for none. Each line must name
-// file, line and column.
+// lines returns the text of an error of Load, or "ok" if there is none. Each line must name file, line and column.
 func lines(t *testing.T, err error) string {
 	t.Helper()
 	if err == nil {
@@ -308,7 +307,7 @@ var fixtureRules = []edit{
 	{"object twice", "level: core", "level: core\nfixtures: [good.yaml]\nobjects: [{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}]"},
 }
 
-// ruleFixtures are what the fixture rules refer to.
+// ruleFixtures are the fixtures for the rules about fixtures.
 var ruleFixtures = fstest.MapFS{
 	"good.yaml":       file("# text\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n---\n"),
 	"folder/a.yaml":   file("x"),

@@ -23,11 +23,12 @@ import (
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 )
 
-// maxFileSize limits a scenario or fixture. Real ones have a few KB; a wrong path must not fill the memory.
+// maxFileSize limits the size of a scenario or fixture. Real ones have a few KB, and a wrong path must not fill the
+// memory.
 const maxFileSize = 1 << 20
 
-// VectorSuffix ends the name of a file that holds a test vector of package vectors. It lies among the scenarios
-// without being one.
+// VectorSuffix is the end of the name of a file with a test vector of package vectors. Such a file is in the folders of
+// the scenarios, but is not a scenario.
 const VectorSuffix = ".vector.yaml"
 
 var validID = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*$`)
@@ -41,7 +42,7 @@ func Load(files, fixtures fs.FS) (*Set, error) {
 	l := &loader{files: files, fixtures: &fixtureStore{fs: fixtures}}
 	paths := l.walk()
 	loaded := make([]*loadedFile, len(paths))
-	var parsing errgroup.Group // on all processors: it is most of the cost of every command
+	var parsing errgroup.Group // uses all processors, because this is most of the cost of every command
 	parsing.SetLimit(runtime.GOMAXPROCS(0))
 	for i, file := range paths {
 		parsing.Go(func() error {
@@ -49,7 +50,7 @@ func Load(files, fixtures fs.FS) (*Set, error) {
 			return nil
 		})
 	}
-	_ = parsing.Wait() // what is wrong with a file is in what it was loaded as
+	_ = parsing.Wait() // the errors of a file are in what it was loaded as
 	set := &Set{byID: map[string]*Scenario{}}
 	broken := map[string]bool{}
 	for _, f := range loaded {
@@ -72,17 +73,17 @@ func Load(files, fixtures fs.FS) (*Set, error) {
 type loader struct {
 	files    fs.FS
 	fixtures *fixtureStore
-	errs     Errors // those that belong to no parsed file
+	errs     Errors // the errors that belong to no parsed file
 }
 
 type loadedFile struct {
 	scenario *Scenario
 	source   *source
-	// readable is false if the file did not give a mapping; rules about its content then say nothing.
+	// readable is false if the file did not contain a mapping. Then the rules about its content are not applied.
 	readable bool
 }
 
-// isIgnored reports whether a folder is one of those that no file is read from.
+// isIgnored reports whether no file is read from a folder.
 func isIgnored(folder string) bool {
 	if folder == "." {
 		return false
@@ -91,8 +92,8 @@ func isIgnored(folder string) bool {
 	return name == "testdata" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")
 }
 
-// LoadAll reads the files of another format: all that end in suffix, in the order of their paths, with the exceptions
-// of Load. The error has a line for each file that is wrong.
+// LoadAll reads the files of another format: all that end in suffix, in the order of their paths, with the same
+// exceptions as Load. The error has a line for each file that is wrong.
 func LoadAll[T any](files fs.FS, suffix string, parse func(name string, raw []byte) ([]T, error)) (out []T, _ error) {
 	var wrong []error
 	err := fs.WalkDir(files, ".", func(p string, d fs.DirEntry, err error) error {
@@ -113,12 +114,12 @@ func LoadAll[T any](files fs.FS, suffix string, parse func(name string, raw []by
 		return nil
 	})
 	if err := errors.Join(append(wrong, err)...); err != nil {
-		return nil, err // what was read of broken files is not whole
+		return nil, err // what was read from broken files is incomplete
 	}
 	return out, nil
 }
 
-// walk returns the scenario files in lexical order and records folders that hold none.
+// walk returns the scenario files in lexical order. It records folders without any as errors.
 func (l *loader) walk() []string {
 	var paths, vectors, dirs []string
 	err := fs.WalkDir(l.files, ".", func(p string, d fs.DirEntry, err error) error {
@@ -158,13 +159,13 @@ func (l *loader) walk() []string {
 // usualRequestor is the alias and the name of the requestor of a scenario that states none.
 const usualRequestor = "impersonator"
 
-// isByUsual reports whether a step's request is sent by the requestor that a scenario has if it states none.
+// isByUsual reports whether a step's request is sent by usualRequestor.
 func (st Step) isByUsual() bool {
 	r := st.Sent()
 	return r != nil && r.By == usualRequestor
 }
 
-// load reads and checks one scenario file; twins need the others and come later.
+// load reads and checks one scenario file. Twins are checked later, because they need the other scenarios.
 func (l *loader) load(file string) *loadedFile {
 	s := &Scenario{ID: strings.TrimSuffix(file, ".yaml"), File: file}
 	f := &loadedFile{scenario: s, source: &source{file: file, ranges: true}}
@@ -196,7 +197,7 @@ func (l *loader) load(file string) *loadedFile {
 	return f
 }
 
-// parseOne sets the root to the tree of the only document in raw, which is what the file should be.
+// parseOne sets the root to the tree of the only document in raw. what says what the file should be.
 func (s *source) parseOne(raw []byte, what string) bool {
 	docs, perr := parseYAML(s.file, raw)
 	if perr != nil {
@@ -223,13 +224,14 @@ func (s *source) parseOne(raw []byte, what string) bool {
 	return true
 }
 
-// cutArticle returns what follows the article of "a scenario".
+// cutArticle returns a text without its article, such as "scenario" for "a scenario".
 func cutArticle(what string) string {
 	_, noun, _ := strings.Cut(what, " ")
 	return noun
 }
 
-// loadFixtures adds the objects of a scenario's fixtures, and all files that it depends on to its digest.
+// loadFixtures adds the objects of a scenario's fixtures to it, and the content of all files that it depends on to its
+// digest.
 func (l *loader) loadFixtures(f *loadedFile, digest hash.Hash) {
 	for _, chain := range f.scenario.chains() {
 		raw, err := readFile(l.fixtures.fs, chainFile(chain))
@@ -253,13 +255,14 @@ func (l *loader) loadFixtures(f *loadedFile, digest hash.Hash) {
 		}
 		addDigest(digest, fx.raw)
 		for _, m := range fx.manifests {
-			// A copy, because scenarios that share a fixture must not share objects.
+			// The object is copied, because scenarios that share a fixture must not share objects.
 			f.scenario.Manifests = append(f.scenario.Manifests, k8sruntime.DeepCopyJSON(m))
 		}
 	}
 }
 
-// addDigest adds a file with its length, so that bytes cannot move from one file to the next unseen.
+// addDigest adds the content of a file with its length, so that no bytes can move from one file to the next without
+// changing the digest.
 func addDigest(h hash.Hash, raw []byte) {
 	var length [8]byte
 	binary.BigEndian.PutUint64(length[:], uint64(len(raw)))
@@ -267,8 +270,8 @@ func addDigest(h hash.Hash, raw []byte) {
 	h.Write(raw)
 }
 
-// readFile reads a file of at most maxFileSize. The size is looked at first, and the reader is limited in case it
-// is not what the file system said. Errors read as the end of a sentence that begins with the file.
+// readFile reads a file of at most maxFileSize. It checks the size first, and also limits the reader in case the file
+// system stated a wrong size. An error is worded as the end of a sentence that begins with the file.
 func readFile(files fs.FS, name string) ([]byte, error) {
 	f, err := files.Open(name)
 	if err != nil {
@@ -296,12 +299,12 @@ func readFile(files fs.FS, name string) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// unreadable returns an error as the end of a sentence that begins with the file.
+// unreadable returns an error worded as the end of a sentence that begins with the file.
 func unreadable(err error) error {
 	return fmt.Errorf("cannot be read: %s (expected a readable file)", plainFSError(err))
 }
 
-// plainFSError leaves out the operation and path that fs.PathError repeats.
+// plainFSError returns the text of an error without the operation and path that fs.PathError repeats.
 func plainFSError(err error) string {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
@@ -329,7 +332,7 @@ type fixture struct {
 	err       error
 }
 
-// get reads and decodes a fixture. Its error reads as the end of a sentence that begins with the fixture's name.
+// get reads and decodes a fixture. An error is worded as the end of a sentence that begins with the fixture's name.
 func (s *fixtureStore) get(name string) fixture {
 	get, _ := s.cache.LoadOrStore(name, sync.OnceValue(func() (fx fixture) {
 		if s.fs == nil || !fs.ValidPath(name) {
@@ -371,7 +374,7 @@ func Manifests(file string, raw []byte) (out []map[string]any, _ error) {
 	return out, src.errs.orNil()
 }
 
-// manifestProblems returns what an API server would not take of an object, as far as scenarios depend on it.
+// manifestProblems returns why an API server would refuse an object, as far as scenarios depend on that.
 func manifestProblems(obj map[string]any) (out []string) {
 	for _, field := range []string{"apiVersion", "kind"} {
 		if Text(obj, field) == "" {
@@ -389,7 +392,7 @@ func manifestProblems(obj map[string]any) (out []string) {
 	return out
 }
 
-// Text returns the string at a path of fields, "" if there is none.
+// Text returns the string at a path of fields, or "" if there is none.
 func Text(obj map[string]any, path ...string) string {
 	for _, field := range path[:len(path)-1] {
 		obj, _ = obj[field].(map[string]any)

@@ -19,7 +19,7 @@ var loadEmbedded = sync.OnceValues(func() (*scenarios.Set, error) {
 	return scenarios.Load(scenarios.FS, fixtures.FS)
 })
 
-// embedded is what comes with authzconf. Tests must not change it.
+// embedded returns the scenarios that come with authzconf. Tests must not change them.
 func embedded(t testing.TB) *scenarios.Set {
 	t.Helper()
 	set, err := loadEmbedded()
@@ -29,8 +29,7 @@ func embedded(t testing.TB) *scenarios.Set {
 	return set
 }
 
-// example loads two of the embedded scenarios, a denial and its twin, by
-// themselves, and returns the denial.
+// example loads only two of the embedded scenarios, a denial and its twin, and returns the denial.
 func example(t testing.TB) *scenarios.Scenario {
 	t.Helper()
 	files := fstest.MapFS{}
@@ -153,7 +152,7 @@ func TestLoadOrderAndFilter(t *testing.T) {
 	}
 }
 
-// file is a file of a test's file system.
+// file returns a file for a test's file system.
 func file(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
 
 func mustLoad(t testing.TB, files, fx fs.FS) *scenarios.Set {
@@ -165,7 +164,7 @@ func mustLoad(t testing.TB, files, fx fs.FS) *scenarios.Set {
 	return set
 }
 
-// BenchmarkLoad loads the catalogue, which is paid before every command. The goal is below 500 ms on two cores.
+// BenchmarkLoad loads the catalogue, which happens before every command. The goal is less than 500 ms on two cores.
 func BenchmarkLoad(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {

@@ -15,10 +15,10 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 )
 
-// suffixLength is that of the "-abc123" which Bind appends.
+// suffixLength is the length of what Bind appends, such as "-abc123".
 const suffixLength = 1 + 6
 
-// nameKind says which of Kubernetes' rules a name is under.
+// nameKind is the kind of a name. It decides which of Kubernetes' rules for names apply.
 type nameKind string
 
 const (
@@ -43,7 +43,8 @@ func (f *nameFinder) add(kind nameKind, name string, path ...any) {
 	}
 }
 
-// user adds the names within a user or group name. What begins with "system:" has a meaning and is not renamed whole.
+// user adds the names within the name of a user or group. A name that begins with "system:" has a meaning, and is not
+// renamed as a whole.
 func (f *nameFinder) user(name string, path ...any) {
 	if node, ok := strings.CutPrefix(name, "system:node:"); ok {
 		if len(validation.IsDNS1123Subdomain(node)) == 0 {
@@ -67,13 +68,14 @@ func (f *nameFinder) user(name string, path ...any) {
 	}
 }
 
-// SplitServiceAccount takes the user name of a service account apart, as the API server does.
+// SplitServiceAccount splits the user name of a service account as the API server does.
 func SplitServiceAccount(user string) (namespace, name string, ok bool) {
 	namespace, name, err := serviceaccount.SplitUsername(user)
 	return namespace, name, err == nil
 }
 
-// findNames finds every name that Bind makes unique, not those of real nodes, with the order and repetitions of the file.
+// findNames finds every name that Bind makes unique, in the order of the file and with repetitions. Names of real nodes
+// are not among them.
 func (s *Scenario) findNames() []foundName {
 	f := &nameFinder{}
 	for i, n := range s.Names {
@@ -142,7 +144,8 @@ func (f *nameFinder) request(r *Request, path ...any) {
 	}
 }
 
-// fixedNames are kinds whose names Kubernetes derives from their content; objects with other names are refused.
+// fixedNames are the kinds whose names Kubernetes derives from their content. It refuses objects of these kinds with
+// other names.
 var fixedNames = []string{"CustomResourceDefinition", "APIService"}
 
 // manifest adds the names of an object: its own, its namespace, the node of a pod, and the subjects of a binding.
@@ -174,7 +177,7 @@ func (f *nameFinder) manifest(m map[string]any, path ...any) {
 	}
 }
 
-// extend appends to a path without sharing memory with it.
+// extend returns a path with further elements, without sharing memory with it.
 func extend(path []any, more ...any) []any { return slices.Concat(path, more) }
 
 func isRBAC(m map[string]any) bool {
@@ -203,7 +206,7 @@ func newRenamer(names map[string]string) *renamer {
 			}
 		}
 	}
-	// A name as written wins over another one's encoded form.
+	// A name itself takes precedence over the encoded form of another one.
 	maps.Copy(all, names)
 	delete(all, "")
 	r := &renamer{byFirst: make(map[byte][]renaming, len(all))}
@@ -218,7 +221,8 @@ func newRenamer(names map[string]string) *renamer {
 	return r
 }
 
-// rename makes one pass. Boundaries are judged on the original text: replacements do not influence each other.
+// rename replaces all names in one pass. It finds the boundaries in the original text, so replacements do not influence
+// one another.
 func (r *renamer) rename(s string) string {
 	if len(r.byFirst) == 0 || s == "" {
 		return s
@@ -274,7 +278,7 @@ func startsHere(s string, i int) bool {
 func endsHere(s string, i int) bool {
 	rest := strings.TrimLeft(s[i:], ".")
 	if rest == "" {
-		return true // the end of the text, or of a sentence at its end
+		return true // the end of the text, or of a sentence at the end of the text
 	}
 	if len(rest) == len(s)-i {
 		if c, ok := unescape(s, i); ok {
@@ -285,7 +289,7 @@ func endsHere(s string, i int) bool {
 	return !isToken(after)
 }
 
-// unescape decodes a percent-encoded byte at s[i:]; those of multi-byte characters become a token character.
+// unescape decodes a percent-encoded byte at s[i:]. A byte of a multi-byte character counts as a token character.
 func unescape(s string, i int) (rune, bool) {
 	if i+3 > len(s) || s[i] != '%' {
 		return 0, false

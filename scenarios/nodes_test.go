@@ -9,7 +9,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// onNodes is a scenario about two real nodes.
+// onNodes makes a scenario about two real nodes.
 var onNodes = strings.NewReplacer(
 	"requestors:\n  agent: {user: agent, groups: [crew]}", `nodes: [node-a, node-b]
 requestors:

@@ -17,17 +17,16 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// attributes are what a review asks, with each name reduced to whether there is
-// one: the KEP and the scenarios call their users differently.
+// attributes are what a review asks. Instead of each name they only report whether there is one, because the KEP and
+// the scenarios use different user names.
 type attributes struct {
 	verb, group, resource            string
 	subresource, namespace, starName bool
 	name                             bool
 }
 
-// TestPrintedReviews compares the reviews that the KEP prints with those that its
-// scenarios expect. Each is expected somewhere, unless the KEP and the servers
-// differ; then it is expected nowhere.
+// TestPrintedReviews compares the reviews that the KEP prints with those that its scenarios expect. Each printed review
+// must be expected somewhere, except where the KEP and the servers differ: then it must be expected nowhere.
 func TestPrintedReviews(t *testing.T) {
 	expected := map[attributes]string{}
 	for _, s := range embedded(t).Only(func(s *scenarios.Scenario) bool { return strings.HasPrefix(s.ID, "kep-5284/") }).All() {
@@ -39,7 +38,7 @@ func TestPrintedReviews(t *testing.T) {
 			}
 		})
 	}
-	// Where they differ, and the scenario that shows it.
+	// These are the places where they differ, and the scenarios that show it.
 	differ := map[string]string{
 		"review-arbitrary-nodes": "kep-5284/design-details/verb-arbitrary-nodes-in-the-plural",
 		"review-associated-node": "kep-5284/design-details/associated-node-resource-name-star",
@@ -63,8 +62,8 @@ func TestPrintedReviews(t *testing.T) {
 	}
 }
 
-// TestPrintedTestRole says that the scenario about the role of the KEP's test plan
-// sends the rules that are printed there.
+// TestPrintedTestRole checks that the scenario about the role in the KEP's test plan uses the rules that are printed
+// there.
 func TestPrintedTestRole(t *testing.T) {
 	raw, err := fs.ReadFile(fixtures.FS, "kep-5284/integration-bob.yaml")
 	if err != nil {

@@ -12,17 +12,18 @@ import (
 // numberRange finds a range of numbers in an item of a list, as in "team-{001..501}".
 var numberRange = regexp.MustCompile(`^(.*)\{([0-9]{1,9})\.\.([0-9]{1,9})\}(.*)$`)
 
-// maxRange keeps a mistyped range from filling the memory. It is twice what API servers take of header values.
+// maxRange keeps a mistyped range from filling the memory. It is twice as many header values as API servers accept.
 const maxRange = 32768
 
-// expandRange returns the texts that an item of a list stands for: itself, unless it has a range of numbers. These are
-// written with as many digits as the first of them. A range that is empty or too long is a problem, told in words.
+// expandRange returns the texts that an item of a list stands for. It is the item itself, unless that has a range of
+// numbers. The numbers are written with as many digits as the first of them. If a range is empty or too long, problem
+// says so.
 func expandRange(item string) (texts []string, problem string) {
 	m := numberRange.FindStringSubmatch(item)
 	if m == nil {
 		return []string{item}, ""
 	}
-	first, _ := strconv.Atoi(m[2]) // both have digits alone, and at most nine
+	first, _ := strconv.Atoi(m[2]) // both have only digits, and at most nine
 	last, _ := strconv.Atoi(m[3])
 	if n := last - first + 1; n < 1 || n > maxRange {
 		return nil, fmt.Sprintf("has a range of %d values (expected 1 to %d)", max(0, n), maxRange)
@@ -34,7 +35,7 @@ func expandRange(item string) (texts []string, problem string) {
 	return texts, ""
 }
 
-// expandRanges puts the texts of ranges into a list that was decoded from n.
+// expandRanges replaces ranges by their texts in a list that was decoded from n.
 func (s *source) expandRanges(n *yaml.Node, list reflect.Value, label string) {
 	all := make([]string, 0, list.Len())
 	for i := range list.Len() {

@@ -14,8 +14,9 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
-// Covers reports whether the grant allows what a SubjectAccessReview asks for. The rules are those of RBAC in kube-apiserver
-// (RuleAllows and its helpers), because grants are given as RBAC there and must mean the same elsewhere.
+// Covers reports whether the grant allows what a SubjectAccessReview asks for. The rules are those of RBAC in
+// kube-apiserver (RuleAllows and its helpers), because grants are rendered as RBAC there and must mean the same
+// elsewhere.
 func (g Grant) Covers(spec authorizationv1.SubjectAccessReviewSpec) bool {
 	if !g.Subject.Is(spec.User, spec.Groups) {
 		return false
@@ -28,13 +29,14 @@ func (g Grant) Covers(spec authorizationv1.SubjectAccessReviewSpec) bool {
 		return false
 	}
 	isInNamespace := g.Namespace == "" || g.Namespace == a.Namespace
-	// A grant with names never matches a request without one, such as a list: the empty name is not among them.
+	// A grant with names never matches a request without a name, such as a list, because the empty name is not among
+	// them.
 	isNamed := len(g.Names) == 0 || slices.Contains(g.Names, a.Name)
 	return isInNamespace && isNamed && matches(g.Verbs, a.Verb) && matches(g.APIGroups, a.Group) &&
 		matchesResource(g.Resources, a.Resource, a.Subresource)
 }
 
-// FullResource returns a resource with its subresource, as rules have it.
+// FullResource returns a resource with its subresource in the form of RBAC rules.
 func FullResource(resource, subresource string) string {
 	if subresource == "" {
 		return resource
@@ -50,7 +52,7 @@ func (s Subject) Is(user string, groups []string) bool {
 	return s.Group != "" && slices.Contains(groups, s.Group)
 }
 
-// matches reports whether a list has "*" or the very string, as VerbMatches and APIGroupMatches do.
+// matches reports whether a list has "*" or exactly the string, as VerbMatches and APIGroupMatches do.
 func matches(list []string, s string) bool {
 	return slices.Contains(list, "*") || slices.Contains(list, s)
 }
@@ -64,11 +66,12 @@ func matchesResource(list []string, resource, subresource string) bool {
 	})
 }
 
-// matchesPath reports whether a list has the path, or a beginning of it that ends with "*", as NonResourceURLMatches does.
+// matchesPath reports whether a list has the path, or a beginning of the path followed by "*", as NonResourceURLMatches
+// does.
 func matchesPath(list []string, path string) bool {
 	return slices.ContainsFunc(list, func(u string) bool {
 		isBeginning := strings.HasSuffix(u, "*") && strings.HasPrefix(path, strings.TrimRight(u, "*"))
-		return isBeginning || u == path // "*" begins every path
+		return isBeginning || u == path // every path begins with what precedes "*"
 	})
 }
 
@@ -77,10 +80,10 @@ func Covered(grants []Grant, spec authorizationv1.SubjectAccessReviewSpec) bool 
 	return slices.ContainsFunc(grants, func(g Grant) bool { return g.Covers(spec) })
 }
 
-// AllowedBy returns the reasons that RBAC can give for allowing what a review asks for, by one of the scenario's bindings:
-// those of the whole cluster come first, and where there are any no other is reached (VisitRulesFor and the describers in
-// k8s.io/kubernetes/pkg/registry/rbac/validation/rule.go). It is not known what a role allows that the scenario does not
-// have, such as view: it may allow everything.
+// AllowedBy returns the reasons that RBAC can give if one of the scenario's bindings allows what a review asks for.
+// Bindings of the whole cluster come first, and if one of them allows, no other binding is reached (VisitRulesFor and
+// the describers in k8s.io/kubernetes/pkg/registry/rbac/validation/rule.go). A role that the scenario does not define,
+// such as view, may allow anything, because its rules are not known here.
 func (s *Scenario) AllowedBy(spec authorizationv1.SubjectAccessReviewSpec) []string {
 	objects := slices.Concat(s.Manifests, s.Objects)
 	for _, o := range slices.Concat(seq.Map(RenderRBAC(s), RBACObject.Objects)...) {
@@ -90,7 +93,7 @@ func (s *Scenario) AllowedBy(spec authorizationv1.SubjectAccessReviewSpec) []str
 	}
 	rules, dangling := BoundRules(objects)
 	reasons := map[string][]string{} // by the kind of the binding
-	isNamed := map[string]bool{}     // the bindings whose reason is known: it names the first subject that is the user
+	isNamed := map[string]bool{}     // the bindings whose reason is known: it names the first subject that matches the user
 	for _, r := range append(rules, Unknown(dangling)...) {
 		kind, binding := Text(r.Binding, "kind"), r.bindingName()
 		if key := kind + " " + binding; r.Covers(spec) && !isNamed[key] {
@@ -105,7 +108,7 @@ func (s *Scenario) AllowedBy(spec authorizationv1.SubjectAccessReviewSpec) []str
 	return reasons["RoleBinding"]
 }
 
-// bindingName returns the name of the rule's binding as RBAC gives it in reasons.
+// bindingName returns the name of the rule's binding as it occurs in RBAC's reasons.
 func (r BoundRule) bindingName() string {
 	name := Text(r.Binding, "metadata", "name")
 	if Text(r.Binding, "kind") == "RoleBinding" {
@@ -114,7 +117,7 @@ func (r BoundRule) bindingName() string {
 	return name
 }
 
-// subjectName returns the name of the rule's subject as RBAC gives it in reasons.
+// subjectName returns the name of the rule's subject as it occurs in RBAC's reasons.
 func (r BoundRule) subjectName() string {
 	if r.Bound.Kind == rbacv1.ServiceAccountKind {
 		return r.Bound.Name + "/" + cmp.Or(r.Bound.Namespace, r.Namespace)
@@ -122,23 +125,24 @@ func (r BoundRule) subjectName() string {
 	return r.Bound.Name
 }
 
-// BoundRule is a rule of a role as a binding gives it to one subject.
+// BoundRule is a rule of a role that a binding gives to one subject.
 type BoundRule struct {
 	Grant
-	// Role and Binding are where it comes from, Rule the number of the rule in the role, from 1.
+	// Role and Binding are the rule's origin. Rule is the number of the rule in the role, beginning with 1.
 	Role, Binding map[string]any
 	Rule          int
 	Bound         rbacv1.Subject // the subject as the binding names it
 }
 
 // RulesFromManifests turns the roles and bindings among the manifests into neutral grants, one for each rule and
-// subject. Bindings to roles that are not among them, such as cluster-admin, give none; other objects are passed over.
+// subject. Bindings to roles that are not among them, such as cluster-admin, give no grants. Other objects are ignored.
 func RulesFromManifests(manifests []map[string]any) []Grant {
 	rules, _ := BoundRules(manifests)
 	return seq.Map(rules, func(r BoundRule) Grant { return r.Grant })
 }
 
-// BoundRules returns the grants of RulesFromManifests with their source. dangling are bindings to roles that are not there.
+// BoundRules returns the same grants as RulesFromManifests with their origin. dangling are the bindings to roles that
+// are not among the manifests.
 func BoundRules(manifests []map[string]any) (out []BoundRule, dangling []map[string]any) {
 	roles := map[roleKey][]BoundRule{}
 	for _, m := range manifests {
@@ -159,7 +163,7 @@ func BoundRules(manifests []map[string]any) (out []BoundRule, dangling []map[str
 	return out, dangling
 }
 
-// roleKey is what a binding refers to; namespace is empty for a ClusterRole.
+// roleKey identifies a role to which a binding refers. namespace is empty for a ClusterRole.
 type roleKey struct{ kind, namespace, name string }
 
 func isRole(m map[string]any) bool {
@@ -170,12 +174,13 @@ func isBinding(m map[string]any) bool {
 	return isRBAC(m) && slices.Contains([]string{"RoleBinding", "ClusterRoleBinding"}, Text(m, "kind"))
 }
 
-// isRefusedBinding reports whether an API server refuses a binding: no Role can be bound for all namespaces.
+// isRefusedBinding reports whether an API server refuses a binding, because a Role cannot be bound for all namespaces.
 func isRefusedBinding(m map[string]any) bool {
 	return Text(m, "kind") == "ClusterRoleBinding" && Text(m, "roleRef", "kind") != "ClusterRole"
 }
 
-// keyOfRole returns what bindings to a role refer to. A ClusterRole has no namespace, whatever a manifest says.
+// keyOfRole returns the key by which bindings refer to a role. A ClusterRole has no namespace, whatever a manifest
+// says.
 func keyOfRole(m map[string]any) roleKey {
 	key := roleKey{Text(m, "kind"), Text(m, "metadata", "namespace"), Text(m, "metadata", "name")}
 	if key.kind == "ClusterRole" {
@@ -184,7 +189,7 @@ func keyOfRole(m map[string]any) roleKey {
 	return key
 }
 
-// keyOfRef returns what a binding refers to.
+// keyOfRef returns the key of the role to which a binding refers.
 func keyOfRef(m map[string]any) roleKey {
 	key := roleKey{Text(m, "roleRef", "kind"), "", Text(m, "roleRef", "name")}
 	if key.kind == "Role" {
@@ -193,7 +198,8 @@ func keyOfRef(m map[string]any) roleKey {
 	return key
 }
 
-// Unknown returns rules that give their subjects everything, in place of those of roles that are not there.
+// Unknown returns rules that give their subjects everything. They replace those of roles that are not among the
+// manifests.
 func Unknown(dangling []map[string]any) (out []BoundRule) {
 	all := []string{"*"}
 	for _, m := range dangling {
@@ -202,7 +208,7 @@ func Unknown(dangling []map[string]any) (out []BoundRule) {
 	return out
 }
 
-// bindRules returns rules as a binding gives them to its subjects. A RoleBinding gives no access to paths.
+// bindRules returns the rules that a binding gives to its subjects. A RoleBinding gives no access to paths.
 func bindRules(m map[string]any, rules []BoundRule) (out []BoundRule) {
 	namespace := ""
 	if Text(m, "kind") == "RoleBinding" {
@@ -225,7 +231,8 @@ func bindRules(m map[string]any, rules []BoundRule) (out []BoundRule) {
 	return out
 }
 
-// RulesOf returns the rules of a role as grants without subject and namespace. A rule about resources and paths gives two.
+// RulesOf returns the rules of a role as grants without subject and namespace. A rule about resources and paths becomes
+// two grants.
 func RulesOf(m map[string]any) []Grant {
 	if !isRBAC(m) {
 		return nil
@@ -236,7 +243,7 @@ func RulesOf(m map[string]any) []Grant {
 // numberRules returns the rules of a role with their numbers.
 func numberRules(m map[string]any) (out []BoundRule) {
 	var role rbacv1.ClusterRole
-	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"rules": m["rules"]}, &role) // what cannot be read gives nothing
+	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"rules": m["rules"]}, &role) // what cannot be read grants nothing
 	for i, r := range role.Rules {
 		if len(r.NonResourceURLs) > 0 {
 			out = append(out, BoundRule{Grant: Grant{Verbs: r.Verbs, NonResourceURLs: r.NonResourceURLs}, Role: m, Rule: i + 1})
@@ -251,12 +258,12 @@ func numberRules(m map[string]any) (out []BoundRule) {
 // subjectsOf returns the subjects of a binding.
 func subjectsOf(m map[string]any) []rbacv1.Subject {
 	var binding rbacv1.ClusterRoleBinding
-	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"subjects": m["subjects"]}, &binding) // what cannot be read gives nothing
+	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"subjects": m["subjects"]}, &binding) // what cannot be read grants nothing
 	return binding.Subjects
 }
 
-// subjectOf returns the subject of a binding, empty if it is of an unknown kind. A service account's namespace is the binding's
-// by default.
+// subjectOf returns the subject of a binding, or an empty one if its kind is unknown. The default namespace of a
+// service account is that of the binding.
 func subjectOf(bound rbacv1.Subject, namespace string) Subject {
 	switch ns := cmp.Or(bound.Namespace, namespace); {
 	case bound.Kind == rbacv1.UserKind:

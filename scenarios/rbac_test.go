@@ -164,8 +164,7 @@ metadata: {name: both}
 	}
 }
 
-// TestDocumentedExamples asks the examples of the reference page what they
-// grant, mistakes included.
+// TestDocumentedExamples checks what the examples of the reference page grant, including their mistakes.
 func TestDocumentedExamples(t *testing.T) {
 	const controller, deputy = "system:serviceaccount:default:my-controller", "system:serviceaccount:default:deputy-controller"
 	const authn = "authentication.k8s.io"

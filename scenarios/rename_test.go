@@ -68,8 +68,8 @@ func TestRenameWithoutNames(t *testing.T) {
 	}
 }
 
-// FuzzRename checks that renaming back gives the original, for names made
-// unique with a suffix that does not occur.
+// FuzzRename checks that renaming back gives the original text, for names that are made unique with a suffix that does
+// not occur in it.
 func FuzzRename(f *testing.F) {
 	f.Add("bob and node1, system:node:node1.", "bob", "node1")
 	f.Add("impersonate:vm:get impersonate:vm", "impersonate:vm", "impersonate:vm:get")
@@ -78,8 +78,8 @@ func FuzzRename(f *testing.F) {
 	f.Add("%3D%3D3D", "3D", "D")
 	f.Fuzz(func(t *testing.T, text, one, two string) {
 		const suffix = "-q0q0q0"
-		// Load accepts no name that begins or ends with anything but a letter or
-		// digit; a name that is the other one's escaped form cannot be told apart.
+		// Load accepts no name that begins or ends with anything but a letter or digit. A name that equals the escaped
+		// form of the other one cannot be told apart from it.
 		if !plainName(one) || !plainName(two) || strings.ContainsAny(one+two, "%+ ") || strings.Contains(text+one+two, suffix) || !utf8.ValidString(text) {
 			t.Skip()
 		}

@@ -17,26 +17,27 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
-// RBACObject is a role and its binding: ClusterRole and ClusterRoleBinding, or, with a namespace, Role and RoleBinding.
+// RBACObject is a role and its binding: ClusterRole and ClusterRoleBinding or, with a namespace, Role and RoleBinding.
 type RBACObject struct {
-	Name      string  // that of both objects, unique among bound scenarios
+	Name      string  // the name of both objects, which is unique among bound scenarios
 	Namespace string  // empty for cluster-wide grants
 	Subject   Subject // who is granted
-	Grant     string  // the ID by which steps name the grant, empty if they do not
-	// InForce tells whether the grant holds before the first step.
+	Grant     string  // the ID by which steps name the grant; empty if no step does
+	// InForce is true if the grant is in force before the first step.
 	InForce bool
 	Grants  []Grant // the neutral grants that are rendered here
-	// Scenario is the ID of the one that they are for: an annotation tells a person who finds the objects.
+	// Scenario is the ID of the scenario that the objects are for. An annotation shows it to a person who finds them.
 	Scenario string
 
-	// Check is a review that is allowed exactly when role and binding are in force: polled until authorizers see a change.
+	// Check is a review that is allowed exactly if the role and the binding are in force. It is repeated until
+	// authorizers see a change.
 	Check authorizationv1.SubjectAccessReviewSpec
-	// Exclusive tells whether nothing else in the scenario allows Check. If it is false, every review of this
-	// grant is allowed by another one as well, and Check says nothing about this one.
+	// Exclusive is true if nothing else in the scenario allows Check. If it is false, another grant also allows every
+	// review that this one allows, so that Check shows nothing about this one.
 	Exclusive bool
 }
 
-// Objects returns the role and the binding, in the order to create them in.
+// Objects returns the role and the binding, in the order in which they must be created.
 func (o RBACObject) Objects() []runtime.Object {
 	meta := metav1.ObjectMeta{Name: o.Name, Namespace: o.Namespace}
 	if o.Scenario != "" {
@@ -60,7 +61,7 @@ func (o RBACObject) Objects() []runtime.Object {
 	}
 }
 
-// Paths returns where an API server has the objects.
+// Paths returns the paths of the objects at an API server.
 func (o RBACObject) Paths() []string {
 	at, role := "/apis/"+rbacv1.SchemeGroupVersion.String()+"/", "clusterrole"
 	if o.Namespace != "" {
@@ -111,7 +112,8 @@ func (s *Scenario) GrantsAt(step int) []Grant {
 	return slices.DeleteFunc(slices.Clone(s.Grants), func(g Grant) bool { return !s.GrantedAt(g.ID, step) })
 }
 
-// InForceAtStart reports whether the grant of that ID holds at first: unless the first step that names it is a grant step.
+// InForceAtStart reports whether the grant with an ID is in force at the start. It is, unless the first step that names
+// it is a grant step.
 func (s *Scenario) InForceAtStart(grantID string) bool {
 	first := slices.IndexFunc(s.Steps, func(st Step) bool { return st.Grant == grantID || st.Revoke == grantID })
 	return grantID == "" || first < 0 || s.Steps[first].Grant != grantID
@@ -121,7 +123,7 @@ func rbacType(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
 }
 
-// rbacSubject gives service accounts their own kind, as an administrator would.
+// rbacSubject returns a subject of RBAC. Service accounts get their own kind, as an administrator would write them.
 func rbacSubject(s Subject) rbacv1.Subject {
 	if s.Group != "" {
 		return rbacv1.Subject{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: s.Group}
@@ -132,7 +134,8 @@ func rbacSubject(s Subject) rbacv1.Subject {
 	return rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: s.User}
 }
 
-// pickCheck chooses the first review that the grants allow and the others do not; without one the first, and false.
+// pickCheck returns the first review that the grants allow and the others do not, and true. If there is none, it
+// returns the first review and false.
 func pickCheck(grants, others []Grant) (authorizationv1.SubjectAccessReviewSpec, bool) {
 	all := slices.Concat(seq.Map(grants, Grant.Examples)...)
 	if i := slices.IndexFunc(all, func(spec authorizationv1.SubjectAccessReviewSpec) bool { return !Covered(others, spec) }); i >= 0 {
@@ -141,7 +144,7 @@ func pickCheck(grants, others []Grant) (authorizationv1.SubjectAccessReviewSpec,
 	return append(all, authorizationv1.SubjectAccessReviewSpec{})[0], false
 }
 
-// Examples returns the reviews that a grant names, wildcards replaced by an example.
+// Examples returns the reviews that a grant names, with wildcards replaced by an example.
 func (g Grant) Examples() (out []authorizationv1.SubjectAccessReviewSpec) {
 	for _, part := range g.Parts() {
 		spec := part.Review()
@@ -179,7 +182,7 @@ func (g Grant) Parts() (out []Grant) {
 	return out
 }
 
-// Review returns what a part asks for, wildcards as they stand.
+// Review returns what a part asks for. Wildcards stay as they are.
 func (g Grant) Review() authorizationv1.SubjectAccessReviewSpec {
 	spec := authorizationv1.SubjectAccessReviewSpec{User: g.Subject.User}
 	if g.Subject.Group != "" {
@@ -196,7 +199,7 @@ func (g Grant) Review() authorizationv1.SubjectAccessReviewSpec {
 	return spec
 }
 
-// example replaces a wildcard, or a path that was nothing but one.
+// example replaces a wildcard, or a path that is only a wildcard, by an example.
 func example(s, wildcard string) string {
 	if s == "*" || s == "" {
 		return wildcard
@@ -225,7 +228,7 @@ func ReviewOf(spec authorizationv1.SubjectAccessReviewSpec, decision Decision) R
 	return r
 }
 
-// UserOf converts the user of any API type; all write the values of extra as a named slice.
+// UserOf converts a user of any API type. All of them have the values of extra as a named slice type.
 func UserOf[V ~[]string](name, uid string, groups []string, extra map[string]V) User {
 	u := User{Name: name, UID: uid, Groups: groups}
 	for k, values := range extra {
@@ -237,7 +240,7 @@ func UserOf[V ~[]string](name, uid string, groups []string, extra map[string]V) 
 	return u
 }
 
-// UserFrom returns a user as authenticators have it.
+// UserFrom converts the user that an authenticator returns.
 func UserFrom(u user.Info) User { return UserOf(u.GetName(), u.GetUID(), u.GetGroups(), u.GetExtra()) }
 
 func fieldSelector(s *authorizationv1.FieldSelectorAttributes) string {
@@ -267,7 +270,7 @@ func labelSelector(s *authorizationv1.LabelSelectorAttributes) string {
 	return selector(parts, s.RawSelector)
 }
 
-// selector joins what a selector requires. One that requires nothing is not the same as none.
+// selector joins the requirements of a selector. A selector without requirements is not the same as no selector.
 func selector(parts []string, raw string) string {
 	if raw != "" {
 		parts = append(parts, "raw:"+raw)
@@ -275,9 +278,9 @@ func selector(parts []string, raw string) string {
 	return cmp.Or(strings.Join(parts, ","), "{}")
 }
 
-// ImpersonationMode returns the impersonation mode that a review's verb belongs to (associated-node, arbitrary-node,
-// serviceaccount, user-info, legacy), as modeFromVerb of k8s.io/apiserver/pkg/endpoints/filters/impersonation has
-// it; ok is false for an ordinary verb.
+// ImpersonationMode returns the impersonation mode to which the verb of a review belongs (associated-node,
+// arbitrary-node, serviceaccount, user-info, legacy), as modeFromVerb of
+// k8s.io/apiserver/pkg/endpoints/filters/impersonation does. ok is false for an ordinary verb.
 func ImpersonationMode(verb string) (mode string, ok bool) {
 	kind, rest, constrained := strings.Cut(verb, ":")
 	switch {
@@ -294,7 +297,7 @@ func ImpersonationMode(verb string) (mode string, ok bool) {
 	return rest, true
 }
 
-// List puts lines into one: "none" if there are none.
+// List joins lines into one, or returns "none" if there are none.
 func List(lines []string) string {
 	if len(lines) == 0 {
 		return "none"
@@ -302,7 +305,7 @@ func List(lines []string) string {
 	return strings.Join(lines, "; ")
 }
 
-// Printable returns a text as JSON has it: U+FFFD stands for each byte that is not UTF-8.
+// Printable returns a text as it arrives in JSON: U+FFFD replaces each byte that is not UTF-8.
 func Printable(s string) string { return string([]rune(s)) }
 
 // Render returns the user on one line.
@@ -326,7 +329,7 @@ func RenderExtra(extra map[string][]string) string {
 
 func printables(list []string) []string { return seq.Map(list, Printable) }
 
-// SumDeltas adds up equal series and sorts them; those of zero are left out.
+// SumDeltas adds up the deltas of equal series and sorts them. It leaves out those that are zero.
 func SumDeltas(in []MetricDelta) (out []MetricDelta) {
 	for _, d := range in {
 		same := func(o MetricDelta) bool { return o.Mode == d.Mode && o.Decision == d.Decision }
@@ -343,7 +346,7 @@ func SumDeltas(in []MetricDelta) (out []MetricDelta) {
 	return out
 }
 
-// RenderDeltas returns a canonical text of increases by mode and decision.
+// RenderDeltas returns increases by mode and decision as canonical text.
 func RenderDeltas(deltas []MetricDelta) string {
 	parts := seq.Map(SumDeltas(deltas), func(d MetricDelta) string {
 		return fmt.Sprintf("%s %s ×%d", cmp.Or(d.Mode, `""`), d.Decision, d.Count)
@@ -354,10 +357,11 @@ func RenderDeltas(deltas []MetricDelta) string {
 	return strings.Join(parts, ", ")
 }
 
-// auditGroup begins the groups whose members are audited at another level than Metadata: it is what follows.
+// auditGroup is the beginning of the groups whose members are audited at another level than Metadata. The level follows
+// it.
 const auditGroup = "system:audit:"
 
-// The levels of audit events.
+// These are the levels of audit events.
 const (
 	AuditNone     = "None"
 	AuditMetadata = "Metadata"
@@ -365,7 +369,8 @@ const (
 	AuditResponse = "RequestResponse"
 )
 
-// AuditLevel returns the level at which targets audit the requests of a user with these groups (fixtures/audit-policy.yaml).
+// AuditLevel returns the level at which targets audit the requests of a user with these groups
+// (fixtures/audit-policy.yaml).
 func AuditLevel(groups []string) string {
 	for _, g := range groups {
 		if level, ok := strings.CutPrefix(g, auditGroup); ok && slices.Contains([]string{AuditNone, AuditRequest, AuditResponse}, level) {
@@ -375,7 +380,7 @@ func AuditLevel(groups []string) string {
 	return AuditMetadata
 }
 
-// DecisionLabel returns the label decision of the impersonation metrics.
+// DecisionLabel returns the value of the label decision in the impersonation metrics.
 func DecisionLabel(d Decision) string {
 	if d == Allow {
 		return "allowed"

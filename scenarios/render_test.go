@@ -11,7 +11,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// granted has grants of every shape.
+// granted is a scenario with grants of every shape.
 const granted = `description: x
 source: {document: KEP-5284, section: x}
 level: core

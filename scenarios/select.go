@@ -16,16 +16,16 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
-// Facts are what a target is and can show, as read back from it.
+// Facts are what a target is and what it can show, as read back from it.
 type Facts struct {
-	// Kubernetes is the effective minor version: the emulated one where emulation is used, "1.35".
+	// Kubernetes is the effective minor version, such as "1.35". It is the emulated one if emulation is used.
 	Kubernetes string `json:"kubernetes"`
-	Binary     string `json:"binary"` // the minor version of the binary, "1.37"
+	Binary     string `json:"binary"` // the minor version of the binary, such as "1.37"
 	Gate       Gate   `json:"gate"`   // the effective state of ConstrainedImpersonation, on or off
 	// Chain names the authorizer chain, as Requires.Chain does.
 	Chain        string       `json:"chain,omitempty"`
 	Capabilities Capabilities `json:"capabilities"` // what the target can show and do
-	// FeatureGates are the effective states, on or off, of the other gates that were asked for, by their names.
+	// FeatureGates are the effective states, on or off, of the other gates that were requested, by their names.
 	FeatureGates map[string]Gate `json:"featureGates,omitempty"`
 }
 
@@ -58,7 +58,7 @@ func (s *Scenario) Selected(f Facts) (ok bool, missing []Capability, why string)
 	return true, nil, ""
 }
 
-// explainFeatureGates returns which gate the target does not have in the state that the scenario needs; "" if none.
+// explainFeatureGates returns which gate is not in the state that the scenario needs, or "".
 func (s *Scenario) explainFeatureGates(f Facts) string {
 	for _, name := range slices.Sorted(maps.Keys(s.Requires.FeatureGates)) {
 		wanted, has := s.Requires.FeatureGates[name], f.FeatureGates[name]
@@ -73,8 +73,8 @@ func (s *Scenario) explainFeatureGates(f Facts) string {
 	return ""
 }
 
-// Needs returns the capabilities without which the scenario cannot run: those that it requires, and those that
-// follow from its requestors, grants and manifests. The order is that of AllCapabilities.
+// Needs returns the capabilities without which the scenario cannot run: those that it requires, and those that follow
+// from its requestors, grants and manifests. They are in the order of AllCapabilities.
 func (s *Scenario) Needs() []Capability {
 	need := sets.New(s.Requires.Capabilities...)
 	for _, r := range s.Requestors {
@@ -99,7 +99,7 @@ func (s *Scenario) Needs() []Capability {
 	return seq.Filter(AllCapabilities(), func(c Capability) bool { return need.Has(c) })
 }
 
-// explainVersion returns why a version is not in a range, "" if it is.
+// explainVersion returns why a version is not in a range, or "" if it is.
 func explainVersion(what, want, have string) string {
 	if want == "" {
 		return ""
@@ -118,7 +118,8 @@ func explainVersion(what, want, have string) string {
 	return ""
 }
 
-// minorVersion cuts "v1.35.4-rc.1" to 1.35.0, the form that ranges of minor versions are compared with.
+// minorVersion shortens a version such as "v1.35.4-rc.1" to 1.35.0, in order to compare it with ranges of minor
+// versions.
 func minorVersion(v string) (*semver.Version, error) {
 	full, err := semver.NewVersion(v)
 	if err != nil {
@@ -127,7 +128,7 @@ func minorVersion(v string) (*semver.Version, error) {
 	return semver.New(full.Major(), full.Minor(), 0, "", ""), nil
 }
 
-// patchVersion finds a third number in a version range.
+// patchVersion matches a third number in a version range.
 var patchVersion = regexp.MustCompile(`\d+\.\d+\.[0-9xX*]`)
 
 func versionRange(text string) (*semver.Constraints, error) {
@@ -137,16 +138,16 @@ func versionRange(text string) (*semver.Constraints, error) {
 	return semver.NewConstraint(text)
 }
 
-// Lacks returns in words which capabilities a target does not have.
+// Lacks returns in words which capabilities a target lacks.
 func Lacks(missing []Capability) string { return "the target lacks " + joinStrings(missing) }
 
 func joinStrings[T ~string](list []T) string {
 	return strings.Join(seq.Map(list, func(v T) string { return string(v) }), ", ")
 }
 
-// Substitute returns a copy of a bound scenario in which service accounts take the place of users that are
-// requestors: a cluster that somebody else made gives tokens to service accounts only. If a user means more than
-// somebody who sends requests, why says what.
+// Substitute returns a copy of a bound scenario in which service accounts replace the users that are requestors,
+// because a cluster that somebody else made gives tokens only to service accounts. If a user is more than the sender of
+// requests, why says how.
 func (s *Scenario) Substitute() (out *Scenario, why string) {
 	copied := s.Clone()
 	swap := substitutes{map[string]string{}}
@@ -174,7 +175,7 @@ func (s *Scenario) Substitute() (out *Scenario, why string) {
 	return copied, swap.explainRest(copied)
 }
 
-// sendsSeveralCredentials reports whether a request of the scenario has those of more than one requestor.
+// sendsSeveralCredentials reports whether a request of the scenario carries the credentials of more than one requestor.
 func (s *Scenario) sendsSeveralCredentials() bool {
 	return slices.ContainsFunc(s.Steps, func(st Step) bool {
 		request := st.Sent()
@@ -182,7 +183,8 @@ func (s *Scenario) sendsSeveralCredentials() bool {
 	})
 }
 
-// explainNoAccount returns what a user has that a service account cannot have; "" if one can take the user's place.
+// explainNoAccount returns what a user has that a service account cannot have, or "" if a service account can replace
+// the user.
 func (s *Scenario) explainNoAccount(r Requestor) string {
 	if r.Certificate {
 		return "a client certificate, which a service account cannot have"
@@ -200,13 +202,13 @@ func (s *Scenario) explainNoAccount(r Requestor) string {
 // hasAttributes reports whether a requestor has more than a name.
 func (r Requestor) hasAttributes() bool { return len(r.Groups) > 0 || r.hasMoreThanGroups() }
 
-// hasMoreThanGroups reports whether a requestor has what a client certificate cannot say of it.
+// hasMoreThanGroups reports whether a requestor has attributes that a client certificate cannot contain.
 func (r Requestor) hasMoreThanGroups() bool { return r.UID != "" || len(r.Extra) > 0 }
 
-// substitutes has the service accounts that take the place of users, by the users' names.
+// substitutes are the service accounts that replace users, by the users' names.
 type substitutes struct{ names map[string]string }
 
-// replaceIn puts the accounts in the place of the users: in grants, objects and messages.
+// replaceIn replaces the users by their service accounts in grants, objects and messages.
 func (s substitutes) replaceIn(sc *Scenario) {
 	for i := range sc.Grants {
 		g := &sc.Grants[i]
@@ -238,8 +240,8 @@ func (s substitutes) replaceInMessage(t string) string {
 	return t
 }
 
-// explainRest returns where a user is still named, "" if nowhere: what is impersonated, or granted by name, is not the
-// requestor as such. What is not judged where service accounts take the place of users does not count.
+// explainRest returns where a user is still named, or "". A user who is impersonated or named in a grant is more than a
+// requestor. Places that are not judged on such a cluster do not count.
 func (s substitutes) explainRest(sc *Scenario) string {
 	var parts []any
 	for _, st := range sc.Steps {
@@ -267,7 +269,7 @@ func (s substitutes) explainRest(sc *Scenario) string {
 	return ""
 }
 
-// Outside returns what a bound scenario would make or change beyond namespaces of its own and roles; "" if nothing.
+// Outside returns what a bound scenario would create or change outside of roles and of its own namespaces, or "".
 func (s *Scenario) Outside() string {
 	for _, alias := range slices.Sorted(maps.Keys(s.Requestors)) {
 		if sa := s.Requestors[alias].ServiceAccount; sa != nil && sa.Pod+sa.Node != "" {
@@ -287,7 +289,8 @@ func (s *Scenario) Outside() string {
 	return ""
 }
 
-// explainForeign returns why an object is neither a role, nor a binding, nor in a namespace of the scenario's own.
+// explainForeign returns why an object is neither a role nor a binding nor in one of the scenario's own namespaces, or
+// "".
 func (s *Scenario) explainForeign(o map[string]any) string {
 	kind, name, namespace := Text(o, "kind"), Text(o, "metadata", "name"), Text(o, "metadata", "namespace")
 	isOwn := strings.Contains(namespace, s.Suffix) || strings.Contains(name, s.Suffix)
@@ -302,15 +305,16 @@ func (s *Scenario) explainForeign(o map[string]any) string {
 	return ""
 }
 
-// mayChange reports whether a request may change something: it does not read, nor only ask for a review.
+// mayChange reports whether a request may change something: it neither only reads nor only asks for a review.
 func (r *Request) mayChange() bool {
 	isRead := slices.Contains([]string{"get", "list", "watch"}, r.Verb)
 	return !isRead && !strings.HasPrefix(r.APIGroup, "auth")
 }
 
-// SelectedThere reports what Selected does for a cluster that somebody else made, with facts as read from it: service accounts
-// stand for users where they can, and nothing is made or changed beyond namespaces of the scenario's own and
-// roles. unsupported reports that the scenario is for such a server and cannot be run, and why says what prevents it.
+// SelectedThere does the same as Selected for a cluster that somebody else made, with the facts that were read from it.
+// On such a cluster service accounts replace users where they can, and nothing is created or changed outside of roles
+// and of the scenario's own namespaces. unsupported means that the scenario is for such a server but cannot be run
+// there, and why says what prevents it.
 func (s *Scenario) SelectedThere(f Facts) (ok, unsupported bool, why string) {
 	everything := f
 	everything.Capabilities, everything.Chain = AllCapabilities(), s.Requires.Chain
@@ -334,14 +338,15 @@ func (s *Scenario) SelectedThere(f Facts) (ok, unsupported bool, why string) {
 	return true, false, ""
 }
 
-// stable are versions of API groups that are generally available.
+// stable matches versions of API groups that are generally available.
 var stable = regexp.MustCompile(`^([a-z0-9.-]+/)?v[0-9]+$`)
 
-// OnAnyCluster returns why a scenario cannot be run on any cluster, or "": it needs what almost every cluster gives, which is tokens,
-// RBAC and, once the feature is stable, the gate on; it uses stable APIs alone; and it states a promise, and no text that people
-// read. It is not a conformance test of Kubernetes for that: those are written in Go and work without RBAC, too (upstream/).
+// OnAnyCluster returns why a scenario cannot be run on any cluster, or "". Such a scenario needs only what almost every
+// cluster provides: tokens, RBAC and, once the feature is stable, the gate on. It uses only stable APIs, and it states
+// a promise and not a text for people. That does not make it a conformance test of Kubernetes: those are written in Go
+// and also work without RBAC (upstream/).
 func (s *Scenario) OnAnyCluster() (why string) {
-	// The KEP plans the feature to be stable in 1.38. In 1.38.0-alpha.2 the gate is still beta and not locked.
+	// The KEP plans that the feature becomes stable in 1.38. In 1.38.0-alpha.2 the gate is still beta and not locked.
 	const first = "1.38"
 	if ok, _, why := s.SelectedThere(Facts{Kubernetes: first, Binary: first, Gate: GateOn, Capabilities: []Capability{Tokens, RBAC}}); !ok {
 		return why

@@ -17,8 +17,8 @@ type Set struct {
 	noted Errors
 }
 
-// Noted returns the expectations of the files that say only what follows from others (they can be left out, and are
-// judged all the same), and the denials that say neither what was answered nor what was asked.
+// Noted returns the expectations in files that only say what follows from others (they can be left out, and are judged
+// nevertheless), and the denials that say neither what was answered nor what was asked.
 func (s *Set) Noted() Errors { return s.noted }
 
 func (s *Set) add(sc *Scenario) {
@@ -27,19 +27,19 @@ func (s *Set) add(sc *Scenario) {
 	s.byID[sc.ID] = sc
 }
 
-// All returns the scenarios sorted by ID. The slice is the caller's, the scenarios are not to be changed (see Bind).
+// All returns the scenarios sorted by ID. The caller may change the slice, but not the scenarios (see Bind).
 func (s *Set) All() []*Scenario { return slices.Clone(s.all) }
 
 // Len returns the number of scenarios.
 func (s *Set) Len() int { return len(s.all) }
 
-// Get returns the scenario of that ID.
+// Get returns the scenario with an ID.
 func (s *Set) Get(id string) (*Scenario, bool) {
 	sc, ok := s.byID[id]
 	return sc, ok
 }
 
-// Only returns the set of the scenarios that keep holds for.
+// Only returns the set of the scenarios for which keep returns true.
 func (s *Set) Only(keep func(*Scenario) bool) *Set {
 	out := &Set{byID: map[string]*Scenario{}}
 	for _, sc := range s.all {

@@ -19,18 +19,19 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
-// source is one parsed file: the tree, for positions, and what was found wrong.
+// source is one parsed file: the tree, for positions, and the errors that were found.
 type source struct {
 	file string
 	root *yaml.Node
 	errs Errors
-	// lenient is about numbers and true and false where text is expected: they are read as they are written.
+	// lenient means that numbers, true and false are accepted where text is expected. They are read as they are
+	// written.
 	lenient bool
-	// ranges is about lists of texts: an item such as "team-{001..501}" stands for many.
+	// ranges means that an item in a list of texts, such as "team-{001..501}", may stand for many.
 	ranges bool
-	// noted are the fields that say too much or too little. They are taken.
+	// noted are the fields that say too much or too little. They are accepted.
 	noted Errors
-	// broken are the nodes that could not be decoded. Rules about what is in them would only repeat the error.
+	// broken are the nodes that could not be decoded. Rules about their content would only repeat the error.
 	broken []*yaml.Node
 }
 
@@ -44,7 +45,7 @@ func (s *source) at(at position, format string, args ...any) *Error {
 	return &Error{File: s.file, Line: at.line, Col: at.col, Msg: fmt.Sprintf(format, args...)}
 }
 
-// failAt records a violation at the node that path, of field names and list indices, leads to, or the nearest above it.
+// failAt records a violation at the node at a path of field names and list indices, or at its nearest parent.
 func (s *source) failAt(path []any, format string, args ...any) {
 	n, _ := find(s.root, path)
 	s.fail(posOf(n), format, args...)
@@ -56,7 +57,7 @@ func (s *source) noteAt(path []any, format string, args ...any) {
 	s.noted = append(s.noted, s.at(posOf(n), format, args...))
 }
 
-// breakAt records a violation at a node and that the node was not decoded.
+// breakAt records a violation at a node, and that the node was not decoded.
 func (s *source) breakAt(n *yaml.Node, format string, args ...any) {
 	s.broken = append(s.broken, n)
 	s.fail(posOf(n), format, args...)
@@ -81,7 +82,7 @@ func (s *source) holdsBroken(n *yaml.Node) bool {
 	return slices.Contains(s.broken, n) || slices.ContainsFunc(n.Content, s.holdsBroken)
 }
 
-// parseYAML parses a file into its documents' trees. Empty documents are nil, so that a caller can count them.
+// parseYAML parses a file into the trees of its documents. Empty documents are nil, so that a caller can count them.
 func parseYAML(file string, raw []byte) (docs []*yaml.Node, wrong *Error) {
 	if len(raw) > maxFileSize {
 		return nil, &Error{File: file, Line: 1, Col: 1, Msg: "cannot be read: it is larger than 1 MiB (expected a few KB)"}
@@ -90,7 +91,7 @@ func parseYAML(file string, raw []byte) (docs []*yaml.Node, wrong *Error) {
 	if problem == "" {
 		return docs, nil
 	}
-	// The library says where that begins which is wrong, and no column. What is shorter than the error has another one.
+	// The library names the line, and no column. The error is where the shortest text that fails with this error ends.
 	before := raw[:sort.Search(len(raw)-1, func(i int) bool {
 		_, shorter := documents(raw[:i+1])
 		return shorter == problem
@@ -101,7 +102,7 @@ func parseYAML(file string, raw []byte) (docs []*yaml.Node, wrong *Error) {
 	}
 }
 
-// lineOf is how an error of the library begins.
+// lineOf matches the beginning of an error of the library.
 var lineOf = regexp.MustCompile(`^yaml: (line \d+: )?`)
 
 func documents(raw []byte) (docs []*yaml.Node, problem string) {
@@ -139,7 +140,7 @@ func pairs(n *yaml.Node) (list []pair, ok bool) {
 	return list, true
 }
 
-// find follows a path and returns the deepest node it reaches, and whether that is the path's end.
+// find follows a path. It returns the deepest node that it reaches, and whether that is the end of the path.
 func find(n *yaml.Node, path []any) (*yaml.Node, bool) {
 	for _, step := range path {
 		var next *yaml.Node
@@ -162,18 +163,19 @@ func find(n *yaml.Node, path []any) (*yaml.Node, bool) {
 	return n, true
 }
 
-// Error is one violation of the format, with the place it was found at.
+// Error is one violation of the format, with its place.
 type Error struct {
 	File string // the path below the folder that was loaded
-	// Line and Col count from 1. Both are 0 where the error is about a whole folder.
+	// Line and Col count from 1. Both are 0 if the error is about a whole folder.
 	Line, Col int
 	Msg       string // what is wrong, followed by what was expected in parentheses
 }
 
-// Error implements error, as editors link it: "path/to/file.yaml:LINE:COL: what is wrong (what was expected)".
+// Error implements error. The text has a form that editors can link: "path/to/file.yaml:LINE:COL: what is wrong (what
+// was expected)".
 func (e *Error) Error() string { return e.Place() + ": " + e.Msg }
 
-// Place returns "path/to/file.yaml:LINE:COL", or the path alone.
+// Place returns "path/to/file.yaml:LINE:COL", or only the path.
 func (e *Error) Place() string {
 	if e.Line == 0 {
 		return e.File
@@ -181,16 +183,17 @@ func (e *Error) Place() string {
 	return fmt.Sprintf("%s:%d:%d", e.File, e.Line, e.Col)
 }
 
-// Errors is every violation in a set of files, ordered by file, line and column. A load does not stop at the first.
+// Errors are all violations in a set of files, ordered by file, line and column. Loading does not stop at the first.
 type Errors []*Error
 
-// Error implements error, one violation a line.
+// Error implements error. Each violation has a line.
 func (e Errors) Error() string { return strings.Join(seq.Map(e, (*Error).Error), "\n") }
 
 // Unwrap gives errors.Is and errors.As access to the single violations.
 func (e Errors) Unwrap() []error { return seq.Map(e, func(err *Error) error { return err }) }
 
-// orNil sorts the errors and returns a nil error if there are none; a nil Errors in an error variable would not be nil.
+// orNil sorts the errors, and returns a nil error if there are none. A nil Errors in a variable of type error would not
+// be nil.
 func (e Errors) orNil() error {
 	if len(e) == 0 {
 		return nil
@@ -201,13 +204,13 @@ func (e Errors) orNil() error {
 	return e
 }
 
-// Document is the one document of a YAML file that people write for authzconf, which knows where its parts are.
+// Document is the only document of a YAML file that people write for authzconf. It knows the places of its parts.
 type Document struct{ src *source }
 
-// Decode reads the one YAML document in data into v, as strictly as a scenario: the error, of type Errors, has all that
-// is wrong, with file, line, column and what was expected. name is the file's, what says what it is, as "an upgrade
-// path". Other than in scenarios a number, true and false are text where text is expected, as in kubernetes: 1.37, and values
-// may be named (&name) and used again (*name).
+// Decode reads the only YAML document in data into v, as strictly as a scenario. The error, of type Errors, has
+// everything that is wrong, with file, line, column and what was expected. name is the name of the file, and what says
+// what it is, such as "an upgrade path". Unlike in scenarios, numbers, true and false are accepted where text is
+// expected, as in kubernetes: 1.37, and YAML anchors (&name) and aliases (*name) may be used.
 func Decode(name string, data []byte, what string, v any) (*Document, error) {
 	s := &source{file: name, lenient: true}
 	if s.parseOne(data, what) {
@@ -217,7 +220,8 @@ func Decode(name string, data []byte, what string, v any) (*Document, error) {
 	return &Document{s}, s.errs.orNil()
 }
 
-// DecodeKind does what Decode does for a file that says its version and kind; an empty version is that of a format without one.
+// DecodeKind does the same as Decode for a file that states its version and kind. An empty version is for a format
+// without one.
 func DecodeKind(name string, data []byte, what, apiVersion, kind string, v any) (*Document, error) {
 	doc, err := Decode(name, data, what, v)
 	for _, field := range [][2]string{{"apiVersion", apiVersion}, {"kind", kind}} {
@@ -232,7 +236,8 @@ func DecodeKind(name string, data []byte, what, apiVersion, kind string, v any) 
 	return doc, err
 }
 
-// resolve puts what an alias stands for in its place; there are no aliases in it, so that a file cannot grow without end.
+// resolve replaces aliases by what they stand for. That may not contain aliases itself, so that a file cannot grow
+// without end.
 func resolve(n *yaml.Node, named bool) {
 	for i, item := range n.Content {
 		if item.Kind == yaml.AliasNode && !named {
@@ -246,7 +251,7 @@ func resolve(n *yaml.Node, named bool) {
 
 var pathStep = regexp.MustCompile(`\.([^.\[]+)|\[(\d+)\]`)
 
-// At returns "file:line:column" of a path such as $.stages[1].gate, or of its nearest parent that is in the file.
+// At returns "file:line:column" of a path such as $.stages[1].gate, or of its nearest parent in the file.
 func (d *Document) At(path string) string {
 	var steps []any
 	for _, m := range pathStep.FindAllStringSubmatch(path, -1) {
@@ -261,7 +266,7 @@ func (d *Document) At(path string) string {
 		return d.src.file
 	}
 	if n.Kind == yaml.MappingNode && len(n.Content) > 0 {
-		n = n.Content[0] // its first key, within braces too
+		n = n.Content[0] // the first key, even within braces
 	}
 	return d.src.at(posOf(n), "").Place()
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestSubstitute holds every scenario in which accounts stand in to naming no user
-// that is not there any more, and to being the same otherwise.
+// TestSubstitute checks, for every scenario in which service accounts can replace users, that it names no user who was
+// replaced, and is otherwise the same.
 func TestSubstitute(t *testing.T) {
 	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
 	if err != nil {

@@ -57,8 +57,8 @@ func haveSameHeaders(r, a *Request) bool {
 	return reflect.DeepEqual(r.Impersonate, a.Impersonate) && reflect.DeepEqual(r.Headers, a.Headers)
 }
 
-// areSameRequest reports whether two requests are the same without requestor and headers, and without what follows from the
-// headers where these differ.
+// areSameRequest reports whether two requests are the same, apart from requestor and headers. If the headers differ, it
+// also ignores what follows from them.
 func areSameRequest(r, a *Request) bool {
 	if reflect.DeepEqual(dropHeaders(r), dropHeaders(a)) {
 		return true
@@ -66,7 +66,7 @@ func areSameRequest(r, a *Request) bool {
 	return !haveSameHeaders(r, a) && reflect.DeepEqual(dropNames(r), dropNames(a))
 }
 
-// dropHeaders returns a request without requestor and headers. A version that is left out is v1.
+// dropHeaders returns a request without requestor and headers. A version that is left out becomes v1.
 func dropHeaders(r *Request) Request {
 	out := *r
 	out.By, out.With, out.Impersonate, out.Headers = "", nil, nil, nil
@@ -76,7 +76,7 @@ func dropHeaders(r *Request) Request {
 	return out
 }
 
-// dropNames returns a request without requestor and headers, and without the names of the user who is impersonated.
+// dropNames returns a request without requestor and headers, and without the names of the impersonated user.
 func dropNames(r *Request) Request {
 	if r.Impersonate == nil {
 		return dropHeaders(r)
@@ -94,8 +94,9 @@ func dropNames(r *Request) Request {
 	return out
 }
 
-// permissionsAt returns what the requestor of a step, and the impersonated user if asked for, may do before it:
-// single permissions, sorted, without their subject, so that the ways of writing them make no difference.
+// permissionsAt returns what the requestor of a step may do before that step, and also what the impersonated user may
+// do, if asked for. They are single permissions, sorted and without their subject, so that it does not matter how they
+// are written.
 func (s *Scenario) permissionsAt(step int, impersonated bool) []string {
 	grants := append(RulesFromManifests(slices.Concat(s.Manifests, s.Objects)), s.GrantsAt(step)...)
 	r := s.Steps[step].Sent()
@@ -131,7 +132,7 @@ func addPermissions(set map[string]bool, who string, grants []Grant, name string
 	}
 }
 
-// GrantedAt reports whether a grant is in force before a step. One without an ID always is.
+// GrantedAt reports whether a grant is in force before a step. A grant without an ID always is.
 func (s *Scenario) GrantedAt(id string, step int) bool {
 	if id == "" {
 		return true
@@ -168,7 +169,7 @@ func (s *Scenario) unpaired(outcomes ...Outcome) []int {
 	})
 }
 
-// checkTwin applies the rules about twins, once all scenarios are known. Broken are those that did not decode.
+// checkTwin applies the rules about twins when all scenarios are known. broken are the scenarios that did not decode.
 func checkTwin(f *loadedFile, set *Set, broken map[string]bool) {
 	s, src := f.scenario, f.source
 	if !f.readable || src.failedAt(at("twin")) {
@@ -191,7 +192,7 @@ func checkTwin(f *loadedFile, set *Set, broken map[string]bool) {
 	case !exists:
 		src.failAt(path, "twin %q does not exist (expected the ID of a scenario)", s.Twin)
 	case broken[s.Twin]:
-		// Its own errors are reported; a comparison with half of it would mislead.
+		// The twin's own errors are reported. A comparison with a half-decoded twin would mislead.
 	case len(twin.requestSteps(Allowed)) == 0:
 		src.failAt(path, "twin %q has no allowed request (expected one)", s.Twin)
 	case !src.failedAt(nil):

@@ -9,7 +9,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// allowedTwin is the scenario that the denials of these tests differ from.
+// allowedTwin is the scenario from which the denials of these tests differ.
 const allowedTwin = `description: allowed
 source: {document: KEP-5284, section: Tests}
 level: core
@@ -25,7 +25,7 @@ steps:
     expect: {outcome: allowed}
 `
 
-// deniedTwin is the same, denied. The tests change it.
+// deniedTwin makes the denied copy of allowedTwin that the tests change.
 var deniedTwin = strings.NewReplacer("outcome: allowed", "outcome: impersonationForbidden", "steps:", "twin: allowed\nsteps:").Replace(allowedTwin)
 
 func TestTwin(t *testing.T) {
@@ -36,7 +36,7 @@ func TestTwin(t *testing.T) {
 	)
 	for _, c := range []struct {
 		name    string
-		changes []string // pairs, of the denied copy of allowedTwin
+		changes []string // pairs of texts, for the denied copy of allowedTwin
 		want    string
 	}{
 		{"another user", []string{"impersonate: {user: bob}", "impersonate: {user: alice}"}, ""},
@@ -80,7 +80,7 @@ func TestTwin(t *testing.T) {
 			files := fstest.MapFS{
 				"allowed.yaml": file(allowedTwin),
 				"denied.yaml":  file(strings.NewReplacer(c.changes...).Replace(deniedTwin)),
-				// Another denial that is right.
+				// This is another denial that is right.
 				"denied-too.yaml": file(strings.Replace(deniedTwin, "resourceNames: [bob]", "resourceNames: [carol]", 1)),
 			}
 			_, err := scenarios.Load(files, nil)
@@ -95,7 +95,7 @@ func TestTwin(t *testing.T) {
 	}
 }
 
-// TestTwinByManifests shows that permissions of fixtures count like grants.
+// TestTwinByManifests checks that permissions in fixtures count like grants.
 func TestTwinByManifests(t *testing.T) {
 	base := `description: x
 source: {document: docs/user-impersonation, section: x}

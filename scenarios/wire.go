@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http" //nolint:depguard // a request that is read as the API server does; none is sent
+	"net/http" //nolint:depguard // a request is read as the API server reads it, and none is sent
 	"net/textproto"
 	"net/url"
 	"slices"
@@ -25,7 +25,7 @@ import (
 // PatchType is a kind of patch.
 type PatchType string
 
-// The kinds of patches, by the names that kubectl patch has for them.
+// These are the kinds of patches, by their names in kubectl patch.
 const (
 	MergePatch     PatchType = "merge"
 	StrategicPatch PatchType = "strategic"
@@ -41,15 +41,15 @@ var contentTypes = map[PatchType]string{
 	ApplyPatch:     "application/apply-patch+yaml",
 }
 
-// Upgrade is a protocol that a connection is upgraded to.
+// Upgrade is a protocol to which a connection is upgraded.
 type Upgrade string
 
 const (
-	// WebSocket is asked for with GET.
+	// WebSocket is requested with GET.
 	WebSocket Upgrade = "websocket"
-	// SPDY is what clients used before; it is asked for with POST.
+	// SPDY is what clients used before. It is requested with POST.
 	SPDY Upgrade = "spdy"
-	// Tunnel is SPDY within a WebSocket, as port-forward asks since it uses WebSockets; it is asked for with GET.
+	// Tunnel is SPDY within a WebSocket, which port-forward uses since it uses WebSockets. It is requested with GET.
 	Tunnel Upgrade = "tunnel"
 )
 
@@ -64,7 +64,7 @@ func (u Upgrade) Headers() map[string]string {
 		}
 		return map[string]string{
 			"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
-			// Any 16 bytes: the server proves with them that it speaks the protocol.
+			// The key is any 16 bytes. By them the server proves that it speaks the protocol.
 			"Sec-WebSocket-Key": "YXV0aHpjb25mLW5vbmNlLQ==", "Sec-WebSocket-Protocol": protocol,
 		}
 	case SPDY:
@@ -81,7 +81,7 @@ func (r *Request) ContentType() string {
 	return contentTypes[cmp.Or(r.Patch, MergePatch)]
 }
 
-// Content returns the body as it is sent, nil for none. JSON is YAML too.
+// Content returns the body as it is sent, or nil if there is none. JSON is also YAML.
 func (r *Request) Content() (json.RawMessage, error) {
 	switch {
 	case r.Operations != nil:
@@ -92,8 +92,8 @@ func (r *Request) Content() (json.RawMessage, error) {
 	return nil, nil
 }
 
-// Reviewed returns the requestor whose token the request asks about, by the alias that stands for the token in the body of a
-// TokenReview; "" if it asks about none.
+// Reviewed returns the alias of the requestor whose token the request asks about, or "". In the body of a TokenReview
+// the alias stands for the token.
 func (r *Request) Reviewed() string {
 	if Text(r.Body, "kind") != "TokenReview" {
 		return ""
@@ -101,7 +101,7 @@ func (r *Request) Reviewed() string {
 	return Text(r.Body, "spec", tokenField)
 }
 
-// WithTokens returns the request with the token that it asks about in place of the alias.
+// WithTokens returns the request with the token in place of the alias.
 func (r *Request) WithTokens(tokens map[string]string) *Request {
 	out, alias := *r, r.Reviewed()
 	if tokens[alias] != "" {
@@ -115,7 +115,8 @@ func (r *Request) WithTokens(tokens map[string]string) *Request {
 	return &out
 }
 
-// HTTPMethods are those of the request verbs, as k8s.io/apiserver/pkg/endpoints/request/requestinfo.go reads them.
+// HTTPMethods are the HTTP methods of the request verbs, as k8s.io/apiserver/pkg/endpoints/request/requestinfo.go reads
+// them.
 var HTTPMethods = map[string]string{
 	"get": "GET", "list": "GET", "watch": "GET",
 	"create": "POST", "update": "PUT", "patch": "PATCH",
@@ -127,9 +128,9 @@ var requestInfo = request.RequestInfoFactory{
 	APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api"),
 }
 
-// RequestInfo returns what an API server takes a request line for. It returns an error for a path that an API server answers
-// with an error, too. The library takes a query that cannot be decoded for one that has no options but watch, and logs that,
-// in whatever process: it is given a query instead that means the same and can be decoded.
+// RequestInfo returns how an API server understands a request line. It returns an error for a path to which an API
+// server also answers with an error. For a query that cannot be decoded, the library ignores all options but watch, and
+// logs that in whatever process it runs. So it gets a query with the same meaning that can be decoded.
 func RequestInfo(method string, address *url.URL) (*request.RequestInfo, error) {
 	query, readable := address.Query(), *address
 	if metainternalversionscheme.ParameterCodec.DecodeParameters(query, metav1.SchemeGroupVersion, &metainternalversion.ListOptions{}) == nil {
@@ -155,7 +156,7 @@ func RequestInfo(method string, address *url.URL) (*request.RequestInfo, error) 
 	return info, err
 }
 
-// Method returns the HTTP method, empty if none is known for the verb.
+// Method returns the HTTP method, or "" if the verb is unknown.
 func (r *Request) Method() string {
 	if r.Path != "" {
 		return strings.ToUpper(r.Verb)
@@ -171,7 +172,7 @@ func (r *Request) URI() string {
 	return r.path()
 }
 
-// path returns the path of a resource request, or the path as it is given.
+// path returns the path of a resource request, or the given path.
 func (r *Request) path() string {
 	if r.Path != "" {
 		return r.Path
@@ -200,8 +201,8 @@ func (r *Request) query() url.Values {
 	case r.Verb == "watch":
 		q.Set("watch", "true")
 	case r.Verb == "list" && r.Path == "":
-		// As informers list: any state will do. Without it the API server waits up to 100 ms for its cache to be
-		// confirmed as the newest, after everything that is looked at here.
+		// This lists as informers do, which accept any state. Without it the API server would wait up to 100 ms until
+		// its cache is confirmed as the newest, after everything that is judged here.
 		q.Set("resourceVersion", "0")
 	}
 	for k, v := range r.Query {
@@ -216,13 +217,13 @@ func (r *Request) query() url.Values {
 	return q
 }
 
-// agentHeader names the client. It is recorded beside the other headers, for every client has one of its own.
+// agentHeader names the client. It is recorded apart from the other headers, because every client has one of its own.
 const agentHeader, acceptHeader = "User-Agent", "Accept"
 
-// UserAgent returns what the request calls its client: what the scenario says, or our name.
+// UserAgent returns the name of the client in the request: the one in the scenario, or our own.
 func (r *Request) UserAgent() string { return r.header(agentHeader, "authzconf") }
 
-// Accept returns what the answer may be in. It is not recorded.
+// Accept returns which media types the answer may have. It is not recorded.
 func (r *Request) Accept() string { return r.header(acceptHeader, "application/json") }
 
 func (r *Request) header(name, otherwise string) string {
@@ -234,7 +235,8 @@ func (r *Request) header(name, otherwise string) string {
 	return otherwise
 }
 
-// WireHeaders returns the header lines that the request must be sent with, as evidence shows them, without what all have.
+// WireHeaders returns the header lines with which the request must be sent, as evidence shows them. It leaves out
+// headers that all requests have.
 func (r *Request) WireHeaders() map[string][]string {
 	h := r.lines()
 	for name, values := range h {
@@ -243,7 +245,7 @@ func (r *Request) WireHeaders() map[string][]string {
 	return h
 }
 
-// lines returns the header lines of the request, without what all have.
+// lines returns the header lines of the request, without those that all requests have.
 func (r *Request) lines() map[string][]string {
 	h := r.Impersonate.headers()
 	if r.Body != nil || r.Operations != nil {
@@ -286,7 +288,8 @@ func (r *Request) Wanted() User {
 	return u
 }
 
-// headers returns the headers that client-go sends (NewImpersonatingRoundTripper), made once more to compare what was sent.
+// headers returns the headers that client-go sends (NewImpersonatingRoundTripper). They are computed again here to
+// compare them with what was sent.
 func (i *Impersonate) headers() textproto.MIMEHeader {
 	h := textproto.MIMEHeader{}
 	if i == nil {
@@ -317,7 +320,7 @@ func (i *Impersonate) headers() textproto.MIMEHeader {
 
 const shownLimit = 4 << 10
 
-// ShownValues returns a header's values as evidence can hold them: not too long, and quoted if they are not UTF-8.
+// ShownValues returns the values of a header for evidence: shortened, and quoted if they are not UTF-8.
 func ShownValues(values []string) []string {
 	shown := make([]string, 0, len(values))
 	for _, v := range values {
@@ -345,13 +348,13 @@ func (c *checker) checkWire(r *Request, path []any) {
 		"body is given beside operations (expected one of the two)")
 }
 
-// AssociatedNodeKeysKey is the one key of extra that the requestor has in the reviews of the associated-node mode. Its values are
-// the keys that the requestor's token has: associatedNodeImpersonationRequestorUserInfo of
+// AssociatedNodeKeysKey is the only key of extra that the requestor has in the reviews of the mode associated-node. Its
+// values are the keys of extra in the requestor's token: associatedNodeImpersonationRequestorUserInfo of
 // k8s.io/apiserver/pkg/endpoints/filters/impersonation.
 const AssociatedNodeKeysKey = "authentication.kubernetes.io/associated-node-keys"
 
 var messageEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
-// EscapeMessage returns a refusal's message as an API server sends it, which no browser takes for a page: sanitizer of
-// k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go.
+// EscapeMessage returns the message of a refusal as an API server sends it, escaped so that no browser takes it for a
+// page: sanitizer of k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go.
 func EscapeMessage(text string) string { return messageEscapes.Replace(text) }

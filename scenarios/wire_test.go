@@ -10,7 +10,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// TestRequestInfo: what cannot be decoded is read as the library reads it, and nothing is logged.
+// TestRequestInfo checks that a query which cannot be decoded is read as the library reads it, and that nothing is
+// logged.
 func TestRequestInfo(t *testing.T) {
 	var logged []string
 	klog.SetLogger(funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{}))

@@ -14,7 +14,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// casesFile is the name under which the record keeps the cases that Ginkgo's filters leave.
+// casesFile is the name under which the record has the cases that Ginkgo's filters select.
 const casesFile = "ginkgo-cases.txt"
 
 // verdict is the verdict on one case, once it is known.
@@ -23,11 +23,12 @@ type verdict struct {
 	result reports.Result
 }
 
-// Describe adds a container with the plan of a run to the spec tree: a container for each group, a spec for each case that
-// waits for its verdict. The run starts before the first spec, and ends after the last one, on failure and interrupt too;
-// then the report is written. Call it at the top level of a test or of a package, before RunSpecs.
+// Describe adds a container with the plan of a run to the spec tree. It has a container for each group, and a spec for
+// each case that waits for its verdict. The run starts before the first spec and ends after the last one, even on
+// failure or interrupt; then the report is written. Call it at the top level of a test or of a package, before
+// RunSpecs.
 func Describe(text string, r *Run) bool {
-	// What Ginkgo's filters leave out of the plan stays a spec, which Ginkgo skips.
+	// What Ginkgo's filters exclude from the plan is still a spec, which Ginkgo skips.
 	groups := groupCases(r.prepared.Plan.Cases())
 	return ginkgo.Describe(text, ginkgo.Ordered, ginkgo.ContinueOnFailure, func() {
 		ginkgo.BeforeAll(func() {
@@ -64,7 +65,7 @@ func groupCases(cases []product.Case) (groups []caseGroup) {
 	return groups
 }
 
-// describeCase adds the spec of a case. A case that is for another version or gate is no spec.
+// describeCase adds the spec of a case. There is no spec for a case that is for another version or gate.
 func describeCase(r *Run, c product.Case) {
 	if c.NotRun == nil {
 		ginkgo.It(c.Name, ginkgo.Label(c.Labels...), func(ctx ginkgo.SpecContext) { r.expectPass(ctx, c) })
@@ -75,7 +76,7 @@ func describeCase(r *Run, c product.Case) {
 	}
 }
 
-// selectPreviewed leaves out of the plan what Ginkgo's filters leave out.
+// selectPreviewed leaves out of the plan what Ginkgo's filters exclude.
 func (r *Run) selectPreviewed(preview ginkgo.Report) error {
 	left := map[string]bool{}
 	total := 0
@@ -120,7 +121,7 @@ func (r *Run) selectCases(left map[string]bool) error {
 // begin starts the run in the background.
 func (r *Run) begin() {
 	r.start.Do(func() {
-		// Cases go on in the background after the node that starts them, so they must not end with its context.
+		// Cases continue in the background after the node that starts them, so they must not end with its context.
 		ctx, cancel := context.WithCancel(context.Background())
 		r.stop = cancel
 		go func() {
@@ -159,7 +160,7 @@ func (r *Run) expectPass(ctx context.Context, c product.Case) {
 	}
 }
 
-// wait waits for the verdict on a case. A case that is judged only when the whole run has ended has its verdict then.
+// wait waits for the verdict on a case. A case that is judged only at the end of the whole run has its verdict then.
 func (r *Run) wait(ctx context.Context, c product.Case) (reports.Result, error) {
 	v := r.verdicts[c.ID]
 	select {
@@ -182,8 +183,8 @@ func (r *Run) wait(ctx context.Context, c product.Case) (reports.Result, error) 
 	return reports.Result{}, fmt.Errorf("the report has no verdict on %s", c.ID)
 }
 
-// finish ends the run, writes the report, and fails unless everything that is required passed: no green run has looked at
-// nothing.
+// finish ends the run and writes the report. It fails unless everything that is required passed, so that a green run
+// has looked at something.
 func (r *Run) finish(ctx ginkgo.SpecContext) {
 	if ctx.Err() != nil {
 		r.stop()
@@ -208,7 +209,7 @@ func (r *Run) finish(ctx ginkgo.SpecContext) {
 	}
 }
 
-// report returns the report of a run that has ended, nil if there is none.
+// report returns the report of a run that has ended, or nil if there is none.
 func (r *Run) report() *reports.Report {
 	if r.made == nil {
 		return nil

@@ -41,9 +41,10 @@ import (
 type Suite struct {
 	// Name is the name of the suite, such as impersonation.
 	Name string
-	// Prefix begins the texts of all specs, such as "[sig-auth] Impersonation [FeatureGate:ConstrainedImpersonation] [Beta]".
+	// Prefix is the beginning of the texts of all specs, such as "[sig-auth] Impersonation
+	// [FeatureGate:ConstrainedImpersonation] [Beta]".
 	Prefix string
-	// Product is what the suite runs, and Arguments are the flags that it always has, such as --suite=impersonation.
+	// Product is what the suite runs. Arguments are the flags that it always has, such as --suite=impersonation.
 	Product   product.Product
 	Arguments []string
 
@@ -52,8 +53,8 @@ type Suite struct {
 	given []string
 }
 
-// Register adds the flags of a suite to those of the test program. It has to be called before the flags are parsed: as the
-// value of a variable of the package.
+// Register adds the flags of a suite to those of the test program. It must be called before the flags are parsed, for
+// example to initialize a variable of the package.
 func Register(s Suite) *Suite {
 	s.flags = pflag.NewFlagSet(s.Name, pflag.ContinueOnError)
 	s.flags.SetOutput(io.Discard)
@@ -62,7 +63,7 @@ func Register(s Suite) *Suite {
 	return &s
 }
 
-// givenFlag passes a flag of the test program on to the product, and remembers it as it was written.
+// givenFlag passes a flag of the test program on to the product, and remembers how it was written.
 type givenFlag struct {
 	flag  *pflag.Flag
 	suite *Suite
@@ -85,8 +86,8 @@ func (f *givenFlag) String() string {
 // IsBoolFlag reports whether the flag can be given without a value.
 func (f *givenFlag) IsBoolFlag() bool { return f.flag.Value.Type() == "bool" }
 
-// RunSpecs runs the suite, under go test or ginkgo. Without a flag of the suite it is skipped: it would start clusters, and
-// nobody said which.
+// RunSpecs runs the suite, under go test or ginkgo. Without a flag of the suite it is skipped, because it would start
+// clusters and nobody said which.
 func (s *Suite) RunSpecs(t *testing.T) {
 	t.Helper()
 	if flag.NArg() > 0 {
@@ -113,7 +114,7 @@ func (s *Suite) RunSpecs(t *testing.T) {
 	}
 }
 
-// checkConfiguration refuses what would run a plan in pieces, or hide a wrong answer behind a right one.
+// checkConfiguration refuses options that would split a run, or that would hide a wrong answer behind a right one.
 func checkConfiguration(processes, attempts int) error {
 	if processes > 1 {
 		return errors.New("-p and --procs are refused: a run is one, and --parallel says how many of its control planes run at once")
@@ -124,7 +125,7 @@ func checkConfiguration(processes, attempts int) error {
 	return nil
 }
 
-// prepare makes the plan of the flags that were given.
+// prepare makes the plan for the flags that were given.
 func (s *Suite) prepare() (*Run, error) {
 	for _, argument := range s.Arguments {
 		name, value, _ := strings.Cut(strings.TrimPrefix(argument, "--"), "=")
@@ -136,7 +137,7 @@ func (s *Suite) prepare() (*Run, error) {
 	return NewRun(s.line, command)
 }
 
-// NewRunOf makes the plan of a product for these flags, such as --gate=on, for Describe.
+// NewRunOf makes the plan of a product for the given flags, such as --gate=on, for Describe.
 func NewRunOf(p product.Product, arguments ...string) (*Run, error) {
 	flags := pflag.NewFlagSet(p.Name, pflag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -147,8 +148,8 @@ func NewRunOf(p product.Product, arguments ...string) (*Run, error) {
 	return NewRun(line, slices.Concat([]string{"authzconf"}, strings.Fields(p.Command), arguments))
 }
 
-// NewRun reads a command line that was parsed, and makes the plan. command is the command line of authzconf that makes the
-// same plan: the report keeps it, and verify plans by it.
+// NewRun makes the plan of a parsed command line. command is the command line of authzconf that makes the same plan.
+// The report contains it, and verify uses it to plan again.
 func NewRun(line *product.CommandLine, command []string) (*Run, error) {
 	invocation := product.NewInvocation(nil, cmp.Or(product.ModuleVersion(), "unknown"), os.Stderr)
 	prepared, err := line.Prepare(invocation)

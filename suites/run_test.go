@@ -22,8 +22,8 @@ func buildDice(t *testing.T) (program string) {
 	return program
 }
 
-// TestDice runs a suite with the flags that ginkgo passes on. The same cases are judged as on the command line, and
-// nothing that was not looked at is green.
+// TestDice runs a suite with the flags that ginkgo passes on. It has to judge the same cases as the command line, and a
+// case that was not looked at may not be green.
 func TestDice(t *testing.T) {
 	program := buildDice(t)
 	tests := map[string]struct {
@@ -71,8 +71,9 @@ func TestDice(t *testing.T) {
 	}
 }
 
-// TestGinkgo runs a suite by the program ginkgo. It takes a folder for a suite of Ginkgo only if a test file imports
-// Ginkgo, and runs go test without the flags behind -- in others: nothing would be looked at, and all would be green.
+// TestGinkgo runs a suite by the program ginkgo. That program recognizes a suite of Ginkgo only by a test file that
+// imports Ginkgo. In other folders it runs go test without the flags after --, so that nothing would be looked at and
+// everything would be green.
 func TestGinkgo(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "out")
 	out, err := exec.CommandContext(t.Context(), "go", "run", "github.com/onsi/ginkgo/v2/ginkgo", "--no-color", "./internal/dice", "--", "--throws=3", "--report-dir="+folder).CombinedOutput()
@@ -98,7 +99,7 @@ func TestGinkgo(t *testing.T) {
 	}
 }
 
-// checkWitness wants the facts of each group among the properties of a JUnit file, if there is one.
+// checkWitness checks that the properties of a JUnit file contain the facts of each group, if there is such a file.
 func checkWitness(t *testing.T, path string) {
 	t.Helper()
 	data, err := os.ReadFile(path)

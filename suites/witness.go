@@ -10,8 +10,8 @@ import (
 	"github.com/authzconf/authzconf/reports/pages"
 )
 
-// addWitness adds what each control plane said of itself to the properties of the suites in a JUnit file that Ginkgo has
-// written. Without a file or a report nothing happens.
+// addWitness adds what each control plane said about itself to the properties of the suites in a JUnit file that Ginkgo
+// has written. Without a file or a report it does nothing.
 func addWitness(path string, r *reports.Report) error {
 	if path == "" || r == nil {
 		return nil

@@ -29,24 +29,25 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// Options say what cluster the environment has. The zero value is a control plane of the newest version on this machine,
-// with the gate as that version has it by default, and the authorizers Node and RBAC.
+// Options say what cluster the environment has. The zero value is a control plane of the newest version on this
+// machine, with the gate in that version's default state, and with the authorizers Node and RBAC.
 type Options struct {
-	// Provider is a name of the table of package providers, whose clusters have a recorder: local (the default) or kind.
+	// Provider is a name in the table of package providers whose clusters have a recorder: local (the default) or kind.
 	Provider string
 	// Kubernetes is the version, such as 1.37 or 1.37.1.
 	Kubernetes string
-	// Gate is the state of ConstrainedImpersonation: on, off, or default, which is the default.
+	// Gate is the state of ConstrainedImpersonation: on, off, or default. It is default if it is left out.
 	Gate scenarios.Gate
-	// FeatureGates are set besides.
+	// FeatureGates are further feature gates to set.
 	FeatureGates map[string]bool
-	// Chain names the authorizers between the two points of the recorder: a file of fixtures/chains, without .yaml.
+	// Chain names the authorizers between the two points of the recorder. It is a file of fixtures/chains without
+	// .yaml.
 	Chain string
-	// NodeImage is the node image of a cluster of kind. Empty is kindest/node of the version.
+	// NodeImage is the node image of a kind cluster. If it is empty, it is kindest/node of the version.
 	NodeImage string
 }
 
-// clusterName is what the cluster is called in its kubeconfig, and found by in the context of a step.
+// clusterName is the name of the cluster in its kubeconfig, and in the context of a step.
 const clusterName = "authzconf"
 
 // New returns an environment that creates the cluster before the first test, and destroys it after the last one.
@@ -56,8 +57,8 @@ func New(o Options) env.Environment {
 		Finish(envfuncs.DestroyCluster(clusterName))
 }
 
-// NewProvider returns the cluster for an environment of the author's own, for example for envfuncs.CreateCluster. The
-// version that e2e-framework is told by WithVersion wins over the one of the options.
+// NewProvider returns the cluster for an environment of the author's own, for example for envfuncs.CreateCluster. A
+// version that e2e-framework gets by WithVersion takes precedence over that of the options.
 func NewProvider(o Options) support.E2EClusterProvider {
 	return e2e.New(func(ctx context.Context, w e2e.Wanted) (e2e.Running, error) {
 		options, err := o.server(w)
@@ -96,8 +97,9 @@ func (o Options) server(w e2e.Wanted) (server.Options, error) {
 	return options, nil
 }
 
-// ServerOf returns the cluster of the environment from the context of a step: whom its API server asked, what it audited,
-// and how to act as any user. It panics in another environment, as that is a mistake in the test itself.
+// ServerOf returns the cluster of the environment from the context of a step. It shows whom the API server asked and
+// what it audited, and can act as any user. In another environment it panics, because that is a mistake in the test
+// itself.
 func ServerOf(ctx context.Context) *server.Server {
 	provider, _ := envfuncs.GetClusterFromContext(ctx, clusterName)
 	if cluster, isOurs := provider.(*e2e.Cluster); isOurs {

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(testenv.Run(m))
 }
 
-// TestScenarios: built-in scenarios are steps of a feature.
+// TestScenarios checks that built-in scenarios can be steps of a feature.
 func TestScenarios(t *testing.T) {
 	feature := features.New("constrained impersonation").
 		Assess("one object by its name", environment.Scenario("kep-5284/requests/get-by-name")).
@@ -39,7 +39,7 @@ func TestScenarios(t *testing.T) {
 	testenv.Test(t, feature)
 }
 
-// TestReviews: a step sees whom the API server asked, at both ends of the chain.
+// TestReviews checks that a step sees what the API server asked, at both ends of the chain.
 func TestReviews(t *testing.T) {
 	feature := features.New("the recorder").
 		Assess("sees the review of a request that nobody allows", func(ctx context.Context, t *testing.T, _ *envconf.Config) context.Context {
@@ -63,7 +63,7 @@ func TestReviews(t *testing.T) {
 	testenv.Test(t, feature)
 }
 
-// TestOptions: what cannot be is an error before anything starts.
+// TestOptions checks that impossible options are an error before anything starts.
 func TestOptions(t *testing.T) {
 	for want, o := range map[string]environment.Options{
 		`the provider "existing" gives no cluster with a recorder: expected one of ["local" "kind"`: {Provider: "existing"},

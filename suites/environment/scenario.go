@@ -16,12 +16,12 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// catalogue returns the scenarios that are built in.
+// catalogue returns the built-in scenarios.
 var catalogue = sync.OnceValues(func() (*scenarios.Set, error) { return scenarios.Load(scenarios.FS, fixtures.FS) })
 
 // Scenario returns a step, for features.FeatureBuilder.Assess, that replays a built-in scenario on the cluster of the
-// environment and fails where the API server behaves otherwise than the scenario says. It is skipped with the reason where
-// the scenario is for another version, gate or authorizer chain.
+// environment. It fails if the API server does not behave as the scenario says. It is skipped, with the reason, if the
+// scenario is for another version, gate or authorizer chain.
 func Scenario(id string) features.Func {
 	return func(ctx context.Context, t *testing.T, _ *envconf.Config) context.Context {
 		t.Helper()
@@ -41,7 +41,7 @@ func Scenario(id string) features.Func {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := target.Rebase(ctx); err != nil { // other steps have sent requests, which are counted
+		if err := target.Rebase(ctx); err != nil { // other steps have sent requests, which are counted, too
 			t.Fatal(err)
 		}
 		evidence := replayer.Replay(ctx, s, scenarios.Suffix(1, t.Name(), s.ID))
@@ -52,7 +52,7 @@ func Scenario(id string) features.Func {
 	}
 }
 
-// describe says what is wrong, a line for each difference.
+// describe returns what is wrong, with a line for each difference.
 func describe(r verdicts.Result) string {
 	var lines strings.Builder
 	fmt.Fprintf(&lines, "%s: %s (blame: %s): %s", r.Scenario, r.Verdict, r.Blame, r.Reason)

@@ -1,5 +1,5 @@
-// Package labels reads expressions of labels in the language of Ginkgo's --label-filter. It is apart from the suites, so
-// that the command line does not take in Ginkgo as a whole.
+// Package labels reads expressions of labels in the language of Ginkgo's --label-filter. It is separate from the
+// suites, so that the command line does not import all of Ginkgo.
 package labels
 
 import (
@@ -11,7 +11,7 @@ import (
 // Filter parses an expression, and returns a function that reports whether labels match it.
 func Filter(text string) (func(labels []string) bool, error) {
 	filter, err := types.ParseLabelFilter(text)
-	if err != nil { // The error is a page for a terminal.
+	if err != nil { // the error is a whole page for a terminal
 		return nil, fmt.Errorf("%q cannot be read (expected labels with &&, ||, !, brackets or /regular expression/, such as 'core && !slow')", text)
 	}
 	return filter, nil

@@ -18,7 +18,7 @@ var suite = suites.Register(suites.Suite{
 	Name: "storm", Prefix: "[sig-auth] [sig-scalability] Impersonation under load [FeatureGate:ConstrainedImpersonation] [Beta]", Product: loadgen.Product,
 })
 
-// TestMain is the recorder or a shard of a storm, if a storm has started this program as one.
+// TestMain runs as the recorder or a shard of a storm, if a storm has started this program as one of them.
 func TestMain(m *testing.M) {
 	isPart, err := loadgen.ServePart(context.Background(), os.Args[1:], os.Stdin, os.Stdout)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package dice is a suite that needs no cluster: the tests of the suites run it as users run theirs.
+// Package dice is a suite that needs no cluster. The tests of the suites run it as users run theirs.
 package dice
 
 import (

@@ -1,5 +1,5 @@
-// Package clusters says what authzconf needs of a running cluster. The packages below it provide one: local as child
-// processes, kind as containers with real nodes, existing from a kubeconfig.
+// Package clusters defines what authzconf needs of a running cluster. The packages below it provide clusters: local as
+// child processes, kind as containers with real nodes, existing from a kubeconfig.
 package clusters
 
 import (
@@ -20,24 +20,26 @@ import (
 
 // Cluster is a running API server with the ways to reach it. Its methods may be called from several goroutines.
 type Cluster interface {
-	// Admin is in system:masters (of an existing cluster: whom its kubeconfig is for), without a client-side limit.
+	// Admin is a member of system:masters (on an existing cluster, the user of its kubeconfig), without a limit of
+	// requests in the client.
 	Admin() *rest.Config
-	// FrontProxy authenticates as a proxy that may name any user in X-Remote- headers; nil where the cluster has none.
+	// FrontProxy authenticates as a proxy that may name any user in X-Remote- headers. It is nil if the cluster has
+	// none.
 	FrontProxy() *rest.Config
-	// Anonymous carries no credentials, only the trust in the server.
+	// Anonymous has no credentials, but trusts the server.
 	Anonymous() *rest.Config
-	// Err says, when the cluster has died by itself, which part, and shows its last log lines. It is nil before that.
+	// Err returns which part of the cluster has died by itself, with its last log lines. It is nil before that.
 	Err() error
-	// Stop ends everything and removes what was left on disk. It is idempotent.
+	// Stop ends everything and removes everything from disk. It is idempotent.
 	Stop() error
 }
 
-// Kubeconfig writes a kubeconfig with one context of this name for what a client configuration authenticates as.
+// Kubeconfig returns a kubeconfig with one context of this name, which has the credentials of a client configuration.
 func Kubeconfig(name string, c *rest.Config) ([]byte, error) {
 	return Kubeconfigs(Context{name, c})
 }
 
-// Context is a context of a kubeconfig, and what a client configuration authenticates as in it.
+// Context is a context of a kubeconfig, with the client configuration whose credentials it has.
 type Context struct {
 	Name   string
 	Config *rest.Config
@@ -70,9 +72,9 @@ func Pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Sign makes, for the short-lived certificates by which what a run starts trusts each other and nobody else, a key and
-// a certificate for it, signed by parent, or an authority signed by itself if there is no parent. The serial number is
-// random, it is for signatures, and the rest is as in c.
+// Sign makes a key and a certificate. It is for the short-lived certificates by which the programs that a run starts
+// trust one another and nobody else. The certificate is signed by parent or, if there is no parent, is an authority
+// signed by itself. Its serial number is random, its key is for signatures, and everything else is as in c.
 func Sign(c, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -2,8 +2,8 @@ package clusters
 
 import "github.com/prometheus/procfs"
 
-// AvailableMemory returns what the kernel thinks new processes of this machine can have without swapping, in bytes. It is not
-// known, and 0, where there is no /proc.
+// AvailableMemory returns how many bytes of memory new processes on this machine can have without swapping, according
+// to the kernel. It returns 0 if there is no /proc.
 func AvailableMemory() (bytes int64, isKnown bool) {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {

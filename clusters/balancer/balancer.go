@@ -1,4 +1,4 @@
-// Package balancer is a TCP balancer as stands before highly available API servers.
+// Package balancer is a TCP balancer like those in front of highly available API servers.
 package balancer
 
 import (
@@ -11,29 +11,30 @@ import (
 	"time"
 )
 
-// dialTimeout is how long a backend may take to accept: it is on this machine.
+// dialTimeout is how long a backend may take to accept a connection. It is on this machine.
 const dialTimeout = time.Second
 
-// Balancer passes each connection on to one of its backends, in turn. One that refuses costs the client nothing:
-// the others are tried before the client sees anything, as a balancer with health checks would have left it out.
-// If all refuse, or there is none, the client's connection is closed. A connection that has been passed on is
-// never moved: when its backend dies, so does it. The methods may be called from several goroutines.
+// Balancer passes each connection on to one of its backends, in turn. If one refuses, it tries the others before the
+// client sees anything, as if a health check had excluded that one. If all refuse, or there is none, it closes the
+// client's connection. A connection that has been passed on is never moved: it ends with its backend. The methods may
+// be called from several goroutines.
 type Balancer struct {
 	listener net.Listener
 	ctx      context.Context // ends with Close
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	backends []string
 	next     int
 	open     map[net.Conn]bool // to clients and to backends
 }
 
-// Start listens on a free loopback port and passes connections on to backends (host:port). The caller has to call Close.
+// Start listens on a free loopback port and passes connections on to backends (host:port). The caller has to call
+// Close.
 func Start(backends ...string) (*Balancer, error) { return StartAt("127.0.0.1:0", backends...) }
 
-// StartAt is Start at an address (host:port) of IPv4.
+// StartAt does the same as Start at an IPv4 address (host:port).
 func StartAt(address string, backends ...string) (_ *Balancer, err error) {
 	b := &Balancer{backends: slices.Clone(backends), open: map[net.Conn]bool{}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
@@ -46,11 +47,11 @@ func StartAt(address string, backends ...string) (_ *Balancer, err error) {
 	return b, nil
 }
 
-// Addr is host:port to connect to.
+// Addr returns the host:port to which clients connect.
 func (b *Balancer) Addr() string { return b.listener.Addr().String() }
 
-// Set changes the backends, and drains those that are taken out: they get no new connection from
-// now on, and the open ones go on, so that what was asked is still answered.
+// Set changes the backends. A backend that is removed gets no new connections, but its open ones go on, so that what
+// was asked is still answered.
 func (b *Balancer) Set(backends ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,7 +93,7 @@ func (b *Balancer) accept() {
 	}
 }
 
-// serve passes one connection on until both sides have said all, or one breaks.
+// serve passes one connection on until both sides have sent everything, or one breaks.
 func (b *Balancer) serve(client net.Conn) {
 	defer b.forget(client)
 	if !b.admit(client, "") {
@@ -109,8 +110,8 @@ func (b *Balancer) serve(client net.Conn) {
 	both.Wait()
 }
 
-// pass copies one direction. Its orderly end leaves the other direction open, where an answer may
-// still be on its way; a broken connection ends both.
+// pass copies one direction of a connection. When that ends in order, the other direction stays open, because an answer
+// may still be on its way. A broken connection ends both.
 func pass(from, to net.Conn) {
 	_, err := io.Copy(to, from)
 	if half, ok := to.(*net.TCPConn); ok && err == nil && half.CloseWrite() == nil {
@@ -120,7 +121,7 @@ func pass(from, to net.Conn) {
 	_ = to.Close()
 }
 
-// connect dials the backends in turn until one accepts; nil if none does.
+// connect dials the backends in turn until one accepts. It returns nil if none does.
 func (b *Balancer) connect() net.Conn {
 	dialer := net.Dialer{Timeout: dialTimeout}
 	refused := map[string]bool{}
@@ -141,7 +142,7 @@ func (b *Balancer) connect() net.Conn {
 	}
 }
 
-// pick returns the backend whose turn it is, without those that have refused; "" if none is left.
+// pick returns the backend whose turn it is, except those that have refused, or "" if none is left.
 func (b *Balancer) pick(refused map[string]bool) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -158,7 +159,7 @@ func (b *Balancer) pick(refused map[string]bool) string {
 	return ""
 }
 
-// admit remembers a connection; false after Close, or if the backend has been taken out while it was dialled.
+// admit adds a connection. It returns false after Close, and if the backend was removed while it was dialled.
 func (b *Balancer) admit(conn net.Conn, backend string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -16,11 +16,11 @@ import (
 
 const patience = 5 * time.Second
 
-// echo is a backend that says its name, one letter, and then repeats what it hears until it has heard all.
+// echo is a backend that sends its name, which is one letter, and then repeats what it receives until the end.
 type echo struct {
 	addr  string
 	stop  func()
-	heard chan string // all that a client said, when it has said all
+	heard chan string // everything that a client sent, at its end
 
 	accepted atomic.Int64
 }
@@ -86,8 +86,8 @@ func start(t *testing.T, backends ...string) *Balancer {
 	return b
 }
 
-// wantNoGoroutines fails if goroutines of a balancer stay. They are given a moment, because one
-// that has done its work still has to return.
+// wantNoGoroutines fails if goroutines of a balancer remain. It waits a moment, because one that is finished still has
+// to return.
 func wantNoGoroutines(t *testing.T) {
 	t.Helper()
 	var left []string
@@ -185,7 +185,7 @@ func TestInTurn(t *testing.T) {
 	}
 }
 
-// A backend that is taken out gets nothing new; what is open goes on.
+// TestSet checks that a backend that is removed gets nothing new, and that open connections go on.
 func TestSet(t *testing.T) {
 	a, b := newEcho(t, "a"), newEcho(t, "b")
 	lb := start(t, a.addr, b.addr)
@@ -200,14 +200,14 @@ func TestSet(t *testing.T) {
 	if got := names(t, lb, 3); got != "bbb" {
 		t.Errorf("without a, reached %s", got)
 	}
-	// Back again, as after a restart.
+	// The backend is added again, as after a restart.
 	lb.Set(a.addr, b.addr)
 	if got := names(t, lb, 4); got != "abab" && got != "baba" {
 		t.Errorf("with both again, reached %s", got)
 	}
 }
 
-// The end of what a client says is not the end of what it hears, nor the other way round.
+// TestHalfClosed checks that each direction of a connection can end without the other.
 func TestHalfClosed(t *testing.T) {
 	a := newEcho(t, "a")
 	lb := start(t, a.addr)
@@ -226,7 +226,7 @@ func TestHalfClosed(t *testing.T) {
 	}
 }
 
-// A connection dies with its backend, and a backend hears of a client that is gone.
+// TestOneSideDies checks that a connection ends with its backend, and that a backend notices a client that is gone.
 func TestOneSideDies(t *testing.T) {
 	a, b := newEcho(t, "a"), newEcho(t, "b")
 	lb := start(t, a.addr, b.addr)
@@ -275,8 +275,8 @@ func TestClose(t *testing.T) {
 	wantNoGoroutines(t)
 }
 
-// Everything at once, for the race detector; each connection is whole or closed, and none gets
-// lost or is counted twice.
+// TestManyAtOnce does everything at the same time, for the race detector. Each connection is complete or closed, and
+// none is lost or counted twice.
 func TestManyAtOnce(t *testing.T) {
 	a, b := newEcho(t, "a"), newEcho(t, "b")
 	lb := start(t, a.addr, b.addr)
@@ -310,13 +310,13 @@ func TestManyAtOnce(t *testing.T) {
 	for err := range errs {
 		t.Error(err)
 	}
-	// One that is taken out while it is dialled accepts a connection that carries nothing.
+	// A backend that is removed while it is dialled accepts a connection that carries nothing.
 	if n := a.accepted.Load() + b.accepted.Load(); n < clients*each {
 		t.Errorf("passed %d, want at least %d in all", n, clients*each)
 	}
 }
 
-// exchange lets a connection carry a word there and back.
+// exchange sends a word through a connection and receives it again.
 func exchange(addr string) error {
 	c, err := net.Dial("tcp4", addr)
 	if err != nil {

@@ -63,14 +63,14 @@ func (o *observed) Create(ctx context.Context, _ clusters.Request) (_ clusters.C
 	return c, provider.WaitForControlPlane(ctx, client)
 }
 
-// observedCluster is seen as a cluster that exists, and destroyed at the end.
+// observedCluster is a cluster that is observed like an existing one, and destroyed at the end.
 type observedCluster struct {
 	*existing.Cluster
 	provider support.E2EClusterProvider
 	stopped  bool
 }
 
-// Stop destroys the cluster with everything that was made in it.
+// Stop destroys the cluster with everything that was created in it.
 func (c *observedCluster) Stop() error {
 	if c.stopped {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// kwokVersion is the release of kwokctl that is built where none is in PATH.
+// kwokVersion is the release of kwokctl that is built if there is none in PATH.
 const kwokVersion = "v0.8.0"
 
 // kwokctl returns the path of a kwokctl: the one in PATH, or one that is built once into the user's cache.
@@ -43,8 +43,8 @@ func kwokctl(t *testing.T) string {
 	return path
 }
 
-// TestKwok runs scenarios on a cluster that e2e-framework's support for kwok creates, of our etcd and kube-apiserver:
-// whatever has such support is a provider, without a line of code.
+// TestKwok runs scenarios on a cluster that e2e-framework's support for kwok creates from our etcd and kube-apiserver.
+// It shows that anything with such support is a provider without any code here.
 func TestKwok(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a cluster")
@@ -82,7 +82,7 @@ func TestKwok(t *testing.T) {
 	runScenarios(t, target, "kep-5284/requests/")
 }
 
-// runScenarios replays the scenarios of a folder that are for a cluster like this, and expects them to pass.
+// runScenarios replays the scenarios of a folder that are for such a cluster, and expects them to pass.
 func runScenarios(t *testing.T, target *server.Server, folder string) {
 	t.Helper()
 	set, err := scenarios.Load(scenarios.FS, fixtures.FS)

@@ -20,7 +20,7 @@ import (
 	"github.com/authzconf/authzconf/clusters"
 )
 
-// Running is what a Cluster needs of what it starts: a clusters.Cluster, or one with more around it.
+// Running is what a Cluster needs of what it starts. It is a clusters.Cluster, or something that contains one.
 type Running interface {
 	// Admin may do everything.
 	Admin() *rest.Config
@@ -28,15 +28,15 @@ type Running interface {
 	Stop() error
 }
 
-// Wanted is what users of e2e-framework can say about a cluster.
+// Wanted is what users of e2e-framework can request of a cluster.
 type Wanted struct {
 	Name    string // see Cluster.WithName
-	Version string // the version of Kubernetes, such as 1.37; empty is the one of whoever made the Cluster
-	Path    string // a kube-apiserver to use in place of a release's; empty is the release's
+	Version string // the version of Kubernetes, such as 1.37; if empty, the maker of the Cluster chooses it
+	Path    string // the kube-apiserver to use; if empty, that of the release
 }
 
-// Cluster implements support.E2EClusterProvider: a cluster that is created and destroyed by an environment of
-// e2e-framework. Its methods are called one at a time.
+// Cluster implements support.E2EClusterProvider: an environment of e2e-framework creates and destroys it. Its methods
+// are called one at a time.
 type Cluster struct {
 	start   func(ctx context.Context, w Wanted) (Running, error)
 	wanted  Wanted
@@ -46,7 +46,7 @@ type Cluster struct {
 
 var _ support.E2EClusterProvider = (*Cluster)(nil)
 
-// New returns a cluster that start creates. What start is given is what the environment has said until then.
+// New returns a cluster that start creates. start gets what the environment has requested until then.
 func New(start func(ctx context.Context, w Wanted) (Running, error)) *Cluster {
 	return &Cluster{start: start, wanted: Wanted{Name: "authzconf"}}
 }
@@ -54,19 +54,19 @@ func New(start func(ctx context.Context, w Wanted) (Running, error)) *Cluster {
 // Running returns what was started, or nil before Create and after Destroy.
 func (c *Cluster) Running() Running { return c.running }
 
-// WithName says what the cluster is called in its kubeconfig.
+// WithName sets the name of the cluster in its kubeconfig.
 func (c *Cluster) WithName(name string) support.E2EClusterProvider {
 	c.wanted.Name = name
 	return c
 }
 
-// WithVersion says which version of Kubernetes to run.
+// WithVersion sets the version of Kubernetes to run.
 func (c *Cluster) WithVersion(version string) support.E2EClusterProvider {
 	c.wanted.Version = version
 	return c
 }
 
-// WithPath says which kube-apiserver to run in place of a release's.
+// WithPath sets the kube-apiserver to run instead of that of a release.
 func (c *Cluster) WithPath(path string) support.E2EClusterProvider {
 	c.wanted.Path = path
 	return c
@@ -102,7 +102,8 @@ func (c *Cluster) Create(ctx context.Context, args ...string) (string, error) {
 	return c.file, nil
 }
 
-// CreateWithConfig is Create. A configuration file is an error: what a cluster is like is said by who made the Cluster.
+// CreateWithConfig does the same as Create. A configuration file is an error, because the maker of the Cluster decides
+// what the cluster is like.
 func (c *Cluster) CreateWithConfig(ctx context.Context, configFile string) (string, error) {
 	if configFile != "" {
 		return "", fmt.Errorf("a cluster of authzconf takes no configuration file, and was given %s", configFile)
@@ -145,7 +146,7 @@ func (c *Cluster) KubernetesRestConfig() *rest.Config {
 	return c.running.Admin()
 }
 
-// WaitForControlPlane asks the API server whether it is ready, which it is after Create.
+// WaitForControlPlane asks the API server whether it is ready. After Create it is.
 func (c *Cluster) WaitForControlPlane(ctx context.Context, client klient.Client) error {
 	typed, err := kubernetes.NewForConfig(client.RESTConfig())
 	if err != nil {

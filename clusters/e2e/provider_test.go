@@ -17,7 +17,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 )
 
-// fake is a cluster of which somebody looks only at its kubeconfig.
+// fake is a cluster whose kubeconfig is used, and nothing else of it.
 type fake struct{ stopped int }
 
 func (f *fake) Admin() *rest.Config { return &rest.Config{Host: "https://127.0.0.1:1"} }
@@ -72,7 +72,7 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// TestEnvironment: e2e-framework creates and destroys a control plane of ours, as it does with any cluster.
+// TestEnvironment checks that e2e-framework creates and destroys a control plane of ours like any other cluster.
 func TestEnvironment(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")

@@ -1,5 +1,5 @@
-// Package existing is a cluster that somebody else made: what it is made of is read, nothing of it is changed, and
-// everything that is made in it carries a label and is removed again.
+// Package existing is a cluster that somebody else made. It is read what the cluster consists of, and nothing of it is
+// changed. Everything that is created in it has a label, and is removed again.
 package existing
 
 import (
@@ -46,17 +46,18 @@ type Cluster struct {
 	made    atomic.Bool // something, perhaps
 }
 
-// Open reads a kubeconfig file, and takes its current context unless another is named. run labels what is made in the
-// cluster. Nothing is sent yet.
+// Open reads a kubeconfig file, and uses its current context unless another one is named. run labels what is created in
+// the cluster. Nothing is sent yet.
 func Open(kubeconfig, context, run string) (*Cluster, error) {
-	data, err := filing.Input(kubeconfig) // once, as it may be a pipe
+	data, err := filing.Input(kubeconfig) // read once, as it may be a pipe
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be read as a kubeconfig: %w", kubeconfig, err)
 	}
 	return Parse(kubeconfig, data, context, run)
 }
 
-// Parse is Open for a kubeconfig that was read already: data is what the file holds, and paths in it are relative to it.
+// Parse does the same as Open for a kubeconfig that was read already. data is the content of the file, and paths in it
+// are relative to the file.
 func Parse(kubeconfig string, data []byte, context, run string) (*Cluster, error) {
 	raw, err := clientcmd.Load(data)
 	if err != nil {
@@ -81,7 +82,7 @@ func Parse(kubeconfig string, data []byte, context, run string) (*Cluster, error
 	return &Cluster{config: config, client: client, context: cmp.Or(context, raw.CurrentContext), run: run}, err
 }
 
-// Admin is whom the kubeconfig is for. What is created with it is labelled.
+// Admin is the user of the kubeconfig. What is created with it is labelled.
 func (c *Cluster) Admin() *rest.Config {
 	config := rest.CopyConfig(c.config)
 	config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
@@ -89,19 +90,19 @@ func (c *Cluster) Admin() *rest.Config {
 	return config
 }
 
-// FrontProxy is nil: nobody may name users there.
+// FrontProxy is nil, because nobody may name users there.
 func (c *Cluster) FrontProxy() *rest.Config { return nil }
 
 // Anonymous carries no credentials.
 func (c *Cluster) Anonymous() *rest.Config { return rest.AnonymousClientConfig(c.config) }
 
-// Err is always nil: the cluster is not this process's to watch.
+// Err is always nil, because this process does not watch the cluster.
 func (c *Cluster) Err() error { return nil }
 
-// Facts are what a cluster is, and what it may be there for.
+// Facts are what a cluster is, and what it may be used for.
 type Facts struct {
 	clusters.Facts
-	Risks []string // the reasons to think that it is not there for tests
+	Risks []string // reasons to think that it is not meant for tests
 }
 
 const maxNodes = 5
@@ -111,7 +112,7 @@ var (
 	ownSpaces  = regexp.MustCompile(`^(kube-.*|default|local-path-storage|authzconf-.*)$`)
 )
 
-// Inspect reads what the cluster is, and what it may be there for. It changes nothing.
+// Inspect reads what the cluster is, and what it may be used for. It changes nothing.
 func (c *Cluster) Inspect(ctx context.Context) (f Facts, err error) {
 	if f.Facts, err = c.Facts(ctx); err == nil {
 		f.Risks, err = c.risks(ctx)
@@ -119,14 +120,14 @@ func (c *Cluster) Inspect(ctx context.Context) (f Facts, err error) {
 	return f, refused(err)
 }
 
-// Facts implements clusters.Describer: they are what everybody may know of the cluster.
+// Facts implements clusters.Describer. The facts are what everybody may know about the cluster.
 func (c *Cluster) Facts(ctx context.Context) (f clusters.Facts, err error) {
 	v, err := c.client.ServerVersionWithContext(ctx)
 	if err != nil {
 		return f, refused(fmt.Errorf("the API server: %w", err))
 	}
 	f.GitVersion, f.Emulated = v.GitVersion, strings.Trim(v.EmulationMajor+"."+v.EmulationMinor, ".")
-	// Groups without a user are refused before anybody is asked for permission, in words that depend on the gate.
+	// Groups without a user are refused before anybody is asked for permission, with a text that depends on the gate.
 	err = c.client.RESTClient().Get().AbsPath("/version").SetHeader("Impersonate-Group", "authzconf").Do(ctx).Error()
 	answer := fmt.Sprint(err)
 	if f.Gate = reports.DetectGate(answer); f.Gate == scenarios.GateUnknown {
@@ -135,7 +136,7 @@ func (c *Cluster) Facts(ctx context.Context) (f clusters.Facts, err error) {
 	return f, nil
 }
 
-// risks looks for signs of production: names, many nodes, somebody's workload.
+// risks looks for signs of production: names, many nodes, or workloads.
 func (c *Cluster) risks(ctx context.Context) (risks []string, err error) {
 	for what, name := range map[string]string{"its context": c.context, "its address": c.config.Host} {
 		if production.MatchString(name) {
@@ -186,10 +187,12 @@ func (c *Cluster) risksOf(ctx context.Context, space string) (risks []string, er
 }
 
 const (
-	// Label is on everything that is made; its value names the run. managedBy is there, too, and says authzconf.
+	// Label is a label of everything that is created. Its value names the run. managedBy is a label, too, with the
+	// value authzconf.
 	Label     = "authzconf.dev/run"
 	managedBy = "app.kubernetes.io/managed-by"
-	// cleaning is how long removing may take (155,000 pods take long), tries how often it is tried while a server is away.
+	// cleaning is how long removing may take (155,000 pods take long). tries is how often it is tried while a server is
+	// away.
 	cleaning = time.Hour
 	tries    = 20
 )
@@ -215,7 +218,8 @@ func (l *labeller) RoundTrip(r *http.Request) (*http.Response, error) {
 	return l.next.RoundTrip(r)
 }
 
-// collection says whether objects that stay are made at a path: not reviews, nor the tokens of an account.
+// collection reports whether objects that persist are created at a path. Reviews do not, nor do the tokens of an
+// account.
 func collection(path string) bool {
 	return !strings.HasPrefix(path, "/apis/authorization.k8s.io/") && !strings.HasPrefix(path, "/apis/authentication.k8s.io/") && !strings.HasSuffix(path, "/token")
 }
@@ -251,7 +255,7 @@ func (c *Cluster) Stop() error {
 	}
 }
 
-// kind is one of objects: those of the version 1 of a group.
+// kind is a kind of objects, in version v1 of its group.
 type kind struct{ group, name string }
 
 func (k kind) path(space string) string {
@@ -270,23 +274,24 @@ const (
 	rbac  = "rbac.authorization.k8s.io"
 )
 
-// outside are the kinds of objects that runs make, and inside those that they make in namespaces of their own and that
-// nothing else might remove soon: pods on nodes that are not there, and what a control plane without controllers has.
+// outside are the kinds of objects that runs create. inside are those that they create in namespaces of their own and
+// that nothing else may remove soon: pods on nodes that do not exist, and objects on a control plane without
+// controllers.
 var (
 	outside = []kind{{flows, "flowschemas"}, {flows, "prioritylevelconfigurations"}, {rbac, "clusterrolebindings"}, {rbac, "clusterroles"}, {"", "nodes"}}
 	inside  = []kind{{"", "pods"}, {"", "serviceaccounts"}, {rbac, "rolebindings"}, {rbac, "roles"}}
 	spaces  = kind{"", "namespaces"}
 )
 
-// Clean removes what runs have made and says what that is; an empty run is every run. With dryRun nothing is removed.
-// Objects within namespaces go with these.
+// Clean removes what runs have created, and returns what that is. An empty run means every run. With dryRun nothing is
+// removed. Objects in namespaces are removed with these.
 func (c *Cluster) Clean(ctx context.Context, run string, dryRun bool) (found []string, err error) {
 	selector := Label
 	if run != "" {
 		selector += "=" + run
 	}
 	var errs []error
-	// Namespaces last, and of these the first: it is a storm's claim.
+	// Namespaces are last, and the first of them is a storm's claim.
 	for _, k := range append(slices.Clone(outside), spaces) {
 		path := k.path("")
 		raw, err := c.client.RESTClient().Get().AbsPath(path).Param("labelSelector", selector).DoRaw(ctx)
@@ -322,15 +327,15 @@ func (c *Cluster) removeSpace(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	// Where controllers are quick its finalizing is under way already: that is a conflict.
+	// If controllers are quick, they are already finalizing it, which gives a conflict.
 	err := c.client.RESTClient().Delete().AbsPath(spaces.path("") + "/" + name).Do(ctx).Error()
 	return utilerrors.FilterOut(err, apierrors.IsNotFound, apierrors.IsConflict)
 }
 
-// atOnce is how many objects are removed by one request: each has to be answered before it times out.
+// atOnce is how many objects are removed by one request, which has to be answered before it times out.
 const atOnce = 500
 
-// empty removes the objects of a kind at once: no kubelet has to agree.
+// empty removes the objects of a kind at once, without waiting for a kubelet.
 func (c *Cluster) empty(ctx context.Context, path, selector string) error {
 	for {
 		raw, err := c.client.RESTClient().Delete().AbsPath(path).Param("labelSelector", selector).
@@ -351,8 +356,8 @@ const (
 	leaving = time.Minute
 )
 
-// Claim makes a namespace that says that a storm has the cluster for itself, or says who has. own labels all other
-// namespaces of storms: what an earlier one made has to be gone first.
+// Claim creates a namespace that shows that a storm has the cluster for itself. If another has claimed it, the error
+// says which. own labels all other namespaces of storms; those of an earlier storm must be gone first.
 func (c *Cluster) Claim(ctx context.Context, name, own string) error {
 	host, _ := os.Hostname()
 	by := fmt.Sprintf("process %d on %s since %s", os.Getpid(), host, time.Now().UTC().Format(time.RFC3339))

@@ -14,10 +14,10 @@ import (
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
-// Need is a permission that a command needs: a verb on a resource (with its subresource after a slash), or on a path.
+// Need is a permission that a command needs: a verb on a resource (with a subresource after a slash), or on a path.
 type Need struct{ Verb, Group, Resource string }
 
-// String is as kubectl auth can-i has it.
+// String returns the permission as kubectl auth can-i writes it.
 func (n Need) String() string { return n.Verb + " " + n.on() }
 
 func (n Need) on() string {
@@ -37,7 +37,7 @@ func Needs(verbs, group string, resources ...string) (list []Need) {
 	return list
 }
 
-// Cleaning is what Stop needs.
+// Cleaning returns what Stop needs.
 func Cleaning() (list []Need) {
 	for _, k := range outside {
 		list = append(list, Needs("list deletecollection", k.group, k.name)...)
@@ -48,10 +48,11 @@ func Cleaning() (list []Need) {
 	return append(list, Needs("list delete", spaces.group, spaces.name)...)
 }
 
-// making is what everything needs that makes something: to look at the cluster first, and to remove it in the end.
+// making returns what every command needs that creates something: it looks at the cluster first, and cleans it in the
+// end.
 func making() []Need { return append(Cleaning(), Needs("list", "", "pods")...) }
 
-// Running is what run needs: objects of its own, and grants of anything that scenarios grant.
+// Running returns what run needs: objects of its own, and grants of everything that scenarios grant.
 func Running() []Need {
 	return slices.Concat(making(), Needs("create", "", "namespaces", "serviceaccounts", "serviceaccounts/token", "configmaps", "secrets", "pods"),
 		Needs("create", rbac, "clusterroles", "clusterrolebindings", "roles", "rolebindings"), Needs("escalate bind", rbac, "clusterroles", "roles"),
@@ -60,7 +61,7 @@ func Running() []Need {
 
 func reviews() []Need { return Needs("create", "authorization.k8s.io", "subjectaccessreviews") }
 
-// Advising is what advise needs to read who may do what, and with verify to ask about others.
+// Advising returns what advise needs: to read who may do what and, with verify, to ask about others.
 func Advising(verify bool) []Need {
 	list := Needs("list", rbac, RBAC()...)
 	if verify {
@@ -72,13 +73,14 @@ func Advising(verify bool) []Need {
 // RBAC are the resources of roles and bindings.
 func RBAC() []string { return []string{"clusterroles", "clusterrolebindings", "roles", "rolebindings"} }
 
-// Storm says what a storm does besides.
+// Storm says what else a storm needs.
 type Storm struct {
-	// Pods are its shards, Kwok keeps its nodes, and Level is a priority level of its own.
+	// Pods means that shards are pods, Kwok that kwok keeps its nodes, and Level that it has a priority level of its
+	// own.
 	Pods, Kwok, Level bool
 }
 
-// Storming is what load needs, but for what it grants to agents: see Granting.
+// Storming returns what load needs, except for what it grants to agents (see Granting).
 func Storming(s Storm) []Need {
 	list := slices.Concat(making(), Needs("create", "", "namespaces", "nodes", "pods", "serviceaccounts", "serviceaccounts/token"),
 		Needs("create", rbac, "clusterroles", "clusterrolebindings"), Needs("list", "discovery.k8s.io", "endpointslices"), Needs("get", "", "/metrics"))
@@ -94,10 +96,10 @@ func Storming(s Storm) []Need {
 	return list
 }
 
-// Granting is what load needs to grant agents what it does not hold itself.
+// Granting returns what load needs to grant agents permissions that it does not have itself.
 func Granting() []Need { return Needs("escalate bind", rbac, "clusterroles") }
 
-// Require says what of the needs the user of the kubeconfig lacks, which is that user's to mend.
+// Require returns an error that names the needs which the user of the kubeconfig lacks. The user can fix that.
 func (c *Cluster) Require(ctx context.Context, needs []Need) error {
 	lacking, err := c.Lacking(ctx, needs)
 	if err == nil && len(lacking) > 0 {
@@ -106,8 +108,8 @@ func (c *Cluster) Require(ctx context.Context, needs []Need) error {
 	return err
 }
 
-// refused makes an error of what the API server does not let the user of the kubeconfig do before anything is made that
-// user's to mend: not even everybody's permissions are there, such as to ask for one's own.
+// refused returns an error for what the API server refuses the user of the kubeconfig before anything is created. The
+// user can fix that: not even the permissions that everybody has are there, such as to ask for one's own.
 func refused(err error) error {
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 		return &usage.Error{Problem: fmt.Sprintf("the user of the kubeconfig is refused: %v; nothing was created", err)}
@@ -115,7 +117,7 @@ func refused(err error) error {
 	return err
 }
 
-// Lacking are those of the needs that the user of the kubeconfig may not do, as the API server says, in words.
+// Lacking returns in words which of the needs the user of the kubeconfig may not do, according to the API server.
 func (c *Cluster) Lacking(ctx context.Context, needs []Need) (list []string, err error) {
 	allowed := make([]bool, len(needs))
 	group, ctx := errgroup.WithContext(ctx)

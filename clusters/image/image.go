@@ -1,5 +1,5 @@
-// Package image writes container images without an engine or a registry: one layer with one static program, as
-// `docker save` writes an image, so that containerd can import it.
+// Package image writes container images without an engine or a registry. An image has one layer with one static
+// program, in the format of `docker save`, so that containerd can import it.
 package image
 
 import (
@@ -20,16 +20,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Loader takes an image into the nodes of a cluster.
+// Loader brings an image to the nodes of a cluster.
 type Loader interface {
-	// LoadImage takes an archive as Image.Archive is one, and returns when the image is there on every node.
+	// LoadImage takes an archive such as Image.Archive returns, and returns when every node has the image.
 	LoadImage(ctx context.Context, archive []byte) error
 }
 
 // Image is a program and how it is run.
 type Image struct {
 	Name         string // the whole name that pods ask for, tag included
-	Architecture string // that of the program, as GOARCH has it
+	Architecture string // the architecture of the program, as in GOARCH
 	// Program is a static executable, Path its place in the image and the entrypoint, for example /agent.
 	Program []byte
 	Path    string
@@ -38,14 +38,14 @@ type Image struct {
 
 var epoch = time.Unix(0, 0).UTC()
 
-// Archive is what docker save would write. Its bytes depend on the image alone.
+// Archive returns what docker save would write. Its bytes depend only on the image.
 func (i Image) Archive() ([]byte, error) {
 	layer, err := archive(entry{i.Path, 0o755, i.Program})
 	if err != nil {
 		return nil, fmt.Errorf("the layer of %s: %w", i.Name, err)
 	}
 	sum := sha256.Sum256(layer)
-	// The part of the image configuration that is needed (github.com/opencontainers/image-spec/specs-go/v1).
+	// This is the part of the image configuration that is needed (github.com/opencontainers/image-spec/specs-go/v1).
 	configuration, err := json.Marshal(map[string]any{
 		"architecture": i.Architecture, "os": "linux", "created": epoch,
 		"config": map[string]any{"User": fmt.Sprint(i.User), "Entrypoint": []string{i.Path}},
@@ -87,8 +87,8 @@ func archive(files ...entry) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// Program is a static executable for an image: the file that the environment variable names, where there are no
-// sources or no Go, or a build of a main package of the module in the working folder.
+// Program returns a static executable for an image. It is the file that the environment variable names, for machines
+// without sources or Go, or else a build of a main package of the module in the working folder.
 func Program(ctx context.Context, variable, mainPackage string) ([]byte, error) {
 	path := os.Getenv(variable)
 	if path == "" {
@@ -99,7 +99,7 @@ func Program(ctx context.Context, variable, mainPackage string) ([]byte, error) 
 		defer func() { _ = os.RemoveAll(dir) }()
 		path = filepath.Join(dir, "program")
 		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", path, mainPackage)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+runtime.GOARCH) // no cgo: the image holds nothing but the program
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+runtime.GOARCH) // no cgo, because the image contains only the program
 		if output, err := cmd.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("building %s (with authzconf's sources as the working folder, or set %s to one that is built): %w\n%s",
 				mainPackage, variable, err, strings.TrimSpace(string(output)))
@@ -118,7 +118,7 @@ func Of(ctx context.Context, spec corev1.PodSpec, variable, mainPackage, path st
 	return Image{Name: spec.Containers[0].Image, Architecture: runtime.GOARCH, Program: content, Path: path, User: int(*spec.SecurityContext.RunAsUser)}, err
 }
 
-// Load puts the image on the nodes.
+// Load brings the image to the nodes.
 func (i Image) Load(ctx context.Context, nodes Loader) error {
 	archive, err := i.Archive()
 	if err != nil {

@@ -46,7 +46,7 @@ func files(t *testing.T, archive []byte) map[string][]byte {
 	}
 }
 
-// TestWrite follows the archive from its manifest to the program, as an importer does.
+// TestWrite reads the archive from its manifest to the program, as an importer does.
 func TestWrite(t *testing.T) {
 	all := files(t, written(t, agent))
 	var manifests []struct {

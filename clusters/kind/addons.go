@@ -10,16 +10,16 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// The add-ons that kubeadm installs in a cluster. On every node they are of the control plane's version.
+// These are the add-ons that kubeadm installs in a cluster. They have the version of the control plane on every node.
 const (
 	addOnImages   = "kube-proxy|coredns"
 	kubeProxy     = "kube-proxy"
 	kubeProxyPods = "k8s-app=kube-proxy"
 )
 
-// mendAddOns brings the images of the add-ons from the control plane to the workers of other versions, whose node images
-// have others, and returns when kube-proxy runs on all nodes: without it a pod reaches no service, the API server
-// included. Where there is a registry, the kubelets have pulled the images by then.
+// mendAddOns copies the images of the add-ons from the control plane to workers of other versions, whose node images
+// contain other add-ons. It returns when kube-proxy runs on all nodes, because without it a pod reaches no service, not
+// even the API server. If there is a registry, the kubelets have pulled the images by then.
 func (c *Cluster) mendAddOns(ctx context.Context) error {
 	var others []string
 	for i, w := range c.opts.Workers {
@@ -52,8 +52,8 @@ func (c *Cluster) mendAddOns(ctx context.Context) error {
 	})
 }
 
-// replaceWaiting deletes the pods of a DaemonSet that are not ready. A kubelet that has not found an image waits longer and
-// longer before it looks again, and looks for a new pod at once.
+// replaceWaiting deletes the pods of a DaemonSet that are not ready. A kubelet that has not found an image waits longer
+// and longer before it looks again, but looks at once for a new pod.
 func replaceWaiting(ctx context.Context, client kubernetes.Interface, selector string) error {
 	pods, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {

@@ -20,24 +20,27 @@ import (
 // ErrStopped is the cause of whatever Stop breaks off.
 var ErrStopped = errors.New("the kind cluster was stopped")
 
-// Cluster is a running kind cluster. Its methods are safe for concurrent use; one at a time changes the API server.
+// Cluster is a running kind cluster. Its methods are safe for concurrent use. The API server is changed by one of them
+// at a time.
 type Cluster struct {
 	name  string
 	state *state
-	// folders are those of the API servers on this machine, audits follow their audit logs, hosts are their addresses, by node.
+	// folders are the folders of the API servers on this machine, audits follow their audit logs, and hosts are their
+	// addresses. All are by node.
 	folders map[string]serverFolders
 	audits  map[string]*auditLog
 	hosts   map[string]string
-	// balancer is the address of kind's load balancer before several API servers; empty before one.
+	// balancer is the address of kind's load balancer in front of several API servers. It is empty if there is only
+	// one.
 	balancer string
 	// joined are the nodes whose API servers are members.
 	joined []string
-	// manifests are those that were written since the cluster was made, by node.
+	// manifests are the manifests that were written since the cluster was created, by node.
 	manifests map[string]writtenManifest
 
 	admin, frontProxy, anonymous *rest.Config
 
-	life    sync.Mutex // held while the API server is changed
+	life    sync.Mutex // locked while the API server is changed
 	opts    Options
 	readyIn time.Duration
 
@@ -49,13 +52,13 @@ type Cluster struct {
 	err      error
 }
 
-// Start creates a cluster, and returns when its API server is ready and its nodes are. What is wrong with the
-// request or this machine's engine is a *usage.Error. Nothing is left after an error.
+// Start creates a cluster, and returns when its API server and its nodes are ready. An error that is caused by the
+// request or by this machine's engine is a *usage.Error. After an error nothing remains.
 func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if o, err = o.complete(); err != nil {
 		return nil, err
 	}
-	if o.Network == nil { // kind makes its network too, but not under a lock
+	if o.Network == nil { // kind creates its network too, but without a lock
 		if _, err := FindNetwork(ctx); err != nil {
 			return nil, err
 		}
@@ -96,8 +99,8 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	return c, nil
 }
 
-// create has kind make the cluster. kind's own waiting cannot be interrupted: when
-// ctx ends its containers are taken away, and it fails.
+// create has kind create the cluster. kind's own waiting cannot be interrupted, so when ctx ends its containers are
+// removed, which makes it fail.
 func (c *Cluster) create(ctx context.Context) error {
 	folders, err := c.state.makeFolders(len(c.opts.servers()))
 	if err != nil {
@@ -140,10 +143,10 @@ func (c *Cluster) create(ctx context.Context) error {
 		const grace = time.Minute
 		for deadline := time.Now().Add(grace); time.Now().Before(deadline); {
 			cleanup, stop := context.WithTimeout(context.Background(), grace)
-			_ = removeContainers(cleanup, c.name) // Stop tries again, and says what is wrong
+			_ = removeContainers(cleanup, c.name) // Stop tries again, and returns what is wrong
 			stop()
 			select {
-			case err := <-ended: // it failed, for its containers are gone
+			case err := <-ended: // it failed, because its containers are gone
 				return errors.Join(context.Cause(ctx), err)
 			case <-time.After(time.Second):
 			}
@@ -156,7 +159,7 @@ func (c *Cluster) create(ctx context.Context) error {
 	return nil
 }
 
-// outputOf returns what the command printed that made kind fail, on a line of its own.
+// outputOf returns what the command that failed in kind had printed, on a line of its own.
 func outputOf(err error) string {
 	failed := kindexec.RunErrorForError(err)
 	if failed == nil || len(failed.Output) == 0 {
@@ -188,7 +191,7 @@ func (c *Cluster) followAudits() error {
 	return nil
 }
 
-// writeFiles writes what the API servers of some nodes read.
+// writeFiles writes the files that the API servers of some nodes read.
 func (c *Cluster) writeFiles(nodes []string, files map[string][]byte) error {
 	for _, node := range nodes {
 		if err := c.folders[node].write(files); err != nil {
@@ -211,7 +214,8 @@ func (c *Cluster) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// RBAC authorizes the usual administrator, so that the recorder would see every request; this one is in system:masters.
+	// RBAC authorizes the usual administrator, so the recorder would see all of its requests. This administrator is in
+	// system:masters.
 	var super, cert, key []byte
 	for path, into := range map[string]*[]byte{"super-admin.conf": &super, "pki/front-proxy-client.crt": &cert, "pki/front-proxy-client.key": &key} {
 		if *into, err = c.readNode(ctx, "/etc/kubernetes/"+path); err != nil {
@@ -292,10 +296,10 @@ func (c *Cluster) FrontProxy() *rest.Config { return rest.CopyConfig(c.frontProx
 // Anonymous implements clusters.Cluster.
 func (c *Cluster) Anonymous() *rest.Config { return rest.CopyConfig(c.anonymous) }
 
-// Dir is the cluster's folder on this machine, for this user alone.
+// Dir returns the cluster's folder on this machine, which only this user can read.
 func (c *Cluster) Dir() string { return c.state.path }
 
-// ReadyIn is how long the creation took, or since the last restart of the API server, how long it took the new process.
+// ReadyIn returns how long the creation took. After a restart of the API server it is how long the new process took.
 func (c *Cluster) ReadyIn() time.Duration {
 	c.life.Lock()
 	defer c.life.Unlock()
@@ -327,7 +331,7 @@ func (c *Cluster) Stop() error {
 		defer cancel()
 		var errs []error
 		if c.opts.Keep {
-			// What stays works without this process.
+			// What remains works without this process.
 			errs = append(errs, c.reloadOn(c.controlPlanes(), []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- {type: Node, name: node}\n- {type: RBAC, name: rbac}\n")))
 		} else {
 			errs = append(errs, removeAll(ctx, c.name))
@@ -340,8 +344,8 @@ func (c *Cluster) Stop() error {
 	return c.stopErr
 }
 
-// ReloadAuthorization puts another AuthorizationConfiguration in place of the present one in the running API servers that are
-// not members, which watch the file. It does not wait until it has been taken over.
+// ReloadAuthorization replaces the AuthorizationConfiguration of the running API servers that are not members. They
+// watch the file. It does not wait until they use it.
 func (c *Cluster) ReloadAuthorization(config []byte) error {
 	return c.reloadOn(c.own(), config)
 }

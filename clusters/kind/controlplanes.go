@@ -14,11 +14,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// balancerImage is the image of the load balancer that kind sets before several control planes
-// (sigs.k8s.io/kind/pkg/cluster/internal/loadbalancer, which nobody else can import).
+// balancerImage is the image of the load balancer that kind puts in front of several control planes
+// (sigs.k8s.io/kind/pkg/cluster/internal/loadbalancer, which only kind can import).
 const balancerImage = "docker.io/envoyproxy/envoy:v1.36.2"
 
-// apiServerPort is where an API server listens on its node.
+// apiServerPort is the port of an API server on its node.
 const apiServerPort = "6443"
 
 // controlPlanes returns the nodes of the control plane, as kind names them.
@@ -30,7 +30,7 @@ func (c *Cluster) controlPlanes() []string {
 	return names
 }
 
-// servers returns the versions and node images of all API servers, that of Options.Version first.
+// servers returns the versions and node images of all API servers, beginning with that of Options.Version.
 func (o Options) servers() []Worker {
 	all := []Worker{{Version: o.Version, Image: o.Image}}
 	for _, node := range o.ControlPlanes {
@@ -39,11 +39,12 @@ func (o Options) servers() []Worker {
 	return all
 }
 
-// baseImage returns the node image of all nodes of the control plane: the oldest of its API servers. Whatever else runs
-// there is not newer than any API server then, as the version skew policy asks; newer API servers are brought afterwards.
+// baseImage returns the node image of all nodes of the control plane, which is that of the oldest API server. So
+// nothing else there is newer than any API server, as the version skew policy demands. Newer API servers are brought
+// later.
 func (o Options) baseImage() string {
 	if o.Version == "" {
-		return o.Image // an image that was named by itself
+		return o.Image // an image that was named explicitly
 	}
 	oldest := slices.MinFunc(o.servers(), func(a, b Worker) int {
 		return cmp.Compare(0, minorsBetween(a.Version, b.Version))
@@ -65,7 +66,7 @@ func (c *Cluster) APIServers() map[string]*rest.Config {
 	return byNode
 }
 
-// findHosts finds the addresses of the API servers. Where there is one it is at the port that kind has published.
+// findHosts finds the addresses of the API servers. A single one is at the port that kind has published.
 func (c *Cluster) findHosts(ctx context.Context, published string) error {
 	c.hosts = map[string]string{c.controlPlane(): published}
 	if len(c.opts.ControlPlanes) == 0 {
@@ -82,10 +83,10 @@ func (c *Cluster) findHosts(ctx context.Context, published string) error {
 	return nil
 }
 
-// bringVersions gives the nodes of the control plane the API servers of the versions that were asked for, where these are
-// newer than what the nodes were made with.
+// bringVersions brings the API servers of the requested versions to nodes of the control plane that were created with
+// an older one.
 func (c *Cluster) bringVersions(ctx context.Context) error {
-	newer := map[string][]string{} // nodes, by the image of their API server
+	newer := map[string][]string{} // nodes by the image of their API server
 	for i, server := range c.opts.servers() {
 		if server.Image != c.opts.baseImage() {
 			newer[server.Image] = append(newer[server.Image], c.controlPlanes()[i])
@@ -106,13 +107,14 @@ func (c *Cluster) bringVersions(ctx context.Context) error {
 	return nil
 }
 
-// writtenManifest is what was put into the manifest of an API server: arguments, and the node image that its program is of.
+// writtenManifest is what was written to the manifest of an API server: its arguments, and the node image that its
+// program is from.
 type writtenManifest struct {
 	args  []arg
 	image string
 }
 
-// manifestOf returns what the manifest on a node has, also if the API server has not become ready with it.
+// manifestOf returns what the manifest on a node contains, even if the API server has not become ready with it.
 func (c *Cluster) manifestOf(node string) writtenManifest {
 	if written, isKnown := c.manifests[node]; isKnown {
 		return written
@@ -120,12 +122,12 @@ func (c *Cluster) manifestOf(node string) writtenManifest {
 	return writtenManifest{c.opts.args(), c.opts.baseImage()}
 }
 
-// replaceServer gives one node of the control plane the API server that o describes, whose image is there, and returns when it
-// is ready.
+// replaceServer gives one node of the control plane the API server that o describes, and returns when it is ready. The
+// node already has its image.
 func (c *Cluster) replaceServer(ctx context.Context, node string, o Options) error {
 	started, err := c.startTime(ctx, node)
 	if err != nil {
-		started = 0 // it does not run: any is a new one
+		started = 0 // it does not run, so any process is a new one
 	}
 	image := ""
 	if o.Image != c.manifestOf(node).image {
@@ -155,7 +157,7 @@ func checkBalancer(ctx context.Context) error {
 	return nil
 }
 
-// eachServer does something with the API servers of all nodes of the control plane at once.
+// eachServer calls a function for the API servers of all nodes of the control plane, at the same time.
 func (c *Cluster) eachServer(ctx context.Context, do func(ctx context.Context, node string) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, node := range c.controlPlanes() {

@@ -25,7 +25,7 @@ import (
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
-// minFreeBytes is what the engine's disk must have free: two nodes write some 1.5 GB over their image.
+// minFreeBytes is how much space the engine's disk must have. Two nodes write some 1.5 GB more than their image.
 const minFreeBytes = 3 << 30
 
 // runEngine runs a command of the container engine's client, and returns the text that it prints.
@@ -34,7 +34,7 @@ func runEngine(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// runEngineBytes is runEngine for output that is not text, with input if there is any.
+// runEngineBytes does the same as runEngine for output that is not text, with input if there is any.
 func runEngineBytes(ctx context.Context, input io.Reader, args ...string) ([]byte, error) {
 	p, err := findProgram(ctx)
 	if err != nil {
@@ -52,7 +52,7 @@ func runEngineBytes(ctx context.Context, input io.Reader, args ...string) ([]byt
 	return out.Bytes(), nil
 }
 
-// CheckEngine says what is missing on this machine to run clusters at all.
+// CheckEngine returns an error that says what is missing on this machine to run clusters at all.
 func CheckEngine(ctx context.Context) error {
 	p, err := findProgram(ctx)
 	if err != nil {
@@ -68,7 +68,8 @@ func CheckEngine(ctx context.Context) error {
 	return p.checkDisk(ctx)
 }
 
-// engineError says what the user can do about an error of the engine, unless it only was interrupted.
+// engineError returns an error that says what the user can do about an error of the engine, unless it was only
+// interrupted.
 func engineError(ctx context.Context, err error, problem, hint string) error {
 	if ctx.Err() != nil {
 		return err
@@ -83,7 +84,7 @@ func (p program) checkDisk(ctx context.Context) error {
 	}
 	var s unix.Statfs_t
 	if unix.Statfs(root, &s) != nil {
-		return nil //nolint:nilerr // the engine is on another machine, whose disk cannot be seen: kind fails if it is full
+		return nil //nolint:nilerr // the disk of an engine on another machine cannot be seen, and kind fails if it is full
 	}
 	if free := s.Bavail * uint64(s.Bsize); free < minFreeBytes {
 		return &usage.Error{
@@ -94,8 +95,8 @@ func (p program) checkDisk(ctx context.Context) error {
 	return nil
 }
 
-// findImage returns the name of a node image that the engine has: the one that is asked for, or instead of kindest/node of
-// a version the one that was built of it here. If it has neither, the first is to be pulled.
+// findImage returns the name of a node image that the engine has. It is the requested one or, instead of kindest/node
+// of a version, the one that was built here. If the engine has neither, the first has to be pulled.
 func findImage(ctx context.Context, image string) string {
 	tag, isDefault := strings.CutPrefix(image, ImageRepository+":")
 	if !isDefault || hasImage(ctx, image) {
@@ -120,8 +121,8 @@ func imageID(ctx context.Context, image string) (string, error) {
 // imageVersions are the versions of the node images that this process has looked into, by the ID of the image.
 var imageVersions sync.Map
 
-// ImageVersion returns the version of Kubernetes in a node image, without a v. It pulls the image if it is not
-// there, and proves that the engine runs privileged containers, as kind's nodes are. An image is looked into once.
+// ImageVersion returns the version of Kubernetes in a node image, without a v. It pulls the image if necessary, and
+// proves that the engine runs privileged containers, as kind's nodes are. It looks into an image only once.
 func ImageVersion(ctx context.Context, image string) (string, error) {
 	id, err := imageID(ctx, image)
 	if err != nil {
@@ -160,7 +161,7 @@ func readVersion(ctx context.Context, image string) (string, error) {
 	return version, nil
 }
 
-// Leftovers are the clusters of authzconf whose run is over: they were kept, or their process was killed.
+// Leftovers returns the clusters of authzconf whose run is over: they were kept, or their process was killed.
 func Leftovers(ctx context.Context) ([]string, error) {
 	p, err := findProgram(ctx)
 	if err != nil {
@@ -179,17 +180,18 @@ func Remove(ctx context.Context, name string) error {
 	return errors.Join(removeContainers(ctx, name), removeState(name))
 }
 
-// clusterLabel is how kind marks its containers.
+// clusterLabel is the label of kind's containers.
 const clusterLabel = "io.x-k8s.kind.cluster"
 
-// How often, and at which intervals, containers are removed that the engine cannot end yet: on a busy machine the kernel takes its
-// time with the processes of a node.
+// These are how often and at which intervals it is tried to remove containers that the engine cannot end yet. On a busy
+// machine the kernel needs time for the processes of a node.
 const (
 	removeAttempts = 10
 	removePause    = 2 * time.Second
 )
 
-// removeContainers is what kind's Delete does, and can be interrupted. What is gone already is not an error.
+// removeContainers does the same as kind's Delete, and can be interrupted. It is not an error if the containers are
+// gone already.
 func removeContainers(ctx context.Context, name string) error {
 	var last error
 	for range removeAttempts {
@@ -209,14 +211,15 @@ const networkName = "kind"
 
 // Network is the engine's network of kind's nodes.
 type Network struct {
-	// Gateway is this machine's address on it, Subnet what its members' addresses are in.
+	// Gateway is the address of this machine on the network. Subnet contains the addresses of its members.
 	Gateway netip.Addr
 	Subnet  netip.Prefix
 }
 
-// FindNetwork returns kind's network, and makes it as kind would if there is none yet: whoever listens for nodes
-// needs its address before there are any. Docker lets two networks have one name, and then neither can be used by
-// it; so the network is made under a lock between processes, and of doubles that others made one is kept.
+// FindNetwork returns kind's network. If there is none yet, it creates it as kind would, because whoever listens for
+// nodes needs its address before there are any. Docker allows two networks with the same name, and then neither can be
+// used by the name. So the network is created with a lock between processes, and of duplicates that others created only
+// one is kept.
 func FindNetwork(ctx context.Context) (Network, error) {
 	if err := CheckEngine(ctx); err != nil {
 		return Network{}, err
@@ -281,11 +284,11 @@ type dockerNetwork struct {
 		Config []struct{ Subnet, Gateway string }
 	}
 	Containers map[string]any
-	Subnets    []struct{ Subnet, Gateway string } // in place of IPAM where podman says it
+	Subnets    []struct{ Subnet, Gateway string } // where podman says it, and not in IPAM
 }
 
-// networksOf returns all networks of a name, in the order in which kind keeps them: the first is the one it
-// uses (docker/network.go, sortNetworkInspectEntries).
+// networksOf returns all networks with a name, in kind's order: it uses the first one (docker/network.go,
+// sortNetworkInspectEntries).
 func networksOf(ctx context.Context, name string) ([]dockerNetwork, error) {
 	ids, err := runEngine(ctx, "network", "ls", "--no-trunc", "--filter", "name=^"+name+"$", "--format", "{{.ID}}")
 	if err != nil || ids == "" {
@@ -316,7 +319,7 @@ func (n dockerNetwork) parse() (Network, error) {
 		}
 		gateway, err := netip.ParseAddr(c.Gateway)
 		if err != nil {
-			gateway = subnet.Masked().Addr().Next() // what docker takes by itself
+			gateway = subnet.Masked().Addr().Next() // docker's own choice
 		}
 		return Network{Gateway: gateway, Subnet: subnet.Masked()}, nil
 	}

@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// imageVariable is set where there is an engine to test with: by make kind-conformance.
+// imageVariable is set by make kind-conformance, if there is an engine to test with.
 const imageVariable = "AUTHZCONF_KIND_NODE_IMAGE"
 
-// TestKindNetwork: two that need the network at once get the same one, and doubles that are there already,
-// which docker makes for clients that do not check, become one.
+// TestKindNetwork checks that two processes that need the network at the same time get the same one, and that existing
+// duplicates, which docker creates for clients that do not check, are reduced to one.
 func TestKindNetwork(t *testing.T) {
 	if os.Getenv(imageVariable) == "" {
 		t.Skipf("%s is not set: make kind-conformance builds an image and runs this", imageVariable)
@@ -63,8 +63,8 @@ func TestKindNetwork(t *testing.T) {
 	}
 }
 
-// createUnchecked makes a network by docker's API as kind's client does in a race: without asking whether the
-// name is free. Newer engines refuse it all the same.
+// createUnchecked creates a network through docker's API as kind's client does in a race, without asking whether the
+// name is free. Newer engines refuse that nevertheless.
 func createUnchecked(t *testing.T, name string) {
 	t.Helper()
 	socket, found := strings.CutPrefix(os.Getenv("DOCKER_HOST"), "unix://")

@@ -16,15 +16,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// kubeletPath is where node images have the kubelet.
+// kubeletPath is the path of the kubelet in node images.
 const kubeletPath = "/usr/bin/kubelet"
 
-// nodeTimeout is how long a node may take to be ready with another kubelet.
+// nodeTimeout is how long a node may take to become ready with another kubelet.
 const nodeTimeout = 3 * time.Minute
 
-// ReplaceKubelets implements clusters.NodeReplacer: one node after the other, those of the control plane first, gets the kubelet
-// of a node image. Pods stay, but for static ones: a kubelet of another minor takes those for others than before, so that it
-// ends etcd and the API server and starts them anew.
+// ReplaceKubelets implements clusters.NodeReplacer. One node after the other gets the kubelet of a node image,
+// beginning with those of the control plane. Pods stay, except for static ones: a kubelet of another minor regards them
+// as changed, so it ends etcd and the API server and starts them again.
 func (c *Cluster) ReplaceKubelets(ctx context.Context, version, image string) error {
 	c.life.Lock()
 	defer c.life.Unlock()
@@ -57,7 +57,7 @@ func takeKubelet(ctx context.Context, image string) ([]byte, error) {
 
 func (c *Cluster) replaceKubelet(ctx context.Context, node, version string, program []byte) error {
 	stopped := time.Now()
-	// systemd starts the kubelet again whenever it ends, and a program that runs cannot be written to.
+	// systemd restarts the kubelet whenever it ends, and a running program cannot be written to.
 	if _, err := execNode(ctx, node, nil, "systemctl", "stop", "kubelet"); err != nil {
 		return err
 	}
@@ -73,8 +73,8 @@ func (c *Cluster) replaceKubelet(ctx context.Context, node, version string, prog
 	return c.awaitStaticPods(ctx, node)
 }
 
-// awaitStaticPods returns when all pods that a kubelet runs by itself are ready, as it says itself: those that it has taken for
-// other ones are started anew.
+// awaitStaticPods returns when all static pods of a kubelet are ready according to the kubelet. Those that it regards
+// as changed are started again.
 func (c *Cluster) awaitStaticPods(ctx context.Context, node string) error {
 	last := errors.New("they have not been read")
 	err := wait.PollUntilContextTimeout(ctx, readyPoll, nodeTimeout, true, func(ctx context.Context) (bool, error) {
@@ -123,7 +123,7 @@ func (c *Cluster) awaitKubelet(ctx context.Context, name, version string, since 
 		node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			last = err.Error()
-			return false, nil //nolint:nilerr // the API server may be busy, and is asked again
+			return false, nil //nolint:nilerr // the API server may be busy, so it is asked again
 		}
 		last = fmt.Sprintf("it is ready: %t, its kubelet is of %s", isReadySince(node, since), node.Status.NodeInfo.KubeletVersion)
 		return isReadySince(node, since) && node.Status.NodeInfo.KubeletVersion == "v"+version, nil
@@ -134,7 +134,8 @@ func (c *Cluster) awaitKubelet(ctx context.Context, name, version string, since 
 	return nil
 }
 
-// isReadySince reports whether the kubelet has said after a time that its node is ready. Times of a node's status have seconds.
+// isReadySince reports whether the kubelet has said after a time that its node is ready. Times of a node's status have
+// seconds.
 func isReadySince(node *corev1.Node, since time.Time) bool {
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {

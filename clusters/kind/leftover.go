@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// removeAll removes the containers of a cluster, those too that are still being made. kind runs a command for each of its
-// containers at once, and returns as soon as one of these fails, while the others go on.
+// removeAll removes the containers of a cluster, including those that are still being created. kind runs a command for
+// each of its containers at the same time, and returns as soon as one of them fails while the others go on.
 func removeAll(ctx context.Context, name string) error {
 	if err := removeContainers(ctx, name); err != nil {
 		return err
@@ -26,10 +26,10 @@ func removeAll(ctx context.Context, name string) error {
 	return removeContainers(ctx, name)
 }
 
-// isBeingMade reports whether a process of this machine makes containers of a cluster, whose name nobody else has. Where
-// there is no /proc, none is found.
+// isBeingMade reports whether a process of this machine is creating containers of a cluster with this name. Without
+// /proc, none is found.
 func isBeingMade(name string) bool {
-	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is not malformed
+	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is valid
 	own := filepath.Join("/proc", strconv.Itoa(os.Getpid()), "cmdline")
 	for _, command := range commands {
 		line, err := os.ReadFile(command)

@@ -6,20 +6,20 @@ import (
 	"sync"
 )
 
-// lineMerger hands lines of several files to one receiver, which gets each line in one piece.
+// lineMerger passes lines of several files to one receiver, which gets each line in one piece.
 type lineMerger struct {
 	mu sync.Mutex
 	to io.Writer
 }
 
-// lines is one of the files of a lineMerger. It keeps what does not end with a newline until the rest has come.
+// lines is one of the files of a lineMerger. It keeps an incomplete line until the rest has arrived.
 type lines struct {
 	mu     sync.Mutex
 	merger *lineMerger
 	rest   []byte
 }
 
-// redirect hands the lines that come from now on to another receiver, who has no others.
+// redirect passes all further lines to another receiver that has no other files.
 func (l *lines) redirect(to io.Writer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

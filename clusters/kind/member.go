@@ -11,8 +11,8 @@ import (
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
-// member is one of the API servers of a cluster with several, as a cluster of its own: it has its own files and audit log,
-// and is replaced by itself. Nodes and etcd are those of the whole cluster.
+// member is one of several API servers of a cluster, as a cluster of its own. It has its own files and audit log, and
+// can be replaced by itself. Nodes and etcd are those of the whole cluster.
 type member struct {
 	*Cluster
 	node    string
@@ -24,7 +24,8 @@ func (c *Cluster) own() []string {
 	return slices.DeleteFunc(c.controlPlanes(), func(node string) bool { return slices.Contains(c.joined, node) })
 }
 
-// join makes another API server of the cluster a member, and starts it anew as o describes it. The first stays the cluster's.
+// join makes another API server of the cluster a member, and starts it again as o describes it. The first API server
+// remains the cluster's.
 func (c *Cluster) join(ctx context.Context, o Options) (*member, error) {
 	c.life.Lock()
 	defer c.life.Unlock()

@@ -7,7 +7,8 @@ import (
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
-// What the nodes of a cluster take of the machine's memory while scenarios run, measured (docs/kind.md).
+// These are measured values of how much of the machine's memory the nodes of a cluster need while scenarios run
+// (docs/kind.md).
 const (
 	controlPlaneBytes = 700 << 20
 	workerBytes       = 250 << 20

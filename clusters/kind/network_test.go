@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// TestListen: who is not on the network is hung up on before a byte is read.
+// TestListen checks that a client from outside of the network is disconnected before a byte is read.
 func TestListen(t *testing.T) {
 	for name, tc := range map[string]struct {
 		subnet string
@@ -90,7 +90,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestState: a cluster is in use as long as the process that made it lives, and a name is never used twice.
+// TestState checks that a cluster is in use as long as the process that created it lives, and that a name is never used
+// twice.
 func TestState(t *testing.T) {
 	t.Setenv("AUTHZCONF_STATE", t.TempDir())
 	name, s, err := newState("x")
@@ -121,7 +122,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestNoEngine: every way out says what to do.
+// TestNoEngine checks that every error says what to do.
 func TestNoEngine(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
 	if err := CheckEngine(context.Background()); err == nil {

@@ -90,8 +90,8 @@ func (c *Cluster) LoadImage(ctx context.Context, archive []byte) error {
 
 const logTimeout = 10 * time.Second
 
-// failureLog shows why a cluster did not start, as far as it can be seen: the end of the API server's log, or of the
-// kubelet's if there is none, and of what kind said.
+// failureLog returns why a cluster did not start, as far as it can be seen: the end of the API server's log (or of the
+// kubelet's if there is none), and the end of what kind printed.
 func (c *Cluster) failureLog(logger *lineLogger) string {
 	const lines = 20
 	ctx, cancel := context.WithTimeout(context.Background(), logTimeout)
@@ -138,13 +138,14 @@ func (l *lineLogger) V(kindlog.Level) kindlog.InfoLogger { return kindlog.NoopIn
 
 const (
 	manifestPath = "/etc/kubernetes/manifests/kube-apiserver.yaml"
-	// generation is an argument-free mark in the manifest, for the kubelet to restart the pod even if nothing else differs.
+	// generation is an argument-free mark in the manifest, for the kubelet to restart the pod even if nothing else
+	// differs.
 	generation = "authzconf.dev/generation"
 )
 
-// RestartAPIServer changes the options, writes the static pod's manifest anew, and returns when the kubelet has replaced
-// the API server and the new one is ready; of several, one after the other, but for those that are members. With another Image
-// they all become that image's; etcd, kubelets and all else stay.
+// RestartAPIServer changes the options and writes the manifest of the static pod again. It returns when the kubelet has
+// replaced the API server and the new one is ready. Several API servers are replaced one after the other, except those
+// that are members. With another Image all of them get that image's program; etcd, kubelets and everything else stay.
 func (c *Cluster) RestartAPIServer(ctx context.Context, change func(*Options)) error {
 	c.life.Lock()
 	defer c.life.Unlock()
@@ -161,9 +162,9 @@ func (c *Cluster) RestartAPIServer(ctx context.Context, change func(*Options)) e
 	return nil
 }
 
-// restart replaces the API servers of some nodes by those that o describes, one after the other. It returns the options with
-// their defaults, and for how long the first has run. Until then the one before may have answered: an image is brought first,
-// and the kubelet looks now and then.
+// restart replaces the API servers of some nodes by those that o describes, one after the other. It returns the options
+// with their defaults, and for how long the first API server has run. Before that, the previous one may have answered,
+// because the image has to be brought first and the kubelet looks only now and then.
 func (c *Cluster) restart(ctx context.Context, nodes []string, o Options) (_ Options, took time.Duration, err error) {
 	if o, err = o.complete(); err != nil {
 		return o, 0, err
@@ -193,8 +194,8 @@ const killTimeout = time.Minute
 // KillAPIServer implements clusters.Killer.
 func (c *Cluster) KillAPIServer() error { return c.kill(c.own()) }
 
-// kill kills the API servers of some nodes. Their kubelets, which would start them again at once, rest until the next ones are
-// put in their place.
+// kill kills the API servers of some nodes. It stops their kubelets, which would start them again at once, until the
+// next API servers replace them.
 func (c *Cluster) kill(nodes []string) error {
 	ctx, cancel := context.WithTimeout(c.ctx, killTimeout)
 	defer cancel()
@@ -215,8 +216,8 @@ func (c *Cluster) rewriteManifest(ctx context.Context, node string, o Options, i
 	if err != nil {
 		return err
 	}
-	// The kubelet takes every file of the folder for a pod, but those that begin with a dot.
-	// It has been stopped if the API server was killed, and goes on by this.
+	// The kubelet regards every file in the folder as a pod, except those that begin with a dot. If the API server was
+	// killed, the kubelet has been stopped, and is started again by this.
 	const script = `cat >/etc/kubernetes/manifests/.authzconf && mv /etc/kubernetes/manifests/.authzconf ` + manifestPath + ` && systemctl start kubelet`
 	if _, err = execNode(ctx, node, bytes.NewReader(raw), "sh", "-c", script); err != nil {
 		return err
@@ -225,7 +226,7 @@ func (c *Cluster) rewriteManifest(ctx context.Context, node string, o Options, i
 	return nil
 }
 
-// editManifest takes the arguments old out of the manifest of a static pod, and puts the arguments wanted in.
+// editManifest removes the arguments old from the manifest of a static pod, and adds the arguments wanted.
 func editManifest(raw []byte, old, wanted []arg, image, mark string) ([]byte, error) {
 	var pod corev1.Pod
 	if err := yaml.UnmarshalStrict(raw, &pod); err != nil {
@@ -261,8 +262,8 @@ func (c *Cluster) awaitReplaced(ctx context.Context, node string, before float64
 	return c.waitReady(ctx, node)
 }
 
-// awaitMirror returns when the pod that shows the API server of a node is that of the manifest with a mark. The kubelet removes the
-// one before and makes it anew, after the API server is ready: until then its node seems to have none.
+// awaitMirror returns when the pod that shows the API server of a node is that of the manifest with a mark. The kubelet
+// replaces this pod after the API server is ready; until then its node seems to have none.
 func (c *Cluster) awaitMirror(ctx context.Context, node, mark string) error {
 	return c.await(ctx, "has no pod that shows it", func(ctx context.Context) error {
 		raw, err := c.get(ctx, node, "/api/v1/namespaces/kube-system/pods/kube-apiserver-"+node)
@@ -282,7 +283,7 @@ func (c *Cluster) awaitMirror(ctx context.Context, node, mark string) error {
 
 var startTimeLine = regexp.MustCompile(`(?m)^process_start_time_seconds (\S+)$`)
 
-// startTime is when the API server's process began, in seconds since 1970, as it says itself.
+// startTime returns when the API server's process began, in seconds since 1970, according to its metrics.
 func (c *Cluster) startTime(ctx context.Context, node string) (float64, error) {
 	body, err := c.get(ctx, node, "/metrics")
 	if err != nil {
@@ -301,7 +302,7 @@ func nameAPIServer(ctx context.Context, nodeImage string) (string, error) {
 	return "registry.k8s.io/kube-apiserver:v" + version, err
 }
 
-// bringAPIServer puts the kube-apiserver of a node image onto those of some nodes that run the one of another.
+// bringAPIServer brings the kube-apiserver of one node image to nodes that run that of another.
 func (c *Cluster) bringAPIServer(ctx context.Context, nodes []string, nodeImage string) error {
 	nodes = seq.Filter(nodes, func(node string) bool { return c.manifestOf(node).image != nodeImage })
 	if len(nodes) == 0 {
@@ -311,7 +312,7 @@ func (c *Cluster) bringAPIServer(ctx context.Context, nodes []string, nodeImage 
 	if err != nil {
 		return err
 	}
-	// A node image holds the images of its version in the store of containerd, which has to run to get one out.
+	// A node image has the images of its version in the store of containerd, which has to run to export one.
 	script := `containerd >/dev/null 2>&1 & until ctr version >/dev/null 2>&1; do sleep 0.1; done; exec ctr --namespace k8s.io images export --local - ` + name
 	archive, err := runEngineBytes(ctx, nil, "run", "--rm", "--privileged", "--network", "none", "--entrypoint", "sh", nodeImage, "-c", script)
 	if err != nil {

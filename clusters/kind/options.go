@@ -33,11 +33,11 @@ import (
 )
 
 const (
-	// NamePrefix begins the name of every cluster of authzconf: what kind's label
-	// io.x-k8s.kind.cluster is looked through for by Leftovers.
+	// NamePrefix is the beginning of the name of every cluster of authzconf. Leftovers finds them by it in kind's label
+	// io.x-k8s.kind.cluster.
 	NamePrefix = "authzconf-"
-	// ImageRepository is where node images come from unless one is named, and BuiltRepository is what ci/kind-node/build
-	// calls those that it makes where no registry can be reached.
+	// ImageRepository is the repository of node images unless one is named. BuiltRepository is the name of those that
+	// ci/kind-node/build makes where no registry can be reached.
 	ImageRepository = "kindest/node"
 	BuiltRepository = "authzconf/kind-node"
 
@@ -46,32 +46,32 @@ const (
 
 // Options describe a cluster.
 type Options struct {
-	// Name follows NamePrefix in the cluster's name, before a random part.
+	// Name follows NamePrefix in the cluster's name, and a random part follows it.
 	Name string
-	// Image is the node image; it decides the version. Empty is kindest/node:v<Version>, or the one that ci/kind-node/build
-	// has made if the engine has that and not the other.
+	// Image is the node image, which decides the version. If it is empty, it is kindest/node:v<Version>, or the one
+	// that ci/kind-node/build has made if the engine has only that.
 	Image   string
 	Version string           // the version of Kubernetes that the image has, without a v
-	Network clusters.Network // what FindNetwork has found, if it was asked before
-	// ControlPlanes are the nodes of the control plane beside the first, whose API server is of Version. Requests are sent to
-	// the first; kind's load balancer stands before all of them.
+	Network clusters.Network // the result of FindNetwork, if it was called before
+	// ControlPlanes are the nodes of the control plane in addition to the first, whose API server has Version. Requests
+	// are sent to the first. kind's load balancer is in front of all of them.
 	ControlPlanes []Worker
-	// Workers are the nodes beside the control plane.
+	// Workers are the nodes in addition to the control plane.
 	Workers []Worker
-	// Options are those of kube-apiserver, as of a local one; what they say of programs, etcd and ports has no effect.
-	// Arguments are of the form --name=value. In them and in AuthorizationConfig local.DirPlaceholder stands for the
-	// folder of Files as the API server sees it. Keep leaves the cluster running after Stop, with the plain authorizer
-	// chain of Node and RBAC: what else was in it ends with this process.
+	// Options are the options of kube-apiserver, as for a local one. Those about programs, etcd and ports have no
+	// effect. Arguments have the form --name=value. In them and in AuthorizationConfig, local.DirPlaceholder stands for
+	// the folder of Files as the API server sees it. Keep leaves the cluster running after Stop, with the plain
+	// authorizer chain of Node and RBAC, because everything else in the chain ends with this process.
 	local.Options
 }
 
-// Worker is a node beside the first, which may be of another version.
+// Worker is a node in addition to the first. It may have another version.
 type Worker struct {
-	// Version is that of its kubelet, or of its API server on a node of the control plane, without a v. Empty is that of the
-	// first node, or of the oldest API server for a worker.
+	// Version is the version, without a v, of its kubelet or, on a node of the control plane, of its API server. If it
+	// is empty, it is that of the first node, or for a worker that of the oldest API server.
 	Version string
-	// Image is its node image. Empty is as for Options.Image if a version is named. If not, it is that of the first API server
-	// for another one, and that of the oldest for a worker.
+	// Image is its node image. If it is empty and a version is named, it is chosen as for Options.Image. Otherwise it
+	// is that of the first API server, or for a worker that of the oldest.
 	Image string
 }
 
@@ -112,7 +112,7 @@ func (o Options) imageOf(version, unnamed string) string {
 // imageOf returns the name of the node image of a version, unless the engine has only our own.
 func imageOf(version string) string { return ImageRepository + ":v" + version }
 
-// Places on the control-plane node, the same in the static pod.
+// These are places on the control-plane node, which are the same in the static pod.
 const (
 	nodeConfigDir = "/etc/authzconf"
 	nodeAuditDir  = "/var/log/authzconf"
@@ -126,9 +126,10 @@ type arg struct{ name, value string }
 
 func (a arg) String() string { return "--" + a.name + "=" + a.value }
 
-// args are what kube-apiserver has besides kubeadm's own arguments. Those that are set here twice have the later value.
+// args returns the arguments of kube-apiserver in addition to kubeadm's own. If one is set twice here, the later value
+// is used.
 func (o Options) args() []arg {
-	// As on the local control plane; kubeadm leaves it out.
+	// It is set on a local control plane; kubeadm leaves it out.
 	args := []arg{{"requestheader-uid-headers", "X-Remote-Uid"}}
 	if o.EmulatedVersion != "" {
 		args = append(args, arg{"emulated-version", o.EmulatedVersion})
@@ -145,7 +146,7 @@ func (o Options) args() []arg {
 			arg{"audit-log-path", nodeAuditDir + "/" + auditFile},
 			arg{"audit-log-mode", "blocking"},
 			arg{"audit-log-format", "json"},
-			// One file for the whole run: who reads along would lose what is rotated away.
+			// The whole run uses one file, because a reader would lose what is rotated away.
 			arg{"audit-log-maxsize", "100000"})
 	}
 	for _, a := range o.KubeAPIServerArgs {
@@ -172,7 +173,7 @@ func expand(text string) string { return strings.ReplaceAll(text, local.DirPlace
 //go:embed config.yaml.tmpl
 var configTemplate string
 
-// config is kind's configuration of a cluster whose API servers have these folders.
+// config returns kind's configuration of a cluster whose API servers have these folders.
 func (o Options) config(name string, servers []serverFolders) (*v1alpha4.Cluster, error) {
 	byName, added := map[string]string{}, []map[string]any{}
 	for _, a := range o.args() {
@@ -206,7 +207,8 @@ const (
 	auditDir    = "audit"
 )
 
-// state is the folder of one cluster on this machine, locked while its run lives, which tells others that it is in use.
+// state is the folder of one cluster on this machine. It is locked while its run lives, which shows others that it is
+// in use.
 type state struct {
 	path string
 	lock *local.FileLock
@@ -220,14 +222,15 @@ func statePath(name string) (string, error) {
 	return filepath.Join(root, statePrefix+name), nil
 }
 
-// longestNode is how long the name of a node may be: Kubernetes uses it as the value of a label, and the machine as the name
-// of a host. longestSuffix is what kind may add to the name of a cluster.
+// longestNode is the longest name of a node, because Kubernetes uses it as the value of a label and the machine as the
+// name of a host. longestSuffix is the longest end that kind adds to the name of a cluster.
 const (
 	longestNode   = 63
 	longestSuffix = "-external-load-balancer"
 )
 
-// nameCluster returns a name that no other cluster has, from what was asked for, so short that nodes can be named after it.
+// nameCluster returns a unique name for a cluster, made from the requested one and short enough that nodes can be named
+// after it.
 func nameCluster(asked string) string {
 	unique := "-" + utilrand.String(6)
 	room := longestNode - len(NamePrefix+unique+longestSuffix)
@@ -271,7 +274,7 @@ func removeState(name string) error {
 	return os.RemoveAll(path)
 }
 
-// serverFolders are the folders of an API server on this machine: what it reads is in Config, its audit log in Audit.
+// serverFolders are the folders of an API server on this machine: Config has what it reads, and Audit its audit log.
 type serverFolders struct{ Config, Audit string }
 
 // makeFolders makes the folders of some API servers.
@@ -286,7 +289,8 @@ func (s *state) makeFolders(servers int) (all []serverFolders, err error) {
 	return all, nil
 }
 
-// write puts files, for this user only, into the folder that an API server reads, each in one step: nobody reads a half.
+// write writes files, which only this user can read, into the folder of an API server. Each is written in one step, so
+// that nobody reads an incomplete one.
 func (f serverFolders) write(files map[string][]byte) error {
 	for name, data := range files {
 		if err := local.WriteFile(filepath.Join(f.Config, name), data); err != nil {
@@ -315,7 +319,7 @@ type tail struct {
 	err  atomic.Pointer[error]
 }
 
-// follow begins with an empty file, which it makes: so the file belongs to this user, whoever writes to it.
+// follow creates an empty file and follows it. So the file belongs to this user, whoever writes to it.
 func follow(path string, sink io.Writer) (*tail, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -10,18 +10,18 @@ import (
 	kindcluster "sigs.k8s.io/kind/pkg/cluster"
 )
 
-// providerVariable names the container engine for kind, as for its own command line.
+// providerVariable names the container engine for kind, as for kind's own command line.
 const providerVariable = "KIND_EXPERIMENTAL_PROVIDER"
 
 // program is the client of a container engine that kind can use.
 type program struct {
 	name string // of the program
-	// option has kind use it.
+	// option makes kind use it.
 	option func() kindcluster.ProviderOption
-	// versionPrefix begins what the program says of its version.
+	// versionPrefix is the beginning of what the program prints as its version.
 	versionPrefix string
-	// serverVersion, storage and clusterOf are templates for --format: the version of the engine, the folder of its storage,
-	// and the cluster that a container's label names. networkOptions are those of a new network.
+	// serverVersion, storage and clusterOf are templates for --format: the version of the engine, the folder of its
+	// storage, and the cluster that a container's label names. networkOptions are the options of a new network.
 	serverVersion, storage, clusterOf string
 	networkOptions                    []string
 }
@@ -48,7 +48,8 @@ func dockerLike(name, versionPrefix string, option func() kindcluster.ProviderOp
 // errNoProgram is the error on a machine without a client of a container engine.
 var errNoProgram = errors.New("there is no program docker, nerdctl, finch or podman")
 
-// findProgram returns the program that kind uses here: the one that the environment names, or the first that there is.
+// findProgram returns the program that kind uses here: the one that the environment names, or else the first that
+// exists.
 func findProgram(ctx context.Context) (program, error) {
 	named := os.Getenv(providerVariable)
 	for _, p := range programs {
@@ -68,7 +69,7 @@ func findProgram(ctx context.Context) (program, error) {
 	return program{}, errors.New(providerVariable + "=" + named + ": expected docker, nerdctl, finch or podman")
 }
 
-// isThere reports whether the program can be run and is what it is called: docker may be a link to podman.
+// isThere reports whether the program can be run and is what its name says. docker may be a link to podman.
 func (p program) isThere(ctx context.Context) bool {
 	out, err := exec.CommandContext(ctx, p.name, "-v").Output()
 	return err == nil && strings.HasPrefix(string(out), p.versionPrefix)

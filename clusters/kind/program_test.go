@@ -12,7 +12,8 @@ import (
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
-// TestFindProgram: the environment decides, then the order in which kind looks, and a program is what it says it is.
+// TestFindProgram checks that the environment decides first, and then the order in which kind looks, and that a program
+// is recognized by what it prints.
 func TestFindProgram(t *testing.T) {
 	for name, tc := range map[string]struct {
 		there map[string]string // what the programs print
@@ -44,7 +45,7 @@ func TestFindProgram(t *testing.T) {
 	}
 }
 
-// TestPodmanNetwork: podman says the subnets of a network elsewhere than docker does.
+// TestPodmanNetwork checks that subnets are also found where podman prints them.
 func TestPodmanNetwork(t *testing.T) {
 	found, err := parseNetworks([]byte(`[{"name":"kind","id":"a","subnets":[{"subnet":"fc00::/64"},{"subnet":"10.89.0.0/24","gateway":"10.89.0.1"}]}]`))
 	if err != nil {
@@ -56,7 +57,8 @@ func TestPodmanNetwork(t *testing.T) {
 	}
 }
 
-// TestBalancerImage: the image that is checked before a cluster is made is the one that kind will ask for.
+// TestBalancerImage checks that the image that is checked before a cluster is created is the one that kind will ask
+// for.
 func TestBalancerImage(t *testing.T) {
 	dir := kindModule(t)
 	source, err := os.ReadFile(filepath.Join(dir, "pkg/cluster/internal/loadbalancer/const.go"))
@@ -78,7 +80,7 @@ func kindModule(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestLineMerger: a line arrives in one piece, however it was read.
+// TestLineMerger checks that a line arrives in one piece, however it was read.
 func TestLineMerger(t *testing.T) {
 	var got sink
 	m := &lineMerger{to: &got}
@@ -96,7 +98,8 @@ func TestLineMerger(t *testing.T) {
 	}
 }
 
-// TestBaseImage: everything on the nodes of the control plane but API servers is as old as the oldest of these.
+// TestBaseImage checks that everything on the nodes of the control plane, except API servers, is as old as the oldest
+// API server.
 func TestBaseImage(t *testing.T) {
 	for name, tc := range map[string]struct {
 		version string
@@ -118,7 +121,7 @@ func TestBaseImage(t *testing.T) {
 	}
 }
 
-// TestMemory: too little is an error of the user's before anything starts.
+// TestMemory checks that too little memory is an error for the user before anything starts.
 func TestMemory(t *testing.T) {
 	available, known := clusters.AvailableMemory()
 	if !known {

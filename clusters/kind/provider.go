@@ -12,17 +12,17 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 )
 
-// ProviderName is what --provider calls the clusters of this package.
+// ProviderName is the name of this package's clusters for --provider.
 const ProviderName = "kind"
 
 // Provider creates clusters of kind.
 type Provider struct {
 	// Image is the node image. Empty is kindest/node of the version.
 	Image string
-	// ControlPlanes are the nodes of the control plane beside the first, one API server each.
+	// ControlPlanes are the nodes of the control plane in addition to the first, with one API server each.
 	ControlPlanes []Worker
-	// Workers are the nodes beside the control plane. None stands for one like the control plane: scenarios about nodes
-	// need two in all.
+	// Workers are the nodes in addition to the control plane. If there are none, one like the control plane is added,
+	// because scenarios about nodes need two in all.
 	Workers []Worker
 }
 
@@ -43,7 +43,7 @@ func (Provider) Network(ctx context.Context) (clusters.Network, error) {
 	return network, nil
 }
 
-// Prepare implements clusters.Preparer: it checks that there is an engine with all node images, and pulls what is missing.
+// Prepare implements clusters.Preparer. It checks that there is an engine, and pulls the node images that are missing.
 func (p Provider) Prepare(ctx context.Context, r clusters.Request) error {
 	if _, err := FindNetwork(ctx); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (p Provider) Create(ctx context.Context, r clusters.Request) (clusters.Clus
 	return cluster, nil
 }
 
-// join makes an API server of a cluster that runs a target of its own.
+// join makes an API server of a running cluster a target of its own.
 func (p Provider) join(ctx context.Context, r clusters.Request) (clusters.Cluster, error) {
 	cluster, isKind := r.Join.(*Cluster)
 	if !isKind {
@@ -93,7 +93,7 @@ func (p Provider) Restart(ctx context.Context, c clusters.Cluster, r clusters.Re
 	return 0, errors.New("the API server of another cluster cannot be restarted as a static pod of kind")
 }
 
-// options asks for the same API server as on a local control plane.
+// options requests the same API server as on a local control plane.
 func (p Provider) options(r clusters.Request) Options {
 	return Options{
 		Name: strings.ReplaceAll(r.Name, ".", "-"), Image: p.Image, Version: r.Version, Network: r.Network, ControlPlanes: p.ControlPlanes, Workers: p.workers(),
@@ -112,7 +112,8 @@ func (p Provider) workers() []Worker {
 	return p.Workers
 }
 
-// namePlaces names files by their place: the local API server runs in the folder with its files, this one does not.
+// namePlaces makes the names of files absolute. The local API server runs in the folder of its files, and this one does
+// not.
 func namePlaces(args []string) []string {
 	args = slices.Clone(args)
 	for i, a := range args {

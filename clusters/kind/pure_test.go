@@ -139,7 +139,7 @@ func TestParseNetworks(t *testing.T) {
 			t.Errorf("%s: no error", text)
 		}
 	}
-	// Of doubles the one that is used is kept, then the one with the least ID.
+	// Of duplicates the one that is used is kept, or else the one with the lowest ID.
 	found, err := parseNetworks([]byte(`[{"Id":"c"},{"Id":"b"},{"Id":"a"},{"Id":"d","Containers":{"x":{}}}]`))
 	var order string
 	for _, f := range found {

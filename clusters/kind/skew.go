@@ -10,7 +10,8 @@ import (
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
-// How many minors a component may be older than an API server, by https://kubernetes.io/releases/version-skew-policy/.
+// These are how many minors a component may be older than an API server, by
+// https://kubernetes.io/releases/version-skew-policy/.
 const (
 	kubeletSkew   = 3
 	apiServerSkew = 1
@@ -18,9 +19,9 @@ const (
 
 const skewPolicy = "https://kubernetes.io/releases/version-skew-policy/"
 
-// CheckSkew checks the versions of the API servers and of the kubelets of a cluster, such as 1.37.1, against the version
-// skew policy of Kubernetes: API servers are at most one minor apart, and a kubelet is not newer than any of them and at
-// most three minors older than the newest. What breaks the policy is a *usage.Error.
+// CheckSkew checks the versions of the API servers and kubelets of a cluster, such as 1.37.1, against the version skew
+// policy of Kubernetes: API servers are at most one minor apart, and a kubelet is not newer than any of them and at
+// most three minors older than the newest. A violation is a *usage.Error.
 func CheckSkew(apiServers, kubelets []string) error {
 	newest, oldest := apiServers[0], apiServers[0]
 	for _, v := range apiServers[1:] {
@@ -49,8 +50,8 @@ func skewError(format string, args ...any) error {
 	return &usage.Error{Problem: fmt.Sprintf(format, args...), Hint: "see " + skewPolicy}
 }
 
-// checkImages checks that the node images of all nodes are there, hold the versions that were asked for, and keep to the
-// version skew policy.
+// checkImages checks that the engine has the node images of all nodes, that they have the requested versions, and that
+// these comply with the version skew policy.
 func (o *Options) checkImages(ctx context.Context) error {
 	o.Image = findImage(ctx, o.Image)
 	server, err := ImageVersion(ctx, o.Image)
@@ -73,7 +74,7 @@ func (o *Options) checkImages(ctx context.Context) error {
 	return errors.Join(CheckSkew(append(others, server), kubelets), o.checkMemory())
 }
 
-// checkNodeImages finds the images of some nodes, checks that they have the versions that were asked for, and returns these.
+// checkNodeImages finds the images of some nodes, checks that they have the requested versions, and returns these.
 func checkNodeImages(ctx context.Context, nodes []Worker) (versions []string, err error) {
 	for i := range nodes {
 		nodes[i].Image = findImage(ctx, nodes[i].Image)

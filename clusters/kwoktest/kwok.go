@@ -13,8 +13,8 @@ import (
 // Node is the annotation of the nodes that kwok keeps Ready.
 const Node = "kwok.x-k8s.io/node"
 
-// Start builds kwok's controller from its sources, and has it keep the nodes of a cluster that are annotated, and the pods on them,
-// with the stages that come with it, until the test ends.
+// Start builds kwok's controller from its sources. Until the test ends, the controller keeps the annotated nodes of a
+// cluster, and the pods on them, with its default stages.
 func Start(t *testing.T, source, kubeconfig string) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "kwok")
@@ -28,7 +28,7 @@ func Start(t *testing.T, source, kubeconfig string) {
 	for _, stage := range []string{"node/fast/node-initialize", "node/heartbeat-with-lease/node-heartbeat-with-lease", "pod/fast/pod-ready", "pod/fast/pod-delete"} {
 		args = append(args, "--config", filepath.Join(source, "kustomize", "stage", stage+".yaml"))
 	}
-	kwok := exec.CommandContext(context.WithoutCancel(t.Context()), program, args...) // it is ended in order, below
+	kwok := exec.CommandContext(context.WithoutCancel(t.Context()), program, args...) // it is ended in order below
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ import (
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
-// portAttempts is how often another port is tried when a free one was lost to another program.
+// portAttempts is how often another port is tried after a free one was lost to another program.
 const portAttempts = 5
 
 func (c *ControlPlane) writeKeys(keys *pki) error {
@@ -65,8 +65,8 @@ func withReadyTimeout(ctx context.Context, o Options) (context.Context, context.
 	return context.WithTimeoutCause(ctx, o.ReadyTimeout, fmt.Errorf("not ready within %s", o.ReadyTimeout))
 }
 
-// startAPIServer starts kube-apiserver with these options and waits until it is ready. Only then
-// do they become the control plane's. Called with life held.
+// startAPIServer starts kube-apiserver with these options and waits until it is ready. Only then do they become the
+// options of the control plane. life must be locked.
 func (c *ControlPlane) startAPIServer(ctx context.Context, o Options, programs Programs) (err error) {
 	ctx, cancel := withReadyTimeout(ctx, o)
 	defer cancel()
@@ -128,7 +128,7 @@ func (c *ControlPlane) tryAPIServer(ctx context.Context, o Options, programs Pro
 	return nil
 }
 
-// auditOutput is kube-apiserver's standard output, which carries audit events and nothing else.
+// auditOutput returns the standard output of kube-apiserver, which contains only audit events.
 func (c *ControlPlane) auditOutput(o Options) (io.Writer, *lineWriter, func(), error) {
 	none := func() {}
 	switch {
@@ -152,10 +152,10 @@ func (c *ControlPlane) waitReady(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	// Not a client of client-go's: those share connections, which then outlive the control plane.
+	// A client of client-go is not used here, because these share connections, which would outlive the control plane.
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: tlsConfig}}
 	defer client.CloseIdleConnections()
-	// /readyz does not wait for the namespaces every client expects.
+	// /readyz does not wait for the namespaces that every client expects.
 	pending := []string{"/readyz", "/api/v1/namespaces/default", "/api/v1/namespaces/kube-system"}
 	return c.await(ctx, p, c.done, interval, func() bool {
 		for len(pending) > 0 && answersOK(ctx, client, c.url()+pending[0]) {
@@ -165,7 +165,8 @@ func (c *ControlPlane) waitReady(ctx context.Context, p *process) error {
 	})
 }
 
-// await polls until something is so, or the process, the control plane (unless lost is nil) or the time has ended.
+// await polls until a condition holds, or until the process, the control plane (unless lost is nil) or the time has
+// ended.
 func (c *ControlPlane) await(ctx context.Context, p *process, lost <-chan struct{}, interval time.Duration, is func() bool) error {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -262,7 +263,7 @@ func lostPort(err error) bool {
 	return ok && strings.Contains(failed.Reason, "address already in use")
 }
 
-// explain turns a kube-apiserver that refused its arguments into a [*usage.Error].
+// explain turns the error of a kube-apiserver that refused its arguments into a [*usage.Error].
 func explain(err error, o Options) error {
 	failed, ok := errors.AsType[*ProcessError](err)
 	if !ok || failed.Reason == "" || failed.Process != "kube-apiserver" {
@@ -285,9 +286,9 @@ func (c *ControlPlane) url() string {
 }
 
 const (
-	// keyLifetime outlives any run; the keys die with the run's folder anyway.
+	// keyLifetime is longer than any run. The keys are removed with the run's folder anyway.
 	keyLifetime    = 365 * 24 * time.Hour
-	frontProxyName = "authzconf-front-proxy" // the common name kube-apiserver accepts request headers from
+	frontProxyName = "authzconf-front-proxy" // the common name from which kube-apiserver accepts request headers
 	adminName      = "authzconf-admin"
 )
 
@@ -299,7 +300,7 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// sign makes a key and a certificate for it, both in PEM. It is valid from an hour before now.
+// sign makes a key and a certificate for it, both in PEM. The certificate is valid from an hour before now.
 func (a authority) sign(leaf *x509.Certificate, usage x509.ExtKeyUsage, now time.Time) (keyPair, error) {
 	leaf.ExtKeyUsage = []x509.ExtKeyUsage{usage}
 	leaf.NotBefore, leaf.NotAfter = now.Add(-time.Hour), now.Add(keyLifetime)
@@ -311,8 +312,8 @@ func (a authority) sign(leaf *x509.Certificate, usage x509.ExtKeyUsage, now time
 	return keyPair{clusters.EncodeCertificate(cert), encoded}, err
 }
 
-// pki is all the key material of one control plane. Three authorities, so that a client
-// certificate can never pass for a front proxy's, nor the other way round.
+// pki has all keys of one control plane. There are three authorities, so that a client certificate can never be taken
+// for that of a front proxy, or the reverse.
 type pki struct {
 	servingCA, clientCA, frontProxyCA []byte
 	serving, admin, frontProxy        keyPair

@@ -14,8 +14,8 @@ import (
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
-// apiServers are kube-apiservers that take the place of the release's, by the cells that have them; under the empty name is
-// the one of all others. It is the value of the flag --api-server.
+// apiServers are kube-apiservers that replace those of releases, by the names of cells. The one under the empty name is
+// for all other cells. It is the value of the flag --api-server.
 type apiServers map[string]string
 
 // RegisterAPIServers adds the flag by which cells get a kube-apiserver of the user's to a flag set.
@@ -52,7 +52,7 @@ func (a apiServers) Set(text string) error {
 	return nil
 }
 
-// CheckCells returns an error if a program was given for a cell that is none of those which there are.
+// CheckCells returns an error if a program was given for a cell that does not exist.
 func (b *Binaries) CheckCells(names ...string) error {
 	for _, cell := range slices.Sorted(maps.Keys(b.apiServers)) {
 		if cell != "" && !slices.Contains(names, cell) {
@@ -70,8 +70,8 @@ func (b *Binaries) GivenAPIServer(cell string) string {
 	return cmp.Or(b.apiServers[cell], b.apiServers[""])
 }
 
-// FindGivenAPIServer returns the program that the user gave for a cell, or nothing if there is none. The path is absolute: a
-// program runs in another folder than the user's.
+// FindGivenAPIServer returns the program that the user gave for a cell, or "" if there is none. The path is absolute,
+// because programs run in another folder than the user's.
 func (b *Binaries) FindGivenAPIServer(cell string) (string, error) {
 	path := b.GivenAPIServer(cell)
 	if path == "" {

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestGivenAPIServers gives cells programs by the flag, and refuses what means nothing.
+// TestGivenAPIServers gives programs to cells by the flag, and checks that meaningless values are refused.
 func TestGivenAPIServers(t *testing.T) {
 	b := &Binaries{}
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)

@@ -22,7 +22,7 @@ import (
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
-// CacheVariable names the environment variable that moves the cache of built programs.
+// CacheVariable names the environment variable that moves the cache of programs.
 const CacheVariable = "AUTHZCONF_CACHE"
 
 // Binaries finds etcd and kube-apiserver. In order: the program named by TEST_ASSET_KUBE_APISERVER or TEST_ASSET_ETCD;
@@ -34,45 +34,49 @@ const CacheVariable = "AUTHZCONF_CACHE"
 //
 // The zero value is ready for use.
 type Binaries struct {
-	// Source is where programs come from that are not there yet. If unset, AUTHZCONF_BINARIES or [Auto].
+	// Source says where programs come from that do not exist yet. If it is empty, AUTHZCONF_BINARIES decides, or else
+	// [Auto].
 	Source string
-	// Mirror is the URL under which copies of what is published lie, by their host and path. If unset,
-	// AUTHZCONF_BINARIES_MIRROR or none.
+	// Mirror is the URL below which there are copies of what is published, by host and path. If it is empty,
+	// AUTHZCONF_BINARIES_MIRROR decides, or else there is none.
 	Mirror string
-	// CacheDir is where programs are kept. If unset, AUTHZCONF_CACHE or authzconf in the
-	// user's cache folder. kube-apiserver takes about 110 MB a release.
+	// CacheDir is the folder in which programs are kept. If it is empty, AUTHZCONF_CACHE decides, or else it is
+	// authzconf in the user's cache folder. A kube-apiserver takes about 110 MB for each release.
 	CacheDir string
-	// Progress receives lines while a program is being downloaded or built, one every few seconds, each in one Write and never
-	// two at a time; nothing when it is there. If nil, nothing is reported.
+	// Progress receives lines while a program is downloaded or built, one every few seconds. Each line is one Write,
+	// and there are never two at the same time. It receives nothing if the program exists already. If it is nil,
+	// nothing is reported.
 	Progress io.Writer
 
 	apiServers apiServers     // those of RegisterAPIServers
-	flags      *pflag.FlagSet // those of RegisterSource
+	flags      *pflag.FlagSet // the flags of RegisterSource
 	sourceDir  string         // the flag --source
-	tree       SourceTree     // what is in that folder, once Resolve has looked
-	// goCommand is the go command, published what can be downloaded, asked what the run knows of hosts; tests name others.
+	tree       SourceTree     // the content of that folder, once Resolve has read it
+	// goCommand is the go command, published says what can be downloaded, and asked is what the run knows about hosts.
+	// Tests set others.
 	goCommand string
 	published map[string]publication
 	asked     *asked
-	reporting sync.Mutex // held while a line is written
+	reporting sync.Mutex // locked while a line is written
 }
 
 // Program is a program that was found.
 type Program struct {
 	Name    string
-	Version string // the pinned one; empty if somebody else chose the program
+	Version string // the pinned version; empty if somebody else chose the program
 	Path    string
-	// Origin says where it came from, and Source which text it was built from, where that is neither a release nor pinned.
+	// Origin says where the program came from. Source says from which text it was built, if that is neither a release
+	// nor pinned.
 	Origin, Source string
 }
 
 type program struct {
 	name     string // its file's name
 	version  string
-	pin      string // its module file under versions/; empty of a version that is not pinned
+	pin      string // its module file under versions/; empty for a version that is not pinned
 	pkg      string // its main package
 	ldflags  string
-	variable string // names one to use instead
+	variable string // names a program to use instead
 }
 
 func kubeAPIServer(r Release) program {
@@ -80,7 +84,7 @@ func kubeAPIServer(r Release) program {
 		name:    "kube-apiserver",
 		version: r.Version,
 		pkg:     kubeAPIServerPackage,
-		// Built from a module it does not know its version. The numbers of /version come from elsewhere.
+		// A program that is built from a module does not know its version. The numbers of /version come from elsewhere.
 		ldflags:  "-s -w -X k8s.io/component-base/version.gitVersion=v" + r.Version,
 		variable: "TEST_ASSET_KUBE_APISERVER",
 	}
@@ -103,7 +107,8 @@ func kubectlPin(minor string) string {
 	return "kubectl-" + minor
 }
 
-// KubectlMinors returns the minors of which there is a kubectl beside the newest one, the oldest first.
+// KubectlMinors returns the minors for which there is a kubectl in addition to the newest one, beginning with the
+// oldest.
 func KubectlMinors() (minors []string) {
 	for _, entry := range must(pins.ReadDir("versions")) {
 		if minor, ok := strings.CutPrefix(strings.TrimSuffix(entry.Name(), ".mod"), "kubectl-"); ok && path.Ext(entry.Name()) == ".mod" {
@@ -113,7 +118,8 @@ func KubectlMinors() (minors []string) {
 	return minors
 }
 
-// kubectl is of the pinned release of a minor, as kube-apiserver is, or of the newest one if minor is empty.
+// kubectl returns the kubectl of the pinned release of a minor, as for kube-apiserver, or the newest one if minor is
+// empty.
 func kubectl(minor string) program {
 	name := kubectlPin(minor)
 	version := readPin(name).version(kubernetesModule)
@@ -123,7 +129,7 @@ func kubectl(minor string) program {
 	}
 	return program{
 		name: "kubectl", version: version, pin: name, pkg: kubernetesModule + "/cmd/kubectl", variable: variable,
-		// The second is what the user agent says, as in a released kubectl.
+		// The second is what the user agent contains, as in a released kubectl.
 		ldflags: "-s -w -X k8s.io/component-base/version.gitVersion=v" + version + " -X k8s.io/client-go/pkg/version.gitVersion=v" + version,
 	}
 }
@@ -134,7 +140,7 @@ func (b *Binaries) KubeAPIServer(ctx context.Context, r Release) (string, error)
 	return found.Path, err
 }
 
-// findAPIServer finds the kube-apiserver of a release, or builds that of the source tree whose version it is.
+// findAPIServer finds the kube-apiserver of a release, or builds that of the source tree that has this version.
 func (b *Binaries) findAPIServer(ctx context.Context, r Release) (Program, error) {
 	p := kubeAPIServer(r)
 	isOfTree := b.tree.Version != "" && b.tree.Version == r.Version
@@ -153,9 +159,9 @@ func (b *Binaries) Etcd(ctx context.Context) (string, error) {
 	return found.Path, err
 }
 
-// Kubectl returns the path of the kubectl of a minor, or of the newest one if minor is empty: the one that TEST_ASSET_KUBECTL
-// names (TEST_ASSET_KUBECTL_1_34 for a minor), or else found as the other programs are. A minor of which there is none is a
-// [*usage.Error].
+// Kubectl returns the path of the kubectl of a minor, or of the newest one if minor is empty. It is the program that
+// TEST_ASSET_KUBECTL names (TEST_ASSET_KUBECTL_1_34 for a minor), or else it is found as the other programs are. A
+// minor without a kubectl is a [*usage.Error].
 func (b *Binaries) Kubectl(ctx context.Context, minor string) (string, error) {
 	if minor != "" && !slices.Contains(KubectlMinors(), minor) {
 		return "", &usage.Error{
@@ -167,7 +173,7 @@ func (b *Binaries) Kubectl(ctx context.Context, minor string) (string, error) {
 	return found.Path, err
 }
 
-// Kubectls returns the paths of the kubectls of several minors, by minor; nil for none.
+// Kubectls returns the paths of the kubectls of several minors, by minor, or nil if there are none.
 func (b *Binaries) Kubectls(ctx context.Context, minors []string) (programs map[string]string, err error) {
 	for _, minor := range minors {
 		if programs == nil {
@@ -180,8 +186,8 @@ func (b *Binaries) Kubectls(ctx context.Context, minors []string) (programs map[
 	return programs, nil
 }
 
-// HasKubectls reports whether the kubectls of several minors are there already, so that nothing has to be downloaded or built.
-// What Kubectls would refuse counts as there.
+// HasKubectls reports whether the kubectls of several minors exist already, so that nothing has to be downloaded or
+// built. One that Kubectls would refuse counts as existing.
 func (b *Binaries) HasKubectls(ctx context.Context, minors []string) bool {
 	return !slices.ContainsFunc(minors, func(minor string) bool {
 		_, _, isThere, err := b.findThere(ctx, kubectl(minor))
@@ -205,12 +211,13 @@ func (b *Binaries) find(ctx context.Context, p program) (Program, error) {
 	return b.build(ctx, p, refused)
 }
 
-// source is where programs come from: what was asked for, or the environment names.
+// source returns where programs come from: as requested, or as the environment says.
 func (b *Binaries) source() string {
 	return cmp.Or(b.Source, os.Getenv(SourceVariable), Auto)
 }
 
-// findThere finds a program that is there already. If it is not, it returns the official one as it would be downloaded.
+// findThere finds a program that exists already. If it does not exist, it returns the official one as it would be
+// downloaded.
 func (b *Binaries) findThere(ctx context.Context, p program) (found Program, o offer, isThere bool, err error) {
 	source := b.source()
 	if !slices.Contains([]string{Auto, Official, Build}, source) {
@@ -239,13 +246,13 @@ func (b *Binaries) findThere(ctx context.Context, p program) (found Program, o o
 // findBuilt finds a program that was built before.
 func (b *Binaries) findBuilt(ctx context.Context, p program) (built Program, isThere bool) {
 	if p.pin == "" && !b.hasModule(p) {
-		return Program{}, false // to make its module takes the network
+		return Program{}, false // making its module needs the network
 	}
 	_, built, err := b.place(ctx, p)
 	return built, err == nil && isFile(built.Path)
 }
 
-// build builds a program from modules. refused is why it was not downloaded.
+// build builds a program from modules. refused says why it was not downloaded.
 func (b *Binaries) build(ctx context.Context, p program, refused error) (Program, error) {
 	if p.pin == "" {
 		if err := b.makeModule(ctx, p, refused); err != nil {
@@ -260,8 +267,8 @@ func (b *Binaries) build(ctx context.Context, p program, refused error) (Program
 	return built, b.once(ctx, p, built.Path, there, func() error { return b.compile(ctx, p, module, built.Path) })
 }
 
-// download fetches an official program, and reports whether that is all that can be done: it is not if the program cannot
-// be had, and may be built instead. Then the error says why.
+// download downloads an official program. It reports whether nothing else can be done; if the program is not available,
+// it may be built instead, and then the error says why.
 func (b *Binaries) download(ctx context.Context, p program, o offer, source string) (done bool, err error) {
 	err = b.fetch(ctx, p, o)
 	switch {
@@ -273,13 +280,13 @@ func (b *Binaries) download(ctx context.Context, p program, o offer, source stri
 			Hint:    "let HTTPS_PROXY name a proxy or " + MirrorVariable + " a mirror, or allow a build with --binaries auto", Err: err,
 		}
 	}
-	if err != errSilent { //nolint:errorlint // the first time, what is wrapped is said
+	if err != errSilent { //nolint:errorlint // the wrapped error is reported only the first time
 		b.report("%s %s cannot be downloaded and is built instead; a host that does not answer is not asked again in this run: %v", p.name, p.version, err)
 	}
 	return false, err
 }
 
-// namedProgram looks for a program that variables name; "" if none does.
+// namedProgram returns the program that variables name, or "" if none does.
 func namedProgram(p program, getenv func(string) string) (string, error) {
 	variable, path := p.variable, getenv(p.variable)
 	if path == "" {
@@ -319,12 +326,12 @@ func (b *Binaries) report(format string, args ...any) {
 	}
 	b.reporting.Lock()
 	defer b.reporting.Unlock()
-	// Progress that cannot be shown must not fail a build.
+	// A failure to show progress must not fail a build.
 	_, _ = io.WriteString(b.Progress, strings.TrimRight(fmt.Sprintf(format, args...), "\n")+"\n")
 }
 
-// PinnedModule writes the module a release is built from into the cache and returns its folder,
-// in which go commands see exactly the packages of the built program.
+// PinnedModule writes the module from which a release is built into the cache and returns its folder. There, go
+// commands see exactly the packages of the built program.
 func (b *Binaries) PinnedModule(ctx context.Context, r Release) (string, error) {
 	module, _, err := b.place(ctx, kubeAPIServer(r))
 	return module.dir, err
@@ -335,7 +342,8 @@ func (b *Binaries) GoOutput(ctx context.Context, dir string, args ...string) (st
 	return b.goOutput(ctx, newModule(dir), args...)
 }
 
-// goOutput runs a go command in a module. What it has printed is returned with an error, too: some say there what is wrong.
+// goOutput runs a go command in a module. It returns what the command has printed even with an error, because some
+// commands print there what is wrong.
 func (b *Binaries) goOutput(ctx context.Context, m module, args ...string) (string, error) {
 	cmd := b.goCmd(ctx, m, args...)
 	var stdout, stderr strings.Builder
@@ -362,7 +370,7 @@ const (
 	kubernetesModule     = "k8s.io/kubernetes"
 	kubeAPIServerPackage = kubernetesModule + "/cmd/kube-apiserver"
 	etcdModule           = "go.etcd.io/etcd/server/v3"
-	// kubernetesPin begins the names of the module files of kube-apiserver.
+	// kubernetesPin is the beginning of the names of kube-apiserver's module files.
 	kubernetesPin = "kubernetes-"
 )
 

@@ -16,7 +16,7 @@ import (
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
-// noPrograms unsets the variables that would name programs, and has them built.
+// noPrograms unsets the variables that would name programs, so that they are built.
 func noPrograms(t *testing.T) {
 	t.Helper()
 	t.Setenv(SourceVariable, Build)
@@ -34,7 +34,7 @@ func TestNamedProgram(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name, asset, assets string
-		want                string // a file's name, "" for none, or an error's part after "!"
+		want                string // the name of a file, "" for none, or a part of an error after "!"
 	}{
 		{"none", "", "", ""},
 		{"asset", dir + "/other", "", "other"},
@@ -158,7 +158,7 @@ func TestBuildFaults(t *testing.T) {
 		if _, err := b.Etcd(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
-		if took := time.Since(begin); took > 30*time.Second { // half of what the build would have taken
+		if took := time.Since(begin); took > 30*time.Second { // half as long as the build would have taken
 			t.Errorf("it took %s", took)
 		}
 	})
@@ -202,7 +202,7 @@ func TestBuildIsSharedAndCached(t *testing.T) {
 	}
 }
 
-// The real thing: etcd, from the embedded module, into an empty cache.
+// TestBuildEtcd really builds etcd, from the embedded module, into an empty cache.
 func TestBuildEtcd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles etcd")

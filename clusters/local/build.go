@@ -24,7 +24,8 @@ import (
 
 const progressInterval = 5 * time.Second
 
-// BuildEnv is what builds depend on beside arguments, fixed: a user's settings change neither program nor cache key.
+// BuildEnv returns the environment of builds. It is fixed, so that a user's settings change neither a program nor its
+// key in the cache.
 func BuildEnv() []string {
 	return []string{"CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=readonly", "GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH}
 }
@@ -32,9 +33,9 @@ func BuildEnv() []string {
 // module is a folder in which a program is built, and how.
 type module struct {
 	dir string
-	// contents name what is built: the same ones give the same program.
+	// contents name what is built. Equal contents give the same program.
 	contents []string
-	// env are the settings of the go command, and flags those of its that say how modules are found.
+	// env are the settings of the go command. flags are those of its flags that say how modules are found.
 	env, flags []string
 }
 
@@ -47,7 +48,7 @@ func (m module) buildArgs(p program) []string {
 	return slices.Concat([]string{"build", "-v"}, m.flags, []string{"-trimpath", "-ldflags", p.ldflags})
 }
 
-// cacheKey returns what a built program is kept by.
+// cacheKey returns the key of a built program in the cache.
 func (m module) cacheKey(p program, goVersion string) string {
 	hash := sha256.New()
 	for _, s := range slices.Concat(m.env, m.buildArgs(p), []string{p.pkg, goVersion}, m.contents) {
@@ -56,8 +57,8 @@ func (m module) cacheKey(p program, goVersion string) string {
 	return hex.EncodeToString(hash.Sum(nil))[:16]
 }
 
-// once produces the target unless it is there. Of several processes and goroutines that want the same program one makes
-// it, and the others wait.
+// once produces the target unless it exists. If several processes and goroutines want the same program, one makes it
+// and the others wait.
 func (b *Binaries) once(ctx context.Context, p program, target string, there func() bool, produce func() error) error {
 	if there() {
 		return nil
@@ -105,7 +106,7 @@ func (b *Binaries) place(ctx context.Context, p program) (m module, built Progra
 	return m, built, err
 }
 
-// moduleDir makes the folder of the module that a program is built in.
+// moduleDir makes the folder of the module in which a program is built.
 func (b *Binaries) moduleDir(p program) (string, error) {
 	cache, err := b.cacheDir()
 	if err != nil {
@@ -132,7 +133,7 @@ func (b *Binaries) placeBuilt(ctx context.Context, p program, m module) (built P
 	return Program{Name: p.name, Version: p.version, Path: target}, nil
 }
 
-// writeIfChanged leaves alone a file that is as it should be. A changed one is replaced in one step.
+// writeIfChanged writes a file unless it has the content already. A changed file is replaced in one step.
 func writeIfChanged(path string, data []byte) error {
 	if old, err := os.ReadFile(path); err == nil && string(old) == string(data) {
 		return nil
@@ -162,25 +163,25 @@ func (b *Binaries) goCmd(ctx context.Context, m module, args ...string) *exec.Cm
 	cmd := exec.CommandContext(ctx, cmp.Or(b.goCommand, "go"), args...)
 	cmd.Dir = m.dir
 	cmd.Env = slices.Concat(os.Environ(), m.env, []string{"PWD=" + m.dir})
-	// Compilers may hold the output open a moment longer than the go command.
+	// Compilers may keep the output open a moment longer than the go command.
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
 }
 
-// RunChild runs a command to its end. Like the control planes, the child dies with this process;
-// when the command's context ends, it is killed with all it has started.
+// RunChild runs a command to its end. Like the control planes, the child dies with this process. When the command's
+// context ends, the child is killed with everything that it has started.
 func RunChild(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = sysProcAttr()
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	// Whoever inherited its output must not keep us waiting.
+	// A process that inherited the output must not keep us waiting.
 	cmd.WaitDelay = cmp.Or(cmd.WaitDelay, time.Second)
-	// From one thread, whose end would kill it: see process.run.
+	// This thread starts the child, and its end would kill the child: see process.run.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	return cmd.Run()
 }
 
-// compile builds beside the target and renames, so that the target is whole or not there.
+// compile builds to a file beside the target and renames it, so that the target is complete or does not exist.
 func (b *Binaries) compile(ctx context.Context, p program, m module, target string) error {
 	partial := target + ".partial"
 	defer func() { _ = os.Remove(partial) }()
@@ -209,13 +210,13 @@ func (b *Binaries) compile(ctx context.Context, p program, m module, target stri
 	return nil
 }
 
-// count finds how many packages a build that is under way compiles in all: those that Go's cache does not have.
+// count finds how many packages a running build compiles in all: those that Go's cache does not have.
 func (b *Binaries) count(ctx context.Context, p program, m module, output *buildOutput) {
 	before := guarded(&output.mu, &output.packages)
 	args := slices.Concat([]string{"list"}, m.flags, []string{"-trimpath", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}", p.pkg})
 	list, err := b.goOutput(ctx, m, args...)
 	if err != nil {
-		return // then the number of those that were compiled has to do
+		return // the number of compiled packages has to be enough then
 	}
 	output.mu.Lock()
 	defer output.mu.Unlock()
@@ -231,7 +232,7 @@ func reportEvery(interval time.Duration, report func()) (stop func()) {
 	return func() { cancel(); wg.Wait() }
 }
 
-// buildError says why a build failed: what the user can put right, or the compiler's last words.
+// buildError returns why a build failed: what the user can fix, or the last lines of the compiler.
 func buildError(ctx context.Context, p program, dir string, output []string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("building %s %s: %w", p.name, p.version, context.Cause(ctx))
@@ -257,7 +258,7 @@ type buildOutput struct {
 	last     []string
 }
 
-// Write counts a package (an import path alone), a download, or keeps anything else.
+// Write counts a package (only an import path) or a download, and keeps anything else.
 func (o *buildOutput) Write(data []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -285,11 +286,11 @@ func (o *buildOutput) progress(took time.Duration) string {
 	case o.modules > 0:
 		return fmt.Sprintf("%d modules downloaded", o.modules)
 	}
-	// With all packages in Go's cache only the linker works, and says nothing.
+	// If Go's cache has all packages, only the linker works, and it prints nothing.
 	return "nothing had to be compiled so far"
 }
 
-// progress says how much of something is done, and how long the rest takes at that rate.
+// progress says how much of something is done, and how long the rest takes at the same rate.
 func progress(done, total int64, took time.Duration) string {
 	if done <= 0 || total <= 0 {
 		return "nothing yet"

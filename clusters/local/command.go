@@ -11,8 +11,8 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
-// ReadCommand implements clusters.CommandReader. Where there is no /proc it returns the arguments that the process was
-// started with.
+// ReadCommand implements clusters.CommandReader. Without /proc it returns the arguments with which the process was
+// started.
 func (c *ControlPlane) ReadCommand(context.Context) ([]string, error) {
 	pid := c.PIDs().KubeAPIServer
 	if pid == 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/authzconf/authzconf/clusters"
 )
 
-// ErrStopped is returned by what changes processes, such as RestartAPIServer, when Stop has been called.
+// ErrStopped is returned after Stop by methods that change processes, such as RestartAPIServer.
 var ErrStopped = errors.New("the control plane was stopped")
 
 // ControlPlane is a running kube-apiserver with its etcd, or with that of another control plane
@@ -32,9 +32,9 @@ type ControlPlane struct {
 	watchers sync.WaitGroup
 	stopOnce sync.Once
 	stopErr  error
-	life     sync.Mutex // held by what starts and stops processes: one at a time
+	life     sync.Mutex // locked while processes are started or stopped, one at a time
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	opts      Options
 	port      int
 	etcd      *process
@@ -44,13 +44,13 @@ type ControlPlane struct {
 	readyIn   time.Duration
 	err       error
 	joined    map[*ControlPlane]bool // who else uses this etcd
-	// processorTime is what ended processes have taken, by name.
+	// processorTime is how much processor time ended processes have used, by name.
 	processorTime map[string]time.Duration
 }
 
-// Start starts etcd and kube-apiserver and returns when /readyz answers ok and the namespaces default and
-// kube-system exist. It may first build the programs, which takes minutes; the context bounds all of it, and
-// nothing after it. After an error nothing is left running or on disk. The caller has to call Stop.
+// Start starts etcd and kube-apiserver, and returns when /readyz answers ok and the namespaces default and kube-system
+// exist. It may first build the programs, which takes minutes. The context limits all of this, and nothing after it.
+// After an error nothing remains, running or on disk. The caller has to call Stop.
 func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 	if o, err = o.complete(); err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func findPrograms(ctx context.Context, o Options) (out Programs, err error) {
 	return out, err
 }
 
-// prepareEtcd starts etcd and makes the keys, or takes those of the control plane that is joined.
+// prepareEtcd starts etcd and makes the keys, or uses those of the control plane that is joined.
 func (c *ControlPlane) prepareEtcd(ctx context.Context, path string) error {
 	if c.owner != c {
 		return c.join()
@@ -146,7 +146,7 @@ func (c *ControlPlane) startEtcd(path string) error {
 	return nil
 }
 
-// waitEtcd waits until etcd's socket is there. For its answers kube-apiserver waits itself, and meanwhile starts.
+// waitEtcd waits until etcd's socket exists. kube-apiserver itself waits for etcd's answers, and starts meanwhile.
 func (c *ControlPlane) waitEtcd(ctx context.Context) error {
 	const interval = 2 * time.Millisecond
 	return c.await(ctx, c.etcd, nil, interval, func() bool {
@@ -174,13 +174,14 @@ func (c *ControlPlane) fail(err error) {
 	}
 }
 
-// Done is closed when kube-apiserver or the etcd that it uses ends by itself, not by Stop or another method here.
+// Done returns a channel that is closed when kube-apiserver or the etcd that it uses ends by itself, and not by Stop or
+// another method here.
 func (c *ControlPlane) Done() <-chan struct{} { return c.done }
 
-// Err says why results can no longer be trusted: a [*ProcessError] once a process has ended by
-// itself, or an error of the audit sink, which means lost events. Otherwise nil, also after Stop.
-// The death of an etcd is told by every control plane that uses it, that of a kube-apiserver only
-// by its own. It is also an error to have joined a control plane that was stopped first.
+// Err returns why results can no longer be trusted: a [*ProcessError] once a process has ended by itself, or an error
+// of the audit sink, which means that events were lost. Otherwise it returns nil, also after Stop. The death of an etcd
+// is reported by every control plane that uses it, and that of a kube-apiserver only by its own. It is also an error if
+// a joined control plane was stopped first.
 func (c *ControlPlane) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -197,10 +198,10 @@ func (c *ControlPlane) auditFailure() error {
 	return fmt.Errorf("audit events were lost: the audit sink failed: %w", c.audit.failure())
 }
 
-// Stop ends kube-apiserver, then etcd if it is its own, and removes the run's folder unless Options.Keep. They are
-// killed, for nothing of theirs is needed again, unless the folder is kept: then they end in order, which takes about 2
-// s. Further calls wait for the first and return the same. An error names what could not be cleaned up, or that audit
-// events were lost; that a process ended by itself is told by Err alone.
+// Stop ends kube-apiserver, and then etcd if that is its own, and removes the run's folder unless Options.Keep is set.
+// Both are killed, because nothing of theirs is needed again, unless the folder is kept: then they end in order, which
+// takes about 2 s. Further calls wait for the first one and return the same. An error says what could not be cleaned
+// up, or that audit events were lost. Only Err reports that a process ended by itself.
 func (c *ControlPlane) Stop() error {
 	c.stopOnce.Do(func() {
 		c.cancel(ErrStopped)
@@ -240,7 +241,8 @@ func (c *ControlPlane) stopAll() error {
 // PIDs are the ids of the processes.
 type PIDs struct{ Etcd, KubeAPIServer int }
 
-// PIDs returns the ids of the running processes; 0 for one that does not run, or that is another control plane's.
+// PIDs returns the IDs of the running processes. It is 0 for a process that does not run, or that is another control
+// plane's.
 func (c *ControlPlane) PIDs() (out PIDs) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -253,19 +255,20 @@ func (c *ControlPlane) PIDs() (out PIDs) {
 	return out
 }
 
-// Dir is the absolute path of the run's folder. It holds etcd.log, kube-apiserver.log and everything else of the run.
+// Dir returns the absolute path of the run's folder. It contains etcd.log, kube-apiserver.log and everything else of
+// the run.
 func (c *ControlPlane) Dir() string { return c.run.path }
 
-// Port is where the API server listens on 127.0.0.1.
+// Port returns the port of the API server on 127.0.0.1.
 func (c *ControlPlane) Port() int { return guarded(&c.mu, &c.port) }
 
-// Options returns a copy of what the control plane runs with now, defaults filled in.
+// Options returns a copy of the current options of the control plane, with defaults filled in.
 func (c *ControlPlane) Options() Options { return guarded(&c.mu, &c.opts).clone() }
 
 // Programs returns the programs it runs now.
 func (c *ControlPlane) Programs() Programs { return guarded(&c.mu, &c.programs) }
 
-// ReadyIn is how long the last start of the API server took until it was ready.
+// ReadyIn returns how long the last start of the API server took until it was ready.
 func (c *ControlPlane) ReadyIn() time.Duration { return guarded(&c.mu, &c.readyIn) }
 
 func guarded[T any](mu *sync.Mutex, value *T) T {
@@ -274,13 +277,13 @@ func guarded[T any](mu *sync.Mutex, value *T) T {
 	return *value
 }
 
-// Admin returns a client configuration for a member of system:masters, whom no authorizer ever
-// sees: for preparing things, never a test's requestor. Like all of them it has no client-side
-// rate limit, and names the port of the moment: after RestartAPIServer ask again.
+// Admin returns a client configuration for a member of system:masters, whom no authorizer ever sees. It is for
+// preparations, and never for the requestor of a test. Like all of these configurations it has no limit of rate, and
+// names the current port: after RestartAPIServer ask for it again.
 func (c *ControlPlane) Admin() *rest.Config { return c.config(c.pki.admin) }
 
-// FrontProxy returns a client configuration for an authenticating proxy: the API server believes its headers
-// X-Remote-User, X-Remote-Uid, X-Remote-Group and X-Remote-Extra-<key>, so it can act as any requestor. A request
+// FrontProxy returns a client configuration for an authenticating proxy. The API server believes its headers
+// X-Remote-User, X-Remote-Uid, X-Remote-Group and X-Remote-Extra-<key>, so that it can act as any requestor. A request
 // without X-Remote-User is unauthorized.
 func (c *ControlPlane) FrontProxy() *rest.Config { return c.config(c.pki.frontProxy) }
 
@@ -305,7 +308,7 @@ func (c *ControlPlane) config(client keyPair) *rest.Config {
 			CertData: client.cert,
 			KeyData:  client.key,
 		},
-		// A negative rate is no limit; 0 would be client-go's default.
+		// A negative rate means no limit; 0 would mean client-go's default.
 		QPS: -1,
 	}
 }

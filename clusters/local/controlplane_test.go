@@ -29,7 +29,7 @@ func clientFor(t *testing.T, config *rest.Config) kubernetes.Interface {
 	return client
 }
 
-// whoAmI asks the server for whom it takes a client.
+// whoAmI asks the server who a client is.
 func whoAmI(t *testing.T, config *rest.Config) authenticationv1.UserInfo {
 	t.Helper()
 	review, err := clientFor(t, config).AuthenticationV1().SelfSubjectReviews().
@@ -84,7 +84,7 @@ func TestStartAndStop(t *testing.T) {
 // ownGoroutines returns the stacks of goroutines that this package or os/exec started.
 func ownGoroutines() string {
 	var out []string
-	// A goroutine needs a moment to end after it has signalled that it does.
+	// A goroutine needs a moment to end after it has signalled its end.
 	for range 100 {
 		buffer := make([]byte, 1<<20)
 		out = out[:0]
@@ -156,7 +156,7 @@ func TestTwoAtOnce(t *testing.T) {
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("the other control plane's namespace: %v, want not found", err)
 	}
-	// One's keys are nothing to the other.
+	// The keys of one mean nothing to the other.
 	stranger := planes[0].Admin()
 	stranger.Host, stranger.CAData = planes[1].Admin().Host, planes[1].Admin().CAData
 	if _, err := clientFor(t, stranger).CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{}); !apierrors.IsUnauthorized(err) {
@@ -184,7 +184,7 @@ func TestRestartAPIServer(t *testing.T) {
 		t.Errorf("after the restart: %v", err)
 	}
 
-	// A restart that is refused leaves the options alone, and can be made good.
+	// A refused restart leaves the options unchanged, and can be repeated with better ones.
 	err = c.RestartAPIServer(t.Context(), func(o *Options) { o.FeatureGates["NoSuchGate"] = true })
 	wantUsageError(t, err, "unrecognized feature gate: NoSuchGate")
 	if gates := c.Options().FeatureGates; len(gates) != 1 || gates["ConstrainedImpersonation"] {
@@ -213,7 +213,8 @@ func TestRestartAPIServer(t *testing.T) {
 	}
 }
 
-// Every release that has been built is started in turn on one etcd, up and one step down again.
+// TestUpgradesAndDowngrades starts every release that has been built in turn on one etcd: upwards, and one step down
+// again.
 func TestUpgradesAndDowngrades(t *testing.T) {
 	needPrograms(t)
 	noPrograms(t)

@@ -37,7 +37,8 @@ func TestOfficialControlPlane(t *testing.T) {
 	}
 }
 
-// TestPublications: every program that can be built is published, and those of Kubernetes have a pinned digest.
+// TestPublications checks that every program that can be built is published, and that those of Kubernetes have a pinned
+// digest.
 func TestPublications(t *testing.T) {
 	all := []program{}
 	for _, r := range releases {
@@ -57,7 +58,7 @@ func TestPublications(t *testing.T) {
 	}
 }
 
-// TestProgress is about the rest at the rate so far.
+// TestProgress checks the prediction of the remaining time at the rate so far.
 func TestProgress(t *testing.T) {
 	for _, test := range []struct {
 		done, total int64
@@ -76,7 +77,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// FuzzDigestOf: whatever a server sends, what is taken for a digest is one.
+// FuzzDigestOf checks that, whatever a server sends, only a digest is accepted as one.
 func FuzzDigestOf(f *testing.F) {
 	f.Add(sum(nil)+"  kube-apiserver\n", "kube-apiserver")
 	f.Add(sum(nil), "kube-apiserver")

@@ -14,23 +14,23 @@ import (
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
-// ProcessError is an etcd or a kube-apiserver that ended by itself, could not be started, or did
-// not become ready in time: the environment or the program broke, not the request.
+// ProcessError means that an etcd or a kube-apiserver ended by itself, could not be started, or did not become ready in
+// time. The environment or the program broke, and not the request.
 type ProcessError struct {
 	Process string // "etcd" or "kube-apiserver"
-	PID     int    // the process's id; 0 when it could not be started
+	PID     int    // the process's ID; 0 if it could not be started
 	// State says what happened, such as "exit status 1", "signal: killed" or "not ready after 1m0s".
 	State string
-	// Reason is the program's own message found in its log; empty when none stands out.
+	// Reason is the program's own message from its log. It is empty if none stands out.
 	Reason string
 	// LogFile is the file with its whole log. It is gone once the run's folder is removed.
 	LogFile string
-	// LogTail holds the last lines of the log, oldest first.
+	// LogTail are the last lines of the log, beginning with the oldest.
 	LogTail []string
 	Err     error // the cause, such as a context's error
 }
 
-// Error names the process, what happened and its own reason, followed by its last log lines.
+// Error names the process, what happened and the program's own reason, followed by its last log lines.
 func (e *ProcessError) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Process)
@@ -55,7 +55,8 @@ func (e *ProcessError) Error() string {
 // Unwrap returns the cause.
 func (e *ProcessError) Unwrap() error { return e.Err }
 
-// folderError explains why a folder this package needs cannot be used. The environment variable named variable moves it.
+// folderError explains why a folder that this package needs cannot be used. variable is the environment variable that
+// moves it.
 func folderError(what, dir, variable string, err error) error {
 	problem := fmt.Sprintf("cannot write the %s %s: %v", what, dir, rootCause(err))
 	hint := fmt.Sprintf("make it writable, or set %s to a folder that is", variable)
@@ -65,7 +66,7 @@ func folderError(what, dir, variable string, err error) error {
 	return &usage.Error{Problem: problem, Hint: hint, Err: err}
 }
 
-// rootCause drops the path and operation of a file error, which the message already names.
+// rootCause returns the cause of a file error without the path and operation, which the message already contains.
 func rootCause(err error) error {
 	if pathErr, ok := errors.AsType[*os.PathError](err); ok {
 		return pathErr.Err
@@ -75,15 +76,15 @@ func rootCause(err error) error {
 
 const (
 	errorLogLines  = 20
-	reasonLogLines = 200 // how many are searched for the program's own message
-	// maxTailBytes bounds what is read of a log that may have grown large.
+	reasonLogLines = 200 // how many lines are searched for the program's own message
+	// maxTailBytes limits how much is read of a log that may have grown large.
 	maxTailBytes = 256 << 10
-	// maxLineBytes bounds a shown line: kube-apiserver may log a whole object in one.
+	// maxLineBytes limits a line that is shown, because kube-apiserver may log a whole object on one line.
 	maxLineBytes = 500
 )
 
-// readTail returns the last n lines of a log from an offset on, each cut to a readable length. A
-// log that cannot be read has no lines: it only ever explains another error.
+// readTail returns the last n lines of a log from an offset on, each shortened to a readable length. A log that cannot
+// be read has no lines, because it only explains another error.
 func readTail(path string, from int64, n int) []string {
 	file, err := os.Open(path)
 	if err != nil {
@@ -126,7 +127,7 @@ func lastLines(data []byte, n int, whole bool) []string {
 }
 
 var (
-	// commandFailed is klog's last word: err="quoted", or err=< with the text on indented lines.
+	// commandFailed matches klog's last message: err="quoted", or err=< with the text on indented lines.
 	commandFailed = regexp.MustCompile(`"command failed" err=("(?:[^"\\]|\\.)*"|<$)`)
 	klogFatal     = regexp.MustCompile(`^F\d{4} \S+ +\d+ \S+\] (.*)$`)
 	goPanic       = regexp.MustCompile(`^(?:panic|fatal error): .*$`)
@@ -177,8 +178,8 @@ func unquote(s string) string {
 	return strings.Trim(s, `"`)
 }
 
-// lineWriter hands whole lines to a writer, each in one call, and goes on reading when that
-// writer fails: the process that writes here must not be stopped by it.
+// lineWriter passes complete lines to a writer, each in one call. It goes on reading if that writer fails, so that the
+// process which writes is not blocked.
 type lineWriter struct {
 	to io.Writer
 
@@ -211,5 +212,5 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	}
 }
 
-// failure returns the first error of the writer behind; from then on lines were lost.
+// failure returns the first error of the writer. Lines that followed it are lost.
 func (w *lineWriter) failure() error { return guarded(&w.mu, &w.err) }

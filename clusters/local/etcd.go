@@ -16,12 +16,12 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// join takes the keys of the control plane whose etcd is used, and puts that etcd's socket into this one's folder.
+// join uses the keys of the control plane whose etcd is used, and links that etcd's socket into this one's folder.
 func (c *ControlPlane) join() error {
 	if err := c.owner.admit(c); err != nil {
 		return fmt.Errorf("joining a control plane: %w", err)
 	}
-	// The path of a socket is short only in the folder itself.
+	// Only within the folder is the path of a socket short.
 	link := filepath.Join(c.run.path, etcdSocket)
 	if err := os.Symlink(filepath.Join(c.owner.run.path, etcdSocket), link); err != nil {
 		return folderError("state folder", c.run.path, StateVariable, err)
@@ -29,7 +29,7 @@ func (c *ControlPlane) join() error {
 	return c.writeKeys(c.owner.pki)
 }
 
-// admit remembers who has to be told when etcd is gone.
+// admit remembers a control plane that must be informed when etcd is gone.
 func (c *ControlPlane) admit(joined *ControlPlane) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +55,7 @@ func (c *ControlPlane) others() []*ControlPlane {
 	return slices.Collect(maps.Keys(c.joined))
 }
 
-// etcdLost tells all who use this etcd that it is gone for good.
+// etcdLost informs all who use this etcd that it is gone for good.
 func (c *ControlPlane) etcdLost(err error) {
 	c.fail(err)
 	for _, other := range c.others() {
@@ -63,7 +63,7 @@ func (c *ControlPlane) etcdLost(err error) {
 	}
 }
 
-// leave tells those who stay behind that their etcd ends.
+// leave informs the remaining users that their etcd ends.
 func (c *ControlPlane) leave() {
 	for _, other := range c.others() {
 		if other.ctx.Err() == nil {
@@ -72,7 +72,7 @@ func (c *ControlPlane) leave() {
 	}
 }
 
-// awaitServers waits until every API server on this etcd is ready, but for those that do not run.
+// awaitServers waits until every API server on this etcd is ready, except those that do not run.
 func (c *ControlPlane) awaitServers(ctx context.Context) error {
 	for _, user := range append([]*ControlPlane{c}, c.others()...) {
 		p := guarded(&user.mu, &user.apiServer)
@@ -80,7 +80,7 @@ func (c *ControlPlane) awaitServers(ctx context.Context) error {
 			continue
 		}
 		err := user.waitReady(ctx, p)
-		// It may have been ended on purpose meanwhile, which is for its owner to know.
+		// It may have been ended on purpose meanwhile, which its owner knows.
 		stopped := user != c && errors.Is(err, ErrStopped)
 		if gone := stopped || p.stopRequested(); gone {
 			continue
@@ -92,9 +92,9 @@ func (c *ControlPlane) awaitServers(ctx context.Context) error {
 	return nil
 }
 
-// KillAPIServer kills kube-apiserver (SIGKILL) on purpose: Err and Done do not tell of it. RestartAPIServer brings
-// one up again, on the same port; the two together are a restart without an orderly end. One that does not run
-// stays so. An API server that has ended by itself is an error, for then Err has told of it.
+// KillAPIServer kills kube-apiserver (SIGKILL) on purpose, so that Err and Done do not report it. RestartAPIServer
+// starts one again on the same port; both together are a restart without an orderly end. If none runs, nothing happens.
+// If the API server has ended by itself, that is an error, because Err has reported it.
 func (c *ControlPlane) KillAPIServer() error {
 	c.life.Lock()
 	defer c.life.Unlock()
@@ -104,12 +104,12 @@ func (c *ControlPlane) KillAPIServer() error {
 	return c.apiServer.stop(0)
 }
 
-// RestartEtcd kills etcd (SIGKILL), starts it again on its data, and returns when every API server that uses it and runs
-// is ready again; a killed or restarting one is not waited for. Nothing that was answered is lost: what etcd has written
-// is the kernel's. Called on a control plane that has joined another, it restarts that etcd.
+// RestartEtcd kills etcd (SIGKILL), starts it again on its data, and returns when every running API server that uses it
+// is ready again. It does not wait for one that was killed or is restarting. No answered write is lost, because the
+// kernel has what etcd has written. On a control plane that has joined another, it restarts that one's etcd.
 //
-// If etcd does not come up again, all control planes that use it are broken: Err tells of it. If
-// it does and an API server does not get ready in time, only the error says so.
+// If etcd does not start again, all control planes that use it are broken, and Err reports it. If it does, but an API
+// server is not ready in time, only the returned error says so.
 func (c *ControlPlane) RestartEtcd(ctx context.Context) error {
 	if c.owner != c {
 		if c.ctx.Err() != nil {
@@ -137,7 +137,7 @@ func (c *ControlPlane) replaceEtcd(ctx context.Context) error {
 	if err := c.etcd.stop(0); err != nil {
 		return err
 	}
-	// A killed etcd leaves its socket, which would say that the next one listens.
+	// A killed etcd leaves its socket, which would look as if the next one listened.
 	if err := os.Remove(filepath.Join(c.run.path, etcdSocket)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -147,7 +147,7 @@ func (c *ControlPlane) replaceEtcd(ctx context.Context) error {
 	return c.waitEtcd(ctx)
 }
 
-// whole tells why the processes cannot be changed: Stop has been called, or one ended by itself.
+// whole returns why the processes cannot be changed: Stop has been called, or one ended by itself.
 func (c *ControlPlane) whole() error {
 	if c.ctx.Err() != nil {
 		return context.Cause(c.ctx)
@@ -155,24 +155,24 @@ func (c *ControlPlane) whole() error {
 	return c.Err()
 }
 
-// Storage is a control plane's etcd, without the API server before it: for writing more objects than an API server
-// takes in a time that anybody waits. Nothing checks what is written.
+// Storage is the etcd of a control plane without the API server in front of it. It is for writing more objects than an
+// API server accepts in reasonable time. Nothing checks what is written.
 type Storage struct {
 	client *clientv3.Client
 }
 
 const storageTimeout = 30 * time.Second
 
-// transaction is how many keys are written at once: etcd takes 128 (--max-txn-ops).
+// transaction is how many keys are written at once. etcd accepts 128 (--max-txn-ops).
 const transaction = 100
 
-// Storage connects to etcd. Close the result.
+// Storage connects to etcd. The caller has to close the result.
 func (c *ControlPlane) Storage() (*Storage, error) {
 	socket := filepath.Join(c.owner.run.path, etcdSocket)
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{"passthrough:///etcd"}, DialTimeout: storageTimeout,
 		DialOptions: []grpc.DialOption{
-			grpc.WithTransportCredentials(insecure.NewCredentials()), // the socket is in a folder for this user alone
+			grpc.WithTransportCredentials(insecure.NewCredentials()), // only this user can open the socket's folder
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 				return new(net.Dialer).DialContext(ctx, "unix", socket)
 			}),
@@ -219,7 +219,7 @@ type Pair struct {
 	Value []byte
 }
 
-// Add writes keys that are not there yet; those that are keep their value.
+// Add writes keys that do not exist yet. Existing keys keep their value.
 func (s *Storage) Add(ctx context.Context, pairs []Pair) error {
 	for some := range slices.Chunk(pairs, transaction) {
 		if err := s.add(ctx, some); err != nil {

@@ -105,7 +105,7 @@ func TestBusyPort(t *testing.T) {
 	wantUsageError(t, startFails(t.Context(), t, Options{Port: port}), fmt.Sprintf("port %d", port), "listens on it already", "choose another")
 }
 
-// A port asked for may be lost between the check and kube-apiserver's own try.
+// TestPortLostToAnother checks that a requested port may be lost between the check and kube-apiserver's own attempt.
 func TestPortLostToAnother(t *testing.T) {
 	lost := `echo 'E1121 02:17:15.965099     602 run.go:72] "command failed" err="failed to create listener: failed to listen on 127.0.0.1:1: listen tcp 127.0.0.1:1: bind: address already in use"' >&2; exit 1`
 	port, err := freePort()
@@ -223,7 +223,7 @@ func TestProcessesThatDieHalfWay(t *testing.T) {
 	}
 }
 
-// A stop in the middle of a restart ends both at once.
+// TestStopDuringRestart checks that a stop in the middle of a restart ends both at once.
 func TestStopDuringRestart(t *testing.T) {
 	c := startPlane(t, Options{})
 	old, hanging, done := c.PIDs().KubeAPIServer, script(t, "exec sleep 60"), make(chan error, 1)

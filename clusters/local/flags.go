@@ -8,7 +8,8 @@ func (b *Binaries) RegisterFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&b.Mirror, "binaries-mirror", "", "URL (http, https or file) below which dl.k8s.io/... and github.com/... are mirrored (default $"+MirrorVariable+")")
 }
 
-// RegisterSource adds the flag that names a source tree to a flag set, for who resolves versions; see Resolve.
+// RegisterSource adds the flag that names a source tree to a flag set. It is for commands that resolve versions; see
+// Resolve.
 func (b *Binaries) RegisterSource(flags *pflag.FlagSet) {
 	flags.StringVar(&b.sourceDir, "source", "", "folder from which the kube-apiserver of the version "+SourceWord+" is built: a checkout of kubernetes/kubernetes, or a module that requires k8s.io/kubernetes")
 	b.flags = flags

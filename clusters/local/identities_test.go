@@ -33,7 +33,7 @@ rules:
 - level: RequestResponse
 `
 
-// events collects audit events, and notices lines that are none.
+// events collects audit events, and records lines that are not events.
 type events struct {
 	mu    sync.Mutex
 	users []string
@@ -97,7 +97,8 @@ func testFrontProxy(t *testing.T, c *ControlPlane) {
 	}
 }
 
-// A token bound to a Pod carries its node, though there is neither a kubelet nor a Node.
+// testServiceAccountToken checks that a token bound to a Pod names the Pod's node, although there is neither a kubelet
+// nor a Node.
 func testServiceAccountToken(t *testing.T, c *ControlPlane) {
 	admin := clientFor(t, c.Admin())
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "agent"}}
@@ -135,7 +136,7 @@ func testServiceAccountToken(t *testing.T, c *ControlPlane) {
 func testAudit(t *testing.T, c *ControlPlane, sink *events) {
 	admin := clientFor(t, c.Admin())
 	before := sink.count(adminName)
-	// Large objects come in several pieces through the pipe.
+	// Large objects arrive in several pieces through the pipe.
 	sizes := []int{1, 100_000, 300_000, 10}
 	for _, size := range sizes {
 		object := &corev1.ConfigMap{
@@ -159,7 +160,8 @@ func testAudit(t *testing.T, c *ControlPlane, sink *events) {
 	}
 }
 
-// Without a sink, events go to a file; placeholders in files and arguments name the folder.
+// TestAuditFileAndPlaceholders checks that without a sink events are written to a file, and that placeholders in files
+// and arguments name the folder.
 func TestAuditFileAndPlaceholders(t *testing.T) {
 	c := startPlane(t, Options{
 		AuditPolicy:         []byte(auditAll),

@@ -78,7 +78,7 @@ func timed(t *testing.T, what string, f func() error) {
 	t.Logf("%s: %s", what, time.Since(begin).Round(time.Millisecond))
 }
 
-// Two API servers of two releases on one etcd, through everything that may happen to them.
+// TestJoin has two API servers of two releases on one etcd, through everything that may happen to them.
 func TestJoin(t *testing.T) {
 	sink := &events{}
 	a := startPlane(t, Options{Release: release(t, "1.36")})
@@ -122,7 +122,8 @@ func TestJoin(t *testing.T) {
 	})
 }
 
-// What is good for one API server is good for the other, but each writes its own audit log.
+// testSharedCredentials checks that credentials for one API server are valid for the other, and that each writes its
+// own audit log.
 func testSharedCredentials(t *testing.T, a, b *ControlPlane, sink *events) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "both"}}
 	if _, err := clientFor(t, a.Admin()).CoreV1().ServiceAccounts("default").Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
@@ -204,7 +205,7 @@ func testRestartEtcd(t *testing.T, a, b *ControlPlane) {
 		wantWhole(t, a, b)
 		wantPermission(t, a, b, "user-"+id)
 	}
-	// One that is away is not waited for, and comes up with the new etcd.
+	// One that is killed is not waited for, and starts with the new etcd.
 	if err := a.KillAPIServer(); err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +219,7 @@ func testRestartEtcd(t *testing.T, a, b *ControlPlane) {
 	wantWhole(t, a, b)
 }
 
-// wantPermission gives a permission at one API server and waits until both know it: their caches follow etcd.
+// wantPermission grants a permission at one API server, and waits until both know it: their caches follow etcd.
 func wantPermission(t *testing.T, a, b *ControlPlane, user string) {
 	t.Helper()
 	binding := &rbacv1.ClusterRoleBinding{
@@ -249,7 +250,8 @@ func wantDone(t *testing.T, c *ControlPlane) {
 	}
 }
 
-// The death of an API server is its own control plane's, that of the etcd is told by both.
+// TestJoinedProcessesDie checks that only its own control plane reports the death of an API server, and that both
+// report the death of etcd.
 func TestJoinedProcessesDie(t *testing.T) {
 	a := startPlane(t, Options{})
 	b := startPlane(t, Options{Join: a})
@@ -277,7 +279,7 @@ func TestJoinedProcessesDie(t *testing.T) {
 	}
 }
 
-// Whoever joins depends on the other one, and is told when it is not there.
+// TestJoinOneThatStops checks that a control plane which joins another reports that the other one is gone.
 func TestJoinOneThatStops(t *testing.T) {
 	a := startPlane(t, Options{})
 	b := startPlane(t, Options{Join: a})

@@ -18,17 +18,17 @@ import (
 	"time"
 )
 
-// helperVariable makes the test binary a helper process; its value is how that is to end.
+// helperVariable makes the test binary a helper process. Its value says how the process ends.
 const helperVariable = "AUTHZCONF_TEST_HELPER"
 
-// helperReport is what a helper process tells about its control plane.
+// helperReport is what a helper process reports about its control plane.
 type helperReport struct {
 	Dir  string
 	Port int
 	PIDs PIDs
 }
 
-// helperMain starts a control plane, tells about it, and ends as asked.
+// helperMain starts a control plane, reports about it, and ends as requested.
 func helperMain(mode string) {
 	ctx, stop := context.Background(), func() {}
 	if mode == "handled" || mode == "handled-start" {
@@ -62,7 +62,7 @@ func helperMain(mode string) {
 	}
 }
 
-// startHelper starts a helper process and returns what it says once its control plane is ready.
+// startHelper starts a helper process, and returns its report once its control plane is ready.
 func startHelper(t *testing.T, mode, state string) (*exec.Cmd, helperReport) {
 	t.Helper()
 	found := programs(t)
@@ -73,14 +73,14 @@ func startHelper(t *testing.T, mode, state string) (*exec.Cmd, helperReport) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Of its own, so that it can be killed without this test.
+	// The helper has a process group of its own, so that it can be killed without this test.
 	cmd.SysProcAttr = sysProcAttr()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		// What a failed test has shown to survive.
+		// These are processes that a failed test has shown to survive.
 		for _, pid := range processesIn(state) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
@@ -96,7 +96,7 @@ func startHelper(t *testing.T, mode, state string) (*exec.Cmd, helperReport) {
 	return cmd, report
 }
 
-// needParentDeathSignal skips a test where the kernel does not end orphans.
+// needParentDeathSignal skips a test on kernels that do not end orphans.
 func needParentDeathSignal(t *testing.T) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -108,7 +108,7 @@ func needParentDeathSignal(t *testing.T) {
 type ending struct {
 	name, mode string
 	signal     os.Signal
-	// swept: the folder is left behind, and goes with the next start.
+	// swept checks that the folder remains, and is removed by the next start.
 	swept bool
 }
 
@@ -121,7 +121,7 @@ func TestNothingSurvivesTheParent(t *testing.T) {
 	)
 }
 
-// TestNothingSurvivesOtherEnds are those that end like one of the above, for the night.
+// TestNothingSurvivesOtherEnds tries ends that are similar to those above. It runs at night.
 func TestNothingSurvivesOtherEnds(t *testing.T) {
 	nothingSurvives(t,
 		ending{"SIGTERM not handled", "wait", syscall.SIGTERM, true},
@@ -175,7 +175,7 @@ func nothingSurvives(t *testing.T, endings ...ending) {
 	}
 }
 
-// A run may be killed before its control plane is ready.
+// TestNothingSurvivesAKillDuringStart checks that a run may be killed before its control plane is ready.
 func TestNothingSurvivesAKillDuringStart(t *testing.T) {
 	needParentDeathSignal(t)
 	for name, sig := range map[string]os.Signal{"SIGKILL": syscall.SIGKILL, "SIGINT": syscall.SIGINT} {
@@ -197,7 +197,7 @@ func TestNothingSurvivesAKillDuringStart(t *testing.T) {
 	}
 }
 
-// The next Start itself sweeps, and leaves alone what runs or is to be kept.
+// TestStartSweepsLeftovers checks that the next Start removes leftovers, but not what runs or has to be kept.
 func TestStartSweepsLeftovers(t *testing.T) {
 	state := t.TempDir()
 	helper, killed := startHelper(t, "wait", state)
@@ -228,7 +228,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// alive tells whether a process runs; one that only waits to be reaped does not.
+// alive reports whether a process runs. One that only waits to be reaped does not.
 func alive(pid int) bool {
 	if pid == 0 {
 		return false

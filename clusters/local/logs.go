@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// ExportLogs copies the logs of etcd and kube-apiserver to a folder, which is there.
+// ExportLogs copies the logs of etcd and kube-apiserver to an existing folder.
 func (c *ControlPlane) ExportLogs(ctx context.Context, dest string) error {
 	logs, err := filepath.Glob(filepath.Join(c.run.path, "*.log"))
 	if err != nil {

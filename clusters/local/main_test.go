@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// testBinaries are shared by all tests, so that what has to be built is built once.
+// testBinaries are shared by all tests, so that everything is built only once.
 var testBinaries = &Binaries{Progress: os.Stderr}
 
 // startPlane starts a control plane that is stopped at the end of the test.
@@ -98,7 +98,7 @@ func eventually(t *testing.T, limit time.Duration, what string, ok func() bool) 
 	}
 }
 
-// script writes an executable shell script that stands in for a program.
+// script writes an executable shell script that replaces a program.
 func script(t *testing.T, body string) string {
 	t.Helper()
 	path := t.TempDir() + "/script"

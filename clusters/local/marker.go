@@ -15,16 +15,16 @@ import (
 // SourceWord is the version of the tree that --source names.
 const SourceWord = "source"
 
-// markerPattern are the names of the files in which Kubernetes says what its newest version is, as kubeadm takes them:
-// ci/latest, release/latest-1.38, release/stable.
+// markerPattern matches the names of the files in which Kubernetes publishes its newest versions, as kubeadm accepts
+// them: ci/latest, release/latest-1.38, release/stable.
 var markerPattern = regexp.MustCompile(`^(ci|release)/[a-z]+(-\d+(\.\d+)?)?$`)
 
-// Remember returns a fact that does not follow from a command line. find finds it out where nobody has yet. What it found
-// becomes part of the record under the name, so that whoever verifies the record has the same.
+// Remember returns a fact that does not follow from a command line. find finds it out if nobody has yet. The result
+// becomes part of the record under the name, so that whoever verifies the record gets the same.
 type Remember func(name string, find func() (string, error)) (string, error)
 
-// Resolve returns versions with those in place of markers and of the word source that they stand for. It must be called
-// before anything is looked for, for the tree of --source is read here. An error is a [*usage.Error].
+// Resolve replaces markers, and the word source, by the versions that they stand for. It must be called before anything
+// is looked for, because it reads the tree of --source. An error is a [*usage.Error].
 func (b *Binaries) Resolve(ctx context.Context, remember Remember, versions ...string) (resolved []string, err error) {
 	if b.sourceDir != "" {
 		if b.tree, err = b.readTree(remember); err != nil {
@@ -41,8 +41,8 @@ func (b *Binaries) Resolve(ctx context.Context, remember Remember, versions ...s
 	return resolved, nil
 }
 
-// ResolveFlag is Resolve of the versions that the flag --kubernetes names. If only --source is given, the version is that of
-// the tree.
+// ResolveFlag does the same as Resolve for the versions of the flag --kubernetes. If only --source is given, the
+// version is that of the tree.
 func (b *Binaries) ResolveFlag(ctx context.Context, remember Remember, versions ...string) (resolved []string, err error) {
 	if b.sourceDir != "" && !b.flags.Changed("kubernetes") {
 		versions = []string{SourceWord}
@@ -50,7 +50,7 @@ func (b *Binaries) ResolveFlag(ctx context.Context, remember Remember, versions 
 	return b.Resolve(ctx, remember, versions...)
 }
 
-// ResolveOne is Resolve of one version.
+// ResolveOne does the same as Resolve for one version.
 func (b *Binaries) ResolveOne(ctx context.Context, remember Remember, version string) (string, error) {
 	resolved, err := b.Resolve(ctx, remember, version)
 	if err != nil {

@@ -30,9 +30,10 @@ import (
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
-// Sources of programs that neither the environment names nor the cache has.
+// These are the sources of programs that neither the environment names nor the cache has.
 const (
-	// Auto is the official release, or a build where that cannot be had; Official nothing but the one, Build the other.
+	// Auto means the official release, or a build if that is not available. Official means only the first, and Build
+	// only the second.
 	Auto     = "auto"
 	Official = "official"
 	Build    = "build"
@@ -42,7 +43,7 @@ const (
 	MirrorVariable = "AUTHZCONF_BINARIES_MIRROR"
 )
 
-// Where a program came from, as reports say it.
+// These are the origins of a program, as reports state them.
 const (
 	originEnvironment = "environment"
 	originPinned      = "official release, digest pinned"
@@ -59,12 +60,13 @@ var officialYAML []byte
 
 type publication struct {
 	URL string `json:"url"`
-	// Beside is where the digest of the file is published; SHA256 are pinned ones, by version and architecture.
+	// Beside is the URL of the file's published digest. SHA256 are pinned digests, by version and architecture.
 	Beside string                       `json:"beside"`
 	SHA256 map[string]map[string]string `json:"sha256"`
-	// Member is the program's place in the file; empty if the file is the program.
+	// Member is the path of the program within the file. It is empty if the file is the program.
 	Member string `json:"member"`
-	// CI and BesideCI are URL and Beside of builds of CI, and Markers is where the files are that name the newest versions.
+	// CI and BesideCI are URL and Beside for builds of CI. Markers is the place of the files that name the newest
+	// versions.
 	CI       string `json:"ci"`
 	BesideCI string `json:"besideCI"`
 	Markers  string `json:"markers"`
@@ -72,9 +74,9 @@ type publication struct {
 
 var publications = fixtures.Table[map[string]publication]("official.yaml", officialYAML)
 
-// CheckProgram returns why a program cannot be what the witness says of it. It has to come from one of the places that there
-// are. One with a pinned digest must have a digest that is pinned for its version, on whichever machine, unless it was taken
-// out of an archive: then the digest of the program itself is not known.
+// CheckProgram returns why a program cannot be what the witness says of it. It must come from one of the possible
+// origins. If there are pinned digests for its version, on any machine, its digest must be one of them, unless it was
+// taken out of an archive: then the digest of the program itself is not known.
 func CheckProgram(origin, name, version, digest string) error {
 	of := publications[name]
 	switch origin {
@@ -97,7 +99,7 @@ func CheckProgram(origin, name, version, digest string) error {
 
 type offer struct {
 	url, beside, member string
-	digest              string // the pinned one; empty if there is none
+	digest              string // the pinned digest; empty if there is none
 	origin              string
 	target              string // its place in the cache
 }
@@ -126,12 +128,12 @@ func (b *Binaries) offer(p program) (o offer, err error) {
 	case o.digest == "":
 		o.origin = originBeside
 	}
-	// A program whose digest is pinned later is fetched again.
+	// A program whose digest is pinned later is downloaded again.
 	o.target = filepath.Join(cache, "bin", fmt.Sprintf("%s-%s-official-%.16s", p.name, p.version, cmp.Or(o.digest, "beside")))
 	return o, nil
 }
 
-// publication says where a program is published.
+// publication returns where a program is published.
 func (b *Binaries) publication(name string) publication {
 	if b.published != nil {
 		return b.published[name]
@@ -139,7 +141,7 @@ func (b *Binaries) publication(name string) publication {
 	return publications[name]
 }
 
-// mirrored returns the URL of what is published at a URL, in the mirror if there is one.
+// mirrored returns the URL in the mirror, if there is one, for a published URL.
 func (b *Binaries) mirrored(url string) (string, error) {
 	mirror := cmp.Or(b.Mirror, os.Getenv(MirrorVariable))
 	if mirror == "" {
@@ -153,7 +155,7 @@ func (b *Binaries) mirrored(url string) (string, error) {
 
 var mirrorPattern = regexp.MustCompile(`^(https?|file)://`)
 
-// cached says whether the program is in the cache, and still is what was published where that can be told.
+// cached reports whether the program is in the cache and, where that can be checked, still is what was published.
 func (o offer) cached() bool {
 	if o.digest == "" || o.member != "" {
 		return isFile(o.target)
@@ -162,7 +164,7 @@ func (o offer) cached() bool {
 	return err == nil && digest == o.digest
 }
 
-// fetch puts the official program into the cache. Of several processes that want it one does.
+// fetch downloads the official program into the cache. If several processes want it, one of them does.
 func (b *Binaries) fetch(ctx context.Context, p program, o offer) error {
 	if runtime.GOOS != "linux" {
 		return errors.New("releases are downloaded for Linux only")
@@ -227,7 +229,7 @@ func (o offer) install(file string) error {
 	return os.Rename(program.Name(), o.target)
 }
 
-// digests are those of files that were read in this run, by path, time of change and size.
+// digests are the digests of files that were read in this run, by path, time of change and size.
 var digests sync.Map
 
 // Digest is the SHA-256 of a file. It is read once in a run, unless it changes.
@@ -257,13 +259,14 @@ func Digest(path string) (string, error) {
 const (
 	// answerTimeout is how long a run waits, in all, for hosts that have not answered yet.
 	answerTimeout = 3 * time.Second
-	// stallTimeout is how long a download may stand still; retries is how often in a row it may break off for nothing.
+	// stallTimeout is how long a download may make no progress. retries is how often in a row it may break off without
+	// progress.
 	stallTimeout = 20 * time.Second
 	retries      = 3
-	pause        = 250 * time.Millisecond // before something is tried again, doubled each time
+	pause        = 250 * time.Millisecond // before a new attempt, doubled each time
 )
 
-// asked is what a run knows of the hosts it asked: those that do not answer cost it time once.
+// asked is what a run knows about the hosts that it asked, so that those which do not answer cost time only once.
 type asked struct {
 	silent sync.Map     // hosts that did not answer
 	waited atomic.Int64 // how long it waited for them, in ns
@@ -271,13 +274,13 @@ type asked struct {
 
 var thisRun = &asked{}
 
-// errSilent is the error of a host that is not asked again, and is wrapped by that of the first time.
+// errSilent is the error for a host that is not asked again. The error of the first attempt wraps it.
 var errSilent = errors.New("nothing answers")
 
-// client fetches by way of the proxies that the environment names, as net/http does. A folder can be a mirror, too.
+// client returns a client that uses the proxies of the environment, as net/http does. A folder can be a mirror, too.
 var client = sync.OnceValue(func() *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // as it is documented
-	transport.DisableCompression = true                          // lengths and ranges are those of the file
+	transport.DisableCompression = true                          // lengths and ranges are those of the file itself
 	transport.RegisterProtocol("file", http.NewFileTransport(http.Dir("/")))
 	return &http.Client{Transport: transport}
 })
@@ -293,7 +296,7 @@ type download struct {
 	have, total atomic.Int64
 }
 
-// whole fetches the file with this digest. It goes on with what an earlier run left of it, if it is of this file.
+// whole downloads the file with this digest. It continues what an earlier run left, if that is of the same file.
 func (d *download) whole(ctx context.Context, digest string) error {
 	_, fresh := os.Stat(d.path)
 	if err := d.fetchAll(ctx); err != nil {
@@ -312,7 +315,7 @@ func (d *download) whole(ctx context.Context, digest string) error {
 	return fmt.Errorf("%s is not what was published: its SHA-256 is %s, not %s", d.url, got, digest)
 }
 
-// fetchAll fetches the file to its end, again from where it broke off as long as that gets on.
+// fetchAll downloads the file to its end. It continues where it broke off, as long as there is progress.
 func (d *download) fetchAll(ctx context.Context) error {
 	for failures := 0; ; failures++ {
 		before := d.have.Load()
@@ -330,8 +333,8 @@ func (d *download) fetchAll(ctx context.Context) error {
 	}
 }
 
-// isFinal reports whether it is no use to try a download again: the host refuses it or does not answer, or the file cannot
-// be written.
+// isFinal reports whether another attempt to download is useless: the host refuses or does not answer, or the file
+// cannot be written.
 func isFinal(err error) bool {
 	_, refused := errors.AsType[refusal](err)
 	_, ours := errors.AsType[*fs.PathError](err)
@@ -381,7 +384,7 @@ func (d *download) rest(ctx context.Context) error {
 		return fmt.Errorf("%s: %s", d.url, resp.Status)
 	case resp.StatusCode >= 400 && !gone:
 		return refusal(d.url + ": " + resp.Status)
-	case have > 0 && resp.StatusCode != http.StatusPartialContent: // it has no such rest, or sends the whole
+	case have > 0 && resp.StatusCode != http.StatusPartialContent: // it does not have this rest, or sends the whole file
 		d.have.Store(0)
 		if err := file.Truncate(0); err != nil || gone {
 			return errors.Join(err, errors.New("what is there of the file is not its beginning"))
@@ -419,7 +422,8 @@ func (d *download) published(ctx context.Context, beside string) (string, error)
 	return digest, err
 }
 
-// digestOf finds the digest of a file in what sha256sum writes, with or without names; "" if there is none.
+// digestOf finds the digest of a file in the output format of sha256sum, with or without names. It returns "" if there
+// is none.
 func digestOf(text, name string) string {
 	for line := range strings.Lines(text) {
 		fields := append(strings.Fields(line), name)

@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// theProgram is a small program that runs: it says who it is. Behind its last line is what makes it long.
+// theProgram is a small program that runs and prints its name. What follows its last line makes it long.
 var theProgram = []byte("#!/bin/sh\necho official; exit 0\n" + strings.Repeat("#0123456789abcde\n", 60_000))
 
 func sum(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
@@ -57,7 +57,7 @@ func packed(t *testing.T, name string, data []byte) []byte {
 type mirror struct {
 	*httptest.Server
 	asked   atomic.Int32
-	handler http.HandlerFunc // in place of the file, if given
+	handler http.HandlerFunc // serves instead of the file, if given
 	file    []byte
 	ranges  []string
 }
@@ -78,7 +78,7 @@ func newMirror(t *testing.T) *mirror {
 	return m
 }
 
-// with finds programs by way of the mirror, with a go command that builds something else.
+// with finds programs through the mirror, with a go command that builds something else.
 func (m *mirror) with(t *testing.T, cache string, digest string) (*Binaries, *bytes.Buffer) {
 	t.Helper()
 	noPrograms(t)
@@ -107,8 +107,8 @@ func says(t *testing.T, p Program, err error) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestOfficial tries what a mirror can do to a download. Whatever it does, the program is the published one or was
-// built, and never a third.
+// TestOfficial tries everything that a mirror can do to a download. The program must always be the published one, or a
+// built one, and nothing else.
 func TestOfficial(t *testing.T) {
 	half := len(theProgram) / 2
 	for _, test := range []struct {
@@ -187,7 +187,7 @@ func TestOfficial(t *testing.T) {
 			if !strings.Contains(said.String(), test.text) {
 				t.Errorf("%q is not in what was said:\n%s", test.text, said)
 			}
-			m.Close() // a warm cache needs no network
+			m.Close() // with a full cache no network is needed
 			again, err := b.find(t.Context(), kubeAPIServer(releases[0]))
 			if err != nil || again != found || m.asked.Load() != test.asked {
 				t.Errorf("from the cache: %+v, %v, asked %d times", again, err, m.asked.Load())
@@ -202,9 +202,9 @@ func TestOfficial(t *testing.T) {
 	}
 }
 
-// TestSilentMirror has hosts that do not answer: the run waits for them once, and no longer than it may.
+// TestSilentMirror has hosts that do not answer. The run waits for them once, and no longer than it may.
 func TestSilentMirror(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // connections are taken by the kernel, and never answered
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections, and nobody answers
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func TestSilentMirror(t *testing.T) {
 	})
 }
 
-// TestOfficialFaults are of this machine: they end with an error, and no build is begun.
+// TestOfficialFaults has faults of this machine. They end with an error, and no build begins.
 func TestOfficialFaults(t *testing.T) {
 	t.Run("no space", func(t *testing.T) {
 		m, cache := newMirror(t), t.TempDir()
@@ -314,7 +314,8 @@ func TestOfficialFaults(t *testing.T) {
 	})
 }
 
-// TestOfficialOnce has several processes' worth of finders at once, of a slow mirror: one downloads.
+// TestOfficialOnce has several finders at the same time, as in several processes, with a slow mirror. Only one
+// downloads.
 func TestOfficialOnce(t *testing.T) {
 	m, cache := newMirror(t), t.TempDir()
 	m.handler = func(w http.ResponseWriter, _ *http.Request) {
@@ -341,7 +342,7 @@ func TestOfficialOnce(t *testing.T) {
 	}
 }
 
-// TestMirrorFolder takes an archive from a folder, which lies there by host and path.
+// TestMirrorFolder takes an archive from a folder, in which it is found by host and path.
 func TestMirrorFolder(t *testing.T) {
 	noPrograms(t)
 	pinned := etcd()

@@ -56,42 +56,46 @@ import (
 const DirPlaceholder = clusters.DirPlaceholder
 
 const (
-	// defaultReadyTimeout is generous: a control plane takes 3 s on an idle machine, and a busy one must not fail a run.
+	// defaultReadyTimeout is generous. A control plane takes 3 s on an idle machine, and a busy machine must not make a
+	// run fail.
 	defaultReadyTimeout = 90 * time.Second
-	// shutdownGrace is how long an orderly end may take; kube-apiserver needs about 2 s.
+	// shutdownGrace is how long an orderly end may take. kube-apiserver needs about 2 s.
 	shutdownGrace = 20 * time.Second
 )
 
-// Options describe a control plane: by default the newest release and its gates, Node and RBAC, no audit, a free port.
+// Options describe a control plane. By default it has the newest release and its gates, Node and RBAC, no audit, and a
+// free port.
 type Options struct {
 	Release         Release // what to run; the zero value is the newest of [Releases]
-	EmulatedVersion string  // the minor to emulate, such as "1.35"; if unset, the binary's own
-	// FeatureGates are set on or off; others keep their default. One that the release does not know is a [*usage.Error].
+	EmulatedVersion string  // the minor to emulate, such as "1.35"; if empty, the binary's own
+	// FeatureGates are set on or off. Others keep their default. A gate that the release does not know is a
+	// [*usage.Error].
 	FeatureGates map[string]bool
 	// AuthorizationConfig is an AuthorizationConfiguration in YAML. If nil, --authorization-mode is Node,RBAC.
 	AuthorizationConfig []byte
 	// AuditPolicy is an audit Policy in YAML. If nil, nothing is audited.
 	AuditPolicy []byte
-	// AuditSink receives the audit events: one JSON document and a newline in each Write, never two at a time. An event
-	// is written before its request is answered (blocking mode), so it arrives within moments of the response; a slow
-	// sink slows the API server down. Events include this package's own requests, made by the admin. If nil, audited
-	// events go to audit.jsonl in the run's folder. An error from it is reported by Err and Stop.
+	// AuditSink receives the audit events: each Write is one JSON document and a newline, and there are never two at
+	// the same time. An event is written before its request is answered (blocking mode), so it arrives within moments
+	// of the response, and a slow sink slows the API server down. Events include this package's own requests, which the
+	// admin sends. If it is nil, audited events are written to audit.jsonl in the run's folder. Err and Stop report an
+	// error of the sink.
 	AuditSink io.Writer
-	// Port is where the API server listens on 127.0.0.1; 0 is a free port. A busy one is a [*usage.Error].
+	// Port is the port of the API server on 127.0.0.1. 0 means a free port. A busy port is a [*usage.Error].
 	Port int
-	// Unchanged keeps the default admission plugins: without it ServiceAccount is off, because no controller makes the
+	// Unchanged keeps the default admission plugins. Otherwise ServiceAccount is off, because no controller creates the
 	// accounts that it asks for.
 	Unchanged bool
-	// KubeAPIServerArgs come after all other arguments, so they win.
+	// KubeAPIServerArgs follow all other arguments, so that they take precedence.
 	KubeAPIServerArgs []string
-	// Files are written, readable by this user only, to the run's folder before the API server
-	// starts, and again on a restart: kubeconfigs of webhooks, for example. Names are relative.
+	// Files are written to the run's folder before the API server starts, and again on a restart. Only this user can
+	// read them. They are kubeconfigs of webhooks, for example. Names are relative.
 	Files map[string][]byte
 	// Keep leaves the folder with its logs, keys and etcd's data behind after Stop.
 	Keep bool
-	// Binaries finds or builds the programs; if nil, the zero [Binaries].
+	// Binaries finds or builds the programs. If it is nil, the zero [Binaries] does.
 	Binaries *Binaries
-	// KubeAPIServerPath and EtcdPath are programs in place of what Binaries finds: a modified kube-apiserver, for example.
+	// KubeAPIServerPath and EtcdPath are programs that replace what Binaries finds, such as a modified kube-apiserver.
 	KubeAPIServerPath, EtcdPath string
 	// KubeAPIServerEnv are further environment variables of kube-apiserver, NAME=value, beside those of this process.
 	KubeAPIServerEnv []string
@@ -103,7 +107,8 @@ type Options struct {
 	// and the Lease of their identity, which follow from the machine's name. They take turns to
 	// renew the Lease, and log that it was modified. Only what --peer-ca-file switches on reads it.
 	Join *ControlPlane
-	// ReadyTimeout is how long the API server may take to become ready, if the context does not end sooner; if 0, 90 s.
+	// ReadyTimeout is how long the API server may take to become ready, if the context does not end sooner. 0 means 90
+	// s.
 	ReadyTimeout time.Duration
 }
 
@@ -132,7 +137,7 @@ func (o Options) complete() (Options, error) {
 	return o, nil
 }
 
-// Names of files in the run's folder, as arguments.yaml has them.
+// These are names of files in the run's folder, as arguments.yaml has them.
 const (
 	authorizationFile = "authorization.yaml"
 	auditPolicyFile   = "audit-policy.yaml"
@@ -144,8 +149,8 @@ const (
 //go:embed arguments.yaml
 var argumentsYAML []byte
 
-// arguments are those that the programs always have, those for want of controllers, and those for an audit log. Refusals are messages with which
-// kube-apiserver refuses what it was asked, and what to do about each.
+// arguments are those that the programs always have, those that are needed because there are no controllers, and those
+// for an audit log. Refusals are messages with which kube-apiserver refuses its arguments, with what to do about each.
 var arguments = fixtures.Table[struct {
 	Etcd, KubeAPIServer, WithoutControllers, Audit []string
 	Refusals                                       []struct{ Text, Hint string }
@@ -184,10 +189,10 @@ func GatesValue(gates map[string]bool) string {
 const (
 	// StateVariable names the environment variable that moves the folder of all runs.
 	StateVariable = "AUTHZCONF_STATE"
-	// runPrefix begins the name of each run's folder, so that nothing else is ever swept.
+	// runPrefix is the beginning of the name of each run's folder, so that nothing else is ever removed.
 	runPrefix = "control-plane-"
 	lockFile  = "lock"
-	// keepFile marks a folder that outlives its run because the user wants it.
+	// keepFile marks a folder that remains after its run because the user wants it.
 	keepFile = "keep"
 )
 
@@ -197,7 +202,8 @@ type runDir struct {
 	keep bool
 }
 
-// StateRoot is the folder of all runs' folders: what StateVariable names, or authzconf/run in the user's cache folder.
+// StateRoot returns the folder that contains the folders of all runs: the one that StateVariable names, or
+// authzconf/run in the user's cache folder.
 func StateRoot() (string, error) {
 	return folderFor("no folder for the state of control planes", StateVariable, "run")
 }
@@ -214,7 +220,7 @@ func folderFor(none, variable, sub string) (string, error) {
 	return filepath.Join(cache, "authzconf", sub), nil
 }
 
-// newRunDir makes and locks the folder of a run under the state root. Leftovers of killed runs there are removed.
+// newRunDir creates and locks the folder of a run under the state root. It also removes leftovers of killed runs there.
 func newRunDir(ctx context.Context, name string, keep bool) (*runDir, error) {
 	root, err := StateRoot()
 	if err != nil {
@@ -223,7 +229,7 @@ func newRunDir(ctx context.Context, name string, keep bool) (*runDir, error) {
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return nil, folderError("state folder", root, StateVariable, err)
 	}
-	// Held while folders are made and swept: a new one is not locked yet when it appears.
+	// This lock is held while folders are created and removed, because a new folder is not locked yet when it appears.
 	rootLock, err := WaitLock(ctx, filepath.Join(root, lockFile), nil)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -250,7 +256,7 @@ func newRunDir(ctx context.Context, name string, keep bool) (*runDir, error) {
 	return dir, nil
 }
 
-// sweep removes the folders of runs that are over, whose lock is free, if it can. The root's lock is held.
+// sweep removes, if it can, the folders of runs that are over, whose lock is free. The caller has the root's lock.
 func sweep(root string) {
 	entries, err := os.ReadDir(root)
 	if err != nil {
@@ -273,7 +279,8 @@ func sweep(root string) {
 	}
 }
 
-// write puts a file for this user only into the folder in one step: a kube-apiserver that reloads it never sees a half.
+// write writes a file into the folder in one step, so that a kube-apiserver that reloads it never sees an incomplete
+// one. Only this user can read the file.
 func (d *runDir) write(name string, data []byte) error {
 	if err := WriteFile(filepath.Join(d.path, name), data); err != nil {
 		return folderError("state folder", d.path, StateVariable, err)
@@ -281,7 +288,7 @@ func (d *runDir) write(name string, data []byte) error {
 	return nil
 }
 
-// WriteFile puts a file that only this user can read into place in one step.
+// WriteFile writes in one step a file that only this user can read.
 func WriteFile(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -300,7 +307,7 @@ func WriteFile(path string, data []byte) error {
 	return err
 }
 
-// remove deletes the folder, unless it is to be kept, and gives up its lock.
+// remove deletes the folder, unless it is to be kept, and releases its lock.
 func (d *runDir) remove() error {
 	defer d.lock.Unlock()
 	if d.keep {
@@ -316,8 +323,8 @@ func isDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// ReloadAuthorization puts another AuthorizationConfiguration in place of the one that the API server was started with,
-// which watches the file. It does not wait until the API server has taken it over. A restart brings back the first one.
+// ReloadAuthorization replaces the AuthorizationConfiguration with which the API server was started. The API server
+// watches the file. It does not wait until the API server uses the new one. A restart restores the first one.
 func (c *ControlPlane) ReloadAuthorization(config []byte) error {
 	return c.run.write(authorizationFile, []byte(strings.ReplaceAll(string(config), DirPlaceholder, c.run.path)))
 }
@@ -325,10 +332,10 @@ func (c *ControlPlane) ReloadAuthorization(config []byte) error {
 // FileLock is an exclusive lock between processes (flock). The kernel gives it up when this process ends in any way.
 type FileLock struct{ file *os.File }
 
-// ErrLocked says that another process holds the lock.
+// ErrLocked means that another process has the lock.
 var ErrLocked = errors.New("locked by another process")
 
-// TryLock takes the lock of a file, which it makes if need be, or returns ErrLocked.
+// TryLock takes the lock of a file, which it creates if necessary, or returns ErrLocked.
 func TryLock(path string) (*FileLock, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -350,7 +357,8 @@ func TryLock(path string) (*FileLock, error) {
 	return &FileLock{file: file}, nil
 }
 
-// WaitLock takes the lock of a file, waiting for its holder until ctx ends. waiting, unless nil, is called if it has to.
+// WaitLock takes the lock of a file. If another process has it, it waits until ctx ends. waiting, unless nil, is called
+// if it has to wait.
 func WaitLock(ctx context.Context, path string, waiting func()) (*FileLock, error) {
 	const interval = 50 * time.Millisecond
 	ticker := time.NewTicker(interval)
@@ -370,5 +378,5 @@ func WaitLock(ctx context.Context, path string, waiting func()) (*FileLock, erro
 	}
 }
 
-// Unlock gives the lock up. The file stays: without it two processes could hold locks of two files of the same name.
+// Unlock releases the lock. The file stays, because otherwise two processes could lock two files of the same name.
 func (l *FileLock) Unlock() { _ = l.file.Close() }

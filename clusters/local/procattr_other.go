@@ -4,6 +4,6 @@ package local
 
 import "syscall"
 
-// sysProcAttr gives the child a process group of its own. There is no parent death signal here:
-// children survive a parent that is killed.
+// sysProcAttr gives the child a process group of its own. There is no parent death signal here, so children survive a
+// parent that is killed.
 func sysProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

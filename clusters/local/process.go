@@ -18,14 +18,15 @@ import (
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
-// killWait is how long a killed process may take to be gone. Only one stuck in the kernel needs more than milliseconds.
+// killWait is how long a killed process may take to disappear. Only one that is stuck in the kernel needs more than
+// milliseconds.
 const killWait = 10 * time.Second
 
 type processSpec struct {
 	name   string
 	path   string
 	args   []string
-	env    []string // beside that of this process
+	env    []string // in addition to that of this process
 	dir    string
 	stdout io.Writer // nil: the log
 }
@@ -34,10 +35,10 @@ type process struct {
 	name    string
 	pid     int
 	logPath string
-	// logFrom is where this process's lines begin in a log shared with its predecessors.
+	// logFrom is where this process's lines begin in a log that it shares with its predecessors.
 	logFrom int64
 	cmd     *exec.Cmd
-	// done is closed once the process has been reaped; state may be read from then on.
+	// done is closed once the process has been reaped. From then on state may be read.
 	done  chan struct{}
 	state string
 
@@ -58,7 +59,7 @@ func startProcess(spec processSpec) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	// No context: it lives until stop, or as long as this process.
+	// There is no context, because the process lives until stop, or as long as this process.
 	cmd := exec.CommandContext(context.Background(), spec.path, spec.args...)
 	cmd.Dir = spec.dir
 	cmd.Env = append(os.Environ(), spec.env...)
@@ -79,8 +80,8 @@ func startProcess(spec processSpec) (*process, error) {
 	return p, nil
 }
 
-// run starts the child and waits for it, on one thread: the kernel delivers the parent death
-// signal when the thread that forked ends, so that thread has to live as long as the child.
+// run starts the child and waits for it on one thread. The kernel sends the parent death signal when the thread that
+// forked ends, so that thread has to live as long as the child.
 func (p *process) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -103,10 +104,11 @@ func (p *process) exited() bool {
 	}
 }
 
-// stop ends the process and waits until it is gone. With a grace it is asked to end first, and killed when that is over.
+// stop ends the process and waits until it is gone. With a grace period it is asked to end first, and killed when the
+// period is over.
 func (p *process) stop(grace time.Duration) error {
 	p.mu.Lock()
-	// One that has ended by itself stays so, though its watcher may not have told of it yet.
+	// A process that has ended by itself counts as such, even if its watcher has not reported it yet.
 	p.stopping = p.stopping || !p.exited()
 	p.mu.Unlock()
 	// An error of a signal means that the process has ended already.
@@ -127,7 +129,7 @@ func (p *process) stop(grace time.Duration) error {
 	}
 }
 
-// stopRequested tells whether this package ended the process, as opposed to it ending by itself.
+// stopRequested reports whether this package ended the process, and it did not end by itself.
 func (p *process) stopRequested() bool { return guarded(&p.mu, &p.stopping) }
 
 func (p *process) failure(state string, cause error) *ProcessError {
@@ -138,7 +140,8 @@ func (p *process) failure(state string, cause error) *ProcessError {
 	}
 }
 
-// notReady describes a process that was given up: without its log, which explains nothing, if the caller canceled it.
+// notReady describes a process that was given up. If the caller cancelled it, the description has no log, because that
+// explains nothing.
 func (p *process) notReady(cause error) error {
 	if errors.Is(cause, context.Canceled) {
 		return fmt.Errorf("starting %s: %w", p.name, cause)
@@ -150,8 +153,8 @@ func (p *process) ended() *ProcessError { return p.failure("ended by itself ("+p
 
 const loopback = "127.0.0.1"
 
-// handedOut are the ports this process has given to a control plane. A port is free again before
-// its control plane listens on it, so the kernel alone could give it out twice.
+// handedOut are the ports that this process has given to control planes. A port is free again before its control plane
+// listens on it, so the kernel alone could give it out twice.
 var handedOut = struct {
 	sync.Mutex
 	ports map[int]bool
@@ -160,7 +163,7 @@ var handedOut = struct {
 func freePort() (int, error) {
 	handedOut.Lock()
 	defer handedOut.Unlock()
-	// The kernel has some 28,000 ports to choose from; meeting only known ones means that they are used up.
+	// The kernel has some 28,000 ports to choose from. If it returns only known ones, they are used up.
 	for range 1000 {
 		port, err := unusedPort(0)
 		if err != nil {

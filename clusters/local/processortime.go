@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// startsVariable names a file to which every control plane that is started adds a line: after how many seconds it was ready.
-// It tells how much of the time of tests goes there.
+// startsVariable names a file to which every control plane that is started adds a line with the number of seconds until
+// it was ready. It shows how much of the time of tests is spent on that.
 const startsVariable = "AUTHZCONF_STARTS"
 
 // noteStart adds a line to the file that the environment names, if it names one.
@@ -29,9 +29,9 @@ func noteStart(ready time.Duration) error {
 	return nil
 }
 
-// ProcessorTime returns how much processor time the processes of the control plane have taken that have ended, by the name of
-// the program (etcd, kube-apiserver). After Stop these are all of them. Those of a control plane that was joined are not
-// counted here.
+// ProcessorTime returns how much processor time the ended processes of the control plane have used, by the name of the
+// program (etcd, kube-apiserver). After Stop these are all of them. Processes of a control plane that was joined are
+// not counted here.
 func (c *ControlPlane) ProcessorTime() map[string]time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

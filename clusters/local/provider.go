@@ -8,7 +8,7 @@ import (
 	"github.com/authzconf/authzconf/clusters"
 )
 
-// Name is what --provider calls the control planes of this package.
+// Name is the name of this package's control planes for --provider.
 const Name = "local"
 
 // Provider creates control planes: etcd and kube-apiserver as child processes.
@@ -87,7 +87,7 @@ func (p Provider) Restart(ctx context.Context, c clusters.Cluster, r clusters.Re
 	if !isLocal {
 		return 0, errors.New("the API server of a cluster elsewhere cannot be restarted as a process of this machine")
 	}
-	r.Join = nil // a restart keeps the etcd that there is
+	r.Join = nil // a restart keeps the existing etcd
 	wanted, err := p.options(r)
 	if err != nil {
 		return 0, err

@@ -13,8 +13,8 @@ import (
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
-// Release is a version of Kubernetes that can be run: one of [Releases], or any other that can be had. Nothing is pinned of
-// the latter, and which expectations hold for it is said by [Release.Standing].
+// Release is a version of Kubernetes that can be run: one of [Releases], or any other that is available. Nothing is
+// pinned for the latter, and [Release.Standing] says by which expectations it is judged.
 type Release struct {
 	Minor   string // "1.37"
 	Version string // "1.37.1", "1.38.0-alpha.2", of CI "1.38.0-alpha.2.31+0123456789abcd"; without a leading v
@@ -23,11 +23,12 @@ type Release struct {
 // String returns the whole version.
 func (r Release) String() string { return r.Version }
 
-// IsPinned reports whether the release is one of Releases: its modules, and the digests of what is published, are known.
+// IsPinned reports whether the release is one of Releases, for which the modules and the digests of what is published
+// are known.
 func (r Release) IsPinned() bool { return slices.Contains(releases, r) }
 
-// Name is what cells are called: the minor of a pinned release, the whole version of any other. It is fit for the name of a
-// file.
+// Name returns the part of a cell's name: the minor of a pinned release, or the whole version of any other. It can be
+// used as the name of a file.
 func (r Release) Name() string {
 	if r.IsPinned() {
 		return r.Minor
@@ -35,7 +36,8 @@ func (r Release) Name() string {
 	return strings.ReplaceAll(r.Version, "+", "-")
 }
 
-// Standing says in a sentence by which expectations a release is judged that is not pinned; empty for one that is.
+// Standing says in a sentence by which expectations a release is judged that is not pinned. It is empty for a pinned
+// one.
 func (r Release) Standing() string {
 	if r.IsPinned() {
 		return ""
@@ -52,7 +54,7 @@ func Releases() []Release { return slices.Clone(releases) }
 // Newest is the last of the pinned releases.
 func Newest() Release { return releases[len(releases)-1] }
 
-// releases is read once; the embedded files cannot change, and a test reads them all.
+// releases is read once, because the embedded files cannot change. A test reads them all.
 var releases = func() (out []Release) {
 	for _, entry := range must(pins.ReadDir("versions")) {
 		if minor, ok := strings.CutPrefix(strings.TrimSuffix(entry.Name(), ".mod"), kubernetesPin); ok && path.Ext(entry.Name()) == ".mod" {
@@ -63,7 +65,7 @@ var releases = func() (out []Release) {
 	return out
 }()
 
-// must is for what is embedded, which can only be wrong at compile time.
+// must is for embedded data, which can only be wrong at compile time.
 func must[T any](value T, err error) T {
 	if err != nil {
 		panic(err)
@@ -72,9 +74,9 @@ func must[T any](value T, err error) T {
 }
 
 // ParseRelease returns the pinned release of a minor ("1.37", "v1.37"), or the release of an exact version ("1.37.2",
-// "v1.38.0-alpha.2"), whether it is pinned or not. The empty string is the newest pinned one. Anything else is a
-// [*usage.Error] that names what there is, as is a version that is older than all pinned ones. Whether a version that is not
-// pinned can be had shows when its program is looked for.
+// "v1.38.0-alpha.2"), whether it is pinned or not. The empty string means the newest pinned one. Anything else is a
+// [*usage.Error] that names the possible ones, as is a version that is older than all pinned ones. Whether a version
+// that is not pinned is available shows when its program is looked for.
 func ParseRelease(s string) (Release, error) {
 	wanted := strings.TrimPrefix(strings.TrimSpace(s), "v")
 	if wanted == "" && s == "" {
@@ -111,7 +113,7 @@ func pinnedRelease(minor string) (r Release, isKnown bool) {
 	return releases[i], true
 }
 
-// VersionsHelp says in the help of a flag what a version can be.
+// VersionsHelp returns, for the help of a flag, what a version can be.
 func VersionsHelp() string {
 	minors := seq.Map(releases, func(r Release) string { return r.Minor })
 	return "a minor of " + strings.Join(minors, ", ") + "; an exact version such as 1.38.0-alpha.2; a marker such as release/latest-1.38 or ci/latest; or " + SourceWord + ", which --source names"
@@ -122,8 +124,8 @@ func knownReleases() string {
 	return strings.Join(names, ", ")
 }
 
-// emulated checks an emulated version against the release that is to emulate it. How far back a
-// release reaches is left to it: kube-apiserver refuses what it cannot emulate.
+// emulated checks an emulated version against the release that has to emulate it. kube-apiserver itself refuses
+// versions that are too old for it to emulate.
 func (r Release) emulated(s string) (string, error) {
 	if s == "" {
 		return "", nil

@@ -16,7 +16,7 @@ func TestReleases(t *testing.T) {
 			t.Errorf("release %d is %+v, want minor %s", i, r, want[i])
 		}
 		pin := readPin("kubernetes-" + r.Minor)
-		// A staging module of another version than Kubernetes' own gives a server of no release.
+		// A staging module of another version than Kubernetes' own would give a server that is not a release.
 		staging := "0." + strings.TrimPrefix(r.Version, "1.")
 		for _, module := range []string{"k8s.io/apiserver", "k8s.io/api", "k8s.io/client-go", "k8s.io/component-base"} {
 			if v := pin.version(module); v != staging {
@@ -43,7 +43,7 @@ func TestParseRelease(t *testing.T) {
 		{"v" + newest.Version, newest.Minor, true},
 		{"", newest.Minor, true},
 		{"9.99", "", false},
-		{"1.37.99", "1.37", true}, // whether it can be had shows later
+		{"1.37.99", "1.37", true}, // whether it is available shows later
 		{"1.38", "", false},
 		{"1.38.0-", "", false},
 		{"1", "", false},

@@ -46,8 +46,8 @@ func failingRestarts(t *testing.T, crash string) []failingRestart {
 	}
 }
 
-// After a restart that failed no API server runs, nothing is reported as a death, and it can be
-// made good or stopped.
+// TestRestartsThatFail checks that after a failed restart no API server runs, no death is reported, and the restart can
+// be repeated or the control plane stopped.
 func TestRestartsThatFail(t *testing.T) {
 	c := startPlane(t, Options{})
 	port := c.Port()
@@ -79,7 +79,7 @@ func TestRestartsThatFail(t *testing.T) {
 		t.Errorf("port %d, want %d", c.Port(), port)
 	}
 
-	// What is wrong beforehand leaves the API server alone.
+	// What is wrong beforehand does not affect the API server.
 	listener, err := net.Listen("tcp4", loopback+":0")
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func TestEtcdThatDoesNotComeBack(t *testing.T) {
 	}
 }
 
-// A stop while etcd is away ends both at once.
+// TestStopDuringEtcdRestart checks that a stop while etcd is away ends both at once.
 func TestStopDuringEtcdRestart(t *testing.T) {
 	c := startPlane(t, Options{EtcdPath: etcdOnce(t, "exec sleep 60")})
 	old, done := c.PIDs().Etcd, make(chan error, 1)
@@ -136,7 +136,7 @@ func TestStopDuringEtcdRestart(t *testing.T) {
 	if err := c.Stop(); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(begin); took > 30*time.Second { // half of what the new etcd would have run
+	if took := time.Since(begin); took > 30*time.Second { // half as long as the new etcd would have run
 		t.Errorf("Stop took %s", took)
 	}
 	if err := <-done; !errors.Is(err, ErrStopped) || c.Err() != nil {

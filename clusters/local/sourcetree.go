@@ -22,18 +22,18 @@ import (
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
-// SourceTree is what is in a folder from which kube-apiserver is built: a checkout of kubernetes/kubernetes, or a module
-// that requires k8s.io/kubernetes.
+// SourceTree is the content of a folder from which kube-apiserver is built: a checkout of kubernetes/kubernetes, or a
+// module that requires k8s.io/kubernetes.
 type SourceTree struct {
-	// Version is what the program will say that it is, without a leading v.
+	// Version is the version that the program will report, without a leading v.
 	Version string `json:"version"`
-	// Commit is the one that is checked out, empty where git knows nothing of the folder. Files is the SHA-256 of all files,
-	// where there is no commit or files were changed since.
+	// Commit is the commit that is checked out. It is empty if git knows nothing about the folder. Files is the SHA-256
+	// of all files, if there is no commit or files were changed since.
 	Commit string `json:"commit,omitempty"`
 	Files  string `json:"files,omitempty"`
 }
 
-// String names the tree: the text that the program is built from.
+// String names the tree as the text that the program is built from.
 func (t SourceTree) String() string {
 	switch {
 	case t.Commit == "":
@@ -44,7 +44,7 @@ func (t SourceTree) String() string {
 	return "commit " + t.Commit
 }
 
-// readTree returns what is in the folder of --source, or what was there when the record was made.
+// readTree returns the content of the folder of --source, or what it was when the record was made.
 func (b *Binaries) readTree(remember Remember) (tree SourceTree, err error) {
 	text, err := remember("the source tree "+b.sourceDir, func() (string, error) {
 		tree, err := ReadSourceTree(b.sourceDir)
@@ -60,7 +60,7 @@ func (b *Binaries) readTree(remember Remember) (tree SourceTree, err error) {
 	return tree, json.Unmarshal([]byte(text), &tree)
 }
 
-// ReadSourceTree finds out what is in a folder. A folder from which no kube-apiserver can be built is a [*usage.Error].
+// ReadSourceTree reads what a folder contains. A folder from which no kube-apiserver can be built is a [*usage.Error].
 func ReadSourceTree(dir string) (tree SourceTree, err error) {
 	text, err := os.ReadFile(filepath.Join(dir, modFile))
 	if err != nil {
@@ -97,11 +97,11 @@ func sourceError(dir string, err error) error {
 	}
 }
 
-// binaryVersion finds the minor of a checkout, in the file that the API server has it from.
+// binaryVersion finds the minor of a checkout in the file from which the API server has it.
 var binaryVersion = regexp.MustCompile(`DefaultKubeBinaryVersion\s*=\s*"(\d+\.\d+)"`)
 
-// readTreeRelease returns the version that the files of a tree are of: that of k8s.io/kubernetes, if it is required, or the
-// minor of a checkout with .0.
+// readTreeRelease returns the version of the files in a tree: that of k8s.io/kubernetes if it is required, or the minor
+// of a checkout with .0.
 func readTreeRelease(dir string, file *modfile.File) (string, error) {
 	i := slices.IndexFunc(file.Require, func(r *modfile.Require) bool { return r.Mod.Path == kubernetesModule })
 	if i >= 0 {
@@ -122,7 +122,8 @@ func readTreeRelease(dir string, file *modfile.File) (string, error) {
 	return string(found[1]) + ".0", nil
 }
 
-// readCommit returns the commit of a folder, and whether files were changed since; nothing if git does not know one.
+// readCommit returns the commit of a folder, and whether files were changed since. It returns "" if git does not know a
+// commit.
 func readCommit(dir string) (commit string, isChanged bool) {
 	commit, err := runGit(dir, "rev-parse", "HEAD")
 	if err != nil {
@@ -136,7 +137,7 @@ func readCommit(dir string) (commit string, isChanged bool) {
 	return commit, err != nil || status != ""
 }
 
-// describeCommit returns the nearest tag of the commit of a folder with the distance from it; nothing if there is none.
+// describeCommit returns the nearest tag of the commit of a folder with the distance from it, or "" if there is none.
 func describeCommit(dir string) string {
 	described, err := runGit(dir, "describe", "--tags", "--match", "v[0-9]*", "--abbrev=14")
 	if err != nil {
@@ -145,7 +146,7 @@ func describeCommit(dir string) string {
 	return strings.TrimPrefix(described, "v")
 }
 
-// gitTimeout bounds what is asked of git, which only reads.
+// gitTimeout limits commands of git, which only read.
 const gitTimeout = time.Minute
 
 func runGit(dir string, args ...string) (string, error) {
@@ -155,12 +156,12 @@ func runGit(dir string, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// sinceTag is what git describe adds to a tag: the number of commits since, and the last of these.
+// sinceTag matches what git describe adds to a tag: the number of commits since, and the last of these.
 var sinceTag = regexp.MustCompile(`-(\d+)-g([0-9a-f]{14})$`)
 
 // nameVersion returns the version of a tree as Kubernetes' own build names it: v1.38.0-alpha.2-31-gabc is
-// 1.38.0-alpha.2.31+abc. Without a tag it is the version that its files are of, and what names them. It is never that of a
-// release, which the tree may not be.
+// 1.38.0-alpha.2.31+abc. Without a tag it is the version of the tree's files, followed by what identifies them. It is
+// never the version of a release, because the tree may differ from the release.
 func (t SourceTree) nameVersion(release, described string) (string, error) {
 	name := t.Files
 	if name == "" {
@@ -184,7 +185,7 @@ func (t SourceTree) nameVersion(release, described string) (string, error) {
 	return version, err
 }
 
-// shortName is how much of a commit or a digest is enough to tell it from others.
+// shortName is how many characters of a commit or a digest are enough to identify it.
 const shortName = 12
 
 // addCommits adds the number of commits since a tag to the version of the tag.
@@ -195,7 +196,7 @@ func addCommits(tag, commits string) string {
 	return tag + "-" + commits
 }
 
-// notSource are folders of a checkout that nothing is built from, and that change by themselves.
+// notSource are folders of a checkout from which nothing is built, and which change by themselves.
 var notSource = []string{".git", "_output", "_tmp", ".make"}
 
 // digestFiles returns the SHA-256 of the names and contents of all files of a folder, in the order of their names.
@@ -237,7 +238,7 @@ func (b *Binaries) buildTree(ctx context.Context, p program) (Program, error) {
 	}
 	m := newModule(dir, b.tree.String())
 	if isFile(filepath.Join(dir, "vendor", "modules.txt")) {
-		// Its own go.work and vendor folder say how its modules are found.
+		// The tree's own go.work and vendor folder say how its modules are found.
 		m.env, m.flags = withoutModuleSettings(m.env), nil
 	}
 	built, err := b.placeBuilt(ctx, p, m)
@@ -254,7 +255,7 @@ func (b *Binaries) buildTree(ctx context.Context, p program) (Program, error) {
 	})
 }
 
-// checkTree returns an error if the source tree is not what it was when the plan was made.
+// checkTree returns an error if the source tree has changed since the plan was made.
 func (b *Binaries) checkTree(dir string) error {
 	now, err := ReadSourceTree(dir)
 	if err != nil {
@@ -266,7 +267,7 @@ func (b *Binaries) checkTree(dir string) error {
 	return nil
 }
 
-// withoutModuleSettings returns settings of the go command of which none says how modules are found.
+// withoutModuleSettings returns settings of the go command without those that say how modules are found.
 func withoutModuleSettings(env []string) []string {
 	kept := slices.DeleteFunc(slices.Clone(env), func(setting string) bool {
 		return strings.HasPrefix(setting, "GOWORK=") || strings.HasPrefix(setting, "GOFLAGS=")

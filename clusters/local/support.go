@@ -12,7 +12,7 @@ import (
 //go:embed versions/upstream.yaml
 var upstreamYAML []byte
 
-// upstream is what the Kubernetes project said of its minors on a day.
+// upstream is what the Kubernetes project said about its minors on a day.
 var upstream = fixtures.Table[struct {
 	Read   string `json:"read"`
 	Minors map[string]struct {
@@ -21,7 +21,7 @@ var upstream = fixtures.Table[struct {
 	} `json:"minors"`
 }]("upstream.yaml", upstreamYAML)
 
-// Support is what the Kubernetes project says of a pinned release.
+// Support is what the Kubernetes project says about a pinned release.
 type Support struct {
 	Release Release
 	// Newest is the newest patch version of the minor, on the day of SupportRead.
@@ -33,7 +33,7 @@ type Support struct {
 // SupportRead is the day on which the project was read, such as 2026-11-26.
 func SupportRead() string { return upstream.Read }
 
-// Supports returns what the Kubernetes project says of the pinned releases, the oldest first.
+// Supports returns what the Kubernetes project says about the pinned releases, beginning with the oldest.
 func Supports() []Support {
 	return seq.Map(releases, func(r Release) Support {
 		minor := upstream.Minors[r.Minor]

@@ -29,7 +29,8 @@ func TestSupportIsOfTheReleases(t *testing.T) {
 	}
 }
 
-// What the project says of its minors was read after the newest of the pinned modules was published.
+// TestSupportIsNotStale checks that what the project says about its minors was read after the newest of the pinned
+// modules was published.
 func TestSupportIsNotStale(t *testing.T) {
 	read, err := time.Parse(time.DateOnly, SupportRead())
 	if err != nil {

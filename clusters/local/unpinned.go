@@ -15,7 +15,7 @@ import (
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
-// The two files that make a module. A module that is not pinned has both once it is whole.
+// These are the two files that make a module. A module that is not pinned has both once it is complete.
 const (
 	modFile = "go.mod"
 	sumFile = "go.sum"
@@ -37,7 +37,7 @@ func readModule(dir string) (p pin, err error) {
 	return p, err
 }
 
-// write writes the files of the module into a folder, the one that makes it whole last.
+// write writes the files of the module into a folder. The file that makes it complete is last.
 func (p pin) write(dir string) error {
 	if err := writeIfChanged(filepath.Join(dir, modFile), p.mod); err != nil {
 		return err
@@ -52,10 +52,10 @@ func newUnfinishedModule(dir string) module {
 	return m
 }
 
-// makeModule makes the module that a kube-apiserver of a version is built in which is not pinned: it requires that version
-// of k8s.io/kubernetes, and of its staging modules those that were published with it. What it downloads is compared with
-// the checksums that the go command knows, and with none that are pinned here. refused is why the program was not
-// downloaded, nil if nobody tried.
+// makeModule makes the module in which a kube-apiserver of a version that is not pinned is built. It requires that
+// version of k8s.io/kubernetes, and the staging modules that were published with it. What it downloads is compared with
+// the checksums that the go command knows, and with none that are pinned here. refused says why the program was not
+// downloaded, and is nil if nobody tried.
 func (b *Binaries) makeModule(ctx context.Context, p program, refused error) error {
 	if b.hasModule(p) {
 		return nil
@@ -71,7 +71,7 @@ func (b *Binaries) makeModule(ctx context.Context, p program, refused error) err
 	}
 }
 
-// explainAbsence says why a version was neither downloaded nor built, each in one line.
+// explainAbsence returns why a version was neither downloaded nor built, each on one line.
 func explainAbsence(refused, unbuilt error) (reasons []string) {
 	if refused != nil {
 		reasons = append(reasons, "it was not downloaded, because "+firstLine(refused))
@@ -84,7 +84,7 @@ func firstLine(err error) string {
 	return strings.TrimSpace(line)
 }
 
-// tryModule makes the module beside its place, and moves it there when it is whole.
+// tryModule makes the module beside its place, and moves it there when it is complete.
 func (b *Binaries) tryModule(ctx context.Context, p program) error {
 	if isCI(p.version) {
 		return errors.New("builds of CI have no modules")
@@ -112,7 +112,7 @@ func (b *Binaries) tryModule(ctx context.Context, p program) error {
 	return made.write(dir)
 }
 
-// lastLine returns what the go command said in the end: before that it lists what it downloads.
+// lastLine returns the last line of what the go command printed. Before that it lists what it downloads.
 func lastLine(err error) string {
 	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
 	for _, line := range lines {
@@ -123,8 +123,8 @@ func lastLine(err error) string {
 	return strings.TrimSpace(lines[len(lines)-1])
 }
 
-// writeModule writes the go.mod of a kube-apiserver of a version: what k8s.io/kubernetes requires itself, with the
-// published staging modules in place of the folders by which it replaces them.
+// writeModule writes the go.mod of a kube-apiserver of a version. It contains what k8s.io/kubernetes itself requires,
+// with the published staging modules in place of the folders that replace them there.
 func (b *Binaries) writeModule(ctx context.Context, dir, version string) error {
 	head := fmt.Sprintf("module authzconf.dev/control-plane/%s%s\n", kubernetesPin, version)
 	if err := os.WriteFile(filepath.Join(dir, modFile), []byte(head), 0o644); err != nil {
@@ -149,7 +149,8 @@ func (b *Binaries) writeModule(ctx context.Context, dir, version string) error {
 	return os.WriteFile(filepath.Join(dir, modFile), text, 0o644)
 }
 
-// downloadError returns the error that go mod download wrote into its answer, which is clearer than that of the command.
+// downloadError returns the error that go mod download wrote into its answer, which is clearer than that of the
+// command.
 func downloadError(out string, err error) error {
 	var answer struct{ Error string }
 	if json.Unmarshal([]byte(out), &answer) == nil && answer.Error != "" {
@@ -158,7 +159,7 @@ func downloadError(out string, err error) error {
 	return err
 }
 
-// deriveModule returns the go.mod of a kube-apiserver, which begins with head, from that of k8s.io/kubernetes.
+// deriveModule returns the go.mod of a kube-apiserver, which begins with head, derived from that of k8s.io/kubernetes.
 func deriveModule(head string, theirs []byte, version string) ([]byte, error) {
 	file, err := modfile.Parse("go.mod of "+kubernetesModule, theirs, nil)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
-// Settings are what users can say about providers beside what is in a clusters.Request. Each provider takes those that
+// Settings are what users can choose about providers in addition to a clusters.Request. Each provider uses those that
 // are about it.
 type Settings struct {
 	// Binaries, KubeAPIServerPath and KubeAPIServerEnv are those of local.Provider.
@@ -29,7 +29,7 @@ type Settings struct {
 
 // table is in the order of messages. The first provider is the default.
 var table = []struct {
-	name, description string // as the help of --provider has them
+	name, description string // as in the help of --provider
 	provider          func(Settings) clusters.Provider
 }{
 	{local.Name, "etcd and kube-apiserver as child processes", func(s Settings) clusters.Provider {
@@ -53,7 +53,7 @@ func New(name string, s Settings) (clusters.Provider, error) {
 	return nil, &usage.Error{Problem: fmt.Sprintf("unknown provider %q: expected %s", name, Known())}
 }
 
-// CapabilitiesOf returns what clusters of the provider of a name can do. Of an unknown name they can do nothing.
+// CapabilitiesOf returns what clusters of the provider with a name can do. Those of an unknown name can do nothing.
 func CapabilitiesOf(name string) clusters.Capabilities {
 	provider, err := New(name, Settings{})
 	if err != nil {
@@ -62,7 +62,7 @@ func CapabilitiesOf(name string) clusters.Capabilities {
 	return provider.Capabilities()
 }
 
-// Default returns the name of the provider that is used where none is named.
+// Default returns the name of the provider that is used if none is named.
 func Default() string { return table[0].name }
 
 // Names returns the names of the providers whose clusters are suitable, in the order of the table.
@@ -80,7 +80,7 @@ func Known() string {
 	return enumerate(Names(func(clusters.Capabilities) bool { return true }))
 }
 
-// Help returns the names of the suitable providers with what each is, as a text.
+// Help returns the names of the suitable providers, with what each is, as a text.
 func Help(suitable func(clusters.Capabilities) bool) string {
 	var texts []string
 	for _, entry := range table {
@@ -99,7 +99,8 @@ func enumerate(texts []string) string {
 	return strings.Join(texts[:last], ", ") + " or " + texts[last]
 }
 
-// CellName returns the name of a cell: what the cell is about, after the provider's name unless that is the default.
+// CellName returns the name of a cell. It is what the cell is about, preceded by the provider's name unless that is the
+// default.
 func CellName(provider, about string) string {
 	if provider == Default() {
 		return about

@@ -32,7 +32,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// TestCapabilities: a provider can do what it says that it can.
+// TestCapabilities checks that a provider can do what it says that it can.
 func TestCapabilities(t *testing.T) {
 	for _, entry := range table {
 		can := CapabilitiesOf(entry.name)
@@ -70,8 +70,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestNobodyComparesNames reads the source of everything outside of clusters/: what a cluster can do is asked of its
-// capabilities.
+// TestNobodyComparesNames reads the source of everything outside of clusters/. What a cluster can do must be asked of
+// its capabilities.
 func TestNobodyComparesNames(t *testing.T) {
 	root := filepath.Join("..", "..")
 	files := 0

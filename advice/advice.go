@@ -19,23 +19,25 @@ import (
 
 // Advice is what follows from a log.
 type Advice struct {
-	// Grants are the least constrained permissions, neutral, with equal parts put together.
+	// Grants are the most constrained permissions that suffice, as neutral grants. Those with equal parts are merged.
 	Grants []scenarios.Grant
-	// Requestors says of each requestor how much wider its grants are than what was seen.
+	// Requestors says for each requestor how much wider its grants are than what was seen.
 	Requestors []Requestor
 	Kept       []Kept // the impersonations that no constrained mode can serve
-	// Redundant are those that one can serve, and that say more than they need to.
+	// Redundant are impersonations that a constrained mode can serve, and whose requests state more than they need to.
 	Redundant []Redundant
-	// Masters are requestors in system:masters with their requests: no authorizer sees them, and no grant is about them.
+	// Masters are requestors in system:masters with the number of their requests. No authorizer sees them, so no grant
+	// is about them.
 	Masters map[string]int64
 }
 
-// Requestor sums one up. RBAC cannot tie an identity to an action: whoever may
-// impersonate two users and do two things may do both as both.
+// Requestor sums up one requestor. RBAC cannot tie an identity to an action, so whoever may impersonate two users and
+// do two things may do both things as both users.
 type Requestor struct {
 	Name                string
 	Identities, Actions int
-	// Seen of the Allowed combinations of an identity and an action, which are those within each mode, were seen.
+	// Allowed is how many combinations of identity and action are allowed within each mode, and Seen is how many of
+	// them were seen.
 	Seen, Allowed int
 	Requests      int64 // how many requests there were
 }
@@ -46,9 +48,10 @@ type Kept struct {
 	Groups    []string // all groups that the requestor was seen in
 	As        scenarios.Impersonate
 	Why       string
-	// Instead says by which other request the same user can be had in a constrained mode, which the grants allow; empty if by none.
+	// Instead says by which other request the same user can be impersonated in a constrained mode that the grants
+	// allow. It is empty if there is none.
 	Instead  string
-	Legacy   []scenarios.Grant // the grants that it needs as long as it is sent
+	Legacy   []scenarios.Grant // the grants that the impersonation needs until it is changed
 	Requests int64             // how many requests there were
 }
 
@@ -60,7 +63,7 @@ type Redundant struct {
 	Requests  int64  // how many requests there were
 }
 
-// Advice returns what follows from all that was seen.
+// Advice returns what follows from everything that was seen.
 func (s *Summary) Advice() *Advice {
 	a := &Advice{Masters: s.masters}
 	for _, name := range slices.Sorted(maps.Keys(s.requestors)) {
@@ -163,8 +166,9 @@ func (p pair) actionGrant(requestor string) scenarios.Grant {
 // atom is a grant of one verb on one resource or path, without names.
 type atom struct{ namespace, verb, group, resource, path string }
 
-// merge puts grants of one requestor together without allowing anything more: names, then verbs, then resources that have
-// all else in common. A grant for all names makes those with names superfluous, a grant for all namespaces those in a namespace.
+// merge merges grants of one requestor without allowing anything more: first names, then verbs, then resources, of
+// grants that are otherwise equal. A grant for all names makes grants with names superfluous, and a grant for all
+// namespaces makes grants in one namespace superfluous.
 func merge(requestor string, grants []scenarios.Grant) (out []scenarios.Grant) {
 	names := namesByAtom(grants)
 	for a := range names {
@@ -192,7 +196,7 @@ func merge(requestor string, grants []scenarios.Grant) (out []scenarios.Grant) {
 	return out
 }
 
-// namesByAtom returns the names that grants are for, by all else; nil is all names.
+// namesByAtom returns the names that grants are for, by everything else in them. nil means all names.
 func namesByAtom(grants []scenarios.Grant) map[atom]sets.Set[string] {
 	names := map[atom]sets.Set[string]{}
 	for _, g := range grants {
@@ -272,7 +276,7 @@ const (
 	accountHead = serviceaccount.ServiceAccountUsernamePrefix
 )
 
-// actionOf returns what an event's request was to the action check.
+// actionOf returns what the request of an event was for the action check.
 func actionOf(verb, uri string) (Action, error) {
 	a, err := readAttributes(verb, uri)
 	if err != nil {
@@ -284,7 +288,7 @@ func actionOf(verb, uri string) (Action, error) {
 	return Action{Verb: a.Verb, APIGroup: a.APIGroup, Version: a.Version, Resource: a.Resource, Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name}, nil
 }
 
-// requestorOf returns a requestor with the only extra that impersonation looks at: its node, if that is impersonated.
+// requestorOf returns a requestor with only the extra that impersonation looks at: its node, if that is impersonated.
 func requestorOf(e *auditv1.Event) scenarios.User {
 	who := scenarios.User{Name: e.User.Username, Groups: e.User.Groups}
 	if nodes := e.User.Extra[serviceaccount.NodeNameKey]; len(nodes) == 1 && e.ImpersonatedUser.Username == nodePrefix+nodes[0] {
@@ -293,8 +297,8 @@ func requestorOf(e *auditv1.Event) scenarios.User {
 	return who
 }
 
-// headersOf returns what the impersonation headers asked for, as far as it follows from who resulted. What the API server adds
-// by itself is taken away: a client that asked for just that cannot be told from one that did not
+// headersOf returns what the impersonation headers asked for, as far as that follows from the resulting user. It leaves
+// out what the API server adds by itself: a client that asked for exactly that cannot be told from one that did not
 // (k8s.io/apiserver/pkg/endpoints/filters/impersonation, mode.go).
 func headersOf(e *auditv1.Event) scenarios.Impersonate {
 	u := e.ImpersonatedUser
@@ -307,7 +311,7 @@ func headersOf(e *auditv1.Event) scenarios.Impersonate {
 		groups = groups[:n-1]
 	}
 	switch {
-	case len(groups) == 0 && isServiceAccount(u.Username): // It would have its own groups, if none had been asked for.
+	case len(groups) == 0 && isServiceAccount(u.Username): // it would have its own groups if none had been asked for
 		groups = []string{added}
 	case len(groups) == 0 || followFromName(e, groups):
 		groups = nil
@@ -321,7 +325,7 @@ func isServiceAccount(name string) bool {
 }
 
 // followFromName reports whether the groups follow from the name: those of a service account, and in a constrained mode
-// that of a node. Legacy impersonation gives a node no group, so there it was asked for.
+// that of a node. Legacy impersonation gives a node no group, so there the group was asked for.
 func followFromName(e *auditv1.Event, groups []string) bool {
 	name := e.ImpersonatedUser.Username
 	if rest, ok := strings.CutPrefix(name, accountHead); ok {

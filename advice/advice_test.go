@@ -156,8 +156,8 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// checkGranted checks that the model allows what was seen and denies all neighbours, and
-// that not one of the grants, verbs or names could go.
+// checkGranted checks that the model allows what was seen and denies all neighbours, and that no grant, verb or name is
+// superfluous.
 func checkGranted(t *testing.T, b *advice.Summary, grants []scenarios.Grant) {
 	t.Helper()
 	seen := b.Seen()
@@ -195,7 +195,7 @@ func lessThan(g scenarios.Grant) (out [][]scenarios.Grant) {
 	return out
 }
 
-// TestRandomLogs holds what was said above of logs that nobody thought of.
+// TestRandomLogs checks the same for random logs.
 func TestRandomLogs(t *testing.T) {
 	for seed := range uint64(40) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -220,7 +220,7 @@ func TestRandomLogs(t *testing.T) {
 	}
 }
 
-// Grants that are a little too wide are found by a neighbour.
+// TestNeighboursFindWideGrants checks that a neighbour shows grants which are a little too wide.
 func TestNeighboursFindWideGrants(t *testing.T) {
 	b := bookOf(t, advice.Options{}, event("d", "get", pods+"/web", user("alice"), ""), event("d", "list", pods, user("alice"), ""), event("d", "get", "/version", user("alice"), ""))
 	seen := b.Seen()

@@ -9,8 +9,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// check holds the grants against the model of the API server: what was seen must
-// be allowed in its mode, and each neighbour denied. It returns what is otherwise.
+// check compares the grants with the model of the API server. What was seen must be allowed in its mode, and each
+// neighbour must be denied. It returns the differences.
 func check(grants []scenarios.Grant, seen []advice.Seen, neighbours []advice.Neighbour) ([]string, error) {
 	server, err := oracle.New(oracle.Config{Kubernetes: "1.37", Gate: scenarios.GateOn, Grants: grants})
 	if err != nil {
@@ -33,7 +33,7 @@ func check(grants []scenarios.Grant, seen []advice.Seen, neighbours []advice.Nei
 	return wrong, nil
 }
 
-// ask predicts one request on a server that remembers nothing.
+// ask predicts one request on a server with empty caches.
 func ask(server *oracle.Server, s advice.Seen) oracle.Prediction {
 	server.Advance(time.Minute)
 	a := s.Sendable()

@@ -20,43 +20,48 @@ import (
 // Holder is a rule of a role that lets a subject impersonate, or get tokens of service accounts, by one binding.
 type Holder struct {
 	Subject scenarios.Subject `json:"subject"`
-	// Role and Binding are "ClusterRole name", "RoleBinding namespace/name"; Rule is the rule's number in it, from 1.
+	// Role and Binding are written "ClusterRole name" or "RoleBinding namespace/name". Rule is the number of the rule
+	// in the role, beginning with 1.
 	Role    string `json:"role"`
 	Binding string `json:"binding"`
 	Rule    int    `json:"rule"`
-	// Wildcard says that it does so by the verb *.
+	// Wildcard means that the rule grants it by the verb *.
 	Wildcard bool    `json:"wildcard,omitempty"`
 	Powers   []Power `json:"powers"`
-	// Instead says what would do instead; Least are the grants of it, as far as roles and bindings alone can say.
+	// Instead says what would serve in its place. Least are the grants for that, as far as they follow from roles and
+	// bindings alone.
 	Instead string            `json:"instead"`
 	Least   []scenarios.Grant `json:"least,omitempty"`
 }
 
-// Power is what a rule gives by one mode.
+// Power is what a rule grants for one mode.
 type Power struct {
 	Mode oracle.Mode `json:"mode,omitempty"` // empty for tokens
-	// Grant is the part of the rule that is about it: checks of who is impersonated, or of what is done.
+	// Grant is the part of the rule that concerns it: checks of the impersonated user, or of the action.
 	Grant scenarios.Grant `json:"grant"`
-	// Whom are the resources that identity checks are about, keys of extra behind a slash; empty for actions.
+	// Whom are the resources that identity checks are about, with the key of extra after a slash. It is empty for
+	// actions.
 	Whom []string `json:"whom,omitempty"`
-	// GateOff and GateOn say whether it lets anybody impersonate with the gate off, and on; Never why it never can.
+	// GateOff and GateOn report whether it lets anybody impersonate with the gate off and on. Never says why it cannot
+	// in any case.
 	GateOff bool   `json:"gateOff"`
 	GateOn  bool   `json:"gateOn"`
 	Never   string `json:"never,omitempty"`
 }
 
-// Action reports whether the power is about what is done, and not about who is impersonated.
+// Action reports whether the power is about an action, and not about whom somebody may impersonate.
 func (p Power) Action() bool { return p.Mode != "" && len(p.Whom) == 0 && p.Never == "" }
 
 // Dangling is a binding to a role that is not there.
 type Dangling struct {
 	Binding string `json:"binding"`
 	Role    string `json:"role"`
-	// BuiltIn says that by its name the role is one that API servers make themselves.
+	// BuiltIn means that the role has the name of one that API servers create themselves.
 	BuiltIn bool `json:"builtIn,omitempty"`
 }
 
-// check is what a mode asks about who is impersonated (k8s.io/apiserver/pkg/endpoints/filters/impersonation, mode.go).
+// check is what a mode asks about the impersonated user (k8s.io/apiserver/pkg/endpoints/filters/impersonation,
+// mode.go).
 type check struct {
 	mode      oracle.Mode
 	group     string
@@ -83,9 +88,9 @@ func (c check) verb() string {
 
 const identityPrefix = "impersonate:"
 
-// Holders returns who may impersonate whom by the roles and bindings of a cluster, and who may get tokens of service
-// accounts, by subject; aggregated roles have to be put together before. A rule with the verb * about anything else
-// counts for the actions of those who may impersonate somebody.
+// Holders returns who may impersonate whom, and who may get tokens of service accounts, by the roles and bindings of a
+// cluster, for each subject. Aggregated roles must have been put together before. A rule with the verb * about
+// something else counts as actions of those who may impersonate somebody.
 func Holders(objects []map[string]any) (holders []Holder, dangling []Dangling) {
 	rules, unbound := scenarios.BoundRules(objects)
 	all := newBound(rules)
@@ -114,8 +119,8 @@ func Holders(objects []map[string]any) (holders []Holder, dangling []Dangling) {
 	return holders, seq.Map(unbound, newDangling)
 }
 
-// ruleKey names a rule in a role. What a rule gives is the same for whomever it is bound to, and there are far fewer rules than
-// bindings.
+// ruleKey identifies a rule in a role. What a rule grants does not depend on its binding, and there are far fewer rules
+// than bindings.
 type ruleKey struct {
 	role, namespace string
 	rule            int
@@ -143,7 +148,7 @@ func (h Holder) bindTo(subject scenarios.Subject, binding string) Holder {
 	return h
 }
 
-// powerSet has which subjects may impersonate somebody by a mode, and which may do anything so.
+// powerSet says which subjects may impersonate somebody by a mode, and which may do any action by it.
 type powerSet map[powerKey]bool
 
 type powerKey struct {
@@ -161,8 +166,8 @@ func (s powerSet) add(subject scenarios.Subject, powers []Power) {
 	}
 }
 
-// completeGateOn sets of a holder's powers by constrained modes whether they let anybody impersonate: an identity is nothing
-// without an action, and the other way round.
+// completeGateOn sets, for the powers of a holder by constrained modes, whether they let anybody impersonate. A
+// permission for an identity is worth nothing without one for an action, and the reverse.
 func (s powerSet) completeGateOn(h Holder) {
 	for i, p := range h.Powers {
 		isConstrained := p.Mode != "" && p.Mode != oracle.Legacy
@@ -186,12 +191,12 @@ func (s powerSet) includes(subject scenarios.Subject, mode oracle.Mode, action b
 	})
 }
 
-// Idle reports whether a rule with the verb * is about other things, and its subject impersonates nobody.
+// Idle reports whether a rule with the verb * is about other things and its subject impersonates nobody.
 func (h Holder) Idle() bool {
 	return !slices.ContainsFunc(h.Powers, func(p Power) bool { return !p.Action() || p.GateOn || !h.Wildcard })
 }
 
-// findPowers returns what a rule gives: impersonation, tokens of service accounts, what looks like impersonation and is not,
+// findPowers returns what a rule grants: impersonation, tokens of service accounts, what only looks like impersonation,
 // and actions.
 func findPowers(g scenarios.Grant) (out []Power) {
 	out = findIdentities(g)
@@ -210,7 +215,7 @@ func findPowers(g scenarios.Grant) (out []Power) {
 	return out
 }
 
-// findUseless returns the parts of a rule that have verbs and resources of impersonation, and let nobody impersonate.
+// findUseless returns the parts of a rule that have verbs and resources of impersonation, but let nobody impersonate.
 func findUseless(g scenarios.Grant) (out []Power) {
 	isIdentityVerb := func(v string) bool { return strings.HasPrefix(v, "impersonate") && !strings.HasPrefix(v, onPrefix) }
 	for _, r := range g.Resources {
@@ -230,7 +235,7 @@ func isImpersonated(resource string) bool {
 	return slices.ContainsFunc(checks, func(c check) bool { return slices.Contains(c.resources, head) })
 }
 
-// findActions returns what a rule lets be done by a constrained mode, and the verbs that look as if they did.
+// findActions returns the actions that a rule allows by a constrained mode, and verbs that only look like such actions.
 func findActions(g scenarios.Grant, mode oracle.Mode) (out []Power) {
 	action, never := g, g
 	action.Verbs, never.Verbs = nil, nil
@@ -253,7 +258,7 @@ func findActions(g scenarios.Grant, mode oracle.Mode) (out []Power) {
 	return out
 }
 
-// findIdentities returns the powers of a rule about who is impersonated: of each mode what its checks can be about.
+// findIdentities returns the powers of a rule about impersonated users, with what the checks of each mode can be about.
 func findIdentities(g scenarios.Grant) (out []Power) {
 	for _, c := range checks {
 		p := Power{Mode: c.mode, Grant: g, GateOff: c.mode == oracle.Legacy, GateOn: c.mode == oracle.Legacy}
@@ -277,8 +282,8 @@ func (c check) whom(g scenarios.Grant) (whom []string) {
 	return slices.Compact(whom)
 }
 
-// extraKeys returns the keys of extra that a rule names and that the check can ask for, behind the resource. Nobody sends the
-// key *, but for four values and more a constrained mode asks for it first.
+// extraKeys returns the keys of extra that a rule names and that the check can ask for, appended to the resource.
+// Nobody sends the key *, but for four values or more a constrained mode asks for it first.
 func (c check) extraKeys(g scenarios.Grant) (whom []string) {
 	for _, resource := range g.Resources {
 		head, key, _ := strings.Cut(resource, "/")
@@ -309,7 +314,7 @@ func (c check) example(g scenarios.Grant, whom string) authorizationv1.SubjectAc
 	return authorizationv1.SubjectAccessReviewSpec{User: g.Subject.User, Groups: []string{g.Subject.Group}, ResourceAttributes: a}
 }
 
-// explainUseless returns what is wrong with a rule that looks as if it let somebody impersonate, and does not.
+// explainUseless returns why a rule lets nobody impersonate, although it looks as if it did.
 func explainUseless(g scenarios.Grant) string {
 	const unlike = "no check of impersonation has such a verb, API group and resource"
 	server, err := oracle.New(oracle.Config{Kubernetes: oracle.Versions()[0], Grants: []scenarios.Grant{g}})
@@ -329,7 +334,7 @@ func explainUseless(g scenarios.Grant) string {
 	return unlike
 }
 
-// complete sets what would do instead of the rule.
+// complete sets what would serve in place of the rule.
 func (h *Holder) complete(all bound) {
 	isForEverybody, isForAllTokens, isVoid := false, false, true
 	var blocked []string
@@ -370,8 +375,9 @@ func (h *Holder) complete(all bound) {
 	}
 }
 
-// instead returns the constrained grants for those whom a legacy power names: they themselves, and what they may do, which
-// is the most that impersonating them is good for. blocked are those whom no constrained mode takes.
+// instead returns the constrained grants for the users whom a legacy power names: the users themselves, and what these
+// may do, because impersonating them is good for no more than that. blocked are the users whom no constrained mode can
+// serve.
 func (b bound) instead(subject scenarios.Subject, p Power) (grants []scenarios.Grant, blocked []string) {
 	for _, resource := range p.Whom {
 		for _, name := range p.Grant.Names {
@@ -406,7 +412,8 @@ func isConstrainedKey(key string) bool {
 	return isPath && key == strings.ToLower(key)
 }
 
-// bound are the grants of every subject, and, once they were looked up, what a subject may do as grants of action checks.
+// bound has the grants of every subject. Once it was asked for, it also has what a subject may do, as grants of action
+// checks.
 type bound struct {
 	grants map[scenarios.Subject][]*scenarios.Grant
 	may    map[powerKey][]scenarios.Grant
@@ -420,7 +427,7 @@ func newBound(rules []scenarios.BoundRule) bound {
 	return b
 }
 
-// actions returns what a subject may do, as grants that let it be done by a mode.
+// actions returns what a subject may do, as grants that allow it by a mode.
 func (b bound) actions(as scenarios.Subject, mode oracle.Mode) []scenarios.Grant {
 	key := powerKey{as, mode, true}
 	may, known := b.may[key]
@@ -439,7 +446,7 @@ func (b bound) actions(as scenarios.Subject, mode oracle.Mode) []scenarios.Grant
 	return may
 }
 
-// mergeAll puts grants of one subject together whose lists have several parts.
+// mergeAll merges grants of one subject whose lists have several parts.
 func mergeAll(subject scenarios.Subject, grants []scenarios.Grant) []scenarios.Grant {
 	out := merge(subject.User, slices.Concat(seq.Map(grants, scenarios.Grant.Parts)...))
 	for i := range out {

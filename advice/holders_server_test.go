@@ -27,8 +27,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestHoldersOnServer holds what is said of random RBAC to a kube-apiserver that has it: 20,000 access reviews of what
-// modes ask, and 1,000 impersonated requests.
+// TestHoldersOnServer compares the results for random RBAC with a kube-apiserver that has this RBAC: by 20,000 access
+// reviews of what modes ask, and by 1,000 impersonated requests.
 func TestHoldersOnServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
@@ -37,7 +37,7 @@ func TestHoldersOnServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := rand.New(rand.NewPCG(45, 2)) // in its RBAC each mode is allowed to somebody
+	r := rand.New(rand.NewPCG(45, 2)) // with this seed, each mode is allowed to somebody
 	objects := world(t, generated(r, 25, 40))
 	holders, _ := advice.Holders(objects)
 	says := answersOf(holders)
@@ -58,7 +58,7 @@ func TestHoldersOnServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	makeObjects(ctx, t, client, objects)
-	// Each kind is watched in order: what was made before is in force with these.
+	// Each kind is watched in order, so everything that was created before these objects is in force with them.
 	last, err := scenarios.Manifests("last.yaml", []byte(lastMade))
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +105,8 @@ func TestHoldersOnServer(t *testing.T) {
 	}
 	for i := range 1_000 {
 		q := inquire(r)
-		// The mode that worked last for a name is tried first: each question is of a new one, in the groups of the old.
+		// The mode that worked last for a name is tried first. So each question is about a new name, with the groups of
+		// the old one.
 		if q.who.Name += fmt.Sprint("-", i); q.who.Name[0] == 'u' {
 			q.who.Groups = append(q.who.Groups, "team1", "team2")
 		}
@@ -171,7 +172,7 @@ func makeObjects(ctx context.Context, t *testing.T, client kubernetes.Interface,
 	}
 }
 
-// impersonated sends a request, and tells from its audit event by which mode it impersonated.
+// impersonated sends a request, and returns the mode by which it impersonated according to its audit event.
 func impersonated(srv *server.Server, q inquiry) (oracle.Mode, error) {
 	ctx := context.Background()
 	request := &scenarios.Request{Verb: q.action.Verb, Path: q.action.Path, APIGroup: q.action.APIGroup, Version: q.action.Version, Resource: q.action.Resource, Namespace: q.action.Namespace, Name: q.action.Name}

@@ -19,10 +19,10 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// pick is one of a list.
+// pick returns one item of a list.
 func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
 
-// some are up to n of a list, at least one.
+// some returns between one and n items of a list.
 func some(r *rand.Rand, n int, list ...string) (out []string) {
 	for range 1 + r.IntN(n) {
 		out = append(out, pick(r, list...))
@@ -31,8 +31,8 @@ func some(r *rand.Rand, n int, list ...string) (out []string) {
 	return slices.Compact(out)
 }
 
-// generated is the RBAC of a cluster as a file of manifests: roles and bindings of both kinds, aggregated roles, and
-// bindings to roles that are not there. Rules are about impersonation, or near it.
+// generated returns the RBAC of a cluster as a file of manifests: roles and bindings of both kinds, aggregated roles,
+// and bindings to roles that do not exist. Its rules are about impersonation, or nearly.
 func generated(r *rand.Rand, roles, bindings int) []byte {
 	verbs := []string{"impersonate", "impersonate:user-info", "impersonate:serviceaccount", "impersonate:arbitrary-node", "impersonate:associated-node", "*", "get", "create", "impersonate:*"}
 	for _, mode := range []string{"user-info", "serviceaccount", "arbitrary-node", "associated-node"} {
@@ -70,7 +70,7 @@ func generated(r *rand.Rand, roles, bindings int) []byte {
 			switch r.IntN(8) {
 			case 0, 1: // who is impersonated
 				rule = map[string]any{"verbs": []string{"impersonate:" + mode}, "apiGroups": []string{"authentication.k8s.io"}, "resources": []string{"users", "groups", "uids", "userextras/example.com/team", "nodes", "serviceaccounts"}}
-			case 2, 3, 4: // what is done
+			case 2, 3, 4: // actions
 				rule = map[string]any{"verbs": []string{"impersonate-on:" + mode + ":get", "impersonate-on:" + mode + ":list"}, "apiGroups": []string{"", "apps"}, "resources": []string{"pods", "nodes", "deployments"}}
 			case 5:
 				rule = map[string]any{"verbs": []string{"impersonate"}, "apiGroups": []string{"", "authentication.k8s.io"}, "resources": some(r, 4, "users", "groups", "uids", "serviceaccounts", "userextras/scopes")}
@@ -84,7 +84,7 @@ func generated(r *rand.Rand, roles, bindings int) []byte {
 			rules = append(rules, rule)
 		}
 		fields := map[string]any{"rules": rules}
-		if kind == "ClusterRole" && i < 20 && r.IntN(6) == 0 { // as few as in a real cluster
+		if kind == "ClusterRole" && i < 20 && r.IntN(6) == 0 { // no more than in a real cluster
 			fields["aggregationRule"] = map[string]any{"clusterRoleSelectors": []any{map[string]any{"matchLabels": map[string]any{"part-of": pick(r, "a", "b", "nobody")}}}}
 		}
 		write(kind, namespace, fmt.Sprintf("r%d", i), fields)
@@ -119,7 +119,7 @@ func world(t testing.TB, raw []byte) []map[string]any {
 	return objects
 }
 
-// inquiry is a request of somebody as somebody.
+// inquiry is a request that one user sends on behalf of another.
 type inquiry struct {
 	who    scenarios.User
 	as     scenarios.Impersonate
@@ -159,7 +159,7 @@ func inquire(r *rand.Rand) (q inquiry) {
 	return q
 }
 
-// answers say what holders say: who may impersonate whom is told from them alone.
+// answers are the results of Holders. Only they decide who may impersonate whom.
 type answers map[oracle.Mode][]scenarios.Grant
 
 func answersOf(holders []advice.Holder) answers {
@@ -174,12 +174,12 @@ func answersOf(holders []advice.Holder) answers {
 	return a
 }
 
-// allowed tells whether the powers of a mode allow a check.
+// allowed reports whether the powers of a mode allow a check.
 func (a answers) allowed(mode oracle.Mode, spec authorizationv1.SubjectAccessReviewSpec) bool {
 	return scenarios.Covered(a[mode], spec)
 }
 
-// mode is the mode by which a question is allowed; empty if it is not.
+// mode returns the mode by which a question is allowed, or "" if it is not.
 func (a answers) mode(q inquiry, gate bool) oracle.Mode {
 	for _, m := range oracle.Modes() {
 		if groups, applies := checksOf(q, m, gate); applies && !slices.ContainsFunc(groups, func(alternatives [][]authorizationv1.SubjectAccessReviewSpec) bool {
@@ -193,7 +193,7 @@ func (a answers) mode(q inquiry, gate bool) oracle.Mode {
 	return ""
 }
 
-// checksOf are what a mode asks, from the documents: of each part one of the alternatives has to be allowed.
+// checksOf returns what a mode asks according to the documents. One alternative of each part has to be allowed.
 func checksOf(q inquiry, m oracle.Mode, gate bool) (parts [][][]authorizationv1.SubjectAccessReviewSpec, applies bool) {
 	spec := func(verb, group, resource, sub, namespace, name string) authorizationv1.SubjectAccessReviewSpec {
 		return authorizationv1.SubjectAccessReviewSpec{User: q.who.Name, Groups: q.who.Groups, ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -270,8 +270,8 @@ func checksOf(q inquiry, m oracle.Mode, gate bool) (parts [][][]authorizationv1.
 	return parts, true
 }
 
-// TestHoldersAgree holds what is said of random RBAC to the model in 20,000 questions, with the gate on and off: who
-// may impersonate whom, doing what, by which mode.
+// TestHoldersAgree compares the results for random RBAC with the model, in 20,000 questions with the gate on and off:
+// who may impersonate whom, doing what, by which mode.
 func TestHoldersAgree(t *testing.T) {
 	modes := map[oracle.Mode]int{}
 	for seed := range uint64(20) {
@@ -282,7 +282,7 @@ func TestHoldersAgree(t *testing.T) {
 		for _, gate := range []scenarios.Gate{scenarios.GateOff, scenarios.GateOn} {
 			var server *oracle.Server
 			for range 500 {
-				if server == nil { // it remembers the mode that worked last for a requestor, and would try it first
+				if server == nil { // otherwise it would first try the mode that worked last for a requestor
 					var err error
 					if server, err = oracle.New(oracle.Config{Kubernetes: "1.37", Gate: gate, Objects: objects}); err != nil {
 						t.Fatal(err)
@@ -309,7 +309,7 @@ func TestHoldersAgree(t *testing.T) {
 	}
 }
 
-// TestDangling names the bindings to roles that are not there, and no other.
+// TestDangling checks that exactly the bindings to roles that do not exist are named.
 func TestDangling(t *testing.T) {
 	const binding = `
 apiVersion: rbac.authorization.k8s.io/v1
@@ -347,8 +347,8 @@ rules: [{apiGroups: [""], resources: [users], verbs: [impersonate]}]
 	}
 }
 
-// BenchmarkHolders says who may impersonate in a cluster of 10,000 bindings, from its manifests on. On a machine that
-// others use the processor's time says more than that of the clock.
+// BenchmarkHolders computes who may impersonate in a cluster of 10,000 bindings, beginning with its manifests. On a
+// machine that others use too, processor time says more than elapsed time.
 func BenchmarkHolders(b *testing.B) {
 	raw := generated(rand.New(rand.NewPCG(1, 1)), 2_000, 10_000)
 	begun := processorTime(b)
@@ -359,7 +359,7 @@ func BenchmarkHolders(b *testing.B) {
 	b.ReportMetric((processorTime(b)-begun).Seconds()/float64(b.N), "cpu-s/op")
 }
 
-// processorTime is what this process has used of it.
+// processorTime returns how much processor time this process has used.
 func processorTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -368,7 +368,7 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// FuzzReadRBAC shows that no file makes the reader panic, and that an error names the file and a line of it.
+// FuzzReadRBAC checks that no file makes the reader panic, and that an error names the file and a line of it.
 func FuzzReadRBAC(f *testing.F) {
 	f.Add(generated(rand.New(rand.NewPCG(1, 1)), 3, 3))
 	f.Add([]byte("kind: List\nitems: [{kind: Role}]\n---\n{"))

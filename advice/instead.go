@@ -12,14 +12,15 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// instead is another request for the same user, which differs in one header, and which a constrained mode can serve.
+// instead is another request for the same user that differs in one header and that a constrained mode can serve.
 type instead struct {
 	as *identity
-	// change says what to do with which header.
+	// change says what has to be done with which header.
 	change string
-	// adds are the groups that the API server adds by itself, so that the header need not say them; none if it said one twice.
+	// adds are the groups that the API server adds by itself, so that the header need not name them. It is empty if the
+	// header named one twice.
 	adds []string
-	// isSameByLegacy means that legacy impersonation makes the same user of it, too.
+	// isSameByLegacy means that legacy impersonation gives the same user for it, too.
 	isSameByLegacy bool
 }
 
@@ -30,8 +31,8 @@ type candidate struct {
 	adds   []string
 }
 
-// findInstead returns another request for the user whom a requestor impersonates; nil if there is none. It differs in
-// Impersonate-Group: no mode adds a UID or extra keys, so without these headers the user would be another one.
+// findInstead returns another request for the user whom a requestor impersonates, or nil if there is none. It differs
+// in Impersonate-Group. No mode adds a UID or extra keys, so without these headers the user would be another one.
 func (s *Summary) findInstead(r *requestor, who scenarios.User, as scenarios.Impersonate) *instead {
 	want := oracle.Resulting(oracle.Legacy, &as)
 	for _, c := range changeGroups(as) {
@@ -45,7 +46,7 @@ func (s *Summary) findInstead(r *requestor, who scenarios.User, as scenarios.Imp
 	return nil
 }
 
-// changeGroups returns the requests that differ from one in Impersonate-Group, as far as the user can be the same: without the
+// changeGroups returns the requests that differ from one in Impersonate-Group and may give the same user: without the
 // header, without a group that the API server adds by itself, and with each group once.
 func changeGroups(as scenarios.Impersonate) (all []candidate) {
 	if len(as.Groups) == 0 {
@@ -80,12 +81,14 @@ func changeGroups(as scenarios.Impersonate) (all []candidate) {
 	return all
 }
 
-// predictConstrained returns whom the constrained mode that a name belongs to makes of a request: they differ in names alone.
+// predictConstrained returns the user that a constrained mode makes of a request. The modes differ only in the names
+// that they are for.
 func predictConstrained(as scenarios.Impersonate) scenarios.User {
 	return oracle.Resulting(oracle.UserInfo, &as)
 }
 
-// String says which header to change, and why the user stays the same; it is empty if there is no such request.
+// String returns which header has to be changed, and why the user stays the same. It is empty if there is no such
+// request.
 func (i *instead) String() string {
 	if i == nil {
 		return ""
@@ -100,7 +103,7 @@ func (i *instead) String() string {
 	return fmt.Sprintf("%s once no API server has the gate off: mode %s adds %s by itself, legacy impersonation does not", i.change, i.as.mode, adds)
 }
 
-// equalUsers reports whether two users are the same to an authorizer: the order of groups means nothing.
+// equalUsers reports whether two users are the same to an authorizer. The order of groups does not matter.
 func equalUsers(a, b scenarios.User) bool {
 	a.Groups, b.Groups = sets.List(sets.New(a.Groups...)), sets.List(sets.New(b.Groups...))
 	return a.Render() == b.Render()

@@ -13,8 +13,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestInstead has, for each header that makes a constrained mode impossible or needs a permission of its own, whether another
-// request gives the same user, and which.
+// TestInstead checks, for each header that makes a constrained mode impossible or needs a permission of its own, which
+// other request gives the same user, if any.
 func TestInstead(t *testing.T) {
 	with := func(u authenticationv1.UserInfo, uid string, extra map[string]authenticationv1.ExtraValue) authenticationv1.UserInfo {
 		u.UID, u.Extra = uid, extra
@@ -96,7 +96,8 @@ func checkSameUsers(t *testing.T, summary *advice.Summary, want authenticationv1
 	}
 }
 
-// TestSeenListsInsteadOnce has two requests for a user by which one other request is better: it is verified once.
+// TestSeenListsInsteadOnce has two requests for a user that can be replaced by the same other request. That one is
+// verified once.
 func TestSeenListsInsteadOnce(t *testing.T) {
 	summary := bookOf(t, advice.Options{}, event(agent, "get", "/version", user("system:node:node-2", "system:nodes"), ""), event(agent, "get", "/version", user("system:node:node-2", "system:nodes", "system:nodes"), ""))
 	served := slices.DeleteFunc(summary.Seen(), func(s advice.Seen) bool { return s.Mode == "" })

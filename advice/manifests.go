@@ -27,7 +27,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// kinds are those of RBAC, manifest is what an object of any of them fits, as far as permissions depend on it.
+// kinds are the kinds of RBAC. manifest fits an object of any of them, as far as permissions depend on it.
 var kinds = []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
 
 type manifest struct {
@@ -44,7 +44,7 @@ type manifest struct {
 
 var (
 	separator = regexp.MustCompile(`^---[ \t]*(#.*)?\r?\n?$`)
-	// yamlError is what the parser says, who counts lines from the beginning of the document.
+	// yamlError matches an error of the parser, which counts lines from the beginning of the document.
 	yamlError = regexp.MustCompile(`^(error converting YAML to JSON: )?yaml: (line (\d+): )?`)
 )
 
@@ -66,7 +66,7 @@ func ReadRBAC(file string, raw []byte) (objects []map[string]any, leftOut map[st
 			return nil
 		})
 	}
-	_ = group.Wait() // the error that is returned is that of the first document which is wrong
+	_ = group.Wait() // the returned error is that of the first wrong document
 	leftOut = map[string]int{}
 	for _, d := range documents {
 		if d.err != nil {
@@ -99,8 +99,8 @@ func splitDocuments(raw []byte) []document {
 	return documents
 }
 
-// explain returns the document's error with the file and the line that it is about: the parser counts from the beginning of
-// the document; an error of no line is about the first that is not empty.
+// explain returns the error of the document with its file and line. The parser counts from the beginning of the
+// document. An error without a line is about the first line that is not empty.
 func (d *document) explain(file string) error {
 	space := len(d.text) - len(bytes.TrimLeft(d.text, " \t\r\n"))
 	within := bytes.Count(d.text[:space], []byte{'\n'})
@@ -113,7 +113,7 @@ func (d *document) explain(file string) error {
 
 var errNoObject = errors.New("not a Kubernetes object (expected one with apiVersion and kind)")
 
-// read decodes the document's objects: itself, or the items of a List.
+// read decodes the objects of the document: the document itself, or the items of a List.
 func (d *document) read() (err error) {
 	text := d.text
 	if !json.Valid(text) {
@@ -148,7 +148,7 @@ func (d *document) read() (err error) {
 	return nil
 }
 
-// checkObject returns what an API server would not take, as far as permissions depend on it.
+// checkObject returns why an API server would refuse an object, as far as permissions depend on it.
 func checkObject(o map[string]any) error {
 	kind, version := scenarios.Text(o, "kind"), scenarios.Text(o, "apiVersion")
 	known := slices.Contains(kinds, kind)
@@ -163,7 +163,7 @@ func checkObject(o map[string]any) error {
 		return fmt.Errorf("a %s of apiVersion %q (expected %s)", kind, version, rbacv1.SchemeGroupVersion)
 	}
 	var m manifest
-	if apiruntime.DefaultUnstructuredConverter.FromUnstructured(o, &m) != nil { // what the decoder of JSON says is for people
+	if apiruntime.DefaultUnstructuredConverter.FromUnstructured(o, &m) != nil { // the messages of the JSON decoder are meant for people
 		raw, err := json.Marshal(o)
 		err = cmp.Or(err, json.Unmarshal(raw, &m))
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
@@ -179,7 +179,7 @@ func checkObject(o map[string]any) error {
 	return nil
 }
 
-// problem returns what an API server would not take of a role or binding; "" if it takes it.
+// problem returns why an API server would refuse a role or binding, or "" if it accepts it.
 func (m *manifest) problem(kind string) string {
 	subjectKinds := []string{rbacv1.UserKind, rbacv1.GroupKind, rbacv1.ServiceAccountKind}
 	for i, s := range m.Subjects {
@@ -203,17 +203,17 @@ func (m *manifest) problem(kind string) string {
 	return ""
 }
 
-// mostRounds is how deep roles may aggregate one another; those of Kubernetes are three deep (admin, edit, view).
+// mostRounds is how deep roles may aggregate one another. Those of Kubernetes are three deep (admin, edit, view).
 const mostRounds = 8
 
-// Aggregated returns the objects with the rules of every ClusterRole that has an aggregationRule put together from those
-// that it selects, by their names, as the controller of Kubernetes does
-// (k8s.io/kubernetes/pkg/controller/clusterroleaggregation). One that selects none of the objects keeps its rules.
+// Aggregated returns the objects with the rules of every ClusterRole that has an aggregationRule. They are put
+// together, by name, from the roles that it selects, as the controller of Kubernetes does
+// (k8s.io/kubernetes/pkg/controller/clusterroleaggregation). A role that selects none of the objects keeps its rules.
 func Aggregated(objects []map[string]any) ([]map[string]any, error) {
 	out := slices.SortedStableFunc(slices.Values(objects), func(a, b map[string]any) int {
 		return strings.Compare(scenarios.Text(a, "metadata", "name"), scenarios.Text(b, "metadata", "name"))
 	})
-	for changed, round := true, 0; changed && round < mostRounds; round++ { // roles that aggregate may be aggregated
+	for changed, round := true, 0; changed && round < mostRounds; round++ { // a role that aggregates may itself be aggregated
 		changed = false
 		for i, o := range out {
 			if o["aggregationRule"] == nil {
@@ -232,7 +232,7 @@ func Aggregated(objects []map[string]any) ([]map[string]any, error) {
 	return out, nil
 }
 
-// selectRules returns the rules of the roles that an aggregation rule selects, each once; nil if it selects no rule.
+// selectRules returns the rules of the roles that an aggregation rule selects, each once, or nil if it selects no rule.
 func selectRules(objects []map[string]any, self map[string]any) (rules []any, err error) {
 	raw, err := json.Marshal(self["aggregationRule"])
 	var rule rbacv1.AggregationRule
@@ -253,14 +253,14 @@ func selectRules(objects []map[string]any, self map[string]any) (rules []any, er
 	return rules, nil
 }
 
-// isSelected reports whether an object is a ClusterRole with such labels, and not the one that aggregates.
+// isSelected reports whether an object is a ClusterRole with these labels, and not the aggregating role itself.
 func isSelected(o, self map[string]any, selector labels.Selector) bool {
 	u := unstructured.Unstructured{Object: o}
 	isSelf := u.GetName() == scenarios.Text(self, "metadata", "name")
 	return !isSelf && u.GetKind() == "ClusterRole" && selector.Matches(labels.Set(u.GetLabels()))
 }
 
-// appendRules returns a copy of rules with those of a role that are not among them.
+// appendRules returns a copy of rules with those rules of a role that are not among them.
 func appendRules(rules []any, role map[string]any) []any {
 	out := slices.Clone(rules)
 	part, _ := role["rules"].([]any)
@@ -272,17 +272,17 @@ func appendRules(rules []any, role map[string]any) []any {
 	return out
 }
 
-// LegacyRule is a rule that grants somebody legacy impersonation today.
+// LegacyRule is a rule that currently grants somebody legacy impersonation.
 type LegacyRule struct {
 	Holder
-	// Resources are those of impersonation among the rule's: users, groups, serviceaccounts, uids, userextras.
+	// Resources are the resources of impersonation in the rule: users, groups, serviceaccounts, uids, userextras.
 	Resources []string
-	NeededFor []Kept // the kept impersonations that rest on it
-	// Used says that the subject was seen to impersonate at all.
+	NeededFor []Kept // the kept impersonations that depend on it
+	// Used means that the subject was seen to impersonate at all.
 	Used bool
 }
 
-// Legacy says of every rule in a cluster's roles that grants legacy impersonation whether something rests on it.
+// Legacy returns every rule in a cluster's roles that grants legacy impersonation, with what depends on it.
 func (a *Advice) Legacy(objects []map[string]any) (out []LegacyRule) {
 	holders, _ := Holders(objects)
 	for _, h := range holders {
@@ -313,7 +313,8 @@ func label(object map[string]any) string {
 	return u.GetKind() + " " + strings.TrimPrefix(u.GetNamespace()+"/"+u.GetName(), "/")
 }
 
-// RBAC returns the grants as roles with their bindings: of each requestor one for the cluster and one for each namespace.
+// RBAC returns the grants as roles with their bindings. Each requestor has one for the cluster and one for each
+// namespace.
 func RBAC(grants []scenarios.Grant) []scenarios.RBACObject {
 	objects := scenarios.RenderRBAC(&scenarios.Scenario{Grants: grants})
 	taken := map[string]int{}
@@ -328,7 +329,8 @@ func RBAC(grants []scenarios.Grant) []scenarios.RBACObject {
 	return objects
 }
 
-// objectName returns a name that a path can hold (k8s.io/apimachinery/pkg/api/validation/path, IsValidPathSegmentName).
+// objectName returns a name that a path can contain (k8s.io/apimachinery/pkg/api/validation/path,
+// IsValidPathSegmentName).
 func objectName(user string) string {
 	return "impersonation:" + strings.NewReplacer("/", "-", "%", "-", "\n", "-").Replace(strings.TrimPrefix(user, accountHead))
 }

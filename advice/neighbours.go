@@ -8,18 +8,18 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Neighbour is an impersonation that nothing seen asks for, and that differs from one that was seen in one respect.
+// Neighbour is an impersonation that was not seen and that differs in one respect from one that was.
 type Neighbour struct {
 	Seen
 	Differs string // user, verb, resource, namespace, name or path
 }
 
-// neighbourSuffix ends names that nothing was seen of.
+// neighbourSuffix is the end of names that were not seen.
 const neighbourSuffix = "-neighbour"
 
-// Neighbours makes up, for each impersonation that was seen, those that must be denied: another user, and another verb,
-// resource, namespace and name, as far as the requestor was not seen to do just that in that mode, too. without counts
-// respects in which no neighbour is left to try, such as another namespace where all of them are allowed.
+// Neighbours returns, for each impersonation that was seen, neighbours that must be denied: with another user, verb,
+// resource, namespace and name. It leaves out what the requestor was also seen to do in that mode. without counts the
+// respects in which there is no neighbour to try, such as another namespace where all of them are allowed.
 func Neighbours(seen []Seen) (out []Neighbour, without map[string]int) {
 	wide := footprint{}
 	for _, s := range seen {
@@ -30,7 +30,7 @@ func Neighbours(seen []Seen) (out []Neighbour, without map[string]int) {
 		if s.Mode == "" {
 			continue
 		}
-		stranger := s // somebody of the same kind whom nobody was seen as
+		stranger := s // somebody of the same kind as whom nobody was seen
 		stranger.As = scenarios.Impersonate{User: s.As.User + neighbourSuffix}
 		tried := []Neighbour{{stranger, "user"}}
 		for differs, candidates := range s.changedActions() {
@@ -52,7 +52,7 @@ func Neighbours(seen []Seen) (out []Neighbour, without map[string]int) {
 var (
 	named   = []string{"get", "update", "patch", "delete"}
 	unnamed = []string{"list", "watch", "create", "deletecollection"}
-	// bySelector have a name if a field selector asks for one.
+	// bySelector are verbs that have a name if a field selector asks for one.
 	bySelector = []string{"list", "watch"}
 	paths      = []string{"get", "post", "put", "delete"}
 )
@@ -97,7 +97,7 @@ func (s Seen) changedActions() map[string][]Action {
 	if respectsName {
 		respects["name"] = change([]string{s.Action.Name + neighbourSuffix}, func(a *Action, v string) {
 			if a.Resource == "namespaces" && a.Namespace != "" {
-				a.Namespace = v // of a namespace both are its name
+				a.Namespace = v // the name of a namespace is also its namespace
 			}
 			a.Name = v
 		})
@@ -105,7 +105,8 @@ func (s Seen) changedActions() map[string][]Action {
 	return respects
 }
 
-// footprint is what a requestor was seen to do in a mode, as whoever: what grants of that mode have to allow as anybody.
+// footprint is what a requestor was seen to do in a mode, as any user. Grants of that mode have to allow it as all of
+// these users.
 type footprint map[footKey]bool
 
 type footKey struct {
@@ -114,14 +115,14 @@ type footKey struct {
 	action    Action
 }
 
-// foot returns what counts of an impersonation that was seen.
+// foot returns the part of an impersonation that counts for a footprint.
 func (s Seen) foot() footKey {
 	s.Action.Version, s.Action.AnyName = "", false
 	return footKey{s.Requestor.Name, s.Mode, s.Action}
 }
 
-// includes reports whether an action was seen of the requestor, or a wider one: of no
-// name, which RBAC cannot tell from all names, or of all namespaces.
+// includes reports whether the requestor was seen to do an action, or a wider one: without a name, which RBAC cannot
+// tell from all names, or in all namespaces.
 func (f footprint) includes(s Seen, a Action) bool {
 	s.Action = a
 	key := s.foot()
@@ -135,7 +136,7 @@ func (f footprint) includes(s Seen, a Action) bool {
 	return false
 }
 
-// Sendable returns the action with an example of a name where names were left out.
+// Sendable returns the action with an example of a name, if names were left out.
 func (s Seen) Sendable() Action {
 	a := s.Action
 	if a.AnyName && a.Name == "" {

@@ -14,9 +14,9 @@ import (
 
 var update = flag.Bool("update", false, "write the table of profiles in docs/advise.md")
 
-// TestProfiles holds each profile to the model: what a constrained mode serves is allowed by the advised grants in
-// that mode, what is blocked is refused by them, and what the product's own legacy grants allow they allow. The table
-// in the documentation is made of it.
+// TestProfiles compares each profile with the model. The advised grants must allow in a constrained mode what that mode
+// serves, and must not allow what is blocked. The product's own legacy grants must allow what they are said to allow.
+// The table in the documentation is made from the results.
 func TestProfiles(t *testing.T) {
 	profiles, err := advice.Profiles()
 	if err != nil {
@@ -78,7 +78,7 @@ func TestProfiles(t *testing.T) {
 	golden(t, "../docs/advise.md", table.String())
 }
 
-// expectDecision demands that a server with these grants alone allows an impersonation, or does not.
+// expectDecision checks whether a server with only these grants allows an impersonation.
 func expectDecision(t *testing.T, profile string, s advice.Seen, grants []scenarios.Grant, isAllowed bool) {
 	t.Helper()
 	server, err := oracle.New(oracle.Config{Kubernetes: "1.37", Gate: scenarios.GateOn, Grants: grants})
@@ -90,7 +90,7 @@ func expectDecision(t *testing.T, profile string, s advice.Seen, grants []scenar
 	}
 }
 
-// describeKind returns what blocks a kind of impersonation, and what would do in its place.
+// describeKind returns what blocks a kind of impersonation, and what would serve in its place.
 func describeKind(k advice.Judged) string {
 	switch {
 	case k.Instead == "":
@@ -101,7 +101,7 @@ func describeKind(k advice.Judged) string {
 	return k.Blocked + "; instead: " + k.Instead
 }
 
-// legacyOf returns whether the product's own legacy grants allow an impersonation, if it is one that the product sends.
+// legacyOf returns whether the product's own legacy grants allow an impersonation, if the product sends it.
 func legacyOf(kinds []advice.Judged, as scenarios.Impersonate) (isAllowed, isSent bool) {
 	for _, k := range kinds {
 		if fmt.Sprint(k.As) == fmt.Sprint(as) {
@@ -111,7 +111,7 @@ func legacyOf(kinds []advice.Judged, as scenarios.Impersonate) (isAllowed, isSen
 	return false, false
 }
 
-// golden holds the part of a page between its marks to a text.
+// golden compares the part of a page between its marks with a text.
 func golden(t *testing.T, page, want string) {
 	t.Helper()
 	const from, to = "<!-- made by go test ./advice -update -->\n", "<!-- end of made -->"

@@ -12,24 +12,25 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Sender is what an audit event says of a request that impersonates.
+// Sender is what an audit event says about a request that impersonates.
 type Sender struct {
 	Requestor scenarios.User        // who authenticated, with all extra
-	As        scenarios.Impersonate // what the impersonation headers asked for, as far as it follows from who resulted
-	// Request is what it was to authorization, its selectors included.
+	As        scenarios.Impersonate // what the impersonation headers asked for, as far as it follows from the resulting user
+	// Request is the request as authorization sees it, including its selectors.
 	Request oracle.Attributes
 }
 
-// ReadSender returns what an event says of its request. An error is about the event: it says something that no API server
-// says.
+// ReadSender returns what an event says about its request. An error means that the event says something that no API
+// server says.
 func ReadSender(e *auditv1.Event) (Sender, error) {
 	attributes, err := readAttributes(e.Verb, e.RequestURI)
 	who := scenarios.UserOf(e.User.Username, e.User.UID, e.User.Groups, e.User.Extra)
 	return Sender{Requestor: who, As: headersOf(e), Request: attributes}, err
 }
 
-// readAttributes returns what an event's request was to authorization. It is read from the URI: objectRef has the name of an
-// object that is created, which authorization did not know (k8s.io/apiserver/pkg/audit/request.go, LogRequestObject).
+// readAttributes returns the request of an event as authorization saw it. It is read from the URI, because objectRef
+// has the name of an object that is created, which authorization did not know (k8s.io/apiserver/pkg/audit/request.go,
+// LogRequestObject).
 func readAttributes(verb, uri string) (oracle.Attributes, error) {
 	u, err := url.ParseRequestURI(uri)
 	if err != nil {

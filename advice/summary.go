@@ -1,6 +1,6 @@
-// Package advice says which permissions the impersonations need that an audit log tells of, once they are to be
-// constrained (KEP-5284): of each requestor the least RBAC, what has to stay with legacy impersonation, which of
-// the present legacy grants nobody needs, and what must not be allowed beside. Logs are read in package auditlog.
+// Package advice computes which permissions the impersonations in an audit log need once impersonation is constrained
+// (KEP-5284): for each requestor the least RBAC, what has to stay with legacy impersonation, which of the present
+// legacy grants nobody needs, and what must not be allowed in addition. Package auditlog reads the logs.
 package advice
 
 import (
@@ -25,23 +25,24 @@ import (
 
 // Options say how the advice is made.
 type Options struct {
-	// MaxNames is how many objects a rule names at most, beyond which it is for all of the resource. 0 names every one.
+	// MaxNames is how many objects a rule names at most. With more, it is for all objects of the resource. 0 means no
+	// limit.
 	MaxNames int
-	MaxSeen  int // how many different impersonations are kept at most; 0 is a million
+	MaxSeen  int // the largest number of different impersonations that are kept; 0 means a million
 }
 
 // defaultMaxSeen bounds the memory to some hundreds of MB.
 const defaultMaxSeen = 1_000_000
 
-// ErrTooMany says that the log has more different impersonations than are kept.
+// ErrTooMany means that the log has more different impersonations than are kept.
 var ErrTooMany = errors.New("more different impersonations than are kept in memory")
 
 // Action is a request as the action check sees it.
 type Action struct {
 	Verb, APIGroup, Version, Resource, Subresource, Namespace, Name string
-	// Path is that of a request for no resource.
+	// Path is the path of a request for no resource.
 	Path string
-	// AnyName says that there were too many names: the action is on all objects.
+	// AnyName means that there were too many names, so that the action is on all objects.
 	AnyName bool
 }
 
@@ -53,17 +54,17 @@ func (a Action) String() string {
 	return a.Verb + " " + verdicts.RenderAbout(scenarios.Review{Group: a.APIGroup, Resource: a.Resource, Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name})
 }
 
-// Seen is a kind of impersonation that was seen: somebody did something as somebody.
+// Seen is a kind of impersonation that was seen: one user did something on behalf of another.
 type Seen struct {
-	// Requestor authenticated; of its extra only the node is kept, and that only where the mode looks at it.
+	// Requestor authenticated. Of its extra only the node is kept, and only if the mode looks at it.
 	Requestor scenarios.User
 	As        scenarios.Impersonate // what the impersonation headers asked for
-	Mode      oracle.Mode           // the constrained mode that can serve it; empty if none can
+	Mode      oracle.Mode           // the constrained mode that can serve it; empty if there is none
 	Action    Action
 	Count     int64 // how often it was seen
 }
 
-// Summary holds what was seen. It is not safe for use by several goroutines.
+// Summary collects what was seen. It is not safe for use by several goroutines.
 type Summary struct {
 	o          Options
 	server     *oracle.Server
@@ -76,26 +77,26 @@ type requestor struct {
 	name   string
 	groups sets.Set[string]
 	as     map[string]*identity
-	names  map[Action]map[string]bool // of an action without its name
+	names  map[Action]map[string]bool // the names of an action that has none itself
 	what   map[Action]*Action
 	seen   map[pair]int64
 }
 
-// identity is one whom a requestor impersonates, in one mode.
+// identity is a user whom a requestor impersonates in one mode.
 type identity struct {
 	key  string
 	node map[string][]string // the requestor's extra, where the mode looks at it
 	as   scenarios.Impersonate
 	mode oracle.Mode
-	// why no constrained mode can serve it, if mode is empty.
+	// why says why no constrained mode can serve it, if mode is empty.
 	why string
-	// instead is another request for the same user, which a constrained mode can serve; nil if there is none.
+	// instead is another request for the same user that a constrained mode can serve, or nil.
 	instead *instead
-	// grants are those of the identity checks; legacy those of legacy impersonation.
+	// grants are the grants of the identity checks. legacy are the grants of legacy impersonation.
 	grants, legacy []scenarios.Grant
 }
 
-// pair is who and what. There are many of them, and few of either.
+// pair is an identity and an action. There are many pairs, of few identities and few actions.
 type pair struct {
 	as     *identity
 	action *Action
@@ -109,8 +110,8 @@ func NewSummary(o Options) (*Summary, error) {
 	return &Summary{o: o, server: server, requestors: map[string]*requestor{}, masters: map[string]int64{}}, err
 }
 
-// Add notes an event of a request that impersonated. isRepeated says that another event of the same request was noted before.
-// An error that is not ErrTooMany is about the event: it says something that no API server says.
+// Add adds an event of a request that impersonated. isRepeated means that another event of the same request was added
+// before. An error other than ErrTooMany means that the event says something that no API server says.
 func (s *Summary) Add(e *auditv1.Event, isRepeated bool) error {
 	action, err := actionOf(e.Verb, e.RequestURI)
 	if err != nil {
@@ -120,13 +121,13 @@ func (s *Summary) Add(e *auditv1.Event, isRepeated bool) error {
 		if !isRepeated {
 			s.masters[e.User.Username]++
 		}
-		return nil // whom no authorizer ever sees
+		return nil // no authorizer ever sees them
 	}
 	_, err = s.note(requestorOf(e), headersOf(e), action, isRepeated)
 	return err
 }
 
-// note takes in that somebody did something as somebody.
+// note adds that a requestor did something on behalf of somebody.
 func (s *Summary) note(who scenarios.User, as scenarios.Impersonate, action Action, isRepeated bool) (*identity, error) {
 	r := s.requestors[who.Name]
 	if r == nil {
@@ -172,7 +173,7 @@ func (r *requestor) limitNames(a Action, most int) Action {
 }
 
 func (s *Summary) identity(r *requestor, who scenarios.User, as scenarios.Impersonate) *identity {
-	key := fmt.Sprintf("%q %q %q %q %q", as.User, who.Extra, as.UID, as.Groups, as.Extra) // maps are printed in order
+	key := fmt.Sprintf("%q %q %q %q %q", as.User, who.Extra, as.UID, as.Groups, as.Extra) // maps are printed in a fixed order
 	if known := r.as[key]; known != nil {
 		return known
 	}
@@ -184,7 +185,7 @@ func (s *Summary) identity(r *requestor, who scenarios.User, as scenarios.Impers
 		case need.Refused != "":
 			found.why = reason(need.Refused)
 		case found.mode == "":
-			// The grant of the action check is of a request that Missing was not told.
+			// Missing was not given the request, so the grant of the action check is left out here.
 			found.mode, found.grants = need.Mode, slices.DeleteFunc(slices.Clone(need.Grants), func(g scenarios.Grant) bool {
 				return strings.HasPrefix(g.Verbs[0], onPrefix)
 			})
@@ -209,13 +210,14 @@ func reason(message string) string {
 	return message
 }
 
-// onPrefix begins the verbs of action checks.
+// onPrefix is the beginning of the verbs of action checks.
 const onPrefix = "impersonate-on:"
 
 // Empty reports whether nothing was seen.
 func (s *Summary) Empty() bool { return s.size == 0 && len(s.masters) == 0 }
 
-// Seen returns everything that was seen, in a fixed order, and after it what a requestor would better send for the same user.
+// Seen returns everything that was seen, in a fixed order, each followed by the request that would better be sent for
+// the same user, if any.
 func (s *Summary) Seen() (out []Seen) {
 	for _, name := range slices.Sorted(maps.Keys(s.requestors)) {
 		r := s.requestors[name]
@@ -238,7 +240,7 @@ func (s *Summary) Seen() (out []Seen) {
 	return out
 }
 
-// describe returns what the requestor did as somebody, or could do.
+// describe returns what the requestor did on behalf of somebody, or could do.
 func (r *requestor) describe(p pair, count int64) Seen {
 	who := scenarios.User{Name: r.name, Groups: sets.List(r.groups), Extra: p.as.node}
 	return Seen{Requestor: who, As: p.as.as, Mode: p.as.mode, Action: *p.action, Count: count}
@@ -268,19 +270,20 @@ func (r *requestor) sorted() []pair {
 	return pairs
 }
 
-// Profile is what a product sends and asks for, by its public manifests and code. Names of people and objects are examples.
+// Profile is what a product sends and which permissions it asks for, by its public manifests and code. Names of people
+// and objects are examples.
 type Profile struct {
-	Name    string          `json:"name,omitempty"` // the file's, without its ending
-	Product string          `json:"product"`        // its name, and Date the day of what was read
+	Name    string          `json:"name,omitempty"` // the name of the file without its extension
+	Product string          `json:"product"`        // the name of the product
 	Date    string          `json:"date"`
 	Sources []ProfileSource `json:"sources"` // what was read
-	// Requestor authenticates, and Legacy is what it is granted, subject left out.
+	// Requestor authenticates. Legacy are the grants that it gets, without their subject.
 	Requestor string            `json:"requestor"`
 	Legacy    []scenarios.Grant `json:"legacy"`
 	Sends     []Sent            `json:"sends"` // whom it impersonates
 }
 
-// ProfileSource is a file of a public repository, and what it says.
+// ProfileSource is a file in a public repository, and what it says.
 type ProfileSource struct {
 	Repository string `json:"repository"`
 	Commit     string `json:"commit"`
@@ -291,9 +294,9 @@ type ProfileSource struct {
 // Sent is a kind of impersonation of a product.
 type Sent struct {
 	As scenarios.Impersonate `json:"as"`
-	// When says when it comes to this; empty is always.
+	// When says in which case this happens. It is empty if it always happens.
 	When string `json:"when,omitempty"`
-	// Does are requests, such as "list /api/v1/pods". Whoever forwards any request says nothing here.
+	// Does are requests, such as "list /api/v1/pods". It is empty for a product that forwards any request.
 	Does []string `json:"does,omitempty"`
 }
 
@@ -326,19 +329,20 @@ func Profiles() (all []Profile, err error) {
 	return all, nil
 }
 
-// Judged is a kind of impersonation of a product with what becomes of it.
+// Judged is a kind of impersonation by a product, with what becomes of it.
 type Judged struct {
 	Sent
-	// Mode is the constrained mode that serves it. Blocked is why none does.
+	// Mode is the constrained mode that serves it. Blocked says why none does.
 	Mode    oracle.Mode `json:"mode,omitempty"`
 	Blocked string      `json:"blocked,omitempty"`
-	// Instead says by which other request the same user can be had in a constrained mode; empty if by none.
+	// Instead says by which other request the same user can be impersonated in a constrained mode. It is empty if there
+	// is none.
 	Instead string `json:"instead,omitempty"`
-	// Legacy tells whether the legacy grants of the product allow it.
+	// Legacy reports whether the legacy grants of the product allow it.
 	Legacy bool `json:"legacy"`
 }
 
-// Summary returns what the product does, as if a log told of it, and what becomes of each kind.
+// Summary returns what the product does as if a log contained it, and what becomes of each kind.
 func (p Profile) Summary() (_ *Summary, all []Judged, _ error) {
 	summary, err := NewSummary(Options{})
 	if err != nil {

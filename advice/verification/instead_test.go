@@ -17,7 +17,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// redundantHeaders are impersonations with a header that the API server could do without, each by a requestor of its own.
+// redundantHeaders are impersonations with a header that the API server does not need, each by a requestor of its own.
 var redundantHeaders = []scenarios.Impersonate{
 	{User: "system:node:node-1", Groups: []string{"system:nodes"}},
 	{User: "system:node:node-2", Groups: []string{"system:nodes", "system:nodes", "system:authenticated"}},
@@ -26,8 +26,9 @@ var redundantHeaders = []scenarios.Impersonate{
 	{User: "bob", Groups: []string{"dev", "ops", "dev"}},
 }
 
-// TestInstead sends impersonations with a redundant header to a kube-apiserver on which everybody may impersonate by legacy, advises
-// on its audit log, and sends what is advised in their place to one that has the advised permissions alone: the users are the same.
+// TestInstead sends impersonations with a redundant header to a kube-apiserver on which everybody may impersonate in
+// the legacy way. It makes advice from the audit log, and sends the advised requests to another kube-apiserver that has
+// only the advised permissions. The resulting users must be the same.
 func TestInstead(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
@@ -60,7 +61,7 @@ func TestInstead(t *testing.T) {
 		if s.Mode == "" {
 			continue
 		}
-		served++ // Run has seen that the API server makes just this user of it.
+		served++ // Run has checked that the API server makes exactly this user of it
 		got, want := oracle.Resulting(s.Mode, &s.As), users[s.As.User]
 		if !sets.New(got.Groups...).Equal(sets.New(want.Groups...)) || got.Name != want.Username {
 			t.Errorf("%v becomes %+v, and by legacy %+v", s.As, got, want)
@@ -71,8 +72,8 @@ func TestInstead(t *testing.T) {
 	}
 }
 
-// sendByLegacy sends the impersonations to a control plane of their own, adds their events to a summary, and returns who
-// resulted, by their names.
+// sendByLegacy sends the impersonations to a control plane of their own, and adds their events to a summary. It returns
+// the resulting users by their names.
 func sendByLegacy(ctx context.Context, t *testing.T, cell server.Options, summary *advice.Summary) map[string]authenticationv1.UserInfo {
 	t.Helper()
 	target, err := server.Start(ctx, cell)

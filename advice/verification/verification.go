@@ -1,7 +1,7 @@
-// Package verification tries advised permissions on a real API server before anybody relies on them: on a control
-// plane that has nothing but them, everything that an audit log tells of is sent again, and beside it what must
-// not be allowed. It is judged by the audit events: who was impersonated, and under which constraint. A cluster that runs
-// is asked by access reviews alone: what somebody has deleted is not deleted again.
+// Package verification tries advised permissions on a real API server before anybody relies on them. On a control plane
+// that has only these permissions it sends everything again that an audit log contains, and also what must not be
+// allowed. The audit events decide: who was impersonated, and with which constraint. A running cluster is only asked
+// access reviews, so that nothing that somebody deleted is deleted again.
 package verification
 
 import (
@@ -28,33 +28,33 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// senders is how many requests are under way at once.
+// senders is how many requests are sent at the same time.
 const senders = 8
 
-// Options are what to verify.
+// Options say what is verified.
 type Options struct {
 	// Target is the control plane to start. Its gate has to be on.
 	Target    server.Options
 	Manifests []byte // the advised objects as they are printed
-	// Seen must be allowed, each in its mode; Neighbours must be denied.
+	// Seen must be allowed, each in its mode. Neighbours must be denied.
 	Seen       []advice.Seen
 	Neighbours []advice.Neighbour
-	// Progress receives lines; it must be set.
+	// Progress receives lines. It must not be nil.
 	Progress func(string)
 }
 
-// Findings are what came out.
+// Findings are the result of a verification.
 type Findings struct {
 	Version string // the API server's
-	// Allowed and Denied are how many requests were answered as they should be.
+	// Allowed and Denied are how many requests were answered correctly in either way.
 	Allowed, Denied int
-	// Wrong says what was answered otherwise.
+	// Wrong says what was answered differently.
 	Wrong []string
-	// Otherwise counts, for a cluster that runs, what was seen and is allowed there by another mode, or not at all.
+	// Otherwise counts, for a running cluster, what was seen and is allowed there by another mode or not at all.
 	Otherwise map[string]int
 }
 
-// Run verifies. An error is one of the environment, or the user's to mend.
+// Run verifies advised permissions. An error is one of the environment, or one that the user can fix.
 func Run(ctx context.Context, o Options) (_ *Findings, err error) {
 	var manifests []map[string]any
 	if len(o.Manifests) > 0 {
@@ -83,8 +83,9 @@ func Run(ctx context.Context, o Options) (_ *Findings, err error) {
 	return run.found, t.Err()
 }
 
-// Review compares a cluster with what was seen and its neighbours, by what its authorizers answer to the reviews of every mode:
-// nothing is sent or made. model is the model of the cluster's API server, with the cluster for its authorizer.
+// Review compares a running cluster with what was seen and with its neighbours, by the answers of its authorizers to
+// the reviews of every mode. It sends and creates nothing else. model is the model of the cluster's API server, with
+// the cluster as its authorizer.
 func Review(ctx context.Context, model *oracle.Server, seen []advice.Seen, neighbours []advice.Neighbour) (*Findings, error) {
 	run := &run{server: model, found: &Findings{Otherwise: map[string]int{}}}
 	err := run.verifyAll(ctx, Options{Seen: seen, Neighbours: neighbours})
@@ -92,7 +93,7 @@ func Review(ctx context.Context, model *oracle.Server, seen []advice.Seen, neigh
 }
 
 type run struct {
-	target *server.Server // sent requests; server asks reviews in its place
+	target *server.Server // gets requests; with server, reviews are asked instead
 	server *oracle.Server
 
 	mu    sync.Mutex
@@ -116,7 +117,7 @@ func (r *run) verifyAll(ctx context.Context, o Options) error {
 	return err
 }
 
-// reviewModes finds by which modes the requestor may do it now, and judges that.
+// reviewModes finds out by which modes the requestor may do it now, and judges that.
 func (r *run) reviewModes(s advice.Seen, differs string) {
 	var by, lacking []string
 	for _, need := range r.server.Missing(oracle.Authenticated(s.Requestor), &s.As, oracle.RequestOf(httpForm(s.Sendable()))) {
@@ -145,7 +146,7 @@ func (r *run) reviewModes(s advice.Seen, differs string) {
 	}
 }
 
-// verify sends a request, and judges the answer: differs is empty if it must be allowed.
+// verify sends a request and judges the answer. differs is empty if the request must be allowed.
 func (r *run) verify(ctx context.Context, s advice.Seen, differs string) error {
 	if r.server != nil {
 		r.reviewModes(s, differs)
@@ -172,13 +173,13 @@ func (r *run) verify(ctx context.Context, s advice.Seen, differs string) error {
 	return nil
 }
 
-// isUser reports whether an event names a user, with all that it has.
+// isUser reports whether an event names a user with all attributes.
 func isUser(got *authenticationv1.UserInfo, want scenarios.User) bool {
 	return scenarios.UserOf(got.Username, got.UID, got.Groups, got.Extra).Render() == want.Render()
 }
 
-// send sends a request as its requestor, and awaits its audit event. What it would do does not happen: the
-// impersonated user has no permission on this control plane, or hardly any.
+// send sends a request as its requestor, and waits for its audit event. The request has no effect, because the
+// impersonated user has hardly any permission on this control plane.
 func (r *run) send(ctx context.Context, s advice.Seen) (*auditv1.Event, int, error) {
 	request := httpForm(s.Sendable())
 	req, err := replay.NewRequest(ctx, r.target.Host(), request)
@@ -201,7 +202,7 @@ func (r *run) send(ctx context.Context, s advice.Seen) (*auditv1.Event, int, err
 	return &e, answer.Code, json.Unmarshal(raw, &e)
 }
 
-// httpForm returns an action as a request: a name goes into a selector where the verb has no other place for it.
+// httpForm returns an action as a request. A name becomes a selector if the verb has no other place for it.
 func httpForm(a advice.Action) *scenarios.Request {
 	r := &scenarios.Request{
 		Verb: a.Verb, Path: a.Path, APIGroup: a.APIGroup, Version: a.Version, Resource: a.Resource, Subresource: a.Subresource,

@@ -17,8 +17,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestRun verifies permissions that are too few and too many: what was seen and is not granted, and what is
-// granted and was not seen, is told. That right ones pass is for the command's own test.
+// TestRun verifies permissions that are too few and too many. What was seen and is not granted must be reported, and
+// what is granted and was not seen. The test of the command checks that right permissions pass.
 func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")

@@ -11,24 +11,24 @@ import (
 	"github.com/authzconf/authzconf/reports/record"
 )
 
-// same reports whether two values are the same as JSON, in which an empty list that is omitted equals none.
+// same reports whether two values are the same as JSON, where an omitted list equals an empty one.
 func same(a, b any) bool { return reflect.DeepEqual(generic(a), generic(b)) }
 
-// changeTo returns the first place at which two values differ in words, for example "reason: the report says x, the
+// changeTo returns in words the first place at which two values differ, for example "reason: the report says x, the
 // command line y".
 func changeTo(other string, report, says any) string {
 	where, a, b := firstChange("", generic(report), generic(says))
 	return fmt.Sprintf("%s: the report says %s, %s %s", strings.TrimPrefix(where, "."), brief(a), other, brief(b))
 }
 
-// FirstChange returns the first place at which two decoded JSON values differ, and what is there.
+// FirstChange returns the first place at which two decoded JSON values differ, and both values there.
 func FirstChange(a, b any) (where, left, right string) {
 	at, x, y := firstChange("", a, b)
 	return at, brief(x), brief(y)
 }
 
-// Change returns the first place at which evidence differs from what the command line asks for, in words; empty if there is
-// none.
+// Change returns in words the first place at which evidence differs from what the command line asks for, or "" if there
+// is none.
 func Change(evidence, requested any) string {
 	if same(evidence, requested) {
 		return ""
@@ -48,8 +48,8 @@ func generic(v any) (out any) {
 	return out
 }
 
-// firstChange returns the path of the first place, below the path at, at which two decoded JSON values differ, and what is
-// there.
+// firstChange returns the path of the first place, below the path at, at which two decoded JSON values differ, and both
+// values there.
 func firstChange(at string, a, b any) (where string, left, right any) {
 	if x, y, both := castBoth[map[string]any](a, b); both {
 		return firstChangedKey(at, x, y)

@@ -14,7 +14,7 @@ import (
 	"github.com/authzconf/authzconf/reports/record"
 )
 
-// The files of a report's folder, besides those of the record.
+// These are the files of a report's folder, in addition to those of the record.
 const (
 	ReportFile  = "report.yaml"
 	JUnitFile   = "junit.xml"
@@ -35,7 +35,7 @@ var JudgedFolder = filing.Kind{
 	ListedIn: listFiles,
 }
 
-// listFiles returns the files of the report in a folder: the pages that report.yaml lists and the files of the record.
+// listFiles returns the files of the report in a folder: the pages that report.yaml lists, and the files of the record.
 func listFiles(folder fs.FS, marker []byte) []string {
 	var head struct {
 		Pages map[string]string `json:"pages"`
@@ -54,8 +54,8 @@ func listFiles(folder fs.FS, marker []byte) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return !belongsToReport(name) })
 }
 
-// belongsToReport reports whether a path is one that a report can have. The lists in a folder are only text that somebody
-// may have edited.
+// belongsToReport reports whether a report can have a path. The lists in a folder are only text, which somebody may
+// have edited.
 func belongsToReport(name string) bool {
 	if top, _, nested := strings.Cut(name, "/"); nested {
 		return fs.ValidPath(name) && slices.Contains(recordFolders, top)
@@ -72,7 +72,8 @@ func (r *Report) Encode() ([]byte, error) {
 	return append([]byte("# What authzconf found. Check it with: authzconf verify <this folder>\n"), data...), nil
 }
 
-// DecodeJudged reads report.yaml, strictly: a field that this authzconf does not know may matter. name is for messages.
+// DecodeJudged reads report.yaml strictly, because a field that this authzconf does not know may matter. name is used
+// in messages.
 func DecodeJudged(name string, data []byte) (*Report, error) {
 	var head struct {
 		APIVersion string `json:"apiVersion"`
@@ -91,9 +92,9 @@ func DecodeJudged(name string, data []byte) (*Report, error) {
 	return r, nil
 }
 
-// Save writes a report with its record and its pages into a folder, in the place of an earlier report. The folder must be
-// missing, empty, or hold an earlier report; files of others in it are left alone. The report is written last, so that a
-// folder with a report.yaml is whole. sign, if given, makes the signature of report.yaml.
+// Save writes a report with its record and its pages into a folder, and replaces an earlier report. The folder must be
+// missing, empty, or have an earlier report; other files in it stay. The report is written last, so that a folder with
+// a report.yaml is complete. sign, if it is given, makes the signature of report.yaml.
 func Save(dir string, r *Report, log *record.Log, pages map[string][]byte, sign func(name string, report []byte) ([]byte, error)) error {
 	files, err := log.Files()
 	if err != nil {

@@ -15,7 +15,7 @@ type Found struct {
 	Witness       Witness         `json:"witness"`
 }
 
-// Check returns how a control plane is not the one that its options ask for.
+// Check returns how a control plane differs from the one that its options ask for.
 func (f Found) Check(wanted Found) error {
 	bare := Found{Cell: f.Cell, Facts: f.Facts}
 	bare.Witness.ExpectedGate, bare.Witness.AskedAuthorizers = f.Witness.ExpectedGate, f.Witness.AskedAuthorizers

@@ -11,14 +11,14 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// The API type of report.yaml.
+// These are the API type of report.yaml.
 const (
 	ReportVersion = apiGroup + "/v1alpha3"
 	ReportKind    = "Report"
 )
 
-// Report is what one run of any product found. It follows from the record of the run alone (see engine/product), so there
-// is no field that a run can set to "passed".
+// Report is the result of one run of any product. It follows from the record of the run alone (see engine/product), so
+// no field can be set to "passed" by a run.
 type Report struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -37,22 +37,22 @@ type Report struct {
 	Subject Subject `json:"subject"`
 	// Outcome is the overall judgement.
 	Outcome Outcome `json:"outcome"`
-	// Require are the levels of which every case must have been judged.
+	// Require are the levels whose cases must all have been judged.
 	Require []scenarios.Level `json:"require,omitempty"`
 	// Groups are the cells, stages, levels or comparisons of the run, with the cases that were judged in each.
 	Groups []Group `json:"groups"`
-	// KnownFailing are the entries of the known-failing list with what became of them.
+	// KnownFailing are the entries of the known-failing list, with what became of them.
 	KnownFailing []KnownFailingState `json:"knownFailing,omitempty"`
-	// Answers is what the run was made to find out: each row a question with its answer and what that rests on. It comes
-	// first on the page, and in the terminal in place of the figures.
+	// Answers is what the run was made to find out. Each row is a question with its answer and its grounds. It comes
+	// first on the page, and in the terminal it replaces the figures.
 	Answers *Table `json:"answers,omitempty"`
 	// Figures are single numbers worth quoting, such as a median time.
 	Figures []Figure `json:"figures,omitempty"`
-	// Sections are what a product has to say besides verdicts: tables and plots as data.
+	// Sections are what a product has to say in addition to verdicts: tables and plots as data.
 	Sections []Section `json:"sections,omitempty"`
-	// Record names the evidence that all this follows from.
+	// Record names the evidence from which all this follows.
 	Record record.Head `json:"record"`
-	// Pages maps the pages that were made of this report, such as report.html, to their SHA-256.
+	// Pages are the SHA-256 digests of the pages that were made from this report, such as report.html.
 	Pages map[string]string `json:"pages,omitempty"`
 
 	reasons reasons
@@ -62,36 +62,39 @@ type Report struct {
 type Subject struct {
 	// Name is, for example, kube-apiserver, or the vendor's name of the product.
 	Name string `json:"name"`
-	// Vendor, Version and Contact are as the user stated them, empty where nobody did.
+	// Vendor, Version and Contact are what the user stated. They are empty if nobody did.
 	Vendor  string `json:"vendor,omitempty"`
 	Version string `json:"version,omitempty"`
 	Contact string `json:"contact,omitempty"`
-	// Provider is what brought up the control planes: local, kind, existing or another. It is empty where there were none.
+	// Provider is what started the control planes: local, kind, existing or another. It is empty if there were none.
 	Provider string `json:"provider,omitempty"`
 }
 
-// Group is one cell, stage, level or comparison: cases that were judged on the same thing.
+// Group is one cell, stage, level or comparison. Its cases were judged on the same thing.
 type Group struct {
 	// Name is unique in a report, for example "1.37-gate-on".
 	Name string `json:"name"`
-	// Cell is what was asked for, where the group is about a control plane.
+	// Cell is what was requested, if the group is about a control plane.
 	Cell *verdicts.Cell `json:"cell,omitempty"`
 	// Target are the facts by which scenarios were selected.
 	Target *scenarios.Facts `json:"target,omitempty"`
-	// Witness is what the control plane said of itself.
+	// Witness is what the control plane reported about itself.
 	Witness *Witness `json:"witness,omitempty"`
 	// Facts are further circumstances that a reader should know, such as the length of a stage.
 	Facts []Fact `json:"facts,omitempty"`
-	// Problem says why nothing in the group could be judged, with the last lines of a log. Any makes the run invalid.
+	// Problem says why nothing in the group could be judged, with the last lines of a log. One problem makes the run
+	// invalid.
 	Problem string `json:"problem,omitempty"`
-	// ReadySeconds is how long the control plane took to start, WallSeconds how long the group took, waits included.
+	// ReadySeconds is how long the control plane took to start. WallSeconds is how long the group took, including
+	// waits.
 	ReadySeconds float64 `json:"readySeconds,omitempty"`
 	WallSeconds  float64 `json:"wallSeconds,omitempty"`
-	// Cases are the verdicts of what was to be judged here, those that the target does not support included.
+	// Cases are the verdicts of everything that was to be judged here, including cases that the target does not
+	// support.
 	Cases []Result `json:"cases"`
 	// NotRun are the cases that were not to be judged here, and why.
 	NotRun []Omission `json:"notRun,omitempty"`
-	// Summary counts verdicts by level; a level without cases is absent.
+	// Summary counts verdicts by level. A level without cases is absent.
 	Summary map[scenarios.Level]Counts `json:"summary"`
 }
 
@@ -100,7 +103,7 @@ type Omission struct {
 	Case  string          `json:"case"`
 	Level scenarios.Level `json:"level,omitempty"`
 	Cause NotRunCause     `json:"cause"`
-	// Why says it in words, for example "requires Kubernetes >=1.36, this is 1.35".
+	// Why explains that in words, for example "requires Kubernetes >=1.36, this is 1.35".
 	Why string `json:"why"`
 }
 
@@ -114,15 +117,17 @@ type Fact struct {
 type Result struct {
 	// Case is unique in its group, for example the ID of a scenario.
 	Case string `json:"case"`
-	// Level says how much depends on the case: core if nothing is stated, so that a product without levels requires all.
+	// Level says how much depends on the case. If none is stated it is core, so that a product without levels requires
+	// all cases.
 	Level   scenarios.Level  `json:"level,omitempty"`
 	Verdict verdicts.Verdict `json:"verdict"`
 	// Reason says in one line why a verdict is not passed.
 	Reason string         `json:"reason,omitempty"`
 	Blame  verdicts.Blame `json:"blame,omitempty"`
-	// Certain says of a failure that nothing which broke beside it explains it: an answer in the name of somebody else.
+	// Certain means that a failure cannot be explained by anything else that broke: an answer in the name of somebody
+	// else.
 	Certain bool `json:"certain,omitempty"`
-	// Differences are all that was observed otherwise than expected.
+	// Differences are everything that was observed otherwise than expected.
 	Differences []verdicts.Difference `json:"differences,omitempty"`
 	// Details are further lines that explain the verdict.
 	Details []string `json:"details,omitempty"`
@@ -132,15 +137,15 @@ type Result struct {
 	Judged int `json:"judged"`
 	// KnownFailing is the stated reason of the known-failing entry that this result matches.
 	KnownFailing string `json:"knownFailing,omitempty"`
-	// Seconds is how long the case took, waits included.
+	// Seconds is how long the case took, including waits.
 	Seconds float64 `json:"seconds,omitempty"`
 	// Evidence are the paths of the files in the report's folder from which the verdict follows.
 	Evidence []string `json:"evidence,omitempty"`
-	// Tables show what was expected beside what was observed. Only cases that did not pass need them.
+	// Tables show what was expected and what was observed. Only cases that did not pass need them.
 	Tables []Table `json:"tables,omitempty"`
 }
 
-// Describe returns a verdict that is not passed in words, with all that was observed otherwise than expected.
+// Describe returns a verdict that is not passed in words, with everything that was observed otherwise than expected.
 func (r Result) Describe() string {
 	var lines strings.Builder
 	lines.WriteString(string(r.Verdict))
@@ -161,7 +166,7 @@ func (r Result) Describe() string {
 type Figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
-	// Unit is, for example, ms or "reviews per request"; empty for a count.
+	// Unit is, for example, ms or "reviews per request". It is empty for a count.
 	Unit string `json:"unit,omitempty"`
 }
 
@@ -170,7 +175,7 @@ type Section struct {
 	// ID names the section in links, for example "divergences".
 	ID    string `json:"id"`
 	Title string `json:"title"`
-	// Text are paragraphs. What is between backticks is code.
+	// Text are paragraphs. Text between backticks is code.
 	Text   []string          `json:"text,omitempty"`
 	Tables []Table           `json:"tables,omitempty"`
 	Plots  []statistics.Plot `json:"plots,omitempty"`
@@ -188,7 +193,7 @@ type Table struct {
 // Row is one row of a table.
 type Row struct {
 	Cells []string `json:"cells"`
-	// Verdict colours the row; empty is none.
+	// Verdict colours the row. It is empty for no colour.
 	Verdict verdicts.Verdict `json:"verdict,omitempty"`
 }
 

@@ -12,20 +12,20 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// reasons are what decides the outcome of a report, besides the verdicts of its cases.
+// reasons decide the outcome of a report, in addition to the verdicts of its cases.
 type reasons struct {
 	unknown []string
 	failed  []string
 	notes   []string
 }
 
-// AddUnknown adds a reason for which the run can't say whether the subject conforms. It makes the outcome invalid.
+// AddUnknown adds a reason why it is unknown after the run whether the subject conforms. It makes the outcome invalid.
 func (r *Report) AddUnknown(reason string) { r.reasons.unknown = append(r.reasons.unknown, reason) }
 
 // AddFailure adds something that was observed otherwise than it has to be and that is not a case.
 func (r *Report) AddFailure(reason string) { r.reasons.failed = append(r.reasons.failed, reason) }
 
-// AddNote adds what a reader of "passed" should know.
+// AddNote adds something that a reader of "passed" should know.
 func (r *Report) AddNote(note string) { r.reasons.notes = append(r.reasons.notes, note) }
 
 // Conclude counts the cases of each group and derives the outcome. In this order, the outcome is
@@ -80,7 +80,7 @@ func (g *Group) count(level scenarios.Level, m Mark) {
 
 func (r Result) level() scenarios.Level { return cmp.Or(r.Level, scenarios.Core) }
 
-// Bad reports whether the result needs a reader's attention: it failed, though nobody expected that, or is invalid.
+// Bad reports whether the result needs a reader's attention: it failed unexpectedly, or is invalid.
 func (r Result) Bad() bool {
 	if r.KnownFailing != "" {
 		return false
@@ -93,15 +93,15 @@ func (g *Group) executed() bool {
 	return slices.ContainsFunc(g.Cases, func(r Result) bool { return Executed(r.Verdict) })
 }
 
-// leftOut reports whether the user left out all cases of the group. A group in which some were selected and none of them
-// is for the target is not left out: nothing was shown of it, though somebody asked.
+// leftOut reports whether the user left out all cases of the group. A group counts as not left out if some of its cases
+// were selected but none of these is for the target, because then nothing was shown although somebody asked.
 func (g *Group) leftOut() bool {
 	isSelected := slices.ContainsFunc(g.NotRun, func(n Omission) bool { return n.Cause != CauseUser })
 	return len(g.Cases) == 0 && len(g.NotRun) > 0 && !isSelected
 }
 
-// beyondTarget reports whether the group is about nothing but what the subject can't show, and does not have to: its cases
-// are not supported, none of them is of level core, and there is no control plane that was started for them.
+// beyondTarget reports whether the group has only cases that the subject cannot show and need not show: none is
+// supported, none is of level core, and no control plane was started for them.
 func (g *Group) beyondTarget() bool {
 	if g.Cell != nil || len(g.Cases) == 0 {
 		return false
@@ -111,7 +111,7 @@ func (g *Group) beyondTarget() bool {
 	})
 }
 
-// capabilities returns what the group's control plane can show, or nothing if the group is about none.
+// capabilities returns what the group's control plane can show. It is empty if the group has no control plane.
 func (g *Group) capabilities() scenarios.Capabilities {
 	if g.Target == nil {
 		return nil
@@ -133,7 +133,7 @@ func (g *Group) addReason(to *[]string, format string, args ...any) {
 
 // addGroup adds what a group contributes to the outcome.
 func (c *conclusion) addGroup(g *Group) {
-	if g.leftOut() { // It was not started, and the outcome lists it as not covered.
+	if g.leftOut() { // it was not started, and the outcome lists it as not covered
 		c.addLeftOut(g)
 		return
 	}
@@ -170,7 +170,7 @@ func (c *conclusion) addTarget(g *Group) {
 	}
 }
 
-// addResults adds the results of the group, a reason for each kind of which there are any.
+// addResults adds the results of the group, with one reason for each kind of problem.
 func (c *conclusion) addResults(g *Group) {
 	if !g.executed() && !g.beyondTarget() {
 		g.addReason(&c.unknown, "nothing was executed (leave it out, or select a case that is for it)")
@@ -195,7 +195,7 @@ func (c *conclusion) kinds(g *Group) []resultKind {
 	isCore := func(r Result) bool { return r.level() == scenarios.Core }
 	is := func(r Result, v verdicts.Verdict) bool { return r.Verdict == v }
 	unsupportedCore := &c.unknown
-	if g.capabilities().Foreign() { // it can't be made to show more
+	if g.capabilities().Foreign() { // it cannot be made to show more
 		unsupportedCore = &c.notes
 	}
 	return []resultKind{
@@ -259,7 +259,7 @@ func (c *conclusion) addRequired(require []scenarios.Level, g *Group) {
 	}
 }
 
-// notCovered lists the groups that the user left out, and counts the cases that no group supports, by what the targets
+// notCovered lists the groups that the user left out, and counts the cases that no group supports by what the targets
 // lack.
 func (r *Report) notCovered() (lines []string) {
 	for i := range r.Groups {
@@ -298,6 +298,6 @@ func describeLack(why string) string {
 	if !isNamed {
 		return "not supported"
 	}
-	what, _, _ = strings.Cut(what, ",") // and for whom there is no substitute
+	what, _, _ = strings.Cut(what, ",") // the rest says for whom there is no substitute
 	return "for lack of " + what
 }

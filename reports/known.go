@@ -17,37 +17,37 @@ import (
 type KnownFailing struct {
 	// Scenario is an exact ID, or a pattern as of path.Match, in which * does not cross a slash.
 	Scenario string `json:"scenario" yaml:"scenario"`
-	// Cell is a pattern for the names of cells; left out it is every cell.
+	// Cell is a pattern for the names of cells. If it is left out, it matches every cell.
 	Cell string `json:"cell,omitempty" yaml:"cell,omitempty"`
 	// Reason is the beginning of one of the failure's differences in the form "field: want …, got …", with the whole
-	// field. It must be given: a scenario that begins to fail otherwise is news.
+	// field. It is required, because a scenario that begins to fail differently is news.
 	Reason string `json:"reason" yaml:"reason"`
 	Issue  string `json:"issue,omitempty" yaml:"issue,omitempty"` // where the failure is being dealt with
-	// Since is the day on which the entry was made, and Until the last one on which it excuses a failure, both as 2006-01-02 and
-	// in UTC. Left out, nobody says.
+	// Since is the day on which the entry was made, and Until the last day on which it excuses a failure. Both are
+	// written 2006-01-02 and are in UTC. Either may be left out.
 	Since string `json:"since,omitempty" yaml:"since,omitempty"`
 	Until string `json:"until,omitempty" yaml:"until,omitempty"`
 }
 
-// KnownState is what became of a known-failing entry.
+// KnownState is the state of a known-failing entry after a run.
 type KnownState string
 
 const (
-	// KnownFails: everything it matches failed for the stated reason. Only this is in order.
+	// KnownFails means that everything that it matches failed for the stated reason. Only this is in order.
 	KnownFails KnownState = "fails"
-	// KnownPasses: something it matches passed; the entry is out of date.
+	// KnownPasses means that something that it matches passed, so that the entry is out of date.
 	KnownPasses KnownState = "passes"
-	// KnownFailsOtherwise: something it matches failed for another reason.
+	// KnownFailsOtherwise means that something that it matches failed for another reason.
 	KnownFailsOtherwise KnownState = "failsOtherwise"
-	// KnownInvalid: something it matches was invalid, so nothing is known.
+	// KnownInvalid means that something that it matches was invalid, so that nothing is known.
 	KnownInvalid KnownState = "invalid"
-	// KnownUnmatched: it matches nothing that was executed.
+	// KnownUnmatched means that it matches nothing that was executed.
 	KnownUnmatched KnownState = "unmatched"
-	// KnownExpired: the run ended after the last day of the entry, so that it excuses nothing any more.
+	// KnownExpired means that the run ended after the last day of the entry, so that it no longer excuses anything.
 	KnownExpired KnownState = "expired"
 )
 
-// KnownFailingState is an entry of the known-failing list with what became of it.
+// KnownFailingState is an entry of the known-failing list with its state after the run.
 type KnownFailingState struct {
 	KnownFailing `json:",inline"`
 	State        KnownState `json:"state"`
@@ -57,7 +57,7 @@ type KnownFailingState struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// Describe returns what the entry is about: a pattern for cases, and one for groups if there is one.
+// Describe returns what the entry is about: a pattern for cases and, if there is one, a pattern for groups.
 func (k KnownFailing) Describe() string {
 	if k.Cell == "" {
 		return k.Scenario
@@ -65,7 +65,7 @@ func (k KnownFailing) Describe() string {
 	return k.Scenario + " on " + k.Cell
 }
 
-// Dates returns since when the entry is there and until when it counts, as far as somebody said so.
+// Dates returns since when the entry exists and until when it counts, as far as that is stated.
 func (k KnownFailing) Dates() string {
 	var dates []string
 	if k.Since != "" {
@@ -85,10 +85,10 @@ func glob(pattern, name string) bool {
 	return ok && err == nil
 }
 
-// stepOf is what a reason may begin with.
+// stepOf matches what a reason may begin with.
 var stepOf = regexp.MustCompile(`^step \d+: `)
 
-// ApplyKnownFailing marks the results that fail as the entries of a known-failing list state, and records what became of
+// ApplyKnownFailing marks the results that fail as the entries of a known-failing list say, and records the state of
 // each entry.
 func (r *Report) ApplyKnownFailing(entries []KnownFailing) {
 	r.KnownFailing = nil
@@ -97,7 +97,7 @@ func (r *Report) ApplyKnownFailing(entries []KnownFailing) {
 	}
 }
 
-// applyEntry judges one entry by all that it matches. The first thing that is wrong is its state.
+// applyEntry judges one entry by everything that it matches. Its state is the first thing that is wrong.
 func (r *Report) applyEntry(e KnownFailing) KnownFailingState {
 	state := KnownFailingState{KnownFailing: e, State: KnownFails}
 	if e.hasExpired(r.Finished) {
@@ -133,7 +133,7 @@ func (k KnownFailing) hasExpired(at time.Time) bool {
 	return err == nil && !at.Before(last.AddDate(0, 0, 1))
 }
 
-// judgeResult returns what one result makes of an entry that matches it.
+// judgeResult returns the state that one matching result gives to an entry.
 func (k KnownFailing) judgeResult(group string, r Result) (state KnownState, detail string) {
 	where := r.Case + " on " + group
 	switch {
@@ -153,8 +153,8 @@ func (k KnownFailing) matchesCase(group string, r Result) bool {
 	return onGroup && Executed(r.Verdict) && glob(k.Scenario, r.Case)
 }
 
-// explainsResult reports whether the stated reason is that of a failure: part of one of its differences, beginning with
-// the whole name of the field. A failure without differences is explained by its reason.
+// explainsResult reports whether the stated reason fits a failure: it is part of one of its differences, and begins
+// with the whole name of the field. If a failure has no differences, its reason is compared instead.
 func (k KnownFailing) explainsResult(r Result) bool {
 	if len(r.Differences) == 0 {
 		return strings.Contains(r.Reason, k.Reason)

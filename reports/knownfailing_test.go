@@ -132,7 +132,7 @@ func FuzzDecodeReport(f *testing.F) {
 		}
 		again, err := r.Encode()
 		if err != nil {
-			return // a time that YAML can hold and JSON cannot
+			return // YAML can express such a time, but JSON cannot
 		}
 		if _, err := DecodeJudged("again.yaml", again); err != nil {
 			t.Errorf("what was read cannot be read again: %v", err)

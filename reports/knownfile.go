@@ -19,8 +19,8 @@ type knownFailingList struct {
 	Entries    []KnownFailing `yaml:"entries"`
 }
 
-// LoadKnownFailing reads a known-failing file. It is strict: an unknown field, a missing reason, a bad pattern
-// or an entry that is there twice is an error with file, line and column. name is for the messages.
+// LoadKnownFailing reads a known-failing file strictly. An unknown field, a missing reason, a bad pattern or a
+// duplicate entry is an error with file, line and column. name is used in messages.
 func LoadKnownFailing(name string, data []byte) ([]KnownFailing, error) {
 	var list knownFailingList
 	file, err := scenarios.DecodeKind(name, data, "a known-failing list", FileVersion, KnownFailingKind, &list)
@@ -30,7 +30,7 @@ func LoadKnownFailing(name string, data []byte) ([]KnownFailing, error) {
 	return list.Entries, list.check(file.At)
 }
 
-// check holds the entries to the rules; all that is wrong is reported.
+// check checks the entries, and reports everything that is wrong.
 func (l knownFailingList) check(at func(path string) string) error {
 	var errs []error
 	first := map[[2]string]int{}
@@ -61,7 +61,7 @@ func (l knownFailingList) check(at func(path string) string) error {
 	return errors.Join(errs...)
 }
 
-// checkDates reports days that are none, and an entry that ends before it begins.
+// checkDates reports dates that are not valid, and an entry that ends before it begins.
 func (k KnownFailing) checkDates(bad func(field, format string, args ...any)) {
 	for _, d := range [][2]string{{".since", k.Since}, {".until", k.Until}} {
 		if _, err := time.Parse(time.DateOnly, d[1]); d[1] != "" && err != nil {

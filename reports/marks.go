@@ -6,7 +6,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// Mark is a kind of verdict as it is shown: by a word and a symbol, never by a colour alone.
+// Mark is how a kind of verdict is shown: by a word and a symbol, never by a colour alone.
 type Mark struct {
 	// Class names the kind in a style sheet.
 	Class  string
@@ -14,7 +14,7 @@ type Mark struct {
 	Word   string
 }
 
-// The marks. A case that was not to be judged has one, too.
+// These are the marks. A case that was not to be judged has one, too.
 var (
 	MarkPassed       = Mark{"pass", "✓", "passed"}
 	MarkFailed       = Mark{"fail", "✗", "failed"}
@@ -45,7 +45,7 @@ func (r Result) Mark() Mark {
 	return VerdictMark(r.Verdict)
 }
 
-// Mark returns the mark of a case that was not to be judged: it was left out by the user, or is not for this group.
+// Mark returns the mark of a case that was not to be judged: the user left it out, or it is not for this group.
 func (o Omission) Mark() Mark {
 	if o.Cause == CauseUser {
 		return MarkSkipped

@@ -6,7 +6,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// The exit codes of a run. 2, bad usage or input, never comes from a report.
+// These are the exit codes of a run. A report never gives 2, which is bad usage or input.
 const (
 	ExitPassed  = 0
 	ExitFailed  = 1
@@ -15,19 +15,21 @@ const (
 
 // Outcome is the overall judgement with its reasons.
 type Outcome struct {
-	// Result is passed (everything that was to be shown was run and passed), failed (something was seen otherwise than
-	// it has to be) or invalid (the run cannot say whether the implementation conforms).
+	// Result is passed (everything that had to be shown was run and passed), failed (something was seen otherwise than
+	// it has to be) or invalid (after the run it is unknown whether the implementation conforms).
 	Result   verdicts.Verdict `json:"result"`
-	ExitCode int              `json:"exitCode"` // that of authzconf run
-	// Reasons say why the result is not passed; those that decided it come first.
+	ExitCode int              `json:"exitCode"` // the exit code of authzconf run
+	// Reasons say why the result is not passed, beginning with those that decided it.
 	Reasons []string `json:"reasons,omitempty"`
-	// NotCovered says, a line per reason, of how many scenarios nothing is known since no target can show them.
+	// NotCovered says, with one line for each reason, about how many scenarios nothing is known because no target can
+	// show them.
 	NotCovered []string `json:"notCovered,omitempty"`
-	// Notes say what a reader of "passed" should know: known failures, what was left out, what the target could not show.
+	// Notes say what a reader of "passed" should know: known failures, what was left out, and what the target could not
+	// show.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Line is the outcome with what it does not say.
+// Line returns the outcome with what it does not cover.
 func (o Outcome) Line() string {
 	line := string(o.Result)
 	for _, what := range o.NotCovered {
@@ -37,11 +39,11 @@ func (o Outcome) Line() string {
 }
 
 type conclusion struct {
-	unknown []string // required and not known: invalid
+	unknown []string // required and not known, which makes the outcome invalid
 	failed  []string
 	minor   []string // not required and not known
 	notes   []string
-	// certain says that something failed which no unknown explains.
+	// certain means that something failed which nothing unknown can explain.
 	certain bool
 }
 
@@ -62,5 +64,5 @@ func (c *conclusion) outcome() Outcome {
 	return o
 }
 
-// exampleLength is how much of an example's reason is said: a whole transcript would hide the other reasons.
+// exampleLength is how much of an example's reason is shown. A whole transcript would hide the other reasons.
 const exampleLength = 200

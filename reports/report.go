@@ -1,6 +1,6 @@
-// Package reports has the report of every product, and what follows from its results alone: there is no field that a run can
-// set to "passed". A report is a folder: report.yaml is what was found, record.jsonl lists the evidence from which anybody
-// can compute it again, and report.html, summary.md and junit.xml show the same to people and to CI systems.
+// Package reports has the report of every product, and what follows from its results alone, so that no field can be set
+// to "passed" by a run. A report is a folder: report.yaml is what was found, record.jsonl lists the evidence from which
+// anybody can compute it again, and report.html, summary.md and junit.xml show the same to people and to CI systems.
 package reports
 
 import (
@@ -11,7 +11,7 @@ import (
 // FileVersion is the API version of the files that users write: known-failing lists and matrices.
 const FileVersion = apiGroup + "/v1alpha1"
 
-// APIVersion is that of the reports of products that have a type of their own.
+// APIVersion is the API version of the reports of products that have a type of their own.
 const APIVersion = apiGroup + "/v1alpha2"
 
 const apiGroup = "authzconf.dev"
@@ -20,33 +20,34 @@ const apiGroup = "authzconf.dev"
 type NotRunCause string
 
 const (
-	// CauseTarget: the scenario is for another version or gate state. Nothing is missing.
+	// CauseTarget means that the scenario is for another version or gate state. Nothing is missing.
 	CauseTarget NotRunCause = "target"
-	// CauseUser: the user left it out (--focus, --skip, --level, --suite). The report covers less, and says so.
+	// CauseUser means that the user left it out (--focus, --skip, --level, --suite). The report covers less, and says
+	// so.
 	CauseUser NotRunCause = "user"
-	// CauseTargetLacks: the target lacks a capability that the case needs. Its result is notSupported.
+	// CauseTargetLacks means that the target lacks a capability that the case needs. Its result is notSupported.
 	CauseTargetLacks NotRunCause = "unsupported"
-	// CausePath: a later stage of the upgrade path makes what the scenario needs.
+	// CausePath means that a later stage of the upgrade path creates what the scenario needs.
 	CausePath NotRunCause = "path"
 )
 
 // Counts are the results of one level on one cell.
 type Counts struct {
 	Passed int `json:"passed"`
-	// Failed leaves out those that KnownFailing counts.
+	// Failed does not include those that KnownFailing counts.
 	Failed int `json:"failed"`
-	// KnownFailing failed for the reason that the known-failing list states.
+	// KnownFailing is how many failed for the reason that the known-failing list states.
 	KnownFailing  int `json:"knownFailing"`
 	Invalid       int `json:"invalid"`
 	NotSupported  int `json:"notSupported"`
-	Skipped       int `json:"skipped"`       // results that say so, and scenarios left out by the user
+	Skipped       int `json:"skipped"`       // with this verdict, and scenarios left out by the user
 	NotApplicable int `json:"notApplicable"` // scenarios for another version or gate state
 }
 
-// Executed is how many scenarios were run to an end, whatever the end.
+// Executed returns how many scenarios were run to an end, whatever the end.
 func (c Counts) Executed() int { return c.Passed + c.Failed + c.KnownFailing + c.Invalid }
 
-// Levels lists the levels in the order they are shown.
+// Levels returns the levels in the order in which they are shown.
 func Levels() []scenarios.Level {
 	return []scenarios.Level{scenarios.Core, scenarios.Extended, scenarios.Divergence}
 }

@@ -14,13 +14,13 @@ type Settings struct {
 	MetricsOff   int      `json:"metricsOff,omitempty"`   // how many metric families
 }
 
-// Arguments that switch something off which an API server has by default.
+// These are arguments that switch off something that an API server has by default.
 const (
 	admissionFlag = "--disable-admission-plugins="
 	metricsFlag   = "--disabled-metrics="
 )
 
-// ReadSettings returns what arguments of an API server switch off.
+// ReadSettings returns what the arguments of an API server switch off.
 func ReadSettings(args []string) (s Settings) {
 	for _, arg := range args {
 		if list, found := strings.CutPrefix(arg, admissionFlag); found {
@@ -42,8 +42,8 @@ func (s Settings) Admission() string {
 	return strings.Join(s.AdmissionOff, ", ")
 }
 
-// judgeSettings says where the API server does not have the settings that were asked for, or has others than those of an
-// API server by default where a cell asks for these.
+// judgeSettings returns how the settings of the API server differ from the requested ones or, if a cell asks for
+// default settings, from those.
 func (w *Witness) judgeSettings(cell verdicts.Cell) (mismatches []string) {
 	asked := w.AskedSettings
 	if asked == nil {

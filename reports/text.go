@@ -12,7 +12,7 @@ func FirstLine(s string) string {
 	return line
 }
 
-// Ellipsis returns a text cut off behind a number of characters, with an ellipsis if there was more.
+// Ellipsis returns a text cut off after a number of characters, with an ellipsis if there was more.
 func Ellipsis(s string, length int) string {
 	if len(s) <= length {
 		return s

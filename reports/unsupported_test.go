@@ -8,7 +8,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// TestGroupBeyondTarget has a group beside another in which nothing can be executed.
+// TestGroupBeyondTarget has a group in which nothing can be executed, together with another one.
 func TestGroupBeyondTarget(t *testing.T) {
 	passed := Group{Name: "a", Cases: []Result{{Case: "x", Verdict: verdicts.Passed}}}
 	for name, c := range map[string]struct {

@@ -12,69 +12,75 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// Witness is what a server was found to be after it had started: version, gate, chain, digest of the program. A flag that was
-// passed proves nothing.
+// Witness is what a server was found to be after it had started: version, gate, chain, digest of the program. A flag
+// that was passed proves nothing.
 //
-// A gate may be locked, an old binary may lie about, a chain may have been loaded from another file. So
-// each property is read back from the server, by more than one way where there is one, and Mismatches lists where the
-// answers are not what was asked. Any mismatch makes the run invalid: whatever passed was not the thing to be judged.
+// A gate may be locked, an old binary may lie about, a chain may have been loaded from another file. So each property
+// is read back from the server, by more than one way where there is one, and Mismatches lists where the answers are not
+// what was asked. Any mismatch makes the run invalid: whatever passed was not the thing to be judged.
 //
 // What was asked of the version, the emulation and the gate is in Cell, beside the witness.
 type Witness struct {
 	GitVersion string `json:"gitVersion,omitempty"` // gitVersion of GET /version, for example v1.37.1
 	Platform   string `json:"platform,omitempty"`   // platform of GET /version, for example linux/amd64
-	// EmulatedVersion is emulationMajor.emulationMinor of GET /version, for example 1.35. Without emulation it
-	// is the minor of the binary; empty where the server does not tell (before 1.33).
+	// EmulatedVersion is emulationMajor.emulationMinor of GET /version, for example 1.35. Without emulation it is the
+	// minor of the binary. It is empty if the server does not report it (before 1.33).
 	EmulatedVersion string `json:"emulatedVersion,omitempty"`
 
-	// ExpectedGate is the state, on or off, that the gate must have: as asked, or by the effective version's default.
+	// ExpectedGate is the state, on or off, that the gate must have: as requested, or by the effective version's
+	// default.
 	ExpectedGate scenarios.Gate `json:"expectedGate,omitempty"`
 	// GateMetric is the sample kubernetes_feature_enabled{name="ConstrainedImpersonation"} of GET /metrics: on (1), off
-	// (0), or absent (the version has no such gate, which counts as off). Empty where metrics cannot be read.
+	// (0), or absent (the version has no such gate, which counts as off). It is empty if metrics cannot be read.
 	GateMetric scenarios.Gate `json:"gateMetric,omitempty"`
-	// GateProbe is the answer to a request with Impersonate-Group and no Impersonate-User. It needs no permission, so
-	// it works on every cluster: the text of the refusal differs between the constrained handler and the old one. It
-	// decides where no metric does.
+	// GateProbe is the answer to a request with Impersonate-Group and without Impersonate-User. The request needs no
+	// permission, so it works on every cluster. The text of the refusal differs between the constrained handler and the
+	// old one. It decides if there is no metric.
 	GateProbe *GateProbe `json:"gateProbe,omitempty"`
 
-	// FeatureGate is another gate that the target is about; nil where it is about ConstrainedImpersonation alone.
+	// FeatureGate is another gate that the target is about. It is nil if the target is only about
+	// ConstrainedImpersonation.
 	FeatureGate *FeatureGate `json:"featureGate,omitempty"`
 
 	// AskedAuthorizers is the authorizer chain that was asked for, in order.
 	AskedAuthorizers []Authorizer `json:"askedAuthorizers,omitempty"`
-	// SeenAuthorizers is what proves each of them: for a webhook the review that reached it, for the others what
-	// apiserver_authorization_* metrics of GET /metrics or a probe request say. One that nothing proved is not listed.
+	// SeenAuthorizers say what proves each authorizer: for a webhook the review that reached it, and for the others the
+	// apiserver_authorization_* metrics of GET /metrics or a probe request. An authorizer that nothing proved is not
+	// listed.
 	SeenAuthorizers []AuthorizerEvidence `json:"seenAuthorizers,omitempty"`
 
-	// AskedSettings is what the API server was to have otherwise than by default. SeenSettings is what it does have, by
-	// its behaviour: dry runs of what an admission plugin refuses, and the metric disabled_metrics_total. Arguments is the
-	// command line of its process, where that can be read; they have to agree with both.
+	// AskedSettings are the settings that were requested to differ from the defaults. SeenSettings are those that the
+	// API server has according to its behaviour: dry runs of what an admission plugin refuses, and the metric
+	// disabled_metrics_total. Arguments are the command line of its process, if it can be read; they have to agree with
+	// both.
 	AskedSettings *Settings `json:"askedSettings,omitempty"`
 	SeenSettings  *Settings `json:"seenSettings,omitempty"`
 	Arguments     []string  `json:"arguments,omitempty"`
 
-	// Probes counts the requests of the witness and their reviews at both ends of the chain; nil without a recorder.
+	// Probes counts the requests of the witness and their reviews at both ends of the chain. It is nil without a
+	// recorder.
 	Probes *ProbeCount `json:"probes,omitempty"`
 
-	// Programs are what runs, where the target is of programs of this machine.
+	// Programs are the programs that run, if they run on this machine.
 	Programs []Program `json:"programs,omitempty"`
 
-	// Components are the kubelets of the target's nodes and what else runs on these, by name and node.
+	// Components are the kubelets of the target's nodes and what else runs on the nodes, by name and node.
 	Components []Component `json:"components,omitempty"`
 
-	// Mismatches say, one line each, what was asked and what is there instead. They follow from the rest: see Judge.
+	// Mismatches say, on one line each, what was requested and what is there instead. They follow from the other
+	// fields: see Judge.
 	Mismatches []string `json:"mismatches,omitempty"`
 }
 
-// FeatureGate is a feature gate with the state that it must have, and the one that the metric kubernetes_feature_enabled
-// shows: on, off or absent.
+// FeatureGate is a feature gate with the state that it must have, and the state that the metric
+// kubernetes_feature_enabled shows: on, off or absent.
 type FeatureGate struct {
 	Name     string         `json:"name"`
 	Expected scenarios.Gate `json:"expected"`
 	Metric   scenarios.Gate `json:"metric,omitempty"`
 }
 
-// Kubelet is the name of the component that every node has, KubeAPIServer that of the one that is judged.
+// Kubelet is the name of the component that every node has, and KubeAPIServer the name of the one that is judged.
 const (
 	Kubelet       = "kubelet"
 	KubeAPIServer = "kube-apiserver"
@@ -85,24 +91,25 @@ type Component struct {
 	Name    string `json:"name"` // kubelet, kube-apiserver, kube-controller-manager, kube-scheduler, etcd, kube-proxy
 	Node    string `json:"node"`
 	Version string `json:"version"` // without a v
-	// Worker is set for the kubelet of a node that is not of the control plane.
+	// Worker is true for the kubelet of a node outside of the control plane.
 	Worker bool `json:"worker,omitempty"`
-	// Asked is set for the one of several API servers to which scenarios send their requests.
+	// Asked is true for that one of several API servers to which scenarios send their requests.
 	Asked bool `json:"asked,omitempty"`
 }
 
-// Program is a program of a target: a release is judged by its own program, not by one that was built from its source.
+// Program is a program of a target. A release is judged by its own program, and not by one that was built from its
+// source.
 type Program struct {
 	Name    string `json:"name"`
-	Version string `json:"version,omitempty"` // the pinned one; empty where somebody else chose the program
-	// Origin says where it came from, and how that was checked; SHA256 is of the program as it lies there.
+	Version string `json:"version,omitempty"` // the pinned one; empty if somebody else chose the program
+	// Origin says where the program came from and how that was checked. SHA256 is the digest of its file.
 	Origin string `json:"origin"`
-	// Source names the text that it was built from, where that is no release: a commit, or the digest of a tree.
+	// Source names the text from which it was built, if that is not a release: a commit, or the digest of a tree.
 	Source string `json:"source,omitempty"`
 	SHA256 string `json:"sha256"`
 }
 
-// Provenance is the origin with what it was built from.
+// Provenance returns the origin with what it was built from.
 func (p Program) Provenance() string {
 	if p.Source == "" {
 		return p.Origin
@@ -113,20 +120,20 @@ func (p Program) Provenance() string {
 // Title is the name and version.
 func (p Program) Title() string { return strings.TrimSpace(p.Name + " " + p.Version) }
 
-// IsPublished reports whether the program was compared with the digest of one that is published. One that was built from
-// modules, or that the environment or a flag names, is what whoever ran it says that it is.
+// IsPublished reports whether the program was compared with the digest of a published one. Of a program that was built
+// from modules, or that the environment or a flag names, only the user who ran it can say what it is.
 func (p Program) IsPublished() bool { return strings.Contains(p.Origin, ", digest ") }
 
 // GateProbe is the answer to the permission-free gate probe.
 type GateProbe struct {
-	// Code and Message are of the answered Status.
+	// Code and Message are those of the Status in the answer.
 	Code    int    `json:"code"`
 	Message string `json:"message"`
-	// Gate is what follows from them: on, off, or unknown where the text is neither of the known ones.
+	// Gate is the state that follows from them: on or off, or unknown if the text is neither of the known ones.
 	Gate scenarios.Gate `json:"gate"`
 }
 
-// Authorizer is one entry of an authorizer chain.
+// Authorizer is an entry of an authorizer chain.
 type Authorizer struct {
 	Type string `json:"type"` // as in AuthorizationConfiguration: Webhook, Node, RBAC, ABAC
 	Name string `json:"name"`
@@ -139,18 +146,18 @@ type AuthorizerEvidence struct {
 	Evidence string `json:"evidence"`
 }
 
-// ProbeCount is how many requests the witness sent, one of which nobody allows, and how many reviews of them arrived.
+// ProbeCount is how many requests the witness sent, one of which nobody allows, and how many of their reviews arrived.
 type ProbeCount struct {
 	Sent  int `json:"sent"`
 	Front int `json:"front"`
 	Back  int `json:"back"`
 }
 
-// isComplete reports whether the recorder saw each request at the front of the chain, and at its back the one that nobody
-// allows.
+// isComplete reports whether the recorder saw each request at the front of the chain, and the one that nobody allows
+// also at the back.
 func (p *ProbeCount) isComplete() bool { return p.Front == p.Sent && p.Back == 1 }
 
-// judgeVersion returns where the version is not the one that a cell asks for.
+// judgeVersion returns how the version differs from the one that a cell asks for.
 func (w *Witness) judgeVersion(cell verdicts.Cell, can scenarios.Capabilities) (mismatches []string) {
 	version := w.GitVersion
 	if can.Foreign() { // a build of somebody's
@@ -176,7 +183,7 @@ func mismatch[T ~string](list []string, what string, asked, seen T) []string {
 // Unprobed is the mismatch of a target whose recorder no request of the witness has reached.
 const Unprobed = "nothing shows that the recorder sees what the API server asks"
 
-// Judge says where what was read back is not what was asked of a cell, whose target can show what its facts say.
+// Judge returns how what was read back differs from what a cell asks for. facts say what the cell's target can show.
 func (w *Witness) Judge(cell verdicts.Cell, can scenarios.Capabilities) []string {
 	if w.GateProbe == nil {
 		return []string{"the witness was not read to its end"}
@@ -187,7 +194,7 @@ func (w *Witness) Judge(cell verdicts.Cell, can scenarios.Capabilities) []string
 		probed = w.GateProbe.Gate
 	case w.hasOtherMetric():
 		mismatches = mismatch(mismatches, "gate ConstrainedImpersonation (metric)", w.ExpectedGate, w.GateMetric)
-	case w.contradiction(can) != "": // what was asked for, as it says itself: it is judged
+	case w.contradiction(can) != "": // it is what was requested by its own account, so it is judged
 		probed = w.ExpectedGate
 	}
 	mismatches = mismatch(mismatches, "gate ConstrainedImpersonation (probe)", w.ExpectedGate, probed)
@@ -222,7 +229,7 @@ func (w *Witness) hasOtherMetric() bool {
 	return w.GateMetric != w.ExpectedGate && !isOffByAbsence
 }
 
-// judgeAPIServers says where the API servers of a cluster with several are not of the versions that were asked for.
+// judgeAPIServers returns how the versions of several API servers in a cluster differ from the requested ones.
 func (w *Witness) judgeAPIServers(cell verdicts.Cell) []string {
 	if cell.ControlPlanes == "" {
 		return nil
@@ -239,7 +246,7 @@ func (w *Witness) judgeAPIServers(cell verdicts.Cell) []string {
 	return mismatch(nil, "API servers", strings.Join(asked, ", "), strings.Join(seen, ", "))
 }
 
-// judgeNodes says where the kubelets beside the control plane are not of the versions that were asked for.
+// judgeNodes returns how the versions of the kubelets outside of the control plane differ from the requested ones.
 func (w *Witness) judgeNodes(cell verdicts.Cell) []string {
 	if cell.Nodes == "" {
 		return nil
@@ -258,7 +265,7 @@ func (w *Witness) judgeNodes(cell verdicts.Cell) []string {
 
 var digest = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// judgePrograms says where the programs of a local target are not those that one has, each with its digest.
+// judgePrograms returns how the programs of a local target differ from those that it must have, each with its digest.
 func (w *Witness) judgePrograms(cell verdicts.Cell, can scenarios.Capabilities) (mismatches []string) {
 	names := seq.Map(w.Programs, func(p Program) string { return p.Name })
 	if can.Processes() && !slices.Equal(names, []string{KubeAPIServer, "etcd"}) {
@@ -275,7 +282,8 @@ func (w *Witness) judgePrograms(cell verdicts.Cell, can scenarios.Capabilities) 
 	return mismatches
 }
 
-// contradiction says that a server has the gate as it was asked to, by its own metric, and behaves otherwise; or nothing.
+// contradiction returns that a server has the gate as requested according to its own metric but behaves otherwise, or
+// "".
 func (w *Witness) contradiction(can scenarios.Capabilities) string {
 	if w.GateProbe == nil || can.Foreign() || w.GateMetric != w.ExpectedGate {
 		return ""
@@ -286,8 +294,8 @@ func (w *Witness) contradiction(can scenarios.Capabilities) string {
 	return ""
 }
 
-// DetectGate returns the state of the gate that the answer to its probe shows: on, off or unknown. It tells the two handlers
-// apart by their texts: processImpersonationHeaders and buildImpersonationRequests of
+// DetectGate returns the state of the gate that the answer to its probe shows: on, off or unknown. It tells the two
+// handlers apart by their texts: processImpersonationHeaders and buildImpersonationRequests of
 // k8s.io/apiserver/pkg/endpoints/filters/impersonation.
 func DetectGate(message string) scenarios.Gate {
 	switch {

@@ -14,7 +14,7 @@ var testPrograms = []Program{
 	{Name: "etcd", Version: "3.7.0", Origin: "built from modules", SHA256: strings.Repeat("b", 64)},
 }
 
-// TestWitnessJudge: what was read back has to be what was asked for, whatever a report says of either.
+// TestWitnessJudge checks that what was read back has to be what was requested, whatever a report says about either.
 func TestWitnessJudge(t *testing.T) {
 	const asked = "requested [{Group}] without impersonating a user"
 	for name, change := range map[string]func(*Witness, *verdicts.Cell){

@@ -1,5 +1,5 @@
-// Package filing puts reports into folders. A report takes the place of an earlier one of its kind, all files of which are
-// removed; files of anybody else are never touched.
+// Package filing writes reports into folders. A report replaces an earlier one of its kind: all files of that one are
+// removed. Other files are never touched.
 package filing
 
 import (
@@ -20,26 +20,28 @@ import (
 
 // Kind is a kind of report.
 type Kind struct {
-	Name string // what an error calls it, such as "load report"
+	Name string // its name in errors, such as "load report"
 	// Marker is the file by which a report is known. It is written last, so that a folder with a marker is whole.
 	Marker string
-	// Head are the marker's fields that all versions of authzconf write: path.Match patterns of their values, or "" for any.
+	// Head are the fields of the marker that all versions of authzconf write, with path.Match patterns of their values,
+	// or "" for any value.
 	Head  map[string]string
 	Files []string // path.Match patterns of the other files
-	// ListedIn, if given, returns the files of the report in a folder, by its marker: only they are of the report, and nothing
-	// else may be at Reserved.
+	// ListedIn, if it is given, returns by the marker which files in a folder belong to the report. Then only these do,
+	// and nothing else may be at Reserved.
 	ListedIn func(folder fs.FS, marker []byte) []string
 	Reserved []string
 }
 
 const (
-	// stagingDir is where a report is written before it replaces an earlier one, whose marker it then has as previousFile.
+	// stagingDir is the folder in which a report is written before it replaces an earlier one. Then it also has the
+	// earlier one's marker as previousFile.
 	stagingDir   = ".authzconf-new"
 	previousFile = "previous"
 	probeFile    = ".authzconf-probe"
 )
 
-// CheckWritable returns why Write could not write to dir, if so, and creates dir where it is missing. It is to be called
+// CheckWritable returns an error if Write could not write to dir, and creates dir if it is missing. It should be called
 // before a run, so that no run ends without a place for its report.
 func (k *Kind) CheckWritable(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -102,7 +104,7 @@ func (k *Kind) Encode(report any) ([]byte, error) {
 	return yaml.Marshal(report)
 }
 
-// Render makes files, by their names.
+// Render returns files by their names.
 func Render(content map[string]func() ([]byte, error)) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for name, render := range content {
@@ -115,7 +117,7 @@ func Render(content map[string]func() ([]byte, error)) (map[string][]byte, error
 	return files, nil
 }
 
-// EncodeJSON is JSON as reports have it: indented by one space, with a newline at the end.
+// EncodeJSON returns JSON as reports have it: indented by one space, with a newline at the end.
 func EncodeJSON(v any) ([]byte, error) {
 	data, err := json.MarshalIndent(v, "", " ")
 	return append(data, '\n'), err
@@ -141,7 +143,7 @@ func (k *Kind) Read(dir string) (map[string][]byte, error) {
 // Limit is how many bytes a file of a report may have.
 const Limit = 64 << 20
 
-// ReadIn is ReadFile of a file in a folder, which no link leads out of.
+// ReadIn does the same as ReadFile for a file in a folder. It follows no link out of the folder.
 func ReadIn(dir, name string) ([]byte, error) {
 	root, err := OpenFolder(cmp.Or(dir, "."))
 	if err != nil {
@@ -151,7 +153,7 @@ func ReadIn(dir, name string) ([]byte, error) {
 	return ReadFile(root.FS(), name)
 }
 
-// ReadFile reads a file that is no larger than anything in a report may be, and neither a device nor a pipe.
+// ReadFile reads a file. It refuses devices, pipes, and files that are larger than anything in a report may be.
 func ReadFile(from fs.FS, name string) ([]byte, error) {
 	info, err := fs.Stat(from, name)
 	if err == nil && !info.Mode().IsRegular() {
@@ -178,8 +180,8 @@ func (k *Kind) In(dir string) bool {
 	return err == nil && k.isMarker(data)
 }
 
-// checkReplaceable returns why a folder may not be written to: it is neither empty nor an earlier report, or has a foreign
-// file in it.
+// checkReplaceable returns why a folder may not be written to: it is neither empty nor an earlier report, or it
+// contains a foreign file.
 func (k *Kind) checkReplaceable(root *os.Root) error {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
@@ -216,8 +218,8 @@ func checkReserved(root *os.Root, name string, owned map[string]bool) error {
 	})
 }
 
-// findOwned returns the files of a report in the folder, by its marker, or by a staged one if an earlier replacement was cut
-// short.
+// findOwned returns the files of a report in the folder, by its marker, or by a staged one if an earlier replacement
+// was cut short.
 func (k *Kind) findOwned(root *os.Root) (map[string]bool, error) {
 	owned := map[string]bool{}
 	for _, name := range []string{k.Marker, path.Join(stagingDir, k.Marker), path.Join(stagingDir, previousFile)} {
@@ -242,7 +244,7 @@ func (k *Kind) findOwned(root *os.Root) (map[string]bool, error) {
 		case d.IsDir() && p == stagingDir:
 			return fs.SkipDir
 		case d.IsDir() && !k.leadsTo(p):
-			return fs.SkipDir // Somebody else's may be large, or not to be read.
+			return fs.SkipDir // a foreign file may be large or unreadable
 		case !d.IsDir() && matches(k.Files, p):
 			owned[p] = true
 		}
@@ -306,7 +308,7 @@ func (k *Kind) leadsTo(folder string) bool {
 	})
 }
 
-// Owns reports whether a name is one that a file of such a report has, besides its marker.
+// Owns reports whether a file of such a report, except its marker, can have a name.
 func (k *Kind) Owns(name string) bool { return matches(k.Files, name) }
 
 func matches(patterns []string, name string) bool {
@@ -321,8 +323,8 @@ func exists(root *os.Root, name string) bool {
 	return err == nil
 }
 
-// install writes files beside the earlier report, if there is one, then puts them in its place. If it is cut short at any
-// point it leaves no marker that does not fit the other files, and a later Write mends the folder.
+// install writes files beside the earlier report, if there is one, and then moves them to its place. If it is
+// interrupted at any point, no marker remains that does not fit the other files, and a later Write repairs the folder.
 func (k *Kind) install(root *os.Root, files map[string][]byte) error {
 	earlier, err := k.findOwned(root)
 	if err != nil {
@@ -332,7 +334,7 @@ func (k *Kind) install(root *os.Root, files map[string][]byte) error {
 		return err
 	}
 	if err := stage(root, files); err != nil {
-		return errors.Join(err, root.RemoveAll(stagingDir)) // a disk that is full is not to stay full
+		return errors.Join(err, root.RemoveAll(stagingDir)) // a full disk should not stay full
 	}
 	if err := k.removeEarlier(root, earlier); err != nil {
 		return err
@@ -343,8 +345,8 @@ func (k *Kind) install(root *os.Root, files map[string][]byte) error {
 	return root.RemoveAll(stagingDir)
 }
 
-// clearStaging removes what a replacement left that was cut short. Where the earlier report had lost its marker already,
-// the files that both reports list are removed too: neither is wanted any more.
+// clearStaging removes what an interrupted replacement has left. If the earlier report had already lost its marker, it
+// also removes the files that both reports list, because neither report is wanted any more.
 func clearStaging(root *os.Root, earlier map[string]bool) error {
 	if exists(root, path.Join(stagingDir, previousFile)) {
 		if err := remove(root, earlier); err != nil {
@@ -368,8 +370,8 @@ func stage(root *os.Root, files map[string][]byte) error {
 	return nil
 }
 
-// removeEarlier removes the earlier report. Its marker goes first, and is kept in the staging folder: if the removal is cut
-// short, its list says what is left to remove.
+// removeEarlier removes the earlier report. It removes the marker first, and keeps it in the staging folder: if the
+// removal is interrupted, the marker's list says what remains to be removed.
 func (k *Kind) removeEarlier(root *os.Root, earlier map[string]bool) error {
 	if exists(root, k.Marker) {
 		if err := root.Rename(k.Marker, path.Join(stagingDir, previousFile)); err != nil {
@@ -379,7 +381,7 @@ func (k *Kind) removeEarlier(root *os.Root, earlier map[string]bool) error {
 	return remove(root, earlier)
 }
 
-// publish moves staged files to where they belong, the marker last.
+// publish moves staged files to their places, the marker last.
 func (k *Kind) publish(root *os.Root, names []string) error {
 	for _, name := range names {
 		if name == k.Marker {
@@ -403,7 +405,7 @@ func remove(root *os.Root, owned map[string]bool) error {
 		}
 		for d := path.Dir(name); d != "."; d = path.Dir(d) {
 			if root.Remove(d) != nil {
-				break // Not empty yet, or not there.
+				break // not empty yet, or gone already
 			}
 		}
 	}

@@ -30,7 +30,7 @@ func put(t *testing.T, dir, name, text string) {
 	}
 }
 
-// tree is every file with its text.
+// tree returns every file with its text.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -53,7 +53,7 @@ func TestWrite(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		put  []map[string]string
-		keep []string // of these, beside the new files
+		keep []string // of these, in addition to the new files
 		want string   // in the error
 	}{
 		{"empty", nil, nil, ""},
@@ -105,7 +105,8 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// What a kind would not find again, to replace it, it does not write.
+// TestWriteOwnFilesOnly checks that a kind of report writes no file that it would not find again in order to replace
+// it.
 func TestWriteOwnFilesOnly(t *testing.T) {
 	for _, name := range []string{"notes.md", "../summary.md", "badge-a/b.svg"} {
 		dir := t.TempDir()
@@ -121,7 +122,7 @@ func TestWriteOwnFilesOnly(t *testing.T) {
 	}
 }
 
-// A link is not followed out of the folder.
+// TestLinks checks that a link out of the folder is not followed.
 func TestLinks(t *testing.T) {
 	outside, dir := t.TempDir(), t.TempDir()
 	put(t, outside, "case-1.yaml", "mine")

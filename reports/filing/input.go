@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// inputLimit is how many bytes a file may have that a command line names: one without an end has no more.
+	// inputLimit is how many bytes a file that a command line names may have. It also ends the reading of a file
+	// without an end.
 	inputLimit = 128 << 20
 	// inputWait is how long a pipe may keep its reader waiting.
 	inputWait = 30 * time.Second
@@ -18,8 +19,8 @@ const (
 // Source is a file that a user names.
 type Source struct{ *os.File }
 
-// Open opens a file that may be a pipe. It does not wait for somebody who writes to it, which nothing could interrupt, and
-// reading one that is silent ends with an error.
+// Open opens a file that may be a pipe. It does not wait for a writer, because nothing could interrupt that. Reading a
+// silent pipe ends with an error.
 func Open(path string) (Source, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	return Source{f}, err
@@ -27,7 +28,7 @@ func Open(path string) (Source, error) {
 
 // Read reads, but does not wait for long.
 func (s Source) Read(into []byte) (int, error) {
-	_ = s.SetReadDeadline(time.Now().Add(inputWait)) // which only pipes and terminals have
+	_ = s.SetReadDeadline(time.Now().Add(inputWait)) // only pipes and terminals have a deadline
 	return s.File.Read(into)
 }
 
@@ -45,7 +46,8 @@ func Input(path string) ([]byte, error) {
 	return data, err
 }
 
-// OpenFolder opens a folder that a user names, which may be something else: opening a pipe would not end.
+// OpenFolder opens a folder that a user names. If it is something else it returns an error, because opening a pipe
+// would not end.
 func OpenFolder(path string) (*os.Root, error) {
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {
 		return nil, &os.PathError{Op: "open", Path: path, Err: syscall.ENOTDIR}

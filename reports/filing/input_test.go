@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestInput reads what careless users name: nothing of it waits, or takes all the memory.
+// TestInput reads what careless users name. None of it may block, or take all memory.
 func TestInput(t *testing.T) {
 	dir := t.TempDir()
 	pipe, big, small := filepath.Join(dir, "pipe"), filepath.Join(dir, "big"), filepath.Join(dir, "small")
@@ -40,7 +40,7 @@ func TestInput(t *testing.T) {
 	}
 }
 
-// TestInputFromWriter reads what somebody writes to a pipe, as the shell's <(command) does.
+// TestInputFromWriter reads from a pipe while somebody writes to it, as the shell's <(command) does.
 func TestInputFromWriter(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package ga answers the graduation criteria and production readiness questions of KEP-5284 from reports.
+// Package ga answers, from reports, the graduation criteria and production readiness questions of KEP-5284.
 package ga
 
 import (
@@ -25,17 +25,17 @@ type Source struct {
 	Folder  string
 	Tool    string
 	Command []string
-	// Problem says why it does not count.
+	// Problem says why the report does not count.
 	Problem string
-	// Report is that of a run or an upgrade path, and Set its scenarios; nil of a storm.
+	// Report is the report of a run or an upgrade path, and Set has its scenarios. Both are nil for a storm.
 	Report *reports.Report
 	Set    *scenarios.Set
-	// Digest is that of the report, which names its evidence, and Loads what a storm has measured, a line each.
+	// Digest is the digest of the report, which names its evidence. Loads are what a storm has measured, a line each.
 	Digest string
 	Loads  []string
 }
 
-// question is a question of ga.yaml, with what reports answer.
+// question is a question of ga.yaml, with what reports answer to it.
 type question struct {
 	Part, Question, Missing string
 	Looks                   []*look
@@ -51,12 +51,12 @@ type look struct {
 //go:embed ga.yaml
 var questionsText []byte
 
-// Answer writes what reports say to the graduation criteria of KEP-5284 and to the questions of its production readiness
-// review. A question is answered if each look at the reports finds something, in part if some does or something is
-// missing that no report can show.
+// Answer writes what reports say to the graduation criteria of KEP-5284 and to the questions of its production
+// readiness review. A question is answered if each look at the reports finds something, in part if some does or
+// something is missing that no report can show.
 //
-// A report of an upgrade path that is about another gate answers what is asked of that one, and nothing about KEP-5284. If there
-// are only such reports, the questions of KEP-5284 are left out.
+// A report of an upgrade path that is about another gate answers what is asked of that one, and nothing about KEP-5284.
+// If there are only such reports, the questions of KEP-5284 are left out.
 func Answer(sources []Source) (string, error) {
 	var questions []*question
 	known, err := findings.Load()
@@ -121,7 +121,7 @@ func (l *look) collectFigures(s Source, known []findings.Finding) (figures []str
 // surfaceProduct is the name of the product that compares an API server with the gate on and off.
 const surfaceProduct = "surface"
 
-// atSurface returns what came out of the comparisons that the look asks for, a line for each state of the gate.
+// atSurface returns the results of the comparisons that the look asks for, a line for each state of the gate.
 func (l *look) atSurface(s Source) (figures []string) {
 	isAsked := l.Surface != "" && s.Report.Product == surfaceProduct
 	if !isAsked {
@@ -142,8 +142,8 @@ func (l *look) atSurface(s Source) (figures []string) {
 // isPath reports whether the report is of an upgrade path.
 func (s Source) isPath() bool { return s.Report != nil && s.Report.Product == pathProduct }
 
-// pathProduct is the name of the product that goes along upgrade paths, pathSection the section that shows the path, and
-// faultFact the fact of a stage before which something went wrong on purpose.
+// pathProduct is the name of the product for upgrade paths, pathSection is the section that shows the path, and
+// faultFact is the fact of a stage before which something was broken on purpose.
 const (
 	pathProduct = "upgrade"
 	pathSection = "path"
@@ -227,7 +227,7 @@ func (l *look) figure(results []reports.Result, set *scenarios.Set, known []find
 	return fmt.Sprintf("%d of %d %s", len(ok), len(of), what)
 }
 
-// isAbout reports whether a scenario is one that is looked for.
+// isAbout reports whether the look is for a scenario.
 func (l *look) isAbout(s *scenarios.Scenario, pattern *regexp.Regexp) bool {
 	if l.AnyCluster && s.OnAnyCluster() != "" {
 		return false
@@ -245,7 +245,8 @@ func shownBy(known []findings.Finding, ids []string) (found []string) {
 	return found
 }
 
-// countReviews counts the access reviews of each request of a scenario that passed: they are what was seen.
+// countReviews counts the access reviews of each request of a scenario that passed. As it passed, its expected reviews
+// are those that were seen.
 func countReviews(s *scenarios.Scenario) string {
 	var counts []string
 	for _, step := range s.Steps {

@@ -13,7 +13,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// TestGAQuestions holds ga.yaml to the catalogue: each look looks for one thing, and there is such a thing.
+// TestGAQuestions compares ga.yaml with the catalogue. Each look is for one thing, and that thing exists.
 func TestGAQuestions(t *testing.T) {
 	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
 	if err != nil {
@@ -50,7 +50,7 @@ func TestGAQuestions(t *testing.T) {
 	}
 }
 
-// TestAnyClusterRule tells scenarios that any cluster can run from others.
+// TestAnyClusterRule checks which scenarios any cluster can run.
 func TestAnyClusterRule(t *testing.T) {
 	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
 	if err != nil {
@@ -83,7 +83,7 @@ func TestAnyClusterRule(t *testing.T) {
 	}
 }
 
-// TestGA answers from reports that count, and from no others.
+// TestGA answers from reports that count, and not from others.
 func TestGA(t *testing.T) {
 	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
 	if err != nil {
@@ -129,7 +129,7 @@ func TestGA(t *testing.T) {
 	}
 }
 
-// TestSwitches finds where a gate was turned off and on again.
+// TestSwitches checks where a gate was turned off and on again.
 func TestSwitches(t *testing.T) {
 	stage := func(name string, state scenarios.Gate, v verdicts.Verdict) reports.Group {
 		return reports.Group{

@@ -10,7 +10,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// OtherGate returns the gate that a report is about, if that is not ConstrainedImpersonation; empty otherwise.
+// OtherGate returns the gate that a report is about, if that is not ConstrainedImpersonation, or "".
 func (s Source) OtherGate() string {
 	if s.Report == nil {
 		return ""
@@ -36,13 +36,14 @@ func listGates(sources []Source) (names []string) {
 // Switch is an answer to a question about turning a gate off or on again.
 type Switch struct{ Question, Answer string }
 
-// The questions of the production readiness review about turning a feature off and on again, in its words.
+// These are the questions of the production readiness review about turning a feature off and on again, in its own
+// words.
 const (
 	canDisable = "Can the feature be disabled once it has been enabled (i.e. can we roll back the enablement)?"
 	reenable   = "What happens if we reenable the feature if it was previously rolled back?"
 )
 
-// Switches answers from a path about another gate what happened when it was turned off, and on again.
+// Switches answers, from a path about another gate, what happened when the gate was turned off and on again.
 func (s Source) Switches() (answers []Switch) {
 	if s.OtherGate() == "" {
 		return nil
@@ -69,7 +70,7 @@ func (s Source) Switches() (answers []Switch) {
 	return answers
 }
 
-// describeStage says how many of a stage's cases passed.
+// describeStage returns in words how many of a stage's cases passed.
 func describeStage(g reports.Group) string {
 	executed := seq.Filter(g.Cases, func(r reports.Result) bool { return reports.Executed(r.Verdict) })
 	passed := seq.Count(executed, func(r reports.Result) bool { return r.Verdict == verdicts.Passed })

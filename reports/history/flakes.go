@@ -10,7 +10,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// Window is what is asked of a history.
+// Window is the part of a history that is asked about.
 type Window struct {
 	// Until is the end of the window, and Since its length.
 	Until time.Time
@@ -22,24 +22,25 @@ type Window struct {
 // start returns the beginning of the window.
 func (w Window) start() time.Time { return w.Until.Add(-w.Since) }
 
-// Flakes is what a history says about a window.
+// Flakes is what a history shows about a window.
 type Flakes struct {
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until"`
 	// Runs is the number of runs in the window, Days on how many days they ended, in UTC.
 	Runs int `json:"runs"`
 	Days int `json:"days"`
-	// Cases is how many different cases of a group were executed, Verdicts how often in all.
+	// Cases is how many different cases of a group were executed, and Verdicts how often that was in all.
 	Cases    int `json:"cases"`
 	Verdicts int `json:"verdicts"`
-	// LongestGap is the longest time without a run, in seconds, those before the first and behind the last included. The window
-	// is covered if that is not longer than the window allows.
+	// LongestGap is the longest time without a run in seconds, including the times before the first and after the last
+	// run. The window is covered if that is not longer than the window allows.
 	LongestGap float64 `json:"longestGapSeconds"`
 	Covered    bool    `json:"covered"`
-	// Flaky passed in some runs and not in others, though suite and server were the same. Failing never passed.
+	// Flaky are the cases that passed in some runs and not in others, although suite and server were the same. Failing
+	// are those that never passed.
 	Flaky   []Record `json:"flaky,omitempty"`
 	Failing []Record `json:"failing,omitempty"`
-	// Known never passed, and failed as the known-failing list says every time.
+	// Known are the cases that never passed, and always failed as the known-failing list says.
 	Known []Record `json:"known,omitempty"`
 }
 
@@ -49,12 +50,13 @@ type Record struct {
 	Group        string `json:"group"`
 	Server       string `json:"server,omitempty"`
 	SuiteVersion string `json:"suiteVersion"`
-	// Runs is how often it was executed, NotPassed how often it did not pass, Invalid how many of those say nothing about the
-	// server.
+	// Runs is how often the case was executed, NotPassed how often it did not pass, and Invalid how many of the latter
+	// say nothing about the server.
 	Runs      int `json:"runs"`
 	NotPassed int `json:"notPassed"`
 	Invalid   int `json:"invalid,omitempty"`
-	// First and Last are the first and the last run in which it did not pass, Seed and Reason those of the last.
+	// First and Last are the first and the last run in which the case did not pass. Seed and Reason are those of the
+	// last.
 	First  time.Time `json:"first"`
 	Last   time.Time `json:"last"`
 	Seed   int64     `json:"seed"`
@@ -78,10 +80,10 @@ func (f Flakes) Free() bool {
 	return f.Covered && isClean
 }
 
-// identity is what has to be the same for two verdicts to be about the same thing.
+// identity is what has to be the same if two verdicts are about the same thing.
 type identity struct{ product, suite, group, server, name string }
 
-// Find returns what a history says about a window. Entries may be in any order, as those of several files are.
+// Find returns what a history shows about a window. Entries may be in any order, for example those of several files.
 func Find(entries []Entry, w Window) Flakes {
 	f := Flakes{Since: w.start(), Until: w.Until}
 	inside := seq.Filter(entries, func(e Entry) bool { return !e.Finished.Before(w.start()) && !e.Finished.After(w.Until) })
@@ -138,7 +140,7 @@ func (r *Record) addNotPassed(e Entry, bad NotPassed) {
 	}
 }
 
-// add counts a case, and files it if it did not always pass.
+// compareRecords orders records by how often the case did not pass, most often first, and then by name.
 func (f *Flakes) add(r Record) {
 	f.Verdicts += r.Runs
 	switch {

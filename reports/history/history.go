@@ -1,5 +1,5 @@
-// Package history keeps the results of runs over time: a file with one line of JSON for each run, to which runs append. From
-// it follows which cases pass in one run and not in another, and for how long none did.
+// Package history stores the results of runs over time in a file with one line of JSON for each run. It shows which
+// cases pass in one run and not in another, and for how long there was no run.
 package history
 
 import (
@@ -29,7 +29,7 @@ type Entry struct {
 	Kind       string `json:"kind"`
 	// Finished is when the run ended.
 	Finished time.Time `json:"finished"`
-	// Product and SuiteVersion are those of the report: cases of another suite are other cases.
+	// Product and SuiteVersion are those of the report. The cases of another version of the suite are other cases.
 	Product      string `json:"product"`
 	SuiteVersion string `json:"suiteVersion"`
 	// Seed makes the same names again.
@@ -43,7 +43,7 @@ type Entry struct {
 // Group is what was executed on one target.
 type Group struct {
 	Name string `json:"name"`
-	// Server is the version that the API server said it has, empty where there was none.
+	// Server is the version that the API server reported. It is empty if there was none.
 	Server string `json:"server,omitempty"`
 	// Passed are the cases that passed.
 	Passed []string `json:"passed,omitempty"`
@@ -90,7 +90,8 @@ func (g *Group) add(r reports.Result) {
 	}
 }
 
-// Read reads a history. name is for messages. Every line must be a whole entry: an error names the first that is not.
+// Read reads a history. name is used in messages. Every line must be a complete entry; an error names the first line
+// that is not.
 func Read(name string, from io.Reader) (entries []Entry, err error) {
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, maxLine)
@@ -125,7 +126,7 @@ func decode(line []byte) (e Entry, err error) {
 	return e, e.check()
 }
 
-// check reports an entry that lacks what every entry has.
+// check returns an error if the entry lacks what every entry has.
 func (e Entry) check() error {
 	switch {
 	case e.Kind != Kind || e.APIVersion != reports.FileVersion:
@@ -143,7 +144,7 @@ func (e Entry) check() error {
 	return nil
 }
 
-// check reports a case that is there twice or cannot have its verdict.
+// check returns an error if a case occurs twice or cannot have its verdict.
 func (g Group) check() error {
 	seen := map[string]bool{}
 	for _, name := range g.Passed {
@@ -174,8 +175,8 @@ func ReadFile(path string) ([]Entry, error) {
 	return Read(path, file)
 }
 
-// CheckAppendable returns why no line can be appended to a file: it is no history, it cannot be written, or its last line was
-// not written to its end. A file that is not there is created.
+// CheckAppendable returns why no line can be appended to a file: it is not a history, it cannot be written, or its last
+// line is incomplete. A missing file is created.
 func CheckAppendable(path string) error {
 	data, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -199,7 +200,8 @@ func openAppend(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644) //nolint:gosec // it is read by others, as reports are
 }
 
-// Append adds the line of a report to a file, in one write: runs that end at the same time do not mix their lines.
+// Append adds the line of a report to a file in one write, so that runs that end at the same time do not mix their
+// lines.
 func Append(path string, r *reports.Report) error {
 	line, err := json.Marshal(NewEntry(r))
 	if err != nil {

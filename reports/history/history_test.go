@@ -107,7 +107,7 @@ func TestFlakes(t *testing.T) {
 	}
 	known := newReport(0, result("a", fail))
 	known.ApplyKnownFailing([]reports.KnownFailing{{Scenario: "a", Reason: "code: want"}})
-	// Differences are what a list's reason is compared with, and this failure has none but in its text.
+	// The reason of a list is compared with differences, and this failure has one only in its text.
 	if known.Groups[0].Cases[0].KnownFailing == "" {
 		t.Fatal("the failure is not marked as known")
 	}
@@ -159,7 +159,8 @@ func TestParsePeriod(t *testing.T) {
 	}
 }
 
-// FuzzRead: a history that is read can be written and read again, and everything else is an error that names a line.
+// FuzzRead checks that a history that is read can be written and read again, and that anything else is an error that
+// names a line.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"apiVersion":"authzconf.dev/v1alpha1","kind":"HistoryEntry","finished":"2026-01-02T03:04:05Z","product":"p","groups":[{"name":"g","passed":["a"]}]}`))
 	f.Add([]byte("{}\n\n[]\n"))
@@ -178,7 +179,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// FuzzParsePeriod: a period that is read is written in a form that is read as the same one.
+// FuzzParsePeriod checks that a period that is read is written in a form that means the same.
 func FuzzParsePeriod(f *testing.F) {
 	for _, text := range []string{"14d", "36h", "1h2m3s", "0d"} {
 		f.Add(text)

@@ -9,10 +9,10 @@ import (
 
 const day = 24 * time.Hour
 
-// maxDays is the longest period that can be asked for: a hundred years.
+// maxDays is the longest period that can be requested: a hundred years.
 const maxDays = 36_525
 
-// ParsePeriod reads a length of time: that of Go, such as 36h, or a number of days, such as 14d.
+// ParsePeriod reads a length of time: one of Go, such as 36h, or a number of days, such as 14d.
 func ParsePeriod(text string) (time.Duration, error) {
 	wrong := fmt.Errorf("%q is not a length of time; write it like 14d or 36h", text)
 	if number, isDays := strings.CutSuffix(text, "d"); isDays {

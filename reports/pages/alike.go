@@ -12,19 +12,19 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// failure is something that did not pass, and all groups and cases in which it came out alike.
+// failure is something that did not pass, with all groups and cases in which it was the same.
 type failure struct {
-	// Result is that of the first case in the first group.
+	// Result is the result of the first case in the first group.
 	reports.Result
-	// Cases has more than one name only where the reason says everything: where a control plane died, all its cases fail
-	// alike.
+	// Cases has more than one name only if the reason says everything: where a control plane died, all its cases fail
+	// in the same way.
 	Cases  []string
 	Groups []string
 	// Evidence are the files of all cases in all groups.
 	Evidence []evidence
-	// Anchor is where links within the page lead to.
+	// Anchor is the target of links within the page.
 	Anchor string
-	// everywhere is set if every group of the report has it.
+	// everywhere is true if every group of the report has the failure.
 	everywhere bool
 }
 
@@ -35,7 +35,7 @@ type evidence struct {
 	Label string
 }
 
-// foldFailures returns what needs a reader's attention, with what failed before what is invalid.
+// foldFailures returns what needs a reader's attention: first what failed, and then what is invalid.
 func foldFailures(groups []reports.Group) []failure {
 	byCase := newFailureSet(keyOfResult)
 	for i := range groups {
@@ -79,7 +79,7 @@ func makeAnchor(group, name string) string {
 	return strings.Join(strings.Fields(group+"/"+name), "_")
 }
 
-// failureSet puts failures together that have the same key.
+// failureSet merges failures that have the same key.
 type failureSet struct {
 	key  func(failure) string
 	at   map[string]int
@@ -113,18 +113,19 @@ func appendMissing(list, more []string) []string {
 	return list
 }
 
-// keyOfResult is the same for results of a case that a reader can't tell apart.
+// keyOfResult returns a key that is the same for results that a reader cannot tell apart.
 func keyOfResult(f failure) string {
 	r := f.Result
 	r.Evidence, r.Seconds, r.Judged = nil, 0, 0
 	key, err := json.Marshal(r)
 	if err != nil {
-		return fmt.Sprintf("%+v", r) // Every field can be encoded.
+		return fmt.Sprintf("%+v", r) // every field can be encoded
 	}
 	return string(key)
 }
 
-// keyOfReason is the same for cases of which a reader is told nothing but the same reason. It is unique for others.
+// keyOfReason returns a key that is the same for cases for which a reader sees only the same reason. It is unique for
+// others.
 func keyOfReason(f failure) string {
 	if explains := len(f.Differences) + len(f.Tables) + len(f.Details); explains > 0 || f.Reason == "" {
 		return "case " + f.Anchor
@@ -148,7 +149,7 @@ func (f failure) Where() string {
 	return joinGroups(f.Groups)
 }
 
-// namedGroups is how many groups are named where there are too many to name all.
+// namedGroups is how many groups are named if there are too many to name all.
 const namedGroups = 4
 
 // joinGroups returns the names of groups, or, of many, how many there are.
@@ -159,7 +160,7 @@ func joinGroups(names []string) string {
 	return fmt.Sprintf("%s and %d more groups", strings.Join(names[:namedGroups], ", "), len(names)-namedGroups)
 }
 
-// FurtherReason returns what the reason says beyond the first difference, such as why somebody is to blame.
+// FurtherReason returns what the reason says after the first difference, such as why somebody is to blame.
 func (f failure) FurtherReason() string {
 	if len(f.Differences) == 0 {
 		return strings.TrimSpace(f.Reason)

@@ -6,7 +6,8 @@ import (
 	"github.com/authzconf/authzconf/reports"
 )
 
-// rowsPerLevel is up to how many groups the rows of a table are levels of groups. Of more, a row is a group.
+// rowsPerLevel is the largest number of groups for which each level of a group has a row. With more groups, each group
+// has one row.
 const rowsPerLevel = 10
 
 // listCounts returns the rows of a table: a group, a level, and how many cases have each mark.

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// comparison is two texts with what they have in common at both ends.
+// comparison has two texts, and what they have in common at both ends.
 type comparison struct {
 	Before, Want, Got, After string
 }

@@ -13,7 +13,7 @@ import (
 type fact struct {
 	Name  string
 	Value string
-	// Code is set for what a reader may want to copy as it is.
+	// Code is true for text that a reader may want to copy.
 	Code bool
 }
 
@@ -44,7 +44,7 @@ func describeSize(r *reports.Report) string {
 	return reports.Plural(cases, "case") + " in " + reports.Plural(len(r.Groups), "group")
 }
 
-// listFacts returns what a reader has to know to make the run again.
+// listFacts returns what a reader has to know to repeat the run.
 func listFacts(r *reports.Report) []fact {
 	took := r.Finished.Sub(r.Started).Round(100 * time.Millisecond)
 	facts := []fact{

@@ -11,14 +11,15 @@ var failuresTemplate string
 
 var failuresSection = section{name: "failures", template: failuresTemplate, views: viewFailures}
 
-// How much of the failures is shown. A page has to open where everything failed, too.
+// These limits say how much of the failures is shown, because a page has to open even if everything failed.
 const (
 	// openFailures are shown opened.
 	openFailures = 10
-	// fullFailures and fullLength limit what is shown with all that is known, by number and by the length of the texts.
+	// fullFailures and fullLength limit how many failures are shown completely, by their number and by the length of
+	// the texts.
 	fullFailures = 100
 	fullLength   = 150_000
-	// briefFailures are shown in a line each, behind those in full.
+	// briefFailures is how many failures are shown in one line each, after those that are shown completely.
 	briefFailures = 300
 	briefLength   = 160
 )
@@ -65,7 +66,7 @@ func chooseFailures(failures []failure) (v failuresView) {
 	return v
 }
 
-// describeFailure returns what is wrong in a line.
+// describeFailure returns in one line what is wrong.
 func describeFailure(f failure, length int) string {
 	if len(f.Differences) > 0 {
 		d := f.Differences[0]

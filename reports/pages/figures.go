@@ -25,7 +25,8 @@ func viewFigures(p *page) ([]view, error) {
 	return showView(view{ID: "figures", Title: "Figures", Data: data})
 }
 
-// formatNumber returns a number with the digits that people read: all of a count, about four of others.
+// formatNumber returns a number with the digits that people read: all digits of a count, and about four of other
+// numbers.
 func formatNumber(n float64) string {
 	size := math.Abs(n)
 	digits := 1

@@ -12,7 +12,7 @@ import (
 	"github.com/authzconf/authzconf/reports"
 )
 
-// The page is one file that fetches nothing: its style and its script are put into it.
+// The page is one file that loads nothing else, because it contains its style and its script.
 var (
 	//go:embed page.html.tmpl
 	pageTemplate string
@@ -22,7 +22,7 @@ var (
 	pageScript string
 )
 
-// templates are those of the page and of all its sections.
+// templates are the templates of the page and of all its sections.
 var templates = parseTemplates()
 
 func parseTemplates() *template.Template {
@@ -49,7 +49,7 @@ func parseTemplates() *template.Template {
 // page is what the sections of report.html are made from.
 type page struct {
 	*reports.Report
-	// failures are those of all groups, by how much of them is shown.
+	// failures are the failures of all groups, by how much of them is shown.
 	failures failuresView
 }
 
@@ -57,7 +57,7 @@ func newPage(r *reports.Report) *page {
 	return &page{Report: r, failures: chooseFailures(foldFailures(r.Groups))}
 }
 
-// head is what the page begins with.
+// head is the beginning of the page.
 type head struct {
 	Title      string
 	Product    string
@@ -104,7 +104,7 @@ func listTiles(c reports.Counts) (tiles []tile) {
 
 var backticks = regexp.MustCompile("`([^`]+)`")
 
-// formatProse escapes a text in which what is between backticks is code.
+// formatProse escapes a text in which code is between backticks.
 func formatProse(text string) template.HTML {
 	return template.HTML(backticks.ReplaceAllString(template.HTMLEscapeString(text), "<code>$1</code>"))
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// The JUnit format as Jenkins, GitLab and Prow read it. There is no standard: only what the common schemas share is used.
+// testSuites is the root of the JUnit format as Jenkins, GitLab and Prow read it. There is no standard, so only what
+// the common schemas share is used.
 
 type testSuites struct {
 	XMLName  xml.Name    `xml:"testsuites"`
@@ -68,9 +69,9 @@ func (s seconds) MarshalText() ([]byte, error) {
 	return strconv.AppendFloat(nil, max(0, float64(s)), 'f', 3, 64), nil
 }
 
-// renderJUnit makes junit.xml: a test suite for each group, and before them one for the run. That one holds the outcome: a
-// witness that is not as asked, or an outdated entry of the known-failing list, is not the fault of any case, and must not
-// come out green.
+// renderJUnit makes junit.xml, with a test suite for each group, preceded by one for the run. That one has the outcome:
+// a wrong witness, or an outdated entry of the known-failing list, is not the fault of any case, and must not look
+// green.
 func renderJUnit(r *reports.Report) ([]byte, error) {
 	all := testSuites{Name: "authzconf", Time: seconds(r.Finished.Sub(r.Started).Seconds()), Suites: []testSuite{describeRun(r)}}
 	for i := range r.Groups {
@@ -177,7 +178,7 @@ func describeResult(group string, r reports.Result) testCase {
 	return c
 }
 
-// describeProblem returns all that is known of why a case did not pass.
+// describeProblem returns everything that is known about why a case did not pass.
 func describeProblem(r reports.Result) string {
 	var b strings.Builder
 	for _, d := range r.Differences {

@@ -18,9 +18,9 @@ var levelsSection = section{name: "levels", template: levelsTemplate, views: vie
 
 type levelsView struct {
 	Levels []scenarios.Level
-	// Named is set if cases state their levels. Otherwise all have one level, which needs no name.
+	// Named is true if cases state their levels. Otherwise all have one level, which needs no name.
 	Named bool
-	// Times is set if it is known how long the groups took.
+	// Times is true if it is known how long the groups took.
 	Times bool
 	Rows  []levelsRow
 }

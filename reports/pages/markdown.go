@@ -7,7 +7,7 @@ import (
 	"github.com/authzconf/authzconf/reports"
 )
 
-// How much summary.md shows. A comment on GitHub has at most 65,536 characters.
+// These limits say how much summary.md shows. A comment on GitHub has at most 65,536 characters.
 const (
 	commentLength     = 60_000
 	commentFailures   = 30
@@ -16,8 +16,8 @@ const (
 	commentTextLength = 300
 )
 
-// renderMarkdown makes summary.md: what failed, how many cases passed, and what was not covered, for a comment on a pull
-// request. Parts that would make it too long are left out and named.
+// renderMarkdown makes summary.md for a comment on a pull request: what failed, how many cases passed, and what was not
+// covered. Parts that would make it too long are left out, and named.
 func renderMarkdown(r *reports.Report) ([]byte, error) {
 	failures := foldFailures(r.Groups)
 	parts := []markdownPart{
@@ -40,7 +40,8 @@ func renderMarkdown(r *reports.Report) ([]byte, error) {
 	return []byte(joinParts(parts, commentLength-len(end)) + end), nil
 }
 
-// markdownPart is a part of summary.md. One without text is left out, and so is the heading of one without title.
+// markdownPart is a part of summary.md. A part without text is left out, and so is the heading of a part without a
+// title.
 type markdownPart struct{ title, text string }
 
 // joinParts returns the parts that fit into a number of bytes, and a line about the others.
@@ -84,7 +85,7 @@ func codeMarkdown(s string) string {
 	return "`" + reports.Ellipsis(s, commentTextLength) + "`"
 }
 
-// proseMarkdown returns a text in which what is between backticks is code.
+// proseMarkdown returns a text in which code is between backticks as Markdown.
 func proseMarkdown(s string) string {
 	parts := strings.Split(s, "`")
 	if len(parts)%2 == 0 {
@@ -202,7 +203,7 @@ func summarizeFigures(figures []reports.Figure) string {
 	return listMarkdown(lines)
 }
 
-// summarizeSection returns the texts and tables of a section. Plots are in report.html alone.
+// summarizeSection returns the texts and tables of a section. Plots are only in report.html.
 func summarizeSection(s reports.Section) string {
 	var b strings.Builder
 	for _, text := range s.Text {
@@ -220,7 +221,7 @@ func summarizeSection(s reports.Section) string {
 	return b.String()
 }
 
-// summarizeOmissions returns what was not judged. That a case is for another version is not worth a line.
+// summarizeOmissions returns what was not judged. It leaves out cases that are for another version.
 func summarizeOmissions(r *reports.Report) string {
 	expected := map[string]bool{}
 	for _, g := range r.Groups {

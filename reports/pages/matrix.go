@@ -17,21 +17,23 @@ var matrixTemplate string
 var matrixSection = section{name: "matrix", template: matrixTemplate, views: viewMatrix}
 
 const (
-	// wordColumns is up to how many groups a mark has its word beside it.
+	// wordColumns is the largest number of groups for which a mark is shown with its word.
 	wordColumns = 4
-	// markColumns is up to how many groups each has a column. Of more, a row counts the marks.
+	// markColumns is the largest number of groups for which each has a column. With more groups, a row counts the
+	// marks.
 	markColumns = 12
-	// linkedCells is up to how many cases in groups each leads to its evidence. A page of more would be too large.
+	// linkedCells is the largest number of cells for which each links to its evidence. With more the page would be too
+	// large.
 	linkedCells = 4000
 )
 
 type matrixView struct {
-	// Layout is words, marks or counts: what there is room for in a row.
+	// Layout is words, marks or counts, depending on how much space a row has.
 	Layout string
 	// Columns are the names of the groups, unless the rows count marks.
 	Columns []string
 	Groups  int
-	// Levels is set if cases have levels.
+	// Levels is not empty if cases have levels.
 	Levels  []scenarios.Level
 	Tiles   []tile
 	Cases   int
@@ -65,7 +67,7 @@ type matrixRow struct {
 type matrixCell struct {
 	reports.Mark
 	Count int
-	// Anchor is that of the failure, and Path that of the evidence. A cell leads to one of them.
+	// Anchor is the anchor of the failure, and Path is the path of the evidence. A cell links to one of them.
 	Anchor string
 	Path   string
 }
@@ -85,12 +87,12 @@ func viewMatrix(p *page) ([]view, error) {
 	return showView(view{ID: "cases", Title: "All cases", Count: b.view.Cases, Data: b.view})
 }
 
-// matrixBuilder puts the cases of groups into rows and folders.
+// matrixBuilder arranges the cases of groups in rows and folders.
 type matrixBuilder struct {
 	page    *page
 	view    matrixView
 	anchors map[string]string
-	// separate is set if no case is in two groups. Then a group is a folder, and not a column.
+	// separate is true if no case is in two groups. Then a group is shown as a folder and not as a column.
 	separate bool
 	linked   bool
 	folders  map[string]int
@@ -179,7 +181,7 @@ func (b *matrixBuilder) addGroup(i int, g *reports.Group) {
 	}
 }
 
-// findRow returns the row of a case, and makes it if there is none.
+// findRow returns the row of a case, and adds it if there is none.
 func (b *matrixBuilder) findRow(group, name string, level scenarios.Level) *matrixRow {
 	folderName, base := path.Dir(name), path.Base(name)
 	key := name
@@ -213,8 +215,8 @@ func (b *matrixBuilder) setCell(row *matrixRow, group int, cell matrixCell) {
 	row.Cells[group] = cell
 }
 
-// sortRows sorts the rows by name, where they have cells of several groups: a case that the first group does not run is not
-// where it is in the others. The cases of one group stay in its order.
+// sortRows sorts the rows by name if they have cells of several groups, because a case that the first group does not
+// run would be in the wrong place. The cases of a single group stay in its order.
 func (b *matrixBuilder) sortRows() {
 	if b.separate || b.view.Groups < 2 {
 		return
@@ -225,10 +227,10 @@ func (b *matrixBuilder) sortRows() {
 	}
 }
 
-// maxNotes limits the notes of a row: of many groups, the first are as good as all.
+// maxNotes limits the notes of a row. If there are many groups, the first notes are enough.
 const maxNotes = 6
 
-// addNotes adds what there is to say of a result that is not among the failures.
+// addNotes adds notes about a result that is not among the failures.
 func (row *matrixRow) addNotes(group string, r reports.Result, layout string) {
 	if r.Bad() || layout == "counts" {
 		return
@@ -244,7 +246,7 @@ func (row *matrixRow) addNotes(group string, r reports.Result, layout string) {
 	}
 }
 
-// countCells replaces the marks of each row by their numbers. A mark of failures leads to the first of them.
+// countCells replaces the marks of each row by their numbers. A mark of failures links to the first of them.
 func (b *matrixBuilder) countCells() {
 	for _, row := range b.rows {
 		var counts reports.Counts

@@ -15,7 +15,7 @@ var omittedTemplate string
 // omittedSection shows what was not judged, and why.
 var omittedSection = section{name: "omitted", template: omittedTemplate, views: viewOmitted}
 
-// listedNames limits how many names of cases the section has. report.yaml has them all.
+// listedNames limits how many names of cases the section lists. report.yaml has all of them.
 const listedNames = 2000
 
 // omission is a reason for which cases were not judged, and the groups in which it is true of the same cases.
@@ -23,7 +23,7 @@ type omission struct {
 	Why    string
 	Groups []string
 	Cases  []string
-	// Listed is set if there is room for the names of the cases.
+	// Listed is true if there is space for the names of the cases.
 	Listed bool
 }
 
@@ -60,8 +60,8 @@ func foldOmissions(groups []reports.Group) (folded []omission) {
 	return folded
 }
 
-// listOmissions returns the reasons of one group: for cases that were not to be judged, for those that the target does not
-// support, and for parts of cases.
+// listOmissions returns the reasons of one group for cases that were not to be judged, for cases that the target does
+// not support, and for parts of cases.
 func listOmissions(g *reports.Group) (list []omission) {
 	at := map[string]int{}
 	add := func(why, name string) {

@@ -34,11 +34,12 @@ func Render(r *reports.Report) (map[string][]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("rendering %s: %w", name, err)
 		}
-		// The report has no credentials any more. This is for what its parts make up together.
+		// The report itself has no credentials. This removes what combined parts of it may look like.
 		pages[name] = []byte(record.Redact(string(page)))
 	}
 	return pages, nil
 }
 
-// Line returns the outcome in one line, with what it does not cover: "passed; 13 cases for lack of nodes: not judged".
+// Line returns the outcome in one line, with what it does not cover, such as "passed; 13 cases for lack of nodes: not
+// judged".
 func Line(r *reports.Report) string { return r.Outcome.Line() }

@@ -31,7 +31,8 @@ func render(t *testing.T, r *reports.Report) map[string][]byte {
 	return pages
 }
 
-// looks are the parts of report.html that golden files do not have: they change for other reasons than the rest.
+// looks matches the parts of report.html that golden files leave out, because they change for other reasons than the
+// rest.
 var looks = regexp.MustCompile(`(?s)(<style>).*?(</style>)|(<script>).*?(</script>)|(<svg)[^>]*>.*?(</svg>)`)
 
 func TestGolden(t *testing.T) {
@@ -80,7 +81,7 @@ func TestRenderIsDeterministic(t *testing.T) {
 	}
 }
 
-// TestSize makes pages of large reports, in which nothing or everything fails.
+// TestSize makes pages of large reports in which nothing or everything fails.
 func TestSize(t *testing.T) {
 	never := func(int, int) bool { return false }
 	always := func(int, int) bool { return true }
@@ -220,7 +221,7 @@ func parseXML(data []byte) error {
 	}
 }
 
-// hostileReport has a text in every field that has one.
+// hostileReport returns a report with a text in every field that can have one.
 func hostileReport(text string) *reports.Report {
 	r := mixedReport()
 	r.Sections = []reports.Section{{

@@ -4,8 +4,8 @@ import (
 	"github.com/authzconf/authzconf/reports"
 )
 
-// ListProperties returns what is known of what a group was judged on, for the properties of a JUnit file: what was asked for,
-// and what the control plane said of itself.
+// ListProperties returns what is known about the subject of a group, for the properties of a JUnit file: what was
+// requested, and what the control plane reported about itself.
 func ListProperties(g *reports.Group) (list []reports.Fact) {
 	add := func(name, value string) { list = append(list, reports.Fact{Name: name, Value: value}) }
 	if c := g.Cell; c != nil {

@@ -74,7 +74,7 @@ func fail(group, name string, level scenarios.Level) reports.Result {
 	}
 }
 
-// mixedReport has every kind of verdict, and failures that are alike in two groups.
+// mixedReport returns a report with every kind of verdict, and with failures that are the same in two groups.
 func mixedReport() *reports.Report {
 	r := newReport("conformance")
 	r.Require = []scenarios.Level{scenarios.Core}
@@ -109,7 +109,8 @@ func mixedReport() *reports.Report {
 	return r
 }
 
-// diceReport is of a product with figures, a section with a table and a plot, and groups that have no case in common.
+// diceReport returns a report of a product with figures, with a section that has a table and a plot, and with groups
+// that have no case in common.
 func diceReport() *reports.Report {
 	r := newReport("dice")
 	r.Subject = reports.Subject{Name: "a die", Vendor: "Example Inc.", Version: "2", Contact: "dice@example.com"}
@@ -140,7 +141,7 @@ func diceReport() *reports.Report {
 	return r
 }
 
-// largeReport has cells with the same cases in folders of 20. failing decides which of them fail.
+// largeReport returns a report whose cells have the same cases in folders of 20. failing decides which of them fail.
 func largeReport(cells, cases int, failing func(cell, i int) bool) *reports.Report {
 	r := newReport("conformance")
 	levels := []scenarios.Level{scenarios.Core, scenarios.Extended, scenarios.Extended, scenarios.Divergence}

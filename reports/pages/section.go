@@ -7,28 +7,28 @@ import (
 	"strings"
 )
 
-// A section is a part of report.html: a template, and what it is executed with.
+// section is a part of report.html: a template, and the data for it.
 type section struct {
 	// name names the template.
 	name string
 	// template is the text of the template.
 	template string
-	// views returns what is to be shown. A section that has nothing to show returns nothing.
+	// views returns what is shown. A section with nothing to show returns nothing.
 	views func(p *page) ([]view, error)
 }
 
-// A view is what a section shows below one heading.
+// view is what a section shows below one heading.
 type view struct {
-	// ID is where links within the page lead to.
+	// ID is the target of links within the page.
 	ID    string
 	Title string
-	// Count is shown behind the title in the list of contents, unless it is 0.
+	// Count is shown after the title in the table of contents, unless it is 0.
 	Count int
-	// Data is what the template is executed with.
+	// Data is the data for the template.
 	Data any
 }
 
-// sections are those of report.html, in their order.
+// sections are the sections of report.html in their order.
 var sections = []section{
 	answersSection,
 	failuresSection,
@@ -42,7 +42,7 @@ var sections = []section{
 	checkSection,
 }
 
-// renderedView is a view with what its template made of it.
+// renderedView is a view with the output of its template.
 type renderedView struct {
 	view
 	Body template.HTML

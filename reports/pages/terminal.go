@@ -14,21 +14,21 @@ import (
 	"github.com/authzconf/authzconf/reports/record"
 )
 
-// SummaryOptions are what WriteSummary shows besides the report.
+// SummaryOptions say what WriteSummary shows in addition to the report.
 type SummaryOptions struct {
-	// Failures is how many failures are shown. 0 stands for 20.
+	// Failures is how many failures are shown. 0 means 20.
 	Failures int
-	// Folder is where the report was written to. It is empty if it was not.
+	// Folder is the folder to which the report was written. It is empty if it was not written.
 	Folder string
 }
 
 // defaultFailures is how many failures are shown unless the caller says otherwise.
 const defaultFailures = 20
 
-// How much of a failure is shown where there is no room for everything.
+// These limits say how much of a failure is shown if there is no space for everything.
 const (
 	shownDifferences = 5
-	// shownLines is enough for a reason and the last lines that a program wrote before it died.
+	// shownLines is enough for a reason and the last lines that a program printed before it died.
 	shownLines = 24
 )
 
@@ -59,7 +59,7 @@ func WriteSummary(w io.Writer, r *reports.Report, o SummaryOptions) error {
 	return err
 }
 
-// writeFindings writes what the run was made to find out: its answers, or else its figures.
+// writeFindings writes what the run was made to find out: its answers or, if there are none, its figures.
 func writeFindings(b *bytes.Buffer, r *reports.Report) error {
 	if r.Answers != nil {
 		return writeAnswers(b, r.Answers)
@@ -76,7 +76,7 @@ func writeLine(b *bytes.Buffer, format string, args ...any) {
 	b.WriteString(strings.TrimRight(replaceControls(line), " ") + "\n")
 }
 
-// replaceControls returns a text on one line, with what is not printed replaced.
+// replaceControls returns a text on one line, with characters that cannot be printed replaced.
 func replaceControls(text string) string {
 	return strings.Map(func(c rune) rune {
 		switch {

@@ -13,14 +13,14 @@ import (
 //go:embed witness.html.tmpl
 var witnessTemplate string
 
-// witnessSection shows of each group what was asked for beside what the control plane said of itself.
+// witnessSection shows for each group what was requested and what the control plane reported about itself.
 var witnessSection = section{name: "witness", template: witnessTemplate, views: viewWitness}
 
-// openCards is up to how many groups the cards are shown opened.
+// openCards is the largest number of groups whose cards are shown opened.
 const openCards = 4
 
 type witnessView struct {
-	// Compared is set if any group was compared with what was asked for.
+	// Compared is true if a group was compared with what was requested.
 	Compared bool
 	Cards    []card
 	Programs []programRow
@@ -29,7 +29,7 @@ type witnessView struct {
 // card shows one group.
 type card struct {
 	Name string
-	// Trusted is set if the group is what was asked for, Compared if that is known.
+	// Trusted is true if the group is what was requested, and Compared if that is known.
 	Trusted    bool
 	Compared   bool
 	Open       bool
@@ -109,7 +109,7 @@ func newCard(g *reports.Group) card {
 	return c
 }
 
-// addVersions adds what /version says beside what was asked for.
+// addVersions adds what /version reports, with what was requested.
 func (c *card) addVersions(g *reports.Group) {
 	w := g.Witness
 	if w == nil || g.Cell == nil {
@@ -168,7 +168,7 @@ func (c *card) addSettings(w *reports.Witness) {
 	)
 }
 
-// addComponents adds the versions of what runs on nodes. Kubelets may be of other versions than the control plane.
+// addComponents adds the versions of the components on nodes. Kubelets may have other versions than the control plane.
 func (c *card) addComponents(g *reports.Group) {
 	if g.Witness == nil {
 		return
@@ -185,7 +185,7 @@ func (c *card) addComponents(g *reports.Group) {
 	}
 }
 
-// askedOf returns the versions that were asked for of components like one, where somebody asked.
+// askedOf returns the versions that were requested for such a component, if any were.
 func askedOf(component reports.Component, cell *verdicts.Cell) string {
 	hasSeveral := cell.ControlPlanes != ""
 	switch {

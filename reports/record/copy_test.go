@@ -10,8 +10,8 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// TestRedactedAsRead wants what is judged and shown to be what a reader of the report has: no monotonic clock, by which
-// durations may be others, and no bytes that JSON cannot have.
+// TestRedactedAsRead checks that what is judged and shown is what a reader of the report has: without a monotonic
+// clock, with which durations may differ, and without bytes that JSON cannot have.
 func TestRedactedAsRead(t *testing.T) {
 	now := time.Now()
 	steps := func() []verdicts.Observation {

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// DecodeStrictly decodes JSON that means one thing to every reader: a field that is unknown, there twice or spelled with
-// other capitals is an error, and so is anything behind the value.
+// DecodeStrictly decodes JSON that every reader understands in the same way. A field that is unknown, duplicate or
+// spelled with other capitals is an error, and so is anything after the value.
 func DecodeStrictly(data []byte, into any) error {
 	strict, err := sigsjson.UnmarshalStrict(data, into)
 	return errors.Join(append(strict, err)...)
@@ -20,7 +20,7 @@ func DecodeStrictly(data []byte, into any) error {
 // yamlDocument matches the beginning or end of one YAML document among several. Only the first would be read.
 var yamlDocument = regexp.MustCompile(`(?m)^(---|\.\.\.)`)
 
-// DecodeYAML is DecodeStrictly for one YAML document, which may be JSON.
+// DecodeYAML does the same as DecodeStrictly for one YAML document, which may be JSON.
 func DecodeYAML(data []byte, into any) error {
 	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
 		return DecodeStrictly(data, into)

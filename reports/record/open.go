@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Open reads the record of a report from the files of its folder and checks that it is whole: every file of the index
-// is there with the digest that the index states, every entry is chained to the one before, and the last one is the head
-// that the report names. Each difference is a line; the view can be used only if there is none.
+// Open reads the record of a report from the files of its folder, and checks that it is complete: every file in the
+// index exists and has the digest that the index states, every entry is chained to the previous one, and the last one
+// is the head that the report names. Each difference is a line. The view can be used only if there are none.
 func Open(read func(name string) ([]byte, error), head Head) (view View, differences []string) {
 	index, err := read(IndexFile)
 	if err != nil {
@@ -41,7 +41,7 @@ func Open(read func(name string) ([]byte, error), head Head) (view View, differe
 	return log.View(), differences
 }
 
-// Index returns the paths of the files that an index lists, none if it can't be read.
+// Index returns the paths of the files that an index lists, or none if it cannot be read.
 func Index(index []byte) (names []string) {
 	entries, err := decodeIndex(index)
 	if err != nil {

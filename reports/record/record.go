@@ -38,12 +38,12 @@ type Entry struct {
 	File string `json:"file"`
 	// SHA256 is the digest of the file.
 	SHA256 string `json:"sha256"`
-	// Chain is the digest of the previous entry's Chain, this entry's File and its SHA256, one a line. The Chain of the
-	// last entry therefore names all files and their order.
+	// Chain is the digest of the previous entry's Chain and of this entry's File and SHA256, one a line. So the Chain
+	// of the last entry identifies all files and their order.
 	Chain string `json:"chain"`
 }
 
-// Head names a record as a whole. A report carries it, and a signature of the report covers it.
+// Head identifies a whole record. A report contains it, and a signature of the report covers it.
 type Head struct {
 	// Entries is the number of files in the record.
 	Entries int `json:"entries"`
@@ -64,9 +64,9 @@ func New() *Log {
 	return &Log{files: map[string][]byte{}, decoded: map[string]any{}}
 }
 
-// Append redacts a piece of evidence, stores it as JSON and chains its digest to what was recorded before. The key is a
-// slash-separated path, such as "1.37-gate-on/kep-5284/requests/get-by-name". A key that was used before is an error: it
-// is a fault of the caller, and the record would no longer say what was seen first.
+// Append redacts a piece of evidence, stores it as JSON, and chains its digest to what was recorded before. The key is
+// a slash-separated path, such as "1.37-gate-on/kep-5284/requests/get-by-name". Using a key twice is an error of the
+// caller, because the record would no longer say what was seen first.
 func (l *Log) Append(key string, evidence any) error {
 	raw, err := EncodeJSON(evidence, "")
 	if err == nil {
@@ -85,8 +85,8 @@ func (l *Log) Append(key string, evidence any) error {
 	return l.add(evidenceFile(key, packedSuffix), packed)
 }
 
-// AppendFile stores a file as it is, such as the text of a scenario that was run. A file with something that looks like
-// a credential is refused: it can't be redacted without becoming another text.
+// AppendFile stores a file unchanged, such as the text of a scenario that was run. It refuses a file that contains
+// something that looks like a credential, because redacting it would make it another text.
 func (l *Log) AppendFile(name string, data []byte) error {
 	if Redact(string(data)) != string(data) {
 		return fmt.Errorf("%s holds what looks like a token or key, and would go into the report: take it out", name)
@@ -124,7 +124,7 @@ func Digest(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Head returns the head of the record as it is now.
+// Head returns the present head of the record.
 func (l *Log) Head() Head {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -163,7 +163,7 @@ func encodeIndex(entries []Entry) ([]byte, error) {
 	return index.Bytes(), nil
 }
 
-// View returns the record for reading. What is appended later is seen, too.
+// View returns the record for reading. It also shows what is appended later.
 func (l *Log) View() View { return View{l} }
 
 // View is a record that is read, while it is made or afterwards. It is safe for concurrent use.
@@ -205,7 +205,7 @@ func (v View) Keys(prefix string) (keys []string) {
 	return keys
 }
 
-// File returns a file that was recorded as it is.
+// File returns a file that was stored unchanged.
 func (v View) File(name string) (data []byte, found bool) {
 	v.log.mu.Lock()
 	defer v.log.mu.Unlock()
@@ -226,14 +226,14 @@ func (v View) FilesIn(folder string) map[string][]byte {
 	return files
 }
 
-// EvidenceFile returns the path of the file that has the evidence of a key, empty if there is none.
+// EvidenceFile returns the path of the file with the evidence of a key, or "" if there is none.
 func (v View) EvidenceFile(key string) string {
 	name, _, _ := v.find(key)
 	return name
 }
 
-// Read decodes a piece of evidence, strictly: an unknown field is an error, and so is a key without evidence. Evidence
-// that was read before is returned again; it must not be changed.
+// Read decodes a piece of evidence strictly. An unknown field is an error, and so is a key without evidence. Evidence
+// that was read before is returned again, and must not be changed.
 func Read[T any](v View, key string) (*T, error) {
 	if known, ok := v.cached(key).(*T); ok {
 		return known, nil
@@ -246,8 +246,8 @@ func Read[T any](v View, key string) (*T, error) {
 	return value, nil
 }
 
-// ReadOnce decodes a piece of evidence as Read does, and does not keep what it returns: a long run has more evidence than
-// fits into memory when it is decoded.
+// ReadOnce decodes a piece of evidence as Read does, but does not keep it, because the decoded evidence of a long run
+// does not fit into memory.
 func ReadOnce[T any](v View, key string) (*T, error) {
 	name, data, found := v.find(key)
 	if !found {
@@ -280,7 +280,7 @@ func (v View) remember(key string, value any) {
 
 func evidenceFile(key, suffix string) string { return path.Join(evidenceFolder, key+suffix) }
 
-// indent makes JSON readable. What can't be indented is kept as it is: Read says what is wrong with it.
+// indent makes JSON readable. What cannot be indented stays as it is, and Read returns what is wrong with it.
 func indent(raw []byte) []byte {
 	var b bytes.Buffer
 	if json.Indent(&b, raw, "", "  ") != nil {

@@ -1,5 +1,5 @@
-// Package record keeps what a run saw: every piece of evidence is redacted, stored and chained to the one before as it is
-// appended, so that a report can name the whole by one digest, and anybody can judge it again.
+// Package record stores what a run saw. Every piece of evidence is redacted, stored and chained to the previous one
+// when it is appended, so that a report can identify all of it by one digest and anybody can judge it again.
 package record
 
 import (
@@ -14,31 +14,34 @@ import (
 
 const redacted = "[redacted]"
 
-// Secrets as they look wherever they turn up: in an answer's text, an audit event, a log line within an error.
+// These match secrets wherever they occur: in the text of an answer, in an audit event, or in a log line within an
+// error.
 var (
 	// bearer is a credential after its scheme. "Bearer token" in a sentence is not one, see looksRandom.
 	bearer = regexp.MustCompile(`(?i)\b(bearer|basic)(\s+|%20|\.authorization\.k8s\.io\.)([A-Za-z0-9._~+/=-]{8,})`)
-	// jwt begins with the base64 of {" as does every token of the API server, even one cut off before its first dot.
+	// jwt begins with the base64 of {", as does every token of the API server, even if it is cut off before its first
+	// dot.
 	jwt = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{10,}(\.[A-Za-z0-9_-]*){0,4}`)
 	// jwtData is the same once more in base64, as in a Secret's data.
 	jwtData = regexp.MustCompile(`\bZXlK[A-Za-z0-9+/]{12,}={0,2}`)
-	// pemKey ends at its last line or where base64 text and (escaped) line ends do.
+	// pemKey ends with the key's last line, or where base64 text and (escaped) line ends do.
 	pemKey = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?:[A-Za-z0-9+/=\s]|\\[nr])*(?:-----END [A-Z0-9 ]*PRIVATE KEY-----)?`)
-	// pemData is PEM in base64; what it holds is looked at before it goes.
+	// pemData is PEM in base64. Its content is checked before it is removed.
 	pemData    = regexp.MustCompile(`\bLS0tLS1CRUdJTi[A-Za-z0-9+/]+={0,2}`)
 	queryToken = regexp.MustCompile(`([?&](?:access_)?token=)[^&\s"'\[]+`) // a credential in a URL
 	// keyData is the fields of a kubeconfig.
 	keyData = regexp.MustCompile(`(client-key-data|clientKeyData)(\\?["']?\s*[:=]\s*\\?["']?)([A-Za-z0-9+/_-]+={0,2})`)
 )
 
-// secretFields hold a secret whatever it looks like.
+// secretFields are fields whose content is always secret.
 var secretFields = []string{"authorization", "proxy-authorization", "cookie", "set-cookie", "token", "access_token", "id-token", "id_token", "refresh-token", "refresh_token", "password", "client-key-data", "clientkeydata", "bearertoken"}
 
-// secretItem stands for the field of a Secret in a list, which has no kind of its own.
+// secretItem stands for the field of a Secret in a list, which does not state its kind.
 const secretItem = "item of a SecretList"
 
-// Redact returns text with everything that looks like a credential replaced. It is idempotent. A pattern is tried only
-// where a word is that it cannot do without: most texts have none of them, and looking for words costs far less.
+// Redact returns text with everything replaced that looks like a credential. It is idempotent. It tries a pattern only
+// if the text contains a word that the pattern needs, because most texts contain none, and searching for words costs
+// far less.
 func Redact(text string) string {
 	if strings.Contains(text, "LS0tLS1CRUdJTi") {
 		text = pemData.ReplaceAllStringFunc(text, func(s string) string {
@@ -72,7 +75,7 @@ func Redact(text string) string {
 	})
 }
 
-// looksRandom reports whether what stands after "bearer" or "basic" is a credential and not a word.
+// looksRandom reports whether what follows "bearer" or "basic" is a credential and not a word.
 func looksRandom(s string) bool {
 	word := strings.Trim(s, ".-_/")
 	isPlain := strings.Trim(word, "abcdefghijklmnopqrstuvwxyz-") == ""
@@ -82,7 +85,7 @@ func looksRandom(s string) bool {
 }
 
 // RedactedCopy returns a value as a reader of the record will have it: without credentials, and with times that have no
-// monotonic clock. The word what names the value in errors.
+// monotonic clock. what names the value in errors.
 func RedactedCopy[T any](v *T, what string) (*T, error) {
 	out := new(T)
 	raw, err := EncodeJSON(v, "")
@@ -98,7 +101,8 @@ func RedactedCopy[T any](v *T, what string) (*T, error) {
 	return out, nil
 }
 
-// redactJSON redacts every string of a JSON value, and fields that are secret by name; raw itself if there were none.
+// redactJSON redacts every string of a JSON value, and fields that are secret by their name. It returns raw itself if
+// there is nothing to redact.
 func redactJSON(raw []byte) (clean []byte, changed bool, err error) {
 	if Harmless(raw) {
 		return raw, false, nil
@@ -117,9 +121,9 @@ func redactJSON(raw []byte) (clean []byte, changed bool, err error) {
 	return clean, true, err
 }
 
-// suspicious are the words without one of which nothing in a JSON value is redacted: those of the patterns, in lower case,
-// and the backslashes of what is a text within texts more often than twice; or how secretFields end and the kinds of
-// Secrets, with what is behind them there.
+// suspicious are words without which nothing in a JSON value is redacted. They are the words of the patterns in lower
+// case, the backslashes of texts that are nested more than twice, and the ends of secretFields and the kinds of Secrets
+// with what follows these.
 var (
 	suspicious = []string{
 		"ls0tls1crudjti", "private key", "key-data", "keydata", "eyj", "zxlk", "token=", "bearer", "basic",
@@ -128,7 +132,7 @@ var (
 	suspiciousFields = []string{"authorization", "cookie", "token", "password"}
 )
 
-// asField says that a word ends a field: a colon is behind it, after no more than a quote and space, as they are within texts.
+// asField means that a word ends the name of a field: a colon follows it, after no more than a quote and space.
 func asField(lower []byte, word string) bool {
 	for rest, found := lower, true; found; {
 		if _, rest, found = bytes.Cut(rest, []byte(word)); bytes.HasPrefix(bytes.TrimLeft(rest, "\\\" \t\r\ntrn"), []byte(":")) {
@@ -138,14 +142,15 @@ func asField(lower []byte, word string) bool {
 	return false
 }
 
-// escapes are those of one character that no word above can have, and that encoders write for HTML's sake.
+// escapes are escapes of single characters that encoders write for the sake of HTML. None of the words above contains
+// these characters.
 var escapes = []string{`\u003c`, `\u003e`, `\u0026`}
 
-// Harmless reports whether nothing in a JSON value has to be redacted. Most values have none of the suspicious words,
-// which is quick to find out.
+// Harmless reports whether nothing in a JSON value has to be redacted. Most values contain none of the suspicious
+// words, which is quick to find out.
 func Harmless(raw []byte) bool {
 	lower := bytes.ToLower(raw)
-	hidden := bytes.Count(lower, []byte(`\u00`)) // of which a word can be made that is none of these
+	hidden := bytes.Count(lower, []byte(`\u00`)) // such escapes can hide a word
 	for _, escape := range escapes {
 		hidden -= bytes.Count(lower, []byte(escape))
 	}
@@ -153,7 +158,7 @@ func Harmless(raw []byte) bool {
 		!slices.ContainsFunc(suspiciousFields, func(word string) bool { return asField(lower, word) })
 }
 
-// redactValue redacts a decoded JSON value, the value of field.
+// redactValue redacts a decoded JSON value. field is the name of the field that has it.
 func redactValue(field string, v any) (_ any, changed bool) {
 	switch v := v.(type) {
 	case string:
@@ -187,8 +192,8 @@ func redactValue(field string, v any) (_ any, changed bool) {
 	return v, false
 }
 
-// redactString redacts one string. One that is itself JSON, such as the body of an answer, is redacted as such
-// and otherwise left as it was, byte by byte.
+// redactString redacts one string. If it is itself JSON, such as the body of an answer, it is redacted as JSON;
+// otherwise it stays the same byte by byte.
 func redactString(field, s string) string {
 	if s != "" && s != redacted && slices.Contains(secretFields, strings.ToLower(field)) {
 		return redacted
@@ -199,7 +204,7 @@ func redactString(field, s string) string {
 		case err == nil && changed:
 			return strings.TrimSpace(string(clean))
 		case err != nil && strings.Contains(t, `"kind":"Secret`):
-			// Cut off in the middle: what of it is secret cannot be told.
+			// It is cut off in the middle, so nobody can tell which part of it is secret.
 			return redacted
 		}
 	}
@@ -215,7 +220,7 @@ func blank(values map[string]any) (changed bool) {
 	return changed
 }
 
-// EncodeJSON is json.Marshal with < and > left readable, and indented unless indent is empty.
+// EncodeJSON does the same as json.Marshal, but keeps < and > readable, and indents unless indent is empty.
 func EncodeJSON(v any, indent string) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Made for the tests; they open nothing.
+// These secrets were made for the tests, and open nothing.
 var (
 	secretJWT    = "eyJhbGciOiJSUzI1NiIsImtpZCI6IkFCQ0QifQ." + "eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQ6YTpiIn0." + "c2lnbmF0dXJlLW9mLXRoZS10ZXN0"
 	secretOpaque = "s3cr3t.Opaque-Token_0123456789"
@@ -54,7 +54,8 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// TestHarmless wants nothing to pass as harmless that is redacted when it is read, however deep it is within texts.
+// TestHarmless checks that nothing counts as harmless that is redacted when it is read, however deep it is nested in
+// texts.
 func TestHarmless(t *testing.T) {
 	secrets := []any{map[string]any{"kind": "Secret", "data": map[string]any{"a": "x"}}, map[string]any{"items": []any{map[string]any{"data": map[string]any{"a": "x"}}}, "kind": "SecretList"}}
 	for _, field := range secretFields {
@@ -78,7 +79,7 @@ func TestHarmless(t *testing.T) {
 			secret = string(raw)
 		}
 	}
-	for _, space := range []string{"", " ", "\t", "\n", "\r"} { // before a colon, in a text that nobody has compacted
+	for _, space := range []string{"", " ", "\t", "\n", "\r"} { // before a colon, in a text that was not compacted
 		text := `{"value": "{\"access_token\"` + strings.Trim(strconv.Quote(space), `"`) + `: \"x\"}"}`
 		if clean, changed, err := redactJSON([]byte(text)); err != nil || !changed {
 			t.Errorf("%s: changed %t to %s, %v", text, changed, clean, err)

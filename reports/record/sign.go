@@ -114,7 +114,7 @@ func ParseEnvelope(raw []byte) (*dsse.Envelope, error) {
 	return &e, nil
 }
 
-// Differences lists the files that are not what was signed, a line each.
+// Differences lists the files that differ from what was signed, a line each.
 func (s *Statement) Differences(files map[string][]byte) (out []string) {
 	signed := map[string]bool{}
 	for _, subject := range s.Subject {
@@ -136,14 +136,14 @@ func (s *Statement) Differences(files map[string][]byte) (out []string) {
 
 const maxKey = 64 << 10
 
-// Key signs, if it is private, and verifies.
+// Key verifies signatures and, if it is private, signs.
 type Key struct {
 	sv      *signerverifier.ED25519SignerVerifier
 	private bool
 }
 
-// ParseKey reads an Ed25519 key in PEM, as `openssl genpkey -algorithm ed25519` writes it: a private one in PKCS
-// #8, a public one as SubjectPublicKeyInfo.
+// ParseKey reads an Ed25519 key in PEM, as `openssl genpkey -algorithm ed25519` writes it: a private key in PKCS #8, or
+// a public key as SubjectPublicKeyInfo.
 func ParseKey(raw []byte) (*Key, error) {
 	loaded, err := signerverifier.LoadKey(raw)
 	switch {
@@ -159,7 +159,7 @@ func ParseKey(raw []byte) (*Key, error) {
 	return &Key{sv: sv, private: loaded.KeyVal.Private != ""}, nil
 }
 
-// LoadKey reads the file of a key. A private one that others can read is refused: it may be somebody else's by now.
+// LoadKey reads the file of a key. It refuses a private key that others can read, because others may have it by now.
 func LoadKey(path string) (*Key, error) {
 	f, err := filing.Open(path)
 	if err != nil {
@@ -196,13 +196,14 @@ func LoadPrivateKey(path string) (*Key, error) {
 	return key, nil
 }
 
-// ID is the key's name in envelopes: a digest of its public part.
+// ID returns the name of the key in envelopes, which is a digest of its public part.
 func (k *Key) ID() string {
 	id, _ := k.sv.KeyID() // never fails
 	return id
 }
 
-// NewKey makes a key in two new files: the private part, readable by this user only, and the public one, named .pub.
+// NewKey writes a new key to two new files: the private part, which only this user can read, and the public part in a
+// file named .pub.
 func NewKey(path string) (*Key, error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -233,19 +234,19 @@ func createFile(path string, content []byte, mode os.FileMode) error {
 	return errors.Join(err, f.Close())
 }
 
-// Private says whether the key can sign.
+// Private reports whether the key can sign.
 func (k *Key) Private() bool { return k.private }
 
-// ReportPredicate names what the signature of a report claims: that its signer stands for the outcome in it.
+// ReportPredicate is what the signature of a report claims: its signer vouches for the outcome in it.
 const ReportPredicate = "https://authzconf.dev/report/v1alpha1"
 
-// SignReport signs a report: a file that names the record, and with it all evidence. outcome is what the report says, so
-// that who has only the signature sees what it is about.
+// SignReport signs a report, which is a file that names the record and with it all evidence. outcome is what the report
+// says, so that somebody who has only the signature sees what it is about.
 func SignReport(key *Key, name string, report []byte, outcome any) ([]byte, error) {
 	return SignFiles(key, map[string][]byte{name: report}, ReportPredicate, outcome)
 }
 
-// CheckReport says whose signature a report carries; signature is nil for one that carries none. With keys, one of them
+// CheckReport returns whose signature a report has. signature is nil if it has none. If keys are given, one of them
 // must have signed it. Each difference is a line.
 func CheckReport(keys []*Key, signature []byte, name string, report []byte, outcome any) (by string, differences []string) {
 	if signature == nil && len(keys) == 0 {
@@ -255,7 +256,7 @@ func CheckReport(keys []*Key, signature []byte, name string, report []byte, outc
 		return "not valid", []string{"signature: it is missing: nobody has signed"}
 	}
 	if len(keys) == 0 {
-		// Nobody can say whose signature it is without a key. Anybody can say that it is not of this report.
+		// Without a key nobody can say whose signature it is, but anybody can say that it is not of this report.
 		if differences = checkReport(nil, signature, name, report, outcome); len(differences) > 0 {
 			return "not valid", differences
 		}

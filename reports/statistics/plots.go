@@ -37,15 +37,15 @@ type Tick struct {
 	Label string  `json:"label"`
 }
 
-// Axis is one of a chart.
+// Axis is an axis of a chart.
 type Axis struct {
 	Label string `json:"label"`
-	// Log makes the axis logarithmic: all values must be above 0. Zero makes it begin at 0.
+	// Log makes the axis logarithmic, so that all values must be above 0. Zero makes it begin at 0.
 	Log  bool `json:"log,omitempty"`
 	Zero bool `json:"zero,omitempty"`
-	// Room keeps the highest values off the frame.
+	// Room keeps the highest values away from the frame.
 	Room bool `json:"room,omitempty"`
-	// Ticks, if given, replace the usual ones.
+	// Ticks replace the usual ticks, if they are given.
 	Ticks []Tick `json:"ticks,omitempty"`
 }
 
@@ -56,19 +56,20 @@ type Chart struct {
 	Y     Axis   `json:"y"`
 	// Height is in points.
 	Height float64 `json:"height"`
-	// Alone puts the label above the chart and the names of the curves below it, for a chart that no page explains.
+	// Alone puts the label above the chart and the names of the curves below it. It is for a chart that no page
+	// explains.
 	Alone  bool    `json:"alone,omitempty"`
 	Curves []Curve `json:"curves"`
 }
 
-// Plot is one figure of a report, as data: a chart or a forest.
+// Plot is one figure of a report as data: a chart or a forest plot.
 type Plot struct {
 	Title  string      `json:"title"`
 	Chart  *Chart      `json:"chart,omitempty"`
 	Forest *ForestPlot `json:"forest,omitempty"`
 }
 
-// ForestPlot has an interval in each row, one below the other, beside 0.
+// ForestPlot has one interval in each row, one below the other, relative to 0.
 type ForestPlot struct {
 	Label string `json:"label"`
 	// Axis is the label of the horizontal axis.
@@ -76,7 +77,7 @@ type ForestPlot struct {
 	Rows []Row  `json:"rows"`
 }
 
-// SVG returns the plot as an SVG element, empty if there is nothing to draw.
+// SVG returns the plot as an SVG element, or "" if there is nothing to draw.
 func (p Plot) SVG() (string, error) {
 	switch {
 	case p.Chart != nil:
@@ -87,8 +88,8 @@ func (p Plot) SVG() (string, error) {
 	return "", nil
 }
 
-// SVG is the chart as an SVG element with its namespace, a file of its own or part of a page; empty if no curve has
-// a point. The place of a curve decides its colour.
+// SVG returns the chart as an SVG element with its namespace, for a file of its own or as part of a page, or "" if no
+// curve has a point. The position of a curve decides its colour.
 func (c Chart) SVG() (string, error) {
 	p := newPlot()
 	c.X.set(&p.X)
@@ -147,7 +148,7 @@ func (a Axis) makeRoom(axis *plot.Axis) {
 	}
 }
 
-// errorBars are intervals around values. The library takes distances from the value.
+// errorBars are intervals around values. The library expects distances from the value.
 type errorBars struct {
 	plotter.XYs
 	plotter.XErrors
@@ -182,7 +183,7 @@ func addCurve(p *plot.Plot, i int, points []Point) error {
 	return nil
 }
 
-// Row is one of Forest: an interval around its estimate, its values, and the band that it should lie within, if any.
+// Row is one row of Forest: an interval around its estimate, its values, and the band that it should be within, if any.
 type Row struct {
 	Name     string    `json:"name"`
 	Interval Interval  `json:"interval"`
@@ -190,7 +191,7 @@ type Row struct {
 	Band     *Interval `json:"band,omitempty"`
 }
 
-// Forest draws intervals one below the other, beside 0, as an SVG element; empty if there is none.
+// Forest draws intervals one below the other, relative to 0, as an SVG element. It returns "" if there are none.
 func Forest(label, axis string, rows []Row) (string, error) {
 	if len(rows) == 0 {
 		return "", nil
@@ -202,7 +203,7 @@ func Forest(label, axis string, rows []Row) (string, error) {
 	var bars errorBars
 	for i, r := range slices.Backward(rows) {
 		y := float64(len(rows) - 1 - i)
-		names = append(names, r.Name+strings.Repeat(" ", 1+len(r.Name)/5)) // the reader's letters may be wider
+		names = append(names, r.Name+strings.Repeat(" ", 1+len(r.Name)/5)) // the letters of the reader's font may be wider
 		if r.Band != nil {
 			band, err := plotter.NewPolygon(plotter.XYs{{X: r.Band.Low, Y: y - 0.35}, {X: r.Band.High, Y: y - 0.35}, {X: r.Band.High, Y: y + 0.35}, {X: r.Band.Low, Y: y + 0.35}})
 			if err != nil {
@@ -249,13 +250,14 @@ func Forest(label, axis string, rows []Row) (string, error) {
 	return svg(p, label, float64(60+26*len(rows)), &legend), nil
 }
 
-// Colours that people with colour blindness can tell apart (Okabe and Ito); after the last of them lines are dashed.
+// palette are colours that people with colour blindness can tell apart (Okabe and Ito). After the last of them, lines
+// are dashed.
 var palette = []color.RGBA{
 	{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255},
 	{230, 159, 0, 255}, {86, 180, 233, 255}, {70, 70, 70, 255},
 }
 
-// Colour is that of curve i, for a legend outside of the chart.
+// Colour returns the colour of curve i, for a legend outside of the chart.
 func Colour(i int) string {
 	c := palette[i%len(palette)]
 	return fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B)
@@ -272,7 +274,7 @@ func lineStyle(i int) draw.LineStyle {
 	return style
 }
 
-// newPlot has letters without serifs, as the page does, and a grid behind everything.
+// newPlot returns a plot with letters without serifs, as the page has them, and a grid behind everything.
 func newPlot() *plot.Plot {
 	p := plot.New()
 	p.Title.TextStyle.Font.Variant, p.Title.TextStyle.Font.Size, p.Title.Padding = "Sans", 13, vg.Points(8)
@@ -285,7 +287,7 @@ func newPlot() *plot.Plot {
 	return p
 }
 
-// roundTicks are six or so, at multiples of 1, 2 or 5 times a power of ten.
+// roundTicks are about six ticks, at multiples of 1, 2 or 5 times a power of ten.
 type roundTicks struct{}
 
 func (roundTicks) Ticks(low, high float64) (ticks []plot.Tick) {
@@ -302,7 +304,8 @@ func (roundTicks) Ticks(low, high float64) (ticks []plot.Tick) {
 	return ticks
 }
 
-// logTicks are at 1, 2 and 5 times the powers of ten, or at all their multiples where the range is less than a power.
+// logTicks are at 1, 2 and 5 times the powers of ten, or at all multiples of these if the range is smaller than a
+// power.
 type logTicks struct{}
 
 func (logTicks) Ticks(low, high float64) (ticks []plot.Tick) {
@@ -330,8 +333,8 @@ func svg(p *plot.Plot, label string, height float64, legend *plot.Legend) string
 	p.Draw(draw.Crop(all, 0, 0, below, 0))
 	legend.Draw(draw.Crop(all, vg.Points(40), 0, 0, 0))
 	var b bytes.Buffer
-	_, _ = c.WriteTo(&b) // a bytes.Buffer takes everything
-	// The element alone: a page has one prologue, its own.
+	_, _ = c.WriteTo(&b) // writing to a bytes.Buffer never fails
+	// Only the element is returned, because a page has one prologue of its own.
 	_, element, _ := strings.Cut(b.String(), "<svg")
 	return `<svg role="img" aria-label="` + html.EscapeString(label) + `"` + element
 }

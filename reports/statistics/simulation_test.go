@@ -6,9 +6,10 @@ import (
 	"testing"
 )
 
-// simulated is a kind of run. A log-ratio of a pair is the effect, the difference of two processes (the same in all
-// pairs of a start), and the difference of two blocks; one block in 20 meets something else on the machine and is
-// three times as noisy. What both blocks of a pair share is not in their ratio.
+// simulated is a kind of run. The log-ratio of a pair is the sum of the effect, of the difference of two processes
+// (which is the same in all pairs of a start), and of the difference of two blocks. One block in 20 is disturbed by
+// something else on the machine, and is three times as noisy. Noise that both blocks of a pair share is not in their
+// ratio.
 type simulated struct {
 	// pairs has the number of each start.
 	pairs []int
@@ -17,14 +18,14 @@ type simulated struct {
 	effect         float64
 }
 
-// The fewest that may say anything: two quantiles of an A/A comparison, and 14 tests.
+// These are the smallest numbers with which a statement is allowed: two quantiles of an A/A comparison, and 14 tests.
 var (
 	fewestAA    = []int{2, 2, 1, 1, 1}
 	fewestOf14  = []int{2, 2, 2, 2, 2}
 	twentyPairs = []int{4, 4, 4, 4, 4}
 )
 
-// enough runs that 1 % is six standard errors of a part of 5 %.
+// simulatedRuns is so large that 1 % is six standard errors of a part of 5 %.
 const simulatedRuns = 20_000
 
 func (s simulated) pair(r *rand.Rand, processes float64) float64 {
@@ -37,7 +38,7 @@ func (s simulated) pair(r *rand.Rand, processes float64) float64 {
 	return math.Log1p(s.effect) + processes + noise() - noise()
 }
 
-// run draws the pairs of a run, and in which start each was.
+// run draws the pairs of a run, and the start to which each belongs.
 func (s simulated) run(r *rand.Rand) (starts []int, x []float64) {
 	for start, n := range s.pairs {
 		processes := s.process * (r.NormFloat64() - r.NormFloat64())
@@ -48,7 +49,7 @@ func (s simulated) run(r *rand.Rand) (starts []int, x []float64) {
 	return starts, x
 }
 
-// part is how often something holds of the start means of simulated runs.
+// part returns how often a condition holds for the start means of simulated runs.
 func (s simulated) part(seed uint64, holds func(means []float64) bool) float64 {
 	r := rand.New(rand.NewPCG(seed, 16))
 	n := 0
@@ -60,7 +61,7 @@ func (s simulated) part(seed uint64, holds func(means []float64) bool) float64 {
 	return float64(n) / simulatedRuns
 }
 
-// within fails a test unless a part is what it should be, give or take 1 %.
+// within fails a test unless a part is the expected one, plus or minus 1 %.
 func within(t *testing.T, what string, got, want float64) {
 	t.Helper()
 	t.Logf("%s: %.2f %%, nominal %.0f %%", what, 100*got, 100*want)
@@ -86,8 +87,8 @@ func TestFewest(t *testing.T) {
 	}
 }
 
-// An interval holds the truth as often as it says, at the fewest starts and pairs that may say anything, whether it is
-// the processes or the blocks that differ.
+// TestCoverage checks that an interval contains the truth as often as it claims, with the fewest starts and pairs that
+// are allowed, whether processes or blocks differ.
 func TestCoverage(t *testing.T) {
 	for _, s := range []simulated{
 		{pairs: fewestAA, process: 0.01, block: 0.01, effect: 0.03},
@@ -106,9 +107,9 @@ func TestCoverage(t *testing.T) {
 	}
 }
 
-// Two servers that are the same, whose processes differ by 1 % as they happen to be started, are not told apart more
-// often than the level says, however many pairs there are. By pairs they would be: that this simulation can see it is
-// checked as well.
+// TestFalsePositivesOfStarts checks that two equal servers, whose processes differ by 1 % by chance, are not told apart
+// more often than the level says, however many pairs there are. It also checks that a comparison by pairs would tell
+// them apart, so that the simulation can show the mistake.
 func TestFalsePositivesOfStarts(t *testing.T) {
 	s := simulated{pairs: []int{20, 20, 20, 20, 20}, process: 0.01, block: 0.01}
 	within(t, "false positives", s.part(2, func(means []float64) bool { return TTest(means) <= Alpha }), Alpha)
@@ -125,8 +126,9 @@ func TestFalsePositivesOfStarts(t *testing.T) {
 	}
 }
 
-// The A/A check asks for equivalence. Two servers that differ by as much as its margin pass it as rarely as the level says; what
-// does not differ passes if starts scatter little beside the margin, and else is not decided.
+// TestAAByEquivalence is about the A/A check, which asks for equivalence. Two servers that differ by as much as its
+// margin pass it as rarely as the level says. Two equal servers pass if starts scatter little compared with the margin,
+// and are undecided otherwise.
 func TestAAByEquivalence(t *testing.T) {
 	const margin = 0.1
 	passes := func(process, effect float64) float64 {
@@ -156,7 +158,7 @@ func TestAAByEquivalence(t *testing.T) {
 	}
 }
 
-// What 20 pairs in 5 starts can see.
+// TestPower shows what 20 pairs in 5 starts can detect.
 func TestPower(t *testing.T) {
 	for effect, least := range map[float64]float64{0.05: 0.75, 0.1: 0.995} {
 		s := simulated{pairs: twentyPairs, process: 0.01, block: 0.03, effect: effect}
@@ -168,8 +170,9 @@ func TestPower(t *testing.T) {
 	}
 }
 
-// Of 14 tests of a report some differ and some do not: whether any of the latter is said to is the error of the
-// family, at most 5 %, and near to it if none differs. It is not bought by finding nothing.
+// TestHolmFamily has 14 tests of a report. Some differ, and some do not. The chance that any of the latter is said to
+// differ is the error of the family: at most 5 %, and near to it if none differs. The test also checks that this is not
+// achieved by finding nothing.
 func TestHolmFamily(t *testing.T) {
 	for _, differ := range []int{0, 7} {
 		r := rand.New(rand.NewPCG(6, 16))
@@ -201,8 +204,8 @@ func TestHolmFamily(t *testing.T) {
 	}
 }
 
-// "Equivalent" is said of a difference as large as the margin in at most 5 % of runs, and of none nearly always, if the
-// noise is small enough beside the margin; and "above" likewise.
+// TestEquivalenceErrors checks that a difference as large as the margin is called "equivalent" in at most 5 % of runs,
+// and that no difference nearly always is, if the noise is small compared with the margin. The same holds for "above".
 func TestEquivalenceErrors(t *testing.T) {
 	const margin = 0.1
 	says := func(effect float64, pairs []int, want Equivalence) float64 {
@@ -224,7 +227,8 @@ func TestEquivalenceErrors(t *testing.T) {
 	}
 }
 
-// As many starts as StartsToDecide says decide in four runs of five, if nothing differs; with a third of them it is fewer.
+// TestStartsToDecide checks that as many starts as StartsToDecide says decide in four runs of five if nothing differs,
+// and that a third of them decide in fewer.
 func TestStartsToDecide(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 16))
 	const deviation, margin = 0.4, 0.25

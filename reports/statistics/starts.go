@@ -1,8 +1,8 @@
 // Package statistics has the few statistical procedures that a load report needs. They work on pairs of blocks within
-// starts of the servers, never on single requests: those of one block are autocorrelated, and a test that takes them
-// for independent finds a difference between any two blocks; pairs of one start share two processes, and a test that
-// takes those for independent finds a difference between any two processes. Nothing is drawn: everybody who recomputes
-// a report gets the same figures.
+// starts of the servers, and never on single requests. Requests of one block are autocorrelated, and a test that treats
+// them as independent finds a difference between any two blocks. Pairs of one start share two processes, and a test
+// that treats them as independent finds a difference between any two processes. Nothing is random, so everybody who
+// recomputes a report gets the same figures.
 package statistics
 
 import (
@@ -31,7 +31,7 @@ func (i Interval) Map(f func(float64) float64) Interval {
 	return Interval{Estimate: f(i.Estimate), Low: f(i.Low), High: f(i.High)}
 }
 
-// LogRatios are ln(b/a) of each pair. A slow-down by a factor and a speed-up by it are then equally far from none.
+// LogRatios returns ln(b/a) of each pair. A slow-down and a speed-up by the same factor are then equally far from zero.
 func LogRatios(a, b []float64) ([]float64, error) {
 	if len(a) != len(b) {
 		return nil, fmt.Errorf("%d values cannot be paired with %d", len(a), len(b))
@@ -49,19 +49,21 @@ func LogRatios(a, b []float64) ([]float64, error) {
 // isPositive reports whether a number is above 0 and finite.
 func isPositive(x float64) bool { return x > 0 && !math.IsInf(x, 0) }
 
-// MinStarts is how many starts of the servers a statement about their difference needs. A process that happens to be
-// 1 % slower makes every pair of its start differ, so that pairs tell nothing about the next start, and only starts do.
+// MinStarts is how many starts of the servers a statement about their difference needs. A process that is 1 % slower by
+// chance makes every pair of its start differ, so only further starts show anything about the next start, and pairs do
+// not.
 const MinStarts = 5
 
 // Alpha is the level of tests.
 const Alpha = 0.05
 
-// PairsNeeded is how many pairs a statement needs that is one of so many tests: with fewer not even a test that looks
-// at nothing but the signs of the differences, all of them alike, could reach Alpha when it is adjusted for the others.
+// PairsNeeded returns how many pairs a statement needs that is one of the given number of tests. With fewer, even a
+// test of only the signs of the differences, all of them equal, could not reach Alpha after the adjustment for the
+// other tests.
 func PairsNeeded(tests int) int { return int(math.Ceil(math.Log2(2 * float64(max(tests, 1)) / Alpha))) }
 
-// StartMeans are the means of the values of each start of the servers, in the order of the starts. They are what is
-// independent: intervals and tests are of them.
+// StartMeans returns the mean of the values of each start, in the order of the starts. These means are independent, so
+// intervals and tests are based on them.
 func StartMeans(starts []int, x []float64) []float64 {
 	by := map[int][]float64{}
 	for i, start := range starts {
@@ -70,8 +72,8 @@ func StartMeans(starts []int, x []float64) []float64 {
 	return seq.Map(slices.Sorted(maps.Keys(by)), func(start int) float64 { return stat.Mean(by[start], nil) })
 }
 
-// TTest is the two-sided p-value of the mean of values being 0, by Student's t: below 0.05 if and only if the interval
-// of MeanInterval at 0.95 leaves 0 out. Fewer than two values tell nothing: p is 1.
+// TTest returns the two-sided p-value for the mean of values being 0, by Student's t. It is below 0.05 exactly if the
+// interval of MeanInterval at 0.95 does not contain 0. Fewer than two values show nothing, so p is 1.
 func TTest(x []float64) float64 {
 	if len(x) < 2 {
 		return 1
@@ -80,13 +82,13 @@ func TTest(x []float64) float64 {
 	if mean == 0 {
 		return 1
 	}
-	// Values that are all the same have no deviation: t is infinite, and p 0.
+	// Equal values have no deviation, so t is infinite and p is 0.
 	t := math.Abs(mean) / stat.StdErr(deviation, float64(len(x)))
 	return 2 * distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(len(x) - 1)}.Survival(t)
 }
 
-// Holm adjusts p-values for there being several: the chance that any of them is at or below a level though nothing
-// differs is at most that level.
+// Holm adjusts p-values because there are several: if nothing differs, the chance that any of them is at or below a
+// level is at most that level.
 func Holm(p []float64) []float64 {
 	order := make([]int, len(p))
 	for i := range order {
@@ -102,23 +104,25 @@ func Holm(p []float64) []float64 {
 	return adjusted
 }
 
-// Equivalence says where a difference lies against a margin.
+// Equivalence says where a difference lies relative to a margin.
 type Equivalence string
 
-// The possible answers.
+// These are the possible answers.
 const (
-	// Equivalent: the whole 90 % interval lies within the margin, which, unlike a large p-value, shows a small difference.
+	// Equivalent means that the whole 90 % interval is within the margin. Unlike a large p-value, that shows that the
+	// difference is small.
 	Equivalent Equivalence = "equivalent"
-	// Above: the whole 90 % interval lies above the margin.
+	// Above means that the whole 90 % interval is above the margin.
 	Above Equivalence = "above"
-	// Below: the whole 90 % interval lies below the margin.
+	// Below means that the whole 90 % interval is below the margin.
 	Below Equivalence = "below"
-	// Undecided: the interval crosses a bound of the margin. More pairs could tell.
+	// Undecided means that the interval crosses a bound of the margin. More pairs could decide.
 	Undecided Equivalence = "undecided"
 )
 
-// Equivalent90 compares the 90 % interval of a mean log-ratio with a margin: the part, such as 0.05, by which one side
-// may exceed the other. It has to be declared before measuring. Two one-sided tests at 5 % are the same.
+// Equivalent90 compares the 90 % interval of a mean log-ratio with a margin, which is the part, such as 0.05, by which
+// one side may exceed the other. The margin has to be declared before measuring. The result is the same as that of two
+// one-sided tests at 5 %.
 func Equivalent90(ninety Interval, margin float64) Equivalence {
 	bound := math.Log1p(margin)
 	switch {
@@ -134,13 +138,13 @@ func Equivalent90(ninety Interval, margin float64) Equivalence {
 	return Undecided
 }
 
-// StartsToDecide is how many starts it takes until means that scatter as these do are shown to be Equivalent in four of five
-// runs, if nothing differs. The scatter of few starts is itself a rough figure.
+// StartsToDecide returns how many starts are needed until means that scatter like these are found Equivalent in four of
+// five runs, if nothing differs. The scatter of few starts is itself only a rough figure.
 func StartsToDecide(means []float64, margin float64) int {
 	deviation := stat.StdDev(means, nil)
 	for n := MinStarts; n < 10_000; n++ {
 		t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(n - 1)}
-		// Either end of the interval may cross its bound: in one run of ten each.
+		// Either end of the interval may cross its bound, in one run of ten each.
 		if (t.Quantile(0.95)+t.Quantile(0.9))*stat.StdErr(deviation, float64(n)) <= math.Log1p(margin) {
 			return n
 		}
@@ -148,11 +152,11 @@ func StartsToDecide(means []float64, margin float64) int {
 	return 10_000
 }
 
-// Mean is the mean of values, such as those of the blocks of one side. That of none is NaN.
+// Mean returns the mean of values, such as those of the blocks of one side, or NaN if there are none.
 func Mean(x []float64) float64 { return stat.Mean(x, nil) }
 
-// MeanInterval is the mean of values, of blocks or of starts, with its interval by Student's t at a level such as 0.95. With fewer than two
-// values there is no interval, and ok is false.
+// MeanInterval returns the mean of values, of blocks or of starts, with its interval by Student's t at a level such as
+// 0.95. With fewer than two values there is no interval, and ok is false.
 func MeanInterval(x []float64, level float64) (i Interval, ok bool) {
 	if len(x) == 0 {
 		return Interval{}, false
@@ -166,13 +170,14 @@ func MeanInterval(x []float64, level float64) (i Interval, ok bool) {
 	return Interval{Estimate: mean, Low: mean - half, High: mean + half}, true
 }
 
-// QuantileRanks are the ranks (1 is the smallest of n) whose values bound the quantile q of what the n values were
-// drawn from, at a two-sided level such as 0.95, whatever the distribution. ok is false if n is too small for both
-// bounds: a p99 needs 368.
+// QuantileRanks returns the ranks (1 is the smallest of n) of the values that bound the quantile q of the distribution
+// from which n values were drawn, at a two-sided level such as 0.95, whatever the distribution. ok is false if n is too
+// small for both bounds: a p99 needs 368.
 func QuantileRanks(n int64, q, level float64) (low, high int64, ok bool) {
 	tail := (1 - level) / 2
-	below := distuv.Binomial{N: float64(n), P: q} // How many values are below the quantile.
-	// The lower bound is too high if fewer than low values are below the quantile, the upper too low if at least high are.
+	below := distuv.Binomial{N: float64(n), P: q} // how many values are below the quantile
+	// The lower bound is too high if fewer than low values are below the quantile. The upper bound is too low if at
+	// least high values are.
 	low = int64(sort.Search(int(n), func(k int) bool { return below.CDF(float64(k)) > tail }))
 	high = int64(sort.Search(int(n), func(k int) bool { return 1-below.CDF(float64(k)) <= tail })) + 1
 	if low < 1 || high > n {
@@ -181,15 +186,15 @@ func QuantileRanks(n int64, q, level float64) (low, high int64, ok bool) {
 	return low, high, true
 }
 
-// SamplesNeeded is the smallest n for which QuantileRanks has both bounds: for fewer the chance that all values
-// lie on one side of the quantile is above the tail.
+// SamplesNeeded returns the smallest n for which QuantileRanks has both bounds. With fewer, the chance that all values
+// lie on one side of the quantile is larger than the tail.
 func SamplesNeeded(q, level float64) int64 {
 	return int64(math.Ceil(math.Log((1-level)/2) / math.Log(max(q, 1-q))))
 }
 
-// Trend is the Mann-Kendall test of values in the order of their measuring: the two-sided p-value, and the change
-// from the first to the last of them by the line of least squares. p is by the normal approximation with a correction for
-// continuity. Fewer than 4 values show no trend: p is 1.
+// Trend returns the result of the Mann-Kendall test of values in the order in which they were measured: the two-sided
+// p-value, and the change from the first to the last value by the line of least squares. p is computed by the normal
+// approximation with a correction for continuity. Fewer than 4 values show no trend, so p is 1.
 func Trend(x []float64) (p, change float64) {
 	n := len(x)
 	if n < 4 {
@@ -220,8 +225,8 @@ func Trend(x []float64) (p, change float64) {
 
 func kendallTerm(n int) float64 { return float64(n*(n-1)*(2*n+5)) / 18 }
 
-// Displaced is the part of arrivals, by slots of time, that came in another slot than in the plan; one that never
-// came counts as displaced. 0 means that both are the same.
+// Displaced returns the part of arrivals, by slots of time, that came in another slot than planned. An arrival that
+// never came counts as displaced. 0 means that both are the same.
 func Displaced(plan, actual []int64) float64 {
 	var planned, missing, added int64
 	for i := range max(len(plan), len(actual)) {

@@ -142,8 +142,8 @@ func TestQuantileRanks(t *testing.T) {
 	if got := SamplesNeeded(0.99, 0.95); got != 368 {
 		t.Errorf("a p99 needs %d, want 368", got)
 	}
-	// The tails are below 2.5 %, and one rank nearer they are not, by the
-	// probabilities of the binomial distribution added up.
+	// The tails are below 2.5 %, and with a bound one rank nearer they are not. This is checked by adding up the
+	// probabilities of the binomial distribution.
 	for _, n := range []int64{368, 500, 1000, 12345} {
 		low, high, _ := QuantileRanks(n, 0.99, 0.95)
 		if below(n, low-1) > 0.025 || below(n, low) <= 0.025 {
@@ -155,7 +155,7 @@ func TestQuantileRanks(t *testing.T) {
 	}
 }
 
-// below is P(at most k of n values are below their p99).
+// below returns the probability that at most k of n values are below their p99.
 func below(n, k int64) (p float64) {
 	lgamma := func(x int64) float64 { l, _ := math.Lgamma(float64(x)); return l }
 	for i := int64(0); i <= k; i++ {
@@ -165,7 +165,7 @@ func below(n, k int64) (p float64) {
 }
 
 func TestTrend(t *testing.T) {
-	// By the score less 1, and the variance n(n-1)(2n+5)/18.
+	// It uses the score less 1, and the variance n(n-1)(2n+5)/18.
 	normal := func(score, n float64) float64 { return math.Erfc(score / math.Sqrt(n*(n-1)*(2*n+5)/18) / math.Sqrt2) }
 	for _, c := range []struct {
 		name      string

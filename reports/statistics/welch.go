@@ -7,8 +7,9 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// DifferenceInterval is the mean of b less the mean of a, with its interval at a level such as 0.95 by Welch's t: the two may
-// scatter differently, and need not be equally many. With fewer than two values on a side there is no interval, and ok is false.
+// DifferenceInterval returns the mean of b less the mean of a, with its interval at a level such as 0.95 by Welch's t.
+// The two may scatter differently, and need not have the same number of values. With fewer than two values on a side
+// there is no interval, and ok is false.
 func DifferenceInterval(a, b []float64, level float64) (i Interval, ok bool) {
 	if len(a) == 0 || len(b) == 0 {
 		return Interval{}, false

@@ -28,7 +28,8 @@ func TestDifferenceInterval(t *testing.T) {
 	}
 }
 
-// Of intervals at 95 % as many hold the truth, also where one side scatters four times as much and has half as many values.
+// TestDifferenceCoverage checks that intervals at 95 % contain the truth that often, even if one side scatters four
+// times as much and has half as many values.
 func TestDifferenceCoverage(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	const trials = 4000

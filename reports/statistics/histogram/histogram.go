@@ -1,5 +1,6 @@
 // Package histogram counts durations in buckets of one fixed log-linear layout. All histograms have the same buckets
-// and hold integers only, so histograms of shards merge to exactly what one process would have counted, in any order.
+// and contain only integers, so the histograms of shards merge, in any order, to exactly what one process would have
+// counted.
 package histogram
 
 import (
@@ -13,18 +14,19 @@ import (
 )
 
 const (
-	// subBits fixes the width of buckets: below 2^subBits ns they are 1 ns wide, and above every power of two is
-	// cut into 2^subBits equal parts. A bucket is thus narrower than 1/128 of its values, and its middle within
-	// 0.4 % of each.
+	// subBits determines the width of buckets. Below 2^subBits ns they are 1 ns wide, and above every power of two is
+	// cut into 2^subBits equal parts. So a bucket is narrower than 1/128 of its values, and its middle is within 0.4 %
+	// of each.
 	subBits = 7
 	sub     = 1 << subBits
-	// topBits is where the layout ends: values of 2^topBits ns (some 73 min) and more are counted in the last bucket.
+	// topBits is the end of the layout. Values of 2^topBits ns (some 73 min) and more are counted in the last bucket.
 	topBits = 42
 	// Buckets is the number of buckets.
 	Buckets = (topBits - subBits + 1) * sub
 )
 
-// Histogram counts durations. The zero value is ready. It is not safe for concurrent use: goroutines merge theirs later.
+// Histogram counts durations. The zero value is ready for use. It is not safe for concurrent use, but goroutines can
+// merge theirs later.
 type Histogram struct {
 	counts []int64
 	count  int64
@@ -98,17 +100,17 @@ func (h *Histogram) Merge(other *Histogram) {
 // Count is the number of durations.
 func (h *Histogram) Count() int64 { return h.count }
 
-// Sum is their exact sum.
+// Sum returns the exact sum of the durations.
 func (h *Histogram) Sum() time.Duration { return time.Duration(h.sum) }
 
-// Min and Max are exact; 0 if nothing was counted.
+// Min and Max return exact values, or 0 if nothing was counted.
 func (h *Histogram) Min() time.Duration { return time.Duration(h.min) }
 
 // Max is the longest duration.
 func (h *Histogram) Max() time.Duration { return time.Duration(h.max) }
 
-// Quantile is the smallest value that at least a part q (0 to 1) of the durations does not exceed, to within half
-// a bucket; 0 if nothing was counted.
+// Quantile returns the smallest value that at least a part q (0 to 1) of the durations does not exceed, to within half
+// a bucket, or 0 if nothing was counted.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	if h.count == 0 {
 		return 0
@@ -146,7 +148,7 @@ func (h *Histogram) Each(f func(bucket int, count int64)) {
 	}
 }
 
-// encoded is the form in files. Buckets that are empty are left out.
+// encoded is the form in files. Empty buckets are left out.
 type encoded struct {
 	Layout string     `json:"layout"`
 	Sum    int64      `json:"sumNanoseconds"`
@@ -155,7 +157,7 @@ type encoded struct {
 	Counts [][2]int64 `json:"counts"` // bucket, count
 }
 
-// layout names the buckets, so that files of another layout are not merged.
+// layout identifies the buckets, so that files of another layout are not merged.
 const layout = "log-linear-7-42"
 
 // MarshalJSON implements json.Marshaler.
@@ -165,11 +167,11 @@ func (h Histogram) MarshalJSON() ([]byte, error) {
 	return json.Marshal(e)
 }
 
-// UnmarshalJSON implements json.Unmarshaler. It refuses another layout, and what cannot have been counted.
+// UnmarshalJSON implements json.Unmarshaler. It refuses another layout, and numbers that cannot have been counted.
 func (h *Histogram) UnmarshalJSON(data []byte) error {
 	var e struct {
 		encoded
-		// A slice, for a third number would be skipped in an array of two.
+		// It is a slice, because a third number would be ignored in an array of two.
 		Counts [][]int64 `json:"counts"`
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))
@@ -222,7 +224,7 @@ func (h *Histogram) check() error {
 		least += float64(max(int64(from), h.min)) * float64(count)
 		most += float64(max(min(int64(to)-1, h.max), int64(from))) * float64(count)
 		if bucket == Buckets-1 {
-			most += float64(h.max) * float64(count) // The last bucket has no end.
+			most += float64(h.max) * float64(count) // the last bucket has no end
 		}
 	})
 	ordered := h.min >= 0 && h.min <= h.max

@@ -82,7 +82,7 @@ func TestRankOfFew(t *testing.T) {
 			t.Errorf("rank %d is %d, want %d", k, got, want)
 		}
 	}
-	// A quantile is reached by at least its part of the durations.
+	// At least its part of the durations does not exceed a quantile.
 	for q, want := range map[float64]time.Duration{0: 10, 0.25: 10, 0.26: 20, 0.5: 20, 0.75: 30, 0.76: 40, 1: 40} {
 		if got := h.Quantile(q); got != want {
 			t.Errorf("quantile %g is %d, want %d", q, got, want)
@@ -111,7 +111,7 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-// Every bucket begins where the one before ends, and holds its own bounds.
+// TestBucketsAreOneLayout checks that every bucket begins where the previous one ends, and contains its own bounds.
 func TestBucketsAreOneLayout(t *testing.T) {
 	var last time.Duration
 	for i := range Buckets {
@@ -137,7 +137,7 @@ func TestBucketsAreOneLayout(t *testing.T) {
 	}
 }
 
-// However many shards, and in any order, they merge to what one process counts.
+// TestMergeIsExact checks that any number of shards, in any order, merge to what one process counts.
 func TestMergeIsExact(t *testing.T) {
 	for name := range distributions {
 		values := drawn(name, 10_000)
@@ -159,7 +159,7 @@ func TestMergeIsExact(t *testing.T) {
 	}
 }
 
-// A merge leaves what was merged alone, and shares nothing with it.
+// TestMergeCopies checks that a merge does not change what was merged, and shares nothing with it.
 func TestMergeCopies(t *testing.T) {
 	a, b := recorded([]time.Duration{1, 2}), &Histogram{}
 	b.Merge(a)
@@ -181,7 +181,7 @@ func TestJSONRoundTrip(t *testing.T) {
 		histograms[name] = recorded(drawn(name, 1000))
 	}
 	for name, h := range histograms {
-		// By value, as it is in a block.
+		// It is encoded by value, as in a block.
 		data, err := json.Marshal(struct{ H Histogram }{*h})
 		if err != nil {
 			t.Fatal(err)
@@ -223,8 +223,7 @@ func TestUnmarshalRefuses(t *testing.T) {
 	}
 }
 
-// Whatever is read is a histogram that could have been counted, and is written
-// as it was read.
+// FuzzUnmarshalJSON checks that everything that is read could have been counted, and is written as it was read.
 func FuzzUnmarshalJSON(f *testing.F) {
 	for name := range distributions {
 		data, err := json.Marshal(recorded(drawn(name, 50)))
@@ -284,7 +283,7 @@ func BenchmarkMerge(b *testing.B) {
 	}
 }
 
-// Mean is exact but for the rounding to a nanosecond; 0 if nothing was counted.
+// Mean returns the mean, exact except for rounding to a nanosecond, or 0 if nothing was counted.
 func (h *Histogram) Mean() time.Duration {
 	if h.count == 0 {
 		return 0

@@ -138,8 +138,8 @@ func (f *adviseFlags) try(c *cobra.Command, seen []advice.Seen, refused []advice
 	return failedIf(len(result.Wrong) > 0)
 }
 
-// readPresent returns the roles and bindings of --kubeconfig, or those of --rbac with those that every cluster has; nil
-// without either flag.
+// readPresent returns the roles and bindings of --kubeconfig, or those of --rbac together with those that every cluster
+// has. It returns nil without either flag.
 func (f *adviseFlags) readPresent(c *cobra.Command) ([]map[string]any, error) {
 	switch {
 	case f.kubeconfig != "":
@@ -203,7 +203,7 @@ func readManifests(paths []string) (objects []map[string]any, leftOut map[string
 	return objects, leftOut, nil
 }
 
-// findManifests returns a file whatever its name is, or those below a folder that are named like manifests.
+// findManifests returns a file, whatever its name is, or the files below a folder that are named like manifests.
 func findManifests(path string) (files []string, err error) {
 	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -234,7 +234,7 @@ func (f *adviseFlags) printHolders(c *cobra.Command, present []map[string]any) e
 	return nil
 }
 
-// review asks the cluster what it makes of what was seen and its neighbours.
+// review asks the cluster about what was seen and about its neighbours.
 func (l *liveCluster) review(seen []advice.Seen, neighbours []advice.Neighbour) (*verification.Findings, error) {
 	facts, err := l.Facts(l.ctx)
 	if err != nil {
@@ -269,7 +269,7 @@ func (l *liveCluster) rbac() (objects []map[string]any, err error) {
 type judgedProfile struct {
 	advice.Profile
 	Kinds       []advice.Judged   `json:"sends"`
-	Constrained []scenarios.Grant `json:"constrained"` // the grants that take the place of the legacy ones
+	Constrained []scenarios.Grant `json:"constrained"` // the grants that replace the legacy ones
 	Manifests   string            `json:"-"`
 
 	summary *advice.Summary
@@ -319,7 +319,7 @@ func (j judgedProfile) Blocked() []advice.Judged {
 	return slices.DeleteFunc(slices.Clone(j.Kinds), func(k advice.Judged) bool { return k.Mode != "" })
 }
 
-// refused returns the impersonations that the constrained grants do not allow: they need legacy ones.
+// refused returns the impersonations that the constrained grants do not allow, so that they need legacy ones.
 func (j judgedProfile) refused() (list []advice.Neighbour) {
 	for _, s := range j.summary.Seen() {
 		if s.Mode == "" {

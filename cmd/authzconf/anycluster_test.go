@@ -46,7 +46,7 @@ func passOnAnyCluster(t *testing.T, kubeconfig string) {
 	t.Logf("%d scenarios passed\n%s%s", passed, out, verified)
 }
 
-// TestAnyCluster takes a control plane of this machine for a cluster that exists.
+// TestAnyCluster uses a control plane of this machine as an existing cluster.
 func TestAnyCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts a control plane")
@@ -60,7 +60,7 @@ func TestAnyCluster(t *testing.T) {
 	left(t, plane)
 }
 
-// TestKindAnyCluster takes a cluster of kind, for its administrator and for users who lack a permission each.
+// TestKindAnyCluster uses a cluster of kind, as its administrator and as users who lack one permission each.
 func TestKindAnyCluster(t *testing.T) {
 	image := os.Getenv("AUTHZCONF_KIND_NODE_IMAGE")
 	if image == "" {

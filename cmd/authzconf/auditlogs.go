@@ -15,17 +15,17 @@ import (
 	"github.com/authzconf/authzconf/reports"
 )
 
-// An eventSink keeps what a command needs of the audit events that impersonate.
+// eventSink collects what a command needs of the audit events that impersonate.
 type eventSink interface {
-	// Add takes an event; again says that it is the second event of a request. An error says what is wrong with the event,
-	// which is left out then; advice.ErrTooMany ends the reading.
+	// Add adds an event. again means that it is the second event of a request. If the event is wrong, the error says
+	// how, and the event is left out; advice.ErrTooMany ends the reading.
 	Add(e *auditv1.Event, again bool) error
-	// Empty says that no event impersonated.
+	// Empty reports whether no event impersonated.
 	Empty() bool
 }
 
-// readAuditLogs reads the audit logs in files and folders into a sink, and prints on standard error what they have. It is an
-// error if nobody impersonates in them; purpose is what the command wanted to do with it.
+// readAuditLogs reads the audit logs in files and folders into a sink, and prints on standard error what they contain.
+// It is an error if nobody impersonates in them. purpose is what the command needs them for.
 func readAuditLogs(c *cobra.Command, paths []string, sink eventSink, purpose string) error {
 	files, err := findAuditLogs(paths, c.ErrOrStderr())
 	if err != nil {
@@ -47,7 +47,8 @@ func readAuditLogs(c *cobra.Command, paths []string, sink eventSink, purpose str
 	return nil
 }
 
-// findAuditLogs returns the files that paths name, and those below the folders among them that are named like audit logs.
+// findAuditLogs returns the files that paths name, and the files below named folders whose names are those of audit
+// logs.
 func findAuditLogs(paths []string, stderr io.Writer) (files []string, err error) {
 	for _, path := range paths {
 		found, leftOut, err := auditlog.Files(path)

@@ -33,7 +33,7 @@ func planOf(seed int64) (*certify.Plan, error) {
 	return certify.NewPlan(set, seed)
 }
 
-// planWith makes the questions of a seed that one is among, by its name.
+// planWith makes the questions of the seed to which a question belongs, by the question's name.
 func planWith(question string, seed int64) (*certify.Plan, error) {
 	if strings.HasPrefix(question, string(certify.Safe)+"/") {
 		return certify.NewSafePlan(seed)
@@ -41,7 +41,7 @@ func planWith(question string, seed int64) (*certify.Plan, error) {
 	return planOf(seed)
 }
 
-// policyOf makes the policy of a seed, which takes less time than all that is asked.
+// policyOf makes the policy of a seed. That takes less time than making all questions.
 func policyOf(seed int64) (*policy.Policy, error) {
 	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
 	if err != nil {
@@ -118,7 +118,7 @@ func serveReference(seed int64, path, kubeconfig string) (stop func() error, err
 	return stop, invalid(err)
 }
 
-// serveUntilDone serves a reference whose kubeconfig is written to a file until the command is ended.
+// serveUntilDone serves a reference until the command is ended. The kubeconfig for it is written to a file.
 func serveUntilDone(c *cobra.Command, kubeconfig string, serve func() (stop func() error, err error)) error {
 	if kubeconfig == "" {
 		return errors.New("--kubeconfig is needed: where the webhook's kubeconfig is written")

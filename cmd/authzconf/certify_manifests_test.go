@@ -13,8 +13,8 @@ import (
 	"github.com/authzconf/authzconf/certify"
 )
 
-// plugin is what Sonobuoy reads, as far as ours says anything
-// (github.com/vmware-tanzu/sonobuoy/pkg/plugin/manifest, Manifest).
+// plugin is the part of a Sonobuoy plugin that ours uses (github.com/vmware-tanzu/sonobuoy/pkg/plugin/manifest,
+// Manifest).
 type plugin struct {
 	Config struct {
 		Driver       string `json:"driver"`
@@ -26,8 +26,7 @@ type plugin struct {
 	Spec         corev1.Container `json:"spec"`
 }
 
-// TestCertifyManifests decodes the manifests strictly, and has the command line
-// read their arguments.
+// TestCertifyManifests decodes the manifests strictly, and parses their arguments with the command line.
 func TestCertifyManifests(t *testing.T) {
 	read := func(file string) []string {
 		raw, err := os.ReadFile("../../ci/certify/" + file)
@@ -63,7 +62,7 @@ func TestCertifyManifests(t *testing.T) {
 	runnable(t, p.Spec, append(p.ExtraVolumes, corev1.Volume{Name: "results"}))
 }
 
-// runnable checks the arguments, and that what they name is mounted.
+// runnable checks the arguments, and that the files which they name are mounted.
 func runnable(t *testing.T, c corev1.Container, volumes []corev1.Volume) {
 	t.Helper()
 	if !slices.Equal(c.Command, []string{"/authzconf"}) {

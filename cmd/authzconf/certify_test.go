@@ -104,7 +104,7 @@ func writeKubeconfig(ts *testscript.TestScript, pki *recorder.PKI, url, path str
 	ts.Check(os.WriteFile(ts.MkAbs(path), raw, 0o600))
 }
 
-// frugal checks how much memory the command that was ended last had.
+// frugal checks how much memory the last command that ended had.
 func frugal(ts *testscript.TestScript, neg bool, args []string) {
 	want(ts, !neg && len(args) == 1, "frugal MEBIBYTES")
 	limit, err := strconv.ParseInt(args[0], 10, 64)
@@ -112,7 +112,7 @@ func frugal(ts *testscript.TestScript, neg bool, args []string) {
 	status := ts.MkAbs(ts.Getenv(peakVariable))
 	data, err := os.ReadFile(status)
 	ts.Check(err)
-	ts.Check(os.Remove(status)) // so that it is not taken for the next command's
+	ts.Check(os.Remove(status)) // so that it is not taken for that of the next command
 	_, peak, _ := strings.Cut(string(data), "VmHWM:")
 	var got int64 // KiB
 	_, err = fmt.Sscan(peak, &got)

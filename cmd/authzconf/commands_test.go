@@ -22,8 +22,8 @@ func want(ts *testscript.TestScript, ok bool, usage string) {
 	}
 }
 
-// needsControlPlane skips the script with -short, and names the real programs to
-// what it runs.
+// needsControlPlane skips the script with -short. Otherwise it tells the programs that the script starts where the real
+// etcd and kube-apiserver are.
 func needsControlPlane(ts *testscript.TestScript, neg bool, args []string) {
 	want(ts, !neg && len(args) == 0, "needs-control-plane")
 	if testing.Short() {
@@ -91,10 +91,10 @@ func occupy(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], strconv.Itoa(listener.Addr().(*net.TCPAddr).Port))
 }
 
-// secret is how JSON Web Tokens, the header that carries them, and keys begin.
+// secret matches the beginnings of JSON Web Tokens, of the header that carries them, and of keys.
 var secret = regexp.MustCompile(`eyJ|Bearer |PRIVATE KEY`)
 
-// noSecrets looks through all files of a folder, and through the last output.
+// noSecrets searches all files of a folder, and the last output.
 func noSecrets(ts *testscript.TestScript, neg bool, args []string) {
 	want(ts, !neg && len(args) == 1, "no-secrets FOLDER")
 	files := []string{"stdout", "stderr"}
@@ -110,7 +110,7 @@ func noSecrets(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("%s holds a credential at byte %d", f, at[0])
 		}
 	}
-	if len(files) < 8 { // the report's four, evidence and scenarios beside them
+	if len(files) < 8 { // the report's four, and evidence and scenarios
 		ts.Fatalf("%s holds no report: %v", args[0], files)
 	}
 }

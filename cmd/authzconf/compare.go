@@ -14,7 +14,7 @@ import (
 	"github.com/authzconf/authzconf/suites/labels"
 )
 
-// newLoadCompare puts two storms side by side.
+// newLoadCompare returns the command that compares two storms.
 func newLoadCompare() *cobra.Command {
 	output := "text"
 	var pairs map[string]string
@@ -60,7 +60,7 @@ func openStorm(dir string) (*compare.Storm, error) {
 	return &compare.Storm{Run: s.Run, Result: s.Result}, nil
 }
 
-// findUnpaired returns what is wrong with variants that the user named; empty if both storms have them.
+// findUnpaired returns what is wrong with the variants that the user named, or "" if both storms have them.
 func findUnpaired(c *compare.Comparison, pairs map[string]string) string {
 	for _, name := range slices.Sorted(maps.Keys(pairs)) {
 		isPaired := slices.ContainsFunc(c.Variants, func(v compare.Variant) bool { return v.Before == name && v.After == pairs[name] })

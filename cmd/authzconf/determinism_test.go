@@ -24,9 +24,8 @@ import (
 // repeated are scenarios of every kind of requestor, without long waits.
 const repeated = `^kep-5284/(integration/(user-info|associated-node|serviceaccount)|e2e|user-stories)/`
 
-// TestRepeatability runs the same scenarios four times, two runs beside each
-// other each time: with the same seed, which have to give the same evidence, and
-// with others, which have to give the same verdicts.
+// TestRepeatability runs the same scenarios four times, two runs at a time. Runs with the same seed have to give the
+// same evidence, and runs with different seeds the same verdicts.
 func TestRepeatability(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
@@ -91,8 +90,8 @@ func verdictsOf(t *testing.T, dir string) map[string]verdicts.Verdict {
 	return found
 }
 
-// Everything in evidence that the server makes up, or the clock. It is a closed
-// list: whatever else differs is a difference.
+// madeUp matches everything in evidence that the server generates or that comes from the clock. The list is closed, so
+// anything else that differs is a difference.
 var madeUp = []struct {
 	what *regexp.Regexp
 	as   string
@@ -119,7 +118,7 @@ func evidence(t *testing.T, dir string) map[string][]byte {
 	files := map[string][]byte{}
 	root := os.DirFS(dir)
 	err := fs.WalkDir(root, "evidence", func(path string, d fs.DirEntry, err error) error {
-		isScenario := strings.Count(path, "/") > 2 // Others are of the run or of a cell as a whole.
+		isScenario := strings.Count(path, "/") > 2 // others belong to the run or to a whole cell
 		if err != nil || d.IsDir() || !isScenario {
 			return err
 		}

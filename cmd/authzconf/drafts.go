@@ -12,7 +12,7 @@ import (
 	"github.com/authzconf/authzconf/drafts/granular/permissions"
 )
 
-// newGranular returns the command of the product, with those that print the policies and the permissions.
+// newGranular returns the command of the product, with the commands that print the policies and the permissions.
 func newGranular() *cobra.Command {
 	c := productCommand(granular.Product)
 	c.AddCommand(newGranularPolicies(), newGranularPermissions())
@@ -37,7 +37,7 @@ func newGranularPolicies() *cobra.Command {
 	return c
 }
 
-// newGranularPermissions returns the command that lists the described permissions: by field, and by themselves.
+// newGranularPermissions returns the command that lists the described permissions, by field and by themselves.
 func newGranularPermissions() *cobra.Command {
 	var dir string
 	c := plainCommand("permissions", func(c *cobra.Command) error {
@@ -68,7 +68,7 @@ func loadDescriptions(dir string) (*permissions.Set, error) {
 	return granular.LoadDescriptions(files, dir)
 }
 
-// The KEPs whose cases list and lint show, besides the scenarios of impersonation.
+// These are the KEPs whose cases list and lint show, in addition to the scenarios of impersonation.
 const (
 	granularKEP    = "3617"
 	conditionalKEP = "5681"

@@ -27,8 +27,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestExisting runs scenarios on a control plane as if it were somebody else's,
-// and finds nothing of them afterwards; then it is made to look like production.
+// TestExisting runs scenarios on a control plane as if it were somebody else's, and checks that nothing of them
+// remains. Then the control plane is made to look like production.
 func TestExisting(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts a control plane")
@@ -80,13 +80,14 @@ func authzconf(args ...string) (code int, out string) {
 	return code, b.String()
 }
 
-// adviseLog has a requestor who lists pods as alice and deletes a config map as an account: it must not be deleted again.
+// adviseLog has a requestor who lists pods as alice, and deletes a config map as an account. The config map must not be
+// deleted again.
 const adviseLog = `{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"a1","stage":"ResponseComplete","requestURI":"/api/v1/namespaces/default/pods","verb":"list","user":{"username":"bot"},"impersonatedUser":{"username":"alice","groups":["dev","system:authenticated"]},"responseStatus":{"code":200}}
 {"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"a2","stage":"ResponseComplete","requestURI":"/api/v1/namespaces/default/configmaps/kube-root-ca.crt","verb":"delete","user":{"username":"bot"},"impersonatedUser":{"username":"system:serviceaccount:default:default","groups":["system:serviceaccounts","system:serviceaccounts:default","system:authenticated"]},"responseStatus":{"code":200}}
 `
 
-// TestExistingAdvise holds a cluster that somebody else made to advice: before its RBAC is there, with it, and beside a legacy
-// grant. Nothing that was logged is done again.
+// TestExistingAdvise compares a cluster that somebody else made with advice: before its RBAC exists, with it, and with
+// a legacy grant in addition. Nothing in the log may be done again.
 func TestExistingAdvise(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts a control plane")
@@ -96,7 +97,7 @@ func TestExistingAdvise(t *testing.T) {
 	if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), kept, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	// What is granted takes a moment to be in force.
+	// It takes a moment until a grant is in force.
 	eventually := func(want int, texts ...string) {
 		t.Helper()
 		var out string
@@ -139,7 +140,7 @@ func TestExistingAdvise(t *testing.T) {
 	left(t, plane)
 }
 
-// TestExistingLacking shows that every permission is named that a command needs and its user lacks.
+// TestExistingLacking checks that every permission is named that a command needs and its user lacks.
 func TestExistingLacking(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts a control plane")
@@ -149,7 +150,7 @@ func TestExistingLacking(t *testing.T) {
 	left(t, plane)
 }
 
-// allLacking tries both commands on a cluster; load has a test of its own.
+// allLacking tries both commands on a cluster. load has a test of its own.
 func allLacking(t *testing.T, kubeconfig string, client kubernetes.Interface, log string) {
 	t.Helper()
 	for name, c := range map[string]struct {
@@ -164,7 +165,7 @@ func allLacking(t *testing.T, kubeconfig string, client kubernetes.Interface, lo
 	}
 }
 
-// foreign is a control plane that somebody else made, and a log of it.
+// foreign starts a control plane that counts as somebody else's, and returns it with its log.
 func foreign(t *testing.T) (*local.ControlPlane, kubernetes.Interface, string) {
 	t.Helper()
 	plane, err := local.Start(t.Context(), local.Options{})
@@ -188,8 +189,8 @@ func auditLog(t *testing.T) string {
 	return log
 }
 
-// lacking runs a command as users who have all permissions but one: that one is named, and nothing is created. For who has all of
-// them it ends with a code.
+// lacking runs a command as users who have all permissions except one. The error has to name that one, and nothing may
+// be created. For a user who has all of them the command ends with the given code.
 func lacking(t *testing.T, kubeconfig string, client kubernetes.Interface, name string, needs []existing.Need, args []string, complete int) {
 	t.Helper()
 	admin, err := clientcmd.LoadFromFile(kubeconfig)
@@ -247,8 +248,8 @@ func grant(t *testing.T, client kubernetes.Interface, name, user string, needs [
 	}
 }
 
-// left looks for anything with the label. Nothing ends the namespaces of a control
-// plane without controllers: being deleted has to do there.
+// left looks for anything with the label. Nothing ends the namespaces of a control plane without controllers, so it is
+// enough there that they are being deleted.
 func left(t *testing.T, plane *local.ControlPlane) {
 	t.Helper()
 	cluster, err := existing.Open(plane.KubeconfigPath(), "", "")

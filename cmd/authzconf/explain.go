@@ -258,7 +258,7 @@ func (f *explainFlags) extra() (map[string][]string, error) {
 	return extra, nil
 }
 
-// requestor is who authenticates; a token that is bound to a node is one of a pod there.
+// requestor returns who authenticates. A token that is bound to a node is that of a pod there.
 func (f *explainFlags) requestor() scenarios.User {
 	if rest, ok := strings.CutPrefix(f.by, "system:serviceaccount:"); ok {
 		if namespace, name, ok := strings.Cut(rest, ":"); ok {
@@ -295,7 +295,7 @@ func readGrants(path string) ([]map[string]any, error) {
 	return objects, nil
 }
 
-// liveCluster answers reviews by those of a cluster. The first failure ends the questions.
+// liveCluster answers reviews by asking a cluster. The first failure ends the questions.
 type liveCluster struct {
 	*existing.Cluster
 	ctx    context.Context
@@ -323,7 +323,8 @@ func (l *liveCluster) version() (string, error) {
 	return v.Major + "." + strings.TrimRight(v.Minor, "+"), nil
 }
 
-// authorize asks a SubjectAccessReview. A service account's extra has made-up IDs, at which no ordinary authorizer looks.
+// authorize asks a SubjectAccessReview. The extra of a service account has made-up IDs, which no ordinary authorizer
+// looks at.
 func (l *liveCluster) authorize(spec authorizationv1.SubjectAccessReviewSpec) oracle.Answer {
 	none := oracle.Answer{Decision: scenarios.NoOpinion}
 	raw, err := json.Marshal(spec)

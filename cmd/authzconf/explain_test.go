@@ -14,8 +14,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-// cluster is an API server that allows user-info impersonation, but not the request itself. Without a version it
-// is none.
+// cluster starts an API server that allows user-info impersonation, but not the request itself. Without a version it
+// does not answer as an API server.
 func cluster(t *testing.T, version string) (kubeconfig string, asked *[]string) {
 	t.Helper()
 	asked = &[]string{}
@@ -50,7 +50,7 @@ func cluster(t *testing.T, version string) (kubeconfig string, asked *[]string) 
 
 var liveArgs = []string{"explain", "--by", "alice", "--as", "bob", "--verb", "list", "--resource", "pods", "--kubeconfig"}
 
-// TestExplainLive asks a cluster's authorizer, each question once, and takes the version from it.
+// TestExplainLive asks a cluster's authorizer each question once, and uses the cluster's version.
 func TestExplainLive(t *testing.T) {
 	kubeconfig, asked := cluster(t, "36+")
 	var out, errs bytes.Buffer
@@ -73,7 +73,7 @@ func TestExplainLive(t *testing.T) {
 	}
 }
 
-// TestExplainNoAnswer: what the cluster does not answer is nobody's permission.
+// TestExplainNoAnswer checks that a missing answer of the cluster is not taken for a permission.
 func TestExplainNoAnswer(t *testing.T) {
 	kubeconfig, _ := cluster(t, "")
 	for _, more := range [][]string{nil, {"--kubernetes", "1.37"}} {

@@ -121,10 +121,10 @@ func localCell(c *cobra.Command, kubernetes string, gate scenarios.Gate) (server
 	return cells[0], nil
 }
 
-// seedFlag adds --seed, of what the text says. One is drawn for who gives none.
+// seedFlag adds --seed, described by the text. Without the flag a seed is drawn.
 func seedFlag(c *cobra.Command, seed *int64, of string) {
 	c.Flags().Int64Var(seed, "seed", rand.Int64N(1_000_000), "seed of "+of)
-	c.Flags().Lookup("seed").DefValue = "0" // for the help text, which is the same every time
+	c.Flags().Lookup("seed").DefValue = "0" // for the help text, which must always be the same
 }
 
 func newList() *cobra.Command {

@@ -54,7 +54,7 @@ func (f flakesFlags) window(now time.Time) (w history.Window, err error) {
 	return w, checkForm(f.output)
 }
 
-// writeFlakes prints what was found, and turns it into the exit code.
+// writeFlakes prints what was found, and returns it as the exit code.
 func writeFlakes(c *cobra.Command, form string, w history.Window, found history.Flakes) error {
 	err := printAs(c.OutOrStdout(), form, "flakes", struct {
 		history.Flakes

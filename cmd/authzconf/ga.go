@@ -39,8 +39,8 @@ func newReportGA() *cobra.Command {
 	return c
 }
 
-// readSource reads and verifies a report of a run, an upgrade path or a storm. scenarios is the folder of those that it is
-// judged by, empty for the built-in ones.
+// readSource reads and verifies a report of a run, an upgrade path or a storm. scenarios is the folder with the
+// scenarios by which it is judged, or "" for the built-in ones.
 func readSource(dir, scenarios string) (ga.Source, error) {
 	s := ga.Source{Folder: dir}
 	read, closeFolder, err := reports.ReadFolder(dir)

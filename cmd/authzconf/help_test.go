@@ -10,9 +10,8 @@ import (
 	"github.com/authzconf/authzconf/docs"
 )
 
-// TestEveryCommandTeaches holds all commands, those to come too, to a help text
-// with an example that begins with the command itself, and to flags that say
-// what they are for.
+// TestEveryCommandTeaches checks that every command has a help text with an example that begins with the command
+// itself, and that its flags say what they are for.
 func TestEveryCommandTeaches(t *testing.T) {
 	root := newRoot()
 	for _, c := range append(leaves(root), root) {
@@ -30,7 +29,8 @@ func TestEveryCommandTeaches(t *testing.T) {
 	}
 }
 
-// TestHelpHasNoStruckOutWords looks for words that docs/words.yaml strikes out in help texts, and in the names and usage of flags.
+// TestHelpHasNoStruckOutWords looks for words that docs/words.yaml strikes out in help texts, and in the names and
+// usage of flags.
 func TestHelpHasNoStruckOutWords(t *testing.T) {
 	for _, c := range listCommands(newRoot()) {
 		docs.CheckWords(t, c.CommandPath(), strings.Join([]string{c.Use, c.Short, c.Long, c.Example}, "\n"))
@@ -49,7 +49,7 @@ func listCommands(c *cobra.Command) []*cobra.Command {
 	return found
 }
 
-// TestEveryCommandHasAPlace holds the help text of the program to its groups.
+// TestEveryCommandHasAPlace checks that the help text of the program has every command in a group.
 func TestEveryCommandHasAPlace(t *testing.T) {
 	root := newRoot()
 	root.InitDefaultHelpCmd()
@@ -74,7 +74,7 @@ func TestEveryCommandHasAPlace(t *testing.T) {
 	}
 }
 
-// leaves are all commands that do something.
+// leaves returns all commands that do something.
 func leaves(c *cobra.Command) []*cobra.Command {
 	var found []*cobra.Command
 	for _, sub := range c.Commands() {

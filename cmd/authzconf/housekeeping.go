@@ -81,7 +81,7 @@ func newControlPlanes() *cobra.Command {
 	return c
 }
 
-// listVersions prints the pinned versions with what the Kubernetes project says of them.
+// listVersions prints the pinned versions with what the Kubernetes project says about them.
 func listVersions(c *cobra.Command) error {
 	if err := renderTable(c.OutOrStdout(), "versions", local.Supports(), 0); err != nil {
 		return invalid(err)
@@ -155,7 +155,8 @@ func up(c *cobra.Command, cells []server.Options, port int, auditLog string) err
 	return invalid(errors.Join(serve(c, cells[0].Cell.Kubernetes, plane), plane.Stop()))
 }
 
-// serve says where the control plane is, and waits for Ctrl-C. An error is why it does not serve any more.
+// serve prints where the control plane is, and waits for Ctrl-C. An error says why the control plane has ended by
+// itself.
 func serve(c *cobra.Command, kubernetes string, plane *local.ControlPlane) error {
 	if _, err := fmt.Fprintln(c.OutOrStdout(), plane.KubeconfigPath()); err != nil {
 		return fmt.Errorf("printing the path of the kubeconfig: %w", err)
@@ -179,7 +180,7 @@ func cleanExisting(c *cobra.Command, kubeconfig, context string, dryRun bool) er
 	return printRemoved(c, found, dryRun, err)
 }
 
-// printRemoved prints what was removed, or would be. The error, if there is one, is why something was not.
+// printRemoved prints what was removed or would be. err, if it is not nil, says why something was not removed.
 func printRemoved(c *cobra.Command, names []string, dryRun bool, err error) error {
 	verb := map[bool]string{true: "would remove", false: "removed"}[dryRun]
 	for _, name := range names {

@@ -23,7 +23,7 @@ var issuePage = template.Must(template.New("issue").Funcs(template.FuncMap{
 	"isSame": func(line string) bool { return strings.HasPrefix(line, "  ") },
 }).Parse(issueText))
 
-// describeIssue returns the text of an issue about what two cells do differently, in Markdown.
+// describeIssue returns, in Markdown, the text of an issue about what two cells do differently.
 func describeIssue(d *conformance.BehaviourDiff) (string, error) {
 	var text strings.Builder
 	err := issuePage.Execute(&text, d)

@@ -20,7 +20,8 @@ func newLoad() *cobra.Command {
 	return c
 }
 
-// newLoadPart is how a run starts its shards and its recorder, which read orders from stdin and answer on stdout.
+// newLoadPart returns a command by which a run starts its shards and its recorder. These read orders from stdin and
+// answer on stdout.
 func newLoadPart(name string, serve func(ctx context.Context, in io.Reader, out io.Writer) error) *cobra.Command {
 	c := plainCommand(name, func(c *cobra.Command) error { return invalid(serve(c.Context(), c.InOrStdin(), c.OutOrStdout())) })
 	c.Short, c.Hidden = "Be the "+name+" of a storm, by stdin and stdout", true

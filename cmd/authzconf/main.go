@@ -22,7 +22,7 @@ import (
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
-// Exit codes. They are part of the interface: CI gates branch on them.
+// These are the exit codes. They are part of the interface, because CI gates depend on them.
 const (
 	exitPassed  = 0
 	exitFailed  = 1
@@ -32,7 +32,7 @@ const (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// exitError ends the command with a code; a nil err has been reported already.
+// exitError ends the command with a code. If err is nil, the error has been reported already.
 type exitError struct {
 	code int
 	err  error
@@ -47,7 +47,8 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// invalid marks an error of the environment, unless it is one that the user can mend, as every other error is.
+// invalid marks an error as one of the environment, unless it is one that the user can fix. Errors that are not marked
+// are the user's.
 func invalid(err error) error {
 	if err == nil || usage.Is(err) {
 		return err
@@ -69,19 +70,20 @@ func failedIf(failed bool) error {
 	return nil
 }
 
-// called is the command line, as a report keeps it: verify holds the report to it.
+// called is the command line as a report records it. verify compares the report with it.
 var called []string
 
 func run(args []string, stdout, stderr io.Writer) (code int) {
 	called = append([]string{"authzconf"}, args...)
-	// A panic is nobody's bad usage, as Go's exit code would say. What a command has started its deferred calls stop.
+	// A panic is not bad usage, although Go's exit code would say so. Deferred calls stop what the command has started.
 	defer func() {
 		if p := recover(); p != nil {
 			_, _ = fmt.Fprintf(stderr, "error: authzconf broke: %v\n%s", p, debug.Stack())
 			code = exitInvalid
 		}
 	}()
-	// Most commands are short and keep little: collecting garbage at every doubling is a third of loading the scenarios.
+	// Most commands are short and keep little memory. With the default, collecting garbage takes a third of the time of
+	// loading the scenarios.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(300)
 	}
@@ -92,7 +94,7 @@ func run(args []string, stdout, stderr io.Writer) (code int) {
 	defer stopProfile()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	klog.SetLogger(logr.Discard()) // client-go's remarks are not output of this program
+	klog.SetLogger(logr.Discard()) // messages of client-go are not output of this program
 	root := newRoot()
 	if filepath.Base(os.Args[0]) == "kubectl-authzconf" {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl authzconf"}
@@ -108,8 +110,9 @@ func run(args []string, stdout, stderr io.Writer) (code int) {
 	return exitCode(addHint(c, err), stderr)
 }
 
-// isUnknownCommand reports whether the words behind a command begin with one that should name a command below it, and does
-// not. Given --help, cobra would show the help of c instead. The names of cobra's own commands, for shells, begin with _.
+// isUnknownCommand reports whether the words after a command begin with one that should name one of its subcommands but
+// does not. With --help, cobra would show the help of c instead. The names of cobra's own commands for shells begin
+// with _.
 func isUnknownCommand(c *cobra.Command, rest []string) bool {
 	if !c.HasSubCommands() || len(rest) < 2 {
 		return false
@@ -126,7 +129,7 @@ func asPlugin(c *cobra.Command) {
 	}
 }
 
-// exitCode prints an error as "error:" and, where there is one, "hint:".
+// exitCode prints an error after "error:" and, if there is a hint, the hint after "hint:".
 func exitCode(err error, stderr io.Writer) int {
 	if err == nil {
 		return exitPassed
@@ -189,7 +192,8 @@ type commandGroup struct {
 	commands  []*cobra.Command
 }
 
-// commandGroups have every command, in the order of the help text: cobra sorts them within a group.
+// commandGroups returns the groups with every command, in the order of the help text. cobra sorts the commands within a
+// group.
 func commandGroups() []commandGroup {
 	return []commandGroup{
 		{judgeGroup, "Judge API servers", append(productCommands(judgeGroup), newReproduce(&reproduceFlags{}))},
@@ -208,7 +212,7 @@ func commandGroups() []commandGroup {
 // version is set by the Makefile (-ldflags -X main.version=...).
 var version = ""
 
-// suiteVersion is the version of authzconf: stamped, else that of the module.
+// suiteVersion returns the version of authzconf: the one that was stamped, or else that of the module.
 func suiteVersion() string {
 	if version != "" {
 		return version

@@ -18,21 +18,21 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 )
 
-// peakVariable names the file in which a command says how much memory it had at most. Who started it cannot tell: to Linux
-// a process has had, before its program began, what the one had that started it.
+// peakVariable names the file in which a command writes how much memory it had at most. The process that started it
+// cannot tell: to Linux a process also had the memory that its parent had before the program began.
 const peakVariable = "AUTHZCONF_TEST_PEAK"
 
 // exitLeaked is the exit code of a command that leaves goroutines behind.
 const exitLeaked = 99
 
-// TestMain makes the test binary the commands that scripts call.
+// TestMain lets the test binary run as the commands that scripts call.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"authzconf":         func() { os.Exit(leakChecked(os.Stdout, os.Stderr)) },
 		"kubectl-authzconf": main,
-		// One whose output cannot be written.
+		// This command cannot write its output.
 		"authzconf-full": func() { os.Exit(leakChecked(fullDisk{}, os.Stderr)) },
-		// Two with a bug: in the main goroutine, and in one that runs scenarios.
+		// These two commands have a bug: in the main goroutine, and in one that runs scenarios.
 		"authzconf-panics":           func() { os.Exit(leakChecked(panicOn{"", os.Stdout}, os.Stderr)) },
 		"authzconf-panics-elsewhere": func() { os.Exit(leakChecked(os.Stdout, panicOn{"passed", os.Stderr})) },
 	})
@@ -57,8 +57,7 @@ func leakChecked(stdout, stderr io.Writer) int {
 	return exitLeaked
 }
 
-// ownGoroutines are the stacks of all goroutines but this one that are in code
-// of ours.
+// ownGoroutines returns the stacks of all other goroutines that run code of ours.
 func ownGoroutines() string {
 	buf := make([]byte, 1<<20)
 	stacks := strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")
@@ -71,7 +70,7 @@ func ownGoroutines() string {
 	return strings.Join(own, "\n\n")
 }
 
-// panicOn stands for a bug of authzconf's own: it panics when a text is printed.
+// panicOn imitates a bug of authzconf's own: it panics when a text is printed.
 type panicOn struct {
 	text string
 	to   io.Writer
@@ -88,9 +87,8 @@ type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
-// TestScripts runs the scripts of testdata, each about one subject, against the
-// command line in processes of its own. Beside the usual commands they have
-// those of commands_test.go and process_test.go.
+// TestScripts runs the scripts of testdata, each about one subject, against the command line in processes of its own.
+// In addition to the usual commands the scripts can use those of commands_test.go and process_test.go.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:   "testdata",
@@ -118,7 +116,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// setup gives a script folders of its own for what authzconf leaves on disk.
+// setup gives a script folders of its own for everything that authzconf leaves on disk.
 func setup(env *testscript.Env) error {
 	scenarios, err := filepath.Abs(filepath.Join("testdata", "scenarios"))
 	if err != nil {
@@ -135,7 +133,7 @@ func setup(env *testscript.Env) error {
 	env.Setenv(local.StateVariable, w.state)
 	env.Setenv(local.CacheVariable, filepath.Join(env.WorkDir, "cache"))
 	if env.Getenv("GORACE") == "" {
-		env.Setenv("GORACE", "atexit_sleep_ms=10") // of each command, by default 1 s
+		env.Setenv("GORACE", "atexit_sleep_ms=10") // for each command; the default is 1 s
 	}
 	w.vars = env.Vars
 	env.Values[worldKey{}] = w

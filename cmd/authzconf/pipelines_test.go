@@ -13,7 +13,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 )
 
-// recordingAuthzconf keeps how it was called, and leaves the files that a pipeline goes on with.
+// recordingAuthzconf records how it was called, and writes the files that a pipeline needs afterwards.
 const recordingAuthzconf = `#!/usr/bin/env bash
 printf '%s\0' "$@" $'\n' >>"$CALLS"
 while (($# > 1)); do
@@ -25,7 +25,7 @@ while (($# > 1)); do
 done
 `
 
-// recordingMake stands for make: it leaves a report where one is asked for.
+// recordingMake replaces make. It writes a report where one is requested.
 const recordingMake = `#!/usr/bin/env bash
 for word; do
   if [[ $word == KIND_REPORT=* ]]; then
@@ -62,14 +62,14 @@ func calls(t *testing.T, pipeline string) (all [][]string) {
 	return all
 }
 
-// checkCall says what is wrong with a command line, without doing what it says: with --dry-run where
-// the command has it, which reads the files and knows the versions.
+// checkCall checks a command line without carrying it out: with --dry-run if the command has it, which reads the files
+// and knows the versions.
 func checkCall(args []string) error {
 	c, rest, err := newRoot().Find(args)
 	if err != nil {
 		return err
 	}
-	onlyPrintsHelp := c.HasSubCommands() && c.Flags().Lookup("dry-run") == nil // load has commands below it, and is one itself
+	onlyPrintsHelp := c.HasSubCommands() && c.Flags().Lookup("dry-run") == nil // load has subcommands, and is a command itself
 	if !c.HasParent() || onlyPrintsHelp {
 		return fmt.Errorf("%q is no command", args)
 	}
@@ -93,8 +93,8 @@ func checkCall(args []string) error {
 	return nil
 }
 
-// TestPipelinesCall runs the pipelines of ci/pipelines with a program that keeps how it was called,
-// and holds each call to the command line as it is.
+// TestPipelinesCall runs the pipelines of ci/pipelines with a program that records how it was called, and checks each
+// call against the real command line.
 func TestPipelinesCall(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
 	newest, err := local.ParseRelease("")
@@ -124,7 +124,7 @@ func TestPipelinesCall(t *testing.T) {
 	}
 }
 
-// TestCheckCallSees proves that the check of the calls can fail.
+// TestCheckCallSees checks that checkCall can fail.
 func TestCheckCallSees(t *testing.T) {
 	for _, test := range []struct{ line, want string }{
 		{"", "no command"},

@@ -11,8 +11,9 @@ import (
 	"github.com/authzconf/authzconf/reports"
 )
 
-// writePlan shows what would run: what a group is, how many cases of it would run, and which. Cases that would not run are
-// counted. Unless the user left them out, they are shown with the reason if the target cannot run them or if verbose is set.
+// writePlan shows what would run: each group, how many of its cases would run, and which. It counts the cases that
+// would not run. Unless the user left them out, it also shows the reason if the target cannot run them or if verbose is
+// set.
 func writePlan(w io.Writer, p product.Plan, verbose bool) error {
 	var text strings.Builder
 	groups, describes := p.(product.GroupDescriber)
@@ -30,7 +31,7 @@ func writePlan(w io.Writer, p product.Plan, verbose bool) error {
 			case c.NotRun == nil:
 				fmt.Fprintf(&text, "  run  %s\n", c.Name)
 			case c.NotRun.Cause == reports.CauseUser:
-				// The user knows.
+				// The user knows the reason.
 			case verbose, c.NotRun.Cause == reports.CauseTargetLacks:
 				fmt.Fprintf(&text, "  not  %s  (%s)\n", c.Name, c.NotRun.Why)
 			}
@@ -40,7 +41,7 @@ func writePlan(w io.Writer, p product.Plan, verbose bool) error {
 	return err
 }
 
-// countCases says how many cases would run, and how many would not for which kind of reason.
+// countCases returns in words how many cases would run, and how many would not for which kind of reason.
 func countCases(group []product.Case) string {
 	count := func(cause reports.NotRunCause) int {
 		return seq.Count(group, func(c product.Case) bool { return c.NotRun != nil && c.NotRun.Cause == cause })

@@ -35,7 +35,7 @@ func newLoadPredict() *cobra.Command {
 	return c
 }
 
-// flagOfPath names the flag that sets what is at a path of a plan.
+// flagOfPath returns the flag that sets the value at a path of a plan.
 var flagOfPath = map[string]string{
 	"$.apiServers": "api-servers", "$.gate": "gate", "$.rbac": "rbac", "$.memory": "impersonation-ttl", "$.within": "within",
 	"$.authorizer.chain": "authorizer", "$.authorizer.answers": "webhook-answers", "$.authorizer.cache": "webhook-cache",
@@ -98,7 +98,7 @@ func (f *predictFlags) run(c *cobra.Command) error {
 	return invalid(f.print(c.OutOrStdout(), prediction))
 }
 
-// complete puts the plan together, and returns where what is at a path of it is from.
+// complete puts the plan together. It returns where the value at each path comes from.
 func (f *predictFlags) complete(c *cobra.Command) (at func(path string) string, err error) {
 	inFile := func(string) string { return "" }
 	isEmpty := !c.Flags().Changed("nodes") && !c.Flags().Changed("users")
@@ -163,7 +163,7 @@ func (f *predictFlags) print(out io.Writer, p *predict.Prediction) error {
 	return printAs(out, f.output, "", p)
 }
 
-// predictLog predicts what the requests of audit logs cost.
+// predictLog predicts the cost of the requests in audit logs.
 func (f *predictFlags) predictLog(c *cobra.Command) error {
 	if f.output == "svg" {
 		return errors.New("--output svg is about a plan: an audit log has text, json and yaml")
@@ -186,10 +186,10 @@ func (f *predictFlags) predictLog(c *cobra.Command) error {
 	return invalid(printAs(c.OutOrStdout(), f.output, "", prediction))
 }
 
-// A replaySink keeps the requests of audit events that impersonate.
+// replaySink collects the requests of audit events that impersonate.
 type replaySink struct{ *predict.Replay }
 
-// Add keeps the request of an event, once.
+// Add adds the request of an event once.
 func (s replaySink) Add(e *auditv1.Event, again bool) error {
 	if again {
 		return nil
@@ -208,7 +208,7 @@ func (s replaySink) Add(e *auditv1.Event, again bool) error {
 	return nil
 }
 
-// namedFigures are a line of a prediction.
+// namedFigures are one line of a prediction.
 type namedFigures struct {
 	Name string
 	predict.Figures
@@ -216,7 +216,7 @@ type namedFigures struct {
 
 func nameFigures(name string, f predict.Figures) namedFigures { return namedFigures{name, f} }
 
-// formatRate returns a rate for a table: as many digits as one reads. rate is a number, or where one is.
+// formatRate returns a rate with as many digits as people read. rate is a number, or a pointer to one.
 func formatRate(rate any) string {
 	value := reflect.Indirect(reflect.ValueOf(rate)).Float()
 	return predict.FormatRate(value)

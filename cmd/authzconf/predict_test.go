@@ -24,14 +24,15 @@ func predictOutput(t *testing.T, args ...string) string {
 	return stdout.String()
 }
 
-// The example at the top of docs/load.md is what the command prints.
+// TestPredictExample checks that the example at the top of docs/load.md is what the command prints.
 func TestPredictExample(t *testing.T) {
 	const line = "authzconf load predict --nodes 5000 --daemonsets 20 --every 30s --api-servers 3 --authorizer webhook"
 	answers, _, _ := strings.Cut(predictOutput(t, strings.Fields(line)[3:]...), "\n\n")
 	docs.ComparePart(t, "../../docs/load.md", "load predict", "```console\n$ "+line+"\n"+answers+"\n…\n```\n", *update)
 }
 
-// The figures of docs/load-prr.md are what the command prints, and its queries ask for metrics that API servers have.
+// TestReadinessReview checks that the figures of docs/load-prr.md are what the command prints, and that its queries ask
+// for metrics that API servers have.
 func TestReadinessReview(t *testing.T) {
 	const page = "../../docs/load-prr.md"
 	const args = "--nodes 5000 --every 5s --authorizer webhook"
@@ -58,7 +59,8 @@ func TestReadinessReview(t *testing.T) {
 	}
 }
 
-// Every field of the JSON is explained in docs/load-predict.md, and the file that it shows is one.
+// TestPredictFields checks that docs/load-predict.md explains every field of the JSON, and that the file that it shows
+// is valid.
 func TestPredictFields(t *testing.T) {
 	page, err := os.ReadFile("../../docs/load-predict.md")
 	if err != nil {

@@ -26,15 +26,15 @@ import (
 const (
 	// startPatience is how long a control plane may take on a loaded machine.
 	startPatience = 90 * time.Second
-	// endPatience is how long a command may take to end after a signal: less than
-	// any scenario that is interrupted would still have run.
+	// endPatience is how long a command may take to end after a signal. Every scenario that is interrupted would have
+	// run longer.
 	endPatience = 40 * time.Second
 )
 
-// world is what the commands of one script share.
+// world is the state that the commands of one script share.
 type world struct {
 	t          testscript.T
-	vars       []string // the environment that the script began with
+	vars       []string // the environment at the beginning of the script
 	state      string   // the folder of all control planes
 	background map[string]*background
 	servers    []listener // those that ran when the last command was ended
@@ -44,7 +44,7 @@ type worldKey struct{}
 
 func worldOf(ts *testscript.TestScript) *world { return ts.Value(worldKey{}).(*world) }
 
-// end ends what a failed script left running. Nothing may be left of the others.
+// end ends what a failed script has left running. A script that passed may leave nothing.
 func (w *world) end() {
 	for _, b := range w.background {
 		_ = b.cmd.Process.Kill()
@@ -62,7 +62,7 @@ func (w *world) end() {
 	}
 }
 
-// background is a command that runs beside the script.
+// background is a command that runs while the script goes on.
 type background struct {
 	cmd            *exec.Cmd
 	stdout, stderr output
@@ -136,8 +136,7 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// end sends a signal to a command, or none, and waits for its end with an exit
-// code, or "killed".
+// end sends a signal to a command, or none, and expects that it ends with an exit code, or that it is "killed".
 func end(ts *testscript.TestScript, neg bool, args []string) {
 	want(ts, !neg && len(args) == 3, "end NAME INT|TERM|KILL|- CODE")
 	w, b := worldOf(ts), find(ts, args[0])
@@ -170,7 +169,7 @@ func eventually(ts *testscript.TestScript, limit time.Duration, what string, ok 
 	}
 }
 
-// marks are arguments that tell the two programs apart, whatever their names.
+// marks are arguments by which the two programs are told apart, whatever their names are.
 var marks = map[string]string{"etcd": "--data-dir=", "kube-apiserver": "--secure-port="}
 
 // children are the processes that work below a folder, with their command lines,
@@ -212,21 +211,21 @@ func awaitChildren(ts *testscript.TestScript, neg bool, args []string) {
 	eventually(ts, startPatience, "both processes run", func() bool { return len(children(worldOf(ts).state)) == 2 })
 }
 
-// listener is a server that listened on behalf of a control plane: its API server, or
-// the recorder. The authority tells it from another that got its port later.
+// listener is a server that listened for a control plane: its API server, or the recorder. By its authority it is told
+// apart from another server that got its port later.
 type listener struct {
 	address   string
 	authority *x509.CertPool
 }
 
-// servers are those that the kubeconfigs below a folder name.
+// servers returns the servers that the kubeconfigs below a folder name.
 func servers(state string) []listener {
 	var found []listener
 	files, _ := filepath.Glob(filepath.Join(state, "*", "*kubeconfig"))
 	for _, f := range files {
 		config, err := clientcmd.LoadFromFile(f)
 		if err != nil {
-			continue // it is being written, or removed
+			continue // it is being written or removed
 		}
 		for _, c := range config.Clusters {
 			pool := x509.NewCertPool()
@@ -251,8 +250,8 @@ func (s listener) answers() bool {
 	return true
 }
 
-// serves asks the API server of a running `authzconf up` for its version, with
-// the kubeconfig whose path is all that it printed.
+// serves asks the API server of a running `authzconf up` for its version, with the kubeconfig whose path is the only
+// thing that it prints.
 func serves(ts *testscript.TestScript, neg bool, args []string) {
 	want(ts, !neg && len(args) == 2, "serves NAME VERSION")
 	b := find(ts, args[0])
@@ -271,14 +270,13 @@ func serves(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("it serves Kubernetes %s, want %s", got, args[1])
 	}
 	for _, s := range servers(worldOf(ts).state) {
-		if !s.answers() { // or stopped would prove nothing
+		if !s.answers() { // otherwise stopped would prove nothing
 			ts.Fatalf("%s does not answer", s.address)
 		}
 	}
 }
 
-// stopped proves that no process runs any more and no server answers that did
-// when the last command was ended.
+// stopped checks that the processes and servers that ran when the last command was ended are all gone.
 func stopped(ts *testscript.TestScript, neg bool, args []string) {
 	want(ts, !neg && len(args) == 0, "stopped")
 	w := worldOf(ts)
@@ -291,7 +289,7 @@ func stopped(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// removed proves that no process runs any more and no folder of one is left.
+// removed checks that no process runs and no folder of one remains.
 func removed(ts *testscript.TestScript, neg bool, args []string) {
 	want(ts, !neg && len(args) == 0, "removed")
 	w := worldOf(ts)

@@ -19,8 +19,8 @@ import (
 // productEntry is a product with its place in the help text of the program.
 type productEntry struct {
 	product product.Product
-	// group is the ID of the group that its command is in. It is empty for a product whose command has others below or
-	// beside it: commandGroups names that one itself.
+	// group is the ID of the group of its command. It is empty for a product whose command has subcommands, or others
+	// beside it, which commandGroups names itself.
 	group string
 }
 

@@ -45,7 +45,7 @@ func (p *productProgress) judged(c product.Case, r reports.Result) {
 	if r.Bad() {
 		p.failed++
 	}
-	// When a target dies, all that is left has the same reason, with its log: it is shown once.
+	// When a target dies, all remaining cases have the same reason, which contains its log. It is shown once.
 	isNews := r.Bad() && !strings.HasSuffix(p.said, r.Reason)
 	if p.verbose || isNews {
 		p.line(fmt.Sprintf("%-8s %s  %s%s", r.Verdict, c.Group, c.Name, formatDuration(r.Seconds)))
@@ -57,7 +57,7 @@ func (p *productProgress) judged(c product.Case, r reports.Result) {
 	p.status(fmt.Sprintf("%d/%d cases, %d not passed, %.0f s", p.done, p.total, p.failed, time.Since(p.started).Seconds()))
 }
 
-// formatDuration returns how long a case took, behind its name, or nothing if that was not measured.
+// formatDuration returns, to follow the name of a case, how long the case took, or "" if that was not measured.
 func formatDuration(seconds float64) string {
 	if seconds == 0 {
 		return ""

@@ -12,7 +12,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// planned is a plan of so many cases.
+// planned returns a plan of n cases.
 func planned(n int) (cases []product.Case) {
 	for i := range n {
 		cases = append(cases, product.NewCase("cell", fmt.Sprint(i), scenarios.Core))
@@ -20,13 +20,12 @@ func planned(n int) (cases []product.Case) {
 	return cases
 }
 
-// judge tells a display of a verdict.
+// judge reports a verdict to a display.
 func judge(p *productProgress, v verdicts.Verdict, name, reason string) {
 	p.judged(product.NewCase("cell", name, scenarios.Core), reports.Result{Case: name, Verdict: v, Reason: reason})
 }
 
-// TestProgressOnATerminal expects one line that is rewritten, below whole lines
-// of what did not pass.
+// TestProgressOnATerminal expects one line that is rewritten, below complete lines for what did not pass.
 func TestProgressOnATerminal(t *testing.T) {
 	var out bytes.Buffer
 	p := newProductProgress(&out, planned(2), false)
@@ -47,8 +46,8 @@ func TestProgressOnATerminal(t *testing.T) {
 	}
 }
 
-// TestProgressInALog expects whole lines without escapes, a line of status only
-// every so often, and the log of a target that died only once.
+// TestProgressInALog expects complete lines without escapes, a line of status only now and then, and the log of a
+// target that died only once.
 func TestProgressInALog(t *testing.T) {
 	var out bytes.Buffer
 	p := newProductProgress(&out, planned(5), false)

@@ -60,7 +60,8 @@ func newReportDiff() *cobra.Command {
 	return c
 }
 
-// printable leaves out what would steer a terminal, or end the comment that a name stands in: names come from files.
+// printable returns a text without characters that would control a terminal or end the comment that contains it. Names
+// come from files.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
@@ -77,7 +78,7 @@ var outputs = template.Must(template.New("output").Funcs(template.FuncMap{
 	"printable": printable,
 	"join":      strings.Join,
 	"plural":    func(n any, noun string) string { return reports.Plural(int(reflect.ValueOf(n).Int()), noun) },
-	// first returns the first n values of a list, and more how many others there are.
+	// first returns the first n values of a list. more returns how many others there are.
 	"first": func(n int, list any) any {
 		v := reflect.ValueOf(list)
 		return v.Slice(0, min(n, v.Len())).Interface()
@@ -103,7 +104,8 @@ func renderTable(w io.Writer, name string, data any, flags uint) error {
 	return errors.Join(render(t, name, data), t.Flush())
 }
 
-// checkForm returns an error if a command cannot write in the form that --output names. more are forms beside those of all.
+// checkForm returns an error if a command cannot write in the form that --output names. more are forms in addition to
+// those that all commands have.
 func checkForm(form string, more ...string) error {
 	forms := append([]string{"text", "json", "yaml"}, more...)
 	if slices.Contains(forms, form) {
@@ -126,7 +128,7 @@ func printAs(w io.Writer, form, text string, data any) error {
 	return err
 }
 
-// display shows progress: on a terminal in a line that is rewritten, otherwise in a plain line every so often.
+// display shows progress: on a terminal in a line that is rewritten, and otherwise in a plain line now and then.
 type display struct {
 	out  io.Writer
 	live bool
@@ -137,7 +139,7 @@ type display struct {
 
 const (
 	plainEvery = 5 * time.Second
-	// liveEvery is the pause between two counts on a terminal, for what counts quickly.
+	// liveEvery is the pause between two counts on a terminal, for counts that change quickly.
 	liveEvery = 200 * time.Millisecond
 	eraseLine = "\r\x1b[K"
 )
@@ -156,7 +158,7 @@ func (d *display) due() bool {
 	return time.Since(d.shown) > plainEvery
 }
 
-// status rewrites the live line, or prints a plain one if it is time.
+// status rewrites the live line, or prints a plain line if it is time for one.
 func (d *display) status(text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

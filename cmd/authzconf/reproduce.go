@@ -99,7 +99,8 @@ func (f *reproduceFlags) run(c *cobra.Command, finding *findings.Finding) error 
 	return exitWith(map[findings.Seen]int{findings.Happens: exitPassed, findings.Gone: exitFailed, findings.Unclear: exitInvalid}[out])
 }
 
-// concludeTries returns what all tries say together: one is enough to show the finding, and it takes all to say it is gone.
+// concludeTries returns what all tries show together. One is enough to show that the finding still happens, and all are
+// needed to show that it does not.
 func concludeTries(tried []reproduced) findings.Seen {
 	for _, seen := range []findings.Seen{findings.Happens, findings.Unclear} {
 		if slices.ContainsFunc(tried, func(t reproduced) bool { return t.Seen == seen }) {
@@ -153,7 +154,7 @@ func (f *reproduceFlags) tryScenarios(c *cobra.Command, finding *findings.Findin
 	return tried, nil
 }
 
-// planScenarios plans the scenarios of a finding, and no others.
+// planScenarios plans only the scenarios of a finding.
 func (f *reproduceFlags) planScenarios(finding *findings.Finding) (*conformance.Plan, error) {
 	texts, err := conformance.LoadTexts("")
 	if err != nil {
@@ -175,8 +176,8 @@ func (f *reproduceFlags) planScenarios(finding *findings.Finding) (*conformance.
 	return plan, nil
 }
 
-// requiredGates returns the feature gates that the scenarios of a finding need, besides ConstrainedImpersonation, and whether
-// on: they run only where somebody asks for them.
+// requiredGates returns the feature gates that the scenarios of a finding need in addition to ConstrainedImpersonation,
+// and whether they have to be on. Such scenarios run only if the gates are requested.
 func requiredGates(finding *findings.Finding, texts conformance.Texts) map[string]bool {
 	gates := map[string]bool{}
 	for _, id := range finding.Scenarios {
@@ -189,8 +190,8 @@ func requiredGates(finding *findings.Finding, texts conformance.Texts) map[strin
 	return gates
 }
 
-// judgeItem returns the result of a planned scenario on a cell and the evidence it rests on, which is nil where the cell
-// does not support the scenario.
+// judgeItem returns the result of a planned scenario on a cell and its evidence, which is nil if the cell does not
+// support the scenario.
 func judgeItem(view record.View, cell string, item conformance.Item) (verdicts.Result, *verdicts.Evidence, error) {
 	if item.Fate == conformance.Unsupported {
 		return verdicts.Result{Scenario: item.Scenario.ID, Cell: cell, Verdict: verdicts.NotSupported, Reason: item.Why}, nil, nil
@@ -202,7 +203,8 @@ func judgeItem(view record.View, cell string, item conformance.Item) (verdicts.R
 	return verdicts.Judge(item.Scenario, evidence), evidence, nil
 }
 
-// tryPath runs the upgrade path of a finding. The result depends on timing: that the finding did not show proves nothing.
+// tryPath runs the upgrade path of a finding. The result depends on timing, so it proves nothing if the finding does
+// not show.
 func (f *reproduceFlags) tryPath(c *cobra.Command, finding *findings.Finding) ([]reproduced, error) {
 	text, err := findings.Files.ReadFile(finding.Path)
 	if err != nil {
@@ -240,7 +242,7 @@ func (f *reproduceFlags) tryPath(c *cobra.Command, finding *findings.Finding) ([
 	return []reproduced{t}, nil
 }
 
-// tryMemory measures what an API server keeps of users that were impersonated.
+// tryMemory measures how much memory an API server keeps for users that were impersonated.
 func (f *reproduceFlags) tryMemory(c *cobra.Command, _ *findings.Finding) ([]reproduced, error) {
 	release, err := local.ParseRelease(f.matrix.Kubernetes[0])
 	if err != nil {

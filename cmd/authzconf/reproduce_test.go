@@ -23,8 +23,8 @@ const triedHead = `# What authzconf reproduce says of each finding, by its exit 
 # about). go test ./cmd/authzconf -run TestReproduced -timeout 1h tries each again, and with -update writes this file.
 `
 
-// TestReproduced tries each finding on each version, and wants to see what was seen before. What depends on time is seen
-// in some runs only.
+// TestReproduced tries each finding on each version, and compares the result with the recorded one. A finding that
+// depends on timing shows only in some runs.
 func TestReproduced(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts two control planes for each finding and version")
@@ -67,7 +67,7 @@ func TestReproduced(t *testing.T) {
 	}
 }
 
-// tryFinding runs authzconf reproduce, and returns what its exit code says.
+// tryFinding runs authzconf reproduce, and returns what its exit code means.
 func tryFinding(t *testing.T, f findings.Finding, version string) findings.Seen {
 	t.Helper()
 	var out bytes.Buffer
@@ -80,7 +80,8 @@ func tryFinding(t *testing.T, f findings.Finding, version string) findings.Seen 
 	return got
 }
 
-// compareSeen wants to see what was seen before. What depends on time may not be seen in every run, but is never gone.
+// compareSeen compares the result with the recorded one. A finding that depends on timing may not show in a run, but
+// may never be gone.
 func compareSeen(t *testing.T, f findings.Finding, got findings.Seen, want string) {
 	t.Helper()
 	dependsOnTime := f.Path != ""
@@ -95,8 +96,8 @@ func compareSeen(t *testing.T, f findings.Finding, got findings.Seen, want strin
 // newerFile has what is known of findings on versions that are newer than the pinned ones.
 const newerFile = "../../verdicts/findings/newer_test.yaml"
 
-// TestReproducedNewer tries each finding on the version that NEWER names, which is newer than the pinned one of its minor, and
-// wants to see what was seen before. With -update it writes what it sees.
+// TestReproducedNewer tries each finding on the version that NEWER names, which is newer than the pinned one of its
+// minor, and compares the result with the recorded one. With -update it records the result.
 func TestReproducedNewer(t *testing.T) {
 	version := os.Getenv("NEWER")
 	if version == "" {

@@ -21,8 +21,8 @@ func productCommand(p product.Product) *cobra.Command {
 	return c
 }
 
-// runProduct reads the command line, runs the plan, writes the report, prints what came out, and turns the outcome into
-// the exit code.
+// runProduct reads the command line, runs the plan, writes the report, prints the result, and returns the outcome as an
+// exit code.
 func runProduct(c *cobra.Command, line *product.CommandLine, args []string) error {
 	invocation := product.NewInvocation(args, suiteVersion(), c.ErrOrStderr())
 	prepared, err := line.Prepare(invocation)
@@ -47,7 +47,7 @@ func runProduct(c *cobra.Command, line *product.CommandLine, args []string) erro
 	if err != nil {
 		return invalid(err)
 	}
-	// What was found is printed even if it can't be written.
+	// The findings are printed even if they cannot be written.
 	unwritten := output.Save(made)
 	written := pages.SummaryOptions{}
 	if unwritten == nil {
@@ -62,7 +62,7 @@ func runProduct(c *cobra.Command, line *product.CommandLine, args []string) erro
 	return exitWith(made.Report.Outcome.ExitCode)
 }
 
-// writeDryRun writes what a plan says of itself, and its cases.
+// writeDryRun writes what a plan says about itself, and its cases.
 func writeDryRun(w io.Writer, p product.Plan, verbose bool) error {
 	if d, ok := p.(product.Describer); ok {
 		if err := d.Describe(w); err != nil {

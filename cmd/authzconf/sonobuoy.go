@@ -14,8 +14,9 @@ import (
 	"github.com/authzconf/authzconf/reports"
 )
 
-// The files of a plugin of Sonobuoy. Its worker waits for the done file, which names the results
-// (https://sonobuoy.io/docs/main/plugins/#writing-your-own-plugin). With result-format junit it reads junit.xml in them.
+// These are the files of a Sonobuoy plugin. Sonobuoy's worker waits for the done file, which names the results
+// (https://sonobuoy.io/docs/main/plugins/#writing-your-own-plugin). With result-format junit it reads junit.xml in
+// them.
 const (
 	sonobuoyResults = "authzconf.tar.gz"
 	sonobuoyDone    = "done"
@@ -39,7 +40,7 @@ func newSonobuoy() *cobra.Command {
 	return c
 }
 
-// handOver packs a report and says that it is there. Without a report, what is handed over says that there is none.
+// handOver packs a report and announces it. If there is no report, the results say so.
 func handOver(results, folder string, code int) error {
 	if _, err := os.Stat(filepath.Join(folder, reports.ReportFile)); err != nil {
 		text, err := xml.Marshal(fmt.Sprintf("exit code %d, and no report: see the log of the plugin", code))
@@ -58,7 +59,7 @@ func handOver(results, folder string, code int) error {
 	if err := packFolder(tarball, folder); err != nil {
 		return err
 	}
-	// The worker may read the done file as soon as it is there.
+	// The worker may read the done file as soon as it exists.
 	next := filepath.Join(results, ".done")
 	if err := os.WriteFile(next, []byte(tarball), 0o644); err != nil {
 		return err

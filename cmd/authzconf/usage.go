@@ -20,8 +20,9 @@ import (
 	"github.com/authzconf/authzconf/loadgen/profile"
 )
 
-// What help.yaml says of a command: its help text, and which of its flags have an effect only with, or never with, others.
-// A condition is a flag, a flag with a value, or the name of an argument; with "|" one of several.
+// commandText is what help.yaml says about a command: its help text, and which of its flags have an effect only
+// together with others, or never with them. A condition is a flag, a flag with a value, or the name of an argument; "|"
+// separates alternatives.
 type commandText struct {
 	Short, Long, Example string
 	OnlyWith, NotWith    map[string][]string
@@ -30,7 +31,8 @@ type commandText struct {
 //go:embed help.yaml
 var helpTexts []byte
 
-// generatedLists are what help texts name in braces, such as {{variants}}: a line of the text for each entry of a table.
+// generatedLists are the lists that help texts name in braces, such as {{variants}}. They become a line of the text for
+// each entry of a table.
 var generatedLists = map[string]func() []string{
 	"variants": profile.DescribeVariants,
 }
@@ -45,7 +47,7 @@ func insertLists(text string) string {
 	})
 }
 
-// teach gives every command its help text, and has each refuse what would have no effect.
+// teach gives every command its help text, and makes each refuse flags that would have no effect.
 func teach(root *cobra.Command) {
 	texts := fixtures.Table[map[string]commandText]("help.yaml", helpTexts)
 	for path, text := range texts {
@@ -61,7 +63,7 @@ func teach(root *cobra.Command) {
 		text.groupFlags(c)
 	}
 	root.SetFlagErrorFunc(flagError)
-	for _, c := range root.Commands() { // cobra's own say nothing of what they do not know
+	for _, c := range root.Commands() { // cobra's own do not mention what they do not know
 		switch c.Name() {
 		case "help":
 			c.Args = func(_ *cobra.Command, args []string) error {
@@ -76,12 +78,12 @@ func teach(root *cobra.Command) {
 	}
 }
 
-// groupFlags tells cobra which flags exclude each other, so that the shell's completion no longer offers one when the other
-// is there. The messages are those of effective, which comes first.
+// groupFlags declares to cobra which flags exclude each other, so that the shell's completion does not offer one when
+// the other is given. The error messages are those of effective, which runs first.
 func (t *commandText) groupFlags(c *cobra.Command) {
 	for with, flags := range t.NotWith {
 		if c.Flags().Lookup(with) == nil {
-			continue // an argument, or a flag with a value: cobra has no groups for these
+			continue // cobra has no groups for an argument, or for a flag with a value
 		}
 		for _, flag := range flags {
 			c.MarkFlagsMutuallyExclusive(with, flag)
@@ -110,7 +112,7 @@ func (t *commandText) effective(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// givenOnce reads the command line once more, as it was typed: a flag keeps only what was said last.
+// givenOnce parses the command line again as it was typed, because a flag keeps only its last value.
 func givenOnce(c *cobra.Command) error {
 	_, typed, err := c.Root().Find(called[1:])
 	if err != nil {
@@ -134,8 +136,8 @@ func givenOnce(c *cobra.Command) error {
 	})
 }
 
-// findGiven returns the first flag on the command line that is one of flags ("*" is all) and not the one that a condition
-// is about; empty if there is none.
+// findGiven returns the first flag on the command line that is in flags ("*" means all) and is not the one that a
+// condition is about, or "" if there is none.
 func findGiven(c *cobra.Command, flags []string, with string) (first string) {
 	all := slices.Equal(flags, []string{"*"})
 	c.Flags().Visit(func(f *pflag.Flag) {
@@ -175,7 +177,8 @@ func describeConditions(conditions string) string {
 	return strings.Join(out, " or ")
 }
 
-// addHint adds to an error that the user can fix where to look, unless the error says itself what was expected, or where.
+// addHint adds to an error that the user can fix where to look, unless the error itself says what was expected, or
+// where.
 func addHint(c *cobra.Command, err error) error {
 	if err == nil || explainsItself(err) {
 		return err
@@ -183,7 +186,8 @@ func addHint(c *cobra.Command, err error) error {
 	return &usage.Error{Problem: err.Error(), Hint: helpOf(c), Err: err}
 }
 
-// explainsItself reports whether an error needs no hint: it has one, has an exit code of its own, or says what was expected.
+// explainsItself reports whether an error needs no hint because it has one, has an exit code of its own, or says what
+// was expected.
 func explainsItself(err error) bool {
 	if _, hasCode := errors.AsType[*exitError](err); hasCode {
 		return true
@@ -194,15 +198,15 @@ func explainsItself(err error) bool {
 	return selfContained.MatchString(err.Error())
 }
 
-// selfContained is an error of several lines, one that says what was expected, or one at a line of a file.
+// selfContained matches an error of several lines, one that says what was expected, and one at a line of a file.
 var selfContained = regexp.MustCompile(`\n.|[(:,] ?expected |; |:[0-9]+:`)
 
 func usageError(c *cobra.Command, problem, hint string) error {
 	return &usage.Error{Problem: problem, Hint: cmp.Or(hint, helpOf(c))}
 }
 
-// checkNewFile returns why a file with secrets cannot be made where a flag says. A file that exists belongs to somebody, and
-// may be readable by all.
+// checkNewFile returns why a file with secrets cannot be created where a flag says. An existing file is refused,
+// because it belongs to somebody and may be readable by all.
 func checkNewFile(c *cobra.Command, flag, path string) error {
 	if _, err := os.Lstat(path); err == nil {
 		return usageError(c, fmt.Sprintf("--%s %s is there already", flag, path), "name a new file, or remove that one if an earlier run has left it")
@@ -237,7 +241,7 @@ func flagError(c *cobra.Command, err error) error {
 	return usageError(c, fmt.Sprintf("--%s %q: expected %s", flag.Name, wrong.GetValue(), expected), "")
 }
 
-// valueType is the type that a help text shows: int for int64 too.
+// valueType returns the type that a help text shows. It is int for int64 too.
 func valueType(flag *pflag.Flag) string {
 	name, _ := pflag.UnquoteUsage(flag)
 	return cmp.Or(name, flag.Value.Type())
@@ -317,7 +321,7 @@ func nearest(name string, names []string) []string {
 	return near[:min(3, len(near))]
 }
 
-// commandWith is a command whose arguments are those that use names.
+// commandWith returns a command with the arguments that use names.
 func commandWith(use string, run func(c *cobra.Command, args []string) error) *cobra.Command {
 	return &cobra.Command{Use: use, Args: checkArguments, RunE: run, DisableFlagsInUseLine: true}
 }

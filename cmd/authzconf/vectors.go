@@ -39,7 +39,7 @@ func (f *selectionFlags) listVectors(w io.Writer, output string) error {
 	return fmt.Errorf("-o %q is not json", output)
 }
 
-// selectIDs returns the items whose ID matches focus and not skip, each of which may be nil.
+// selectIDs returns the items whose ID matches focus and does not match skip. Either may be nil.
 func selectIDs[T any](all []T, id func(T) string, focus, skip *regexp.Regexp) ([]T, error) {
 	chosen := seq.Filter(all, func(item T) bool {
 		skipped := skip != nil && skip.MatchString(id(item))

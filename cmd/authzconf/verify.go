@@ -13,7 +13,7 @@ func newVerify() *cobra.Command {
 	return c
 }
 
-// verifyFlags say by what a report is judged again.
+// verifyFlags say how a report is judged again.
 type verifyFlags struct {
 	selectionFlags
 	keys []string

@@ -33,8 +33,8 @@ func planAgain(words []string) (*product.CommandLine, []string, error) {
 	return line, flags.Args(), nil
 }
 
-// findProduct returns the product that the first words of a command line start, and the other words. Of two, such as
-// certify and certify safe, it is the one that more of the words name. It returns nil if there is none.
+// findProduct returns the product that the first words of a command line start, and the remaining words. If several do,
+// such as certify and certify safe, it is the one with more words. It returns nil if there is none.
 func findProduct(words []string) (found *product.Product, rest []string) {
 	named := 0
 	for _, entry := range productTable {
@@ -58,9 +58,9 @@ func planBy(scenarios string) product.Planner {
 	}
 }
 
-// verifyReport verifies the report of any product, and says whose signature it carries. scenarios is the folder of those to
-// judge by, empty for the built-in ones. challenge is
-// the file of the one that the report has to answer, empty for none.
+// verifyReport verifies the report of any product, and says whose signature it has. scenarios is the folder with the
+// scenarios to judge by, or "" for the built-in ones. challenge is the file of the challenge that the report has to
+// answer, or "" if there is none.
 func verifyReport(c *cobra.Command, dir, scenarios string, keys []*record.Key, challenge string) error {
 	read, closeFolder, err := reports.ReadFolder(dir)
 	if err != nil {
@@ -96,8 +96,8 @@ func verifyReport(c *cobra.Command, dir, scenarios string, keys []*record.Key, c
 	return err
 }
 
-// describePrograms returns a line for each program of the report that is compared with nothing that somebody has published:
-// whoever made the report may have built anything.
+// describePrograms returns a line for each program of the report that was not compared with a published one. Whoever
+// made the report may have built anything.
 func describePrograms(r *reports.Report) (lines string) {
 	said := map[string]bool{}
 	for _, g := range r.Groups {
@@ -115,11 +115,11 @@ func describePrograms(r *reports.Report) (lines string) {
 	return lines
 }
 
-// selfDeclared is what is known of who made a report that answers no challenge: nothing but his word.
+// selfDeclared is what is known about the origin of a report that answers no challenge: only its maker's word.
 const selfDeclared = "self-declared"
 
-// attest returns who made the report, as far as it shows that: those of some products can answer a challenge. challenge names
-// the file of the one that it has to answer, if there is one. Each difference is a line.
+// attest returns who made the report, as far as it shows that. Reports of some products can answer a challenge.
+// challenge names the file of the challenge that the report has to answer, if there is one. Each difference is a line.
 func attest(v *product.Verification, keys []*record.Key, challenge string, signature []byte) (line string, differences []string, err error) {
 	attester, canAttest := v.Plan.(product.Attester)
 	if !canAttest && challenge != "" && v.Plan != nil {

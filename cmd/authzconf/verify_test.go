@@ -13,7 +13,7 @@ import (
 	"github.com/authzconf/authzconf/reports"
 )
 
-// TestVerifyEmpty wants a report that says nothing not to be verified.
+// TestVerifyEmpty checks that an empty report is not verified.
 func TestVerifyEmpty(t *testing.T) {
 	dir := t.TempDir()
 	head := "apiVersion: " + reports.ReportVersion + "\nkind: " + reports.ReportKind + "\n"

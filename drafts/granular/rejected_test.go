@@ -18,8 +18,8 @@ var update = flag.Bool("update", false, "write the kill table anew")
 
 const killTable = "testdata/kills.json"
 
-// TestFaultyEnforcersAreRejected runs faulty enforcers: each has to fail, and in the scenarios of the kill table. Without
-// AUTHZCONF_FAULTY=all it takes some, others for every AUTHZCONF_SAMPLE.
+// TestFaultyEnforcersAreRejected runs faulty enforcers. Each must fail in the scenarios of the kill table. Without
+// AUTHZCONF_FAULTY=all it runs only some of them: which ones depends on AUTHZCONF_SAMPLE.
 func TestFaultyEnforcersAreRejected(t *testing.T) {
 	all := faultyEnforcers()
 	if os.Getenv("AUTHZCONF_FAULTY") != "all" && !*update {

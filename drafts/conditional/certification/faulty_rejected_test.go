@@ -47,13 +47,13 @@ func TestFaultyAuthorizersAreRejected(t *testing.T) {
 	}
 }
 
-// Without allVariable every fifth faulty authorizer is tried, others for every sampleVariable.
+// Without allVariable only every fifth faulty authorizer is tried: which ones depends on the number in sampleVariable.
 const (
 	sampleVariable = "AUTHZCONF_SAMPLE"
 	sampled        = 5
 )
 
-// TestKillTable holds the table in docs/conditional-results.md to the faulty authorizers.
+// TestKillTable compares the table in docs/conditional-results.md with the faulty authorizers.
 func TestKillTable(t *testing.T) {
 	table := "| faulty authorizer | what is wrong | rejected for | speaks |\n|---|---|---|---|\n"
 	for _, r := range faultyAuthorizers() {

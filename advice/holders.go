@@ -42,8 +42,8 @@ type Power struct {
 	// Whom are the resources that identity checks are about, with the key of extra after a slash. It is empty for
 	// actions.
 	Whom []string `json:"whom,omitempty"`
-	// GateOff and GateOn say whether it lets anybody impersonate with the gate off and on. Never says why it cannot in
-	// any case.
+	// GateOff and GateOn report whether it lets anybody impersonate with the gate off and on. Never says why it cannot
+	// in any case.
 	GateOff bool   `json:"gateOff"`
 	GateOn  bool   `json:"gateOn"`
 	Never   string `json:"never,omitempty"`

@@ -14,7 +14,7 @@ type Neighbour struct {
 	Differs string // user, verb, resource, namespace, name or path
 }
 
-// neighbourSuffix is the end of names of which nothing was seen.
+// neighbourSuffix is the end of names that were not seen.
 const neighbourSuffix = "-neighbour"
 
 // Neighbours returns, for each impersonation that was seen, neighbours that must be denied: with another user, verb,

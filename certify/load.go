@@ -146,7 +146,7 @@ type idlePause struct {
 	isNew  bool
 }
 
-// pauses returns the pauses, of which the last one is the longest.
+// pauses returns the pauses. The last one is the longest.
 func (o LoadOptions) pauses() []idlePause {
 	return []idlePause{{o.Idle / 10, false}, {o.Idle / 10, true}, {o.Idle / 3, true}, {o.Idle / 3, false}, {o.Idle, false}}
 }

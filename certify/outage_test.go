@@ -8,7 +8,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestOutage judges answers of which some in a row were wrong. When asked again they are right, or not.
+// TestOutage judges answers with several wrong ones in a row. When asked again they are right, or not.
 func TestOutage(t *testing.T) {
 	b := plan(t, smallSeed)
 	decide := func(v Question, d scenarios.Decision, check string, at int) Answer {

@@ -92,7 +92,7 @@ func (r *Runner[A]) All() ([]A, error) {
 	return r.Recorded()
 }
 
-// tiresome are faults of which a few in a row end a run.
+// tiresome are faults that end a run if a few of them come in a row.
 var tiresome = []string{"does-not-answer-in-time", "closes-the-connection", tooLarge}
 
 // Continue reports whether it makes sense to go on after an answer. fault is what went wrong on its way, or "".

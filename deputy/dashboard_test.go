@@ -106,8 +106,8 @@ var twoClusterFaults = map[string]string{
 	"writes another cluster":    `delete a pod of the east: "elsewhere" (line`,
 }
 
-// TestDashboardTwoClusters sends the requests of a file about two clusters to a small dashboard that is right, and to ones that
-// confuse the clusters in one way each.
+// TestDashboardTwoClusters sends the requests of a file about two clusters to a small dashboard that is right, and to
+// ones that confuse the clusters in one way each.
 func TestDashboardTwoClusters(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts two control planes")

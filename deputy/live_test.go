@@ -112,8 +112,8 @@ func liveProxy(dir, address string) error {
 	return listener.ListenAndServeTLS(filepath.Join(dir, "server.pem"), filepath.Join(dir, "server.key"))
 }
 
-// TestLive tries a right proxy as its owner would: TLS with HTTP/2, client certificates, a prefix, constrained impersonation,
-// and a certificate that is revoked while a watch is open.
+// TestLive tries a right proxy as its owner would: TLS with HTTP/2, client certificates, a prefix, constrained
+// impersonation, and a certificate that is revoked while a watch is open.
 func TestLive(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")

@@ -462,8 +462,8 @@ func TestMixedOnExistingClusters(t *testing.T) {
 	}
 }
 
-// startLogged starts a control plane whose audit log grows in a file with the cluster's name, and returns how a proxy and an
-// administrator reach it.
+// startLogged starts a control plane whose audit log grows in a file with the cluster's name, and returns how a proxy
+// and an administrator reach it.
 func startLogged(ctx context.Context, t *testing.T, dir, cluster string, people []*Identity) (proxied, admin *rest.Config) {
 	t.Helper()
 	file, err := os.Create(filepath.Join(dir, cluster+".log"))

@@ -10,8 +10,8 @@ import (
 	"github.com/authzconf/authzconf/reports"
 )
 
-// makeAnswers returns what a storm was made to find out: the reviews that a request costs, and how much longer the sides of
-// comparisons take where something is claimed of it. It is nil if nothing was measured.
+// makeAnswers returns what a storm was made to find out: the reviews that a request costs, and how much longer the
+// sides of comparisons take where something is claimed about that. It returns nil if nothing was measured.
 func makeAnswers(r *run.Run, result *judge.Result) *reports.Table {
 	t := &reports.Table{Title: "For " + describeWhere(r), Columns: []string{"question", "answer", "how many", "interval", "where it holds"}}
 	add := func(cells ...string) { t.Rows = append(t.Rows, reports.Row{Cells: cells}) }
@@ -46,8 +46,8 @@ func isAboutTime(c judge.Comparison) bool {
 	return c.Measured() || c.P50.Margin > 0 || c.P99.Margin > 0 || c.CPU.Margin > 0
 }
 
-// describeRateInterval returns between which bounds reviews per request are: those of the mean over blocks, or else the ones that
-// the model predicts.
+// describeRateInterval returns the bounds of the reviews per request: those of the mean over blocks or, if there are
+// none, those that the model predicts.
 func describeRateInterval(rate judge.ReviewRate) string {
 	switch {
 	case rate.Predicted != nil:
@@ -58,7 +58,7 @@ func describeRateInterval(rate judge.ReviewRate) string {
 	return "not known"
 }
 
-// describeWhere returns the circumstances of a run under which all its answers hold.
+// describeWhere returns the circumstances of a run, to which all its answers are limited.
 func describeWhere(r *run.Run) string {
 	p := r.Population
 	often := "each once a block"

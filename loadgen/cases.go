@@ -14,29 +14,30 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// measuringGroup has the checks of the measuring. Every other verdict rests on them, so that they are of level core and
-// can't be left out; what a storm claims is of level extended. Where the ground is not firm, nothing is certain (exit code
-// 3), whatever else was seen.
+// measuringGroup has the checks of the measuring. Every other verdict depends on them, so they are of level core and
+// cannot be left out; what a storm claims is of level extended. If one of them does not hold, nothing is certain (exit
+// code 3), whatever else was seen.
 const measuringGroup = "the measuring"
 
-// plannedCase is a case of a storm, and how its result follows from what the judge says of the whole run.
+// plannedCase is a case of a storm, with how its result follows from the judgement of the whole run.
 type plannedCase struct {
 	product.Case
-	// comparisons are the names of those without which there is nothing to judge; none for checks of the measuring.
+	// comparisons are the names of the comparisons without which there is nothing to judge. It is empty for checks of
+	// the measuring.
 	comparisons []string
 	result      func(r *judge.Result) reports.Result
-	// limits are those of the judge that the case is about.
+	// limits are the limits of the judge that the case is about.
 	limits []limitKey
 }
 
-// limitKey names a limit of a variant on a server, or of a comparison.
+// limitKey identifies a limit of a variant on a server, or of a comparison.
 type limitKey struct {
 	subject string
 	name    judge.LimitName
 }
 
-// planCases returns the cases of a profile: the checks of the measuring, then for each comparison what is claimed of its
-// sides, unless an earlier comparison has them, and of their difference.
+// planCases returns the cases of a profile: the checks of the measuring, and then for each comparison what is claimed
+// about its sides, unless an earlier comparison has these, and about their difference.
 func planCases(p *profile.Profile, t judge.Thresholds) (cases []plannedCase) {
 	for _, name := range judge.CheckNames() {
 		if name != judge.SameServers || t.MayClaim(p.Pairs, p.Starts, seq.Count(p.Comparisons, isNotAA)) {
@@ -63,7 +64,7 @@ func planCases(p *profile.Profile, t judge.Thresholds) (cases []plannedCase) {
 
 func isNotAA(c profile.Comparison) bool { return !c.AA() }
 
-// checkTitles say what a check makes sure of.
+// checkTitles say what a check ensures.
 var checkTitles = map[judge.CheckName]string{
 	judge.ThresholdsValid: "the thresholds can be judged",
 	judge.Executed:        "every block was executed",
@@ -103,7 +104,7 @@ func blameForCheck(name judge.CheckName) verdicts.Blame {
 	return verdicts.BlameEnvironment
 }
 
-// sideCases returns what is claimed of a variant on a server.
+// sideCases returns what is claimed about a variant on a server.
 func sideCases(p *profile.Profile, t judge.Thresholds, group string, side profile.Side) (cases []plannedCase) {
 	name := judge.VariantKey{Variant: side.Variant, Server: string(side.Server)}.String()
 	users := seq.Map(slices.DeleteFunc(slices.Clone(p.Comparisons), func(c profile.Comparison) bool { return c.A != side && c.B != side }),
@@ -143,7 +144,7 @@ func sideCases(p *profile.Profile, t judge.Thresholds, group string, side profil
 	return cases
 }
 
-// growthCase is that a server lets go of what the storm took.
+// growthCase returns the case that a server releases the memory that the storm took.
 func growthCase(p *profile.Profile, group string, server profile.Server) plannedCase {
 	users := seq.Filter(p.Comparisons, func(c profile.Comparison) bool { return c.A.Server == server || c.B.Server == server })
 	key := limitKey{string(server), judge.ServerGrowth}
@@ -159,7 +160,7 @@ func growthCase(p *profile.Profile, group string, server profile.Server) planned
 	}
 }
 
-// comparisonCases returns what is claimed of a comparison.
+// comparisonCases returns what is claimed about a comparison.
 func comparisonCases(t judge.Thresholds, c profile.Comparison) (cases []plannedCase) {
 	add := func(label, claim string, result func(r *judge.Result) reports.Result, keys ...limitKey) {
 		cases = append(cases, plannedCase{
@@ -189,8 +190,8 @@ func comparisonCases(t judge.Thresholds, c profile.Comparison) (cases []plannedC
 	return cases
 }
 
-// limitResult returns the result of a case that is about some limits, of which one at least has to be judged: failed if
-// one is broken, invalid if one can't be judged.
+// limitResult returns the result of a case that is about some limits. At least one of them has to be judged. The result
+// is failed if one is broken, and invalid if one cannot be judged.
 func limitResult(r *judge.Result, keys []limitKey) reports.Result {
 	out := reports.Result{Verdict: verdicts.Passed}
 	unjudged := ""
@@ -228,7 +229,7 @@ func addLimit(out *reports.Result, l judge.LimitResult) {
 	}
 }
 
-// blameForLimit returns who is to blame if a limit is broken: the API server, for its reviews; of times nobody knows.
+// blameForLimit returns who is to blame if a limit is broken. For reviews it is the API server; for times nobody knows.
 func blameForLimit(name judge.LimitName) verdicts.Blame {
 	if slices.Contains([]judge.LimitName{judge.IdentitiesWanted, judge.ServerGrowth, judge.PredictedReviews, judge.ReviewsPerRequest, judge.ChecksAtOnce}, name) {
 		return verdicts.BlameAPIServer

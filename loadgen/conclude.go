@@ -51,8 +51,8 @@ func (p *plan) Conclude(results []reports.Result, evidence record.View) (*report
 	return r, nil
 }
 
-// unclaimedLimits returns what the judge finds broken or unknown that no case is about. There is nothing of the kind
-// unless the run is of other variants than the plan.
+// unclaimedLimits returns the limits that the judge finds broken or unknown and that no case is about. There are none
+// unless the run has other variants than the plan.
 func (p *plan) unclaimedLimits() (limits []judge.LimitResult) {
 	for _, l := range p.result.Limits {
 		key := limitKey{l.Of, l.Name}
@@ -67,7 +67,7 @@ func (p *plan) unclaimedLimits() (limits []judge.LimitResult) {
 	return limits
 }
 
-// addFacts says of each group what a reader should know: of a comparison its sides and their reviews.
+// addFacts adds to each group what a reader should know. For a comparison that is its sides and their reviews.
 func (p *plan) addFacts(groups []reports.Group) {
 	for i := range groups {
 		g := &groups[i]
@@ -137,7 +137,7 @@ func makeFigures(variants []judge.Variant) (figures []reports.Figure) {
 	return figures
 }
 
-// makeSections returns what a storm has to say besides verdicts.
+// makeSections returns what a storm has to say in addition to verdicts.
 func makeSections(r *run.Run, result *judge.Result) []reports.Section {
 	groups := judge.GroupVariants(r)
 	all := []reports.Section{
@@ -161,7 +161,7 @@ func serversSection(r *run.Run) reports.Section {
 	return withTable(reports.Section{ID: "servers", Title: "Servers"}, t)
 }
 
-// notesSection has the problems of the run, all of them, and what changes nothing and should be known.
+// notesSection has all problems of the run, and what should be known although it changes nothing.
 func notesSection(r *run.Run, result *judge.Result) reports.Section {
 	problems := seq.Map(r.Problems, func(p run.Problem) string {
 		if p.Block < 0 {

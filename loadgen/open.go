@@ -23,8 +23,8 @@ type Storm struct {
 	Result      judge.Result
 }
 
-// Open reads a storm from the folder of its report, and verifies it. filter reads expressions of labels, in case the
-// command line of the storm has one.
+// Open reads a storm from the folder of its report, and verifies it. filter parses expressions of labels, which the
+// command line of the storm may have.
 func Open(dir string, filter product.LabelFilter) (*Storm, error) {
 	read, closeFolder, err := reports.ReadFolder(dir)
 	if err != nil {
@@ -61,7 +61,7 @@ func Open(dir string, filter product.LabelFilter) (*Storm, error) {
 	return &Storm{Report: v.Report, Run: *p.run, Result: p.result}, nil
 }
 
-// capturedFlags keep the plan that is made of flags.
+// capturedFlags keep the plan that is made from flags.
 type capturedFlags struct {
 	product.Flags
 	plan *plan

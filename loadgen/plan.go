@@ -39,8 +39,8 @@ func (p *plan) Cases() []product.Case {
 	return seq.Map(p.cases, func(c plannedCase) product.Case { return c.Case })
 }
 
-// Select implements product.Plan. A comparison of which nothing is left does not run. The checks of the measuring stay as
-// long as anything does.
+// Select implements product.Plan. A comparison without any case does not run. The checks of the measuring are kept as
+// long as any other case is.
 func (p *plan) Select(leaveOut func(product.Case) string) {
 	left := 0
 	for i := range p.cases {
@@ -69,7 +69,7 @@ func (p *plan) leaveOutChecks() {
 	}
 }
 
-// dropComparisons takes out the comparisons that no case needs.
+// dropComparisons removes the comparisons that no case needs.
 func (p *plan) dropComparisons() {
 	needed := map[string]bool{}
 	for _, c := range p.cases {
@@ -87,7 +87,7 @@ func (p *plan) dropComparisons() {
 	p.thresholds = judge.ThresholdsOf(&narrowed)
 }
 
-// Describe implements product.Describer: what would run, and the reviews that the oracle predicts.
+// Describe implements product.Describer. It shows what would run, and the reviews that the oracle predicts.
 func (p *plan) Describe(w io.Writer) error { return storm.Describe(w, p.options) }
 
 // Run implements product.Plan.
@@ -137,7 +137,7 @@ func (p *plan) Judge(id string, evidence record.View) reports.Result {
 	return result
 }
 
-// judgeAll judges the whole run, once: all cases follow from the same judgement.
+// judgeAll judges the whole run once, because all cases follow from the same judgement.
 func (p *plan) judgeAll(evidence record.View) {
 	p.judging.Do(func() {
 		if p.run, p.unjudged = run.Read(evidence); p.unjudged == nil {
@@ -146,8 +146,8 @@ func (p *plan) judgeAll(evidence record.View) {
 	})
 }
 
-// listEvidence returns the files that a case follows from: the circumstances of the run, and the blocks of the comparisons
-// that it is about.
+// listEvidence returns the files from which a case follows: the circumstances of the run, and the blocks of the
+// comparisons that it is about.
 func (p *plan) listEvidence(c plannedCase, evidence record.View) []string {
 	files := []string{run.RunFile(evidence)}
 	for i, b := range p.run.Blocks {

@@ -24,10 +24,10 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// Product is storms of agents.
+// Product is the product for storms of agents.
 var Product = product.Product{Name: "load", Command: "load", New: newFlags}
 
-// The commands of a storm's other processes, behind the name of the program.
+// These are the commands of a storm's other processes. They follow the name of the program.
 const (
 	// ShardCommand runs a part of the agents (shard.Serve).
 	ShardCommand = "shard"
@@ -35,9 +35,9 @@ const (
 	RecorderCommand = "recorder"
 )
 
-// ServePart is a shard or the recorder of a storm, by in and out, if args are those by which a storm starts its program as
-// one; isPart reports whether they are. A storm starts the program that runs it: the main function of every such program,
-// or TestMain of a suite, calls ServePart with its arguments first.
+// ServePart runs a shard or the recorder of a storm with in and out, if args are those with which a storm starts its
+// program as one of them. isPart reports whether they are. A storm starts the program that runs it, so the main
+// function of every such program, or TestMain of a suite, calls ServePart with its arguments first.
 func ServePart(ctx context.Context, args []string, in io.Reader, out io.Writer) (isPart bool, err error) {
 	switch {
 	case slices.Equal(args, []string{Product.Command, ShardCommand}):
@@ -62,7 +62,7 @@ type flags struct {
 	shards               int
 }
 
-// What the agents' nodes are.
+// These say what the agents' nodes are.
 const bareNodes, kwokNodes = "bare", "kwok"
 
 func newFlags(fs *pflag.FlagSet) product.Flags {
@@ -126,7 +126,7 @@ func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
 	return newPlan(o), nil
 }
 
-// options returns what the flags say of a storm.
+// options returns the options of a storm that the flags give.
 func (f *flags) options(i *product.Invocation, p *profile.Profile) (o storm.Options, err error) {
 	f.binaries.Progress = i.Messages
 	o = storm.Options{
@@ -165,7 +165,7 @@ func (f *flags) release(i *product.Invocation) (local.Release, error) {
 	return local.ParseRelease(versions[0])
 }
 
-// clusterKey is the key of what an existing cluster said that it is.
+// clusterKey is the key of what an existing cluster reported about itself.
 const clusterKey = "storm/cluster"
 
 // existingCluster returns the cluster that the flags name, or as the record has it.

@@ -68,7 +68,7 @@ func TestRecordedStorm(t *testing.T) {
 	if len(s.Run.Blocks) != 80 || s.Result.Outcome != judge.Passed || s.Report.Product != "load" {
 		t.Errorf("%d blocks, %s, %s", len(s.Run.Blocks), s.Result.Outcome, s.Report.Product)
 	}
-	// One byte of the evidence.
+	// One byte of the evidence is changed.
 	file := filepath.Join(dir, "evidence", "storm", "blocks", "0003.json")
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -120,7 +120,8 @@ func TestCasesSayWhatIsClaimed(t *testing.T) {
 	}
 }
 
-// The answers come first: what a request costs and how much longer it takes, each with what it rests on and where it holds.
+// TestAnswers checks that the answers come first: what a request costs and how much longer it takes, each with its
+// grounds and its limits.
 func TestAnswers(t *testing.T) {
 	made := execute(t, simulated.OfProfile())
 	rows := []string{made.Report.Answers.Title}
@@ -146,7 +147,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestOutcomes expects the outcome of the report to be the judge's, and the case that is about it to say so.
+// TestOutcomes checks that the outcome of the report is the judge's, and that the case that is about it says so.
 func TestOutcomes(t *testing.T) {
 	fewer := func(r *run.Run) {
 		r.Blocks = slices.DeleteFunc(r.Blocks, func(b run.Block) bool { return b.Is("gate") })
@@ -163,7 +164,7 @@ func TestOutcomes(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil   func(*run.Run)
 		outcome judge.Outcome
-		want    string // a case that is not passed
+		want    string // a case that did not pass
 	}{
 		"sound":                  {func(*run.Run) {}, judge.Passed, ""},
 		"another prediction":     {func(r *run.Run) { r.Blocks[2].Predicted.Checks[0].Low++ }, judge.Failed, "as many reviews as predicted"},
@@ -200,7 +201,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// What the user leaves out does not run; what the rest stands on does.
+// TestSelect checks that what the user leaves out does not run, but that everything on which the rest depends does.
 func TestSelect(t *testing.T) {
 	made := execute(t, simulated.OfProfile(), "--focus", "gate-off-2: as many")
 	if made.Report.Outcome.Result != verdicts.Passed {
@@ -235,7 +236,7 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// A storm that ended before anything was recorded says so in each case.
+// TestNothingRecorded checks that a storm that ended before anything was recorded says so in each case.
 func TestNothingRecorded(t *testing.T) {
 	line, rest, err := producttest.Parse(Product)([]string{"load", "--profile", "steady", "--counts"})
 	if err != nil {

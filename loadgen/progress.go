@@ -11,7 +11,7 @@ import (
 	"github.com/authzconf/authzconf/loadgen/storm"
 )
 
-// progress shows how a storm is going, on a line of status.
+// progress shows how a storm is going on a line of status.
 type progress struct {
 	status func(text string)
 
@@ -22,12 +22,12 @@ type progress struct {
 
 func newProgress(status func(text string)) *progress { return &progress{status: status} }
 
-// createdEvery is the pause between two counts of objects, of which thousands are created in a second.
+// createdEvery is the pause between two counts of objects. Thousands of objects are created in a second.
 const createdEvery = 200 * time.Millisecond
 
 var inEnglish = message.NewPrinter(language.English)
 
-// showCreated shows how many objects of the agents there are, now and then and at the end.
+// showCreated shows how many objects of the agents exist, now and then and at the end.
 func (p *progress) showCreated(done, total int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -26,7 +26,8 @@ func TestDescribeProgress(t *testing.T) {
 	}
 }
 
-// Of objects, which thousands are created of in a second, the first and the last are shown, and some between.
+// TestShowCreated checks that of objects that are created by thousands in a second, the first and the last count are
+// shown, and some between.
 func TestShowCreated(t *testing.T) {
 	var shown []string
 	p := newProgress(func(text string) { shown = append(shown, text) })

@@ -10,8 +10,8 @@ import (
 	"github.com/authzconf/authzconf/reports/record"
 )
 
-// Replaying returns the product with a plan that starts nothing, and records a run that was made before: for tests of
-// whatever reads reports.
+// Replaying returns the product with a plan that starts nothing, but records a run that was made before. It is for
+// tests of whatever reads reports.
 func Replaying(r run.Run) product.Product {
 	replaying := Product
 	replaying.New = func(fs *pflag.FlagSet) product.Flags { return replayingFlags{Product.New(fs), r} }

@@ -136,7 +136,7 @@ func comparisonTitle(c judge.Comparison) string {
 	return c.Name
 }
 
-// functionsTable has where programs spent their processor time, by their CPU profiles in the last pair.
+// functionsTable shows where programs spent their processor time, by their CPU profiles in the last pair.
 func functionsTable(comparisons []judge.Comparison) reports.Table {
 	t := reports.Table{
 		Title:   "Where programs spent their processor time: shares of the samples of CPU profiles in the last pair",
@@ -175,7 +175,7 @@ func usageSection(result *judge.Result) reports.Section {
 	return withTable(reports.Section{ID: "usage", Title: "CPU and memory"}, t)
 }
 
-// flowControlSection has what priority and fairness did, by priority level.
+// flowControlSection shows what priority and fairness did, by priority level.
 func flowControlSection(result *judge.Result) reports.Section {
 	t := reports.Table{Columns: []string{"variant", "priority level", "dispatched", "waited, ms each", "rejected"}, Numeric: []int{2, 3}}
 	for _, v := range result.Variants {

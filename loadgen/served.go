@@ -9,7 +9,8 @@ import (
 	"github.com/authzconf/authzconf/reports"
 )
 
-// servedSection has how long the API server says that requests took, and how many of them kept what Kubernetes promises.
+// servedSection shows how long requests took according to the API server, and how many of them kept what Kubernetes
+// promises.
 func servedSection(groups []judge.VariantBlocks) reports.Section {
 	t := reports.Table{
 		Columns: []string{"variant", "verb", "scope", "requests", "promised for 99 %", "kept by", "50 % within", "99 % within"}, Numeric: []int{3, 5},

@@ -37,7 +37,7 @@ type Report struct {
 	Subject Subject `json:"subject"`
 	// Outcome is the overall judgement.
 	Outcome Outcome `json:"outcome"`
-	// Require are the levels of which every case must have been judged.
+	// Require are the levels whose cases must all have been judged.
 	Require []scenarios.Level `json:"require,omitempty"`
 	// Groups are the cells, stages, levels or comparisons of the run, with the cases that were judged in each.
 	Groups []Group `json:"groups"`

@@ -19,7 +19,7 @@ type reasons struct {
 	notes   []string
 }
 
-// AddUnknown adds a reason why the run cannot say whether the subject conforms. It makes the outcome invalid.
+// AddUnknown adds a reason why it is unknown after the run whether the subject conforms. It makes the outcome invalid.
 func (r *Report) AddUnknown(reason string) { r.reasons.unknown = append(r.reasons.unknown, reason) }
 
 // AddFailure adds something that was observed otherwise than it has to be and that is not a case.

@@ -16,7 +16,7 @@ const (
 // Outcome is the overall judgement with its reasons.
 type Outcome struct {
 	// Result is passed (everything that had to be shown was run and passed), failed (something was seen otherwise than
-	// it has to be) or invalid (the run cannot say whether the implementation conforms).
+	// it has to be) or invalid (after the run it is unknown whether the implementation conforms).
 	Result   verdicts.Verdict `json:"result"`
 	ExitCode int              `json:"exitCode"` // the exit code of authzconf run
 	// Reasons say why the result is not passed, beginning with those that decided it.

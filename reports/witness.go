@@ -12,12 +12,12 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// Witness is what a server was found to be after it had started: version, gate, chain, digest of the program. A flag that was
-// passed proves nothing.
+// Witness is what a server was found to be after it had started: version, gate, chain, digest of the program. A flag
+// that was passed proves nothing.
 //
-// A gate may be locked, an old binary may lie about, a chain may have been loaded from another file. So
-// each property is read back from the server, by more than one way where there is one, and Mismatches lists where the
-// answers are not what was asked. Any mismatch makes the run invalid: whatever passed was not the thing to be judged.
+// A gate may be locked, an old binary may lie about, a chain may have been loaded from another file. So each property
+// is read back from the server, by more than one way where there is one, and Mismatches lists where the answers are not
+// what was asked. Any mismatch makes the run invalid: whatever passed was not the thing to be judged.
 //
 // What was asked of the version, the emulation and the gate is in Cell, beside the witness.
 type Witness struct {

@@ -10,9 +10,10 @@ import (
 // AuditExpect is about the audit event for the end of a request. Long-running requests also have one for the beginning
 // of the answer, which must agree with it. A field that is nil is not judged.
 type AuditExpect struct {
-	// ImpersonatedUser says whether the event has impersonatedUser. Its content is judged through Expect.User.
+	// ImpersonatedUser reports whether the event has impersonatedUser. Its content is judged through Expect.User.
 	ImpersonatedUser *bool `json:"impersonatedUser,omitempty" yaml:"impersonatedUser,omitempty"`
-	// Constraint is the verb by which an impersonation was allowed, such as impersonate:user-info; audit events contain it.
+	// Constraint is the verb by which an impersonation was allowed, such as impersonate:user-info; audit events contain
+	// it.
 	//
 	// It is authenticationMetadata.impersonationConstraint; "" means that it must be absent.
 	Constraint *string `json:"constraint,omitempty" yaml:"constraint,omitempty"`

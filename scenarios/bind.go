@@ -11,8 +11,8 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
-// Suffix returns the end of unique names. It has six characters, the first of which is a letter, and is derived from a
-// seed and from what it is for.
+// Suffix returns the end of unique names. It has six characters, begins with a letter, and is derived from a seed and
+// from what it is for.
 func Suffix(seed int64, parts ...string) string {
 	h := sha256.New()
 	var b [8]byte

@@ -17,8 +17,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// attributes are what a review asks. Of each name they only say whether there is one, because the KEP and the scenarios
-// use different user names.
+// attributes are what a review asks. Instead of each name they only report whether there is one, because the KEP and
+// the scenarios use different user names.
 type attributes struct {
 	verb, group, resource            string
 	subresource, namespace, starName bool

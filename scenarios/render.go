@@ -369,7 +369,8 @@ const (
 	AuditResponse = "RequestResponse"
 )
 
-// AuditLevel returns the level at which targets audit the requests of a user with these groups (fixtures/audit-policy.yaml).
+// AuditLevel returns the level at which targets audit the requests of a user with these groups
+// (fixtures/audit-policy.yaml).
 func AuditLevel(groups []string) string {
 	for _, g := range groups {
 		if level, ok := strings.CutPrefix(g, auditGroup); ok && slices.Contains([]string{AuditNone, AuditRequest, AuditResponse}, level) {

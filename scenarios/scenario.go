@@ -24,14 +24,15 @@ const (
 	Core Level = "core"
 	// Extended is for what surrounds a decision: the order of access reviews, audit fields, metrics, error texts.
 	Extended Level = "extended"
-	// Divergence is the level of a scenario about a place where a document and the servers differ. It is judged against the
-	// servers, and shows the text beside it.
+	// Divergence is the level of a scenario about a place where a document and the servers differ. It is judged against
+	// the servers, and shows the text beside it.
 	//
 	// The text is in Documented.
 	Divergence Level = "divergence"
 )
 
-// Scenario is one file with one behaviour: who asks for what, who was granted what, and what must happen. Its path is its ID.
+// Scenario is one file with one behaviour: who asks for what, who was granted what, and what must happen. Its path is
+// its ID.
 //
 // The zero value is not usable: scenarios come from Load, which checks the format.
 type Scenario struct {
@@ -51,8 +52,8 @@ type Scenario struct {
 	Documented string `json:"documented,omitempty" yaml:"documented,omitempty" bind:"keep"`
 	// Requires selects the targets on which this scenario can run.
 	Requires Requires `json:"requires" yaml:"requires" bind:"keep"`
-	// Twin is the allowed scenario that differs from a denied one in a single permission or field, so that nothing else can be
-	// the cause of the denial.
+	// Twin is the allowed scenario that differs from a denied one in a single permission or field, so that nothing else
+	// can be the cause of the denial.
 	//
 	// It is named by its ID. A scenario with a denied request must have one.
 	Twin string `json:"twin,omitempty" yaml:"twin,omitempty" bind:"keep"`
@@ -159,7 +160,8 @@ type Requires struct {
 	FeatureGates map[string]Gate `json:"featureGates,omitempty" yaml:"featureGates,omitempty"`
 	// Chain is the list of the authorizers of a target, in their order.
 	//
-	// It is named for what is between the recorder's points, a file of fixtures/chains without ".yaml". Empty is Node and RBAC.
+	// It is named for what is between the recorder's points, a file of fixtures/chains without ".yaml". Empty is Node
+	// and RBAC.
 	Chain string `json:"chain,omitempty" yaml:"chain,omitempty"`
 	// Capabilities are those that the target must have. Those that follow from the scenario (requestors, grants) need
 	// not be listed. A scenario with expectations about reviews, audit or metrics can also run where the target cannot
@@ -196,8 +198,8 @@ type ServiceAccount struct {
 	Node string `json:"node,omitempty" yaml:"node,omitempty"`
 	// Secret is the name of a Secret to which the token is bound, and which is created. It excludes Pod and Node.
 	Secret string `json:"secret,omitempty" yaml:"secret,omitempty"`
-	// NodeObject says whether a Node with that name exists. By default it does. A token that is bound to a pod contains
-	// the name even without it.
+	// NodeObject reports whether a Node with that name exists. By default it does. A token that is bound to a pod
+	// contains the name even without it.
 	NodeObject *bool `json:"nodeObject,omitempty" yaml:"nodeObject,omitempty"`
 	// Running means that the pod really runs on one of Nodes, and that its token is the one that the kubelet projected.
 	Running bool `json:"running,omitempty" yaml:"running,omitempty"`

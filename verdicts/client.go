@@ -10,8 +10,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// judgeClient judges a run of a client: how it ended, what it printed, and each of its requests as a request step is judged.
-// It returns a problem of the harness, or "".
+// judgeClient judges a run of a client: how it ended, what it printed, and each of its requests as a request step is
+// judged. It returns a problem of the harness, or "".
 func (j *judge) judgeClient(i int, st *scenarios.Step, o *Observation) (problem string) {
 	if o.Client == nil {
 		return "there is no observation of the client"

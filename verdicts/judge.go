@@ -244,8 +244,8 @@ func choose(ok bool, yes, no string) string {
 	return no
 }
 
-// Verdict is the judgement of one scenario on one cell: passed, failed, notSupported, skipped or invalid. It is computed from
-// scenario and evidence, and nothing else.
+// Verdict is the judgement of one scenario on one cell: passed, failed, notSupported, skipped or invalid. It is
+// computed from scenario and evidence, and nothing else.
 type Verdict string
 
 const (

@@ -130,8 +130,8 @@ func (v *stepJudge) checkOtherLatencies(total time.Duration) {
 	}
 }
 
-// checkTotalLatency demands that an audit event which says how long a request took is of a slow one, and that the event of a
-// slow one says so.
+// checkTotalLatency demands that an audit event which says how long a request took is of a slow one, and that the event
+// of a slow one says so.
 //
 // Source: writeLatencyToAnnotation in k8s.io/apiserver/pkg/endpoints/filters/audit.go.
 func (v *stepJudge) checkTotalLatency(total time.Duration, isTold bool) {

@@ -47,8 +47,8 @@ func (v *stepJudge) checkReviews() {
 	}
 }
 
-// checkSubjectMatter applies where the scenario states no reviews. It demands that one of the reviews about the user as
-// whom the request is carried out asks for what the request does. A request that impersonates nobody must have such a
+// checkSubjectMatter demands that one of the reviews about the user as whom the request is carried out asks for what the
+// request does. It applies where the scenario states no reviews. A request that impersonates nobody must have such a
 // review, about the requestor with all attributes, unless authorizers need not be asked.
 //
 // Source: GetAuthorizerAttributes in k8s.io/apiserver/pkg/endpoints/filters/authorization.go.

@@ -248,9 +248,9 @@ func (v *stepJudge) checkUser() {
 	}
 }
 
-// checkWantedUser applies where the scenario does not state the resulting user. It demands that the user is the one
-// whom the headers ask for, that the groups they ask for come first, and that the final access review has the same user
-// as the audit event.
+// checkWantedUser demands that the resulting user is the one whom the headers ask for, that the groups they ask for come
+// first, and that the final access review has the same user as the audit event. It applies where the scenario does not
+// state the user.
 //
 // Source: the reference page on user impersonation, the headers of a request.
 func (v *stepJudge) checkWantedUser() {
@@ -388,9 +388,9 @@ func (v *stepJudge) requestedReview() (spec authorizationv1.SubjectAccessReviewS
 	return spec, true
 }
 
-// checkForwardedReview applies to a request that itself asks for an access review. It demands that the last question to
-// the authorizers is exactly that review, and that the answer is what they decided. Authorizers are not asked about
-// members of system:masters.
+// checkForwardedReview demands that the last question to the authorizers is exactly the review that a request for an
+// access review asks for, and that the answer is what they decided. Authorizers are not asked about members of
+// system:masters.
 //
 // Source: the reference page on authorization, checking API access; k8s.io/kubernetes/pkg/registry/authorization/util/helpers.go.
 func (v *stepJudge) checkForwardedReview() {

@@ -97,7 +97,7 @@ func (d *deck) addFollowed() {
 	}
 }
 
-// hidden adds pairs of grants about the same, of which the narrower one takes nothing away from the wider one.
+// hidden adds pairs of grants about the same. The narrower one takes nothing away from the wider one.
 func (d *deck) hidden() {
 	for i := range 4 {
 		user, group, in, name := d.name(), d.name(), d.name(), d.name()

@@ -17,7 +17,7 @@ import (
 	"github.com/authzconf/authzconf/clusters/local"
 )
 
-// fake is a cluster of which only the kubeconfig is used.
+// fake is a cluster whose kubeconfig is used, and nothing else of it.
 type fake struct{ stopped int }
 
 func (f *fake) Admin() *rest.Config { return &rest.Config{Host: "https://127.0.0.1:1"} }

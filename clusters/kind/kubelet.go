@@ -134,7 +134,8 @@ func (c *Cluster) awaitKubelet(ctx context.Context, name, version string, since 
 	return nil
 }
 
-// isReadySince reports whether the kubelet has said after a time that its node is ready. Times of a node's status have seconds.
+// isReadySince reports whether the kubelet has said after a time that its node is ready. Times of a node's status have
+// seconds.
 func isReadySince(node *corev1.Node, since time.Time) bool {
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {

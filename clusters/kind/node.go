@@ -138,7 +138,8 @@ func (l *lineLogger) V(kindlog.Level) kindlog.InfoLogger { return kindlog.NoopIn
 
 const (
 	manifestPath = "/etc/kubernetes/manifests/kube-apiserver.yaml"
-	// generation is an argument-free mark in the manifest, for the kubelet to restart the pod even if nothing else differs.
+	// generation is an argument-free mark in the manifest, for the kubelet to restart the pod even if nothing else
+	// differs.
 	generation = "authzconf.dev/generation"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/authzconf/authzconf/drafts/granular/permissions"
 )
 
-// undescribable lists the fields, each as "resource path", that are described and that the schemas of one group and
-// version, an OpenAPI v3 document, do not have. resources are by kind.
+// undescribable returns the described fields that the schemas of one group and version do not have, each as "resource
+// path". document is an OpenAPI v3 document. resources are the names of resources by kind.
 func undescribable(document []byte, gv schema.GroupVersion, set *permissions.Set, resources map[string]string) (out []string, err error) {
 	var decoded spec3.OpenAPI
 	if err := json.Unmarshal(document, &decoded); err != nil {
@@ -34,7 +34,7 @@ func undescribable(document []byte, gv schema.GroupVersion, set *permissions.Set
 	return out, nil
 }
 
-// has says whether a type has a field, and its items are told apart as described.
+// has reports whether a type has a field, with lists whose items have the keys that are described.
 func has(t typed.ParseableType, f *permissions.Field) bool {
 	ref := t.TypeRef
 	for _, segment := range f.Segments() {

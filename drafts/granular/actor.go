@@ -11,7 +11,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// actor is a ServiceAccount in a namespace of its own, which holds some permissions on one resource there.
+// actor is a ServiceAccount in its own namespace, with some permissions on one resource there.
 type actor struct {
 	namespace, user, token string
 }
@@ -28,8 +28,8 @@ func actorOf(id string) actor {
 	return actor{namespace: namespace, user: "system:serviceaccount:" + namespace + ":" + account}
 }
 
-// actor provides the actor for an ID with grants of verbs on a resource, restricted to objects of some names if there are
-// any.
+// actor provides the actor for an ID, with grants of verbs on a resource. If there are names, the grants are restricted
+// to objects with these names.
 func (b *Bench) actor(ctx context.Context, id string, gvr schema.GroupVersionResource, grants, names []string) (actor, error) {
 	if known, ok := b.actors.Load(id); ok {
 		return known.(actor), nil

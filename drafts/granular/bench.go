@@ -14,20 +14,21 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// executors is the group with every right that carries out what granular permissions allow.
+// executors is a group with every right. The reference carries out requests as a member of it if granular permissions
+// allow them.
 const executors = "authzconf:granular-executors"
 
-// Bench is an API server with the custom resource of the scenarios and what enforcers need.
+// Bench is an API server with the custom resource of the scenarios and the objects that enforcers need.
 type Bench struct {
 	server   *server.Server
 	replayer *replay.Replayer
 	admin    *dynamic.DynamicClient
 	client   kubernetes.Interface
 
-	actors sync.Map // by what they are for: another enforcer needs no new ones
+	actors sync.Map // by ID: several enforcers use the same actors
 }
 
-// Start starts an API server. Its requests need not be audited: the recorder sees what the enforcer asks for.
+// Start starts an API server. It needs no audit log: the recorder sees what the enforcer asks.
 func Start(ctx context.Context, o server.Options) (_ *Bench, err error) {
 	b := &Bench{}
 	defer func() {
@@ -53,7 +54,7 @@ func Start(ctx context.Context, o server.Options) (_ *Bench, err error) {
 	return b, b.installWidgets(ctx)
 }
 
-// grantExecutors gives the group of executors every right.
+// grantExecutors grants every right to the group of executors.
 func (b *Bench) grantExecutors(ctx context.Context) error {
 	all := []string{"*"}
 	return b.replayer.Grant(ctx, &scenarios.Scenario{ID: "granular", Suffix: "granular-executors", Grants: []scenarios.Grant{
@@ -61,7 +62,7 @@ func (b *Bench) grantExecutors(ctx context.Context) error {
 	}})
 }
 
-// Close ends everything.
+// Close stops the API server.
 func (b *Bench) Close() error {
 	if b.server == nil {
 		return nil

@@ -19,24 +19,25 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// claimDrivers are the numbers of drivers that one update of a ResourceClaim's status writes. Only a refused update can have
-// more than 32: an API server asks for permissions before it looks whether the status is valid.
+// claimDrivers are the numbers of drivers that one update of a ResourceClaim's status writes. More than 32 are possible
+// only in a refused update: an API server checks permissions before it validates the status.
 var claimDrivers = []int{1, 2, 4, 8, 16, 32, 64, 128, 256}
 
-// mostDrivers is how many devices, and so drivers, an allocated claim can have (AllocationResultsMaxSize of resource/v1).
+// mostDrivers is the largest number of devices, and so of drivers, of an allocated claim (AllocationResultsMaxSize of
+// resource/v1).
 const mostDrivers = resourcev1.AllocationResultsMaxSize
 
 // claimPayer is an actor whose access reviews are counted while it writes the status of a claim.
 type claimPayer struct {
-	// name is the actor's in the table, and holds what it was granted, in words.
+	// name is the name of the actor in the table. holds describes its grants.
 	name, holds string
-	// verb is the one that is granted for each driver, if any, in front of ":patch".
+	// verb is the verb that is granted for each driver, without ":patch". It is empty if none is granted.
 	verb string
 	// onNode has the actor's token bound to the node that the claim is allocated to.
 	onNode bool
-	// isAllowed says what becomes of its updates.
+	// isAllowed is set if its updates are allowed.
 	isAllowed bool
-	// reviews are how many an update that writes n drivers costs.
+	// reviews returns the expected number of reviews of an update that writes n drivers.
 	reviews func(drivers int) int
 }
 
@@ -55,7 +56,8 @@ func claimPayers() []claimPayer {
 // driverName returns the name of a driver, by its number.
 func driverName(i int) string { return fmt.Sprintf("d%03d.example.com", i) }
 
-// claimStatus returns the status of a claim on a node that n drivers' devices are allocated to, without and with their reports.
+// claimStatus returns the status of a claim on a node that n drivers' devices are allocated to, without and with their
+// reports.
 func claimStatus(node string, n int) (allocated, reported resourcev1.ResourceClaimStatus) {
 	isNode := corev1.NodeSelectorRequirement{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node}}
 	nodes := &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{isNode}}}}
@@ -71,8 +73,8 @@ func claimStatus(node string, n int) (allocated, reported resourcev1.ResourceCla
 	return allocated, reported
 }
 
-// prepare provides the actor, and a claim with as many drivers as it is to write. It returns the actor and what sends its
-// update, as a dry run, which costs the same reviews.
+// prepare provides the actor, and a claim with as many drivers as the update writes. It returns the user name of the
+// actor, and a function that sends the update as a dry run, which causes the same reviews.
 func (p claimPayer) prepare(ctx context.Context, b *Bench, n int) (user string, send func() error, _ error) {
 	namespace := fmt.Sprintf("claims-%s-%d", p.name, n)
 	user = "system:serviceaccount:" + namespace + ":" + account
@@ -124,7 +126,8 @@ func (p claimPayer) account(namespace string) *scenarios.ServiceAccount {
 	return out
 }
 
-// countReviews returns how many access reviews of a user a request costs, as the recorder before the authorizers sees them.
+// countReviews returns how many access reviews of a user a request costs, as the recorder before the authorizers sees
+// them.
 func (b *Bench) countReviews(ctx context.Context, user string, send func() error) (count int, failure, err error) {
 	batch, err := b.server.OpenBatch()
 	if err != nil {
@@ -144,8 +147,9 @@ func (b *Bench) countReviews(ctx context.Context, user string, send func() error
 	return count, failure, nil
 }
 
-// claimCosts counts what an update of a ResourceClaim's status costs an API server's authorizers, and returns the table and the
-// curves of those who are refused. This is a real API server's own check of fields, not one of the KEP.
+// claimCosts counts the reviews that an update of a ResourceClaim's status causes, and returns the table, and the
+// curves of the refused actors. These reviews belong to a check of fields that a real API server makes, and not to the
+// KEP.
 func claimCosts(t *testing.T, b *Bench) (table string, curves []statistics.Curve) {
 	t.Helper()
 	table = costHead(claimDrivers)
@@ -162,14 +166,14 @@ func claimCosts(t *testing.T, b *Bench) (table string, curves []statistics.Curve
 			curve.Points = append(curve.Points, statistics.Point{X: float64(n), Y: float64(count)})
 		}
 		table += " " + outcomeOf(p.isAllowed) + " |\n"
-		if !p.isAllowed { // what is allowed costs the same, and ends at the most drivers that a claim can have
+		if !p.isAllowed { // allowed updates cost the same, but only up to mostDrivers
 			curves = append(curves, curve)
 		}
 	}
 	return table, curves
 }
 
-// count returns the reviews of one update that writes n drivers, after it was compared with what is expected.
+// count returns the number of reviews of one update that writes n drivers, and compares it with the expected number.
 func (p claimPayer) count(t *testing.T, b *Bench, n int) int {
 	t.Helper()
 	user, send, err := p.prepare(t.Context(), b, n)

@@ -12,9 +12,9 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// keepsControllersAsTheyAre has clients of today hold granular:labels in place of the permission to write everything, before
-// the reference: one that sends the patch of kubectl label, and a controller that reads an object, changes it and writes it back
-// whole. What they do is what they did before; what they never did is refused.
+// keepsControllersAsTheyAre checks clients of today that have granular:labels instead of the permission to write
+// everything: a client that sends the patch of kubectl label, and a controller that reads an object, changes it and
+// writes the whole object back. Their usual requests are allowed. Requests that they never sent are refused.
 func keepsControllersAsTheyAre(t *testing.T, b *Bench) {
 	g, err := b.open(t.Context(), by(t, Reference))
 	if err != nil {
@@ -30,7 +30,7 @@ func keepsControllersAsTheyAre(t *testing.T, b *Bench) {
 		t.Fatal(err)
 	}
 	config := g.config(who.token)
-	config.ContentType = "application/json" // the reference reads no protobuf, which this client would send
+	config.ContentType = "application/json" // the reference does not read protobuf, which is the default of this client
 	client := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps(who.namespace)
 
 	patch := []byte(`{"metadata":{"labels":{"by":"patch"}}}`)

@@ -26,13 +26,14 @@ var configmaps = schema.GroupVersionResource{Version: "v1", Resource: "configmap
 
 // payer is an actor whose checks are counted.
 type payer struct {
-	// holds are its grants for n labels, in words.
+	// name is the name of the payer in the table. holds describes its grants for n labels.
 	name, holds string
 	grants      func(n int) []string
-	// samePrefix gives all labels one prefix.
+	// samePrefix is set if all labels have the same prefix.
 	samePrefix bool
 	allowed    bool
-	// checks are those of one patch of n labels, the ordinary permission and granular among them.
+	// checks returns the expected number of checks of one patch of n labels, including the checks for the ordinary
+	// permission and for granular.
 	checks func(n int) int
 }
 
@@ -59,7 +60,7 @@ func payers() []payer {
 	}
 }
 
-// patch changes n labels.
+// patch returns a patch that changes n labels.
 func (p payer) patch(n int) ([]byte, error) {
 	labels := map[string]string{}
 	for i := range n {
@@ -72,8 +73,8 @@ func (p payer) patch(n int) ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
 }
 
-// sender provides an actor and the object that it patches, and returns what sends the patch of n labels: a dry run,
-// which costs the same checks and leaves the object as it is.
+// sender provides an actor and the object that it patches, and returns a function that sends the patch of n labels. The
+// patch is a dry run, which causes the same checks and leaves the object unchanged.
 func (p payer) sender(t testing.TB, b *Bench, g *gate, n int) (a actor, send func() error) {
 	a, err := b.actor(t.Context(), fmt.Sprintf("cost/%s/%d", p.name, n), configmaps, p.grants(n), nil)
 	if err != nil {
@@ -94,7 +95,8 @@ func (p payer) sender(t testing.TB, b *Bench, g *gate, n int) (a actor, send fun
 	}
 }
 
-// costs counts the checks of the reference, and compares the tables and the curve of docs/granular.md and docs/granular-kep.md with them.
+// costs counts the checks of the reference, and compares the tables and the curve of docs/granular.md and
+// docs/granular-kep.md with them.
 func costs(t *testing.T, b *Bench) {
 	g, err := b.open(t.Context(), by(t, Reference))
 	if err != nil {
@@ -148,13 +150,13 @@ func costHead(numbers []int) string {
 	return fmt.Sprintf("| actor | holds |%s | |\n|---|---|%s---|\n", columns, strings.Repeat("--:|", len(numbers)))
 }
 
-// outcomeOf returns what a table of costs says of a request that is allowed, or is not.
+// outcomeOf returns the word for an allowed or a denied request in a table of costs.
 func outcomeOf(isAllowed bool) string {
 	return map[bool]string{true: "allowed", false: "denied"}[isAllowed]
 }
 
-// claim confronts what the KEP says of the number of checks ("worst-case-plausibly 3-4x") with the curves: the ordinary
-// permission alone is one check.
+// claim compares what the KEP says about the number of checks ("worst-case-plausibly 3-4x") with the curves. The
+// ordinary permission alone needs one check.
 func claim(curves []statistics.Curve) string {
 	var within, fixed, growing []string
 	for _, c := range curves {
@@ -173,7 +175,8 @@ func claim(curves []statistics.Curve) string {
 		strings.Join(within, ", "), strings.Join(fixed, ", "), curves[0].Points[len(curves[0].Points)-1].X, strings.Join(growing, ", "))
 }
 
-// BenchmarkFlood has actors send requests of 256 labels without pause: how many checks that costs the authorizer.
+// BenchmarkFlood measures how many checks the authorizer must answer if actors send requests of 256 labels without
+// pause.
 func BenchmarkFlood(b *testing.B) {
 	on := bench(b)
 	g, err := on.open(b.Context(), by(b, Reference))
@@ -191,7 +194,7 @@ func BenchmarkFlood(b *testing.B) {
 			b.ResetTimer()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					_ = send() // what is refused costs checks, too
+					_ = send() // refused requests cost checks, too
 				}
 			})
 			checks := 0

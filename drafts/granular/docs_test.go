@@ -12,7 +12,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestDocumentedClaims compares the number of scenarios about the status of ResourceClaims in docs/granular.md with the files.
+// TestDocumentedClaims compares the number of scenarios about the status of ResourceClaims in docs/granular.md with the
+// files.
 func TestDocumentedClaims(t *testing.T) {
 	set, err := scenarios.Load(scenarios.FS, fixtures.FS)
 	if err != nil {
@@ -34,7 +35,7 @@ func TestDocumentedClaims(t *testing.T) {
 	docs.ComparePart(t, "../../docs/granular.md", "granular-status", fmt.Sprintf("%d scenarios: %s.\n", all, strings.Join(list, ", ")), *update)
 }
 
-// TestDocumentedSections holds the table of docs/granular-kep.md against the scenarios.
+// TestDocumentedSections compares the table of docs/granular-kep.md with the scenarios.
 func TestDocumentedSections(t *testing.T) {
 	type row struct{ scenarios, attempts, denied int }
 	rows, all := map[string]*row{}, &row{}

@@ -30,13 +30,13 @@ import (
 	"github.com/authzconf/authzconf/engine/server"
 )
 
-// enforcesByPolicies has the API server enforce what is excluded, and turns it off again: then the ordinary permission
-// contains everything, and no other is worth anything (KEP-3617, "Upgrade / Downgrade Strategy").
+// enforcesByPolicies checks enforcement of excluded fields by policies, and then turns it off. After that the ordinary
+// permission contains every field, and granular permissions allow nothing (KEP-3617, "Upgrade / Downgrade Strategy").
 func enforcesByPolicies(t *testing.T, b *Bench) {
 	if n := passBy(t, b, by(t, Policies)); n < 20 {
 		t.Errorf("only %d attempts could be judged", n)
 	}
-	all, rejected := 0, map[string]bool{} // by validation, an administrator's dry run too
+	all, rejected := 0, map[string]bool{} // rejected by validation, even in a dry run of the administrator
 	for _, s := range builtIn(t) {
 		all += len(s.Attempts)
 		for _, a := range s.Attempts {
@@ -61,8 +61,8 @@ func enforcesByPolicies(t *testing.T, b *Bench) {
 	}
 }
 
-// rejectsWhatImplementsNothing judges an API server of today as one that implements the KEP: it passes where the ordinary
-// permission alone decides, and fails wherever a granular one does.
+// rejectsWhatImplementsNothing judges an API server of today as if it implemented the KEP. It must pass exactly the
+// attempts in which the ordinary permission alone decides.
 func rejectsWhatImplementsNothing(t *testing.T, b *Bench) {
 	results, err := b.Run(t.Context(), by(t, APIServer), builtIn(t))
 	if err != nil {
@@ -83,7 +83,7 @@ func rejectsWhatImplementsNothing(t *testing.T, b *Bench) {
 // off is a kind that enforces nothing.
 const off = "off"
 
-// turnedOff are the scenarios with what an API server makes of them by itself.
+// turnedOff returns the scenarios, with the outcomes on an API server that enforces no granular verbs.
 func turnedOff(t *testing.T) []*Scenario {
 	all := builtIn(t)
 	for _, s := range all {
@@ -99,8 +99,8 @@ func turnedOff(t *testing.T) []*Scenario {
 	return all
 }
 
-// reviewsOfOneself has every actor ask by SelfSubjectAccessReview for what its attempt is checked for (KEP-3617, "How can
-// someone using this feature know that it is working").
+// reviewsOfOneself checks that every actor can ask by SelfSubjectAccessReview for the permissions of its attempt
+// (KEP-3617, "How can someone using this feature know that it is working").
 func reviewsOfOneself(t *testing.T, b *Bench) {
 	answers := map[bool]int{}
 	for _, s := range builtIn(t) {
@@ -140,7 +140,8 @@ func reviewsOfOneself(t *testing.T, b *Bench) {
 	}
 }
 
-// followsTheSchema changes a custom resource while it is in use: conditions that become a map have permissions of their own.
+// followsTheSchema changes the schema of a custom resource while it is in use. When a list of conditions gets keys,
+// each condition gets its own permission.
 func followsTheSchema(t *testing.T, b *Bench) {
 	crd := &unstructured.Unstructured{}
 	if err := yaml.UnmarshalStrict([]byte(`
@@ -188,7 +189,7 @@ spec:
 		_, err := client.Patch(ctx, subject, types.MergePatchType, []byte(body), metav1.PatchOptions{})
 		return err
 	}
-	// While the schema is not published yet, the enforcer cannot say.
+	// The enforcer refuses requests until the schema is published.
 	until := func(what string, want func(error) bool) {
 		t.Helper()
 		if err := poll(t.Context(), what, func(ctx context.Context) (bool, error) { return want(change(ctx)), nil }); err != nil {
@@ -232,15 +233,15 @@ spec:
 	}
 }
 
-// stranger is an admission webhook that enforces descriptions in its own way: by the model, with reviews of access that it
-// sends by a kubeconfig which is written for it after it has begun to listen.
+// stranger is an admission webhook that enforces descriptions in another way than the reference: by the model. It sends
+// access reviews with a kubeconfig that is written after it has begun to listen.
 type stranger struct {
 	kubeconfig string
 	set        *permissions.Set
-	// faults change what it does.
+	// The following fields are faults.
 	forgets   bool // excluded fields
 	patches   bool // the object
-	silent    bool // about what is missing
+	silent    bool // it does not say what is missing
 	asksTwice bool
 	html      bool
 }
@@ -327,14 +328,14 @@ func (s *stranger) ask(ctx context.Context, client kubernetes.Interface, r *admi
 	return err == nil && review.Status.Allowed
 }
 
-// enforcesByWebhooks judges strangers: one that is right, and some that are wrong in one way each.
+// enforcesByWebhooks judges strangers: a correct one, and some with one fault each.
 func enforcesByWebhooks(t *testing.T, b *Bench) {
 	set := by(t, Webhook).Descriptions
 	all := slices.DeleteFunc(builtIn(t), func(s *Scenario) bool { return s.Section != "Story 2" && s.Section != "Levels of schema control" })
 	for _, c := range []struct {
 		name    string
 		wrong   func(*stranger)
-		problem string // in some result, or in the error
+		problem string // a part of a problem or of the error
 		invalid bool
 	}{
 		{name: "right", wrong: func(*stranger) {}},
@@ -387,7 +388,7 @@ func enforcesByWebhooks(t *testing.T, b *Bench) {
 	}
 }
 
-// TestApplies shows what can be judged of whom, without a server.
+// TestApplies checks which attempts apply to which kind of enforcement.
 func TestApplies(t *testing.T) {
 	for kind, want := range map[string][]bool{Reference: {true, true, true}, off: {true, true, true}, APIServer: {true, true, true}, Policies: {true, false, false}, Webhook: {true, false, false}} {
 		for i, first := range []string{"yes patch", "no patch", "yes granular"} {

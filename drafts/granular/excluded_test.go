@@ -7,9 +7,9 @@ import (
 	"github.com/authzconf/authzconf/drafts/granular/permissions"
 )
 
-// enforcesExcludedFields has the API server enforce the fields of the KEP's list by the policies that are printed for them if all
-// of them are excluded from the ordinary permission: who holds that alone is refused, and who holds the permission of the
-// field, or a more general one, is not. It is turned off again then, and who was refused is not any more.
+// enforcesExcludedFields checks the policies that are printed for the fields of the KEP's list if all these fields are
+// excluded from the ordinary permission. An actor with the ordinary permission alone is refused. An actor who also has
+// the permission of the field, or a more general one, is not. Then the policies are removed, and nobody is refused.
 func enforcesExcludedFields(t *testing.T, b *Bench) {
 	const folder = "testdata/excluded"
 	set, err := permissions.Load(os.DirFS(folder + "/descriptions"))
@@ -51,7 +51,8 @@ func enforcesExcludedFields(t *testing.T, b *Bench) {
 	}
 }
 
-// withoutPolicies are scenarios in which every actor holds the ordinary permission, as an API server answers by itself.
+// withoutPolicies returns scenarios in which every actor has the ordinary permission, with the outcomes on an API
+// server without policies.
 func withoutPolicies(all []*Scenario) []*Scenario {
 	for _, s := range all {
 		for _, a := range s.Attempts {

@@ -13,21 +13,21 @@ import (
 	"github.com/authzconf/authzconf/drafts/granular/permissions"
 )
 
-// faultyEnforcer is wrong in one way: the suite of KEP-3617 has to reject it.
+// faultyEnforcer is an enforcer with one fault. The suite of KEP-3617 must reject it.
 type faultyEnforcer struct {
 	name string
-	// wrong says what it does.
+	// wrong describes the fault.
 	wrong string
-	// steps makes the reference's steps wrong.
+	// steps puts the fault into the steps of the reference.
 	steps func(s *enforcer.Steps)
 }
 
-// faultyEnforcers are all of them.
+// faultyEnforcers returns all faulty enforcers.
 func faultyEnforcers() []faultyEnforcer {
 	return slices.Concat(bypasses(), diffs(), decisions(), questions())
 }
 
-// bypasses let requests through unchecked.
+// bypasses returns enforcers that let some requests through unchecked.
 func bypasses() []faultyEnforcer {
 	unless := func(skip func(*enforcer.Request) bool) func(*enforcer.Steps) {
 		return func(s *enforcer.Steps) {
@@ -52,7 +52,7 @@ func bypasses() []faultyEnforcer {
 	}
 }
 
-// keep filters the fields that change.
+// keep leaves out some of the fields that change.
 func keep(ok func(f enforcer.Changed) bool) func(*enforcer.Steps) {
 	return func(s *enforcer.Steps) {
 		s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.Changed, error) {
@@ -62,7 +62,7 @@ func keep(ok func(f enforcer.Changed) bool) func(*enforcer.Steps) {
 	}
 }
 
-// compared leaves only some of the differences that structured-merge-diff finds.
+// compared keeps only some of the differences that structured-merge-diff finds.
 func compared(part func(*typed.Comparison) *fieldpath.Set) func(*enforcer.Steps) {
 	return func(s *enforcer.Steps) {
 		s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.Changed, error) {
@@ -89,7 +89,7 @@ func compared(part func(*typed.Comparison) *fieldpath.Set) func(*enforcer.Steps)
 	}
 }
 
-// chained changes the permissions of fields.
+// chained changes the chains of permissions of all fields.
 func chained(change func(permissions.Chain) permissions.Chain) func(*enforcer.Steps) {
 	return func(s *enforcer.Steps) {
 		s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.Changed, error) {
@@ -102,7 +102,7 @@ func chained(change func(permissions.Chain) permissions.Chain) func(*enforcer.St
 	}
 }
 
-// diffs compute the wrong fields, or the wrong permissions of them.
+// diffs returns enforcers that compute wrong fields, or wrong permissions of fields.
 func diffs() []faultyEnforcer {
 	return []faultyEnforcer{
 		{"removed-ignored", "fields that are removed are no change", compared(func(c *typed.Comparison) *fieldpath.Set { return c.Modified.Union(c.Added) })},
@@ -150,7 +150,7 @@ func diffs() []faultyEnforcer {
 	}
 }
 
-// decisions ask for the right permissions in the wrong way.
+// decisions returns enforcers that ask for the right permissions in a wrong way.
 func decisions() []faultyEnforcer {
 	decide := func(d func([]enforcer.Changed, enforcer.Ask) (*enforcer.Missing, error)) func(*enforcer.Steps) {
 		return func(s *enforcer.Steps) { s.Decide = d }
@@ -203,7 +203,7 @@ func decisions() []faultyEnforcer {
 	}
 }
 
-// questions ask about something else.
+// questions returns enforcers that ask about something else.
 func questions() []faultyEnforcer {
 	ask := func(change func(*authorizer.AttributesRecord)) func(*enforcer.Steps) {
 		return func(s *enforcer.Steps) {

@@ -11,9 +11,9 @@ import (
 	"github.com/authzconf/authzconf/engine/server"
 )
 
-// gate is the way to what enforces. Of the reference, it keeps what it has decided.
+// gate is how actors reach the API server so that granular verbs are enforced. It keeps the decisions of the reference.
 type gate struct {
-	// proxy serves the reference. It is nil for what the API server enforces itself.
+	// proxy serves the reference. It is nil if the API server itself enforces.
 	proxy *recorder.Server
 	way   *rest.Config
 
@@ -45,17 +45,17 @@ func (g *gate) serveReference(ctx context.Context, b *Bench, by Enforcement) err
 	return nil
 }
 
-// Close ends the reference. What the API server enforces itself stays.
+// Close stops the reference. Policies and webhooks stay in the API server.
 func (g *gate) Close() {
 	if g.proxy != nil {
 		_ = g.proxy.Close()
 	}
 }
 
-// config returns the way to what enforces, for the holder of a token.
+// config returns the client configuration of the gate for the holder of a token.
 func (g *gate) config(token string) *rest.Config {
 	out := rest.CopyConfig(g.way)
-	out.BearerToken, out.QPS, out.WarningHandler = token, -1, rest.NoWarnings{} // of fields that no schema has
+	out.BearerToken, out.QPS, out.WarningHandler = token, -1, rest.NoWarnings{} // nobody reads the warnings about unknown fields
 	return out
 }
 
@@ -65,7 +65,7 @@ func (g *gate) keep(d enforcer.Decision) {
 	g.decisions[d.User] = append(g.decisions[d.User], d)
 }
 
-// take returns what was decided for a user, and forgets it.
+// take returns the decisions about a user, and removes them.
 func (g *gate) take(user string) []enforcer.Decision {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -43,7 +43,7 @@ func builtIn(t *testing.T) []*Scenario {
 	return all
 }
 
-// TestReference is everything about the reference on one control plane.
+// TestReference has all tests of the reference, which share one control plane.
 func TestReference(t *testing.T) {
 	b := bench(t)
 	t.Run("scenarios", func(t *testing.T) { passAll(t, b) })
@@ -64,7 +64,7 @@ func TestReference(t *testing.T) {
 }
 
 func passAll(t *testing.T, b *Bench) {
-	for range 2 { // the second time the actors are there already
+	for range 2 { // the actors exist already in the second round
 		start := time.Now()
 		results, err := b.Run(t.Context(), by(t, Reference), builtIn(t))
 		if err != nil {
@@ -89,8 +89,8 @@ func by(t testing.TB, kind string) Enforcement {
 	return Enforcement{Kind: kind, Steps: enforcer.Reference(), Descriptions: set}
 }
 
-// passBy runs everything by what an API server enforces itself, which is removed then, and returns how many attempts
-// could be made.
+// passBy checks enforcement by the API server, and removes it afterwards. It returns the number of attempts that could
+// be made.
 func passBy(t *testing.T, b *Bench, by Enforcement) (applicable int) {
 	results, err := b.Run(t.Context(), by, builtIn(t))
 	b.remove(t)
@@ -105,13 +105,13 @@ func passBy(t *testing.T, b *Bench, by Enforcement) (applicable int) {
 	return len(results)
 }
 
-// judged is a trial with what came of it.
+// judged is a trial with its result.
 type judged struct {
 	trial
 	reports.Result
 }
 
-// problems are the lines that say what is wrong.
+// problems returns the lines that say what is wrong.
 func (j judged) problems() []string {
 	if j.Verdict == verdicts.Passed {
 		return nil
@@ -119,7 +119,7 @@ func (j judged) problems() []string {
 	return append([]string{j.Reason}, j.Details...)
 }
 
-// Run makes every attempt of scenarios that is applicable, and judges it by what was recorded.
+// Run makes every applicable attempt of scenarios, and judges it by what was recorded.
 func (b *Bench) Run(ctx context.Context, by Enforcement, scenarios []*Scenario) (results []judged, err error) {
 	trials := slices.DeleteFunc(trialsOf(scenarios), func(t trial) bool { return !t.attempt.applies(by.Kind) })
 	all, err := b.observe(ctx, by, trials)

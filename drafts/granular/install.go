@@ -22,7 +22,7 @@ var (
 	installPage = template.Must(template.New("install").Parse(installText))
 )
 
-// install has an API server enforce what is excluded, by policies or by a webhook, and waits until it does.
+// install makes an API server enforce excluded fields, by policies or by a webhook, and waits until it does.
 func (b *Bench) install(ctx context.Context, by Enforcement) error {
 	manifests, err := by.manifests()
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/authzconf/authzconf/reports"
 )
 
-// judgement is what is wrong with a trial, and how many expectations were compared.
+// judgement has the problems of a trial, and the number of expectations that were compared.
 type judgement struct {
 	problems []string
 	compared int
@@ -36,7 +36,7 @@ func (j *judgement) expect(met bool, format string, args ...any) {
 	}
 }
 
-// judge compares what was seen of a trial with what the scenario and the model expect.
+// judge compares what was seen of a trial with the expectations of the scenario and of the model.
 func judge(by Enforcement, t trial, seen *Seen) *judgement {
 	o := newObservation(by, t, seen)
 	a, j := o.expectedOf(by.Kind, t.attempt), &judgement{}
@@ -56,8 +56,8 @@ func judge(by Enforcement, t trial, seen *Seen) *judgement {
 	return j
 }
 
-// expectedOf returns the attempt with what has to become of it. Of a webhook, the model says that: its descriptions may be
-// others than the scenario's.
+// expectedOf returns the attempt with the expected outcome. For a webhook, the model predicts the outcome, because the
+// webhook may have other descriptions than the scenario.
 func (o *observation) expectedOf(kind string, a *Attempt) *Attempt {
 	byModel := kind == Webhook && o.predicted && a.Outcome != Rejected
 	if !byModel {
@@ -87,7 +87,7 @@ func (j *judgement) compareAnswer(kind string, a *Attempt, wanted *Request, o *o
 // noDryRun is the problem of an attempt that the model has no say in.
 const noDryRun = "an administrator's dry run made nothing, and the model knows of no permission"
 
-// compareObject compares what is stored with what the request has to make of it.
+// compareObject compares the stored object with the result that the request must have.
 func (j *judgement) compareObject(a *Attempt, wanted *Request, o *observation) {
 	j.expect(o.Result != nil || a.Outcome == Rejected, noDryRun)
 	changes := a.Outcome == Allowed && !wanted.DryRun
@@ -100,11 +100,11 @@ func (j *judgement) compareObject(a *Attempt, wanted *Request, o *observation) {
 	}
 }
 
-// compareChecks compares the questions to the authorizer with those of the scenario, and the message of a denial with
-// their answers.
+// compareChecks compares the questions to the authorizer with the questions of the scenario, and the message of a
+// denial with the answers.
 func (j *judgement) compareChecks(kind string, a *Attempt, o *observation) {
 	checks := seq.Map(o.decision.Checks, renderCheck)
-	if kind != Webhook { // of other descriptions, the model has to do
+	if kind != Webhook { // a webhook may have other descriptions; the model judges it
 		j.expect(slices.Equal(checks, a.Checks), "checks %q, expected %q", checks, a.Checks)
 	}
 	if o.Code != http.StatusForbidden || a.Reason != "" {
@@ -121,7 +121,7 @@ func renderCheck(c enforcer.Check) string {
 	return "no " + c.Verb
 }
 
-// compareFields compares how many fields the enforcer says that change.
+// compareFields compares the number of changed fields that the enforcer reports with what differs.
 func (j *judgement) compareFields(o *observation) {
 	fields := o.decision.Fields
 	if o.predicted && fields >= 0 {
@@ -133,7 +133,7 @@ func (j *judgement) compareFields(o *observation) {
 	}
 }
 
-// compareStatement compares what the reference says that it decided with its own checks, and with the answer.
+// compareStatement compares the decision that the reference reports with its own checks, and with the answer.
 func (j *judgement) compareStatement(a *Attempt, o *observation) {
 	d := o.decision
 	first := slices.IndexFunc(d.Checks, func(c enforcer.Check) bool { return !isGranularVerb(c.Verb) })
@@ -143,7 +143,7 @@ func (j *judgement) compareStatement(a *Attempt, o *observation) {
 	j.expect(agreesWithAnswer(a, o), "the enforcer says that %+v is missing, and answers %d: %s", d.Missing, o.Code, o.Message)
 }
 
-// agreesWithAnswer reports whether the answer is one for what the reference says is missing.
+// agreesWithAnswer reports whether the answer fits to the permission that the reference reports as missing.
 func agreesWithAnswer(a *Attempt, o *observation) bool {
 	missing := o.decision.Missing
 	if missing == nil {
@@ -156,7 +156,7 @@ func agreesWithAnswer(a *Attempt, o *observation) bool {
 	case http.StatusForbidden:
 		name := missing.Field
 		if missing.Verb != "" {
-			name = missing.Verb + " " // not the beginning of another verb
+			name = missing.Verb + " " // the space excludes longer verbs
 		}
 		return strings.Contains(o.Message, name)
 	}
@@ -165,7 +165,8 @@ func agreesWithAnswer(a *Attempt, o *observation) bool {
 
 func isGranularVerb(verb string) bool { return strings.HasPrefix(verb, permissions.GeneralVerb) }
 
-// compareReviews compares what the API server's authorizer was asked, and what the enforcer says of it, with what is right.
+// compareReviews compares the questions to the API server's authorizer, and the questions that the enforcer reports,
+// with the right ones.
 func (j *judgement) compareReviews(kind string, wanted *Request, o *observation) {
 	right := func(verb string) authorizationv1.ResourceAttributes {
 		return authorizationv1.ResourceAttributes{
@@ -216,7 +217,7 @@ func (j *judgement) compareModel(a *Attempt, o *observation) {
 	j.expect(allowed == (a.Outcome == Allowed), "model: allowed %t, and the scenario says %s", allowed, a.Outcome)
 }
 
-// heldOrdinary reports whether the actor was found to hold the ordinary permission, which is asked for first.
+// heldOrdinary reports whether the actor has the ordinary permission, by the first check.
 func (o *observation) heldOrdinary() bool {
 	checks := o.decision.Checks
 	return len(checks) > 0 && checks[0].Allowed && !isGranularVerb(checks[0].Verb)
@@ -239,7 +240,8 @@ func withoutServerFields(object map[string]any) map[string]any {
 	return object
 }
 
-// countDifferences counts what differs between two values, and all in it: no fewer than the fields that change.
+// countDifferences counts all differences between two values, at every depth. The result is at least the number of
+// changed fields.
 func countDifferences(a, b any) int {
 	x, aIsMap := a.(map[string]any)
 	y, bIsMap := b.(map[string]any)
@@ -264,7 +266,7 @@ func countInMaps(x, y map[string]any) (n int) {
 	return n
 }
 
-// countValues counts a value and all in it. A value in it that is null counts as none.
+// countValues counts a value and all values inside it. A null inside it is not counted.
 func countValues(v any) int {
 	n := 1
 	switch v := v.(type) {

@@ -10,7 +10,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// seenFile has what was seen of some trials, by kind of enforcement and the ID of the trial.
+// seenFile has recorded observations of trials, by kind of enforcement and the ID of the trial.
 const seenFile = "testdata/seen.json"
 
 func readSeen(t *testing.T) map[string]map[string]*Seen {
@@ -36,7 +36,7 @@ func findTrial(t *testing.T, id string) trial {
 	return all[i]
 }
 
-// TestJudge finds nothing wrong with what was seen of right enforcers.
+// TestJudge checks that nothing is wrong with recorded observations of correct enforcers.
 func TestJudge(t *testing.T) {
 	for kind, seen := range readSeen(t) {
 		for id, one := range seen {
@@ -47,7 +47,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestJudgeNotices changes one thing each in what was seen.
+// TestJudgeNotices checks that the judge finds each of many changes in recorded observations.
 func TestJudgeNotices(t *testing.T) {
 	const own, foreign = "kep-3617/story-1/labels/own", "kep-3617/story-1/labels/foreign"
 	const update = "kep-3617/story-2/update/admin"

@@ -15,21 +15,21 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// observation is what was seen of a trial, with what follows from it.
+// observation is what was seen of a trial, with the conclusions from it.
 type observation struct {
 	*Seen
 	place
 	actor actor
-	// decision is what was decided, nil if that is not known or there are several.
+	// decision is the decision about the request. It is nil if it is unknown, or if there are several.
 	decision *enforcer.Decision
-	// reviewed is what the recorder saw being asked about.
+	// reviewed are the questions that the recorder saw.
 	reviewed []*authorizationv1.ResourceAttributes
-	// chains are what the model predicts. It cannot, unless predicted is set.
+	// chains are the permissions that the model predicts. They are unknown unless predicted is set.
 	chains    []permissions.Chain
 	predicted bool
 }
 
-// newObservation derives from what was seen of a trial what is judged.
+// newObservation draws the conclusions from what was seen of a trial.
 func newObservation(by Enforcement, t trial, seen *Seen) *observation {
 	o := &observation{Seen: seen, place: t.place(), actor: actorOf(t.ID())}
 	for _, r := range seen.Reviews {
@@ -46,7 +46,7 @@ func newObservation(by Enforcement, t trial, seen *Seen) *observation {
 	return o
 }
 
-// ownDecision returns what the reference says that it decided about the actor.
+// ownDecision returns the decision about the actor that the reference reports.
 func (o *observation) ownDecision() *enforcer.Decision {
 	if d := o.Decisions; len(d) == 1 && d[0].User == o.actor.user {
 		return &d[0]
@@ -54,8 +54,8 @@ func (o *observation) ownDecision() *enforcer.Decision {
 	return nil
 }
 
-// inferDecision returns what an enforcer that keeps no record has decided, by what the API server's authorizer was asked.
-// The ordinary permission is the first check of the scenario.
+// inferDecision returns the decision of an enforcer that reports none. It follows from the questions to the API
+// server's authorizer. The ordinary permission is the first check of the scenario.
 func (o *observation) inferDecision(a *Attempt) *enforcer.Decision {
 	answer, verb, _ := strings.Cut(a.Checks[0], " ")
 	first := enforcer.Check{ResourceAttributes: authorizationv1.ResourceAttributes{Verb: verb}, Allowed: answer == "yes"}
@@ -70,7 +70,7 @@ func (o *observation) inferDecision(a *Attempt) *enforcer.Decision {
 	return d
 }
 
-// predict lets the model say which permissions the request needs, from what the dry run has made of the object.
+// predict asks the model which permissions the request needs, by the result of the dry run.
 func (o *observation) predict(set *permissions.Set, s *sending) {
 	if o.Result == nil {
 		return
@@ -88,7 +88,7 @@ func (o *observation) predict(set *permissions.Set, s *sending) {
 	o.chains = model.Create(root, sent.Object, o.Result)
 }
 
-// compareUsers returns how the recorder was asked about other users than the one who sent the request.
+// compareUsers returns where the recorder was asked about another user than the one who sent the request.
 func (o *observation) compareUsers() (problems []string) {
 	if len(o.Reviews) == 0 {
 		return nil

@@ -20,7 +20,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// parallel is how many attempts are under way at once: they wait more than they work.
+// parallel is the number of attempts at the same time. Attempts spend most of their time waiting.
 const parallel = 8
 
 // trial is an attempt with the scenario that it belongs to.
@@ -42,7 +42,7 @@ func trialsOf(all []*Scenario) (trials []trial) {
 // ID returns the name of a trial, which is unique.
 func (t trial) ID() string { return t.scenario.ID + "/" + t.attempt.Name }
 
-// request returns what is sent.
+// request returns the request that is sent.
 func (t trial) request() *Request { return t.scenario.Wanted(t.attempt) }
 
 // place returns where the object of a trial is that its actor changes.
@@ -54,34 +54,35 @@ func (t trial) place() place {
 	return placeOf(object, t.request().Version, actorOf(t.ID()).namespace)
 }
 
-// Seen is what was seen of a trial.
+// Seen is the evidence of a trial.
 type Seen struct {
-	// Request is what the actor sent, Code and Message what it was told.
+	// Request is the request that the actor sent. Code and Message are the answer.
 	Request verdicts.SentRequest `json:"request"`
 	Code    int                  `json:"code"`
 	Message string               `json:"message,omitempty"`
-	// Decisions are what the reference says that it has decided meanwhile.
+	// Decisions are the decisions that the reference reported during the trial.
 	Decisions []enforcer.Decision `json:"decisions,omitempty"`
-	// Before and After are the stored object, Result what a dry run by the admin made of it; nil where that was refused.
+	// Before and After are the stored object before and after the request. Result is the result of a dry run by the
+	// admin. It is nil if the dry run was refused.
 	Before map[string]any `json:"before,omitempty"`
 	After  map[string]any `json:"after,omitempty"`
 	Result map[string]any `json:"result,omitempty"`
-	// Reviews are what the recorder saw about the actor and granular verbs, before any authorizer.
+	// Reviews are the reviews about the actor and granular verbs that the recorder saw before any authorizer.
 	Reviews []verdicts.Review `json:"reviews,omitempty"`
-	// Invalid says what broke.
+	// Invalid says what broke during the trial.
 	Invalid string  `json:"invalid,omitempty"`
 	Seconds float64 `json:"seconds"`
 }
 
-// seenAll is what was seen of all trials.
+// seenAll is the evidence of all trials.
 type seenAll struct {
-	// trials are in the order of the trials that were asked for; nil is one that was interrupted.
+	// trials has the evidence in the order of the trials. It is nil for a trial that was interrupted.
 	trials []*Seen
-	// strays are the reviews about granular verbs and users who make none of the trials.
+	// strays are the reviews of granular verbs about users who are not the actor of a trial.
 	strays []verdicts.Review
 }
 
-// observe makes trials by what enforces.
+// observe makes trials with an enforcement.
 func (b *Bench) observe(ctx context.Context, by Enforcement, trials []trial) (*seenAll, error) {
 	g, err := b.open(ctx, by)
 	if err != nil {
@@ -101,7 +102,7 @@ func (b *Bench) observe(ctx context.Context, by Enforcement, trials []trial) (*s
 				return nil //nolint:nilerr // the trial stays nil, and observe returns why the others ended, or Execute records the interruption
 			}
 			seen := b.try(groupCtx, g, t)
-			if strings.Contains(seen.Message, "failed to call webhook") { // a verdict would be one on what did not answer
+			if strings.Contains(seen.Message, "failed to call webhook") { // the webhook did not answer, so there is nothing to judge
 				return fmt.Errorf("%s does not answer as an admission webhook does: %s", by.URL, seen.Message)
 			}
 			if groupCtx.Err() == nil {
@@ -119,13 +120,13 @@ func (b *Bench) observe(ctx context.Context, by Enforcement, trials []trial) (*s
 	return all, nil
 }
 
-// addReviews gives each trial the reviews about its actor: each has one of its own.
+// addReviews adds reviews to the trial whose actor they are about. Each trial has its own actor.
 func (all *seenAll) addReviews(trials []trial, reviews []verdicts.Review) {
 	byUser := map[string]*Seen{}
 	for i, t := range trials {
 		seen := all.trials[i]
 		if seen == nil {
-			seen = &Seen{} // what the recorder saw of a trial that was interrupted is forgotten
+			seen = &Seen{} // the reviews of an interrupted trial are dropped
 		}
 		byUser[actorOf(t.ID()).user] = seen
 	}
@@ -147,7 +148,7 @@ func isGranular(r verdicts.Review) bool {
 	return r.Point == verdicts.Front && a != nil && strings.HasPrefix(a.Verb, permissions.GeneralVerb)
 }
 
-// try makes one trial. What breaks is part of what was seen.
+// try makes one trial. A failure is recorded as part of the evidence.
 func (b *Bench) try(ctx context.Context, g *gate, t trial) *Seen {
 	start, seen := time.Now(), &Seen{}
 	if err := b.attempt(ctx, g, t, seen); err != nil {
@@ -174,7 +175,7 @@ func (b *Bench) attempt(ctx context.Context, g *gate, t trial, seen *Seen) error
 		return err
 	}
 	s := &sending{t.request(), p, seen.Before}
-	if result, err := s.send(ctx, b.admin, true); err == nil { // what the server refuses changes nothing
+	if result, err := s.send(ctx, b.admin, true); err == nil { // a refused dry run has no result
 		seen.Result = result.Object
 	}
 	if err := s.sendAs(ctx, g, who, seen); err != nil {
@@ -184,7 +185,7 @@ func (b *Bench) attempt(ctx context.Context, g *gate, t trial, seen *Seen) error
 	return err
 }
 
-// sendAs sends the request of an actor by the way to what enforces. A refusal is part of what was seen.
+// sendAs sends the request of an actor through the gate. A refusal is recorded as part of the evidence.
 func (s *sending) sendAs(ctx context.Context, g *gate, who actor, seen *Seen) error {
 	config := g.config(who.token)
 	config.Wrap(recordRequest(&seen.Request))
@@ -211,7 +212,7 @@ func recordRequest(shown *verdicts.SentRequest) transport.WrapperFunc {
 	return func(rt http.RoundTripper) http.RoundTripper {
 		return server.Tapped(rt, func(sent *http.Request) {
 			replay.Record(shown, sent)
-			shown.UserAgent = "" // that of client-go, with the name of the program
+			shown.UserAgent = "" // it would contain the name of the program
 		})
 	}
 }

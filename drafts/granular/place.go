@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// place is where the object of an attempt is: in the namespace of its actor, or that namespace itself.
+// place says where the object of an attempt is: in the namespace of its actor, or it is that namespace itself.
 type place struct {
 	resource        schema.GroupVersionResource
 	namespace, name string
@@ -32,7 +32,7 @@ func placeOf(object map[string]any, version, namespace string) place {
 	return place{resource, namespace, subject}
 }
 
-// objectName returns the name that an authorizer is asked about: that of a creation is not known then.
+// objectName returns the name that an authorizer is asked about. It is unknown in a create request.
 func (p place) objectName(r *Request) string {
 	if r.Verb == "create" {
 		return ""
@@ -46,7 +46,7 @@ func (p place) client(from dynamic.Interface) dynamic.ResourceInterface {
 
 // render returns an object of a scenario with its name and namespace.
 func (p place) render(object any) (*unstructured.Unstructured, error) {
-	// Through JSON: numbers get the types that client-go wants.
+	// The conversion to JSON and back gives numbers the types that client-go needs.
 	raw, err := json.Marshal(object)
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (p place) render(object any) (*unstructured.Unstructured, error) {
 	return out, nil
 }
 
-// readStored returns the object as it is stored, nil if there is none.
+// readStored returns the stored object. It is nil if there is none.
 func (p place) readStored(ctx context.Context, client dynamic.Interface) (map[string]any, error) {
 	o, err := p.client(client).Get(ctx, p.name, metav1.GetOptions{})
 	if err != nil {
@@ -69,7 +69,7 @@ func (p place) readStored(ctx context.Context, client dynamic.Interface) (map[st
 	return o.Object, nil
 }
 
-// restore makes the stored object what a scenario begins with, nil for none.
+// restore restores the stored object with which a scenario begins. The object is nil if there must be none.
 func (b *Bench) restore(ctx context.Context, p place, object map[string]any) error {
 	first, err := p.render(object)
 	if err != nil {
@@ -91,7 +91,7 @@ func (b *Bench) restore(ctx context.Context, p place, object map[string]any) err
 	return err
 }
 
-// restoreLabels gives the namespace of an actor its labels: it cannot be made anew.
+// restoreLabels restores the labels of the namespace of an actor. The namespace itself cannot be created again.
 func (b *Bench) restoreLabels(ctx context.Context, p place, labels map[string]string) error {
 	patch, err := json.Marshal([]any{map[string]any{"op": "add", "path": "/metadata/labels", "value": labels}})
 	if err != nil {
@@ -101,8 +101,8 @@ func (b *Bench) restoreLabels(ctx context.Context, p place, labels map[string]st
 	return err
 }
 
-// deleteObject deletes the object of a place, if there is one, with its finalizers. By default a ReplicationController gets one
-// more while it is deleted, and nobody is there who takes it away.
+// deleteObject deletes the object of a place, if there is one, and its finalizers. Background deletion is used, because
+// a ReplicationController would otherwise get a finalizer that nobody removes.
 func (b *Bench) deleteObject(ctx context.Context, p place) error {
 	client := p.client(b.admin)
 	_, err := client.Patch(ctx, p.name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})

@@ -13,7 +13,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// plan has a case for each attempt, in one group: what enforces.
+// plan has a case for each attempt. All cases are in one group, which is the kind of enforcement.
 type plan struct {
 	on     server.Options
 	by     Enforcement
@@ -25,7 +25,7 @@ type plan struct {
 func newPlan(on server.Options, by Enforcement, all []*Scenario) *plan {
 	p := &plan{on: on, by: by, trials: trialsOf(all), byID: map[string]trial{}}
 	for _, t := range p.trials {
-		// No case is of level core: nothing that is required follows from a draft.
+		// No case has the level core: a draft requires nothing.
 		c := product.NewCase(by.Kind, t.ID(), scenarios.Extended, "sig-auth", "KEP-3617", string(t.attempt.Outcome))
 		if !t.attempt.applies(by.Kind) {
 			c.NotRun = &product.NotRun{Cause: reports.CauseTarget, Why: "without the ordinary permission the API server refuses before admission"}
@@ -51,7 +51,7 @@ func (p *plan) Select(leaveOut func(product.Case) string) {
 // group is the evidence about the group as a whole.
 type group struct {
 	Server reports.Found `json:"server"`
-	// Strays are reviews of granular verbs about users who make no attempt.
+	// Strays are reviews of granular verbs about users who are not the actor of an attempt.
 	Strays []verdicts.Review `json:"strays,omitempty"`
 }
 
@@ -62,7 +62,7 @@ const groupKey = "server"
 func (p *plan) Run(ctx context.Context, log *record.Log, o product.Observer) (err error) {
 	o.Say(notices[p.by.Kind])
 	if p.by.Kubeconfig != "" {
-		defer func() { _ = os.Remove(p.by.Kubeconfig) }() // whose API server is gone then
+		defer func() { _ = os.Remove(p.by.Kubeconfig) }() // it is useless without the API server
 	}
 	bench, err := Start(ctx, p.on)
 	if err != nil {
@@ -75,7 +75,7 @@ func (p *plan) Run(ctx context.Context, log *record.Log, o product.Observer) (er
 	return p.record(ctx, bench, log, o)
 }
 
-// record makes the trials that are run, and records what was seen.
+// record makes the trials that are run, and records their evidence.
 func (p *plan) record(ctx context.Context, bench *Bench, log *record.Log, o product.Observer) error {
 	var ids []string
 	var trials []trial
@@ -114,7 +114,7 @@ func (p *plan) Judge(id string, evidence record.View) reports.Result {
 	return r
 }
 
-// newResult judges a trial by what was seen of it.
+// newResult judges a trial by its evidence.
 func newResult(by Enforcement, t trial, seen *Seen) reports.Result {
 	r := reports.Result{Verdict: verdicts.Passed, Seconds: seen.Seconds}
 	if seen.Invalid != "" {

@@ -1,5 +1,6 @@
 // Package granular runs the scenarios of KEP-3617 (Fine-Grained Authorization) through an enforcer before a real API
-// server. No API server implements it: the enforcer is judged, and whether the KEP's rules can be followed at all.
+// server. No API server implements the KEP. So the suite judges the enforcer, and shows whether the KEP's rules can be
+// followed at all.
 package granular
 
 import (
@@ -48,7 +49,7 @@ type flags struct {
 	url, ca, kubeconfig                 string
 }
 
-// Plan reads the scenarios, the descriptions and what is said about the enforcer.
+// Plan reads the scenarios, the descriptions and the flags about the enforcer.
 func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
 	scenarios, err := f.loadScenarios(i)
 	if err != nil {
@@ -83,7 +84,7 @@ func (f *flags) featureGates() (map[string]bool, error) {
 	return states, nil
 }
 
-// serverOptions returns the API server behind the enforcer.
+// serverOptions returns the options of the API server behind the enforcer.
 func serverOptions(release local.Release, binaries *local.Binaries) server.Options {
 	return server.Options{
 		Cell:    verdicts.Cell{Name: release.Minor + "-gate-" + string(scenarios.GateDefault), Provider: server.Local, Kubernetes: release.Version, Gate: scenarios.GateDefault},
@@ -99,8 +100,8 @@ func (f *flags) loadScenarios(i *product.Invocation) ([]*Scenario, error) {
 	return Load(files)
 }
 
-// scenarioFiles returns the files of the scenarios. A record is judged by those that verify was given, or by the built-in
-// ones.
+// scenarioFiles returns the files of the scenarios. A record is judged by the scenarios that were given to verify, or
+// by the built-in scenarios.
 func (f *flags) scenarioFiles(i *product.Invocation) (fs.FS, error) {
 	switch {
 	case f.scenarios == "" && i.Scenarios == "":
@@ -137,7 +138,7 @@ func (f *flags) loadDescriptions(i *product.Invocation) (*permissions.Set, error
 	return LoadDescriptions(files, f.descriptions)
 }
 
-// enforcement returns what enforces.
+// enforcement returns the enforcement that the flags describe.
 func (f *flags) enforcement(i *product.Invocation) (by Enforcement, err error) {
 	by = Enforcement{Kind: Reference, Steps: enforcer.Reference(), URL: f.url, Kubeconfig: f.kubeconfig}
 	switch {
@@ -174,7 +175,8 @@ func isWebhookURL(text string) bool {
 	return at.Scheme == "https" && at.Host != "" && at.RawQuery+at.Fragment == ""
 }
 
-// checkNewFile returns an error unless a file with secrets can be made at a path: one that is there may be read by all.
+// checkNewFile returns an error unless a file with secrets can be created at a path. An existing file is refused,
+// because everybody may be able to read it.
 func checkNewFile(flag, path string) error {
 	if _, err := os.Lstat(path); err == nil {
 		return &usage.Error{Problem: fmt.Sprintf("--%s %s is there already", flag, path), Hint: "name a new file, or remove that one if an earlier run has left it"}

@@ -62,7 +62,7 @@ func refusesStrangers(t *testing.T, b *Bench) {
 	if err := patch(func(*rest.Config) {}); err != nil {
 		t.Errorf("with its own token: %v", err)
 	}
-	// What is no change goes on as the actor's own request.
+	// A request without a change is passed on as the actor's own request.
 	_, err := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps(a.namespace).Get(t.Context(), subject, metav1.GetOptions{})
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), a.user) {
 		t.Errorf("get: %v", err)
@@ -88,7 +88,7 @@ func refusesBodies(t *testing.T, b *Bench) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	// The answer tells what is stored to somebody who may not read it.
+	// The answer reveals the stored data to an actor who may not read it.
 	guess := func(value string) error {
 		body := `[{"op":"test","path":"/data/a","value":"` + value + `"},{"op":"add","path":"/metadata/labels","value":{"x":"y"}}]`
 		_, err := client.CoreV1().ConfigMaps(a.namespace).Patch(t.Context(), subject, types.JSONPatchType, []byte(body), metav1.PatchOptions{})
@@ -106,7 +106,7 @@ func refusesBodies(t *testing.T, b *Bench) {
 	}
 }
 
-// doesWhatWasChecked changes the object between the checks and the request.
+// doesWhatWasChecked checks that a request fails if the object is changed between the checks and the request.
 func doesWhatWasChecked(t *testing.T, b *Bench) {
 	var a actor
 	var client *kubernetes.Clientset
@@ -130,7 +130,7 @@ func doesWhatWasChecked(t *testing.T, b *Bench) {
 		if patch == types.ApplyYAMLPatchType {
 			o.Force = &force
 		}
-		// The first change is one, the same label again is none: so it is removed first.
+		// The label is removed first, because adding it again would not be a change.
 		_, err := b.client.CoreV1().ConfigMaps(a.namespace).Patch(t.Context(), subject, types.MergePatchType, []byte(`{"metadata":{"labels":{"other":null}}}`), metav1.PatchOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -146,7 +146,7 @@ func doesWhatWasChecked(t *testing.T, b *Bench) {
 	}
 }
 
-// keepsToTheActor shows that nobody gets a role by granular permissions.
+// keepsToTheActor checks that granular permissions do not allow changes of roles.
 func keepsToTheActor(t *testing.T, b *Bench) {
 	roles := rbacv1.SchemeGroupVersion.WithResource("roles")
 	a, err := b.actor(t.Context(), "secondary", roles, []string{"granular", "granular:objectMeta"}, nil)
@@ -165,8 +165,8 @@ func keepsToTheActor(t *testing.T, b *Bench) {
 	}
 }
 
-// describesWhatThereIs compares the descriptions with the schemas that the API server
-// publishes: only what the KEP itself calls nonexistent is not there.
+// describesWhatThereIs compares the descriptions with the schemas that the API server publishes. Only fields that the
+// KEP itself calls nonexistent may be missing there.
 func describesWhatThereIs(t *testing.T, b *Bench) {
 	set := by(t, Reference).Descriptions
 	var missing []string
@@ -206,8 +206,8 @@ func describesWhatThereIs(t *testing.T, b *Bench) {
 
 var crds = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// dropsTheExtension shows why descriptions are files: an API server of today does not
-// keep the extension that the KEP would have in the schema of a custom resource.
+// dropsTheExtension shows why descriptions are in files: an API server of today drops the extension that the KEP would
+// have in the schema of a custom resource.
 func dropsTheExtension(t *testing.T, b *Bench) {
 	crd := &unstructured.Unstructured{}
 	err := yaml.UnmarshalStrict([]byte(`

@@ -13,7 +13,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// noImplementation and what follows by kind of enforcement say what the results are not.
+// noImplementation begins most notices. notices say, by kind of enforcement, what the results do not show.
 const noImplementation = "No API server implements KEP-3617. This judges "
 
 var notices = map[string]string{
@@ -23,7 +23,7 @@ var notices = map[string]string{
 	APIServer: "No release of Kubernetes implements KEP-3617, which was closed unmerged. This judges the kube-apiserver that was named by our reading of the KEP.",
 }
 
-// subjects are what is judged, by kind of enforcement.
+// subjects are the subjects that are judged, by kind of enforcement.
 var subjects = map[string]string{
 	Reference: "the reference enforcer of KEP-3617",
 	Policies:  "ValidatingAdmissionPolicies for KEP-3617",
@@ -64,8 +64,8 @@ type section struct {
 	scenarios, attempts, failed, invalid, notApplicable int
 }
 
-// countSections returns a table of the sections in alphabetical order; the last row is all of them. Cases that the user
-// left out are not counted.
+// countSections returns a table of the sections in alphabetical order. The last row is for all sections. Cases that the
+// user left out are not counted.
 func (p *plan) countSections(results []reports.Result) reports.Table {
 	bySection, all := map[string]*section{}, &section{name: "all"}
 	seen := map[string]bool{}
@@ -95,7 +95,7 @@ func (p *plan) countSections(results []reports.Result) reports.Table {
 	return table
 }
 
-// add counts an attempt, nil for one that is not applicable. first is set for the first of its scenario.
+// add counts an attempt. r is nil if the attempt is not applicable. first is set for the first attempt of a scenario.
 func (s *section) add(r *reports.Result, first bool) {
 	s.attempts++
 	if first {

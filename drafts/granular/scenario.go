@@ -18,62 +18,63 @@ import (
 //go:embed kep-3617
 var Scenarios embed.FS
 
-// Kind is the kind of a scenario's file, so that nobody takes it for one of the other scenarios.
+// Kind is the kind of a scenario's file. It prevents that such a file is used as another kind of scenario.
 const Kind = "GranularScenario"
 
-// Scenario is one behaviour: a request, and attempts at it that differ in one respect.
+// Scenario describes one behaviour: a request, and attempts to send it that differ in one respect.
 type Scenario struct {
 	ID   string `yaml:"-" json:"id"` // the path of the file without its ending
 	Kind string `yaml:"kind" json:"-"`
-	// Description says what is shown.
+	// Description says what the scenario shows.
 	Description string `yaml:"description" json:"description"`
-	Section     string `yaml:"section" json:"section"` // that of KEP-3617
-	// Decision is what the KEP leaves open here, and the reference decides.
+	Section     string `yaml:"section" json:"section"` // the section of KEP-3617
+	// Decision is a decision of the reference where the KEP leaves the behaviour open.
 	Decision string `yaml:"decision" json:"decision,omitempty"`
-	// Object is stored before the request, with its status; nothing is for creations.
+	// Object is stored before the request, with its status. It is empty if the request creates the object.
 	Object  map[string]any `yaml:"object" json:"-"`
-	Request *Request       `yaml:"request" json:"-"` // what every attempt sends unless it has its own
-	// Attempts have at least one that is allowed.
+	Request *Request       `yaml:"request" json:"-"` // the request of every attempt without its own
+	// Attempts are the attempts. At least one is allowed.
 	Attempts []*Attempt `yaml:"attempts" json:"attempts"`
 }
 
-// Request is what is sent.
+// Request is the request of an attempt.
 type Request struct {
 	Verb        string `yaml:"verb"`        // one of Verbs
-	Version     string `yaml:"version"`     // that of the resource; the object's if it is empty
+	Version     string `yaml:"version"`     // the version of the resource; empty means that of the object
 	Subresource string `yaml:"subresource"` // empty or status
 	DryRun      bool   `yaml:"dryRun"`
-	// Change is an object to create or apply, a patch of the three types, or for an
-	// update the merge patch that leads from the stored object to what is sent.
+	// Change is an object to create or apply, or a patch of one of the three types. For an update it is the merge patch
+	// that turns the stored object into the object that is sent.
 	Change any `yaml:"change"`
 }
 
 // Verbs are the kinds of requests.
 var Verbs = []string{"create", "update", "jsonPatch", "mergePatch", "strategicMergePatch", "apply"}
 
-// Outcome is what becomes of a request.
+// Outcome is the outcome of a request.
 type Outcome string
 
 const (
-	// Allowed means that it is carried out.
+	// Allowed means that the request is carried out.
 	Allowed Outcome = "allowed"
-	// Denied means that it is forbidden.
+	// Denied means that the request is forbidden.
 	Denied Outcome = "denied"
-	// Rejected means that the API server finds it invalid: its permissions are enough, or were not looked at yet.
+	// Rejected means that the API server finds the request invalid. The actor has the permissions, or they were not
+	// checked yet.
 	Rejected Outcome = "rejected"
 )
 
 // Attempt is the request of an actor.
 type Attempt struct {
 	Name   string   `yaml:"name" json:"name"`
-	Grants []string `yaml:"grants" json:"grants"` // verbs, on the resource of the request and its status
+	Grants []string `yaml:"grants" json:"grants"` // verbs on the resource of the request and its status
 	// Names restricts the grants to objects with these names.
 	Names   []string `yaml:"names" json:"names,omitempty"`
 	Request *Request `yaml:"request" json:"-"`
 	Outcome Outcome  `yaml:"outcome" json:"outcome"`
 	Missing string   `yaml:"missing" json:"missing,omitempty"` // the verb that the message of a denial names
-	Reason  string   `yaml:"reason" json:"reason,omitempty"`   // what else the message says
-	// Checks are all questions in order, each as "yes VERB" or "no VERB".
+	Reason  string   `yaml:"reason" json:"reason,omitempty"`   // a text that the message also contains
+	// Checks are all questions to the authorizer in order, each as "yes VERB" or "no VERB".
 	Checks []string `yaml:"checks" json:"checks"`
 }
 
@@ -179,7 +180,8 @@ func (s *Scenario) checkRequest(r *Request) error {
 	return nil
 }
 
-// checkTwins refuses a denial that nothing turns positive: it proves nothing.
+// checkTwins refuses an attempt that is denied or rejected unless there is a similar attempt that is allowed. Without
+// it, the denial proves nothing.
 func (s *Scenario) checkTwins() (at string, err error) {
 	for i, a := range s.Attempts {
 		if a.Outcome == Allowed || slices.ContainsFunc(s.Attempts, a.isTwin) {
@@ -190,7 +192,8 @@ func (s *Scenario) checkTwins() (at string, err error) {
 	return "", nil
 }
 
-// isTwin reports whether another attempt is allowed and differs in one respect: in what the actor holds, or in the request.
+// isTwin reports whether another attempt is allowed and differs in exactly one respect: in the grants, or in the
+// request.
 func (a *Attempt) isTwin(other *Attempt) bool {
 	sameGrants := slices.Equal(a.Grants, other.Grants) && slices.Equal(a.Names, other.Names)
 	sameRequest := a.Request == other.Request

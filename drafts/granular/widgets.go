@@ -20,7 +20,7 @@ var widgetYAML []byte
 
 var widgets = schema.GroupVersion{Group: "granular.authzconf.dev", Version: "v1"}
 
-// installWidgets makes the custom resource of the scenarios, and waits until it is served in both versions.
+// installWidgets creates the custom resource of the scenarios, and waits until it is served in both versions.
 func (b *Bench) installWidgets(ctx context.Context) error {
 	var crd map[string]any
 	if err := yaml.UnmarshalStrict(widgetYAML, &crd); err != nil {
@@ -48,7 +48,7 @@ func (b *Bench) waitServed(ctx context.Context, gvr schema.GroupVersionResource)
 	})
 }
 
-// ready is how long something of the API server may take to come into force.
+// ready is the longest time that the API server may need until something is in force.
 const ready = 30 * time.Second
 
 func poll(ctx context.Context, what string, done func(context.Context) (bool, error)) error {

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alarm wakes one goroutine at given moments. It is a timer of the kernel, for those of Go wait in whole milliseconds
-// when a process is otherwise idle (runtime.netpoll hands its delay to epoll_pwait): half a millisecond late.
+// alarm wakes one goroutine at given moments. It is a timer of the kernel, because those of Go wait in whole
+// milliseconds when a process is otherwise idle (runtime.netpoll passes its delay to epoll_pwait), and so are half a
+// millisecond late on average.
 type alarm struct {
 	file *os.File
 	conn syscall.RawConn
@@ -28,7 +29,7 @@ func newAlarm() (*alarm, error) {
 // wait returns true when the moment has come, false once the alarm is stopped.
 func (a *alarm) wait(moment time.Time) bool {
 	var set error
-	// The expirations are not read: setting the timer again forgets them.
+	// The expirations are not read, because setting the timer again discards them.
 	err := a.conn.Read(func(fd uintptr) bool {
 		left := time.Until(moment)
 		if left <= 0 {
@@ -40,8 +41,8 @@ func (a *alarm) wait(moment time.Time) bool {
 	return err == nil && set == nil
 }
 
-// stop ends what waits, now and later. It may be called by anybody.
+// stop ends present and future waits. Any goroutine may call it.
 func (a *alarm) stop() { _ = a.file.SetReadDeadline(time.Unix(1, 0)) }
 
-// close is for the goroutine that waits.
+// close may only be called by the goroutine that waits.
 func (a *alarm) close() { _ = a.file.Close() }

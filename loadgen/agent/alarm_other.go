@@ -9,7 +9,7 @@ import (
 	"github.com/authzconf/authzconf/clusters"
 )
 
-// alarm wakes one goroutine at given moments. stop ends what waits, now and later, and may be called by anybody.
+// alarm wakes one goroutine at given moments. stop ends present and future waits, and any goroutine may call it.
 type alarm struct {
 	over func() error
 	wake func(d time.Duration) bool
@@ -24,5 +24,5 @@ func newAlarm() (*alarm, error) {
 // wait returns true when the moment has come, false once the alarm is stopped.
 func (a *alarm) wait(moment time.Time) bool { return a.wake(time.Until(moment)) && a.over() == nil }
 
-// close is for the goroutine that waits.
+// close may only be called by the goroutine that waits.
 func (a *alarm) close() { a.stop() }

@@ -10,10 +10,10 @@ import (
 	"unsafe"
 )
 
-// quietConn reads and writes without telling Go's scheduler that it is in the kernel, which it may, for the socket does not
-// block: where a process was idle, the scheduler would wake the runtime's monitor, a thread of its own, for each request
-// and each answer (sysmonwait in runtime/proc.go). The race detector does not see that one end of such a connection happens
-// before the other, so that tests with it have the usual one.
+// quietConn reads and writes without telling Go's scheduler that it is in the kernel. It may do so because the socket
+// does not block. Otherwise, in an idle process, the scheduler would wake the runtime's monitor, which is a thread of
+// its own, for each request and each answer (sysmonwait in runtime/proc.go). The race detector does not see that one
+// end of such a connection happens before the other, so tests with it use the usual connection.
 type quietConn struct {
 	*net.TCPConn
 	raw syscall.RawConn
@@ -46,7 +46,7 @@ func (c *quietConn) Write(b []byte) (sum int, err error) {
 	return sum, err
 }
 
-// call is a system call on what b holds, again when the socket is ready.
+// call makes a system call on the content of b, and repeats it when the socket is ready.
 func call(name string, number uintptr, whenReady func(func(fd uintptr) bool) error, b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil

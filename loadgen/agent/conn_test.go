@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// connected is one of our connections, and the other end of it.
+// connected returns one of our connections, and the other end of it.
 func connected(t *testing.T) (ours net.Conn, theirs *net.TCPConn) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -29,7 +29,8 @@ func connected(t *testing.T) (ours net.Conn, theirs *net.TCPConn) {
 	return ours, other.(*net.TCPConn)
 }
 
-// What does not fit into the socket's buffers waits for the other end, and nothing is lost.
+// TestConnWaits checks that what does not fit into the socket's buffers waits for the other end, and that nothing is
+// lost.
 func TestConnWaits(t *testing.T) {
 	ours, theirs := connected(t)
 	sent := bytes.Repeat([]byte("0123456789abcdef"), 1<<19) // 8 MiB
@@ -50,7 +51,7 @@ func TestConnWaits(t *testing.T) {
 	}
 }
 
-// Errors are those of package net, by which answers are counted.
+// TestConnErrors checks that errors are those of package net, by which answers are counted.
 func TestConnErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		happens func(ours net.Conn, theirs *net.TCPConn)
@@ -69,7 +70,7 @@ func TestConnErrors(t *testing.T) {
 			if n != 0 || err == nil || classify(err) != c.class || c.is != nil && !errors.Is(err, c.is) {
 				t.Errorf("read %d, %v: %s", n, err, classify(err))
 			}
-			for err = nil; err == nil && c.class != "eof"; { // who has ended may still read
+			for err = nil; err == nil && c.class != "eof"; { // a connection that has ended may still read
 				_, err = ours.Write(make([]byte, 1<<20))
 			}
 			if c.class != "eof" && classify(err) != c.class {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestIdleConnections has a server that closes connections as soon as they are idle,
-// as API servers do after 90 s: no request is lost by it.
+// TestIdleConnections has a server that closes connections as soon as they are idle, as API servers do after 90 s. No
+// request may be lost by that.
 func TestIdleConnections(t *testing.T) {
 	const idle = 20 * time.Millisecond
 	c := stubWith(t, func(s *httptest.Server) { s.Config.IdleTimeout = idle }, func(http.ResponseWriter, *http.Request) {})

@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// generator is one of the programs, and how it is asked to send.
+// generator is one of the programs, with how it is told to send.
 type generator struct {
 	title string
-	// program is a peer's name, or one of the test binary's own; binary is another build of the test binary.
+	// program is the name of a peer, or of a program in the test binary. binary is another build of the test binary.
 	program, binary string
 	own             bool
-	// together says that its connections send at the same moment.
+	// together means that its connections send at the same moment.
 	together bool
 	// env is added to the environment.
 	env []string
@@ -37,7 +37,7 @@ func own(title, program string, together bool, env ...string) generator {
 	}}
 }
 
-// oneProcessor is how a shard that is a process runs.
+// oneProcessor makes a program run as a shard that is a process does.
 const oneProcessor = "GOMAXPROCS=1"
 
 func fortio(title string, flags ...string) generator {
@@ -48,8 +48,8 @@ func fortio(title string, flags ...string) generator {
 	}}
 }
 
-// h2load has connections begin one after the other, and each ask by a timing script, so that all together send at a
-// constant rate; or all at the same moment. It cannot verify a certificate.
+// h2load has connections begin one after the other, each with a timing script, so that all together send at a constant
+// rate, or it has all of them send at the same moment. It cannot verify a certificate.
 func h2load(title string, together bool) generator {
 	return generator{title: title, program: "h2load", together: together, parse: parseH2load, args: func(w work) ([]string, error) {
 		list := append([]string{"-c", strconv.Itoa(w.Connections)}, w.headers("-H")...)
@@ -63,8 +63,9 @@ func h2load(title string, together bool) generator {
 		for at := time.Duration(0); at < time.Duration(w.Seconds)*time.Second; at += pause {
 			fmt.Fprintf(script, "%.3f\t%s\n", float64(at)/float64(time.Millisecond), w.address())
 		}
-		// A script begins when its connection does. Those begin so far apart that there is time for a handshake, and, a
-		// number of pauses that has no divisor in common with them, at other places of the pause between two requests.
+		// A script begins when its connection does. Connections begin far enough apart for a handshake. The number of
+		// pauses between them has no common divisor with their number, so that they send at different places of the
+		// pause between two requests.
 		each := max(1, (w.Rate+99)/100)
 		for new(big.Int).GCD(nil, nil, big.NewInt(int64(each)), big.NewInt(int64(w.Connections))).Int64() != 1 {
 			each++
@@ -111,8 +112,8 @@ export function handleSummary(d) {
 }
 `
 
-// generators are what is compared. By default, fortio's and h2load's connections all send at the same moment,
-// which costs less than a constant rate does.
+// generators returns what is compared. By default the connections of fortio and h2load all send at the same moment,
+// which costs less than a constant rate.
 func generators() []generator {
 	list := []generator{own("authzconf", asAgents, false, oneProcessor), own("authzconf, all processors", asAgents, false)}
 	if name, binary, ok := strings.Cut(*also, "="); ok {
@@ -136,13 +137,13 @@ func installed() (list []generator, missing []string) {
 	return list, missing
 }
 
-// rotated are the generators in the order of a turn: each comes first, and after each other, as often as the rest.
+// rotated returns the generators in the order of a turn. Each comes first, and after each other one, equally often.
 func rotated(list []generator, turn int) []generator {
 	turn %= len(list)
 	return slices.Concat(list[turn:], list[:turn])
 }
 
-// withStub gives f a stub of its own.
+// withStub calls f with a stub of its own.
 func withStub(w work, f func(w work) error) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -173,8 +174,8 @@ func withStub(w work, f func(w work) error) error {
 	return errors.Join(err, server.Wait())
 }
 
-// once runs a generator against a stub of its own. A third into a run with a stall, the stub stands still for a
-// second.
+// once runs a generator against a stub of its own. In a run with a stall, the stub stands still for a second after a
+// third of the run.
 func once(g generator, w work, stall bool) (r result, err error) {
 	w.Together = g.together
 	err = withStub(w, func(w work) error {
@@ -206,7 +207,7 @@ func once(g generator, w work, stall bool) (r result, err error) {
 	return r, err
 }
 
-// start runs a generator's program, whose processor time alone counts.
+// start runs the program of a generator. Only its processor time counts.
 func start(g generator, w work) (r result, err error) {
 	var cmd *exec.Cmd
 	if g.own {

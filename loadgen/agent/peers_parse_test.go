@@ -48,8 +48,8 @@ func parseK6(_ work, out []byte) (r result, err error) {
 
 var h2loadDone = regexp.MustCompile(`(\d+) succeeded`)
 
-// parseH2load reads how many requests there were. h2load has no percentiles: the p99 is computed from its log, a
-// line for each request with its duration in µs.
+// parseH2load reads how many requests there were. h2load prints no percentiles, so the p99 is computed from its log,
+// which has a line for each request with its duration in µs.
 func parseH2load(w work, out []byte) (r result, err error) {
 	m := h2loadDone.FindSubmatch(out)
 	if m == nil {
@@ -153,7 +153,7 @@ func TestRatios(t *testing.T) {
 	}
 }
 
-// The stub's stall holds up who asks in it, in order, and nobody later.
+// TestStubStall checks that the stall delays those who ask during it, in order, and nobody later.
 func TestStubStall(t *testing.T) {
 	s := &stubServer{}
 	ask := func() {

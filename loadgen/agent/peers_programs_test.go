@@ -25,7 +25,7 @@ import (
 	"github.com/authzconf/authzconf/loadgen/shard"
 )
 
-// result is what a run reports of itself; CPU is measured by who started it.
+// result is what a run reports about itself. CPU is measured by whoever started the run.
 type result struct {
 	Requests int64
 	// InTime are the requests that were sent before the schedule's end.
@@ -45,8 +45,8 @@ func readWork() (w work, err error) { return w, json.NewDecoder(os.Stdin).Decode
 
 func writeResult(r result) error { return json.NewEncoder(os.Stdout).Encode(r) }
 
-// asker makes the requests: as those of a storm in which agents of nodes list the pods of their node and impersonate
-// it, each with a token as long as real ones are.
+// asker makes the requests. They are those of a storm in which agents on nodes list the pods of their node and
+// impersonate it, with tokens as long as real ones.
 func (w work) asker() (func(agent, kind, turn int) agent.Request, error) {
 	p, err := profile.Load("steady", nil)
 	if err != nil {
@@ -74,8 +74,8 @@ func peak() int64 {
 	return used.Maxrss << 10
 }
 
-// agents reads the work, runs a block of authzconf's own agents as a shard does, and writes what came of it. With
-// idle it measures what the agents keep when they have asked.
+// agents reads the work, runs a block of authzconf's own agents as a shard does, and writes the result. With idle it
+// measures what the agents keep after they have asked.
 func agents(idle bool) error {
 	w, err := readWork()
 	if err != nil {
@@ -122,7 +122,7 @@ func agents(idle bool) error {
 	return writeResult(r)
 }
 
-// bareConnections measures connections of net/http and nothing else, each of which has asked once.
+// bareConnections measures only connections of net/http, each of which has asked once.
 func bareConnections() error {
 	w, err := readWork()
 	if err != nil {
@@ -156,7 +156,7 @@ func bareConnections() error {
 	return writeResult(r)
 }
 
-// ask asks the stub for something, on a connection of its own.
+// ask asks the stub for something on a connection of its own.
 func ask(w work, path string) ([]byte, error) {
 	client, err := rest.UnversionedRESTClientFor(&rest.Config{
 		Host: w.URL, TLSClientConfig: rest.TLSClientConfig{CAData: w.CA}, ContentConfig: rest.ContentConfig{NegotiatedSerializer: scheme.Codecs, GroupVersion: &schema.GroupVersion{}},

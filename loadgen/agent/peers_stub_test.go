@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// A stub answers with two bytes who has a bearer token and impersonates, and others with 401. /stall makes it stand still for a second from then on: whoever asks in
-// the meantime is answered at its end, the first who asked first. /p99 is the p99 that the stub saw itself, from
-// the beginning to the end of its handler.
+// stubServer answers with two bytes to a request with a bearer token that impersonates, and with 401 to any other.
+// /stall makes it stand still for a second; whoever asks meanwhile is answered at its end, in order. /p99 returns the
+// p99 that the stub itself saw, from the beginning to the end of its handler.
 type stubServer struct {
 	mu      sync.Mutex
 	stalled bool
-	waiting []chan struct{} // those who asked in a stall, in order
+	waiting []chan struct{} // those who asked during a stall, in order
 	took    []time.Duration
 }
 
@@ -64,8 +64,8 @@ func (s *stubServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 }
 
-// release ends a stall. It lets one run before it releases the next, for a scheduler that gets a thousand at once
-// keeps no order.
+// release ends a stall. It lets one request run before it releases the next, because a scheduler that gets a thousand
+// at once does not keep their order.
 func (s *stubServer) release() {
 	s.mu.Lock()
 	s.stalled = false

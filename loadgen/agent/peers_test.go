@@ -23,7 +23,7 @@ import (
 	"github.com/authzconf/authzconf/reports/statistics"
 )
 
-// Flags of TestBenchPeers, which ci/bench-loadgen passes on.
+// These are flags of TestBenchPeers, which ci/bench-loadgen passes on.
 var (
 	repeats     = flag.Int("repeats", 10, "how often each generator runs")
 	rate        = flag.Int("rate", 1000, "requests per second")
@@ -35,19 +35,19 @@ var (
 	many        = flag.Int("many", 10_000, "agents of a large storm whose memory is measured, 0 for none")
 )
 
-// work is what a generator is asked for.
+// work is what a generator has to do.
 type work struct {
 	URL         string
 	CA          []byte
 	Rate        int
 	Connections int
 	Seconds     int
-	// Together has all connections send at the same moment, Rate/Connections times a second.
+	// Together means that all connections send at the same moment, Rate/Connections times a second.
 	Together bool
-	// Path and Header are what peers ask: the request of the first of our agents.
+	// Path and Header are what peers ask, which is the request of the first of our agents.
 	Path   string
 	Header http.Header
-	// Dir is for files of a run, Log one for what h2load says of single requests.
+	// Dir is a folder for files of a run, and Log one for what h2load writes about single requests.
 	Dir, Log string
 }
 
@@ -63,7 +63,7 @@ func (w work) headers(flag string) (list []string) {
 	return list
 }
 
-// The programs that the test binary starts itself as, named by the variable programEnv.
+// These are the programs as which the test binary starts itself. The variable programEnv names one of them.
 const (
 	programEnv = "AUTHZCONF_BENCH_PROGRAM"
 
@@ -73,7 +73,7 @@ const (
 	asBare   = "bare"
 )
 
-// TestMain is also the programs of TestBenchPeers.
+// TestMain also runs the programs of TestBenchPeers.
 func TestMain(m *testing.M) {
 	var err error
 	switch os.Getenv(programEnv) {
@@ -93,9 +93,9 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// TestBenchPeers measures what the load generator itself costs and how exact it is, beside fortio, h2load and k6 on a
-// TLS HTTP/2 stub, with the same headers, in turns, and prints tables in Markdown. Peers that are not installed are left out. It takes
-// minutes: make bench-loadgen asks for it.
+// TestBenchPeers measures what the load generator itself costs and how exact it is. It compares it in turns with
+// fortio, h2load and k6 on a TLS HTTP/2 stub, with the same headers, and prints tables in Markdown. Peers that are not
+// installed are left out. It takes minutes, and make bench-loadgen runs it.
 func TestBenchPeers(t *testing.T) {
 	if os.Getenv("AUTHZCONF_BENCH") == "" {
 		t.Skip("a measurement of minutes: make bench-loadgen")
@@ -106,7 +106,7 @@ func TestBenchPeers(t *testing.T) {
 	}
 }
 
-// bench runs everything in turns, and keeps what each run said.
+// bench runs everything in turns, and keeps the results of each run.
 type bench struct {
 	work       work
 	repeats    int
@@ -116,9 +116,9 @@ type bench struct {
 	list []generator
 }
 
-// stallSeconds is the length of a run with a stall. What a stall of 1 s has held up is not answered at once: with
-// 1,000 requests/s it takes two processors some 100 ms, the first 1 % of the run a part of it. A short run has
-// fewer of them.
+// stallSeconds is the length of a run with a stall. The requests that a stall of 1 s has delayed are not answered at
+// once: with 1,000 requests/s that takes two processors some 100 ms. In a short run fewer of the slowest 1 % of the
+// requests are among these.
 const stallSeconds = 3
 
 // burst is the number of agents that send at the same moment.
@@ -153,7 +153,7 @@ func (b *bench) askAll() error {
 	return nil
 }
 
-// loadAverage is that of the last minute.
+// loadAverage returns the load average of the last minute.
 func loadAverage() float64 {
 	if proc, err := procfs.NewDefaultFS(); err == nil {
 		if load, err := proc.LoadAvg(); err == nil {
@@ -177,8 +177,8 @@ func (s series) add(title string, value float64) { s[title] = append(s[title], v
 
 func (s series) median(title string) float64 { return median(s[title]) }
 
-// ratio is the mean over turns of one generator's value by another's (of the logarithm), with its 95 % interval: those
-// of a turn were measured close to one another.
+// ratio returns the mean over turns of one generator's value divided by another's (of the logarithm), with its 95 %
+// interval. The values of a turn were measured close to one another.
 func (s series) ratio(title, by string) string {
 	n := min(len(s[title]), len(s[by]))
 	if title == by && n > 0 {
@@ -195,8 +195,8 @@ func (s series) ratio(title, by string) string {
 	return fmt.Sprintf("%.2f [%.2f, %.2f]", mean.Estimate, mean.Low, mean.High)
 }
 
-// cost compares the processor time of a request: by how much more a long run takes than one of a second, so that what
-// starting and connecting takes is not in it.
+// cost compares the processor time of a request. It is computed from how much more a long run takes than one of a
+// second, so that the time to start and connect is not in it.
 func (b *bench) cost() error {
 	cpu, begin, answered, lag50, lag99 := series{}, series{}, series{}, series{}, series{}
 	long, short := b.work, b.work
@@ -240,8 +240,8 @@ func (b *bench) cost() error {
 	return nil
 }
 
-// pairs compares what our own engine may be like with what it is, both at the same time: whatever else the machine
-// does, it does to both.
+// pairs compares variants of our own engine with the engine as it is, both at the same time, so that whatever else the
+// machine does affects both.
 func (b *bench) pairs() error {
 	base, cpu := b.list[0], series{}
 	for i := range b.repeats {
@@ -279,8 +279,8 @@ func (b *bench) pairs() error {
 	return nil
 }
 
-// stall compares what is reported of a stall of one second. At a constant rate the slowest hundredth of a run's
-// requests are those that began it.
+// stall compares what is reported about a stall of one second. At a constant rate, the slowest hundredth of a run's
+// requests are those at the beginning of the stall.
 func (b *bench) stall() error {
 	folder, err := os.MkdirTemp("", "loadbench")
 	if err != nil {
@@ -294,7 +294,7 @@ func (b *bench) stall() error {
 	for i := range b.repeats {
 		for _, g := range rotated(b.list, i) {
 			if g.own && g.together {
-				continue // the formula is that of a constant rate
+				continue // the formula is for a constant rate
 			}
 			_ = os.Remove(w.Log)
 			r, err := once(g, w, true)
@@ -336,7 +336,7 @@ func (b *bench) bursts() error {
 	return nil
 }
 
-// rates looks for where one process saturates.
+// rates measures where one process saturates.
 func (b *bench) rates() error {
 	const seconds, repeats = 2, 3
 	b.print("\n| asked | sent in time | answered | send lag p50 | CPU per request |\n|--:|--:|--:|--:|--:|")
@@ -361,7 +361,7 @@ func (b *bench) rates() error {
 	return nil
 }
 
-// memory measures what an idle agent keeps, beside a connection of nothing but crypto/tls and HTTP/2.
+// memory measures what an idle agent keeps, compared with a connection that uses only crypto/tls and HTTP/2.
 func (b *bench) memory() error {
 	const repeats = 3
 	const kib = 1024.0

@@ -1,6 +1,6 @@
-// Package agent sends the requests of a schedule as many agents at once: each with its own token, its own
-// connection and its own intended times. It decodes nothing. A latency begins when a request was meant to be sent,
-// so that a server that stalls cannot hide what waited.
+// Package agent sends the requests of a schedule as many agents at the same time, each with its own token, its own
+// connection and its own intended times. It decodes nothing. A latency begins when a request should have been sent, so
+// that a server that stalls cannot hide the requests that waited.
 package agent
 
 import (
@@ -27,8 +27,8 @@ import (
 	"github.com/authzconf/authzconf/reports/statistics/histogram"
 )
 
-// Pool is the connections of the agents to one server. Each speaks HTTP/2, with the trust of a client-go
-// configuration; several agents may share one.
+// Pool has the connections of the agents to one server. Each uses HTTP/2, with the trust of a client-go configuration.
+// Several agents may share one.
 type Pool struct {
 	transport *http.Transport
 	host      *url.URL
@@ -43,14 +43,14 @@ type conn struct {
 	cc *http.ClientConn
 }
 
-// Files is how many file descriptors this process needs beside those of its agents' connections.
+// Files is how many file descriptors this process needs in addition to those of its agents' connections.
 const Files = 200
 
-// CheckFiles reports whether this process may open so many connections.
+// CheckFiles returns an error if this process may not open that many connections.
 func CheckFiles(connections int) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return nil //nolint:nilerr // where the limit cannot be read, opening connections fails if there are too many
+		return nil //nolint:nilerr // if the limit cannot be read, opening too many connections fails
 	}
 	if needed := uint64(connections + Files); needed > limit.Cur {
 		return fmt.Errorf("%d connections need %d open files, and this process may have %d: raise the limit (ulimit -n %d), or let agents share connections (agentsPerConnection)",
@@ -59,7 +59,7 @@ func CheckFiles(connections int) error {
 	return nil
 }
 
-// NewPool makes the pool of one shard's agents, shard and shards as in pacer.Plan.Stripe. Nothing is opened yet.
+// NewPool makes the pool of one shard's agents. shard and shards are as in pacer.Plan.Stripe. Nothing is opened yet.
 func NewPool(c *rest.Config, agents, perConn, shard, shards int) (*Pool, error) {
 	config, err := rest.TLSConfigFor(c)
 	if err != nil {
@@ -123,7 +123,8 @@ func (p *Pool) connect(ctx context.Context, agent int) (*http.ClientConn, error)
 	return p.open(ctx, &p.conns[agent/p.shards/p.perConn])
 }
 
-// open returns the connection, opened where it is not, or is broken; agents that share it wait for the one that opens it.
+// open returns the connection, and opens it if it is not open or is broken. Agents that share it wait for the one that
+// opens it.
 func (p *Pool) open(ctx context.Context, c *conn) (*http.ClientConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,8 +144,8 @@ func (p *Pool) open(ctx context.Context, c *conn) (*http.ClientConn, error) {
 	return cc, nil
 }
 
-// reconnect returns a new connection in place of one that takes no more requests. The old one stays open: answers may still
-// come on it.
+// reconnect replaces a connection that accepts no more requests, and returns the new one. The old one stays open,
+// because answers may still arrive on it.
 func (p *Pool) reconnect(ctx context.Context, agent int, old *http.ClientConn) (*http.ClientConn, error) {
 	c := &p.conns[agent/p.shards/p.perConn]
 	c.mu.Lock()
@@ -155,7 +156,7 @@ func (p *Pool) reconnect(ctx context.Context, agent int, old *http.ClientConn) (
 	return p.open(ctx, c)
 }
 
-// other is the class of errors that have none of their own.
+// other is the class of errors that have no class of their own.
 const other = "other"
 
 func classify(err error) string {
@@ -183,13 +184,15 @@ func classify(err error) string {
 // renewals is how often a request is sent again, as in net/http's HTTP/2.
 const renewals = 6
 
-// unprocessed reports whether a request did not reach the server because the connection was being closed in order: it is
-// countSent again by http.Transport too (shouldRetryRequest in net/http's HTTP/2). net/http has no value for these errors.
+// unprocessed reports whether a request did not reach the server because the connection was being closed in order.
+// http.Transport sends such a request again, too (shouldRetryRequest in net/http's HTTP/2). net/http has no value for
+// these errors.
 func unprocessed(err error) bool {
 	return strings.Contains(err.Error(), "client conn not usable") || strings.Contains(err.Error(), "graceful shutdown GOAWAY")
 }
 
-// eof reports whether a connection ended in order under a request. net/http has no value for what its HTTP/2 says then.
+// eof reports whether a connection ended in order during a request. net/http has no value for the error of its HTTP/2
+// in that case.
 func eof(err error) bool {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) {
 		return true
@@ -206,11 +209,11 @@ type tally struct {
 	mu    sync.Mutex
 	block run.Block
 	kinds []histogram.Histogram
-	errs  int64 // answers that were not expected
+	errs  int64 // unexpected answers
 	done  int64
 }
 
-// second is the entry of the timeline for a moment. The caller holds the lock.
+// second returns the entry of the timeline for a moment. The caller has the lock.
 func (t *tally) second(at time.Time) *run.Second {
 	i := max(0, int(at.Sub(t.start)/time.Second))
 	for len(t.block.Timeline) <= i {
@@ -247,7 +250,7 @@ func (t *tally) retry(status int, err error) {
 	t.block.Answers[name]++
 }
 
-// nameOf is what an answer is counted as: a status, or a class of error.
+// nameOf returns what an answer is counted as: a status, or a class of error.
 func nameOf(status int, err error) string {
 	if err != nil {
 		return classify(err)
@@ -255,10 +258,10 @@ func nameOf(status int, err error) string {
 	return strconv.Itoa(status)
 }
 
-// mostLogged is how many requests of a block are logged: with more, nothing is predicted.
+// mostLogged is how many requests of a block are logged. With more, nothing is predicted.
 const mostLogged = 2_000_000
 
-// log notes a request that was sent, and its answer if that is not as expected.
+// log logs a request that was sent, and its answer if that is unexpected.
 func (t *tally) log(next task, from, to time.Time, expect int, got reply, err error) {
 	asked := run.Request{Agent: next.Agent, Kind: next.Kind, Turn: next.turn, From: from.Sub(t.start), To: to.Sub(t.start)}
 	if err != nil {
@@ -296,10 +299,10 @@ func (t *tally) finish(kind int32, expect int, intended, actual, end time.Time, 
 	t.kinds[kind].Record(end.Sub(intended))
 }
 
-// Live is how a block is going.
+// Live is how a block is going at the moment.
 type Live struct {
 	Sent, Done, Errors int64
-	Latency            histogram.Histogram // that of all requests so far
+	Latency            histogram.Histogram // the latency of all requests so far
 }
 
 func (t *tally) live() Live {

@@ -17,7 +17,7 @@ import (
 	"github.com/authzconf/authzconf/loadgen/pacer"
 )
 
-// reflectors have every agent of a schedule come back until the block ends.
+// reflectors makes every agent of a schedule come back until the block ends.
 func (s *Storm) reflectors(ctx, inner context.Context, schedule []pacer.Send) {
 	var planned atomic.Int64
 	var agents sync.WaitGroup
@@ -28,12 +28,12 @@ func (s *Storm) reflectors(ctx, inner context.Context, schedule []pacer.Send) {
 	s.tally.block.Planned = planned.Load()
 }
 
-// The kinds of requests of an agent that comes back.
+// These are the kinds of requests of an agent that comes back.
 const listKind, watchKind = 0, 2
 
-// reflect is an agent that comes back, as client-go's reflectors do. Without WatchList it lists, and watches from the version
-// of the list. A watch that ends is taken up where it was; if that ends at once, for a server that has just started says that
-// the version is too old, the agent waits and lists anew.
+// reflect runs an agent that comes back as client-go's reflectors do. Without WatchList it lists, and watches from the
+// version of the list. If the watch ends, it is continued where it was. If that ends at once, because a server that has
+// just started says that the version is too old, the agent waits and lists again.
 func (s *Storm) reflect(ctx, inner context.Context, first pacer.Send) (planned int64) {
 	if !clusters.Pause(ctx, time.Until(s.Start.Add(first.At))) {
 		return 0
@@ -47,13 +47,13 @@ func (s *Storm) reflect(ctx, inner context.Context, first pacer.Send) (planned i
 			got, ok = s.retrying(inner, task{Send: pacer.Send{At: at, Agent: first.Agent, Kind: listKind}}, backoff)
 			version, at = got.version, time.Since(s.Start)
 		}
-		watches := s.WatchList || s.Expect == http.StatusOK // who may not list does not watch
+		watches := s.WatchList || s.Expect == http.StatusOK // an agent that may not list does not watch
 		if ok && watches {
 			planned++
 			got, ok = s.retrying(inner, task{pacer.Send{At: at, Agent: first.Agent, Kind: watchKind}, 1, version}, backoff)
 			got.version = version
 		}
-		// A watch that ends at once is a failure, too (VeryShortWatchError).
+		// A watch that ends at once is also a failure (VeryShortWatchError).
 		if !ok || got.watched < time.Second {
 			got.version = ""
 			clusters.Pause(ctx, min(backoff.Next(), time.Until(end)))
@@ -62,13 +62,14 @@ func (s *Storm) reflect(ctx, inner context.Context, first pacer.Send) (planned i
 	return planned
 }
 
-// anyVersion asks for what the server has, however old, and initialEvents for that as the first events of a watch.
+// anyVersion asks for what the server has, however old that is. initialEvents asks for the same as the first events of
+// a watch.
 const (
 	anyVersion    = "resourceVersion=0"
 	initialEvents = "allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&sendInitialEvents=true"
 )
 
-// beginAt returns the query of a request with what it begins at: the version of a list, or what there is.
+// beginAt returns the query of a request with where it begins: at the version of a list, or with what exists.
 func (s *Storm) beginAt(query string, next task) string {
 	switch {
 	case next.version != "":
@@ -79,7 +80,8 @@ func (s *Storm) beginAt(query string, next task) string {
 	return query
 }
 
-// versionOf is the resource version of a list, which comes as protobuf; 0, any version, of anything else.
+// versionOf returns the resource version of a list, which is sent as protobuf, or 0, which means any version, for
+// anything else.
 func versionOf(body io.Reader) (string, error) {
 	data, err := io.ReadAll(body)
 	var answer runtime.Unknown

@@ -10,7 +10,7 @@ import (
 	"github.com/authzconf/authzconf/loadgen/pacer"
 )
 
-// TestWatchList has a server that ends every watch once: agents never list, and begin each watch with what there is.
+// TestWatchList has a server that ends every watch once. Agents never list, and begin each watch with what exists.
 func TestWatchList(t *testing.T) {
 	var mu sync.Mutex
 	asked := map[string]int{}

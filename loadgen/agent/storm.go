@@ -22,15 +22,15 @@ import (
 	"github.com/authzconf/authzconf/reports/statistics/histogram"
 )
 
-// Request is what an agent asks.
+// Request is one request of an agent.
 type Request struct {
-	// Path and Query are those of the URL.
+	// Path and Query are parts of the URL.
 	Path, Query string
 	Header      http.Header
-	Body        []byte // posted, if there is one
-	// Watch says that the answer goes on: its latency is that of its beginning.
+	Body        []byte // posted, if it is not empty
+	// Watch means that the answer goes on. Its latency is that of the beginning.
 	Watch bool
-	// Read, if given, says what the log keeps of an answer that is as expected.
+	// Read, if it is given, returns what the log keeps of an expected answer.
 	Read func(body []byte) string
 }
 
@@ -40,26 +40,29 @@ type Storm struct {
 	Plan          pacer.Plan
 	Shard, Shards int
 	Start         time.Time // time 0 of the schedule
-	// Kinds name the kinds of requests. Request makes one, from several goroutines; turn counts those of the agent.
+	// Kinds are the names of the kinds of requests. Request makes one, and is called by several goroutines; turn counts
+	// the requests of the agent.
 	Kinds   []string
 	Request func(agent, kind, turn int) Request
-	// Expect is the status that all answers should have; what is posted is created (201) where others are ok (200).
+	// Expect is the status that all answers should have. If it is ok (200), posted requests should be answered with
+	// created (201).
 	Expect int
 	// Before is a kind of request, and how many of it an agent sends before each other one.
 	Before struct{ Kind, Times int }
-	// Return has agents be reflectors as client-go's are: they list (kind 0), then watch (kind 2), and when the watch
-	// ends or a request fails they wait, longer each time, and begin anew.
+	// Return makes agents behave as client-go's reflectors: they list (kind 0), then watch (kind 2), and if the watch
+	// ends or a request fails they wait, longer each time, and begin again.
 	Return bool
-	// WatchList has agents that come back begin with a watch that sends what there is, in place of a list and a watch: so do
-	// client-go's reflectors by default since 1.35 (the feature WatchListClient).
+	// WatchList makes agents that come back begin with a watch that sends what exists, instead of a list and a watch.
+	// client-go's reflectors do so by default since 1.35 (the feature WatchListClient).
 	WatchList bool
-	// Tolerance is how late a request may leave, Timeout how long its answer may take.
+	// Tolerance is how late a request may be sent, and Timeout is how long its answer may take.
 	Tolerance, Timeout time.Duration
 	// Reconnect closes all connections before the block, so that each agent opens its own with its first request.
 	Reconnect bool
-	// Room is how many requests may be under way at once; others are dropped. By default 4 for each agent, at least 4096.
+	// Room is how many requests may be open at the same time. Further ones are dropped. By default it is 4 for each
+	// agent, and at least 4096.
 	Room int
-	// Patient has requests wait for room in place of being dropped: where nothing is said of latency, a server that is slow gets
+	// Patient makes requests wait for room instead of being dropped. If a run is not about latency, a slow server gets
 	// them later.
 	Patient bool
 
@@ -69,15 +72,15 @@ type Storm struct {
 	group sync.WaitGroup
 }
 
-// task is one request: turn counts those of its agent in the schedule, so that what is asked follows from the
-// schedule alone. A reflector's watch begins at a version.
+// task is one request. turn counts the agent's requests in the schedule, so that what is asked follows from the
+// schedule alone. The watch of a reflector begins at a version.
 type task struct {
 	pacer.Send
 	turn    int
 	version string
 }
 
-// settle is how long requests under way have after the user has ended a run.
+// settle is how long open requests may take after the user has ended a run.
 const settle = 200 * time.Millisecond
 
 // Prepare makes the schedule, so that Run can begin on time.
@@ -98,11 +101,11 @@ func (s *Storm) Prepare() ([]pacer.Send, error) {
 	return s.Plan.Stripe(s.Shard, s.Shards), nil
 }
 
-// Live is how it is going. It may be called while Run runs.
+// Live returns how the block is going. It may be called while Run runs.
 func (s *Storm) Live() Live { return s.tally.live() }
 
-// Run sends a schedule that Prepare made, and returns when every request has its answer or its error: at most
-// Timeout after the end. When ctx ends it stops early, and what is under way is counted as canceled.
+// Run sends a schedule that Prepare made. It returns when every request has its answer or its error, at most Timeout
+// after the end. When ctx ends it stops early, and open requests are counted as canceled.
 func (s *Storm) Run(ctx context.Context, schedule []pacer.Send) *run.Block {
 	opened := s.Pool.opened.Load()
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -129,8 +132,8 @@ func (s *Storm) Run(ctx context.Context, schedule []pacer.Send) *run.Block {
 	return b
 }
 
-// open sends at the times of the schedule, whatever the server does. One goroutine lets all requests go: each more
-// that a request needs is another turn of the scheduler.
+// open sends at the times of the schedule, whatever the server does. One goroutine starts all requests, because each
+// further goroutine for a request would be another turn of the scheduler.
 func (s *Storm) open(ctx, inner context.Context, schedule []pacer.Send) {
 	defer s.alarm.close()
 	stop := context.AfterFunc(ctx, s.alarm.stop)
@@ -167,7 +170,7 @@ func (s *Storm) open(ctx, inner context.Context, schedule []pacer.Send) {
 			s.room.Add(-1)
 		}()
 	}
-	// A watch goes on to the end of the block.
+	// A watch continues to the end of the block.
 	s.alarm.wait(s.Start.Add(s.Plan.Length))
 }
 
@@ -184,11 +187,12 @@ func (s *Storm) awaitRoom(ctx context.Context) bool {
 	return true
 }
 
-// mostRetries is how often a request is sent again after a Retry-After (maxRetries of client-go's rest.Request).
+// mostRetries is how often a request is sent again because of a Retry-After (maxRetries of client-go's rest.Request).
 const mostRetries = 10
 
-// retrying sends a request, again if it is told to, and counts what becomes of it. With a backoff, which agents that come
-// back have, every failure is followed by another try. It returns the last answer, and false if that is not as expected.
+// retrying sends a request, sends it again if the answer says so, and counts the results. With a backoff, which agents
+// that come back have, every failure is followed by another attempt. It returns the last answer, and false if that is
+// unexpected.
 func (s *Storm) retrying(ctx context.Context, next task, backoff *pacer.Backoff) (got reply, ok bool) {
 	agent, kind := int(next.Agent), next.Kind
 	intended, actual := s.Start.Add(next.At), time.Now()
@@ -232,17 +236,18 @@ func (s *Storm) wait(ctx context.Context, d time.Duration) bool {
 	return time.Since(s.Start)+d <= s.Plan.Length+s.Timeout && clusters.Pause(ctx, d)
 }
 
-// reply is the answer to a request that was sent once: a status, in full as the log has it, how long to wait as
-// Retry-After says, the version of a list, a watch that goes on, and how long it did.
+// reply is the answer to a request that was sent once. It has a status, that status with details for the log, how long
+// to wait according to Retry-After, the version of a list, and a watch with how long it lasted.
 type reply struct {
 	status         int
 	full, version  string
-	said           string // what the log keeps of it
+	said           string // what the log keeps of the body
 	after, watched time.Duration
 	watch          *following
 }
 
-// send sends once. The body is read and thrown away but for a reflector's list's version; that of a watch is returned.
+// send sends a request once. It discards the body, except for the version of a reflector's list. It returns the body of
+// a watch.
 func (s *Storm) send(ctx context.Context, agent int, asked Request) (got reply, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(s.Timeout, func() { cancel(context.DeadlineExceeded) })
@@ -285,8 +290,8 @@ func readAnswer(resp *http.Response, asked Request) (said string, err error) {
 	return asked.Read(body), nil
 }
 
-// roundTrip sends a request on the agent's connection, and on a new one if the server was closing that one: so does
-// http.Transport, which client-go uses, and API servers close connections that were idle for 90 s.
+// roundTrip sends a request on the agent's connection, or on a new one if the server was closing that one.
+// http.Transport, which client-go uses, does the same. API servers close connections that were idle for 90 s.
 func (s *Storm) roundTrip(ctx context.Context, agent int, asked Request) (*http.Response, error) {
 	cc, err := s.Pool.connect(ctx, agent)
 	if err != nil {
@@ -319,9 +324,10 @@ func (s *Storm) newRequest(asked Request) *http.Request {
 	}
 }
 
-// inFull is a status with how far a request came that was answered 429: priority and fairness refuses in plain text what
-// was impersonated and not yet authorized; a cache of the storage that is not filled yet, as after a restart, with an
-// object of the API, after all checks. What has not met priority and fairness lacks its header.
+// inFull returns a status. For 429 it adds how far the request came. Priority and fairness refuses in plain text a
+// request that was impersonated and not yet authorized. A storage cache that is not filled yet, as after a restart,
+// refuses with an object of the API, after all checks. A request that did not reach priority and fairness lacks its
+// header.
 func inFull(resp *http.Response) string {
 	switch status := strconv.Itoa(resp.StatusCode); {
 	case resp.StatusCode != http.StatusTooManyRequests:
@@ -346,7 +352,7 @@ type following struct {
 	cancel context.CancelCauseFunc
 }
 
-// follow reads a watch to its end, which is that of the block at the latest.
+// follow reads a watch to its end, which is the end of the block at the latest.
 func (s *Storm) follow(ctx context.Context, f *following) {
 	stop := context.AfterFunc(ctx, func() { f.cancel(nil) })
 	timer := time.AfterFunc(time.Until(s.Start.Add(s.Plan.Length)), func() { f.cancel(nil) })

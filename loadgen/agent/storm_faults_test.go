@@ -47,8 +47,8 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// Every time that a request is sent is in the log, with how far it came: what was given up, and what was refused before
-// or after it was authorized.
+// TestLogOfAttempts checks that every attempt to send a request is in the log, with how far it came: what was given up,
+// and what was refused before or after it was authorized.
 func TestLogOfAttempts(t *testing.T) {
 	var asked sync.Map
 	_, c := stub(t, func(w http.ResponseWriter, r *http.Request) {
@@ -99,7 +99,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// Two shards together do what one does.
+// TestShards checks that two shards together do the same as one.
 func TestShards(t *testing.T) {
 	var asked sync.Map
 	_, c := stub(t, func(_ http.ResponseWriter, r *http.Request) { asked.Store(r.Header.Get("Agent")+r.URL.RawQuery, true) })
@@ -117,7 +117,8 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// Everything is sent, and what was not sent in time is counted as late; how late that is make bench-loadgen measures.
+// TestAchievedRate checks that everything is sent, and that what was not sent in time counts as late. make
+// bench-loadgen measures how late that is.
 func TestAchievedRate(t *testing.T) {
 	_, c := stub(t, func(http.ResponseWriter, *http.Request) {})
 	s := storm(t, c, func(s *Storm) { s.Plan.Rate = 500 })

@@ -33,7 +33,7 @@ func stub(t testing.TB, h http.HandlerFunc) (*httptest.Server, *rest.Config) {
 	return server, c
 }
 
-// stubWith changes the server before it is started.
+// stubWith starts a stub after the server was changed.
 func stubWith(t testing.TB, change func(*httptest.Server), h http.HandlerFunc) *rest.Config {
 	s := httptest.NewUnstartedServer(h)
 	s.EnableHTTP2 = true
@@ -141,8 +141,8 @@ func TestSharedConnections(t *testing.T) {
 	}
 }
 
-// A server that stands still for a second makes everybody wait who meant to send
-// in that second, whether the generator got to send or not.
+// TestStall checks that a server that stands still for a second delays every request that was to be sent in that
+// second, whether the generator could send it or not.
 func TestStall(t *testing.T) {
 	const rate, length, stall = 200, 3 * time.Second, time.Second
 	var begin atomic.Int64
@@ -164,24 +164,24 @@ func TestStall(t *testing.T) {
 	}
 	b := s.Run(t.Context(), schedule)
 	balanced(t, b)
-	// Of n requests the slowest n/100 were sent in the first part of the stall.
+	// Of n requests, the slowest n/100 were sent in the first part of the stall.
 	n := float64(rate) * length.Seconds()
 	analytic := stall.Seconds() - n/100/rate
 	got := b.Latency.Quantile(0.99).Seconds()
 	t.Logf("p99 %.4f s, analytic %.4f s", got, analytic)
-	// A clock that began with the actual send would show much less. More is what the machine adds, which is late to
-	// answer everybody at once; ci/bench-loadgen measures it on one of its own.
+	// A clock that began with the actual send would show much less. The machine adds more, because it cannot answer
+	// everybody at once; ci/bench-loadgen measures that on a machine of its own.
 	if got < 0.99*analytic {
 		t.Errorf("p99 %.4f s, expected %.4f s or more", got, analytic)
 	}
 }
 
-// What has no room is counted, not hidden.
+// TestNoRoom checks that requests for which there is no room are counted and not hidden.
 func TestNoRoom(t *testing.T) {
 	_, c := stub(t, func(http.ResponseWriter, *http.Request) { time.Sleep(100 * time.Millisecond) })
 	b := play(t.Context(), t, storm(t, c, func(s *Storm) { s.Room = 5 }))
 	balanced(t, b)
-	// 5 at once, each 100 ms: no more than 50 of 200 in a second.
+	// 5 requests at the same time take 100 ms each, so no more than 50 of 200 are answered in a second.
 	if b.Dropped < 140 {
 		t.Errorf("%d dropped, %d sent", b.Dropped, b.Sent)
 	}
@@ -197,7 +197,8 @@ func keepMost(most *atomic.Int64, n int64) {
 	}
 }
 
-// Where requests wait for room, all are sent, and no more are under way than there is room for.
+// TestPatient checks that, if requests wait for room, all of them are sent, and never more are open than there is room
+// for.
 func TestPatient(t *testing.T) {
 	var underWay, most atomic.Int64
 	_, c := stub(t, func(http.ResponseWriter, *http.Request) {
@@ -253,7 +254,7 @@ func TestTooManyRequests(t *testing.T) {
 	}
 }
 
-// One that says nothing about when to come back is no reason to come back.
+// TestTooManyRequestsForGood checks that a 429 that does not say when to come back is no reason to come back.
 func TestTooManyRequestsForGood(t *testing.T) {
 	_, c := stub(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) })
 	b := play(t.Context(), t, storm(t, c, nil))
@@ -263,9 +264,9 @@ func TestTooManyRequestsForGood(t *testing.T) {
 	}
 }
 
-// TestReturn has a server that is away until it was asked 20 times, and then says that what agents know is too old: every
-// agent asks for its watch until it is back, waits, lists and watches again from the new version, and nothing of that is an
-// error.
+// TestReturn has a server that is away until it was asked 20 times, and then says that the version of the agents is too
+// old. Every agent asks for its watch until the server is back, waits, lists, and watches again from the new version.
+// None of that is an error.
 func TestReturn(t *testing.T) {
 	var away, starts atomic.Int32
 	var asked sync.Map
@@ -283,7 +284,7 @@ func TestReturn(t *testing.T) {
 		case r.URL.Query().Get("resourceVersion") == version:
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
-		} // else the watch ends at once
+		} // otherwise the watch ends at once
 	})
 	s := storm(t, c, func(s *Storm) {
 		s.Plan.Arrivals, s.Plan.Length, s.Plan.Mix, s.Return, s.Kinds = pacer.Burst, 16*time.Second, []int{1, 0, 0}, true, []string{"list", "get", "watch"}
@@ -309,14 +310,14 @@ func TestReturn(t *testing.T) {
 		t.Errorf("the wait for the server is in no latency: the longest is %s", longest)
 	}
 	slices.SortFunc(b.Log, func(x, y run.Request) int { return cmp.Or(cmp.Compare(x.Agent, y.Agent), cmp.Compare(x.From, y.From)) })
-	for i := 1; i < len(b.Log); i++ { // before it lists anew it has waited
+	for i := 1; i < len(b.Log); i++ { // before it lists again it has waited
 		if x, y := b.Log[i-1], b.Log[i]; x.Agent == y.Agent && y.Kind == listKind && y.From-x.To < 800*time.Millisecond {
 			t.Errorf("agent %d listed %s after its watch ended", x.Agent, y.From-x.To)
 		}
 	}
 }
 
-// podList is one in protobuf, as API servers answer.
+// podList returns a list in protobuf, as API servers send it.
 func podList(t *testing.T, version string) []byte {
 	t.Helper()
 	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: version}, Items: []corev1.Pod{{
@@ -329,7 +330,7 @@ func podList(t *testing.T, version string) []byte {
 	return data
 }
 
-// TestReturnDenied expects agents that are denied to ask again, later and later, and never to watch.
+// TestReturnDenied expects that agents that are denied ask again, later and later, and never watch.
 func TestReturnDenied(t *testing.T) {
 	_, c := stub(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
 	b := play(t.Context(), t, storm(t, c, func(s *Storm) {
@@ -341,7 +342,7 @@ func TestReturnDenied(t *testing.T) {
 	}
 }
 
-// TestBefore has agents ask what they may before each page.
+// TestBefore has agents ask what they may do before each page.
 func TestBefore(t *testing.T) {
 	var posted atomic.Int32
 	_, c := stub(t, func(w http.ResponseWriter, r *http.Request) {
@@ -380,7 +381,7 @@ func TestWatch(t *testing.T) {
 	})
 	b := play(t.Context(), t, s)
 	balanced(t, b)
-	if h := b.Kinds["watch"]; h.Count() != 20 || h.Quantile(0.5) > 400*time.Millisecond { // to their ends, half a second
+	if h := b.Kinds["watch"]; h.Count() != 20 || h.Quantile(0.5) > 400*time.Millisecond { // each lasts half a second
 		t.Errorf("%d watches, half of which began within %s", h.Count(), h.Quantile(0.5))
 	}
 	for deadline := time.Now().Add(5 * time.Second); open.Load() > 0; time.Sleep(10 * time.Millisecond) {

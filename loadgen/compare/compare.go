@@ -1,4 +1,4 @@
-// Package compare puts two storms side by side: one from before a change of a cluster, such as a gate turned on, and one from
+// Package compare compares two storms: one from before a change of a cluster, such as a gate turned on, and one from
 // after it.
 package compare
 
@@ -15,7 +15,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Storm is one of the two.
+// Storm is one of the two storms.
 type Storm struct {
 	Run    run.Run
 	Result judge.Result
@@ -25,7 +25,7 @@ type Storm struct {
 type Comparison struct {
 	Before Circumstances `json:"before"`
 	After  Circumstances `json:"after"`
-	// Variants are those that both storms have, as Options pairs them.
+	// Variants are the variants that both storms have, paired according to Options.
 	Variants []Variant `json:"variants"`
 	// OnlyBefore and OnlyAfter are variants that only one of the storms has.
 	OnlyBefore []string `json:"onlyBefore,omitempty"`
@@ -34,7 +34,7 @@ type Comparison struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Circumstances are what a storm ran on.
+// Circumstances are the circumstances of a storm.
 type Circumstances struct {
 	Started    time.Time      `json:"started"`
 	GitVersion string         `json:"gitVersion"`
@@ -49,19 +49,20 @@ type Variant struct {
 	Figures []Figure `json:"figures"`
 }
 
-// Figure is one quantity, before and after.
+// Figure is one quantity before and after the change.
 type Figure struct {
 	Name string `json:"name"`
 	Unit string `json:"unit,omitempty"` // "ms", or empty for a number
-	// Before and After are means over blocks, Difference is After less Before with its 95 % interval by Welch's t over blocks.
+	// Before and After are means over blocks. Difference is After less Before, with its 95 % interval by Welch's t over
+	// blocks.
 	Before     float64             `json:"before"`
 	After      float64             `json:"after"`
 	Difference statistics.Interval `json:"difference"`
-	// Bounded is false if a side has a single block: there is no interval then.
+	// Bounded is false if a side has only one block, because there is no interval then.
 	Bounded bool `json:"bounded"`
-	// Blocks are how many each side has.
+	// Blocks are how many blocks each side has.
 	Blocks [2]int `json:"blocks"`
-	// Why says why nothing can be said; the figures are 0 then.
+	// Why says why nothing can be said. Then the figures are 0.
 	Why string `json:"why,omitempty"`
 }
 
@@ -71,15 +72,16 @@ func (f Figure) Changed() bool {
 	return f.Bounded && !isUnchanged
 }
 
-// Options say which variants are put beside each other.
+// Options say which variants are compared.
 type Options struct {
-	// Pairs are variants of the second storm by those of the first. Others are put beside the variant of the same name.
+	// Pairs are variants of the second storm by variants of the first. All others are compared with the variant of the
+	// same name.
 	Pairs map[string]string
 }
 
 const level = 0.95
 
-// Compare puts two storms side by side. It is an error if they differ in what they asked, or if one of them counted nothing.
+// Compare compares two storms. It is an error if they differ in what they asked, or if one of them counted nothing.
 func Compare(before, after *Storm, o Options) (*Comparison, error) {
 	if err := findDifference(&before.Run, &after.Run); err != nil {
 		return nil, err
@@ -127,7 +129,7 @@ func (s *Storm) checkCounted(name string) error {
 	return fmt.Errorf("the %s storm is inconclusive, so that its figures say nothing: %s", name, strings.Join(s.Result.Reasons, "; "))
 }
 
-// findDifference returns an error if two storms did not ask the same: other agents, or at other times.
+// findDifference returns an error if two storms did not ask the same, because of other agents or other times.
 func findDifference(before, after *run.Run) error {
 	switch {
 	case before.Population != after.Population:
@@ -174,7 +176,7 @@ func groupByName(r *run.Run) map[string][]*run.Block {
 	return groups
 }
 
-// quantities are what is compared of blocks. measure returns why a block has none.
+// quantities are what is compared. measure returns the value of a block, or why the block has none.
 var quantities = []struct {
 	name, unit string
 	measure    judge.Measurement
@@ -205,7 +207,7 @@ func compareBlocks(before, after []*run.Block) (figures []Figure) {
 	return figures
 }
 
-// forget makes a figure unknown.
+// forget marks a figure as unknown.
 func (f *Figure) forget(why string) {
 	*f = Figure{Name: f.Name, Unit: f.Unit, Blocks: f.Blocks, Why: why}
 }
@@ -221,8 +223,8 @@ func measureAll(blocks []*run.Block, measure judge.Measurement) (values []float6
 	return values, ""
 }
 
-// measureChecks counts all checks, of impersonation and of the request itself. They are not told apart, because a server with the
-// gate off has no count of those of impersonation.
+// measureChecks counts all checks, those of impersonation and those of the request itself. They are not told apart,
+// because a server with the gate off does not count those of impersonation.
 func measureChecks(b *run.Block) (float64, string) {
 	if b.Sent == 0 {
 		return 0, "a block in which nothing was sent"

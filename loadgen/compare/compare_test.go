@@ -74,7 +74,8 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// Checks of agents that cannot be told from those of others are not known, whatever was counted.
+// TestChecksOfOthers checks that the checks of agents are unknown if they cannot be told from those of others, whatever
+// was counted.
 func TestChecksOfOthers(t *testing.T) {
 	before := makeStorm(t, "A", nil)
 	after := makeStorm(t, "A", func(r *run.Run) { r.OwnUnknown = true })

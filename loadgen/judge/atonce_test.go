@@ -7,7 +7,8 @@ import (
 	"github.com/authzconf/authzconf/loadgen/run"
 )
 
-// The most of any block counts, of checks and of the requests that follow them.
+// TestChecksAtOnce checks that the largest number of any block counts, for checks and for the requests that follow
+// them.
 func TestChecksAtOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		blocks []*run.Block

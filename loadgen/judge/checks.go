@@ -15,7 +15,7 @@ import (
 // CheckName names a check of the measuring.
 type CheckName string
 
-// The checks of the measuring.
+// These are the checks of the measuring.
 const (
 	ThresholdsValid CheckName = "thresholds"
 	Executed        CheckName = "executed"
@@ -35,25 +35,28 @@ func CheckNames() []CheckName {
 	return []CheckName{ThresholdsValid, Executed, Undisturbed, Servers, Counters, GeneratorKeptUp, Arrivals, Starts, EnoughPairs, NoTrend, SameServers}
 }
 
-// What the measuring itself has to keep.
+// These are limits that the measuring itself has to keep.
 const (
-	// lateLimit is the part of requests that may be sent late, well below the one in a hundred that a p99 is about.
+	// lateLimit is the part of requests that may be sent late. It is far below the one in a hundred that a p99 is
+	// about.
 	lateLimit    = 0.005
-	droppedLimit = 0.001 // the part of the intended requests that may never be sent
-	// unansweredLimit is the part of requests that may be open at a block's end: the longest, which the latencies lack.
+	droppedLimit = 0.001 // the part of the intended requests that may be dropped
+	// unansweredLimit is the part of requests that may be open at the end of a block. They are the longest, and are
+	// missing in the latencies.
 	unansweredLimit = 0.005
-	// displacedLimit is the part of arrivals that may come in another second than the other side of the pair's.
+	// displacedLimit is the part of arrivals that may come in another second than on the other side of the pair.
 	displacedLimit = 0.02
 	alpha          = statistics.Alpha // the level of tests of the measuring
-	// trendLimit is the part by which a p50 has to change over a run: with enough blocks any trend is significant.
+	// trendLimit is the part by which a p50 has to change over a run, because with enough blocks any trend is
+	// significant.
 	trendLimit = 0.05
 )
 
-// checker collects what is wrong with the measuring, and what can't be said.
+// checker collects what is wrong with the measuring, and what cannot be said.
 type checker struct {
 	wrong   []string
 	unknown []string
-	sound   string // what to say if nothing is wrong
+	sound   string // the text if nothing is wrong
 }
 
 func (c *checker) wrongf(format string, args ...any) {
@@ -83,7 +86,8 @@ func (c *checker) result(name CheckName) Check {
 	return r
 }
 
-// check makes a check: look finds what is wrong or unknown. sound is what to say otherwise, unless look says it better.
+// check adds a check. look finds what is wrong or unknown. sound is the text if nothing is, unless look returns a
+// better one.
 func check(name CheckName, sound string, look func(c *checker)) Check {
 	c := checker{sound: sound}
 	look(&c)
@@ -161,14 +165,14 @@ func (c *checker) checkServers(r *run.Run) {
 	}
 }
 
-// checkGenerator finds requests that were not sent, or not on time. In a run that says nothing of time a late request is as
-// good as another: what is predicted follows from when it was sent.
+// checkGenerator finds requests that were not sent, or not in time. In a run that is not about time, a late request is
+// as good as another, because what is predicted follows from when it was sent.
 func (c *checker) checkGenerator(r *run.Run, aboutTime bool) {
 	var late, sent int64
 	for i := range r.Blocks {
 		b := &r.Blocks[i]
 		limitPart := func(what string, n, all int64, limit float64) {
-			// One request is nothing, however short the block.
+			// One request does not count, however short the block is.
 			if n > 1 && float64(n) > limit*float64(all) {
 				c.wrongf("block %d (%s): %d of %d requests were %s, at most %g %% may be", i, KeyOf(b), n, all, what, 100*limit)
 			}
@@ -211,7 +215,7 @@ func (c *checker) compareArrivals(name string, a, b *run.Block, aboutTime bool) 
 	case a.Planned != b.Planned || a.Length != b.Length:
 		c.wrongf("%s: %d requests in %s planned as A, %d in %s as B", name, a.Planned, describeDuration(a.Length), b.Planned, describeDuration(b.Length))
 	case !aboutTime:
-		// As many requests: in which second one was late changes what is predicted for it, and no figure.
+		// There are as many requests. In which second one was late changes what is predicted for it, but not a figure.
 	case len(a.Timeline) == 0 || len(b.Timeline) == 0:
 		c.unknownf("%s has no timeline", name)
 	default:
@@ -226,7 +230,7 @@ func countSends(b *run.Block) []int64 {
 	return seq.Map(b.Timeline, func(s run.Second) int64 { return s.Sent })
 }
 
-// checkStarts finds starts of the servers that were none: a process that is of two starts.
+// checkStarts finds starts of the servers that were not real: a process belongs to two starts.
 func (c *checker) checkStarts(r *run.Run) {
 	type process struct {
 		server string
@@ -252,8 +256,8 @@ func (c *checker) checkStarts(r *run.Run) {
 	}
 }
 
-// checkPairs compares the pairs and starts of comparisons with those that were declared, asked for, and needed where a
-// claim is made.
+// checkPairs compares the pairs and starts of comparisons with those that were declared and requested, and with those
+// that are needed where a claim is made.
 func (c *checker) checkPairs(groups []comparisonPairs, t Thresholds, asked design) {
 	tests := testsEach * seq.Count(groups, func(g comparisonPairs) bool { return !g.key.aa })
 	least := t.declared()
@@ -263,7 +267,7 @@ func (c *checker) checkPairs(groups []comparisonPairs, t Thresholds, asked desig
 	for _, g := range groups {
 		c.wrong = append(c.wrong, g.problems...)
 		if g.key.aa {
-			continue // its own check says so
+			continue // its own check reports that
 		}
 		if has := g.design(); !has.covers(least) {
 			c.unknownf("%s has %s; it needs %s", g.key.name, has, least)
@@ -274,7 +278,8 @@ func (c *checker) checkPairs(groups []comparisonPairs, t Thresholds, asked desig
 	}
 }
 
-// checkTrends looks for a p50 that rises or falls over the run, in a variant or in a comparison, if the run is about time.
+// checkTrends looks for a p50 that rises or falls over the run, in a variant or in a comparison, if the run is about
+// time.
 func (c *checker) checkTrends(variants []VariantBlocks, comparisons []Comparison, aboutTime bool) {
 	if !aboutTime {
 		c.sound = "nothing is said of latency"
@@ -310,8 +315,8 @@ func (c Comparison) claims() bool {
 	return c.Measured() && !c.AA
 }
 
-// checkSame looks at comparisons of equal servers, which differ if the harness does, or the order of starting them matters.
-// They have to be equivalent: a difference that is not significant may be one.
+// checkSame judges comparisons of equal servers. They differ if the harness does, or if the order of starting them
+// matters. They have to be equivalent, because a difference that is not significant may still be one.
 func (c *checker) checkSame(comparisons []Comparison) {
 	var seen []string
 	for i := range comparisons {
@@ -332,7 +337,7 @@ func (c *checker) checkSame(comparisons []Comparison) {
 	c.sound = "two servers that are the same are equivalent: " + strings.Join(seen, "; ")
 }
 
-// checkSameEffect looks at one effect between equal servers, and returns its text, none if it has no margin.
+// checkSameEffect judges one effect between equal servers, and returns its text, or "" if it has no margin.
 func (c *checker) checkSameEffect(name string, e Effect) []string {
 	text := fmt.Sprintf("%s: %s", name, e)
 	switch e.Verdict {
@@ -346,7 +351,7 @@ func (c *checker) checkSameEffect(name string, e Effect) []string {
 	return []string{text}
 }
 
-// Rejudge judges a result that was published by the rules of today: no difference in time between priority levels, A/A by
+// Rejudge judges a published result by the present rules: no difference in time between priority levels, A/A by
 // equivalence, and all tests of the comparisons as one family.
 func (r *Result) Rejudge() {
 	r.SeparateLevels()

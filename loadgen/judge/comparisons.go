@@ -45,10 +45,10 @@ func compareSides(g comparisonPairs, t Thresholds, need design, processors int) 
 	return c
 }
 
-// testsEach is how many tests a comparison makes: of its p50, its p99, and the processor time of the API server.
+// testsEach is how many tests a comparison makes: of its p50, of its p99, and of the processor time of the API server.
 const testsEach = 3
 
-// compareAll compares groups. All tests are one family, and those of A/A another.
+// compareAll compares groups. All tests are one family, except that those of A/A are another.
 func compareAll(groups []comparisonPairs, t Thresholds, processors int) (comparisons []Comparison) {
 	isAA := func(g comparisonPairs) bool { return g.key.aa }
 	same := testsEach * seq.Count(groups, isAA)
@@ -70,14 +70,15 @@ func meanReviews(blocks []*run.Block) float64 {
 	return measureReviews("", blocks, countWhole).PerRequest.Estimate
 }
 
-// ErrorsCompared is the part of a block's answers that may be errors if latencies are compared: errors are often faster.
+// ErrorsCompared is the part of a block's answers that may be errors if latencies are compared, because errors are
+// often faster.
 const ErrorsCompared = 0.01
 
 func unmeasured(format string, args ...any) Effect {
 	return Effect{Why: fmt.Sprintf(format, args...), P: 1, PHolm: 1}
 }
 
-// MeasureQuantile returns what a comparison of quantiles compares: that of a block in ms, or why it has none.
+// MeasureQuantile returns a function that measures a quantile of a block in ms, or says why the block has none.
 func MeasureQuantile(q float64) Measurement {
 	needed := statistics.SamplesNeeded(q, level)
 	return func(b *run.Block) (float64, string) {
@@ -88,7 +89,8 @@ func MeasureQuantile(q float64) Measurement {
 	}
 }
 
-// MeasureCPU returns the processor time in ms that the API server used for a request of a block, or why that is not known.
+// MeasureCPU returns the processor time in ms that the API server used for a request of a block, or why that is not
+// known.
 func MeasureCPU(b *run.Block) (float64, string) {
 	u := measureUsage([]*run.Block{b})[run.APIServer].PerRequest
 	if u <= 0 {
@@ -97,10 +99,10 @@ func MeasureCPU(b *run.Block) (float64, string) {
 	return u, ""
 }
 
-// A Measurement returns what is compared of a block, or why it has none.
+// Measurement returns the compared value of a block, or why the block has none.
 type Measurement func(*run.Block) (value float64, why string)
 
-// measurements are what was measured of pairs, in their order.
+// measurements are the values of pairs, in their order.
 type measurements struct {
 	a, b, differences []float64
 	starts            []int
@@ -169,7 +171,7 @@ func measureEffect(pairs []pair, measure Measurement, has, need design) (Effect,
 	return e, logs
 }
 
-// judge says where the effect lies against a margin, 0 for none.
+// judge sets where the effect lies relative to a margin. 0 means no margin.
 func (e *Effect) judge(margin float64) {
 	e.Margin = margin
 	if margin <= 0 {
@@ -181,7 +183,7 @@ func (e *Effect) judge(margin float64) {
 	}
 }
 
-// StartsToDecide returns how many starts would decide what these do not, 0 if there is nothing to decide.
+// StartsToDecide returns how many starts would decide what these do not, or 0 if there is nothing to decide.
 func (e Effect) StartsToDecide() int {
 	if !e.Measured || e.Verdict != statistics.Undecided {
 		return 0

@@ -22,23 +22,23 @@ func (c *checker) checkCounters(r *run.Run) {
 	}
 }
 
-// comparer collects the counters of a block that do not agree.
+// comparer collects the counters of a block that disagree.
 type comparer struct{ list []string }
 
 func (c *comparer) addf(format string, args ...any) {
 	c.list = append(c.list, fmt.Sprintf(format, args...))
 }
 
-// compare notes two counts of the same thing that differ.
+// compare records two counts of the same thing if they differ.
 func (c *comparer) compare(what string, x, y int64) {
 	if x != y {
 		c.addf(": %s: %d and %d", what, x, y)
 	}
 }
 
-// findContradictions returns what the counters of a block say against each other: sums, what is counted twice (by second,
-// by kind of request, if the run has kinds), and what both the recorder and the API server count. Each text follows the
-// number of the block.
+// findContradictions returns which counters of a block contradict one another: sums, what is counted twice (by second,
+// and by kind of request if the run has kinds), and what both the recorder and the API server count. Each text follows
+// the number of the block.
 func findContradictions(b *run.Block, byKind bool) []string {
 	c := &comparer{}
 	c.compareRequests(b)
@@ -61,7 +61,7 @@ func (c *comparer) compareRequests(b *run.Block) {
 	if done := countAnswered(b); done > b.Sent || b.Latency.Count() > done || b.Late > b.Sent {
 		c.addf(": %d sent, %d of them late, %d answered, %d latencies", b.Sent, b.Late, done, b.Latency.Count())
 	}
-	// An error may have no latency, an answer has one.
+	// An error may have no latency, but an answer has one.
 	if without := countAnswered(b) - b.Latency.Count(); without > countErrors(b) {
 		c.addf(": %d answers without a latency, and %d errors", without, countErrors(b))
 	}
@@ -113,7 +113,7 @@ func (c *comparer) compareReviews(b *run.Block) {
 	}
 	unseen := slices.ContainsFunc(b.Reviews, func(r run.ReviewCount) bool { return r.Decision == run.Unseen })
 	if len(b.Attempts) == 0 || b.FollowsServer || unseen {
-		return // the API server was restarted, or asked less often than it checked
+		return // the API server was restarted, or sent fewer reviews than it made checks
 	}
 	for _, text := range b.CompareAttempts() {
 		c.addf(": %s", text)

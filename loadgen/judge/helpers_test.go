@@ -17,7 +17,7 @@ func allOf() Thresholds {
 
 func reasonsText(r Result) string { return fmt.Sprintf("%s %q", r.Outcome, r.Reasons) }
 
-// fewAnswers leaves each kind of request that has an objective one answer a block.
+// fewAnswers leaves one answer in each block for each kind of request that has an objective.
 func fewAnswers(r *run.Run) {
 	for i := range r.Blocks {
 		one, rest := histogram.Histogram{}, histogram.Histogram{}

@@ -44,8 +44,8 @@ func Judge(r run.Run, t Thresholds) Result {
 	return result
 }
 
-// markCertain marks the broken limits that nothing which disturbed the run explains: somebody else's identity never; other
-// reviews than predicted if the user ended the run only when they had been found.
+// markCertain marks the broken limits that nothing which disturbed the run can explain. An identity of somebody else is
+// always certain. Other reviews than predicted are certain if the user ended the run only after they had been found.
 func (r *Result) markCertain(of *run.Run) {
 	isEndedAlone := of.EndedAfterFinding && len(of.Problems) == 0
 	for i := range r.Limits {
@@ -59,7 +59,7 @@ func (r *Result) markCertain(of *run.Run) {
 	}
 }
 
-// noteBlocks shows what errors without a class of their own said, and how many reviews were given up.
+// noteBlocks adds the texts of errors without a class of their own, and how many reviews were given up.
 func (r *Result) noteBlocks(blocks []run.Block) {
 	for i, b := range blocks {
 		for _, text := range b.Odd {
@@ -71,7 +71,7 @@ func (r *Result) noteBlocks(blocks []run.Block) {
 	}
 }
 
-// noteClocks says how far the clocks of shards were apart. If that was too far, the run has it among its problems.
+// noteClocks adds how far the clocks of shards were apart. If that was too far, it is among the problems of the run.
 func (r *Result) noteClocks(clocks []run.Clock) {
 	if len(clocks) == 0 {
 		return
@@ -122,5 +122,5 @@ func (r *Result) conclude() {
 	}
 }
 
-// NothingJudged is why a run without limits is inconclusive.
+// NothingJudged says why a run without limits is inconclusive.
 const NothingJudged = "nothing was judged: there is neither a threshold nor a prediction"

@@ -38,7 +38,8 @@ func TestSoundRunPasses(t *testing.T) {
 	}
 }
 
-// The order of blocks of different pairs, and of the keys of maps, is nothing.
+// TestEachComparisonHasItsOwnFigures checks that neither the order of blocks of different pairs nor that of map keys
+// matters.
 func TestEachComparisonHasItsOwnFigures(t *testing.T) {
 	s := simulated.Sound()
 	r := s.Run()
@@ -50,7 +51,7 @@ func TestEachComparisonHasItsOwnFigures(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with the measuring, the run is inconclusive and says why.
+// TestInconclusive checks that, whatever is wrong with the measuring, the run is inconclusive and says why.
 func TestInconclusive(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -109,7 +110,7 @@ func TestInconclusive(t *testing.T) {
 	}
 }
 
-// A comparison of the profile that never ran is seen.
+// TestComparisonThatNeverRan checks that a comparison of the profile that never ran is reported.
 func TestComparisonThatNeverRan(t *testing.T) {
 	thresholds := allOf()
 	thresholds.Comparisons = map[string]Margins{"gate": {P50: 0.05}, "same": {}, "arbitrary": {P50: 0.1}, "warm": {}}
@@ -120,7 +121,7 @@ func TestComparisonThatNeverRan(t *testing.T) {
 	}
 }
 
-// Clocks of shards that were compared are said.
+// TestClocks checks that the comparison of the shards' clocks is reported.
 func TestClocks(t *testing.T) {
 	r := simulated.Sound().Run()
 	r.Clocks = []run.Clock{{Shard: "shard 0 of 2", Offset: run.Duration(-300 * time.Microsecond), Uncertainty: run.Duration(time.Millisecond)}, {Shard: "shard 1 of 2"}}
@@ -177,7 +178,7 @@ func TestAADiffersAndTrends(t *testing.T) {
 	}
 }
 
-// Each limit can hold, be broken, and not be known.
+// TestLimits checks that each limit can hold, be broken, and be unknown.
 func TestLimits(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -203,7 +204,7 @@ func TestLimits(t *testing.T) {
 				r.Blocks[i].Predicted.Checks[0].Low++
 			}
 		}, Failed, "legacy on gate-off: predicted reviews: block 1 of 40: request list Allow: 400 reviews, predicted 401 to 400"},
-		// One of 20 blocks is enough, whatever the mean is: and how little shows it.
+		// One of 20 blocks is enough, whatever the mean is, and the few requests that show it are named.
 		{"reviews of one block not as predicted", Thresholds{}, func(r *run.Run) {
 			b := &r.Blocks[len(r.Blocks)-1]
 			b.Reviews[1].Count++
@@ -301,8 +302,8 @@ func TestSlowerFails(t *testing.T) {
 	}
 }
 
-// A p99 of blocks with fewer than 368 answers is not printed, and one that was
-// asked for is not passed.
+// TestP99NeedsSamples checks that a p99 of blocks with fewer than 368 answers is not printed, and that one that was
+// requested is not passed.
 func TestP99NeedsSamples(t *testing.T) {
 	s := simulated.Sound()
 	s.Requests = 360
@@ -316,8 +317,8 @@ func TestP99NeedsSamples(t *testing.T) {
 	}
 }
 
-// However little was declared to be enough, there is no verdict on fewer pairs and starts than the statistics need:
-// nothing but "unknown" is said, and the run is inconclusive.
+// TestVerdictNeedsPairsAndStarts checks that, however little was declared to be enough, there is no verdict on fewer
+// pairs and starts than the statistics need. Only "unknown" is said, and the run is inconclusive.
 func TestVerdictNeedsPairsAndStarts(t *testing.T) {
 	for _, c := range []struct {
 		pairs, starts int
@@ -335,15 +336,15 @@ func TestVerdictNeedsPairsAndStarts(t *testing.T) {
 		if result.Outcome != Inconclusive || e.Measured || e.Verdict != statistics.Undecided || e.Why != c.why || e.Change != (statistics.Interval{}) {
 			t.Errorf("%d pairs in %d starts: %+v, %s", c.pairs, c.starts, e, reasonsText(result))
 		}
-		// Where no margin is declared nothing is claimed of a difference, and what was declared is enough.
+		// If no margin is declared, nothing is claimed about a difference, and what was declared is enough.
 		if result := Judge(r, Thresholds{MinPairs: 1, MinStarts: 1}); result.Outcome != Passed {
 			t.Errorf("%d pairs in %d starts, no margin: %s", c.pairs, c.starts, reasonsText(result))
 		}
 	}
 }
 
-// The whole judgement, over simulated runs: what is called different by the
-// adjusted p, and what passes the A/A check.
+// TestSimulatedVerdicts judges simulated runs completely: what is called different by the adjusted p, and what passes
+// the A/A check.
 func TestSimulatedVerdicts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -386,7 +387,7 @@ func TestSimulatedVerdicts(t *testing.T) {
 	if different < runs*90/100 {
 		t.Errorf("+8 %% is found in %d of %d runs", different, runs)
 	}
-	// The difference is the margin: at most 5 % may be called equivalent.
+	// The difference equals the margin, so at most 5 % may be called equivalent.
 	if passed > limit {
 		t.Errorf("%d of %d pass with a difference as large as the margin", passed, runs)
 	}

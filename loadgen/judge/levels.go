@@ -11,16 +11,16 @@ import (
 	"github.com/authzconf/authzconf/loadgen/run"
 )
 
-// exemptLevel is the priority level of what is never limited: who measures, not what is measured.
+// exemptLevel is the priority level that is never limited. Whoever measures uses it, and not what is measured.
 const exemptLevel = "exempt"
 
-// LevelCounts is what priority and fairness did with requests in one priority level.
+// LevelCounts are what priority and fairness did with requests in one priority level.
 type LevelCounts struct {
 	Level      string
 	Dispatched float64
 	// Waited is how many seconds the requests waited, all together.
 	Waited float64
-	// Rejected is how many were rejected, by the reason.
+	// Rejected is how many requests were rejected, by reason.
 	Rejected map[string]float64
 }
 
@@ -33,7 +33,7 @@ func (l LevelCounts) String() string {
 	return text
 }
 
-// DescribeRejected returns how many requests were rejected, by reason; empty if none was.
+// DescribeRejected returns how many requests were rejected, by reason, or "" if none was.
 func (l LevelCounts) DescribeRejected() string {
 	return strings.Join(seq.Map(slices.Sorted(maps.Keys(l.Rejected)), func(reason string) string { return fmt.Sprintf("%.0f (%s)", l.Rejected[reason], reason) }), ", ")
 }
@@ -41,8 +41,8 @@ func (l LevelCounts) DescribeRejected() string {
 // MeanWait returns how long a request that was dispatched waited in the mean, in ms.
 func (l LevelCounts) MeanWait() float64 { return 1000 * l.Waited / max(l.Dispatched, 1) }
 
-// SumLevels returns what a block's or a variant's counters of priority and fairness say, by level: the one that dispatched
-// most comes first.
+// SumLevels returns what the counters of priority and fairness of a block or a variant say, by level. The level that
+// dispatched most requests comes first.
 func SumLevels(counters map[string]float64) []LevelCounts {
 	byLevel := map[string]*LevelCounts{}
 	for name, n := range counters {
@@ -71,10 +71,10 @@ func SumLevels(counters map[string]float64) []LevelCounts {
 	return levels
 }
 
-// noLevel is where requests are dispatched that are refused before priority and fairness.
+// noLevel is where requests are counted that are refused before priority and fairness.
 const noLevel = "no level"
 
-// mainLevel returns the priority level that dispatched most requests; empty if nothing is known of them.
+// mainLevel returns the priority level that dispatched most requests, or "" if that is unknown.
 func mainLevel(counters map[string]float64) string {
 	if len(counters) == 0 {
 		return ""
@@ -86,8 +86,9 @@ func mainLevel(counters map[string]float64) string {
 	return levels[0].Level
 }
 
-// SeparateLevels notes in which priority level the sides of comparisons were dispatched. Levels have other queues, and other
-// requests in them: where the sides are in different ones, no difference in time is known, whatever was measured.
+// SeparateLevels records in which priority level the sides of comparisons were dispatched. Levels have separate queues
+// with other requests in them. If the sides are in different levels, no difference in time is known, whatever was
+// measured.
 func (r *Result) SeparateLevels() {
 	levels := map[string]string{}
 	for _, v := range r.Variants {
@@ -103,8 +104,8 @@ func (r *Result) SeparateLevels() {
 	}
 }
 
-// explainLevels returns why the sides cannot be compared by time: they are in different priority levels. It is empty if they are
-// in the same one, or nobody knows.
+// explainLevels returns why the sides cannot be compared by time, because they are in different priority levels. It
+// returns "" if they are in the same one, or if that is unknown.
 func (c *Comparison) explainLevels(levels map[string]string) string {
 	isElsewhere := func(twin string) bool { return levels[twin] != c.LevelA }
 	switch {
@@ -121,7 +122,7 @@ func (c *Comparison) explainLevels(levels map[string]string) string {
 // Measured reports whether a difference in time is known.
 func (c *Comparison) Measured() bool { return c.P50.Measured || c.P99.Measured || c.CPU.Measured }
 
-// forgetTimes makes the differences in time unknown.
+// forgetTimes marks the differences in time as unknown.
 func (c *Comparison) forgetTimes(why string) {
 	for _, q := range c.quantities(Margins{}) {
 		margin := q.effect.Margin
@@ -131,7 +132,7 @@ func (c *Comparison) forgetTimes(why string) {
 	c.logP50 = nil
 }
 
-// forgetMargins makes limits that were judged by differences in time unknown.
+// forgetMargins marks limits that were judged by differences in time as unknown.
 func (r *Result) forgetMargins(c *Comparison) {
 	for _, q := range c.quantities(Margins{}) {
 		for i := range r.Limits {

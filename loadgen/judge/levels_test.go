@@ -10,7 +10,8 @@ import (
 	"github.com/authzconf/authzconf/reports/statistics/histogram"
 )
 
-// What two sides differ by in time is not known where they are in different priority levels, and limits of it with it.
+// TestPriorityLevels checks that the difference in time of two sides in different priority levels is unknown, and its
+// limits, too.
 func TestPriorityLevels(t *testing.T) {
 	const system, global = "dispatched system", "dispatched global-default"
 	for name, c := range map[string]struct {
@@ -59,7 +60,8 @@ func TestSumLevels(t *testing.T) {
 	}
 }
 
-// Agents that only watch have no objective to keep, and that is no gap.
+// TestOnlyWatches checks that agents that only watch have no objective to keep, and that nothing is missing because of
+// that.
 func TestOnlyWatches(t *testing.T) {
 	r := simulated.Sound().Run()
 	for i := range r.Blocks {
@@ -74,7 +76,8 @@ func TestOnlyWatches(t *testing.T) {
 	}
 }
 
-// A baseline whose servers dispatch in different priority levels is no baseline for times.
+// TestTwinInAnotherLevel checks that a baseline whose servers dispatch in different priority levels is not used for
+// times.
 func TestTwinInAnotherLevel(t *testing.T) {
 	for level, isCompared := range map[string]bool{"system": true, "global-default": false} {
 		r := simulated.Sound().Run()

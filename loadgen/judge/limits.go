@@ -20,7 +20,7 @@ func (r *Result) limit(of string, name LimitName, state State, format string, ar
 	r.Limits = append(r.Limits, LimitResult{Of: of, Name: name, State: state, Detail: fmt.Sprintf(format, args...)})
 }
 
-// noteUnjudged notes a limit about which nothing is to be said, and why.
+// noteUnjudged records a limit that cannot be judged, and why.
 func (r *Result) noteUnjudged(of string, name LimitName, what, why string) {
 	r.NotJudged = append(r.NotJudged, LimitResult{Of: of, Name: name, State: Unknown, Detail: why})
 	r.Notes = append(r.Notes, fmt.Sprintf("%s: %s: %s", of, what, why))
@@ -62,15 +62,15 @@ func (r *Result) judgeVariant(v Variant, g VariantBlocks) {
 	}
 }
 
-// judgeChecksAtOnce judges whether the API server asks about impersonations side by side, or has one wait for the answer to
-// another, and the same of the requests that follow them. Requests that are sent together wait for the authorizer together,
+// judgeChecksAtOnce judges whether the API server asks about impersonations at the same time or one after the other,
+// and the same for the requests that follow them. Requests that are sent together wait for the authorizer together,
 // however slow the machine is.
 func (r *Result) judgeChecksAtOnce(name string, blocks []*run.Block, least int) {
 	var checks, requests int64
 	for _, b := range blocks {
 		checks, requests = max(checks, b.ChecksAtOnce), max(requests, b.RequestsAtOnce)
 	}
-	areRequestsReviewed := requests > 0 // not where all are refused before
+	areRequestsReviewed := requests > 0 // not if all are refused before
 	switch {
 	case checks == 0:
 		r.noteUnjudged(name, ChecksAtOnce, "checks at once", "no check of an impersonation arrived at the recorder")
@@ -83,7 +83,7 @@ func (r *Result) judgeChecksAtOnce(name string, blocks []*run.Block, least int) 
 	}
 }
 
-// FirstContactSuffix follows the name of a variant where its reviews at first contact are limited.
+// FirstContactSuffix follows the name of a variant if its reviews at first contact are limited.
 const FirstContactSuffix = ", first contact"
 
 // compareQuantile returns whether a quantile is within a limit, and says it.
@@ -115,8 +115,8 @@ func (r *Result) judgePrediction(name string, blocks []*run.Block) {
 	}
 }
 
-// judgeIdentities judges whom the server took the agents for, and whether it allowed what was granted and nothing else. A
-// single wrong answer breaks the limit.
+// judgeIdentities judges as whom the server saw the agents, and whether it allowed exactly what was granted. A single
+// wrong answer breaks the limit.
 func (r *Result) judgeIdentities(name string, blocks []*run.Block) {
 	var answers, reviews, refusals int64
 	var wrong []string
@@ -166,7 +166,7 @@ func (r *Result) judgeReviews(name string, reviews ReviewRate, limit float64) {
 	case strings.HasPrefix(reviews.Of, impersonationAlone):
 		r.limit(name, ReviewsPerRequest, Unknown, "the checks of the requests themselves are not counted")
 	case rate.Estimate == 0:
-		// Even without impersonation a request has its own review.
+		// Even without impersonation a request has a review of its own.
 		r.limit(name, ReviewsPerRequest, Unknown, "the recorder received no review at all")
 	default:
 		r.limit(name, ReviewsPerRequest, compareInterval(rate.Low, rate.High, limit), "%s reviews per request, at most %g", reviews, limit)
@@ -182,9 +182,9 @@ func (r *Result) judgeErrors(v Variant, limit float64) {
 	r.limit(v.Name, ErrorRate, compareInterval(rate, rate, limit), "%d of %d answers are errors (%.3g %%), at most %.3g %%", v.Errors, v.Done, 100*rate, 100*limit)
 }
 
-// objectives are those of Kubernetes for the p99 of a request kind, from
-// https://github.com/kubernetes/community/blob/master/sig-scalability/slos/api_call_latency.md. A watch has none there.
-// The server's own indicator leaves the network out, so that one measured by a client holds the more surely.
+// objectives are the objectives of Kubernetes for the p99 of a kind of request, from
+// https://github.com/kubernetes/community/blob/master/sig-scalability/slos/api_call_latency.md. There is none for a
+// watch. The server's own indicator leaves out the network, so one that a client measures is stricter.
 var objectives = map[string]time.Duration{
 	"get": time.Second, "create": time.Second, "update": time.Second, "patch": time.Second, "delete": time.Second,
 	"list": 30 * time.Second, "review": time.Second, // which is created
@@ -225,7 +225,7 @@ func (r *Result) judgeObjectives(g VariantBlocks) {
 	}
 }
 
-// judgeGrowth judges whether the servers let go of what a storm took.
+// judgeGrowth judges whether the servers release the memory that a storm took.
 func (r *Result) judgeGrowth(growth []run.Growth) {
 	for _, g := range growth {
 		if why := g.Exceeds(); why != "" {
@@ -258,7 +258,7 @@ func (r *Result) judgeEffect(c Comparison, name LimitName, e Effect) {
 	case "":
 		return
 	case statistics.Equivalent, statistics.Below:
-		// A margin limits what something may cost: less is not a failure.
+		// A margin limits what something may cost, so less is not a failure.
 		state = Holds
 	case statistics.Above:
 		state = Broken

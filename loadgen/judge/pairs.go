@@ -12,8 +12,8 @@ import (
 	"github.com/authzconf/authzconf/loadgen/run"
 )
 
-// pair is what is compared with each other: blocks of the baseline, and one of the other side. The baseline of a round has a
-// block of each server that is like the one of the comparison; of a pair it has one.
+// pair has the blocks that are compared with each other: those of the baseline, and one of the other side. In a round
+// the baseline has a block of each server that is like the one of the comparison. In a pair it has one block.
 type pair struct {
 	number int
 	a      []*run.Block
@@ -25,7 +25,7 @@ type comparisonKey struct {
 	aa   bool
 }
 
-// comparisonPairs are the pairs of one comparison, and what is wrong with those that are none.
+// comparisonPairs are the pairs of one comparison, and what is wrong with blocks that are not pairs.
 type comparisonPairs struct {
 	key      comparisonKey
 	pairs    []pair
@@ -35,7 +35,7 @@ type comparisonPairs struct {
 // sides are the blocks of a pair by their role.
 type sides map[string][]*run.Block
 
-// groupPairs pairs the blocks of a run, in each comparison that they are used for.
+// groupPairs pairs the blocks of a run in each comparison that uses them.
 func groupPairs(r *run.Run) (all []comparisonPairs) {
 	groups := map[comparisonKey]map[int]sides{}
 	for i := range r.Blocks {
@@ -58,7 +58,7 @@ func groupPairs(r *run.Run) (all []comparisonPairs) {
 	return all
 }
 
-// compare puts comparisons in order of their names, A/A last.
+// compare orders comparisons by their names, with A/A last.
 func (k comparisonKey) compare(other comparisonKey) int {
 	if k.aa != other.aa {
 		if k.aa {
@@ -69,7 +69,7 @@ func (k comparisonKey) compare(other comparisonKey) int {
 	return cmp.Compare(k.name, other.name)
 }
 
-// pairSides makes pairs of the blocks that have the same number: of each variant and server one.
+// pairSides makes pairs of the blocks that have the same number: one of each variant and server.
 func pairSides(key comparisonKey, byNumber map[int]sides) comparisonPairs {
 	g := comparisonPairs{key: key}
 	for _, number := range slices.Sorted(maps.Keys(byNumber)) {
@@ -98,7 +98,7 @@ func (g *comparisonPairs) addProblem(format string, args ...any) {
 	g.problems = append(g.problems, fmt.Sprintf(format, args...))
 }
 
-// checkPair finds a pair that does not compare what the first one does, or not in one start.
+// checkPair finds a pair that does not compare the same as the first one, or whose blocks belong to different starts.
 func (g *comparisonPairs) checkPair(p, first pair) {
 	if !slices.Equal(p.keys(), first.keys()) {
 		g.addProblem("pair %d of %s compares other variants or servers than pair %d", p.number, g.key.name, first.number)
@@ -113,10 +113,10 @@ func (g *comparisonPairs) checkPair(p, first pair) {
 	}
 }
 
-// keys returns the variants and servers of a pair, those of the baseline first.
+// keys returns the variants and servers of a pair, beginning with those of the baseline.
 func (p pair) keys() []VariantKey { return append(seq.Map(p.a, KeyOf), KeyOf(p.b)) }
 
-// leaveOutDisturbed returns the comparison without the pairs of which a block had to share the machine.
+// leaveOutDisturbed returns the comparison without the pairs in which a block had to share the machine.
 func (g comparisonPairs) leaveOutDisturbed(processors int) comparisonPairs {
 	isDisturbed := func(b *run.Block) bool { return b.FindDisturbance(processors) != "" }
 	g.pairs = slices.DeleteFunc(slices.Clone(g.pairs), func(p pair) bool {

@@ -4,20 +4,20 @@ import (
 	"github.com/authzconf/authzconf/loadgen/run"
 )
 
-// Phases of agents that a server has met or not, in which reviews per request are counted.
+// These are phases of agents that a server has met or not. Reviews per request are counted separately in them.
 const (
-	// FirstContact is of blocks in which each request was the first of its agent.
+	// FirstContact is the phase of blocks in which each request was the first of its agent.
 	FirstContact = "first contact"
-	// SteadyState is of what is settled of blocks, in whole cycles of their schedule.
+	// SteadyState is the phase of the settled parts of blocks, in whole cycles of their schedule.
 	SteadyState = "steady state"
-	// AskedBefore is of blocks in which every agent had asked before. They begin with what the server remembers then, which is
-	// not what it remembers in the steady state.
+	// AskedBefore is the phase of blocks in which every agent had asked before. They begin with what the server
+	// remembers then, which differs from what it remembers in the steady state.
 	AskedBefore = "asked before"
-	// AllBlocks is of blocks that are in no other phase.
+	// AllBlocks is the phase of blocks that are in no other phase.
 	AllBlocks = "all blocks"
 )
 
-// counted is what of a block reviews per request are computed from.
+// counted is the part of a block from which reviews per request are computed.
 type counted struct {
 	sent    int64
 	reviews []run.ReviewCount
@@ -33,16 +33,17 @@ func countWhole(b *run.Block) counted {
 	return c
 }
 
-// countSettled counts what is settled of a block.
+// countSettled counts the settled part of a block.
 func countSettled(b *run.Block) counted {
 	return counted{b.Settled.Sent, b.Settled.Reviews, b.Settled.Checks}
 }
 
 func isPredicted(b *run.Block) bool { return b.Predicted != nil && b.Predicted.Requests > 0 }
 
-// splitPhases returns the reviews of a variant in the steady state, or else where all had asked before, or else of all its
-// blocks, and those at first contact. steady says that the length of blocks is that of a steady state. A block in which some
-// agents had asked before and some had not is in none of the phases, but is judged.
+// splitPhases returns the reviews of a variant in the steady state or, if there are none, where all agents had asked
+// before or, if there are none either, of all its blocks. It also returns those at first contact. steady means that
+// blocks are as long as a steady state needs. A block in which only some agents had asked before is in none of the
+// phases, but is judged.
 func splitPhases(blocks []*run.Block, steady bool) (reviews ReviewRate, first *ReviewRate) {
 	var firsts, before, settled []*run.Block
 	for _, b := range blocks {

@@ -8,7 +8,8 @@ import (
 	"github.com/authzconf/authzconf/loadgen/simulated"
 )
 
-// The steady state is what is settled of blocks that are as long as it takes, and no other mean is called so.
+// TestPhases checks that the steady state is the settled part of blocks that are long enough, and that no other mean is
+// called that.
 func TestPhases(t *testing.T) {
 	kind := run.ReviewKind{Mode: run.RequestMode, Verb: "list", Decision: "Allow"}
 	settle := func(first int64) func(*run.Run) {
@@ -50,7 +51,8 @@ func TestPhases(t *testing.T) {
 	}
 }
 
-// A run that says nothing of time is none the worse for requests that were late, or a machine that became slower.
+// TestCountsAlone checks that late requests, or a machine that becomes slower, do not matter in a run that is not about
+// time.
 func TestCountsAlone(t *testing.T) {
 	s := simulated.Sound()
 	s.Pairs, s.AAPairs, s.Starts = 2, 0, 1

@@ -16,22 +16,24 @@ type FunctionShare struct {
 	B        float64 `json:"b"`
 }
 
-// ProfileDifference is what a program does otherwise on one side of a comparison than on the other.
+// ProfileDifference is what a program does differently on the two sides of a comparison.
 type ProfileDifference struct {
 	Program string `json:"program"`
-	// SamplesA and SamplesB are how often the profiles looked, 100 times for each second of processor time.
+	// SamplesA and SamplesB are how many samples the profiles have. There are 100 for each second of processor time.
 	SamplesA int64 `json:"samplesA"`
 	SamplesB int64 `json:"samplesB"`
-	// Top are the functions with the most samples on both sides, Differ those whose share differs most, beyond chance.
+	// Top are the functions with the most samples on both sides. Differ are those whose shares differ most, by more
+	// than chance.
 	Top    []FunctionShare `json:"top"`
 	Differ []FunctionShare `json:"differ,omitempty"`
 }
 
 const (
 	shownFunctions = 8
-	// leastSamples is without which the share of a function says nothing: one of a half is 5 % off as a rule.
+	// leastSamples is the smallest number of samples with which the share of a function says something. A share of a
+	// half is then typically 5 % off.
 	leastSamples = 100
-	// surely is by how many standard errors a share has to differ: there are a hundred of them.
+	// surely is by how many standard errors a share has to differ, because there are a hundred shares.
 	surely = 4
 )
 
@@ -51,7 +53,7 @@ func compareProfiles(pairs []pair) (list []ProfileDifference) {
 	return list
 }
 
-// compareProfile returns the functions that a program was in, and those whose share differs by more than chance.
+// compareProfile returns the functions in which a program was, and those whose shares differ by more than chance.
 func compareProfile(program string, a, b run.CPUProfile) ProfileDifference {
 	d := ProfileDifference{Program: program, SamplesA: a.Samples, SamplesB: b.Samples}
 	n, m := float64(a.Samples), float64(b.Samples)

@@ -9,7 +9,8 @@ import (
 	"github.com/authzconf/authzconf/loadgen/simulated"
 )
 
-// Of two profiles only what differs by more than chance is said to differ, the most first.
+// TestProfileDifference checks that only shares that differ by more than chance are reported, the largest difference
+// first.
 func TestProfileDifference(t *testing.T) {
 	a := run.CPUProfile{Samples: 1000, Functions: map[string]int64{"syscall": 400, "authorize": 50, "noise": 100}}
 	b := run.CPUProfile{Samples: 2000, Functions: map[string]int64{"syscall": 500, "authorize": 300, "noise": 210, "new": 2}}
@@ -32,7 +33,7 @@ func TestProfileDifference(t *testing.T) {
 	}
 }
 
-// TestTakenOut has what a block counts twice be taken out of one of the two.
+// TestTakenOut checks that what a block counts twice is removed from one of the two counts.
 func TestTakenOut(t *testing.T) {
 	for want, spoil := range map[string]func(*run.Run){
 		"block 3: answers that were not expected, in all and by second: 0 and 5": func(r *run.Run) { r.Blocks[3].Timeline[0].Errors = 5 },
@@ -46,7 +47,8 @@ func TestTakenOut(t *testing.T) {
 	}
 }
 
-// TestOwnUnknown has a limit on all reviews stay open where those of the requests themselves are not counted.
+// TestOwnUnknown checks that a limit of all reviews stays undecided if those of the requests themselves are not
+// counted.
 func TestOwnUnknown(t *testing.T) {
 	r := simulated.Sound().Run()
 	r.OwnUnknown = true

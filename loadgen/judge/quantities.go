@@ -2,7 +2,7 @@ package judge
 
 // quantity is one of the figures by which the sides of a comparison are compared.
 type quantity struct {
-	limit   LimitName // the name of the limit that a margin of it is
+	limit   LimitName // the name of the limit that is a margin of it
 	margin  float64   // 0 for none
 	measure Measurement
 	effect  *Effect

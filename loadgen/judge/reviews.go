@@ -10,7 +10,7 @@ import (
 	"github.com/authzconf/authzconf/reports/statistics"
 )
 
-// Verdicts on reviews per request.
+// These are verdicts on reviews per request.
 const (
 	AsPredicted  = "as predicted"
 	NotPredicted = "not as predicted"
@@ -18,7 +18,7 @@ const (
 	impersonationAlone = "impersonation alone"
 )
 
-// measureReviews returns the reviews per request of what is counted of blocks.
+// measureReviews returns the reviews per request of the counted parts of blocks.
 func measureReviews(of string, blocks []*run.Block, count func(*run.Block) counted) ReviewRate {
 	r := ReviewRate{Of: of, Blocks: len(blocks)}
 	var rates []float64
@@ -48,7 +48,7 @@ func measureReviews(of string, blocks []*run.Block, count func(*run.Block) count
 	return r
 }
 
-// rates returns the reviews per request by mode, verb and decision, those of which there are none but a prediction, too.
+// rates returns the reviews per request by mode, verb and decision, including those that were only predicted.
 func (c counted) rates(predicted bool) (rates []CheckRate) {
 	sums, ranges := map[run.ReviewKind]int64{}, map[run.ReviewKind][]run.CheckRange{}
 	for _, n := range c.reviews {
@@ -68,8 +68,8 @@ func (c counted) rates(predicted bool) (rates []CheckRate) {
 	return rates
 }
 
-// comparePrediction is about every block on its own: reviews are counts, of which a mean that is near the prediction,
-// or an interval that touches it, says nothing. finding is the first block that is not as predicted.
+// comparePrediction compares every block by itself with its prediction. Reviews are counts, so a mean near the
+// prediction, or an interval that touches it, says nothing. finding is the first block that is not as predicted.
 func comparePrediction(blocks []*run.Block) (verdict string, finding *run.Block) {
 	unknown, reason := 0, ""
 	for _, b := range blocks {

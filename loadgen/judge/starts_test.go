@@ -9,7 +9,7 @@ import (
 	"github.com/authzconf/authzconf/loadgen/simulated"
 )
 
-// Starts that were none are seen by the processes.
+// TestStarts checks that starts that were not real are recognized by their processes.
 func TestStarts(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -34,7 +34,8 @@ func TestStarts(t *testing.T) {
 	}
 }
 
-// twoBaselines makes pairs of a sound run to rounds: the server that is like the baseline's is part of the baseline.
+// twoBaselines turns pairs of a sound run into rounds, so that the server that is like the baseline's is part of the
+// baseline.
 func twoBaselines(r *run.Run) {
 	for i := range r.Blocks {
 		b := &r.Blocks[i]
@@ -44,7 +45,8 @@ func twoBaselines(r *run.Run) {
 	}
 }
 
-// In a round the baseline is all servers that are alike: which of them a side was paired with does not decide.
+// TestTwoBaselines checks that in a round the baseline is all servers that are alike, whichever of them a side was
+// paired with.
 func TestTwoBaselines(t *testing.T) {
 	sound := simulated.Sound()
 	sound.AAEffect = 0.2
@@ -54,8 +56,8 @@ func TestTwoBaselines(t *testing.T) {
 	if len(gate.Twins) != 1 || gate.Twins[0] != "legacy on gate-off-2" {
 		t.Errorf("baseline %s with %q", gate.A, gate.Twins)
 	}
-	// The other baseline takes 20 % longer, so that the other side, as fast as the first, takes 1-1/√1.2 = 8.7 % less than both,
-	// but for the noise of rounds.
+	// The other baseline takes 20 % longer. So the other side, which is as fast as the first, takes 1-1/√1.2 = 8.7 %
+	// less than both, apart from the noise of rounds.
 	if change := gate.P50.Change.Estimate; change > -0.05 || change < -0.13 {
 		t.Errorf("against both baselines %s", gate.P50)
 	}
@@ -81,7 +83,7 @@ func findComparison(t *testing.T, r Result, name string) Comparison {
 	return Comparison{}
 }
 
-// What a machine did beside a block is not what the block shows.
+// TestDisturbed checks that what a machine did beside a block is not taken for what the block shows.
 func TestDisturbed(t *testing.T) {
 	const second = run.Duration(time.Second)
 	for _, c := range []struct {

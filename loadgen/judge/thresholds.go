@@ -15,47 +15,49 @@ import (
 	"github.com/authzconf/authzconf/reports/statistics"
 )
 
-// Limits are what a variant has to keep. What is left out is not judged.
+// Limits are what a variant has to keep. A limit that is left out is not judged.
 type Limits struct {
 	// ReviewsPerRequest is the most access reviews that a request may cost in the mean.
 	ReviewsPerRequest float64 `json:"reviewsPerRequest,omitempty"`
-	// P99 of the latency from the intended send, at most.
+	// P99 is the largest allowed p99 of the latency from the intended send.
 	P99 run.Duration `json:"p99,omitempty,omitzero"`
-	// SLOHeld asks for the latency objectives of Kubernetes: a p99 of 1 s for a single object, 30 s for a list.
+	// SLOHeld demands the latency objectives of Kubernetes: a p99 of 1 s for a single object, and of 30 s for a list.
 	SLOHeld bool `json:"sloHeld,omitempty"`
 	// ErrorRate is the largest part of the answers, 0 to 1, that may be errors.
 	ErrorRate *float64 `json:"errorRate,omitempty"`
-	// ChecksAtOnce is how many checks of impersonation have to be under way at the authorizer at once, at some moment.
+	// ChecksAtOnce is how many checks of impersonation have to be open at the authorizer at the same time, at some
+	// moment.
 	ChecksAtOnce int `json:"checksAtOnce,omitempty"`
 }
 
-// Thresholds are what a run has to keep. They have to be declared before it.
+// Thresholds are what a run has to keep. They have to be declared before the run.
 type Thresholds struct {
-	// Limits are those of every variant that Variants does not name.
+	// Limits are the limits of every variant that Variants does not name.
 	Limits
-	// Variants have limits of their own, in place of the others, by name.
+	// Variants are variants with limits of their own, which replace the others, by name.
 	Variants map[string]Limits `json:"variants,omitempty"`
-	// Margin is the part, such as 0.05, within which the p50 of the two sides of a comparison has to be the same,
-	// MarginP99 that for the p99. 0: not judged.
+	// Margin is the part, such as 0.05, within which the p50 of the two sides of a comparison has to be the same.
+	// MarginP99 is that for the p99. 0 means that it is not judged.
 	Margin    float64 `json:"margin,omitempty"`
 	MarginP99 float64 `json:"marginP99,omitempty"`
-	// Comparisons have margins of their own, in place of these, by name.
+	// Comparisons are comparisons with margins of their own, which replace these, by name.
 	Comparisons map[string]Margins `json:"comparisons,omitempty"`
 	// MinPairs and MinStarts are how many pairs a comparison was declared to have, and in how many starts of the
-	// servers: 20 in 5 if they are 0. What is said of a difference needs what the statistics ask for in any case.
+	// servers. If they are 0, they are 20 in 5. A statement about a difference needs what the statistics demand in any
+	// case.
 	MinPairs  int `json:"minPairs,omitempty"`
 	MinStarts int `json:"minStarts,omitempty"`
 }
 
-// Margins are the parts within which the two sides of a comparison have to be the same. 0: not judged.
+// Margins are the parts within which the two sides of a comparison have to be the same. 0 means that it is not judged.
 type Margins struct {
 	P50 float64 `json:"p50,omitempty"`
 	P99 float64 `json:"p99,omitempty"`
-	// CPU is of the API server's processor time above idle for each request.
+	// CPU is about the API server's processor time above idle for each request.
 	CPU float64 `json:"cpu,omitempty"`
 }
 
-// margins returns those of a comparison.
+// margins returns the margins of a comparison.
 func (t Thresholds) margins(comparison string) Margins {
 	if own, ok := t.Comparisons[comparison]; ok {
 		return own
@@ -63,8 +65,8 @@ func (t Thresholds) margins(comparison string) Margins {
 	return Margins{P50: t.Margin, P99: t.MarginP99}
 }
 
-// The parts within which two servers that are the same have to be alike, unless the profile declares others for the A/A
-// comparison. The p99 and the processor time are looked at where a margin of them is declared.
+// These are the parts within which two equal servers have to be alike, unless the profile declares others for the A/A
+// comparison. The p99 and the processor time are judged only if a margin of them is declared.
 const (
 	sameMargin    = 0.1
 	sameMarginP99 = 0.25
@@ -93,7 +95,7 @@ func (t Thresholds) declareMargins() bool {
 	return t.Margin > 0 || t.MarginP99 > 0 || slices.ContainsFunc(own, func(m Margins) bool { return m != Margins{} })
 }
 
-// limitLatency reports whether latencies or their differences are limited, beside the objectives of Kubernetes.
+// limitLatency reports whether latencies or their differences are limited, in addition to the objectives of Kubernetes.
 func (t Thresholds) limitLatency() bool {
 	all := append(slices.Collect(maps.Values(t.Variants)), t.Limits)
 	return t.declareMargins() || slices.ContainsFunc(all, func(l Limits) bool { return l.P99 > 0 })
@@ -101,7 +103,7 @@ func (t Thresholds) limitLatency() bool {
 
 const defaultMinPairs = 20
 
-// Validate returns an error that names a threshold that makes no sense, by its path in a file: one below 0 would
+// Validate returns an error that names a meaningless threshold by its path in a file. One below 0 would otherwise
 // silently not be judged.
 func (t Thresholds) Validate() error {
 	parts := map[string]float64{"margin": t.Margin, "marginP99": t.MarginP99}
@@ -143,7 +145,7 @@ func (l Limits) validate(path string) error {
 	return nil
 }
 
-// design is how many pairs of blocks a comparison has, in how many starts of the servers.
+// design is how many pairs of blocks a comparison has, and in how many starts of the servers.
 type design struct{ pairs, starts int }
 
 func (d design) String() string {
@@ -152,20 +154,20 @@ func (d design) String() string {
 
 func (d design) covers(least design) bool { return d.pairs >= least.pairs && d.starts >= least.starts }
 
-// declared returns the least that a comparison was declared to have.
+// declared returns the smallest design that a comparison was declared to have.
 func (t Thresholds) declared() design {
 	return design{cmp.Or(t.MinPairs, defaultMinPairs), cmp.Or(t.MinStarts, statistics.MinStarts)}
 }
 
-// neededForClaim returns what one statement of so many tests needs: what was declared, and no less than the statistics
-// ask for.
+// neededForClaim returns what one statement of the given number of tests needs: what was declared, and at least what
+// the statistics demand.
 func (t Thresholds) neededForClaim(tests int) design {
 	d := t.declared()
 	return design{max(d.pairs, statistics.PairsNeeded(tests)), max(d.starts, statistics.MinStarts)}
 }
 
-// MayClaim reports whether something may be said of differences in a run of so many pairs, starts and comparisons that are
-// not A/A.
+// MayClaim reports whether something may be said about differences in a run with these numbers of pairs, starts, and
+// comparisons that are not A/A.
 func (t Thresholds) MayClaim(pairs, starts, comparisons int) bool {
 	if t.declareMargins() {
 		return true
@@ -181,8 +183,8 @@ func (t Thresholds) LimitsOf(variant string) Limits {
 	return t.Limits
 }
 
-// ThresholdsOf returns those of a profile. The pairs and starts that its file declares count, whatever a flag asked for:
-// with fewer no claim about latency can be made. The objectives of Kubernetes are judged in every profile.
+// ThresholdsOf returns the thresholds of a profile. The pairs and starts that its file declares count, whatever a flag
+// asked for: with fewer, no claim about latency can be made. The objectives of Kubernetes are judged in every profile.
 func ThresholdsOf(p *profile.Profile) Thresholds {
 	t := Thresholds{
 		Limits: Limits{SLOHeld: !p.Counts}, Variants: map[string]Limits{}, Comparisons: map[string]Margins{},

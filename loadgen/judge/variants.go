@@ -13,7 +13,7 @@ import (
 	"github.com/authzconf/authzconf/reports/statistics/histogram"
 )
 
-// VariantKey names a variant on a server.
+// VariantKey identifies a variant on a server.
 type VariantKey struct{ Variant, Server string }
 
 // KeyOf returns the variant and server of a block.
@@ -22,7 +22,7 @@ func KeyOf(b *run.Block) VariantKey { return VariantKey{b.Variant, b.Server} }
 // String is the name by which reports know a variant on a server.
 func (k VariantKey) String() string { return k.Variant + " on " + k.Server }
 
-// Compare puts keys in order.
+// Compare orders keys.
 func (k VariantKey) Compare(other VariantKey) int {
 	return cmp.Or(cmp.Compare(k.Variant, other.Variant), cmp.Compare(k.Server, other.Server))
 }
@@ -48,10 +48,10 @@ func GroupVariants(r *run.Run) (variants []VariantBlocks) {
 	return variants
 }
 
-// level is that of the intervals that are shown.
+// level is the level of the intervals that are shown.
 const level = 0.95
 
-// MergeBlocks returns blocks as one, in what shards of one block add up to.
+// MergeBlocks returns blocks as one, in the same way as shards of one block are added up.
 func MergeBlocks(blocks []*run.Block) (all run.Block) {
 	for _, b := range blocks {
 		all.Merge(b)
@@ -67,8 +67,8 @@ func MergeHistograms(blocks []*run.Block, histogramOf func(*run.Block) *histogra
 	return m
 }
 
-// MeasureVariant returns what was measured of a variant on a server. steady says that the length of blocks is that of a steady
-// state.
+// MeasureVariant returns what was measured of a variant on a server. steady means that blocks are as long as a steady
+// state needs.
 func MeasureVariant(g VariantBlocks, steady bool) Variant {
 	all := MergeBlocks(g.Blocks)
 	v := Variant{
@@ -128,7 +128,7 @@ func measureUsage(blocks []*run.Block) (used map[string]Usage) {
 	return used
 }
 
-// BoundQuantile returns a quantile with bounds that hold whatever the distribution, if there are samples enough.
+// BoundQuantile returns a quantile with bounds that hold whatever the distribution is, if there are enough samples.
 func BoundQuantile(h *histogram.Histogram, q float64) QuantileBound {
 	b := QuantileBound{Milliseconds: milliseconds(h.Quantile(q)), Samples: h.Count()}
 	if low, high, ok := statistics.QuantileRanks(h.Count(), q, level); ok {
@@ -143,8 +143,8 @@ func sumReviews(reviews []run.ReviewCount) int64 {
 	return seq.Sum(reviews, func(r run.ReviewCount) int64 { return r.Count })
 }
 
-// countErrors counts requests without an answer, and answers that the variant does not expect. Answers of 429 and of 500
-// and above are never what a variant is about, but one after which the agent asked again is not the last word.
+// countErrors counts requests without an answer, and answers that the variant does not expect. Answers of 429, and of
+// 500 and above, are never expected, but an answer after which the agent asked again is not final.
 func countErrors(b *run.Block) (errors int64) {
 	wrong := map[string]int64{}
 	for text, n := range b.Wrong {

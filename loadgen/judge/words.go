@@ -12,7 +12,7 @@ import (
 
 // Figures in words: with their intervals, or why there is none.
 
-// String is the effect on one line: "+3.1 % [+1.2, +5.0 %], +0.12 ms, p 0.003 (adjusted 0.02); equivalent: …".
+// String returns the effect on one line: "+3.1 % [+1.2, +5.0 %], +0.12 ms, p 0.003 (adjusted 0.02); equivalent: …".
 func (e Effect) String() string {
 	if !e.Measured || e.Verdict == "" {
 		return e.DescribeDifference()
@@ -36,7 +36,7 @@ func (e Effect) DescribeChange() string {
 	return FormatChange(e.Change.Estimate) + " " + formatInterval(e.Change)
 }
 
-// DescribeInterval returns the 95 % interval of the change; empty if it is not known.
+// DescribeInterval returns the 95 % interval of the change, or "" if it is unknown.
 func (e Effect) DescribeInterval() string {
 	if !e.Measured {
 		return ""
@@ -44,8 +44,9 @@ func (e Effect) DescribeInterval() string {
 	return formatInterval(e.Change)
 }
 
-// DescribeMilliseconds returns the mean difference in ms, empty if it is not known. It has no interval beside that of the
-// change: of two intervals of one comparison one may leave out 0 and the other not, and p goes with one of them.
+// DescribeMilliseconds returns the mean difference in ms, or "" if it is unknown. It has no interval in addition to
+// that of the change: of two intervals of one comparison one could exclude 0 and the other not, and p belongs to one of
+// them.
 func (e Effect) DescribeMilliseconds() string {
 	if !e.Measured {
 		return ""
@@ -53,7 +54,7 @@ func (e Effect) DescribeMilliseconds() string {
 	return fmt.Sprintf("%+.3f ms", e.Milliseconds.Estimate)
 }
 
-// DescribeP returns the p that the interval goes with, and the one that is adjusted; empty if it is not known.
+// DescribeP returns the p that belongs to the interval, and the adjusted one, or "" if it is unknown.
 func (e Effect) DescribeP() string {
 	if !e.Measured {
 		return ""
@@ -76,7 +77,7 @@ func (e Effect) DescribeMargin() string {
 	return text
 }
 
-// String is "12.30 ms [11.02, 13.40]", or the reason why there are no bounds.
+// String returns "12.30 ms [11.02, 13.40]", or the reason why there are no bounds.
 func (q QuantileBound) String() string {
 	if !q.Bounded {
 		return fmt.Sprintf("%.2f ms (no bounds: %d answers)", q.Milliseconds, q.Samples)
@@ -87,7 +88,7 @@ func (q QuantileBound) String() string {
 	return fmt.Sprintf("%.2f ms [%.2f, %.2f]", q.Milliseconds, q.Low, q.High)
 }
 
-// String is "2.050 [2.010, 2.090]".
+// String returns "2.050 [2.010, 2.090]".
 func (r ReviewRate) String() string {
 	text := fmt.Sprintf("%.3f", r.PerRequest.Estimate)
 	if r.Bounded {
@@ -96,7 +97,7 @@ func (r ReviewRate) String() string {
 	return text
 }
 
-// String is "2.05", or "2.05 to 2.07".
+// String returns "2.05", or "2.05 to 2.07".
 func (r Range) String() string {
 	low, high := fmt.Sprintf("%.3f", r.Low), fmt.Sprintf("%.3f", r.High)
 	if low == high {
@@ -105,7 +106,7 @@ func (r Range) String() string {
 	return low + " to " + high
 }
 
-// String is "12.3 %, then 14.0 %".
+// String returns "12.3 %, then 14.0 %".
 func (s FunctionShare) String() string { return fmt.Sprintf("%.1f %%, then %.1f %%", 100*s.A, 100*s.B) }
 
 func describeDuration(d run.Duration) string { return time.Duration(d).String() }

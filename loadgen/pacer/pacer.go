@@ -1,6 +1,6 @@
-// Package pacer says when which agent sends: the schedule of a storm. It is pure: a schedule follows from its Plan
-// alone. Every agent draws from a generator of its own, so a shard computes the stripe of its agents and nothing
-// else, and all stripes together are the schedule of a single process, to the nanosecond.
+// Package pacer computes which agent sends when: the schedule of a storm. It is pure, because a schedule follows from
+// its Plan alone. Every agent has a random generator of its own, so a shard computes only the stripe of its agents, and
+// all stripes together are the schedule of a single process, to the nanosecond.
 package pacer
 
 import (
@@ -15,34 +15,35 @@ import (
 type Arrivals string
 
 const (
-	// Constant has the same pause between any two requests; agents take turns.
+	// Constant has the same pause between any two requests. Agents take turns.
 	Constant Arrivals = "constant"
-	// Poisson has agents that know nothing of each other: the pauses are exponential.
+	// Poisson has agents that are independent of one another, so that the pauses are exponential.
 	Poisson Arrivals = "poisson"
 	// Periodic has agents with a period and a phase of their own, and jitter.
 	Periodic Arrivals = "periodic"
 	// Burst has all agents at once, and again after every Plan.Every.
 	Burst Arrivals = "burst"
-	// Waves has each agent once, Plan.AtOnce of them at a time, as a rollout does: the next wave after Plan.Every.
+	// Waves has each agent once, Plan.AtOnce of them at a time, as in a rollout. The next wave follows after
+	// Plan.Every.
 	Waves Arrivals = "waves"
 )
 
-// Known are all arrivals.
+// Known returns all arrivals.
 func Known() []Arrivals { return []Arrivals{Constant, Poisson, Periodic, Burst, Waves} }
 
-// Plan is everything that a schedule follows from.
+// Plan is everything from which a schedule follows.
 type Plan struct {
 	Arrivals Arrivals
 	Agents   int
-	// Rate is how many requests per second all agents send. Bursts and waves have none.
+	// Rate is how many requests per second all agents send together. Bursts and waves have none.
 	Rate   float64
 	Length time.Duration // where the schedule ends
-	// Jitter is by how much of its period a periodic request is early or late at most: 0 to less than 0.5, so that
-	// requests of an agent keep their order.
+	// Jitter is the part of its period by which a periodic request may be early or late: 0 to less than 0.5, so that
+	// the requests of an agent stay in order.
 	Jitter float64
-	Every  time.Duration // the time between two bursts, 0 a single one; or between two waves
+	Every  time.Duration // the time between two bursts (0 for a single one) or between two waves
 	AtOnce int           // how many agents are in a wave
-	// Opening has every agent ask at the beginning, too.
+	// Opening means that every agent also asks at the beginning.
 	Opening bool
 	Mix     []int // the weights of the kinds of requests
 	// Seed makes schedules differ.
@@ -65,14 +66,15 @@ func (p Plan) Stripe(shard, shards int) (all []Send) {
 	return all
 }
 
-// Sort orders sends by time, then agent, then kind.
+// Sort orders sends by time, then by agent, then by kind.
 func Sort(all []Send) {
 	slices.SortFunc(all, func(a, b Send) int {
 		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Kind, b.Kind))
 	})
 }
 
-// Streams of an agent's random numbers: what is drawn for one purpose does not shift what is drawn for another.
+// These are streams of an agent's random numbers. Numbers that are drawn for one purpose do not shift those for
+// another.
 const (
 	streamTimes uint64 = iota
 	streamKinds
@@ -112,8 +114,8 @@ func (p Plan) agent(all []Send, agent int) []Send {
 	return all
 }
 
-// positions returns where the agent's requests are in the order of all requests: position 7.5 is where 7.5
-// requests are expected to have been sent by everybody. The explicit conversions keep compilers from fusing
+// positions returns the positions of the agent's requests in the order of all requests. Position 7.5 is where 7.5
+// requests are expected to have been sent by all agents. The explicit conversions keep compilers from fusing
 // operations, which would give another schedule on another processor.
 func (p Plan) positions(agent int) func() float64 {
 	n, random := float64(p.Agents), p.random(agent, streamTimes)
@@ -147,7 +149,8 @@ func (p Plan) at(position float64) time.Duration {
 	return time.Duration(ns)
 }
 
-// Expected is how many requests the plan has: exactly for constant arrivals and bursts, on average for the others.
+// Expected returns how many requests the plan has: exactly for constant arrivals and bursts, and on average for the
+// others.
 func (p Plan) Expected() float64 {
 	switch p.Arrivals {
 	case Waves:
@@ -198,19 +201,19 @@ type Backoff struct {
 	random *rand.Rand
 }
 
-// Pauses of client-go's reflectors (defaultBackoffInit and defaultBackoffMax of k8s.io/client-go/tools/cache): each is
-// twice the one before, and up to twice as long as that by chance.
+// These are the pauses of client-go's reflectors (defaultBackoffInit and defaultBackoffMax of
+// k8s.io/client-go/tools/cache). Each is twice as long as the previous one, and up to twice as long as that by chance.
 const (
 	firstBackoff = 800 * time.Millisecond
 	mostBackoff  = 30 * time.Second
 )
 
-// Backoff is the one of an agent in a block.
+// Backoff returns the backoff of an agent in a block.
 func (p Plan) Backoff(agent int) *Backoff {
 	return &Backoff{next: firstBackoff, random: p.random(agent, streamBackoff)}
 }
 
-// Next is how long to wait after a failure.
+// Next returns how long to wait after a failure.
 func (b *Backoff) Next() time.Duration {
 	pause := b.next
 	b.next = min(2*b.next, mostBackoff)

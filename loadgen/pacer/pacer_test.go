@@ -28,7 +28,7 @@ func plans() map[string]Plan {
 	}
 }
 
-// The union of the stripes is the schedule, whatever the number of shards.
+// TestStripes checks that the union of the stripes is the schedule, whatever the number of shards.
 func TestStripes(t *testing.T) {
 	for name, p := range plans() {
 		t.Run(name, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestStripes(t *testing.T) {
 	}
 }
 
-// The rate is what was asked for, and times are in the block.
+// TestRates checks that the rate is the requested one, and that times are within the block.
 func TestRates(t *testing.T) {
 	for name, p := range plans() {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/authzconf/authzconf/reports/statistics/histogram"
 )
 
-// Effects shows the changes of all comparisons in percent, p50 before p99, beside their margins.
+// Effects shows the changes of all comparisons in percent, p50 before p99, with their margins.
 func Effects(comparisons []judge.Comparison) statistics.ForestPlot {
 	f := statistics.ForestPlot{Label: "how much longer B takes than A", Axis: "how much longer B takes than A, in percent"}
 	for _, c := range comparisons {
@@ -23,7 +23,7 @@ func Effects(comparisons []judge.Comparison) statistics.ForestPlot {
 	return f
 }
 
-// effectRow returns the row of an effect, none if it was not measured.
+// effectRow returns the row of an effect, or none if it was not measured.
 func effectRow(name string, e judge.Effect) []statistics.Row {
 	if !e.Measured {
 		return nil
@@ -31,7 +31,7 @@ func effectRow(name string, e judge.Effect) []statistics.Row {
 	inPercent := func(part float64) float64 { return 100 * part }
 	row := statistics.Row{Name: name, Interval: e.Ninety.Map(inPercent), Values: seq.Map(e.Starts, inPercent)}
 	if e.Margin > 0 {
-		// By logarithms: to be slower by a factor is as much as to be faster by it.
+		// By logarithms, being slower by a factor is as much as being faster by it.
 		row.Band = &statistics.Interval{Low: 100 * (1/(1+e.Margin) - 1), High: 100 * e.Margin}
 	}
 	return []statistics.Row{row}
@@ -40,7 +40,7 @@ func effectRow(name string, e judge.Effect) []statistics.Row {
 // bandRoom makes a prediction of one figure visible.
 const bandRoom = 0.02
 
-// Reviews shows the access reviews per request of each variant beside the prediction.
+// Reviews shows the access reviews per request of each variant, with the prediction.
 func Reviews(variants []judge.Variant) statistics.ForestPlot {
 	f := statistics.ForestPlot{Label: "access reviews per request by variant", Axis: "access reviews per request"}
 	for _, v := range variants {
@@ -53,14 +53,14 @@ func Reviews(variants []judge.Variant) statistics.ForestPlot {
 	return f
 }
 
-// The quantiles of a latency curve, those with a mark on the axis, and those with bounds.
+// These are the quantiles of a latency curve, those with a mark on the axis, and those with bounds.
 var (
 	shownQuantiles   = []float64{0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.975, 0.99, 0.995, 0.999, 0.9999}
 	markedQuantiles  = []float64{0.01, 0.5, 0.9, 0.99, 0.999, 0.9999}
 	boundedQuantiles = []float64{0.5, 0.9, 0.99, 0.999}
 )
 
-// nines stretches the upper end of a quantile, which is what load is about: 0.9 is 1, 0.99 is 2.
+// nines stretches the upper end of a quantile, which is what load is about: 0.9 becomes 1, and 0.99 becomes 2.
 func nines(q float64) float64 { return -math.Log10(1 - q) }
 
 // Latencies shows the latency curves by variant, with the bounds of quantiles.
@@ -82,7 +82,7 @@ func Latencies(groups []judge.VariantBlocks) statistics.Chart {
 func latencyPoints(h *histogram.Histogram) (points []statistics.Point) {
 	for _, q := range shownQuantiles {
 		bound := judge.BoundQuantile(h, q)
-		// A quantile needs some durations beyond it, and a logarithm a value above 0.
+		// A quantile needs some durations above it, and a logarithm needs a value above 0.
 		if bound.Milliseconds <= 0 || float64(h.Count())*(1-q) < 1 {
 			continue
 		}

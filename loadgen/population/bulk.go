@@ -29,7 +29,7 @@ type Storage interface {
 	Add(ctx context.Context, pairs []local.Pair) error
 }
 
-// batch is how many objects are written by one goroutine before it counts them.
+// batch is how many objects a goroutine writes before it counts them.
 const batch = 500
 
 type object interface {
@@ -37,9 +37,10 @@ type object interface {
 	runtime.Object
 }
 
-// createAll creates n objects that differ from the first in their names and in little else: through the API, or, where the
-// storage can be reached, the first through the API, and the others as copies of what the API server stored, below
-// /registry/prefix. kube-apiserver takes a millisecond for each, minutes for the 150,000 pods of 5,000 nodes.
+// createAll creates n objects that differ from the first in their names and in little else. It creates them through the
+// API. If the storage can be reached, it creates only the first through the API, and the others below /registry/prefix
+// as copies of what the API server stored, because kube-apiserver takes a millisecond for each, and so minutes for the
+// 150,000 pods of 5,000 nodes.
 func (b *builder) createAll(ctx context.Context, n int, prefix string, build func(i int) object) error {
 	if b.Storage == nil || n < 2 {
 		return b.forEach(ctx, n, func(ctx context.Context, i int) error { return b.create(ctx, build(i)) })
@@ -97,11 +98,12 @@ func alter(o, wanted object) {
 	}
 }
 
-// settleTimeout is how long permissions of a variant may take to get around, settlePoll the pause between two looks.
+// settleTimeout is how long it may take until the permissions of a variant are in force everywhere. settlePoll is the
+// pause between two attempts.
 const settleTimeout, settlePoll = 30 * time.Second, 50 * time.Millisecond
 
-// Settle waits until a server answers all variants that are used on it as they expect. It asks as an agent that
-// takes no part, so that no part-taker is known afterwards.
+// Settle waits until a server gives the expected answers to all variants that are used on it. It asks as an agent that
+// takes no part, so that the server knows none of the others afterwards.
 func (o *Population) Settle(ctx context.Context, anonymous *rest.Config, p *profile.Profile, server profile.Server) error {
 	client, err := rest.HTTPClientFor(anonymous)
 	if err != nil {

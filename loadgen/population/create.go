@@ -27,15 +27,16 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Population is what was created. It holds tokens: it is not for printing.
+// Population is what was created. It contains tokens, so it must not be printed.
 type Population struct {
-	Tokens map[string][][]string // those of each identity of each variant, by the variant's name
+	Tokens map[string][][]string // the tokens of each identity of each variant, by the variant's name
 
 	settle map[string]string // a token of an agent that takes no part
 }
 
 const (
-	// atOnce is how many objects are created at once: enough to keep an API server busy that waits for its storage.
+	// atOnce is how many objects are created at the same time. It is enough to keep an API server busy that waits for
+	// its storage.
 	atOnce    = 32
 	tokenLife = 24 * time.Hour
 )
@@ -44,13 +45,14 @@ const (
 type Place struct {
 	// Admin creates it. The client's own limit of requests should be off.
 	Admin *rest.Config
-	// Storage, if given, is where most objects are written.
+	// Storage, if it is given, is where most objects are written.
 	Storage Storage
-	// Shared says that the cluster is somebody else's: what is there is not ours, and Admin labels what is made.
+	// Shared means that the cluster is somebody else's. Existing objects are not ours, and Admin labels what is
+	// created.
 	Shared bool
 	// Kwok has the nodes kept Ready by the controller of kwok that is in the cluster.
 	Kwok bool
-	// Progress, if given, is called by one goroutine at a time, with numbers that grow.
+	// Progress, if it is given, is called by one goroutine at a time with increasing numbers.
 	Progress func(done, total int64)
 }
 
@@ -102,7 +104,8 @@ func Create(ctx context.Context, place Place, p *profile.Profile) (*Population, 
 
 // createObjects creates nodes, the pods on them that agents ask for, and bindings for RBAC to look through.
 func (b *builder) createObjects(ctx context.Context, nodes int) error {
-	// Nodes first: a token has the UID of its node only if that is there. No kubelet has to know them: see docs/load-setup.md.
+	// Nodes come first, because a token has the UID of its node only if the node exists. They need no kubelet: see
+	// docs/load-setup.md.
 	if err := b.createAll(ctx, nodes, "minions/", b.node); err != nil {
 		return err
 	}
@@ -111,7 +114,7 @@ func (b *builder) createObjects(ctx context.Context, nodes int) error {
 			return err
 		}
 	}
-	// Pods have an account of their own: that of the namespace comes when a controller has seen it.
+	// Pods have an account of their own, because that of the namespace exists only after a controller has seen it.
 	if err := b.create(ctx, &corev1.ServiceAccount{ObjectMeta: meta(podSpace, podAccount)}); err != nil {
 		return err
 	}
@@ -124,7 +127,7 @@ func (b *builder) createObjects(ctx context.Context, nodes int) error {
 	})
 }
 
-// otherBinding is one that is for nobody who asks.
+// otherBinding returns a binding that is for nobody who asks.
 func otherBinding(i int) object {
 	return &rbacv1.ClusterRoleBinding{
 		ObjectMeta: meta("", fmt.Sprintf("storm:other:%06d", i)),
@@ -154,7 +157,7 @@ func (b *builder) agents(ctx context.Context, variant profile.Variant) ([][]stri
 	})
 }
 
-// forEach calls f with 0 to n-1, several at a time, until one fails, and counts them.
+// forEach calls f with 0 to n-1, several at the same time, until one call fails, and counts the calls.
 func (b *builder) forEach(ctx context.Context, n int, f func(context.Context, int) error) error {
 	return parallel(ctx, n, func(ctx context.Context, i int) error {
 		err := f(ctx, i)
@@ -173,7 +176,7 @@ func (b *builder) count(n int64) {
 	}
 }
 
-// parallel calls f with 0 to n-1, several at a time, until one fails.
+// parallel calls f with 0 to n-1, several at the same time, until one call fails.
 func parallel(ctx context.Context, n int, f func(context.Context, int) error) error {
 	group, inner := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
@@ -190,11 +193,11 @@ func meta(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{Label: "true"}}
 }
 
-// kwokKey marks the nodes that kwok keeps (sigs.k8s.io/kwok, the default of --manage-nodes-with-annotation-selector), and
-// is the taint by which its documentation keeps other pods off them.
+// kwokKey marks the nodes that kwok keeps (sigs.k8s.io/kwok, the default of --manage-nodes-with-annotation-selector).
+// It is also the taint by which kwok's documentation keeps other pods away from them.
 const kwokKey = "kwok.x-k8s.io/node"
 
-// node is one that nobody runs. Nothing that tolerates less than our pods do is put on it.
+// node returns a node that nobody runs. Only pods that tolerate as much as ours are scheduled on it.
 func (b *builder) node(i int) object {
 	n := &corev1.Node{ObjectMeta: meta("", nodeName(i))}
 	n.Spec.Taints = []corev1.Taint{{Key: Label, Effect: corev1.TaintEffectNoSchedule}}
@@ -225,7 +228,8 @@ func (b *builder) awaitKwok(ctx context.Context) error {
 
 func namespace(name string) *corev1.Namespace { return &corev1.Namespace{ObjectMeta: meta("", name)} }
 
-// pod is one on a node, which no kubelet has to know, and stays although controllers find out that the node is not alive.
+// pod returns a pod on a node. No kubelet has to know it, and it stays although controllers find that the node is not
+// alive.
 func pod(namespace, name string, node int, account string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: meta(namespace, name),
@@ -237,8 +241,8 @@ func pod(namespace, name string, node int, account string) *corev1.Pod {
 	}
 }
 
-// create creates an object. What is there already is passed, for servers share what is stored, but in a cluster that is
-// somebody else's. A storage that is slow for a moment is asked again.
+// create creates an object. An existing object is accepted, because servers share their storage, except in a cluster
+// that is somebody else's. A storage that is slow for a moment is tried again.
 func (b *builder) create(ctx context.Context, o object) error {
 	tried := 0
 	err := retry.OnError(retry.DefaultBackoff, func(err error) bool { return apierrors.IsInternalError(err) || apierrors.IsServerTimeout(err) }, func() error {
@@ -288,7 +292,7 @@ func (b *builder) tokens(ctx context.Context, variant profile.Variant, i int) (t
 		if err != nil {
 			return nil, fmt.Errorf("token of %s/%s: %w", ns, name, err)
 		}
-		// A server may give less than was asked for (--service-account-max-token-expiration).
+		// A server may give a shorter time than was requested (--service-account-max-token-expiration).
 		if left := time.Until(answer.Status.ExpirationTimestamp.Time); left < b.profile.Length() {
 			return nil, fmt.Errorf("the API server gives tokens for %s, and the blocks of the profile take %s: the agents' would expire", left.Round(time.Second), b.profile.Length())
 		}
@@ -297,7 +301,7 @@ func (b *builder) tokens(ctx context.Context, variant profile.Variant, i int) (t
 	return tokens, nil
 }
 
-// grant gives a variant its permissions, as RBAC, and with the first one what everybody has.
+// grant gives a variant its permissions as RBAC. With the first variant it also gives those that everybody has.
 func (b *builder) grant(ctx context.Context, variant profile.Variant, first bool) error {
 	for _, g := range Grants(variant) {
 		name := "storm:" + variant.Name + ":" + g.ID
@@ -325,7 +329,7 @@ var grantsYAML []byte
 
 var grants = fixtures.Table[map[string][]scenarios.Grant]("grants.yaml", grantsYAML)
 
-// Grants are the permissions of a variant's agents, and first what everybody has: to read pods.
+// Grants returns the permissions of a variant's agents. The first is what everybody has: to read pods.
 func Grants(variant profile.Variant) []scenarios.Grant {
 	list := slices.Clone(grants["everybody"])
 	for _, name := range variant.Grants {

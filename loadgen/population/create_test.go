@@ -50,7 +50,7 @@ func plane(t *testing.T) *local.ControlPlane {
 	return c
 }
 
-// inventory is what there is of a population.
+// inventory is what exists of a population.
 type inventory struct {
 	nodes    []corev1.Node
 	pods     []corev1.Pod
@@ -72,8 +72,7 @@ func take(t *testing.T, c kubernetes.Interface) (i inventory) {
 	return inventory{nodes.Items, pods.Items, accounts.Items, len(roles.Items) + len(bindings.Items)}
 }
 
-// plain is an object without what is its own: two such are the same but for
-// their names.
+// plain returns an object without what is unique in it. Two such objects differ only in their names.
 func plain[T metav1.Object](o T) T {
 	o.SetUID("")
 	o.SetResourceVersion("")
@@ -85,8 +84,8 @@ func plain[T metav1.Object](o T) T {
 	return o
 }
 
-// Through the API and through etcd comes the same population, which agents can work with; a second creation changes
-// nothing; and everything of it is found by its label.
+// TestCreateAndDelete checks that the same population, with which agents can work, is created through the API and
+// through etcd, that a second creation changes nothing, and that everything is found by its label.
 func TestCreateAndDelete(t *testing.T) {
 	c := plane(t)
 	client, err := kubernetes.NewForConfig(c.Admin())
@@ -114,8 +113,8 @@ func TestCreateAndDelete(t *testing.T) {
 				t.Errorf("%d of %d counted", last, total)
 			}
 			there := take(t, client)
-			// 5 nodes with 3 pods, and in each of 2 variants 5 agents: a DaemonSet's with one account, and one that takes
-			// no part with its own. The other pods have one.
+			// There are 5 nodes with 3 pods, and 5 agents in each of 2 variants: those of a DaemonSet with one account,
+			// and one that takes no part with its own. The other pods have one account.
 			if len(there.nodes) != 5 || len(there.pods) != 5*3+2*5 || len(there.accounts) != 2*2+1 || there.roles == 0 {
 				t.Fatalf("%d nodes, %d pods, %d accounts, %d roles and bindings", len(there.nodes), len(there.pods), len(there.accounts), there.roles)
 			}
@@ -173,7 +172,7 @@ func same(t *testing.T, a, b inventory) {
 	}
 }
 
-// brokenStorage is one that fails.
+// brokenStorage is a storage that fails.
 type brokenStorage struct{ get, add error }
 
 func (b brokenStorage) Get(context.Context, string) ([]byte, error) {
@@ -193,7 +192,8 @@ func TestBrokenStorage(t *testing.T) {
 	}
 }
 
-// In a cluster that is somebody else's, what is there is not taken for ours; and nodes that kwok is to keep say so.
+// TestShared checks that in a cluster that is somebody else's, existing objects are not taken for ours, and that nodes
+// that kwok should keep are marked.
 func TestShared(t *testing.T) {
 	b := &builder{client: fake.NewClientset(), profile: few(), Place: Place{Shared: true, Kwok: true}}
 	node := b.node(4).(*corev1.Node)
@@ -217,7 +217,7 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// remove removes all that Create has created, by its label.
+// remove removes everything that Create has created, by its label.
 func remove(ctx context.Context, admin *rest.Config, p *profile.Profile) error {
 	client, err := kubernetes.NewForConfig(admin)
 	if err != nil {

@@ -19,16 +19,17 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// History predicts what the blocks of a run cost the authorizer of one server. It has been told of all requests
-// before, and remembers what the server does: which modes, and of the last seconds which checks.
+// History predicts what the blocks of a run cost the authorizer of one server. It knows all earlier requests, and
+// remembers what the server remembers: modes, and the checks of the last seconds.
 type History struct {
 	profile *profile.Profile
 	config  oracle.Config
-	// fewest and most bound what requests cost that are under way at once, for which nothing says who comes first.
-	// Where it cannot be known which server was asked, or since when it runs, fewest remembers all, and most nothing.
+	// fewest and most are bounds of what requests cost that are open at the same time, because nothing says which comes
+	// first. If it cannot be known which server was asked, or since when it runs, fewest remembers everything and most
+	// remembers nothing.
 	fewest, most *oracle.Server
 	refusing     *oracle.Server // a server that has not read its RBAC yet
-	// answers are what the API server remembers of the webhook's, by what was asked, at the fewest and the most.
+	// answers are what the API server remembers of the webhook's answers, by what was asked, for fewest and for most.
 	answers [2]map[string]run.Request
 	// own are the reviews that the requests of the block lead to which was predicted last, by ownKey.
 	own   map[string]*run.CheckRange
@@ -37,13 +38,13 @@ type History struct {
 	met   map[met]bool
 }
 
-// met is an agent of which the server has had a request.
+// met is an agent that has already sent a request to the server.
 type met struct {
 	variant string
 	agent   int32
 }
 
-// NewHistory is that of a server that has just started. kubernetes is its effective version.
+// NewHistory returns the history of a server that has just started. kubernetes is its effective version.
 func NewHistory(p *profile.Profile, server profile.Server, kubernetes string) (*History, error) {
 	c := oracle.Config{Kubernetes: kubernetes, Gate: server.Gate()}
 	for _, variant := range p.Variants() {
@@ -63,26 +64,26 @@ func NewHistory(p *profile.Profile, server profile.Server, kubernetes string) (*
 	return &History{profile: p, config: c, fewest: fewest, most: most, refusing: refusing, answers: [2]map[string]run.Request{{}, {}}, met: map[met]bool{}}, err
 }
 
-// answerLife is how long an API server remembers that a webhook allowed nothing (cacheUnauthorizedTTL by default of
+// answerLife is how long an API server remembers that a webhook did not allow (cacheUnauthorizedTTL by default of
 // k8s.io/kubernetes/pkg/kubeapiserver/options, authorization.go).
 const answerLife = 30 * time.Second
 
-// observation is one request, in the time of the models.
+// observation is one request, with the time of the models.
 type observation struct {
 	run.Request
 	variant profile.Variant
 	at      time.Duration
-	// unsure says that it is not known how far the request came: it had no answer, or an unexpected one.
+	// unsure means that it is not known how far the request came, because it had no answer or an unexpected one.
 	unsure bool
 }
 
-// Predict goes on by what was asked in a block that began at a time, and says what it cost. The log is put in order.
+// Predict adds the requests of a block that began at a time, and returns what they cost. It sorts the log.
 func (h *History) Predict(variant profile.Variant, start time.Time, log []run.Request) (*run.Prediction, error) {
 	return h.PredictSettled(variant, start, log, nil)
 }
 
-// PredictSettled is Predict for a block of which a part is settled. That part, unless it is nil, gets its requests and what is
-// predicted for them.
+// PredictSettled does the same as Predict for a block that is settled in part. The settled part, unless it is nil, gets
+// its requests and what is predicted for them.
 func (h *History) PredictSettled(variant profile.Variant, start time.Time, log []run.Request, settled *run.Settled) (*run.Prediction, error) {
 	if h.began.IsZero() {
 		h.began = start
@@ -123,7 +124,7 @@ func (h *History) PredictSettled(variant profile.Variant, start time.Time, log [
 	return out, nil
 }
 
-// meet notes that the server has had a request of an agent, and reports whether it is the first.
+// meet records that the server has had a request of an agent, and reports whether it is the first.
 func (h *History) meet(o observation) bool {
 	who := met{o.variant.Name, o.Agent}
 	first := !h.met[who]
@@ -174,7 +175,7 @@ func (c checkRanges) sorted() (list []run.CheckRange) {
 	return list
 }
 
-// bound is one end of what a request may cost.
+// bound is one bound of what a request may cost.
 type bound int
 
 const (
@@ -184,7 +185,7 @@ const (
 	refused
 )
 
-// observe adds the reviews of a request, by mode, verb and decision, to all that it counts for.
+// observe adds the reviews of a request, by mode, verb and decision, to everything that it counts for.
 func (h *History) observe(o observation, counted []checkRanges) error {
 	if o.Answer == "401" || o.Answer == "refused" { // nobody was asked
 		return nil
@@ -212,7 +213,7 @@ func (h *History) observe(o observation, counted []checkRanges) error {
 	return nil
 }
 
-// describe returns a request as the oracle knows it: who sends it, for whom, and what it is.
+// describe returns a request as the oracle knows it: who sends it, on behalf of whom, and what it is.
 func (h *History) describe(o observation) (requestor scenarios.User, imp *scenarios.Impersonate, r oracle.Request, err error) {
 	p, q := h.profile, asking(h.profile, o.variant, int(o.Agent))
 	node, account := sender(p, q.identity)
@@ -240,7 +241,7 @@ func (h *History) asks(at bound, o observation, review oracle.Review) bool {
 	return !mayRemember || !h.remembers(at, o, review.Spec)
 }
 
-// countAsked adds a review to all that it counts for, if it reaches the authorizer.
+// countAsked adds a review to everything that it counts for, if it reaches the authorizer.
 func (h *History) countAsked(at bound, o observation, review oracle.Review, counted []checkRanges) {
 	if !h.asks(at, o, review) {
 		return
@@ -274,18 +275,19 @@ func addTo(predicted *run.CheckRange, at bound, o observation) {
 	switch {
 	case at != atFewest:
 		predicted.High++
-	case !o.unsure: // else it may not have come so far
+	case !o.unsure: // otherwise it may not have come so far
 		predicted.Low++
 	}
 }
 
-// mostTaken is longer than what is remembered of a request that was sent.
+// mostTaken is longer than anything is remembered of a request that was sent.
 const mostTaken = time.Hour
 
-// remembers reports whether the API server knows what the webhook answers, and notes that it asks if it does not. At the
-// fewest an answer is there when the question was sent, and forgotten after it came; at the most it is the other way.
+// remembers reports whether the API server remembers the webhook's answer, and records the question if it does not. For
+// fewest, an answer is there when the question was sent, and is forgotten some time after it came; for most it is the
+// reverse.
 func (h *History) remembers(bounded bound, o observation, spec authorizationv1.SubjectAccessReviewSpec) bool {
-	key := fmt.Sprint(spec) // as k8s.io/apiserver/plugin/pkg/authorizer/webhook has it: all of the spec
+	key := fmt.Sprint(spec) // k8s.io/apiserver/plugin/pkg/authorizer/webhook uses the whole spec as the key
 	if text, err := json.Marshal(spec); err == nil {
 		key = string(text)
 	}
@@ -303,7 +305,7 @@ func (h *History) remembers(bounded bound, o observation, spec authorizationv1.S
 	return false
 }
 
-// Planned is a schedule as what was asked, if each request takes so long.
+// Planned returns a schedule as a log of what was asked, if each request takes the given time.
 func Planned(sends []pacer.Send, took time.Duration) (log []run.Request) {
 	turns := map[int32]int{}
 	for _, send := range sends {

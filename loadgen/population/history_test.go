@@ -23,7 +23,7 @@ func nodes(n int, accounts profile.ServiceAccounts, variants ...string) *profile
 	return &p
 }
 
-// rounds are requests of all agents, one after the other with a pause, and all again after every.
+// rounds returns requests of all agents, one after the other with a pause, and all of them again after every.
 func rounds(p *profile.Profile, n int, pause, every time.Duration) (sends []pacer.Send) {
 	for round := range n {
 		for a := range p.Agents() {
@@ -72,7 +72,8 @@ const (
 	ms       = time.Millisecond
 )
 
-// What was measured by hand on 1.37.1 for 20 agents on 20 nodes, and what follows for agents that go on asking.
+// TestAssociatedNode compares with what was measured by hand on 1.37.1 for 20 agents on 20 nodes, and with what follows
+// for agents that go on asking.
 func TestAssociatedNode(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -108,8 +109,8 @@ func TestAssociatedNode(t *testing.T) {
 	}
 }
 
-// Reviews per request of a steady state are 2.0 and a little for agents that ask less often than every 10 s, and
-// less for those that ask more often, however many nodes there are.
+// TestSteadyState checks that a steady state has slightly more than 2.0 reviews per request for agents that ask less
+// often than every 10 s, and fewer for those that ask more often, however many nodes there are.
 func TestSteadyState(t *testing.T) {
 	for _, c := range []struct {
 		every    time.Duration
@@ -119,7 +120,7 @@ func TestSteadyState(t *testing.T) {
 		h, start := history(t, p), time.Now()
 		n := int(60 * second / c.every)
 		predict(t, h, "associated-node", start, rounds(p, n, c.every/50, c.every), ms)
-		// A second minute goes on where the first ended.
+		// A second minute continues where the first ended.
 		got := predict(t, h, "associated-node", start.Add(time.Duration(n)*c.every), rounds(p, n, c.every/50, c.every), ms)
 		low, high := got.Range()
 		t.Logf("every %s: %.4f to %.4f reviews per request", c.every, float64(low)/float64(got.Requests), float64(high)/float64(got.Requests))
@@ -131,15 +132,16 @@ func TestSteadyState(t *testing.T) {
 	}
 }
 
-// What is settled of a block is what the steady state has, though the block began with a server that knew nobody: agents that
-// ask every p are checked once in p·(⌊10 s/p⌋ + 1), and their account once in 10 s.
+// TestSettled checks that the settled part of a block has what the steady state has, although the block began with a
+// server that knew nobody. Agents that ask every p are checked once in p·(⌊10 s/p⌋ + 1), and their account once in 10
+// s.
 func TestSettled(t *testing.T) {
 	for every, want := range map[time.Duration]float64{4 * second: 1 + 1.0/3, 9 * second: 1.5, 30 * second: 2} {
 		p := nodes(1000, profile.Shared, "associated-node")
 		cycle := profile.Cycle(every)
 		p.Arrivals = profile.Arrivals{Kind: pacer.Periodic, Every: every}
 		p.Settle, p.Block = cycle, 6*cycle
-		p.Mix.Whoami = new(int) // the agents ask for one thing
+		p.Mix.Whoami = new(int) // the agents ask only for one thing
 		settled := &run.Settled{After: run.Duration(p.Settle)}
 		v, err := profile.VariantNamed("associated-node")
 		if err != nil {
@@ -157,7 +159,7 @@ func TestSettled(t *testing.T) {
 	}
 }
 
-// Requests that are under way at once may each ask what one of them could remember.
+// TestColdDuplicates checks that requests that are open at the same time may each ask what one of them could remember.
 func TestColdDuplicates(t *testing.T) {
 	p := nodes(20, profile.Shared, "associated-node", "legacy-gate-on")
 	for _, c := range []struct {
@@ -165,9 +167,9 @@ func TestColdDuplicates(t *testing.T) {
 		slowest   time.Duration
 		low, high int64
 	}{
-		// 20 action checks, one to 20 identity checks, 20 requests.
+		// There are 20 action checks, one to 20 identity checks, and 20 requests.
 		{"associated-node", 2 * second, 41, 60},
-		// Those of the first 95 ms: two requests.
+		// In the first 95 ms there are two requests.
 		{"associated-node", 95 * ms, 41, 42},
 		{"associated-node", 10 * ms, 41, 41},
 		// Two modes fail until legacy is remembered.
@@ -182,7 +184,8 @@ func TestColdDuplicates(t *testing.T) {
 	}
 }
 
-// Throttled requests were impersonated and not authorized; of those without an answer nothing is known.
+// TestAnswers checks that throttled requests were impersonated and not authorized, and that nothing is known of those
+// without an answer.
 func TestAnswers(t *testing.T) {
 	p := nodes(1, profile.Shared, "legacy-gate-on")
 	v, err := profile.VariantNamed("legacy-gate-on")
@@ -197,7 +200,7 @@ func TestAnswers(t *testing.T) {
 	if low, high := got.Range(); low != 4+1+0+2 || high != low || got.Unsure != 0 {
 		t.Errorf("%d to %d reviews, %d unsure", low, high, got.Unsure)
 	}
-	// It came nowhere; or through; or was refused, for RBAC was not read yet.
+	// The request came nowhere, or through, or was refused because RBAC was not read yet.
 	got, err = history(t, p).Predict(v, time.Now(), []run.Request{{Answer: "timeout"}, {From: 20 * second}})
 	if err != nil || got.Unsure != 1 {
 		t.Errorf("%v, %+v", err, got)
@@ -205,7 +208,8 @@ func TestAnswers(t *testing.T) {
 	if low, high := got.Range(); low != 2 || high != 4+3+4 {
 		t.Errorf("after one that is not sure: %d to %d reviews", low, high)
 	}
-	// A server whose storage is not read yet has authorized what it answers 429: sent again, everything is asked again.
+	// A server whose storage is not read yet has authorized what it answers with 429. If the request is sent again,
+	// everything is asked again.
 	got, err = history(t, p).Predict(v, time.Now(), []run.Request{{Answer: run.Unready}, {From: second, Answer: run.Unready}, {From: 2 * second}})
 	if err != nil {
 		t.Fatal(err)
@@ -213,7 +217,7 @@ func TestAnswers(t *testing.T) {
 	if low, high := predictedRange(got, run.RequestMode, "list"); low != 3 || high != 3 || got.Unsure != 0 {
 		t.Errorf("three lists, two of them answered by the storage: %d to %d reviews, %d unsure", low, high, got.Unsure)
 	}
-	// One that was given up and sent again is two, of which the first may have come to the authorizer.
+	// A request that was given up and sent again counts as two. The first of them may have reached the authorizer.
 	got, err = history(t, p).Predict(v, time.Now(), []run.Request{{Answer: "timeout"}, {From: second, Answer: "timeout"}, {From: 2 * second}})
 	if err != nil {
 		t.Fatal(err)
@@ -226,7 +230,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// Of several servers nobody knows which one remembers; what is never remembered is exact all the same.
+// TestServersUnknown checks that with several servers nobody knows which one remembers, and that what is never
+// remembered is still exact.
 func TestServersUnknown(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -249,7 +254,8 @@ func TestServersUnknown(t *testing.T) {
 	}
 }
 
-// An API server that remembers for 30 s that the webhook had no opinion asks the same only once in that time.
+// TestWebhookRemembered checks that an API server that remembers for 30 s that the webhook had no opinion asks the same
+// only once in that time.
 func TestWebhookRemembered(t *testing.T) {
 	for _, c := range []struct {
 		gap       time.Duration
@@ -268,7 +274,8 @@ func TestWebhookRemembered(t *testing.T) {
 	}
 }
 
-// Which request of two at the edge of 10 s is remembered depends on how long they take.
+// TestEdgeOfCacheLife checks that it depends on how long they take which of two requests at the edge of 10 s is
+// remembered.
 func TestEdgeOfCacheLife(t *testing.T) {
 	p := nodes(1, profile.Shared, "associated-node")
 	for _, c := range []struct {
@@ -282,7 +289,8 @@ func TestEdgeOfCacheLife(t *testing.T) {
 	}
 }
 
-// An API server remembers the modes of 10,000 user names: with more, that ask in turns, it remembers none.
+// TestMoreNames checks that an API server, which remembers the modes of 10,000 user names, remembers none if more names
+// ask in turn.
 func TestMoreNames(t *testing.T) {
 	for _, c := range []struct {
 		nodes, sets int
@@ -303,7 +311,8 @@ func TestMoreNames(t *testing.T) {
 	}
 }
 
-// Each variant costs what the table of impersonation.md says: at first contact, and when it is known.
+// TestVariants checks that each variant costs what the table of impersonation.md says, at first contact and when it is
+// known.
 func TestVariants(t *testing.T) {
 	type cost struct {
 		variant       string
@@ -362,7 +371,7 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-// Five DaemonSets on one node are five accounts.
+// TestDaemonSets checks that five DaemonSets on one node are five accounts.
 func TestDaemonSets(t *testing.T) {
 	p := nodes(4, profile.Shared, "associated-node")
 	p.DaemonSets = 5
@@ -372,7 +381,7 @@ func TestDaemonSets(t *testing.T) {
 	}
 }
 
-// An agent has a new credential with each token, and its account the same keys.
+// TestTokensInTurn checks that an agent has a new credential with each token, and that its account has the same keys.
 func TestTokensInTurn(t *testing.T) {
 	for variant, want := range map[string]int64{"associated-node": 3 + 1, "arbitrary-node": 3 + 3} {
 		p := nodes(1, profile.Shared, variant)
@@ -400,7 +409,7 @@ func BenchmarkPredict(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/5000, "µs/request")
 }
 
-// Of a server that forgets too early, two requests of one agent are enough to see it.
+// TestSmallest checks that two requests of one agent are enough to show a server that forgets too early.
 func TestSmallest(t *testing.T) {
 	p := nodes(20, profile.PerAgent, "associated-node")
 	v, err := profile.VariantNamed("associated-node")

@@ -35,7 +35,8 @@ func readIdentity(body []byte) string {
 	return identityText(named)
 }
 
-// identityText returns a user as a text that is the same for the same user. The order of groups and values counts for nothing.
+// identityText returns a user as a text that is the same for the same user. The order of groups and values counts for
+// nothing.
 func identityText(u scenarios.User) string {
 	u.Groups = slices.Sorted(slices.Values(u.Groups))
 	extra := map[string][]string{}
@@ -47,7 +48,7 @@ func identityText(u scenarios.User) string {
 	return string(text)
 }
 
-// nameIn returns the name of the user in an identity's text, or the text if it is none.
+// nameIn returns the name of the user in an identity's text, or the text itself if it is not an identity.
 func nameIn(identity string) string {
 	var u scenarios.User
 	if json.Unmarshal([]byte(identity), &u) != nil {
@@ -56,7 +57,8 @@ func nameIn(identity string) string {
 	return u.Name
 }
 
-// forgetIDs takes away what an API server makes up of a user that is not impersonated: ids of its account, pod and token.
+// forgetIDs removes what an API server generates about a user that is not impersonated: IDs of its account, pod and
+// token.
 func forgetIDs(variant profile.Variant, u scenarios.User) scenarios.User {
 	if variant.As == profile.Nobody {
 		u.UID, u.Extra = "", nil
@@ -75,9 +77,9 @@ func ownKey(variant profile.Variant, spec authorizationv1.SubjectAccessReviewSpe
 	return string(question) + identityText(forgetIDs(variant, u))
 }
 
-// CompareIdentities compares whom the server took the agents of the block for which was predicted last with whom they wanted
-// to be: by the answers of its log, and by the reviews of requests themselves, unless own is nil. givenUp reviews may have
-// reached the recorder or not.
+// CompareIdentities compares the identities that the server saw in the block that was predicted last with those that
+// the agents wanted, by the answers in its log and, unless own is nil, by the reviews of requests themselves. givenUp
+// reviews may or may not have reached the recorder.
 func (h *History) CompareIdentities(variant profile.Variant, log []run.Request, own map[string]run.OwnReview, givenUp int64) (*run.Identities, error) {
 	c := &identityCheck{History: h, variant: variant, log: log, out: &run.Identities{}}
 	if err := c.compareAnswers(); err != nil {
@@ -136,7 +138,7 @@ func (c *identityCheck) compareAnswers() error {
 	return nil
 }
 
-// readAnswer returns whom an answer names, as far as it is known before.
+// readAnswer returns whom an answer names, as far as that is known beforehand.
 func (c *identityCheck) readAnswer(r run.Request) string {
 	var u scenarios.User
 	if json.Unmarshal([]byte(r.Said), &u) != nil {
@@ -183,7 +185,7 @@ type seenReview struct {
 	run.OwnReview
 }
 
-// compareReviews compares the reviews of requests themselves with those that the block's requests lead to.
+// compareReviews compares the reviews of requests themselves with those that the requests of the block lead to.
 func (c *identityCheck) compareReviews(own map[string]run.OwnReview, givenUp int64) error {
 	seen := map[string]*seenReview{}
 	for text, review := range own {
@@ -224,7 +226,7 @@ func sortByArrival(seen map[string]*seenReview) (keys []string) {
 	return keys
 }
 
-// describeReview returns what a review asks, for people.
+// describeReview returns in words what a review asks.
 func describeReview(spec authorizationv1.SubjectAccessReviewSpec) string {
 	text := "a request"
 	if a := spec.ResourceAttributes; a != nil {
@@ -241,8 +243,8 @@ func describeReview(spec authorizationv1.SubjectAccessReviewSpec) string {
 	return fmt.Sprintf("%s as %s of %s", text, spec.User, strings.Join(spec.Groups, ", "))
 }
 
-// describeStray describes a review that no request leads to, with the request that was under way for the same object, and the
-// last one of the user that it is about.
+// describeStray describes a review that no request leads to, with the request for the same object that was open at the
+// time, and the last one of the user that it is about.
 func (c *identityCheck) describeStray(review *seenReview) string {
 	text := fmt.Sprintf("%s was authorized at %s, which no agent asked for", describeReview(review.spec), review.First.Round(time.Microsecond))
 	for _, r := range c.log {
@@ -255,7 +257,7 @@ func (c *identityCheck) describeStray(review *seenReview) string {
 	return text
 }
 
-// isSameObject reports whether a request is for what a review is about, by somebody else.
+// isSameObject reports whether a request is for what a review is about, but by another user.
 func (c *identityCheck) isSameObject(r run.Request, spec authorizationv1.SubjectAccessReviewSpec) bool {
 	_, _, request, err := c.describe(observation{Request: r, variant: c.variant})
 	asked := spec.ResourceAttributes

@@ -14,7 +14,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// deputies are two agents who act for users, and what their block looks like to a server that makes no mistake.
+// deputies are two agents who act for users, with their block as a server without mistakes would see it.
 type deputies struct {
 	history *History
 	variant profile.Variant
@@ -83,7 +83,8 @@ func (d *deputies) compare(t *testing.T) *run.Identities {
 	return got
 }
 
-// One identity that is not the one which was wanted is found, in an answer or in a review, and both requests are named.
+// TestCompareIdentities checks that one identity that differs from the wanted one is found, in an answer or in a
+// review, and that both requests are named.
 func TestCompareIdentities(t *testing.T) {
 	if got := newDeputies(t).compare(t); got == nil || got.Answers != 2 || got.Reviews != 4 || got.WrongCount != 0 {
 		t.Errorf("a server without faults: %+v", got)

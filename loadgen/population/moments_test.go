@@ -11,8 +11,9 @@ import (
 	"github.com/authzconf/authzconf/loadgen/run"
 )
 
-// A slow request at the end of what is remembered may have found it or not. If it has, it stored nothing, and all that
-// come right after it ask at once: three checks, where the slow one's would have been one for all.
+// TestSlowAtTheEndOfCacheLife checks a slow request at the end of what is remembered, which may have found it or not.
+// If it has, it stored nothing, and all requests right after it ask at the same time: three checks, where the slow
+// one's would have been one for all.
 func TestSlowAtTheEndOfCacheLife(t *testing.T) {
 	asked := func(agent int32, from, to time.Duration) run.Request {
 		return run.Request{Agent: agent, From: from, To: to}
@@ -45,7 +46,8 @@ func TestSlowAtTheEndOfCacheLife(t *testing.T) {
 	}
 }
 
-// Whatever moments within their requests checks are looked for and stored at, they cost what is predicted.
+// TestRangeHoldsWhateverTheMoments checks that requests cost what is predicted, at whatever moments within them checks
+// are looked for and stored.
 func TestRangeHoldsWhateverTheMoments(t *testing.T) {
 	v, err := profile.VariantNamed("associated-node")
 	if err != nil {

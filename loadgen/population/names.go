@@ -1,5 +1,5 @@
-// Package population is who takes part in a storm: nodes with pods, and for every variant its agents with their tokens
-// and permissions. It creates them, says what each of them asks, and predicts what that costs the authorizer.
+// Package population has the participants of a storm: nodes with pods, and for every variant its agents with their
+// tokens and permissions. It creates them, says what each of them asks, and predicts what that costs the authorizer.
 package population
 
 import (
@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// podSpace holds the pods that agents ask for, which have podAccount.
+	// podSpace is the namespace of the pods that agents ask for. These pods have the account podAccount.
 	podSpace   = "storm-pods"
 	podAccount = "pods"
-	// extraKey and its value are what users of deputies have.
+	// extraKey and its value are what the users of deputies have.
 	extraKey     = "authzconf.dev/tenant"
-	watchSeconds = 300 // how long a watch goes on before the agent has to begin anew
+	watchSeconds = 300 // how long a watch lasts before the agent has to begin again
 )
 
-// Label is on all that is created, and a taint of the nodes.
+// Label is a label of everything that is created, and a taint of the nodes.
 const Label = "authzconf.dev/storm"
 
 func nodeName(i int) string                { return fmt.Sprintf("storm-%06d", i) }
@@ -31,8 +31,8 @@ func agentName(i int) string               { return fmt.Sprintf("agent-%06d", i)
 func accountName(i int) string             { return fmt.Sprintf("account-%06d", i) }
 func space(variant profile.Variant) string { return "storm-" + variant.Name }
 
-// sender is a pod that sends, by its number among the identities of a profile: which node it is on, and what its service
-// account is called. One more, on a node and with an account of its own, takes no part.
+// sender returns the node and the service account of a pod that sends, by its number among the identities of a profile.
+// One more, on a node and with an account of its own, takes no part.
 func sender(p *profile.Profile, identity int) (node int, account string) {
 	if identity == p.Identities() {
 		return p.Nodes, accountName(p.Accounts())
@@ -106,7 +106,7 @@ func target(kind, node, pods, turn int) (path, query string) {
 	case "watch":
 		return "/api/v1/pods", fmt.Sprintf("%s&resourceVersion=0&timeoutSeconds=%d&watch=true", selector, watchSeconds)
 	}
-	// From the watch cache, as agents with informers ask.
+	// It reads from the watch cache, as agents with informers do.
 	return "/api/v1/pods", selector + "&resourceVersion=0"
 }
 
@@ -116,7 +116,7 @@ const selfReview = `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectA
 // whoami asks whom the API server takes the user for.
 const whoami = `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
 
-// Accepted media types: those of client-go's informers.
+// These are the accepted media types of client-go's informers.
 var (
 	accept      = []string{"application/vnd.kubernetes.protobuf, application/json"}
 	acceptWatch = []string{"application/vnd.kubernetes.protobuf;stream=watch, application/json"}
@@ -124,7 +124,7 @@ var (
 	userAgent   = []string{"authzconf-load"}
 )
 
-// Asker makes the requests of a variant. tokens are those of each identity, used in turn.
+// Asker makes the requests of a variant. tokens are the tokens of each identity, which are used in turn.
 func Asker(p *profile.Profile, variant profile.Variant, tokens func(identity int) []string) func(agent, kind, turn int) agent.Request {
 	return func(a, kind, turn int) agent.Request {
 		return request(asking(p, variant, a), kind, turn, p.PodsPerNode, tokens)

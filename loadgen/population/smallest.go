@@ -6,7 +6,8 @@ import (
 	"github.com/authzconf/authzconf/loadgen/pacer"
 )
 
-// Smallest looks for fewer requests that show what a schedule shows, by leaving out halves, quarters and less.
+// Smallest looks for fewer requests that show the same as a schedule, by leaving out halves, quarters and smaller
+// parts.
 func Smallest(sends []pacer.Send, tries int, shows func([]pacer.Send) bool) []pacer.Send {
 	for parts := 2; len(sends) > 1 && tries > 0; {
 		each, smaller := (len(sends)+parts-1)/parts, false

@@ -2,12 +2,12 @@ package predict
 
 import "time"
 
-// none is no place in a list.
+// none means no place in a list.
 const none = -1
 
-// answerCache is the LRU of answers that an API server remembers of a webhook, by the number of the question
+// answerCache is the LRU cache of answers of a webhook that an API server has, by the number of the question
 // (k8s.io/apimachinery/pkg/util/cache, lruexpirecache.go). An answer that is too old keeps its place until it is looked
-// for, or pushed out.
+// for or displaced.
 type answerCache struct {
 	size    int
 	held    int
@@ -39,11 +39,11 @@ func (c *answerCache) recall(question int32, at time.Duration) bool {
 	return isKnown
 }
 
-// remember stores the answer to a question that is asked now, answered at from and remembered until then.
+// remember stores the answer to a question that is asked now. It is answered at from, and remembered until then.
 func (c *answerCache) remember(question int32, from, until time.Duration) {
 	e := &c.entries[question]
 	if e.isHeld {
-		if from < e.from || e.until < from { // another request is under way, or it was too old
+		if from < e.from || e.until < from { // another request is under way, or the answer was too old
 			e.from = from
 		}
 		e.until = max(e.until, until)
@@ -95,7 +95,7 @@ func (c *answerCache) grow(questions int) {
 	}
 }
 
-// forget forgets all.
+// forget forgets everything.
 func (c *answerCache) forget() {
 	clear(c.entries)
 	c.held, c.newest, c.oldest = 0, none, none

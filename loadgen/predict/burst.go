@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// A burst is what is asked when everybody of a part asks once, within some time, or what is asked in the beginning. The
-// closed form of it leaves out what requests that are under way at once do to each other, other than to ask for the same
-// identity, and for the mode of the same name.
+// burst is what is asked when everybody in a part asks once within some time, or what is asked in the beginning. Its
+// closed form leaves out most effects of requests that are open at the same time. It only considers that they ask for
+// the same identity, and for the mode of the same name.
 type burst struct {
 	*part
-	// units ask in all, some of them several times, over some seconds.
+	// units is how many ask in all, some of them several times, over some seconds.
 	units  int
 	asks   float64
 	length float64
 	idle   float64
-	// isCold says that the server remembers nothing; else what service accounts share is remembered.
+	// isCold means that the server remembers nothing. Otherwise what service accounts share is remembered.
 	isCold bool
-	// isHome says that the server knows the units already.
+	// isHome means that the server knows the units already.
 	isHome bool
-	// forgotten is the part of the units of which the server remembers no success.
+	// forgotten is the part of the units for which the server remembers no success.
 	forgotten float64
 }
 
@@ -67,16 +67,17 @@ func (b burst) checks(st step) float64 {
 	return b.asks
 }
 
-// isShared reports whether several units have one account, so that somebody else has asked before.
+// isShared reports whether several units have one account, so that another one has asked before.
 func (b burst) isShared() bool { return b.perAccount > 1 }
 
-// atOnce returns how many requests ask what each account needs once, and which takes some time.
+// atOnce returns how many requests ask at the same time for what each account needs once and what takes some time.
 func (b burst) atOnce(takes, gap float64) float64 {
 	each := max(1, math.Ceil(takes/gap-tiny))
 	return min(b.asks, float64(b.accounts)*each)
 }
 
-// reviews returns how many of the checks of a step the webhook is asked, whose answers live so long.
+// reviews returns about how many of the checks of a step the webhook is asked. Its answers are remembered for the given
+// time.
 func (b burst) reviews(st step, checks float64, life time.Duration) float64 {
 	if life == 0 || checks == 0 {
 		return checks
@@ -107,7 +108,7 @@ func (b burst) subjects() float64 {
 	return min(b.asks, float64(b.nodes*b.Requests))
 }
 
-// first returns what the first seconds cost of servers that have all just started, with agents that keep their time.
+// first returns what the first seconds cost on servers that have all just started, with agents that keep their times.
 func (c *closedForm) first(seconds float64) (a amount) {
 	for server, parts := range c.servers {
 		for _, p := range parts {
@@ -119,7 +120,7 @@ func (c *closedForm) first(seconds float64) (a amount) {
 	return a
 }
 
-// restart returns what the units of the first server cost when they come back, to itself or, if there are several servers,
+// restart returns what the units of the first server cost when they come back: to that server or, if there are several,
 // to the others, which know their accounts.
 func (c *closedForm) restart(seconds float64) (a amount) {
 	for _, p := range c.servers[0] {
@@ -131,8 +132,8 @@ func (c *closedForm) restart(seconds float64) (a amount) {
 	return a
 }
 
-// rollout returns what the first DaemonSet of each workload costs when all its pods are new, or all pods of deputies. Of
-// associated-node the server knows those that have asked for the last time before it forgets.
+// rollout returns what it costs if all pods of the first DaemonSet of each workload, or all pods of deputies, are new.
+// For associated-node the server knows those that have asked for the last time before it forgets.
 func (c *closedForm) rollout(seconds float64) (a amount) {
 	for server, parts := range c.servers {
 		for _, p := range parts {
@@ -160,8 +161,8 @@ func (p *part) forgottenPart() float64 {
 	return max(0, 1-life/(p.period*float64(p.Requests*p.actions)))
 }
 
-// expiry returns the most that there can be in a second in which everybody asks in their own time: as if all that is
-// remembered were forgotten at once, successes or answers of the webhook.
+// expiry returns the most that there can be in a second in which everybody asks in their own time. It assumes that
+// everything that is remembered, successes or answers of the webhook, is forgotten at once.
 func (c *closedForm) expiry() (a amount) {
 	for server, parts := range c.servers {
 		for _, p := range parts {
@@ -205,8 +206,8 @@ func (p *part) forgottenReviews(idle float64) (sum float64) {
 	return sum
 }
 
-// knownPart returns the part of the time in which the answer to a question is remembered that was asked for the last time
-// longer ago than since, in seconds.
+// knownPart returns the part of the time in which the answer to a question is remembered that was last asked longer
+// than since ago, in seconds.
 func (q question) knownPart(p *part, idle, since float64) float64 {
 	cycle := 1 / q.comb.findMisses(memory{pending: p.takes, life: q.life, idle: idle}).rate
 	kept := min(q.life, cycle)

@@ -10,7 +10,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Bounds of what can be asked for. A simulation of more would not end in seconds.
+// These are bounds of what can be requested. A simulation of more would not end in seconds.
 const (
 	maxNodes    = 100_000
 	maxUnits    = 1_000_000
@@ -20,7 +20,7 @@ const (
 	maxSize     = 10_000_000
 )
 
-// Parse reads a plan file. name is for messages: every one begins with a place in the file.
+// Parse reads a plan file. name is used in messages, each of which begins with a place in the file.
 func Parse(name string, data []byte) (*Plan, func(path string) string, error) {
 	p := Defaults()
 	file, err := scenarios.DecodeKind(name, data, "a load prediction", APIVersion, Kind, &p)
@@ -33,7 +33,7 @@ func Parse(name string, data []byte) (*Plan, func(path string) string, error) {
 	return &p, file.At, nil
 }
 
-// Complete fills in what is left out of the workload with a number.
+// Complete sets what is left out of the workload with a number.
 func (w *Workload) Complete(i int) {
 	d := DefaultWorkload()
 	if w.Name == "" {
@@ -62,7 +62,7 @@ func (w *Workload) Complete(i int) {
 	}
 }
 
-// checker keeps the first thing that is wrong, and where.
+// checker keeps the first thing that is wrong, and its place.
 type checker struct {
 	at  func(path string) string
 	err error
@@ -83,8 +83,8 @@ func (c *checker) requireSpan(path, name string, value scenarios.Duration, from,
 	c.require(d >= from && d <= to, path, "%s %s: expected %s to %s", name, d, from, to)
 }
 
-// Check returns what is wrong first with the plan. at says where a path such as $.workloads[0].every is from: a place in a
-// file, or a flag.
+// Check returns the first thing that is wrong with the plan. at returns the origin of a path such as
+// $.workloads[0].every: a place in a file, or a flag.
 func (p *Plan) Check(at func(path string) string) error {
 	c := &checker{at: at}
 	c.requireNumber("$.apiServers", "apiServers", p.APIServers, 1, maxServers)

@@ -14,31 +14,34 @@ type part struct {
 	Workload
 	script
 	plan *Plan
-	// number is that of the workload.
+	// number is the number of the workload.
 	number int
-	// units are its agents or users, and nodes their nodes.
+	// units is the number of its agents or users, and nodes that of their nodes.
 	units, nodes int
-	// accounts are its service accounts, and perAccount how many units each of them has; deputies and perDeputy likewise.
+	// accounts is the number of its service accounts, and perAccount how many units share one. deputies and perDeputy
+	// mean the same for deputies.
 	accounts, perAccount int
 	deputies, perDeputy  int
-	// isUnknown says that there are more names than the API server remembers the mode of.
+	// isUnknown means that there are more names than the API server remembers modes for.
 	isUnknown bool
-	// period is every, takes how long a check takes, both in seconds.
+	// period is every, and takes is how long a check takes, both in seconds.
 	period, takes float64
-	// actions is in how many of its rounds of requests a unit is asked for the action, one in so many.
+	// actions is the step of the rounds of requests in which a unit is asked for the action: one in so many.
 	actions int
-	// lookups is when the identity of one requestor is looked for, and identities how often it is asked for then.
+	// lookups are the times at which the identity of one requestor is looked for. identities is how often it is then
+	// asked for.
 	lookups    comb
 	identities misses
 	answers    []question
 }
 
-// question is a kind of question to the webhook; there are count different ones of it, which are asked alike.
+// question is a kind of question to the webhook. There are count different questions of the kind, which are asked in
+// the same way.
 type question struct {
 	step
 	count int
 	comb  comb
-	// together is how many requests ask it at once.
+	// together is how many requests ask it at the same time.
 	together float64
 	life     float64
 }
@@ -72,7 +75,7 @@ func newPart(p *Plan, w Workload, s script, server int) *part {
 	return out
 }
 
-// findIdentities finds how often the checks of a constrained mode are asked for.
+// findIdentities computes how often the checks of a constrained mode are asked for.
 func (p *part) findIdentities() {
 	life := time.Duration(p.plan.Memory).Seconds()
 	sharers, stored := 1, p.takes*float64(1+len(p.identity))
@@ -118,7 +121,7 @@ func (p *part) checkRate(st step) float64 {
 	return p.rate()
 }
 
-// findQuestions finds what the webhook is asked.
+// findQuestions computes what the webhook is asked.
 func (p *part) findQuestions() {
 	for _, st := range p.steps() {
 		reaches, life := p.plan.Authorizer.review(st)
@@ -161,8 +164,8 @@ func (p *part) questionsOf(st step) (count int, c comb) {
 	return p.units, newSingle(p.period)
 }
 
-// idleTime returns how long an answer stays in an LRU of a size if nobody asks for it: until as many others were asked for
-// as it holds. It never ends if it holds all.
+// idleTime returns how long an answer stays in an LRU cache of a size if nobody asks for it: until as many others were
+// asked for as fit. It is infinite if all answers fit.
 func idleTime(questions []question, size int) float64 {
 	countTouched := func(time float64) (sum float64) {
 		for _, q := range questions {
@@ -201,7 +204,7 @@ func (q question) reviewRate(p *part, idle float64) float64 {
 type closedForm struct {
 	plan    *Plan
 	servers [][]*part
-	// idle is how long each server's memory of answers holds what nobody asks for, in seconds.
+	// idle is how long each server keeps an answer that nobody asks for, in seconds.
 	idle []float64
 }
 
@@ -245,7 +248,7 @@ func (c *closedForm) mostQuestions() (most int) {
 // names returns when the mode of a service account is looked for.
 func (p *part) names() comb { return newComb(p.perAccount, p.period, p.period) }
 
-// rates are requests, checks and reviews a second, by kind.
+// rates are requests, checks and reviews per second, by kind.
 type rates struct {
 	requests        float64
 	checks, reviews [kindCount]float64
@@ -259,7 +262,7 @@ func (r *rates) add(more rates) {
 	}
 }
 
-// steady returns what there is in the long run, by workload.
+// steady returns the long run by workload.
 func (c *closedForm) steady() []rates {
 	list := make([]rates, len(c.plan.Workloads))
 	for server, parts := range c.servers {

@@ -2,7 +2,8 @@ package predict
 
 import "math"
 
-// comb is when something is asked for, in seconds: count times at even distances, and so again in every period.
+// comb has the times at which something is asked for, in seconds: count times at even distances, and the same again in
+// every period.
 type comb struct {
 	count       int
 	gap, period float64
@@ -13,7 +14,7 @@ func newComb(count int, over, period float64) comb {
 	return comb{count: count, gap: over / float64(count), period: period}
 }
 
-// newSingle returns the comb of what is asked for once in a period.
+// newSingle returns the comb of something that is asked for once in a period.
 func newSingle(period float64) comb { return newComb(1, period, period) }
 
 // findNext returns the first time at or after t.
@@ -26,7 +27,7 @@ func (c comb) findNext(t float64) float64 {
 	return cycle*c.period + i*c.gap
 }
 
-// tiny is by how much of a distance two times may differ and be the same.
+// tiny is the part of a distance by which two times may differ and still count as the same.
 const tiny = 1e-9
 
 // countBetween returns how often it is asked for from one time on, and before another.
@@ -49,15 +50,15 @@ func (c comb) touchedPart(time float64) float64 {
 	return min(1, min(float64(c.count)*time, reach)/c.period)
 }
 
-// memory is how long something is remembered, in seconds: from when it is answered, which takes pending, for life, and only
-// if it is asked for again before idle has passed.
+// memory is how long something is remembered, in seconds. It is remembered for life from when it is answered, which
+// takes pending, and only if it is asked for again before idle has passed.
 type memory struct{ pending, life, idle float64 }
 
-// misses is how often a second something is asked for that is not remembered, together many at once.
+// misses is how often per second something is asked for that is not remembered, and how many ask for it together.
 type misses struct{ rate, together float64 }
 
-// findMisses returns how often what is asked for as a comb is not remembered. It goes from one time at which it is
-// forgotten to the next, until it is at a tooth of the comb where it was before.
+// findMisses returns how often something that is asked for as a comb is not remembered. It steps from one time at which
+// it is forgotten to the next, until it reaches a tooth of the comb for the second time.
 func (c comb) findMisses(m memory) misses {
 	if c.gap >= m.idle {
 		return misses{c.rate(), 1}
@@ -85,8 +86,8 @@ func (c comb) tooth(at float64) int {
 	return int(math.Round((at - math.Floor(at/c.period+tiny)*c.period) / c.gap))
 }
 
-// findNextMiss returns the next time at which it is asked for and not remembered, after a time at which it was asked together
-// many times.
+// findNextMiss returns the next time at which it is asked for and not remembered, after a time at which it was asked
+// together many times.
 func (c comb) findNextMiss(at float64, together int, m memory) float64 {
 	last := at
 	for range together - 1 {

@@ -10,8 +10,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// levelOf returns the priority level in which a request of a user is dispatched, by the FlowSchemas that every API server
-// makes (k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap/default.go). It is about requests for anything but Nodes and
+// levelOf returns the priority level in which a request of a user is dispatched, by the FlowSchemas that every API
+// server creates (k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap/default.go). It does not cover requests for Nodes and
 // Leases, for which nodes have a level of their own.
 func levelOf(u scenarios.User) string {
 	switch {

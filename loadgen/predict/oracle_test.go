@@ -17,8 +17,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// reference is a cluster of one API server made of the oracle, with real users and requests, and of the cache that API
-// servers have for the answers of webhooks.
+// reference is a cluster of one API server that is made from the oracle, with real users and requests, and with the
+// cache that API servers have for answers of webhooks.
 type reference struct {
 	*group
 	rbac    RBAC
@@ -95,7 +95,8 @@ func (r *reference) describe(u *unit, request int32) (scenarios.User, *scenarios
 	return requestor, imp, attributes
 }
 
-// The simulation counts request by request what the oracle counts, behind the cache of Kubernetes itself.
+// TestSimulationIsTheOracle checks that the simulation counts, request by request, what the oracle counts behind the
+// cache of Kubernetes itself.
 func TestSimulationIsTheOracle(t *testing.T) {
 	r := rand.New(rand.NewPCG(37, 0))
 	for range plans(150) {
@@ -114,7 +115,7 @@ func TestSimulationIsTheOracle(t *testing.T) {
 	}
 }
 
-// compareRequests lets everybody ask some times, at random, and compares what each request leads to.
+// compareRequests lets everybody ask a few times at random, and compares what each request leads to.
 func compareRequests(t *testing.T, p *Plan, r *rand.Rand) {
 	t.Helper()
 	script, err := newScript(p.Workloads[0], p.Situations()[0], p.Authorizer.Chain)

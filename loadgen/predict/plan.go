@@ -1,6 +1,6 @@
-// Package predict says what impersonation costs the authorizers of a cluster that need not exist: how many authorization
-// checks its API servers make, and how many access reviews of them reach a webhook, by a closed form and by a simulation
-// of the caches. It is pure: it does no I/O, and has no clock.
+// Package predict predicts what impersonation costs the authorizers of a cluster, which need not exist: how many
+// authorization checks its API servers make, and how many access reviews of these reach a webhook. It uses a closed
+// form and a simulation of the caches. It is pure: it does no I/O, and has no clock.
 package predict
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// The format of plan files.
+// These are the format of plan files.
 const (
 	APIVersion = "authzconf.dev/v1alpha1"
 	Kind       = "LoadPrediction"
@@ -21,27 +21,28 @@ const (
 type Plan struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// APIServers is how many there are, each with caches of its own. Nodes and deputies are spread over them, and stay.
+	// APIServers is the number of API servers, each with caches of its own. Nodes and deputies are spread over them,
+	// and stay connected to theirs.
 	APIServers int `json:"apiServers"`
-	// Gate and RBAC, if given, leave of the situations those with this gate and these permissions.
+	// Gate and RBAC, if they are given, select the situations with this gate and these permissions.
 	Gate scenarios.Gate `json:"gate,omitempty"`
 	RBAC RBAC           `json:"rbac,omitempty"`
 	// Authorizer is the chain of authorizers.
 	Authorizer Authorizer `json:"authorizer"`
 	// Memory is how long an API server remembers a success of a constrained mode: 10 s, which is fixed in Kubernetes.
 	Memory scenarios.Duration `json:"memory"`
-	// Modes is how many names the API server remembers the last mode of.
+	// Modes is how many names the API server remembers the last mode for.
 	Modes int `json:"modes"`
 	// Within is how long it takes until everybody has come back after a restart, or has started in a rollout.
 	Within scenarios.Duration `json:"within"`
-	// Workloads are who impersonates. They share the caches.
+	// Workloads are those who impersonate. They share the caches.
 	Workloads []Workload `json:"workloads"`
 }
 
-// RBAC is what permissions the workloads have.
+// RBAC says which permissions the workloads have.
 type RBAC string
 
-// The permissions: as they are before the move to constrained impersonation, as they will be, and none.
+// These are the permissions: those before the move to constrained impersonation, those after it, and none.
 const (
 	LegacyRBAC      RBAC = "legacy"
 	ConstrainedRBAC RBAC = "constrained"
@@ -51,11 +52,11 @@ const (
 // Chain is the order of authorizers.
 type Chain string
 
-// The chains.
+// These are the chains.
 const (
 	// WebhookFirst asks the webhook before Node and RBAC, so that every check reaches it.
 	WebhookFirst Chain = "webhook"
-	// WebhookLast asks it after them, so that only what they do not allow reaches it.
+	// WebhookLast asks the webhook after Node and RBAC, so that only what these do not allow reaches it.
 	WebhookLast Chain = "webhook-last"
 	// RBACAlone is Node and RBAC.
 	RBACAlone Chain = "rbac"
@@ -68,11 +69,11 @@ func chains() []Chain { return []Chain{WebhookFirst, WebhookLast, RBACAlone, NoA
 // Answer is what a webhook answers to a check that is allowed in the end.
 type Answer string
 
-// The answers.
+// These are the answers.
 const (
 	// AnswerNoOpinion leaves the decision to RBAC, which has the permissions.
 	AnswerNoOpinion Answer = "no-opinion"
-	// AnswerAllow says that the webhook has the permissions, and RBAC none of them.
+	// AnswerAllow means that the webhook has the permissions, and RBAC has none of them.
 	AnswerAllow Answer = "allow"
 )
 
@@ -81,19 +82,20 @@ type Authorizer struct {
 	Chain Chain `json:"chain"`
 	// Answers is what the webhook answers to a check that is allowed in the end.
 	Answers Answer `json:"answers"`
-	// Cache is off where the API server remembers no answer (cacheAuthorizedRequests and cacheUnauthorizedRequests).
+	// Cache is off if the API server remembers no answer (cacheAuthorizedRequests and cacheUnauthorizedRequests).
 	Cache bool `json:"cache"`
-	// Allowed and Denied are how long an answer is remembered: that it is allowed, and every other one.
+	// Allowed and Denied are how long an answer is remembered that allows, and how long any other one is.
 	Allowed scenarios.Duration `json:"allowedTTL"`
 	Denied  scenarios.Duration `json:"deniedTTL"`
 	// Size is how many answers are remembered. It is fixed in Kubernetes.
 	Size int `json:"cacheSize"`
-	// Takes is how long one check takes. Checks of requests under way at once may ask the same: there is no single-flight.
+	// Takes is how long one check takes. Checks of requests that are open at the same time may ask the same, because
+	// there is no single-flight.
 	Takes scenarios.Duration `json:"checkTakes"`
 }
 
-// Workload is a group of agents or users that ask alike: the agents of DaemonSets, one a node and DaemonSet, or the users
-// of a deputy such as a dashboard.
+// Workload is a group of agents or users that ask in the same way: the agents of DaemonSets, one for each node and
+// DaemonSet, or the users of a deputy such as a dashboard.
 type Workload struct {
 	Name string `json:"name"`
 	// Mode is the mode of impersonation that serves it: constrained, once the permissions are, or legacy for good.
@@ -101,16 +103,17 @@ type Workload struct {
 	// Nodes and DaemonSets are those of node agents.
 	Nodes      int `json:"nodes,omitempty"`
 	DaemonSets int `json:"daemonSets,omitempty"`
-	// NameAlone has agents impersonate a node by its name alone today. Otherwise they ask for the group system:nodes
-	// beside it, which legacy impersonation does not give by itself, and without which a node is refused what nodes may do.
-	// Constrained modes give the group, and do not apply to who asks for it.
+	// NameAlone makes agents impersonate a node only by its name today. Otherwise they also ask for the group
+	// system:nodes, which legacy impersonation does not add by itself, and without which a node may not do what nodes
+	// do. Constrained modes add the group, and do not serve a request that asks for it.
 	NameAlone bool `json:"nameAlone,omitempty"`
-	// Users are whom a deputy acts for, each with so many groups and values of extra. Deputies are its pods.
+	// Users is the number of users for whom a deputy acts, each with the given numbers of groups and values of extra.
+	// Deputies is the number of its pods.
 	Users    int `json:"users,omitempty"`
 	Groups   int `json:"groups,omitempty"`
 	Extras   int `json:"extras,omitempty"`
 	Deputies int `json:"deputies,omitempty"`
-	// ServiceAccounts says which pods have one together.
+	// ServiceAccounts says which pods share one.
 	ServiceAccounts profile.ServiceAccounts `json:"serviceAccounts"`
 	// Every is the time between two requests of one agent or user.
 	Every scenarios.Duration `json:"every"`
@@ -138,10 +141,10 @@ func DefaultWorkload() Workload {
 	}
 }
 
-// isOfNodes reports whether the workload is that of node agents.
+// isOfNodes reports whether the workload consists of node agents.
 func (w Workload) isOfNodes() bool { return w.Users == 0 }
 
-// units returns how many ask: agents or users.
+// units returns the number of agents or users.
 func (w Workload) units() int {
 	if w.isOfNodes() {
 		return w.Nodes * w.DaemonSets
@@ -158,7 +161,8 @@ type Situation struct {
 	RBAC RBAC           `json:"rbac"`
 }
 
-// Situations returns what is predicted: the steps of the move to constrained impersonation, or what Gate and RBAC leave.
+// Situations returns what is predicted: the steps of the move to constrained impersonation, or those that Gate and RBAC
+// select.
 func (p Plan) Situations() (list []Situation) {
 	gates, permissions := []scenarios.Gate{scenarios.GateOff, scenarios.GateOn}, []RBAC{LegacyRBAC, ConstrainedRBAC}
 	if p.Gate != "" {

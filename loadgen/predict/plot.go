@@ -2,11 +2,11 @@ package predict
 
 import "github.com/authzconf/authzconf/reports/statistics"
 
-// mostPoints is how many points a curve has at most: more are not seen.
+// mostPoints is the largest number of points in a curve. More would not be visible.
 const mostPoints = 600
 
-// Plot returns the checks of each second after the restart of an API server, a curve for each situation. It has no curves
-// if nothing was simulated.
+// Plot returns the checks in each second after the restart of an API server, with a curve for each situation. It has no
+// curves if nothing was simulated.
 func (p *Prediction) Plot() statistics.Plot {
 	chart := statistics.Chart{
 		Label: "checks after the restart of an API server", Height: 300, Alone: true,

@@ -10,10 +10,10 @@ import (
 	"github.com/authzconf/authzconf/oracle"
 )
 
-// generations is how many tokens an agent has in a simulation: that of the beginning, and that of a rollout.
+// generations is how many tokens an agent has in a simulation: one in the beginning, and one after a rollout.
 const generations = 2
 
-// group is a workload with all that a simulation needs of it.
+// group is a workload with everything that a simulation needs of it.
 type group struct {
 	Workload
 	script
@@ -22,8 +22,8 @@ type group struct {
 	// order has the units by when they ask in a period.
 	order []int32
 	every time.Duration
-	// outer and inner are where the numbers begin of what is remembered of constrained modes, and accounts that of the
-	// service accounts.
+	// outer and inner are the first numbers of what is remembered of constrained modes. accounts is the first number of
+	// the service accounts.
 	outer, inner, accounts int32
 	asks                   []numbered
 }
@@ -37,7 +37,7 @@ type numbered struct {
 // unit is one agent or user.
 type unit struct {
 	phase time.Duration
-	// server is the API server that it is connected to; subject, account and deputy are numbers within the workload.
+	// server is the API server to which it is connected. subject, account and deputy are numbers within the workload.
 	server, subject, account, deputy int32
 	// place is the node's or the deputy's number, by which it has its server.
 	place       int32
@@ -48,8 +48,8 @@ type unit struct {
 // numbers is how many numbers were given out.
 type numbers struct{ remembered, accounts, questions int32 }
 
-// newGroup returns a workload spread over API servers: on each of them, the agents of a DaemonSet ask at even distances, and
-// so do those of a node. All begin within the first period.
+// newGroup spreads a workload over API servers. On each server the agents of a DaemonSet ask at even distances, and so
+// do those of a node. All begin within the first period.
 func newGroup(number int, w Workload, s script, servers int, n *numbers) *group {
 	g := &group{number: number, Workload: w, script: s, every: time.Duration(w.Every)}
 	if w.isOfNodes() {

@@ -10,7 +10,7 @@ import (
 	"github.com/authzconf/authzconf/oracle"
 )
 
-// Predict returns what a plan leads to. The plan has been checked.
+// Predict returns what a plan leads to. The plan must have been checked.
 func Predict(p *Plan) (*Prediction, error) {
 	out := &Prediction{Plan: *p, Assumes: p.listAssumptions()}
 	if n := p.countRequests(); n > maxSimulated {
@@ -29,7 +29,7 @@ func Predict(p *Plan) (*Prediction, error) {
 	return out, err
 }
 
-// outcomes are those of a plan so far. Situations in which everybody asks the same have the same one.
+// outcomes are the outcomes of a plan so far. Situations in which everybody asks the same have the same one.
 type outcomes struct {
 	plan      *Plan
 	simulates bool
@@ -80,7 +80,7 @@ func (s Situation) describe() string {
 	return "gate " + string(s.Gate) + ", " + permissions
 }
 
-// fill puts closed form and simulation side by side. found is nil if nothing was simulated.
+// fill puts the figures of closed form and simulation together. found is nil if nothing was simulated.
 func (o *Outcome) fill(p *Plan, scripts []script, c *closedForm, found *simulated) {
 	closed := c.steady()
 	base, event := sumOf(closed).total(), float64(p.eventSeconds())
@@ -114,7 +114,7 @@ func (o *Outcome) fillKinds(closed, simulated []rates) {
 	}
 }
 
-// optionalAmount returns an amount that was simulated, or nil if nothing was.
+// optionalAmount returns a simulated amount, or nil if nothing was simulated.
 func optionalAmount(simulated []rates, a amount) *amount {
 	if simulated == nil {
 		return nil
@@ -122,7 +122,7 @@ func optionalAmount(simulated []rates, a amount) *amount {
 	return &a
 }
 
-// fillLevels adds the figures of each priority level, and first those of what comes before.
+// fillLevels adds the figures of each priority level, preceded by those of what comes before priority and fairness.
 func (o *Outcome) fillLevels(scripts []script, closed, simulated []rates) {
 	levels := []string{""}
 	levels = seq.AppendMissing(levels, seq.Map(scripts, func(s script) string { return s.level })...)
@@ -138,7 +138,7 @@ func (o *Outcome) fillLevels(scripts []script, closed, simulated []rates) {
 	}
 }
 
-// sumLevel returns what there is in a priority level, or, for none, what the impersonation of all requests leads to.
+// sumLevel returns the sum for a priority level or, if that is empty, for the impersonation of all requests.
 func sumLevel(list []rates, level string, isIn func(workload int) bool) (a amount) {
 	for i, r := range list {
 		if !isIn(i) {
@@ -171,7 +171,7 @@ func (o *Outcome) findPeak() {
 	}
 }
 
-// listAssumptions returns what the figures rest on.
+// listAssumptions returns the assumptions of the figures.
 func (p *Plan) listAssumptions() []string {
 	list := []string{
 		"kube-apiserver " + newest() + ": a success of a constrained mode is remembered for " + time.Duration(p.Memory).String() +
@@ -193,7 +193,7 @@ func (p *Plan) listAssumptions() []string {
 	return append(list, p.Authorizer.describe())
 }
 
-// describe returns what the chain decides.
+// describe returns in words what the chain decides.
 func (a Authorizer) describe() string {
 	memory := "it remembers no answer of the webhook"
 	if a.Cache {

@@ -36,14 +36,14 @@ func situation(t testing.TB, p *Plan, gate scenarios.Gate, rbac RBAC) Outcome {
 	return out.Situations[0]
 }
 
-// isNear reports whether both figures are what is wanted, within a part of it.
+// isNear reports whether both figures are the wanted one, within a part of it.
 func isNear(f Figure, want, part float64) bool {
 	isClose := func(got float64) bool { return math.Abs(got-want) <= part*want }
 	return isClose(f.ClosedForm) && isClose(f.Value())
 }
 
-// The figures of the table in closed form that follows from the documents: checks a second of N nodes, M DaemonSets, every
-// p, on H servers.
+// TestSteadyState compares with the table in closed form that follows from the documents: checks per second of N nodes
+// and M DaemonSets that ask every p on H servers.
 func TestSteadyState(t *testing.T) {
 	for _, c := range []struct {
 		nodes, sets, servers                   int
@@ -83,7 +83,8 @@ func TestSteadyState(t *testing.T) {
 	}
 }
 
-// A request costs as many reviews in the steady state, behind a webhook of which nothing is remembered.
+// TestCostOfARequest checks how many reviews a request costs in the steady state behind a webhook whose answers are not
+// remembered.
 func TestCostOfARequest(t *testing.T) {
 	deputy := func(mode oracle.Mode, groups, extras int) func(*Plan, *Workload) {
 		return func(_ *Plan, w *Workload) { w.Mode, w.Users, w.Groups, w.Extras = mode, 100, groups, extras }
@@ -125,8 +126,9 @@ func TestCostOfARequest(t *testing.T) {
 	}
 }
 
-// An API server remembers 8,192 answers: of agents that ask in turn it remembers all, or none. The answers are those of a
-// legacy request by name (2 questions a node) or of an agent of the mode arbitrary-node (3).
+// TestAnswersThatFit checks that an API server, which remembers 8,192 answers, remembers all answers of agents that ask
+// in turn, or none. The answers are those of a legacy request by name (2 questions for each node), or of an agent of
+// the mode arbitrary-node (3).
 func TestAnswersThatFit(t *testing.T) {
 	for _, c := range []struct {
 		mode  oracle.Mode
@@ -135,7 +137,7 @@ func TestAnswersThatFit(t *testing.T) {
 		nodes int
 		want  float64 // reviews of a request
 	}{
-		// Remembered for 30 s, and asked every 10 s: one in four.
+		// An answer that is remembered for 30 s and asked for every 10 s is missing once in four times.
 		{oracle.AssociatedNode, scenarios.GateOff, LegacyRBAC, 4096, 2.0 / 4},
 		{oracle.AssociatedNode, scenarios.GateOff, LegacyRBAC, 4097, 2},
 		{oracle.AssociatedNode, scenarios.GateOff, LegacyRBAC, 5000, 2},
@@ -147,7 +149,8 @@ func TestAnswersThatFit(t *testing.T) {
 			t.Errorf("%d nodes, %s: %v and %v reviews of %v requests, want %v each", c.nodes, got.Name, f.ClosedForm, f.Value(), got.Requests, c.want)
 		}
 	}
-	// With own questions for three checks of each agent, asked every 30 s and allowed for 5 min: one in eleven.
+	// Three checks of each agent have questions of their own, which are asked every 30 s and allowed for 5 min, so one
+	// in eleven is missing.
 	for nodes, want := range map[int]float64{2730: 3.0 / 11, 2731: 3} {
 		got := situation(t, newPlan(t, func(p *Plan, w *Workload) {
 			w.Mode, w.Nodes, p.Authorizer.Answers = oracle.ArbitraryNode, nodes, AnswerAllow
@@ -158,7 +161,7 @@ func TestAnswersThatFit(t *testing.T) {
 	}
 }
 
-// Only what Node and RBAC do not allow reaches a webhook behind them.
+// TestWebhookLast checks that only what Node and RBAC do not allow reaches a webhook after them.
 func TestWebhookLast(t *testing.T) {
 	plan := func(answers Answer) *Plan {
 		return newPlan(t, func(p *Plan, w *Workload) {
@@ -180,7 +183,8 @@ func TestWebhookLast(t *testing.T) {
 	}
 }
 
-// Turning the gate on with RBAC as it is costs two checks for each account and start of an API server, and what is under way.
+// TestOnlyTheGate checks that turning the gate on with unchanged RBAC costs two checks for each account and start of an
+// API server, and those of requests that are open at the time.
 func TestOnlyTheGate(t *testing.T) {
 	plan := newPlan(t, func(p *Plan, w *Workload) {
 		w.Nodes, w.DaemonSets, w.NameAlone, p.APIServers, p.Authorizer.Cache = 300, 5, true, 3, false
@@ -192,7 +196,8 @@ func TestOnlyTheGate(t *testing.T) {
 	}
 }
 
-// More names than the API server remembers the mode of cost those of the other modes in each request.
+// TestMoreNames checks that more names than the API server remembers modes for cost the checks of the other modes in
+// each request.
 func TestMoreNames(t *testing.T) {
 	for accounts, want := range map[int]float64{10_000: 2, 10_001: 4} {
 		got := situation(t, newPlan(t, func(p *Plan, w *Workload) {
@@ -206,7 +211,7 @@ func TestMoreNames(t *testing.T) {
 
 func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
 
-// plans returns how many plans a test makes: fewer of them in a short run.
+// plans returns how many plans a test makes. It makes fewer in a short run.
 func plans(n int) int {
 	if testing.Short() {
 		return n / 4
@@ -214,8 +219,8 @@ func plans(n int) int {
 	return n
 }
 
-// randomPlan returns a plan by chance in which nothing happens at the edge of a time: no period is part of a time to live,
-// and the webhook's answers all fit, or none.
+// randomPlan returns a random plan in which nothing happens at the edge of a time: no period divides a time to live,
+// and the webhook's answers all fit, or none does.
 func randomPlan(t testing.TB, r *rand.Rand) *Plan {
 	return newPlan(t, func(p *Plan, w *Workload) {
 		w.Mode, w.ServiceAccounts = pick(r, oracle.Modes()...), pick(r, profile.Shared, profile.PerAgent)
@@ -245,7 +250,7 @@ func randomPlan(t testing.TB, r *rand.Rand) *Plan {
 	})
 }
 
-// Closed form and simulation agree within 0.1 % where nothing is random.
+// TestClosedFormIsSimulated checks that closed form and simulation agree within 0.1 % if nothing is random.
 func TestClosedFormIsSimulated(t *testing.T) {
 	r := rand.New(rand.NewPCG(5284, 0))
 	for range plans(80) {
@@ -264,7 +269,7 @@ func TestClosedFormIsSimulated(t *testing.T) {
 	}
 }
 
-// What events cost is the same by both ways within a tenth, for a cluster with many agents.
+// TestEvents checks that both ways predict the same cost of events within a tenth, for a cluster with many agents.
 func TestEvents(t *testing.T) {
 	for _, servers := range []int{1, 3} {
 		for _, every := range []time.Duration{4 * time.Second, 30 * time.Second} {
@@ -294,7 +299,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// A plan that would take long to simulate has the closed form alone, and says so.
+// TestNotSimulated checks that a plan that would take long to simulate has only the closed form, and says so.
 func TestNotSimulated(t *testing.T) {
 	p := newPlan(t, func(_ *Plan, w *Workload) { w.Nodes, w.Every = 100_000, scenarios.Duration(10*time.Millisecond) })
 	out, err := Predict(p)

@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the table of docs/results/predicted.md")
 
-// publishedRun is what the published file of a storm says of it.
+// publishedRun is what the published file of a storm says about it.
 type publishedRun struct {
 	Profile     string              `json:"profile"`
 	BlockLength scenarios.Duration  `json:"blockLength"`
@@ -43,8 +43,8 @@ type publishedPopulation struct {
 	Every           scenarios.Duration `json:"every"`
 }
 
-// complete fills in from the profile and the name of a run what its file does not say: published runs that are older than
-// the fields.
+// complete sets, from the profile and the name of a run, what its file does not say because it is older than these
+// fields.
 func (r *publishedRun) complete(t *testing.T, part, name string) {
 	p, err := profile.Load(r.Profile, nil)
 	if part == "daemonset" || r.Profile == "reviews-5000" {
@@ -64,7 +64,8 @@ func (r *publishedRun) complete(t *testing.T, part, name string) {
 	}
 }
 
-// readVariant returns what the agents of a published variant are, and what they may; not ok for those of which a plan cannot be made.
+// readVariant returns what the agents of a published variant are, and what they may do. ok is false for those from
+// which no plan can be made.
 func readVariant(variant string) (mode oracle.Mode, rbac RBAC, ok bool) {
 	known := map[string]struct {
 		mode oracle.Mode
@@ -78,7 +79,7 @@ func readVariant(variant string) (mode oracle.Mode, rbac RBAC, ok bool) {
 	return k.mode, k.rbac, ok
 }
 
-// costOfBlock returns the reviews of a request, or its checks where there is no webhook, in a block that begins when all
+// costOfBlock returns the reviews of a request, or its checks if there is no webhook, in a block that begins when all
 // successes are forgotten.
 func costOfBlock(t *testing.T, p *Plan, length time.Duration) float64 {
 	t.Helper()
@@ -103,8 +104,8 @@ func costOfBlock(t *testing.T, p *Plan, length time.Duration) float64 {
 	return float64(sum.Checks) / float64(sum.Requests)
 }
 
-// A block of 30 s that begins with nothing remembered has two reviews of three requests of each agent that asks every 10 s, if
-// all answers fit, and six if they do not.
+// TestBlockOfAnswers checks a block of 30 s that begins with nothing remembered. For three requests of each agent,
+// which asks every 10 s, it has two reviews if all answers fit, and six if they do not.
 func TestBlockOfAnswers(t *testing.T) {
 	for size, want := range map[int]float64{1_000_000: 2.0 / 3, 8192: 2} {
 		p := newPlan(t, func(p *Plan, w *Workload) {
@@ -117,11 +118,11 @@ func TestBlockOfAnswers(t *testing.T) {
 	}
 }
 
-// row is a line of the table: the runs in which the same was asked with the same result.
+// row is a line of the table. It stands for runs in which the same was asked with the same result.
 type row struct{ variant, asks, accounts, authorizer, predicted, measured, steady string }
 
-// What is published of storms whose agents ask in their own time is within 2 % of what is predicted for their blocks. The
-// table in the documentation is made of it, where the long run stands beside it.
+// TestPublished checks that the published results of storms whose agents ask in their own time are within 2 % of what
+// is predicted for their blocks. The table in the documentation is made from it, and also shows the long run.
 func TestPublished(t *testing.T) {
 	agents, runs := map[row][]int{}, map[row]int{}
 	for _, part := range []string{"daemonset", "reviews", "authorizers"} {
@@ -136,7 +137,7 @@ func TestPublished(t *testing.T) {
 		for _, name := range slices.Sorted(maps.Keys(all)) {
 			r := all[name]
 			if strings.HasSuffix(r.Profile, "-authorizer") {
-				continue // of slow authorizers: the counts are those of the others
+				continue // of slow authorizers, which have the same counts as the others
 			}
 			r.complete(t, part, name)
 			for i := range r.Variants {

@@ -12,7 +12,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Line is a question that somebody has who plans for a cluster, and the answer in words.
+// Line is a question of somebody who plans a cluster, with its answer in words.
 type Line struct {
 	Question string `json:"question"`
 	Answer   string `json:"answer"`
@@ -56,7 +56,7 @@ func (p *Prediction) eventTime() string { return time.Duration(p.Plan.Within).St
 // hasWebhook reports whether there is one.
 func (a Authorizer) hasWebhook() bool { return a.Chain == WebhookFirst || a.Chain == WebhookLast }
 
-// describeFigures returns figures in words, those of a request too if it is given how many there are.
+// describeFigures returns figures in words. If the number of requests is given, it adds the figures for each request.
 func (p *Prediction) describeFigures(f Figures, requests float64) string {
 	text := FormatRate(f.Checks.Value()) + " checks/s"
 	if requests > 0 {
@@ -68,8 +68,8 @@ func (p *Prediction) describeFigures(f Figures, requests float64) string {
 	return text
 }
 
-// compareWith returns the long run of a situation, and how it differs from that of another; where it does not, what the first
-// seconds cost more.
+// compareWith returns the long run of a situation, and how it differs from that of another. If it does not differ, it
+// returns what the first seconds cost more.
 func (p *Prediction) compareWith(o, base Outcome) string {
 	text := p.describeFigures(o.Steady, o.Requests) + ": " + formatChange(o.Steady.Checks, base.Steady.Checks)
 	if p.Plan.Authorizer.hasWebhook() {
@@ -95,7 +95,7 @@ func formatChange(now, before Figure) string {
 	return fmt.Sprintf("%+.1f %%", 100*(is-was)/was)
 }
 
-// describeMemory returns whether the API servers remember all answers of the webhook; empty if they remember none.
+// describeMemory returns whether the API servers remember all answers of the webhook, or "" if they remember none.
 func (p *Prediction) describeMemory(o Outcome) string {
 	a := p.Plan.Authorizer
 	switch {
@@ -125,7 +125,7 @@ func (o Outcome) levels() []string {
 	return names
 }
 
-// describeDenied returns what a request costs that nobody is allowed.
+// describeDenied returns what a request costs that nobody is allowed to send.
 func (p *Prediction) describeDenied() (string, error) {
 	var parts []string
 	for _, w := range p.Plan.Workloads {
@@ -142,7 +142,7 @@ func (p *Prediction) describeDenied() (string, error) {
 	return strings.Join(seq.AppendMissing(nil, parts...), "; ") + ", each time: a denial is not remembered, and comes before priority and fairness", nil
 }
 
-// FormatRate returns a number for people: with as many digits as one reads.
+// FormatRate returns a number with as many digits as people read.
 func FormatRate(rate float64) string {
 	switch {
 	case rate >= 100 || rate == math.Trunc(rate):

@@ -18,16 +18,16 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Logged is a request that impersonated, as an audit log tells of it.
+// Logged is a request that impersonated, according to an audit log.
 type Logged struct {
 	At        time.Time
-	Client    string // the address that it came from: all requests of one go to the same API server
+	Client    string // the address that it came from; all requests from one address go to the same API server
 	Requestor scenarios.User
 	As        scenarios.Impersonate
 	Request   oracle.Attributes
 }
 
-// Replay holds the requests of an audit log, which are few in kind.
+// Replay collects the requests of an audit log. They are of few kinds.
 type Replay struct {
 	entries    []entry
 	requestors interned[scenarios.User]
@@ -36,7 +36,7 @@ type Replay struct {
 	clients    interned[string]
 }
 
-// entry is one request, by the numbers of what it consists of.
+// entry is one request, by the numbers of its parts.
 type entry struct {
 	at                             time.Time
 	requestor, as, request, client int32
@@ -49,7 +49,7 @@ type interned[T any] struct {
 }
 
 func (i *interned[T]) number(thing T) int32 {
-	key := fmt.Sprintf("%q", []any{thing}) // maps are printed in order
+	key := fmt.Sprintf("%q", []any{thing}) // maps are printed in a fixed order
 	if n, ok := i.numbers[key]; ok {
 		return n
 	}
@@ -61,7 +61,7 @@ func (i *interned[T]) number(thing T) int32 {
 	return n
 }
 
-// Add takes in a request. They may come in any order.
+// Add adds a request. Requests may come in any order.
 func (r *Replay) Add(l Logged) {
 	r.entries = append(r.entries, entry{
 		l.At, r.requestors.number(l.Requestor), r.as.number(l.As), r.requests.number(l.Request), r.clients.number(l.Client),
@@ -79,9 +79,9 @@ type LogPrediction struct {
 	From     time.Time `json:"from"`
 	To       time.Time `json:"to"`
 	Requests int64     `json:"requests"`
-	// Situations are all requests, by the state of gate and permissions.
+	// Situations are the costs of all requests, by the state of gate and permissions.
 	Situations []LogOutcome `json:"situations"`
-	// Accounts are those who sent them, who costs most first.
+	// Accounts are those who sent the requests, beginning with the one who costs most.
 	Accounts []LogAccount `json:"accounts"`
 	Assumes  []string     `json:"assumes"`
 }
@@ -91,7 +91,7 @@ type LogOutcome struct {
 	Situation
 	// Name is the situation in words.
 	Name string `json:"name"`
-	// Checks are made inside the API servers, and so many reviews of them reach the webhook.
+	// Checks are made inside the API servers. Reviews is how many of them reach the webhook.
 	Checks  int64 `json:"checks"`
 	Reviews int64 `json:"webhookReviews"`
 	// Peak is the minute with the most checks.
@@ -101,7 +101,7 @@ type LogOutcome struct {
 // Minute is one minute of the log.
 type Minute struct {
 	Begin time.Time `json:"begin"`
-	// Checks and Reviews are the mean of a second.
+	// Checks and Reviews are means per second.
 	Checks  float64 `json:"checksPerSecond"`
 	Reviews float64 `json:"webhookReviewsPerSecond"`
 }
@@ -115,8 +115,8 @@ type LogAccount struct {
 	Situations []LogOutcome          `json:"situations"`
 }
 
-// Predict replays the requests in each situation, on API servers that have just started. Of a plan it takes the API
-// servers and the authorizers. It ends early, with the context's error, when that ends.
+// Predict replays the requests in each situation on API servers that have just started. It uses the API servers and the
+// authorizers of a plan. When the context ends, it ends early with the context's error.
 func (r *Replay) Predict(ctx context.Context, p *Plan) (*LogPrediction, error) {
 	slices.SortStableFunc(r.entries, func(a, b entry) int { return a.at.Compare(b.at) })
 	out := &LogPrediction{
@@ -152,7 +152,7 @@ func (r *Replay) Predict(ctx context.Context, p *Plan) (*LogPrediction, error) {
 	return out, nil
 }
 
-// logCosts are those of requests, in all and by minute.
+// logCosts are the costs of requests, in all and by minute.
 type logCosts struct {
 	requests, checks, reviews int64
 	modes                     map[oracle.Mode]int64
@@ -196,7 +196,7 @@ type replayed struct {
 	accounts  map[string]*logCosts
 }
 
-// replayServer is one API server: the oracle, and what it remembers of the webhook.
+// replayServer is one API server: the oracle, and what the server remembers of the webhook.
 type replayServer struct {
 	model     *oracle.Server
 	now       time.Time
@@ -217,7 +217,7 @@ func newReplayed(p *Plan, s Situation) (*replayed, error) {
 	return out, nil
 }
 
-// permitLogged returns a chain that allows what was done: by the verb impersonate, and where the permissions are
+// permitLogged returns a chain that allows what was done: by the verb impersonate and, if the permissions are
 // constrained, by every constrained mode that serves it. Groups and values of extra are granted one by one.
 func permitLogged(rbac RBAC, chain Chain) []oracle.Authorizer {
 	isConstrained := rbac == ConstrainedRBAC || chain == NoAuthorizer
@@ -279,7 +279,8 @@ func (r *replayed) send(log *Replay, e entry) {
 	}
 }
 
-// withoutNodeGroup returns what an agent asks for that is constrained: a node by its name alone, which has its group then.
+// withoutNodeGroup returns what an agent asks for if it is constrained: a node only by its name, which then gets its
+// group.
 func withoutNodeGroup(as scenarios.Impersonate) scenarios.Impersonate {
 	if strings.HasPrefix(as.User, "system:node:") && slices.Equal(as.Groups, []string{user.NodesGroup}) {
 		as.Groups = nil
@@ -325,7 +326,7 @@ func (s *replayServer) asksWebhook(p *Plan, review oracle.Review) bool {
 	return true
 }
 
-// listLogAssumptions returns what the figures of a replay rest on.
+// listLogAssumptions returns the assumptions of the figures of a replay.
 func (p *Plan) listLogAssumptions() []string {
 	return []string{
 		"kube-apiserver " + newest() + ": the API servers start with the first request of the log, and requests are not under way at once",

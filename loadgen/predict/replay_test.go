@@ -9,7 +9,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// logOf has agents on nodes that list every 4 s for a minute, a busier second minute, and a deputy.
+// logOf returns a log of agents on nodes that list every 4 s for a minute, of a busier second minute, and of a deputy.
 func logOf() *Replay {
 	r := &Replay{}
 	begin := time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
@@ -45,8 +45,8 @@ func TestReplay(t *testing.T) {
 	if agent.Name != "system:serviceaccount:a:agent" || agent.Requests != 450 || agent.Modes[oracle.AssociatedNode] != 450 {
 		t.Errorf("%+v", agent)
 	}
-	// Node, group and request; every request of each agent. Constrained, all agents ask the same, which is remembered for
-	// 10 s: an action and an identity.
+	// These are node, group and request, for every request of each agent. In constrained modes all agents ask the same,
+	// which is remembered for 10 s: an action and an identity.
 	misses := int64(0)
 	last := -time.Minute
 	for i := range 15 + 30 {
@@ -67,10 +67,11 @@ func TestReplay(t *testing.T) {
 	if peak.Begin.Minute() != 5 || peak.Checks != 3*300/60.0 {
 		t.Errorf("%+v", peak)
 	}
-	// alice, two groups, a value of extra and the request; with the gate on an action check first, denied or not.
+	// These are alice, two groups, a value of extra and the request. With the gate on, there is also an action check
+	// first, whether it is denied or not.
 	for _, a := range got.Accounts[1:] {
 		want := []int64{5, 6, 6}
-		if a.Name == "admin" { // whom no webhook sees, but as alice
+		if a.Name == "admin" { // no webhook sees the admin, except as alice
 			want = []int64{1, 1, 1}
 		}
 		for i, s := range a.Situations {
@@ -84,7 +85,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// What the API server remembers of the webhook's answers is left out, and each API server remembers by itself.
+// TestReplayRemembers checks that what the API server remembers of the webhook's answers is left out, and that each API
+// server remembers by itself.
 func TestReplayRemembers(t *testing.T) {
 	p := Defaults()
 	one, err := logOf().Predict(t.Context(), &p)

@@ -17,17 +17,17 @@ import (
 // CheckKind is what an authorization check is about.
 type CheckKind int
 
-// The kinds of checks, in the order in which they are asked.
+// These are the kinds of checks, in the order in which they are asked.
 const (
-	// TryCheck is one of a mode that does not succeed.
+	// TryCheck is a check of a mode that does not succeed.
 	TryCheck CheckKind = iota
-	// ActionCheck is about impersonate-on:MODE:VERB, of the mode that succeeds.
+	// ActionCheck is a check of impersonate-on:MODE:VERB, for the mode that succeeds.
 	ActionCheck
-	// IdentityCheck is about impersonate:MODE, of the mode that succeeds.
+	// IdentityCheck is a check of impersonate:MODE, for the mode that succeeds.
 	IdentityCheck
-	// LegacyCheck is about the verb impersonate.
+	// LegacyCheck is a check of the verb impersonate.
 	LegacyCheck
-	// RequestCheck is about the request itself, as who is impersonated.
+	// RequestCheck is the check of the request itself, for the impersonated user.
 	RequestCheck
 	kindCount
 )
@@ -40,21 +40,22 @@ func (k CheckKind) String() string { return kindNames[k] }
 // MarshalText implements encoding.TextMarshaler.
 func (k CheckKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// scope is what tells the questions of one check apart.
+// scope says what makes the questions of one check different.
 type scope int
 
 const (
-	// ofUnit is another question for each agent, or user.
+	// ofUnit means a different question for each agent or user.
 	ofUnit scope = iota
-	// ofUnitRequest is another for each of the different requests of each agent, or user.
+	// ofUnitRequest means a different question for each of the different requests of each agent or user.
 	ofUnitRequest
-	// ofAccount is another for each service account.
+	// ofAccount means a different question for each service account.
 	ofAccount
-	// ofDeputyRequest is another for each of the different requests of each deputy: whom it acts for is not part of it.
+	// ofDeputyRequest means a different question for each of the different requests of each deputy. The user for whom
+	// it acts is not part of the question.
 	ofDeputyRequest
-	// ofDeputy is another for each deputy; all its values are checked at once.
+	// ofDeputy means a different question for each deputy. All its values are checked at once.
 	ofDeputy
-	// ofSubjectRequest is another for each of the different requests of each user or node that is impersonated.
+	// ofSubjectRequest means a different question for each of the different requests of each impersonated user or node.
 	ofSubjectRequest
 )
 
@@ -64,22 +65,23 @@ type step struct {
 	mode    oracle.Mode
 	allowed bool
 	scope   scope
-	// byToken says that the question has the requestor's credential in it, so that a new token makes it another one.
+	// byToken means that the question contains the requestor's credential, so that a new token makes it a different
+	// one.
 	byToken bool
-	// isOfNode says that the Node authorizer allows it.
+	// isOfNode means that the Node authorizer allows it.
 	isOfNode bool
 }
 
-// script is all that a request of a workload may ask. What is remembered leaves out parts of it.
+// script is everything that a request of a workload may ask. Parts of it are left out if they are remembered.
 type script struct {
-	// tries are those of modes that do not succeed, asked as long as the mode that does is not known.
+	// tries are the checks of modes that do not succeed. They are asked as long as it is not known which mode succeeds.
 	tries []step
-	// mode succeeds. It is empty if none does: then the request ends there.
+	// mode is the mode that succeeds. It is empty if none does, and then the request ends there.
 	mode     oracle.Mode
-	action   []step // none, or one
+	action   []step // none or one
 	identity []step
-	request  []step // one, or none
-	// level is the priority level that the request is dispatched in; empty if it is not.
+	request  []step // one or none
+	// level is the priority level in which the request is dispatched. It is empty if it is not dispatched.
 	level string
 }
 
@@ -91,7 +93,8 @@ func (s script) steps() []step {
 // isConstrained reports whether successes are remembered.
 func (s script) isConstrained() bool { return s.mode != "" && s.mode != oracle.Legacy }
 
-// newScript asks the oracle what a request of a workload asks in a situation, of a server that has just started.
+// newScript asks the oracle which checks a request of a workload leads to in a situation, on a server that has just
+// started.
 func newScript(w Workload, situation Situation, chain Chain) (script, error) {
 	rbac := situation.RBAC
 	if w.Mode == oracle.Legacy && rbac == ConstrainedRBAC {
@@ -122,7 +125,7 @@ func newest() string {
 	return known[len(known)-1]
 }
 
-// add takes in a review of an attempt.
+// add adds a review of an attempt.
 func (s *script) add(w Workload, attempt oracle.Attempt, review oracle.Review) {
 	isAction := strings.HasPrefix(review.Spec.ResourceAttributes.Verb, "impersonate-on:")
 	st := step{mode: attempt.Mode, allowed: review.Allowed(), byToken: attempt.Mode != oracle.AssociatedNode, scope: scopeOf(w, review)}
@@ -142,7 +145,7 @@ func (s *script) add(w Workload, attempt oracle.Attempt, review oracle.Review) {
 	}
 }
 
-// scopeOf returns what tells the questions of a check of impersonation apart.
+// scopeOf returns what makes the questions of an impersonation check different.
 func scopeOf(w Workload, review oracle.Review) scope {
 	isAction := strings.HasPrefix(review.Spec.ResourceAttributes.Verb, "impersonate-on:")
 	switch {
@@ -165,8 +168,8 @@ func reviewsOf(segments []oracle.Segment) (list []oracle.Review) {
 	return list
 }
 
-// authorizers returns a chain that gives a workload the permissions of its mode. Groups and values of extra are granted one
-// by one, never all at once. Every request is allowed to who is impersonated.
+// authorizers returns a chain that gives a workload the permissions of its mode. Groups and values of extra are granted
+// one by one, and never all at once. The impersonated user is allowed every request.
 func authorizers(mode oracle.Mode, rbac RBAC, chain Chain) []oracle.Authorizer {
 	constrained := func(verb string) bool {
 		return verb == "impersonate:"+string(mode) || strings.HasPrefix(verb, "impersonate-on:"+string(mode)+":")

@@ -10,14 +10,15 @@ import (
 
 // server is what one API server remembers.
 type server struct {
-	modes   *answerCache // by service account, which mode succeeded last
-	lives   []life       // of successes of constrained modes
+	modes   *answerCache // by service account, the mode that succeeded last
+	lives   []life       // the successes of constrained modes
 	answers *answerCache // of the webhook
-	// checks and reviews are when they were made, by what is remembered and by question.
+	// checks and reviews are the times at which they were made, by the number of what is remembered and of the
+	// question.
 	checks, reviews []renewal
 }
 
-// life is when something is remembered.
+// life is the time in which something is remembered.
 type life struct{ from, until time.Duration }
 
 func newServer(p *Plan, n numbers) *server {
@@ -27,7 +28,7 @@ func newServer(p *Plan, n numbers) *server {
 	}
 }
 
-// restart forgets all.
+// restart forgets everything.
 func (s *server) restart() {
 	s.modes.forget()
 	s.answers.forget()
@@ -63,11 +64,11 @@ type exchange struct {
 	index   int32
 	request int32
 	arrival time.Duration
-	// clock is when the checks so far are answered.
+	// clock is the time at which the checks so far are answered.
 	clock time.Duration
 }
 
-// serve takes a request of a unit at a time.
+// serve serves a request of a unit that arrives at a time.
 func (s *simulation) serve(g *group, index int32, arrival time.Duration) {
 	u := &g.units[index]
 	x := exchange{simulation: s, server: s.servers[u.server], group: g, unit: u, index: index, arrival: arrival, clock: arrival}
@@ -79,7 +80,8 @@ func (s *simulation) serve(g *group, index int32, arrival time.Duration) {
 	x.impersonate()
 }
 
-// impersonate does what the filter does: the mode that succeeded last first, then the others (getImpersonatedUser).
+// impersonate does what the filter does: it tries the mode that succeeded last first, and then the others
+// (getImpersonatedUser).
 func (x *exchange) impersonate() {
 	g := x.group
 	account := g.accounts + x.unit.account

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// maxSimulated is how many requests a simulation may have: some seconds of a processor.
+// maxSimulated is how many requests a simulation may have, which take some seconds of processor time.
 const maxSimulated = 15_000_000
 
 // simulated is what a simulation found for one situation.
 type simulated struct {
 	steady                          []rates
 	first, restart, rollout, expiry amount
-	// seconds are those after the restart.
+	// seconds are the seconds after the restart.
 	seconds []Second
 }
 
@@ -33,12 +33,12 @@ func (p *Plan) longest() (life, round time.Duration) {
 	return life, round
 }
 
-// Of what is watched, at least so many renewals of everything, and no more than so many: more are more exact where they
-// are not at even distances.
+// These are the smallest and the largest number of renewals that are watched. More give better figures if they are not
+// at even distances.
 const (
 	fewestRenewals = 2
 	mostRenewals   = 40
-	// lightRequests is how many requests a simulation has that takes no time to speak of.
+	// lightRequests is how many requests a simulation may have and still take hardly any time.
 	lightRequests = 100_000
 )
 
@@ -105,7 +105,7 @@ func (s *simulation) runFirst() amount {
 	return perSecond(t.sumBetween(0, seconds), seconds)
 }
 
-// runSteady runs until all that is remembered was forgotten twice, and then watches how often it is asked again.
+// runSteady runs until everything that is remembered was forgotten twice, and then watches how often it is asked again.
 func (s *simulation) runSteady() (list []rates) {
 	warm, watched := s.spans()
 	s.run(warm)
@@ -151,8 +151,8 @@ func (s *simulation) steadyOf(g *group, t *groupTally, watched time.Duration) ra
 // eventSeconds returns how many seconds an event takes.
 func (p *Plan) eventSeconds() int { return max(1, int(math.Ceil(time.Duration(p.Within).Seconds()))) }
 
-// runRestart restarts the first server. Who was connected to it asks at once, of itself or of the others if there are any,
-// and goes on in its own time.
+// runRestart restarts the first server. Everybody who was connected to it asks at once, that server or, if there are
+// any, the others, and goes on in their own time.
 func (s *simulation) runRestart() (restart, expiry amount, seconds []Second) {
 	begin := s.now()
 	s.servers[0].restart()
@@ -173,7 +173,8 @@ func (s *simulation) runRestart() (restart, expiry amount, seconds []Second) {
 	return perSecond(t.sumBetween(0, event), event), expiry, t.seconds
 }
 
-// runRollout gives the first DaemonSet of each workload, or all deputies, new tokens, with which all ask at once.
+// runRollout gives the first DaemonSet of each workload, or all deputies, new tokens, with which all of them ask at
+// once.
 func (s *simulation) runRollout() amount {
 	begin := s.now()
 	s.ask(begin, func(u *unit) bool {
@@ -187,13 +188,14 @@ func (s *simulation) runRollout() amount {
 	return perSecond(t.sumBetween(0, event), event)
 }
 
-// now returns the end of what was run.
+// now returns the end of the simulated time.
 func (s *simulation) now() time.Duration {
 	warm, watched := s.spans()
 	return warm + watched
 }
 
-// ask has the units that an event is about ask within its time, at even distances, those of all workloads at once.
+// ask makes the units that an event is about ask within its time, at even distances, and for all workloads at the same
+// time.
 func (s *simulation) ask(begin time.Duration, isMeant func(*unit) bool) {
 	for _, g := range s.groups {
 		var meant []int32

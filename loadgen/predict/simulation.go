@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// simulation is a cluster in time: agents that ask, and API servers that remember.
+// simulation is a cluster in time, with agents that ask and API servers that remember.
 type simulation struct {
 	plan    *Plan
 	takes   time.Duration
 	groups  []*group
 	servers []*server
 	tally   *tally
-	// renews keeps when checks and reviews were made, for what they are in the long run.
+	// renews records when checks and reviews were made, for their figures in the long run.
 	renews bool
 	next   []arrival
 	extra  []extraArrival
 }
 
-// arrival is the next request of a group in its own time: which one in its order, and in which period.
+// arrival is the next request of a group in its own time: its place in the order, and its period.
 type arrival struct {
 	at    int
 	begin time.Duration
@@ -39,7 +39,7 @@ func newSimulation(p *Plan, groups []*group, n numbers) *simulation {
 	return s
 }
 
-// clone returns the simulation as it is now, to go on with something else.
+// clone returns a copy of the simulation, to continue in another way.
 func (s *simulation) clone() *simulation {
 	out := *s
 	out.groups, out.servers, out.next = nil, nil, slices.Clone(s.next)
@@ -86,11 +86,11 @@ func (s *simulation) earliest() (group int, at time.Duration) {
 	return group, at
 }
 
-// renewal is when something was asked again. Questions that follow each other at once, of requests under way at the same
-// time, are one renewal.
+// renewal is a time at which something was asked again. Questions that follow one another at once, from requests that
+// are open at the same time, are one renewal.
 type renewal struct {
 	first, last time.Duration
-	// before is how many were asked before the last renewal, and count all.
+	// before is how many were asked before the last renewal, and count is how many were asked in all.
 	before, count int32
 }
 
@@ -119,7 +119,7 @@ func (x *exchange) renewReview(question int32) {
 	}
 }
 
-// beginRenewals begins to keep when checks and reviews are made.
+// beginRenewals begins to record when checks and reviews are made.
 func (s *simulation) beginRenewals() {
 	s.renews = true
 	for _, server := range s.servers {
@@ -128,7 +128,7 @@ func (s *simulation) beginRenewals() {
 	}
 }
 
-// endRenewals forgets them.
+// endRenewals discards the record.
 func (s *simulation) endRenewals() {
 	s.renews = false
 	for _, server := range s.servers {
@@ -136,8 +136,8 @@ func (s *simulation) endRenewals() {
 	}
 }
 
-// sumRates returns how many a second there are of the things with the numbers from first on: of each, between its first
-// renewal and its last one. What was not asked twice in the time that was watched counts by that time.
+// sumRates returns how many there are per second of the things with the numbers from first on. Each is counted between
+// its first and its last renewal. A thing that was not asked twice in the watched time is counted over that time.
 func sumRates(list []renewal, first, count int32, watched time.Duration) (rate float64) {
 	for _, r := range list[first : first+count] {
 		if r.before > 0 {

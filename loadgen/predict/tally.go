@@ -16,7 +16,7 @@ type groupTally struct {
 	reviews  [kindCount]int64
 }
 
-// Second is what there was in one second.
+// Second has the figures of one second.
 type Second struct {
 	Requests int64 `json:"requests"`
 	Checks   int64 `json:"checks"`
@@ -51,7 +51,7 @@ func (t *tally) addReview(group int, kind CheckKind, arrival time.Duration) {
 	t.groups[group].reviews[kind]++
 }
 
-// sumBetween returns what there was from one second of the tally to another, which is left out.
+// sumBetween returns the sum from one second of the tally up to another, which is excluded.
 func (t *tally) sumBetween(from, to int) (sum Second) {
 	for _, s := range t.seconds[min(from, len(t.seconds)):min(to, len(t.seconds))] {
 		sum.Requests += s.Requests
@@ -61,8 +61,8 @@ func (t *tally) sumBetween(from, to int) (sum Second) {
 	return sum
 }
 
-// peakBetween returns the most of each that there was in one second, from one second of the tally to another, which is
-// left out.
+// peakBetween returns the highest of each figure in one second, from one second of the tally up to another, which is
+// excluded.
 func (t *tally) peakBetween(from, to int) (peak Second) {
 	for _, s := range t.seconds[min(from, len(t.seconds)):min(to, len(t.seconds))] {
 		peak.Requests = max(peak.Requests, s.Requests)

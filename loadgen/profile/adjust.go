@@ -15,7 +15,7 @@ type Adjust struct {
 	ServiceAccounts, Authorizer      string
 	Every, Block, WebhookDelay       time.Duration
 	Bindings                         int
-	// Counts leaves out all that is about latency: margins, A/A, and more than one start.
+	// Counts leaves out everything that is about latency: margins, A/A, and more than one start.
 	Counts bool
 }
 
@@ -26,8 +26,8 @@ func change[T any](given func(flag string) bool, flags map[string]string, flag, 
 	}
 }
 
-// Adjusted is the profile with the changes whose flags were given, checked again: agents that ask so often that a cold
-// variant is not cold are an error here too.
+// Adjusted returns the profile with the changes whose flags were given, and checks it again. Agents that ask so often
+// that a cold variant is not cold are an error here, too.
 func (p *Profile) Adjusted(a Adjust, given func(flag string) bool) (*Profile, error) {
 	out, flags := *p, map[string]string{}
 	change(given, flags, "pairs", "$.pairs", &out.Pairs, a.Pairs)
@@ -63,11 +63,11 @@ func (p *Profile) Adjusted(a Adjust, given func(flag string) bool) (*Profile, er
 	return &out, out.Check(at)
 }
 
-// countedPairs is how many pairs of blocks a comparison has that is only counted: reviews follow from the schedule, and do not
-// scatter as latencies do. The first block may be first contact.
+// countedPairs is how many pairs of blocks a comparison has that is only about counts. Reviews follow from the
+// schedule, and do not scatter as latencies do. The first block may be first contact.
 const countedPairs = 2
 
-// onlyCount leaves out all that is about latency, and makes do with few pairs and one start unless the user asked for others.
+// onlyCount leaves out everything that is about latency, and reduces pairs and starts unless the user asked for others.
 func (p *Profile) onlyCount(given func(flag string) bool) {
 	p.Comparisons = slices.DeleteFunc(slices.Clone(p.Comparisons), Comparison.AA)
 	for i := range p.Comparisons {
@@ -82,7 +82,7 @@ func (p *Profile) onlyCount(given func(flag string) bool) {
 	p.Declared = Declared{p.Pairs, p.Starts}
 }
 
-// keep leaves the comparisons between the named variants; the A/A pair goes to the first of them if it had another.
+// keep keeps the comparisons between the named variants. The A/A pair gets the first of them if it had another variant.
 func (p *Profile) keep(variants []string) error {
 	used := p.Used()
 	named := func(s Side) bool { return slices.Contains(variants, s.Variant) }

@@ -25,7 +25,7 @@ func Names() (names []string) {
 	return names
 }
 
-// Describe is a line for each built-in profile: its name, and the beginning of its description.
+// Describe returns a line for each built-in profile: its name, and the beginning of its description.
 func Describe() (lines []string, err error) {
 	for _, name := range Names() {
 		p, err := Load(name, nil)

@@ -14,7 +14,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Bounds of what can be asked for: far from what a machine can do, they keep a slip of the pen from filling its memory.
+// These are bounds of what can be requested. They are far above what a machine can do, and keep a typing error from
+// filling its memory.
 const (
 	maxAgents   = 100_000
 	maxRate     = 100_000
@@ -23,12 +24,12 @@ const (
 	maxStarts   = 100
 	maxBlock    = time.Hour
 	maxTokens   = 100
-	maxMinted   = 200_000 // at a millisecond and more each
+	maxMinted   = 200_000 // each takes a millisecond or more
 )
 
 var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,60}[a-z0-9])?$`)
 
-// checker keeps the first thing that is wrong, and where.
+// checker keeps the first thing that is wrong, and its place.
 type checker struct {
 	at  func(path string) string
 	err error
@@ -40,7 +41,8 @@ func (c *checker) ok(holds bool, path, format string, args ...any) {
 	}
 }
 
-// Check says what is wrong first with a profile. at says where a path such as $.arrivals.rate is from: a file, or a flag.
+// Check returns the first thing that is wrong with a profile. at returns the origin of a path such as $.arrivals.rate:
+// a file, or a flag.
 func (p *Profile) Check(at func(path string) string) error {
 	c := &checker{at: at}
 	c.ok(p.APIVersion == APIVersion, "$.apiVersion", "apiVersion %q: expected %s", p.APIVersion, APIVersion)
@@ -99,7 +101,7 @@ func (p *Profile) checkSize(c *checker) {
 		len(p.Used()), p.Identities(), p.TokensPerAgent, p.Minted(), maxMinted)
 }
 
-// checkEvents finds settings of servers and agents that contradict each other, or that nothing would use.
+// checkEvents finds settings of servers and agents that contradict one another, or that nothing would use.
 func (p *Profile) checkEvents(c *checker) {
 	e := p.Event
 	inBlock := e.After >= time.Second && e.After < p.Block

@@ -6,8 +6,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// WithGate returns the profile on a server with a state of the gate, if it makes sense there: it has one server, and no variant
-// that needs the other state. Other profiles are returned as they are.
+// WithGate returns the profile on a server with a state of the gate, if that makes sense: the profile has one server,
+// and no variant that needs the other state. Other profiles are returned unchanged.
 func (p *Profile) WithGate(gate scenarios.Gate) *Profile {
 	isBound := slices.ContainsFunc(p.Variants(), func(v Variant) bool { return v.Gate != "" && v.Gate != gate })
 	if isBound || len(p.Servers()) != 1 {

@@ -1,4 +1,5 @@
-// Package profile reads load profiles: strict files on what a storm is made of, what is compared, and what must hold.
+// Package profile reads load profiles. These are strict files that say what a storm is made of, what is compared, and
+// what must hold.
 package profile
 
 import (
@@ -12,7 +13,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// The format of profiles.
+// These are the format of profiles.
 const (
 	APIVersion = "authzconf.dev/v1alpha1"
 	Kind       = "LoadProfile"
@@ -27,79 +28,82 @@ type Profile struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string `yaml:"kind"`
 	Name       string `yaml:"name"`
-	// Description says what it stands for.
+	// Description says what the profile stands for.
 	Description string `yaml:"description"`
-	// Nodes is how many there are, with PodsPerNode pods each. Every one of DaemonSets has an agent on each of them.
+	// Nodes is the number of nodes, with PodsPerNode pods each. Each of DaemonSets has an agent on every node.
 	Nodes       int `yaml:"nodes"`
 	DaemonSets  int `yaml:"daemonSets"`
 	PodsPerNode int `yaml:"podsPerNode"`
-	// AgentsPerConnection share one connection.
+	// AgentsPerConnection is how many agents share a connection.
 	AgentsPerConnection int `yaml:"agentsPerConnection"`
-	// ServiceAccounts says which pods have one together.
+	// ServiceAccounts says which pods share one.
 	ServiceAccounts ServiceAccounts `yaml:"serviceAccounts"`
-	// Requestors, if given, is how many pods send for all agents, as those of a deputy do for its users; without it
-	// each agent is a pod, on its node.
+	// Requestors, if it is given, is how many pods send for all agents, as those of a deputy do for its users.
+	// Otherwise each agent is a pod on its node.
 	Requestors int `yaml:"requestors"`
-	// TokensPerAgent are used in turn: every request with another token than the one before, if there are several.
+	// TokensPerAgent is how many tokens an agent uses in turn. If there are several, every request has another token
+	// than the previous one.
 	TokensPerAgent int      `yaml:"tokensPerAgent"`
 	Arrivals       Arrivals `yaml:"arrivals"`
 	Mix            Mix      `yaml:"mix"`
-	// SelfReviews is how often an agent asks what it may before each other request (SelfSubjectAccessReview).
+	// SelfReviews is how often an agent asks what it may do before each other request (SelfSubjectAccessReview).
 	SelfReviews int `yaml:"selfReviews"`
-	// Reflectors has every agent list and watch as client-go does, and come back with its backoff, in place of a mix.
+	// Reflectors makes every agent list and watch as client-go does, and come back with client-go's backoff, instead of
+	// sending a mix.
 	Reflectors bool `yaml:"reflectors"`
-	// WatchList has reflectors begin with a watch that sends what there is, as client-go does by default since 1.35.
+	// WatchList makes reflectors begin with a watch that sends what exists, as client-go does by default since 1.35.
 	WatchList bool `yaml:"watchList"`
-	// Reconnect has every agent come with a new connection.
+	// Reconnect makes every agent use a new connection.
 	Reconnect bool `yaml:"reconnect"`
-	// APIServers is how many stand behind a balancer, on each side. Event is what becomes of them in a block.
+	// APIServers is how many API servers are behind a balancer on each side. Event is what happens to them in a block.
 	APIServers int   `yaml:"apiServers"`
 	Event      Event `yaml:"event"`
-	// PriorityLevel, if given, is a level of priority and fairness for the agents alone.
+	// PriorityLevel, if it is given, is a level of priority and fairness for the agents only.
 	PriorityLevel *PriorityLevel `yaml:"priorityLevel"`
 	Authorizer    Authorizer     `yaml:"authorizer"`
 	Block         time.Duration  `yaml:"block"` // the length of a block, a multiple of CacheLife
-	// Settle, if given, is the first part of a block, in which agents ask in its schedule before their reviews are counted
-	// for the steady state. The rest of the block is whole cycles of the schedule.
+	// Settle, if it is given, is the first part of a block, in which agents ask in its schedule before their reviews
+	// are counted for the steady state. The rest of the block consists of whole cycles of the schedule.
 	Settle time.Duration `yaml:"settle"`
 	// Pairs is how many pairs of blocks each comparison has, spread over Starts starts of the servers (5, or as many as
 	// pairs if those are fewer).
 	Pairs  int `yaml:"pairs"`
 	Starts int `yaml:"starts"`
-	// Rounds has every side ask once in each of Pairs rounds, whatever comparisons it is in, in place of a pair of blocks for
-	// each comparison. Each start has as many rounds as the others.
+	// Rounds makes every side ask once in each of Pairs rounds, whatever comparisons it is in, instead of in a pair of
+	// blocks for each comparison. All starts have the same number of rounds.
 	Rounds       bool          `yaml:"rounds"`
-	Declared     Declared      `yaml:"-"`            // the pairs and starts of the file, which no flag lowers
+	Declared     Declared      `yaml:"-"`            // the pairs and starts in the file, which no flag lowers
 	WebhookDelay time.Duration `yaml:"webhookDelay"` // what the authorizer adds to each answer
-	// LateTolerance is how long after its time a request may leave and not be late.
+	// LateTolerance is how much later than intended a request may be sent without counting as late.
 	LateTolerance time.Duration `yaml:"lateTolerance"`
 	Timeout       time.Duration `yaml:"timeout"` // how long an agent waits for an answer
-	// Counts says that the profile is about counts alone: no latency is judged, the objectives of Kubernetes neither, nothing
-	// is measured before the first block, and requests wait for room in place of being dropped.
+	// Counts means that the profile is only about counts: no latency is judged, not even by the objectives of
+	// Kubernetes, nothing is measured before the first block, and requests wait for room instead of being dropped.
 	Counts bool `yaml:"counts"`
-	// ColdShare is the part of cold variants' requests that find what the server knew of them forgotten; all by default.
+	// ColdShare is the part of cold variants' requests that must find that the server has forgotten what it knew of
+	// them. By default it is all.
 	ColdShare   float64      `yaml:"coldShare"`
 	Comparisons []Comparison `yaml:"comparisons"`
 	Thresholds  []Threshold  `yaml:"thresholds"`
 }
 
-// Declared is what a claim was declared to rest on.
+// Declared are the numbers on which a claim was declared to be based.
 type Declared struct{ Pairs, Starts int }
 
 // Arrivals say when requests are sent.
 type Arrivals struct {
 	Kind pacer.Arrivals `yaml:"kind"`
-	// Every is the time between two requests of one agent, on average, however many agents there are; 0 is a single
-	// burst. Of waves, in which each agent comes once, it is the time between two of them.
+	// Every is the average time between two requests of one agent, however many agents there are. 0 means a single
+	// burst. For waves, in which each agent asks once, it is the time between two waves.
 	Every  time.Duration `yaml:"every"`
-	Jitter float64       `yaml:"jitter"` // a part of the period, of periodic arrivals
-	// MaxUnavailable is the part of the agents that is in a wave, as that of a DaemonSet's rollout.
+	Jitter float64       `yaml:"jitter"` // a part of the period, for periodic arrivals
+	// MaxUnavailable is the part of the agents in a wave, as in the rollout of a DaemonSet.
 	MaxUnavailable float64 `yaml:"maxUnavailable"`
-	// Opening has all agents ask at once at the beginning, and then each on its own time.
+	// Opening makes all agents ask at once at the beginning, and then each in its own time.
 	Opening bool `yaml:"opening"`
 }
 
-// Event is what becomes of the API servers in a block.
+// Event is what happens to the API servers in a block.
 type Event struct {
 	Kind  EventKind     `yaml:"kind"`
 	After time.Duration `yaml:"after"`
@@ -108,40 +112,40 @@ type Event struct {
 // EventKind names an event.
 type EventKind string
 
-// The events. Processes are ended in order and started anew on the same etcd.
+// These are the events. Processes are ended in order, and started again on the same etcd.
 const (
 	NoEvent EventKind = ""
-	// Restart is of the only API server.
+	// Restart restarts the only API server.
 	Restart EventKind = "restart"
-	// RollingRestart is of one API server after the other; the balancer leaves out the one that is away.
+	// RollingRestart restarts one API server after the other. The balancer leaves out the one that is away.
 	RollingRestart EventKind = "rolling-restart"
 )
 
-// PriorityLevel is a Limited PriorityLevelConfiguration that lends and borrows nothing and rejects what finds no seat.
+// PriorityLevel is a Limited PriorityLevelConfiguration that neither lends nor borrows, and rejects what finds no seat.
 type PriorityLevel struct {
 	ConcurrencyShares int `yaml:"concurrencyShares"`
 }
 
-// Authorizer is what decides beside RBAC, and how long it takes.
+// Authorizer is what decides in addition to RBAC, and how long it takes.
 type Authorizer struct {
-	Kind string `yaml:"kind"` // Webhook, the default, or RBAC alone: then the API server counts
-	// Cache has the API server remember what the webhook answers, as long as it does by default.
+	Kind string `yaml:"kind"` // Webhook, the default, or only RBAC: then the API server counts
+	// Cache makes the API server remember the webhook's answers for as long as it does by default.
 	Cache bool `yaml:"cache"`
-	// Sigma, if given, makes the profile's webhookDelay the median of a lognormal distribution.
+	// Sigma, if it is given, makes webhookDelay the median of a lognormal distribution.
 	Sigma float64 `yaml:"sigma"`
-	// Concurrency, if given, is how many reviews the webhook answers at once.
+	// Concurrency, if it is given, is how many reviews the webhook answers at the same time.
 	Concurrency int `yaml:"concurrency"`
-	// Bindings is how many more ClusterRoleBindings there are, for RBAC to look through.
+	// Bindings is how many further ClusterRoleBindings there are for RBAC to search.
 	Bindings int `yaml:"bindings"`
 }
 
-// Authorizers.
+// These are the authorizers.
 const (
 	Webhook = "webhook"
 	RBAC    = "rbac"
 )
 
-// Text is a line for people; delay is what a webhook takes.
+// Text returns a line for people. delay is how long a webhook takes.
 func (a Authorizer) Text(delay time.Duration) string {
 	text := a.Kind
 	switch {
@@ -166,7 +170,7 @@ func (a Authorizer) Text(delay time.Duration) string {
 	return text
 }
 
-// ServiceAccounts says which pods have one together.
+// ServiceAccounts says which pods share one.
 type ServiceAccounts string
 
 const (
@@ -182,12 +186,12 @@ type Mix struct {
 	Get    int `yaml:"get"`
 	Watch  int `yaml:"watch"`
 	Review int `yaml:"review"` // of SelfSubjectAccessReviews
-	// Whoami is the weight of SelfSubjectReviews, the answers of which say whom the API server takes the agent for. Without
-	// it they are one request in whoamiShare.
+	// Whoami is the weight of SelfSubjectReviews, whose answers show as whom the API server sees the agent. If it is
+	// left out, one request in whoamiShare is of this kind.
 	Whoami *int `yaml:"whoami"`
 }
 
-// whoamiShare is one in how many requests asks who the agent is, unless a profile states a weight.
+// whoamiShare is the step of the requests that ask who the agent is, unless a profile states a weight: one in so many.
 const whoamiShare = 20
 
 // weights returns how often each kind of request is sent, in the order of Kinds.
@@ -204,12 +208,12 @@ func (m Mix) weights() []int {
 	return weights
 }
 
-// Comparison is of two sides, block by block.
+// Comparison is a comparison of two sides, block by block.
 type Comparison struct {
 	Name string `yaml:"name"`
 	A    Side   `yaml:"a"`
 	B    Side   `yaml:"b"`
-	// Margins say which difference is none.
+	// Margins are the differences that count as none.
 	Margins Margins `yaml:"margins"`
 }
 
@@ -219,16 +223,16 @@ type Side struct {
 	Server  Server `yaml:"server"`
 }
 
-// AA reports whether both sides are the same: such a comparison shows what a difference of nothing looks like.
+// AA reports whether both sides are the same. Such a comparison shows what no difference looks like.
 func (c Comparison) AA() bool {
 	return c.A.Variant == c.B.Variant && c.A.Server.Gate() == c.B.Server.Gate()
 }
 
-// Margins are parts of the baseline: 0.1 is 10 %. 0 declares none.
+// Margins are parts of the baseline: 0.1 is 10 %. 0 means that none is declared.
 type Margins struct {
 	P50 float64 `yaml:"p50"`
 	P99 float64 `yaml:"p99"`
-	// CPU is of the API server's processor time above idle for each request.
+	// CPU is about the API server's processor time above idle for each request.
 	CPU float64 `yaml:"cpu"`
 }
 
@@ -240,16 +244,16 @@ type Threshold struct {
 	P99               *time.Duration `yaml:"p99"` // from the intended send to the end of the answer
 	// ErrorRate is the highest part of answers that the variant does not expect.
 	ErrorRate *float64 `yaml:"errorRate"`
-	// ChecksAtOnce is how many checks of impersonation have to be under way at the authorizer at once, at some moment of a
-	// block, and how many reviews of the requests that were impersonated: a server that has each wait for another's answer has
-	// one at a time. 0 is not judged.
+	// ChecksAtOnce is how many checks of impersonation have to be open at the authorizer at the same time, at some
+	// moment of a block, and also how many reviews of the requests that were impersonated. A server that makes each
+	// wait for another's answer has only one at a time. 0 means that it is not judged.
 	ChecksAtOnce int `yaml:"checksAtOnce"`
 }
 
-// defaultStarts are those of a file that says nothing about them, and has as many pairs.
+// defaultStarts is the number of starts for a file that does not state it and has at least as many pairs.
 const defaultStarts = 5
 
-// Defaults are the values of what a file leaves out.
+// Defaults returns the values of what a file leaves out.
 func Defaults() Profile {
 	return Profile{
 		DaemonSets: 1, PodsPerNode: 30, ServiceAccounts: Shared, AgentsPerConnection: 1, APIServers: 1,
@@ -258,7 +262,7 @@ func Defaults() Profile {
 	}
 }
 
-// Parse reads a profile. name is for messages: every one begins with a place in the file.
+// Parse reads a profile. name is used in messages, each of which begins with a place in the file.
 func Parse(name string, data []byte) (*Profile, error) {
 	p := new(Defaults())
 	file, err := scenarios.Decode(name, data, "a load profile", p)
@@ -280,7 +284,7 @@ const (
 	Whoami = "whoami"
 )
 
-// Agents is how many ask.
+// Agents returns the number of agents.
 func (p *Profile) Agents() int { return p.Nodes * p.DaemonSets }
 
 // Plan is the schedule of a block.
@@ -318,15 +322,15 @@ func (p *Profile) FirstContact() bool { return p.Plan(0).Scheduled() || p.Arriva
 
 func (p *Profile) period() time.Duration {
 	if p.Once() {
-		// Between two blocks of a cold variant the server is given time to forget.
+		// Between two blocks of a cold variant the server gets time to forget.
 		return p.Block + CacheLife
 	}
 	return p.Arrivals.Every
 }
 
-// shareCold is the part of an agent's requests that come when its last check is forgotten, on average in a block that
-// begins cold. What comes sooner does not make the server remember longer (cache.Expiring), so that checks are
-// forgotten CacheLife after each request that was cold.
+// shareCold returns the part of an agent's requests that come when its last check is forgotten, on average in a block
+// that begins cold. A request that comes sooner does not make the server remember longer (cache.Expiring), so checks
+// are forgotten CacheLife after each cold request.
 func (p *Profile) shareCold() float64 {
 	shortest := p.period().Seconds()
 	switch p.Arrivals.Kind {
@@ -351,7 +355,8 @@ func (p *Profile) shareCold() float64 {
 	return 0
 }
 
-// Predictable reports whether the reviews of a block follow from its requests: not where nobody but the API server counts.
+// Predictable reports whether the reviews of a block follow from its requests. They do not if only the API server
+// counts.
 func (p *Profile) Predictable() bool { return p.Authorizer.Kind != RBAC }
 
 // claimsLatency reports whether the profile has a margin, or a limit of a latency.
@@ -363,7 +368,8 @@ func (p *Profile) claimsLatency() bool {
 // OneServer reports whether all requests go to one API server that is not restarted in a block.
 func (p *Profile) OneServer() bool { return p.APIServers <= 1 && p.Event.Kind == NoEvent }
 
-// Identities is how many pods send, each with tokens of its own: agent a is number a mod that.
+// Identities returns how many pods send, each with tokens of its own. Agent a uses the one with the number a modulo
+// that.
 func (p *Profile) Identities() int {
 	if p.Requestors > 0 {
 		return p.Requestors
@@ -371,7 +377,7 @@ func (p *Profile) Identities() int {
 	return p.Agents()
 }
 
-// Accounts is how many service accounts the identities have, and AccountOf the one of an identity.
+// Accounts returns how many service accounts the identities have. AccountOf returns the one of an identity.
 func (p *Profile) Accounts() int {
 	switch {
 	case p.ServiceAccounts == PerAgent:
@@ -382,8 +388,8 @@ func (p *Profile) Accounts() int {
 	return p.DaemonSets
 }
 
-// AccountOf is the number of an identity's service account. Agents of the first DaemonSet come first, in the order of
-// their nodes, then those of the second.
+// AccountOf returns the number of an identity's service account. Agents of the first DaemonSet come first, in the order
+// of their nodes, and then those of the second.
 func (p *Profile) AccountOf(identity int) int {
 	switch {
 	case p.ServiceAccounts == PerAgent:
@@ -394,7 +400,7 @@ func (p *Profile) AccountOf(identity int) int {
 	return identity / p.Nodes
 }
 
-// Minted is how many tokens the agents of all variants need, with one of each variant that takes no part.
+// Minted returns how many tokens the agents of all variants need, with one for each variant that takes no part.
 func (p *Profile) Minted() int { return len(p.Used()) * (p.Identities() + 1) * p.TokensPerAgent }
 
 // RequestKinds returns the kinds of requests that agents send, in the order of Kinds.

@@ -165,7 +165,7 @@ func TestAdjusted(t *testing.T) {
 	}
 }
 
-// TestCounts expects nothing to be left of what is about latency, and the claim with it.
+// TestCounts checks that nothing about latency is left, nor the claim that goes with it.
 func TestCounts(t *testing.T) {
 	p, err := Parse("p.yaml", []byte(good))
 	if err != nil {
@@ -220,8 +220,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestShareCold holds the claim against the arrivals themselves: a request is cold if CacheLife has passed since the
-// last one of its agent that was.
+// TestShareCold compares the computed share with the arrivals themselves: a request is cold if CacheLife has passed
+// since the last cold one of its agent.
 func TestShareCold(t *testing.T) {
 	for _, c := range []struct {
 		arrivals Arrivals
@@ -255,7 +255,7 @@ func TestShareCold(t *testing.T) {
 	}
 }
 
-// A server with the gate off, and RBAC alone, has no count of what it refuses.
+// TestDeniedWithoutACount checks that a server with the gate off and only RBAC has no count of what it refuses.
 func TestDeniedWithoutACount(t *testing.T) {
 	const text = `apiVersion: authzconf.dev/v1alpha1
 kind: LoadProfile

@@ -3,7 +3,7 @@ package profile
 import "github.com/authzconf/authzconf/loadgen/run"
 
 // UsesOf returns the comparisons that a block of a side is part of in a round. Blocks of servers that are alike are the
-// baseline together: what two processes of one program differ by shall not decide.
+// baseline together, because the difference between two processes of one program must not decide.
 func (p *Profile) UsesOf(side Side) (uses []run.Use) {
 	for _, c := range p.Comparisons {
 		switch {

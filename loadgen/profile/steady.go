@@ -6,25 +6,26 @@ import (
 	"github.com/authzconf/authzconf/loadgen/pacer"
 )
 
-// SettleTime is how long agents have to ask in a schedule that is drawn, until what is counted no longer shows that it began
-// with a server that remembered nothing of them: twice what a check is remembered.
+// SettleTime is how long agents have to ask in a random schedule until the counts no longer show that it began with a
+// server that remembered nothing of them: twice as long as a check is remembered.
 const SettleTime = 2 * CacheLife
 
-// webhookLife is how long an API server remembers what a webhook has not allowed, by default.
+// webhookLife is how long, by default, an API server remembers what a webhook has not allowed.
 const webhookLife = 30 * time.Second
 
-// Cycle returns how long it takes until an agent that asks every so often is checked again: what it asks within CacheLife
-// after a check is remembered, and does not make the server remember longer. 0 is the cycle of agents that ask once.
+// Cycle returns how long it takes until an agent that asks at an interval is checked again. What it asks within
+// CacheLife after a check is remembered, and does not make the server remember longer. 0 is the cycle of agents that
+// ask once.
 func Cycle(every time.Duration) time.Duration {
 	if every <= 0 {
 		return 0
 	}
-	requests := int64(CacheLife/every) + 1 // of which all but the first are remembered
+	requests := int64(CacheLife/every) + 1 // all but the first are remembered
 	return time.Duration(requests * int64(every))
 }
 
-// Steady reports whether reviews per request, counted in a block but for its first Settle, are those of the steady state. A
-// fraction of a cycle would count too many checks, or too few.
+// Steady reports whether the reviews per request that are counted in a block after its first Settle are those of the
+// steady state. A fraction of a cycle would count too many checks, or too few.
 func (p *Profile) Steady() bool {
 	counted := p.Block - p.Settle
 	switch {
@@ -46,7 +47,7 @@ func (p *Profile) isRegular() bool {
 	return periodic && p.Arrivals.Jitter == 0
 }
 
-// fitBlock makes a block that is counted after Settle as long as its schedule needs to be steady, and no shorter than it is.
+// fitBlock lengthens a block that is counted after Settle so that it is steady in its schedule.
 func (p *Profile) fitBlock() {
 	unit := p.Arrivals.Every
 	if p.isRegular() {
@@ -67,7 +68,7 @@ func (p *Profile) fitBlock() {
 	}
 }
 
-// checkSettle finds a block that says that it is counted in the steady state, and is not.
+// checkSettle finds a block that claims to be counted in the steady state but is not.
 func (p *Profile) checkSettle(c *checker) {
 	if p.Settle == 0 {
 		return

@@ -8,7 +8,8 @@ import (
 	"github.com/authzconf/authzconf/loadgen/pacer"
 )
 
-// A block is counted in the steady state if it has whole cycles, after two lives of a cached check where arrivals are drawn.
+// TestSteady checks that a block is counted in the steady state if it has whole cycles, beginning after two lives of a
+// cached check if arrivals are random.
 func TestSteady(t *testing.T) {
 	const s = time.Second
 	for name, c := range map[string]struct {
@@ -37,7 +38,8 @@ func TestSteady(t *testing.T) {
 	}
 }
 
-// A profile that is counted after a while has blocks that are whole cycles, whatever --every is.
+// TestBlockFitsCycle checks that a profile that is counted after some time has blocks of whole cycles, whatever --every
+// is.
 func TestBlockFitsCycle(t *testing.T) {
 	text := strings.Replace(good, "{kind: poisson, every: 12s}", "{kind: periodic, every: 30s}", 1)
 	text = strings.Replace(text, "block: 20s", "block: 50s\nsettle: 20s", 1)

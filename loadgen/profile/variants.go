@@ -12,15 +12,15 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// As is whom a variant's agents impersonate.
+// As says whom a variant's agents impersonate.
 type As string
 
 const (
-	// Nobody: requests are sent as the agent itself.
+	// Nobody means that requests are sent as the agent itself.
 	Nobody As = "nobody"
 	// OwnNode is the node that the agent's token is bound to.
 	OwnNode As = "own-node"
-	// OwnNodeInGroup is that node with the group that nodes have, without which it may not do what nodes do.
+	// OwnNodeInGroup is the agent's own node with the group of nodes, without which it may not do what nodes do.
 	OwnNodeInGroup As = "own-node-in-group"
 	// OtherNode is a node that it is not.
 	OtherNode As = "other-node"
@@ -32,13 +32,13 @@ const (
 	ServiceAccount As = "service-account"
 )
 
-// Cache is what a variant means to find in the API server's cache of impersonation.
+// Cache says what a variant should find in the API server's cache of impersonation.
 type Cache string
 
 const (
-	// Any takes it as it comes.
+	// Any means that it does not matter.
 	Any Cache = "any"
-	// Cold asks again only when the last answer is forgotten.
+	// Cold means that an agent asks again only after the last answer is forgotten.
 	Cold Cache = "cold"
 )
 
@@ -47,33 +47,34 @@ type Variant struct {
 	Name string
 	What string // a sentence for people
 	As   As
-	// Groups and Values are how many groups, and values of an extra field, a User or the OneUser has.
+	// Groups and Values are how many groups, and how many values of an extra field, a User or the OneUser has.
 	Groups, Values int
-	// Grants are what its agents are granted, by the names of loadgen/population/grants.yaml.
+	// Grants are the grants of its agents, by the names in loadgen/population/grants.yaml.
 	Grants []string
 	Cache  Cache
 	// Denied variants expect 403.
 	Denied bool
-	// Gate is the state of the gate without which the variant makes no sense; empty if both do.
+	// Gate is the state of the gate that the variant needs. It is empty if the variant makes sense with both.
 	Gate scenarios.Gate
 }
 
 // Server names a control plane by the state of its gate.
 type Server string
 
-// The servers of a run. Of each there can be a second process: an A/A comparison shows what processes differ by.
+// These are the servers of a run. There can be a second process of each: an A/A comparison shows by how much processes
+// differ.
 const (
 	GateOnServer  Server = "gate-on"
 	GateOffServer Server = "gate-off"
 	second               = "-2"
 )
 
-// Servers are all that profiles may name, in the order in which they are started.
+// Servers returns all servers that profiles may name, in the order in which they are started.
 func Servers() []Server {
 	return []Server{GateOnServer, GateOffServer, GateOnServer + second, GateOffServer + second}
 }
 
-// Gate returns the state of the gate that the server has; unknown if it is none of Servers.
+// Gate returns the state of the gate that the server has. It is unknown if the server is not one of Servers.
 func (s Server) Gate() scenarios.Gate {
 	switch s {
 	case GateOnServer, GateOnServer + second:
@@ -105,7 +106,7 @@ func DescribeVariants() []string {
 	return seq.Map(variants, func(v Variant) string { return fmt.Sprintf("%-22s %s", v.Name, v.What) })
 }
 
-// VariantNamed finds a variant.
+// VariantNamed returns the variant with a name.
 func VariantNamed(name string) (Variant, error) {
 	var names []string
 	for _, v := range variants {
@@ -138,7 +139,7 @@ func (s Side) Does() Variant {
 	return v
 }
 
-// Variants are those that are compared, as Used names them.
+// Variants returns the compared variants, as Used names them.
 func (p *Profile) Variants() []Variant {
 	return seq.Map(p.Used(), func(name string) Variant { return Side{Variant: name}.Does() })
 }
@@ -148,19 +149,19 @@ func (p *Profile) UsedOn(variant string, server Server) bool {
 	return slices.Contains(p.sides(), Side{Variant: variant, Server: server})
 }
 
-// Servers are those that are used.
+// Servers returns the servers that are used.
 func (p *Profile) Servers() []Server {
 	return slices.DeleteFunc(Servers(), func(server Server) bool {
 		return !slices.ContainsFunc(p.sides(), func(s Side) bool { return s.Server == server })
 	})
 }
 
-// Connections is how many connections the agents have to one server.
+// Connections returns how many connections the agents have to one server.
 func (p *Profile) Connections() int {
 	return (p.Agents() + p.AgentsPerConnection - 1) / p.AgentsPerConnection
 }
 
-// WarmUp is how long a server that was started is asked before the first block that counts.
+// WarmUp returns how long a server that was started is asked before the first block that counts.
 func (p *Profile) WarmUp() time.Duration {
 	if p.Counts {
 		return 0
@@ -168,7 +169,7 @@ func (p *Profile) WarmUp() time.Duration {
 	return min(p.Block, CacheLife)
 }
 
-// Blocks is how many blocks a run has, those for warming up left out.
+// Blocks returns how many blocks a run has, without those for warming up.
 func (p *Profile) Blocks() int {
 	if p.Rounds {
 		return p.Pairs * len(p.Sides())
@@ -176,7 +177,7 @@ func (p *Profile) Blocks() int {
 	return 2 * p.Pairs * len(p.Comparisons)
 }
 
-// Length is how long all blocks take, those for warming up included.
+// Length returns how long all blocks take, including those for warming up.
 func (p *Profile) Length() time.Duration {
 	return time.Duration(p.Blocks())*p.Block + time.Duration(p.Starts*len(p.Servers()))*p.WarmUp()
 }

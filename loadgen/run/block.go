@@ -9,36 +9,39 @@ import (
 
 // Block is a stretch of a storm with one variant on one server.
 type Block struct {
-	// Pair numbers the pairs or rounds of blocks that are compared, from 0. Uses are the comparisons that the block is part
-	// of: a block of a pair has one, a block of a round has all that its side is in.
+	// Pair is the number of the pair or round of blocks that are compared, beginning with 0. Uses are the comparisons
+	// that the block is part of: a block of a pair has one, and a block of a round has all that its side is in.
 	Pair int   `json:"pair"`
 	Uses []Use `json:"uses,omitempty"`
-	// Start numbers the starts of the servers, from 0, and ServerStarted is when the process of the block's server
-	// says that it began: pairs of one start have the same processes. It is zero where the server does not say it.
+	// Start is the number of the start of the servers, beginning with 0. ServerStarted is when the process of the
+	// block's server reports that it began; pairs of one start have the same processes. It is zero if the server does
+	// not report it.
 	Start         int       `json:"start,omitempty"`
 	ServerStarted time.Time `json:"serverStarted,omitzero"`
-	// Variant names what the agents do (see profiles), Server where.
+	// Variant says what the agents do (see profiles), and Server where.
 	Variant string `json:"variant"`
 	Server  string `json:"server"`
-	// Agents took part.
+	// Agents is how many agents took part.
 	Agents  int       `json:"agents"`
 	Started time.Time `json:"started"`
 	Length  Duration  `json:"length"` // the planned length
 
-	// Planned are the intended requests; each was Sent or Dropped (never sent: the generator had no room). Late ones
-	// were sent more than the profile's tolerance after their time. Done were answered or failed within the block.
+	// Planned is the number of intended requests. Each was Sent or Dropped (never sent, because the generator had no
+	// room). Late ones were sent later than intended by more than the profile's tolerance. Done were answered or failed
+	// within the block.
 	Planned int64 `json:"planned"`
 	Sent    int64 `json:"sent"`
 	Late    int64 `json:"late"`
 	Dropped int64 `json:"dropped"`
-	// Retried are answers after which the agent waited, as it was told (Retry-After) or as client-go does by itself,
-	// and asked again; each is also counted in Answers, and in Again by what it was: 429 is throttled, refused is a
-	// server that is not there. Reconnects are connections that had to be opened anew within the block.
+	// Retried is the number of answers after which the agent waited, as it was told (Retry-After) or as client-go does
+	// by itself, and asked again. Each is also counted in Answers, and in Again by its kind: throttled is 429, and
+	// refused is a server that is not there. Reconnects is how many connections had to be opened again within the
+	// block.
 	Retried    int64            `json:"retried,omitempty"`
 	Again      map[string]int64 `json:"again,omitempty"`
 	Reconnects int64            `json:"reconnects,omitempty"`
-	// FollowsServer says that it follows from the server's answers who asks when: agents come back
-	// after a restart. The sides of a pair then do not have the same arrivals.
+	// FollowsServer means that the server's answers decide when agents ask, because they come back after a restart.
+	// Then the sides of a pair do not have the same arrivals.
 	FollowsServer bool `json:"followsServer,omitempty"`
 	// Answers counts by HTTP status ("200", "403", "429", …) or, without one, by class of error ("timeout",
 	// "refused", "reset", "tls", "eof", "other").
@@ -46,39 +49,40 @@ type Block struct {
 	// Wrong counts answers that the variant does not expect, by "status: expected …".
 	Wrong map[string]int64 `json:"wrong,omitempty"`
 	Odd   []string         `json:"odd,omitempty"` // the texts of the first errors of class "other"
-	// Latency is from the intended send to the end of the answer, Service from the actual send, Lag from the
-	// intended to the actual send. Latencies by request kind (list, get, watch) are in Kinds.
+	// Latency is from the intended send to the end of the answer, Service from the actual send, and Lag from the
+	// intended to the actual send. Latencies by kind of request (list, get, watch) are in Kinds.
 	Latency histogram.Histogram            `json:"latency"`
 	Service histogram.Histogram            `json:"service"`
 	Lag     histogram.Histogram            `json:"lag"`
 	Kinds   map[string]histogram.Histogram `json:"kinds,omitempty"`
 
-	// Reviews are what the recorder received, Attempts what the API server's metrics say
-	// (apiserver_impersonation_authorization_attempts_total), both as differences over the block. Unreconciled
-	// says how they contradict. GivenUp are reviews of which the API server says that they had no answer: its own client
+	// Reviews are what the recorder received, and Attempts what the API server's metrics report
+	// (apiserver_impersonation_authorization_attempts_total), both as differences over the block. Unreconciled says how
+	// they contradict each other. GivenUp are reviews that had no answer according to the API server: its own client
 	// had gone, or the authorizer took too long.
 	Reviews      []ReviewCount  `json:"reviews"`
 	GivenUp      int64          `json:"reviewsGivenUp,omitempty"`
 	Attempts     []AttemptCount `json:"attempts,omitempty"`
 	Unreconciled []string       `json:"unreconciled,omitempty"`
-	// Background is how many checks of others were subtracted, where the API server alone counts.
+	// Background is how many checks of others were subtracted, if only the API server counts.
 	Background int64 `json:"background,omitempty"`
-	// WebhookCalls is how many reviews the API server sent to its authorization webhooks, as it says itself, less those of
-	// others: what it remembers is not among them. Only where the API server alone counts.
+	// WebhookCalls is how many reviews the API server sent to its authorization webhooks, as it says itself, less those
+	// of others: what it remembers is not among them. Only where the API server alone counts.
 	WebhookCalls int64 `json:"webhookCalls,omitempty"`
-	// ChecksAtOnce is how many checks of impersonation were under way at the recorder at once, at most, and RequestsAtOnce how
-	// many reviews of requests themselves.
+	// ChecksAtOnce is how many checks of impersonation were under way at the recorder at once, at most, and
+	// RequestsAtOnce how many reviews of requests themselves.
 	ChecksAtOnce   int64 `json:"checksAtOnce,omitempty"`
 	RequestsAtOnce int64 `json:"requestsAtOnce,omitempty"`
 	// Predicted is what the oracle says of the block's requests; Smallest is there if the reviews are others, and the
 	// run looked for fewer requests that show it.
 	Predicted *Prediction `json:"predicted,omitempty"`
 	Smallest  *Smallest   `json:"smallest,omitempty"`
-	// Identities is whom the server took the agents for; nil if nothing shows it. Ungranted are answers to others than the
-	// grants allow.
+	// Identities is whom the server took the agents for; nil if nothing shows it. Ungranted are answers to others than
+	// the grants allow.
 	Identities *Identities `json:"identities,omitempty"`
 	Ungranted  []string    `json:"ungranted,omitempty"`
-	// Settled is what is counted of the block when its agents have asked for a while. It is nil where all is counted alike.
+	// Settled is what is counted of the block when its agents have asked for a while. It is nil where all is counted
+	// alike.
 	Settled *Settled `json:"settled,omitempty"`
 	// Log is every request, for the prediction. It is not kept.
 	Log []Request `json:"log,omitempty"`
@@ -92,7 +96,8 @@ type Block struct {
 	Cost map[string]Cost `json:"cost,omitempty"`
 	// Pressure is what the block shared the machine with. It is nil where nobody knows, as of programs on other machines.
 	Pressure *Pressure `json:"pressure,omitempty"`
-	// Served is how long the API server says that it took, by verb and scope, for everybody who asked for what agents ask for.
+	// Served is how long the API server says that it took, by verb and scope, for everybody who asked for what agents
+	// ask for.
 	Served []Served `json:"served,omitempty"`
 	// Profiles are what these programs did, in the last block of a side.
 	Profiles       map[string]CPUProfile `json:"cpuProfiles,omitempty"`

@@ -35,8 +35,9 @@ func (i *Identities) Add(n int64, describe func() string) {
 	}
 }
 
-// FindUngranted returns which answers of a block give what was not granted, or refuse what was. A refusal is one only where
-// nothing else explains it: servers that restart have not read their RBAC, and a review that was given up allows nothing.
+// FindUngranted returns which answers of a block give what was not granted, or refuse what was. A refusal is one only
+// where nothing else explains it: servers that restart have not read their RBAC, and a review that was given up allows
+// nothing.
 func (b *Block) FindUngranted(denied, restarts bool) (list []string) {
 	for answer, n := range b.Answers {
 		status, err := strconv.Atoi(answer)

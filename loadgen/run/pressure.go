@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Pressure is what a block had to share the machine with: differences over the block, of a kernel that says them.
+// Pressure is how much a block had to share the machine: differences over the block, from a kernel that reports them.
 type Pressure struct {
 	// Stolen is the processor time that the hypervisor gave to others, summed over processors (/proc/stat, steal).
 	Stolen Duration `json:"stolen"`
@@ -15,20 +15,20 @@ type Pressure struct {
 	Waited Duration `json:"waited"`
 }
 
-// Since returns what has come to it since an earlier reading.
+// Since returns the pressure since an earlier reading.
 func (p Pressure) Since(before Pressure) Pressure {
 	return Pressure{Stolen: p.Stolen - before.Stolen, Busy: p.Busy - before.Busy, Waited: p.Waited - before.Waited}
 }
 
-// The parts of the machine's processor time that others may have in a block whose times are compared. They were fixed before
-// anything was measured by them.
+// These are the parts of the machine's processor time that others may use in a block whose times are compared. They
+// were fixed before anything was measured by them.
 const (
 	StolenLimit = 0.01
 	OthersLimit = 0.1
 )
 
-// FindDisturbance returns why a block that ran on a machine with so many processors says nothing about time; empty if it does,
-// or if nobody knows.
+// FindDisturbance returns why a block that ran on a machine with a number of processors says nothing about time, or ""
+// if it does or if that is unknown.
 func (b *Block) FindDisturbance(processors int) string {
 	if b.Pressure == nil || processors == 0 || b.Length <= 0 {
 		return ""
@@ -55,7 +55,8 @@ func (b *Block) Others() time.Duration {
 	return max(0, time.Duration(others))
 }
 
-// DescribePressure returns what others had of the machine over all blocks, and how long processes waited; empty if nobody knows.
+// DescribePressure returns how much of the machine others used over all blocks, and how long processes waited, or "" if
+// that is unknown.
 func (r *Run) DescribePressure() string {
 	var stolen, others, waited, length time.Duration
 	for i := range r.Blocks {

@@ -6,7 +6,7 @@ import (
 	"github.com/authzconf/authzconf/reports/record"
 )
 
-// The keys of the evidence of a storm: each block when it is over, and the circumstances at the end.
+// These are the keys of the evidence of a storm: each block when it is over, and the circumstances at the end.
 const (
 	blocksPrefix = "storm/blocks/"
 	runKey       = "storm/run"

@@ -7,23 +7,23 @@ import (
 	"slices"
 )
 
-// RequestMode is the mode of reviews that are not about impersonation: of the request itself.
+// RequestMode is the mode of reviews that are not about impersonation but about the request itself.
 const RequestMode = "request"
 
-// Unseen is the decision of reviews of which the back does not tell, for the API server remembers what it answered.
+// Unseen is the decision of reviews about which the back does not tell, because the API server remembers its answers.
 const Unseen = "unseen"
 
 // ReviewKind is what access reviews are counted by.
 type ReviewKind struct {
 	// Mode is associated-node, arbitrary-node, serviceaccount, user-info, legacy, or request for the check of the
-	// request itself; Verb is the verb of the review (impersonate:user-info, impersonate-on:user-info:list,
+	// request itself. Verb is the verb of the review (impersonate:user-info, impersonate-on:user-info:list,
 	// impersonate, list, …).
 	Mode     string `json:"mode"`
 	Verb     string `json:"verb"`
 	Decision string `json:"decision"` // Allow, Deny or NoOpinion
 }
 
-// Compare puts kinds in order.
+// Compare orders kinds.
 func (k ReviewKind) Compare(other ReviewKind) int {
 	return cmp.Or(cmp.Compare(k.Mode, other.Mode), cmp.Compare(k.Verb, other.Verb), cmp.Compare(k.Decision, other.Decision))
 }
@@ -41,8 +41,8 @@ type AttemptCount struct {
 	Count    float64 `json:"count"`
 }
 
-// CompareAttempts returns in which mode the recorder has seen another number of checks than the API server has counted.
-// One that the server gave up may have arrived or not, at both ends or one.
+// CompareAttempts returns the modes in which the recorder has seen another number of checks than the API server has
+// counted. A check that the server gave up may have arrived at none, one or both ends.
 func (b *Block) CompareAttempts() (differences []string) {
 	type cell struct {
 		mode, decision string

@@ -1,5 +1,5 @@
-// Package run is what a load run leaves behind: counters and histograms per block, and the circumstances. It is
-// data; nothing here judges. Shards hand back blocks of this form, which merge exactly.
+// Package run is what a load run leaves behind: counters and histograms for each block, and the circumstances. It is
+// data, and judges nothing. Shards return blocks of this form, which merge exactly.
 package run
 
 import (
@@ -14,40 +14,42 @@ type Run struct {
 	// Profile is the profile's name.
 	Profile string `json:"profile"`
 	Seed    int64  `json:"seed"`
-	// Started and Finished bound the run.
+	// Started and Finished are the beginning and the end of the run.
 	Started  time.Time `json:"started"`
 	Finished time.Time `json:"finished"`
 	Machine  Machine   `json:"machine"`
 	// Servers are the control planes under load, by the name that blocks use.
 	Servers    []Server   `json:"servers"`
-	Authorizer string     `json:"authorizer,omitempty"` // what decides beside RBAC, such as "webhook, 5ms"
-	Population Population `json:"population,omitzero"`  // who took part, Agents how many agents that is
-	// Agents, Pairs and Shards are what was asked for.
+	Authorizer string     `json:"authorizer,omitempty"` // what decides in addition to RBAC, such as "webhook, 5ms"
+	Population Population `json:"population,omitzero"`  // who took part
+	// Agents, Pairs and Shards are what was requested.
 	Agents  int `json:"agents"`
 	Pairs   int `json:"pairs"`
 	Starts  int `json:"starts,omitempty"`
 	Shards  int `json:"shards"`
-	WarmUps int `json:"warmUps,omitempty"` // how many blocks for warming up were run and thrown away
-	// Engine says what shards are: processes, or pods of a Job ("kubernetes"). Empty is processes.
+	WarmUps int `json:"warmUps,omitempty"` // how many blocks for warming up were run and discarded
+	// Engine says what shards are: processes, or pods of a Job ("kubernetes"). Empty means processes.
 	Engine string  `json:"engine,omitempty"`
 	Blocks []Block `json:"blocks,omitempty"` // in the order in which they ran
-	// Growth is what the API servers held before the blocks of the last start, and after them.
+	// Growth is how much memory the API servers had before the blocks of the last start, and after them.
 	Growth []Growth `json:"growth,omitempty"`
-	// Problems made the run inconclusive while it ran: a server died, a shard was lost, recorder and metrics differ.
+	// Problems are what made the run inconclusive while it ran: a server died, a shard was lost, or recorder and
+	// metrics differ.
 	Problems []Problem `json:"problems"`
-	// Clocks are those of shards, compared with the coordinator's: for each the measurement with the largest offset.
+	// Clocks are the clocks of shards, compared with the coordinator's: for each the measurement with the largest
+	// offset.
 	Clocks []Clock `json:"clocks,omitempty"`
-	// Notes are circumstances that a reader should know: whose cluster it was, what was subtracted.
+	// Notes are circumstances that a reader should know, such as whose cluster it was, and what was subtracted.
 	Notes []string `json:"notes,omitempty"`
-	// Steady says that blocks, or what is Settled of them, are as long as the steady state of their schedule takes.
+	// Steady means that blocks, or their Settled parts, are as long as the steady state of their schedule needs.
 	Steady bool `json:"steady,omitempty"`
-	// OwnUnknown says that the checks of the requests themselves could not be told from those of others in the cluster:
-	// Reviews are those of impersonation alone.
+	// OwnUnknown means that the checks of the requests themselves could not be told from those of others in the
+	// cluster, so that Reviews are only those of impersonation.
 	OwnUnknown bool `json:"ownUnknown,omitempty"`
-	// Interrupted says that the user ended the run early: what is here is partial.
+	// Interrupted means that the user ended the run early, so that it is incomplete.
 	Interrupted bool `json:"interrupted,omitempty"`
-	// EndedAfterFinding says that the user ended the run while it looked for fewer requests that show what is not as
-	// predicted: that was found in a block which ended by itself.
+	// EndedAfterFinding means that the user ended the run while it looked for fewer requests that show what is not as
+	// predicted. That was found in a block which ended by itself.
 	EndedAfterFinding bool `json:"endedAfterFinding,omitempty"`
 }
 
@@ -57,14 +59,15 @@ type Problem struct {
 	Text  string `json:"text"`
 }
 
-// Clock is how far a shard's clock was ahead of the coordinator's, and half of the round trip that measured it.
+// Clock is how far a shard's clock was ahead of the coordinator's, with half of the round trip by which that was
+// measured.
 type Clock struct {
 	Shard       string   `json:"shard"`
 	Offset      Duration `json:"offset"`
 	Uncertainty Duration `json:"uncertainty"`
 }
 
-// Machine is where everything ran.
+// Machine describes where everything ran.
 type Machine struct {
 	CPUs        int     `json:"cpus"`
 	MemoryBytes int64   `json:"memoryBytes"`
@@ -81,14 +84,14 @@ type Server struct {
 	Emulated   string `json:"emulated,omitempty"`
 	// Gate is the state of ConstrainedImpersonation as read back: on or off.
 	Gate         scenarios.Gate `json:"gate"`
-	WebhookDelay Duration       `json:"webhookDelay"`         // what the authorizer adds to every answer
-	Mismatches   []string       `json:"mismatches,omitempty"` // what the witness found not to be as asked
+	WebhookDelay Duration       `json:"webhookDelay"`         // how much the authorizer adds to every answer
+	Mismatches   []string       `json:"mismatches,omitempty"` // how the witness differs from what was requested
 }
 
 // Duration is a time.Duration written as "1.5ms" in JSON.
 type Duration = scenarios.Duration
 
-// DropOwn takes away the checks of the requests themselves from every block, if they can't be told from those of others.
+// DropOwn removes the checks of the requests themselves from every block, if they cannot be told from those of others.
 func (r *Run) DropOwn() {
 	if !r.OwnUnknown {
 		return

@@ -9,19 +9,20 @@ import (
 	"time"
 )
 
-// Served is how long the API server says that it took for requests of one kind: its own indicator for the objectives of
-// Kubernetes (apiserver_request_sli_duration_seconds), without the waits for admission webhooks and in the queues of priority and fairness.
+// Served is how long requests of one kind took according to the API server: by its own indicator for the objectives of
+// Kubernetes (apiserver_request_sli_duration_seconds), without the waits for admission webhooks and in the queues of
+// priority and fairness.
 type Served struct {
 	// Verb and Scope are labels of the indicator: LIST, and resource, namespace or cluster.
 	Verb  string `json:"verb"`
 	Scope string `json:"scope"`
 	Count int64  `json:"count"`
-	// Within has, by an upper bound in seconds as the server writes it, how many requests took no longer.
+	// Within is how many requests took no longer than an upper bound in seconds, by the bound as the server writes it.
 	Within map[string]int64 `json:"within"`
 }
 
-// Objective returns what Kubernetes promises for 99 % of such requests: 1 s, or 30 s for a list of a namespace or of all
-// (https://github.com/kubernetes/community/blob/master/sig-scalability/slos/api_call_latency.md).
+// Objective returns what Kubernetes promises for 99 % of such requests: 1 s, or 30 s for a list of a namespace or of
+// everything (https://github.com/kubernetes/community/blob/master/sig-scalability/slos/api_call_latency.md).
 func (s Served) Objective() time.Duration {
 	if s.Verb == "LIST" && s.Scope != "resource" {
 		return 30 * time.Second
@@ -39,7 +40,8 @@ func (s Served) WithinObjective() float64 {
 	return 0
 }
 
-// Bound returns the least bound, in seconds, within which a part of the requests was answered; +Inf if none is.
+// Bound returns the smallest bound in seconds within which a part of the requests was answered, or +Inf if there is
+// none.
 func (s Served) Bound(part float64) float64 {
 	least := math.Inf(1)
 	for text, n := range s.Within {
@@ -51,7 +53,7 @@ func (s Served) Bound(part float64) float64 {
 	return least
 }
 
-// MergeServed adds up what blocks have of each kind, in order.
+// MergeServed adds up the counts of blocks for each kind, in order.
 func MergeServed(blocks []*Block) []Served {
 	type kind struct{ verb, scope string }
 	all := map[kind]Served{}

@@ -4,19 +4,20 @@ import "time"
 
 // Settled is the part of a block that comes when its agents have asked for a while in the same schedule.
 type Settled struct {
-	// After is how long the block had gone on.
+	// After is how long the block had run.
 	After Duration `json:"after"`
-	// Sent counts the requests that were sent from then on, First those of them that were the first of their agent.
+	// Sent is how many requests were sent from then on, and First how many of these were the first of their agent.
 	Sent  int64 `json:"sent"`
 	First int64 `json:"firstContacts,omitempty"`
-	// Reviews are those that the recorder received from then on. One that belongs to a request which was sent before is
-	// among them, and at the end of the block there are as many that are.
+	// Reviews are those that the recorder received from then on. They include reviews of requests that were sent
+	// before; about as many are missing at the end of the block.
 	Reviews []ReviewCount `json:"reviews"`
 	// Checks are the reviews that are predicted for the requests that Sent counts.
 	Checks []CheckRange `json:"predicted,omitempty"`
 }
 
-// Count notes a request of the block that was sent, and whether it was its agent's first. It reports whether it counts.
+// Count records a request of the block that was sent, and whether it was its agent's first. It reports whether the
+// request counts.
 func (s *Settled) Count(r Request, first bool) bool {
 	if s == nil || r.From < time.Duration(s.After) {
 		return false

@@ -13,18 +13,20 @@ import (
 	"github.com/authzconf/authzconf/loadgen/run"
 )
 
-// MaxOffset is by how much the clock of a shard may differ from the coordinator's, beside what the round trip
-// leaves uncertain: all shards begin a block at one time, and half a LateTolerance (10 ms by default) of
-// difference would begin to show in the lag.
+// MaxOffset is by how much the clock of a shard may differ from the coordinator's, in addition to the uncertainty of
+// the round trip. All shards begin a block at the same time, and a difference of half a LateTolerance (10 ms by
+// default) would begin to show in the lag.
 const MaxOffset = 5 * time.Millisecond
 
-// MaxUncertainty is how uncertain the measurement may be, half of the shortest round trip: a check has to see 50 ms.
+// MaxUncertainty is the largest uncertainty of the measurement, which is half of the shortest round trip. A check has
+// to be able to see 50 ms.
 const MaxUncertainty = 50 * time.Millisecond
 
 const (
-	// questions is how often a shard is asked for its time; the shortest round trip counts, as the least uncertain one.
+	// questions is how often a shard is asked for its time. The shortest round trip counts, because it is the least
+	// uncertain one.
 	questions     = 8
-	moreQuestions = 32 // asked while all round trips were long
+	moreQuestions = 32 // asked as long as all round trips were long
 	answerTimeout = 5 * time.Second
 )
 
@@ -39,7 +41,7 @@ func (g *Group) Clocks(ctx context.Context) ([]run.Clock, error) {
 	return all, errors.Join(errs...)
 }
 
-// Judge is an error if a clock is off, or cannot be told not to be.
+// Judge returns an error if a clock is off, or if that cannot be excluded.
 func Judge(c run.Clock) error {
 	offset, uncertainty := time.Duration(c.Offset), time.Duration(c.Uncertainty)
 	switch {
@@ -53,8 +55,8 @@ func Judge(c run.Clock) error {
 	return nil
 }
 
-// clock asks for the time, again and again, and takes what the shortest round trip says: the shard read its clock
-// somewhere between question and answer.
+// clock asks for the time several times, and uses the shortest round trip: the shard read its clock somewhere between
+// question and answer.
 func (m *member) clock(ctx context.Context) (run.Clock, error) {
 	best := run.Clock{Shard: m.name, Uncertainty: run.Duration(time.Hour)}
 	for i := range moreQuestions {
@@ -67,7 +69,7 @@ func (m *member) clock(ctx context.Context) (run.Clock, error) {
 		}
 		trip := time.Since(before)
 		if half := trip / 2; half < time.Duration(best.Uncertainty) {
-			// Sub of a time from elsewhere compares wall clocks, which is the question.
+			// Sub of a time from elsewhere compares wall clocks, and that is what is needed.
 			best.Offset, best.Uncertainty = run.Duration(now.Sub(before.Round(0))-half), run.Duration(half)
 		}
 	}
@@ -81,17 +83,17 @@ func (m *member) now(ctx context.Context, out *time.Time) error {
 }
 
 const (
-	// dateEvery is how often a server is asked until the second of its Date header changes.
+	// dateEvery is how often a server is asked until the second in its Date header changes.
 	dateEvery = 5 * time.Millisecond
-	// dateTimeout is how long at most the end of a second is looked for, again and again while it was not found exactly.
+	// dateTimeout is how long the end of a second is looked for, again and again until it is found exactly enough.
 	dateTimeout = 5 * time.Second
-	// exactDate is how exactly it is to be found: two such comparisons are to be within MaxUncertainty.
+	// exactDate is how exactly it has to be found, so that two such comparisons are within MaxUncertainty.
 	exactDate = MaxUncertainty / 4
 )
 
-// compareClock compares this process's clock with a server's, by the header Date of what it answers (RFC 9110, section 6.6.1).
-// It has whole seconds: the moment is known at which one ends, which lies between a request and an answer. Any answer will do,
-// also a refusal. What was found most exactly counts.
+// compareClock compares this process's clock with a server's by the header Date of its answers (RFC 9110, section
+// 6.6.1). That has whole seconds, so the moment at which one ends is found, which lies between a request and an answer.
+// Any answer will do, even a refusal. The most exact result counts.
 func compareClock(ctx context.Context, config *rest.Config) (reading, error) {
 	limited, cancel := context.WithTimeout(ctx, dateTimeout)
 	defer cancel()
@@ -128,7 +130,7 @@ func compareClock(ctx context.Context, config *rest.Config) (reading, error) {
 	return best, nil
 }
 
-// readDate asks a server for its version, and returns the time at which it answered, by its clock.
+// readDate asks a server for its version, and returns the time of the answer by the server's clock.
 func readDate(ctx context.Context, client *http.Client, host string) (time.Time, error) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, host+"/version", nil)
 	if err != nil {

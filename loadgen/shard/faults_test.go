@@ -21,7 +21,7 @@ import (
 	"github.com/authzconf/authzconf/loadgen/profile"
 )
 
-// certificate is one of the loopback interface that signs itself, or that an issuer signs.
+// certificate returns a certificate of the loopback interface that is signed by itself or by an issuer.
 func certificate(t *testing.T, issuer *tls.Certificate, life time.Duration) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -48,8 +48,8 @@ func certificate(t *testing.T, issuer *tls.Certificate, life time.Duration) tls.
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
-// The server comes back with a certificate that has expired, or is another's: the
-// requests after that are counted as what they are, and the shard goes on.
+// TestServerCertificate has a server that comes back with a certificate that has expired or is another's. The requests
+// after that are counted as what they are, and the shard goes on.
 func TestServerCertificate(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -104,7 +104,7 @@ func TestServerCertificate(t *testing.T) {
 	}
 }
 
-// A token that expires is answered with 401 from then on, and counted so.
+// TestTokenExpires checks that a token that expires is answered with 401 from then on, and counted as that.
 func TestTokenExpires(t *testing.T) {
 	end := time.Now().Add(1200 * time.Millisecond)
 	job := jobs(t, 1, func(w http.ResponseWriter, r *http.Request) {

@@ -24,12 +24,12 @@ import (
 	"github.com/authzconf/authzconf/loadgen/run"
 )
 
-// jobOfBlock is a Job that was created, and what its pods say.
+// jobOfBlock is a Job that was created, with what its pods report.
 type jobOfBlock struct {
 	client kubernetes.Interface
 	object *batchv1.Job
 	shards []*podOfShard
-	// end ends following the logs, and followers are who does.
+	// end ends the reading of the logs. followers are the goroutines that read them.
 	end       context.CancelFunc
 	followers sync.WaitGroup
 }
@@ -37,9 +37,9 @@ type jobOfBlock struct {
 // podOfShard is the pod of an index.
 type podOfShard struct {
 	name string
-	// clock is what the shard said of its clock when it was ready.
+	// clock is what the shard reported about its clock when it was ready.
 	clock *reading
-	// said has the messages of its log, and is closed when there will be no more; why says why.
+	// said has the messages of its log. It is closed when there will be no more, and why says why.
 	said chan message
 	why  error
 }
@@ -66,7 +66,7 @@ func (j *jobOfBlock) awaitReady(ctx context.Context) error {
 	if err := j.awaitRunning(ctx); err != nil {
 		return err
 	}
-	following, end := context.WithCancel(context.Background()) // over the whole block, and not only until all are ready
+	following, end := context.WithCancel(context.Background()) // for the whole block, and not only until all are ready
 	j.end = end
 	for i := range j.shards {
 		j.followers.Go(func() { j.follow(following, i) })
@@ -84,7 +84,7 @@ func (j *jobOfBlock) awaitReady(ctx context.Context) error {
 	return nil
 }
 
-// awaitBlocks returns what each shard has counted, nil for one that is lost, and why.
+// awaitBlocks returns what each shard has counted, which is nil for a lost one, and why it was lost.
 func (j *jobOfBlock) awaitBlocks(ctx context.Context) (blocks []*run.Block, errs []error) {
 	for i := range j.shards {
 		m, err := j.next(ctx, i)
@@ -115,11 +115,12 @@ func (j *jobOfBlock) next(ctx context.Context, i int) (message, error) {
 	return message{}, fmt.Errorf("%s %w; %w", shardName(i, len(j.shards)), context.Cause(ctx), fate)
 }
 
-// followAgain is how long after its end a log is read again that should not have ended yet.
+// followAgain is after how long a log that ended too early is read again.
 const followAgain = time.Second
 
-// follow hands on the messages of a shard's log until its pod has ended, or ctx has. One request is under way all the time, made
-// before the block: reading the log again and again would be requests to the API server that is measured.
+// follow passes on the messages of a shard's log until its pod or ctx has ended. It uses one request that was made
+// before the block and stays open, because reading the log again and again would be requests to the API server that is
+// measured.
 func (j *jobOfBlock) follow(ctx context.Context, i int) {
 	s := j.shards[i]
 	defer close(s.said)
@@ -139,7 +140,8 @@ func (j *jobOfBlock) follow(ctx context.Context, i int) {
 	}
 }
 
-// readLog hands on the messages of a log but for the first ones, which were handed on already, and returns how many it handed on.
+// readLog passes on the messages of a log without the first ones, which were passed on already. It returns how many it
+// passed on.
 func (j *jobOfBlock) readLog(ctx context.Context, s *podOfShard, skip int) (handed int, err error) {
 	stream, err := j.client.CoreV1().Pods(j.object.Namespace).GetLogs(s.name, &corev1.PodLogOptions{Follow: true}).Stream(ctx)
 	if err != nil {
@@ -151,7 +153,7 @@ func (j *jobOfBlock) readLog(ctx context.Context, s *podOfShard, skip int) (hand
 	for seen := 0; lines.Scan(); {
 		var m message
 		if json.Unmarshal(lines.Bytes(), &m) != nil {
-			continue // what the program or its runtime says besides
+			continue // the program or its runtime may print other lines
 		}
 		if seen++; seen <= skip {
 			continue
@@ -166,7 +168,7 @@ func (j *jobOfBlock) readLog(ctx context.Context, s *podOfShard, skip int) (hand
 	return handed, lines.Err()
 }
 
-// close ends following the logs.
+// close ends the reading of the logs.
 func (j *jobOfBlock) close() {
 	j.end()
 	j.followers.Wait()
@@ -193,7 +195,7 @@ func (j *jobOfBlock) awaitRunning(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// note keeps the names of the pods that run, or have ended, by their index, and counts them.
+// note records the names of the pods that run or have ended, by their index, and counts them.
 func (j *jobOfBlock) note(pods []corev1.Pod) (started int, err error) {
 	for _, p := range pods {
 		index, err := strconv.Atoi(p.Labels[batchv1.JobCompletionIndexAnnotation])
@@ -237,10 +239,10 @@ func statesOf(pods []corev1.Pod) string {
 	return strings.Join(all, "; ")
 }
 
-// fateTimeout bounds reading what became of a pod.
+// fateTimeout limits the time to read what became of a pod.
 const fateTimeout = 10 * time.Second
 
-// fateOf returns whether a pod has ended, and what became of it, in an error.
+// fateOf returns whether a pod has ended, and an error that says what became of it.
 func (j *jobOfBlock) fateOf(name string) (hasEnded bool, fate error) {
 	ctx, cancel := context.WithTimeout(context.Background(), fateTimeout)
 	defer cancel()

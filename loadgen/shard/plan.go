@@ -15,16 +15,18 @@ import (
 )
 
 const (
-	// planFolder is where a pod finds what all shards know, in files that together are a Job, compressed.
+	// planFolder is the folder in which a pod finds what all shards know, as files that together are a compressed Job.
 	planFolder = "/etc/authzconf/plan"
 	planVolume = "plan"
-	// partBytes is how much of it one Secret holds: less than an object of etcd may have with its base64 (1.5 MB by default).
+	// partBytes is how much of it one Secret contains. With its base64 that is less than an object in etcd may have
+	// (1.5 MB by default).
 	partBytes = 1 << 19
-	// maxParts bounds what is put into a cluster's etcd for a storm: 128 MiB, the tokens of some 200,000 agents.
+	// maxParts limits what is put into a cluster's etcd for a storm: 128 MiB, which are the tokens of some 200,000
+	// agents.
 	maxParts = 256
 )
 
-// writePlan returns the Secrets that hold a job, each with one part of it, by names that begin alike.
+// writePlan returns the Secrets that contain a job, each with one part of it. Their names begin alike.
 func writePlan(job Job, namespace, name string) (secrets []*corev1.Secret, err error) {
 	whole, err := pack(job)
 	if err != nil {
@@ -44,7 +46,7 @@ func writePlan(job Job, namespace, name string) (secrets []*corev1.Secret, err e
 	return secrets, nil
 }
 
-// mountPlan has a pod's first container find the Secrets in planFolder.
+// mountPlan mounts the Secrets at planFolder in a pod's first container.
 func mountPlan(pod *corev1.PodSpec, secrets []*corev1.Secret) {
 	var sources []corev1.VolumeProjection
 	for _, s := range secrets {

@@ -17,13 +17,14 @@ import (
 )
 
 const (
-	// orderVariable holds the order of a pod's one block, in JSON: its start and its seed among it.
+	// orderVariable is the variable with the order of a pod's only block, in JSON, with its start and its seed.
 	orderVariable = "AUTHZCONF_ORDER"
-	// IndexVariable is where an Indexed Job says which of its pods this is (k8s.io/api/batch/v1, CompletionMode).
+	// IndexVariable is the variable in which an Indexed Job tells a pod its index (k8s.io/api/batch/v1,
+	// CompletionMode).
 	IndexVariable = "JOB_COMPLETION_INDEX"
 )
 
-// message is a line of a shard's log: first that it is ready, then its block.
+// message is a line of a shard's log. The first says that the shard is ready, and the second has its block.
 type message struct {
 	// Ready says how the shard's clock compares with the API server's.
 	Ready *reading `json:"ready,omitempty"`
@@ -37,8 +38,8 @@ type reading struct {
 	Uncertainty time.Duration `json:"uncertainty"`
 }
 
-// Run is a shard as a program. In a pod of an Indexed Job it sends the block of the order in its environment; elsewhere it
-// serves the process that started it, by Serve.
+// Run runs a shard as a program. In a pod of an Indexed Job it sends the block of the order in its environment.
+// Elsewhere it serves the process that started it, by Serve.
 func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	order, isPod := os.LookupEnv(orderVariable)
 	if !isPod {
@@ -47,9 +48,9 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	return runPod(ctx, order, os.Getenv(IndexVariable), planFolder, out)
 }
 
-// runPod sends the shard's part of the one block that a pod is for, writes what it counted to its log, and stays until it is told
-// to end: a pod that ends has its node and the controllers write its status, and the coordinator still reads the counts of the
-// API server then.
+// runPod sends the shard's part of the only block of a pod, writes what it counted to its log, and stays until it is
+// told to end. A pod that ends makes its node and the controllers write its status, while the coordinator still reads
+// the counts of the API server.
 func runPod(ctx context.Context, orderText, index, folder string, out io.Writer) error {
 	var o Order
 	if err := json.Unmarshal([]byte(orderText), &o); err != nil {
@@ -96,7 +97,8 @@ func runPod(ctx context.Context, orderText, index, folder string, out io.Writer)
 	return nil
 }
 
-// compareWithServer compares this process's clock with that of the first API server of the server that an order is about.
+// compareWithServer compares this process's clock with that of the first API server of the server that an order is
+// about.
 func compareWithServer(ctx context.Context, job Job, o Order) (*reading, error) {
 	server := job.Servers[o.Side.Server]
 	clock, err := compareClock(ctx, &rest.Config{Host: server.hostOf(0), TLSClientConfig: rest.TLSClientConfig{CAData: server.CA}})

@@ -35,7 +35,8 @@ func writeFolder(t *testing.T, secrets []*corev1.Secret) string {
 	return folder
 }
 
-// TestPlan: what is put into Secrets is what a pod reads, also if it takes many of them, and each fits into an object of etcd.
+// TestPlan checks that a pod reads from Secrets what was put into them, even if many are needed, and that each fits
+// into an object of etcd.
 func TestPlan(t *testing.T) {
 	job := jobs(t, 1, func(http.ResponseWriter, *http.Request) {})[0]
 	random := make([]string, 40_000) // which does not compress
@@ -85,7 +86,7 @@ func listenTo(log io.Reader) <-chan message {
 	return said
 }
 
-// startPod runs what a pod of an index does, until ctx ends. Its log ends with it.
+// startPod runs what a pod with an index does until ctx ends. Its log ends with it.
 func startPod(ctx context.Context, o Order, index, folder string) (said <-chan message, ended <-chan error) {
 	text, _ := json.Marshal(o)
 	log, out := io.Pipe()
@@ -97,8 +98,8 @@ func startPod(ctx context.Context, o Order, index, folder string) (said <-chan m
 	return listenTo(log), end
 }
 
-// TestPodsAreOne: pods that have their order from their environment count together what one process counts, say by how much their
-// clocks differ, and stay until they are told to end.
+// TestPodsAreOne checks that pods that have their order from their environment together count what one process counts,
+// report by how much their clocks differ, and stay until they are told to end.
 func TestPodsAreOne(t *testing.T) {
 	list := jobs(t, 2, func(http.ResponseWriter, *http.Request) {})
 	secrets, err := writePlan(list[0], "n", "storm")
@@ -152,7 +153,7 @@ func TestPodsAreOne(t *testing.T) {
 	}
 }
 
-// TestPodRefuses: a pod that cannot do its part says why, and never hands over a part as the whole.
+// TestPodRefuses checks that a pod that cannot do its part says why, and never returns a part as the whole.
 func TestPodRefuses(t *testing.T) {
 	list := jobs(t, 1, func(http.ResponseWriter, *http.Request) {})
 	secrets, err := writePlan(list[0], "n", "storm")
@@ -184,7 +185,8 @@ func TestPodRefuses(t *testing.T) {
 	}
 }
 
-// TestCompareClock: the moment at which a second ends is found, whatever is asked; a server whose clock stands is given up.
+// TestCompareClock checks that the end of a second is found, whatever is asked, and that a server whose clock stands is
+// given up.
 func TestCompareClock(t *testing.T) {
 	ahead := 2500 * time.Millisecond
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

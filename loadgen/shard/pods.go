@@ -26,49 +26,49 @@ import (
 
 const (
 	podProgram = "github.com/authzconf/authzconf/loadgen/shard/program"
-	// PathVariable names a shard that is built already; see image.Program.
+	// PathVariable names a shard that is built already (see image.Program).
 	PathVariable = "AUTHZCONF_SHARD"
 	podPath      = "/shard"
-	// planLabel is on the Secrets and Jobs of a storm, with the name that its Secrets begin with.
+	// planLabel is a label of the Secrets and Jobs of a storm. Its value is the beginning of the names of its Secrets.
 	planLabel = "authzconf.dev/shards"
 
 	startTimeout  = 3 * time.Minute
 	deleteTimeout = time.Minute
-	// restBefore is how long before a block's start nothing is done any more but what belongs to the block.
+	// restBefore is how long before a block's start only what belongs to the block is done.
 	restBefore = 2 * time.Second
-	// leastCreation is how long the creation of a Job is taken to need at least: a storm may slow down what the rehearsal,
-	// on an idle cluster, found to be quick.
+	// leastCreation is the shortest time that the creation of a Job is assumed to need. A storm may slow down what was
+	// quick in the rehearsal, on an idle cluster.
 	leastCreation = 5 * time.Second
-	// spareLife is how long the pods of a block live at most beyond it: nobody may be left to end them.
+	// spareLife is how much longer than the block its pods may live, because nobody may be left to end them.
 	spareLife = 10 * time.Minute
 )
 
-// Namespace is where the Jobs are.
+// Namespace is the namespace of the Jobs.
 const Namespace = "authzconf-load"
 
 //go:embed job.yaml
 var manifest string
 
-// Pods send blocks from pods: each block is an Indexed Job of its own, whose pods take their part of the agents from their index,
-// start and seed from their environment, and tokens from Secrets. They need no permission. What they count they write to their
-// logs. See docs/adr/0052-jobs-of-shards.md.
+// Pods send blocks from pods. Each block is an Indexed Job of its own. Its pods know their part of the agents from
+// their index, get start and seed from their environment and tokens from Secrets, and need no permission. They write
+// what they count to their logs. See docs/adr/0052-jobs-of-shards.md.
 type Pods struct {
 	config *rest.Config
 	client kubernetes.Interface
 	plan   Job
 	// template is the Job of a block without its order.
 	template *batchv1.Job
-	// lead is how long before its start a block's Job is created, and start is that of the last one.
+	// lead is how long before its start a block's Job is created. start is the start of the last block.
 	lead  time.Duration
 	start time.Time
-	// now is what runs: nil before the first block, and when it has been removed.
+	// now is the Job that runs. It is nil before the first block, and after the Job was removed.
 	now *jobOfBlock
 	// own is how the coordinator's clock compares with the API server's.
 	own reading
 }
 
-// render fills a run's numbers into the manifest. life is when the cluster ends the pods, if nobody else has; image, if
-// given, is one that the nodes can pull.
+// render sets a run's numbers in the manifest. life is the time after which the cluster ends the pods, if nobody else
+// has. image, if it is given, is one that the nodes can pull.
 func render(shards int, life time.Duration, image string) (*corev1.Namespace, *batchv1.Job, error) {
 	var space corev1.Namespace
 	var job batchv1.Job
@@ -88,7 +88,7 @@ func render(shards int, life time.Duration, image string) (*corev1.Namespace, *b
 	return &space, &job, nil
 }
 
-// LoadImage builds the image of the shard and puts it on the nodes.
+// LoadImage builds the image of the shard and brings it to the nodes.
 func LoadImage(ctx context.Context, nodes image.Loader) error {
 	_, job, err := render(1, time.Hour, "")
 	if err != nil {
@@ -101,10 +101,10 @@ func LoadImage(ctx context.Context, nodes image.Loader) error {
 	return shard.Load(ctx, nodes)
 }
 
-// CreatePods puts what the shards have to know into the cluster, and rehearses: it creates a Job whose pods open their connections,
-// and removes it. So an image that cannot be pulled shows before the first block, and how long pods take to be ready is known.
-// On an error nothing is left. plan is that of all shards; its Index means nothing. image, if given, is pulled; LoadImage puts
-// the one that is taken otherwise on the nodes.
+// CreatePods puts what the shards have to know into the cluster, and rehearses: it creates a Job whose pods open their
+// connections, and removes it. So an image that cannot be pulled shows before the first block, and it is known how long
+// pods take to be ready. After an error nothing remains. plan is the plan of all shards, in which Index has no meaning.
+// image, if it is given, is pulled; otherwise LoadImage brings one to the nodes.
 func CreatePods(ctx context.Context, config *rest.Config, plan Job, image string) (_ *Pods, err error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -115,7 +115,7 @@ func CreatePods(ctx context.Context, config *rest.Config, plan Job, image string
 	if err != nil {
 		return nil, err
 	}
-	name := fmt.Sprintf("storm-%x", time.Now().UnixNano()) // beside those of another run
+	name := fmt.Sprintf("storm-%x", time.Now().UnixNano()) // may exist beside that of another run
 	secrets, err := writePlan(plan, template.Namespace, name)
 	if err != nil {
 		return nil, err
@@ -160,7 +160,8 @@ func (p *Pods) rehearse(ctx context.Context) error {
 	return p.remove(ctx)
 }
 
-// allow has later Jobs created early enough that their pods are ready in time, even if they take twice as long as a Job just took.
+// allow makes later Jobs be created so early that their pods are ready in time even if they take twice as long as the
+// last Job.
 func (p *Pods) allow(took time.Duration) {
 	p.lead = max(p.lead, 2*max(took, leastCreation)+2*restBefore+lead(&p.plan.Profile))
 }
@@ -184,8 +185,8 @@ func (p *Pods) create(ctx context.Context, o Order) error {
 // Lead returns how long before its start a block's Job is created, as the rehearsal has shown.
 func (p *Pods) Lead() time.Duration { return p.lead }
 
-// Prepare implements Generator: it creates the block's Job, and returns shortly before the block starts. By then the pods are
-// ready, and what readied them is over.
+// Prepare implements Generator. It creates the block's Job, and returns shortly before the block starts. By then the
+// pods are ready, and what that took is over.
 func (p *Pods) Prepare(ctx context.Context, o Order) (err error) {
 	if o.Sends != nil {
 		return errors.New("some requests of a block alone are sent by processes only, not by pods")
@@ -211,7 +212,7 @@ func (p *Pods) Prepare(ctx context.Context, o Order) (err error) {
 	return ctx.Err()
 }
 
-// Start implements Generator: it is what the pods of the Job were told.
+// Start implements Generator. It returns the start that the pods of the Job got.
 func (p *Pods) Start() time.Time { return p.start }
 
 // Block implements Generator. If a shard is lost, the block has what the others counted.
@@ -228,11 +229,11 @@ func (p *Pods) Block(ctx context.Context, o Order) (whole *run.Block, err error)
 	return merge(blocks), errors.Join(errs...)
 }
 
-// Live implements Generator. What pods have counted is known when a block has ended, and not before: nobody asks them through the
+// Live implements Generator. What pods have counted is known only after a block, because nobody asks them through the
 // API server that is under load.
 func (p *Pods) Live() agent.Live { return agent.Live{} }
 
-// Clocks implements Generator: both sides have compared theirs with the API server's before the block.
+// Clocks implements Generator. Both sides have compared their clocks with the API server's before the block.
 func (p *Pods) Clocks(context.Context) (all []run.Clock, err error) {
 	if p.now == nil {
 		return nil, nil
@@ -252,7 +253,8 @@ func (p *Pods) Clocks(context.Context) (all []run.Clock, err error) {
 	return all, errors.Join(errs...)
 }
 
-// remove deletes the Job of the last block, and returns when its pods are gone: what is still ended would count for the next block.
+// remove deletes the Job of the last block, and returns when its pods are gone, because what they still do would count
+// for the next block.
 func (p *Pods) remove(ctx context.Context) error {
 	if p.now == nil {
 		return nil
@@ -283,8 +285,8 @@ func (p *Pods) delete(ctx context.Context) error {
 	return nil
 }
 
-// Close implements Generator: it deletes the Secrets, and every Job with its pods, also one that was created and whose creation was
-// not answered any more.
+// Close implements Generator. It deletes the Secrets and every Job with its pods, even a Job whose creation was no
+// longer answered.
 func (p *Pods) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), deleteTimeout)
 	defer cancel()
@@ -303,7 +305,7 @@ func (p *Pods) Close() error {
 	return errors.Join(errs...)
 }
 
-// withPods has a Job deleted with its pods.
+// withPods returns options that delete a Job with its pods.
 func withPods() metav1.DeleteOptions {
 	return metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
 }

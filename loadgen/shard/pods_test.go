@@ -15,7 +15,7 @@ import (
 	"github.com/authzconf/authzconf/internal/usage"
 )
 
-// The manifest is filled with the run's numbers, and nothing else is changed.
+// TestRender checks that the run's numbers are set in the manifest, and that nothing else is changed.
 func TestRender(t *testing.T) {
 	space, job, err := render(7, 90*time.Second, "")
 	if err != nil {
@@ -44,7 +44,7 @@ func pod(name, index string, phase corev1.PodPhase) *corev1.Pod {
 	}
 }
 
-// jobOf is a Job of two shards with its pods, on a node that is ready and one that is not.
+// jobOf returns a Job of two shards with its pods, on a node that is ready and one that is not.
 func jobOf(pods ...*corev1.Pod) *jobOfBlock {
 	client := fake.NewClientset()
 	for name, status := range map[string]corev1.ConditionStatus{"well": corev1.ConditionTrue, "ill": corev1.ConditionUnknown} {
@@ -100,7 +100,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// What became of a pod, and whether it has ended.
+// TestFate checks what is reported of a pod, and whether it has ended.
 func TestFate(t *testing.T) {
 	failed := pod("failed", "0", corev1.PodFailed)
 	failed.Spec.NodeName = "well"
@@ -127,7 +127,8 @@ func TestFate(t *testing.T) {
 	}
 }
 
-// A shard that says nothing is lost, and what is known of its pod is said; whoever ends the run hears of nothing else.
+// TestNext checks that a silent shard is lost, and what is known of its pod is reported. If the user ends the run, only
+// that is reported.
 func TestNext(t *testing.T) {
 	j := jobOf(pod("a", "0", corev1.PodRunning), pod("b", "1", corev1.PodRunning))
 	if err := j.awaitRunning(t.Context()); err != nil {

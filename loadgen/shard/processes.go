@@ -19,13 +19,13 @@ import (
 	"github.com/authzconf/authzconf/loadgen/run"
 )
 
-// Group is several shards, each a process of its own.
+// Group is several shards, each of which is a process.
 type Group struct {
 	launcher Launcher
 	members  []*member
 	lead     time.Duration // how long before its start a block is ordered
-	length   time.Duration // how long a block may take, its last answers included
-	timeout  time.Duration // how long after that a shard may take to hand over its block
+	length   time.Duration // how long a block may take, including its last answers
+	timeout  time.Duration // how much longer a shard may take to return its block
 }
 
 type member struct {
@@ -36,20 +36,21 @@ type member struct {
 	end func() error
 }
 
-// errLost marks a shard that has gone.
+// errLost is the error of a shard that has gone.
 var errLost = errors.New("was lost")
 
 const (
 	openTimeout = 5 * time.Minute
-	// blockTimeout is a Group's: a shard that is stopped, or cut off, never hands over anything.
+	// blockTimeout is the timeout of a Group. A shard that is stopped or cut off never returns anything.
 	blockTimeout = 30 * time.Second
-	// closeTimeout is how long a shard may take to end by itself, and liveTimeout to say how a block is going.
+	// closeTimeout is how long a shard may take to end by itself, and liveTimeout how long it may take to say how a
+	// block is going.
 	closeTimeout = 10 * time.Second
 	liveTimeout  = time.Second
 )
 
-// Start starts a shard for each of jobs, and returns when all have opened their connections. When ctx ends nothing
-// happens to them: Block and Close end what runs, in order.
+// Start starts a shard for each of jobs, and returns when all have opened their connections. The end of ctx does not
+// affect them: Block and Close end what runs, in order.
 func Start(ctx context.Context, launcher Launcher, jobs []Job) (_ *Group, err error) {
 	g := &Group{launcher: launcher, timeout: blockTimeout}
 	defer func() {
@@ -73,7 +74,7 @@ func Start(ctx context.Context, launcher Launcher, jobs []Job) (_ *Group, err er
 		m.end = sync.OnceValue(func() error {
 			kill := time.AfterFunc(closeTimeout, link.Kill)
 			defer kill.Stop()
-			_, _ = io.Copy(io.Discard, link.Out) // what it still says
+			_, _ = io.Copy(io.Discard, link.Out) // what it still writes
 			return link.Wait()
 		})
 		g.members = append(g.members, m)
@@ -87,7 +88,7 @@ func Start(ctx context.Context, launcher Launcher, jobs []Job) (_ *Group, err er
 	return g, cmp.Or(errs...)
 }
 
-// callAll calls do for all members at once, and returns their errors in the order of the members.
+// callAll calls do for all members at the same time, and returns their errors in the order of the members.
 func (g *Group) callAll(do func(i int, m *member) error) []error {
 	errs := make([]error, len(g.members))
 	var group sync.WaitGroup
@@ -98,7 +99,7 @@ func (g *Group) callAll(do func(i int, m *member) error) []error {
 	return errs
 }
 
-// call has the shard do something, unless it is lost or ctx ends before: then nothing may be read of the answer.
+// call makes the shard do something, unless it is lost or ctx ends before. Then nothing may be read from the answer.
 func (m *member) call(ctx context.Context, method string, args, answer any) error {
 	done := make(chan error, 1)
 	go func() { done <- m.client.Call(serviceName+"."+method, args, answer) }()
@@ -119,7 +120,7 @@ func (m *member) call(ctx context.Context, method string, args, answer any) erro
 	return fmt.Errorf("%s %w", m.name, errLost)
 }
 
-// Prepare implements Generator: the connections are open.
+// Prepare implements Generator. It has nothing to do, because the connections are open.
 func (g *Group) Prepare(context.Context, Order) error { return nil }
 
 // Start implements Generator.
@@ -147,7 +148,7 @@ func (g *Group) Block(ctx context.Context, o Order) (*run.Block, error) {
 	return merge(blocks), errors.Join(errs...)
 }
 
-// merge returns the sum of what shards counted, nil if there is nothing. A shard that is lost has nil.
+// merge returns the sum of what shards counted, or nil if there is nothing. A lost shard has nil.
 func merge(blocks []*run.Block) (whole *run.Block) {
 	for _, b := range blocks {
 		switch {
@@ -161,7 +162,7 @@ func merge(blocks []*run.Block) (whole *run.Block) {
 	return whole
 }
 
-// Live implements Generator. What a shard does not say is left out.
+// Live implements Generator. It leaves out shards that do not answer.
 func (g *Group) Live() (sum agent.Live) {
 	ctx, cancel := context.WithTimeout(context.Background(), liveTimeout)
 	defer cancel()
@@ -180,7 +181,7 @@ func (g *Group) Live() (sum agent.Live) {
 // Close ends all shards and waits for them.
 func (g *Group) Close() error {
 	return errors.Join(append(g.callAll(func(_ int, m *member) error {
-		go func() { _ = m.client.Close() }() // which may wait for what is being written
+		go func() { _ = m.client.Close() }() // it may wait for what is being written
 		if err := m.end(); err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
@@ -188,22 +189,23 @@ func (g *Group) Close() error {
 	}), g.launcher.Close())...)
 }
 
-// Link is the way to a running shard: what Serve reads and writes, wherever it runs.
+// Link is the connection to a running shard. It has what Serve reads and writes, wherever the shard runs.
 type Link struct {
 	In  io.WriteCloser
 	Out io.Reader
-	// Kill ends the shard at once. Wait returns when it and Out have ended, and says why if it did not by itself.
+	// Kill ends the shard at once. Wait returns when the shard and Out have ended, and says why if it did not end by
+	// itself.
 	Kill func()
 	Wait func() error
 
-	process *os.Process // of this machine; nil elsewhere
+	process *os.Process // a process of this machine; nil elsewhere
 }
 
 // Launcher starts shards.
 type Launcher interface {
-	// Launch starts shard i of count, or finds the way to one that runs. The shard goes on when ctx ends.
+	// Launch starts shard i of count, or connects to a running one. The shard continues when ctx ends.
 	Launch(ctx context.Context, i, count int) (*Link, error)
-	// Close removes what is left when all links have ended.
+	// Close removes what remains when all links have ended.
 	Close() error
 }
 
@@ -212,9 +214,9 @@ type Processes []string
 
 // Launch implements Launcher.
 func (p Processes) Launch(_ context.Context, i, count int) (*Link, error) {
-	// No context: it ends when its input does.
+	// There is no context, because the shard ends when its input does.
 	cmd := exec.CommandContext(context.Background(), p[0], p[1:]...)
-	// A group of its own, so that the Ctrl-C of a terminal reaches it through us.
+	// It has a process group of its own, so that the Ctrl-C of a terminal reaches it only through us.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	said := &strings.Builder{}
 	cmd.Stderr = said

@@ -16,8 +16,8 @@ import (
 	"github.com/authzconf/authzconf/loadgen/run"
 )
 
-// Serve is a shard as a process: its coordinator calls what a service has (net/rpc, in JSON) until in ends. Then what
-// runs is given up.
+// Serve runs a shard as a process. Until in ends, its coordinator calls the methods of service (net/rpc, in JSON). Then
+// it gives up what is running.
 func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -35,7 +35,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// stream tells of the end of what is read from it: a server would first wait for what runs.
+// stream reports the end of what is read from it. A server would first wait for what is running.
 type stream struct {
 	io.Reader
 	io.Writer
@@ -56,7 +56,7 @@ const serviceName = "Shard"
 
 type none = struct{}
 
-// service is what a shard does for its coordinator: first Open.
+// service is what a shard does for its coordinator. Open comes first.
 type service struct {
 	life   context.Context
 	worker atomic.Pointer[Worker]
@@ -88,7 +88,7 @@ func (s *service) Block(o Order, out *run.Block) error {
 	case err != nil:
 		return err
 	case s.life.Err() != nil:
-		// Not by an order: what is here is not the block that was asked for.
+		// It did not end as ordered, so what it has is not the block that was requested.
 		return errors.New("it was told to end while the block ran")
 	}
 	*out = *block
@@ -96,7 +96,7 @@ func (s *service) Block(o Order, out *run.Block) error {
 	return nil
 }
 
-// Stop ends the block that is running, or is about to.
+// Stop ends the block that is running or about to run.
 func (s *service) Stop(none, *none) error {
 	select {
 	case s.stop <- none{}:
@@ -115,8 +115,8 @@ func (s *service) Now(_ none, out *time.Time) error {
 	return nil
 }
 
-// limitProcessors has this process use one processor where agents send at their own times: a process wakes for each of these, and
-// waking another processor costs more than the request. Bursts have work for all processors.
+// limitProcessors makes this process use only one processor if agents send at their own times. A process wakes for each
+// of these times, and waking another processor costs more than the request. Bursts have work for all processors.
 func limitProcessors(p *profile.Profile) {
 	isChosen := os.Getenv("GOMAXPROCS") != ""
 	isBurst := p.Plan(0).Scheduled() || p.Reflectors

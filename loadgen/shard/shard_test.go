@@ -25,7 +25,7 @@ import (
 	"github.com/authzconf/authzconf/loadgen/run"
 )
 
-// TestMain is also the program of a shard.
+// TestMain also runs the program of a shard.
 func TestMain(m *testing.M) {
 	if os.Getenv("AUTHZCONF_TEST_SHARD") != "" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 
 var program = Processes{"/usr/bin/env", "AUTHZCONF_TEST_SHARD=1", os.Args[0]}
 
-// jobs are those of agents that ask a stub.
+// jobs returns the jobs of agents that ask a stub.
 func jobs(t *testing.T, n int, h http.HandlerFunc) []Job {
 	s := httptest.NewUnstartedServer(h)
 	s.EnableHTTP2 = true
@@ -50,7 +50,7 @@ func jobs(t *testing.T, n int, h http.HandlerFunc) []Job {
 	t.Cleanup(s.Close)
 	p := profile.Defaults()
 	p.Nodes, p.Block, p.Mix.List, p.Mix.Get, p.LateTolerance = 10, time.Second, 3, 1, time.Second
-	p.Mix.Whoami = new(0) // the stub is no API server that could say it
+	p.Mix.Whoami = new(0) // the stub is not an API server that could answer it
 	p.Arrivals = profile.Arrivals{Kind: "poisson", Every: 100 * time.Millisecond}
 	p.Comparisons = []profile.Comparison{{Name: "aa", A: profile.Side{Variant: "none", Server: profile.GateOffServer}, B: profile.Side{Variant: "none", Server: profile.GateOffServer}}}
 	tokens := make([][]string, p.Agents())
@@ -71,8 +71,8 @@ func order() Order {
 	return Order{Side: profile.Side{Variant: "none", Server: profile.GateOffServer}, Seed: 11, Start: time.Now().Add(200 * time.Millisecond)}
 }
 
-// However many processes there are, the server is asked the same, by the same
-// agents, and the counts agree.
+// TestShardsAreOne checks that, however many processes there are, the server is asked the same by the same agents, and
+// that the counts agree.
 func TestShardsAreOne(t *testing.T) {
 	var asked []string
 	var blocks []*run.Block
@@ -108,7 +108,8 @@ func TestShardsAreOne(t *testing.T) {
 	}
 }
 
-// Some requests of a block are sent alone, each by the shard of its agent, and the block ends soon after the last.
+// TestSends checks that some requests of a block can be sent alone, each by the shard of its agent, and that the block
+// ends soon after the last.
 func TestSends(t *testing.T) {
 	g, err := Start(t.Context(), program, jobs(t, 2, func(http.ResponseWriter, *http.Request) {}))
 	if err != nil {
@@ -128,7 +129,7 @@ func TestSends(t *testing.T) {
 	}
 }
 
-// Merging adds up exactly, in any order.
+// TestMerge checks that merging adds up exactly, in any order.
 func TestMerge(t *testing.T) {
 	part := func(i int64) *run.Block {
 		b := &run.Block{Planned: i, Sent: i, Answers: map[string]int64{"200": i, fmt.Sprint(i): 1}, Timeline: make([]run.Second, i)}
@@ -171,7 +172,7 @@ func TestLostShard(t *testing.T) {
 	}
 }
 
-// A shard that somebody else ends does not hand over what it has as a whole block.
+// TestToldToEnd checks that a shard that is ended by somebody else does not return what it has as a whole block.
 func TestToldToEnd(t *testing.T) {
 	g, err := Start(t.Context(), program, jobs(t, 2, func(http.ResponseWriter, *http.Request) {}))
 	if err != nil {
@@ -185,7 +186,7 @@ func TestToldToEnd(t *testing.T) {
 	_ = g.Close()
 }
 
-// One that says nothing any more is lost, too.
+// TestSilentShard checks that a shard that no longer answers is lost, too.
 func TestSilentShard(t *testing.T) {
 	g, err := Start(t.Context(), program, jobs(t, 2, func(http.ResponseWriter, *http.Request) {}))
 	if err != nil {
@@ -202,11 +203,11 @@ func TestSilentShard(t *testing.T) {
 	if took := time.Since(begin); took > time.Minute {
 		t.Errorf("it took %s", took)
 	}
-	_ = silent.Kill() // what Close does after its timeout
+	_ = silent.Kill() // Close does this after its timeout
 	_ = g.Close()
 }
 
-// The clocks of processes of one machine are one clock.
+// TestClocks checks that the clocks of processes of one machine are the same clock.
 func TestClocks(t *testing.T) {
 	g, err := Start(t.Context(), program, jobs(t, 2, func(http.ResponseWriter, *http.Request) {}))
 	if err != nil {

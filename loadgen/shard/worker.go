@@ -1,6 +1,6 @@
-// Package shard runs the agents of a storm: in this process, in several, or in the pods of Indexed Jobs. Each shard has its
-// stripe of the agents, and what shards count merges to exactly what one would have counted. Shards open their connections
-// first; then all start at the same time.
+// Package shard runs the agents of a storm: in this process, in several, or in the pods of Indexed Jobs. Each shard has
+// its stripe of the agents, and what shards count merges to exactly what one would have counted. Shards open their
+// connections first, and then all of them start at the same time.
 package shard
 
 import (
@@ -22,17 +22,19 @@ import (
 	"github.com/authzconf/authzconf/reports/statistics/histogram"
 )
 
-// Job is what a shard has to know. It holds tokens: it goes through a pipe or into Secrets, and is not for printing.
+// Job is what a shard has to know. It contains tokens, so it is sent through a pipe or in Secrets, and must not be
+// printed.
 type Job struct {
 	Index, Count int
 	Profile      profile.Profile
 	Servers      map[profile.Server]Endpoint
-	Tokens       map[string][][]string // those of each identity, by the variant's name
+	Tokens       map[string][][]string // the tokens of each identity, by the variant's name
 }
 
-// Endpoint is where a server is, and whose certificates it has.
+// Endpoint says where a server is, and whose certificates it has.
 type Endpoint struct {
-	// Hosts are the addresses of a server's API servers, https://HOST:PORT, at least one. Shards take them in turn.
+	// Hosts are the addresses of a server's API servers, https://HOST:PORT. There is at least one. Shards use them in
+	// turn.
 	Hosts []string
 	CA    []byte
 }
@@ -47,29 +49,30 @@ type Order struct {
 	Start time.Time // time 0 of the block
 	// WarmUp has the connections to the server opened anew, and the agents ask as themselves for a while.
 	WarmUp bool
-	Sends  []pacer.Send // sent in place of the block's schedule, if there are any
+	Sends  []pacer.Send // sent instead of the block's schedule, if there are any
 }
 
 // Generator runs blocks, one at a time.
 type Generator interface {
-	// Prepare makes ready what sends a block, so that it does not count for the block. The block of the same order comes next.
+	// Prepare prepares what sends a block, so that this does not count for the block. The block of the same order has
+	// to follow.
 	Prepare(ctx context.Context, o Order) error
 	// Start returns when the block begins that was prepared, if it is ordered now.
 	Start() time.Time
-	// Block returns what the agents counted. With an error the block is what there is of it, or nil.
+	// Block returns what the agents counted. With an error it returns what there is of the block, or nil.
 	Block(ctx context.Context, o Order) (*run.Block, error)
-	// Live is how the block is going.
+	// Live returns how the block is going.
 	Live() agent.Live
-	// Clocks are those of other processes, with an error if one is off; see Judge.
+	// Clocks returns the clocks of other processes, with an error if one is off (see Judge).
 	Clocks(ctx context.Context) ([]run.Clock, error)
 	Close() error
 }
 
-// countedRoom is how many requests of a shard are under way at most where only counts matter: far more than it takes for checks
-// to meet, and not so many that an API server on a busy machine gives up what waits for long.
+// countedRoom is how many requests of a shard are open at most if only counts matter. It is far more than is needed for
+// checks to meet, and not so many that an API server on a busy machine gives up those that wait for long.
 const countedRoom = 500
 
-// lead is how long before its start a block is ordered: a schedule has to be made first.
+// lead returns how long before its start a block is ordered, because a schedule has to be made first.
 func lead(p *profile.Profile) time.Duration {
 	return 200*time.Millisecond + time.Duration(p.Plan(0).Expected())*2*time.Microsecond
 }
@@ -117,13 +120,13 @@ func (w *Worker) Close() error {
 	return nil
 }
 
-// Prepare implements Generator: the connections are open.
+// Prepare implements Generator. It has nothing to do, because the connections are open.
 func (w *Worker) Prepare(context.Context, Order) error { return nil }
 
 // Start implements Generator.
 func (w *Worker) Start() time.Time { return time.Now().Add(lead(&w.job.Profile)) }
 
-// Clocks implements Generator: its clock is this process's.
+// Clocks implements Generator. The shard's clock is this process's.
 func (w *Worker) Clocks(context.Context) ([]run.Clock, error) { return nil, nil }
 
 // Live implements Generator.
@@ -157,7 +160,7 @@ func (w *Worker) Block(ctx context.Context, o Order) (*run.Block, error) {
 	}
 	storm := &agent.Storm{
 		Pool: pool, Plan: plan, Shard: w.job.Index, Shards: w.job.Count,
-		// By this process's monotonic clock: a time from another process has only a wall clock.
+		// It uses this process's monotonic clock, because a time from another process has only a wall clock.
 		Start:   time.Now().Add(time.Until(o.Start)),
 		Kinds:   profile.Kinds(),
 		Request: population.Asker(p, variant, func(identity int) []string { return tokens[identity] }),
@@ -188,8 +191,8 @@ func (w *Worker) Block(ctx context.Context, o Order) (*run.Block, error) {
 	return b, nil
 }
 
-// Used is the processor time that a process has used so far, user and system, to 10 ms, and its resident memory in
-// bytes; 0 where the kernel does not say it in /proc.
+// Used returns the processor time that a process has used so far, user and system, to 10 ms, and its resident memory in
+// bytes. They are 0 if the kernel does not report them in /proc.
 func Used(pid int) (cpu time.Duration, rss int64) {
 	p, err := procfs.NewProc(pid)
 	if err != nil {

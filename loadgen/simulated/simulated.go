@@ -1,4 +1,4 @@
-// Package simulated makes runs as a storm leaves them behind, for tests.
+// Package simulated makes runs as a storm leaves them behind. It is for tests.
 package simulated
 
 import (
@@ -20,8 +20,8 @@ type Storm struct {
 	Requests int
 	Effect   float64 // of B on the latency, as a part
 	AAEffect float64
-	Noise    float64 // of a block, as a deviation of the logarithm
-	Process  float64 // of a server's process, likewise
+	Noise    float64 // the deviation of the logarithm of a block
+	Process  float64 // the deviation of the logarithm of a server's process
 	Starts   int     // of the servers; 5 if it is 0
 	Agents   int
 }
@@ -94,7 +94,7 @@ func (m maker) samePair(number int, shared float64) []run.Block {
 	return []run.Block{a, b}
 }
 
-// place puts a block into its start of the servers and fills it.
+// place puts a block into its start of the servers, and fills it.
 func (m maker) place(b *run.Block, pairs int, shared, effect float64) {
 	b.Start = b.Pair * m.Starts / pairs
 	b.ServerStarted = m.began.Add(time.Duration(b.Start) * time.Hour)
@@ -127,11 +127,11 @@ func (s Storm) fill(r *rand.Rand, b *run.Block, shared, effect float64) {
 		b.Reviews = append(b.Reviews, run.ReviewCount{ReviewKind: run.ReviewKind{Mode: mode, Verb: "impersonate-on:associated-node:list", Decision: "Allow"}, Count: n/10 + r.Int64N(5)})
 	}
 	b.Predicted = &run.Prediction{Requests: n, Agents: b.Agents, Fewest: 1, Most: 4}
-	if b.Pair == 0 { // whoever asks was not there before
+	if b.Pair == 0 { // those who ask were not there before
 		b.Predicted.First = n
 	}
 	for _, c := range b.Reviews {
-		// Of requests under way at once each may ask what one could.
+		// Each of the requests that are open at the same time may ask what one of them could.
 		b.Predicted.Checks = append(b.Predicted.Checks, run.CheckRange{ReviewKind: c.ReviewKind, Low: c.Count, High: c.Count + c.Count/20*(2-perRequest)})
 	}
 	for range 10 {
@@ -142,7 +142,7 @@ func (s Storm) fill(r *rand.Rand, b *run.Block, shared, effect float64) {
 	b.Cost = map[string]run.Cost{run.APIServer: {CPU: run.Duration(time.Duration(n)*2*time.Millisecond) + idle, Idle: idle, RSS: 300 << 20}}
 }
 
-// Sound is a storm in which nothing is wrong: B has half of the reviews of A, and is as fast.
+// Sound returns a storm in which nothing is wrong: B has half of the reviews of A, and is as fast.
 func Sound() Storm {
 	return Storm{Seed: 11, Pairs: 20, AAPairs: 20, Requests: 400, Noise: 0.02, Process: 0.005}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/authzconf/authzconf/loadgen/shard"
 )
 
-// readTimeout bounds reading the metrics of a server that may be dying.
+// readTimeout limits the time to read the metrics of a server that may be dying.
 const readTimeout = 20 * time.Second
 
 // block runs one block, and reports whether to go on.
@@ -57,8 +57,8 @@ func (r *runner) block(ctx context.Context, i int) bool {
 	return r.complete(i, s, p.side, before, counted, lost) && r.predict(ctx, s, p, variant, start, sends)
 }
 
-// send has the agents send a block, while whatever is to happen to the server does, and measures what it costs. lost is why
-// a shard is gone that had a part of it; an error means that there is no block.
+// send has the agents send a block while the block's event happens to the server, and measures what it costs. lost says
+// why a shard is gone that had a part of it. An error means that there is no block.
 func (r *runner) send(ctx context.Context, i int, s *controlPlane, start time.Time, counted func() tallies) (b *run.Block, lost, err error) {
 	p, self, pressure := r.plan[i], os.Getpid(), readPressure()
 	used := r.measureUse(s)
@@ -78,14 +78,15 @@ func (r *runner) send(ctx context.Context, i int, s *controlPlane, start time.Ti
 	}
 	ownAfter, ownRSS := shard.Used(self)
 	if r.Shards == 1 && r.Engine != Pods {
-		b.GeneratorCPU = 0 // that of this process, which is all of it
+		b.GeneratorCPU = 0 // that of this process, which includes everything else
 	}
 	b.GeneratorCPU += run.Duration(ownAfter - ownBefore)
 	b.GeneratorRSS += ownRSS
 	return b, lost, nil
 }
 
-// complete adds what authorizer and server say of a block, and whether the run can go on. lost is why a shard is gone.
+// complete adds what authorizer and server report about a block, and whether the run can go on. lost says why a shard
+// is gone.
 func (r *runner) complete(i int, s *controlPlane, side profile.Side, before counters, counted func() tallies, lost error) bool {
 	b := &r.out.Blocks[len(r.out.Blocks)-1]
 	at := len(r.out.Blocks) - 1
@@ -134,8 +135,8 @@ func (r *runner) complete(i int, s *controlPlane, side profile.Side, before coun
 	return lost == nil
 }
 
-// findUnaccepted returns which credentials of a block were not accepted: no variant means to be without, so that the
-// block shows nothing.
+// findUnaccepted returns which credentials of a block were not accepted. No variant is meant to be without valid ones,
+// so such a block shows nothing.
 func findUnaccepted(b *run.Block) (list []string) {
 	if n := b.Answers["401"] - b.Again["401"]; n > 0 {
 		list = append(list, fmt.Sprintf("%d requests were answered 401: their tokens have expired, or what they are bound to is gone", n))

@@ -40,7 +40,7 @@ func (r *runner) connect(ctx context.Context) error {
 	return nil
 }
 
-// generator makes what sends to some servers, and opens its connections.
+// generator makes the generator for some servers, and opens its connections.
 func (r *runner) generator(ctx context.Context, names []profile.Server) (shard.Generator, error) {
 	endpoints := map[profile.Server]shard.Endpoint{}
 	for _, name := range names {
@@ -71,7 +71,7 @@ func (r *runner) generator(ctx context.Context, names []profile.Server) (shard.G
 	return worker, worker.Open(ctx)
 }
 
-// endpoint returns where agents reach a server, from this machine or from a pod: pods reach each of its API servers.
+// endpoint returns where agents reach a server, from this machine or from a pod. Pods reach each of its API servers.
 func (r *runner) endpoint(ctx context.Context, s *controlPlane) (e shard.Endpoint, err error) {
 	admin, anonymous := s.credentials()
 	if err := rest.LoadTLSFiles(anonymous); err != nil {
@@ -95,8 +95,8 @@ func (r *runner) endpoint(ctx context.Context, s *controlPlane) (e shard.Endpoin
 	return e, nil
 }
 
-// pods runs the shards in the cluster that they storm: what they cost the machine is then the same for all servers. plan is what
-// all of them have to know.
+// pods runs the shards in the cluster that they storm, so that their cost is the same for all servers. plan is what all
+// of them have to know.
 func (r *runner) pods(ctx context.Context, s *controlPlane, plan shard.Job) (shard.Generator, error) {
 	if r.Image == "" {
 		if err := shard.LoadImage(ctx, s.targets[0]); err != nil {
@@ -112,7 +112,8 @@ func (r *runner) pods(ctx context.Context, s *controlPlane, plan shard.Job) (sha
 	return pods, nil
 }
 
-// listAPIServers returns where pods reach the API servers: the endpoints of the Service kubernetes, without a proxy between.
+// listAPIServers returns where pods reach the API servers: the endpoints of the Service kubernetes, without a proxy
+// between.
 func listAPIServers(ctx context.Context, admin *rest.Config) (hosts []string, err error) {
 	client, err := kubernetes.NewForConfig(admin)
 	if err != nil {
@@ -134,8 +135,8 @@ func listAPIServers(ctx context.Context, admin *rest.Config) (hosts []string, er
 	return hosts, nil
 }
 
-// clocks compares the clocks of shards with this process's, and keeps for each what differs most. block is where a
-// problem belongs, -1 for the whole run.
+// clocks compares the clocks of shards with this process's, and keeps the largest difference of each. block is the
+// block to which a problem belongs, or -1 for the whole run.
 func (r *runner) clocks(ctx context.Context, g shard.Generator, block int) {
 	all, err := g.Clocks(ctx)
 	if err != nil && ctx.Err() == nil {

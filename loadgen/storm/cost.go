@@ -25,7 +25,7 @@ func (r *runner) measureUse(s *controlPlane) map[string]run.Cost {
 	return all
 }
 
-// measureCost returns what the programs have used since, and what of it they use without requests.
+// measureCost returns what the programs have used since, and which part of it they use without requests.
 func (r *runner) measureCost(s *controlPlane, before map[string]run.Cost) map[string]run.Cost {
 	all := r.measureUse(s)
 	for name, c := range all {
@@ -38,7 +38,8 @@ func (r *runner) measureCost(s *controlPlane, before map[string]run.Cost) map[st
 // cpuSeconds is a counter of every Go program.
 const cpuSeconds = "process_cpu_seconds_total"
 
-// addRuntimeCost adds what the API servers say of themselves, and their processor time where nobody else knows it.
+// addRuntimeCost adds what the API servers report about themselves, and their processor time if it is not known
+// otherwise.
 func addRuntimeCost(b *run.Block, increased []sample, idle run.Duration) {
 	c, known := b.Cost[run.APIServer]
 	for _, s := range increased {

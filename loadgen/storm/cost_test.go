@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// sampled is a profile in which each of so many functions was seen as often as its number, and one besides that has no
-// name.
+// sampled returns a profile in which each of a number of functions was seen as often as its number says, and one more
+// that has no name.
 func sampled(t *testing.T, functions int) []byte {
 	t.Helper()
 	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}}}

@@ -19,7 +19,7 @@ import (
 var scraped = []string{server.ProcessStartMetric, authorizationAttempts, webhookEvaluations, flowControl + "rejected_requests_total", flowControl + "dispatched_requests_total", flowControl + "request_wait_duration_seconds",
 	decisions, "go_memstats_alloc_bytes_total", heapSys, "go_gc_duration_seconds", cpuSeconds, server.ObjectivesMetric}
 
-// The API server's own counters that a block is measured by.
+// These are the API server's own counters by which a block is measured.
 const (
 	authorizationAttempts = verdicts.AuthorizationsMetric
 	webhookEvaluations    = "apiserver_authorization_webhook_evaluations_total"
@@ -35,10 +35,10 @@ type sample struct {
 	value  float64
 }
 
-// heapSys is a gauge of every Go program, too: what its heap has needed at most, for that is not given back.
+// heapSys is also a gauge of every Go program. It is the largest size of the heap, because that is never given back.
 const heapSys = "go_memstats_heap_sys_bytes"
 
-// find returns a sample of a family; there reports whether it has one.
+// find returns a sample of a family. there reports whether the family has one.
 func (c counters) find(family string) (found sample, there bool) {
 	for _, s := range c {
 		if s.family == family {
@@ -48,7 +48,7 @@ func (c counters) find(family string) (found sample, there bool) {
 	return found, false
 }
 
-// began is when the server's process began, zero if it does not say so.
+// began returns when the server's process began, or zero if it does not report it.
 func (c counters) began() time.Time {
 	if s, there := c.find(server.ProcessStartMetric); there {
 		return time.UnixMilli(int64(1000 * s.value)).UTC()
@@ -56,8 +56,8 @@ func (c counters) began() time.Time {
 	return time.Time{}
 }
 
-// readCounters takes all that was scraped but the buckets of histograms. Of how long requests took it takes those that agents send,
-// with their buckets.
+// readCounters returns everything that was scraped, except for the buckets of histograms. It keeps the durations of the
+// requests that agents send with their buckets.
 func readCounters(families map[string]*dto.MetricFamily) (counters, error) {
 	samples, err := expfmt.ExtractSamples(&expfmt.DecodeOptions{}, slices.Collect(maps.Values(families))...)
 	out := counters{}
@@ -95,7 +95,8 @@ func (c counters) since(before counters) (list []sample) {
 	return list
 }
 
-// read reads what all API servers have counted so far, also when the run is over: the last block is to be complete.
+// read returns what all API servers have counted so far. It also works when the run is over, because the last block has
+// to be complete.
 func (s *controlPlane) read() (counters, error) {
 	all := counters{}
 	all.add(s.counted)
@@ -119,7 +120,7 @@ func (s *controlPlane) read() (counters, error) {
 	return all, nil
 }
 
-// read reads what an API server has counted in some metric families.
+// read returns what an API server has counted in some metric families.
 func read(t *server.Server, metrics ...string) (counters, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()

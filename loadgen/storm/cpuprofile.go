@@ -20,9 +20,9 @@ import (
 	"github.com/authzconf/authzconf/loadgen/run"
 )
 
-// takeProfiles has the programs profile themselves in the last block of a side, where no server is restarted: a profile
-// costs a little, the same on both sides. The function that it returns waits for the profiles. One that cannot be had is
-// said, and is no problem of the run.
+// takeProfiles makes the programs profile themselves in the last block of a side in which no server is restarted. A
+// profile costs a little, and the same on both sides. The returned function waits for the profiles. If one is not
+// available, that is reported, and is not a problem of the run.
 func (r *runner) takeProfiles(ctx context.Context, i int, s *controlPlane, start time.Time) (taken func() map[string]run.CPUProfile) {
 	again := slices.ContainsFunc(r.plan[i+1:], func(p planned) bool { return p.side == r.plan[i].side })
 	if again || r.Profile.Event.Kind != profile.NoEvent {

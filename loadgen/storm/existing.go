@@ -22,8 +22,8 @@ import (
 	"github.com/authzconf/authzconf/loadgen/shard"
 )
 
-// claim makes sure of a cluster that somebody else made, before anything is made in it: that a storm can be had and
-// counted there, and that there is no other. All that is refused is the user's to mend.
+// claim checks a cluster that somebody else made before anything is created in it: whether a storm is possible and can
+// be counted there, and whether there is another storm. The user can fix whatever is refused.
 func (r *runner) claim(ctx context.Context, s *controlPlane) error {
 	refused := func(format string, args ...any) error {
 		return &usage.Error{Problem: fmt.Sprintf(format+"; nothing was created", args...)}
@@ -39,7 +39,7 @@ func (r *runner) claim(ctx context.Context, s *controlPlane) error {
 	if len(lacking) > 0 {
 		return refused("the user of the kubeconfig lacks permissions: %s", strings.Join(lacking, ", "))
 	}
-	counted, err := s.read() // decisions are among them from the first on, which there may not have been yet
+	counted, err := s.read() // decisions are counted only from the first one on, so there may have been none yet
 	if err != nil {
 		return refused("without a recorder the API server's metrics are what counts, and they cannot be read: %v", err)
 	}
@@ -59,8 +59,8 @@ func (r *runner) claim(ctx context.Context, s *controlPlane) error {
 	return nil
 }
 
-// tellApart makes sure that the metrics of every API server are read: of those that the cluster lists, and of those that
-// answer on the address of the kubeconfig, each told by when it began.
+// tellApart ensures that the metrics of every API server are read: of those that the cluster lists, and of those that
+// answer at the address of the kubeconfig. They are told apart by when they began.
 func (r *runner) tellApart(ctx context.Context, s *controlPlane, admin *rest.Config) (err error) {
 	for _, host := range r.APIServers {
 		one := rest.CopyConfig(admin)
@@ -88,7 +88,7 @@ func (r *runner) tellApart(ctx context.Context, s *controlPlane, admin *rest.Con
 	return nil
 }
 
-// unknown are the API servers that are not those whose metrics are read.
+// unknown returns the API servers whose metrics are not read.
 func (s *controlPlane) unknown(began []string) []string {
 	return slices.DeleteFunc(slices.Clone(began), func(b string) bool { return slices.Contains(s.known, b) })
 }
@@ -123,7 +123,7 @@ func (r *runner) findLacking(ctx context.Context) (texts []string, err error) {
 	if texts, err = cluster.Lacking(ctx, needs); err != nil {
 		return nil, err
 	}
-	// Who may not escalate grants what he has.
+	// A user who may not escalate can grant only permissions of their own.
 	free, err := cluster.Lacking(ctx, existing.Granting())
 	if err != nil || len(free) == 0 {
 		return texts, err
@@ -149,11 +149,12 @@ func (r *runner) checkReplaced(before, after counters) error {
 	return nil
 }
 
-// connections is how many servers a balancer is asked for: of two, each is missed by chance once in 2^15.
+// connections is how often a balancer is asked for a server. Of two servers, each is missed by chance once in 2^15
+// times.
 const connections = 16
 
-// findAPIServers returns the API servers that answer on an address, each by when it began. Every request has a connection of its own,
-// for a balancer keeps to what it chose for as long as a connection lasts.
+// findAPIServers returns the API servers that answer at an address, each by when it began. Every request uses a
+// connection of its own, because a balancer keeps its choice for as long as a connection lasts.
 func findAPIServers(ctx context.Context, admin *rest.Config, connections int) (began []string, err error) {
 	for range connections {
 		one, err := scrapeUnshared(ctx, admin, server.ProcessStartMetric)
@@ -167,7 +168,7 @@ func findAPIServers(ctx context.Context, admin *rest.Config, connections int) (b
 	return sets.List(sets.New(began...)), nil
 }
 
-// scrapeUnshared reads metrics by a request whose connection is used no more.
+// scrapeUnshared reads metrics by a request whose connection is not used again.
 func scrapeUnshared(ctx context.Context, admin *rest.Config, names ...string) (counters, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

@@ -77,8 +77,8 @@ func foreign(t *testing.T) (*local.ControlPlane, kubernetes.Interface) {
 	return plane, client
 }
 
-// nothingLeft expects that nothing of any storm is in a cluster but namespaces that are being removed, and does for
-// these what their controller would.
+// nothingLeft expects that nothing of any storm is in a cluster, except namespaces that are being removed. For these it
+// does what their controller would do.
 func nothingLeft(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 	ctx, all, marked := context.Background(), metav1.ListOptions{}, metav1.ListOptions{LabelSelector: existing.Label}
@@ -109,8 +109,8 @@ func nothingLeft(t *testing.T, client kubernetes.Interface) {
 	}
 }
 
-// A storm in a cluster that exists counts what one with servers of its own counts, keeps others out meanwhile, and
-// leaves nothing.
+// TestExistingStorm checks that a storm in an existing cluster counts what one with servers of its own counts, keeps
+// others out meanwhile, and leaves nothing.
 func TestExistingStorm(t *testing.T) {
 	plane, client := foreign(t)
 	o := inExisting(t, plane.KubeconfigPath(), "first")
@@ -128,7 +128,7 @@ func TestExistingStorm(t *testing.T) {
 	for _, b := range out.Blocks {
 		each := map[string]int64{"none": 1, "denied": 3, "legacy-gate-on": 2}[b.Variant]
 		first := int64(0)
-		if b.Variant == "legacy-gate-on" { // the other modes are asked first, once for the account and what is under way
+		if b.Variant == "legacy-gate-on" { // the other modes are asked first, once for the account and for requests that are open
 			for _, a := range b.Attempts {
 				if a.Decision != "allowed" {
 					first += int64(a.Count)
@@ -149,7 +149,8 @@ func TestExistingStorm(t *testing.T) {
 	nothingLeft(t, client)
 }
 
-// Of several API servers behind one address the metrics of all are read, if each is named; else nothing is made.
+// TestExistingServers checks that the metrics of all API servers behind one address are read if each is named, and that
+// otherwise nothing is created.
 func TestExistingServers(t *testing.T) {
 	plane, client := foreign(t)
 	second, err := local.Start(t.Context(), local.Options{Release: newest(), FeatureGates: map[string]bool{server.GateName: true}, Join: plane})
@@ -197,7 +198,7 @@ func TestExistingServers(t *testing.T) {
 	nothingLeft(t, client)
 }
 
-// Whenever it is ended, nothing is left.
+// TestExistingInterrupted checks that nothing remains, whenever the storm is ended.
 func TestExistingInterrupted(t *testing.T) {
 	plane, client := foreign(t)
 	for phase, when := range map[string]func(o *Options, stop func()){
@@ -205,7 +206,7 @@ func TestExistingInterrupted(t *testing.T) {
 		"tokens":    func(o *Options, stop func()) { o.Created = func(done, of int64) { stopAfter(done, of-2, stop) } },
 		"measuring": func(o *Options, stop func()) { o.Say = func(string) { time.AfterFunc(600*time.Millisecond, stop) } },
 		"block":     func(o *Options, stop func()) { o.Progress = func(Progress) { stop() } },
-		// Nothing makes pods of the Job here, so that they are waited for until it is ended.
+		// Nothing creates pods of the Job here, so the storm waits for them until it is ended.
 		"pods": func(o *Options, stop func()) {
 			o.Engine, o.Image, o.Shards = Pods, "shard", 2
 			where := &discoveryv1.EndpointSlice{
@@ -245,7 +246,7 @@ func stopAfter(done, n int64, stop func()) {
 	}
 }
 
-// What a storm needs and does not find is said before anything is made.
+// TestExistingRefused checks that a storm says before it creates anything what it needs and does not find.
 func TestExistingRefused(t *testing.T) {
 	plane, client := foreign(t)
 	kubeconfig := limited(t, plane, client)
@@ -260,7 +261,7 @@ func TestExistingRefused(t *testing.T) {
 	}
 	try(kubeconfig, "lacks permissions", "create nodes", "deletecollection pods", "create serviceaccounts/token", "create clusterroles.rbac.authorization.k8s.io", "get /metrics",
 		"and escalate and bind clusterroles.rbac.authorization.k8s.io, or what the agents are granted: impersonate groups, ")
-	// Behind a proxy that has no metrics.
+	// This cluster is behind a proxy that has no metrics.
 	proxied := behind(t, plane, func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Path == "/metrics" {
 			http.Error(w, "nothing here", http.StatusNotFound)
@@ -268,7 +269,7 @@ func TestExistingRefused(t *testing.T) {
 		return r.URL.Path == "/metrics"
 	})
 	try(proxied, "metrics are what counts, and they cannot be read: ", "404 Not Found")
-	// The namespace of somebody who has nothing to do with it.
+	// This namespace belongs to somebody who has nothing to do with the storm.
 	mine := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shard.Namespace}}
 	if _, err := client.CoreV1().Namespaces().Create(t.Context(), mine, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -282,7 +283,7 @@ func TestExistingRefused(t *testing.T) {
 	try(plane.KubeconfigPath(), "run earlier has left the namespace authzconf-load", "authzconf clean")
 }
 
-// A node of the same name that was there is not taken, and stays.
+// TestExistingNode checks that an existing node of the same name is not used, and stays.
 func TestExistingNode(t *testing.T) {
 	plane, client := foreign(t)
 	if _, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "storm-000003"}}, metav1.CreateOptions{}); err != nil {
@@ -297,7 +298,8 @@ func TestExistingNode(t *testing.T) {
 	nothingLeft(t, client)
 }
 
-// A server that does not come back ends the run, which says what is left and how it is removed.
+// TestExistingGone checks that a server that does not come back ends the run, which says what remains and how it can be
+// removed.
 func TestExistingGone(t *testing.T) {
 	plane, _ := foreign(t)
 	o := inExisting(t, plane.KubeconfigPath(), "r")
@@ -317,7 +319,7 @@ func TestExistingGone(t *testing.T) {
 	}
 }
 
-// inventory names what a storm would make.
+// inventory returns the names of what a storm would create.
 func inventory(t *testing.T, client kubernetes.Interface) (names []string) {
 	t.Helper()
 	spaces, err1 := client.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
@@ -338,7 +340,7 @@ func inventory(t *testing.T, client kubernetes.Interface) (names []string) {
 	return names
 }
 
-// limited is the kubeconfig of an account that may look, and no more.
+// limited returns the kubeconfig of an account that may only look.
 func limited(t *testing.T, plane *local.ControlPlane, client kubernetes.Interface) string {
 	t.Helper()
 	ctx, none := t.Context(), metav1.CreateOptions{}
@@ -370,8 +372,8 @@ func kubeconfigOf(t *testing.T, cluster *clientcmdapi.Cluster, user *clientcmdap
 	return path
 }
 
-// behind is the kubeconfig of a proxy before a control plane, by which everybody is its administrator. What handled
-// answers does not reach it.
+// behind returns the kubeconfig of a proxy in front of a control plane, through which everybody is its administrator.
+// What handled answers does not reach the control plane.
 func behind(t *testing.T, plane *local.ControlPlane, handled func(http.ResponseWriter, *http.Request) bool) string {
 	t.Helper()
 	transport, err := rest.TransportFor(plane.Admin())

@@ -11,7 +11,7 @@ import (
 	"github.com/authzconf/authzconf/loadgen/run"
 )
 
-// Faults are what a block can't have, however slow the machine and whatever the servers did: they are ours.
+// sendKey identifies a request of a schedule.
 
 // sendKey names a request of a schedule.
 type sendKey struct {
@@ -19,14 +19,15 @@ type sendKey struct {
 	turn        int
 }
 
-// findFaults returns what a block, with its log, has otherwise than its schedule.
+// findFaults returns how a block, with its log, differs from its schedule. Such faults are ours, however slow the
+// machine was and whatever the servers did.
 func findFaults(p *profile.Profile, b *run.Block, sends []pacer.Send) (faults []string) {
 	addf := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if length := time.Duration(b.Length); length != p.Block {
 		addf("the block is %s long, the profile says %s", length, p.Block)
 	}
 	if n := b.Lag.Count() - b.Late; n > 0 {
-		// The rank is known to within half a bucket, less than 1 %.
+		// The rank is known to within half a bucket, which is less than 1 %.
 		if lag := b.Lag.Rank(n); lag > p.LateTolerance*101/100 {
 			addf("%d requests are counted as late, and more were sent %s after their time", b.Late, lag)
 		}
@@ -40,12 +41,13 @@ func findFaults(p *profile.Profile, b *run.Block, sends []pacer.Send) (faults []
 		addf("%d requests are counted as planned, the schedule has %d", b.Planned, most)
 	}
 	if p.SelfReviews > 0 || int64(len(b.Log)) != b.Sent+b.Retried {
-		return faults // the log is of others, too, or not complete
+		return faults // the log also has other requests, or is incomplete
 	}
 	return append(faults, compareLog(b, sends)...)
 }
 
-// compareLog returns how the requests in the log of a block are not those of its schedule, each sent once or again.
+// compareLog returns how the requests in the log of a block differ from those of its schedule. Each may have been sent
+// more than once.
 func compareLog(b *run.Block, sends []pacer.Send) (faults []string) {
 	scheduled, sent := map[sendKey]bool{}, map[sendKey]bool{}
 	for _, r := range population.Planned(sends, 0) {

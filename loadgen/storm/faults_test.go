@@ -37,7 +37,7 @@ func faultless(t *testing.T) (*profile.Profile, *run.Block, []pacer.Send) {
 	return p, b, sends
 }
 
-// TestFaults expects our own faults to be found, and nothing in blocks of machines and servers at their worst.
+// TestFaults checks that our own faults are found, and that there are none in blocks on the worst machines and servers.
 func TestFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(p *profile.Profile, b *run.Block)

@@ -10,7 +10,7 @@ import (
 	"github.com/authzconf/authzconf/loadgen/run"
 )
 
-// The gauges of what an API server holds.
+// These are the gauges of how much memory an API server has.
 const (
 	goroutines = "go_goroutines"
 	openFiles  = "process_open_fds"
@@ -18,13 +18,13 @@ const (
 )
 
 const (
-	// calmTime is how long servers have after the last block to let go of what it took, and calmEvery how often they are
-	// asked: requests that were given up end within a minute, and memory is freed when it is collected.
+	// calmTime is how long servers have after the last block to release what it took. calmEvery is how often they are
+	// asked. Requests that were given up end within a minute, and memory is freed when garbage is collected.
 	calmTime  = 90 * time.Second
 	calmEvery = 3 * time.Second
 )
 
-// readHeld returns what the API servers of a side hold together, and when the last of them began.
+// readHeld returns how much memory the API servers of a side have together, and when the last of them began.
 func (s *controlPlane) readHeld() (held run.Held, began time.Time, err error) {
 	for _, t := range s.targets {
 		c, err := read(t, goroutines, openFiles, heapInUse, server.ProcessStartMetric)
@@ -40,7 +40,8 @@ func (s *controlPlane) readHeld() (held run.Held, began time.Time, err error) {
 	return held, began, nil
 }
 
-// noteHeld notes what the servers hold before the blocks of a start. Clusters of somebody else's have others who use them.
+// noteHeld records how much memory the servers have before the blocks of a start. It leaves out clusters of somebody
+// else's, which others use too.
 func (r *runner) noteHeld() {
 	if r.can().Foreign {
 		return
@@ -54,14 +55,14 @@ func (r *runner) noteHeld() {
 	}
 }
 
-// heldSince is what a process held before its blocks.
+// heldSince is how much memory a process had before its blocks.
 type heldSince struct {
 	run.Held
 	began time.Time
 }
 
-// watchGrowth waits until each server is back where it was before the blocks, and notes what it holds then. A server that
-// was restarted meanwhile has no before.
+// watchGrowth waits until each server is back where it was before the blocks, and records how much memory it has then.
+// A server that was restarted meanwhile has no earlier value.
 func (r *runner) watchGrowth(ctx context.Context) {
 	until := time.Now().Add(calmTime)
 	for _, name := range r.Profile.Servers() {
@@ -71,7 +72,7 @@ func (r *runner) watchGrowth(ctx context.Context) {
 	}
 }
 
-// awaitCalm waits until a server holds no more than it may, and no longer than to a time.
+// awaitCalm waits until a server has no more memory than it may, but no longer than until a given time.
 func (r *runner) awaitCalm(ctx context.Context, name profile.Server, until time.Time) (growth run.Growth, isKnown bool) {
 	before, isNoted := r.held[name]
 	if !isNoted || ctx.Err() != nil {

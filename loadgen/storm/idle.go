@@ -13,8 +13,8 @@ import (
 	"github.com/authzconf/authzconf/loadgen/run"
 )
 
-// measureIdle measures what the programs use while no agent asks. Where nobody but the API server counts, it goes on
-// until what others ask is steady: controllers have to do with nodes and pods that are new.
+// measureIdle measures what the programs use while no agent asks. If only the API server counts, it continues until the
+// number of checks of others is steady, because controllers are busy with new nodes and pods.
 func (r *runner) measureIdle(ctx context.Context) {
 	if r.Profile.Counts && !r.serverCounts() {
 		return
@@ -33,12 +33,12 @@ func (r *runner) measureIdle(ctx context.Context) {
 	}
 }
 
-// mostRounds is how often others are counted until they are as they were one time and three times before: of nodes that are
-// not ready controllers mark each pod, for minutes, and fewer and fewer.
+// mostRounds is how often others are counted until the counts agree with the three previous ones. If nodes are not
+// ready, controllers mark each of their pods, for minutes and less and less often.
 const mostRounds, steadyRounds = 36, 3
 
-// noteUneven notes why the checks of agents' requests cannot be told from those of others: how many others ask changes. The
-// checks of impersonation are still exact, for nobody else impersonates.
+// noteUneven notes why the checks of agents' requests cannot be told from those of others: the number of checks of
+// others changes. The checks of impersonation are still exact, because nobody else impersonates.
 func (r *runner) noteUneven(format string, args ...any) {
 	if r.out.OwnUnknown {
 		return
@@ -84,7 +84,8 @@ func (r *runner) watchIdle(ctx context.Context) map[profile.Server]int64 {
 	return checks
 }
 
-// isSteady reports whether no server allowed more or fewer checks than before, but for three standard deviations of chance.
+// isSteady reports whether no server allowed more or fewer checks than before, apart from three standard deviations of
+// chance.
 func isSteady(before, now map[profile.Server]int64) bool {
 	for name, n := range now {
 		if before == nil && n > 0 {
@@ -97,8 +98,8 @@ func isSteady(before, now map[profile.Server]int64) bool {
 	return true
 }
 
-// countOthers returns how many checks an API server allowed while no agent asked. Where nobody else counts, as many as that is for
-// a block are subtracted, and checks of impersonation are a problem: nobody knows whose they are.
+// countOthers returns how many checks an API server allowed while no agent asked. If nobody else counts, that number,
+// scaled to a block, is subtracted, and checks of impersonation are a problem, because nobody knows whose they are.
 func (r *runner) countOthers(name profile.Server, increased []sample) int64 {
 	blocks, checks, attempts := float64(r.Profile.Block)/float64(r.idleLength()), 0.0, 0.0
 	for _, s := range increased {
@@ -133,7 +134,7 @@ func (r *runner) noteOthers(checks map[profile.Server]int64) {
 	}
 }
 
-// watchOthers watches once more when all blocks are over: what was subtracted has to be what others still ask.
+// watchOthers watches once more when all blocks are over, because what was subtracted has to be what others still ask.
 func (r *runner) watchOthers(ctx context.Context) {
 	if len(r.out.Problems) > 0 || !r.serverCounts() {
 		return

@@ -22,8 +22,8 @@ import (
 	"github.com/authzconf/authzconf/loadgen/profile"
 )
 
-// TestKwokOnKind storms a cluster of kind from the agents of 500 nodes that a real kwok keeps Ready, beside all that a
-// cluster's controllers ask: the run passes, or says why it cannot be judged.
+// TestKwokOnKind storms a cluster of kind from the agents of 500 nodes that a real kwok keeps Ready, in addition to
+// everything that a cluster's controllers ask. The run passes, or says why it cannot be judged.
 func TestKwokOnKind(t *testing.T) {
 	source, image := os.Getenv("AUTHZCONF_KWOK"), os.Getenv("AUTHZCONF_KIND_NODE_IMAGE")
 	if source == "" || image == "" {
@@ -67,7 +67,7 @@ func TestKwokOnKind(t *testing.T) {
 	}
 }
 
-// TestKwok has a real kwok keep the nodes of a storm: they are Ready, and requests cost what they do without it.
+// TestKwok has a real kwok keep the nodes of a storm. They are Ready, and requests cost the same as without it.
 func TestKwok(t *testing.T) {
 	source := os.Getenv("AUTHZCONF_KWOK")
 	if source == "" {
@@ -113,7 +113,7 @@ func TestKwok(t *testing.T) {
 	nothingLeft(t, client)
 }
 
-// refusedAs expects an error that is the user's to mend, with some words.
+// refusedAs expects an error that the user can fix and that contains some words.
 func refusedAs(t *testing.T, err error, want ...string) {
 	t.Helper()
 	if !usage.Is(err) {

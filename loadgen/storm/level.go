@@ -28,7 +28,7 @@ const (
 	levelTimeout = time.Minute
 )
 
-// makeLevel makes the agents' own level of priority and fairness, and waits until every API server has it.
+// makeLevel creates the agents' own level of priority and fairness, and waits until every API server has it.
 func (r *runner) makeLevel(ctx context.Context, s *controlPlane) error {
 	client, err := kubernetes.NewForConfig(s.targets[0].Admin())
 	if err != nil {
@@ -49,7 +49,7 @@ func (r *runner) makeLevel(ctx context.Context, s *controlPlane) error {
 		_, err = schemas.Create(ctx, &objects.Schema, metav1.CreateOptions{})
 	}
 	if apierrors.IsAlreadyExists(err) {
-		return s.awaitLevel(ctx) // that of the other side, on the same etcd
+		return s.awaitLevel(ctx) // the level of the other side, on the same etcd
 	}
 	if err != nil {
 		return fmt.Errorf("creating the priority level of the agents: %w", err)

@@ -19,7 +19,7 @@ func inspectMachine() run.Machine {
 	return m
 }
 
-// loadAverage is that of the last minute; 0 where the kernel does not say it in /proc.
+// loadAverage returns the load average of the last minute, or 0 if the kernel does not report it in /proc.
 func loadAverage() float64 {
 	if proc, err := procfs.NewDefaultFS(); err == nil {
 		if load, err := proc.LoadAvg(); err == nil {

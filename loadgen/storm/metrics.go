@@ -13,15 +13,15 @@ import (
 
 // counterFacts say what the counters of an API server can be compared with.
 type counterFacts struct {
-	// attempts says that it counts checks of impersonation.
+	// attempts means that the API server counts checks of impersonation.
 	attempts bool
-	// components says that others than the agents use it.
+	// components means that others than the agents use it.
 	components bool
-	// restarted says that what it counted last is lost.
+	// restarted means that its last counts are lost.
 	restarted bool
 }
 
-// addMetrics puts what the API server counted into the block, and says where it contradicts the recorder.
+// addMetrics adds what the API server counted to the block, and how that contradicts the recorder.
 func addMetrics(b *run.Block, increased []sample, facts counterFacts) {
 	evaluations := 0.0
 	for _, s := range increased {
@@ -71,7 +71,7 @@ func addFlowControl(b *run.Block, s sample) {
 	b.FlowControl[counter.String()] += math.Round(s.value*1e6) / 1e6
 }
 
-// flowCounter names a series of priority and fairness: what was rejected and dispatched, and how long it waited.
+// flowCounter identifies a series of priority and fairness: what was rejected and dispatched, and how long it waited.
 func flowCounter(s sample) (c run.FlowCounter, known bool) {
 	c.Level = string(s.labels["priority_level"])
 	switch strings.TrimPrefix(s.family, flowControl) {
@@ -87,9 +87,9 @@ func flowCounter(s sample) (c run.FlowCounter, known bool) {
 	return c, true
 }
 
-// reconcile compares the recorder with the server's metrics: all reviews with the calls of the webhook, those
-// of each mode with the attempts. Where components ask too, whose reviews were left out, the calls can only be
-// more; where a server was restarted, less. One that the server gave up may have arrived or not, at both ends or one.
+// reconcile compares the recorder with the server's metrics: all reviews with the calls of the webhook, and those of
+// each mode with the attempts. If components ask too, whose reviews were left out, there may be more calls; if a server
+// was restarted, there may be fewer. A review that the server gave up may have arrived at none, one or both ends.
 func reconcile(b *run.Block, evaluations int64, facts counterFacts) (list []string) {
 	total := seq.Sum(b.Reviews, func(r run.ReviewCount) int64 { return r.Count })
 	given := ""
@@ -107,8 +107,8 @@ func reconcile(b *run.Block, evaluations int64, facts counterFacts) (list []stri
 	return list
 }
 
-// countChecks returns the checks as the API server counts them, where nobody else does: those of impersonation by mode, and
-// all others that were allowed, without those of the background. fewer says how many others asked less than that.
+// countChecks returns the checks that the API server counted, if nobody else counts: those of impersonation by mode,
+// and all others that were allowed, without those of the background. fewer means that others asked less than that.
 func countChecks(b *run.Block, increased []sample, background int64) (list []run.ReviewCount, fewer int64) {
 	rest := -background
 	for _, s := range increased {

@@ -11,7 +11,7 @@ import (
 	"github.com/authzconf/authzconf/loadgen/profile"
 )
 
-// MaxShards is how many shards there may be.
+// MaxShards is the largest number of shards.
 const MaxShards = 64
 
 // Check returns an error if the options contradict each other, by the flags that say them.
@@ -48,9 +48,9 @@ func (o *Options) Check() error {
 // checkFiles returns an error if this process may not open as many connections as there are agents.
 func (o *Options) checkFiles() error {
 	if o.Engine == Pods {
-		return nil // a pod has a limit of its own, and looks at it
+		return nil // a pod has a limit of its own, and checks it
 	}
-	// Every shard has its part of the connections to each server, a server has all that are made to it.
+	// Every shard has its part of the connections to each server, and a server has all connections that are made to it.
 	servers := len(o.Profile.Servers())
 	mine := (o.Profile.Connections() + o.Shards - 1) / o.Shards * servers
 	if err := agent.CheckFiles(max(mine, o.Profile.Connections())); err != nil {
@@ -59,7 +59,7 @@ func (o *Options) checkFiles() error {
 	return nil
 }
 
-// checkExisting returns what cannot be had in a cluster that somebody else made, empty if nothing.
+// checkExisting returns what is not possible in a cluster that somebody else made, or "".
 func (o *Options) checkExisting() string {
 	p, cell := o.Profile, o.Existing.Cell
 	switch servers := p.Servers(); {

@@ -12,13 +12,13 @@ import (
 // planned is a block that is to be run.
 type planned struct {
 	start  int // of the servers
-	number int // of the pair, over all comparisons, or of the round
+	number int // of the pair over all comparisons, or of the round
 	uses   []run.Use
 	side   profile.Side
-	seed   uint64 // of the arrivals: the same for all blocks that are compared
+	seed   uint64 // of the arrivals, which is the same for all blocks that are compared
 }
 
-// drawOrder is the stream of random numbers for the order of blocks: another one than the agents'.
+// drawOrder is the stream of random numbers for the order of blocks. It differs from that of the agents.
 const drawOrder = 0x5704
 
 // orderBlocks returns all blocks in their order.
@@ -30,9 +30,9 @@ func orderBlocks(p *profile.Profile, seed int64) []planned {
 	return orderPairs(p, seed, random)
 }
 
-// orderPairs spreads pairs over the starts of the servers. The sides of a pair follow each other, so that what drifts meets
-// both alike; of two pairs of a comparison in a start one begins with A and one with B (ABBA), which of them is drawn; and
-// comparisons take turns in an order that is drawn for each pair.
+// orderPairs spreads pairs over the starts of the servers. The sides of a pair follow each other, so that drift affects
+// both equally. Of two pairs of a comparison in a start, one begins with A and one with B (ABBA), in random order.
+// Comparisons take turns in an order that is drawn for each pair.
 func orderPairs(p *profile.Profile, seed int64, random *rand.Rand) (blocks []planned) {
 	firstB := make([]bool, len(p.Comparisons))
 	start, within := -1, 0
@@ -63,9 +63,9 @@ func orderPairs(p *profile.Profile, seed int64, random *rand.Rand) (blocks []pla
 	return blocks
 }
 
-// orderRounds has every side ask once in each round. The orders are the rows of a Williams square, whose first row and whose
-// names are drawn: over all rows every side comes as often in each place, and as often right after each other side. What a
-// side leaves behind for the next meets all alike.
+// orderRounds makes every side ask once in each round. The orders are the rows of a Williams square, whose first row
+// and names are drawn. Over all rows every side is equally often in each place, and equally often directly after each
+// other side, so that what a side leaves behind for the next affects all equally.
 func orderRounds(p *profile.Profile, seed int64, random *rand.Rand) (blocks []planned) {
 	sides := p.Sides()
 	random.Shuffle(len(sides), func(i, j int) { sides[i], sides[j] = sides[j], sides[i] })
@@ -84,8 +84,8 @@ func drawArrivals(seed int64, number, comparison int) uint64 {
 	return uint64(seed)<<20 + uint64(number)<<6 + uint64(comparison)
 }
 
-// williamsSquare returns orders of n things in which each comes as often in every place, and as often right after each other
-// (E. J. Williams, 1949): n orders if n is even, and 2n if it is odd.
+// williamsSquare returns orders of n things in which each is equally often in every place, and equally often directly
+// after each other thing (E. J. Williams, 1949). There are n orders if n is even, and 2n if it is odd.
 func williamsSquare(n int) (rows [][]int) {
 	for shift := range n {
 		row := make([]int, n)

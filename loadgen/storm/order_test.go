@@ -7,7 +7,8 @@ import (
 	"github.com/authzconf/authzconf/loadgen/run"
 )
 
-// In the rows of a square everything comes as often in each place, and as often right after each other thing.
+// TestWilliamsSquare checks that in the rows of a square everything is equally often in each place, and equally often
+// directly after each other thing.
 func TestWilliamsSquare(t *testing.T) {
 	for n := 2; n <= 9; n++ {
 		rows := williamsSquare(n)

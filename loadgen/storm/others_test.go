@@ -21,7 +21,8 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// What cannot be in a cluster that exists is said by the flag that asks for it.
+// TestCheckExisting checks that an error about what is not possible in an existing cluster names the flag that asks for
+// it.
 func TestCheckExisting(t *testing.T) {
 	for want, change := range map[string]func(o *Options){
 		"": func(*Options) {},
@@ -60,7 +61,7 @@ func TestOutOfReach(t *testing.T) {
 	}
 }
 
-// What others do is subtracted and noted; that they impersonate is a problem.
+// TestOthers checks that what others do is subtracted and noted, and that it is a problem if they impersonate.
 func TestOthers(t *testing.T) {
 	p := burst(profile.Comparison{Name: "one", A: side("none", profile.GateOnServer), B: side("denied", profile.GateOnServer)})
 	p.Authorizer.Kind, p.Block = profile.RBAC, 20*time.Second
@@ -93,7 +94,8 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// TestSeveral tells one server that answers often from two behind one address: by connections, for a balancer keeps to what it chose.
+// TestSeveral tells one server that answers often from two behind one address. It uses several connections, because a
+// balancer keeps its choice.
 func TestSeveral(t *testing.T) {
 	for name, c := range map[string]struct{ servers, want int }{"one": {1, 1}, "two": {2, 2}, "none that says when it began": {0, 0}} {
 		t.Run(name, func(t *testing.T) {

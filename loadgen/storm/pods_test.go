@@ -17,8 +17,7 @@ import (
 	"github.com/authzconf/authzconf/loadgen/run"
 )
 
-// inPods makes shards pods, on a cluster of the node image that
-// AUTHZCONF_KIND_NODE_IMAGE names.
+// inPods makes shards pods, on a cluster of the node image that AUTHZCONF_KIND_NODE_IMAGE names.
 func inPods(t *testing.T) Options {
 	t.Helper()
 	image := os.Getenv("AUTHZCONF_KIND_NODE_IMAGE")
@@ -39,7 +38,8 @@ func inPods(t *testing.T) Options {
 	}
 }
 
-// Three pods ask what one process asks, and their counts add up; then one of them is deleted before its block begins.
+// TestPods has three pods that ask what one process asks, and whose counts add up. Then one of them is deleted before
+// its block begins.
 func TestPods(t *testing.T) {
 	o := inPods(t)
 	p := burst(profile.Comparison{Name: "aa", A: side("associated-node-cold", profile.GateOnServer), B: side("associated-node-cold", profile.GateOnServer)})
@@ -76,7 +76,7 @@ func TestPods(t *testing.T) {
 		t.Log(p.Text)
 		return p.Block == 3 && strings.Contains(p.Text, "shard 1 of 3") && (strings.Contains(p.Text, "its pod shards-") || strings.Contains(p.Text, "told to end"))
 	})
-	// Of agents 0 to 19 the numbers 1, 4, … 19 were the shard's.
+	// Of agents 0 to 19, the shard had the numbers 1, 4, … 19.
 	if b := out.Blocks[3]; !lost || b.Planned != 13 {
 		t.Errorf("a pod was deleted: planned %d, problems %v", b.Planned, out.Problems)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/authzconf/authzconf/loadgen/shard"
 )
 
-// predict compares the reviews of the last block with the prediction for its requests. The first time that a side does
-// something else, it looks for the smallest schedule that shows it. It reports whether to go on.
+// predict compares the reviews of the last block with the prediction for its requests. The first time that a side
+// differs, it looks for the smallest schedule that shows it. It reports whether to go on.
 func (r *runner) predict(ctx context.Context, s *controlPlane, p planned, variant profile.Variant, start time.Time, sends []pacer.Send) bool {
 	at := len(r.out.Blocks) - 1
 	b := &r.out.Blocks[at]
@@ -42,14 +42,14 @@ func (r *runner) predict(ctx context.Context, s *controlPlane, p planned, varian
 	return !r.out.EndedAfterFinding
 }
 
-// repeatable reports whether some of a block's requests lead to the same reviews when they are sent again. What takes many at
-// once is not looked for among few, and pods send whole blocks only.
+// repeatable reports whether some of a block's requests lead to the same reviews when they are sent again. What needs
+// many requests at once is not searched for among few, and pods send only whole blocks.
 func (r *runner) repeatable(b *run.Block) bool {
 	followsServer := b.FollowsServer || r.Profile.SelfReviews > 0
 	return r.Engine != Pods && !followsServer && !r.Profile.Counts && r.Profile.OneServer() && !r.Profile.Authorizer.Cache
 }
 
-// findSmallest looks for the smallest schedule that is not as predicted. differences are those of the whole one.
+// findSmallest looks for the smallest schedule that is not as predicted. differences are those of the whole schedule.
 func (r *runner) findSmallest(ctx context.Context, s *controlPlane, p planned, sends []pacer.Send, differences []string) *run.Smallest {
 	at, variant, text := len(r.out.Blocks)-1, p.side.Does(), ""
 	smallest := population.Smallest(sends, tries, func(fewer []pacer.Send) bool {
@@ -74,7 +74,7 @@ func (r *runner) findSmallest(ctx context.Context, s *controlPlane, p planned, s
 	return out
 }
 
-// predictBlock predicts a block by its log, which is not needed any more.
+// predictBlock predicts a block by its log, which is not needed afterwards.
 func (r *runner) predictBlock(s *controlPlane, b *run.Block, variant profile.Variant, start time.Time) (err error) {
 	if r.Profile.Predictable() {
 		b.Predicted, err = s.history.PredictSettled(variant, start, b.Log, b.Settled)
@@ -88,12 +88,14 @@ func (r *runner) predictBlock(s *controlPlane, b *run.Block, variant profile.Var
 }
 
 const (
-	// tries is how many schedules are tried for the smallest: each takes as long as its requests, and the server to forget.
+	// tries is how many schedules are tried for the smallest one. Each takes as long as its requests, and until the
+	// server has forgotten.
 	tries         = 16
 	shownRequests = 20
 )
 
-// resend sends some of a block's requests when the server has forgotten the checks, and says what is not as predicted.
+// resend sends some of a block's requests after the server has forgotten the checks, and returns what is not as
+// predicted.
 func (r *runner) resend(ctx context.Context, s *controlPlane, p planned, variant profile.Variant, sends []pacer.Send) ([]string, error) {
 	if !r.forget(ctx, p.side) {
 		return nil, nil

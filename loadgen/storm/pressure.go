@@ -8,7 +8,7 @@ import (
 	"github.com/authzconf/authzconf/loadgen/run"
 )
 
-// readPressure returns what this machine has done so far; nil where the kernel does not say it.
+// readPressure returns what this machine has done so far, or nil if the kernel does not report it.
 func readPressure() *run.Pressure {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -31,7 +31,7 @@ func readPressure() *run.Pressure {
 	}
 }
 
-// pressureSince returns what came to the machine since an earlier reading; nil if either is missing.
+// pressureSince returns the pressure since an earlier reading, or nil if either is missing.
 func pressureSince(before *run.Pressure) *run.Pressure {
 	now := readPressure()
 	if now == nil || before == nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/authzconf/authzconf/loadgen/run"
 )
 
-// Describe writes what a run would do, and what the oracle predicts of its schedules: of the first block of a variant
-// on a server, and of one when all have asked before; of each what comes after Settle. Requests that are under way at once may
+// Describe writes what a run would do, and what the oracle predicts for its schedules: for the first block of a variant
+// on a server, and for one when all have asked before, each after Settle. Requests that are open at the same time may
 // cost more.
 func Describe(w io.Writer, o Options) error {
 	p := o.Profile
@@ -43,15 +43,15 @@ func Describe(w io.Writer, o Options) error {
 	return table.Flush()
 }
 
-// previewTook is how long a request takes in a preview: what is asked just when a check has been remembered for its life finds
-// it or does not.
+// previewTook is how long a request takes in a preview. A question that is asked just when a check has been remembered
+// for its life may or may not find it.
 const previewTook = time.Millisecond
 
-// mostPreviewed is how many requests a block may have that is predicted before it is run: more take minutes, and load predict
-// answers at once.
+// mostPreviewed is how many requests a block may have that is predicted before it is run. More would take minutes, and
+// load predict answers at once.
 const mostPreviewed = 50_000
 
-// predictSide predicts two blocks of a side, with a block's length between them.
+// predictSide predicts two blocks of a side, with the length of a block between them.
 func predictSide(o Options, side profile.Side) (string, error) {
 	p := o.Profile
 	followsServer := p.Reflectors || p.SelfReviews > 0

@@ -16,16 +16,16 @@ type Progress struct {
 	// Block counts from 1, of Blocks.
 	Block, Blocks int
 	Side          profile.Side
-	// Elapsed is since the block's start; Left is until the end of the last block.
+	// Elapsed is the time since the block's start, and Left the time until the end of the last block.
 	Elapsed, Left time.Duration
-	Asked         float64 // how many requests were meant to be sent by now, on average
+	Asked         float64 // how many requests were to be sent by now, on average
 	Live          agent.Live
 	Reviews       int64
 }
 
 const progressEvery = time.Second
 
-// report tells how a block is going until the function that it returns is called.
+// report reports how a block is going until the returned function is called.
 func (r *runner) report(i int, p planned, start time.Time, counted func() tallies) (stop func()) {
 	if r.Progress == nil {
 		return func() {}

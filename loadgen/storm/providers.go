@@ -9,7 +9,8 @@ import (
 	"github.com/authzconf/authzconf/loadgen/profile"
 )
 
-// IsForeign reports whether the clusters of a provider are somebody else's: there is one, and it alone counts.
+// IsForeign reports whether the clusters of a provider are somebody else's. Then there is only one, and it alone
+// counts.
 func IsForeign(provider string) bool { return providers.CapabilitiesOf(provider).Foreign }
 
 // can returns what the clusters of the run can do.
@@ -22,7 +23,7 @@ func isForeign(can clusters.Capabilities) bool { return can.Foreign }
 func runsPods(can clusters.Capabilities) bool  { return can.Nodes || can.Foreign }
 func restarts(can clusters.Capabilities) bool  { return can.SeveralServers && can.Processes }
 
-// suitable names the providers whose clusters can do something.
+// suitable returns the names of the providers whose clusters can do something.
 func suitable(can func(clusters.Capabilities) bool) string {
 	return strings.Join(providers.Names(can), " or ")
 }
@@ -35,5 +36,5 @@ func (o *Options) eventful() bool {
 // forForeign reports whether there is an option that only a foreign cluster has a use for.
 func (o *Options) forForeign() bool { return o.Image != "" || o.Kwok || len(o.APIServers) > 0 }
 
-// sharedStorage reports whether all servers hold the same objects.
+// sharedStorage reports whether all servers have the same objects.
 func (o *Options) sharedStorage() bool { return o.can().SeveralServers || o.can().Foreign }

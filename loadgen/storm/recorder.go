@@ -18,16 +18,16 @@ import (
 	"github.com/authzconf/authzconf/loadgen/shard"
 )
 
-// question is what the recorder's process is asked, one at a time; answer what it says.
+// question is what the recorder's process is asked, one at a time. answer is what it returns.
 type (
 	question struct {
 		Kubeconfig recorder.Point `json:",omitempty"`
 		Since      *uint64        `json:",omitempty"`
 		Users      []string       `json:",omitempty"`
-		Count      *counting      `json:",omitempty"` // from now on, in place of keeping records
+		Count      *counting      `json:",omitempty"` // from now on, instead of keeping records
 		Read       bool           `json:",omitempty"`
-		Own        bool           `json:",omitempty"` // the reviews of requests themselves
-		Profile    bool           `json:",omitempty"` // itself from now on, until Profiled
+		Own        bool           `json:",omitempty"` // for the reviews of requests themselves
+		Profile    bool           `json:",omitempty"` // a profile of itself from now on, until Profiled
 		Profiled   bool           `json:",omitempty"`
 	}
 	answer struct {
@@ -43,7 +43,7 @@ type (
 	}
 )
 
-// ServeRecorder is the recorder as a process, until in ends: its costs must not be taken for the generator's.
+// ServeRecorder runs the recorder as a process until in ends, so that its cost is not taken for the generator's.
 func ServeRecorder(_ context.Context, in io.Reader, out io.Writer) error {
 	r, err := recorder.Start(recorder.Options{})
 	if err != nil {
@@ -89,7 +89,7 @@ func ServeRecorder(_ context.Context, in io.Reader, out io.Writer) error {
 
 type recorderProcess struct {
 	link    *shard.Link
-	timeout time.Duration // after which one that does not answer is killed
+	timeout time.Duration // after which a process that does not answer is killed
 	mu      sync.Mutex
 	encoder *json.Encoder
 	decoder *json.Decoder
@@ -115,7 +115,7 @@ func startRecorder(ctx context.Context, command []string, timeout time.Duration)
 	return p, nil
 }
 
-// ask returns nothing once the process has failed; Err says why.
+// ask asks the process. It returns nothing once the process has failed, and Err says why.
 func (p *recorderProcess) ask(q question) (a answer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,7 +142,7 @@ func (p *recorderProcess) Since(mark uint64, users ...string) []recorder.Record 
 	return p.ask(question{Since: &mark, Users: users}).Records
 }
 
-// Reset implements server.Recording: in a storm nothing is kept that could be forgotten.
+// Reset implements server.Recording. In a storm nothing is kept that could be forgotten.
 func (p *recorderProcess) Reset() {}
 
 func (p *recorderProcess) Kubeconfig(point recorder.Point) []byte {

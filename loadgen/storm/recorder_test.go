@@ -17,7 +17,7 @@ import (
 	"github.com/authzconf/authzconf/loadgen/shard"
 )
 
-// TestServeRecorder asks a recorder as its process is asked, until the one who asks goes away.
+// TestServeRecorder asks a recorder as its process is asked, until whoever asks goes away.
 func TestServeRecorder(t *testing.T) {
 	in, orders := io.Pipe()
 	replies, out := io.Pipe()
@@ -50,7 +50,7 @@ func TestServeRecorder(t *testing.T) {
 	}
 }
 
-// TestNoRecorder starts programs that are not the recorder: one that hangs is killed, and the error says what happened.
+// TestNoRecorder starts programs that are not the recorder. One that hangs is killed, and the error says what happened.
 func TestNoRecorder(t *testing.T) {
 	for name, tc := range map[string]struct {
 		command []string
@@ -74,7 +74,7 @@ func TestNoRecorder(t *testing.T) {
 	}
 }
 
-// TestCounts expects decisions only where both ends of the chain are asked each time.
+// TestCounts checks that there are decisions only if both ends of the chain are asked each time.
 func TestCounts(t *testing.T) {
 	r := newReviews(time.Now(), 0)
 	for _, p := range []recorder.Point{recorder.Front, recorder.Front, recorder.Back} {
@@ -88,7 +88,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestSettledReviews expects what arrives when a block is settled to be counted apart as well.
+// TestSettledReviews checks that what arrives when a block is settled is also counted separately.
 func TestSettledReviews(t *testing.T) {
 	for begun, want := range map[time.Duration]int64{time.Hour: 1, time.Second: 0} {
 		r, b := newReviews(time.Now().Add(-begun), time.Minute), &run.Block{Settled: &run.Settled{}}
@@ -104,7 +104,7 @@ func TestSettledReviews(t *testing.T) {
 	}
 }
 
-// TestChecked counts what the API server says where there is no recorder.
+// TestChecked checks that what the API server reports counts if there is no recorder.
 func TestChecked(t *testing.T) {
 	b := &run.Block{Attempts: []run.AttemptCount{{Mode: "legacy", Decision: "allowed", Count: 3}, {Mode: "associated-node", Decision: "denied", Count: 2}}}
 	got, fewer := countChecks(b, []sample{{family: decisions, labels: model.Metric{"decision": "allowed"}, value: 10}, {family: decisions, labels: model.Metric{"decision": "denied"}, value: 4}}, 2)
@@ -121,7 +121,7 @@ func TestChecked(t *testing.T) {
 	}
 }
 
-// TestRuntimeCost takes the processor time from the metrics only where no process is known.
+// TestRuntimeCost checks that the processor time is read from the metrics only if no process is known.
 func TestRuntimeCost(t *testing.T) {
 	increased := []sample{{family: "process_cpu_seconds_total", value: 0.5}, {family: "go_memstats_alloc_bytes_total", value: 1024}, {family: "go_gc_duration_seconds_count", value: 2}}
 	for _, known := range []bool{false, true} {
@@ -138,7 +138,7 @@ func TestRuntimeCost(t *testing.T) {
 	}
 }
 
-// TestReadCounters takes counters, gauges, and of histograms and summaries how often and how much.
+// TestReadCounters checks that counters and gauges are read, and of histograms and summaries their counts and sums.
 func TestReadCounters(t *testing.T) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(`# TYPE process_start_time_seconds gauge

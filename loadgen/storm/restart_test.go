@@ -12,8 +12,8 @@ import (
 	"github.com/authzconf/authzconf/loadgen/profile"
 )
 
-// An API server that a profile restarts and that never comes back is said to be gone; the run ends then, and keeps
-// what it has seen.
+// TestServerThatDoesNotComeBack checks that an API server that a profile restarts and that never comes back is
+// reported. The run then ends, and keeps what it has seen.
 func TestServerThatDoesNotComeBack(t *testing.T) {
 	program, err := (&local.Binaries{}).KubeAPIServer(t.Context(), newest())
 	if err != nil {

@@ -20,22 +20,22 @@ import (
 
 type reviews struct {
 	start time.Time
-	after time.Duration // when the block is settled, 0 if that makes no difference
+	after time.Duration // when the block is settled; 0 if that does not matter
 	mu    sync.Mutex
 	tallies
 	own map[string]run.OwnReview // by the text of the review
-	// checks are those of impersonation that are under way, requests the reviews of requests themselves.
+	// checks are the checks of impersonation that are open. requests are the open reviews of requests themselves.
 	checks, requests int64
 }
 
-// tallies are what was counted. They go from one process to another.
+// tallies are what was counted. They are passed from one process to another.
 type tallies struct {
 	Arrived  map[recorder.Point]map[string]int64 // by verb
 	Settled  map[recorder.Point]map[string]int64 // those that arrived when the block was settled
 	Timeline []int64                             // at the front
 	Latency  histogram.Histogram
-	// ChecksAtOnce is how many checks of impersonation were under way at once, at most, and RequestsAtOnce how many reviews
-	// of requests themselves.
+	// ChecksAtOnce is the largest number of checks of impersonation that were open at the same time, and RequestsAtOnce
+	// the largest number of reviews of requests themselves.
 	ChecksAtOnce, RequestsAtOnce int64
 }
 
@@ -55,10 +55,10 @@ func newReviews(start time.Time, settle time.Duration) *reviews {
 	return &reviews{start: start, after: settle, tallies: tallies{Arrived: none(), Settled: none()}, own: map[string]run.OwnReview{}}
 }
 
-// isOther tells reviews that have nothing to do with the storm.
+// isOther reports whether a review has nothing to do with the storm.
 type isOther func(recorder.Point, authorizationv1.SubjectAccessReviewSpec) bool
 
-// others is nil where nobody else asks.
+// others returns a function that recognizes reviews of others, or nil if nobody else asks.
 func (s *controlPlane) others() isOther {
 	if s.targets[0].Components() {
 		return s.targets[0].Other
@@ -102,10 +102,11 @@ func (r *reviews) arrive(p recorder.Point, verb string) {
 	r.Timeline[second]++
 }
 
-// mostOwn is how many different reviews of requests themselves are kept: no more than some hundred megabytes of them.
+// mostOwn is how many different reviews of requests themselves are kept, which take no more than some hundred
+// megabytes.
 const mostOwn = 200_000
 
-// read keeps the reviews of requests themselves: they show whom the API server takes an agent for.
+// read keeps the reviews of requests themselves, because they show as whom the API server sees an agent.
 func (r *reviews) read(verb string, body []byte) {
 	if isCheck(verb) {
 		return
@@ -169,9 +170,9 @@ func (t tallies) total() int64 {
 	return seq.Sum(t.Timeline, func(second int64) int64 { return second })
 }
 
-// countReviews returns reviews by verb and decision. One that also arrived at the back got no opinion from the
-// authorizers between; the others were allowed, for RBAC and the Node authorizer deny nothing. Where the API server
-// remembers what either end answered, that cannot be told.
+// countReviews returns reviews by verb and decision. A review that also arrived at the back got no opinion from the
+// authorizers between. The others were allowed, because RBAC and the Node authorizer deny nothing. If the API server
+// remembers answers of either end, decisions cannot be told.
 func countReviews(arrived map[recorder.Point]map[string]int64, cached bool) (list []run.ReviewCount) {
 	for verb, n := range arrived[recorder.Front] {
 		undecided := arrived[recorder.Back][verb]

@@ -8,16 +8,16 @@ import (
 	"github.com/authzconf/authzconf/loadgen/run"
 )
 
-// asked are the resources that agents ask for. Others of a cluster may ask for them, too.
+// asked are the resources that agents ask for. Others in a cluster may ask for them, too.
 var asked = []string{"pods", "selfsubjectaccessreviews"}
 
-// isServed reports whether a sample is of the indicator, for what agents ask for.
+// isServed reports whether a sample belongs to the indicator for what agents ask for.
 func (s sample) isServed() bool {
 	isIndicator := s.family == server.ObjectivesMetric+"_bucket" || s.family == server.ObjectivesMetric+"_count"
 	return isIndicator && slices.Contains(asked, string(s.labels["resource"]))
 }
 
-// countServed returns what the API server says of how long requests took, by verb and scope. A watch has no objective.
+// countServed returns how long requests took according to the API server, by verb and scope. A watch has no objective.
 func countServed(increased []sample) (list []run.Served) {
 	at := func(s sample) *run.Served {
 		verb, scope := string(s.labels["verb"]), string(s.labels["scope"])

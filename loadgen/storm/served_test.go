@@ -10,7 +10,8 @@ import (
 	"github.com/authzconf/authzconf/loadgen/run"
 )
 
-// Of the API server's indicator counts what agents ask for, by verb and scope; a watch has no objective.
+// TestCountServed checks that the API server's indicator is counted for what agents ask for, by verb and scope, and not
+// for watches.
 func TestCountServed(t *testing.T) {
 	at := func(part, verb, resource, scope, bound string, value float64) sample {
 		return sample{server.ObjectivesMetric + part, model.Metric{"verb": model.LabelValue(verb), "resource": model.LabelValue(resource), "scope": model.LabelValue(scope), "le": model.LabelValue(bound)}, value}

@@ -23,26 +23,27 @@ import (
 type controlPlane struct {
 	name     profile.Server
 	targets  []*server.Server
-	balancer *balancer.Balancer // nil before a single one
-	// attempts says whether it counts checks of impersonation.
+	balancer *balancer.Balancer // nil for a single one
+	// attempts means that it counts checks of impersonation.
 	attempts bool
-	// each is where several API servers of an existing cluster are read, and known when those that are read began.
+	// each is where several API servers of an existing cluster are read. known is when those that are read began.
 	each  []*rest.Config
 	known []string
-	// population is who is there, and generator who sends: both may be those of the other server, too.
+	// population is who takes part, and generator is what sends. Both may also be those of the other server.
 	population *population.Population
 	generator  shard.Generator
 	// history predicts what its authorizer is asked.
 	history *population.History
-	// own returns the reviews of requests themselves since the counting began, by their texts; nil where nobody sees them.
+	// own returns the reviews of requests themselves since the counting began, by their texts, or nil if nobody sees
+	// them.
 	own func() map[string]run.OwnReview
 	// spent and counted are what API servers had used and counted when they were restarted.
 	spent   time.Duration
 	counted counters
 }
 
-// start brings up the servers. Local ones share one etcd, so that they hold the same objects and accept the same
-// tokens; only one side is under load at a time.
+// start starts the servers. Local ones share one etcd, so that they have the same objects and accept the same tokens.
+// Only one side is under load at a time.
 func (r *runner) start(ctx context.Context) error {
 	if !server.HasGate(r.Release.Version) {
 		return &usage.Error{Problem: fmt.Sprintf("Kubernetes %s has no feature gate %s", r.Release.Minor, server.GateName)}
@@ -106,7 +107,7 @@ func (r *runner) startServer(ctx context.Context, name profile.Server, first *se
 	return s, err
 }
 
-// cellName returns the name of an API server of a side: those behind a balancer have a letter each.
+// cellName returns the name of an API server of a side. Those behind a balancer have a letter each.
 func cellName(name profile.Server, number int) string {
 	if number == 0 {
 		return string(name)
@@ -141,7 +142,7 @@ func (r *runner) options(name profile.Server, join *server.Server) server.Option
 	return o
 }
 
-// serverCounts reports whether there is no authorizer but RBAC, and nobody who counts but the API server.
+// serverCounts reports whether the only authorizer is RBAC, so that only the API server counts.
 func (r *runner) serverCounts() bool { return r.Profile.Authorizer.Kind == profile.RBAC }
 
 func (r *runner) mismatches(block int, name profile.Server, list []string) {
@@ -159,7 +160,7 @@ func (s *controlPlane) backends(without *server.Server) (hosts []string) {
 	return hosts
 }
 
-// credentials are those of server.Target, by way of the balancer if there is one.
+// credentials returns the credentials of server.Target, through the balancer if there is one.
 func (s *controlPlane) credentials() (admin, anonymous *rest.Config) {
 	admin, anonymous = s.targets[0].Admin(), s.targets[0].Anonymous()
 	if s.balancer != nil {
@@ -186,7 +187,8 @@ func (s *controlPlane) err() error {
 	return nil
 }
 
-// restart restarts all API servers, one after the other. What the balancer has passed on to one ends with it.
+// restart restarts all API servers, one after the other. Connections that the balancer has passed on to one end with
+// it.
 func (s *controlPlane) restart(ctx context.Context) error {
 	for _, t := range s.targets {
 		counted, err := read(t) // what comes between this and its end is lost
@@ -209,7 +211,7 @@ func (s *controlPlane) restart(ctx context.Context) error {
 	return nil
 }
 
-// event does to a server what the profile says of the block that begins at start. The result waits until that is over.
+// event does to a server what the profile says for the block that begins at start. The result waits until that is over.
 func (r *runner) event(ctx context.Context, i int, s *controlPlane, start time.Time) (over func() error) {
 	if r.Profile.Event.Kind == profile.NoEvent {
 		return func() error { return nil }

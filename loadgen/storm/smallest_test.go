@@ -12,8 +12,8 @@ import (
 	"github.com/authzconf/authzconf/loadgen/run"
 )
 
-// TestSearchEndedByTheUser: who ends the search for a smaller schedule keeps the whole one, with what was not as predicted, and no
-// further request is sent.
+// TestSearchEndedByTheUser checks that a user who ends the search for a smaller schedule keeps the whole one with what
+// was not as predicted, and that no further request is sent.
 func TestSearchEndedByTheUser(t *testing.T) {
 	a := side("associated-node", profile.GateOnServer)
 	r := newRunner(Options{Profile: burst(profile.Comparison{Name: "aa", A: a, B: a}), Release: newest(), Binaries: &local.Binaries{}, Seed: 1, Shards: 1})
@@ -24,7 +24,7 @@ func TestSearchEndedByTheUser(t *testing.T) {
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	smallest := r.findSmallest(ended, nil, planned{side: a}, sends, []string{"one review too many"}) // without a server: nothing is sent
+	smallest := r.findSmallest(ended, nil, planned{side: a}, sends, []string{"one review too many"}) // without a server, so nothing is sent
 	if smallest.Count != len(sends) || len(smallest.Requests) != shownRequests || !strings.Contains(smallest.Text, "one review too many") {
 		t.Errorf("%d requests, %d of them shown: %s", smallest.Count, len(smallest.Requests), smallest.Text)
 	}

@@ -12,14 +12,14 @@ import (
 	"github.com/authzconf/authzconf/loadgen/shard"
 )
 
-// beginStart makes ready for block i. If it is the first of a start, all servers but those that have just come up are ended
-// and started anew, and all are warmed up. It reports whether to go on.
+// beginStart prepares block i. If it is the first of a start, it ends all servers except those that have just started,
+// starts them again, and warms all of them up. It reports whether to go on.
 func (r *runner) beginStart(ctx context.Context, i int) bool {
 	start := r.plan[i].start
 	if i > 0 && r.plan[i-1].start == start {
 		return true
 	}
-	// In an order that is drawn: what a process is like may depend on which came before.
+	// They start in a random order, because what a process is like may depend on which came before.
 	names := r.Profile.Servers()
 	random := rand.New(rand.NewPCG(uint64(r.Seed), uint64(start)))
 	random.Shuffle(len(names), func(a, b int) { names[a], names[b] = names[b], names[a] })
@@ -65,8 +65,8 @@ func (r *runner) renew(ctx context.Context, s *controlPlane) error {
 	return nil
 }
 
-// warmUp opens the connections to a server again and has the agents of its first side ask it as themselves, so that
-// nothing is remembered of impersonation. What comes of it is thrown away.
+// warmUp opens the connections to a server again, and has the agents of its first side ask it as themselves, so that
+// nothing is remembered of impersonation. It discards the results.
 func (r *runner) warmUp(ctx context.Context, s *controlPlane, start int) error {
 	i := slices.IndexFunc(r.plan, func(p planned) bool { return p.side.Server == s.name })
 	side := profile.Side{Variant: r.plan[i].side.Variant, Server: s.name}

@@ -1,6 +1,6 @@
-// Package storm runs load: it starts the control planes of a profile, gate on and gate off, with the recorder in
-// their chains, creates who takes part, and runs pairs of blocks. What it measures it leaves in a run.Run; it
-// judges nothing, but says what went wrong with the measuring.
+// Package storm runs load. It starts the control planes of a profile, with gate on and gate off and with the recorder
+// in their chains, creates those who take part, and runs pairs of blocks. It leaves what it measures in a run.Run. It
+// judges nothing, but reports what went wrong with the measuring.
 package storm
 
 import (
@@ -22,41 +22,42 @@ import (
 	"github.com/authzconf/authzconf/loadgen/shard"
 )
 
-// Options are a run.
+// Options are the options of a run.
 type Options struct {
 	Profile  *profile.Profile
 	Release  local.Release
 	Binaries *local.Binaries
 	Seed     int64
-	// Provider is where servers come from: a name of the table of package providers, by default its first. Servers that
-	// can't share an etcd are a cluster each, of NodeImage if that is given. Of a foreign cluster there is one, which
-	// Existing says.
+	// Provider says where servers come from. It is a name in the table of package providers, by default the first.
+	// Servers that cannot share an etcd are a cluster each, of NodeImage if that is given. A foreign cluster is only
+	// one, the one in Existing.
 	Provider, NodeImage string
 	Existing            server.Options
-	// APIServers are the addresses of those of an existing cluster, https://HOST:PORT, if it has several.
+	// APIServers are the addresses of the API servers of an existing cluster, https://HOST:PORT, if it has several.
 	APIServers []string
-	// Image is that of the Pods of an existing cluster. Kwok says that its nodes have kwok.
+	// Image is the image of the Pods in an existing cluster. Kwok means that its nodes are kept by kwok.
 	Image string
 	Kwok  bool
-	// Engine says what shards are, Processes (the default) or Pods of an Indexed Job in the cluster that is under load.
+	// Engine says what shards are: Processes (the default), or Pods of an Indexed Job in the cluster that is under
+	// load.
 	Engine string
-	// Shards is how many shards send. A single one is this process, unless it is a pod. Command is how another
-	// process is started that calls shard.Serve.
+	// Shards is how many shards send. A single one is this process, unless it is a pod. Command starts another process
+	// that calls shard.Serve.
 	Shards  int
 	Command []string
-	// RecorderCommand, if given, is how a process is started that calls ServeRecorder. Without it, and for clusters of
-	// kind, the recorder is part of this process.
+	// RecorderCommand, if it is given, starts a process that calls ServeRecorder. Without it, and for clusters of kind,
+	// the recorder is part of this process.
 	RecorderCommand []string
-	// Say is called with what happens besides blocks, Progress with how a block is going, and Created, from several
-	// goroutines, with how many objects of the agents are there; each may be nil.
+	// Say is called for events other than blocks, Progress for the progress of a block, and Created, from several
+	// goroutines, with how many objects of the agents exist. Each may be nil.
 	Say      func(text string)
 	Progress func(Progress)
 	Created  func(done, total int64)
-	// Block, if given, is called with each block when all of it is known.
+	// Block, if it is given, is called with each block when everything about it is known.
 	Block func(number int, b *run.Block) error
 }
 
-// Engines.
+// These are the engines.
 const (
 	Processes = "processes"
 	Pods      = "kubernetes"
@@ -70,16 +71,16 @@ type runner struct {
 	last       map[profile.Side]time.Time // when a block of the side ended
 	plan       []planned
 	shrunk     map[profile.Side]bool // where the smallest schedule was looked for
-	undo       []func() error        // removes what the run has made for itself
-	recorder   *recorderProcess      // nil: the recorder is part of this process
+	undo       []func() error        // removes what the run has created for itself
+	recorder   *recorderProcess      // if it is nil, the recorder is part of this process
 	idle       map[profile.Server]map[string]run.Cost
 	background map[profile.Server]int64 // checks of others in a block
 	held       map[profile.Server]heldSince
-	// webhookCalls are reviews that others' requests make the server send to its webhooks in a block.
+	// webhookCalls are reviews that requests of others make the server send to its webhooks in a block.
 	webhookCalls map[profile.Server]int64
 }
 
-// Execute runs a profile. An error means that nothing was measured; what goes wrong later is in Run.Problems.
+// Execute runs a profile. An error means that nothing was measured. What goes wrong later is in Run.Problems.
 func Execute(ctx context.Context, o Options) (*run.Run, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -137,7 +138,7 @@ func (r *runner) problem(block int, format string, args ...any) {
 	r.out.Problems = append(r.out.Problems, run.Problem{Block: block, Text: text})
 }
 
-// stop ends the shards, then the servers: first the one that uses the other's etcd.
+// stop ends the shards and then the servers, beginning with the one that uses the other's etcd.
 func (r *runner) stop() error {
 	errs := seq.Map(r.generators, func(g shard.Generator) error { return g.Close() })
 	for _, undo := range r.undo {
@@ -202,7 +203,7 @@ func (r *runner) populate(ctx context.Context, s *controlPlane) (err error) {
 	if err != nil {
 		return err
 	}
-	if storage != nil { // else everything goes through the API
+	if storage != nil { // otherwise everything goes through the API
 		defer func() { _ = storage.Close() }()
 		place.Storage = storage
 	}
@@ -215,7 +216,7 @@ func (r *runner) populate(ctx context.Context, s *controlPlane) (err error) {
 	return nil
 }
 
-// newRun returns what follows of a run from what was asked for, and the machine.
+// newRun returns what follows for a run from the options and the machine.
 func (o *Options) newRun() *run.Run {
 	p := o.Profile
 	return &run.Run{

@@ -23,7 +23,7 @@ import (
 	"github.com/authzconf/authzconf/loadgen/shard"
 )
 
-// TestMain is also the program of a shard.
+// TestMain also runs the program of a shard.
 func TestMain(m *testing.M) {
 	if os.Getenv("AUTHZCONF_TEST_SHARD") != "" {
 		if err := shard.Serve(context.Background(), os.Stdin, os.Stdout); err != nil {
@@ -69,7 +69,8 @@ func total(b run.Block) (n int64) {
 	return n
 }
 
-// Of a burst of agents that nobody knows, every review is foretold; in two processes, and at night in one.
+// TestExecute checks that every review of a burst of agents that nobody knows is predicted, in two processes, and at
+// night in one.
 func TestExecute(t *testing.T) { expectForetold(t, 2) }
 
 func TestExecuteAlone(t *testing.T) { expectForetold(t, 1) }
@@ -104,8 +105,8 @@ func expectForetold(t *testing.T, shards int) {
 	}
 }
 
-// A server that asks something else than was predicted is a finding, with the fewest requests that show it. Here it
-// is the prediction that is wrong: it takes the server for one with the gate off.
+// TestFinding checks that a server that asks something else than was predicted is a finding, with the fewest requests
+// that show it. Here the prediction is wrong: it assumes that the server has the gate off.
 func TestFinding(t *testing.T) {
 	p := burst(profile.Comparison{Name: "aa", A: side("denied", profile.GateOnServer), B: side("denied", profile.GateOnServer)})
 	p.Nodes = 2
@@ -162,7 +163,7 @@ func TestStormInterrupted(t *testing.T) {
 	}
 }
 
-// The death of the API server is counted and said; the generator lives on.
+// TestServerDies checks that the death of the API server is counted and reported, and that the generator lives on.
 func TestServerDies(t *testing.T) {
 	p := burst(profile.Comparison{Name: "aa", A: side("none", profile.GateOffServer), B: side("none", profile.GateOffServer)})
 	p.Arrivals = profile.Arrivals{Kind: "constant", Every: time.Second}
@@ -182,11 +183,11 @@ func TestServerDies(t *testing.T) {
 	}
 }
 
-// Tokens that are no longer good are counted, and said.
+// TestTokensRevoked checks that invalid tokens are counted and reported.
 func TestTokensRevoked(t *testing.T) {
 	p := burst(profile.Comparison{Name: "aa", A: side("none", profile.GateOffServer), B: side("none", profile.GateOffServer)})
-	// Each agent asks once a block. A token that was good is believed for 10 s, and each was when the server was warmed
-	// up, so that it shows in the second block.
+	// Each agent asks once in a block. A valid token is believed for 10 s, and each was valid when the server was
+	// warmed up, so it shows in the second block.
 	p.Arrivals, p.Block = profile.Arrivals{Kind: "constant", Every: 5 * time.Second}, 5*time.Second
 	var r *runner
 	gone := false
@@ -233,7 +234,7 @@ func TestUnaccepted(t *testing.T) {
 	}
 }
 
-// What cannot be is said before anything is started.
+// TestCheck checks that what is impossible is reported before anything is started.
 func TestCheck(t *testing.T) {
 	p := burst(profile.Comparison{Name: "aa", A: side("none", profile.GateOffServer), B: side("none", profile.GateOffServer)})
 	if err := (&Options{Profile: p, Shards: 1, Engine: Pods, Provider: server.Local}).Check(); !usage.Is(err) {
@@ -307,7 +308,7 @@ func TestUnreconciled(t *testing.T) {
 	if got := reconcile(block(), 9, counterFacts{attempts: true}); len(got) != 1 || got[0] != "the recorder received 8 reviews, the API server says it sent 9" {
 		t.Errorf("one more sent: %v", got)
 	}
-	// One that the server gave up may be in both counts, or in one of them.
+	// A review that the server gave up may be in both counts, or in one of them.
 	for evaluations := int64(7); evaluations <= 10; evaluations++ {
 		b := block()
 		b.GivenUp, b.Attempts[1].Count = 1, 3
@@ -344,7 +345,7 @@ func TestUnreconciled(t *testing.T) {
 	}
 }
 
-// TestGivenUp takes from the server's metrics which of its reviews had no answer, at either end of the chain.
+// TestGivenUp reads from the server's metrics which of its reviews had no answer, at either end of the chain.
 func TestGivenUp(t *testing.T) {
 	evaluations := func(name, result model.LabelValue, n float64) sample {
 		return sample{family: webhookEvaluations, labels: model.Metric{"name": name, "result": result}, value: n}

@@ -1,4 +1,4 @@
-// Package filing writes reports into folders. A report replaces an earlier one of its kind, all files of which are
+// Package filing writes reports into folders. A report replaces an earlier one of its kind: all files of that one are
 // removed. Other files are never touched.
 package filing
 
@@ -218,8 +218,8 @@ func checkReserved(root *os.Root, name string, owned map[string]bool) error {
 	})
 }
 
-// findOwned returns the files of a report in the folder, by its marker, or by a staged one if an earlier replacement was cut
-// short.
+// findOwned returns the files of a report in the folder, by its marker, or by a staged one if an earlier replacement
+// was cut short.
 func (k *Kind) findOwned(root *os.Root) (map[string]bool, error) {
 	owned := map[string]bool{}
 	for _, name := range []string{k.Marker, path.Join(stagingDir, k.Marker), path.Join(stagingDir, previousFile)} {

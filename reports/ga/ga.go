@@ -51,12 +51,12 @@ type look struct {
 //go:embed ga.yaml
 var questionsText []byte
 
-// Answer writes what reports say to the graduation criteria of KEP-5284 and to the questions of its production readiness
-// review. A question is answered if each look at the reports finds something, in part if some does or something is
-// missing that no report can show.
+// Answer writes what reports say to the graduation criteria of KEP-5284 and to the questions of its production
+// readiness review. A question is answered if each look at the reports finds something, in part if some does or
+// something is missing that no report can show.
 //
-// A report of an upgrade path that is about another gate answers what is asked of that one, and nothing about KEP-5284. If there
-// are only such reports, the questions of KEP-5284 are left out.
+// A report of an upgrade path that is about another gate answers what is asked of that one, and nothing about KEP-5284.
+// If there are only such reports, the questions of KEP-5284 are left out.
 func Answer(sources []Source) (string, error) {
 	var questions []*question
 	known, err := findings.Load()

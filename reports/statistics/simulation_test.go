@@ -170,9 +170,9 @@ func TestPower(t *testing.T) {
 	}
 }
 
-// TestHolmFamily has 14 tests of a report, of which some differ and some do not. The chance that any of the latter is
-// said to differ is the error of the family: at most 5 %, and near to it if none differs. The test also checks that
-// this is not achieved by finding nothing.
+// TestHolmFamily has 14 tests of a report. Some differ, and some do not. The chance that any of the latter is said to
+// differ is the error of the family: at most 5 %, and near to it if none differs. The test also checks that this is not
+// achieved by finding nothing.
 func TestHolmFamily(t *testing.T) {
 	for _, differ := range []int{0, 7} {
 		r := rand.New(rand.NewPCG(6, 16))

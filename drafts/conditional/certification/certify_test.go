@@ -14,7 +14,7 @@ import (
 	"github.com/authzconf/authzconf/internal/sample"
 )
 
-// Result is what became of a level.
+// Result is the result of the certification of a level.
 type Result = certify.LevelResult
 
 func plan(t testing.TB, seed int64) *Plan {
@@ -30,7 +30,7 @@ func plan(t testing.TB, seed int64) *Plan {
 	return b
 }
 
-// served serves a handler by TLS, and says how its two endpoints are reached.
+// served serves a handler by TLS, and returns how its two endpoints are reached.
 func served(t testing.TB, h http.Handler) (ends []*certify.Webhook) {
 	t.Helper()
 	s, err := webhook.Start(h, nil)
@@ -52,7 +52,7 @@ func served(t testing.TB, h http.Handler) (ends []*certify.Webhook) {
 	return ends
 }
 
-// run certifies a handler by TLS, and the replicas behind it.
+// run certifies a handler that is served by TLS, together with the handlers of its replicas.
 func run(t testing.TB, b *Plan, h http.Handler, load Loader, replicas ...http.Handler) ([]certify.Finding, []Result) {
 	t.Helper()
 	o := Options{Plan: b, Load: load, Webhooks: served(t, h)}
@@ -67,7 +67,7 @@ func run(t testing.TB, b *Plan, h http.Handler, load Loader, replicas ...http.Ha
 	return done.Findings, done.Results
 }
 
-// into loads policies into an authorizer of this process.
+// into returns a loader that loads policies into an authorizer of this process.
 func into(a *reference.Authorizer) Loader {
 	return func(_ context.Context, all []vectors.Policy) error {
 		s, err := reference.NewSnapshot(all)
@@ -109,8 +109,8 @@ func TestReferenceIsAccepted(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftOut: a level is granted only for all exchanges of all its vectors, each once and in order. Of what lacks
-// one nobody can say that it is right.
+// TestNothingIsLeftOut checks that a level is granted only if all exchanges of all its vectors are there, each once and
+// in order. Nobody can know whether an authorizer is right if one of them is missing.
 func TestNothingIsLeftOut(t *testing.T) {
 	b, a := plan(t, 3), newReference(t, wire.Newest())
 	done, err := CertifyHandler(t.Context(), reference.Handler(a.Wire, a), Options{Plan: b, Load: into(a), Wire: a.Wire})

@@ -19,7 +19,7 @@ import (
 // vendorsPage is the page for vendors.
 const vendorsPage = "../../../docs/conditional-authorizers.md"
 
-// TestExplainedOnPage: the page shows both reviews as the command prints them.
+// TestExplainedOnPage checks that the page shows both reviews as the command prints them.
 func TestExplainedOnPage(t *testing.T) {
 	var text strings.Builder
 	for step := range 2 {
@@ -33,7 +33,7 @@ func TestExplainedOnPage(t *testing.T) {
 	docs.ComparePart(t, vendorsPage, "both reviews", text.String(), *update)
 }
 
-// TestListCEL: the page lists what of CEL the policies use.
+// TestListCEL checks that the page lists which parts of CEL the policies use.
 func TestListCEL(t *testing.T) {
 	env, err := cel.NewEnv(cel.OptionalTypes(), cel.ClearMacros())
 	if err != nil {
@@ -65,7 +65,7 @@ func TestListCEL(t *testing.T) {
 	docs.ComparePart(t, vendorsPage, "CEL", table, *update)
 }
 
-// shorten cuts an expression that is long for a table.
+// shorten shortens an expression that is too long for a table.
 func shorten(text string) string {
 	if len(text) <= 120 {
 		return text
@@ -89,7 +89,8 @@ func usedIn(e ast.Expr) map[string]bool {
 	return used
 }
 
-// TestExplain: a question that is wrong is an error that says what was expected, and a wrong answer is shown as that.
+// TestExplain checks that a wrong question is an error that says what was expected, and that a wrong answer is shown as
+// wrong.
 func TestExplain(t *testing.T) {
 	b := plan(t, 7)
 	for name, want := range map[string]string{

@@ -18,9 +18,10 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
-// Explain asks a question of the plan again, and shows on one screen which policies it is about, what was asked, as curl
-// would send it, what came back, and what is wrong with that. A question is named as findings name it, by its vector and
-// step: ID#STEP. Without webhooks the reference is asked. Its error is about the input.
+// Explain asks a question of the plan again. It shows on one screen which policies the question is about, what was
+// asked, as curl would send it, what the answer was, and what is wrong with the answer. A question is named as in
+// findings, by its vector and step: ID#STEP. Without webhooks the reference is asked. Explain returns an error if its
+// input is wrong.
 func (b *Plan) Explain(ctx context.Context, w *wire.Revision, ends []*certify.Webhook, name string) (text string, isRight bool, err error) {
 	e, step, err := b.find(name)
 	if err != nil {
@@ -59,7 +60,7 @@ func (b *Plan) Explain(ctx context.Context, w *wire.Revision, ends []*certify.We
 	for _, f := range findings {
 		_, _ = fmt.Fprintf(&out, "wrong: %s\n", f)
 	}
-	if own != "" { // nobody listens there any more
+	if own != "" { // nobody listens at this address any more
 		return strings.ReplaceAll(out.String(), own, "https://authorizer.example.com"), len(findings) == 0, nil
 	}
 	return out.String(), len(findings) == 0, nil
@@ -93,7 +94,7 @@ func (e *entry) questions() (all []string) {
 	return all
 }
 
-// describe writes what a question is about.
+// describe writes the vector, the policies and the right answer of a question.
 func (b *Plan) describe(out *strings.Builder, e *entry, step int) {
 	_, _ = fmt.Fprintf(out, "%s#%d: %s\n%s, %s (%s)\n\npolicies, of members of one group only:\n", e.id, step, strings.TrimSpace(e.vector.Description), e.vector.Source.Document, e.vector.Source.Section, e.vector.Level)
 	for _, p := range e.policiesAt(step) {
@@ -120,7 +121,7 @@ func (e *entry) policiesAt(step int) []vectors.Policy {
 	return all
 }
 
-// serveReference serves the reference with the policies of a step.
+// serveReference serves the reference with the policies that are in force in a step.
 func (b *Plan) serveReference(w *wire.Revision, e *entry, step int) (server *webhook.Server, ends []*certify.Webhook, err error) {
 	s, err := reference.NewSnapshot(e.policiesAt(step))
 	if err != nil {
@@ -143,14 +144,14 @@ func (b *Plan) serveReference(w *wire.Revision, e *entry, step int) (server *web
 	return server, ends, nil
 }
 
-// askedAgain is a question with its answer, and with those before it whose conditions it is about.
+// askedAgain is a question with its answer, and with the questions before it that gave its conditions.
 type askedAgain struct {
 	before []Exchange
 	last   Exchange
 	curl   string
 }
 
-// askAgain asks a question, after those whose conditions it is about.
+// askAgain asks a question, after the questions that give its conditions.
 func (b *Plan) askAgain(ctx context.Context, w *wire.Revision, ends []*certify.Webhook, e *entry, step int) (*askedAgain, error) {
 	r := runner{Options: Options{Plan: b, Wire: w}, Runner: certify.NewRunner[Exchange](nil)}
 	for _, end := range ends {
@@ -188,7 +189,7 @@ func (b *Plan) askAgain(ctx context.Context, w *wire.Revision, ends []*certify.W
 	return out, nil
 }
 
-// body returns what a step sends, and to which endpoint.
+// body returns the body that a step sends, and the endpoint to which it is sent.
 func (b *Plan) body(w *wire.Revision, e *entry, step int, chain []vectors.ConditionSet) (body []byte, to int, err error) {
 	if s := e.Steps[step].Authorize; s != nil {
 		body, err = w.AskAccess(s.Spec)
@@ -200,7 +201,7 @@ func (b *Plan) body(w *wire.Revision, e *entry, step int, chain []vectors.Condit
 	return body, conditions, err
 }
 
-// judgeAgain returns what is wrong with answers, but for what is only advised against.
+// judgeAgain returns what is wrong with answers, without advice.
 func (b *Plan) judgeAgain(all []Exchange) (wrong []string, err error) {
 	c, err := b.Judge(all)
 	if err != nil {
@@ -214,7 +215,7 @@ func (b *Plan) judgeAgain(all []Exchange) (wrong []string, err error) {
 	return wrong, nil
 }
 
-// indent returns JSON on lines; what is not JSON stays as it is.
+// indent formats JSON on several lines. Text that is not JSON stays as it is.
 func indent(raw []byte) []byte {
 	var out bytes.Buffer
 	if json.Indent(&out, raw, "", "  ") != nil {

@@ -21,14 +21,15 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Forms are those that Export knows.
+// Forms returns the forms of policies that Export knows.
 func Forms() []string { return []string{formJSON, "rego", "cedar"} }
 
-// formJSON is the form in which a policy hook gets the policies: in CEL, which can say all of them.
+// formJSON is the form in which a policy hook gets the policies: in CEL, which can express all of them.
 const formJSON = "json"
 
-// Export writes policies for an engine. JSON has them in CEL, as a policy hook gets them. In the other languages each
-// decides as its expression does; what a language cannot say is left out, and named with the reason.
+// Export writes policies for an engine. In the form JSON they are written in CEL, as a policy hook gets them. In the
+// other languages each policy decides as its expression does. A policy that a language cannot express is left out, and
+// named with the reason.
 func Export(form string, all []vectors.Policy) ([]byte, error) {
 	if form == formJSON {
 		raw, err := PoliciesJSON(all)
@@ -41,7 +42,8 @@ func Export(form string, all []vectors.Policy) ([]byte, error) {
 	return d.export("rules."+form, all)
 }
 
-// FindUnsayable returns the first thing in a policy that a form of policies has no words for. It is empty if there is none.
+// FindUnsayable returns the first part of a policy that a form of policies cannot express. It is empty if the form can
+// express the whole policy.
 func FindUnsayable(form string, p vectors.Policy) (what string, err error) {
 	if form == formJSON {
 		return "", nil
@@ -73,10 +75,11 @@ func readDialect(form string) (*dialect, error) {
 	return nil, fmt.Errorf("%q is not a form of the policies (expected one of %s)", form, strings.Join(Forms(), ", "))
 }
 
-// ways are when an expression is true, or when it is false: if all that one of them lists holds. An error is neither.
+// ways lists the ways in which an expression becomes true, or becomes false. The expression has that value if
+// everything that one of the ways lists holds. An expression that is an error has neither value.
 type ways [][]string
 
-// and are the ways in which both hold.
+// and returns the ways in which both hold.
 func (a ways) and(b ways) (out ways) {
 	for _, x := range a {
 		out = append(out, seq.Map(b, func(y []string) []string { return slices.Concat(x, y) })...)
@@ -84,7 +87,7 @@ func (a ways) and(b ways) (out ways) {
 	return out
 }
 
-// dialect is how a language writes what is left of an expression, as the head of dialects.yaml says.
+// dialect describes how a language writes the conditions of a policy. The head of dialects.yaml explains its fields.
 type dialect struct {
 	Root    string            `yaml:"root"`
 	Guard   string            `yaml:"guard"`
@@ -96,7 +99,7 @@ var rules embed.FS
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{"join": strings.Join}).ParseFS(rules, "rules.*"))
 
-// translated is a policy in another language, or what there cannot be said.
+// translated is a policy in another language. Cannot names the part that the language cannot express, if there is one.
 type translated struct {
 	vectors.Policy
 	Holds, Fails ways
@@ -115,7 +118,7 @@ func (d *dialect) export(template string, all []vectors.Policy) ([]byte, error) 
 
 // translate writes policies in the dialect.
 func (d *dialect) translate(all []vectors.Policy) (out []translated, err error) {
-	env, err := cel.NewEnv(cel.OptionalTypes(), cel.ClearMacros()) // which stay as they are written
+	env, err := cel.NewEnv(cel.OptionalTypes(), cel.ClearMacros()) // macros stay as they are written
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +135,7 @@ func (d *dialect) translate(all []vectors.Policy) (out []translated, err error) 
 	return out, nil
 }
 
-// translation is that of one expression. cannot is the first thing in it that the language has no words for.
+// translation is the translation of one expression. cannot is the first part of it that the language cannot express.
 type translation struct {
 	*dialect
 	cannot string
@@ -147,7 +150,7 @@ func (t *translation) say(what string, operands ...any) string {
 	return fmt.Sprintf(format, operands...)
 }
 
-// truth is when an expression is true, or false. vars are the names of the variables of macros.
+// truth returns the ways in which an expression is true, or false. vars has the names of the variables of macros.
 func (t *translation) truth(e ast.Expr, vars map[string]string, want bool) ways {
 	if e.Kind() == ast.LiteralKind {
 		if e.AsLiteral() == types.Bool(want) {
@@ -178,7 +181,7 @@ func (t *translation) truth(e ast.Expr, vars map[string]string, want bool) ways 
 	}
 }
 
-// negation is what stands before a relation that must not hold.
+// negation returns the operator in front of a relation that must not hold.
 func negation(want bool) string {
 	if want {
 		return ""
@@ -186,7 +189,7 @@ func negation(want bool) string {
 	return "!"
 }
 
-// junction is when both of two expressions are true, or one of them.
+// junction returns the ways in which both of two expressions are true, or one of them.
 func (t *translation) junction(name string, args []ast.Expr, vars map[string]string, want bool) ways {
 	a, b := t.truth(args[0], vars, want), t.truth(args[1], vars, want)
 	if want == (name == operators.LogicalAnd) {
@@ -195,7 +198,7 @@ func (t *translation) junction(name string, args []ast.Expr, vars map[string]str
 	return slices.Concat(a, b)
 }
 
-// equality is when two values are equal, or not.
+// equality returns the ways in which two values are equal, or are not.
 func (t *translation) equality(args []ast.Expr, vars map[string]string, equal bool) ways {
 	isNull := args[1].Kind() == ast.LiteralKind && args[1].AsLiteral() == types.NullValue
 	if t.Guard != "" && args[0].Kind() == ast.IdentKind && isNull {
@@ -207,7 +210,7 @@ func (t *translation) equality(args []ast.Expr, vars map[string]string, equal bo
 	return t.relateOperands(args, vars, operators.NotEquals)
 }
 
-// relation is when a function of operands is true, or false.
+// relation returns the ways in which a function of operands is true, or false.
 func (t *translation) relation(name string, args []ast.Expr, vars map[string]string, want bool) ways {
 	switch name {
 	case operators.Has:
@@ -224,9 +227,9 @@ func (t *translation) relation(name string, args []ast.Expr, vars map[string]str
 	return t.relateOperands(args, vars, negation(want)+name)
 }
 
-// membership returns what "in" means of these operands: an element of a list, or a key of a map.
+// membership returns the operator that "in" stands for with these operands: an element of a list, or a key of a map.
 func (t *translation) membership(args []ast.Expr) string {
-	isList := args[1].Kind() != ast.SelectKind || args[1].AsSelect().FieldName() == "groups" // any other field is a map of strings
+	isList := args[1].Kind() != ast.SelectKind || args[1].AsSelect().FieldName() == "groups" // every other field is a map of strings
 	_, isKnown := literal(args[0])
 	switch {
 	case isList:
@@ -237,7 +240,8 @@ func (t *translation) membership(args []ast.Expr) string {
 	return "in, of a name that is not known"
 }
 
-// relateOperands returns the one way in which an operator is true of operands: they are there, and it is.
+// relateOperands returns the one way in which a relation of operands is true: the operands exist, and the relation
+// holds.
 func (t *translation) relateOperands(operands []ast.Expr, vars map[string]string, what string) ways {
 	var way []string
 	var texts []any
@@ -248,7 +252,7 @@ func (t *translation) relateOperands(operands []ast.Expr, vars map[string]string
 	return ways{append(way, t.say(what, texts...))}
 }
 
-// elements is about each element of a list, or about one.
+// elements returns the ways in which an expression holds for each element of a list, or for one element.
 func (t *translation) elements(args []ast.Expr, vars map[string]string, want, each bool) ways {
 	list, guards := t.operand(args[0], vars)
 	t.named++
@@ -266,13 +270,13 @@ func (t *translation) elements(args []ast.Expr, vars map[string]string, want, ea
 	return ways{append(guards, t.say("all", name, list, strings.Join(of[0], "; ")))}
 }
 
-// plain are names of fields that can follow a dot.
+// plain matches the names of fields that can follow a dot.
 var plain = regexp.MustCompile(`^[a-z][A-Za-z0-9]*$`)
 
-// reserved are words that cannot, in a language or the other.
+// reserved are words that cannot follow a dot in one language or the other.
 var reserved = strings.Fields("as contains default else every false has if import in is like not null package some then true with")
 
-// operand is a value, and what has to be there for it.
+// operand returns the text of a value, and the guards: conditions that the value exists.
 func (t *translation) operand(e ast.Expr, vars map[string]string) (text string, guards []string) {
 	switch e.Kind() {
 	case ast.LiteralKind:
@@ -296,7 +300,7 @@ func (t *translation) operand(e ast.Expr, vars map[string]string) (text string, 
 	return t.unknown(), nil
 }
 
-// unknown notes that a value cannot be said.
+// unknown notes that a value cannot be expressed.
 func (t *translation) unknown() string {
 	t.say("a value of a kind of its own")
 	return ""
@@ -316,7 +320,7 @@ func (t *translation) constant(e ast.Expr) string {
 	return t.unknown()
 }
 
-// variable is that of a macro, or of a request.
+// variable returns the text of a variable of a macro, or of a variable of policies.
 func (t *translation) variable(name string, vars map[string]string) (text string, guards []string) {
 	if known, ok := vars[name]; ok {
 		return known, nil

@@ -7,8 +7,8 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
 
-// TestExport: what an expression becomes, on the side that counts. That engines decide by it as the expression does is shown
-// by ci/engines/conditional.
+// TestExport checks the translation of expressions. That engines decide by the translation as the expression does is
+// checked by ci/engines/conditional.
 func TestExport(t *testing.T) {
 	for _, c := range []struct {
 		effect                  vectors.Decision

@@ -24,15 +24,15 @@ func set(a *reference.Authorizer, all ...vectors.Condition) []vectors.ConditionS
 	return []vectors.ConditionSet{{AuthorizerName: a.Name, FailureMode: vectors.FailDeny, Conditions: all}}
 }
 
-// aware says whether the client takes conditions.
+// aware reports whether the client accepts conditions.
 func aware(s spec) bool { return s.Mode() != vectors.None }
 
-// without are conditions but those of an effect.
+// without returns conditions without the conditions of an effect.
 func without(e vectors.Decision, in []vectors.Condition) []vectors.Condition {
 	return slices.DeleteFunc(slices.Clone(in), func(c vectors.Condition) bool { return c.Effect == e })
 }
 
-// decisions are wrong about when there are conditions.
+// decisions returns faulty authorizers that answer with conditions at the wrong time.
 func decisions() []faulty {
 	return []faulty{
 		reviews("unasked-conditions", "conditions-not-asked-for", "conditions are sent to a client that did not ask for any", func(a *reference.Authorizer, s spec) status {
@@ -64,7 +64,7 @@ func decisions() []faulty {
 	}
 }
 
-// strengths get the order of strength wrong, and what a request is about.
+// strengths returns faulty authorizers that have the wrong order of effects, or misread a request.
 func strengths() []faulty {
 	return []faulty{
 		reviews("allow-hides-deny", "conditional-deny-beats-allow", "an Allow without conditions is given although a conditional Deny may come", func(a *reference.Authorizer, s spec) status {
@@ -115,7 +115,7 @@ func strengths() []faulty {
 	}
 }
 
-// verb decides one verb as another.
+// verb decides a request with one verb as if it had another verb.
 func verb(of, as string) func(*reference.Authorizer, spec) status {
 	return func(a *reference.Authorizer, s spec) status {
 		if r := s.ResourceAttributes; r != nil && r.Verb == of {
@@ -126,7 +126,7 @@ func verb(of, as string) func(*reference.Authorizer, spec) status {
 	}
 }
 
-// replace changes the first occurrence of a text in answers.
+// replace replaces the first occurrence of a text in answers.
 func replace(from, to string) func(http.Handler) http.Handler {
 	return func(right http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -138,7 +138,7 @@ func replace(from, to string) func(http.Handler) http.Handler {
 	}
 }
 
-// forms get the form of the answer wrong.
+// forms returns faulty authorizers whose answers have the wrong form.
 func forms() []faulty {
 	return []faulty{
 		changes("allowed-and-chain", "allowed-beside-conditions", "a conditional answer is allowed as well, for clients that do not look further", func(_ spec, st *status) {
@@ -173,7 +173,7 @@ func forms() []faulty {
 	}
 }
 
-// contents get conditions wrong.
+// contents returns faulty authorizers whose conditions are wrong.
 func contents() []faulty {
 	return []faulty{
 		changes("duplicate-ids", "duplicate-ids", "every condition has the same ID", func(_ spec, st *status) {
@@ -223,7 +223,7 @@ func contents() []faulty {
 	}
 }
 
-// upstream break rules that only the newest revision has.
+// upstream returns faulty authorizers that break the rules of the newest revision only.
 func upstream() []faulty {
 	two := func(a *reference.Authorizer, s spec, names ...string) status {
 		st := a.Review(s)

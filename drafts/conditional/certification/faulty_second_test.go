@@ -11,7 +11,7 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/wire"
 )
 
-// inOrder takes the first effect that has a true condition.
+// inOrder decides by the first effect in the order that has a true condition.
 func inOrder(order ...vectors.Decision) func(vectors.ConditionSet, reference.Evaluator) vectors.Decision {
 	return func(set vectors.ConditionSet, truth reference.Evaluator) vectors.Decision {
 		for _, e := range order {
@@ -35,7 +35,7 @@ func isMet(set vectors.ConditionSet, truth reference.Evaluator) bool {
 	})
 }
 
-// lenient takes an error of conditions of an effect for a value.
+// lenient treats an error in the conditions of an effect as a value.
 func lenient(e vectors.Decision, value bool) func(vectors.ConditionSet, reference.Evaluator) vectors.Decision {
 	return func(set vectors.ConditionSet, truth reference.Evaluator) vectors.Decision {
 		got, _, _ := reference.EvaluateSet(set, func(c vectors.Condition) (bool, error) {
@@ -49,7 +49,7 @@ func lenient(e vectors.Decision, value bool) func(vectors.ConditionSet, referenc
 	}
 }
 
-// evaluations make the wrong decision of conditions.
+// evaluations returns faulty authorizers that derive the wrong decision from conditions.
 func evaluations() []faulty {
 	return []faulty{
 		concludes("allow-first", "deny-condition-wins", "Allow conditions are evaluated first, and one that is true ends it", inOrder(vectors.Allow, vectors.Deny, vectors.NoOpinion)),
@@ -96,7 +96,7 @@ func evaluations() []faulty {
 	}
 }
 
-// data are evaluated that were not sent.
+// data returns faulty authorizers that evaluate other data than was sent.
 func data() []faulty {
 	return []faulty{
 		sees("old-for-new", "old-object-is-not-object", "the stored object is judged in place of the one that is sent", func(d *vectors.ConditionData) {
@@ -124,7 +124,7 @@ func data() []faulty {
 	}
 }
 
-// firstObjectOnly remembers the sets that allowed a deletion.
+// firstObjectOnly allows a deletion if the same conditions have allowed a deletion before.
 func firstObjectOnly() func(*reference.Authorizer, *request) response {
 	var seen sync.Map
 	return func(a *reference.Authorizer, r *request) response {
@@ -145,7 +145,7 @@ func firstObjectOnly() func(*reference.Authorizer, *request) response {
 	}
 }
 
-// cached answers by a key that is too small.
+// cached returns a faulty authorizer that remembers answers under a key which lacks an attribute.
 func cached(id, finding, description string, key func(spec) any) faulty {
 	return faulty{ID: id, Description: description, Finding: finding, make: func(a *reference.Authorizer) http.Handler {
 		var seen sync.Map
@@ -163,7 +163,7 @@ func cached(id, finding, description string, key func(spec) any) faulty {
 	}}
 }
 
-// states keep what they should not, or look where they should not.
+// states returns faulty authorizers that remember what they must not, or that decide by the wrong state.
 func states() []faulty {
 	return []faulty{
 		cached("cache-across-users", "users-kept-apart", "conditions are remembered without the user", func(s spec) any {

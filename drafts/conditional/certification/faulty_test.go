@@ -10,10 +10,10 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/wire"
 )
 
-// faulty is an authorizer of KEP-5681 that is wrong on purpose, in one way that real
-// ones may be. Certification must reject every one of them, for its own reason.
+// faulty is an authorizer for KEP-5681 with one deliberate fault that real authorizers may have. Certification must
+// reject each of them, for the reason of its own fault.
 type faulty struct {
-	// ID is a short name, Description says what is wrong.
+	// ID is a short name. Description says what is wrong.
 	ID, Description string
 	// Finding is the reason for which certification must reject it.
 	Finding string
@@ -29,13 +29,13 @@ func (r faulty) in(w *wire.Revision) faulty {
 	return r
 }
 
-// revision returns the one that it speaks.
+// revision returns the revision of the wire that the faulty authorizer speaks.
 func (r faulty) revision() *wire.Revision { return cmp.Or(r.wire, wire.Newest()) }
 
-// Handler is the webhook: the authorizer's policies, wrongly used.
+// Handler returns the webhook: it uses the policies of the authorizer, with the fault.
 func (r faulty) Handler(a *reference.Authorizer) http.Handler { return r.make(a) }
 
-// faultyAuthorizers are all of them, in an order that does not change.
+// faultyAuthorizers returns all faulty authorizers, in an order that does not change.
 func faultyAuthorizers() []faulty {
 	return slices.Concat(decisions(), strengths(), forms(), contents(), upstream(), evaluations(), data(), states())
 }
@@ -68,7 +68,7 @@ func (p phases) Evaluate(r *request) response {
 	return p.second(r)
 }
 
-// reviews is is one whose first phase is wrong.
+// reviews returns a faulty authorizer whose first phase is wrong.
 func reviews(id, finding, description string, wrong func(a *reference.Authorizer, s spec) status) faulty {
 	return faulty{ID: id, Description: description, Finding: finding, make: func(a *reference.Authorizer) http.Handler {
 		return reference.Handler(a.Wire, phases{Authorizer: a, first: func(s spec) status { return wrong(a, s) }})
@@ -103,7 +103,7 @@ func sees(id, finding, description string, change func(d *vectors.ConditionData)
 	})
 }
 
-// evaluates is is one whose second phase is wrong.
+// evaluates returns a faulty authorizer whose second phase is wrong.
 func evaluates(id, finding, description string, wrong func(a *reference.Authorizer, r *request) response) faulty {
 	return faulty{ID: id, Description: description, Finding: finding, make: func(a *reference.Authorizer) http.Handler {
 		return reference.Handler(a.Wire, phases{Authorizer: a, second: func(r *request) response { return wrong(a, r) }})
@@ -122,7 +122,7 @@ func concludes(id, finding, description string, wrong func(set vectors.Condition
 	})
 }
 
-// raw is a faulty authorizer that changes what goes over the wire.
+// raw returns a faulty authorizer that changes what is sent over the wire.
 func raw(id, finding, description string, wrap func(http.Handler) http.Handler) faulty {
 	return faulty{ID: id, Description: description, Finding: finding, make: func(a *reference.Authorizer) http.Handler { return wrap(reference.Handler(a.Wire, a)) }}
 }

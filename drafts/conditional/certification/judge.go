@@ -17,18 +17,18 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
-// judge goes over the exchanges of a run, in their order.
+// judge judges the exchanges of a run, in their order.
 type judge struct {
 	plan  *Plan
 	found *certify.Findings
 	// asked are the answers to the steps themselves.
 	asked map[string]*vectors.SubjectAccessReviewStatus
 	wire  *wire.Revision
-	// replica is set if one was asked.
+	// replica is set if a second replica was asked.
 	replica bool
 }
 
-// Judge returns what the exchanges show.
+// Judge returns the certification that follows from exchanges.
 func (b *Plan) Judge(all []Exchange) (*certify.Certification, error) {
 	j := &judge{plan: b, found: certify.NewFindings(), asked: map[string]*vectors.SubjectAccessReviewStatus{}, wire: wire.Newest(), replica: b.replica}
 	if err := j.findWire(all); err != nil {
@@ -42,7 +42,7 @@ func (b *Plan) Judge(all []Exchange) (*certify.Certification, error) {
 		}
 		if x.Variant == Probe {
 			isLast := i == len(all)-1
-			if isLast { // nothing else was asked after it
+			if isLast { // no other question was asked after it
 				j.probe(e, x)
 			}
 			continue
@@ -88,13 +88,13 @@ func (j *judge) findWire(all []Exchange) error {
 	return nil
 }
 
-// The reasons of findings that are about a webhook's answers as a whole.
+// The reasons of findings about all answers of a webhook.
 const (
 	unknownForm  = "unknown-form"
 	noConditions = "no-conditions"
 )
 
-// IsAboutForm reports whether a finding says that a webhook answers in no revision of the wire that is known.
+// IsAboutForm reports whether a finding says that a webhook answers in no known revision of the wire.
 func IsAboutForm(f certify.Finding) bool { return f.Reason == unknownForm || f.Reason == noConditions }
 
 // probe judges the last probe of a run in which nothing else was asked.
@@ -129,7 +129,8 @@ func (j *judge) conclude(c *certify.Certification, byEntry map[*entry][]Exchange
 	return c.Grant()
 }
 
-// isWhole reports whether a vector was asked all that it has to be, once and in order: what is missing could be what failed.
+// isWhole reports whether a vector was asked all its questions, once and in order. A missing exchange could be one that
+// failed.
 func (j *judge) isWhole(e *entry, seen []Exchange) bool {
 	type asked struct {
 		step    int
@@ -165,7 +166,7 @@ func (j *judge) note(e *entry, x Exchange, advice bool, reason, format string, a
 		})
 }
 
-// readable decodes an answer, and notes why it cannot.
+// readable decodes an answer, and records a finding if it cannot.
 func (j *judge) readable(e *entry, x Exchange, version, kind string) bool {
 	var head struct{ APIVersion, Kind string }
 	switch unread := json.Unmarshal(x.Answer, &head); {
@@ -183,7 +184,7 @@ func (j *judge) readable(e *entry, x Exchange, version, kind string) bool {
 	return false
 }
 
-// mixed notes that an answer is not in the revision of the wire, or in more than that.
+// mixed records a finding if an answer is not in the revision of the wire, or is in several revisions at once.
 func (j *judge) mixed(e *entry, x Exchange) bool {
 	known := seq.Map(wire.Recognize(x.Answer), func(w *wire.Revision) string { return fmt.Sprintf("%s (%s)", w.Name, w.Rules.Chain) })
 	switch {
@@ -216,7 +217,7 @@ func (j *judge) review(e *entry, x Exchange, step *vectors.AuthorizeStep) {
 		mode = vectors.None
 	}
 	if j.form(e, x, s, mode) {
-		return // what it means cannot be said
+		return // the meaning of a malformed answer is unknown
 	}
 	key := fmt.Sprintf("%s %d", e.id, x.Step)
 	switch x.Variant {
@@ -232,14 +233,14 @@ func (j *judge) review(e *entry, x Exchange, step *vectors.AuthorizeStep) {
 	}
 }
 
-// decided compares a decision with what is wanted.
+// decided compares a decision with the decisions that are right.
 func (j *judge) decided(e *entry, x Exchange, s *vectors.SubjectAccessReviewStatus, want vectors.AuthorizeWant) {
 	got := s.Decision()
 	if !slices.Contains(want.OneOf, got) {
 		j.note(e, x, e.should, e.reason(), "%s, want %v", got, want.OneOf)
 		return
 	}
-	// Beside a decision of a union there is no place for an error.
+	// An answer that is a conditional decision of a union has no place for an error.
 	isSayable := got != vectors.Conditional || !j.wire.Rules.Union
 	isOther := want.Error != nil && *want.Error != (s.EvaluationError != "")
 	if isOther && isSayable {
@@ -257,7 +258,7 @@ func (j *judge) decided(e *entry, x Exchange, s *vectors.SubjectAccessReviewStat
 	}
 }
 
-// unaware judges what a client gets that takes no conditions.
+// unaware judges the answer to a client that does not accept conditions.
 func (j *judge) unaware(e *entry, x Exchange, s *vectors.SubjectAccessReviewStatus, want vectors.AuthorizeWant) {
 	got := s.Decision()
 	switch {
@@ -296,7 +297,7 @@ func (j *judge) evaluate(e *entry, x Exchange, step *vectors.EvaluateStep) {
 	got := r.Decision()
 	switch {
 	case x.Variant == Foreign:
-		if got == vectors.Allow { // who gives conditions no type has no other to tell them by
+		if got == vectors.Allow { // an authorizer whose conditions have no type cannot recognize those of another
 			j.note(e, x, !j.hasTypes(e, step), "unknown-type-evaluated", "conditions of type %s allow", foreignType)
 		}
 	case !slices.Contains(step.Want.OneOf, got) && x.Variant == Replica:
@@ -360,9 +361,9 @@ func sortedExpressions(in []string) []string {
 	return out
 }
 
-// canonical is a status for comparison: conditions have no order.
+// canonical returns a status in a form that can be compared: conditions have no order.
 func canonical(s *vectors.SubjectAccessReviewStatus) string {
-	raw, _ := json.Marshal([]any{s.Allowed, s.Denied, sorted(s.ConditionsChain)}) // of strings and booleans: it cannot fail
+	raw, _ := json.Marshal([]any{s.Allowed, s.Denied, sorted(s.ConditionsChain)}) // it has only strings and booleans: marshalling cannot fail
 	return string(raw)
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/authzconf/authzconf/reports/record"
 )
 
-// TestForm: each rule of the form of an answer has one that breaks it.
+// TestForm breaks each rule about the form of an answer once.
 func TestForm(t *testing.T) {
 	b, err := NewPlan([]*vectors.Vector{{ID: "v", Level: vectors.Must, Webhook: &vectors.Webhook{
 		Policies: []vectors.Policy{{ID: "a", Effect: vectors.Allow, Expression: "object.a"}},
@@ -96,7 +96,7 @@ func merged(of string) string {
 	return `{"conditionSetChain":[{"authorizerName":"n","failureMode":"Deny",` + of + `}]}`
 }
 
-// nested are sets of sets.
+// nested returns sets that are nested to a depth.
 func nested(deep int) string {
 	out := `"conditionsType":"t","conditions":[{"id":"a","effect":"Allow","condition":"x"}]`
 	for range deep {

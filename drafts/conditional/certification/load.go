@@ -23,7 +23,7 @@ func Webhooks(flag, kubeconfig, conditionsContext string, timeout time.Duration)
 	return out, nil
 }
 
-// HookLoader has a vendor's program load policies.
+// HookLoader returns a loader that runs a program of the vendor, which loads the policies.
 func HookLoader(program string, stderr io.Writer) Loader {
 	return func(ctx context.Context, all []vectors.Policy) error {
 		raw, err := PoliciesJSON(all)

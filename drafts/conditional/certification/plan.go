@@ -1,4 +1,5 @@
-// Package certification certifies webhooks for KEP-5681 (Conditional Authorization): it asks every vector and judges.
+// Package certification certifies webhooks for KEP-5681 (Conditional Authorization): it asks the questions of every
+// vector and judges the answers.
 package certification
 
 import (
@@ -21,15 +22,17 @@ import (
 const (
 	// Phases: both phases decide as the policies say, and answers have the right form.
 	Phases certify.CertificationLevel = "phases"
-	// Atomic: one request is decided by one state of the policies. It takes a loader that changes them in between.
+	// Atomic: a request is decided by one state of the policies. This level needs a loader that changes the policies
+	// between the phases.
 	Atomic certify.CertificationLevel = "atomic"
 )
 
 // Levels returns all of them.
 func Levels() []certify.CertificationLevel { return []certify.CertificationLevel{Phases, Atomic} }
 
-// Plan is what is asked under a seed. Every vector gets a group of its own, made of the seed, and each of its policies
-// is about members of the group only: so all policies are loaded at once, and no answer can be known before.
+// Plan is what is asked under a seed. Each vector gets a group of its own, derived from the seed, and each of its
+// policies is about members of that group only. So all policies can be loaded at once, and no answer can be known
+// before the seed is.
 type Plan struct {
 	Seed int64
 
@@ -37,23 +40,24 @@ type Plan struct {
 	byID    map[string]*entry
 	// replica is set if a second replica is asked, too.
 	replica bool
-	// language is that of the authorizer's policies, if it is not one that can say all of them.
+	// language is the language of the authorizer's policies. It is empty if the language can express all policies.
 	language string
 }
 
-// entry is a vector as it is asked.
+// entry is a vector with the names that it has under the seed.
 type entry struct {
 	id    string
 	level certify.CertificationLevel
 	// should is set if the text only recommends what the vector wants.
 	should bool
-	// unsayable says which of the vector's policies the authorizer's language cannot say. It is empty if it can say all.
+	// unsayable says which of the vector's policies the authorizer's language cannot express. It is empty if it can
+	// express all.
 	unsayable string
 	vector    *vectors.Vector
 	*vectors.Webhook
 }
 
-// inapplicable returns why a vector is not asked in a revision of the wire; it is empty if it is.
+// inapplicable returns why a vector is not asked in a revision of the wire. It is empty if the vector is asked.
 func (e *entry) inapplicable(w *wire.Revision) string {
 	if what := w.Cannot(e.vector); what != "" {
 		return fmt.Sprintf("the revision %s of the wire cannot say it: %s", w.Name, what)
@@ -64,7 +68,7 @@ func (e *entry) inapplicable(w *wire.Revision) string {
 // caseID returns the ID of the vector's case in a report.
 func (e *entry) caseID() string { return string(e.level) + "/" + e.id }
 
-// NewPlan binds the webhook vectors to a seed.
+// NewPlan makes a plan of the webhook vectors under a seed.
 func NewPlan(all []*vectors.Vector, seed int64) (*Plan, error) {
 	b := &Plan{Seed: seed, byID: map[string]*entry{}}
 	for _, v := range all {
@@ -90,7 +94,7 @@ func NewPlan(all []*vectors.Vector, seed int64) (*Plan, error) {
 	return b, nil
 }
 
-// bind copies a vector with a suffix for IDs and group.
+// bind copies a vector, with a suffix for the IDs of policies and the group.
 func bind(in *vectors.Webhook, suffix string) (*vectors.Webhook, error) {
 	raw, err := json.Marshal(in)
 	if err != nil {
@@ -118,7 +122,7 @@ func bind(in *vectors.Webhook, suffix string) (*vectors.Webhook, error) {
 	return out, nil
 }
 
-// domain begins the IDs of policies, so that they can be those of conditions where these need a domain.
+// domain begins the IDs of policies, so that they can be IDs of conditions in revisions whose IDs need a domain.
 const domain = "vector.authzconf.dev/"
 
 func qualify(id string) string {
@@ -131,8 +135,8 @@ func qualify(id string) string {
 // groupOf returns the group whose members a vector's policies are about.
 func groupOf(suffix string) string { return "vector:" + suffix }
 
-// InLanguage returns the plan for an authorizer whose policies are in a language that Export knows. Vectors with policies
-// that it cannot say are not asked, and none of their policies is loaded.
+// InLanguage returns the plan for an authorizer whose policies are in a language that Export knows. Vectors with
+// policies that the language cannot express are not asked, and none of their policies is loaded.
 func (b *Plan) InLanguage(form string) (*Plan, error) {
 	out := &Plan{Seed: b.Seed, entries: slices.Clone(b.entries), byID: map[string]*entry{}, replica: b.replica, language: form}
 	for i := range out.entries {
@@ -165,17 +169,17 @@ func (b *Plan) Suite() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// withReplica returns the plan for an authorizer of which a second replica is asked, too.
+// withReplica returns the plan for an authorizer with a second replica that is asked, too.
 func (b *Plan) withReplica() *Plan {
 	out := *b
 	out.replica = true
 	return &out
 }
 
-// Policies are those that a webhook holds when certification begins.
+// Policies returns the policies that a webhook must have when certification begins.
 func (b *Plan) Policies() []vectors.Policy { return b.policies(nil, nil) }
 
-// policies are those with one vector's replaced.
+// policies returns all policies, with the policies of one vector replaced.
 func (b *Plan) policies(of *entry, by []vectors.Policy) []vectors.Policy {
 	out := []vectors.Policy{}
 	for i := range b.entries {
@@ -197,15 +201,15 @@ func PoliciesJSON(all []vectors.Policy) ([]byte, error) {
 	}{all}, "", "  ")
 }
 
-// Bound is a vector as it is asked.
+// Bound returns a vector with the names that it has under the seed.
 func (b *Plan) Bound(id string) *vectors.Webhook { return b.byID[id].Webhook }
 
-// Len is how many vectors a level has in a revision of the wire.
+// Len returns the number of vectors that a level has in a revision of the wire.
 func (b *Plan) Len(l certify.CertificationLevel, w *wire.Revision) (n int) {
 	return seq.Count(b.entries, func(e entry) bool { return e.level == l && e.inapplicable(w) == "" })
 }
 
-// uid returns that of the review of a question. It follows from the plan, so that whoever judges knows it.
+// uid returns the UID of the review of a question. It is derived from the plan, so that a judge knows it too.
 func (b *Plan) uid(x Exchange) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "authzconf review %d %s %d %s", b.Seed, x.Vector, x.Step, x.Variant))
 	text := hex.EncodeToString(sum[:16])

@@ -73,7 +73,7 @@ func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
 	return f.trial(o, challenge), nil
 }
 
-// webhooks are the endpoints of the authorizer, and those of the replica behind them.
+// webhooks returns the endpoints of the authorizer, and then the endpoints of its replica.
 func (f *flags) webhooks() ([]*certify.Webhook, error) {
 	all, err := Webhooks("authorizer-kubeconfig", f.Kubeconfig, f.conditionsContext, f.Timeout)
 	if err != nil || f.replica == "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// kubeconfig serves a handler and writes how it is reached.
+// kubeconfig serves a handler and writes a kubeconfig for it.
 func kubeconfig(t *testing.T, h http.Handler) string {
 	t.Helper()
 	s, err := webhook.Start(h, nil)
@@ -35,7 +35,8 @@ func kubeconfig(t *testing.T, h http.Handler) string {
 	return file
 }
 
-// TestProduct runs the product against the reference and against one that is wrong, without a way to change the policies.
+// TestProduct runs the product against the reference and against a faulty authorizer, without a way to change the
+// policies.
 func TestProduct(t *testing.T) {
 	a := newReference(t, wire.Newest())
 	if err := into(a)(t.Context(), plan(t, 7).Policies()); err != nil {
@@ -76,7 +77,7 @@ func TestProduct(t *testing.T) {
 	}
 }
 
-// verifyFolder verifies a report as it is, and with a byte of the evidence changed.
+// verifyFolder verifies a report as it is, and again after one byte of the evidence was changed.
 func verifyFolder(t *testing.T, made *product.Made) {
 	t.Helper()
 	if v := producttest.Verify(t, Product, made, nil); len(v.Differences) > 0 || v.Cases == 0 {

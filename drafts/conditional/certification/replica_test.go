@@ -17,7 +17,8 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/wire"
 )
 
-// stateful are authorizers that keep what belongs into their answers. Nobody can tell as long as there is only one of each.
+// stateful returns authorizers that keep state which belongs into their answers. Nobody can see that as long as there
+// is only one replica.
 func stateful() []faulty {
 	return []faulty{
 		{ID: "remembers-conditions", Description: "conditions are evaluated only by who has given them", Finding: "replicas-differ", make: func(a *reference.Authorizer) http.Handler {
@@ -52,7 +53,7 @@ func stateful() []faulty {
 	}
 }
 
-// intoAll loads policies into several authorizers.
+// intoAll returns a loader that loads policies into several authorizers.
 func intoAll(all ...*reference.Authorizer) Loader {
 	return func(ctx context.Context, policies []vectors.Policy) (err error) {
 		for _, a := range all {
@@ -62,8 +63,8 @@ func intoAll(all ...*reference.Authorizer) Loader {
 	}
 }
 
-// TestReplicas: the reference keeps nothing, so that any replica of it evaluates what another has given. Who keeps
-// something is granted every level alone, and not with a replica.
+// TestReplicas checks that a replica of the reference can evaluate the conditions of another, because the reference
+// keeps no state. An authorizer that keeps state is granted every level alone, and not together with a replica.
 func TestReplicas(t *testing.T) {
 	b := plan(t, 4)
 	first, second := newReference(t, wire.Newest()), newReference(t, wire.Newest())
@@ -110,7 +111,7 @@ func TestReplicas(t *testing.T) {
 	})
 }
 
-// TestReplicaIsNotLeftOut: evidence with one answer of the replica has to have all of them.
+// TestReplicaIsNotLeftOut checks that evidence with one answer of a replica must have all answers of that replica.
 func TestReplicaIsNotLeftOut(t *testing.T) {
 	b, a, other := plan(t, 5), newReference(t, wire.Newest()), newReference(t, wire.Newest())
 	both := append(served(t, reference.Handler(a.Wire, a)), served(t, reference.Handler(other.Wire, other))...)

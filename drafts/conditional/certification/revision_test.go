@@ -41,8 +41,8 @@ func renamed(w *wire.Revision, from, to string) func(a map[string]*reference.Aut
 	}
 }
 
-// TestRevisions: a webhook that speaks two revisions at once, or one and then another, or none that anybody knows, has one
-// finding that says so, and is asked nothing else.
+// TestRevisions asks webhooks that speak two revisions at once, that change the revision, or that speak an unknown one.
+// Each has one finding that says so, and is asked nothing else.
 func TestRevisions(t *testing.T) {
 	for name, c := range map[string]struct {
 		handler func(map[string]*reference.Authorizer) http.Handler
@@ -75,7 +75,7 @@ func TestRevisions(t *testing.T) {
 			for _, f := range findings {
 				if f.Reason == c.want {
 					n++
-				} else if f.Reason != "http-status" { // of a second phase in another revision than the first
+				} else if f.Reason != "http-status" { // an answer of the second phase is in another revision than the first
 					t.Errorf("%s: %v", f.Reason, f.Examples)
 				}
 			}
@@ -86,7 +86,7 @@ func TestRevisions(t *testing.T) {
 	}
 }
 
-// today answers as webhooks do that have never heard of conditions.
+// today answers as a webhook does that does not know conditions.
 func today(a map[string]*reference.Authorizer) http.Handler {
 	right := a[wire.Seed.Name]
 	return reference.Handler(wire.Seed, phases{Authorizer: right, first: func(s spec) status {

@@ -19,59 +19,59 @@ import (
 type Exchange struct {
 	Vector  string  `json:"vector"`
 	Step    int     `json:"step"`
-	Variant Variant `json:"variant,omitempty"` // which question of the step it was
-	// Wire is the revision in which it was asked; seed if none is there.
+	Variant Variant `json:"variant,omitempty"` // the question of the step that was asked
+	// Wire is the revision in which the question was asked. If it is empty, that is the seed.
 	Wire   string          `json:"wire,omitempty"`
 	HTTP   int             `json:"http,omitempty"`
-	Fault  string          `json:"fault,omitempty"`  // what went wrong on the way
+	Fault  string          `json:"fault,omitempty"`  // why there is no answer
 	Answer json.RawMessage `json:"answer,omitempty"` // the body, as text if it is not JSON
 }
 
-// Variant is a question that a step asks beside its own.
+// Variant is a question that a step asks in addition to its own.
 type Variant string
 
-// The variants.
+// The variants of a step's question.
 const (
 	// Asked is the step itself.
 	Asked Variant = ""
-	// Again repeats it.
+	// Again repeats the question.
 	Again Variant = "again"
-	// Unaware asks as a client that knows no conditions.
+	// Unaware asks as a client that does not know conditions.
 	Unaware Variant = "unaware"
-	// Foreign sends the conditions back under a type that nobody knows.
+	// Foreign sends the conditions back under an unknown type.
 	Foreign Variant = "foreign"
-	// Replica asks the same of another replica of the authorizer.
+	// Replica asks another replica of the authorizer the same question.
 	Replica Variant = "replica"
-	// Probe asks for conditions in the way of one revision of the wire, to find out which one the webhook speaks.
+	// Probe asks for conditions in one revision of the wire, to find out which revision the webhook speaks.
 	Probe Variant = "probe"
 )
 
-// foreignType is of no authorizer.
+// foreignType is a type of conditions that no authorizer has.
 const foreignType = "certify.authzconf.dev/unknown"
 
-// Loader hands policies over, all at once; nil if nobody can.
+// Loader replaces all policies of the authorizer at once. It is nil if the policies cannot be replaced.
 type Loader func(context.Context, []vectors.Policy) error
 
-// Options say what is certified.
+// Options are the options of a certification.
 type Options struct {
-	// Webhooks are how the endpoints for SubjectAccessReview and AuthorizationConditionsReview are reached, and behind
-	// them those of another replica with the same policies, if there is one.
+	// Webhooks are the endpoints for SubjectAccessReview and AuthorizationConditionsReview, followed by the endpoints
+	// of another replica with the same policies, if there is one.
 	Webhooks []*certify.Webhook
 	Plan     *Plan
 	Load     Loader
-	// Wire is the revision of the wire to certify; nil has the webhook asked which it speaks.
+	// Wire is the revision of the wire to certify. If it is nil, the webhook is asked which revision it speaks.
 	Wire *wire.Revision
 
-	// selects reports whether a vector's case is asked about; nil is all of them.
+	// selects reports whether a vector is asked. nil selects all vectors.
 	selects func(id string) bool
 }
 
-// Certify asks everything and judges what came back. Its error is about the harness.
+// Certify asks all questions and judges the answers. It returns an error if the harness fails.
 func Certify(ctx context.Context, o Options) (*certify.Run[Exchange], error) {
 	return certify.Perform(ctx, o.Plan.Judge, nil, func(ctx context.Context, r *certify.Runner[Exchange]) error { return askAll(ctx, r, o) })
 }
 
-// askAll asks everything that is selected.
+// askAll asks all questions that are selected.
 func askAll(ctx context.Context, all *certify.Runner[Exchange], o Options) (err error) {
 	r := runner{Options: o, Runner: all}
 	for _, w := range o.Webhooks {
@@ -86,8 +86,8 @@ func askAll(ctx context.Context, all *certify.Runner[Exchange], o Options) (err 
 	return err
 }
 
-// CertifyHandler certifies what is not served yet: AuthorizationConditionsReview at reference.ConditionsPath,
-// SubjectAccessReview everywhere else.
+// CertifyHandler certifies a handler that is not served yet: AuthorizationConditionsReview at reference.ConditionsPath,
+// SubjectAccessReview at every other path.
 func CertifyHandler(ctx context.Context, h http.Handler, o Options) (*certify.Run[Exchange], error) {
 	s, err := webhook.Start(h, nil)
 	if err != nil {
@@ -108,7 +108,7 @@ func CertifyHandler(ctx context.Context, h http.Handler, o Options) (*certify.Ru
 	return Certify(ctx, o)
 }
 
-// Step is the one step of a run, which measures it whole.
+// Step is the only step of a run. It measures the whole run.
 const Step = "exchanges"
 
 type runner struct {
@@ -119,7 +119,7 @@ type runner struct {
 
 const authorize, conditions, replicas = 0, 1, 2 // in to
 
-// everything asks all vectors, as long as it makes sense.
+// everything asks all vectors, until an answer ends the run.
 func (r *runner) everything(ctx context.Context) error {
 	if r.Load != nil {
 		if err := r.Load(ctx, r.Plan.Policies()); err != nil {
@@ -146,8 +146,8 @@ func (r *runner) everything(ctx context.Context) error {
 	return nil
 }
 
-// probe asks for conditions, in the ways of asking that the revisions have, until an answer shows the revision. If none
-// does, nothing else is asked: whatever is wrong follows from that, and is one finding.
+// probe asks for conditions in the form of each revision, until an answer shows which revision the webhook speaks. If
+// no answer does, nothing else is asked: every other fault would follow from that, and there is one finding.
 func (r *runner) probe(ctx context.Context) *wire.Revision {
 	for _, q := range r.probes() {
 		body, err := q.way.AskAccess(q.spec)
@@ -166,7 +166,7 @@ func (r *runner) probe(ctx context.Context) *wire.Revision {
 	return wire.Newest()
 }
 
-// probeQuestion asks for the conditions of a step in the way of a revision.
+// probeQuestion is a question of a step that asks for conditions, in the form of a revision.
 type probeQuestion struct {
 	vector string
 	step   int
@@ -212,7 +212,8 @@ func (r *runner) vector(ctx context.Context, e *entry) (err error) {
 	return nil
 }
 
-// variants are the questions of a step. A replica is not to evaluate what it was asked to give itself.
+// variants returns the variants of a step's question. A replica is not asked for conditions in a step whose conditions
+// it evaluates later: those have to be the conditions of the other replica.
 func (e *entry) variants(step int, replica bool) []Variant {
 	all := []Variant{Asked, Again, Unaware}
 	if e.Steps[step].Evaluate != nil {
@@ -224,7 +225,7 @@ func (e *entry) variants(step int, replica bool) []Variant {
 	return all
 }
 
-// review asks the first phase, and returns the conditions.
+// review asks the questions of the first phase, and returns the conditions of the first answer.
 func (r *runner) review(ctx context.Context, e *entry, step int, spec vectors.SubjectAccessReviewSpec) []vectors.ConditionSet {
 	ask := func(variant Variant) []byte {
 		sent := spec
@@ -239,7 +240,7 @@ func (r *runner) review(ctx context.Context, e *entry, step int, spec vectors.Su
 		ask(variant)
 	}
 	if known := wire.Recognize(answer); slices.ContainsFunc(known, func(w *wire.Revision) bool { return w != r.Wire }) {
-		r.End("an answer is in another revision of the wire than " + r.Wire.Name) // everything else would follow from that
+		r.End("an answer is in another revision of the wire than " + r.Wire.Name) // every other finding would follow from that
 		return nil
 	}
 	return chainIn(r.Wire, answer)
@@ -257,7 +258,7 @@ func chainIn(w *wire.Revision, answer []byte) []vectors.ConditionSet {
 	return status.ConditionsChain
 }
 
-// evaluate asks the second phase, and returns the conditions that are left.
+// evaluate asks the questions of the second phase, and returns the conditions that are left.
 func (r *runner) evaluate(ctx context.Context, e *entry, step int, chain []vectors.ConditionSet) (left []vectors.ConditionSet) {
 	for _, variant := range e.variants(step, len(r.to) > replicas) {
 		x := Exchange{Vector: e.id, Step: step, Variant: variant}
@@ -284,14 +285,14 @@ func conditionsLeft(w *wire.Revision, answer []byte) []vectors.ConditionSet {
 	return response.ConditionsChain
 }
 
-// conditionsRequest returns what an evaluate step sends, about the conditions of an answer.
+// conditionsRequest returns the request of an evaluate step, about the conditions of an answer.
 func (e *entry) conditionsRequest(step int, chain []vectors.ConditionSet) vectors.AuthorizationConditionsRequest {
 	return vectors.AuthorizationConditionsRequest{
 		Authorized: e.FirstPhase(step).Spec.SubjectAccessReviewSpec, ConditionSets: chain, ConditionData: e.Steps[step].Evaluate.Data,
 	}
 }
 
-// foreign are sets with conditions of a type that nobody knows.
+// foreign returns sets whose conditions have an unknown type.
 func foreign(chain []vectors.ConditionSet) []vectors.ConditionSet {
 	out := slices.Clone(chain)
 	for i := range out {

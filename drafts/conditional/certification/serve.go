@@ -9,8 +9,8 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/wire"
 )
 
-// ServeReference runs the reference authorizer in a revision of the wire with the policies of a file, and writes the kubeconfig for it. The
-// file is read again when it has changed, so that a policy hook may overwrite it.
+// ServeReference serves the reference authorizer in a revision of the wire with the policies of a file, and writes a
+// kubeconfig for it. It reads the file again when the file has changed, so that a policy hook can overwrite it.
 func ServeReference(w *wire.Revision, policies, kubeconfig string) (stop func() error, err error) {
 	file, first, err := webhook.Follow(policies, reference.Load)
 	if err != nil {

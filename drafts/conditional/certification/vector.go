@@ -9,7 +9,8 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// JudgeVector returns what exchanges about one vector show, in one revision of the wire. Advice costs nothing.
+// JudgeVector returns the result of a vector that follows from its exchanges, in one revision of the wire. Advice does
+// not make a vector fail.
 func (b *Plan) JudgeVector(exchanges []Exchange) (vectors.Result, error) {
 	r := vectors.Result{Verdict: verdicts.Passed}
 	judged, err := b.Judge(exchanges)

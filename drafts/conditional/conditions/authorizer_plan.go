@@ -19,7 +19,7 @@ import (
 // webhookGroup is the group of a webhook that is asked which revision of the wire it speaks.
 const webhookGroup = "webhook"
 
-// authorizerPlan plays webhook vectors, in one group for each revision of the wire.
+// authorizerPlan asks webhook vectors, in one group for each revision of the wire.
 type authorizerPlan struct {
 	played
 	subject string
@@ -37,7 +37,7 @@ func newAuthorizerPlan(set *vectorSet, seed int64, subject string, groups ...str
 	}
 	p := &authorizerPlan{played: newPlayed(set), subject: subject, seed: seed, bound: bound, groups: groups}
 	for _, group := range groups {
-		w, _ := wire.Named(group) // the group of a webhook that is asked is named after none
+		w, _ := wire.Named(group) // there is no revision named as the group of a webhook
 		p.add(group, func(v *vectors.Vector) string {
 			if v.Webhook == nil {
 				return "it judges an API server, and this is an authorizer"
@@ -48,7 +48,8 @@ func newAuthorizerPlan(set *vectorSet, seed int64, subject string, groups ...str
 	return p, set.checkRuns(p.cases, subject)
 }
 
-// cannotSay returns why a vector is not applicable to a revision of the wire; it is empty if it is, or if there is none.
+// cannotSay returns why a vector is not applicable to a revision of the wire. It is empty if the vector is applicable,
+// or if the revision is nil.
 func cannotSay(w *wire.Revision, v *vectors.Vector) string {
 	if w == nil {
 		return ""
@@ -59,7 +60,7 @@ func cannotSay(w *wire.Revision, v *vectors.Vector) string {
 	return ""
 }
 
-// newReferencePlan asks the reference authorizer in each revision of the wire, or in one.
+// newReferencePlan makes a plan that asks the reference authorizer in each revision of the wire, or in one.
 func newReferencePlan(set *vectorSet, seed int64, only *wire.Revision) (*authorizerPlan, error) {
 	var groups []string
 	for _, w := range wire.Revisions() {
@@ -95,7 +96,7 @@ func askReference(ctx context.Context, group string, plan *certification.Plan) (
 	return run.Answers, nil
 }
 
-// newWebhookPlan asks somebody's webhook.
+// newWebhookPlan makes a plan that asks a webhook of the user.
 func newWebhookPlan(set *vectorSet, seed int64, subject string, o certification.Options) (*authorizerPlan, error) {
 	group := webhookGroup
 	if o.Wire != nil {
@@ -116,7 +117,7 @@ func newWebhookPlan(set *vectorSet, seed int64, subject string, o certification.
 	return p, nil
 }
 
-// vectorSeen is what was asked and answered about a vector.
+// vectorSeen is the evidence of a vector: what was asked and answered.
 type vectorSeen struct {
 	Exchanges []certification.Exchange `json:"exchanges"`
 }
@@ -131,8 +132,8 @@ func (p *authorizerPlan) Run(ctx context.Context, log *record.Log, o product.Obs
 	return nil
 }
 
-// runGroup asks about the vectors of a group that are run. A vector about which nothing was asked has no evidence: the
-// authorizer had ended the run before.
+// runGroup asks the vectors of a group that are run. A vector that was not asked has no evidence: the run of the
+// authorizer had ended before.
 func (p *authorizerPlan) runGroup(ctx context.Context, group string, log *record.Log, o product.Observer) error {
 	all := p.runningIn(group)
 	if len(all) == 0 || ctx.Err() != nil {
@@ -143,7 +144,7 @@ func (p *authorizerPlan) runGroup(ctx context.Context, group string, log *record
 		return err
 	}
 	exchanges, err := p.ask(ctx, group, plan)
-	if err := cmp.Or(err, ctx.Err()); err != nil { // What was asked before an interruption is not whole.
+	if err := cmp.Or(err, ctx.Err()); err != nil { // an interrupted run is incomplete
 		return err
 	}
 	byVector := map[string][]certification.Exchange{}
@@ -199,7 +200,7 @@ func (p *authorizerPlan) Conclude(results []reports.Result, evidence record.View
 	return r, nil
 }
 
-// spoken returns the revision of the wire in which a group was asked, empty if nothing was.
+// spoken returns the revision of the wire in which a group was asked. It is empty if nothing was asked.
 func (p *authorizerPlan) spoken(group string, evidence record.View) string {
 	for _, v := range p.runningIn(group) {
 		seen, err := record.Read[vectorSeen](evidence, group+"/"+v.ID)

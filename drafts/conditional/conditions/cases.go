@@ -1,5 +1,5 @@
-// Package conditions has the product of KEP-5681 (Conditional Authorization) besides certification: vectors that are
-// played against an authorizer, Kubernetes' library or an API server.
+// Package conditions has the products for KEP-5681 (Conditional Authorization) besides certification. They check an
+// authorizer, Kubernetes' library or an API server by the vectors.
 package conditions
 
 import (
@@ -12,10 +12,10 @@ import (
 // referenceSubject is the subject of reports that are about nothing but the reference.
 const referenceSubject = "the reference authorizer (by our reference only)"
 
-// labels are those of all cases.
+// labels are the labels of all cases.
 var labels = []string{"sig-auth", "KEP-5681"}
 
-// cases are those of a plan. None is of level core: nothing that is required follows from a draft.
+// cases are the cases of a plan. None has the level core: a draft requires nothing.
 type cases []product.Case
 
 // Cases implements product.Plan.

@@ -38,7 +38,8 @@ func builtinSet(t *testing.T) *vectorSet {
 	return &vectorSet{all: all}
 }
 
-// TestLibraryPlan: with all built-in vectors the list of what is known has to be true, with some of them it is not asked.
+// TestLibraryPlan checks that the list of known divergences must be true if all built-in vectors run, and that it is
+// not checked if only some of them run.
 func TestLibraryPlan(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*libraryPlan)
@@ -76,7 +77,7 @@ level: must
 apiServer: {chain: [{decision: Deny}], want: {authorized: Deny}}
 `
 
-// TestServerPlan: what was not played is not passed, and the reading of chains is in the report.
+// TestServerPlan checks that a vector that did not run has not passed, and that the report names the reading of chains.
 func TestServerPlan(t *testing.T) {
 	all, err := vectors.Parse("v.vector.yaml", []byte(denied))
 	if err != nil {
@@ -106,7 +107,7 @@ func TestServerPlan(t *testing.T) {
 	}
 }
 
-// TestAuthorizerPlan: a vector about which nothing was asked is not passed.
+// TestAuthorizerPlan checks that a vector that was not asked has not passed.
 func TestAuthorizerPlan(t *testing.T) {
 	set := builtinSet(t)
 	set.all = slices.DeleteFunc(set.all, func(v *vectors.Vector) bool { return !strings.Contains(v.ID, "/authorizer/prune") })

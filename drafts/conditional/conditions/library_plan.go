@@ -14,10 +14,10 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// libraryGroup is the one group of a libraryPlan.
+// libraryGroup is the only group of a libraryPlan.
 const libraryGroup = "library"
 
-// libraryPlan plays API-server vectors against the library of k8s.io/apiserver.
+// libraryPlan compares the library of k8s.io/apiserver with the API-server vectors.
 type libraryPlan struct {
 	played
 	list *library.List
@@ -38,7 +38,7 @@ func newLibraryPlan(set *vectorSet) (*libraryPlan, error) {
 	return p, set.checkRuns(p.cases, library.Module())
 }
 
-// module is the evidence of what was judged.
+// module is the evidence about the module that was judged: its version.
 type module struct {
 	Module string `json:"module"`
 }
@@ -101,7 +101,7 @@ func (p *libraryPlan) Conclude(results []reports.Result, evidence record.View) (
 	return r, nil
 }
 
-// compareAll compares all vectors of which there is evidence, and counts them by section.
+// compareAll compares all vectors that have evidence, and counts them by section.
 func (p *libraryPlan) compareAll(evidence record.View) (*library.Report, error) {
 	list, err := library.Known() // which is counted in
 	if err != nil {
@@ -119,14 +119,14 @@ func (p *libraryPlan) compareAll(evidence record.View) (*library.Report, error) 
 	return library.NewReport(all, list, findings), nil
 }
 
-// isComplete reports whether all vectors that come with authzconf were compared. Then the list of what is known has to be
-// true, and whole.
+// isComplete reports whether all vectors that come with authzconf were compared. Only then every entry of the list of
+// known divergences must be seen.
 func (p *libraryPlan) isComplete(evidence record.View) bool {
 	isMissing := func(c product.Case) bool { return p.byID[c.ID].APIServer != nil && !evidence.Has(c.ID) }
 	return p.set.folder == "" && !slices.ContainsFunc(p.cases, isMissing)
 }
 
-// countSections returns a table of the sections of the KEP, with what came of their vectors.
+// countSections returns a table of the sections of the KEP, with the results of their vectors.
 func countSections(found *library.Report) reports.Table {
 	t := reports.Table{Columns: []string{"section", "agree", "divergent", "in part", "our model only", "failed", "for webhooks"}, Numeric: []int{1, 2, 3, 4, 5, 6}}
 	for _, s := range found.Sections {

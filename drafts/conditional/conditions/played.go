@@ -11,7 +11,7 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// played are the cases of vectors that are played: one for each vector in each group.
+// played has the cases of a plan: one for each vector in each group.
 type played struct {
 	cases
 	set *vectorSet
@@ -45,7 +45,8 @@ func (p *played) runningIn(group string) (all []*vectors.Vector) {
 	return all
 }
 
-// newResult makes a result of what came of a vector. compared is the number of expectations that were compared.
+// newResult makes the result of a case from the result of a vector. compared is the number of expectations that were
+// compared.
 func newResult(r vectors.Result, compared int, evidence record.View, id string) reports.Result {
 	out := reports.Result{Verdict: r.Verdict, Judged: compared, Evidence: []string{evidence.EvidenceFile(id)}}
 	if r.Verdict == verdicts.Invalid {
@@ -61,7 +62,7 @@ func newResult(r vectors.Result, compared int, evidence record.View, id string) 
 	return out
 }
 
-// report makes the report that all of these products have.
+// report makes the report that all these products have in common.
 func (p *played) report(subject string, results []reports.Result) (*reports.Report, error) {
 	files, err := p.set.describe()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/authzconf/authzconf/engine/product"
 )
 
-// Run plays vectors: those that come with authzconf, or those of a folder.
+// Run runs vectors: the vectors that come with authzconf, or the vectors of a folder.
 var Run = product.Product{Name: "conditions run", Command: "conditions run", Arguments: " [FOLDER]", New: func(fs *pflag.FlagSet) product.Flags {
 	f := &runFlags{}
 	fs.BoolVar(&f.library, "library", false, "play them against the library of k8s.io/apiserver")
@@ -28,7 +28,7 @@ var Run = product.Product{Name: "conditions run", Command: "conditions run", Arg
 	return f
 }}
 
-// runFlags say what vectors are played against: the reference unless it is something else.
+// runFlags say what the vectors judge. Without flags that is the reference.
 type runFlags struct {
 	library, apiServer     bool
 	kubernetes             string
@@ -51,7 +51,7 @@ func (f *runFlags) Plan(i *product.Invocation) (product.Plan, error) {
 	return f.planAuthorizer(i, set)
 }
 
-// planServer plans to play vectors on an API server.
+// planServer makes a plan that runs vectors on an API server.
 func (f *runFlags) planServer(i *product.Invocation, set *vectorSet) (product.Plan, error) {
 	release, err := local.ParseRelease(f.kubernetes)
 	if err != nil {
@@ -65,7 +65,7 @@ func (f *runFlags) planServer(i *product.Invocation, set *vectorSet) (product.Pl
 	return newServerPlan(set, gate.Options{Release: release, Binaries: &f.binaries, Wire: w})
 }
 
-// planAuthorizer plans to play vectors against a webhook, or against the reference.
+// planAuthorizer makes a plan that runs vectors against a webhook, or against the reference.
 func (f *runFlags) planAuthorizer(i *product.Invocation, set *vectorSet) (product.Plan, error) {
 	var only *wire.Revision
 	if f.wire != "" {

@@ -14,19 +14,19 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// serverGroup has the vectors of a serverPlan, and checkGroup what is checked of the API server as a whole.
+// serverGroup has the vectors of a serverPlan, and checkGroup the checks of the API server as a whole.
 const (
 	serverGroup = "api-server"
 	checkGroup  = "server"
 )
 
-// serverPlan plays API-server vectors on a kube-apiserver that has the gate.
+// serverPlan runs API-server vectors on a kube-apiserver that has the gate.
 type serverPlan struct {
 	played
 	options gate.Options
-	// checks are those of checkGroup, by the IDs of cases. Who brings vectors has these alone played.
+	// checks are the checks of checkGroup, by the IDs of cases. There are none if the user gives a folder of vectors.
 	checks map[string]gate.Check
-	// reading is the one that the API server has of chains, which follows from all evidence.
+	// reading returns the reading of chains that the API server has, which follows from all evidence.
 	reading func(record.View) vectors.Reading
 }
 
@@ -49,10 +49,10 @@ func newServerPlan(set *vectorSet, o gate.Options) (*serverPlan, error) {
 	return p, nil
 }
 
-// program is the evidence of what was judged.
+// program is the evidence about the program that was judged.
 type program struct {
 	Server string `json:"server"`
-	// Form is how its configuration names the kubeconfig's context for conditions.
+	// Form is the form in which the configuration names the kubeconfig's context for conditions.
 	Form string `json:"form"`
 }
 
@@ -64,7 +64,7 @@ func (p *serverPlan) Run(ctx context.Context, log *record.Log, o product.Observe
 		o.Status(fmt.Sprintf("%d/%d vectors and checks played", n, len(all)+len(checks)))
 	}
 	play, err := gate.Run(ctx, all, p.options)
-	if err := cmp.Or(err, ctx.Err()); err != nil { // What was played before an interruption is not whole.
+	if err := cmp.Or(err, ctx.Err()); err != nil { // an interrupted run is incomplete
 		return err
 	}
 	seenOfChecks, err := gate.RunChecks(ctx, checks, p.options)

@@ -19,15 +19,17 @@ import (
 // vectorSet are the vectors that are played.
 type vectorSet struct {
 	all []*vectors.Vector
-	// folder is where they are from, empty for those that come with authzconf.
+	// folder is the folder of the vectors. It is empty for the vectors that come with authzconf.
 	folder string
-	// texts are those of the files, by the names that they have in the folder.
+	// texts are the texts of the files, by their names in the folder.
 	texts map[string][]byte
-	// prefix begins the IDs of vectors of a folder that is part of kep-5681, by which known divergences are recognized.
+	// prefix is put in front of the IDs of vectors if the folder is part of kep-5681, so that known divergences are
+	// recognized.
 	prefix string
 }
 
-// loadSet reads the vectors of the folder that the command line names, or else those that come with authzconf.
+// loadSet reads the vectors of the folder that the command line names. Without one it reads the vectors that come with
+// authzconf.
 func loadSet(i *product.Invocation) (*vectorSet, error) {
 	if len(i.Args) == 0 {
 		all, err := vectors.Builtin()
@@ -63,7 +65,7 @@ func (s *vectorSet) parse(name string, raw []byte) ([]*vectors.Vector, error) {
 	return all, err
 }
 
-// readPrefix returns what the IDs of vectors in a folder begin with. It depends on where the folder is, so that it becomes
+// readPrefix returns the prefix of the IDs of vectors in a folder. The prefix depends on where the folder is, so it is
 // part of the record.
 func readPrefix(i *product.Invocation, folder string) (string, error) {
 	if !i.Verifying() {
@@ -76,7 +78,7 @@ func readPrefix(i *product.Invocation, folder string) (string, error) {
 func prefixOf(folder string) string {
 	full, err := filepath.Abs(folder)
 	if err != nil {
-		return "" // there is no working directory
+		return "" // the working directory is unknown
 	}
 	if _, below, isPart := strings.Cut(filepath.ToSlash(full)+"/", "/kep-5681/"); isPart {
 		return "kep-5681/" + below
@@ -84,7 +86,8 @@ func prefixOf(folder string) string {
 	return ""
 }
 
-// compareFolders returns an error unless the vectors of a record are those of a folder that verify was given.
+// compareFolders returns an error unless the vectors of a record are the same as the vectors of the folder that was
+// given to verify.
 func compareFolders(recorded, given fs.FS, folder string) error {
 	first, err := readTexts(recorded)
 	if err != nil {
@@ -115,8 +118,8 @@ func readTexts(files fs.FS) (map[string]string, error) {
 	return texts, err
 }
 
-// describe returns how many of authzconf's own files there are among the vectors, as they are, so that nobody takes a few, or
-// others, for all.
+// describe returns how many of the vectors are unchanged files of authzconf, so that nobody takes a few vectors, or
+// others, for all of them.
 func (s *vectorSet) describe() (string, error) {
 	own, err := readTexts(scenarios.FS)
 	if err != nil {
@@ -137,7 +140,7 @@ func (s *vectorSet) describe() (string, error) {
 	return fmt.Sprintf("of %d of authzconf's %d files", count, len(own)), nil
 }
 
-// checkPolicies finds policies that the reference authorizer does not take. A webhook's may have functions of its own.
+// checkPolicies finds policies that the reference authorizer does not accept. A webhook may know more functions.
 func (s *vectorSet) checkPolicies() error {
 	for _, v := range s.all {
 		if v.Webhook == nil || s.folder == "" {
@@ -150,7 +153,7 @@ func (s *vectorSet) checkPolicies() error {
 	return nil
 }
 
-// locate says where the error about a policy is, which begins with a path.
+// locate returns an error about a policy with its place in the file. The error begins with the path of the policy.
 func (s *vectorSet) locate(v *vectors.Vector, err error) error {
 	doc, decodeErr := scenarios.Decode(filepath.Join(s.folder, v.File), s.texts[v.File], "a test vector", &vectors.Vector{})
 	if decodeErr != nil {

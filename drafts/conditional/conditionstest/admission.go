@@ -14,14 +14,14 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
 
-// admission is what the second phase tells an authorizer: the request that was authorized, and its objects. It implements
-// authorizer.ConditionsData as admission attributes would.
+// admission is what an authorizer is told in the second phase: the request that was authorized, and its objects. It
+// implements authorizer.ConditionsData as admission attributes would.
 type admission struct {
 	request authorizer.AttributesRecord
 	data    *vectors.ConditionData
 }
 
-// GetName returns the name in the request, or that of the object: a request to create has it nowhere else.
+// GetName returns the name in the request, or else the name in the object: a create request has no name of its own.
 func (a admission) GetName() string {
 	return cmp.Or(a.request.Name, a.anyObject().GetName())
 }
@@ -56,7 +56,8 @@ func (a admission) GetKind() schema.GroupVersionKind {
 
 func (a admission) GetUserInfo() user.Info { return a.request.User }
 
-// anyObject returns the object; where there is none, as for a deletion, the old object; and where there is neither, an empty one.
+// anyObject returns the object. If there is none, as for a deletion, it returns the old object, and if there is
+// neither, an empty object.
 func (a admission) anyObject() *unstructured.Unstructured {
 	if a.data.Object != nil {
 		return &unstructured.Unstructured{Object: a.data.Object}
@@ -64,7 +65,8 @@ func (a admission) anyObject() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: a.data.OldObject}
 }
 
-// toRuntime returns an object as admission hands it on: nil, and no pointer to nothing, if there is none.
+// toRuntime returns an object as admission hands it on. If there is no object, it returns a nil interface and not an
+// interface with a nil pointer.
 func toRuntime(o vectors.Object) runtime.Object {
 	if o == nil {
 		return nil

@@ -9,7 +9,8 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
 
-// All of the request is there in the second phase, and of its objects what they say themselves.
+// TestAdmission checks that the second phase gets the whole request, and from the objects what they say about
+// themselves.
 func TestAdmission(t *testing.T) {
 	pod := vectors.Object{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "web"}}
 	created := admission{

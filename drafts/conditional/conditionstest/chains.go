@@ -12,8 +12,8 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
 
-// askChains asks the library's union with the authorizer in it: what is before it has no opinion, at once or when its
-// condition is false, and what is behind it decides what it does not.
+// askChains asks the union of the library, with the authorizer in it. The authorizer before it has no opinion, at once
+// or because its condition is false. The authorizer behind it decides what it does not decide.
 func askChains(t T, all []*vectors.Vector, a authorizer.Authorizer, o Options) error {
 	t.Helper()
 	plan, err := certification.NewPlan(all, o.Seed)
@@ -40,8 +40,8 @@ func askChains(t T, all []*vectors.Vector, a authorizer.Authorizer, o Options) e
 	return nil
 }
 
-// evaluations returns the steps of a vector that evaluate conditions with one right decision. Those after a change of the
-// policies are about others than are loaded.
+// evaluations returns the steps of a vector that evaluate conditions and have one right decision. Steps after a change
+// of the policies are left out: they are about policies that are not loaded.
 func evaluations(w *vectors.Webhook) (steps []int) {
 	for i, s := range w.Steps {
 		if s.SetPolicies != nil {
@@ -60,7 +60,7 @@ func evaluations(w *vectors.Webhook) (steps []int) {
 type chain struct {
 	name           string
 	before, behind authorizer.Authorizer
-	then           vectors.Decision // what the chain decides where the authorizer does not
+	then           vectors.Decision // the decision of the chain where the authorizer has no opinion
 }
 
 var chains = []chain{
@@ -97,7 +97,7 @@ func always(d authorizer.Decision) authorizer.Authorizer {
 	})
 }
 
-// undecided denies on a condition that is false, which evaluates itself.
+// undecided denies on a condition that is always false, and that evaluates itself.
 type undecided struct{ authorizer.AuthorizerFunc }
 
 func (undecided) ConditionsAwareAuthorize(context.Context, authorizer.Attributes) authorizer.ConditionsAwareDecision {

@@ -1,13 +1,14 @@
 // Package conditionstest checks an authorizer against KEP-5681, Conditional Authorization, in its author's own tests. An
-// authorizer of Go implements authorizer.Authorizer of k8s.io/apiserver; Run asks it in the process. RunHandler and
-// RunURL ask a webhook, in whichever revision of the KEP's wire it speaks.
+// authorizer written in Go implements authorizer.Authorizer of k8s.io/apiserver; Run asks it in the same process.
+// RunHandler and RunURL ask a webhook, in the revision of the KEP's wire that it speaks.
 //
-// Policies are given to the authorizer as CEL (vectors.Policy), by Options.Load. Then three things are asked:
+// Policies are given to the authorizer as CEL (vectors.Policy), by Options.Load. Then three things are checked:
 //
 //   - the webhook vectors of the KEP: what the first phase answers, what a set of conditions evaluates to, and that
 //     both come from one state of the policies;
 //   - with Run, its position in a chain: the library's own union, with others before it and behind it;
-//   - two phases against one: generated policies, requests and objects, of which a case that fails is made small.
+//   - that two phases decide as one phase does, by generated policies, requests and objects. A case that fails is made
+//     as small as possible.
 //
 // Each failure names the section of the KEP and the vector.
 package conditionstest
@@ -34,20 +35,21 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// T is what of *testing.T is needed.
+// T has the methods of *testing.T that the checks need.
 type T = certifytest.T
 
-// Options say what an authorizer is asked.
+// Options are the options of the checks.
 type Options struct {
 	// Load replaces the policies of the authorizer.
 	Load func([]vectors.Policy) error
-	// Seed makes names and generated cases. Left out, it is 1: failures repeat.
+	// Seed determines names and generated cases. If it is left out, it is 1, so that failures repeat.
 	Seed int64
-	// Cases is how many generated cases Run tries. Left out, they are 2,000; a negative number is none.
+	// Cases is the number of generated cases that Run tries. If it is left out, Run tries 2,000. If it is negative, Run
+	// tries none.
 	Cases int
 }
 
-// complete has a test done with the options and the webhook vectors; its error ends the test.
+// complete runs a test with complete options and the webhook vectors. An error of the test function ends the test.
 func (o Options) complete(t T, test func(Options, []*vectors.Vector) error) {
 	t.Helper()
 	all, err := vectors.Builtin()
@@ -63,7 +65,7 @@ func (o Options) complete(t T, test func(Options, []*vectors.Vector) error) {
 	}
 }
 
-// Run asks an authorizer of Go.
+// Run checks an authorizer written in Go.
 func Run(t T, a authorizer.Authorizer, o Options) {
 	t.Helper()
 	o.complete(t, func(o Options, all []*vectors.Vector) error {
@@ -73,13 +75,13 @@ func Run(t T, a authorizer.Authorizer, o Options) {
 	})
 }
 
-// RunHandler asks a webhook: AuthorizationConditionsReview at /conditions, SubjectAccessReview everywhere else.
+// RunHandler checks a webhook: AuthorizationConditionsReview at /conditions, SubjectAccessReview at every other path.
 func RunHandler(t T, h http.Handler, o Options) {
 	t.Helper()
 	o.complete(t, func(o Options, all []*vectors.Vector) error { return askVectors(t, all, h, o) })
 }
 
-// RunURL asks a webhook that is served already, at two URLs. Its certificates are not checked, only what it answers.
+// RunURL checks a webhook that is served already, at two URLs. It does not check the certificates of the webhook.
 func RunURL(t T, access, conditions string, o Options) {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -94,7 +96,7 @@ func RunURL(t T, access, conditions string, o Options) {
 	RunHandler(t, mux, o)
 }
 
-// askVectors asks a webhook the vectors, and fails for each that is answered wrongly.
+// askVectors asks a webhook the vectors, and reports a failure for each vector that is answered wrongly.
 func askVectors(t T, all []*vectors.Vector, h http.Handler, o Options) error {
 	t.Helper()
 	plan, err := certification.NewPlan(all, o.Seed)
@@ -132,7 +134,7 @@ func askVectors(t T, all []*vectors.Vector, h http.Handler, o Options) error {
 	return nil
 }
 
-// reportForm fails once if the webhook answers in no form that is known, and reports whether it does.
+// reportForm reports a failure if the webhook answers in no known form, and returns whether that is so.
 func reportForm(t T, findings []certify.Finding) (isUnknown bool) {
 	t.Helper()
 	for _, f := range findings {
@@ -155,7 +157,7 @@ func explore(t T, s *subject, o Options) error {
 		return nil
 	}
 	load := func(all []vectors.Policy, _ vectors.FailureMode) (model.Loaded, error) { return s, o.Load(all) }
-	// The authorizer has one set of policies at a time, and the library knows no failure mode but Deny.
+	// The authorizer has only one set of policies at a time, and Deny is the only failure mode that the library knows.
 	found, err := model.Explore(t.Context(), load, model.Exploration{Wire: library, Cases: o.Cases, Seed: o.Seed, One: true})
 	if err != nil {
 		return err
@@ -167,9 +169,9 @@ func explore(t T, s *subject, o Options) error {
 	return nil
 }
 
-// library is the revision of the wire that can say what the types of k8s.io/apiserver can: their decisions are unions, IDs
-// begin with a domain, a type can be left out, and authorizer.ConditionsData has neither namespaceObject nor
-// impersonatedRequest.
+// library is the revision of the wire that can express what the types of k8s.io/apiserver can: their decisions are
+// unions, IDs begin with a domain, a type can be left out, and authorizer.ConditionsData has neither namespaceObject
+// nor impersonatedRequest.
 var library = wire.Upstream
 
 // applicable returns the vectors that can be asked in a revision of the wire.

@@ -104,7 +104,7 @@ func TestRun(t *testing.T) {
 	conditionstest.Run(t, a, conditionstest.Options{Load: load, Cases: 500})
 }
 
-// The library's own union is an authorizer too.
+// TestUnion checks that the union of the library can be checked as an authorizer, too.
 func TestUnion(t *testing.T) {
 	a, load := newReference()
 	all, err := union.New(union.NamedAuthorizer{AuthorizerName: "one", Authorizer: a})
@@ -135,7 +135,7 @@ func (c *curious) EvaluateConditions(ctx context.Context, d authorizer.Condition
 	return c.inGo.EvaluateConditions(ctx, d, data)
 }
 
-// An authorizer may look at the whole request in the second phase.
+// TestCurious checks that an authorizer can read the whole request in the second phase.
 func TestCurious(t *testing.T) {
 	a, load := newReference()
 	c := &curious{inGo: a, t: t}
@@ -145,7 +145,7 @@ func TestCurious(t *testing.T) {
 	}
 }
 
-// TestURL: a webhook is asked in the revision that it speaks.
+// TestURL checks that a webhook is asked in the revision that it speaks.
 func TestURL(t *testing.T) {
 	for _, w := range wire.Revisions() {
 		t.Run(w.Name, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestURL(t *testing.T) {
 
 func nothing([]vectors.Policy) error { return nil }
 
-// TestFails: who allows everything, and who cannot be asked, fails, and is told by which vector.
+// TestFails checks that an authorizer fails, and that the vector is named, if it allows everything or cannot be asked.
 func TestFails(t *testing.T) {
 	allow := authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 		return authorizer.DecisionAllow, "", nil
@@ -191,7 +191,7 @@ func TestFails(t *testing.T) {
 }
 
 func Example() {
-	// In a test of yours t is its *testing.T, and a your authorizer.
+	// In a test of yours, t is its *testing.T and a is your authorizer.
 	t := &producttest.Noted{Ctx: context.Background()}
 	a := authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 		return authorizer.DecisionAllow, "", nil

@@ -15,8 +15,8 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
 
-// subject has an authorizer of Go answer reviews. Its conditions are values of Go: they are kept under what a review
-// shows of them, and evaluated when that comes back.
+// subject answers reviews by an authorizer written in Go. The conditions of the authorizer are Go values. subject keeps
+// them under the form that a review shows, and evaluates them when a review sends that form back.
 type subject struct {
 	ctx        context.Context
 	authorizer authorizer.Authorizer
@@ -56,11 +56,11 @@ func (s *subject) Evaluate(q *vectors.AuthorizationConditionsRequest) vectors.Au
 }
 
 func key(chain []vectors.ConditionSet) string {
-	raw, _ := json.Marshal(chain) // of strings and booleans: it cannot fail
+	raw, _ := json.Marshal(chain) // it has only strings and booleans: marshalling cannot fail
 	return string(raw)
 }
 
-// parts are those of an unconditional decision.
+// parts returns the parts of an unconditional decision.
 func parts(d authorizer.ConditionsAwareDecision) (authorizer.Decision, string, error) {
 	if d.IsAllow() {
 		return authorizer.DecisionAllow, d.Reason(), d.Error()
@@ -76,7 +76,7 @@ func concrete(d authorizer.Decision, reason string, err error) vectors.SubjectAc
 	return out
 }
 
-// toSet returns what a review shows of a decision.
+// toSet returns the condition set that a review shows of a decision.
 func toSet(name string, d authorizer.ConditionsAwareDecision) vectors.ConditionSet {
 	set := vectors.ConditionSet{AuthorizerName: name, Allowed: d.IsAllow(), Denied: d.IsDeny()}
 	switch {

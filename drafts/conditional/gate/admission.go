@@ -19,13 +19,14 @@ import (
 
 const (
 	registrationPath = "/apis/admissionregistration.k8s.io/v1/"
-	registered       = "authzconf.dev" // the name of all that is registered
-	// policyAnnotation is what the ValidatingAdmissionPolicy adds to the audit event of a request that it has evaluated.
+	registered       = "authzconf.dev" // the name of everything that is registered
+	// policyAnnotation is the annotation that the ValidatingAdmissionPolicy adds to the audit event of a request that
+	// it has evaluated.
 	policyAnnotation = registered + "/evaluated"
 )
 
-// register has the API server call a mutating webhook, a validating webhook and a ValidatingAdmissionPolicy for the users of
-// vectors, and waits until it does.
+// register registers a mutating webhook, a validating webhook and a ValidatingAdmissionPolicy for the users of vectors,
+// and waits until the API server uses them.
 func (p *player) register(ctx context.Context) error {
 	condition := []any{map[string]any{"name": "users", "expression": fmt.Sprintf("request.userInfo.username.startsWith('%s')", userPrefix)}}
 	rule := map[string]any{"apiGroups": []string{"*"}, "apiVersions": []string{"*"}, "resources": []string{"*/*"}, "operations": []string{"*"}}
@@ -58,7 +59,7 @@ func (p *player) register(ctx context.Context) error {
 	return p.waitForAdmission(ctx)
 }
 
-// waitForAdmission sends requests until all that is registered sees them.
+// waitForAdmission sends requests until both webhooks and the policy see them.
 func (p *player) waitForAdmission(ctx context.Context) error {
 	probe := &vectors.APIServer{Request: vectors.Request{Verb: "create", APIVersion: "v1", Resource: "configmaps"}}
 	var last *Sent
@@ -76,7 +77,8 @@ func (p *player) waitForAdmission(ctx context.Context) error {
 	return err
 }
 
-// mutate and validate are the two admission webhooks: they let everything through as it is, and note when they were called.
+// mutate and validate are the two admission webhooks. They let every request pass unchanged, and record that they were
+// called.
 func (w *webhooks) mutate(s *script, _ string, body []byte) ([]byte, error) {
 	return admit(s, admission, body)
 }
@@ -101,8 +103,8 @@ func admit(s *script, event string, body []byte) ([]byte, error) {
 	return json.Marshal(admissionv1.AdmissionReview{TypeMeta: in.TypeMeta, Response: &admissionv1.AdmissionResponse{UID: in.Request.UID, Allowed: true}})
 }
 
-// isExposed reports whether a text has anything of the conditions that were answered: the name of an authorizer's place, or the
-// annotation that says that there are some.
+// isExposed reports whether a text reveals anything about the conditions that were answered: the name of an authorizer,
+// or the annotation that says that there are conditions.
 func (s *script) isExposed(text string) bool {
 	if strings.Contains(text, conditionalAnnotation) {
 		return true

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// auditPolicy leaves out what the harness does itself.
+// auditPolicy leaves out the requests of the harness itself.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -23,8 +23,8 @@ rules:
 - {level: Metadata}
 `
 
-// conditionalAnnotation says in an audit event that a request was let through on conditions (kubernetes/kubernetes#141959;
-// the KEP wants one and does not name it).
+// conditionalAnnotation is the annotation of an audit event whose request was let through on conditions
+// (kubernetes/kubernetes#141959; the KEP wants one and does not name it).
 const conditionalAnnotation = "authorization.k8s.io/is-conditional-decision"
 
 // auditLog reads the annotations of requests from an API server's audit log while it is written.
@@ -34,7 +34,7 @@ type auditLog struct {
 	annotations map[string]map[string]string
 }
 
-// newAuditLog makes a folder for a log, which remove takes away.
+// newAuditLog makes a folder for a log. The method remove deletes it.
 func newAuditLog() (*auditLog, error) {
 	folder, err := os.MkdirTemp("", "authzconf-gate-")
 	return &auditLog{path: filepath.Join(folder, "audit.jsonl"), annotations: map[string]map[string]string{}}, err

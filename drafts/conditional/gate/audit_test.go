@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestAuditLog: annotations are found by the request, once, in a log that is being written.
+// TestAuditLog checks that the annotations of a request are found once, in a log that is still being written.
 func TestAuditLog(t *testing.T) {
 	a, err := newAuditLog()
 	if err != nil {

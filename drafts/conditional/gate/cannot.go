@@ -9,7 +9,7 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/wire"
 )
 
-// Cannot returns why a vector cannot be played on an API server; it is empty for all others.
+// Cannot returns why a vector cannot run on an API server. It is empty for vectors that can.
 func Cannot(v *vectors.Vector, w *wire.Revision) string {
 	m := v.APIServer
 	if m == nil {
@@ -75,7 +75,8 @@ func cannotSend(q vectors.Request) string {
 	return ""
 }
 
-// isOurs reports whether a vector is only about what one set evaluates to: the API server asks for that, and is told.
+// isOurs reports whether a vector is only about what one set evaluates to. The API server asks the webhook for that,
+// and the webhook is part of the harness.
 func isOurs(m *vectors.APIServer) bool {
 	if len(m.Chain) != 1 {
 		return false

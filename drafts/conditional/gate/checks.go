@@ -19,19 +19,19 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// A Check is about an API server as a whole, where a vector is about one request.
+// A Check checks an API server as a whole, whereas a vector checks one request.
 type Check struct {
 	ID string
-	// Section is that of the KEP, and Statement what is shown.
+	// Section is the section of the KEP. Statement is what the check shows.
 	Section, Statement string
-	// Want is what has to be seen, line by line.
+	// Want lists the lines that the check must return.
 	Want []string
 	// on is the configuration of the API server. A check that changes it is the last of its configuration.
 	on  kind
 	run func(context.Context, *player) ([]string, error)
 }
 
-// CheckSeen is what was seen of a check.
+// CheckSeen is the evidence of a check: the lines that it returned.
 type CheckSeen struct {
 	Check string   `json:"check"`
 	Lines []string `json:"lines"`
@@ -86,7 +86,7 @@ func Checks() []Check {
 	}
 }
 
-// Judge compares what was seen of a check with what has to be.
+// Judge compares the lines that a check returned with the lines that it must return.
 func (c Check) Judge(seen *CheckSeen) vectors.Result {
 	if slices.Equal(c.Want, seen.Lines) {
 		return vectors.Result{Verdict: verdicts.Passed}
@@ -108,7 +108,7 @@ func lineAt(lines []string, i int) string {
 	return ""
 }
 
-// RunChecks runs checks, those about the same configuration on one API server.
+// RunChecks runs checks. Checks of the same configuration run on one API server.
 func RunChecks(ctx context.Context, all []Check, o Options) (seen []*CheckSeen, err error) {
 	byKind, kinds := map[kind][]Check{}, []kind{}
 	for _, c := range all {
@@ -144,7 +144,7 @@ func runChecksOn(ctx context.Context, k kind, all []Check, o Options) (seen []*C
 	return seen, nil
 }
 
-// conditionalChain is one authorizer that allows on a condition.
+// conditionalChain returns a chain of one authorizer that allows on a condition.
 func conditionalChain(name string, is vectors.Truth) []vectors.Authorizer {
 	return []vectors.Authorizer{{Name: name, FailureMode: vectors.FailDeny, Decision: vectors.Conditional, Conditions: []vectors.EvaluatedCondition{{
 		Condition: vectors.Condition{ID: "example.com/granted", Effect: vectors.Allow, Type: "example.com/opaque", Condition: "policy of the checks"},
@@ -157,7 +157,7 @@ func aCreate() *vectors.APIServer {
 	return &vectors.APIServer{Objects: 1, Request: vectors.Request{Verb: "create", APIVersion: "v1", Resource: "configmaps"}}
 }
 
-// outcome says in a word what came of a request.
+// outcome describes the outcome of a request in one or two words.
 func (s *Sent) outcome() string {
 	if s.admitted() {
 		return "admitted"
@@ -168,7 +168,7 @@ func (s *Sent) outcome() string {
 	return fmt.Sprintf("answered %d", s.Code)
 }
 
-// tryConditions sends a request on a condition that is true, and on one that is false.
+// tryConditions sends a request that is allowed on a true condition, and one that is allowed on a false condition.
 func tryConditions(ctx context.Context, p *player) (lines []string, err error) {
 	for _, is := range []vectors.Truth{vectors.True, vectors.False} {
 		sent, err := p.send(ctx, aCreate(), &script{verb: "create", chain: conditionalChain("a0", is)})
@@ -180,7 +180,8 @@ func tryConditions(ctx context.Context, p *player) (lines []string, err error) {
 	return lines, nil
 }
 
-// insistOnDecisions has a webhook evaluate a Deny condition to what it may, and to what it never can, before one that allows.
+// insistOnDecisions has a webhook evaluate a Deny condition to a possible decision, and then to an impossible one. The
+// authorizer behind it allows.
 func insistOnDecisions(ctx context.Context, p *player) (lines []string, err error) {
 	for _, d := range []vectors.Decision{vectors.NoOpinion, vectors.Allow} {
 		chain := conditionalChain("a0", vectors.False)
@@ -194,7 +195,8 @@ func insistOnDecisions(ctx context.Context, p *player) (lines []string, err erro
 	return lines, nil
 }
 
-// reviewWildcards posts reviews that ask for conditions about a version and a resource, and about any.
+// reviewWildcards posts reviews that ask for conditions: about one version and resource, about any version, and about
+// any resource.
 func reviewWildcards(ctx context.Context, p *player) (lines []string, err error) {
 	for _, about := range []struct{ version, resource string }{{"v1", "configmaps"}, {"*", "configmaps"}, {"v1", "*"}} {
 		spec := vectors.SubjectAccessReviewSpec{ConditionalAuthorization: &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.Optimized}}
@@ -251,12 +253,12 @@ func writeVersions(ctx context.Context, p *player) (lines []string, err error) {
 	return lines, nil
 }
 
-// conditionsPath is where kube-apiserver serves reviews of conditions.
+// conditionsPath is the path at which kube-apiserver serves reviews of conditions.
 const conditionsPath = "/apis/authorization.k8s.io/v1alpha1/authorizationconditionsreviews"
 
 // postConditions has the API server evaluate the conditions that its own review has answered with.
 func postConditions(ctx context.Context, p *player) (lines []string, err error) {
-	name := placeOf(0, vectors.FailDeny) // by which the API server names the authorizer, too
+	name := placeOf(0, vectors.FailDeny) // the API server names the authorizer like this, too
 	for _, is := range []vectors.Truth{vectors.True, vectors.False} {
 		spec := vectors.SubjectAccessReviewSpec{ConditionalAuthorization: &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.Optimized}}
 		spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: "create", Version: "v1", Resource: "configmaps", Namespace: "default"}
@@ -274,7 +276,8 @@ func postConditions(ctx context.Context, p *player) (lines []string, err error) 
 	return lines, nil
 }
 
-// postSets posts sets under the script under which they were answered, and says what came of it.
+// postSets posts condition sets to the API server while the webhooks follow the script that gave them, and returns the
+// outcome in words.
 func (p *player) postSets(ctx context.Context, s *script, sets []vectors.ConditionSet) (string, error) {
 	s.object, s.events = "vector-review", nil
 	object := vectors.Object(object(aCreate().Request, s.object, 0))
@@ -282,7 +285,7 @@ func (p *player) postSets(ctx context.Context, s *script, sets []vectors.Conditi
 	if err != nil {
 		return "", err
 	}
-	p.said.follow(s) // and not under, by which it would forget what was answered
+	p.said.follow(s) // under would forget the sets that were answered
 	defer p.said.follow(nil)
 	a, err := p.exchange(ctx, "", http.MethodPost, conditionsPath, "", json.RawMessage(body))
 	if err != nil {
@@ -301,7 +304,8 @@ func (p *player) postSets(ctx context.Context, s *script, sets []vectors.Conditi
 	return fmt.Sprintf("%s, evaluated by %s", response.Decision(), strings.Join(names(s.events, evaluates), ", ")), nil
 }
 
-// countDecisions counts the decisions of one request that is authorized on a condition that is false: nothing is allowed by it.
+// countDecisions counts the decisions about one request that is authorized on a false condition. It must not count an
+// Allow.
 func countDecisions(ctx context.Context, p *player) (lines []string, err error) {
 	before, err := p.decisions(ctx)
 	if err != nil {
@@ -366,7 +370,7 @@ func turnOffAndOn(ctx context.Context, p *player) (lines []string, err error) {
 	return lines, nil
 }
 
-// reloadTimeout is how long an API server may take to see another configuration.
+// reloadTimeout is the longest time in which an API server must use a changed configuration.
 const reloadTimeout = time.Minute
 
 // reloadContext sends requests on a condition that is true before, between and after reloads.

@@ -14,13 +14,13 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// authorizer is one webhook. It is asked each time.
+// authorizer is the configuration of one webhook. The API server does not cache its answers.
 const authorizer = `- {type: Webhook, name: %[1]s, webhook: {authorizedTTL: 1s, unauthorizedTTL: 1s, cacheAuthorizedRequests: false, cacheUnauthorizedRequests: false,
     timeout: 5s, subjectAccessReviewVersion: v1, failurePolicy: %[2]s%[3]s, connectionInfo: {type: KubeConfigFile, kubeConfigFile: "%[4]s/%[1]s"}}}
 `
 
-// forms are how an AuthorizationConfiguration names the kubeconfig's context for conditions, by the name of the field, and the newest
-// first: that of kubernetes/kubernetes#137633, and that of the KEP's text.
+// forms are the fields by which an AuthorizationConfiguration can name the kubeconfig's context for conditions. The
+// newest comes first: it is the form of kubernetes/kubernetes#137633, and the second is the form of the KEP's text.
 var forms = []struct{ field, text string }{
 	{newestForm, ", conditionsReview: {version: v1alpha1, kubeConfigContextName: " + reference.ConditionsContext + "}"},
 	{"conditionsEndpointKubeConfigContext", ", conditionsEndpointKubeConfigContext: " + reference.ConditionsContext},
@@ -28,7 +28,8 @@ var forms = []struct{ field, text string }{
 
 const newestForm = "conditionsReview"
 
-// start starts an API server whose chain has webhooks for a length. Which form its configuration has is what the server takes.
+// start starts an API server with webhooks for chains of a length. It tries the forms of the configuration until the
+// API server accepts one.
 func (p *player) start(ctx context.Context, k kind, length int, o Options) (err error) {
 	plain := &server.Plain{Files: map[string][]byte{"audit-policy.yaml": []byte(auditPolicy)}, Args: []string{
 		"--audit-policy-file=audit-policy.yaml", "--audit-log-mode=blocking", "--audit-log-path=" + p.audit.path,
@@ -52,7 +53,7 @@ func (p *player) start(ctx context.Context, k kind, length int, o Options) (err 
 	return err
 }
 
-// contextText is that part of a configuration in the form that the API server takes.
+// contextText returns the text that names the context for conditions, in the form that the API server accepts.
 func (p *player) contextText() string {
 	for _, form := range forms {
 		if form.field == p.form {
@@ -62,7 +63,8 @@ func (p *player) contextText() string {
 	return ""
 }
 
-// context is the part of a webhook's configuration that has it asked for conditions; there is none with the gate off.
+// context returns the part of a webhook's configuration that makes the API server ask it for conditions. It is empty
+// while the gate is off.
 func (k kind) context(text string) string {
 	if k.gate == "off" || k.noContext {
 		return ""
@@ -70,7 +72,7 @@ func (k kind) context(text string) string {
 	return text
 }
 
-// places are those of the webhooks of a chain, with the failure policy of each.
+// places returns the names of the webhooks of a chain, and the failure policy of each.
 func places(length int) (names []string, policies []vectors.FailureMode) {
 	for i := range length {
 		for _, mode := range []vectors.FailureMode{vectors.FailDeny, vectors.FailNoOpinion} {
@@ -108,7 +110,8 @@ func options(o Options, plain *server.Plain, gates map[string]bool) server.Optio
 	}
 }
 
-// explainUnknown says in a line that an API server does not know the gate, whichever version it is.
+// explainUnknown turns a long error of an API server that does not know the gate into a short one with the version of
+// the API server.
 func explainUnknown(ctx context.Context, err error, o Options) error {
 	if !strings.Contains(err.Error(), "unrecognized feature gate: "+Gate) {
 		return err

@@ -14,7 +14,7 @@ import (
 
 const enforcer = "../../../ci/enforcing-apiserver"
 
-// enforcing builds ci/enforcing-apiserver and has it run in the place of every kube-apiserver.
+// enforcing builds ci/enforcing-apiserver and runs it instead of every kube-apiserver.
 func enforcing(t *testing.T) {
 	pinned, err := os.ReadFile(filepath.Join(enforcer, "go.mod"))
 	if err != nil {
@@ -45,8 +45,8 @@ func builtin(t *testing.T, which func(*vectors.Vector) bool) (out []*vectors.Vec
 	return out
 }
 
-// TestEnforcingServer plays every vector on a kube-apiserver with our enforcer: those that can be played pass. It is wrong
-// on purpose then, and each fault has to be seen.
+// TestEnforcingServer runs every vector on a kube-apiserver with our enforcer. Every vector that can run must pass.
+// Then the enforcer gets one fault at a time, and each fault must be detected.
 func TestEnforcingServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a kube-apiserver")
@@ -122,7 +122,7 @@ func judgeChecks(t *testing.T, o Options) map[string]vectors.Result {
 	return results
 }
 
-// checkFaults are what the enforcer can do wrong, and the check that notices.
+// checkFaults are the faults that the enforcer can have, each with the check that detects it.
 var checkFaults = []struct{ fault, check string }{
 	{"no-conditions-reviews", "conditions-review"},
 	{"wildcards-on-conditions", "wildcards"},
@@ -134,7 +134,7 @@ var checkFaults = []struct{ fault, check string }{
 	{"off-by-default", "plugin-by-default"},
 }
 
-// takesOlderForm: a server that knows only the field of the KEP's text is given that one.
+// takesOlderForm checks that a server that knows only the field of the KEP's text gets a configuration with that field.
 func takesOlderForm(t *testing.T) {
 	t.Setenv("ENFORCING_APISERVER_FORM", "conditionsEndpointKubeConfigContext")
 	t.Setenv("ENFORCING_APISERVER_WIRE", wire.Merged.Name)
@@ -149,7 +149,7 @@ func takesOlderForm(t *testing.T) {
 	}
 }
 
-// faults are what the enforcer can do wrong, and one vector that notices.
+// faults are the faults that the enforcer can have, each with a vector that detects it.
 var faults = []struct{ fault, vector string }{
 	{"ignores-deny-conditions", "chain/order-deny-first"},
 	{"first-set-only", "status/first-set-denies"},
@@ -175,11 +175,11 @@ var faults = []struct{ fault, vector string }{
 	{"says-nothing", "enforcer/refuses-update"},
 }
 
-// fails says whether a fault fails a run, and its vector.
+// fails checks that a fault makes a run fail, and makes its vector fail.
 func fails(t *testing.T, fault, vector string) {
 	t.Setenv("ENFORCING_APISERVER_FAULT", fault)
 	t.Setenv("ENFORCING_APISERVER_WIRE", wire.Merged.Name)
-	// A chain of three shows nothing of them that shorter ones do not.
+	// Chains of three authorizers detect no fault that shorter chains do not.
 	all := builtin(t, func(v *vectors.Vector) bool { return v.APIServer != nil && len(v.APIServer.Chain) < 3 })
 	play, err := Run(t.Context(), all, Options{Release: local.Newest(), Binaries: &local.Binaries{}, Wire: wire.Merged, Played: func() {}})
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package gate plays the API-server vectors of KEP-5681 against a kube-apiserver that has the gate
-// ConditionalAuthorization: its authorizers are webhooks that answer as the vectors say, and real requests are sent.
+// Package gate runs the API-server vectors of KEP-5681 on a kube-apiserver that has the gate ConditionalAuthorization.
+// The authorizers of the API server are webhooks that answer as the vectors say. The harness sends real requests.
 //
 // No release of Kubernetes has the gate. The names of the gate, the plugin and the field are those of the KEP.
 package gate
@@ -22,16 +22,16 @@ const Gate = "ConditionalAuthorization"
 
 const plugin = "AuthorizationConditionsEnforcer"
 
-// Options say what vectors are played on.
+// Options are the options of a run of vectors.
 type Options struct {
-	// Release and Binaries name the program; TEST_ASSET_KUBE_APISERVER has the last word.
+	// Release and Binaries name the program. TEST_ASSET_KUBE_APISERVER takes precedence.
 	Release  local.Release
 	Binaries *local.Binaries
 	Wire     *wire.Revision // the revision in which the webhooks speak
 	Played   func()         // called after each vector
 }
 
-// Play is what was seen of all vectors that can be played.
+// Play is what was seen of all vectors that can run.
 type Play struct {
 	// Server is the program and its version, and Form how its configuration names the context for conditions.
 	Server, Form string
@@ -41,10 +41,10 @@ type Play struct {
 // kind is a configuration of an API server.
 type kind struct {
 	gate, plugin string
-	noContext    bool // the webhooks have no endpoint for conditions
+	noContext    bool // the webhooks have no context for conditions
 }
 
-// Run plays vectors, those about the same configuration on one API server.
+// Run runs vectors. Vectors about the same configuration run on one API server.
 func Run(ctx context.Context, all []*vectors.Vector, o Options) (*Play, error) {
 	play, byKind, length := &Play{}, map[kind][]*vectors.Vector{}, 1
 	for _, v := range all {
@@ -53,7 +53,8 @@ func Run(ctx context.Context, all []*vectors.Vector, o Options) (*Play, error) {
 			byKind[k], length = append(byKind[k], v), max(length, len(m.Chain), len(m.Compound))
 		}
 	}
-	// The usual one comes first, and always: what does not start otherwise is compared with it.
+	// The usual configuration always runs, and runs first: an API server that does not start with another one is
+	// compared with it.
 	for i, k := range []kind{{gate: "on", plugin: "on"}, {gate: "on", plugin: "off"}, {gate: "off", plugin: "on"}, {gate: "off", plugin: "off"}, {gate: "rolledBack", plugin: "on"}} {
 		if i > 0 && byKind[k] == nil {
 			continue
@@ -65,7 +66,7 @@ func Run(ctx context.Context, all []*vectors.Vector, o Options) (*Play, error) {
 	return play, nil
 }
 
-// playOn plays vectors on an API server of one configuration, with chains of a length.
+// playOn runs vectors on an API server of one configuration, with chains of a length.
 func (p *Play) playOn(ctx context.Context, k kind, length int, all []*vectors.Vector, o Options) (err error) {
 	playing, err := startPlayer(ctx, k, length, o)
 	if err != nil {
@@ -108,7 +109,7 @@ func startPlayer(ctx context.Context, k kind, length int, o Options) (_ *player,
 	return p, p.register(ctx)
 }
 
-// close ends the API server, then its webhooks.
+// close stops the API server, then its webhooks.
 func (p *player) close() (err error) {
 	if p.Server != nil {
 		err = p.Stop()

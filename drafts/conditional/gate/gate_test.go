@@ -7,7 +7,8 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/wire"
 )
 
-// TestUnknownGate: a kube-apiserver of today does not start with the gate, and that is no verdict on it.
+// TestUnknownGate checks that a kube-apiserver of today does not start with the gate, and that this is an error and not
+// a verdict.
 func TestUnknownGate(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")

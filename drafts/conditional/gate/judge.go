@@ -13,8 +13,8 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// ChooseReading returns the reading of the chain that an API server has: the one with fewer failures. seen is what was seen
-// of vectors, by their IDs.
+// ChooseReading returns the reading of the chain that an API server has: the one with fewer failures. seen has what was
+// seen of vectors, by their IDs.
 func ChooseReading(all []*vectors.Vector, seen map[string]*Seen) vectors.Reading {
 	if countFailures(all, seen, vectors.Eager) < countFailures(all, seen, vectors.Lazy) {
 		return vectors.Eager
@@ -35,7 +35,8 @@ func countFailures(all []*vectors.Vector, seen map[string]*Seen, reading vectors
 	return n
 }
 
-// Judge compares what was seen of a vector with what it says in a reading of the chain. compared is how many fields were.
+// Judge compares what was seen of a vector with what the vector wants in a reading of the chain. compared is the number
+// of fields that were compared.
 func (s *Seen) Judge(v *vectors.Vector, reading vectors.Reading) (r vectors.Result, compared int) {
 	got, broken := s.want(v.APIServer)
 	want := v.APIServer.Wanted(reading)
@@ -56,7 +57,7 @@ func (s *Seen) Judge(v *vectors.Vector, reading vectors.Reading) (r vectors.Resu
 	return r, compared
 }
 
-// want returns what could be seen, in the words of vectors; broken is what is wrong whatever a vector wants.
+// want translates what was seen into the fields of vectors. broken lists faults that no vector has to name.
 func (s *Seen) want(m *vectors.APIServer) (w *vectors.Want, broken []string) {
 	w = &vectors.Want{Starts: &s.Starts}
 	if !s.Starts {
@@ -72,7 +73,7 @@ func (s *Seen) want(m *vectors.APIServer) (w *vectors.Want, broken []string) {
 	default:
 		w.Authorized = vectors.ConditionalDeny
 	}
-	if s.Request == nil { // of a caller that wants no conditions
+	if s.Request == nil { // the caller of the vector accepts no conditions
 		w.Asked, w.EvaluatedBy, w.Decision = names(s.ReviewEvents, asked), names(s.ReviewEvents, evaluates), w.Authorized
 		return w, nil
 	}
@@ -96,7 +97,7 @@ func (s *Seen) want(m *vectors.APIServer) (w *vectors.Want, broken []string) {
 	return w, slices.Compact(broken)
 }
 
-// checkReviews returns what reviews of the other kinds show otherwise.
+// checkReviews returns where reviews of the other kinds differ from the SubjectAccessReview.
 func (s *Seen) checkReviews() (broken []string) {
 	for _, kind := range slices.Sorted(maps.Keys(s.Reviews)) {
 		if other := s.Reviews[kind]; !reflect.DeepEqual(other, s.Review) {
@@ -106,8 +107,8 @@ func (s *Seen) checkReviews() (broken []string) {
 	return broken
 }
 
-// check returns what is wrong with a request whatever a vector wants. What nobody has allowed and somebody was in error about is
-// answered 500.
+// check returns the faults of a request that no vector has to name. A request that nobody has allowed, after an error
+// of an authorizer, is answered with 500.
 func (s *Sent) check(m *vectors.APIServer) (broken []string) {
 	isRefusal := s.Code == http.StatusForbidden || s.Code == http.StatusInternalServerError
 	if !s.admitted() && !isRefusal {
@@ -119,7 +120,7 @@ func (s *Sent) check(m *vectors.APIServer) (broken []string) {
 	if slices.ContainsFunc(s.Events, func(e string) bool { return strings.HasSuffix(e, exposed) }) {
 		broken = append(broken, "an admission webhook sees conditions")
 	}
-	isOneCheck := m.Compound == nil && m.Objects < 2 // a second one may come behind admission, and the second object behind the first
+	isOneCheck := m.Compound == nil && m.Objects < 2 // a second check or object may be evaluated after admission of the first
 	if isOneCheck && !s.isInOrder() {
 		broken = append(broken, "admission plugins that validate are asked before conditions are enforced")
 	}
@@ -138,8 +139,9 @@ func (s *Sent) isInOrder() bool {
 	return !slices.ContainsFunc(s.Events[validated:], func(e string) bool { return strings.HasPrefix(e, evaluates+" ") })
 }
 
-// checkUpstream returns what is wrong with a request on an API server of kubernetes/kubernetes#141959: an audit event says of a
-// request whether it was let through on conditions, and one that is refused is told what its user may not do.
+// checkUpstream returns the faults of a request that are specific to an API server of kubernetes/kubernetes#141959. Its
+// audit event must report whether the request was let through on conditions, and a refusal must say what the user may
+// not do.
 func (s *Sent) checkUpstream(m *vectors.APIServer, isConditional bool) (broken []string) {
 	want := ""
 	if isConditional && s.proceeded() {
@@ -150,7 +152,7 @@ func (s *Sent) checkUpstream(m *vectors.APIServer, isConditional bool) (broken [
 	}
 	q := sentFor(m)
 	text := fmt.Sprintf("cannot %s resource %q", q.Verb, strings.TrimSuffix(q.Resource+"/"+q.Subresource, "/"))
-	isSecond := m.Compound != nil || q.Resource == "clusterroles" // whose refusal is about another verb
+	isSecond := m.Compound != nil || q.Resource == "clusterroles" // such a refusal names another verb
 	if s.Code == http.StatusForbidden && !isSecond && !strings.Contains(s.Message, text) {
 		broken = append(broken, fmt.Sprintf("the refusal is %q, want %q in it", s.Message, text))
 	}
@@ -161,7 +163,8 @@ func canAllow(s vectors.ConditionSet) bool {
 	return s.Allowed || slices.ContainsFunc(s.Conditions, func(c vectors.Condition) bool { return c.Effect == vectors.Allow })
 }
 
-// names returns those of an event, of the first check and the first object.
+// names returns the names of the authorizers in the events of one kind, without the events of the second check and of
+// further objects.
 func names(events []string, event string) []string {
 	found := []string{}
 	for _, e := range events {
@@ -175,7 +178,7 @@ func names(events []string, event string) []string {
 	return found
 }
 
-// setWords say what a set without conditions decides, or that it has some.
+// setWords are the words for a set without conditions, by its decision, and for a set with conditions.
 var setWords = map[vectors.Decision]string{vectors.Allow: " allowed", vectors.Deny: " denied", vectors.NoOpinion: " conditions"}
 
 // renderSets returns the sets of a SubjectAccessReview in the words of vectors.
@@ -194,8 +197,9 @@ func renderSets(r *vectors.SubjectAccessReviewStatus, m *vectors.APIServer) []st
 	return words
 }
 
-// decision returns the concrete one. A request that was refused was denied, or nobody had an opinion: then an authorizer
-// behind the chain could allow it. Of a request that supports no conditions, and of several objects, that cannot be told.
+// decision returns the concrete decision about a request. A request that was refused was denied, or nobody had an
+// opinion: then an authorizer behind the chain could allow it. For a request that supports no conditions, and for
+// several objects, the decision is unknown.
 func (s *Seen) decision(m *vectors.APIServer) vectors.Decision {
 	isVerb := slices.Contains([]string{"create", "update", "patch", "delete"}, m.Request.Verb)
 	writes := isVerb && m.Request.Served == "self"
@@ -216,8 +220,8 @@ func (s *Seen) decision(m *vectors.APIServer) vectors.Decision {
 // reasonAnnotation is the reason of a decision in an audit event.
 const reasonAnnotation = "authorization.k8s.io/reason"
 
-// reason returns the words of a vector that whoever sent the request was told, or that its audit event has. What was allowed on
-// conditions has no reason that is sure to be seen.
+// reason returns the words of a vector that are in the answer to the request, or in its audit event. A request that was
+// allowed on conditions has no reason that is certain to be visible.
 func (s *Seen) reason(m *vectors.APIServer, authorized vectors.Decision) []string {
 	text := s.Alone.Message
 	switch {

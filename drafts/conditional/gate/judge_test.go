@@ -36,7 +36,7 @@ func parsed(t *testing.T, text string) []*vectors.Vector {
 	return all
 }
 
-// right is what is seen of a server that does all of it right.
+// right returns what is seen of a correct server.
 func right() *Play {
 	allow := []vectors.Condition{{ID: "a", Effect: vectors.Allow, Type: "example.com/t", Condition: "x"}}
 	refused := &Sent{
@@ -54,7 +54,7 @@ func right() *Play {
 	}}}
 }
 
-// TestJudge: each thing that is seen is judged.
+// TestJudge checks that every field that is seen is judged.
 func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		name, why string
@@ -89,7 +89,7 @@ func TestJudge(t *testing.T) {
 			got, _ := judgeOne(t, lazily, p)
 			want := verdicts.Failed
 			switch {
-			case c.name == "it does not start": // of which the vector says nothing
+			case c.name == "it does not start": // the vector does not state whether it starts
 				want = verdicts.NotSupported
 			case c.why == "":
 				want = verdicts.Passed
@@ -101,7 +101,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// judgeOne judges what was seen of a vector, in the reading that the server has.
+// judgeOne judges what was seen of a vector, in the reading that was chosen for the server.
 func judgeOne(t *testing.T, text string, p *Play) (vectors.Result, vectors.Reading) {
 	t.Helper()
 	all, seen := parsed(t, text), map[string]*Seen{}
@@ -113,7 +113,8 @@ func judgeOne(t *testing.T, text string, p *Play) (vectors.Result, vectors.Readi
 	return r, reading
 }
 
-// TestReading: a server that asks all of the chain first is judged by what the KEP says of that, and it is said.
+// TestReading checks that a server that asks the whole chain at first is judged by the eager reading, and that the
+// reading is reported.
 func TestReading(t *testing.T) {
 	p := right()
 	p.Seen[0].Request.Events = []string{"asked a0", "asked a1", "admission", "evaluates a0"}
@@ -125,7 +126,7 @@ func TestReading(t *testing.T) {
 	}
 }
 
-// TestAdvice: advice costs nothing.
+// TestAdvice checks that a vector passes although the server does not follow advice.
 func TestAdvice(t *testing.T) {
 	p := right()
 	p.Seen[0].Request.Code = http.StatusCreated
@@ -137,7 +138,7 @@ func TestAdvice(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the table of docs/conditional-results.md")
 
-// TestDocs holds the page to what can be played, and why the rest cannot.
+// TestDocs compares the table on the page with the vectors that can run, and with the reasons why the others cannot.
 func TestDocs(t *testing.T) {
 	all := builtin(t, func(v *vectors.Vector) bool { return v.APIServer != nil })
 	counts := map[string][]int{}
@@ -170,7 +171,8 @@ func TestDocs(t *testing.T) {
 	docs.ComparePart(t, "../../../docs/conditional-results.md", "gate", b.String(), *update)
 }
 
-// TestInOrder: what is admitted was validated by nothing before its conditions were evaluated.
+// TestInOrder checks the order of conditions and other validation: nothing may validate a request before its conditions
+// were evaluated.
 func TestInOrder(t *testing.T) {
 	for _, c := range []struct {
 		events  []string
@@ -186,7 +188,7 @@ func TestInOrder(t *testing.T) {
 	}
 }
 
-// TestJudgeCheck: a check passes only on just what it wants.
+// TestJudgeCheck checks that a check passes only with exactly the lines that it wants.
 func TestJudgeCheck(t *testing.T) {
 	c := Check{Want: []string{"a", "b"}}
 	for _, lines := range [][]string{{"a"}, {"a", "c"}, {"a", "b", "c"}, nil} {

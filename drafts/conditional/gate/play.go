@@ -13,27 +13,30 @@ import (
 // Seen is what was seen of one vector on one API server.
 type Seen struct {
 	Vector string `json:"vector"`
-	// Starts is whether an API server so configured starts; nothing else is there if it does not.
+	// Starts is whether an API server with the configuration of the vector starts. If it does not, all other fields are
+	// empty.
 	Starts bool `json:"starts"`
-	// Form is how the API server's configuration names the context for conditions.
+	// Form is the form in which the API server's configuration names the context for conditions.
 	Form string `json:"form,omitempty"`
-	// Review is what a SubjectAccessReview about the request shows, and ReviewEvents who was asked for it. Reviews are
-	// what the other kinds show.
+	// Review is the answer to a SubjectAccessReview about the request, and ReviewEvents are the webhooks that were
+	// asked for it. Reviews are the answers to the other kinds of reviews.
 	Review       *vectors.SubjectAccessReviewStatus            `json:"review,omitempty"`
 	ReviewEvents []string                                      `json:"reviewEvents,omitempty"`
 	Reviews      map[string]*vectors.SubjectAccessReviewStatus `json:"reviews,omitempty"`
-	// Request is the request with all its checks, Alone with a second check that allows it, Behind moreover with an
-	// authorizer that allows it behind the chain: a chain that ends with no opinion leaves the decision to that one.
+	// Request is the request with all its checks. Alone is the request with a second check that allows it. Behind is
+	// the same as Alone, with an authorizer behind the chain that allows the request: it decides if the chain ends
+	// without an opinion.
 	Request *Sent `json:"request,omitempty"`
 	Alone   *Sent `json:"alone,omitempty"`
 	Behind  *Sent `json:"behind,omitempty"`
 }
 
-// Sent is a request that was sent, and what the webhooks saw of it, in order.
+// Sent is a request that was sent, with its answer and the events that the webhooks saw, in order.
 type Sent struct {
 	Code   int      `json:"code"`
 	Events []string `json:"events"`
-	// Message is that of the Status that it was answered with, and Annotations are those of its audit event.
+	// Message is the message of the Status that the request was answered with. Annotations are the annotations of its
+	// audit event.
 	Message     string            `json:"message,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
@@ -44,13 +47,13 @@ func (s *Sent) admitted() bool { return s.Code < 300 || s.Code == http.StatusNot
 // proceeded reports whether it went past the filter.
 func (s *Sent) proceeded() bool { return s.admitted() || slices.Contains(s.Events, admission) }
 
-// player plays vectors on one API server. Each request has a user and objects of its own.
+// player runs vectors on one API server. Each request has its own user and objects.
 type player struct {
 	*server.Server
 	hooks *recorder.Server
 	said  *webhooks
 	audit *auditLog
-	form  string // of the configuration that the API server takes
+	form  string // the form of the configuration that the API server accepts
 	n     int
 }
 
@@ -76,12 +79,12 @@ func (p *player) play(ctx context.Context, v *vectors.Vector) (seen Seen, err er
 		}
 		return out
 	}
-	// Whose second check no vector is about, it is allowed.
+	// If the vector has no second check, a second check is allowed.
 	allowed := []vectors.Authorizer{{Name: "a0", FailureMode: vectors.FailDeny, Decision: vectors.Allow}}
 	seen.Alone = send(vectors.NoOpinion, allowed)
 	if seen.Request = seen.Alone; m.Compound != nil {
 		compound := slices.Clone(m.Compound)
-		for i, a := range compound { // whose conditions nobody could tell from those of the first check
+		for i, a := range compound { // makes these conditions differ from those of the first check
 			compound[i].Conditions = slices.Clone(a.Conditions)
 			for j := range a.Conditions {
 				compound[i].Conditions[j].Condition.Condition += " of create"

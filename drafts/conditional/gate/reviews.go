@@ -14,14 +14,14 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
 
-// The kinds of access reviews. The other two are asked about the same request as the first.
+// The kinds of access reviews. The last two are asked about the same request as the first.
 const (
 	subjectReview = "SubjectAccessReview"
 	localReview   = "LocalSubjectAccessReview"
 	selfReview    = "SelfSubjectAccessReview"
 )
 
-// review asks the API server what it would say to the request of a vector, by reviews of all kinds.
+// review asks the API server about the request of a vector, by reviews of all kinds.
 func (p *player) review(ctx context.Context, m *vectors.APIServer, seen *Seen) (err error) {
 	q, spec := sentFor(m), vectors.SubjectAccessReviewSpec{}
 	spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: q.Verb, Group: q.APIGroup, Version: q.APIVersion, Resource: q.Resource, Subresource: q.Subresource, Namespace: "default"}
@@ -40,14 +40,15 @@ func (p *player) review(ctx context.Context, m *vectors.APIServer, seen *Seen) (
 	return nil
 }
 
-// reviewAs posts a review of a kind about a request of a vector, and returns its status and who was asked for it.
+// reviewAs posts a review of a kind about a request, and returns its status and the webhooks that were asked.
 func (p *player) reviewAs(ctx context.Context, kind string, spec vectors.SubjectAccessReviewSpec, chain []vectors.Authorizer) (*vectors.SubjectAccessReviewStatus, []string, error) {
 	s := &script{verb: spec.ResourceAttributes.Verb, chain: chain}
 	status, err := p.reviewUnder(ctx, kind, spec, s)
 	return status, s.events, err
 }
 
-// reviewUnder posts a review of a kind under a script, about a user of its own or by that user, and returns its status.
+// reviewUnder posts a review of a kind under a script and returns its status. The review is about a new user, or posted
+// by that user.
 func (p *player) reviewUnder(ctx context.Context, kind string, spec vectors.SubjectAccessReviewSpec, s *script) (*vectors.SubjectAccessReviewStatus, error) {
 	p.n++
 	s.user = fmt.Sprintf("%s%d", userPrefix, p.n)
@@ -70,8 +71,8 @@ func (p *player) reviewUnder(ctx context.Context, kind string, spec vectors.Subj
 	return p.readAccess(kind, a.body)
 }
 
-// askAccess returns who posts a review of a kind, the admin if it is empty, and its body: the codecs of a revision have those of
-// a SubjectAccessReview, from which the other two differ in a field or two.
+// askAccess returns the user who posts a review of a kind, and the body of the review. The user is empty for the admin.
+// A revision can write only a SubjectAccessReview; the other kinds differ from it in few fields.
 func (p *player) askAccess(kind string, spec vectors.SubjectAccessReviewSpec) (by string, body map[string]any, err error) {
 	raw, err := p.said.wire.AskAccess(spec)
 	if err == nil {

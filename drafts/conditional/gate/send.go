@@ -17,7 +17,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// kinds are those of resources that requests are sent for, by the resource; "" of those without an object of ours.
+// kinds are the kinds of the objects that requests are sent for, by resource. The kind is empty for resources without
+// an object of the harness.
 var kinds = map[string]string{"configmaps": "ConfigMap", "deployments": "Deployment", "leases": "Lease", "pods": "", "nodes": "", "clusterroles": "ClusterRole"}
 
 var methods = map[string]string{
@@ -25,7 +26,8 @@ var methods = map[string]string{
 	"deletecollection": http.MethodDelete, "get": http.MethodGet, "list": http.MethodGet, "watch": http.MethodGet,
 }
 
-// sentFor is a vector's request as it is sent: no update creates a ConfigMap, and one of a Lease does.
+// sentFor returns the request of a vector as it is sent. An update cannot create a ConfigMap, but it can create a
+// Lease.
 func sentFor(m *vectors.APIServer) vectors.Request {
 	q := m.Request
 	if q.Verb == "update" && m.Compound != nil && q.Resource == "configmaps" {
@@ -44,7 +46,7 @@ func object(q vectors.Request, label string, number int) map[string]any {
 		pod := map[string]any{"containers": []any{map[string]any{"name": "c", "image": "none.invalid/none"}}}
 		o["spec"] = map[string]any{"selector": map[string]any{"matchLabels": labels}, "template": map[string]any{"metadata": map[string]any{"labels": labels}, "spec": pod}}
 	}
-	if q.Resource == "clusterroles" { // with what its user may not do, so that it takes escalate
+	if q.Resource == "clusterroles" { // its user does not have this permission, so the API server checks escalate
 		o["rules"] = []any{map[string]any{"apiGroups": []string{""}, "resources": []string{"pods"}, "verbs": []string{"get"}}}
 	}
 	return o
@@ -65,7 +67,7 @@ func (p *player) send(ctx context.Context, m *vectors.APIServer, s *script) (*Se
 	return p.observe(ctx, s, func() (answer, error) { return p.exchange(ctx, s.user, methods[q.Verb], path, contentType, body) })
 }
 
-// observe does something while the webhooks follow a script, and returns what was seen of it.
+// observe does something while the webhooks follow a script, and returns what was seen.
 func (p *player) observe(ctx context.Context, s *script, do func() (answer, error)) (*Sent, error) {
 	a, err := p.under(s, do)
 	if err != nil {
@@ -108,7 +110,7 @@ func hasObjects(m *vectors.APIServer, q vectors.Request) bool {
 	return m.Compound == nil && slices.Contains([]string{"update", "patch", "delete"}, q.Verb)
 }
 
-// render returns what is sent: the path below that of the resource, the type of the content, and the body.
+// render returns the path, the content type and the body of a request.
 func render(m *vectors.APIServer, q vectors.Request, path, name string) (at, contentType string, body any) {
 	named := path + "/" + name + "-0"
 	body = object(q, name, 0)
@@ -131,14 +133,14 @@ func render(m *vectors.APIServer, q vectors.Request, path, name string) (at, con
 	return path, "", body
 }
 
-// answer is what came back of a request.
+// answer is the answer to a request.
 type answer struct {
 	code    int
 	body    []byte
 	auditID string
 }
 
-// message is that of a Status, if the answer is one.
+// message returns the message of a Status. It is empty if the answer is not a Status.
 func (a answer) message() string {
 	var status struct{ Kind, Message string }
 	if json.Unmarshal(a.body, &status) != nil || status.Kind != "Status" {

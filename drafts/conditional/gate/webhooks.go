@@ -21,34 +21,36 @@ import (
 	"github.com/authzconf/authzconf/engine/recorder"
 )
 
-// The events of a request. The first two end with the name of an authorizer; second begins those of the second check.
+// The events of a request. The first two are followed by the name of an authorizer. second begins the events of the
+// second check.
 const (
 	asked      = "asked"            // a SubjectAccessReview
 	evaluates  = "evaluates"        // an AuthorizationConditionsReview
-	admission  = "admission"        // a mutating webhook: the request is past the filter
+	admission  = "admission"        // a mutating webhook: the request is past the authorization filter
 	validation = "validation"       // a validating webhook
 	exposed    = " sees conditions" // of an admission webhook
-	forObject  = " for object "     // and its number, unless it is 0; -1 is no object of the request, or not with what admission has
+	forObject  = " for object "     // followed by the number of the object, unless it is 0; -1 means wrong data
 	second     = "second "
 )
 
-// script is what the webhooks say while one request is under way.
+// script is how the webhooks answer during one request.
 type script struct {
 	user, verb, object string
 	chain, compound    []vectors.Authorizer
-	behind             vectors.Decision // what the last webhook says, which no vector has
-	// insists is what the webhooks evaluate all conditions to, if it is there, whatever can come of them.
+	behind             vectors.Decision // the decision of the last webhook, which is not part of vectors
+	// insists is the decision to which the webhooks evaluate all conditions, possible or not. If it is empty, they
+	// evaluate the conditions.
 	insists vectors.Decision
 	// answered are the sets that each link has answered with, by check and name.
 	answered map[string][]vectors.ConditionSet
 	events   []string
-	// modes are how the webhooks of the chain were asked for conditions, and versions those of the objects on which some were
-	// evaluated.
+	// modes are the modes in which the webhooks of the chain were asked for conditions. versions are the versions of
+	// the objects on which conditions were evaluated.
 	modes    []vectors.Mode
 	versions []string
 }
 
-// webhooks are all authorizers of the chain, and a mutating admission webhook that marks the end of the authorization.
+// webhooks are all authorizers of the chain, and the two admission webhooks.
 type webhooks struct {
 	wire *wire.Revision
 	mu   sync.Mutex
@@ -77,11 +79,11 @@ func (w *webhooks) handler() http.Handler {
 			body, err := io.ReadAll(io.LimitReader(req.Body, 4<<20))
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			s := cmp.Or(w.now, &script{}) // which is for a request of nobody that has an opinion here
+			s := cmp.Or(w.now, &script{}) // without a script no webhook has an opinion
 			if err == nil {
 				body, err = answer(s, strings.TrimPrefix(req.URL.Path, path), body)
 			}
-			if err != nil { // with no code at which an API server asks again
+			if err != nil { // an API server does not repeat a request after this code
 				http.Error(out, err.Error(), http.StatusBadRequest)
 				return
 			}
@@ -92,7 +94,7 @@ func (w *webhooks) handler() http.Handler {
 	return mux
 }
 
-// link returns the authorizer at a place of a chain, nil if there is none.
+// link returns the authorizer at a place of a chain. It is nil if there is none.
 func link(chain []vectors.Authorizer, place string) *vectors.Authorizer {
 	for i, a := range chain {
 		mode := a.FailureMode
@@ -113,7 +115,7 @@ func (w *webhooks) access(s *script, place string, body []byte) ([]byte, error) 
 	}
 	var status vectors.SubjectAccessReviewStatus
 	isOther := spec.User != s.user || spec.ResourceAttributes == nil || spec.ResourceAttributes.Group == "authorization.k8s.io"
-	if isOther || place == behindAll { // who posts a SelfSubjectAccessReview is allowed to by RBAC
+	if isOther || place == behindAll { // RBAC allows a SelfSubjectAccessReview itself
 		status.Allowed = spec.User == s.user && s.behind == vectors.Allow
 		return w.wire.AnswerAccess(status)
 	}
@@ -139,7 +141,8 @@ func (w *webhooks) access(s *script, place string, body []byte) ([]byte, error) 
 	return answer, err
 }
 
-// conditions answers an AuthorizationConditionsReview. It must have the link's own sets, and the request's object.
+// conditions answers an AuthorizationConditionsReview. The review must have the authorizer's own sets and the object of
+// the request.
 func (w *webhooks) conditions(s *script, place string, body []byte) ([]byte, error) {
 	q, err := w.wire.DecodeConditions(body)
 	if err != nil {
@@ -170,10 +173,10 @@ func (w *webhooks) conditions(s *script, place string, body []byte) ([]byte, err
 	return nil, errors.New("these are not the conditions that were answered")
 }
 
-// objectsOf are whether an operation has an object and an old object.
+// objectsOf reports whether an operation has an object, and whether it has an old object.
 var objectsOf = map[string][2]bool{"CREATE": {true, false}, "UPDATE": {true, true}, "DELETE": {false, true}, "CONNECT": {true, false}}
 
-// isWhole reports whether data is what admission has of an operation.
+// isWhole reports whether data has exactly the objects that admission has for the operation.
 func isWhole(data vectors.ConditionData) bool {
 	if data.Operation == "CONNECT" && data.Options != nil {
 		return false
@@ -181,8 +184,8 @@ func isWhole(data vectors.ConditionData) bool {
 	return objectsOf[data.Operation] == [2]bool{data.Object != nil, data.OldObject != nil}
 }
 
-// numberOf returns the number of an object, by the end of its name; -1 if it is none of the request, or not as the operation
-// has it.
+// numberOf returns the number of an object, from the end of its name. It is -1 if the object is not part of the
+// request, or if the data is not complete.
 func numberOf(prefix string, data vectors.ConditionData) (n int) {
 	if !isWhole(data) {
 		return -1
@@ -221,7 +224,7 @@ func evaluate(a *vectors.Authorizer, sets []vectors.ConditionSet, object int) (d
 	return vectors.NoOpinion, failed
 }
 
-// versionsOf returns those of the two objects, as far as they are there.
+// versionsOf returns the versions of the two objects, if they exist.
 func versionsOf(data vectors.ConditionData) (versions []string) {
 	for name, o := range map[string]vectors.Object{"object": data.Object, "oldObject": data.OldObject} {
 		if o != nil {
@@ -232,7 +235,8 @@ func versionsOf(data vectors.ConditionData) (versions []string) {
 	return versions
 }
 
-// explain returns the ID and the description of the first condition that has led to a decision, which is the reason of it.
+// explain returns the ID and the description of the first condition that has led to a decision, which is the reason of
+// it.
 func explain(a *vectors.Authorizer, d vectors.Decision, object int) string {
 	for _, c := range a.Conditions {
 		isTrue := c.PerObject[min(object, len(c.PerObject)-1)] == vectors.True
@@ -243,7 +247,7 @@ func explain(a *vectors.Authorizer, d vectors.Decision, object int) string {
 	return ""
 }
 
-// kubeconfig returns that of a place, with a context for each of the reviews.
+// kubeconfig returns the kubeconfig of a webhook, with a context for each kind of review.
 func kubeconfig(l *recorder.Server, place string) ([]byte, error) {
 	c := clientcmdapi.NewConfig()
 	c.AuthInfos["apiserver"], c.CurrentContext = clientcmdapi.NewAuthInfo(), "authorize"

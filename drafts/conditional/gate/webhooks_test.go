@@ -10,7 +10,8 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/wire"
 )
 
-// TestConditions: who sends back other sets than those that were answered is told so, and it is noted.
+// TestConditions checks that a caller who sends back other sets than were answered gets an error, and that an event
+// records it.
 func TestConditions(t *testing.T) {
 	set := func(condition string) []vectors.ConditionSet {
 		return []vectors.ConditionSet{{AuthorizerName: "a0", FailureMode: vectors.FailDeny, Conditions: []vectors.Condition{{ID: "a", Effect: vectors.Allow, Type: "example.com/t", Condition: condition}}}}
@@ -53,7 +54,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// TestNumberOf: what admission has for an operation has to be there, and nothing else.
+// TestNumberOf checks that exactly the objects that admission has for an operation must be there.
 func TestNumberOf(t *testing.T) {
 	o := vectors.Object{"metadata": map[string]any{"name": "vector-1-2"}}
 	for _, c := range []struct {

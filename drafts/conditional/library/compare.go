@@ -7,39 +7,41 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// Kind is what came of a vector.
+// Kind is the result of a comparison of the library with a vector.
 type Kind string
 
-// The kinds.
+// The kinds of results.
 const (
 	// Agree means that the library does what the vector says.
 	Agree Kind = "agree"
-	// Part means that it does as far as it has a part; the rest of the vector is judged by nothing but our own model.
+	// Part means that the library does what the vector says, as far as the library takes part in it. The rest of the
+	// vector is judged by our own model only.
 	Part Kind = "part"
-	// Absent means that the library has no part in it.
+	// Absent means that the library does not take part in the vector.
 	Absent Kind = "absent"
-	// Divergent means that it does otherwise in a known way.
+	// Divergent means that the library differs from the vector in a known way.
 	Divergent Kind = "divergent"
-	// Failed means that it does otherwise.
+	// Failed means that the library differs from the vector in an unknown way.
 	Failed Kind = "failed"
 )
 
-// Finding is what came of a vector.
+// Finding is the result of a comparison with a vector.
 type Finding struct {
 	Kind Kind
-	// Known is the entry of the list that is about it, nil if there is none.
+	// Known is the entry of the list that is about the vector. It is nil if there is none.
 	Known *Divergence
-	// Differences are what the library does otherwise.
+	// Differences are the differences between the library and the vector.
 	Differences []string
-	// Stale says what of the entry is not true, empty if all is.
+	// Stale says what is no longer true about the entry. It is empty if the entry is true.
 	Stale string
 }
 
-// Compare compares what the library makes of an API-server vector with what the KEP says, and with what is known.
+// Compare compares what the library answers to an API-server vector with what the KEP says, and with the known
+// divergences.
 func (l *List) Compare(v *vectors.Vector, observed *vectors.Want) Finding {
 	got := *observed
 	absent := find(l.Absent, v.ID)
-	if absent != nil { // whom the filter and the enforcer call nobody knows
+	if absent != nil { // calls of authorizers by the filter and the enforcer are unknown
 		got.AskedLater, got.EvaluatedBy = nil, nil
 	}
 	lazy := v.APIServer.Wanted(vectors.Lazy)
@@ -55,14 +57,14 @@ func (l *List) Compare(v *vectors.Vector, observed *vectors.Want) Finding {
 	return l.explain(v, &got, differences)
 }
 
-// hasNoPart reports whether the library has no part in a vector, whatever it says: what would decide does not exist yet.
+// hasNoPart reports whether the library takes no part in a vector, because what would decide does not exist yet.
 func (l *List) hasNoPart(v *vectors.Vector) bool {
 	absent, server := find(l.Absent, v.ID), v.APIServer.Server
 	isAbsent := absent != nil && !absent.Part
 	return isAbsent || server.Version == "old" || server.Gate != "on"
 }
 
-// explain looks for the known divergence that differences come from. The library is read as it is, eagerly.
+// explain looks for the known divergence that explains differences. The library reads the chain eagerly.
 func (l *List) explain(v *vectors.Vector, got *vectors.Want, differences []string) Finding {
 	eager := v.APIServer.Wanted(vectors.Eager)
 	rest := eager.Differences(got)
@@ -91,8 +93,8 @@ func (l *List) explain(v *vectors.Vector, got *vectors.Want, differences []strin
 	return Finding{Kind: Failed, Differences: rest}
 }
 
-// Result returns the verdict on the library. A known divergence does not count, and neither does what the library has no
-// part in.
+// Result returns the verdict on the library. A known divergence is no failure, and neither is a vector in which the
+// library takes no part.
 func (f Finding) Result() vectors.Result {
 	switch f.Kind {
 	case Failed:

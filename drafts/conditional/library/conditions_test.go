@@ -32,7 +32,7 @@ func judged(t *testing.T, change func(*List)) *Report {
 	return r
 }
 
-// The library does what it is known to do.
+// TestLibrary checks that the library does what it is known to do.
 func TestLibrary(t *testing.T) {
 	r := judged(t, nil)
 	for _, f := range r.Failed {
@@ -43,8 +43,7 @@ func TestLibrary(t *testing.T) {
 	}
 }
 
-// TestList: a difference that is not listed fails, and so does an entry that is not
-// true.
+// TestList checks that a difference that is not listed fails, and that an entry that is no longer true fails.
 func TestList(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*List)
@@ -79,8 +78,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestDocs holds the tables of docs/conditional-results.md to what the library does. With
-// -update they are written.
+// TestDocs compares the tables of docs/conditional-results.md with the library. With -update it writes them.
 func TestDocs(t *testing.T) {
 	docs.ComparePart(t, "../../../docs/conditional-results.md", "library", markdown(judged(t, nil)), *update)
 }
@@ -106,7 +104,7 @@ func markdown(r *Report) string {
 	return b.String()
 }
 
-// TestTexts holds what the library says in words to testdata/texts.golden. With -update it is written.
+// TestTexts compares the texts of the library with testdata/texts.golden. With -update it writes the file.
 func TestTexts(t *testing.T) {
 	all, err := vectors.Builtin()
 	if err != nil {

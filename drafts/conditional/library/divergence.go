@@ -20,32 +20,32 @@ import (
 //go:embed divergences.yaml
 var divergencesFile []byte
 
-// List is what is known of the library.
+// List is the list of known divergences of the library.
 type List struct {
 	Divergences []Divergence `yaml:"divergences"`
 	Absent      []Divergence `yaml:"absent"`
-	Sections    []string     `yaml:"sections"` // those of the KEP that demand something
+	Sections    []string     `yaml:"sections"` // the sections of the KEP that demand something
 }
 
-// Divergence is something that the library does otherwise than the KEP says, or has no part for.
+// Divergence is a difference between the library and the KEP, or a part of the KEP that the library does not have.
 type Divergence struct {
 	Name     string `json:"name" yaml:"name"`
 	Upstream string `json:"upstream" yaml:"upstream"` // the file and function in k8s.io/apiserver
-	Says     string `json:"says" yaml:"says"`         // what the KEP says, Instead what the library does
+	Says     string `json:"says" yaml:"says"`         // what the KEP says; Instead is what the library does
 	Instead  string `json:"instead" yaml:"instead"`
-	// Vectors are IDs of what is absent; one that ends in "/" is a folder.
+	// Vectors are the IDs of vectors about an absent part. An ID that ends in "/" is a folder.
 	Vectors []string `json:"vectors,omitempty" yaml:"vectors,omitempty"`
 	Answers []Answer `json:"answers,omitempty" yaml:"answers,omitempty"` // what the library answers instead
-	// Reading covers every vector with which the library agrees in that reading.
+	// Reading covers every vector with which the library agrees in that reading of the chain.
 	Reading vectors.Reading `json:"reading,omitempty" yaml:"reading,omitempty"`
-	// Part says that the library has a part for some fields of the vectors of what is absent: those are judged.
+	// Part says that the library has some fields of the vectors about an absent part. Those fields are judged.
 	Part bool `json:"part,omitempty" yaml:"part,omitempty"`
-	// Probe names what is looked at to see whether it is absent still.
+	// Probe is the name of the probe that reports whether the part exists by now.
 	Probe string `json:"probe,omitempty" yaml:"probe,omitempty"`
-	Seen  int    `json:"seen" yaml:"-"` // how many vectors it was seen with
+	Seen  int    `json:"seen" yaml:"-"` // the number of vectors that it was seen with
 }
 
-// Answer is what the library answers to vectors: the fields that differ, with their values.
+// Answer is the answer of the library to some vectors: the fields that differ, with their values.
 type Answer struct {
 	Vectors      []string `json:"vectors" yaml:"vectors"`
 	vectors.Want `json:",inline" yaml:",inline"`
@@ -68,7 +68,7 @@ func (d *Divergence) names(id string) bool {
 	})
 }
 
-// answer returns what is known of the library's answer to a vector, nil if nothing is.
+// answer returns the known answer of the library to a vector. It is nil if there is none.
 func (d *Divergence) answer(id string) *vectors.Want {
 	for i := range d.Answers {
 		if slices.Contains(d.Answers[i].Vectors, id) {
@@ -78,7 +78,7 @@ func (d *Divergence) answer(id string) *vectors.Want {
 	return nil
 }
 
-// probes report whether the library has a part by now.
+// probes report whether the library has an absent part by now.
 var probes = map[string]func() bool{
 	"conditionsChain": func() bool {
 		_, there := reflect.TypeFor[authorizationv1.SubjectAccessReviewStatus]().FieldByName("ConditionsChain")
@@ -103,7 +103,7 @@ func (d *Divergence) ids() []string {
 	return slices.DeleteFunc(ids, func(id string) bool { return strings.HasSuffix(id, "/") })
 }
 
-// find returns the first divergence that is about a vector, nil if there is none.
+// find returns the first divergence that is about a vector. It is nil if there is none.
 func find(list []Divergence, id string) *Divergence {
 	i := slices.IndexFunc(list, func(d Divergence) bool { return d.names(id) })
 	if i < 0 {

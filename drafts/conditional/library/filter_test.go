@@ -38,9 +38,10 @@ func proceeds(t *testing.T, m *vectors.APIServer) bool {
 	return passed
 }
 
-// TestFilterFailsClosed: the library's filter for authorization refuses what an authorizer allows on conditions where the KEP
-// wants that (section "Computing a concrete decision from a conditional authorization chain": "fails closed"), and passes on what
-// is allowed without any. Where the KEP has it go on, the filter refuses as well, for it asks for no conditions yet.
+// TestFilterFailsClosed checks the authorization filter of the library with authorizers that allow on conditions. It
+// refuses these requests where the KEP wants that (section "Computing a concrete decision from a conditional
+// authorization chain": "fails closed"), and lets requests pass that are allowed without conditions. It also refuses
+// where the KEP lets the request go on, because it asks for no conditions yet.
 func TestFilterFailsClosed(t *testing.T) {
 	all, err := vectors.Builtin()
 	if err != nil {

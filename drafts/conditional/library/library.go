@@ -1,9 +1,9 @@
 // Package library compares k8s.io/apiserver's own conditional authorization with the API-server vectors of KEP-5681, and
-// lists where it does otherwise.
+// lists the differences.
 //
-// The library is what exists of the KEP in Kubernetes 1.37: the types and the union of
+// The library is the part of the KEP that exists in Kubernetes 1.37: the types and the union of
 // k8s.io/apiserver/pkg/authorization. There is no feature gate, no field in SubjectAccessReview, no review of
-// conditions and no admission plugin yet; what only those could show is listed as absent.
+// conditions and no admission plugin yet. Vectors that only those could show are listed as absent.
 package library
 
 import (
@@ -21,12 +21,13 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
 
-// Observe returns what k8s.io/apiserver makes of a vector, where it has a part: Proceeds, Admitted and Starts stay empty.
+// Observe returns what k8s.io/apiserver answers to a vector. Proceeds, Admitted and Starts stay empty: the library does
+// not take part in them.
 func Observe(ctx context.Context, m *vectors.APIServer) (*vectors.Want, error) {
 	return observe(ctx, m, func(_ string, a authorizer.Authorizer) authorizer.Authorizer { return a })
 }
 
-// observe is Observe with something around each authorizer of the chain.
+// observe is like Observe, with a wrapper around each authorizer of the chain.
 func observe(ctx context.Context, m *vectors.APIServer, wrap wrapper) (*vectors.Want, error) {
 	run := &libraryRun{m: m, wrap: wrap, attributes: authorizer.AttributesRecord{
 		User: &user.DefaultInfo{Name: "someone"}, Verb: m.Request.Verb, APIGroup: m.Request.APIGroup, APIVersion: m.Request.APIVersion,
@@ -63,13 +64,13 @@ func observe(ctx context.Context, m *vectors.APIServer, wrap wrapper) (*vectors.
 	return run.want, nil
 }
 
-// wrapper puts something around an authorizer that has a name.
+// wrapper wraps an authorizer that has a name.
 type wrapper func(name string, a authorizer.Authorizer) authorizer.Authorizer
 
-// libraryRun notes who is asked what.
+// libraryRun runs one vector, and records which authorizers are asked.
 type libraryRun struct {
 	m          *vectors.APIServer
-	wrap       wrapper // nil if there is nothing around the authorizers
+	wrap       wrapper // nil if the authorizers are not wrapped
 	want       *vectors.Want
 	asking     *[]string
 	attributes authorizer.AttributesRecord
@@ -92,7 +93,8 @@ func (r *libraryRun) chain(all []vectors.Authorizer) (authorizer.Authorizer, err
 	return union.New(named...)
 }
 
-// evaluate is the second phase for one object: what the server evaluates itself first, then the authorizers.
+// evaluate runs the second phase for one object. The server evaluates first what it can evaluate itself. The
+// authorizers evaluate the rest.
 func (r *libraryRun) evaluate(ctx context.Context, chain authorizer.Authorizer, d authorizer.ConditionsAwareDecision, object int) (vectors.Decision, string, error) {
 	data := record{object: object}
 	if len(r.m.Server.BuiltinTypes) > 0 {
@@ -101,7 +103,7 @@ func (r *libraryRun) evaluate(ctx context.Context, chain authorizer.Authorizer, 
 	if d.IsUnconditional() {
 		return kind(d), d.Reason(), d.Error()
 	}
-	if object > 0 { // who is called is noted for the first
+	if object > 0 { // calls of authorizers are recorded for the first object only
 		defer func(first []string) { r.want.EvaluatedBy = first }(slices.Clip(r.want.EvaluatedBy))
 	}
 	concrete, reason, err := chain.EvaluateConditions(ctx, d, data)
@@ -125,8 +127,8 @@ func (r *libraryRun) builtin(ctx context.Context, c authorizer.Condition, data a
 	return authorizer.ConditionEvaluationResultBoolean(truth == vectors.True)
 }
 
-// authorizer is one of a chain. A webhook that answers with several sets is a union of as many authorizers, and a set
-// of sets is one within.
+// authorizer returns one authorizer of a chain. A webhook that answers with several sets becomes a union of as many
+// authorizers, and a set of sets becomes a union inside it.
 func (r *libraryRun) authorizer(a *vectors.Authorizer) (authorizer.Authorizer, error) {
 	if a.Status == nil || len(a.Status.ConditionsChain) == 0 {
 		one := *a
@@ -231,7 +233,7 @@ func (c condition) GetType() string        { return c.Type }
 func (c condition) GetCondition() string   { return c.Condition.Condition }
 func (c condition) GetDescription() string { return c.Description }
 
-// Evaluate leaves it to the authorizer, as after a review.
+// Evaluate leaves the condition to its authorizer, as the library does with a condition of a review.
 func (c condition) Evaluate(context.Context, authorizer.ConditionsData) authorizer.ConditionEvaluationResult {
 	return authorizer.ConditionsEvaluationResultUnevaluatable()
 }
@@ -250,7 +252,7 @@ func kind(d authorizer.ConditionsAwareDecision) vectors.Decision {
 	return vectors.ConditionalDeny
 }
 
-// sets is what a SubjectAccessReview would show of a decision.
+// sets returns the condition sets that a SubjectAccessReview would show of a decision.
 func sets(d authorizer.ConditionsAwareDecision, name string) (out []string) {
 	switch {
 	case d.IsAllow():
@@ -266,7 +268,8 @@ func sets(d authorizer.ConditionsAwareDecision, name string) (out []string) {
 	return out
 }
 
-// record is the data of one object; conditions here are known by its number, and ask for nothing else.
+// record is the data of one object. The conditions of vectors are evaluated by the number of the object, and need no
+// other data.
 type record struct {
 	authorizer.ConditionsData
 	object int

@@ -11,7 +11,7 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
 
-// count has an authorizer counted as kube-apiserver counts those of its configuration.
+// count returns an authorizer whose decisions are counted as kube-apiserver counts the decisions of its authorizers.
 func count(name string, a authorizer.Authorizer) authorizer.Authorizer {
 	return metrics.InstrumentedAuthorizer("Webhook", name, a)
 }
@@ -46,8 +46,8 @@ func conditional(name string, effect vectors.Decision, perObject ...vectors.Trut
 	}}}
 }
 
-// TestMetrics: what the decisions of authorizers are counted as. One that is conditional is counted as such, and once more as what
-// its conditions evaluate to, for each object; no opinion is counted in neither phase.
+// TestMetrics checks how the decisions of authorizers are counted. A conditional decision is counted as conditional,
+// and for each object again as the decision to which its conditions evaluate. NoOpinion is not counted in either phase.
 func TestMetrics(t *testing.T) {
 	allow := vectors.Authorizer{Name: "b", Decision: vectors.Allow}
 	cannot := conditional("a", vectors.Deny, vectors.False)
@@ -63,7 +63,7 @@ func TestMetrics(t *testing.T) {
 		{"no opinion, and the next allows", []vectors.Authorizer{{Name: "a", Decision: vectors.NoOpinion}, allow}, "", map[string]float64{"b allowed": 1}},
 		{"a condition that allows", []vectors.Authorizer{conditional("a", vectors.Allow, vectors.True)}, "", map[string]float64{"a conditional": 1, "a allowed": 1}},
 		{"a condition that does not", []vectors.Authorizer{conditional("a", vectors.Allow, vectors.False)}, "", map[string]float64{"a conditional": 1}},
-		// The next one was asked in the first phase and is not asked again.
+		// The next authorizer was asked in the first phase. It is not asked again.
 		{"a condition that does not deny, and the next allows", []vectors.Authorizer{conditional("a", vectors.Deny, vectors.False), allow}, "", map[string]float64{"a conditional": 1, "b allowed": 1}},
 		{"a condition that denies, and the next would allow", []vectors.Authorizer{conditional("a", vectors.Deny, vectors.True), allow}, "", map[string]float64{"a conditional": 1, "a denied": 1, "b allowed": 1}},
 		{"a condition in error", []vectors.Authorizer{conditional("a", vectors.Deny, vectors.Error), allow}, "", map[string]float64{"a conditional": 1, "a denied": 1, "b allowed": 1}},
@@ -87,7 +87,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestMetricsChangeNothing: an authorizer that is counted decides every vector as it does uncounted.
+// TestMetricsChangeNothing checks that an authorizer decides every vector in the same way when it is counted.
 func TestMetricsChangeNothing(t *testing.T) {
 	all, err := vectors.Builtin()
 	if err != nil {

@@ -10,10 +10,11 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
 
-// TestReloadBetweenPhases: kube-apiserver evaluates conditions by the chain of the moment, not by the one that answered
-// (k8s.io/kubernetes pkg/kubeapiserver/authorizer/reload.go). What its union makes of a decision of another chain: it finds
-// authorizers by name, and asks whoever has the name. That is at odds with the goal that a decision is made by one state of the
-// authorizer (section "Goals": "evaluated against an atomic set of policies in the authorizer").
+// TestReloadBetweenPhases checks conditions that one chain gave and another chain evaluates. kube-apiserver evaluates
+// conditions by the chain that is configured at that time, not by the chain that answered (k8s.io/kubernetes
+// pkg/kubeapiserver/authorizer/reload.go). The union of the library finds authorizers by name, and asks any authorizer
+// with the right name. That conflicts with the goal that one state of the authorizer makes a decision (section "Goals":
+// "evaluated against an atomic set of policies in the authorizer").
 func TestReloadBetweenPhases(t *testing.T) {
 	mayAllow, mayDeny := conditional("a", vectors.Allow, vectors.True), conditional("a", vectors.Deny, vectors.False)
 	allow := vectors.Authorizer{Name: "b", Decision: vectors.Allow}
@@ -24,10 +25,10 @@ func TestReloadBetweenPhases(t *testing.T) {
 		before, after []vectors.Authorizer
 		decision      authorizer.Decision
 		problem       string
-		evaluatedBy   []string // of the chain after the reload
+		evaluatedBy   []string // the authorizers of the chain after the reload
 	}{
 		{"control: nothing is changed", []vectors.Authorizer{mayAllow}, []vectors.Authorizer{mayAllow}, authorizer.DecisionAllow, "", []string{"a"}},
-		// Here the two of one name differ in what they make of the same condition.
+		// In this case the two authorizers with the same name evaluate the same condition differently.
 		{"another under the same name", []vectors.Authorizer{conditional("a", vectors.Allow, vectors.False)}, []vectors.Authorizer{mayAllow}, authorizer.DecisionNoOpinion, "", []string{"a"}},
 		{"who may have allowed is gone", []vectors.Authorizer{mayAllow}, []vectors.Authorizer{renamed}, authorizer.DecisionNoOpinion, `couldn't find authorizer with name: "a"`, []string{}},
 		{"who may have denied is gone", []vectors.Authorizer{mayDeny, allow}, []vectors.Authorizer{allow}, authorizer.DecisionDeny, `couldn't find authorizer with name: "a"`, []string{}},

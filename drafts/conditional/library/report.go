@@ -8,19 +8,19 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
 
-// Report is what came of comparing the library with vectors.
+// Report is the result of the comparison of the library with vectors.
 type Report struct {
 	Sections []Section
-	// Divergences and Absent are the known ones, with how often they were seen.
+	// Divergences and Absent are the entries of the list, with the number of vectors that they were seen with.
 	Divergences []Divergence
 	Absent      []Divergence
-	// Failed are vectors that differ and are not a known divergence.
+	// Failed are the vectors that differ without a known divergence.
 	Failed []Failure
-	// Stale are entries of the list that are not true any more, and sections without vectors.
+	// Stale names entries of the list that are no longer true, and sections without vectors.
 	Stale []string
 }
 
-// Section is what came of the vectors of one section of the KEP.
+// Section has the results of the vectors of one section of the KEP.
 type Section struct {
 	Name                           string
 	Agree, Divergent, Absent, Part int
@@ -71,7 +71,8 @@ func Judge(ctx context.Context, all []*vectors.Vector, list *List) (*Report, err
 	return NewReport(all, list, findings), nil
 }
 
-// NewReport counts what came of vectors, by their IDs, and finds out what of the list is not true any more.
+// NewReport counts the results of vectors, which are given by their IDs, and finds the entries of the list that are no
+// longer true.
 func NewReport(all []*vectors.Vector, list *List, findings map[string]Finding) *Report {
 	r := &Report{}
 	sections := map[string]int{}
@@ -116,7 +117,7 @@ func (r *Report) add(v *vectors.Vector, s *Section, findings map[string]Finding)
 	}
 }
 
-// Passed reports whether everything is as it is known to be.
+// Passed reports whether the library does everything as the list says.
 func (r *Report) Passed() bool { return len(r.Failed) == 0 && len(r.Stale) == 0 }
 
 // Module returns the module that is judged, and its version in this program.

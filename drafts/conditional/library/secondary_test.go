@@ -11,9 +11,9 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
 
-// TestSecondary evaluates the conditions that ask for a check as they are written: by the function authorizer as
-// ValidatingAdmissionPolicies have it, of the library's own union. Each is what its vector says, and the authorizers are
-// asked that it says.
+// TestSecondary evaluates the text of the conditions that ask for a check. ValidatingAdmissionPolicies have a function
+// authorizer, which asks the library's union. Each condition must evaluate to what its vector says, and the authorizers
+// that the vector names must be asked.
 func TestSecondary(t *testing.T) {
 	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(environment.VersionedOptions{
 		IntroducedVersion: environment.DefaultCompatibilityVersion(),

@@ -6,9 +6,8 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
 
-// findStale counts how often each entry of the list was seen, and returns the entries that are not true any more. Each
-// divergence has to be seen, and each vector that it names to be one that differs; of what is absent a vector has to be
-// known.
+// findStale counts how often each entry of the list was seen, and returns the entries that are no longer true. Each
+// divergence must be seen, and each vector that it names must differ. An absent part must name known vectors.
 func (l *List) findStale(all, counted []*vectors.Vector, findings map[string]Finding) (stale []string) {
 	known, differing := map[string]bool{}, map[string]bool{}
 	for _, v := range all {
@@ -48,7 +47,7 @@ func (l *List) countSeen(v *vectors.Vector, f Finding) {
 	}
 }
 
-// checkEntry returns what of an entry is not true: it was not seen, or names vectors that are not right.
+// checkEntry returns why an entry is no longer true: it was not seen, or it names wrong vectors.
 func checkEntry(what string, d Divergence, unseen string, right map[string]bool, wrong string) (stale []string) {
 	if d.Seen == 0 {
 		stale = append(stale, fmt.Sprintf("%s %s: %s", what, d.Name, unseen))

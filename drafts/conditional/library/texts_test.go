@@ -14,11 +14,11 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
 
-// What the library says in words: reasons, errors and how it prints decisions, which vectors do not state. They are held
-// to testdata/texts.golden, so that a new release that says something else is seen to. The tests of library mutants ask
-// the same.
+// This file collects texts of the library that vectors do not state: reasons, errors, and the printed form of
+// decisions. They are compared with testdata/texts.golden, so that a change in a new release is detected. The tests of
+// library mutants compare the same texts.
 
-// texts are all that the library says, a line each.
+// texts returns all texts of the library, one on each line.
 func texts(ctx context.Context, all []*vectors.Vector) (out []string) {
 	for _, v := range all {
 		if v.APIServer == nil || strings.HasPrefix(v.ID, "kep-5681/chain/words/") {
@@ -53,12 +53,12 @@ func describePhases(ctx context.Context, m *vectors.APIServer) (string, error) {
 		parts(chain.Authorize(ctx, authorizer.AttributesRecord{})), whole(d), whole(partly), parts(chain.EvaluateConditions(ctx, partly, record{}))), nil
 }
 
-// parts are a decision, its reason and its error.
+// parts prints a decision, its reason and its error.
 func parts(d authorizer.Decision, reason string, err error) string {
 	return fmt.Sprintf("%s %q %v", d, reason, err)
 }
 
-// whole is all that can be asked of a decision.
+// whole prints everything that the methods of a decision return.
 func whole(d authorizer.ConditionsAwareDecision) string {
 	var possible []string
 	for p := range d.PossibleDecisions() {
@@ -80,7 +80,7 @@ func maps(d authorizer.ConditionsAwareDecision) (out []string) {
 	return out
 }
 
-// ids are those of some conditions, the first three of them: iteration ends where its caller ends it.
+// ids prints at most three conditions. That checks that the iteration stops when its caller stops it.
 func ids(all iter.Seq[authorizer.Condition]) (out []string) {
 	for c := range all {
 		if len(out) == 3 {
@@ -91,7 +91,7 @@ func ids(all iter.Seq[authorizer.Condition]) (out []string) {
 	return out
 }
 
-// calls are what the library says to callers that a server is not, and to authorizers that break a rule.
+// calls returns texts of the library for callers other than a server, and for authorizers that break a rule.
 func calls(ctx context.Context) (out []string) {
 	say := func(what, text string) { out = append(out, what+": "+text) }
 	answering := func(d authorizer.Decision, reason string, err error) authorizer.Authorizer {
@@ -124,7 +124,8 @@ func calls(ctx context.Context) (out []string) {
 	return slices.Concat(out, built(), evaluated(ctx))
 }
 
-// chains are some with reasons and errors, and with conditions that are evaluated here (true, false) or there.
+// chains returns chains with reasons and errors, and with conditions that are evaluated by the server (here) or by the
+// authorizer (there).
 func chains() (out [][]vectors.Authorizer) {
 	conditions := func(kind vectors.Decision, is vectors.Truth, where string) vectors.EvaluatedCondition {
 		return vectors.EvaluatedCondition{
@@ -171,7 +172,7 @@ func named(id string, is ...authorizer.ConditionEvaluationResult) authorizer.Con
 	return c
 }
 
-// built are decisions as authorizers build them.
+// built prints decisions that are built as authorizers build them.
 func built() (out []string) {
 	say := func(what string, d authorizer.ConditionsAwareDecision) { out = append(out, what+": "+whole(d)) }
 	say("the empty decision", authorizer.ConditionsAwareDecision{})
@@ -225,7 +226,7 @@ func (w wrong) EvaluateConditions(context.Context, authorizer.ConditionsAwareDec
 	return authorizer.Decision(w), "because", nil
 }
 
-// evaluated are decisions that are evaluated by others than who is meant to.
+// evaluated prints decisions that are evaluated by a wrong authorizer, or with results that are wrong.
 func evaluated(ctx context.Context) (out []string) {
 	say := func(what, text string) { out = append(out, what+": "+text) }
 	yes, no := authorizer.ConditionEvaluationResultBoolean(true), authorizer.ConditionEvaluationResultBoolean(false)

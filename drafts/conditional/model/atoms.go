@@ -9,7 +9,7 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
 
-// facts are one request and the data of its second phase.
+// facts are a request and the data of its second phase.
 type facts struct {
 	user, verb, name, team string
 	hasTeam                bool // an extra of the user
@@ -19,7 +19,7 @@ type facts struct {
 	object, old vectors.Object
 }
 
-// text returns a string of an object; there reports whether it has one.
+// text returns a string in an object, and whether the object has that string.
 func text(o vectors.Object, path ...string) (s string, there bool) {
 	s, there, err := unstructured.NestedString(o, path...)
 	return s, there && err == nil
@@ -38,7 +38,7 @@ func truth(b bool) vectors.Truth {
 	return vectors.False
 }
 
-// sure returns an atom of what is known early.
+// sure returns an atom whose truth follows from the request alone.
 func sure(text string, f func(*facts) vectors.Truth) *atom {
 	return &atom{text: text, early: f, late: f}
 }
@@ -74,7 +74,7 @@ var (
 	never  = sure("false", func(*facts) vectors.Truth { return vectors.False })
 )
 
-// The atoms. What each is of given data is said here once more, not asked of CEL.
+// The atoms. Their truth is computed in Go, independently of CEL.
 var (
 	sureAtoms = []*atom{
 		always, never,
@@ -114,7 +114,7 @@ var (
 			return hasField(o, "spec", "class"), hasField(o, "spec")
 		})),
 		open(`object.spec.replicas > 3`, field(object, func(_ *facts, o vectors.Object) (bool, bool) {
-			n, there, err := unstructured.NestedInt64(o, "spec", "replicas") // a text has no order with a number
+			n, there, err := unstructured.NestedInt64(o, "spec", "replicas") // a text cannot be compared with a number
 			return n > 3, there && err == nil
 		})),
 		open(`object.metadata.labels["env"] == "dev"`, field(object, func(_ *facts, o vectors.Object) (bool, bool) {
@@ -125,7 +125,7 @@ var (
 			return hasField(o, "metadata", "labels", "env"), hasField(o, "metadata", "labels")
 		})),
 		open(`oldObject.metadata.name == "gold"`, field(old, func(_ *facts, o vectors.Object) (bool, bool) { return hasName(o, "gold"), true })),
-		// With what is known in places that cel-go's pruning does not look into.
+		// These atoms have known values in places that the pruning of cel-go does not reach.
 		open(`object.metadata.name == request.userInfo.username`, field(object, func(f *facts, o vectors.Object) (bool, bool) { return hasName(o, f.user), true })),
 		open(`object.metadata.finalizers.all(f, f != request.userInfo.username)`, field(object, func(f *facts, o vectors.Object) (bool, bool) {
 			all, there, _ := unstructured.NestedStringSlice(o, "metadata", "finalizers")

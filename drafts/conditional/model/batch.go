@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	requests  = 8 // of a batch of cases with the same policies
+	requests  = 8 // of a batch: its cases have the same policies
 	objects   = 8 // of a request
 	batchSize = requests * objects
 )
@@ -16,7 +16,7 @@ const (
 // Batches returns how many batches of cases there are. The cases of a batch have the same policies.
 func (o Exploration) Batches() int { return (o.Cases + batchSize - 1) / batchSize }
 
-// Range returns the numbers of the first and the last case of some batches; end is the one after the last batch.
+// Range returns the numbers of the first and the last case of batches. end is the batch after the last one.
 func (o Exploration) Range(first, end int) (from, to int) {
 	return first * batchSize, min(end*batchSize, o.Cases) - 1
 }
@@ -25,7 +25,7 @@ func (o Exploration) Range(first, end int) (from, to int) {
 func (o Exploration) generate(n int) (cases []*triple) {
 	g := newGenerator(o.Seed, n)
 	t := &triple{policies: g.policies(), mode: pick(g, vectors.FailDeny, vectors.FailNoOpinion), facts: &facts{}}
-	if o.One || o.Wire.Rules.Union { // which have no failure mode but Deny
+	if o.One || o.Wire.Rules.Union { // they have no failure mode but Deny
 		t.mode = vectors.FailDeny
 	}
 	for i := range min(batchSize, o.Cases-n*batchSize) {
@@ -38,27 +38,28 @@ func (o Exploration) generate(n int) (cases []*triple) {
 	return cases
 }
 
-// Batch is what an authorizer answered about the cases of a batch.
+// Batch has the answers of an authorizer to the cases of a batch.
 type Batch struct {
 	// Reviews are the answers to the requests, in order.
 	Reviews []Review `json:"reviews"`
-	// Smaller is the smallest case that disagrees as one of the batch does, nil if none does.
+	// Smaller is the smallest case that disagrees, made from a case of the batch. It is nil if no case disagrees.
 	Smaller *Smaller `json:"smaller,omitempty"`
 }
 
-// Review is what an authorizer answered to one request.
+// Review is the answer of an authorizer to one request.
 type Review struct {
 	// Answer is the SubjectAccessReview as it was answered.
 	Answer json.RawMessage `json:"answer"`
-	// Evaluations are those of the conditions for each object of the request. There are none if there are no conditions.
+	// Evaluations are the answers about the conditions, for each object of the request. The list is empty if there are
+	// no conditions.
 	Evaluations []Evaluation `json:"evaluations,omitempty"`
 }
 
-// Evaluation is what an authorizer answered about conditions and one object.
+// Evaluation is the answer of an authorizer about conditions and one object.
 type Evaluation struct {
 	// Answer is the AuthorizationConditionsReview as it was answered.
 	Answer json.RawMessage `json:"answer,omitempty"`
-	// Error says why there is no answer.
+	// Error says why there is no answer to judge.
 	Error string `json:"error,omitempty"`
 }
 
@@ -67,11 +68,12 @@ type Smaller struct {
 	// Case is the number of the case that it was made of.
 	Case   int    `json:"case"`
 	Reason string `json:"reason"`
-	// Vector is the case as a vector file, with what is right.
+	// Vector is the case as a vector file, with the right decisions.
 	Vector string `json:"vector"`
 }
 
-// Observe asks an authorizer about the cases of a batch. If one disagrees, it is made small, which takes more questions.
+// Observe asks an authorizer about the cases of a batch. If a case disagrees, Observe asks more questions to find a
+// smaller case.
 func (o Exploration) Observe(subject Subject, n int) (*Batch, error) {
 	cases, b := o.generate(n), &Batch{}
 	loaded, err := subject(cases[0].words(), cases[0].mode)
@@ -93,7 +95,7 @@ func (o Exploration) Observe(subject Subject, n int) (*Batch, error) {
 	return b, nil
 }
 
-// ask asks about cases that have one request, and differ in what is known later.
+// ask asks about cases that have the same request and differ in the data of the second phase.
 func (o Exploration) ask(loaded Loaded, cases []*triple) (*Review, *vectors.SubjectAccessReviewStatus, error) {
 	answer, status, err := o.askAccess(loaded, *cases[0].facts.spec())
 	if err != nil {
@@ -116,7 +118,7 @@ func (o Exploration) ask(loaded Loaded, cases []*triple) (*Review, *vectors.Subj
 	return r, status, nil
 }
 
-// Subject makes the authorizer that is asked, with policies and what a Deny policy in error counts as.
+// Subject makes the authorizer that is asked, with policies and a failure mode for Deny policies in error.
 type Subject func(policies []vectors.Policy, mode vectors.FailureMode) (Loaded, error)
 
 // Loaded is an authorizer with policies. What it is asked has gone through JSON.
@@ -125,7 +127,7 @@ type Loaded interface {
 	Evaluate(*vectors.AuthorizationConditionsRequest) vectors.AuthorizationConditionsResponse
 }
 
-// askAccess asks the first phase as a webhook is asked: nothing but JSON goes across.
+// askAccess asks the first phase as a webhook is asked: only JSON is exchanged.
 func (o Exploration) askAccess(loaded Loaded, spec vectors.SubjectAccessReviewSpec) (json.RawMessage, *vectors.SubjectAccessReviewStatus, error) {
 	question, err := o.Wire.AskAccess(spec)
 	if err != nil {
@@ -143,7 +145,7 @@ func (o Exploration) askAccess(loaded Loaded, spec vectors.SubjectAccessReviewSp
 	return answer, status, err
 }
 
-// askConditions asks the second phase.
+// askConditions asks the second phase, again by JSON only.
 func (o Exploration) askConditions(loaded Loaded, q vectors.AuthorizationConditionsRequest) (json.RawMessage, error) {
 	q.UID = "generated"
 	question, err := o.Wire.AskConditions(q)

@@ -36,7 +36,8 @@ func (t *triple) words() []vectors.Policy {
 	return out
 }
 
-// decide returns the decision with everything known, or of what the request alone tells; Conditional if it takes more.
+// decide returns the decision. If all is set, it is the decision with everything known. Otherwise it is the decision
+// that follows from the request alone, or Conditional if none does.
 func (t *triple) decide(all bool) vectors.Decision {
 	return t.outcome(func(e *expression) []vectors.Truth {
 		truth := e.value(t.facts, all)
@@ -47,14 +48,15 @@ func (t *triple) decide(all bool) vectors.Decision {
 	})
 }
 
-// certain returns the decision that an authorizer may be sure of before the second phase, at best: it also knows what
-// the verb tells of the objects, and that what is joined to an error can still be decided one way only.
+// certain returns the decision that an authorizer can be certain of before the second phase, at best. Such an
+// authorizer also knows what the verb says about the objects, and sees that a part next to an error can decide in only
+// one way.
 func (t *triple) certain() vectors.Decision {
 	return t.outcome(func(e *expression) []vectors.Truth { return e.possible(t.facts) })
 }
 
-// firstPhase returns the answers of the first phase that are right: what follows from the request alone, and if that
-// is Conditional, what is certain nevertheless.
+// firstPhase returns the right answers of the first phase: the decision that follows from the request alone, and if
+// that is Conditional, also the decision that is certain nevertheless.
 func (t *triple) firstPhase() []vectors.Decision {
 	out := []vectors.Decision{t.decide(false)}
 	if out[0] == vectors.Conditional {
@@ -65,7 +67,8 @@ func (t *triple) firstPhase() []vectors.Decision {
 	return out
 }
 
-// outcome returns what the policies decide in every way that their truths allow: Conditional if the ways differ.
+// outcome returns the decision of the policies for all combinations of their possible truths. It is Conditional if the
+// decisions differ.
 func (t *triple) outcome(truths func(*expression) []vectors.Truth) (first vectors.Decision) {
 	effects := seq.Map(t.policies, func(p generatedPolicy) vectors.Decision { return p.effect })
 	parts := seq.Map(t.policies, func(p generatedPolicy) []vectors.Truth { return truths(p.expression) })
@@ -89,7 +92,7 @@ func (f *facts) spec() *vectors.SubjectAccessReviewSpec {
 	return s
 }
 
-// data returns what the second phase is told.
+// data returns the data that the second phase gets.
 func (f *facts) data() *vectors.ConditionData {
 	return &vectors.ConditionData{Operation: f.operation, Object: f.object, OldObject: f.old}
 }
@@ -99,7 +102,7 @@ func (t *triple) clone() *triple {
 	return &triple{policies: slices.Clone(t.policies), mode: t.mode, facts: &f}
 }
 
-// vector returns the case as a vector file, with what is right.
+// vector returns the case as a vector file, with the right decisions.
 func (t *triple) vector(reason string) string {
 	raw, err := cases.YAML(struct {
 		Description string           `json:"description"`

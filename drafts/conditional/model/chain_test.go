@@ -6,14 +6,14 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
 
-// link is what one authorizer says, as far as the rest of the chain is concerned.
+// link is the answer of one authorizer, as far as it matters for the rest of the chain.
 type link struct {
 	from *vectors.Authorizer
-	// decision is concrete or Conditional.
+	// decision is a concrete decision or Conditional.
 	decision vectors.Decision
 	err      bool
-	// sets are those of a conditional decision, in order. A webhook can answer with
-	// several ("Supporting webhooks through the AuthorizationConditionsReview API").
+	// sets are the sets of a conditional decision, in order. A webhook can answer with several sets ("Supporting
+	// webhooks through the AuthorizationConditionsReview API").
 	sets []set
 }
 
@@ -25,13 +25,12 @@ type set struct {
 	types    []string
 	// secondary are the conditions that ask for a check.
 	secondary []bool
-	// truths and builtin are, by object, what the conditions evaluate to for the
-	// authorizer and for the API server's own evaluator.
+	// truths and builtin are the truths of the conditions for each object: truths by the authorizer, builtin by the API
+	// server's own evaluator.
 	truths, builtin [][]vectors.Truth
 }
 
-// canAllow tells whether a conditional decision can become Allow: whether it is a
-// conditional allow (Glossary).
+// canAllow reports whether a conditional decision can become Allow, so that it is a conditional allow (Glossary).
 func (l *link) canAllow() bool {
 	return slices.ContainsFunc(l.sets, func(s set) bool {
 		return s.concrete == vectors.Allow || slices.Contains(s.effects, vectors.Allow)
@@ -44,7 +43,7 @@ func (l *link) canDeny() bool {
 	})
 }
 
-// ask is what the API server takes an authorizer's answer for.
+// ask returns how the API server understands the answer of an authorizer.
 func (r *run) ask(a *vectors.Authorizer) link {
 	if a.Status != nil {
 		return r.askWebhook(a)
@@ -79,8 +78,8 @@ func (r *run) ask(a *vectors.Authorizer) link {
 	return l
 }
 
-// folded is what an authorizer is advised to answer in the place of conditions that
-// nobody asked for ("Authorizer requirements").
+// folded returns the answer that an authorizer is advised to give instead of conditions if nobody asked for conditions
+// ("Authorizer requirements").
 func folded(l link) link {
 	if l.canDeny() {
 		return link{from: l.from, decision: vectors.Deny}
@@ -92,7 +91,7 @@ func folded(l link) link {
 func (r *run) askWebhook(a *vectors.Authorizer) link {
 	status := *a.Status
 	if r.m.Server.Version == "old" || r.m.Server.Gate != "on" {
-		status.ConditionsChain = nil // the field is unknown, and dropped
+		status.ConditionsChain = nil // the field is unknown, so it is dropped
 	}
 	mode := vectors.Optimized
 	if !r.conditions() && status.ConditionsChain != nil {

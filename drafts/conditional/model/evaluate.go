@@ -4,8 +4,8 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
 
-// Evaluate returns what a set of conditions amounts to, each of which is known to be true, false or an error, and whether
-// there is an error to report ("Computing a concrete decision from a ConditionSet").
+// Evaluate returns the decision that follows from a set of conditions, given whether each condition is true, false or
+// an error. It also reports whether there is an error to report ("Computing a concrete decision from a ConditionSet").
 func Evaluate(mode vectors.FailureMode, effects []vectors.Decision, truths []vectors.Truth) (vectors.Decision, bool) {
 	has := func(e vectors.Decision, t vectors.Truth) bool {
 		for i := range effects {

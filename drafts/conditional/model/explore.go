@@ -1,22 +1,23 @@
-// Package model models conditional authorization as KEP-5681 describes it. It is pure, written from the text, and
+// Package model models conditional authorization as KEP-5681 describes it. It is pure. It is written from the text, and
 // shares no code with k8s.io/apiserver.
 //
-//   - Evaluate is what a set of conditions amounts to. The tests have the API server around it (the union of a
-//     chain, the authorization filter, what a SubjectAccessReview shows, and evaluation during admission, in the
-//     lazy reading that the KEP proposes and in the eager one) and compare it with every API-server vector.
+//   - Evaluate decides by a set of conditions. The tests add the API server around it: the union of a chain, the
+//     authorization filter, the answer to a SubjectAccessReview, and evaluation during admission, in the lazy reading
+//     that the KEP proposes and in the eager one. They compare the result with every API-server vector.
 //   - Explore generates policies, requests and objects, and compares an authorizer with the first technical requirement
-//     of the KEP: two phases amount to the decision that one phase with everything known amounts to.
+//     of the KEP: two phases must decide as one phase with everything known decides.
 //
-// Where the text is silent: an authorizer's malformed answer counts as its failure mode, with an error, which is
-// what the text says of malformed conditions; and in the eager reading a chain of which only one outcome is
-// possible is concrete, which the text says of a conditional deny followed by Deny.
+// Where the text is silent, the model decides as follows. An authorizer's malformed answer counts as its failure mode,
+// with an error: the text says that of malformed conditions. In the eager reading, a chain with only one possible
+// outcome is concrete: the text says that of a conditional deny followed by Deny.
 //
-// CEL's && and || give the same whichever side is an error: error && false is false. The KEP says that they do not
-// commute, and so keeps <residual> && false as a Deny condition; in CEL that is false, and nothing is lost without it.
+// CEL's && and || have the same result whichever side is an error: error && false is false. The KEP says that they do not
+// commute, and so keeps <residual> && false as a Deny condition. In CEL that condition is false, and nothing is lost
+// without it.
 //
-// Explore computes the one phase without CEL: the generated expressions are made of parts of which is known, from
-// the data, whether they are true, false or an error. So is what the first phase must answer: with what is not
-// known yet as a fourth value, an answer may be conditional only if no concrete one is certain.
+// Explore computes the decision of one phase without CEL. The generated expressions consist of parts whose truth (true,
+// false or an error) is known from the data. The right answers of the first phase are computed in the same way, with
+// unknown as a fourth truth: an answer may be conditional only if no concrete decision is certain.
 package model
 
 import (
@@ -32,25 +33,25 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/wire"
 )
 
-// Exploration says what is tried. The same exploration has the same cases.
+// Exploration says which cases are tried. Equal explorations have equal cases.
 type Exploration struct {
 	// Wire is the revision in which the authorizer is asked.
 	Wire  *wire.Revision
 	Cases int
 	Seed  int64
-	// One is set if there is one authorizer, which holds one set of policies at a time; its only failure mode is Deny.
+	// One is set if there is one authorizer that has one set of policies at a time. Its only failure mode is Deny.
 	One bool
 }
 
-// MaxDisagreements is how many disagreements end an exploration.
+// MaxDisagreements is the number of disagreements that ends an exploration.
 const MaxDisagreements = 10
 
-// Explored is what came of an exploration.
+// Explored is the result of an exploration.
 type Explored struct {
 	Counts
-	// Disagreements are in the order of their cases.
+	// Disagreements are the cases in which the authorizer is wrong, in the order of their numbers.
 	Disagreements []Disagreement
-	// Stopped is set if there were too many to go on, or if it was interrupted.
+	// Stopped is set if the exploration ended early, after too many disagreements or an interruption.
 	Stopped bool
 }
 
@@ -80,7 +81,8 @@ func Explore(ctx context.Context, subject Subject, o Exploration) (*Explored, er
 	return found, err
 }
 
-// each calls do with the numbers of all batches, several at once unless there is one authorizer, as long as it goes on.
+// each calls do with the numbers of all batches until do returns false. It makes several calls at once unless there is
+// one authorizer.
 func (o Exploration) each(ctx context.Context, do func(n int) (goOn bool, err error)) error {
 	group, ctx := errgroup.WithContext(ctx)
 	var next atomic.Int64
@@ -111,10 +113,10 @@ func (o Exploration) each(ctx context.Context, do func(n int) (goOn bool, err er
 	return group.Wait()
 }
 
-// Counts count cases.
+// Counts are numbers of cases.
 type Counts struct {
 	Cases int
-	// ByFailureMode counts them by what a Deny policy in error counted as.
+	// ByFailureMode has the numbers of cases by the failure mode of Deny policies in error.
 	ByFailureMode map[vectors.FailureMode]int
 	// ByAnswer counts the answers of the first phase, ByDecision the final ones.
 	ByAnswer   map[vectors.Decision]int

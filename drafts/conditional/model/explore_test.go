@@ -2,7 +2,7 @@ package model
 
 import "testing"
 
-// The same seed gives the same cases.
+// TestSeed checks that the same seed gives the same cases.
 func TestSeed(t *testing.T) {
 	texts := map[int64]string{}
 	for range 2 {

@@ -15,15 +15,15 @@ type expression struct {
 	atom *atom
 }
 
-// atom is a part of an expression, and what it is of given data.
+// atom is the smallest part of an expression, with functions that return its truth.
 type atom struct {
 	text string
-	// early is what the atom is if only the request is known; nil says that it takes the rest.
+	// early returns the truth of the atom if only the request is known. It is nil if that is not enough.
 	early func(*facts) vectors.Truth
 	late  func(*facts) vectors.Truth
 }
 
-// unknown is the fourth value: what only the second phase shows.
+// unknown is the fourth truth of an expression: only the second phase can decide it.
 const unknown vectors.Truth = "unknown"
 
 func (e *expression) String() string {
@@ -38,8 +38,9 @@ func (e *expression) String() string {
 	return "(" + strings.Join(seq.Map(e.args, (*expression).String), " "+e.op+" ") + ")"
 }
 
-// value returns what the expression is, with everything known or only the request. CEL's logical operators commute,
-// also with an error on one side (CEL specification, "Logical Operators"); what is unknown outweighs an error.
+// value returns the truth of the expression, with everything known or with only the request known. CEL's logical
+// operators commute, also with an error on one side (CEL specification, "Logical Operators"). An unknown part takes
+// precedence over an error.
 func (e *expression) value(f *facts, all bool) vectors.Truth {
 	switch e.op {
 	case "":
@@ -67,11 +68,11 @@ func (e *expression) value(f *facts, all bool) vectors.Truth {
 	return combine(e.args, f, all, vectors.True, vectors.False)
 }
 
-// anything is what an unknown part can be.
+// anything lists the truths that an unknown part can have.
 var anything = []vectors.Truth{vectors.True, vectors.False, vectors.Error}
 
-// possible returns what the expression can evaluate to in the second phase, as far as the request and its verb tell.
-// Each part is taken for itself, so it may be less.
+// possible returns the truths that the expression can have in the second phase, as far as the request and its verb
+// decide that. Each part is considered separately, so some of these truths may be impossible.
 func (e *expression) possible(f *facts) (out []vectors.Truth) {
 	if e.op == "" {
 		if truth := e.value(f, false); truth != unknown {
@@ -92,7 +93,7 @@ func (e *expression) possible(f *facts) (out []vectors.Truth) {
 	return out
 }
 
-// ways returns all that can be chosen, one truth of each part.
+// ways returns all combinations of one truth of each part.
 func ways(parts [][]vectors.Truth) [][]vectors.Truth {
 	out := [][]vectors.Truth{nil}
 	for _, part := range parts {
@@ -105,7 +106,8 @@ func ways(parts [][]vectors.Truth) [][]vectors.Truth {
 	return out
 }
 
-// isSettled reports whether the verb settles the atom: a create has no oldObject, and a delete sends no object and is a DELETE.
+// isSettled reports whether the verb decides the atom: a create has no oldObject, and a delete has no object and the
+// operation DELETE.
 func (a *atom) isSettled(f *facts) bool {
 	old := strings.Contains(a.text, "oldObject")
 	object := strings.Contains(strings.ReplaceAll(a.text, "oldObject", ""), "object")
@@ -142,7 +144,7 @@ func not(t vectors.Truth) vectors.Truth {
 	return t
 }
 
-// smaller returns expressions with less in them, those with least first.
+// smaller returns expressions with fewer parts, the smallest first.
 func (e *expression) smaller() (out []*expression) {
 	if e.atom == always || e.atom == never {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
 
-// generator makes parts of cases.
+// generator generates the parts of cases.
 type generator struct{ *rand.Rand }
 
 func newGenerator(seed int64, group int) *generator {
@@ -15,8 +15,8 @@ func newGenerator(seed int64, group int) *generator {
 
 func pick[T any](g *generator, all ...T) T { return all[g.IntN(len(all))] }
 
-// longest is how many bytes a policy can have, so that what is left of it fits a condition of every revision of the
-// wire, also with what is known written out.
+// longest is the largest number of bytes of a policy. Its residual then fits into a condition of every revision of the
+// wire, even with the known values written out.
 const longest = 512
 
 func (g *generator) policies() (out []generatedPolicy) {
@@ -54,7 +54,7 @@ func (g *generator) request(f *facts) {
 	f.team = pick(g, "blue", "red")
 }
 
-// late fills in the rest, as the verb has it: also an update that becomes a create.
+// late adds the data of the second phase that fits to the verb. An update can become a create.
 func (g *generator) late(f *facts) {
 	f.object, f.old = nil, nil
 	switch f.operation = map[string]string{"create": "CREATE", "update": pick(g, "UPDATE", "UPDATE", "CREATE"), "delete": "DELETE"}[f.verb]; f.operation {

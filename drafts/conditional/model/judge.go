@@ -11,18 +11,18 @@ import (
 type Disagreement struct {
 	Case   int
 	Reason string
-	// Vector is the smallest case that disagrees as a vector file, with what is right.
+	// Vector is the smallest case that disagrees, as a vector file with the right decisions.
 	Vector string
 }
 
-// Judged is what came of a batch.
+// Judged is the judgement on a batch.
 type Judged struct {
 	Counts
-	// Disagreement is nil if two phases amount to one in every case. One of a batch is enough.
+	// Disagreement is nil if the two phases decide every case as one phase does. Otherwise it is one case of the batch.
 	Disagreement *Disagreement
 }
 
-// Judge compares what an authorizer answered about the cases of a batch with what is right. It is pure.
+// Judge compares the answers of an authorizer to the cases of a batch with the right answers. It is pure.
 func (o Exploration) Judge(n int, b *Batch) (*Judged, error) {
 	cases, judged := o.generate(n), &Judged{Counts: NewCounts()}
 	statuses, err := o.readStatuses(cases, b)
@@ -59,7 +59,8 @@ func (o Exploration) readStatuses(cases []*triple, b *Batch) (statuses []*vector
 	return statuses, nil
 }
 
-// firstDisagreement returns the first case in which two phases are not one, and why; the reason is empty if there is none.
+// firstDisagreement returns the first case in which the two phases do not decide as one phase does, and the reason. The
+// reason is empty if there is no such case.
 func (o Exploration) firstDisagreement(cases []*triple, statuses []*vectors.SubjectAccessReviewStatus, b *Batch) (at int, reason string) {
 	for i, t := range cases {
 		if reason := o.compare(t, statuses[i/objects], b.Reviews[i/objects].Evaluations, i%objects); reason != "" {
@@ -69,7 +70,8 @@ func (o Exploration) firstDisagreement(cases []*triple, statuses []*vectors.Subj
 	return 0, ""
 }
 
-// compare returns why two phases are not one in a case, which has the object of a number. It is empty if they are.
+// compare returns why the two phases do not decide a case as one phase does. object is the number of the object of the
+// case. The reason is empty if they do.
 func (o Exploration) compare(t *triple, status *vectors.SubjectAccessReviewStatus, evaluations []Evaluation, object int) (reason string) {
 	if err := o.Wire.Rules.Validate(*status, vectors.Optimized); err != nil {
 		return "the answer breaks a rule: " + err.Error()
@@ -92,7 +94,7 @@ func (o Exploration) compare(t *triple, status *vectors.SubjectAccessReviewStatu
 	return ""
 }
 
-// readDecision returns what conditions evaluated to, or why that is not right.
+// readDecision returns the decision to which conditions evaluated, or why the answer is wrong.
 func (o Exploration) readDecision(e Evaluation) (d vectors.Decision, reason string) {
 	if e.Error != "" {
 		return "", "the conditions are not evaluated: " + e.Error

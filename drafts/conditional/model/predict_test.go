@@ -8,7 +8,7 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/wire"
 )
 
-// predict is all that comes of an API-server vector in one of the readings.
+// predict predicts the result of an API-server vector in one of the readings.
 func predict(w *wire.Revision, m *vectors.APIServer, reading vectors.Reading) *vectors.Want {
 	r := &run{wire: w, m: m, reading: reading}
 	starts := m.Server.Version == "old" || m.Server.Gate != "on" || m.Server.Plugin == "on"
@@ -18,7 +18,8 @@ func predict(w *wire.Revision, m *vectors.APIServer, reading vectors.Reading) *v
 	main := r.check(m.Chain)
 	main.Starts = &starts
 	if m.Compound != nil && *main.Admitted && !bySecond(m.Chain) {
-		// Both checks are made; only the outcome of the second is of interest. That of escalate supports no conditions.
+		// Both checks are made. Only the result of the second check matters here. The check of escalate supports no
+		// conditions.
 		second := *m
 		if m.Request.Resource == "clusterroles" {
 			second.Request.Mode = "None"
@@ -28,29 +29,28 @@ func predict(w *wire.Revision, m *vectors.APIServer, reading vectors.Reading) *v
 	return main
 }
 
-// bySecond says whether a condition asks for the second check itself.
+// bySecond reports whether a condition asks for the second check itself.
 func bySecond(chain []vectors.Authorizer) bool {
 	return slices.ContainsFunc(chain, func(a vectors.Authorizer) bool {
 		return slices.ContainsFunc(a.Conditions, func(c vectors.EvaluatedCondition) bool { return c.Secondary })
 	})
 }
 
-// run is one request.
+// run is the prediction of one request.
 type run struct {
 	wire    *wire.Revision
 	m       *vectors.APIServer
 	reading vectors.Reading
 }
 
-// conditions tells whether authorizers are asked for conditions at all.
+// conditions reports whether authorizers are asked for conditions at all.
 func (r *run) conditions() bool {
 	s := r.m.Server
 	return s.Version == "new" && s.Gate == "on" && r.m.Request.Mode != "None"
 }
 
-// supports tells whether a request can be let through on conditions ("Computing a
-// concrete decision from a conditional authorization chain", "Feature availability
-// and version skew").
+// supports reports whether a request can be let through on conditions ("Computing a concrete decision from a
+// conditional authorization chain", "Feature availability and version skew").
 func supports(q *vectors.Request) bool {
 	if q.Connect {
 		return true
@@ -62,8 +62,8 @@ func supports(q *vectors.Request) bool {
 	return q.Served == "self" || q.Served == "aggregated"
 }
 
-// check is one authorization check: both phases. Decision is what evaluation comes to
-// also if the request does not get as far, for the two must not contradict.
+// check predicts both phases of one authorization check. Decision is the result of the evaluation even if the request
+// does not get that far: the two phases must not contradict each other.
 func (r *run) check(chain []vectors.Authorizer) *vectors.Want {
 	w := &vectors.Want{Asked: []string{}, AskedLater: []string{}, EvaluatedBy: []string{}, ConditionsChain: []string{}}
 	links, rest := r.authorize(chain, w)
@@ -90,8 +90,8 @@ func (r *run) check(chain []vectors.Authorizer) *vectors.Want {
 	return w
 }
 
-// authorize asks the chain before admission. It gives the answers that count, and
-// the authorizers that were not asked.
+// authorize asks the chain before admission. It returns the answers that count, and the authorizers that were not
+// asked.
 func (r *run) authorize(chain []vectors.Authorizer, w *vectors.Want) (links []link, rest []vectors.Authorizer) {
 	conditional := false
 	for i := range chain {
@@ -142,8 +142,8 @@ func (r *run) union(links []link) vectors.Decision {
 	return vectors.ConditionalDeny
 }
 
-// shown is the conditionsChain of a SubjectAccessReview: all sets up to the first
-// concrete decision, those of authorizers not asked yet included.
+// shown returns the conditionsChain of a SubjectAccessReview: all sets up to the first concrete decision, including the
+// sets of authorizers that were not asked yet.
 func (r *run) shown(links []link, rest []vectors.Authorizer, authorized vectors.Decision) []string {
 	out := []string{}
 	if slices.Contains(vectors.Effects(), authorized) {
@@ -168,7 +168,7 @@ func (r *run) shown(links []link, rest []vectors.Authorizer, authorized vectors.
 	return out
 }
 
-// evaluate comes to a concrete decision about one object.
+// evaluate returns the concrete decision about one object.
 func (r *run) evaluate(links []link, rest []vectors.Authorizer, object int, later, evaluated *[]string) (vectors.Decision, bool) {
 	failed := false
 	for i := 0; i < len(links)+len(rest); i++ {
@@ -194,8 +194,8 @@ func (r *run) evaluate(links []link, rest []vectors.Authorizer, object int, late
 	return vectors.NoOpinion, failed
 }
 
-// reason is what the reason of a decision about the first object names: the reason of the authorizer that has
-// decided, or the conditions that are true and have the effect.
+// reason returns what the reason of a decision about the first object names: the reason of the authorizer that has
+// decided, or the conditions that are true and have that effect.
 func (r *run) reason(links []link, rest []vectors.Authorizer, d vectors.Decision) []string {
 	out := []string{}
 	for i := range rest {
@@ -225,8 +225,8 @@ func (r *run) reason(links []link, rest []vectors.Authorizer, d vectors.Decision
 	return out
 }
 
-// resolve evaluates the sets of one authorizer, in the API server's own process if
-// it knows every type, and else by calling the authorizer, once.
+// resolve evaluates the sets of one authorizer. The API server evaluates them in its own process if it knows every
+// type. Otherwise it calls the authorizer once.
 func (r *run) resolve(l *link, object int, later, evaluated *[]string) (vectors.Decision, bool) {
 	builtin := true
 	for _, s := range l.sets {

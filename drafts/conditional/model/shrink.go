@@ -10,10 +10,10 @@ import (
 	"github.com/authzconf/authzconf/oracle/cases"
 )
 
-// shrinkLimit bounds how often a case is tried to find the smallest one.
+// shrinkLimit is the largest number of cases that are tried to find the smallest one.
 const shrinkLimit = 100_000
 
-// shrink makes a case smaller as long as it disagrees in whatever way.
+// shrink makes a case smaller as long as it still disagrees, even if for another reason.
 func (o Exploration) shrink(subject Subject, t *triple, reason string) *Smaller {
 	best := cases.Smallest(t.clone(), shrinkLimit, (*triple).smaller, func(smaller *triple) bool {
 		again := o.try(subject, smaller)
@@ -25,7 +25,8 @@ func (o Exploration) shrink(subject Subject, t *triple, reason string) *Smaller 
 	return &Smaller{Reason: reason, Vector: best.vector(reason)}
 }
 
-// try returns why two phases are not one in a case. Another problem than that is not the one that is made small.
+// try asks an authorizer about a case, and returns why the two phases do not decide it as one phase does. The reason is
+// empty if the case cannot be asked.
 func (o Exploration) try(subject Subject, t *triple) string {
 	loaded, err := subject(t.words(), t.mode)
 	if err != nil {

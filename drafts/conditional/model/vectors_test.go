@@ -7,7 +7,8 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/wire"
 )
 
-// The model agrees with every API-server vector that a revision of the wire can say, in both readings.
+// TestVectors checks that the model agrees with every API-server vector that a revision of the wire can express, in
+// both readings.
 func TestVectors(t *testing.T) {
 	all, err := vectors.Builtin()
 	if err != nil {

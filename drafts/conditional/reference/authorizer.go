@@ -1,6 +1,7 @@
 // Package reference is a reference authorizer for KEP-5681 (Conditional Authorization). Its policies are CEL
-// expressions over the request, as the KEP writes them, and over objects that are unknown when authorization is
-// decided: what is left of an expression then is returned as a condition, and evaluated when the objects are there.
+// expressions over the request, as the KEP writes them, and over objects that are unknown when the request is
+// authorized. The part of an expression that is still unknown then is returned as a condition, and evaluated when the
+// objects are known.
 //
 // The decision record about it is docs/adr/*-conditional-reference.md.
 package reference
@@ -24,15 +25,16 @@ const (
 	TypeCEL = "k8s.io/authorization-cel"
 	// DefaultName is the authorizer's name unless another is given.
 	DefaultName = "authzconf-conditional"
-	// domain begins the IDs of conditions whose policies have none, where they need one.
+	// domain is put in front of the IDs of policies without a domain, in revisions in which the IDs of conditions need
+	// one.
 	domain = "conditional.authzconf.dev/"
 )
 
-// Authorizer answers reviews. Its policies may be replaced at any time.
+// Authorizer answers reviews. Its policies can be replaced at any time.
 type Authorizer struct {
-	// Name is the authorizerName of its sets, Type that of its conditions.
+	// Name is the authorizerName of its sets. Type is the type of its conditions.
 	Name, Type string
-	Wire       *wire.Revision // the revision of the KEP's wire whose rules its answers keep
+	Wire       *wire.Revision // its answers follow the rules of this revision
 
 	snapshot atomic.Pointer[Snapshot]
 }
@@ -44,13 +46,14 @@ func New(w *wire.Revision, s *Snapshot) *Authorizer {
 	return a
 }
 
-// Use replaces the policies, all at once. Conditions given before stay: they carry all that evaluation needs.
+// Use replaces all policies at once. It does not affect conditions that were given before: they have everything that
+// their evaluation needs.
 func (a *Authorizer) Use(s *Snapshot) { a.snapshot.Store(s) }
 
 // Snapshot returns the policies of the moment.
 func (a *Authorizer) Snapshot() *Snapshot { return a.snapshot.Load() }
 
-// Review does the first phase, in the form that the client asked for.
+// Review runs the first phase. It answers in the form that the client asked for.
 func (a *Authorizer) Review(spec vectors.SubjectAccessReviewSpec) vectors.SubjectAccessReviewStatus {
 	return a.Status(a.Snapshot().Decide(spec.SubjectAccessReviewSpec), spec)
 }
@@ -74,7 +77,7 @@ func (a *Authorizer) Status(d FirstPhase, spec vectors.SubjectAccessReviewSpec) 
 	}
 	status := concrete(vectors.NoOpinion, "", d.Err)
 	if a.Wire.Rules.Union {
-		status.EvaluationError = "" // nothing may stand beside a conditional decision
+		status.EvaluationError = "" // a conditional decision must have no other field
 	}
 	status.ConditionsChain = []vectors.ConditionSet{set}
 	if err := a.Wire.Rules.Validate(status, asked); err != nil {
@@ -83,7 +86,8 @@ func (a *Authorizer) Status(d FirstPhase, spec vectors.SubjectAccessReviewSpec) 
 	return status
 }
 
-// setName returns the authorizerName of its one set. Where a decision can stand alone it needs none.
+// setName returns the authorizerName of the authorizer's one set. It is empty in revisions in which a decision can be
+// without a union.
 func (a *Authorizer) setName() string {
 	if a.Wire.Rules.Union {
 		return ""
@@ -91,7 +95,7 @@ func (a *Authorizer) setName() string {
 	return a.Name
 }
 
-// qualify returns the ID of a policy as that of a condition.
+// qualify returns the ID of the condition that is made from a policy.
 func (a *Authorizer) qualify(id string) string {
 	if a.Wire.Rules.Qualified && !strings.Contains(id, "/") {
 		return domain + id
@@ -108,7 +112,7 @@ func concrete(e vectors.Decision, reason string, err error) vectors.SubjectAcces
 	return s
 }
 
-// Evaluate does the second phase. It looks at what it is handed and at no policy.
+// Evaluate runs the second phase. It uses only the request, and none of the authorizer's policies.
 func (a *Authorizer) Evaluate(req *vectors.AuthorizationConditionsRequest) vectors.AuthorizationConditionsResponse {
 	if a.Wire.Rules.Staged && isStage(req.ConditionData) {
 		if left := a.evaluateStage(req); left != nil {
@@ -122,7 +126,7 @@ func (a *Authorizer) Evaluate(req *vectors.AuthorizationConditionsRequest) vecto
 		switch {
 		case invalid != nil:
 			return concrete(vectors.Deny, "a set is not valid", fmt.Errorf("conditionSets[%d]: %w", i, invalid))
-		case set.AuthorizerName != a.setName(), set.ConditionsChain != nil: // it never sends sets of sets
+		case set.AuthorizerName != a.setName(), set.ConditionsChain != nil: // this authorizer never sends sets of sets
 			return concrete(vectors.Deny, "a set of another authorizer", fmt.Errorf("conditionSets[%d]: authorizerName %q: it is %q", i, set.AuthorizerName, a.setName()))
 		case set.Allowed:
 			return concrete(vectors.Allow, "allowed without conditions", ignored)
@@ -138,7 +142,7 @@ func (a *Authorizer) Evaluate(req *vectors.AuthorizationConditionsRequest) vecto
 	return concrete(vectors.NoOpinion, "there are no conditions", ignored)
 }
 
-// truth evaluates conditions of the authorizer's own type.
+// truth returns a function that evaluates conditions of the authorizer's own type.
 func (a *Authorizer) truth(data map[string]any) Evaluator {
 	return func(c vectors.Condition) (bool, error) {
 		if c.Type != a.Type {
@@ -148,11 +152,11 @@ func (a *Authorizer) truth(data map[string]any) Evaluator {
 	}
 }
 
-// sample is any request: expressions are checked by it.
+// sample is a request by which expressions are checked.
 var sample = authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{}}
 
-// knownData is what the verb alone tells of the unknown variables: nothing is there before a create, and nothing
-// is sent with a delete. Whether a create is a CREATE or a CONNECT is left open.
+// knownData returns the late variables whose values follow from the verb: there is no old object before a create, and
+// no object in a delete. A create may have the operation CREATE or CONNECT.
 func knownData(s authorizationv1.SubjectAccessReviewSpec) map[string]any {
 	if s.ResourceAttributes == nil {
 		return nil

@@ -24,9 +24,9 @@ func asking() vectors.SubjectAccessReviewSpec {
 	}
 }
 
-// TestDecisionsAreOfOneSnapshot: policies change all the time, of which either two
-// allow on a condition or two deny; no decision mixes them, and the conditions of
-// each answer what their own snapshot says.
+// TestDecisionsAreOfOneSnapshot checks that no decision mixes policies of two snapshots. The policies change all the
+// time between two that allow on a condition and two that deny. The conditions of each answer must be evaluated as its
+// own snapshot says.
 func TestDecisionsAreOfOneSnapshot(t *testing.T) {
 	one := snapshot(t, vectors.Policy{ID: "a1", Effect: vectors.Allow, Expression: `object.v == 1`}, vectors.Policy{ID: "a2", Effect: vectors.Allow, Expression: `object.v == 2`})
 	two := snapshot(t, vectors.Policy{ID: "d1", Effect: vectors.Deny, Expression: `object.v == 1`}, vectors.Policy{ID: "d2", Effect: vectors.Deny, Expression: `object.v == 2`})

@@ -14,13 +14,13 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
 
-// FirstPhase is what the first phase decides: a concrete decision, or conditions.
+// FirstPhase is the result of the first phase: a concrete decision, or conditions.
 type FirstPhase struct {
 	Concrete   vectors.Decision    // the decision if there are no conditions
-	Conditions []vectors.Condition // without a type, which is up to who writes them
-	// Reason says which policy decided.
+	Conditions []vectors.Condition // without a type, which is added when they are sent
+	// Reason says which policy has decided.
 	Reason string
-	Err    error // about policies that could not be evaluated
+	Err    error // the error of policies that could not be evaluated
 }
 
 // CanBecomeAllowed reports whether the request may still be allowed.
@@ -32,8 +32,8 @@ func (d FirstPhase) has(e vectors.Decision) bool {
 	return slices.ContainsFunc(d.Conditions, func(c vectors.Condition) bool { return c.Effect == e })
 }
 
-// Fold returns the concrete decision for a client that takes no conditions: Deny if any condition might deny, else no
-// opinion (section "Authorizer requirements").
+// Fold returns the concrete decision for a client that does not accept conditions: Deny if any condition might deny,
+// else no opinion (section "Authorizer requirements").
 func (d FirstPhase) Fold() vectors.Decision {
 	switch {
 	case len(d.Conditions) == 0:
@@ -44,14 +44,14 @@ func (d FirstPhase) Fold() vectors.Decision {
 	return vectors.NoOpinion
 }
 
-// group is what the policies of one effect amount to.
+// group is the result of the policies of one effect.
 type group struct {
-	applies    string // the policy that is true, or cannot be evaluated
+	applies    string // the policy that is true, or is in error
 	err        error
 	conditions []vectors.Condition
 }
 
-// partially evaluates the policies of an effect.
+// partially evaluates the policies of an effect as far as the request allows.
 func (s *Snapshot) partially(effect vectors.Decision, spec authorizationv1.SubjectAccessReviewSpec) (g group) {
 	request, known := vectors.RequestFields(spec), knownData(spec)
 	all := map[string]any{vectors.RequestVariable: request}
@@ -67,11 +67,12 @@ func (s *Snapshot) partially(effect vectors.Decision, spec authorizationv1.Subje
 		switch {
 		case out.err != nil:
 			g.err = fmt.Errorf("policy %s: %w", p.ID, out.err)
-			if effect != vectors.Allow { // fail closed; an error allows nothing
+			if effect != vectors.Allow { // policies fail closed: an error never allows
 				g.applies = p.ID
 			}
 		case out.residual != "" && effect == vectors.Allow && neverTrue(out.residual):
-			// It "never contributes to an Allow decision" (section "Computing a concrete decision from a ConditionSet").
+			// Such a condition "never contributes to an Allow decision" (section "Computing a concrete decision from a
+			// ConditionSet").
 		case out.residual != "":
 			g.conditions = append(g.conditions, vectors.Condition{ID: p.ID, Effect: effect, Condition: out.residual, Description: p.Description})
 		case out.value:
@@ -81,8 +82,9 @@ func (s *Snapshot) partially(effect vectors.Decision, spec authorizationv1.Subje
 	return g
 }
 
-// Decide is the first phase. Strength is Deny, conditional Deny, NoOpinion, conditional NoOpinion, Allow,
-// conditional Allow (section "Authorizer requirements"), and there are conditions only if they can matter.
+// Decide runs the first phase. Decisions take precedence in the order Deny, conditional Deny, NoOpinion, conditional
+// NoOpinion, Allow, conditional Allow (section "Authorizer requirements"). Decide returns conditions only if they can
+// change the decision.
 func (s *Snapshot) Decide(spec authorizationv1.SubjectAccessReviewSpec) FirstPhase {
 	deny := s.partially(vectors.Deny, spec)
 	denies := deny.err == nil || s.FailureMode != vectors.FailNoOpinion
@@ -90,10 +92,10 @@ func (s *Snapshot) Decide(spec authorizationv1.SubjectAccessReviewSpec) FirstPha
 		return FirstPhase{Concrete: vectors.Deny, Reason: "policy " + deny.applies, Err: deny.err}
 	}
 	soft := s.partially(vectors.NoOpinion, spec)
-	if deny.applies != "" { // in error, which counts as no opinion; a condition may still deny
+	if deny.applies != "" { // the Deny policy in error counts as no opinion; a condition may still deny
 		soft = deny
 	}
-	if soft.applies != "" { // it overrides the authorizer's own Allow
+	if soft.applies != "" { // NoOpinion overrides the Allow policies of the same authorizer
 		return conditions(FirstPhase{Concrete: vectors.NoOpinion, Reason: "policy " + soft.applies, Err: soft.err}, deny.conditions)
 	}
 	allow := s.partially(vectors.Allow, spec)
@@ -105,7 +107,7 @@ func (s *Snapshot) Decide(spec authorizationv1.SubjectAccessReviewSpec) FirstPha
 		allow.conditions = []vectors.Condition{{ID: allow.applies, Effect: vectors.Allow, Condition: "true", Description: "allowed unless something else applies"}}
 	}
 	d := FirstPhase{Concrete: vectors.NoOpinion, Reason: "no policy applies", Err: allow.err}
-	if len(allow.conditions) == 0 { // a condition of no opinion has nothing to override
+	if len(allow.conditions) == 0 { // without Allow conditions a NoOpinion condition has nothing to override
 		return conditions(d, deny.conditions)
 	}
 	return conditions(d, deny.conditions, soft.conditions, allow.conditions)
@@ -120,7 +122,7 @@ func conditions(d FirstPhase, groups ...[]vectors.Condition) FirstPhase {
 	return d
 }
 
-// programs keeps compiled conditions: the same ones come again and again.
+// programs caches compiled conditions, because the same conditions are evaluated often.
 var programs = lru.New(4096)
 
 func program(condition string) (cel.Program, error) {
@@ -135,7 +137,7 @@ func program(condition string) (cel.Program, error) {
 	return p, err
 }
 
-// compileIn makes a program of an expression, which may cost as much as an API server allows.
+// compileIn compiles an expression to a program with the cost limit of an API server.
 func compileIn(env *cel.Env, expression string, options ...cel.ProgramOption) (cel.Program, error) {
 	compiled, issues := env.Compile(expression)
 	if issues.Err() != nil {
@@ -165,12 +167,13 @@ func Holds(condition string, data map[string]any) (bool, error) {
 	return v, nil
 }
 
-// Evaluator reports whether a condition holds.
+// Evaluator evaluates a condition: it reports whether the condition holds.
 type Evaluator func(vectors.Condition) (bool, error)
 
-// EvaluateSet returns what a set amounts to (section "Computing a concrete decision from a ConditionSet"): Deny before
-// NoOpinion before Allow, in each a true one before an error. An error in a Deny condition is what the failure
-// mode says, in a NoOpinion condition no opinion, in an Allow condition nothing.
+// EvaluateSet returns the decision that follows from a set (section "Computing a concrete decision from a
+// ConditionSet"). Deny comes before NoOpinion before Allow, and for each effect a true condition comes before an error.
+// An error in a Deny condition is treated as the failure mode says. An error in a NoOpinion condition is no opinion. An
+// error in an Allow condition is ignored.
 func EvaluateSet(set vectors.ConditionSet, truth Evaluator) (effect vectors.Decision, reason string, err error) {
 	var ignored error
 	for _, effect := range vectors.Effects() {

@@ -22,9 +22,10 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
-// environments are that of conditions (ValidatingAdmissionPolicy's with other variables), and one that expands no macros.
+// environments returns the environment of conditions, which is the environment of ValidatingAdmissionPolicies with
+// other variables, and a plain environment that expands no macros.
 var environments = sync.OnceValues(func() (conditions, plain *cel.Env) {
-	// Without the calls of macros a residual with one cannot be written down.
+	// Without the tracked calls of macros, a residual with a macro could not be written as text.
 	declared := []cel.EnvOption{cel.EnableMacroCallTracking(), cel.Variable("operation", cel.StringType)}
 	for _, name := range vectors.LateVariables()[1:] {
 		declared = append(declared, cel.Variable(name, cel.DynType))
@@ -32,7 +33,7 @@ var environments = sync.OnceValues(func() (conditions, plain *cel.Env) {
 	base := version.MajorMinor(1, 37)
 	set, err := environment.MustBaseEnvSet(base).Extend(environment.VersionedOptions{IntroducedVersion: base, EnvOptions: declared})
 	if err != nil {
-		panic(err) // The declarations are constants of this package.
+		panic(err) // the declarations are constants of this package
 	}
 	if plain, err = cel.NewEnv(cel.OptionalTypes(), cel.ClearMacros()); err != nil {
 		panic(err)
@@ -40,8 +41,8 @@ var environments = sync.OnceValues(func() (conditions, plain *cel.Env) {
 	return set.StoredExpressionsEnv(), plain
 })
 
-// specialize writes the known request into an expression: every request.x becomes a literal, so that nothing of the
-// request is left for the second phase, not even in the body of a macro, which partial evaluation never reaches.
+// specialize replaces every request.x in an expression by a literal, so that nothing of the request is left for the
+// second phase. That includes the bodies of macros, which partial evaluation never reaches.
 func specialize(expression string, request map[string]any) (*cel.Ast, error) {
 	conditions, plain := environments()
 	parsed, issues := plain.Parse(expression)
@@ -75,7 +76,7 @@ type substitution struct {
 	known map[string]any
 }
 
-// replace replaces them in an expression whose macros are not expanded.
+// replace replaces the known fields in an expression whose macros are not expanded.
 func (s substitution) replace(e ast.Expr) {
 	if v, ok := s.value(e); ok {
 		e.SetKindCase(s.literal(v))
@@ -88,7 +89,7 @@ func (s substitution) replace(e ast.Expr) {
 		c := e.AsCall()
 		if c.FunctionName() == "has" && len(c.Args()) == 1 && !c.IsMemberFunction() {
 			if _, ok := s.value(c.Args()[0]); ok {
-				e.SetKindCase(s.NewLiteral(0, types.True)) // all fields are there always
+				e.SetKindCase(s.NewLiteral(0, types.True)) // all fields always exist
 				return
 			}
 		}
@@ -110,8 +111,9 @@ func (s substitution) replace(e ast.Expr) {
 	}
 }
 
-// replaceElements replaces them in what must be of one type (cel.HomogeneousAggregateLiterals of the environment):
-// beside what stays unknown, a literal becomes dyn, as the field was.
+// replaceElements replaces known fields in a list or map whose elements must have one type
+// (cel.HomogeneousAggregateLiterals of the environment). Next to an element that stays unknown, a literal gets the type
+// dyn, which the field had.
 func (s substitution) replaceElements(all []ast.Expr) {
 	stays := slices.ContainsFunc(all, func(e ast.Expr) bool { _, ok := s.value(e); return !ok })
 	for _, e := range all {
@@ -123,7 +125,7 @@ func (s substitution) replaceElements(all []ast.Expr) {
 	}
 }
 
-// value is that of request.x, request.x.y and so on, if it is known.
+// value returns the value of request.x, request.x.y and so on, if it is known.
 func (s substitution) value(e ast.Expr) (any, bool) {
 	if e.Kind() != ast.SelectKind {
 		return nil, false
@@ -143,7 +145,7 @@ func (s substitution) value(e ast.Expr) (any, bool) {
 	return v, ok
 }
 
-// literal writes down what vectors.RequestFields has.
+// literal returns a literal for a value of vectors.RequestFields.
 func (s substitution) literal(v any) ast.Expr {
 	switch v := v.(type) {
 	case []string:
@@ -158,27 +160,27 @@ func (s substitution) literal(v any) ast.Expr {
 	return s.NewLiteral(0, types.NullValue)
 }
 
-// partial is what an expression evaluates to without the unknown variables: a value, an error, or a residual.
+// partial is the result of an expression without the unknown variables: a value, an error, or a residual.
 type partial struct {
 	value    bool
 	err      error
 	residual string // empty if the value is known
 }
 
-// policyEnvironment is that of conditions, with the request.
+// policyEnvironment returns the environment of policies: that of conditions, with the variable of the request.
 var policyEnvironment = sync.OnceValue(func() *cel.Env {
 	conditions, _ := environments()
 	env, err := conditions.Extend(cel.Variable(vectors.RequestVariable, cel.DynType))
 	if err != nil {
-		panic(err) // The declaration is a constant of this package.
+		panic(err) // the declaration is a constant of this package
 	}
 	return env
 })
 
-// policyPrograms keeps compiled policies: of those that are loaded, most were there before.
+// policyPrograms caches compiled policies, because most policies were already loaded before.
 var policyPrograms = lru.New(4 * maxPolicies)
 
-// policyProgram checks a policy and compiles it as it is, to find out fast what needs no residual.
+// policyProgram checks a policy and compiles it unchanged. If a decision needs no residual, that program finds it fast.
 func policyProgram(expression string) (cel.Program, error) {
 	if p, ok := policyPrograms.Get(expression); ok {
 		return p.(cel.Program), nil
@@ -193,7 +195,7 @@ func policyProgram(expression string) (cel.Program, error) {
 	return p, err
 }
 
-// evaluate returns what a program evaluates to; ok is false if it is unknown.
+// evaluate returns the result of a program. ok is false if the result is unknown.
 func evaluate(p cel.Program, known map[string]any) (out partial, details *cel.EvalDetails, ok bool) {
 	var unknown []*interpreter.AttributePattern
 	for _, name := range vectors.LateVariables() {
@@ -219,8 +221,8 @@ func evaluate(p cel.Program, known map[string]any) (out partial, details *cel.Ev
 	return partial{value: value}, nil, true
 }
 
-// evaluatePartially evaluates a policy for one request, and writes down what is left if that is something. Pruning
-// one part may make another one known, so it is done until nothing changes.
+// evaluatePartially evaluates a policy for one request, and returns a residual if the result is not known yet. It
+// prunes the expression repeatedly until nothing changes, because pruning one part may make another one known.
 func evaluatePartially(expression string, request, known map[string]any) partial {
 	compiled, err := specialize(expression, request)
 	if err != nil {
@@ -244,10 +246,10 @@ func evaluatePartially(expression string, request, known map[string]any) partial
 	return out
 }
 
-// maxPrunings is more than any expression has needed.
+// maxPrunings is larger than any expression has needed.
 const maxPrunings = 8
 
-// prune evaluates an expression as far as it goes.
+// prune evaluates an expression as far as the known values allow.
 func prune(compiled *cel.Ast, known map[string]any) partial {
 	conditions, _ := environments()
 	program, err := conditions.Program(compiled, cel.EvalOptions(cel.OptTrackState, cel.OptPartialEval), cel.CostLimit(celconfig.PerCallLimit))

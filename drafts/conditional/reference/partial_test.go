@@ -16,7 +16,7 @@ func update(user string) authorizationv1.SubjectAccessReviewSpec {
 	}
 }
 
-// TestResiduals: nothing that is known is left, and what is left can be read again.
+// TestResiduals checks that a residual has nothing that is known already, and that it can be parsed again.
 func TestResiduals(t *testing.T) {
 	for _, c := range []struct {
 		expression, residual string
@@ -94,7 +94,7 @@ func FuzzLoad(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// Whatever is loaded decides, and every residual can be read again.
+		// Every policy that was loaded can decide, and every residual can be parsed again.
 		for _, c := range s.Decide(update("alice")).Conditions {
 			if err := readable(c.Condition); err != nil {
 				t.Errorf("%q: %v", c.Condition, err)
@@ -103,7 +103,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// readable says whether a text is a condition that can be evaluated.
+// readable reports whether a text is a condition that can be evaluated.
 func readable(condition string) error {
 	_, err := program(condition)
 	return err

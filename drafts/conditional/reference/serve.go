@@ -12,17 +12,18 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/wire"
 )
 
-// Where a server answers. The path may be any: a kubeconfig names it.
+// The path and the context at which a server answers reviews of conditions. Other paths are possible, because a
+// kubeconfig names the path.
 const (
-	// ConditionsPath is for AuthorizationConditionsReview.
+	// ConditionsPath is the path for AuthorizationConditionsReview.
 	ConditionsPath = "/conditions"
-	// ConditionsContext is the context of the kubeconfig that reaches ConditionsPath, named as in the KEP's
+	// ConditionsContext is the context of the kubeconfig for ConditionsPath. It is named as in the KEP's
 	// AuthorizationConfiguration (conditionsEndpointKubeConfigContext).
 	ConditionsContext = "authorization-conditions"
 )
 
-// Handler serves what answers both reviews, in a revision of the wire: AuthorizationConditionsReview at
-// ConditionsPath, SubjectAccessReview everywhere else.
+// Handler serves an authorizer that answers both reviews, in a revision of the wire: AuthorizationConditionsReview at
+// ConditionsPath, SubjectAccessReview at every other path.
 func Handler(w *wire.Revision, r model.Loaded) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(ConditionsPath, webhook.Posted(func(body []byte) ([]byte, error) {
@@ -42,7 +43,7 @@ func Handler(w *wire.Revision, r model.Loaded) http.Handler {
 	return mux
 }
 
-// Kubeconfig returns that of a server, with the context of the conditions' endpoint. It holds a client key.
+// Kubeconfig returns the kubeconfig of a server, with the context for conditions. It contains a client key.
 func Kubeconfig(s *webhook.Server) ([]byte, error) {
 	raw, err := s.Kubeconfig()
 	if err != nil {

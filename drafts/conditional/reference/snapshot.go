@@ -11,14 +11,15 @@ import (
 )
 
 const (
-	// maxExpression is what a policy's expression may have, in bytes. How long its residual may be the wire says.
+	// maxExpression is the largest number of bytes of a policy's expression. The revision of the wire limits the
+	// residual.
 	maxExpression = 16 << 10
 	maxPolicies   = 1024 // a bound for a file
 )
 
 // Snapshot is a set of policies that does not change. One decision is made of one snapshot.
 type Snapshot struct {
-	// FailureMode is what a Deny policy in error counts as. Left out: Deny.
+	// FailureMode is how a Deny policy in error is treated. The default is Deny.
 	FailureMode vectors.FailureMode
 
 	policies []vectors.Policy
@@ -41,7 +42,7 @@ func Load(name string, data []byte) (*Snapshot, error) {
 	return s, nil
 }
 
-// NewSnapshot checks policies.
+// NewSnapshot checks policies and compiles them.
 func NewSnapshot(policies []vectors.Policy) (*Snapshot, error) {
 	s, at, err := newSnapshot(policies)
 	if err != nil {
@@ -50,7 +51,7 @@ func NewSnapshot(policies []vectors.Policy) (*Snapshot, error) {
 	return s, nil
 }
 
-// newSnapshot also says where the error is.
+// newSnapshot is like NewSnapshot, and also returns the place of the error.
 func newSnapshot(policies []vectors.Policy) (_ *Snapshot, at string, err error) {
 	if len(policies) > maxPolicies {
 		return nil, "$.policies", fmt.Errorf("%d policies, at most %d", len(policies), maxPolicies)

@@ -6,14 +6,14 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
 
-// isStage reports whether conditions are evaluated before all is known: the impersonation filter knows which request is
-// made, and not yet its object.
+// isStage reports whether conditions are evaluated before everything is known: the impersonation filter knows the
+// request that is impersonated, but not its object.
 func isStage(d vectors.ConditionData) bool {
 	return d.ImpersonatedRequest != nil && d.Operation == ""
 }
 
-// evaluateStage returns what is left of conditions when the impersonated request is known. It is nil if nothing is: then
-// they are decided by what is known.
+// evaluateStage returns the conditions that are left when the impersonated request is known. It returns nil if what is
+// known decides all of them, or if the set is not its own.
 func (a *Authorizer) evaluateStage(req *vectors.AuthorizationConditionsRequest) []vectors.ConditionSet {
 	isOwn := len(req.ConditionSets) == 1 && a.Wire.Rules.ValidateSet(req.ConditionSets[0]) == nil && req.ConditionSets[0].AuthorizerName == a.setName()
 	if !isOwn {

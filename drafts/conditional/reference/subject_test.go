@@ -11,13 +11,14 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/wire"
 )
 
-// caseCount is how many generated cases TestSubject tries in each revision of the wire, and caseSeed makes them.
+// caseCount is the number of generated cases that TestSubject tries in each revision of the wire. caseSeed is their
+// seed.
 var (
 	caseCount = flag.Int("cases", 4000, "how many generated cases TestSubject tries in each revision of the wire")
 	caseSeed  = flag.Int64("case-seed", 1, "the seed of the cases of TestSubject")
 )
 
-// TestSubject: the reference authorizer's two phases are one.
+// TestSubject checks that the two phases of the reference authorizer decide as one phase does.
 func TestSubject(t *testing.T) {
 	for _, w := range wire.Revisions() {
 		t.Run(w.Name, func(t *testing.T) { explored(t, w) })
@@ -80,7 +81,7 @@ func (b *brokenLoaded) Evaluate(r *vectors.AuthorizationConditionsRequest) vecto
 	return response
 }
 
-// without drops the conditions of an effect, if others are left.
+// without removes the conditions of an effect if other conditions are left.
 func without(effect vectors.Decision) func(*vectors.SubjectAccessReviewStatus) {
 	return func(s *vectors.SubjectAccessReviewStatus) {
 		for i := range s.ConditionsChain {
@@ -97,7 +98,8 @@ func without(effect vectors.Decision) func(*vectors.SubjectAccessReviewStatus) {
 	}
 }
 
-// Every fault is found, and what is found is made small and can be read as a vector.
+// TestFaultsAreFound checks that every fault is found, and that the case that shows it is made small and can be parsed
+// as a vector.
 func TestFaultsAreFound(t *testing.T) {
 	for name, fault := range map[string]broken{
 		"Deny conditions are lost":      {authorize: without(vectors.Deny)},

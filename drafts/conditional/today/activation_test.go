@@ -11,9 +11,10 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
 
-// TestActivationWindow: a ValidatingAdmissionPolicy is not in force when the API server has answered that it is made, and
-// is still in force when it is taken away. Who grants by an authorizer and takes back by a policy has to make the policy
-// first, and to wait (section "Why not just use ValidatingAdmissionPolicies?": strict ordering of creates and deletes).
+// TestActivationWindow checks two windows. A ValidatingAdmissionPolicy is not yet in force when the API server has
+// answered that it is created, and is still in force after it is deleted. A user who grants by an authorizer and
+// restricts by a policy has to create the policy first, and to wait (section "Why not just use
+// ValidatingAdmissionPolicies?": strict ordering of creates and deletes).
 func TestActivationWindow(t *testing.T) {
 	c := start(t, StartOptions{})
 	c.answer(&signing{status: `{"allowed":false}`}) // which allows every write
@@ -56,9 +57,10 @@ func (c *Cluster) countWrites(t *testing.T, u *User, code, next int) (n int, too
 	return n, time.Since(began).Round(time.Millisecond)
 }
 
-// TestJudgedForNothing: the API server calls an admission webhook for every request that its rules name, for nothing that an
-// AdmissionReview has says on what the request was authorized. It judges those that no condition is about, whoever has
-// allowed them (section "Why not just use ValidatingAdmissionPolicies?": "for every request in the worst case").
+// TestJudgedForNothing checks that the API server calls an admission webhook for every request that its rules name.
+// Nothing in an AdmissionReview says by which decision the request was authorized. So the webhook also judges requests
+// without conditions, whoever has allowed them (section "Why not just use ValidatingAdmissionPolicies?": "for every
+// request in the worst case").
 func TestJudgedForNothing(t *testing.T) {
 	c := start(t, StartOptions{})
 	s, err := reference.NewSnapshot([]vectors.Policy{

@@ -14,8 +14,8 @@ import (
 // noThings is the discovery document of a group without resources.
 const noThings = `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"things.example/v1","resources":[]}`
 
-// aggregate has the API server pass requests for the group things.example on to a server, as an APIService says, and waits
-// until it does.
+// aggregate has the API server pass requests for the group things.example on to a server, as an APIService says, and
+// waits until it does.
 func (c *Cluster) aggregate(t *testing.T, port int) {
 	t.Helper()
 	for _, m := range []Made{
@@ -43,9 +43,10 @@ func (c *Cluster) aggregate(t *testing.T, port int) {
 	}
 }
 
-// TestAggregated: kube-apiserver calls no admission for a request that it passes on to an aggregated API server. What is
-// over-granted there is granted, unless that server has the same admission; the KEP sends it the conditions instead, in the
-// answer to its own access review (section "Computing a concrete decision from a conditional authorization chain").
+// TestAggregated checks that kube-apiserver calls no admission for a request that it passes on to an aggregated API
+// server. An over-grant there is effective unless that server has the same admission. The KEP sends the conditions to
+// that server instead, in the answer to its own access review (section "Computing a concrete decision from a
+// conditional authorization chain").
 func TestAggregated(t *testing.T) {
 	c := start(t, StartOptions{})
 	var made atomic.Int64

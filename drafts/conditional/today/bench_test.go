@@ -14,17 +14,17 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
 
-// costUser is who sends what is counted and measured.
+// costUser is the user whose requests are counted and measured.
 const costUser = "cost"
 
-// expressions are those that are measured. volume satisfies none of them: the API server observes how long a
-// policy took only if it has failed.
+// expressions are the expressions that are measured. volume satisfies none of them, because the API server records the
+// time of a policy only if the policy has failed.
 var expressions = []struct{ name, text string }{
 	{"storage-class", `object.spec.storageClassName == "gold"`},
 	{"all-finalizers", `object.metadata.finalizers.all(f, f != "example.com/9")`},
 }
 
-// volume is what is created, with ten finalizers.
+// volume returns the PersistentVolume that is created. It has ten finalizers.
 func volume() map[string]any {
 	finalizers := make([]any, 10)
 	for i := range finalizers {
@@ -36,8 +36,8 @@ func volume() map[string]any {
 	}
 }
 
-// overGranting is a cluster whose authorizer lets costUser create volumes of one storage class, the KEP's condition,
-// by over-granting and an admission webhook.
+// overGranting starts a cluster whose authorizer lets costUser create volumes of one storage class only, as in the KEP.
+// The authorizer over-grants, and an admission webhook checks the storage class.
 func overGranting(t testing.TB, cached bool) *Cluster {
 	c := start(t, StartOptions{Cached: cached})
 	s, err := reference.NewSnapshot([]vectors.Policy{{
@@ -73,8 +73,8 @@ func (c *Cluster) create(ctx context.Context, u *User) error {
 	return nil
 }
 
-// TestCalls counts the webhook calls of one request: one review unless the answer is remembered, and admission judges
-// every request again.
+// TestCalls counts the webhook calls of one request. There is one review unless the answer is cached, and admission
+// judges every request again.
 func TestCalls(t *testing.T) {
 	for cached, reviews := range map[bool]int64{false: 10, true: 0} {
 		c := overGranting(t, cached)
@@ -90,14 +90,15 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// plainUser and policyUser are authorized by nobody: members of system:masters. The policies match the second one only.
+// plainUser and policyUser are members of system:masters, so that no authorizer is asked about them. The policies match
+// only policyUser.
 var (
 	plainUser  = &User{Name: "plain", Groups: []string{"system:masters"}, Outside: true}
 	policyUser = &User{Name: "policy", Groups: []string{"system:masters"}, Outside: true}
 )
 
-// BenchmarkCost measures a create that is judged in three ways, and a condition beside the same expression as a
-// ValidatingAdmissionPolicy, whose time is the API server's own metric. The order is drawn.
+// BenchmarkCost measures a create that is judged in three ways. It also measures conditions, and the same expressions
+// in ValidatingAdmissionPolicies, whose time is a metric of the API server. The order is random.
 func BenchmarkCost(b *testing.B) {
 	c := overGranting(b, true)
 	c.makePolicies(b)
@@ -138,7 +139,7 @@ func BenchmarkCost(b *testing.B) {
 			measured{at + "policy", c.policy(e.name)},
 			measured{at + "compiled-before", condition(func(context.Context) (bool, error) { return reference.Holds(e.text, known) })},
 			measured{at + "compiled-each-time", condition(func(context.Context) (bool, error) {
-				fresh++ // a comment makes it another condition, which is not kept yet
+				fresh++ // the comment makes a new condition, which is not cached yet
 				return reference.Holds(fmt.Sprintf("%s // %d", e.text, fresh), known)
 			})},
 			measured{at + "webhook", condition(func(ctx context.Context) (bool, error) { return w.allows(ctx, e.name, e.text, data) })})
@@ -148,7 +149,7 @@ func BenchmarkCost(b *testing.B) {
 	}
 }
 
-// policy is what the API server says that it took to evaluate a policy.
+// policy returns a benchmark of a policy, which reports the time that the API server has measured.
 func (c *Cluster) policy(name string) func(*testing.B) {
 	return func(b *testing.B) {
 		before := c.checks(b)[name]
@@ -167,9 +168,9 @@ func (c *Cluster) policy(name string) func(*testing.B) {
 }
 
 // checks reads apiserver_validating_admission_policy_check_duration_seconds by policy
-// (pkg/admission/plugin/policy/validating/metrics): how long the expression of a policy ran, as
-// pkg/admission/plugin/cel measures it. dispatcher.go there observes only what failed, so the policies are ones
-// that fail, and only for the audit log.
+// (pkg/admission/plugin/policy/validating/metrics): the time in which the expression of a policy ran, as
+// pkg/admission/plugin/cel measures it. dispatcher.go there records only failed checks. So all the measured policies
+// fail, and their failures are only written to the audit log.
 func (c *Cluster) checks(t testing.TB) map[string]*dto.Histogram {
 	const name = "apiserver_validating_admission_policy_check_duration_seconds"
 	families, err := c.Scrape(t.Context(), name)
@@ -186,7 +187,7 @@ func (c *Cluster) checks(t testing.TB) map[string]*dto.Histogram {
 	return out
 }
 
-// makePolicies makes a ValidatingAdmissionPolicy of each expression, and waits until they are in force.
+// makePolicies creates a ValidatingAdmissionPolicy for each expression, and waits until they are in force.
 func (c *Cluster) makePolicies(t testing.TB) {
 	for _, e := range expressions {
 		rule := map[string]any{"apiGroups": []string{""}, "apiVersions": []string{"v1"}, "resources": []string{"persistentvolumes"}, "operations": []string{"CREATE"}}

@@ -18,7 +18,7 @@ import (
 // maxBody is the largest body that an API server reads.
 const maxBody = 3 << 20
 
-// blueOnly lets ann create ConfigMaps on a condition, and nobody else.
+// blueOnly lets only ann create ConfigMaps, on a condition.
 func (c *Cluster) blueOnly(t testing.TB) {
 	s, err := reference.NewSnapshot([]vectors.Policy{{
 		ID: "blue", Effect: vectors.Allow,
@@ -57,16 +57,17 @@ func coloredMap(t testing.TB, color string, size int) string {
 	return string(raw)
 }
 
-// TestBodiesOfTheUnauthorized: who cannot become authorized is answered 403 whatever the body is, and nothing of it is
-// decoded; who may become authorized has it decoded first (section "Why not just give authorizers access to request and
-// stored objects?": decoding it earlier would be wasteful, and a way to exhaust the API server).
+// TestBodiesOfTheUnauthorized checks when bodies are decoded. A user who cannot be authorized gets the answer 403 for
+// every body, and nothing of the body is decoded. For a user who may be authorized the body is decoded first (section
+// "Why not just give authorizers access to request and stored objects?": decoding it earlier would be wasteful, and a
+// way to exhaust the API server).
 func TestBodiesOfTheUnauthorized(t *testing.T) {
 	c := start(t, StartOptions{})
 	c.blueOnly(t)
 	c.judgeCreates(t)
 	for _, body := range []struct {
 		name, text string
-		code       int // for who may become authorized
+		code       int // for a user who may be authorized
 		judged     int64
 	}{
 		{"as the condition wants it", coloredMap(t, "blue", 0), http.StatusCreated, 1},
@@ -94,11 +95,11 @@ func TestBodiesOfTheUnauthorized(t *testing.T) {
 	}
 }
 
-// endless is a body without end that counts what is sent of it.
+// endless is a body without end. It counts the bytes that are sent.
 type endless struct{ sent atomic.Int64 }
 
 func (e *endless) Read(p []byte) (int, error) {
-	const limit = 64 << 20 // so that a server that reads on ends
+	const limit = 64 << 20 // without a limit, a server that reads on would never end
 	if e.sent.Load() >= limit {
 		return 0, io.EOF
 	}
@@ -109,8 +110,8 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestBodiesAreNotRead: of a body that goes on, an API server takes as much as bodies may have, and less from who cannot
-// become authorized: what the connection holds.
+// TestBodiesAreNotRead sends a body without end. The API server reads as much as a body may have. From a user who
+// cannot be authorized it reads less: only what the connection buffers.
 func TestBodiesAreNotRead(t *testing.T) {
 	c := start(t, StartOptions{})
 	c.blueOnly(t)
@@ -129,7 +130,7 @@ func TestBodiesAreNotRead(t *testing.T) {
 	}
 }
 
-// cpuSeconds is what the API server has used of processors.
+// cpuSeconds returns the processor time that the API server has used.
 func (c *Cluster) cpuSeconds(b *testing.B) float64 {
 	const name = "process_cpu_seconds_total"
 	families, err := c.Scrape(b.Context(), name)
@@ -143,9 +144,9 @@ func (c *Cluster) cpuSeconds(b *testing.B) float64 {
 	return all[0].GetCounter().GetValue()
 }
 
-// BenchmarkCostOfObjects measures a create of ConfigMaps of several sizes that nobody authorizes, that is over-granted and
-// refused in admission, over-granted and admitted, and one that nothing judges: the time until the answer, and the API
-// server's own processor time, for which the kernel's clock ticks each 10 ms. The order is drawn.
+// BenchmarkCostOfObjects measures creates of ConfigMaps of several sizes: refused by the authorizer, over-granted and
+// refused in admission, over-granted and admitted, and not judged at all. It measures the time until the answer, and
+// the processor time of the API server, with a resolution of 10 ms. The order is random.
 func BenchmarkCostOfObjects(b *testing.B) {
 	c := start(b, StartOptions{Cached: true})
 	c.blueOnly(b)

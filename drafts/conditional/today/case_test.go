@@ -23,56 +23,53 @@ var files embed.FS
 type Case struct {
 	// ID is the file's name.
 	ID string `yaml:"-"`
-	// Description says what is shown, Section where the KEP says it.
+	// Description says what the case shows. Section is the section of the KEP.
 	Description string `yaml:"description"`
 	Section     string `yaml:"section"`
-	// Policies are those of the authorizer.
+	// Policies are the policies of the authorizer.
 	Policies []vectors.Policy `yaml:"policies"`
-	// Behind are what the authorizer behind ours grants, as RBAC manifests, and
-	// Objects what is there before, both made by the admin.
+	// Behind are RBAC manifests, which the authorizer behind ours grants. Objects exist before the requests. The admin
+	// creates both.
 	Behind  []Made `yaml:"behind"`
 	Objects []Made `yaml:"objects"`
-	// Mutate is a JSON patch that a mutating webhook makes of every request about
-	// the resources of the case; none is a webhook that only looks.
+	// Mutate is a JSON patch that a mutating webhook applies to every request about the resources of the case. Without
+	// it the webhook changes nothing.
 	Mutate []map[string]any `yaml:"mutate"`
-	// Gates are feature gates of the API server, if not the default ones.
+	// Gates are the feature gates of the API server that differ from the default.
 	Gates map[string]bool `yaml:"gates"`
-	// Careless over-grants what admission never sees, too.
+	// Careless over-grants also requests that admission never sees.
 	Careless bool `yaml:"careless"`
-	// Requests follow one another.
+	// Requests are sent one after another.
 	Requests []Request `yaml:"requests"`
 }
 
-// Request is one of a user, and what has to come of it.
+// Request is a request of a user, with the expected result.
 type Request struct {
 	By     string              `yaml:"by"`
 	Groups []string            `yaml:"groups"`
 	Extra  map[string][]string `yaml:"extra"`
 	Method string              `yaml:"method"`
 	Path   string              `yaml:"path"`
-	// Patch is the content type of a PATCH: merge, or apply.
+	// Patch is the kind of a PATCH: merge, or apply.
 	Patch string         `yaml:"patch"`
 	Body  map[string]any `yaml:"body"`
-	// Policies replace the authorizer's before the request.
+	// Policies replace the policies of the authorizer before the request.
 	Policies []vectors.Policy `yaml:"policies"`
-	// During replace them between the two phases: when the mutating webhook is
-	// called.
+	// During replaces the policies between the two phases: when the mutating webhook is called.
 	During []vectors.Policy `yaml:"during"`
-	// Unregistered says that the API server calls no admission webhook.
+	// Unregistered says that the API server calls no admission webhook for the request.
 	Unregistered bool   `yaml:"unregistered"`
 	Expect       Expect `yaml:"expect"`
 }
 
-// Expect is what is seen of a request. What is left out is not judged.
+// Expect is what is expected of a request. Fields that are left out are not judged.
 type Expect struct {
 	Code    int    `yaml:"code"`
 	Message string `yaml:"message"`
-	// Review is asked as a SelfSubjectAccessReview beside the request; Allowed is
-	// its answer.
+	// Review is posted as a SelfSubjectAccessReview in addition to the request. Allowed is its expected answer.
 	Review  *authorizationv1.ResourceAttributes `yaml:"review"`
 	Allowed *bool                               `yaml:"allowed"`
-	// Judged and Mutated are how often our admission webhook and the mutating one
-	// were called.
+	// Judged and Mutated are the numbers of calls of our validating webhook and of the mutating webhook.
 	Judged  *int `yaml:"judged"`
 	Mutated *int `yaml:"mutated"`
 }
@@ -113,7 +110,7 @@ func ParseCase(name string, raw []byte) (Case, error) {
 	return c, nil
 }
 
-// check names the first rule that is broken, and where.
+// check returns the first rule that the case breaks, and the place.
 func (c Case) check() (at, problem string) {
 	if c.Description == "" || c.Section == "" {
 		return "$", "description and section are needed"

@@ -1,5 +1,6 @@
-// Package today tests what an API server of today makes of conditional authorization (KEP-5681): what over-granting
-// and judging in admission enforces (cases/), what it costs, and what becomes of conditional answers. It has tests only.
+// Package today tests how an API server of today can do conditional authorization (KEP-5681): what over-granting and
+// admission enforce (cases/), what that costs, and how the API server treats conditional answers. The package has only
+// tests.
 package today
 
 import (
@@ -39,7 +40,7 @@ func start(t testing.TB, o StartOptions) *Cluster {
 	return c
 }
 
-// TestCasesToday plays every case, on a cluster for each set of feature gates.
+// TestCasesToday runs every case, on one cluster for each set of feature gates.
 func TestCasesToday(t *testing.T) {
 	cases, err := Cases()
 	if err != nil {

@@ -28,8 +28,8 @@ const (
 	admissionFile        = "admission.yaml"
 )
 
-// authorization has the webhook before RBAC. It is asked each time unless its answers are to be cached: a
-// remembered answer would outlive the policies of a case.
+// authorization is the configuration with the webhook before RBAC. Answers are cached only if a test asks for that: a
+// cached answer would be used after the policies of a case have changed.
 const authorization = `apiVersion: apiserver.config.k8s.io/v1
 kind: AuthorizationConfiguration
 authorizers:
@@ -51,8 +51,8 @@ authorizers:
 - {type: RBAC, name: rbac}
 `
 
-// Group are the users whose requests the webhook is asked about: the API server's own, and those of the admin,
-// stay out of the counts.
+// Group is the group of the users whose requests the webhook is asked about. Requests of the API server itself and of
+// the admin are not counted.
 const Group = "conditional:users"
 
 // admission has the API server authenticate to admission webhooks.
@@ -69,26 +69,26 @@ plugins:
 type Cluster struct {
 	*server.Server
 	Authorizer *reference.Authorizer
-	// Reviewed and Judged count the calls of the two webhooks.
+	// Reviewed and Judged count the calls of the authorization webhook and of the validating webhook.
 	Reviewed, Judged atomic.Int64
 
 	server *webhook.Server
 	mux    *http.ServeMux
 	admin  *http.Client
-	access atomic.Pointer[http.Handler] // answers the API server's reviews
+	access atomic.Pointer[http.Handler] // the handler that answers the reviews of the API server
 }
 
-// StartOptions say which control plane to start.
+// StartOptions are the options of a control plane.
 type StartOptions struct {
-	// Binaries finds or builds the programs.
+	// Binaries finds or builds the programs of the control plane.
 	Binaries *local.Binaries
-	// FeatureGates are those of the API server, if not the default ones.
+	// FeatureGates are the feature gates of the API server that differ from the default.
 	FeatureGates map[string]bool
-	// Cached says whether the API server remembers the authorizer's answers.
+	// Cached reports whether the API server caches the authorizer's answers.
 	Cached bool
-	// Audit is a file for the audit log, of metadata; left out, there is none.
+	// Audit is the file of the audit log, which has only metadata. Without it there is no log.
 	Audit string
-	// Args are further arguments of the API server.
+	// Args are additional arguments of the API server.
 	Args []string
 }
 
@@ -154,7 +154,7 @@ func (c *Cluster) plain(cached bool) (*server.Plain, error) {
 	}, err
 }
 
-// Stop ends the control plane, then its webhooks.
+// Stop stops the control plane, and then its webhooks.
 func (c *Cluster) Stop() error {
 	var err error
 	if c.Server != nil {
@@ -166,10 +166,10 @@ func (c *Cluster) Stop() error {
 	return errors.Join(err, c.server.Close())
 }
 
-// answer replaces what the API server's reviews are answered by.
+// answer replaces the handler that answers the reviews of the API server.
 func (c *Cluster) answer(h http.Handler) { c.access.Store(&h) }
 
-// handle serves a webhook, and counts its calls.
+// handle serves a webhook and counts its calls.
 func (c *Cluster) handle(path string, calls *atomic.Int64, h http.Handler) {
 	c.mux.HandleFunc(path, func(w http.ResponseWriter, req *http.Request) {
 		calls.Add(1)
@@ -187,8 +187,8 @@ func (c *Cluster) namespace(name string) ([]byte, error) {
 }
 
 const (
-	// webhooksName is that of every webhook configuration; reserved paths stay out, so that the admin can always
-	// take them away.
+	// webhooksName is the name of every webhook configuration. The webhooks do not match requests of the admin, so that
+	// the admin can always delete the configurations.
 	webhooksName = "conditional.authzconf.dev"
 	webhooksPath = "/apis/admissionregistration.k8s.io/v1/"
 )
@@ -206,10 +206,10 @@ func (c *Cluster) register(ctx context.Context, kind, path string, operations ..
 	}})
 }
 
-// settle is how long the API server may take to see a webhook configuration.
+// settle is the longest time in which the API server must use a new webhook configuration.
 const settle = 20 * time.Second
 
-// until waits for something that the API server takes a moment for.
+// until waits until the API server has reached a state.
 func until(ctx context.Context, what string, ok wait.ConditionWithContextFunc) error {
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, settle, true, ok)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {

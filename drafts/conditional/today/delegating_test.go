@@ -32,31 +32,31 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// thingsServer is an aggregated API server: the filters of k8s.io/apiserver for authentication by front proxy and for
-// authorization, which it delegates to kube-apiserver, before a handler that stores nothing.
+// thingsServer is an aggregated API server. It has the filters of k8s.io/apiserver for authentication by front proxy
+// and for authorization, which it delegates to kube-apiserver. Behind the filters is a handler that stores nothing.
 type thingsServer struct {
 	*recorder.Server
 	c *Cluster
-	// made counts the requests that came past the filters. asked, sent and received are its access reviews of
-	// kube-apiserver and the bytes of their bodies.
+	// made counts the requests that passed the filters. asked, sent and received count the access reviews that the
+	// server sends to kube-apiserver, and the bytes of their bodies.
 	made, asked, sent, received atomic.Int64
 	authorizer                  authorizer.Authorizer
 }
 
-// thingsOptions say how an aggregated server authorizes.
+// thingsOptions are the authorization options of an aggregated server.
 type thingsOptions struct {
-	// first stands before kube-apiserver, if it is there.
+	// first is asked before kube-apiserver. It is nil if there is no such authorizer.
 	first authorizer.Authorizer
-	// ttl is how long answers of kube-apiserver are remembered.
+	// ttl is the time for which answers of kube-apiserver are cached.
 	ttl time.Duration
 }
 
-// serveThings starts an aggregated server that is not registered yet; it ends with the test.
+// serveThings starts an aggregated server that is not registered yet. It stops when the test ends.
 func (c *Cluster) serveThings(t *testing.T, o thingsOptions) *thingsServer {
 	t.Helper()
 	s := &thingsServer{c: c}
 	config := c.UserConfig(scenarios.Requestor{User: "things-server"})
-	config.ContentType = runtime.ContentTypeJSON // whose bodies have a length
+	config.ContentType = runtime.ContentTypeJSON // JSON bodies have a known length
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{s, next} })
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -85,7 +85,7 @@ func (c *Cluster) serveThings(t *testing.T, o thingsOptions) *thingsServer {
 	return s
 }
 
-// filtered is the handler behind the filters.
+// filtered returns the handler behind the filters.
 func (s *thingsServer) filtered(t *testing.T) http.Handler {
 	t.Helper()
 	names, err := headerrequest.New([]string{"X-Remote-User"}, []string{"X-Remote-Uid"}, []string{"X-Remote-Group"}, []string{"X-Remote-Extra-"})
@@ -104,8 +104,8 @@ func (s *thingsServer) filtered(t *testing.T) http.Handler {
 	return filters.WithRequestInfo(h, &request.RequestInfoFactory{APIPrefixes: sets.NewString("apis"), GrouplessAPIPrefixes: sets.NewString()})
 }
 
-// make answers a request that is authorized. One that has signer in its query needs the verb sign as well, which the server
-// alone knows of.
+// make answers an authorized request. A request with a signer in its query also needs the verb sign, which only this
+// server knows.
 func (s *thingsServer) make(w http.ResponseWriter, req *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	if req.Method != http.MethodPost {
@@ -125,7 +125,7 @@ func (s *thingsServer) make(w http.ResponseWriter, req *http.Request) {
 	_, _ = w.Write([]byte(`{"kind":"Thing","apiVersion":"things.example/v1"}`))
 }
 
-// counting counts what an aggregated server asks of kube-apiserver.
+// counting counts the requests that an aggregated server sends to kube-apiserver.
 type counting struct {
 	s    *thingsServer
 	next http.RoundTripper
@@ -163,7 +163,7 @@ func (s *thingsServer) create(ctx context.Context, u *User, query string) (int, 
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// says answers the API server's reviews by user: what has no answer is no opinion.
+// says answers the reviews of the API server by user. A user without an answer gets no opinion.
 func (c *Cluster) says(status map[string]string) {
 	c.answer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		var review struct{ Spec struct{ User string } }
@@ -180,7 +180,7 @@ func (c *Cluster) says(status map[string]string) {
 	}))
 }
 
-// allowThings lets RBAC allow users to create things, and the aggregated server to ask for reviews.
+// allowThings lets RBAC allow users to create things, and lets it allow the aggregated server to post reviews.
 func (c *Cluster) allowThings(t *testing.T, users ...string) {
 	t.Helper()
 	const group = "rbac.authorization.k8s.io"
@@ -213,16 +213,16 @@ func (s *thingsServer) waitForThings(t *testing.T, user string, code int) {
 	}
 }
 
-// thingsAnswers are what the webhook says of the users of things: of the others RBAC alone decides.
+// thingsAnswers are the answers of the webhook about the users of things. RBAC alone decides about all other users.
 var thingsAnswers = map[string]string{
 	"carl": `{"allowed":true}`,
 	"dora": `{"allowed":false,"denied":true}`,
 	"cora": `{"allowed":false,` + strings.Replace(chain, "%s", "Allow", 1) + `}`,
 }
 
-// TestDelegating is what an aggregated API server of today makes of an authorizer that answers with conditions, with
-// kube-apiserver as its first authorizer, and as its second (section "Computing a concrete decision from a conditional
-// authorization chain").
+// TestDelegating checks how an aggregated API server of today treats an authorizer that answers with conditions.
+// kube-apiserver is its first authorizer, and then its second (section "Computing a concrete decision from a
+// conditional authorization chain").
 func TestDelegating(t *testing.T) {
 	c := start(t, StartOptions{})
 	c.says(thingsAnswers)
@@ -237,14 +237,14 @@ func TestDelegating(t *testing.T) {
 	t.Run("kube-apiserver is down", func(t *testing.T) { kubeIsDown(t, c) }) // last, for it stays down
 }
 
-// kubeDecides: the aggregated server gets one concrete decision of the whole chain, by one review: whatever it evaluates, it
-// evaluates eagerly. Conditions do not reach it, and what is refused by kube-apiserver does not reach it either.
+// kubeDecides checks that the aggregated server gets one concrete decision of the whole chain, by one review: the chain
+// is evaluated eagerly. Conditions do not reach the aggregated server, nor do requests that kube-apiserver refuses.
 func kubeDecides(t *testing.T, s *thingsServer) {
 	for _, step := range []struct {
 		user, why          string
 		code               int
-		passedOn, straight int64 // reviews by the aggregated server
-		reviews            int64 // of the webhook, for the request that kube-apiserver passes on
+		passedOn, straight int64 // the access reviews of the aggregated server
+		reviews            int64 // the reviews of the webhook for the request through kube-apiserver
 	}{
 		{"carl", "allowed by the webhook", http.StatusCreated, 1, 1, 2},
 		{"maker", "allowed by RBAC, behind the webhook", http.StatusCreated, 1, 1, 2},
@@ -267,8 +267,8 @@ func kubeDecides(t *testing.T, s *thingsServer) {
 	}
 }
 
-// ownIsFirst: a server with an authorizer of its own before kube-apiserver lets through what kube-apiserver denies, without
-// asking it, which is why the text forbids it ("any other behavior is unsafe").
+// ownIsFirst checks that a server with its own authorizer before kube-apiserver lets requests through that
+// kube-apiserver denies, without asking it. That is why the text forbids this order ("any other behavior is unsafe").
 func ownIsFirst(t *testing.T, c *Cluster) {
 	s := c.serveThings(t, thingsOptions{first: authorizerfactory.NewAlwaysAllowAuthorizer()})
 	for _, user := range []string{"dora", "cora", "eve"} {
@@ -285,10 +285,11 @@ func ownIsFirst(t *testing.T, c *Cluster) {
 	}
 }
 
-// customVerb: a server can ask for a verb that no API server serves, and gets a decision; on conditions it is refused.
+// customVerb checks that a server can ask for a verb that no API server serves, and gets a decision. If the answer has
+// conditions, the request is refused.
 func customVerb(t *testing.T, c *Cluster, s *thingsServer) {
 	hook := &signing{}
-	c.answer(hook) // which allows everything else
+	c.answer(hook) // it allows every other request
 	defer c.says(thingsAnswers)
 	for status, code := range map[string]int{
 		`{"allowed":true}`:  http.StatusCreated,
@@ -307,8 +308,8 @@ func customVerb(t *testing.T, c *Cluster, s *thingsServer) {
 	}
 }
 
-// countTraffic: each request costs a review of kube-apiserver, unless its answer is remembered: 10 s where options of
-// k8s.io/apiserver are left as they are.
+// countTraffic checks that each request costs one review by kube-apiserver, unless the answer is cached. The default
+// options of k8s.io/apiserver cache it for 10 s.
 func countTraffic(t *testing.T, c *Cluster) {
 	const requests = 10
 	for ttl, reviews := range map[time.Duration]int64{0: requests, time.Minute: 1} {
@@ -325,7 +326,8 @@ func countTraffic(t *testing.T, c *Cluster) {
 	}
 }
 
-// kubeIsDown: without kube-apiserver an aggregated server authorizes nothing but what it remembers.
+// kubeIsDown checks that without kube-apiserver an aggregated server authorizes only requests whose answers it has
+// cached.
 func kubeIsDown(t *testing.T, c *Cluster) {
 	remembers, forgets := c.serveThings(t, thingsOptions{ttl: time.Minute}), c.serveThings(t, thingsOptions{})
 	if code, err := remembers.create(t.Context(), &User{Name: "maker"}, ""); err != nil || code != http.StatusCreated {
@@ -354,8 +356,8 @@ func kubeIsDown(t *testing.T, c *Cluster) {
 	}
 }
 
-// TestAggregatedOverGrant: the over-grant of the KEP's alternative, in a server that delegates. Its own access review is
-// over-granted as well, so that it enforces nothing.
+// TestAggregatedOverGrant checks the over-grant of the KEP's alternative in a server that delegates. The server's own
+// access review is over-granted as well, so the server enforces nothing.
 func TestAggregatedOverGrant(t *testing.T) {
 	c := start(t, StartOptions{})
 	s, err := reference.NewSnapshot([]vectors.Policy{{ID: "blue", Effect: vectors.Allow, Expression: `request.userInfo.username == "ann" && request.apiGroup == "things.example" && request.verb == "create" && object.data.color == "blue"`}})

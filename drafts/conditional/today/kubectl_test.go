@@ -34,7 +34,7 @@ func writeKubeconfig(t *testing.T, from *rest.Config) string {
 	return file
 }
 
-// canI is what kubectl auth can-i prints about a user of the webhook, and its exit code.
+// canI returns what kubectl auth can-i prints about a user of the webhook, and its exit code.
 func canI(t *testing.T, kubeconfig, user string, about ...string) (string, int) {
 	t.Helper()
 	args := append([]string{"--kubeconfig", kubeconfig, "auth", "can-i", "--as", user, "--as-group", Group}, about...)
@@ -49,8 +49,9 @@ func canI(t *testing.T, kubeconfig, user string, about ...string) (string, int) 
 	return strings.TrimSpace(out.String()), cmd.ProcessState.ExitCode()
 }
 
-// TestCanI: kubectl auth can-i, by which users are to learn of restrictions (section "Abstract"), says of no condition today. It
-// answers yes to what is over-granted and refused in admission, and no to what an authorizer allows on conditions.
+// TestCanI checks kubectl auth can-i, by which users are to learn about restrictions (section "Abstract"). Today it
+// shows no conditions. It answers yes to a request that is over-granted and refused in admission, and no to a request
+// that an authorizer allows on conditions.
 func TestCanI(t *testing.T) {
 	if _, err := exec.LookPath("kubectl"); err != nil {
 		t.Skip("there is no kubectl")

@@ -35,10 +35,10 @@ func (c *Cluster) reviewed(t *testing.T) map[string]uint64 {
 	return out
 }
 
-// TestObserved is what operators see today where the KEP wants audit annotations and the latency and error rate of
-// authorization ("Monitoring Requirements"; it names neither): metrics of the webhook's reviews, and an audit log in which what
-// was over-granted and then refused is told from what was refused at once by its annotations only, and not from what any
-// other admission webhook refuses.
+// TestObserved checks what operators can see today. The KEP wants audit annotations and the latency and error rate of
+// authorization, and names neither ("Monitoring Requirements"). Today there are metrics of the webhook's reviews, and
+// an audit log. In this log only annotations show that a request was over-granted and then refused, instead of refused
+// at once. No annotation tells this refusal from the refusal of any other admission webhook.
 func TestObserved(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "audit.jsonl")
 	c := start(t, StartOptions{Audit: log})

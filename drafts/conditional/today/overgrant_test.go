@@ -16,17 +16,17 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
 
-// Today is how the policies are enforced by API servers that know no conditions (section "Do nothing, force
-// implementers to implement all of this out of tree"): what may become allowed is over-granted, and Admission
-// takes it back.
+// Today is the reference authorizer for API servers that do not know conditions (section "Do nothing, force
+// implementers to implement all of this out of tree"). It over-grants every request that may become allowed, and
+// Admission refuses the request later if its conditions are not met.
 type Today struct {
 	*reference.Authorizer
-	// Careless has reads over-granted too, which no admission sees: it shows what comes of that.
+	// Careless also over-grants reads, which no admission sees, to show the consequences.
 	Careless bool
 }
 
-// Review allows what can become allowed. What can only become denied has no opinion: an Allow would ask nobody
-// behind, a Deny would refuse too much.
+// Review allows every request that can become allowed. About a request that can only become denied it has no opinion:
+// after an Allow nobody behind it would be asked, and a Deny would refuse too much.
 func (t Today) Review(spec vectors.SubjectAccessReviewSpec) vectors.SubjectAccessReviewStatus {
 	d := t.Snapshot().Decide(spec.SubjectAccessReviewSpec)
 	switch {
@@ -38,15 +38,15 @@ func (t Today) Review(spec vectors.SubjectAccessReviewSpec) vectors.SubjectAcces
 	return concrete(vectors.NoOpinion, "admission decides", d.Err)
 }
 
-// isVisible reports whether admission sees a request: writes, and what connects. Who asks is not told which request
-// connects, so these are listed.
+// isVisible reports whether admission sees a request: writes and connects. A review does not say which requests
+// connect, so they are listed here.
 func isVisible(r *authorizationv1.ResourceAttributes) bool {
 	if r == nil {
 		return false
 	}
 	if r.Group == "authorization.k8s.io" || r.Group == "authentication.k8s.io" {
-		// pkg/kubeapiserver/admission/exclusion: reviews are kept from admission policies, and since 1.37 from
-		// webhooks (ExcludeAdmissionWebhookVirtualResources).
+		// Reviews do not reach admission policies, and since 1.37 they do not reach webhooks
+		// (ExcludeAdmissionWebhookVirtualResources; pkg/kubeapiserver/admission/exclusion).
 		return false
 	}
 	switch r.Verb {
@@ -58,11 +58,11 @@ func isVisible(r *authorizationv1.ResourceAttributes) bool {
 	return false
 }
 
-// Namespaces finds a Namespace by name, as JSON.
+// Namespaces returns a Namespace by its name, as JSON.
 type Namespaces func(name string) ([]byte, error)
 
-// Admission is the validating webhook that belongs to Today. It evaluates all policies a second time, by those of
-// the moment, for nothing ties an AdmissionReview to the decision that let the request through.
+// Admission returns the validating webhook that belongs to Today. It evaluates all current policies a second time,
+// because nothing in an AdmissionReview refers to the decision that let the request through.
 func (t Today) Admission(namespaces Namespaces) http.Handler {
 	return webhook.Posted(func(body []byte) ([]byte, error) {
 		var in admissionv1.AdmissionReview
@@ -78,7 +78,7 @@ func (t Today) Admission(namespaces Namespaces) http.Handler {
 	})
 }
 
-// admit refuses what an over-grant may have let through.
+// admit refuses requests that an over-grant should not have let through.
 func (t Today) admit(req *admissionv1.AdmissionRequest, namespaces Namespaces) error {
 	data := vectors.ConditionData{Operation: string(req.Operation)}
 	sent := map[*vectors.Object][]byte{&data.Options: req.Options.Raw, &data.Object: req.Object.Raw, &data.OldObject: req.OldObject.Raw}
@@ -112,9 +112,9 @@ func (t Today) admit(req *admissionv1.AdmissionRequest, namespaces Namespaces) e
 	return nil
 }
 
-// verbsOf are the verbs that may have led to an operation: AdmissionReview does not tell. A PATCH is an UPDATE with
-// UpdateOptions (pkg/endpoints/handlers/patch.go, patchToUpdateOptions), and the delete of one object is no other than that of
-// all. Whoever may do either on conditions has to meet those of both.
+// verbsOf returns the verbs that may belong to an operation: an AdmissionReview does not have the verb. A PATCH is an
+// UPDATE with UpdateOptions (pkg/endpoints/handlers/patch.go, patchToUpdateOptions), and a delete of one object looks
+// like a delete of all objects. A request of a user with conditions on either verb must meet the conditions of both.
 func verbsOf(req *admissionv1.AdmissionRequest) []string {
 	switch req.Operation {
 	case admissionv1.Create:
@@ -149,7 +149,7 @@ func reviewOf(req *admissionv1.AdmissionRequest, verb string) authorizationv1.Su
 	return spec
 }
 
-// parseObject reads a JSON object; nothing and null are none.
+// parseObject reads a JSON object. No text and null are no object.
 func parseObject(raw []byte) (o vectors.Object, err error) {
 	if len(raw) > 0 {
 		err = o.UnmarshalJSON(raw)
@@ -157,7 +157,7 @@ func parseObject(raw []byte) (o vectors.Object, err error) {
 	return o, err
 }
 
-// admitPath is where Admission answers.
+// admitPath is the path at which Admission answers.
 const admitPath = "/admit"
 
 // concrete is the answer of a decision without conditions.

@@ -14,7 +14,7 @@ func policyAboutCreates(validations ...any) map[string]any {
 	return map[string]any{"failurePolicy": "Fail", "matchConstraints": map[string]any{"resourceRules": []any{rule}}, "validations": validations}
 }
 
-// unbind takes the binding of a policy away.
+// unbind deletes the binding of a policy.
 func (c *Cluster) unbind(t *testing.T, name string) {
 	t.Helper()
 	r, err := c.Send(t.Context(), nil, http.MethodDelete, webhooksPath+"validatingadmissionpolicybindings/"+name, "", nil)
@@ -23,9 +23,10 @@ func (c *Cluster) unbind(t *testing.T, name string) {
 	}
 }
 
-// TestOverGrantByPolicy: a use case by RBAC and a ValidatingAdmissionPolicy, and what the text says about that (section "Why not
-// just use ValidatingAdmissionPolicies?"). RBAC grants more than is meant, the policy takes it back and has to name the user
-// again, or it judges others as well; an access review says nothing of it, and who forgets the policy leaves the grant.
+// TestOverGrantByPolicy checks what the text says about a use case by RBAC and a ValidatingAdmissionPolicy (section
+// "Why not just use ValidatingAdmissionPolicies?"). RBAC grants too much, and the policy restricts it. The policy has
+// to name the user again, or it also judges other users. An access review does not show the policy. Without the policy
+// the grant stays.
 func TestOverGrantByPolicy(t *testing.T) {
 	p := newPlayer(start(t, StartOptions{}))
 	c, ann, carl := p.Cluster, &User{Name: "ann"}, &User{Name: "carl"}
@@ -40,7 +41,7 @@ func TestOverGrantByPolicy(t *testing.T) {
 	own := map[string]any{"expression": "object.data.signer == 'ann'"}
 	c.bindPolicy(t, "about-everybody", policyAboutCreates(own))
 	c.writes(t, ann, http.StatusUnprocessableEntity)
-	c.writes(t, carl, http.StatusUnprocessableEntity) // whom RBAC grants all of them, and nothing was to be taken from
+	c.writes(t, carl, http.StatusUnprocessableEntity) // carl's grant was not meant to be restricted
 	c.unbind(t, "about-everybody")
 	c.writes(t, ann, http.StatusCreated)
 	about := policyAboutCreates(own)
@@ -62,11 +63,12 @@ func TestOverGrantByPolicy(t *testing.T) {
 		t.Errorf("an access review of what a policy may refuse says allowed: %t, %v", allowed, err)
 	}
 	c.unbind(t, "about-ann")
-	c.writes(t, ann, http.StatusCreated) // "anna", which was not meant
+	c.writes(t, ann, http.StatusCreated) // the signer is anna, which was not meant to be allowed
 }
 
-// TestErrorsAreAbsorbed: in the CEL of an API server an error beside && or || counts for nothing if the other side decides,
-// whichever side it is on (section "Computing a concrete decision from a ConditionSet" says that these operators do not commute).
+// TestErrorsAreAbsorbed checks the CEL of an API server: an error beside && or || has no effect if the other side
+// decides, whichever side the error is on (section "Computing a concrete decision from a ConditionSet" says that these
+// operators do not commute).
 func TestErrorsAreAbsorbed(t *testing.T) {
 	c := start(t, StartOptions{})
 	c.answer(&signing{status: `{"allowed":false}`}) // which allows every write
@@ -81,7 +83,7 @@ func TestErrorsAreAbsorbed(t *testing.T) {
 	}
 	c.bindPolicy(t, "absorbs", policyAboutCreates(validations...))
 	c.writes(t, ann, http.StatusUnprocessableEntity)
-	// The answer names the first expression that refuses.
+	// The answer names the first expression that refuses the request.
 	r, err := c.Send(t.Context(), ann, http.MethodPost, configMaps, "", configMap("anna"))
 	if want := "expression '" + last + "' resulted in error: no such key: missing"; err != nil || !strings.Contains(r.Status(), want) {
 		t.Errorf("code %d (%s), %v; want %q", r.Code, r.Status(), err, want)

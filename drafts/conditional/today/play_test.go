@@ -19,13 +19,13 @@ import (
 
 const mutatePath = "/mutate"
 
-// player plays cases on a cluster, with a mutating webhook beside the validating one.
+// player runs cases on a cluster, with a mutating webhook in addition to the validating one.
 type player struct {
 	*Cluster
 	mutated atomic.Int64
-	// mutate is what the mutating webhook answers: a JSON patch, or nil.
+	// mutate is the answer of the mutating webhook: a JSON patch, or nil.
 	mutate atomic.Pointer[[]byte]
-	// during are policies that the mutating webhook puts into force.
+	// during are policies that the mutating webhook puts into force when it is called.
 	during atomic.Pointer[reference.Snapshot]
 }
 
@@ -35,7 +35,7 @@ func newPlayer(c *Cluster) *player {
 	return p
 }
 
-// mutation answers an admission review with the patch of the moment.
+// mutation answers an admission review with the current patch.
 func (c *player) mutation(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(req.Body, 4<<20))
 	var in admissionv1.AdmissionReview
@@ -71,7 +71,7 @@ func (c *player) Register(ctx context.Context) error {
 	return c.waitForWebhooks(ctx, true)
 }
 
-// Unregister takes both away.
+// Unregister deletes both registrations.
 func (c *player) Unregister(ctx context.Context) error {
 	for _, resource := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {
 		r, err := c.Send(ctx, nil, http.MethodDelete, webhooksPath+resource+"/"+webhooksName, "", nil)
@@ -100,8 +100,7 @@ func (c *player) waitForWebhooks(ctx context.Context, called bool) error {
 
 const selfReviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
-// Play runs a case and says what was not as expected. Its error is about the
-// environment.
+// Play runs a case and returns what differed from the expectations. Its error is about the environment.
 func (c *player) Play(ctx context.Context, cs Case) (wrong []string, err error) {
 	if err := c.use(cs.Policies); err != nil {
 		return nil, err
@@ -133,7 +132,7 @@ func (c *player) Play(ctx context.Context, cs Case) (wrong []string, err error) 
 	return wrong, nil
 }
 
-// prepared plays a request after what it wants changed before.
+// prepared makes the changes that a request wants before it is sent, and then sends the request.
 func (c *player) prepared(ctx context.Context, r Request) (wrong []string, err error) {
 	if r.Policies != nil {
 		if err := c.use(r.Policies); err != nil {
@@ -205,7 +204,7 @@ func (c *player) play(ctx context.Context, r Request) (wrong []string, err error
 	return wrong, nil
 }
 
-// canI asks the API server what a user may do.
+// canI asks the API server whether a user may do something.
 func (c *player) canI(ctx context.Context, u *User, attributes any) (bool, error) {
 	body := map[string]any{"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": map[string]any{"resourceAttributes": attributes}}
 	r, err := c.Send(ctx, u, http.MethodPost, selfReviews, "", body)

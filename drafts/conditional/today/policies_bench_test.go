@@ -18,7 +18,7 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
 
-// manyPolicies are n, one of them about costUser.
+// manyPolicies returns n policies. One of them is about costUser.
 func manyPolicies(t testing.TB, n int) *reference.Snapshot {
 	policies := make([]vectors.Policy, n)
 	for i := range policies {
@@ -58,9 +58,10 @@ func conditionsOnly(t testing.TB, s *reference.Snapshot) http.Handler {
 	})
 }
 
-// BenchmarkCostOfPolicies measures a create that a real API server lets through after an admission webhook has evaluated every
-// policy a second time, as AdmissionReview makes it do, or only the conditions that were left of the first time (section "Why
-// propagate the conditions with the request?": O(nk) against O(k)). Both webhooks get the same reviews. The order is drawn.
+// BenchmarkCostOfPolicies measures a create that a real API server lets through after an admission webhook has
+// evaluated it. One webhook evaluates every policy a second time, as it must with an AdmissionReview. The other
+// evaluates only the conditions that were left after the first phase (section "Why propagate the conditions with the
+// request?": O(nk) against O(k)). Both webhooks get the same reviews. The order is random.
 func BenchmarkCostOfPolicies(b *testing.B) {
 	c := start(b, StartOptions{Cached: true})
 	var admits atomic.Pointer[http.Handler]

@@ -17,14 +17,14 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/wire"
 )
 
-// signing is a webhook that allows everything, and says to one check, sign of what no API server serves unless it is told
-// about another, what it is told to.
+// signing is a webhook that allows everything but one check. To this check it gives a configured answer. The check is
+// about the verb sign, unless about says otherwise.
 type signing struct {
 	mu     sync.Mutex
 	status string
 	about  func(authorizationv1.ResourceAttributes) bool
 	asked  []authorizationv1.SubjectAccessReviewSpec // the reviews about that check
-	raw    []string                                  // the same as they were sent
+	raw    []string                                  // the same reviews as they were sent
 }
 
 func (s *signing) ServeHTTP(w http.ResponseWriter, req *http.Request) {
@@ -51,14 +51,14 @@ func (s *signing) isAbout(a authorizationv1.ResourceAttributes) bool {
 	return s.about(a)
 }
 
-// say has it give an answer from now on, and forget what it was asked.
+// say sets the answer to the check, and clears the recorded reviews.
 func (s *signing) say(status string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.status, s.asked, s.raw = status, nil, nil
 }
 
-// admissionPolicy makes a ValidatingAdmissionPolicy about writes of some resources, and binds it.
+// admissionPolicy creates and binds a ValidatingAdmissionPolicy about writes of some resources.
 func (c *Cluster) admissionPolicy(t *testing.T, name string, resources []string, expressions ...string) {
 	t.Helper()
 	var validations []any
@@ -69,7 +69,7 @@ func (c *Cluster) admissionPolicy(t *testing.T, name string, resources []string,
 	c.bindPolicy(t, name, map[string]any{"failurePolicy": "Fail", "matchConstraints": map[string]any{"resourceRules": []any{rule}}, "validations": validations})
 }
 
-// bindPolicy makes a ValidatingAdmissionPolicy of a spec, and binds it.
+// bindPolicy creates a ValidatingAdmissionPolicy with a spec, and binds it.
 func (c *Cluster) bindPolicy(t *testing.T, name string, spec map[string]any) {
 	t.Helper()
 	for _, m := range []Made{
@@ -89,12 +89,12 @@ func (c *Cluster) bindPolicy(t *testing.T, name string, spec map[string]any) {
 
 const configMaps = "/api/v1/namespaces/default/configmaps?dryRun=All"
 
-// configMap is one that says who signs.
+// configMap returns a ConfigMap that names a signer.
 func configMap(signer string) map[string]any {
 	return map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"generateName": "signed-"}, "data": map[string]any{"signer": signer}}
 }
 
-// writes waits until a write of a user is answered with a code, and says what it is answered otherwise.
+// writes waits until a write of a user gets an answer with a code. It reports the last answer if that does not happen.
 func (c *Cluster) writes(t *testing.T, u *User, code int) {
 	t.Helper()
 	last := Response{}
@@ -106,9 +106,9 @@ func (c *Cluster) writes(t *testing.T, u *User, code int) {
 	}
 }
 
-// TestSecondaryChecks: a ValidatingAdmissionPolicy that asks by the function authorizer asks the whole chain about what no
-// API server serves, never for conditions, and once for each request. Conditions that come nevertheless allow nothing (section
-// "ValidatingAdmissionPolicies": such checks fail closed).
+// TestSecondaryChecks checks a ValidatingAdmissionPolicy with the function authorizer. It asks the whole chain, about
+// resources that no API server serves, once for each request and never for conditions. If an answer has conditions
+// nevertheless, it allows nothing (section "ValidatingAdmissionPolicies": such checks fail closed).
 func TestSecondaryChecks(t *testing.T) {
 	c := start(t, StartOptions{})
 	s := &signing{status: `{"allowed":false}`}
@@ -146,9 +146,9 @@ func TestSecondaryChecks(t *testing.T) {
 	}
 }
 
-// TestStaticFalse: whoever can make a ValidatingAdmissionPolicy can block every write with the expression false, that of
-// cluster administrators too; only admission policies themselves are left to be taken away. The same expression as a policy of
-// an authorizer blocks nobody (section "Why not just use ValidatingAdmissionPolicies?").
+// TestStaticFalse checks that a user who can create a ValidatingAdmissionPolicy can block every write with the
+// expression false, even writes of cluster administrators. Only admission policies themselves can still be deleted. The
+// same expression in a policy of an authorizer blocks nobody (section "Why not just use ValidatingAdmissionPolicies?").
 func TestStaticFalse(t *testing.T) {
 	c := start(t, StartOptions{})
 	admin, ann := &User{Name: "root", Groups: []string{"system:masters"}, Outside: true}, &User{Name: "ann"}

@@ -11,7 +11,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-// secondaryCheck is a check that an API server makes behind the one of the request.
+// secondaryCheck is a check that an API server makes in addition to the check of the request.
 type secondaryCheck struct {
 	name string
 	// about reports whether a review is about it.
@@ -20,13 +20,14 @@ type secondaryCheck struct {
 	by           *User
 	method, path string
 	body         map[string]any
-	// allowed and refused are the answers with and without the permission. A request that is allowed may fail for want of
-	// something that the test does not make.
+	// allowed and refused are the codes of the answers with and without the permission. An allowed request may fail
+	// because an object is missing that the test does not create.
 	allowed, refused int
 	message          string // of the refusal
-	// asks is how often it is asked about in one request if nobody has an opinion.
+	// asks is the number of reviews about the check in one request if nobody has an opinion.
 	asks int
-	// version is the API version that the review names: * where none is at hand, on which no condition can be asked for.
+	// version is the API version in the review. It is * if the API server has no version at hand. Then no condition can
+	// be asked for.
 	version string
 }
 
@@ -36,8 +37,8 @@ func isVerb(verb string) func(authorizationv1.ResourceAttributes) bool {
 
 const rbacPath = "/apis/rbac.authorization.k8s.io/v1/"
 
-// secondaryChecks are those of an API server 1.37 that can be made to ask by a request alone. fixed are the objects that they
-// are about.
+// secondaryChecks returns the checks of an API server 1.37 that can be triggered by a single request. fixed are the
+// objects that the checks are about.
 func secondaryChecks(fixed map[string]map[string]any) []secondaryCheck {
 	const csrs, pods = "/apis/certificates.k8s.io/v1/certificatesigningrequests", "/api/v1/namespaces/default/"
 	owner := fixed["owner"]["metadata"].(map[string]any)
@@ -78,7 +79,7 @@ func secondaryChecks(fixed map[string]map[string]any) []secondaryCheck {
 			about: func(a authorizationv1.ResourceAttributes) bool {
 				return a.Verb == "update" && a.Subresource == "finalizers"
 			},
-			// It asks first whether the user may do that to everything there is.
+			// The API server first asks about the permission for all objects.
 			method: http.MethodPost, path: configMaps, body: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": ownedBy(true)},
 			allowed: http.StatusCreated, refused: http.StatusForbidden, message: "cannot set blockOwnerDeletion", asks: 2, version: "v1",
 		},
@@ -115,7 +116,7 @@ func secondaryChecks(fixed map[string]map[string]any) []secondaryCheck {
 		{
 			name: "unsafe delete", about: isVerb("unsafe-delete-ignore-read-errors"), method: http.MethodDelete, path: "/api/v1/namespaces/default/configmaps/unowned?dryRun=All",
 			body: map[string]any{"apiVersion": "v1", "kind": "DeleteOptions", "ignoreStoreReadErrorWithClusterBreakingPotential": true},
-			// What can be read must not be deleted so, whoever asks.
+			// A readable object must not be deleted in this way by anybody.
 			allowed: http.StatusConflict, refused: http.StatusForbidden, message: "not permitted to do", asks: 1, version: "v1",
 		},
 	}
@@ -126,7 +127,7 @@ func withStatus(o, status map[string]any) map[string]any {
 	return map[string]any{"apiVersion": o["apiVersion"], "kind": o["kind"], "metadata": o["metadata"], "spec": o["spec"], "status": status}
 }
 
-// makeFixed makes the objects of the checks as the admin.
+// makeFixed creates the objects of the checks as the admin.
 func (c *Cluster) makeFixed(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	made := map[string]map[string]any{"certificate": {"pem": c.server.CA}}
@@ -162,7 +163,7 @@ func (c *Cluster) make(t *testing.T, m Made) (out map[string]any) {
 	return out
 }
 
-// signingRequest is the one of the case signer-name, under another name.
+// signingRequest returns the signing request of the case signer-name, under another name.
 func signingRequest(t *testing.T) map[string]any {
 	t.Helper()
 	all, err := Cases()
@@ -174,9 +175,9 @@ func signingRequest(t *testing.T) map[string]any {
 	return map[string]any{"metadata": map[string]any{"name": "signed"}, "spec": body["spec"]}
 }
 
-// TestSecondaryChecksOfTheServer: every check behind that of the request, whatever part of the API server makes it, asks for no
-// conditions, and fails closed on some that come nevertheless (section "Other Kubernetes authorization enforcement points, with
-// and without conditions-awareness").
+// TestSecondaryChecksOfTheServer checks that no additional check, in any part of the API server, asks for conditions,
+// and that all of them fail closed if an answer has conditions nevertheless (section "Other Kubernetes authorization
+// enforcement points, with and without conditions-awareness").
 func TestSecondaryChecksOfTheServer(t *testing.T) {
 	c := start(t, StartOptions{Args: []string{"--enable-admission-plugins=OwnerReferencesPermissionEnforcement,NodeRestriction"}})
 	s := &signing{}
@@ -199,7 +200,7 @@ func TestSecondaryChecksOfTheServer(t *testing.T) {
 	}
 }
 
-// play sends the request and compares the answer, and what was asked.
+// play sends the request, and compares the answer and the reviews with what is expected.
 func (check secondaryCheck) play(t *testing.T, c *Cluster, s *signing, name string, code int) {
 	t.Helper()
 	by, contentType := check.by, ""

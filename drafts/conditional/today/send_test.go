@@ -22,16 +22,16 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// User is who sends a request, as an authenticating proxy says it.
+// User is the user who sends a request, as an authenticating proxy names users.
 type User struct {
 	Name   string
 	Groups []string
 	Extra  map[string][]string
-	// Outside says that the user is not a member of Group.
+	// Outside says that the user is not in Group.
 	Outside bool
 }
 
-// Response is what came back.
+// Response is the answer to a request.
 type Response struct {
 	Code     int
 	Body     []byte
@@ -78,7 +78,7 @@ func (c *Cluster) Send(ctx context.Context, u *User, method, path, contentType s
 	return c.sendRaw(ctx, u, method, path, contentType, bytes.NewReader(raw))
 }
 
-// sendRaw sends a request of a user, nil for the admin, with a body as it is.
+// sendRaw sends a request of a user, nil for the admin, with an unchanged body.
 func (c *Cluster) sendRaw(ctx context.Context, u *User, method, path, contentType string, body io.Reader) (out Response, err error) {
 	client, err := c.client(u)
 	if err != nil {
@@ -118,8 +118,8 @@ func (c *Cluster) Make(ctx context.Context, m Made) error {
 	return nil
 }
 
-// admissionKubeconfig gives the API server the client certificate of another kubeconfig for a webhook, which it
-// looks up by host and port.
+// admissionKubeconfig returns a kubeconfig that gives the API server a client certificate, taken from another
+// kubeconfig, for a webhook. The API server looks up the certificate by host and port.
 func admissionKubeconfig(raw []byte, host string) ([]byte, error) {
 	from, err := clientcmd.Load(raw)
 	if err != nil {
@@ -133,7 +133,7 @@ func admissionKubeconfig(raw []byte, host string) ([]byte, error) {
 // evaluator has the reference authorizer evaluate conditions, by TLS, as an API server would that knows the KEP.
 type evaluator struct{ poster *certify.Poster }
 
-// serveEvaluator starts it; it ends with the test.
+// serveEvaluator starts an evaluator, which stops when the test ends.
 func serveEvaluator(t testing.TB, a *reference.Authorizer) evaluator {
 	server, err := webhook.Start(reference.Handler(wire.Seed, a), nil)
 	if err != nil {
@@ -156,7 +156,7 @@ func serveEvaluator(t testing.TB, a *reference.Authorizer) evaluator {
 	return evaluator{poster}
 }
 
-// allows says whether a condition lets a request through.
+// allows reports whether a condition lets a request through.
 func (e evaluator) allows(ctx context.Context, name, text string, data vectors.ConditionData) (bool, error) {
 	body, err := wire.Seed.AskConditions(vectors.AuthorizationConditionsRequest{
 		ConditionSets: []vectors.ConditionSet{{AuthorizerName: reference.DefaultName, FailureMode: vectors.FailDeny, Conditions: []vectors.Condition{

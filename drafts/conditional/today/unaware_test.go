@@ -17,7 +17,7 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/wire"
 )
 
-// answers is a webhook that says the same to everybody, and keeps what it was asked.
+// answers is a webhook that gives everybody the same answer, and records its requests.
 type answers struct {
 	status string
 	seen   []string
@@ -32,7 +32,7 @@ func (a *answers) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 
 const chain = `"conditionsChain":[{"authorizerName":"a","failureMode":"Deny","conditions":[{"id":"a","effect":"%s","type":"k8s.io/authorization-cel","condition":"true"}]}]`
 
-// TestUnaware is what an API server that knows no conditions makes of them.
+// TestUnaware checks how an API server that does not know conditions treats them.
 func TestUnaware(t *testing.T) {
 	c := start(t, StartOptions{})
 	t.Run("conditions are no opinion", func(t *testing.T) { conditionsAreNoOpinion(t, c) })
@@ -40,9 +40,9 @@ func TestUnaware(t *testing.T) {
 	t.Run("the reference is never conditional", func(t *testing.T) { referenceIsNeverConditional(t, c) })
 }
 
-// conditionsAreNoOpinion: an API server of today does not know the field and
-// takes such an answer for no opinion (section "Changes to (Self)SubjectAccessReview":
-// "Old implementers … will just safely assume it was a NoOpinion").
+// conditionsAreNoOpinion checks that an API server of today does not know the field and treats such an answer as no
+// opinion (section "Changes to (Self)SubjectAccessReview": "Old implementers … will just safely assume it was a
+// NoOpinion").
 func conditionsAreNoOpinion(t *testing.T, c *Cluster) {
 	for _, m := range mayCreateConfigMaps("maker") {
 		if err := c.Make(t.Context(), m); err != nil {
@@ -79,8 +79,8 @@ func conditionsAreNoOpinion(t *testing.T, c *Cluster) {
 	}
 }
 
-// referenceIsNeverConditional: the reference gives an API server of today
-// no condition, for it asks for none; who posts the review that asks gets one.
+// referenceIsNeverConditional checks that the reference gives an API server of today no conditions, because the API
+// server asks for none. A caller whose review asks for conditions gets them.
 func referenceIsNeverConditional(t *testing.T, c *Cluster) {
 	s, err := reference.NewSnapshot([]vectors.Policy{{ID: "blue", Effect: vectors.Allow, Expression: `request.userInfo.username == "ann" && object.data.color == "blue"`}})
 	if err != nil {
@@ -100,8 +100,8 @@ func referenceIsNeverConditional(t *testing.T, c *Cluster) {
 	}
 }
 
-// modeIsAnUnknownField: spec.conditionalAuthorization of a review is dropped
-// with a warning, and refused under strict validation.
+// modeIsAnUnknownField checks that spec.conditionalAuthorization of a review is dropped with a warning, and is refused
+// under strict validation.
 func modeIsAnUnknownField(t *testing.T, c *Cluster) {
 	a := &answers{status: `{"allowed":true,` + fmt.Sprintf(chain, "Allow") + `}`}
 	c.answer(a)
@@ -166,8 +166,8 @@ func modeIsAnUnknownField(t *testing.T, c *Cluster) {
 	}
 }
 
-// TestNamesAreUnknown: the KEP's gate, plugin and fields keep an API server of today
-// from starting; what it knows in their place does not.
+// TestNamesAreUnknown checks that an API server of today does not start with the KEP's gate, plugin and fields, and
+// starts with known names in their place.
 func TestNamesAreUnknown(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")

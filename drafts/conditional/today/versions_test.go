@@ -16,7 +16,7 @@ import (
 
 const definitionsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
-// converter is the conversion webhook of things: v1 has the color as spec.color, v2 as spec.paint.color.
+// converter is the conversion webhook of things. In v1 the color is spec.color, in v2 it is spec.paint.color.
 type converter struct{ broken atomic.Bool }
 
 func (v *converter) ServeHTTP(w http.ResponseWriter, req *http.Request) {
@@ -64,7 +64,7 @@ func convertThing(o map[string]any, to string) map[string]any {
 	return map[string]any{"apiVersion": to, "kind": o["kind"], "metadata": o["metadata"], "spec": spec}
 }
 
-// thing is one of a version.
+// thing returns a thing in a version.
 func thing(version, name, color string) map[string]any {
 	o := map[string]any{"kind": "Thing", "metadata": map[string]any{"name": name}, "spec": map[string]any{"color": color}}
 	return convertThing(o, "example.com/"+version)
@@ -74,7 +74,7 @@ func thingsPath(version string) string {
 	return "/apis/example.com/" + version + "/namespaces/default/things"
 }
 
-// thingSchema is that of a version with these fields in its spec.
+// thingSchema returns the schema of a version whose spec has these fields.
 func thingSchema(spec map[string]any) map[string]any {
 	object := func(properties map[string]any) map[string]any {
 		return map[string]any{"type": "object", "properties": properties}
@@ -82,11 +82,11 @@ func thingSchema(spec map[string]any) map[string]any {
 	return map[string]any{"openAPIV3Schema": object(map[string]any{"spec": object(spec)})}
 }
 
-// defineThings makes a custom resource of two versions that is stored as v2, and waits until both are served.
+// defineThings creates a custom resource with two versions that is stored as v2, and waits until both are served.
 func (c *Cluster) defineThings(t *testing.T) *converter {
 	t.Helper()
 	v := &converter{}
-	hook, err := server.ServeLoopback(t.Context(), v, nil) // an API server has no certificate for conversion webhooks
+	hook, err := server.ServeLoopback(t.Context(), v, nil) // the API server has no client certificate for conversion webhooks
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,8 +129,8 @@ func (c *Cluster) waitForCode(t *testing.T, what string, code int, send func(con
 	}
 }
 
-// thingsPolicy makes a policy about things whose names begin with its own, and waits until it refuses one of a color that is
-// never right.
+// thingsPolicy creates a policy about things whose names begin with the policy's name, and waits until it refuses a red
+// thing.
 func (c *Cluster) thingsPolicy(t *testing.T, name, match, failure string, versions []string, validation map[string]any) {
 	t.Helper()
 	rule := map[string]any{"apiGroups": []string{"example.com"}, "apiVersions": versions, "resources": []string{"things"}, "operations": []string{"CREATE", "UPDATE"}}
@@ -144,15 +144,15 @@ func (c *Cluster) thingsPolicy(t *testing.T, name, match, failure string, versio
 	})
 }
 
-// TestVersions is what a ValidatingAdmissionPolicy sees of a custom resource with two versions: the question that the text
-// leaves open (section "Authorizer requirements": "See what happens for a CRD + VAP, if the request version != storage
-// version, or if the CRD schema changes").
+// TestVersions checks which versions of a custom resource a ValidatingAdmissionPolicy sees. The text leaves that
+// question open (section "Authorizer requirements": "See what happens for a CRD + VAP, if the request version !=
+// storage version, or if the CRD schema changes").
 func TestVersions(t *testing.T) {
 	c := start(t, StartOptions{})
 	conversions := c.defineThings(t)
 	notRed := map[string]any{"expression": "object.spec.color != 'red'"}
 	told := map[string]any{
-		"expression":        "oldObject == null && request.name.endsWith('-made')", // so that there is something to update
+		"expression":        "oldObject == null && request.name.endsWith('-made')", // such an object can be created, so that it can be updated later
 		"messageExpression": "'object ' + object.apiVersion + ', old ' + (oldObject == null ? 'none' : oldObject.apiVersion) + ', kind ' + request.kind.version + ', request ' + request.requestKind.version",
 	}
 	c.thingsPolicy(t, "both", "Equivalent", "Fail", []string{"v1", "v2"}, told)
@@ -169,7 +169,7 @@ func TestVersions(t *testing.T) {
 	t.Run("the schema changes", func(t *testing.T) { schemaChanges(t, c) })
 }
 
-// thingStep is a write of a thing and what has to come of it.
+// thingStep is a write of a thing, with the expected answer.
 type thingStep struct {
 	why, version, name, color string
 	code                      int
@@ -189,7 +189,8 @@ func (step thingStep) play(t *testing.T, c *Cluster, method string) {
 	}
 }
 
-// policiesSeeVersions: both objects come in the version of the rule that matched, the request's if there is one for it.
+// policiesSeeVersions checks that both objects have the version of the rule that matched: the version of the request,
+// if a rule names it.
 func policiesSeeVersions(t *testing.T, c *Cluster) {
 	for _, step := range []thingStep{
 		{"its own version", "v1", "both-a", "red", http.StatusUnprocessableEntity, "object example.com/v1, old none, kind v1, request v1"},
@@ -214,8 +215,9 @@ func policiesSeeVersions(t *testing.T, c *Cluster) {
 	}
 }
 
-// conversionIsBroken: a request in the stored version needs no conversion but for a policy, which is looked at before its match
-// conditions are. A policy that fails refuses all requests then; one that ignores failures ignores this one, too.
+// conversionIsBroken checks that a request in the stored version needs a conversion only for a policy, even if the
+// policy's match conditions do not match it. A policy that fails then refuses all requests. A policy that ignores
+// failures ignores this failure, too.
 func conversionIsBroken(t *testing.T, c *Cluster) {
 	thingStep{"no match condition is about it", "v2", "other-a", "blue", http.StatusUnprocessableEntity, "failed to convert object version"}.play(t, c, http.MethodPost)
 	thingStep{"the request itself needs one", "v1", "other-b", "blue", http.StatusInternalServerError, "the conversion is broken"}.play(t, c, http.MethodPost)
@@ -231,7 +233,8 @@ func conversionIsBroken(t *testing.T, c *Cluster) {
 	thingStep{"what the policy refuses while it can convert", "v2", "ignoring-a", "red", http.StatusCreated, ""}.play(t, c, http.MethodPost)
 }
 
-// schemaChanges: a field that leaves the schema is no longer there for the policy, which fails then, or ignores that.
+// schemaChanges checks that a policy no longer sees a field that is removed from the schema. The policy then fails, or
+// ignores the failure.
 func schemaChanges(t *testing.T, c *Cluster) {
 	c.thingsPolicy(t, "failing", "Equivalent", "Fail", []string{"v1"}, map[string]any{"expression": "object.spec.color != 'red'"})
 	thingStep{"the field is there", "v1", "ignoring-b", "red", http.StatusUnprocessableEntity, "failed expression: object.spec.color"}.play(t, c, http.MethodPost)
@@ -253,7 +256,7 @@ func schemaChanges(t *testing.T, c *Cluster) {
 	}
 }
 
-// autoscaler is a HorizontalPodAutoscaler; utilization is a field of v1 alone.
+// autoscaler returns a HorizontalPodAutoscaler. Only v1 has the field for utilization.
 func autoscaler(version, name string, utilization int) map[string]any {
 	spec := map[string]any{"maxReplicas": 2, "scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}
 	if version == "v1" {
@@ -262,9 +265,10 @@ func autoscaler(version, name string, utilization int) map[string]any {
 	return map[string]any{"apiVersion": "autoscaling/" + version, "kind": "HorizontalPodAutoscaler", "metadata": map[string]any{"name": name}, "spec": spec}
 }
 
-// TestPolicyOfOneVersion: the text says that a ValidatingAdmissionPolicy is rejected if its expressions do not compile for
-// every version of a resource (section "Authorizer requirements"). An API server takes one whose expression is right for one
-// version only, and fails, or does not judge, requests of the other; it rejects what is wrong for every request.
+// TestPolicyOfOneVersion checks what the text says: a ValidatingAdmissionPolicy is rejected if its expressions do not
+// compile for every version of a resource (section "Authorizer requirements"). In fact an API server accepts a policy
+// whose expression is right for one version only. Requests of the other version then fail, or are not judged. The API
+// server rejects only an expression that is wrong for every request.
 func TestPolicyOfOneVersion(t *testing.T) {
 	c := start(t, StartOptions{})
 	spec := func(failure, expression string) map[string]any {

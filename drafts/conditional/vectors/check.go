@@ -11,7 +11,7 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// checker keeps the first rule of the format that a file breaks.
+// checker checks a file, and keeps the first rule of the format that the file breaks.
 type checker struct {
 	file *scenarios.Document
 	err  error
@@ -185,15 +185,15 @@ func (c *checker) authorize(s *AuthorizeStep, path string) {
 	}
 }
 
-// evaluate checks a step by those before it.
+// evaluate checks a step by the steps before it.
 func (c *checker) evaluate(before []Step, s *EvaluateStep, path string) {
 	c.must(answers(before, s.Of), path, "of is %d (expected the index of a step before this one that is answered with conditions)", s.Of)
 	oneOf(c, path+".data.operation", s.Data.Operation, "", "CREATE", "UPDATE", "DELETE", "CONNECT")
 	c.decisions(s.Want.OneOf, path+".want", Allow, Deny, NoOpinion, Conditional)
 }
 
-// answers reports whether a step can be answered with conditions: one of the first phase, or one of the second that has
-// conditions evaluate to conditions.
+// answers reports whether a step can be answered with conditions: a step of the first phase, or a step of the second
+// phase in which conditions evaluate to conditions.
 func answers(steps []Step, at int) bool {
 	if at < 0 || at >= len(steps) {
 		return false

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestData: what goes through JSON comes out as it was, with whole numbers whole, an
-// empty object there, and null absent.
+// TestData checks that data is unchanged after a conversion to JSON and back: whole numbers stay whole, an empty object
+// stays, and null becomes an absent object.
 func TestData(t *testing.T) {
 	var d ConditionData
 	if err := json.Unmarshal([]byte(`{"object":{"n":5},"oldObject":null,"options":{},"impersonatedRequest":{"verb":"get","userInfo":{"username":"u"},"user":{"username":"other"}}}`), &d); err != nil {

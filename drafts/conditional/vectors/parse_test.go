@@ -42,7 +42,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// What is left out is filled in, and what is short is written out.
+// TestComplete checks that defaults are filled in, and that short forms are expanded.
 func TestComplete(t *testing.T) {
 	vs, err := Parse("x.vector.yaml", []byte(head+"apiServer: {chain: [{decision: Conditional, conditions: [{id: a, effect: Allow, is: true, repeat: 3, length: 7}]}], want: {decision: Allow}}\n"))
 	if err != nil {

@@ -13,28 +13,29 @@ type Mode string
 const (
 	// None: the client does not support conditions and never gets any.
 	None Mode = ""
-	// HumanReadable: condition and description for people.
+	// HumanReadable: conditions have a text and a description for people.
 	HumanReadable Mode = "HumanReadable"
-	// Optimized: an encoding for programs, without description.
+	// Optimized: conditions have an encoding for programs, and no description.
 	Optimized Mode = "Optimized"
 )
 
-// Effects returns those of conditions and policies, the strongest first: the decision that a set becomes if one is true.
+// Effects returns the effects of conditions and policies, the strongest first. An effect is the decision of a set in
+// which such a condition is true.
 func Effects() []Decision { return []Decision{Deny, NoOpinion, Allow} }
 
-// SubjectAccessReviewSpec is what is asked.
+// SubjectAccessReviewSpec is the spec of a SubjectAccessReview with the fields of the KEP.
 type SubjectAccessReviewSpec struct {
 	authorizationv1.SubjectAccessReviewSpec `json:",inline"`
 	// ConditionalAuthorization is nil if the client does not support conditions.
 	ConditionalAuthorization *ConditionalAuthorizationConfiguration `json:"conditionalAuthorization,omitempty"`
 }
 
-// ConditionalAuthorizationConfiguration is what the client says about conditions.
+// ConditionalAuthorizationConfiguration says how the client handles conditions.
 type ConditionalAuthorizationConfiguration struct {
 	Mode Mode `json:"mode,omitempty"`
 }
 
-// Mode returns the one that the client asks for.
+// Mode returns the mode that the client asks for.
 func (s SubjectAccessReviewSpec) Mode() Mode {
 	if s.ConditionalAuthorization == nil {
 		return None
@@ -52,11 +53,11 @@ type SubjectAccessReviewStatus struct {
 	ConditionsChain []ConditionSet `json:"conditionsChain,omitempty"`
 }
 
-// AuthorizationConditionsResponse is the decision on the conditions, and says it as a status does. In some revisions
-// of the wire conditions can evaluate to conditions.
+// AuthorizationConditionsResponse is the decision on conditions. It has the fields of a status. In some revisions of
+// the wire conditions can evaluate to conditions.
 type AuthorizationConditionsResponse = SubjectAccessReviewStatus
 
-// Decision returns what the answer says. A conditionsChain without sets, which breaks a rule, is not Conditional.
+// Decision returns the decision of the answer. A conditionsChain without sets, which breaks a rule, is not Conditional.
 func (s *SubjectAccessReviewStatus) Decision() Decision {
 	switch {
 	case len(s.ConditionsChain) > 0:
@@ -69,20 +70,21 @@ func (s *SubjectAccessReviewStatus) Decision() Decision {
 	return NoOpinion
 }
 
-// ConditionSet is SubjectAccessReviewConditionSet: what one authorizer says.
+// ConditionSet is SubjectAccessReviewConditionSet: the answer of one authorizer.
 type ConditionSet struct {
-	// Allowed, Denied, Conditions and ConditionsChain exclude each other. In a union a set can have none of them: it is
-	// of no opinion.
+	// Only one of Allowed, Denied, Conditions and ConditionsChain is set. In a union a set can have none of them: then
+	// it has no opinion.
 	Allowed bool `json:"allowed,omitempty"`
 	Denied  bool `json:"denied,omitempty"`
-	// FailureMode is what becomes of an error in a Deny condition. A union has none.
+	// FailureMode says how an error in a Deny condition is treated. A union has none.
 	FailureMode FailureMode `json:"failureMode,omitempty"`
-	// AuthorizerName is unique among the sets of a chain. It is empty if the set is all that a webhook decides, in
-	// revisions of the wire that need no chain to say so.
+	// AuthorizerName is unique among the sets of a chain. It is empty if the set is the whole decision of a webhook, in
+	// revisions of the wire that need no chain for that.
 	AuthorizerName string `json:"authorizerName"`
-	// Conditions have no order.
+	// Conditions are the conditions of the set. Their order has no meaning.
 	Conditions []Condition `json:"conditions,omitempty"`
-	// ConditionsChain are the sets of authorizers behind a composite one, in order; not every revision has it.
+	// ConditionsChain has the sets of the authorizers inside a composite authorizer, in order. Not every revision has
+	// it.
 	ConditionsChain []ConditionSet `json:"conditionsChain,omitempty"`
 }
 
@@ -97,7 +99,8 @@ func Leaves(chain []ConditionSet) (out []ConditionSet) {
 	return out
 }
 
-// FailureMode says what an error in a Deny condition becomes. The KEP names type and outcomes, not the values.
+// FailureMode says how an error in a Deny condition is treated. The KEP names the type and the outcomes, but not the
+// values.
 type FailureMode string
 
 // The two failure modes.
@@ -108,7 +111,7 @@ const (
 
 // Condition is what an authorizer makes its answer depend on in KEP-5681; it is evaluated when the object is known.
 //
-// It is SubjectAccessReviewCondition.
+// Its name in the KEP is SubjectAccessReviewCondition.
 type Condition struct {
 	ID          string   `json:"id"` // unique within the authorizer's set
 	Effect      Decision `json:"effect"`
@@ -117,33 +120,33 @@ type Condition struct {
 	Description string   `json:"description,omitempty"`
 }
 
-// AuthorizationConditionsRequest has the sets as the authorizer gave them, and what was unknown then.
+// AuthorizationConditionsRequest has the sets as the authorizer gave them, and the data that was unknown at that time.
 type AuthorizationConditionsRequest struct {
-	// UID identifies the review, and Authorized is the request that the conditions were given for. Both are sent only in
-	// revisions of the wire that have an AdmissionRequest here.
+	// UID identifies the review. Authorized is the request for which the conditions were given. Both are sent only in
+	// revisions of the wire whose request has an AdmissionRequest.
 	UID           string                                  `json:"-"`
 	Authorized    authorizationv1.SubjectAccessReviewSpec `json:"-"`
 	ConditionSets []ConditionSet                          `json:"conditionSets,omitempty"`
 	ConditionData `json:",inline"`
 }
 
-// ConditionData is what is known in admission and not before. The KEP has these as the methods of the interface
-// ConditionData ("Core interface changes") and does not list their JSON: the names are those of AdmissionReview.
+// ConditionData is the data that is known only in admission. In the KEP these are the methods of the interface
+// ConditionData ("Core interface changes"), without their JSON names. The names here are those of AdmissionReview.
 type ConditionData struct {
 	Operation string `json:"operation,omitempty"` // CREATE, UPDATE, DELETE or CONNECT
-	Options   Object `json:"options,omitzero"`    // the operation's, for example CreateOptions
-	// Object is there for CREATE, UPDATE and CONNECT, OldObject for UPDATE and DELETE.
+	Options   Object `json:"options,omitzero"`    // the options of the operation, for example CreateOptions
+	// Object exists for CREATE, UPDATE and CONNECT. OldObject exists for UPDATE and DELETE.
 	Object    Object `json:"object,omitzero"`
 	OldObject Object `json:"oldObject,omitzero"`
 	// NamespaceObject is an open question of the KEP, and needed by its DRA example.
 	NamespaceObject Object `json:"namespaceObject,omitzero"`
-	// ImpersonatedRequest is what is unknown when impersonation is authorized.
+	// ImpersonatedRequest is unknown when impersonation is authorized.
 	ImpersonatedRequest *ImpersonatedRequest `json:"impersonatedRequest,omitempty"`
 }
 
-// ImpersonatedRequest is the request that somebody wants to make as another user (section "Constrained
-// Impersonation through Conditional Authorization"). The KEP's expressions have its verb, apiGroup and resource,
-// named as in request; so are the others here, with the user as userInfo.
+// ImpersonatedRequest is the request that a user wants to make as another user (section "Constrained Impersonation
+// through Conditional Authorization"). The KEP's expressions use its verb, apiGroup and resource, with the names of the
+// fields of request. The other fields here are named in the same way, with the user as userInfo.
 type ImpersonatedRequest struct {
 	Verb        string                     `json:"verb"`
 	APIGroup    string                     `json:"apiGroup"`
@@ -152,10 +155,11 @@ type ImpersonatedRequest struct {
 	Subresource string                     `json:"subresource"`
 	Namespace   string                     `json:"namespace"`
 	Name        string                     `json:"name"`
-	UserInfo    *authenticationv1.UserInfo `json:"userInfo,omitempty"` // the whole user that is impersonated
+	UserInfo    *authenticationv1.UserInfo `json:"userInfo,omitempty"` // all attributes of the user that is impersonated
 }
 
-// Object is a JSON object, nil if there is none. Whole numbers in it are read as int64, as an API server reads them.
+// Object is a JSON object. It is nil if there is none. Whole numbers in it are read as int64, as an API server reads
+// them.
 type Object map[string]any
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// MaxConditions is MaxConditionsPerMap of k8s.io/apiserver's pkg/authorization/authorizer in 1.37; the KEP
-	// leaves the number open.
+	// MaxConditions is the value of MaxConditionsPerMap in k8s.io/apiserver's pkg/authorization/authorizer in 1.37. The
+	// KEP leaves the number open.
 	MaxConditions = 128
-	// reserved begins the IDs that no user may give (section "Condition and ConditionSet data model").
+	// reserved is the prefix of the IDs that no user may give (section "Condition and ConditionSet data model").
 	reserved = "k8s.io/"
 )
 
-// ValidateID checks the ID of a condition: a label key outside k8s.io/.
+// ValidateID checks that the ID of a condition is a label key outside k8s.io/.
 func ValidateID(id string) error {
 	if wrong := content.IsLabelKey(id); len(wrong) > 0 {
 		return fmt.Errorf("condition ID %q: %s", id, strings.Join(wrong, "; "))
@@ -30,11 +30,12 @@ func ValidateID(id string) error {
 	return nil
 }
 
-// Breach is a rule of the KEP that an answer breaks, and how. Certifications keep both, and are judged again: their
-// wording stays. The Reason is empty where certification does not ask.
+// Breach is a breach of a rule of the KEP by an answer. Text says how the rule is broken. Records of certifications
+// contain both, and are judged again later, so their wording must not change. The Reason is empty if certification does
+// not use the rule.
 type Breach struct{ Reason, Text string }
 
-// Breaches are all rules that something breaks.
+// Breaches are all breaches of rules by an answer.
 type Breaches []Breach
 
 func (b *Breaches) when(is bool, reason, format string, args ...any) {
@@ -50,22 +51,24 @@ func (b Breaches) err() error {
 	return errors.New(strings.TrimPrefix(b[0].Reason+": "+b[0].Text, ": "))
 }
 
-// Rules are what a revision of the wire demands of answers, beside what all demand.
+// Rules are the rules for answers in a revision of the wire, in addition to the rules that all revisions have.
 type Rules struct {
-	// Chain is the name of the field of a status with the sets, Sent that of a request.
+	// Chain is the name of the field of a status that has the sets. Sent is the name of that field of a request.
 	Chain, Sent string
-	// Condition is how many bytes a condition may have, Conditions how many a set, Depth how deep sets nest, 1 if not.
+	// Condition is the largest number of bytes of a condition, Conditions is the largest number of conditions of a set,
+	// and Depth is the largest depth of nested sets: 1 if sets cannot be nested.
 	Condition, Conditions, Depth int
-	// Description is how many bytes a description may have, 0 if the text has no limit.
+	// Description is the largest number of bytes of a description, or 0 if the text has no limit.
 	Description int
-	// Qualified is set if IDs and types begin with a domain, and the names of authorizers are DNS names.
+	// Qualified is set if IDs and types must begin with a domain, and the names of authorizers must be DNS names.
 	Qualified bool
 	// Optional is set if a condition needs neither a type nor a text.
 	Optional bool
-	// Union is set if a conditional answer is one decision: a set without a name, or a union of named decisions. Then no
-	// set has a failure mode, a decision in a union may be of no opinion, and nothing of a concrete answer is beside it.
+	// Union is set if a conditional answer is one decision: a set without a name, or a union of named decisions. Then
+	// no set has a failure mode, a decision in a union may be no opinion, and a conditional answer has none of the
+	// fields of a concrete answer.
 	Union bool
-	// Staged is set if conditions may evaluate to conditions, when more is known and not all.
+	// Staged is set if conditions may evaluate to conditions when more is known, but not everything.
 	Staged bool
 }
 
@@ -92,12 +95,12 @@ func (r Rules) Breaches(s SubjectAccessReviewStatus, asked Mode) (b Breaches) {
 	return b
 }
 
-// isAlone reports whether a chain is one set without a name, which says that no union is there.
+// isAlone reports whether a chain is one set without a name, which means that there is no union.
 func (r Rules) isAlone(chain []ConditionSet) bool {
 	return r.Union && len(chain) == 1 && chain[0].AuthorizerName == ""
 }
 
-// chain checks sets beside each other.
+// chain checks the sets of a chain.
 func (r Rules) chain(b *Breaches, chain []ConditionSet, depth int) {
 	names := map[string]bool{}
 	for _, set := range chain {
@@ -107,7 +110,7 @@ func (r Rules) chain(b *Breaches, chain []ConditionSet, depth int) {
 	}
 }
 
-// set checks a set of a chain.
+// set checks one set of a chain.
 func (r Rules) set(b *Breaches, s ConditionSet, depth int) {
 	if depth > r.Depth {
 		b.when(true, "nested-too-deep", "sets are nested more than %d deep", r.Depth)
@@ -120,7 +123,7 @@ func (r Rules) set(b *Breaches, s ConditionSet, depth int) {
 	r.decision(b, s)
 }
 
-// decision checks what a set decides.
+// decision checks the decision of a set.
 func (r Rules) decision(b *Breaches, s ConditionSet) {
 	kinds := seq.Count([]bool{s.Allowed, s.Denied, len(s.Conditions) > 0, len(s.ConditionsChain) > 0}, func(is bool) bool { return is })
 	isNoOpinion := r.Union && kinds == 0 && s.Conditions == nil && s.ConditionsChain == nil
@@ -138,7 +141,7 @@ func (r Rules) decision(b *Breaches, s ConditionSet) {
 	}
 }
 
-// condition checks a condition by itself.
+// condition checks one condition by itself.
 func (r Rules) condition(b *Breaches, c Condition) {
 	b.when(r.validateID(c.ID) != nil, "invalid-id", "the ID %.80q", c.ID)
 	b.when(!slices.Contains(Effects(), c.Effect), "unknown-effect", "the effect %.80q", c.Effect)
@@ -159,7 +162,7 @@ func (r Rules) kind(b *Breaches, name string) {
 	b.when(isKey && r.Qualified && !isQualified, "invalid-type", "the type %.80q has no domain", name)
 }
 
-// validateID checks the ID of a condition. Where IDs begin with a domain, more domains are reserved.
+// validateID checks the ID of a condition. If IDs must begin with a domain, more domains are reserved.
 func (r Rules) validateID(id string) error {
 	if err := ValidateID(id); err != nil || !r.Qualified {
 		return err

@@ -6,7 +6,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-// RequestVariable is the name of the variable of what the first phase knows.
+// RequestVariable is the name of the variable that is known in the first phase.
 const RequestVariable = "request"
 
 // LateVariables returns the names of the variables of the second phase.
@@ -14,7 +14,7 @@ func LateVariables() []string {
 	return []string{"operation", "options", "object", "oldObject", "namespaceObject", "impersonatedRequest"}
 }
 
-// RequestFields returns the value of RequestVariable: every field that Policy lists.
+// RequestFields returns the value of RequestVariable: every field that the comment of Policy lists.
 func RequestFields(s authorizationv1.SubjectAccessReviewSpec) map[string]any {
 	r, path := authorizationv1.ResourceAttributes{}, ""
 	if s.ResourceAttributes != nil {

@@ -1,14 +1,14 @@
-// Package vectors holds the test vectors of KEP-5681, Conditional Authorization: the Go types of the *.vector.yaml
-// files below scenarios/, and a strict loader. It also has the KEP's wire types: what a SubjectAccessReview gains,
-// and AuthorizationConditionsReview. No release of Kubernetes has them; names and JSON are those of the KEP's
-// draft, and what the KEP leaves open is marked.
+// Package vectors has the test vectors of KEP-5681, Conditional Authorization: the Go types of the *.vector.yaml files
+// below scenarios/, and a strict loader. It also has the KEP's wire types: the additions to a SubjectAccessReview, and
+// AuthorizationConditionsReview. No release of Kubernetes has these types. Names and JSON are those of the KEP's draft,
+// and comments mark what the KEP leaves open.
 //
-// There are two kinds of vectors. An API-server vector judges the algebra of decisions: what authorizers answer is
-// given, also what each condition evaluates to, and the vector says what an API server makes of it. A webhook
-// vector judges an authorizer: given policies, a SubjectAccessReview and then an AuthorizationConditionsReview are
-// sent, and the vector says what the answers are. A table is many API-server vectors in one file.
+// There are two kinds of vectors. An API-server vector judges how decisions are combined: it gives the answers of
+// authorizers and the truth of each condition, and says what the API server must make of them. A webhook vector judges an
+// authorizer: it gives policies, sends a SubjectAccessReview and then an AuthorizationConditionsReview, and says what the
+// answers must be. A table has many API-server vectors in one file.
 //
-// The package is pure: what is read comes from an fs.FS.
+// The package is pure: files are read from an fs.FS.
 package vectors
 
 import (
@@ -21,23 +21,23 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Suffix is the end of the name of a vector file. The loader of scenarios leaves such files alone.
+// Suffix is the end of the names of vector files. The loader of scenarios skips such files.
 const Suffix = scenarios.VectorSuffix
 
-// Vector is a test case of KEP-5681: what is asked, and every right answer. An API-server vector is about how an API server
-// handles them.
+// Vector is a test case of KEP-5681: what is asked, and every right answer. An API-server vector is about how an API
+// server handles them.
 //
 // It is one file, or one row of a table.
 type Vector struct {
-	// ID is the path without the suffix; a row's is followed by "/" and its chain.
+	// ID is the path without the suffix. The ID of a row is that path followed by "/" and the chain.
 	ID   string `json:"id" yaml:"-"`
 	File string `json:"-" yaml:"-"` // the path below the folder that was loaded
-	// Description says what the text demands, in a sentence.
+	// Description says in a sentence what the text demands.
 	Description string           `json:"description" yaml:"description"`
 	Source      scenarios.Source `json:"source" yaml:"source"` // the part of the document
 	Level       Demand           `json:"level" yaml:"level"`   // how strongly the text demands it
 
-	// One of the three is there; after loading no Table is.
+	// One of these three fields is set. After loading, no vector has a Table.
 	APIServer *APIServer `json:"apiServer,omitempty" yaml:"apiServer,omitempty"`
 	Webhook   *Webhook   `json:"webhook,omitempty" yaml:"webhook,omitempty"`
 	Table     *Table     `json:"-" yaml:"table,omitempty"`
@@ -46,18 +46,18 @@ type Vector struct {
 // Demand is how strongly a document demands something.
 type Demand string
 
-// The demands. What is not Must is advice: a subject that does otherwise is told so and does not fail.
+// The demands. A demand other than Must is advice: a subject that does not follow it is told so and does not fail.
 const (
 	Must   Demand = "must"
 	Should Demand = "should"
 )
 
-// Decision is a concrete decision, or what kind of conditional one.
+// Decision is a concrete decision, or a kind of conditional decision.
 type Decision string
 
-// The decisions. A conditional allow has an Allow condition, so it can become Allow; a conditional deny has none
-// (KEP-5681, Glossary). Of a chain, a conditional deny is whatever is still conditional and cannot become allowed.
-// Conditional is used of webhooks, where one chain is the whole answer.
+// The decisions. A conditional allow has an Allow condition, so it can become Allow. A conditional deny has none
+// (KEP-5681, Glossary). A chain is a conditional deny if it is still conditional and cannot become allowed. Conditional
+// is used for webhooks, whose whole answer is one chain.
 const (
 	Allow            Decision = "Allow"
 	Deny             Decision = "Deny"
@@ -67,7 +67,7 @@ const (
 	ConditionalDeny  Decision = "ConditionalDeny"
 )
 
-// Truth is what a condition evaluates to.
+// Truth is the result of the evaluation of a condition.
 type Truth string
 
 // The truths.
@@ -77,14 +77,14 @@ const (
 	Error Truth = "error"
 )
 
-// Load reads every vector file below a folder, in the order of their paths, with tables written out. The error has
-// one line for each file that is wrong, with file, line and column.
+// Load reads every vector file below a folder, in the order of the paths, and expands tables. The error has one line
+// for each wrong file, with file, line and column.
 func Load(files fs.FS) ([]*Vector, error) { return scenarios.LoadAll(files, Suffix, Parse) }
 
 // Builtin returns the vectors that come with authzconf.
 func Builtin() ([]*Vector, error) { return Load(scenarios.FS) }
 
-// Parse reads one vector file. Its name gives the ID and stands in errors.
+// Parse reads one vector file. The ID is made from the name of the file, which is also used in errors.
 func Parse(name string, raw []byte) ([]*Vector, error) {
 	v := &Vector{}
 	f, err := scenarios.Decode(name, raw, "a test vector", v)
@@ -137,7 +137,7 @@ func (t *Table) chain(words string) (out []Authorizer) {
 	return out
 }
 
-// complete fills in what may be left out, so that nobody else has to know.
+// complete fills in the defaults of fields that may be left out.
 func complete(v *Vector) {
 	if v.Webhook != nil {
 		v.Webhook.FailureMode = cmp.Or(v.Webhook.FailureMode, FailDeny)
@@ -166,7 +166,7 @@ func completeChain(chain []Authorizer, objects int) {
 	}
 }
 
-// expand returns the conditions that one stands for, complete, for a number of objects.
+// expand returns the complete conditions that a condition with Length or Repeat stands for, for a number of objects.
 func (c EvaluatedCondition) expand(objects int) (all []EvaluatedCondition) {
 	if c.Length > 0 {
 		c.Condition.Condition = strings.Repeat("x", c.Length)

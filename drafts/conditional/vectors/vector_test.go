@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// What is built in can be read.
+// TestBuiltin checks that the built-in vectors can be read.
 func TestBuiltin(t *testing.T) {
 	all, err := Builtin()
 	if err != nil {

@@ -7,47 +7,48 @@ import (
 	"strings"
 )
 
-// Want is what a request results in. What is left out is not judged; [] is none.
+// Want is the result of a request. A field that is left out is not judged. An empty list means that there must be none.
 type Want struct {
-	// Starts is false if an API server so configured must not start.
+	// Starts is false if an API server with this configuration must not start.
 	Starts *bool `json:"starts,omitempty" yaml:"starts,omitempty"`
 	// Authorized is the chain's decision before admission.
 	Authorized Decision `json:"authorized,omitempty" yaml:"authorized,omitempty"`
 	// Asked are the authorizers that were asked for it.
 	Asked []string `json:"asked,omitempty" yaml:"asked,omitempty"`
-	// Proceeds is whether the request gets past the authorization filter.
+	// Proceeds reports whether the request passes the authorization filter.
 	Proceeds *bool `json:"proceeds,omitempty" yaml:"proceeds,omitempty"`
-	// ConditionsChain is what a SubjectAccessReview of the same request shows: one word for each set, "name
+	// ConditionsChain is what a SubjectAccessReview of the same request shows. Each set is written as "name
 	// conditions", "name allowed" or "name denied".
 	ConditionsChain []string `json:"conditionsChain,omitempty" yaml:"conditionsChain,omitempty"`
 	// AskedLater are the authorizers that are asked for a decision during admission.
 	AskedLater []string `json:"askedLater,omitempty" yaml:"askedLater,omitempty"`
-	// EvaluatedBy are the authorizers called to evaluate their conditions, in order: not for what the server evaluates.
+	// EvaluatedBy are the authorizers that are called to evaluate their conditions, in order. Conditions that the
+	// server evaluates itself are not in it.
 	EvaluatedBy []string `json:"evaluatedBy,omitempty" yaml:"evaluatedBy,omitempty"`
 	// Decision is the concrete one after the conditions are evaluated.
 	Decision Decision `json:"decision,omitempty" yaml:"decision,omitempty"`
-	// Decisions is that for each of several objects.
+	// Decisions has the decision for each of several objects.
 	Decisions []Decision `json:"decisions,omitempty" yaml:"decisions,omitempty"`
-	// Reason are the words that the reason of the decision has in it, of those that could be: the reasons of
-	// authorizers, and the IDs and descriptions of conditions.
+	// Reason has the words that the reason of the decision contains. Only the reasons of authorizers, and the IDs and
+	// descriptions of conditions, can be such words.
 	Reason []string `json:"reason,omitempty" yaml:"reason,omitempty"`
-	// Error is whether an error is reported with the decision.
+	// Error reports whether an error comes with the decision.
 	Error *bool `json:"error,omitempty" yaml:"error,omitempty"`
-	// Admitted is whether the request, with every check, goes through.
+	// Admitted reports whether the request, with every check, is admitted.
 	Admitted *bool `json:"admitted,omitempty" yaml:"admitted,omitempty"`
 }
 
-// Reading is when the authorizers behind a conditional allow are asked.
+// Reading says when the authorizers behind a conditional allow are asked.
 type Reading string
 
-// The readings ("Computing a concrete decision from a conditional authorization chain"): Lazy asks them during
-// admission, if at all; Eager asks all before.
+// The readings ("Computing a concrete decision from a conditional authorization chain"). Lazy asks these authorizers
+// during admission, if at all. Eager asks all of them before admission.
 const (
 	Lazy  Reading = "lazy"
 	Eager Reading = "eager"
 )
 
-// Wanted returns what a reading says of the request: Eager states only what differs.
+// Wanted returns the wanted result in a reading. The field Eager has only the differences.
 func (s *APIServer) Wanted(r Reading) Want {
 	if r == Lazy || s.Eager == nil {
 		return s.Want
@@ -55,7 +56,7 @@ func (s *APIServer) Wanted(r Reading) Want {
 	return s.Want.But(*s.Eager)
 }
 
-// each calls do with the fields of two results, by their names.
+// each calls do with each pair of fields of two results, and the name of the field.
 func (w *Want) each(other *Want, do func(name string, mine, others reflect.Value)) {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Want]()) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -103,8 +104,8 @@ func (w *Want) Differences(got *Want) (out []string) {
 	return out
 }
 
-// Answer is a result as it is written down. An empty list in it is there, and says that there is nothing; what is left out
-// is not known.
+// Answer is a result in JSON. An empty list in it is a known list without elements. A field that is left out is
+// unknown.
 type Answer struct{ Want }
 
 // MarshalJSON implements json.Marshaler.

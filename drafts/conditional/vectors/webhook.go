@@ -2,14 +2,16 @@ package vectors
 
 // Webhook is a conversation with an authorizer that has loaded policies.
 type Webhook struct {
-	Policies []Policy `json:"policies" yaml:"policies"` // those of the authorizer, as the KEP writes them
-	// FailureMode is what a Deny policy in error counts as, where an authorizer can be told. Left out: Deny.
+	Policies []Policy `json:"policies" yaml:"policies"` // the policies of the authorizer, as the KEP writes them
+	// FailureMode says how a Deny policy in error is treated, if an authorizer can be configured so. If it is left out,
+	// it is Deny.
 	FailureMode FailureMode `json:"failureMode,omitempty" yaml:"failureMode,omitempty"`
-	// Steps follow one another.
+	// Steps are done one after another.
 	Steps []Step `json:"steps" yaml:"steps"`
 }
 
-// Policy is an effect of "Authorizer requirements" and when it applies: Deny (hard deny), NoOpinion (soft deny), Allow.
+// Policy has an effect of "Authorizer requirements": Deny (hard deny), NoOpinion (soft deny) or Allow. Its expression
+// says when the effect applies.
 //
 // The expression is CEL. It has the variables
 //
@@ -20,7 +22,7 @@ type Webhook struct {
 //	                     what is known later; null where there is none
 //	                     (impersonatedRequest has the fields of request but path)
 //
-// All of request's fields are there always, empty where the review has none.
+// All fields of request always exist. They are empty if the review does not have them.
 type Policy struct {
 	// ID may become the ID of a condition.
 	ID          string   `json:"id" yaml:"id"`
@@ -29,13 +31,13 @@ type Policy struct {
 	Description string   `json:"description,omitempty" yaml:"description,omitempty"` // for people
 }
 
-// Step is one of three things.
+// Step has one of three fields.
 type Step struct {
 	// Authorize sends a SubjectAccessReview.
 	Authorize *AuthorizeStep `json:"authorize,omitempty" yaml:"authorize,omitempty"`
 	// Evaluate sends an AuthorizationConditionsReview.
 	Evaluate *EvaluateStep `json:"evaluate,omitempty" yaml:"evaluate,omitempty"`
-	// SetPolicies changes what the authorizer has loaded.
+	// SetPolicies replaces the policies of the authorizer.
 	SetPolicies []Policy `json:"setPolicies,omitempty" yaml:"setPolicies,omitempty"`
 }
 
@@ -45,31 +47,34 @@ type AuthorizeStep struct {
 	Want AuthorizeWant           `json:"want" yaml:"want"`
 }
 
-// AuthorizeWant is what the answer to a SubjectAccessReview is. Whatever it is, it must keep the rules of its fields.
+// AuthorizeWant is what is wanted of the answer to a SubjectAccessReview. Every answer must also follow the rules of
+// its fields.
 type AuthorizeWant struct {
-	// OneOf are the right decisions: Allow, Deny, NoOpinion, Conditional. Mostly it is one. The text recommends the first.
+	// OneOf are the right decisions: Allow, Deny, NoOpinion, Conditional. In most cases there is only one. The text
+	// recommends the first.
 	OneOf []Decision `json:"oneOf" yaml:"oneOf"`
-	// Effects are those that the conditions have, each once, in any order.
+	// Effects are the effects of the conditions, each once, in any order.
 	Effects []Decision `json:"effects,omitempty" yaml:"effects,omitempty"`
-	// Residuals are the conditions in CEL, in any order, judged as expressions and only of authorizers that answer in CEL.
+	// Residuals are the conditions in CEL, in any order, judged as expressions and only of authorizers that answer in
+	// CEL.
 	Residuals []string `json:"residuals,omitempty" yaml:"residuals,omitempty"`
-	// Error is whether an evaluationError is there.
+	// Error reports whether there is an evaluationError.
 	Error *bool `json:"error,omitempty" yaml:"error,omitempty"`
 }
 
 // EvaluateStep is the second phase.
 type EvaluateStep struct {
-	// Of is the index of the step whose conditions are sent back, as they were answered: an authorize step, or an evaluate
-	// step whose conditions evaluated to conditions. If that answer was not conditional the step asks nothing: the decision
-	// stands.
+	// Of is the index of the step whose conditions are sent back unchanged: an authorize step, or an evaluate step
+	// whose conditions evaluated to conditions. If the answer to that step was not conditional, this step asks nothing,
+	// because the decision is final.
 	Of   int           `json:"of" yaml:"of"`
 	Data ConditionData `json:"data" yaml:"data"`
 	Want EvaluateWant  `json:"want" yaml:"want"`
 }
 
-// EvaluateWant is what the answer to an AuthorizationConditionsReview is.
+// EvaluateWant is what is wanted of the answer to an AuthorizationConditionsReview.
 type EvaluateWant struct {
-	// OneOf are the right decisions: Allow, Deny or NoOpinion, and Conditional where not all is known yet.
+	// OneOf are the right decisions: Allow, Deny or NoOpinion, and Conditional if not everything is known yet.
 	OneOf []Decision `json:"oneOf" yaml:"oneOf"`
 	Error *bool      `json:"error,omitempty" yaml:"error,omitempty"`
 }

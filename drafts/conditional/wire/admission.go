@@ -16,8 +16,8 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
 
-// kinds are those of the objects of resources and subresources in the vectors. An API server sends the kind of every
-// object; the vectors leave it out, because no policy of theirs asks for it.
+// kinds are the kinds of the objects in the vectors, by resource and subresource. An API server sends the kind of every
+// object. The vectors leave it out, because none of their policies uses it.
 var kinds = map[string]string{
 	"certificatesigningrequests": "CertificateSigningRequest", "clusterroles": "ClusterRole", "configmaps": "ConfigMap",
 	"deployments": "Deployment", "nodes": "Node", "nodes/proxy": "NodeProxyOptions", "persistentvolumeclaims": "PersistentVolumeClaim",
@@ -26,7 +26,7 @@ var kinds = map[string]string{
 	"things": "Thing", "widgets": "Widget",
 }
 
-// toAdmission writes what is known in admission, together with the request that was authorized.
+// toAdmission writes the data that is known in admission, together with the request that was authorized.
 func toAdmission(q vectors.AuthorizationConditionsRequest) (*admissionv1.AdmissionRequest, error) {
 	switch {
 	case q.NamespaceObject != nil:
@@ -54,7 +54,7 @@ func toAdmission(q vectors.AuthorizationConditionsRequest) (*admissionv1.Admissi
 	return r, errors.Join(errs[:]...)
 }
 
-// fromAdmission reads what is known in admission.
+// fromAdmission reads the data that is known in admission.
 func fromAdmission(r *admissionv1.AdmissionRequest) (d vectors.ConditionData, err error) {
 	d.Operation = string(r.Operation)
 	var errs [3]error
@@ -81,8 +81,8 @@ func addKind(o vectors.Object, kind metav1.GroupVersionKind) vectors.Object {
 	return out
 }
 
-// nameOf returns the name in the request, or that of the object: a request to create has it nowhere else. A
-// generateName is none: the name that is made of it is in the object alone.
+// nameOf returns the name in the request, or else the name in the object: a create request has no name of its own. If
+// the object has a generateName, its name was generated and is not the name of the request.
 func nameOf(name string, d vectors.ConditionData) string {
 	for _, o := range []vectors.Object{d.Object, d.OldObject} {
 		metadata, _ := o["metadata"].(map[string]any)

@@ -6,12 +6,13 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
 
-// Merged is the text in kubernetes/enhancements: a conditionSetChain can be nested, a set has one conditionsType for
-// all of its conditions, and conditions can evaluate to conditions. (Its Go sketch gives ConditionsType the JSON name
-// of the authorizer; its examples have conditionsType. They also write spec and status where the sketch of
-// AuthorizationConditionsReview has request and response, which are taken here.)
+// Merged is the text in kubernetes/enhancements. A conditionSetChain can be nested, a set has one conditionsType for
+// all of its conditions, and conditions can evaluate to conditions. The Go sketch of the text gives ConditionsType the
+// JSON name of the authorizer; its examples have conditionsType. The examples also have spec and status where the
+// sketch of AuthorizationConditionsReview has request and response. This package uses conditionsType, request and
+// response.
 //
-// How deep sets may be nested no text says: the limit is ours.
+// No text limits how deep sets may be nested: the limit is ours.
 var Merged = &Revision{
 	Name:   "merged",
 	Text:   "KEP-5681 as merged into kubernetes/enhancements, commit a2589d2322b2",

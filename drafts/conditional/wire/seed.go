@@ -6,8 +6,8 @@ import (
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 )
 
-// Seed is the text of 4 February 2026, a week before it was merged: conditionsChain is a list of sets, and every
-// condition has a type. The types of drafts/conditional/vectors have its JSON.
+// Seed is the text of 4 February 2026, a week before it was merged. conditionsChain is a list of sets, and every
+// condition has a type. The JSON of the types in drafts/conditional/vectors is that of this revision.
 var Seed = &Revision{
 	Name:  "seed",
 	Text:  "KEP-5681 as of 4 February 2026",

@@ -12,12 +12,12 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
-// Upstream is the API that kubernetes/kubernetes#137633 proposes, as its types have been since July 2026 (commit
-// cce400c33ab0 of 20 July, with the rules of later ones): a client lists the types of decisions that it can handle, a
-// status has one conditional decision, which may be a union of decisions with names, and an
-// AuthorizationConditionsReview carries that decision and an AdmissionRequest.
+// Upstream is the API that kubernetes/kubernetes#137633 proposes, with its types of July 2026 (commit cce400c33ab0 of
+// 20 July) and the rules of later commits. A client lists the types of decisions that it can handle. A status has one
+// conditional decision, which may be a union of decisions with names. An AuthorizationConditionsReview has that
+// decision and an AdmissionRequest.
 //
-// How deep unions may be nested it does not say: the limit is ours.
+// The API does not limit how deep unions may be nested: the limit is ours.
 var Upstream = &Revision{
 	Name: "upstream",
 	Text: "kubernetes/kubernetes#137633 as of November 2026",
@@ -39,13 +39,14 @@ var Upstream = &Revision{
 	response: shaped(toUpstreamResponse, fromUpstreamResponse),
 }
 
-// The types of decisions.
+// The types of conditional decisions.
 const (
 	typeMap   = "ConditionsMap"
 	typeUnion = "Union"
 )
 
-// unconditional are the types that every client handles, and conditional those that one of conditions handles as well.
+// unconditional are the types that every client handles. conditional are the types that a client of conditions handles
+// in addition.
 var (
 	unconditional = []string{string(vectors.Allow), string(vectors.Deny), string(vectors.NoOpinion)}
 	conditional   = []string{typeMap, typeUnion}
@@ -60,7 +61,7 @@ type upstreamOptions struct {
 	HandledDecisionTypes []string `json:"handledDecisionTypes"`
 }
 
-// toUpstreamSpec writes a spec. A client cannot ask for conditions in a form: whoever takes them takes any.
+// toUpstreamSpec writes a spec. In this revision a client cannot choose the form of conditions.
 func toUpstreamSpec(s vectors.SubjectAccessReviewSpec) (upstreamSpec, error) {
 	out := upstreamSpec{SubjectAccessReviewSpec: s.SubjectAccessReviewSpec}
 	if s.Mode() != vectors.None {
@@ -69,7 +70,7 @@ func toUpstreamSpec(s vectors.SubjectAccessReviewSpec) (upstreamSpec, error) {
 	return out, nil
 }
 
-// fromUpstreamSpec reads a spec. Types of decisions that nobody knows yet pass.
+// fromUpstreamSpec reads a spec. Unknown types of decisions are ignored.
 func fromUpstreamSpec(w upstreamSpec) (vectors.SubjectAccessReviewSpec, error) {
 	out := vectors.SubjectAccessReviewSpec{SubjectAccessReviewSpec: w.SubjectAccessReviewSpec}
 	if w.AuthorizationOptions == nil {
@@ -139,7 +140,8 @@ func toUpstreamResponse(a reply) (w upstreamResponse, err error) {
 	return w, nil
 }
 
-// fromUpstreamResponse reads a response. One that is conditional still is read as that: whoever reads it refuses it.
+// fromUpstreamResponse reads a response. A response that is still conditional is read as conditional: the caller has to
+// refuse it.
 func fromUpstreamResponse(w upstreamResponse) (a reply, err error) {
 	a.uid = w.UID
 	if w.Decision == nil {
@@ -160,7 +162,7 @@ func fromUpstreamResponse(w upstreamResponse) (a reply, err error) {
 	return a, nil
 }
 
-// decision is one authorizer's decision: the member that Type names is there, and no other.
+// decision is the decision of one authorizer. Exactly the member that Type names is set.
 type decision struct {
 	Type          string                 `json:"type"`
 	Deny          *unconditionalDecision `json:"deny,omitempty"`
@@ -194,7 +196,8 @@ type upstreamCondition struct {
 	Description string `json:"description,omitempty"`
 }
 
-// toDecision writes a chain: one set without a name is a decision by itself, all others are a union.
+// toDecision writes a chain. One set without a name becomes a decision by itself, and every other chain becomes a
+// union.
 func toDecision(chain []vectors.ConditionSet) (*decision, error) {
 	switch {
 	case chain == nil:
@@ -213,7 +216,7 @@ func toDecision(chain []vectors.ConditionSet) (*decision, error) {
 	return d, nil
 }
 
-// newDecision writes what a set decides.
+// newDecision writes the decision of a set.
 func newDecision(s vectors.ConditionSet) (*decision, error) {
 	if s.FailureMode == vectors.FailNoOpinion {
 		return nil, &Inexpressible{"upstream", "a failure mode"}
@@ -251,7 +254,8 @@ func newConditionsMap(all []vectors.Condition) (*conditionsMap, error) {
 	return m, nil
 }
 
-// member returns the member of an unconditional decision, nil if it is conditional or not there.
+// member returns the member of an unconditional decision. It is nil if the decision is conditional or the member is
+// missing.
 func (d *decision) member() *unconditionalDecision {
 	switch vectors.Decision(d.Type) {
 	case vectors.Deny:
@@ -292,7 +296,7 @@ func (d *decision) validate() error {
 	return nil
 }
 
-// chain reads a decision; a union becomes its sets, and any other decision is one set without a name.
+// chain reads a decision. A union becomes its sets, and any other decision becomes one set without a name.
 func (d *decision) chain() ([]vectors.ConditionSet, error) {
 	if d == nil {
 		return nil, nil

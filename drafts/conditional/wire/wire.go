@@ -1,8 +1,9 @@
 // Package wire has the revisions of KEP-5681's wire: how a SubjectAccessReview carries conditions, and how an
-// AuthorizationConditionsReview asks about them. A Revision is what one public text says. Each is a codec around
-// the types of drafts/conditional/vectors, which can say all that any revision says, with rules of its own.
+// AuthorizationConditionsReview asks about them. A Revision is what one public text says. Each revision is a codec for
+// the types of drafts/conditional/vectors, which can express everything that any revision can, with rules of its own.
 //
-// Another revision is another codec with its row in Revisions, and fails at what it cannot say; Cannot tells of a vector.
+// To add a revision, write a codec and add it to Revisions. A codec returns an error for what it cannot express. Cannot
+// reports whether that affects a vector.
 package wire
 
 import (
@@ -16,7 +17,7 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
-// What reviews call themselves. The KEP writes AuthorizationConditionsReview as authorization.k8s.io/v1alpha1.
+// The kinds and versions of reviews. The KEP writes AuthorizationConditionsReview as authorization.k8s.io/v1alpha1.
 const (
 	AccessVersion     = "authorization.k8s.io/v1"
 	AccessKind        = "SubjectAccessReview"
@@ -26,12 +27,12 @@ const (
 
 // Revision is the wire as one text of the KEP has it.
 type Revision struct {
-	// Name is what flags and reports call it, Text which text it is.
+	// Name is the name of the revision in flags and reports. Text says which text it is.
 	Name, Text string
-	Rules      vectors.Rules // those of answers
+	Rules      vectors.Rules // the rules for answers
 	// CEL is the type of conditions in CEL that an API server evaluates itself.
 	CEL string
-	// marks are fields of a status, or of what is in it, that no other revision has.
+	// marks are fields of a status, or of values inside it, that no other revision has.
 	marks []string
 
 	spec     form[vectors.SubjectAccessReviewSpec]
@@ -49,7 +50,7 @@ type reply struct {
 // Revisions returns all, the oldest first.
 func Revisions() []*Revision { return []*Revision{Seed, Merged, Upstream} }
 
-// Newest returns the revision that is meant where none is named.
+// Newest returns the revision that is used if none is named.
 func Newest() *Revision { return Upstream }
 
 // Names returns the names of all revisions for people.
@@ -72,7 +73,7 @@ func Fields() string {
 	return strings.Join(seq.Map(Revisions(), func(r *Revision) string { return "status." + r.Rules.Chain + " (" + r.Name + ")" }), ", ")
 }
 
-// concreteFields are those of a status in every revision, and in Kubernetes of today.
+// concreteFields are the fields of a status that every revision and today's Kubernetes have.
 var concreteFields = []string{"allowed", "denied", "reason", "evaluationError"}
 
 // FindUnknown returns the fields of an answer's status that neither a concrete answer nor any revision has.
@@ -94,8 +95,8 @@ func FindUnknown(answer []byte) (fields []string) {
 	return fields
 }
 
-// Recognize returns the revisions in whose form an answer to a SubjectAccessReview is: none of a concrete one, which is the
-// same in all, and more than one of an answer that mixes them.
+// Recognize returns the revisions whose form an answer to a SubjectAccessReview has. A concrete answer, which is the
+// same in all revisions, has the form of none. An answer that mixes revisions has the form of more than one.
 func Recognize(answer []byte) []*Revision {
 	var in struct{ Status map[string]any }
 	if json.Unmarshal(answer, &in) != nil {
@@ -106,13 +107,13 @@ func Recognize(answer []byte) []*Revision {
 		return is
 	}
 	if !slices.ContainsFunc(Revisions(), isThere) {
-		return nil // what else is in it means nothing without the field that is to have it
+		return nil // without the field of a chain, other fields have no meaning
 	}
 	return seq.Filter(Revisions(), func(r *Revision) bool { return marked(any(in.Status), r.marks) })
 }
 
-// marked reports whether a value has a field of some names, or has one in it. What a conditionalDecision has in it are names
-// of other revisions with another meaning.
+// marked reports whether a value has a field with one of some names, at any depth. It does not look into a
+// conditionalDecision, where the names of other revisions have another meaning.
 func marked(value any, marks []string) bool {
 	switch v := value.(type) {
 	case []any:
@@ -131,20 +132,20 @@ func marked(value any, marks []string) bool {
 	return false
 }
 
-// Inexpressible says what a revision has no way to say.
+// Inexpressible is the error for data that a revision cannot express.
 type Inexpressible struct{ Revision, What string }
 
 func (e *Inexpressible) Error() string {
 	return fmt.Sprintf("the wire of revision %s cannot say it: %s", e.Revision, e.What)
 }
 
-// form is how one part of a review is written and read.
+// form is the codec of one part of a review.
 type form[T any] struct {
 	write func(T) (any, error)
 	read  func([]byte) (T, error)
 }
 
-// shaped is a form that goes by way of a Go type with the JSON of the revision.
+// shaped returns a form that converts to and from a Go type with the JSON of the revision.
 func shaped[T, W any](write func(T) (W, error), read func(W) (T, error)) form[T] {
 	return form[T]{
 		write: func(t T) (any, error) { return write(t) },
@@ -182,7 +183,7 @@ func write[T any](version, kind, field string, f form[T], t T) ([]byte, error) {
 	return json.Marshal(map[string]any{"apiVersion": version, "kind": kind, field: body})
 }
 
-// read reads one part of a review; there is false if it has none.
+// read reads one part of a review. there reports whether the review has that part.
 func read[T any](body []byte, version, kind, field string, f form[T]) (t T, there bool, err error) {
 	var in map[string]json.RawMessage
 	var head struct{ APIVersion, Kind string }
@@ -204,8 +205,9 @@ func (r *Revision) AskAccess(s vectors.SubjectAccessReviewSpec) ([]byte, error) 
 	return write(AccessVersion, AccessKind, "spec", r.spec, s)
 }
 
-// DecodeAccess reads what is asked. Fields that it does not know pass: a newer API server may send them. A mode that
-// it does not know is None: who asks for what nobody knows cannot be relied on to evaluate it.
+// DecodeAccess reads the spec of a review. It ignores unknown fields, because a newer API server may send them. It
+// treats an unknown mode as None, because a client that asks for an unknown mode may not be able to evaluate the
+// conditions.
 func (r *Revision) DecodeAccess(body []byte) (vectors.SubjectAccessReviewSpec, error) {
 	s, _, err := read(body, AccessVersion, AccessKind, "spec", r.spec)
 	switch {
@@ -247,12 +249,12 @@ func (r *Revision) DecodeConditions(body []byte) (*vectors.AuthorizationConditio
 	return &q, err
 }
 
-// AnswerConditions returns the review that carries a response. The UID is that of the review that asked.
+// AnswerConditions returns the review with a response. The UID must be the UID of the review that asked.
 func (r *Revision) AnswerConditions(uid string, a vectors.AuthorizationConditionsResponse) ([]byte, error) {
 	return write(ConditionsVersion, ConditionsKind, "response", r.response, reply{a, uid})
 }
 
-// ReadConditions reads the response, nil if there is none.
+// ReadConditions reads the response. It returns nil if there is none.
 func (r *Revision) ReadConditions(body []byte) (*vectors.AuthorizationConditionsResponse, error) {
 	a, there, err := read(body, ConditionsVersion, ConditionsKind, "response", r.response)
 	if !there {
@@ -268,8 +270,9 @@ func (r *Revision) IsReplyTo(uid string, body []byte) bool {
 	return !r.Rules.Union || !isRead || a.uid == uid
 }
 
-// Cannot returns why a vector is not applicable to the revision: what an authorizer answers in it, or is sent, that the
-// revision cannot say, or a rule that the text of the vectors does not have. It is empty for all others.
+// Cannot returns why a vector is not applicable to the revision: the revision cannot express an answer or a request of
+// the vector, or it has a rule that the text of the vectors does not have, or lacks one. It is empty for all other
+// vectors.
 func (r *Revision) Cannot(v *vectors.Vector) string {
 	if v.Webhook != nil {
 		return r.cannotSend(v.Webhook)
@@ -286,7 +289,7 @@ func (r *Revision) Cannot(v *vectors.Vector) string {
 	return ""
 }
 
-// cannotSend returns what a vector sends to a webhook that the revision cannot say.
+// cannotSend returns the part of a request to a webhook that the revision cannot express.
 func (r *Revision) cannotSend(w *vectors.Webhook) string {
 	if r.Rules.Union && w.FailureMode == vectors.FailNoOpinion {
 		return "a failure mode"
@@ -317,7 +320,7 @@ func (r *Revision) cannotAnswer(a *vectors.Authorizer) string {
 	if !r.Rules.Union {
 		return ""
 	}
-	// The vectors are of the text of Seed, but for sets of sets.
+	// The vectors follow the text of Seed, with the exception of sets of sets.
 	text := Seed.Rules
 	text.Depth = Merged.Rules.Depth
 	ours, theirs := r.Rules.Validate(answer, vectors.Optimized), text.Validate(answer, vectors.Optimized)

@@ -16,7 +16,7 @@ func chain(all ...vectors.Condition) vectors.SubjectAccessReviewStatus {
 	return vectors.SubjectAccessReviewStatus{ConditionsChain: []vectors.ConditionSet{{AuthorizerName: "n", FailureMode: vectors.FailDeny, Conditions: all}}}
 }
 
-// withoutModes returns a chain without failure modes, which is what a revision that has none reads.
+// withoutModes returns a chain without failure modes: that is how a revision without failure modes reads the chain.
 func withoutModes(chain []vectors.ConditionSet) []vectors.ConditionSet {
 	out := slices.Clone(chain)
 	for i := range out {
@@ -36,7 +36,7 @@ var (
 	mixed    = chain(valid, vectors.Condition{ID: "b", Effect: vectors.Deny, Type: "example.com/u", Condition: "y"})
 )
 
-// TestJSON holds the names of each text.
+// TestJSON compares the JSON of each revision with the names in its text.
 func TestJSON(t *testing.T) {
 	const head = `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":{"allowed":false,`
 	for _, c := range []struct {
@@ -102,7 +102,8 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestAdmissionRequest: the newest revision sends the objects in an AdmissionRequest, as an API server would.
+// TestAdmissionRequest checks that the newest revision sends the objects in an AdmissionRequest, as an API server
+// would.
 func TestAdmissionRequest(t *testing.T) {
 	q := vectors.AuthorizationConditionsRequest{UID: "u", ConditionSets: alone.ConditionsChain, ConditionData: vectors.ConditionData{
 		Operation: "CREATE", Object: vectors.Object{"metadata": map[string]any{"generateName": "bob-", "name": "bob-x"}}, Options: vectors.Object{"dryRun": []any{"All"}},
@@ -144,7 +145,7 @@ func TestAdmissionRequest(t *testing.T) {
 	}
 }
 
-// TestReply: a response repeats the uid, and is concrete.
+// TestReply checks that a response repeats the UID, and that it is concrete.
 func TestReply(t *testing.T) {
 	const head = `{"apiVersion":"authorization.k8s.io/v1alpha1","kind":"AuthorizationConditionsReview","response":`
 	raw, err := Upstream.AnswerConditions("u", vectors.AuthorizationConditionsResponse{Denied: true, Reason: "r", EvaluationError: "e"})
@@ -170,7 +171,7 @@ func TestReply(t *testing.T) {
 	}
 }
 
-// TestFindUnknown: fields of no revision are named, and those of some are not.
+// TestFindUnknown checks that exactly the fields that no revision has are found.
 func TestFindUnknown(t *testing.T) {
 	answer := []byte(`{"status":{"allowed":false,"conditionalDecisionChain":[{"type":"x","conditionsType":"y"}],"conditionalDecision":{},"a":1}}`)
 	if got := FindUnknown(answer); !slices.Equal(got, []string{"a", "conditionalDecisionChain"}) {
@@ -181,7 +182,8 @@ func TestFindUnknown(t *testing.T) {
 	}
 }
 
-// TestAsked: what an API server sends is read leniently, and what cannot be answered is refused.
+// TestAsked checks that a review of an API server is read leniently, and that a review that cannot be answered is
+// refused.
 func TestAsked(t *testing.T) {
 	const head = `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":`
 	for body, want := range map[string]string{
@@ -199,7 +201,7 @@ func TestAsked(t *testing.T) {
 	}
 }
 
-// TestCannot: each revision has vectors that it cannot say, and says why.
+// TestCannot checks that each revision has vectors that it cannot express, and that it says why.
 func TestCannot(t *testing.T) {
 	all, err := vectors.Builtin()
 	if err != nil {

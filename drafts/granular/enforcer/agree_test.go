@@ -15,7 +15,7 @@ import (
 	"github.com/authzconf/authzconf/drafts/granular/permissions"
 )
 
-// thing is the type of the generated objects: lists of every kind, described and not.
+// thing is the schema of the generated objects. It has lists of every kind, with and without described permissions.
 const thing = `types:
 - name: thing
   map:
@@ -81,7 +81,7 @@ func widgetTree(t testing.TB) *permissions.Node {
 	return set.Tree("granular.authzconf.dev", "v1", "widgets")
 }
 
-// objects makes random objects.
+// objects generates random objects.
 type objects struct{ *rand.Rand }
 
 func (g objects) maybe(m map[string]any, name string, value func() any) {
@@ -100,7 +100,7 @@ func (g objects) strings() any {
 	return out
 }
 
-// list has each of its items once, in random order.
+// list returns a random selection of items in random order, each at most once.
 func (g objects) list(keys []string, item func(key string) any) any {
 	out := []any{}
 	for _, i := range g.Perm(len(keys))[:g.IntN(len(keys)+1)] {
@@ -154,17 +154,17 @@ func (g objects) object() map[string]any {
 	return out
 }
 
-// pair is what a case compares. If create, old is what was sent.
+// pair is a generated case: two objects that are compared. If create is set, old is the object that was sent.
 type pair struct {
 	old, new map[string]any
 	create   bool
 }
 
-// pair is mostly of two objects that are much the same.
+// pair returns a case. In many cases the two objects are similar.
 func (g objects) pair() pair {
 	p := pair{old: g.object(), new: g.object(), create: g.IntN(4) == 0}
 	if p.create {
-		// What was sent lacks some of what there is then.
+		// The server adds fields on creation, so the object that was sent has fewer.
 		p.old = p.new
 		for range g.IntN(5) {
 			if less := smaller(p.old); len(less) > 0 {
@@ -186,7 +186,7 @@ func (g objects) pair() pair {
 	return p
 }
 
-// verbs is chains in a form to compare.
+// verbs returns chains in a form that can be compared.
 func verbs(chains []permissions.Chain) []string {
 	var out []string
 	for _, c := range chains {
@@ -200,7 +200,7 @@ func verbs(chains []permissions.Chain) []string {
 	return slices.Compact(out)
 }
 
-// sides are what the enforcer's parts and the model find in a pair.
+// sides returns the results of the enforcer and of the model for a pair.
 func sides(t testing.TB, typ typed.ParseableType, root *permissions.Node, p pair) (enforced, predicted []string, fields []Changed, chains []permissions.Chain) {
 	t.Helper()
 	c := Change{Type: typ, Old: p.old, New: p.new}
@@ -219,13 +219,13 @@ func sides(t testing.TB, typ typed.ParseableType, root *permissions.Node, p pair
 	return verbs(found), verbs(chains), fields, chains
 }
 
-// smaller are objects with one part less.
+// smaller returns objects with one part less.
 func smaller(v any) (out []any) {
 	switch v := v.(type) {
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(v)) {
 			less := maps.Clone(v)
-			// An object has a name, and an item what it is told apart by.
+			// These fields cannot be removed: they identify an object or an item.
 			if delete(less, name); !slices.Contains([]string{"metadata", "name", "uid", "type"}, name) {
 				out = append(out, less)
 			}
@@ -243,7 +243,7 @@ func smaller(v any) (out []any) {
 	return out
 }
 
-// shrink makes a disagreement as small as it goes.
+// shrink makes a pair that causes a disagreement as small as possible.
 func shrink(p pair, disagree func(pair) bool) pair {
 	for again := true; again; {
 		again = false
@@ -292,7 +292,7 @@ func TestModelAndDiffAgree(t *testing.T) {
 	}
 }
 
-// TestDecisionsFollowTheRules decides the same cases under random grants.
+// TestDecisionsFollowTheRules decides generated cases with random grants.
 func TestDecisionsFollowTheRules(t *testing.T) {
 	typ, root := thingType(t), widgetTree(t)
 	outcomes := map[bool]int{}
@@ -333,10 +333,10 @@ func TestDecisionsFollowTheRules(t *testing.T) {
 	}
 }
 
-// TestShrink shows that a disagreement is found, and made small.
+// TestShrink checks that a disagreement is found, and made small.
 func TestShrink(t *testing.T) {
 	typ, root := thingType(t), widgetTree(t)
-	// A diff that does not see what is removed.
+	// blind is a disagreement of a diff that does not see removed fields.
 	blind := func(p pair) bool {
 		_, predicted, _, _ := sides(t, typ, root, p)
 		both := maps.Clone(p.new)

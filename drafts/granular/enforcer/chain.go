@@ -23,8 +23,8 @@ func ChainOf(root *permissions.Node, path fieldpath.Path) (out permissions.Chain
 	return out
 }
 
-// step returns the node of a path's element, nil if nothing is described there. A
-// parameter that the element does not emit leaves no permission for the item.
+// step returns the node of an element of a path. It is nil if nothing is described there. An item whose element lacks
+// the parameter has no permission of its own.
 func step(node *permissions.Node, e fieldpath.PathElement, parameter *string) *permissions.Node {
 	items := node.Items()
 	switch {

@@ -7,15 +7,15 @@ import (
 
 // Change is what a request would do to an object.
 type Change struct {
-	Type typed.ParseableType // that of the object, in the version of the request
-	// Old is the stored object, nil if there is none; New is what it becomes, with defaults.
+	Type typed.ParseableType // the type of the object, in the version of the request
+	// Old is the stored object. It is nil if there is none. New is the object after the change, with defaults.
 	Old, New map[string]any
-	// Sent is the body of the request where it is a whole or a partial object, else
-	// nil. It matters only where there is no stored object.
+	// Sent is the body of the request if that is a whole or a partial object, else nil. It is used only if there is no
+	// stored object.
 	Sent map[string]any
 }
 
-// serverOwned are the fields that the API server alone decides on, or that name the object.
+// serverOwned are the fields that only the API server sets, or that name the object.
 var serverOwned = fieldpath.NewSet(
 	fieldpath.MakePathOrDie("apiVersion"), fieldpath.MakePathOrDie("kind"),
 	fieldpath.MakePathOrDie("metadata", "managedFields"), fieldpath.MakePathOrDie("metadata", "resourceVersion"),
@@ -27,8 +27,8 @@ var serverOwned = fieldpath.NewSet(
 
 var generateName = fieldpath.MakePathOrDie("metadata", "generateName")
 
-// Paths returns the fields that change, the leaves of each. A field that is absent from the request and was given a value
-// by the server on creation is not among them: the actor has not chosen it.
+// Paths returns the leaves of all fields that change. On creation, it leaves out fields that are absent from the
+// request and that the server has set, because the actor has not chosen them.
 func (c Change) Paths() ([]fieldpath.Path, error) {
 	old := c.Old
 	if old == nil {
@@ -56,7 +56,8 @@ func (c Change) Paths() ([]fieldpath.Path, error) {
 	return append(out, c.findReordered()...), nil
 }
 
-// chosen reports whether the actor has chosen that a path changes: on creation, the server adds others.
+// chosen reports whether the actor has chosen the change of a path. On creation, the server adds fields that the actor
+// has not chosen.
 func (c Change) chosen(p fieldpath.Path) bool {
 	if c.Old != nil {
 		return true
@@ -64,8 +65,8 @@ func (c Change) chosen(p fieldpath.Path) bool {
 	return isSent(c.Sent, p) && !p.Equals(generateName)
 }
 
-// isSent reports whether a path is in the body of a request, down to its first list or empty map: what the server adds
-// to an item, or puts into what was sent empty, counts as sent.
+// isSent reports whether a path is in the body of a request, down to the first list or empty map in it. Fields that the
+// server adds to an item or to an empty map count as sent.
 func isSent(body any, p fieldpath.Path) bool {
 	for _, e := range p {
 		object, ok := body.(map[string]any)

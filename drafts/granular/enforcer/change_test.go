@@ -25,7 +25,7 @@ func TestChainOf(t *testing.T) {
 		{"label", p("metadata", "labels", "a.io/x"), []string{"granular:objectMeta@1 > granular:labels@2 > granular:label(a.io)@3"}},
 		{"item", p("spec", "parts", fieldpath.KeyByFields("name", "a"), "weight"), []string{"granular:specification@1 > granular:part(a)@3"}},
 		{"field of an item", p("spec", "parts", fieldpath.KeyByFields("name", "a"), "image"), []string{"granular:specification@1 > granular:part(a)@3 > granular:imageOf(a)@4"}},
-		// The parameter is not there, or is no text: nothing less than the list is enough.
+		// The parameter is missing or is not a text, so only the permission of the list is enough.
 		{"position", p("spec", "parts", 0, "image"), []string{"granular:specification@1"}},
 		{"another key", p("spec", "parts", fieldpath.KeyByFields("id", "a"), "image"), []string{"granular:specification@1"}},
 		{"number", p("spec", "parts", fieldpath.KeyByFields("name", 1), "image"), []string{"granular:specification@1"}},
@@ -91,7 +91,7 @@ func FuzzPinned(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What was pinned can be read, and stays as it is.
+		// A pinned body can be parsed, and a second pin does not change it.
 		again, err := (&Request{MediaType: media, Body: pinned}).pinVersion("7")
 		if media == "application/json-patch+json" {
 			if err == nil {

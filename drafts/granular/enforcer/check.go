@@ -17,14 +17,15 @@ import (
 	"github.com/authzconf/authzconf/drafts/granular/permissions"
 )
 
-// secondary are the groups whose resources the API server guards by further checks on the actor's own permissions:
-// escalation and binding of roles (pkg/registry/rbac/escalation_check.go), approval and signing of certificates
-// (plugin/pkg/admission/certificates), what admission policies may read (pkg/registry/admissionregistration). A request
-// that is carried out with other rights than the actor's would pass them, so granular permissions are no use there.
+// secondary are the API groups for whose resources the API server makes additional checks of the actor's own
+// permissions: escalation and binding of roles (pkg/registry/rbac/escalation_check.go), approval and signing of
+// certificates (plugin/pkg/admission/certificates), and what admission policies may read
+// (pkg/registry/admissionregistration). A request that is carried out with more rights than the actor's would pass
+// these checks, so granular permissions allow nothing in these groups.
 var secondary = sets.New("rbac.authorization.k8s.io", "certificates.k8s.io", "admissionregistration.k8s.io",
 	"authentication.k8s.io", "authorization.k8s.io", "resource.k8s.io")
 
-// judge does the steps of KEP-3617, "API Server Additional Plumbing and Checks".
+// judge follows the steps of KEP-3617, "API Server Additional Plumbing and Checks".
 func (e *Enforcer) judge(ctx context.Context, r *Request, d *Decision) (_ *outcome, err error) {
 	ask := e.asker(ctx, r, d)
 	var ordinary bool
@@ -35,7 +36,7 @@ func (e *Enforcer) judge(ctx context.Context, r *Request, d *Decision) (_ *outco
 	}
 	root := e.o.Descriptions.Tree(r.Info.APIGroup, r.Info.APIVersion, r.Info.Resource)
 	if ordinary && !root.Excluded() {
-		return &outcome{as: r.User}, nil // nothing that the permission does not contain
+		return &outcome{as: r.User}, nil // the permission contains every field
 	}
 	as := r.User
 	if !ordinary {
@@ -48,7 +49,7 @@ func (e *Enforcer) judge(ctx context.Context, r *Request, d *Decision) (_ *outco
 		case secondary.Has(r.Info.APIGroup):
 			return nil, forbidden(r, r.Info.Verb, "granular permissions are of no use in this API group")
 		}
-		// With every right, for what granular permissions allow.
+		// Requests that granular permissions allow are carried out with every right.
 		as = &user.DefaultInfo{Name: r.User.GetName(), UID: r.User.GetUID(), Extra: r.User.GetExtra(), Groups: append(slices.Clone(r.User.GetGroups()), e.o.Group)}
 	}
 	if !e.o.Steps.Checked(r) {
@@ -57,7 +58,7 @@ func (e *Enforcer) judge(ctx context.Context, r *Request, d *Decision) (_ *outco
 	return e.check(ctx, r, root, as, ordinary, ask, d)
 }
 
-// check computes the change of a request, and asks for the permissions of its fields.
+// check computes the change that a request makes, and asks for the permissions of the changed fields.
 func (e *Enforcer) check(ctx context.Context, r *Request, root *permissions.Node, as user.Info, ordinary bool, ask Ask, d *Decision) (*outcome, error) {
 	old, err := e.fetchStored(ctx, r)
 	if err != nil {
@@ -98,14 +99,14 @@ func (e *Enforcer) check(ctx context.Context, r *Request, root *permissions.Node
 	return &outcome{as: as, body: body}, nil
 }
 
-// fetchStored returns the object that a request changes as it is stored, nil for one that is created.
+// fetchStored returns the stored object that a request changes. It is nil if the request creates the object.
 func (e *Enforcer) fetchStored(ctx context.Context, r *Request) (map[string]any, error) {
 	if r.Info.Verb == "create" {
 		return nil, nil
 	}
 	resource := schema.GroupVersionResource{Group: r.Info.APIGroup, Version: r.Info.APIVersion, Resource: r.Info.Resource}
 	namespace := r.Info.Namespace
-	if r.Info.APIGroup == "" && r.Info.Resource == "namespaces" { // which is in itself to who authorizes
+	if r.Info.APIGroup == "" && r.Info.Resource == "namespaces" { // to authorizers, a namespace is inside itself
 		namespace = ""
 	}
 	old, err := e.objects.Resource(resource).Namespace(namespace).Get(ctx, r.Info.Name, metav1.GetOptions{})

@@ -7,13 +7,13 @@ import (
 	"github.com/authzconf/authzconf/drafts/granular/permissions"
 )
 
-// Ask asks the authorizer for one verb.
+// Ask asks the authorizer whether the actor has one verb.
 type Ask func(verb string) (allowed bool, err error)
 
-// Missing is why a request is denied: a field that no permission covers.
+// Missing is the reason for a denial: a field that no permission covers.
 type Missing struct {
 	Field string `json:"field"` // its path
-	// Verb is the last permission that was asked for it; empty if there is none to ask for.
+	// Verb is the last permission that was asked for the field. It is empty if the field has no permission.
 	Verb string `json:"verb,omitempty"`
 }
 
@@ -29,8 +29,8 @@ type question struct {
 	fields []int
 }
 
-// Decide asks for permissions from the most general to the most specific, each once, and only while a field needs
-// it, until every field is covered, or one of them cannot be any more (KEP-3617, steps 5 and 8).
+// Decide asks for permissions from the most general to the most specific. It asks for each once, and only while a field
+// needs it, until every field is covered, or a field can no longer be covered (KEP-3617, steps 5 and 8).
 func Decide(fields []Changed, ask Ask) (*Missing, error) {
 	questions, open := plan(fields)
 	for i, f := range fields {
@@ -58,7 +58,7 @@ func Decide(fields []Changed, ask Ask) (*Missing, error) {
 	return nil, nil
 }
 
-// plan orders the questions, and counts them by field.
+// plan returns the questions in order, and the number of questions for each field.
 func plan(fields []Changed) (questions []*question, open []int) {
 	byVerb := map[string]*question{}
 	open = make([]int, len(fields))

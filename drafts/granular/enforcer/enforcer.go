@@ -1,7 +1,7 @@
-// Package enforcer is a reference for the checks of KEP-3617 (Fine-Grained Authorization): an authenticating proxy
-// before a real API server, which asks for the permissions of the fields that a request changes. It is no API
-// server: where the KEP has a step inside the server, this has the nearest thing that can be done from outside,
-// and docs/granular-kep.md says where the two must differ.
+// Package enforcer is a reference for the checks of KEP-3617 (Fine-Grained Authorization). It is an authenticating
+// proxy before a real API server, and asks for the permissions of the fields that a request changes. It is not an API
+// server: where the KEP has a step inside the server, the proxy does the most similar step that is possible outside.
+// docs/granular-kep.md says where the two must differ.
 package enforcer
 
 import (
@@ -30,16 +30,17 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Options say what an enforcer stands before.
+// Options are the options of an enforcer.
 type Options struct {
-	// Backend is the API server, with the enforcer's rights: to review tokens and access, read objects, and impersonate.
+	// Backend reaches the API server with the rights of the enforcer: to review tokens and access, to read objects, and
+	// to impersonate.
 	Backend *rest.Config
-	// Group is a group with every right, which is added to those of an actor whose request is carried out because
-	// of granular permissions. Who is in it otherwise has every right, too.
+	// Group is a group with every right. It is added to the groups of an actor whose request is carried out because of
+	// granular permissions. Every other member of the group has every right, too.
 	Group        string
 	Descriptions *permissions.Set // the permissions of fields
-	Steps        Steps            // those of the reference unless some of them are replaced
-	// Record, if set, is given every decision. It may be called at any time from several goroutines.
+	Steps        Steps            // the steps of the reference, unless some are replaced
+	// Record is called with every decision, if it is set. It may be called from several goroutines at the same time.
 	Record func(Decision)
 }
 
@@ -47,16 +48,16 @@ type Options struct {
 type Steps struct {
 	// Checked reports whether the fields of a request are checked.
 	Checked func(*Request) bool
-	// Ordinary is set if the ordinary permission is asked for.
+	// Ordinary is set if the enforcer asks for the ordinary permission.
 	Ordinary bool
-	Changed  func(root *permissions.Node, c Change) ([]Changed, error) // the fields that a request changes
-	// Excluded keeps those that the ordinary permission does not contain.
+	Changed  func(root *permissions.Node, c Change) ([]Changed, error) // returns the fields that a request changes
+	// Excluded returns the fields that the ordinary permission does not contain.
 	Excluded func([]Changed) []Changed
-	// Decide asks for their permissions.
+	// Decide asks for the permissions of fields.
 	Decide     func([]Changed, Ask) (*Missing, error)
-	Attributes func(r *Request, verb string) authorizer.AttributesRecord // what is asked about
-	Message    func(r *Request, m *Missing) string                       // what a client is told
-	// Early carries requests out before their fields are checked.
+	Attributes func(r *Request, verb string) authorizer.AttributesRecord // returns what the authorizer is asked
+	Message    func(r *Request, m *Missing) string                       // returns the message of a denial
+	// Early is set if requests are carried out before their fields are checked.
 	Early bool
 }
 
@@ -152,26 +153,26 @@ func (e *Enforcer) asker(ctx context.Context, r *Request, d *Decision) Ask {
 	}
 }
 
-// Check is one question to the authorizer, and its answer.
+// Check is one question to the authorizer, with its answer.
 type Check struct {
 	authorizationv1.ResourceAttributes `json:",inline"`
 	Allowed                            bool `json:"allowed"`
 }
 
-// Decision is what became of a request whose fields are checked.
+// Decision is the decision about a request whose fields are checked.
 type Decision struct {
 	User string `json:"user"`
 	Verb string `json:"verb"`
-	// Checks are in the order in which they were asked, the ordinary permission first.
+	// Checks are the questions in the order in which they were asked, the ordinary permission first.
 	Checks []Check `json:"checks"`
-	// Granular is set if the ordinary permission was not held, and GeneralVerb was.
+	// Granular is set if the actor does not have the ordinary permission, but has GeneralVerb.
 	Granular bool     `json:"granular,omitempty"`
-	Fields   int      `json:"fields"`            // how many fields change; -1 if that was not computed
-	Missing  *Missing `json:"missing,omitempty"` // why the request was denied for its fields
+	Fields   int      `json:"fields"`            // number of fields that change; -1 if it was not computed
+	Missing  *Missing `json:"missing,omitempty"` // the field for which the request was denied
 }
 
-// message returns what a client is told who lacks a permission of a field: one, for finding
-// all would be as many checks as somebody likes to cause (KEP-3617, step 8).
+// message returns the message for a client that lacks the permission of a field. It names one missing permission only:
+// to find all of them, the enforcer would have to make as many checks as the client likes (KEP-3617, step 8).
 func message(r *Request, m *Missing) string {
 	verb, reason := m.Verb, ""
 	if verb == "" {

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-// findReordered returns the lists whose items are in another order than before. To structured-merge-diff they are the same
-// lists; but the order of init containers, for one, matters, so no permission of an item covers it.
+// findReordered returns the lists whose items have changed their order. structured-merge-diff treats them as unchanged.
+// But order matters, for example of init containers, so no permission of an item covers a change of the order.
 func (c Change) findReordered() []fieldpath.Path {
 	if c.Old == nil {
 		return nil
@@ -77,14 +77,14 @@ func (w *orderWalk) index(list *smdschema.List, items []any) map[string]int {
 	return out
 }
 
-// element returns what tells an item apart from the others of its list.
+// element returns the path element that identifies an item in its list.
 func (w *orderWalk) element(list *smdschema.List, item any) fieldpath.PathElement {
 	object, ok := item.(map[string]any)
 	if !ok || len(list.Keys) == 0 {
 		return fieldpath.ValueElement(value.NewValueInterface(item))
 	}
 	var key value.FieldList
-	for _, name := range list.Keys { // the server has filled in their defaults
+	for _, name := range list.Keys { // the server has filled in the defaults of the keys
 		key = append(key, value.Field{Name: name, Value: value.NewValueInterface(object[name])})
 	}
 	key.Sort()

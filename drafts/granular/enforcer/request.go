@@ -19,14 +19,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// bodyLimit is that of kube-apiserver (k8s.io/apiserver/pkg/server.NewConfig, MaxRequestBodyBytes).
+// bodyLimit is the limit of kube-apiserver (k8s.io/apiserver/pkg/server.NewConfig, MaxRequestBodyBytes).
 const bodyLimit = 3 << 20
 
 // Request is a mutating request whose fields are checked.
 type Request struct {
 	User      user.Info
 	Info      *apirequest.RequestInfo
-	Body      []byte // as it was sent; MediaType is what it is in
+	Body      []byte // as it was sent, in the format MediaType
 	MediaType string
 	DryRun    bool
 
@@ -36,7 +36,7 @@ type Request struct {
 // Apply reports whether the request is a server-side apply.
 func (r *Request) Apply() bool { return r.MediaType == string(types.ApplyYAMLPatchType) }
 
-// Attributes returns what the authorizer is asked about, with a verb.
+// Attributes returns the question to the authorizer about a verb.
 func (r *Request) Attributes(verb string) authorizer.AttributesRecord {
 	return authorizer.AttributesRecord{
 		User: r.User, Verb: verb, ResourceRequest: true,
@@ -45,8 +45,8 @@ func (r *Request) Attributes(verb string) authorizer.AttributesRecord {
 	}
 }
 
-// isChecked reports whether a request is one that changes fields of the object itself: create, update, patch and apply of
-// a resource or its status. Everything else is the API server's business alone.
+// isChecked reports whether a request changes fields of the object itself: create, update, patch and apply of a
+// resource or its status. All other requests are checked only by the API server.
 func isChecked(info *apirequest.RequestInfo) bool {
 	onObject := info.Subresource == "" || info.Subresource == "status"
 	return info.IsResourceRequest && onObject && slices.Contains([]string{"create", "update", "patch"}, info.Verb)
@@ -55,7 +55,7 @@ func isChecked(info *apirequest.RequestInfo) bool {
 var errMediaType = errors.New("the body must be JSON or YAML, or a patch of one of the four types, for its fields to be checked")
 
 func readRequest(w http.ResponseWriter, r *http.Request, u user.Info, info *apirequest.RequestInfo) (*Request, error) {
-	// What is read of the path must be what the API server reads.
+	// The enforcer must read the same path as the API server.
 	if path.Clean(r.URL.Path) != strings.TrimSuffix(r.URL.Path, "/") {
 		return nil, errors.New("the path has parts that mean another one")
 	}
@@ -71,8 +71,8 @@ func readRequest(w http.ResponseWriter, r *http.Request, u user.Info, info *apir
 	return &Request{User: u, Info: info, Body: body, MediaType: strings.ToLower(media), DryRun: len(r.URL.Query()["dryRun"]) > 0, http: r}, nil
 }
 
-// object returns the body where it is an object: all but JSON patches. It fails for what
-// the enforcer cannot read, which the API server may well be able to.
+// object returns the body if it is an object. It returns nil for JSON patches. It returns an error for a body that the
+// enforcer cannot read, even if the API server may be able to read it.
 func (r *Request) object() (out map[string]any, _ error) {
 	switch types.PatchType(r.MediaType) {
 	case "", "application/json", "application/yaml", types.MergePatchType, types.StrategicMergePatchType, types.ApplyYAMLPatchType:
@@ -88,7 +88,7 @@ func (r *Request) object() (out map[string]any, _ error) {
 			return nil, err
 		}
 	}
-	if err := utiljson.Unmarshal(raw, &out); err != nil { // keeps whole numbers whole
+	if err := utiljson.Unmarshal(raw, &out); err != nil { // whole numbers stay whole
 		return nil, err
 	}
 	if out == nil {
@@ -99,9 +99,10 @@ func (r *Request) object() (out map[string]any, _ error) {
 
 var errPrecondition = errors.New("metadata and its resourceVersion cannot be replaced as a whole where fields are checked")
 
-// pinVersion returns the body of a request that has an effect on one version of the stored object only: what was checked is
-// what is done. The version that a client asks for itself stays, for the API server to compare. Without a version
-// the body is only written anew, so that the API server reads nothing else in it than was read here.
+// pinVersion returns the body of a request that can change only one version of the stored object, so that the API
+// server does what was checked. If the client gives a version itself, that version stays, and the API server compares
+// it. Without a version, the body is only encoded again, so that the API server cannot read anything else in it than
+// the enforcer has read.
 func (r *Request) pinVersion(resourceVersion string) ([]byte, error) {
 	object, err := r.object()
 	if err != nil {

@@ -22,13 +22,14 @@ type schemas struct {
 	kept map[schema.GroupVersion]published
 }
 
-// published are the types of a group and version, by kind, and where they are from: that is elsewhere once they change.
+// published are the types of a group and version, by kind, and the URL from which they were read. The URL changes when
+// the schemas change.
 type published struct {
 	url   string
 	kinds map[string]typed.ParseableType
 }
 
-// typeOf returns the type of a kind as it is now: a custom resource may have got another schema since it was last asked for.
+// typeOf returns the current type of a kind. The schema of a custom resource may have changed since the last request.
 func (t *schemas) typeOf(kind schema.GroupVersionKind) (typed.ParseableType, error) {
 	all, err := t.Paths()
 	if err != nil {
@@ -63,7 +64,7 @@ func (t *schemas) typeOf(kind schema.GroupVersionKind) (typed.ParseableType, err
 	return found, nil
 }
 
-// Types turns the schemas of an OpenAPI v3 document into the types of one group and version, by kind.
+// Types converts the schemas of an OpenAPI v3 document to the types of one group and version, by kind.
 func Types(document *spec3.OpenAPI, gv schema.GroupVersion) (map[string]typed.ParseableType, error) {
 	out := map[string]typed.ParseableType{}
 	if document.Components == nil {

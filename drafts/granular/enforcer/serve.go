@@ -23,7 +23,7 @@ import (
 // ServeHTTP implements http.Handler.
 func (e *Enforcer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for name := range r.Header {
-		// The enforcer impersonates; nobody else may through it.
+		// Only the enforcer itself may impersonate: a client must not be able to impersonate by the enforcer's rights.
 		if strings.HasPrefix(name, "Impersonate-") || strings.HasPrefix(name, "X-Remote-") {
 			respond(w, r, apierrors.NewBadRequest("the enforcer does not pass "+name+" on"))
 			return
@@ -60,7 +60,7 @@ func (e *Enforcer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.pass(w, r, outcome.as, outcome.body)
 }
 
-// outcome is what becomes of a request that is not refused: as is who carries it out, with body.
+// outcome says how a request is carried out that is not refused: as whom, and with which body.
 type outcome struct {
 	as   user.Info
 	body []byte
@@ -70,11 +70,11 @@ func respond(w http.ResponseWriter, r *http.Request, err error) {
 	responsewriters.ErrorNegotiated(err, scheme.Codecs, schema.GroupVersion{Version: "v1"}, w, r)
 }
 
-// pass carries a request out as somebody. body, unless nil, is sent in place of what the client sent.
+// pass sends a request to the API server as a user. If body is not nil, it replaces the body of the client.
 func (e *Enforcer) pass(w http.ResponseWriter, r *http.Request, as user.Info, body []byte) {
 	proxy := &httputil.ReverseProxy{
 		Transport: e.roundTripper(as),
-		// Watches are streams.
+		// The response to a watch is a stream.
 		FlushInterval: -1,
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(e.url)
@@ -106,7 +106,8 @@ func (e *Enforcer) roundTripper(u user.Info) http.RoundTripper {
 	}, e.forward)
 }
 
-// send sends a client's request with another query and body, as somebody. What the API server refuses is an error.
+// send sends a client's request as a user, with another query and body. It returns an error if the API server refuses
+// the request.
 func (e *Enforcer) send(ctx context.Context, r *Request, query string, body []byte, as user.Info) ([]byte, error) {
 	out := r.http.Clone(ctx)
 	out.URL.Scheme, out.URL.Host, out.URL.RawQuery, out.Host, out.RequestURI = e.url.Scheme, e.url.Host, query, "", ""
@@ -129,7 +130,7 @@ func (e *Enforcer) send(ctx context.Context, r *Request, query string, body []by
 	return raw, err
 }
 
-// forbidden returns the error of an API server for somebody without a permission.
+// forbidden returns the error that an API server returns to a user without a permission.
 func forbidden(r *Request, verb, reason string) *apierrors.StatusError {
 	return responsewriters.ForbiddenStatusError(r.Attributes(verb), reason)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/authzconf/authzconf/drafts/granular/permissions"
 )
 
-// Answer is one question about a permission of a field, and what was answered.
+// Answer is a question about the permission of a field, with the answer.
 type Answer struct {
 	Verb    string
 	Allowed bool
@@ -23,8 +23,8 @@ func Excluded(chains []permissions.Chain) []permissions.Chain {
 	return slices.DeleteFunc(slices.Clone(chains), func(c permissions.Chain) bool { return !c.Excluded() })
 }
 
-// Check returns what is wrong with the questions that were asked for chains, and with the decision after them. What
-// is right is written here as rules, not as a procedure (KEP-3617, steps 5 and 8, and "Risks and Mitigations").
+// Check returns what is wrong with the questions that were asked for chains, and with the decision after them. It
+// follows the rules of the KEP, and does not repeat a procedure (KEP-3617, steps 5 and 8, and "Risks and Mitigations").
 func Check(chains []permissions.Chain, asked []Answer, allowed bool) (wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	depth := map[string]int{}

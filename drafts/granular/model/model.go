@@ -1,5 +1,5 @@
-// Package model predicts, without any library of the enforcer's, which permissions a change of an object needs and
-// what an authorizer may be asked. It is what the enforcer and its scenarios are judged by. It does no I/O.
+// Package model predicts which permissions a change of an object needs, and what an authorizer may be asked. It shares
+// no library with the enforcer. The enforcer and its scenarios are judged by it. It does no I/O.
 package model
 
 import (
@@ -12,14 +12,15 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
-// serverOwned are the fields of metadata that need no permission: the API server decides them, or they name the object.
+// serverOwned are the fields of metadata that need no permission, because only the API server sets them, or because
+// they name the object.
 var serverOwned = []string{
 	"managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink",
 	"deletionTimestamp", "deletionGracePeriodSeconds", "name", "namespace",
 }
 
-// Update returns the permissions of what differs between a stored object and what becomes
-// of it, one chain for each place that is described, in no order, none twice.
+// Update returns the permissions of the differences between a stored object and the updated object. There is one chain
+// for each described place. The chains are in no order, and no chain is there twice.
 func Update(root *permissions.Node, old, updated map[string]any) []permissions.Chain {
 	return distinct(walk(root, nil, "", clean(old), clean(updated)))
 }
@@ -31,7 +32,7 @@ func Create(root *permissions.Node, sent, created map[string]any) []permissions.
 	return distinct(walk(root, nil, "", map[string]any{}, kept))
 }
 
-// clean returns an object without what only the server decides of, and without some more fields of metadata.
+// clean returns an object without the fields that only the server sets, and without some more fields of metadata.
 func clean(object map[string]any, more ...string) map[string]any {
 	out := maps.Clone(object)
 	delete(out, "apiVersion")
@@ -48,7 +49,7 @@ func clean(object map[string]any, more ...string) map[string]any {
 	return out
 }
 
-// keep returns what of created was sent, down to the first list or empty map.
+// keep returns the part of created that was sent, down to the first list or empty map.
 func keep(sent, created any) (any, bool) {
 	s, ok := sent.(map[string]any)
 	c, ok2 := created.(map[string]any)
@@ -75,7 +76,7 @@ func at(object map[string]any, name string) any {
 	return absent{}
 }
 
-// walk compares two values at a node; above is the permissions of what is around them.
+// walk compares two values at a node. above are the permissions of the places around it.
 func walk(node *permissions.Node, above permissions.Chain, parameter string, old, updated any) []permissions.Chain {
 	if reflect.DeepEqual(old, updated) {
 		return nil
@@ -112,7 +113,7 @@ func fields(v any) (map[string]any, bool) {
 
 func walkMap(node *permissions.Node, here permissions.Chain, parameter string, old, updated map[string]any) (out []permissions.Chain) {
 	if len(old) == 0 && len(updated) == 0 {
-		return []permissions.Chain{here} // an empty map comes or goes
+		return []permissions.Chain{here} // an empty map is added or removed
 	}
 	items := node.Items()
 	for _, name := range slices.Sorted(maps.Keys(both(old, updated))) {
@@ -134,13 +135,13 @@ func both[V any](a, b map[string]V) map[string]V {
 	return out
 }
 
-// list is a list whose items are told apart by a field of theirs or themselves.
+// list is a list whose items are identified by one of their fields, or by themselves.
 type list struct {
 	items map[string]any
 	keys  []string
 }
 
-// indexByKey returns the items of a list by their keys, or nil if v is not a list.
+// indexByKey returns the items of a list by their keys. It is nil if v is not a list.
 func indexByKey(items *permissions.Node, v any) *list {
 	out := &list{items: map[string]any{}}
 	if _, none := v.(absent); none {
@@ -165,7 +166,7 @@ func indexByKey(items *permissions.Node, v any) *list {
 	return out
 }
 
-// staying returns the keys of a list that another one has, too.
+// staying returns the keys that are also in another list.
 func (l *list) staying(in *list) []string {
 	return slices.DeleteFunc(slices.Clone(l.keys), func(k string) bool { return !slices.Contains(in.keys, k) })
 }
@@ -175,7 +176,7 @@ func walkLists(items *permissions.Node, here permissions.Chain, old, updated *li
 		out = append(out, walk(items, here, key, at(old.items, key), at(updated.items, key))...)
 	}
 	reordered := !slices.Equal(old.staying(updated), updated.staying(old))
-	empty := len(old.keys) == 0 && len(updated.keys) == 0 // an empty list comes or goes
+	empty := len(old.keys) == 0 && len(updated.keys) == 0 // an empty list is added or removed
 	if reordered || empty {
 		out = append(out, here)
 	}

@@ -26,7 +26,7 @@ func object(t *testing.T, text string) (out map[string]any) {
 	return out
 }
 
-// words is chains as "a > b".
+// words returns chains as "a > b".
 func words(chains []permissions.Chain) (out []string) {
 	for _, c := range chains {
 		var verbs []string

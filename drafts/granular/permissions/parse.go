@@ -13,8 +13,8 @@ import (
 
 var (
 	validSegment = regexp.MustCompile(`^([A-Za-z_$][A-Za-z0-9_$-]*|\*)$`)
-	// validVerb is lowerCamelCase, without dots: no path of fields can be one of
-	// several names (KEP-3617, "Style Guide / Consistency Help").
+	// validVerb matches lowerCamelCase without dots, so that a path of fields is never a verb (KEP-3617, "Style Guide /
+	// Consistency Help").
 	validVerb = regexp.MustCompile(`^[a-z][a-zA-Z0-9]*$`)
 	validName = regexp.MustCompile(`^(\*|[a-z][a-z0-9-]*)$`)
 )
@@ -41,8 +41,8 @@ func Parse(name string, data []byte) (*Set, error) {
 	return set, nil
 }
 
-// checkResource checks the description of a resource, which is at a path of its file, and returns where it is wrong. known has
-// the verbs of the resources before it.
+// checkResource checks the description of a resource, which is at a path in its file. It returns the place of an error.
+// known has the verbs of the resources before it.
 func checkResource(r resource, path string, known verbs) (at string, err error) {
 	if err := checkNames(r); err != nil {
 		return path, err
@@ -67,7 +67,7 @@ func checkResource(r resource, path string, known verbs) (at string, err error) 
 	return "", nil
 }
 
-// checkNames checks everything about a resource but its fields.
+// checkNames checks everything of a resource but its fields.
 func checkNames(r resource) error {
 	switch {
 	case !validName.MatchString(r.Resource):
@@ -80,7 +80,7 @@ func checkNames(r resource) error {
 	return nil
 }
 
-// checkField checks one field. seen has the paths of those before it.
+// checkField checks one field. seen has the paths of the fields before it.
 func checkField(f *Field, seen map[string]bool) error {
 	if f == nil {
 		return errors.New("expected a field, with path and verb")
@@ -102,7 +102,8 @@ func checkField(f *Field, seen map[string]bool) error {
 	return f.Parameter.check(f.Path)
 }
 
-// checkPath checks the segments of a path. What tells the items of a list apart is said by the parameter of the items.
+// checkPath checks the segments of a path. A path does not say by which key the items of a list are identified: the
+// parameter says that.
 func (f *Field) checkPath(seen map[string]bool) error {
 	segments := f.Segments()
 	for i, s := range segments {

@@ -1,6 +1,6 @@
-// Package permissions describes which permission guards which field of an object, as KEP-3617 (Fine-Grained
-// Authorization) would have it in the schema. No API server implements that KEP: what is here serves a reference
-// enforcer, which stands before one, and a model to judge it by.
+// Package permissions describes which permission guards which field of an object, as the schema would in KEP-3617
+// (Fine-Grained Authorization). No API server implements that KEP. This package is used by a reference enforcer, which
+// is a proxy before an API server, and by a model that judges the enforcer.
 package permissions
 
 import (
@@ -14,17 +14,17 @@ import (
 //go:embed descriptions/*.yaml
 var Descriptions embed.FS
 
-// GeneralVerb is the permission to change those fields for which one has a permission
-// of its own (KEP-3617, "API Server Additional Plumbing and Checks").
+// GeneralVerb is the permission to change those fields for which the actor has a permission of their own (KEP-3617,
+// "API Server Additional Plumbing and Checks").
 const GeneralVerb = "granular"
 
-// Treatment is done to a parameter before it becomes part of a verb (KEP-3617, "Complete List of parameter treatments").
+// Treatment changes a parameter before it becomes part of a verb (KEP-3617, "Complete List of parameter treatments").
 type Treatment string
 
 const (
-	// Verbatim leaves the parameter as it is.
+	// Verbatim leaves the parameter unchanged.
 	Verbatim Treatment = ""
-	// SlashDelimitedPrefix takes what is before the first slash: all of it if there is none.
+	// SlashDelimitedPrefix takes the part before the first slash, or the whole parameter if it has no slash.
 	SlashDelimitedPrefix Treatment = "slash-delimited-prefix"
 )
 
@@ -36,7 +36,7 @@ func (t Treatment) Apply(parameter string) string {
 	return parameter
 }
 
-// Source is the part of the path of a field that emits the parameter. It is that of the last "*" of the path.
+// Source says from where the parameter is taken. The parameter belongs to the last "*" of the path of a field.
 type Source string
 
 const (
@@ -44,21 +44,21 @@ const (
 	MapKey Source = "mapKey"
 	// ItemValue is the item itself, in a list that is a set.
 	ItemValue Source = "itemValue"
-	// ItemKey is one of the fields by which the items of a list are told apart.
+	// ItemKey is one of the fields by which the items of a list are identified.
 	ItemKey Source = "itemKey"
 )
 
 // Permission is a permission that covers a field.
 type Permission struct {
-	Verb string // what the authorizer is asked for
-	// Depth is how long the path is that carries the permission: the shorter, the more general.
+	Verb string // the verb that the authorizer is asked for
+	// Depth is the length of the path that has the permission. A shorter path has a more general permission.
 	Depth int
-	// Excluded is set if the ordinary permission does not contain this one.
+	// Excluded is set if the ordinary permission does not contain the field of this permission.
 	Excluded bool
 }
 
-// Chain is all the permissions of one field, from the most general to the most specific. Each of them alone covers the
-// field. If the chain is empty, no granular permission does.
+// Chain has all permissions of one field, from the most general to the most specific. Each of them alone covers the
+// field. If the chain is empty, no granular permission covers it.
 type Chain []Permission
 
 // Has reports whether one of the permissions has a verb that matches.
@@ -98,24 +98,25 @@ type resource struct {
 type Field struct {
 	// Path is the names of fields from the root, joined by dots. "*" is every item.
 	Path string `yaml:"path"`
-	Verb string `yaml:"verb"` // the permission without what is put before and behind it
-	// Excluded takes the field out of the ordinary permission.
+	Verb string `yaml:"verb"` // the permission without its prefix and its parameter
+	// Excluded excludes the field from the ordinary permission.
 	Excluded bool `yaml:"excluded"`
-	// ExcludedItems are keys of a map that the ordinary permission does not contain, where it contains the others (KEP-3617,
-	// "Levels of schema control", case 3). A resource may say so of a field that is described of every resource.
+	// ExcludedItems are keys of a map that the ordinary permission does not contain, although it contains the other
+	// keys (KEP-3617, "Levels of schema control", case 3). A resource may have ExcludedItems of a field that is
+	// described for every resource.
 	ExcludedItems []string `yaml:"excludedItems"`
-	// Parameter makes one permission of each key or item.
+	// Parameter gives each key or item a permission of its own.
 	Parameter *Parameter `yaml:"parameter"`
 }
 
-// Parameter says where the parameter of a verb comes from and what becomes of it.
+// Parameter says from where the parameter of a verb is taken, and how it is changed.
 type Parameter struct {
 	Source    Source    `yaml:"source"`
-	Key       string    `yaml:"key"` // the field that ItemKey means
+	Key       string    `yaml:"key"` // the name of the field, for the source ItemKey
 	Treatment Treatment `yaml:"treatment"`
 }
 
-// Set is descriptions of resources, as a file has them.
+// Set is a set of descriptions of resources, as in a file.
 type Set struct {
 	Kind        string     `yaml:"kind" json:"-"`
 	Description string     `yaml:"description" json:"-"`

@@ -82,8 +82,7 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// TestKnownFields holds the list of the KEP, "List of known fields wanting these
-// features", against the descriptions.
+// TestKnownFields compares the list of the KEP, "List of known fields wanting these features", with the descriptions.
 func TestKnownFields(t *testing.T) {
 	set, err := Load(Descriptions)
 	if err != nil {
@@ -122,7 +121,7 @@ func TestPermission(t *testing.T) {
 	}
 }
 
-// TestExcludedItems excludes one key of a map that is described of every resource.
+// TestExcludedItems excludes one key of a map that is described for every resource.
 func TestExcludedItems(t *testing.T) {
 	set, err := Load(Descriptions)
 	if err != nil {

@@ -17,22 +17,22 @@ var (
 	policyPage = template.Must(template.New("policies").Parse(policyText))
 )
 
-// policy guards a field that the ordinary permission does not contain, or one key of a map.
+// policy guards an excluded field, or one excluded key of a map.
 type policy struct {
 	resource
 	*Field
 	// Key is the key that is guarded, empty for a field.
 	Key string
-	// Names are the names of the fields down to the one that is guarded, or to the map that has the key.
+	// Names are the names of the fields on the path to the guarded field, or to the map with the key.
 	Names []string
 	// Verbs are the permissions that allow a change, the most general first.
 	Verbs []string
 }
 
-// Policies returns manifests of ValidatingAdmissionPolicies for the excluded fields, by which API servers of today demand
-// their permissions beside the ordinary one (KEP-3617, step 6). A policy cannot permit what the ordinary permission does
-// not, so no other fields are in them. A resource that is described in several versions has a policy in the first, to
-// which the API server converts the others.
+// Policies returns manifests of ValidatingAdmissionPolicies for the excluded fields. By them, API servers of today
+// demand the permissions of these fields in addition to the ordinary one (KEP-3617, step 6). A policy cannot permit
+// anything that the ordinary permission does not, so there are no policies for other fields. A resource that is
+// described in several versions has a policy for the first version, to which the API server converts the others.
 func (s *Set) Policies() ([]byte, error) {
 	var all []policy
 	seen := map[string]bool{}
@@ -56,7 +56,7 @@ func (s *Set) Policies() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// policiesOf returns the policies for what one description of a resource excludes.
+// policiesOf returns the policies for the excluded fields of one description of a resource.
 func (s *Set) policiesOf(r resource) (policies []policy, err error) {
 	fields := s.Fields(r.Group, r.Versions[0], r.Resource)
 	slices.SortStableFunc(fields, func(a, b *Field) int { return cmp.Compare(len(a.Path), len(b.Path)) })
@@ -75,8 +75,8 @@ func (s *Set) policiesOf(r resource) (policies []policy, err error) {
 	return policies, nil
 }
 
-// listGuarded returns what of a field is excluded: the names that lead to it, and the keys in it. The field as a whole has
-// the one key "".
+// listGuarded returns what is excluded of a field: the names on the path to it, and the excluded keys in it. If the
+// whole field is excluded, the only key is "".
 func (f *Field) listGuarded() (names, keys []string) {
 	if f.Excluded {
 		return f.Segments(), []string{""}
@@ -84,15 +84,16 @@ func (f *Field) listGuarded() (names, keys []string) {
 	return strings.Split(strings.TrimSuffix(f.Path, ".*"), "."), f.ExcludedItems
 }
 
-// canGuard reports whether a policy can guard a field of a resource that has these fields: its CEL writes one path.
+// canGuard reports whether a policy can guard a field of a resource with these fields. The CEL of a policy can have
+// only one path.
 func canGuard(r resource, f *Field, names []string, fields []*Field) bool {
 	hasFields := slices.ContainsFunc(fields, func(other *Field) bool { return strings.HasPrefix(other.Path, f.Path+".") })
 	isPath := !strings.ContainsAny(strings.Join(names, ""), "*-$")
 	return r.Resource != "*" && !hasFields && isPath
 }
 
-// verbsOver returns the permissions of a field and of those around it, the most general first. A field of every resource
-// of which a resource says more is described twice.
+// verbsOver returns the permissions of a field and of the fields around it, the most general first. A field that is
+// described for every resource and again for one resource is there twice.
 func verbsOver(f *Field, key string, fields []*Field) (verbs []string) {
 	for _, over := range fields {
 		if strings.HasPrefix(f.Path+".", over.Path+".") {

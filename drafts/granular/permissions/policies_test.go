@@ -11,7 +11,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden file anew")
 
-// TestPolicies holds the policies of the built-in descriptions to a golden file.
+// TestPolicies compares the policies of the built-in descriptions with a golden file.
 func TestPolicies(t *testing.T) {
 	const golden = "testdata/policies.yaml"
 	set, err := Load(Descriptions)
@@ -36,7 +36,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// TestPoliciesPerVersion shows which descriptions have which policies, and which have none.
+// TestPoliciesPerVersion checks which policies descriptions have, and which have none.
 func TestPoliciesPerVersion(t *testing.T) {
 	const items = `metadata.labels.*, verb: label, parameter: {source: mapKey, treatment: slash-delimited-prefix}, excludedItems: [a.io/x, a.io/y-z]`
 	for _, c := range []struct {

@@ -9,11 +9,11 @@ import (
 
 // Node is a place in an object: a field, or every item of a map or list.
 type Node struct {
-	Field    *Field           // what is described here, or nil
-	Children map[string]*Node // by name; "*" stands for every item, and then is alone
+	Field    *Field           // the description of this place, or nil
+	Children map[string]*Node // by name; "*" stands for every item, and has no siblings
 }
 
-// Child returns the node of a field or an item, nil if nothing is described there or below.
+// Child returns the node of a field or an item. It is nil if nothing is described there or below.
 func (n *Node) Child(name string) *Node {
 	if items := n.Items(); items != nil || n == nil {
 		return items
@@ -40,9 +40,9 @@ func (n *Node) Excluded() bool {
 // excludes reports whether the ordinary permission does not contain the field, or some items of it.
 func (f *Field) excludes() bool { return f.Excluded || f.ExcludedItems != nil }
 
-// Tree returns what is described of a resource in one version: that of every resource, and its own.
+// Tree returns the descriptions of a resource in one version: those of every resource, and its own.
 func (s *Set) Tree(group, version, resource string) *Node {
-	root, _ := s.tree(group, version, resource) // checked when it was loaded
+	root, _ := s.tree(group, version, resource) // errors were found when the set was loaded
 	return root
 }
 
@@ -87,7 +87,7 @@ func (s *Set) check() error {
 	return s.checkVerbs()
 }
 
-// add puts a field into the tree.
+// add adds a field to the tree.
 func (n *Node) add(f *Field) error {
 	for _, s := range f.Segments() {
 		child, err := n.grow(s)
@@ -96,7 +96,7 @@ func (n *Node) add(f *Field) error {
 		}
 		n = child
 	}
-	// Which items of a described field are excluded can be said apart.
+	// A second description may say which items of a described field are excluded.
 	refines := n.Field != nil && n.Field.Verb == f.Verb && f.ExcludedItems != nil
 	if n.Field != nil && !refines {
 		return fmt.Errorf("path %q: described twice", f.Path)

@@ -11,8 +11,9 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
-// checkVerb refuses a verb that is not made as KEP-3617 has it ("Style Guide / Consistency Help"): in lowerCamelCase, and without
-// the name of what the field is in, so that another resource can share it. Whether it is a noun is for a reviewer to say.
+// checkVerb refuses a verb that does not follow KEP-3617 ("Style Guide / Consistency Help"). A verb must be in
+// lowerCamelCase, and must not begin with the name of the resource or of a field around it, so that other resources can
+// share the verb. It cannot check whether the verb is a noun: a reviewer has to do that.
 func (f *Field) checkVerb(resource string) error {
 	if !validVerb.MatchString(f.Verb) {
 		return fmt.Errorf("path %q: verb is %q, expected lowerCamelCase", f.Path, f.Verb)
@@ -27,7 +28,7 @@ func (f *Field) checkVerb(resource string) error {
 	return nil
 }
 
-// beginsWithWord reports whether a verb in lowerCamelCase has a word, and others behind it.
+// beginsWithWord reports whether a verb in lowerCamelCase begins with a word and has more words.
 func beginsWithWord(verb, word string) bool {
 	rest, begins := strings.CutPrefix(verb, word)
 	next, _ := utf8.DecodeRuneInString(rest)
@@ -35,8 +36,8 @@ func beginsWithWord(verb, word string) bool {
 	return isNamed && begins && unicode.IsUpper(next)
 }
 
-// form returns in words what a verb asks an authorizer for. Two descriptions of one verb have to agree in it: otherwise what is
-// granted for one of them would mean something else for the other.
+// form describes the parameter of a verb. Two descriptions of one verb must have the same form. Otherwise a grant for
+// one of them would mean something else for the other.
 func (f *Field) form() string {
 	switch {
 	case f.Parameter == nil:
@@ -50,7 +51,7 @@ func (f *Field) form() string {
 // verbs has the first field of each verb, to compare further ones with.
 type verbs map[string]*Field
 
-// add puts in a field, and refuses one whose verb is another's with another meaning.
+// add adds a field. It refuses a field whose verb has another form in an earlier field.
 func (v verbs) add(f *Field) error {
 	first, isKnown := v[f.Verb]
 	if !isKnown {
@@ -80,9 +81,10 @@ func (s *Set) checkVerbs() error {
 // Guard is a field with the permission that guards it.
 type Guard struct {
 	Resource, Versions, Path string
-	// Verb is what an authorizer is asked for, with the parameter in words.
+	// Verb is the verb that an authorizer is asked for, with a placeholder for the parameter.
 	Verb string
-	// Ordinary says whether the ordinary permission contains the field: "yes", "no", or "but" and the keys that it does not contain.
+	// Ordinary says which part of the field the ordinary permission contains: "yes", "no", or "but" with the keys that
+	// it does not contain.
 	Ordinary string
 }
 

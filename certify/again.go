@@ -13,7 +13,7 @@ import (
 // allows nothing until then.
 func (b *Plan) first() (out []Question) {
 	for i := 0; i < len(b.Scenario) && len(out) <= preflighted; i++ {
-		if v := apart(b.Scenario, i); (v.Expect == scenarios.Allow) == (len(out) > 0) {
+		if v := spreadOut(b.Scenario, i); (v.Expect == scenarios.Allow) == (len(out) > 0) {
 			out = append(out, v)
 		}
 	}
@@ -33,13 +33,13 @@ func (b *Plan) repeatable() (out []*Question) {
 // stride is a prime. Stepping by it visits every element of a list, unless the length of the list is a multiple of it.
 const stride = 7919
 
-// apart returns the i-th question of a list in an order in which neighbours are far apart.
-func apart[Q any](all []Q, i int) Q { return all[i*stride%len(all)] }
+// spreadOut returns the i-th question of a list in an order in which neighbours are far apart.
+func spreadOut[Q any](all []Q, i int) Q { return all[i*stride%len(all)] }
 
-// neighbour returns the i-th question of a list in an order in which neighbours stay together and each question comes
+// keepTogether returns the i-th question of a list in an order in which neighbours stay together and each question comes
 // twice. Neighbours are usually of one user. So an authorizer that mixes up questions which it answers at the same time
 // gives one of them the answer of another user, or of another question of the same user.
-func neighbour(all []*Question, i int) *Question { return all[(i/40*stride+i%40/2)%len(all)] }
+func keepTogether(all []*Question, i int) *Question { return all[(i/40*stride+i%40/2)%len(all)] }
 
 // pick returns n questions of a list, in the order that nth gives.
 func pick(all []*Question, n int, nth func(all []*Question, i int) *Question) []Question {
@@ -66,7 +66,7 @@ func (b *Plan) askedAgain() map[string][]Question {
 	}
 	all := b.repeatable()
 	out := map[string][]Question{
-		first: b.first(), http1: pick(all, keptAlive, apart), http2: pick(all, keptAlive, apart), drift: pick(all, b.after, apart),
+		first: b.first(), http1: pick(all, keptAlive, spreadOut), http2: pick(all, keptAlive, spreadOut), drift: pick(all, b.after, spreadOut),
 		silence: b.askedInSilence(),
 	}
 	maps.Copy(out, b.askedAtOnce())

@@ -114,9 +114,9 @@ func (a Answer) reread(v Question) Answer {
 	return a
 }
 
-// useless returns why an answer decides nothing. It returns "" if the answer decides, or if the harness was too late to
+// undecidedReason returns why an answer decides nothing. It returns "" if the answer decides, or if the harness was too late to
 // know.
-func (a Answer) useless() string {
+func (a Answer) undecidedReason() string {
 	switch {
 	case a.Fault == noAnswerInTime && a.isTimeUnclear():
 		return ""

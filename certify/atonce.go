@@ -31,9 +31,9 @@ const (
 	// streams is how many reviews are sent together, on one connection of HTTP/2 or on as many connections of HTTP/1.1.
 	// Most servers accept that many at once.
 	streams = 128
-	// company is how many other reviews have to be in flight when an answer comes. It has to be reached for half of the
+	// minOthersInFlight is how many other reviews have to be in flight when an answer comes. It has to be reached for half of the
 	// answers.
-	company = 50
+	minOthersInFlight = 50
 	// largestBad is the size in bytes up to which a request that is not a review is sent together with others.
 	largestBad = 1 << 10
 )
@@ -63,9 +63,9 @@ func (b *Plan) askedAtOnce() map[string][]Question {
 		if random.IntN(2) == 0 { // the second of each pair comes before the first
 			slices.Reverse(asked)
 		}
-		asked = append(asked, pick(all, b.atOnce/2, neighbour)...)
+		asked = append(asked, pick(all, b.atOnce/2, keepTogether)...)
 		if f.size > streams {
-			asked = slices.Concat(pick(all, b.atOnce, apart), asked)
+			asked = slices.Concat(pick(all, b.atOnce, spreadOut), asked)
 		}
 		for j := i; j < len(asked) && len(bad) > 0; j += streams {
 			asked = slices.Insert(asked, j, bad[j%len(bad)])
@@ -83,8 +83,8 @@ func (v Question) canBeHeld() bool {
 // askAtOnce asks the questions of a formation, as many at a time as it says. It reports whether it makes sense to go
 // on.
 func (r *runner) askAtOnce(ctx context.Context, f formation, questions []Question) bool {
-	corks := &corks{}
-	clients, err := r.connect(ctx, f, corks)
+	conns := &heldConns{}
+	clients, err := r.connect(ctx, f, conns)
 	if err != nil {
 		return false
 	}
@@ -95,7 +95,7 @@ func (r *runner) askAtOnce(ctx context.Context, f formation, questions []Questio
 	}()
 	for some := range slices.Chunk(questions, f.size) {
 		r.Runner.Progress(f.check, len(some))
-		r.Answers = append(r.Answers, r.askWave(ctx, f.check, clients, corks, some)...)
+		r.Answers = append(r.Answers, r.askWave(ctx, f.check, clients, conns, some)...)
 		if r.Ended() || ctx.Err() != nil {
 			return false
 		}
@@ -104,8 +104,8 @@ func (r *runner) askAtOnce(ctx context.Context, f formation, questions []Questio
 }
 
 // connect returns the clients of a formation, with open connections.
-func (r *runner) connect(ctx context.Context, f formation, corks *corks) (clients []*client, err error) {
-	dial := corks.dial((&net.Dialer{Timeout: r.Webhook.Timeout}).DialContext)
+func (r *runner) connect(ctx context.Context, f formation, conns *heldConns) (clients []*client, err error) {
+	dial := conns.dial((&net.Dialer{Timeout: r.Webhook.Timeout}).DialContext)
 	for range max(f.connections, 1) {
 		c, err := r.Webhook.clientOver(f.connections == 0, dial)
 		if err != nil {
@@ -124,20 +124,20 @@ func (r *runner) connect(ctx context.Context, f formation, corks *corks) (client
 }
 
 // askWave asks questions at the same time, and returns the answers in the order of the questions.
-func (r *runner) askWave(ctx context.Context, check string, clients []*client, corks *corks, questions []Question) []Answer {
+func (r *runner) askWave(ctx context.Context, check string, clients []*client, conns *heldConns, questions []Question) []Answer {
 	answers, w := make([]Answer, len(questions)), newWave()
 	var all sync.WaitGroup
 	for i, q := range questions {
 		all.Go(func() { answers[i] = clients[i%len(clients)].askHeld(ctx, check, q, w.request()) })
 	}
 	w.gather(ctx, len(questions))
-	w.release(ctx, corks)
+	w.release(ctx, conns)
 	all.Wait()
 	if ctx.Err() != nil {
 		return nil // the answers would show our interruption
 	}
 	for _, a := range answers {
-		r.Continue(a.useless())
+		r.Continue(a.undecidedReason())
 	}
 	return answers
 }
@@ -158,7 +158,7 @@ func (c Concurrency) isEnough() bool { return 2*c.Accompanied >= c.Answers }
 
 // String returns the figures in a sentence.
 func (c Concurrency) String() string {
-	return fmt.Sprintf("%d of %d answers came while %d other reviews were in flight", c.Accompanied, c.Answers, company)
+	return fmt.Sprintf("%d of %d answers came while %d other reviews were in flight", c.Accompanied, c.Answers, minOthersInFlight)
 }
 
 // measureConcurrency returns how many reviews were in flight in each check that asks questions at the same time.
@@ -169,7 +169,7 @@ func (b *Plan) measureConcurrency(answers []Answer) (out []Concurrency) {
 			if a.Check != f.check {
 				continue
 			}
-			if c.Answers++; a.InFlight > company {
+			if c.Answers++; a.InFlight > minOthersInFlight {
 				c.Accompanied++
 			}
 			c.Most = max(c.Most, a.InFlight)

@@ -26,10 +26,11 @@ const (
 	// maxOpened is how many connections keptAlive reviews, sent one after the other, may need.
 	keptAlive = 50
 	maxOpened = 5
-	// concurrent is how many reviews are sent at once, and drifting how many are sent one after the other.
-	concurrent = 1000
-	drifting   = 10_500
-	lanes      = 8
+	// concurrent is how many reviews are sent at once, drifting how many are sent one after the other, and parallelAskers
+	// how many do so at the same time.
+	concurrent     = 1000
+	drifting       = 10_500
+	parallelAskers = 8
 )
 
 // Options say what is certified, and how.
@@ -172,7 +173,7 @@ func (r *runner) direct(ctx context.Context) {
 		r.Runner.Progress(string(level), len(questions))
 		goOn, before := true, len(r.Answers)
 		r.Step(string(level), func() {
-			goOn = r.askInOrder(ctx, r.client, plain, r.withSentries(questions))
+			goOn = r.askInOrder(ctx, r.client, plain, r.interleave(questions))
 			if goOn {
 				goOn = r.askAgain(ctx, level)
 			}
@@ -193,7 +194,7 @@ func (r *runner) askInOrder(ctx context.Context, c *client, check string, questi
 			return false // the answer would show our interruption
 		}
 		r.Answers = append(r.Answers, a)
-		if !r.Continue(a.useless()) {
+		if !r.Continue(a.undecidedReason()) {
 			return false
 		}
 	}
@@ -258,7 +259,7 @@ func (r *runner) keepAlive(ctx context.Context, check string, questions []Questi
 // drift asks more questions than were asked before, on connections of its own, because another replica may answer them.
 func (r *runner) drift(ctx context.Context, questions []Question) bool {
 	r.Runner.Progress(drift, r.Plan.after)
-	clients := make([]*client, lanes)
+	clients := make([]*client, parallelAskers)
 	for i := range clients {
 		c, err := r.newClient(false)
 		if err != nil {
@@ -267,7 +268,7 @@ func (r *runner) drift(ctx context.Context, questions []Question) bool {
 		defer c.close()
 		clients[i] = c
 	}
-	r.Answers = append(r.Answers, r.askTogether(ctx, drift, lanes, clients, questions)...)
+	r.Answers = append(r.Answers, r.askTogether(ctx, drift, parallelAskers, clients, questions)...)
 	return !r.Ended()
 }
 
@@ -287,7 +288,7 @@ func (r *runner) askTogether(ctx context.Context, check string, atOnce int, clie
 				return nil //nolint:nilerr // the answer shows only our interruption, which Execute records
 			}
 			answers[i] = a
-			r.Continue(a.useless())
+			r.Continue(a.undecidedReason())
 			return nil
 		})
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // busy is how many reviews at the same time are too many for some faulty authorizers.
-const busy = 2 * lanes
+const busy = 2 * parallelAskers
 
 // inFlight counts the reviews that are being answered, and gives each some work, so that they overlap.
 func inFlight(wrong func(right reference.Decider, r review, under int64) scenarios.Decision) func(reference.Decider) reference.Decider {
@@ -26,7 +26,7 @@ func inFlight(wrong func(right reference.Decider, r review, under int64) scenari
 			n := under.Add(1)
 			defer under.Add(-1)
 			runtime.Gosched() // lets other reviews in, even on one processor
-			if under.Load() > lanes {
+			if under.Load() > parallelAskers {
 				time.Sleep(20 * time.Millisecond)
 			}
 			return wrong(right, r, n)

@@ -60,7 +60,7 @@ func judge(v Question, a Answer) (reasons []string) {
 // place in a chain is not known. There a denial is as safe as no opinion, and so is an evaluation error as long as
 // nothing is allowed.
 func advise(v Question, a Answer) (reasons []string) {
-	if v.Level != Safe || a.useless() != "" {
+	if v.Level != Safe || a.undecidedReason() != "" {
 		return nil
 	}
 	if a.Denied && !a.Allowed {

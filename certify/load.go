@@ -169,7 +169,7 @@ func (r *runner) askAfterPauses(ctx context.Context) {
 
 // askMany asks n reviews as fast as they are answered.
 func (r *runner) askMany(ctx context.Context, check string, n int) []Answer {
-	return r.askTogether(ctx, check, lanes, []*client{r.client}, pick(r.Plan.repeatable(), n, apart))
+	return r.askTogether(ctx, check, parallelAskers, []*client{r.client}, pick(r.Plan.repeatable(), n, spreadOut))
 }
 
 // keepStage keeps what was asked, and those answers that are wrong.
@@ -229,7 +229,7 @@ func (r *runner) askPaced(ctx context.Context, sends []pacer.Send, check string,
 		all.Go(func() {
 			defer func() { <-slots }()
 			late := time.Since(due)
-			a := r.client.ask(ctx, check, apart(r.Plan.Scenario, i))
+			a := r.client.ask(ctx, check, spreadOut(r.Plan.Scenario, i))
 			a.Micros, a.LateUs = time.Since(due).Microseconds(), max(late.Microseconds(), 0)
 			answers[i] = a
 		})

@@ -22,7 +22,7 @@ func (b *Plan) observe(answers []Answer) (o Observation) {
 	count := 0
 	for _, a := range answers {
 		v, known := b.vector(a.Vector)
-		isOnce := known && a.Check == plain && a.useless() == ""
+		isOnce := known && a.Check == plain && a.undecidedReason() == ""
 		if !isOnce {
 			continue
 		}

@@ -20,7 +20,7 @@ type outage struct {
 
 // outcome returns the outcome of a question in a word.
 func (a Answer) outcome() string {
-	if why := a.useless(); why != "" {
+	if why := a.undecidedReason(); why != "" {
 		return why
 	}
 	return string(a.decision())

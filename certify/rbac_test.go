@@ -142,7 +142,7 @@ func loadRBAC(t *testing.T, admin kubernetes.Interface, p *policy.Policy) {
 		}
 	}
 	var g errgroup.Group
-	g.SetLimit(lanes)
+	g.SetLimit(parallelAskers)
 	for _, doc := range docs[:len(docs)-markers] {
 		if !isNamespace(doc) {
 			g.Go(func() error { create(t, admin, doc); return nil })

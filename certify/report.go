@@ -216,7 +216,7 @@ func (run *judgedRun) watch() (out []reports.Section) {
 		s.Text = append(s.Text, fmt.Sprintf("Everything was asked once within %s. An outage in which everything is allowed is found if it lasts longer than %s, one in which nothing is allowed if it lasts longer than %s; a shorter one is found by chance.",
 			o.Whole.Round(time.Millisecond), o.Opens, o.Closes))
 	}
-	table := reports.Table{Columns: []string{"sent together", "answers", fmt.Sprintf("with %d others in flight", company), "most in flight"}, Numeric: []int{1, 2, 3}}
+	table := reports.Table{Columns: []string{"sent together", "answers", fmt.Sprintf("with %d others in flight", minOthersInFlight), "most in flight"}, Numeric: []int{1, 2, 3}}
 	for _, r := range run.Results {
 		for _, c := range r.Concurrency {
 			table.Rows = append(table.Rows, reports.Row{Cells: []string{c.Check, fmt.Sprint(c.Answers), fmt.Sprint(c.Accompanied), fmt.Sprint(c.Most)}})

@@ -28,9 +28,9 @@ type Runner[A any] struct {
 
 	took map[string]time.Duration
 	mu   sync.Mutex
-	// faults counts the faults in a row, and useless the answers in a row that decide nothing.
-	faults  int
-	useless int
+	// faults counts the faults in a row, and undecidedReason the answers in a row that decide nothing.
+	faults          int
+	undecidedReason int
 	// stopped says why the run was ended early.
 	stopped string
 	err     error
@@ -92,27 +92,27 @@ func (r *Runner[A]) All() ([]A, error) {
 	return r.Recorded()
 }
 
-// tiresome are faults that end a run if a few of them come in a row.
-var tiresome = []string{"does-not-answer-in-time", "closes-the-connection", tooLarge}
+// runEndingFaults are faults that end a run if a few of them come in a row.
+var runEndingFaults = []string{"does-not-answer-in-time", "closes-the-connection", tooLarge}
 
 // Continue reports whether it makes sense to go on after an answer. fault is what went wrong on its way, or "".
 func (r *Runner[A]) Continue(fault string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.useless++; fault == "" {
-		r.useless = 0
+	if r.undecidedReason++; fault == "" {
+		r.undecidedReason = 0
 	}
 	if slices.Contains(unreachable, fault) {
 		r.stop("the webhook cannot be asked: " + fault)
 		return false
 	}
-	if r.faults++; !slices.Contains(tiresome, fault) {
+	if r.faults++; !slices.Contains(runEndingFaults, fault) {
 		r.faults = 0
 	}
 	if r.faults >= maxFaults {
 		r.stop(fmt.Sprintf("%d faults in a row: %s", maxFaults, fault))
 	}
-	if r.useless >= maxUseless {
+	if r.undecidedReason >= maxUseless {
 		r.stop(fmt.Sprintf("%d answers in a row that decide nothing: %s", maxUseless, fault))
 	}
 	return r.stopped == ""

@@ -40,7 +40,7 @@ func (b *Plan) silentRounds(rounds int) (out []Question) {
 	}
 	for i := range rounds {
 		round := [perSilence]Question{
-			beforeSilence: apart(allowed, i), firstAfter: apart(refused, i), secondAfter: apart(refused, i+rounds), thirdAfter: apart(allowed, i+rounds),
+			beforeSilence: spreadOut(allowed, i), firstAfter: spreadOut(refused, i), secondAfter: spreadOut(refused, i+rounds), thirdAfter: spreadOut(allowed, i+rounds),
 		}
 		out = append(out, round[:]...)
 	}
@@ -96,7 +96,7 @@ func (r *runner) breakSilence(ctx context.Context, check string, kept *client, i
 			a.IdleMs = idle.Milliseconds()
 		}
 		answers = append(answers, a)
-		r.Continue(a.useless())
+		r.Continue(a.undecidedReason())
 	}
 	return answers
 }

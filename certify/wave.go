@@ -147,13 +147,13 @@ func (w *wave) gather(ctx context.Context, n int) {
 }
 
 // release sends the last bytes of all requests that are held back, together on all connections.
-func (w *wave) release(ctx context.Context, corks *corks) {
-	corks.close()
-	defer corks.open()
+func (w *wave) release(ctx context.Context, conns *heldConns) {
+	conns.close()
+	defer conns.open()
 	wrote, held := w.wrote.Load(), w.held.Load()
 	w.opened = time.Now()
 	close(w.open)
-	if corks.isEmpty() {
+	if conns.isEmpty() {
 		return
 	}
 	for began := time.Now(); ctx.Err() == nil && time.Since(began) < flushing; time.Sleep(glance) {

@@ -47,7 +47,7 @@ func (v *stepJudge) checkEnvelope(field string, raw json.RawMessage) {
 	v.checkObjects(field, &ev, level)
 	v.checkTimes(field, &ev)
 	unknown := slices.DeleteFunc(slices.Sorted(maps.Keys(ev.Annotations)), annotation.MatchString)
-	v.compare(field+".annotations", "none of unknown names", choose(len(unknown) == 0, "none of unknown names", scenarios.List(unknown)))
+	v.compare(field+".annotations", "none of unknown names", textIf(len(unknown) == 0, "none of unknown names", scenarios.List(unknown)))
 }
 
 // ClockTolerance is how far the clock of the API server and that of the sender of requests may be apart.
@@ -63,12 +63,12 @@ func (v *stepJudge) checkObjects(field string, ev *auditv1.Event, level string) 
 	mayHaveAnswer := level == scenarios.AuditResponse
 	hasTooMuchSent := ev.RequestObject != nil && !mayHaveRequest
 	hasTooMuchAnswered := ev.ResponseObject != nil && !mayHaveAnswer
-	v.compare(field+" (objects)", noReason, choose(hasTooMuchSent || hasTooMuchAnswered, "those of a higher level", noReason))
+	v.compare(field+" (objects)", noReason, textIf(hasTooMuchSent || hasTooMuchAnswered, "those of a higher level", noReason))
 	isStatusOfObject := v.status != nil && ev.ObjectRef != nil
 	if mayHaveAnswer && isStatusOfObject && ev.Stage == auditv1.StageResponseComplete {
 		got := string(ptr.Deref(ev.ResponseObject, runtime.Unknown{}).Raw)
 		isAnswer := sameJSON(json.RawMessage(v.o.Response.Body), json.RawMessage(got))
-		v.compare(field+" (answer)", v.o.Response.Body, choose(isAnswer, v.o.Response.Body, got))
+		v.compare(field+" (answer)", v.o.Response.Body, textIf(isAnswer, v.o.Response.Body, got))
 	}
 }
 
@@ -85,9 +85,9 @@ func (v *stepJudge) checkTimes(field string, ev *auditv1.Event) {
 		first, last = received, received
 	}
 	isOutside := received.Before(first) || received.After(last)
-	v.compare(field+".requestReceivedTimestamp", ofRequest, choose(isOutside, another, ofRequest))
+	v.compare(field+".requestReceivedTimestamp", ofRequest, textIf(isOutside, another, ofRequest))
 	isLate := last != received && ended.After(last.Add(time.Hour/2))
-	v.compare(field+".stageTimestamp", notBefore, choose(isLate || ended.Before(received), another, notBefore))
+	v.compare(field+".stageTimestamp", notBefore, textIf(isLate || ended.Before(received), another, notBefore))
 }
 
 // checkAnswer demands of every answer that a Status contains the code that it came with, that the answer to a review
@@ -127,7 +127,7 @@ func (v *stepJudge) checkRepeatedQuestion(spec any) {
 		return
 	}
 	const question = "what was asked"
-	v.compare("spec of the answer", question, choose(containsJSON(spec, answer.Spec), question, fmt.Sprintf("%v", answer.Spec)))
+	v.compare("spec of the answer", question, textIf(containsJSON(spec, answer.Spec), question, fmt.Sprintf("%v", answer.Spec)))
 }
 
 // reviewKind matches the kinds of reviews whose answer repeats the question. SelfSubjectRulesReview does not.
@@ -231,7 +231,7 @@ func (v *stepJudge) checkReason() {
 		got = noReason
 	}
 	want := v.expectedReason(got)
-	v.compare("audit.reason", want, choose(want == anyReason, want, got))
+	v.compare("audit.reason", want, textIf(want == anyReason, want, got))
 	v.checkStaleToken()
 	for _, key := range slices.Sorted(maps.Keys(v.event.Annotations)) {
 		if strings.HasPrefix(key, "authentication.k8s.io/") && key != staleAnnotation {
@@ -289,7 +289,7 @@ func (v *stepJudge) expectedReasonToAllow(got string) string {
 	}
 	address, err := url.Parse(v.o.Request.URL)
 	if err != nil || v.mayOthersAllow() {
-		return choose(got == noReason, "a reason", anyReason)
+		return textIf(got == noReason, "a reason", anyReason)
 	}
 	info, err := scenarios.RequestInfo(v.o.Request.Method, address)
 	if err != nil {
@@ -374,7 +374,7 @@ func isSubject(u authenticationv1.UserInfo, subject string) bool {
 func (v *stepJudge) expectedReasonToForbid(got string) string {
 	st := v.status
 	if st == nil || v.event.Verb == "watch" {
-		return choose(got == noReason, "a reason", anyReason)
+		return textIf(got == noReason, "a reason", anyReason)
 	}
 	if got != "" && strings.HasSuffix(st.Message, ": "+got) {
 		return got

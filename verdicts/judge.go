@@ -203,7 +203,7 @@ func (v *stepJudge) checkEventExists() (problem string) {
 	const none = "no event, as the policy says"
 	switch {
 	case v.isLeftOutByPolicy():
-		v.compare("audit", none, choose(len(v.o.Audit) == 0, none, "an event"))
+		v.compare("audit", none, textIf(len(v.o.Audit) == 0, none, "an event"))
 	case !v.isAudited() || v.event != nil || v.mayLackEvent():
 		return ""
 	case len(v.o.Audit) > 0:
@@ -236,8 +236,8 @@ func (v *stepJudge) compare(field, want, got string) {
 // shorten returns as much of a digest as people need to compare it.
 func shorten(digest string) string { return digest[:min(12, len(digest))] }
 
-// choose returns yes if ok is true, and no otherwise.
-func choose(ok bool, yes, no string) string {
+// textIf returns yes if ok is true, and no otherwise.
+func textIf(ok bool, yes, no string) string {
 	if ok {
 		return yes
 	}

@@ -89,7 +89,7 @@ var unmeasured = regexp.MustCompile(`^v?1\.(?:[0-2]?\d|3[0-5])(?:\.|$)`)
 // Source: writeLatencyToAnnotation in k8s.io/apiserver/pkg/endpoints/filters/audit.go.
 func (v *stepJudge) checkLatency() {
 	if v.event.Verb == "watch" {
-		v.compare("audit (latency of a watch)", noAnnotated, choose(v.hasLatency(), "there", noAnnotated))
+		v.compare("audit (latency of a watch)", noAnnotated, textIf(v.hasLatency(), "there", noAnnotated))
 		return
 	}
 	total, err := time.ParseDuration(v.event.Annotations[totalAnnotation])
@@ -126,7 +126,7 @@ func (v *stepJudge) checkOtherLatencies(total time.Duration) {
 			continue
 		}
 		part, err := time.ParseDuration(v.event.Annotations[key])
-		v.compare("audit (latency of "+handler+")", someTime, choose(err == nil, classifyDuration(part, total), "not a duration"))
+		v.compare("audit (latency of "+handler+")", someTime, textIf(err == nil, classifyDuration(part, total), "not a duration"))
 	}
 }
 
@@ -140,7 +140,7 @@ func (v *stepJudge) checkTotalLatency(total time.Duration, isTold bool) {
 	isSlow := elapsed > slow+clockSlack
 	switch {
 	case isTold:
-		v.compare("audit (latency)", slowRequest, choose(total > slow, slowRequest, "that of a quick one"))
+		v.compare("audit (latency)", slowRequest, textIf(total > slow, slowRequest, "that of a quick one"))
 	case isSlow && !neverSlow.MatchString(v.e.Cell.Kubernetes):
 		v.compare("audit (latency)", slowRequest, noAnnotated)
 	}
@@ -151,7 +151,7 @@ func (v *stepJudge) checkTotalLatency(total time.Duration, isTold bool) {
 // Source: writeLatencyToAnnotation in k8s.io/apiserver/pkg/endpoints/filters/audit.go.
 func (v *stepJudge) checkAuthorizationLatency(total time.Duration) {
 	part, err := time.ParseDuration(v.event.Annotations[authorizationAnnotation])
-	v.compare("audit (latency of authorization)", someTime, choose(err == nil, classifyDuration(part, total), noAnnotated))
+	v.compare("audit (latency of authorization)", someTime, textIf(err == nil, classifyDuration(part, total), noAnnotated))
 }
 
 // checkImpersonationLatency demands that the event of a slow request which impersonates says how long that took, as the
@@ -168,14 +168,14 @@ func (v *stepJudge) checkImpersonationLatency(total time.Duration, isTold bool) 
 	isPartTold := err == nil
 	switch {
 	case isTold && isAttempted && v.measuresImpersonation():
-		v.compare(field, someTime, choose(isPartTold, classifyDuration(part, total), noAnnotated))
+		v.compare(field, someTime, textIf(isPartTold, classifyDuration(part, total), noAnnotated))
 		if counted, ok := v.countedTime(); ok && isPartTold {
 			const ofHistogram = "that of the histogram"
 			isNear := (part - counted).Abs() <= time.Millisecond
-			v.compare("audit (latency of impersonation, as counted)", ofHistogram, choose(isNear, ofHistogram, "another"))
+			v.compare("audit (latency of impersonation, as counted)", ofHistogram, textIf(isNear, ofHistogram, "another"))
 		}
 	case !isTold || asksForNobody || v.measuresNoImpersonation():
-		v.compare(field, noAnnotated, choose(text == "", noAnnotated, "there"))
+		v.compare(field, noAnnotated, textIf(text == "", noAnnotated, "there"))
 	}
 }
 
@@ -275,7 +275,7 @@ func judgeControl(s *scenarios.Scenario, e *Evidence, delay string) Result {
 		r.Reason += "; the first run is not judged: " + delay
 	default:
 		r = Result{Scenario: r.Scenario, Level: r.Level, Verdict: Invalid, Blame: BlameEnvironment}
-		r.Reason = delay + "; the control run is not judged either: " + choose(controlDelay != "", controlDelay, r.Reason)
+		r.Reason = delay + "; the control run is not judged either: " + textIf(controlDelay != "", controlDelay, r.Reason)
 	}
 	r.Cell = e.Cell.Name
 	return r

@@ -133,7 +133,7 @@ func (v *stepJudge) checkEvent() {
 		return
 	}
 	defer v.checkEnvelope("audit", v.o.Audit) // its differences are listed after those below
-	v.compare(eventsField, "one", choose(len(v.o.AuditAgain) == 0, "one", "another one behind it"))
+	v.compare(eventsField, "one", textIf(len(v.o.AuditAgain) == 0, "one", "another one behind it"))
 	address, err := url.Parse(v.o.Request.URL)
 	if err != nil {
 		address = &url.URL{Path: v.o.Request.URL}
@@ -221,7 +221,7 @@ func (v *stepJudge) checkStartedEvent() {
 		ev.Annotations = map[string]string{decisionAnnotation: ev.Annotations[decisionAnnotation], reasonAnnotation: ev.Annotations[reasonAnnotation]}
 		ev.Stage, ev.StageTimestamp, ev.ResponseStatus = "", metav1.MicroTime{}, &metav1.Status{Code: ptr.Deref(ev.ResponseStatus, metav1.Status{}).Code}
 		text, err := json.Marshal(ev)
-		return choose(err == nil, string(text), noReason)
+		return textIf(err == nil, string(text), noReason)
 	}
 	defer v.checkEnvelope("audit as the answer begins", v.o.AuditStarted)
 	begun := ptr.Deref(AuditOf(&Observation{Audit: v.o.AuditStarted}), auditv1.Event{}).Stage

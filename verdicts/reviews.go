@@ -69,11 +69,11 @@ func (v *stepJudge) checkSubjectMatter() {
 	}
 	render := func(r scenarios.Review, u scenarios.User) string {
 		text := r.Verb + " " + r.Version + " " + RenderAbout(r)
-		return choose(isDirect, text+" by "+u.Render(), text)
+		return textIf(isDirect, text+" by "+u.Render(), text)
 	}
 	want := render(reviewOfRequest(info), v.authenticatedUser())
 	got := seq.Map(reviews, func(d Decided) string { return render(Describe(d), reviewUser(d.Spec)) })
-	v.compare("reviews (what they are about)", want, choose(slices.Contains(got, want), want, scenarios.List(got)))
+	v.compare("reviews (what they are about)", want, textIf(slices.Contains(got, want), want, scenarios.List(got)))
 }
 
 // reviewsOfSubject returns the reviews about the user as whom the request is carried out. It returns none if somebody

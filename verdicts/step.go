@@ -292,7 +292,7 @@ func (v *stepJudge) checkAudit() {
 		}
 	}
 	if want.Constraint != nil {
-		v.compare("audit.authenticationMetadata", choose(*want.Constraint == "", "absent", "there"), choose(v.event.AuthenticationMetadata == nil, "absent", "there"))
+		v.compare("audit.authenticationMetadata", textIf(*want.Constraint == "", "absent", "there"), textIf(v.event.AuthenticationMetadata == nil, "absent", "there"))
 	}
 	v.checkLatency()
 }
@@ -341,7 +341,7 @@ func (v *stepJudge) checkMetrics() {
 	}
 	for _, m := range v.o.Metrics {
 		if m.Type != "" {
-			kind := choose(strings.HasSuffix(m.Name, durationCount), "histogram", "counter")
+			kind := textIf(strings.HasSuffix(m.Name, durationCount), "histogram", "counter")
 			v.compare("metrics.type of "+m.Name, kind, m.Type)
 		}
 		v.compare("metrics.labels of "+m.Name, "mode, decision", strings.Join(append([]string{"mode, decision"}, m.Labels...), ", "))
@@ -360,7 +360,7 @@ func (v *stepJudge) renderIncreases(name string) string {
 }
 
 // quote returns a value in quotes, or "absent" for an empty one.
-func quote(s string) string { return choose(s == "", "absent", strconv.Quote(s)) }
+func quote(s string) string { return textIf(s == "", "absent", strconv.Quote(s)) }
 
 // reviewUser returns the user whom a review is about.
 func reviewUser(spec authorizationv1.SubjectAccessReviewSpec) scenarios.User {

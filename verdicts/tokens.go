@@ -88,7 +88,7 @@ func (v *stepJudge) checkTokenRequest() {
 	v.compare("token", fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", got))
 	const sameTime = "that of the token"
 	expires, end := answer.Status.ExpirationTimestamp.Time, time.Unix(requestedEnd(&answer, want), 0)
-	v.compare("status.expirationTimestamp", sameTime, choose(expires.Sub(end).Abs() > time.Second, expires.String(), sameTime))
+	v.compare("status.expirationTimestamp", sameTime, textIf(expires.Sub(end).Abs() > time.Second, expires.String(), sameTime))
 }
 
 // expectedClaims returns the claims that the token in an answer must have. IDs that the API server generates are taken

@@ -88,7 +88,7 @@ func TestTurnedAway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEvidence()
-			text := choose(name == "a panic", "stream error: stream ID 7; INTERNAL_ERROR; received from peer", "it broke")
+			text := textIf(name == "a panic", "stream error: stream ID 7; INTERNAL_ERROR; received from peer", "it broke")
 			e.Steps, e.Cell.Provider = nil, test.provider
 			if test.provider == "existing" {
 				e.Capabilities = scenarios.Capabilities{scenarios.Tokens, scenarios.RBAC}

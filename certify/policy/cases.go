@@ -22,7 +22,7 @@ type Case struct {
 	Asked  []spec // the reviews, in order
 }
 
-type deck struct {
+type caseBuilder struct {
 	*tables
 	random *rand.Rand
 	seed   int64
@@ -37,11 +37,11 @@ func Cases(seed int64) []Case {
 	if known, ok := casesOf.Load(seed); ok {
 		return known.([]Case)
 	}
-	d := &deck{tables: loadTables(), random: Random(seed, "policy"), seed: seed}
+	d := &caseBuilder{tables: loadTables(), random: Random(seed, "policy"), seed: seed}
 	for _, a := range Attributes() {
 		for _, r := range d.Relations {
 			if a.compares(r) {
-				d.compare(a, r)
+				d.addRelation(a, r)
 			}
 		}
 	}
@@ -49,30 +49,30 @@ func Cases(seed int64) []Case {
 		a.onPath = true
 		for _, r := range d.Relations {
 			r.Pairs = [][2]string{r.Pairs[0], r.Pairs[d.random.IntN(len(r.Pairs))]}
-			d.compare(a, r)
+			d.addRelation(a, r)
 		}
 	}
 	d.addImplied()
-	d.within()
-	d.nearMisses()
+	d.addSubresourceVerbs()
+	d.addNearMisses()
 	d.addKnown()
-	d.selectors()
-	d.apart()
+	d.addSelectors()
+	d.addSeparations()
 	d.addUnnamed()
 	d.addPairs()
 	casesOf.Store(seed, d.out)
 	return d.out
 }
 
-// name returns a name that nothing else has. It looks like a name that people use.
-func (d *deck) name() string {
+// newName returns a name that nothing else has. It looks like a name that people use.
+func (d *caseBuilder) newName() string {
 	words := []string{"app", "data", "dev", "infra", "ops", "web", "shop", "pay", "mail", "blue", "team", "edge"}
 	d.named++
 	return words[d.named%len(words)] + "-" + scenarios.Suffix(d.seed, "certify", "relation", fmt.Sprint(d.named))
 }
 
 // add appends a case, unless it asks nothing because the attribute cannot have its values.
-func (d *deck) add(c Case) {
+func (d *caseBuilder) add(c Case) {
 	if len(c.Asked) > 0 {
 		d.out = append(d.out, c)
 	}
@@ -87,13 +87,13 @@ type setting struct {
 	verbs, resources [2]string
 }
 
-// setting draws the other attributes at random, so that a comparison that is wrong only for some verbs is found with
+// drawSetting draws the other attributes at random, so that a comparison that is wrong only for some verbs is found with
 // some seed.
-func (d *deck) setting(a Attribute) setting {
+func (d *caseBuilder) drawSetting(a Attribute) setting {
 	verbs := [][2]string{{"get", "delete"}, {"list", "create"}, {"update", "watch"}, {"patch", "get"}, {"impersonate", "get"}, {"use", "bind"},
 		{"impersonate:user-info", "impersonate:serviceaccount"}, {"impersonate-on:user-info:list", "impersonate-on:arbitrary-node:get"}}
 	objects := []object{{"", "pods", "", ""}, {"apps", "deployments", "", ""}, {"batch", "jobs", "", ""}, {"authentication.k8s.io", "users", "", ""}, {"", "serviceaccounts", "", ""}}
-	s := setting{user: d.name(), namespace: d.name(), path: "/" + d.name(), verbs: verbs[d.random.IntN(len(verbs))], object: objects[d.random.IntN(len(objects))]}
+	s := setting{user: d.newName(), namespace: d.newName(), path: "/" + d.newName(), verbs: verbs[d.random.IntN(len(verbs))], object: objects[d.random.IntN(len(objects))]}
 	s.resources = [2]string{s.Resource, "secrets"}
 	if a.Name == "subresource" {
 		s.Resource, s.resources[0] = withSub, withSub
@@ -167,9 +167,9 @@ func (s setting) ask(a Attribute, side int, name string) spec {
 // perGrant is how many values a grant has if the attribute can have several.
 const perGrant = 6
 
-// compare adds the case of a relation. Each pair of strings is granted twice: one string on one side, and the other
+// addRelation adds the case of a relation. Each pair of strings is granted twice: one string on one side, and the other
 // string on the other side. So a cache meets what is allowed first on one side, and what is not on the other.
-func (d *deck) compare(a Attribute, r Relation) {
+func (d *caseBuilder) addRelation(a Attribute, r Relation) {
 	c := Case{Reason: a.Name + "-" + r.Class, Class: r.Class}
 	if c.Broad = r.Class == "ignored"; c.Broad {
 		c.Reason = "ignores-" + a.Name
@@ -179,8 +179,8 @@ func (d *deck) compare(a Attribute, r Relation) {
 		size = 1
 	}
 	for some := range slices.Chunk(r.Pairs, size) {
-		s := d.setting(a)
-		p := pairing{deck: d, attribute: a, setting: s, grants: [2]scenarios.Grant{s.grant(0, a), s.grant(1, a)}}
+		s := d.drawSetting(a)
+		p := pairing{caseBuilder: d, attribute: a, setting: s, grants: [2]scenarios.Grant{s.grant(0, a), s.grant(1, a)}}
 		for _, pair := range some {
 			p.add(pair)
 		}
@@ -192,14 +192,14 @@ func (d *deck) compare(a Attribute, r Relation) {
 		}
 	}
 	if len(c.Asked) > 0 {
-		d.twins(&c, a, r)
+		d.grantBoth(&c, a, r)
 	}
 	d.add(c)
 }
 
 // pairing has what is granted on the two sides for some pairs, and what is asked about it.
 type pairing struct {
-	*deck
+	*caseBuilder
 	attribute Attribute
 	setting   setting
 	grants    [2]scenarios.Grant
@@ -208,17 +208,17 @@ type pairing struct {
 	asked   []spec
 }
 
-// nameFor returns a new name that the attribute can have.
-func (d *deck) nameFor(a Attribute) string {
+// newNameFor returns a new name that the attribute can have.
+func (d *caseBuilder) newNameFor(a Attribute) string {
 	if strings.HasPrefix(a.Name, "path") {
-		return "/" + d.name()
+		return "/" + d.newName()
 	}
-	return d.name()
+	return d.newName()
 }
 
 // add grants the strings of a pair, and asks about both on each side. It does nothing if a review cannot have them.
 func (p *pairing) add(pair [2]string) {
-	a, name := p.attribute, p.nameFor(p.attribute)
+	a, name := p.attribute, p.newNameFor(p.attribute)
 	values := [2]string{Form(pair[0], name), Form(pair[1], name)}
 	canAsk := a.askable(values[0]) && a.askable(values[1])
 	canGrant := [2]bool{a.grantable(pair[0], values[0]), a.grantable(pair[1], values[1])}
@@ -237,7 +237,7 @@ func (p *pairing) ask(side int, v, other string) {
 	a := p.attribute
 	a.grant(&p.grants[side], v)
 	p.granted[side]++
-	one := p.setting.ask(a, side, p.name())
+	one := p.setting.ask(a, side, p.newName())
 	two := *one.DeepCopy()
 	if p.random.IntN(2) != 0 {
 		v, other = other, v
@@ -247,13 +247,13 @@ func (p *pairing) ask(side int, v, other string) {
 	p.asked = append(p.asked, one, two)
 }
 
-// twins grants the same to both strings of a pair. An authorizer that stores grants under a key which is the same for
+// grantBoth grants the same to both strings of a pair. An authorizer that stores grants under a key which is the same for
 // both loses one of them.
-func (d *deck) twins(c *Case, a Attribute, r Relation) {
-	s, name := d.setting(a), d.nameFor(a)
+func (d *caseBuilder) grantBoth(c *Case, a Attribute, r Relation) {
+	s, name := d.drawSetting(a), d.newNameFor(a)
 	for _, form := range r.Pairs[0] {
 		if v := Form(form, name); a.grantable(form, v) {
-			g, asked := s.grant(0, a), s.ask(a, 0, d.name())
+			g, asked := s.grant(0, a), s.ask(a, 0, d.newName())
 			a.grant(&g, v)
 			a.ask(&asked, v)
 			c.Grants, c.Asked = append(c.Grants, g), append(c.Asked, asked)

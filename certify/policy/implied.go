@@ -31,9 +31,9 @@ func askPath(user, verb, path string) spec {
 var pods = object{Resource: "pods"}
 
 // addImplied adds the cases about what does not follow: one verb, mode, resource or scope from another.
-func (d *deck) addImplied() {
+func (d *caseBuilder) addImplied() {
 	for _, verb := range d.Verbs {
-		one, rest, o, in, name := d.name(), d.name(), d.Resources[d.random.IntN(len(d.Resources))], d.name(), d.name()
+		one, rest, o, in, name := d.newName(), d.newName(), d.Resources[d.random.IntN(len(d.Resources))], d.newName(), d.newName()
 		others := slices.DeleteFunc(slices.Clone(d.Verbs), func(v string) bool { return v == verb })
 		all := rule(rest, "", o, in)
 		all.Verbs = others
@@ -45,16 +45,16 @@ func (d *deck) addImplied() {
 		d.add(c)
 	}
 	for _, verb := range d.PathVerbs {
-		user, path := d.name(), "/"+d.name()
+		user, path := d.newName(), "/"+d.newName()
 		c := Case{Reason: "verb-implied", Grants: []scenarios.Grant{pathRule(user, verb, path)}}
 		c.Asked = seq.Map(d.PathVerbs, func(v string) spec { return askPath(user, v, path) })
 		d.add(c)
 	}
-	d.modes()
+	d.addModes()
 	d.addFollowed()
-	d.hidden()
+	d.addNarrowerGrants()
 	for _, o := range d.Resources {
-		user, verb, in := d.name(), []string{"get", "list", "create", "impersonate", "impersonate-on:user-info:get"}[d.random.IntN(5)], d.name()
+		user, verb, in := d.newName(), []string{"get", "list", "create", "impersonate", "impersonate-on:user-info:get"}[d.random.IntN(5)], d.newName()
 		if d.random.IntN(3) == 0 {
 			in = ""
 		}
@@ -62,11 +62,11 @@ func (d *deck) addImplied() {
 		c.Asked = seq.Map(d.Resources, func(other object) spec { return ask(user, verb, other, in, "") })
 		d.add(c)
 	}
-	for _, in := range []string{"", d.name(), "default", "kube-system", "kube-public"} {
-		user, sees := d.name(), d.name()
+	for _, in := range []string{"", d.newName(), "default", "kube-system", "kube-public"} {
+		user, sees := d.newName(), d.newName()
 		c := Case{Reason: "scope-confused", Grants: []scenarios.Grant{rule(user, "list", pods, in), rule(sees, "get", object{Resource: "namespaces"}, in)}}
-		for _, other := range append(slices.Clone(d.Namespaces), in, d.name()) {
-			c.Asked = append(c.Asked, ask(user, "list", pods, other, ""), ask(user, "list", pods, other, d.name()))
+		for _, other := range append(slices.Clone(d.Namespaces), in, d.newName()) {
+			c.Asked = append(c.Asked, ask(user, "list", pods, other, ""), ask(user, "list", pods, other, d.newName()))
 		}
 		for _, verb := range []string{"get", "list", "watch"} { // a permission in a namespace does not imply that its holder may see the namespace
 			for _, s := range [][2]string{{in, in}, {"", in}, {in, ""}, {"", ""}} {
@@ -78,10 +78,10 @@ func (d *deck) addImplied() {
 }
 
 // addFollowed adds the cases about what only seems to follow from a permission for something else on the same object.
-func (d *deck) addFollowed() {
+func (d *caseBuilder) addFollowed() {
 	for i, pair := range d.Follows {
-		c, in, name := Case{Reason: "resource-implied"}, []string{"", d.name()}[i%2], d.name()
-		users := [2]string{d.name(), d.name()}
+		c, in, name := Case{Reason: "resource-implied"}, []string{"", d.newName()}[i%2], d.newName()
+		users := [2]string{d.newName(), d.newName()}
 		for side := range pair {
 			for which, user := range users {
 				words := strings.Fields(strings.ReplaceAll(pair[(side+which)%2], "{}", name))
@@ -97,10 +97,10 @@ func (d *deck) addFollowed() {
 	}
 }
 
-// hidden adds pairs of grants about the same. The narrower one takes nothing away from the wider one.
-func (d *deck) hidden() {
+// addNarrowerGrants adds pairs of grants about the same. The narrower one takes nothing away from the wider one.
+func (d *caseBuilder) addNarrowerGrants() {
 	for i := range 4 {
-		user, group, in, name := d.name(), d.name(), d.name(), d.name()
+		user, group, in, name := d.newName(), d.newName(), d.newName(), d.newName()
 		wide, narrow := rule(user, "get", pods, ""), rule(user, "delete", pods, in, name)
 		if i%2 == 0 {
 			narrow.Names = nil
@@ -110,7 +110,7 @@ func (d *deck) hidden() {
 		}
 		c := Case{Reason: "grants-merged", Grants: []scenarios.Grant{wide, narrow, pathRule(user, "get", "/"+in+"/*"), pathRule(user, "post", "/"+in+"/x")}}
 		for _, verb := range []string{"get", "delete"} {
-			for _, at := range [][2]string{{in, name}, {in, d.name()}, {d.name(), name}, {in, ""}} {
+			for _, at := range [][2]string{{in, name}, {in, d.newName()}, {d.newName(), name}, {in, ""}} {
 				s := ask(user, verb, pods, at[0], at[1])
 				s.Groups = append(s.Groups, group)
 				c.Asked = append(c.Asked, s)
@@ -121,27 +121,27 @@ func (d *deck) hidden() {
 	}
 }
 
-// modes adds the cases about the verbs of impersonation: each mode with each action.
-func (d *deck) modes() {
+// addModes adds the cases about the verbs of impersonation: each mode with each action.
+func (d *caseBuilder) addModes() {
 	verbs := []string{"impersonate"}
 	for _, m := range append(slices.Clone(d.Modes), "future-mode") {
 		verbs = append(verbs, "impersonate:"+m)
 	}
 	for _, verb := range verbs[:len(verbs)-1] {
-		d.mode(verb, verbs)
+		d.addMode(verb, verbs)
 	}
-	d.modePatterns(verbs)
+	d.addModePatterns(verbs)
 	for _, mode := range d.Modes {
 		for _, action := range d.Actions {
-			d.modeAction(mode, action)
+			d.addModeAction(mode, action)
 		}
 	}
 }
 
-// mode adds the case of one verb of impersonation, which must not imply any other.
-func (d *deck) mode(verb string, verbs []string) {
+// addMode adds the case of one verb of impersonation, which must not imply any other.
+func (d *caseBuilder) addMode(verb string, verbs []string) {
 	users, core, sa := object{Group: "authentication.k8s.io", Resource: "users"}, object{Resource: "users"}, object{Resource: "serviceaccounts"}
-	user, target := d.name(), d.name()
+	user, target := d.newName(), d.newName()
 	c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{rule(user, verb, users, "", target), rule(user, verb, core, "", target)}}
 	for _, v := range append(slices.Clone(verbs), "impersonate:", "impersonate:*", "*", verb+":get") {
 		c.Asked = append(c.Asked, ask(user, v, users, "", target), ask(user, v, core, "", target))
@@ -152,10 +152,10 @@ func (d *deck) mode(verb string, verbs []string) {
 	d.add(c)
 }
 
-// modePatterns adds the cases of verbs that look like patterns but are names.
-func (d *deck) modePatterns(verbs []string) {
+// addModePatterns adds the cases of verbs that look like patterns but are names.
+func (d *caseBuilder) addModePatterns(verbs []string) {
 	for _, pattern := range d.ModePatterns {
-		user, in := d.name(), d.name()
+		user, in := d.newName(), d.newName()
 		c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{rule(user, pattern, pods, in)}}
 		for _, v := range slices.Concat([]string{pattern}, d.PatternVerbs, verbs) {
 			c.Asked = append(c.Asked, ask(user, v, pods, in, ""))
@@ -164,9 +164,9 @@ func (d *deck) modePatterns(verbs []string) {
 	}
 }
 
-// modeAction adds the case of one action in one mode.
-func (d *deck) modeAction(mode, action string) {
-	user, in, verb := d.name(), d.name(), "impersonate-on:"+mode+":"
+// addModeAction adds the case of one action in one mode.
+func (d *caseBuilder) addModeAction(mode, action string) {
+	user, in, verb := d.newName(), d.newName(), "impersonate-on:"+mode+":"
 	c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{rule(user, verb+action, pods, in)}}
 	for _, v := range d.Actions {
 		c.Asked = append(c.Asked, ask(user, verb+v, pods, in, ""))
@@ -177,24 +177,24 @@ func (d *deck) modeAction(mode, action string) {
 	for _, v := range []string{action, "impersonate", "impersonate:" + mode, verb + "*", verb, "impersonate-on", "impersonate-on:" + mode, verb + action + ":" + action, "impersonate-as:" + mode + ":" + action} {
 		c.Asked = append(c.Asked, ask(user, v, pods, in, ""))
 	}
-	plain := d.name()
+	plain := d.newName()
 	c.Grants = append(c.Grants, rule(plain, action, pods, in))
 	c.Asked = append(c.Asked, ask(plain, action, pods, in, ""), ask(plain, verb+action, pods, in, ""))
-	acts := d.name() // who may take an identity may not therefore do anything with it
+	acts := d.newName() // who may take an identity may not therefore do anything with it
 	c.Grants = append(c.Grants, rule(acts, "impersonate:"+mode, pods, in))
 	c.Asked = append(c.Asked, ask(acts, "impersonate:"+mode, pods, in, ""), ask(acts, verb+action, pods, in, ""))
 	d.add(c)
 }
 
-// within adds the cases of the verbs of a subresource, none of which implies another. For any two verbs, somebody has
+// addSubresourceVerbs adds the cases of the verbs of a subresource, none of which implies another. For any two verbs, somebody has
 // the one and lacks the other.
-func (d *deck) within() {
+func (d *caseBuilder) addSubresourceVerbs() {
 	for _, o := range d.Resources {
 		for set := range 6 {
 			if o.Subresource == "" {
 				break
 			}
-			c, g := Case{Reason: "verb-implied"}, rule(d.name(), "", o, d.name())
+			c, g := Case{Reason: "verb-implied"}, rule(d.newName(), "", o, d.newName())
 			g.Verbs = nil
 			for i, verb := range d.Actions {
 				if i>>(set/2)&1 == set%2 {
@@ -208,8 +208,8 @@ func (d *deck) within() {
 	}
 }
 
-// apart adds the cases of what has to be kept apart: two grants of one user, and two attributes of one review.
-func (d *deck) apart() {
+// addSeparations adds the cases of what has to be kept apart: two grants of one user, and two attributes of one review.
+func (d *caseBuilder) addSeparations() {
 	all := Attributes()
 	compared := all[:slices.IndexFunc(all, func(a Attribute) bool { return a.Name == "path" })]
 	for _, a := range compared {
@@ -224,7 +224,7 @@ func (d *deck) apart() {
 			}
 		}
 	}
-	d.wildcards()
+	d.addWildcards()
 }
 
 // isResource reports whether the attribute is the resource or the subresource.
@@ -241,10 +241,10 @@ func areApart(a, b Attribute) bool {
 }
 
 // addCrossed adds two grants that differ in two attributes, and one grant with two values of each of them.
-func (d *deck) addCrossed(a, b Attribute) {
+func (d *caseBuilder) addCrossed(a, b Attribute) {
 	c := Case{Reason: "grants-merged"}
-	s := d.setting(Attribute{})
-	names := [4]string{d.name(), d.name(), d.name(), d.name()}
+	s := d.drawSetting(Attribute{})
+	names := [4]string{d.newName(), d.newName(), d.newName(), d.newName()}
 	for side := range 2 {
 		g := s.grant(0, a, b)
 		a.grant(&g, names[side])
@@ -252,7 +252,7 @@ func (d *deck) addCrossed(a, b Attribute) {
 		c.Grants = append(c.Grants, g)
 	}
 	if !a.single && !b.single {
-		s.user, s.namespace = d.name(), d.name()
+		s.user, s.namespace = d.newName(), d.newName()
 		g := s.grant(0, a, b)
 		for side := range 2 {
 			a.grant(&g, names[side])
@@ -281,17 +281,17 @@ func (d *deck) addCrossed(a, b Attribute) {
 
 // addJoined adds reviews that have the same key as a granted one if an authorizer joins two attributes, for any
 // separator.
-func (d *deck) addJoined(a, b Attribute) {
+func (d *caseBuilder) addJoined(a, b Attribute) {
 	c := Case{Reason: "attributes-joined"}
-	parts, s, name := []string{""}, d.setting(Attribute{}), d.name()
+	parts, s, name := []string{""}, d.drawSetting(Attribute{}), d.newName()
 	for _, sep := range separatorsBetween(a, b, d.Separators) {
-		parts = append(parts, sep, d.name()[:3])
+		parts = append(parts, sep, d.newName()[:3])
 	}
 	value := name + strings.Join(parts, "")
 	g, forward := s.grant(0, a, b), b.grantable("{}", value)
-	first, second := d.name(), value
+	first, second := d.newName(), value
 	if !forward {
-		first, second = value, d.name()
+		first, second = value, d.newName()
 	}
 	if !a.grantable("{}", first) || !b.grantable("{}", second) {
 		return
@@ -340,9 +340,9 @@ func (s setting) askBoth(a, b Attribute, x, y string) spec {
 	return r
 }
 
-// wildcards adds the cases of a * that stands alone in a grant: what it covers, and what it does not.
-func (d *deck) wildcards() {
-	in, path, known := d.name(), "/"+d.name(), d.name()
+// addWildcards adds the cases of a * that stands alone in a grant: what it covers, and what it does not.
+func (d *caseBuilder) addWildcards() {
+	in, path, known := d.newName(), "/"+d.newName(), d.newName()
 	for _, g := range []scenarios.Grant{
 		rule("", "*", pods, in), rule("", "get", object{Group: "*", Resource: known}, in), rule("", "get", object{Resource: "*"}, in), rule("", "get", object{Resource: "*/status"}, in),
 		rule("", "get", object{Resource: "*/x"}, in), rule("", "get", object{Resource: "*/*"}, in), rule("", "get", object{Resource: "a/status"}, in),
@@ -350,14 +350,14 @@ func (d *deck) wildcards() {
 		rule("", "*", object{Group: known + ".example.com", Resource: "*"}, ""),
 		pathRule("", "get", path, path+"/sub/*"), pathRule("", "get", path+"*"), pathRule("", "get", path+"x*"), pathRule("", "*", path), pathRule("", "get", "*"), pathRule("", "get", "/*"), pathRule("", "*", "*"),
 	} {
-		g.Subject.User = d.name()
-		d.wildcard(g, in, path, known)
+		g.Subject.User = d.newName()
+		d.addWildcard(g, in, path, known)
 	}
-	d.everybody(known)
+	d.addUserNamedStar(known)
 }
 
-// wildcard asks about everything that a grant with a * may seem to cover.
-func (d *deck) wildcard(g scenarios.Grant, in, path, known string) {
+// addWildcard asks about everything that a grant with a * may seem to cover.
+func (d *caseBuilder) addWildcard(g scenarios.Grant, in, path, known string) {
 	c, user := Case{Reason: "wildcard-granted", Grants: []scenarios.Grant{g}}, g.Subject.User
 	for _, verb := range d.WildcardVerbs {
 		for _, o := range d.WildcardObjects {
@@ -377,11 +377,11 @@ func (d *deck) wildcard(g scenarios.Grant, in, path, known string) {
 	d.add(c)
 }
 
-// everybody adds grants to somebody who is named *.
-func (d *deck) everybody(known string) {
+// addUserNamedStar adds grants to somebody who is named *.
+func (d *caseBuilder) addUserNamedStar(known string) {
 	c := Case{Reason: "wildcard-granted"}
 	for _, everybody := range []scenarios.Subject{{User: "*"}, {Group: "*"}} { // in a grant, too, that is an ordinary name
-		g := rule("", "get", pods, d.name())
+		g := rule("", "get", pods, d.newName())
 		g.Subject = everybody
 		c.Grants = append(c.Grants, g)
 		for _, names := range [][]string{{known, "staff"}, {"*", "staff"}, {known, "*"}} {

@@ -16,19 +16,19 @@ func requestorKeys() []string {
 
 // addOwnAttributes adds reviews that ask about a value which is also an attribute of the user who asks: a value of
 // extra, the UID, a group, or the user's own namespace. That allows nothing.
-func (d *deck) addOwnAttributes() {
-	c, home, account := Case{Reason: "own-by-name"}, d.name(), d.name()
+func (d *caseBuilder) addOwnAttributes() {
+	c, home, account := Case{Reason: "own-by-name"}, d.newName(), d.newName()
 	user := "system:serviceaccount:" + home + ":" + account
 	c.Grants = []scenarios.Grant{rule(user, "get", pods, home)}
-	asker := spec{User: user, UID: d.name(), Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + home, d.name()}, Extra: map[string]authorizationv1.ExtraValue{}}
+	asker := spec{User: user, UID: d.newName(), Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + home, d.newName()}, Extra: map[string]authorizationv1.ExtraValue{}}
 	own := []string{asker.UID, asker.Groups[1], asker.Groups[2], home, account}
 	for _, key := range requestorKeys() {
-		value := d.name()
+		value := d.newName()
 		asker.Extra[key] = authorizationv1.ExtraValue{value}
 		own = append(own, value)
 	}
 	for _, value := range own {
-		for _, s := range d.aboutValue(value, home) {
+		for _, s := range d.reviewsAbout(value, home) {
 			s.User, s.UID, s.Groups, s.Extra = asker.User, asker.UID, asker.Groups, asker.Extra
 			c.Asked = append(c.Asked, s)
 		}
@@ -43,8 +43,8 @@ func (d *deck) addOwnAttributes() {
 	d.add(c)
 }
 
-// aboutValue returns reviews that ask about a value as a name, as a namespace, and as both.
-func (d *deck) aboutValue(value, home string) []spec {
+// reviewsAbout returns reviews that ask about a value as a name, as a namespace, and as both.
+func (d *caseBuilder) reviewsAbout(value, home string) []spec {
 	secrets, nodes, leases := object{Resource: "secrets"}, object{Resource: "nodes"}, object{Group: "coordination.k8s.io", Resource: "leases"}
 	return []spec{
 		ask("", "get", nodes, "", value), ask("", "patch", object{Resource: "nodes", Subresource: "status"}, "", value), ask("", "update", leases, "kube-node-lease", value),
@@ -57,9 +57,9 @@ func (d *deck) aboutValue(value, home string) []spec {
 
 // addCommonNames adds identities with common names: the account default of several namespaces, a group with the name of
 // a user, a user with the name of a group. Each is granted something in a namespace that is made from the seed.
-func (d *deck) addCommonNames() {
-	c, in := Case{Reason: "common-names"}, d.name()
-	homes := []string{d.name(), d.name(), d.name()}
+func (d *caseBuilder) addCommonNames() {
+	c, in := Case{Reason: "common-names"}, d.newName()
+	homes := []string{d.newName(), d.newName(), d.newName()}
 	for i, account := range []string{"default", "builder", "admin"} {
 		for j, home := range homes {
 			user := "system:serviceaccount:" + home + ":" + account
@@ -85,9 +85,9 @@ func (d *deck) addCommonNames() {
 }
 
 // addNamesakes adds a user and a group with the same name and different grants.
-func (d *deck) addNamesakes(c *Case, in string) {
+func (d *caseBuilder) addNamesakes(c *Case, in string) {
 	for range 3 {
-		name, member := d.name(), d.name()
+		name, member := d.newName(), d.newName()
 		byName := rule("", "watch", pods, in)
 		byName.Subject = scenarios.Subject{Group: name}
 		c.Grants = append(c.Grants, rule(name, "patch", pods, in), byName)

@@ -30,7 +30,7 @@ func (h holder) decides(a Attribute) bool {
 
 // addPairs adds pairs of reviews that differ in one attribute only, and in the decision. An authorizer that shares or
 // swaps the answers of reviews which it answers at the same time gives one of the pair the wrong answer.
-func (d *deck) addPairs() {
+func (d *caseBuilder) addPairs() {
 	for _, a := range Attributes() {
 		if a.Name == "path-below" || a.named {
 			continue
@@ -50,14 +50,14 @@ func (d *deck) addPairs() {
 }
 
 // addPairsOf adds the pairs of one attribute and one holder.
-func (d *deck) addPairsOf(a Attribute, h holder) {
+func (d *caseBuilder) addPairsOf(a Attribute, h holder) {
 	c := Case{Reason: "ignores-" + a.Name, Class: "ignored", Broad: true, Paired: true}
-	s, team := d.setting(Attribute{Name: a.Name}), d.name()
+	s, team := d.drawSetting(Attribute{Name: a.Name}), d.newName()
 	for range pairsOfEach {
 		granted := s.askPair(d, a, team)
 		c.Grants = append(c.Grants, h.grants(granted, team)...)
 		other := *granted.DeepCopy()
-		d.change(a, &other, team)
+		d.changeAttribute(a, &other, team)
 		if d.random.IntN(2) == 0 {
 			granted, other = other, granted
 		}
@@ -67,16 +67,16 @@ func (d *deck) addPairsOf(a Attribute, h holder) {
 }
 
 // askPair returns a review by a member of a team, about something with a name of its own.
-func (s setting) askPair(d *deck, a Attribute, team string) spec {
+func (s setting) askPair(d *caseBuilder, a Attribute, team string) spec {
 	groups := []string{"system:authenticated", team}
 	if a.onPath {
-		return spec{User: s.user, Groups: groups, NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: s.verbs[0], Path: "/" + d.name()}}
+		return spec{User: s.user, Groups: groups, NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: s.verbs[0], Path: "/" + d.newName()}}
 	}
 	object := s.object
 	if a.Name == "subresource" {
-		object.Resource, object.Subresource = withSub, d.name()
+		object.Resource, object.Subresource = withSub, d.newName()
 	}
-	out := ask(s.user, s.verbs[0], object, s.namespace, d.name())
+	out := ask(s.user, s.verbs[0], object, s.namespace, d.newName())
 	out.Groups = groups
 	return out
 }
@@ -103,9 +103,9 @@ func grantOf(s spec) scenarios.Grant {
 	return rule(s.User, r.Verb, object{Group: r.Group, Resource: r.Resource, Subresource: r.Subresource}, r.Namespace, r.Name)
 }
 
-// change gives an attribute of a review another value, which nobody is granted.
-func (d *deck) change(a Attribute, s *spec, team string) {
-	other := d.nameFor(a)
+// changeAttribute gives an attribute of a review another value, which nobody is granted.
+func (d *caseBuilder) changeAttribute(a Attribute, s *spec, team string) {
+	other := d.newNameFor(a)
 	switch a.Name {
 	case "groups":
 		s.Groups = slices.DeleteFunc(slices.Clone(s.Groups), func(g string) bool { return g == team })

@@ -286,11 +286,11 @@ func (a Attribute) grantable(form, v string) bool {
 	return !strings.ContainsFunc(v, unicode.IsControl)
 }
 
-// nearMisses adds one grant, with all its attributes, for each verb and for each object that code may know by name, and
+// addNearMisses adds one grant, with all its attributes, for each verb and for each object that code may know by name, and
 // asks about what differs from it in one attribute. A mistake that concerns a single verb or resource shows nowhere
 // else. On one side the granted review is asked first, and on the other side last, because of caches.
-func (d *deck) nearMisses() {
-	c, everything := Case{Reason: "overlooked-for-one"}, d.name()
+func (d *caseBuilder) addNearMisses() {
+	c, everything := Case{Reason: "overlooked-for-one"}, d.newName()
 	objects, verbs := slices.Concat(d.Resources, d.Freely, d.Busy, d.Objects), slices.Clone(d.Verbs)
 	for _, mode := range d.Modes {
 		verbs = append(verbs, "impersonate:"+mode)
@@ -304,10 +304,10 @@ func (d *deck) nearMisses() {
 		o, verb := objects[i%len(objects)], verbs[i%len(verbs)]
 		sub := cmp.Or(o.Subresource, "status")
 		for side := range 2 {
-			right := ask(d.name(), verb, o, [2]string{d.name(), "default"}[side], d.name())
-			a, team := right.ResourceAttributes, d.name()
+			right := ask(d.newName(), verb, o, [2]string{d.newName(), "default"}[side], d.newName())
+			a, team := right.ResourceAttributes, d.newName()
 			member := *right.DeepCopy()
-			member.User, member.Groups = d.name(), append(member.Groups, team)
+			member.User, member.Groups = d.newName(), append(member.Groups, team)
 			alone := *member.DeepCopy()
 			alone.Groups = []string{"system:authenticated"}
 			g := rule(right.User, verb, o, a.Namespace, a.Name)
@@ -345,8 +345,8 @@ func nearly(s spec, sub string) (out []spec) {
 
 // addKnown adds the cases about names that everybody knows. They are granted something, or are names of what is
 // granted, and must be treated like any other name.
-func (d *deck) addKnown() {
-	c, user, group, in := Case{Reason: "shortcut-for-a-name"}, d.name(), d.name(), d.name()
+func (d *caseBuilder) addKnown() {
+	c, user, group, in := Case{Reason: "shortcut-for-a-name"}, d.newName(), d.newName(), d.newName()
 	member, acts := rule("", "get", pods, in), rule(user, "impersonate", object{}, "")
 	member.Subject = scenarios.Subject{Group: group}
 	acts.Verbs, acts.Resources = []string{"impersonate", "impersonate:user-info"}, []string{"users", "groups"}
@@ -369,13 +369,13 @@ func (d *deck) addKnown() {
 	d.add(c)
 }
 
-// selectors adds the cases about selectors. They narrow what is asked, and grant nothing, whatever they select.
-func (d *deck) selectors() {
-	c, user, named, in, node := Case{Reason: "selectors-change-the-decision"}, d.name(), d.name(), d.name(), "system:node:"+d.name()
+// addSelectors adds the cases about selectors. They narrow what is asked, and grant nothing, whatever they select.
+func (d *caseBuilder) addSelectors() {
+	c, user, named, in, node := Case{Reason: "selectors-change-the-decision"}, d.newName(), d.newName(), d.newName(), "system:node:"+d.newName()
 	verbs := []string{"list", "watch", "deletecollection", "impersonate-on:user-info:list", "impersonate-on:user-info:watch", "impersonate-on:user-info:deletecollection"}
 	all, one := rule(user, "", pods, in), rule(named, "", pods, in, "one")
 	all.Verbs, one.Verbs = verbs, verbs
-	gets := d.name() // may get each object, but a list of objects with one name is not a get
+	gets := d.newName() // may get each object, but a list of objects with one name is not a get
 	c.Grants = []scenarios.Grant{all, one, rule(gets, "get", pods, in)}
 	type by = metav1.FieldSelectorRequirement
 	is, not, has, lacks := metav1.FieldSelectorOpIn, metav1.FieldSelectorOpNotIn, metav1.FieldSelectorOpExists, metav1.FieldSelectorOpDoesNotExist

@@ -177,7 +177,7 @@ func newRoot() *cobra.Command {
 	root.SetCompletionCommandGroupID(housekeeping)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
-	teach(root)
+	addHelpTexts(root)
 	return root
 }
 

@@ -47,8 +47,8 @@ func insertLists(text string) string {
 	})
 }
 
-// teach gives every command its help text, and makes each refuse flags that would have no effect.
-func teach(root *cobra.Command) {
+// addHelpTexts gives every command its help text, and makes each refuse flags that would have no effect.
+func addHelpTexts(root *cobra.Command) {
 	texts := fixtures.Table[map[string]commandText]("help.yaml", helpTexts)
 	for path, text := range texts {
 		c, _, err := root.Find(strings.Fields(path)[1:])

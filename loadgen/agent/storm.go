@@ -258,7 +258,7 @@ func (s *Storm) send(ctx context.Context, agent int, asked Request) (got reply, 
 		cancel(nil)
 		return got, err
 	}
-	got.status, got.full = resp.StatusCode, inFull(resp)
+	got.status, got.full = resp.StatusCode, describeStatus(resp)
 	if asked.Watch && resp.StatusCode == http.StatusOK {
 		got.watch = &following{body: resp.Body, cancel: cancel}
 		return got, nil
@@ -324,11 +324,11 @@ func (s *Storm) newRequest(asked Request) *http.Request {
 	}
 }
 
-// inFull returns a status. For 429 it adds how far the request came. Priority and fairness refuses in plain text a
+// describeStatus returns a status. For 429 it adds how far the request came. Priority and fairness refuses in plain text a
 // request that was impersonated and not yet authorized. A storage cache that is not filled yet, as after a restart,
 // refuses with an object of the API, after all checks. A request that did not reach priority and fairness lacks its
 // header.
-func inFull(resp *http.Response) string {
+func describeStatus(resp *http.Response) string {
 	switch status := strconv.Itoa(resp.StatusCode); {
 	case resp.StatusCode != http.StatusTooManyRequests:
 		return status

@@ -87,7 +87,7 @@ func (b burst) reviews(st step, checks float64, life time.Duration) float64 {
 		return checks
 	}
 	if b.isHome && !st.byToken {
-		q := question{step: st, count: count, comb: c, life: life.Seconds()}
+		q := question{step: st, count: count, times: c, life: life.Seconds()}
 		since := 0.0
 		if st.kind == ActionCheck {
 			since = time.Duration(b.plan.Memory).Seconds()
@@ -200,7 +200,7 @@ func (p *part) forgottenReviews(idle float64) (sum float64) {
 			sum += p.forgottenCheck(q.step)
 			continue
 		}
-		again := float64(q.count) * q.together / max(q.comb.gap, 1)
+		again := float64(q.count) * q.together / max(q.times.gap, 1)
 		sum += max(q.reviewRate(p, idle), again)
 	}
 	return sum
@@ -209,9 +209,9 @@ func (p *part) forgottenReviews(idle float64) (sum float64) {
 // knownPart returns the part of the time in which the answer to a question is remembered that was last asked longer
 // than since ago, in seconds.
 func (q question) knownPart(p *part, idle, since float64) float64 {
-	cycle := 1 / q.comb.findMisses(memory{pending: p.takes, life: q.life, idle: idle}).rate
+	cycle := 1 / q.times.findMisses(memory{pending: p.takes, life: q.life, idle: idle}).rate
 	kept := min(q.life, cycle)
-	if q.comb.gap >= idle {
+	if q.times.gap >= idle {
 		kept = min(kept, idle)
 	}
 	return max(0, kept-since) / max(cycle-since, tiny)

@@ -30,7 +30,7 @@ type part struct {
 	actions int
 	// lookups are the times at which the identity of one requestor is looked for. identities is how often it is then
 	// asked for.
-	lookups    comb
+	lookups    periodicTimes
 	identities misses
 	answers    []question
 }
@@ -40,7 +40,7 @@ type part struct {
 type question struct {
 	step
 	count int
-	comb  comb
+	times periodicTimes
 	// together is how many requests ask it at the same time.
 	together float64
 	life     float64
@@ -87,9 +87,9 @@ func (p *part) findIdentities() {
 	}
 	round := p.period * float64(p.Requests)
 	p.actions = max(1, int(math.Ceil((life+stored)/round-tiny)))
-	p.lookups = newComb(sharers, p.period, p.period)
+	p.lookups = newPeriodicTimes(sharers, p.period, p.period)
 	if p.actions > 1 {
-		p.lookups = comb{count: sharers * p.Requests, gap: p.period / float64(sharers), period: round * float64(p.actions)}
+		p.lookups = periodicTimes{count: sharers * p.Requests, gap: p.period / float64(sharers), period: round * float64(p.actions)}
 	}
 	p.identities = p.lookups.findMisses(memory{pending: p.takes * float64(len(p.identity)), life: life, idle: math.Inf(1)})
 }
@@ -129,7 +129,7 @@ func (p *part) findQuestions() {
 			continue
 		}
 		q := question{step: st, life: life.Seconds(), together: 1}
-		q.count, q.comb = p.questionsOf(st)
+		q.count, q.times = p.questionsOf(st)
 		if st.kind == IdentityCheck {
 			q.together = p.identities.together
 		}
@@ -138,11 +138,11 @@ func (p *part) findQuestions() {
 }
 
 // questionsOf returns how many different questions a step asks, and when each of them is asked.
-func (p *part) questionsOf(st step) (count int, c comb) {
+func (p *part) questionsOf(st step) (count int, c periodicTimes) {
 	round := p.period * float64(p.Requests)
 	switch {
 	case st.kind == IdentityCheck && st.scope == ofDeputy:
-		return p.deputies, newComb(p.perDeputy, p.period, 1/p.identities.rate)
+		return p.deputies, newPeriodicTimes(p.perDeputy, p.period, 1/p.identities.rate)
 	case st.kind == IdentityCheck:
 		return p.requestors(), newSingle(p.identities.together / p.identities.rate)
 	case st.kind == ActionCheck:
@@ -152,12 +152,12 @@ func (p *part) questionsOf(st step) (count int, c comb) {
 	case ofUnitRequest:
 		return p.units * p.Requests, newSingle(round)
 	case ofAccount:
-		return p.accounts, newComb(p.perAccount, p.period, p.period)
+		return p.accounts, newPeriodicTimes(p.perAccount, p.period, p.period)
 	case ofDeputyRequest:
-		return p.deputies * p.Requests, newComb(p.perDeputy, p.period, round)
+		return p.deputies * p.Requests, newPeriodicTimes(p.perDeputy, p.period, round)
 	case ofSubjectRequest:
 		if p.isOfNodes() {
-			return p.nodes * p.Requests, newComb(p.DaemonSets, p.period, round)
+			return p.nodes * p.Requests, newPeriodicTimes(p.DaemonSets, p.period, round)
 		}
 		return p.units * p.Requests, newSingle(round)
 	}
@@ -169,13 +169,13 @@ func (p *part) questionsOf(st step) (count int, c comb) {
 func idleTime(questions []question, size int) float64 {
 	countTouched := func(time float64) (sum float64) {
 		for _, q := range questions {
-			sum += float64(q.count) * q.comb.touchedPart(time)
+			sum += float64(q.count) * q.times.touchedPart(time)
 		}
 		return sum
 	}
 	longest := 0.0
 	for _, q := range questions {
-		longest = max(longest, q.comb.period)
+		longest = max(longest, q.times.period)
 	}
 	if countTouched(longest) <= float64(size) {
 		return math.Inf(1)
@@ -196,7 +196,7 @@ func (q question) reviewRate(p *part, idle float64) float64 {
 	if q.life == 0 {
 		return p.checkRate(q.step)
 	}
-	m := q.comb.findMisses(memory{pending: p.takes, life: q.life, idle: idle})
+	m := q.times.findMisses(memory{pending: p.takes, life: q.life, idle: idle})
 	return m.rate * float64(q.count) * q.together
 }
 
@@ -220,7 +220,7 @@ func newClosedForm(p *Plan, scripts []script) *closedForm {
 				continue
 			}
 			parts = append(parts, one)
-			names = append(names, question{count: one.accounts, comb: one.names()})
+			names = append(names, question{count: one.accounts, times: one.names()})
 		}
 		known := idleTime(names, p.Modes)
 		for _, one := range parts {
@@ -246,7 +246,7 @@ func (c *closedForm) mostQuestions() (most int) {
 }
 
 // names returns when the mode of a service account is looked for.
-func (p *part) names() comb { return newComb(p.perAccount, p.period, p.period) }
+func (p *part) names() periodicTimes { return newPeriodicTimes(p.perAccount, p.period, p.period) }
 
 // rates are requests, checks and reviews per second, by kind.
 type rates struct {

@@ -22,9 +22,9 @@ func (o Exploration) Range(first, end int) (from, to int) {
 }
 
 // generate returns the cases of a batch.
-func (o Exploration) generate(n int) (cases []*triple) {
+func (o Exploration) generate(n int) (cases []*generatedCase) {
 	g := newGenerator(o.Seed, n)
-	t := &triple{policies: g.policies(), mode: pick(g, vectors.FailDeny, vectors.FailNoOpinion), facts: &facts{}}
+	t := &generatedCase{policies: g.policies(), mode: pick(g, vectors.FailDeny, vectors.FailNoOpinion), facts: &facts{}}
 	if o.One || o.Wire.Rules.Union { // they have no failure mode but Deny
 		t.mode = vectors.FailDeny
 	}
@@ -96,7 +96,7 @@ func (o Exploration) Observe(subject Subject, n int) (*Batch, error) {
 }
 
 // ask asks about cases that have the same request and differ in the data of the second phase.
-func (o Exploration) ask(loaded Loaded, cases []*triple) (*Review, *vectors.SubjectAccessReviewStatus, error) {
+func (o Exploration) ask(loaded Loaded, cases []*generatedCase) (*Review, *vectors.SubjectAccessReviewStatus, error) {
 	answer, status, err := o.askAccess(loaded, *cases[0].facts.spec())
 	if err != nil {
 		return nil, nil, err

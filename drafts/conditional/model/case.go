@@ -20,15 +20,15 @@ type generatedPolicy struct {
 	expression *expression
 }
 
-// triple is a case: policies, a request, and the data of the second phase.
-type triple struct {
+// generatedCase is a case: policies, a request, and the data of the second phase.
+type generatedCase struct {
 	policies []generatedPolicy
 	mode     vectors.FailureMode
 	facts    *facts
 }
 
 // words returns the policies as an authorizer loads them.
-func (t *triple) words() []vectors.Policy {
+func (t *generatedCase) words() []vectors.Policy {
 	out := make([]vectors.Policy, 0, len(t.policies))
 	for i, p := range t.policies {
 		out = append(out, vectors.Policy{ID: fmt.Sprintf("example.com/p%d", i), Effect: p.effect, Expression: p.expression.String()})
@@ -38,7 +38,7 @@ func (t *triple) words() []vectors.Policy {
 
 // decide returns the decision. If all is set, it is the decision with everything known. Otherwise it is the decision
 // that follows from the request alone, or Conditional if none does.
-func (t *triple) decide(all bool) vectors.Decision {
+func (t *generatedCase) decide(all bool) vectors.Decision {
 	return t.outcome(func(e *expression) []vectors.Truth {
 		truth := e.value(t.facts, all)
 		if truth == unknown {
@@ -51,13 +51,13 @@ func (t *triple) decide(all bool) vectors.Decision {
 // certain returns the decision that an authorizer can be certain of before the second phase, at best. Such an
 // authorizer also knows what the verb says about the objects, and sees that a part next to an error can decide in only
 // one way.
-func (t *triple) certain() vectors.Decision {
+func (t *generatedCase) certain() vectors.Decision {
 	return t.outcome(func(e *expression) []vectors.Truth { return e.possible(t.facts) })
 }
 
 // firstPhase returns the right answers of the first phase: the decision that follows from the request alone, and if
 // that is Conditional, also the decision that is certain nevertheless.
-func (t *triple) firstPhase() []vectors.Decision {
+func (t *generatedCase) firstPhase() []vectors.Decision {
 	out := []vectors.Decision{t.decide(false)}
 	if out[0] == vectors.Conditional {
 		if d := t.certain(); d != out[0] {
@@ -69,7 +69,7 @@ func (t *triple) firstPhase() []vectors.Decision {
 
 // outcome returns the decision of the policies for all combinations of their possible truths. It is Conditional if the
 // decisions differ.
-func (t *triple) outcome(truths func(*expression) []vectors.Truth) (first vectors.Decision) {
+func (t *generatedCase) outcome(truths func(*expression) []vectors.Truth) (first vectors.Decision) {
 	effects := seq.Map(t.policies, func(p generatedPolicy) vectors.Decision { return p.effect })
 	parts := seq.Map(t.policies, func(p generatedPolicy) []vectors.Truth { return truths(p.expression) })
 	for _, w := range ways(parts) {
@@ -97,13 +97,13 @@ func (f *facts) data() *vectors.ConditionData {
 	return &vectors.ConditionData{Operation: f.operation, Object: f.object, OldObject: f.old}
 }
 
-func (t *triple) clone() *triple {
+func (t *generatedCase) clone() *generatedCase {
 	f := *t.facts
-	return &triple{policies: slices.Clone(t.policies), mode: t.mode, facts: &f}
+	return &generatedCase{policies: slices.Clone(t.policies), mode: t.mode, facts: &f}
 }
 
 // vector returns the case as a vector file, with the right decisions.
-func (t *triple) vector(reason string) string {
+func (t *generatedCase) vector(reason string) string {
 	raw, err := cases.YAML(struct {
 		Description string           `json:"description"`
 		Source      scenarios.Source `json:"source"`

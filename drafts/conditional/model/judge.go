@@ -45,7 +45,7 @@ func (o Exploration) Judge(n int, b *Batch) (*Judged, error) {
 }
 
 // readStatuses returns the answers to the requests of a batch.
-func (o Exploration) readStatuses(cases []*triple, b *Batch) (statuses []*vectors.SubjectAccessReviewStatus, err error) {
+func (o Exploration) readStatuses(cases []*generatedCase, b *Batch) (statuses []*vectors.SubjectAccessReviewStatus, err error) {
 	if want := (len(cases) + objects - 1) / objects; len(b.Reviews) != want {
 		return nil, fmt.Errorf("there are answers to %d requests, and there were %d", len(b.Reviews), want)
 	}
@@ -61,7 +61,7 @@ func (o Exploration) readStatuses(cases []*triple, b *Batch) (statuses []*vector
 
 // firstDisagreement returns the first case in which the two phases do not decide as one phase does, and the reason. The
 // reason is empty if there is no such case.
-func (o Exploration) firstDisagreement(cases []*triple, statuses []*vectors.SubjectAccessReviewStatus, b *Batch) (at int, reason string) {
+func (o Exploration) firstDisagreement(cases []*generatedCase, statuses []*vectors.SubjectAccessReviewStatus, b *Batch) (at int, reason string) {
 	for i, t := range cases {
 		if reason := o.compare(t, statuses[i/objects], b.Reviews[i/objects].Evaluations, i%objects); reason != "" {
 			return i, reason
@@ -72,7 +72,7 @@ func (o Exploration) firstDisagreement(cases []*triple, statuses []*vectors.Subj
 
 // compare returns why the two phases do not decide a case as one phase does. object is the number of the object of the
 // case. The reason is empty if they do.
-func (o Exploration) compare(t *triple, status *vectors.SubjectAccessReviewStatus, evaluations []Evaluation, object int) (reason string) {
+func (o Exploration) compare(t *generatedCase, status *vectors.SubjectAccessReviewStatus, evaluations []Evaluation, object int) (reason string) {
 	if err := o.Wire.Rules.Validate(*status, vectors.Optimized); err != nil {
 		return "the answer breaks a rule: " + err.Error()
 	}

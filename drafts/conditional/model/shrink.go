@@ -14,8 +14,8 @@ import (
 const shrinkLimit = 100_000
 
 // shrink makes a case smaller as long as it still disagrees, even if for another reason.
-func (o Exploration) shrink(subject Subject, t *triple, reason string) *Smaller {
-	best := cases.Smallest(t.clone(), shrinkLimit, (*triple).smaller, func(smaller *triple) bool {
+func (o Exploration) shrink(subject Subject, t *generatedCase, reason string) *Smaller {
+	best := cases.Smallest(t.clone(), shrinkLimit, (*generatedCase).smaller, func(smaller *generatedCase) bool {
 		again := o.try(subject, smaller)
 		if again != "" {
 			reason = again
@@ -27,12 +27,12 @@ func (o Exploration) shrink(subject Subject, t *triple, reason string) *Smaller 
 
 // try asks an authorizer about a case, and returns why the two phases do not decide it as one phase does. The reason is
 // empty if the case cannot be asked.
-func (o Exploration) try(subject Subject, t *triple) string {
+func (o Exploration) try(subject Subject, t *generatedCase) string {
 	loaded, err := subject(t.words(), t.mode)
 	if err != nil {
 		return ""
 	}
-	r, status, err := o.ask(loaded, []*triple{t})
+	r, status, err := o.ask(loaded, []*generatedCase{t})
 	if err != nil {
 		return ""
 	}
@@ -40,7 +40,7 @@ func (o Exploration) try(subject Subject, t *triple) string {
 }
 
 // smaller returns cases with less in them.
-func (t *triple) smaller() (out []*triple) {
+func (t *generatedCase) smaller() (out []*generatedCase) {
 	for i := range t.policies {
 		if len(t.policies) > 1 {
 			c := t.clone()

@@ -7,20 +7,20 @@ import (
 	"sync"
 )
 
-// corks are the connections of clients. What is written to them can be held back, and then sent at once.
-type corks struct {
+// heldConns are the connections of clients. What is written to them can be held back, and then sent at once.
+type heldConns struct {
 	mu  sync.Mutex
-	all []*corkedConn
+	all []*heldConn
 }
 
 // dial returns a function that opens connections whose writes can be held back.
-func (c *corks) dial(dial func(ctx context.Context, network, address string) (net.Conn, error)) func(ctx context.Context, network, address string) (net.Conn, error) {
+func (c *heldConns) dial(dial func(ctx context.Context, network, address string) (net.Conn, error)) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		plain, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
-		conn := &corkedConn{Conn: plain, corks: c}
+		conn := &heldConn{Conn: plain, all: c}
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.all = append(c.all, conn)
@@ -29,51 +29,51 @@ func (c *corks) dial(dial func(ctx context.Context, network, address string) (ne
 }
 
 // remove removes a connection that is closed from the list.
-func (c *corks) remove(conn *corkedConn) {
+func (c *heldConns) remove(conn *heldConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.all = slices.DeleteFunc(c.all, func(other *corkedConn) bool { return other == conn })
+	c.all = slices.DeleteFunc(c.all, func(other *heldConn) bool { return other == conn })
 }
 
 // list returns the open connections.
-func (c *corks) list() []*corkedConn {
+func (c *heldConns) list() []*heldConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.all)
 }
 
 // isEmpty reports whether no connection is open.
-func (c *corks) isEmpty() bool { return len(c.list()) == 0 }
+func (c *heldConns) isEmpty() bool { return len(c.list()) == 0 }
 
 // close holds back everything that is written from now on.
-func (c *corks) close() {
+func (c *heldConns) close() {
 	for _, conn := range c.list() {
-		conn.setCorked(true)
+		conn.setHeld(true)
 	}
 }
 
 // open sends what was held back. Later writes are no longer held back.
-func (c *corks) open() {
+func (c *heldConns) open() {
 	for _, conn := range c.list() {
-		conn.setCorked(false)
+		conn.setHeld(false)
 	}
 }
 
-// corkedConn is a connection whose writes can be held back.
-type corkedConn struct {
+// heldConn is a connection whose writes can be held back.
+type heldConn struct {
 	net.Conn
-	corks *corks
+	all *heldConns // that it is one of
 
-	mu       sync.Mutex
-	isCorked bool
-	pending  []byte
+	mu      sync.Mutex
+	isHeld  bool
+	pending []byte
 }
 
 // Write writes, or keeps what is to be written later.
-func (c *corkedConn) Write(p []byte) (int, error) {
+func (c *heldConn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.isCorked {
+	if c.isHeld {
 		c.pending = append(c.pending, p...)
 		return len(p), nil
 	}
@@ -81,16 +81,16 @@ func (c *corkedConn) Write(p []byte) (int, error) {
 }
 
 // Close closes the connection.
-func (c *corkedConn) Close() error {
-	c.corks.remove(c)
+func (c *heldConn) Close() error {
+	c.all.remove(c)
 	return c.Conn.Close()
 }
 
-// setCorked begins to hold back writes, or sends those that were held back. The next read shows if that failed.
-func (c *corkedConn) setCorked(corked bool) {
+// setHeld begins to hold back writes, or sends those that were held back. The next read shows if that failed.
+func (c *heldConn) setHeld(held bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.isCorked = corked; !corked && len(c.pending) > 0 {
+	if c.isHeld = held; !held && len(c.pending) > 0 {
 		_, _ = c.Conn.Write(c.pending)
 		c.pending = nil
 	}

@@ -175,11 +175,11 @@ RACED_BY_NIGHT := deputy
 
 # What the gate leaves to the night. OF_KUBERNETES are packages whose tests with real servers show what Kubernetes does,
 # whatever authzconf does. REPEATED are packages whose tests with real servers repeat what a stage of
-# .ci/run shows on every change (conformance, upgrade, mutants-sample); their other tests are run. NIGHTLY are tests
-# that are long, build etcd, or need a second version, by name; ci/README.md says what is tested when.
+# .ci/run shows on every change (conformance, upgrade, mutants-sample); their other tests are run. NIGHTLY is a
+# regular expression of the tests in ci/nightly-tests.txt; ci/README.md says what is tested when.
 OF_KUBERNETES := drafts/conditional/today
 REPEATED := ci/mutants|conformance/upgrade|suites
-NIGHTLY  := ^(TestRepeatability|TestFaultsAreFound|TestJoin|TestJoinOneThatStops|TestJoinedProcessesDie|TestStartSweepsLeftovers|TestNothingSurvivesOtherEnds|TestBuildEtcd|TestUpgradesAndDowngrades|TestRestartsThatFail|TestEtcdThatDoesNotComeBack|TestStopDuringRestart|TestStopDuringEtcdRestart|TestImage|TestMoreNames|TestLive|TestExecuteAlone|TestFinding|TestStormInterrupted|TestTokensRevoked|TestServerThatDoesNotComeBack|TestExistingStorm|TestExistingLacking|TestExistingInterrupted|TestExistingGone|TestExistingNode|TestKwok|TestRBACIsCertified|TestBlameAPIServer|TestFixes|TestPatchTests|TestConcurrency|TestSideBySide|TestOneMemberOnce|TestHoldersOnServer|TestReproduced|TestAnyCluster|TestEnforcingServer|TestRememberedImpersonations)$$|^TestScripts$$/^(explore|reproduce|up|load-interrupt|certify-broken)$$
+NIGHTLY := $(shell ci/nightly-tests)
 
 # The patches of findings: the gate applies them, and looks for the places of the faults; the night also runs Kubernetes' tests
 # with the patches, and the whole suite on kube-apiservers that have them.

@@ -378,7 +378,7 @@ func tryControls(ctx context.Context, t *testing.T, behind *plane, people []*Ide
 		judgeInto(t, out, e, table, people, proxyName, false)
 		for _, a := range table {
 			if a.isControl() && !finds(out, a.Name+": ") {
-				t.Errorf("%s: %s is not noticed: %q", name, a.Name, out.failures)
+				t.Errorf("%s: %s does not fail: %q", name, a.Name, out.failures)
 			}
 		}
 	}

@@ -80,7 +80,7 @@ func TestSuccessIsNoticed(t *testing.T) {
 	}
 	for spot := range blindSpots {
 		if !blind[spot] {
-			t.Errorf("%s is noticed in every attack: it is no blind spot any more", spot)
+			t.Errorf("%s is found in every attack, so it is not a blind spot any more", spot)
 		}
 	}
 	t.Logf("%d successes of %d attacks", judged, len(table))

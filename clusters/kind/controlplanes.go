@@ -152,7 +152,7 @@ func checkBalancer(ctx context.Context) error {
 	}
 	if _, err := runEngine(ctx, "pull", "--quiet", balancerImage); err != nil {
 		return engineError(ctx, err, fmt.Sprintf("several control planes need kind's load balancer, whose image %s is not there and cannot be pulled", balancerImage),
-			"ci/kind-node/build-balancer builds a stand-in without a registry")
+			"ci/kind-node/build-balancer builds a substitute without a registry")
 	}
 	return nil
 }

@@ -86,10 +86,10 @@ func CheckProgram(origin, name, version, digest string) error {
 		}
 	case originBeside, originBuilt, originPinned, originCI, originUnpinned, originTree:
 		if version == "" {
-			return fmt.Errorf("%s is said to be of the %s, and not of which version", name, origin)
+			return fmt.Errorf("%s should belong to the %s, but nothing says which version it is", name, origin)
 		}
 		if origin == originPinned && of.Member == "" && !slices.Contains(slices.Collect(maps.Values(of.SHA256[version])), digest) {
-			return fmt.Errorf("%s %s is said to be of the %s, and %s is not that digest", name, version, origin, digest)
+			return fmt.Errorf("%s %s should belong to the %s, but %s is not that digest", name, version, origin, digest)
 		}
 	default:
 		return fmt.Errorf("%s is said to come from %q, which is nowhere that programs come from", name, origin)

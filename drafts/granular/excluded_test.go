@@ -47,7 +47,7 @@ func enforcesExcludedFields(t *testing.T, b *Bench) {
 		}
 	}
 	if len(results) != len(without) || refused < 9 {
-		t.Errorf("%d attempts with policies, of which %d are refused, and %d without", len(results), refused, len(without))
+		t.Errorf("%d attempts with policies, %d of them refused, and %d without", len(results), refused, len(without))
 	}
 }
 

@@ -55,7 +55,7 @@ func newAuditIndex() *auditIndex {
 	return &auditIndex{events: map[string]json.RawMessage{}, started: map[string]json.RawMessage{}, waiting: map[string]chan json.RawMessage{}}
 }
 
-// Write implements io.Writer. It never fails: a line that is no event is kept and makes Await fail.
+// Write implements io.Writer. It never fails: a line that is not an event is kept and makes Await fail.
 func (x *auditIndex) Write(p []byte) (int, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -156,7 +156,7 @@ func (x *auditIndex) Await(ctx context.Context, auditID string) (json.RawMessage
 	}
 	x.missed++
 	if x.garbage != "" {
-		return nil, fmt.Errorf("%w with ID %s within %s; the audit log held a line that is no event: %.200q", errNoEvent, auditID, timeout, x.garbage)
+		return nil, fmt.Errorf("%w with ID %s within %s; the audit log has a line that is not an event: %.200q", errNoEvent, auditID, timeout, x.garbage)
 	}
 	return nil, fmt.Errorf("%w with ID %s within %s", errNoEvent, auditID, timeout)
 }

@@ -160,7 +160,7 @@ func (c *checker) checkServers(r *run.Run) {
 	for _, b := range r.Blocks {
 		if !known[b.Server] {
 			known[b.Server] = true // said once
-			c.wrongf("blocks ran on %q, of which nothing is known", b.Server)
+			c.wrongf("blocks ran on %q, a server that the run does not list", b.Server)
 		}
 	}
 }

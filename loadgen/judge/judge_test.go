@@ -68,7 +68,7 @@ func TestInconclusive(t *testing.T) {
 		{"a problem of the run", func(r *run.Run) { r.Problems = []run.Problem{{Block: -1, Text: "shard 2 was lost"}} }, "shard 2 was lost"},
 		{"another server", func(r *run.Run) { r.Servers[1].Mismatches = []string{"gate is off, asked for on"} }, "gate is off, asked for on"},
 		{"a server not read back", func(r *run.Run) { r.Servers[1].Gate = "" }, "were not read back"},
-		{"an unknown server", func(r *run.Run) { r.Servers = r.Servers[:1] }, "of which nothing is known"},
+		{"an unknown server", func(r *run.Run) { r.Servers = r.Servers[:1] }, "a server that the run does not list"},
 		{"unreconciled", func(r *run.Run) { r.Blocks[5].Unreconciled = []string{"recorder 10, metrics 12"} }, "recorder 10, metrics 12"},
 		{"late", func(r *run.Run) { r.Blocks[2].Late = 3 }, "3 of 400 requests were sent late"},
 		{"dropped", func(r *run.Run) { r.Blocks[2].Dropped = 2; r.Blocks[2].Planned += 2 }, "2 of 402 requests were never sent"},

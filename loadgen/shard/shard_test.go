@@ -332,7 +332,7 @@ func TestStartFails(t *testing.T) {
 		t.Error("a program that is not there")
 	}
 	if _, err := Start(t.Context(), Processes{"/bin/true"}, list); err == nil {
-		t.Error("a program that is no shard")
+		t.Error("a program that is not a shard is accepted")
 	}
 	list[0].Servers = map[profile.Server]Endpoint{profile.GateOffServer: {Hosts: []string{"https://127.0.0.1:1"}, CA: list[0].Servers[profile.GateOffServer].CA}}
 	if _, err := Start(t.Context(), program, list); err == nil || !strings.Contains(err.Error(), "connecting to gate-off") {

@@ -83,7 +83,7 @@ func (r *runner) tellApart(ctx context.Context, s *controlPlane, admin *rest.Con
 		s.known = behind[:min(1, len(behind))]
 	}
 	if others := s.unknown(behind); len(listed) > max(1, len(s.each)) || len(others) > 0 {
-		return fmt.Errorf("the cluster has %d API servers (%s), of which %d are read: expected the address of each in --api-servers", max(len(listed), len(behind)), strings.Join(append(listed, others...), ", "), max(1, len(s.each)))
+		return fmt.Errorf("the cluster has %d API servers (%s), and only %d of them are read: expected the address of each in --api-servers", max(len(listed), len(behind)), strings.Join(append(listed, others...), ", "), max(1, len(s.each)))
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func TestServeRecorder(t *testing.T) {
 		t.Errorf("it ended with %v", err)
 	}
 	if p.Mark() != 0 || p.Err() == nil {
-		t.Error("a process that is gone is not noticed")
+		t.Error("a process that has ended is not reported")
 	}
 }
 

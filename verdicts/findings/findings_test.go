@@ -132,7 +132,7 @@ func TestMended(t *testing.T) {
 	}
 	files, err := filepath.Glob("fixed/*/*/*.yaml")
 	if err != nil || len(files) != len(every.Mends()) {
-		t.Errorf("fixed/ has %d files, of which %d are used (%v)", len(files), len(every.Mends()), err)
+		t.Errorf("fixed/ has %d files, and %d of them are used (%v)", len(files), len(every.Mends()), err)
 	}
 }
 

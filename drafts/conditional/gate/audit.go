@@ -79,7 +79,7 @@ func (a *auditLog) readOn() error {
 			Annotations    map[string]string
 		}
 		if err := json.Unmarshal(line, &event); err != nil {
-			return fmt.Errorf("the audit log has a line that is no event: %w", err)
+			return fmt.Errorf("the audit log has a line that is not an event: %w", err)
 		}
 		if event.Stage == "ResponseComplete" {
 			a.annotations[event.AuditID] = event.Annotations

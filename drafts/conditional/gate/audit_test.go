@@ -40,6 +40,6 @@ func TestAuditLog(t *testing.T) {
 	}
 	write("no event\n")
 	if _, err := a.take(t.Context(), "3"); err == nil {
-		t.Error("a line that is no event is taken")
+		t.Error("a line that is not an event is accepted")
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/certify/reference"
-	"github.com/authzconf/authzconf/internal/sample"
+	"github.com/authzconf/authzconf/ci/sample"
 	"github.com/authzconf/authzconf/scenarios"
 )
 

@@ -12,9 +12,9 @@ import (
 	"testing"
 
 	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/ci/sample"
 	"github.com/authzconf/authzconf/docs"
 	"github.com/authzconf/authzconf/fixtures"
-	"github.com/authzconf/authzconf/internal/sample"
 	"github.com/authzconf/authzconf/reports/record"
 	"github.com/authzconf/authzconf/scenarios"
 )

@@ -8,8 +8,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/authzconf/authzconf/certify/policy"
+	"github.com/authzconf/authzconf/ci/sample"
 	"github.com/authzconf/authzconf/fixtures"
-	"github.com/authzconf/authzconf/internal/sample"
 	"github.com/authzconf/authzconf/scenarios"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/authzconf/authzconf/certify/policy"
 	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/ci/sample"
 	"github.com/authzconf/authzconf/engine/server"
-	"github.com/authzconf/authzconf/internal/sample"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )

@@ -11,7 +11,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/authzconf/authzconf/certify/reference"
-	"github.com/authzconf/authzconf/internal/sample"
+	"github.com/authzconf/authzconf/ci/sample"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/authzconf/authzconf/certify/reference"
-	"github.com/authzconf/authzconf/internal/sample"
+	"github.com/authzconf/authzconf/ci/sample"
 	"github.com/authzconf/authzconf/scenarios"
 )
 

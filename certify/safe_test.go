@@ -20,9 +20,9 @@ import (
 	"k8s.io/apiserver/plugin/pkg/authorizer/webhook/metrics"
 
 	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/ci/sample"
 	"github.com/authzconf/authzconf/docs"
 	"github.com/authzconf/authzconf/engine/product/producttest"
-	"github.com/authzconf/authzconf/internal/sample"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"

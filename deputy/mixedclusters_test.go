@@ -24,9 +24,9 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/authzconf/authzconf/ci/sample"
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/engine/product/producttest"
-	"github.com/authzconf/authzconf/internal/sample"
 	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/verdicts"
 )

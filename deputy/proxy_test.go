@@ -18,7 +18,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 
-	"github.com/authzconf/authzconf/internal/sample"
+	"github.com/authzconf/authzconf/ci/sample"
 	"github.com/authzconf/authzconf/internal/seq"
 )
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/authzconf/authzconf/ci/sample"
 	"github.com/authzconf/authzconf/drafts/granular/enforcer"
-	"github.com/authzconf/authzconf/internal/sample"
 	"github.com/authzconf/authzconf/verdicts"
 )
 

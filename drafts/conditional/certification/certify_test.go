@@ -8,10 +8,10 @@ import (
 
 	"github.com/authzconf/authzconf/certify"
 	webhook "github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/ci/sample"
 	reference "github.com/authzconf/authzconf/drafts/conditional/reference"
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
 	"github.com/authzconf/authzconf/drafts/conditional/wire"
-	"github.com/authzconf/authzconf/internal/sample"
 )
 
 // Result is the result of the certification of a level.

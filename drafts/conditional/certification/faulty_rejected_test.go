@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/authzconf/authzconf/ci/sample"
 	"github.com/authzconf/authzconf/docs"
-	"github.com/authzconf/authzconf/internal/sample"
 )
 
 var update = flag.Bool("update", false, "write the kill table")

@@ -54,7 +54,7 @@ func TestSharedAnswersAreFound(t *testing.T) {
 	names := sample.OneIn(3, slices.Sorted(maps.Keys(all)))
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
-			run := certify(t, b, serve(t, reference.Handler(all[name](b.Policy.Decide))), Robust)
+			run := certifyAll(t, b, startWebhook(t, reference.Handler(all[name](b.Policy.Decide))), Robust)
 			if !slices.ContainsFunc(run.Findings, func(f Finding) bool { return f.Reason == "wrong-under-concurrency" }) {
 				t.Errorf("answers are shared by reviews that differ in %s, and found is %v", name, run.Findings)
 			}
@@ -66,7 +66,7 @@ func TestSharedAnswersAreFound(t *testing.T) {
 func TestSharingRightly(t *testing.T) {
 	t.Parallel()
 	b := some(plan(t, 1), 50)
-	run := certify(t, b, serve(t, reference.Handler(sharing(func(r review) any { return r })(b.Policy.Decide))), Robust)
+	run := certifyAll(t, b, startWebhook(t, reference.Handler(sharing(func(r review) any { return r })(b.Policy.Decide))), Robust)
 	if !slices.Contains(run.Levels, Robust) {
 		t.Errorf("findings %v, results %+v", run.Findings, run.Results)
 	}
@@ -82,7 +82,7 @@ func TestManyAreInFlight(t *testing.T) {
 		before := most.Load()
 		return n <= before || most.CompareAndSwap(before, n)
 	}
-	run := certify(t, b, serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	run := certifyAll(t, b, startWebhook(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		n := under.Add(1)
 		defer under.Add(-1)
 		for !note(n) {
@@ -168,7 +168,7 @@ func TestFewConnectionsAndStreams(t *testing.T) {
 			change(s)
 			s.StartTLS()
 			t.Cleanup(s.Close)
-			run := certify(t, b, webhookFor(t, p, s.URL+"/authorize"), Robust)
+			run := certifyAll(t, b, webhookFor(t, p, s.URL+"/authorize"), Robust)
 			if !slices.Contains(run.Levels, Robust) {
 				t.Errorf("findings %v, results %+v", run.Findings, run.Results)
 			}

@@ -25,7 +25,7 @@ func broken(t *testing.T, b *Plan, w *Webhook, finding string) *Run[Answer] {
 	t.Helper()
 	began := time.Now()
 	w.Timeout = 300 * time.Millisecond
-	run := certify(t, b, w)
+	run := certifyAll(t, b, w)
 	if !slices.ContainsFunc(run.Findings, func(f Finding) bool { return f.Reason == finding }) {
 		t.Errorf("expected the finding %s, got %+v", finding, run.Findings)
 	}
@@ -65,7 +65,7 @@ func TestBrokenServers(t *testing.T) {
 		},
 	}
 	for _, finding := range sample.OneIn(3, slices.Sorted(maps.Keys(all))) {
-		t.Run(finding, func(t *testing.T) { broken(t, b, serve(t, all[finding]), finding) })
+		t.Run(finding, func(t *testing.T) { broken(t, b, startWebhook(t, all[finding]), finding) })
 	}
 }
 
@@ -245,7 +245,7 @@ func FuzzParsers(f *testing.F) {
 // answer.
 func BenchmarkAsk(b *testing.B) {
 	plan := plan(b, 1)
-	w := serve(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	w := startWebhook(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = w.Write(reference.Answer(reference.V1, "noOpinion"))
 	}))

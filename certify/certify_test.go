@@ -54,8 +54,8 @@ func plan(t testing.TB, seed int64) *Plan {
 // plans.
 const smallSeed = 5
 
-// serve starts a webhook, and returns how to reach it.
-func serve(t testing.TB, h http.Handler) *Webhook {
+// startWebhook starts a webhook, and returns how to reach it.
+func startWebhook(t testing.TB, h http.Handler) *Webhook {
 	t.Helper()
 	s, err := reference.Start(h, nil)
 	if err != nil {
@@ -76,7 +76,7 @@ func serve(t testing.TB, h http.Handler) *Webhook {
 // inProcess asks a handler without a connection. The decisions are the same, and asking takes a tenth of the time.
 func inProcess(t testing.TB, h http.Handler) *Webhook {
 	t.Helper()
-	w := serve(t, h)
+	w := startWebhook(t, h)
 	w.config.WrapTransport = func(http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(req *http.Request) (*http.Response, error) {
 			rec := httptest.NewRecorder()
@@ -127,7 +127,7 @@ func answered(v Question) Answer {
 	return a
 }
 
-func certify(t testing.TB, b *Plan, w *Webhook, levels ...CertificationLevel) *Run[Answer] {
+func certifyAll(t testing.TB, b *Plan, w *Webhook, levels ...CertificationLevel) *Run[Answer] {
 	t.Helper()
 	run, err := Certify(t.Context(), Options{Webhook: w, Plan: b, Levels: levels})
 	if err != nil {
@@ -156,7 +156,7 @@ func TestReferenceIsAccepted(t *testing.T) {
 	}
 	for seed := int64(1); seed <= seeds; seed++ {
 		b := plan(t, seed)
-		run := certify(t, b, serve(t, reference.Handler(b.Policy.Decide)))
+		run := certifyAll(t, b, startWebhook(t, reference.Handler(b.Policy.Decide)))
 		for _, f := range run.Findings {
 			t.Errorf("seed %d: a false alarm: %s: %s", seed, f.Reason, strings.Join(f.Examples, "\n"))
 		}
@@ -194,7 +194,7 @@ func decidesOnly(r faultyAuthorizer) bool {
 // until then. For most of them it asks only some of the questions, and all about the fault.
 func kill(t *testing.T, b *Plan, r faultyAuthorizer) (reasons []string, granted bool) {
 	granted = true
-	start := serve
+	start := startWebhook
 	if decidesOnly(r) {
 		start = inProcess
 	}
@@ -207,7 +207,7 @@ func kill(t *testing.T, b *Plan, r faultyAuthorizer) (reasons []string, granted 
 		b = some(b, 11, r.Finding)
 	}
 	for _, level := range levels {
-		run := certify(t, b, start(t, r.Handler(b.Policy)), level)
+		run := certifyAll(t, b, start(t, r.Handler(b.Policy)), level)
 		for _, f := range run.Findings {
 			reasons = append(reasons, f.Reason)
 		}

@@ -79,7 +79,7 @@ func TestChallengeIsAnswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := plan(t, smallSeed)
-	r := execute(t.Context(), t, b, serve(t, reference.Handler(b.Policy.Decide)), "--authorizer-kubeconfig=x", "--report-dir=x", "--challenge="+file, "--focus=^ignores-user$")
+	r := execute(t.Context(), t, b, startWebhook(t, reference.Handler(b.Policy.Decide)), "--authorizer-kubeconfig=x", "--report-dir=x", "--challenge="+file, "--focus=^ignores-user$")
 	if got := r.made.Report; got.Outcome.Result != verdicts.Passed || got.Seed != smallSeed {
 		t.Fatalf("seed %d: %+v", got.Seed, got.Outcome)
 	}

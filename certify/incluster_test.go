@@ -24,7 +24,7 @@ func clusterRun(t *testing.T, b *Plan, webhook func(*policy.Holder) http.Handler
 		t.Skip("it starts a control plane")
 	}
 	holder := policy.NewHolder(b.Policy)
-	o := Options{Webhook: serve(t, webhook(holder)), Plan: b, Levels: []CertificationLevel{Core}, Blame: true, Cluster: &ClusterOptions{
+	o := Options{Webhook: startWebhook(t, webhook(holder)), Plan: b, Levels: []CertificationLevel{Core}, Blame: true, Cluster: &ClusterOptions{
 		Load: func(_ context.Context, p *policy.Policy) error { holder.Store(p); return nil },
 	}}
 	if change != nil {
@@ -165,7 +165,7 @@ func TestBlame(t *testing.T) {
 	t.Run("authorizer", func(t *testing.T) {
 		b := plan(t, 7)
 		r := faultyAuthorizers()[0]
-		blames(t, b, serve(t, r.Handler(b.Policy)), verdicts.BlameAuthorizer)
+		blames(t, b, startWebhook(t, r.Handler(b.Policy)), verdicts.BlameAuthorizer)
 	})
 	t.Run("environment", func(t *testing.T) {
 		b := plan(t, 7)
@@ -191,7 +191,7 @@ func TestBlame(t *testing.T) {
 		b.setQuestions(b.Scenario, b.Probes)
 		i := slices.IndexFunc(b.Probes, func(v Question) bool { return v.Expect == scenarios.Allow && v.Level == Core })
 		b.Probes[i].Expect = scenarios.NoOpinion // the policy grants it
-		run, err := Certify(t.Context(), Options{Webhook: serve(t, reference.Handler(b.Policy.Decide)), Plan: &b, Levels: []CertificationLevel{Core}, Blame: true})
+		run, err := Certify(t.Context(), Options{Webhook: startWebhook(t, reference.Handler(b.Policy.Decide)), Plan: &b, Levels: []CertificationLevel{Core}, Blame: true})
 		if err != nil {
 			t.Fatal(err)
 		}

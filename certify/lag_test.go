@@ -85,7 +85,7 @@ func TestStarvedHarness(t *testing.T) {
 	if _, lag := m.measure(began, time.Now()); lag < 500 {
 		t.Errorf("the harness stood still for 700 ms, and measured %d ms", lag)
 	}
-	c, err := serve(t, reference.Handler(b.Policy.Decide)).client(false)
+	c, err := startWebhook(t, reference.Handler(b.Policy.Decide)).client(false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 // underLoad runs only level load, at one rate for a second.
 func underLoad(t *testing.T, b *Plan, h http.Handler, p99 time.Duration) (*Run[Answer], LevelResult) {
 	t.Helper()
-	w := serve(t, h)
+	w := startWebhook(t, h)
 	w.Timeout = 2 * time.Second
 	run, err := Certify(t.Context(), Options{
 		Webhook: w, Plan: b, Levels: []CertificationLevel{"none"}, Blame: true,
@@ -161,7 +161,7 @@ func TestLong(t *testing.T) {
 	var n atomic.Int64
 	right := reference.Handler(b.Policy.Decide)
 	run, err := Certify(t.Context(), Options{
-		Webhook: serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		Webhook: startWebhook(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			if req.URL.Path == "/metrics" {
 				_, _ = fmt.Fprintf(w, "# HELP x\nprocess_resident_memory_bytes %e\n", float64(n.Load())*1e6)
 				return

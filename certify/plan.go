@@ -63,9 +63,9 @@ func (b *Plan) Sample(n int, reasons ...string) *Plan {
 }
 
 // NewPlan returns the plan for a seed.
-func NewPlan(set *scenarios.Set, seed int64) (*Plan, error) { return newPlan(set.All(), seed) }
+func NewPlan(set *scenarios.Set, seed int64) (*Plan, error) { return newPlanOf(set.All(), seed) }
 
-func newPlan(all []*scenarios.Scenario, seed int64) (*Plan, error) {
+func newPlanOf(all []*scenarios.Scenario, seed int64) (*Plan, error) {
 	bound := policy.Bound(all, seed)
 	b := &Plan{Policy: policy.New(bound, seed), levels: Levels(), atOnce: concurrent, after: drifting, scenarios: all}
 	reviews, err := collectReviews(bound)

@@ -113,7 +113,7 @@ func TestProduct(t *testing.T) {
 			map[string]string{"core": notGranted, "no-overgrant": notGranted, "robust": notGranted}, "robust/drift"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := execute(t.Context(), t, b, serve(t, c.handler), append([]string{"--seed=5", "--authorizer-kubeconfig=x"}, c.args...)...)
+			r := execute(t.Context(), t, b, startWebhook(t, c.handler), append([]string{"--seed=5", "--authorizer-kubeconfig=x"}, c.args...)...)
 			if got := r.made.Report.Outcome; got.Result != c.want {
 				t.Errorf("the outcome is %s: %q", got.Result, got.Reasons)
 			}
@@ -141,7 +141,7 @@ func TestProduct(t *testing.T) {
 func TestVerifyNotices(t *testing.T) {
 	t.Parallel()
 	b := plan(t, smallSeed)
-	r := execute(t.Context(), t, b, serve(t, reference.Handler(b.Policy.Decide)), "--seed=5", "--authorizer-kubeconfig=x", "--level=core")
+	r := execute(t.Context(), t, b, startWebhook(t, reference.Handler(b.Policy.Decide)), "--seed=5", "--authorizer-kubeconfig=x", "--level=core")
 	view := r.made.Log.View()
 	for _, key := range view.Keys("") {
 		file := view.EvidenceFile(key)
@@ -174,7 +174,7 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var n atomic.Int64
 	right := reference.Handler(b.Policy.Decide)
-	r := execute(ctx, t, b, serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	r := execute(ctx, t, b, startWebhook(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if n.Add(1) == 500 {
 			cancel(errors.New("somebody has pressed Ctrl-C"))
 		}

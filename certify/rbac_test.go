@@ -61,7 +61,7 @@ func TestRBACIsCertified(t *testing.T) {
 	b := plan(t, 1)
 	loadRBAC(t, admin, b.Policy)
 
-	t.Run("endpoint", func(t *testing.T) { accepted(t, certify(t, b, w, Core), Core) })
+	t.Run("endpoint", func(t *testing.T) { accepted(t, certifyAll(t, b, w, Core), Core) })
 	t.Run("handler", func(t *testing.T) {
 		if !sample.IsEverything() {
 			t.Skip("the endpoint has been asked the same: make faulty-authorizers")
@@ -74,7 +74,7 @@ func TestRBACIsCertified(t *testing.T) {
 			}
 			return decision
 		})
-		accepted(t, certify(t, b, serve(t, h), levels...), levels...)
+		accepted(t, certifyAll(t, b, startWebhook(t, h), levels...), levels...)
 	})
 }
 

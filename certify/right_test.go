@@ -158,7 +158,7 @@ func TestDifferentlyRight(t *testing.T) {
 			if sample.IsEverything() {
 				levels = Levels()
 			}
-			run := certify(t, b, all[name].serve(t), levels...)
+			run := certifyAll(t, b, all[name].serve(t), levels...)
 			for _, f := range run.Findings {
 				t.Errorf("a false alarm: %s: %s", f.Reason, f.Examples)
 			}
@@ -172,7 +172,7 @@ func TestDifferentlyRight(t *testing.T) {
 }
 
 func TestPolicyThatIsNotLoaded(t *testing.T) {
-	w := serve(t, reference.Handler(plan(t, 1).Policy.Decide))
+	w := startWebhook(t, reference.Handler(plan(t, 1).Policy.Decide))
 	_, err := Certify(t.Context(), Options{Webhook: w, Plan: plan(t, 2)})
 	if err == nil || !strings.Contains(err.Error(), "0 of 100 grants are allowed: is the policy of seed 2 loaded?") {
 		t.Errorf("the policy of another seed: %v", err)
@@ -185,7 +185,7 @@ func TestOneFindingForOneCause(t *testing.T) {
 	b := plan(t, 2)
 	e := newEngine()
 	e.namespace = func(string, string) bool { return true }
-	run := certify(t, b, serve(t, reference.Handler(decideBy(e, b.Policy, false))), Core)
+	run := certifyAll(t, b, startWebhook(t, reference.Handler(decideBy(e, b.Policy, false))), Core)
 	byReason := map[string]Finding{}
 	for _, f := range run.Findings {
 		byReason[f.Reason] = f
@@ -205,7 +205,7 @@ func TestOneFindingForOneCause(t *testing.T) {
 func TestFirstOfAll(t *testing.T) {
 	b := plan(t, smallSeed)
 	var n atomic.Int64
-	run := certify(t, b, inProcess(t, reference.Handler(func(s spec) scenarios.Decision {
+	run := certifyAll(t, b, inProcess(t, reference.Handler(func(s spec) scenarios.Decision {
 		if n.Add(1) == 1 {
 			return scenarios.Allow
 		}
@@ -272,7 +272,7 @@ func TestCertificateBesideTheKubeconfig(t *testing.T) {
 func TestExplain(t *testing.T) {
 	b := plan(t, 2)
 	v := b.Scenario[0]
-	w := serve(t, reference.Handler(func(spec) scenarios.Decision { return scenarios.Deny }))
+	w := startWebhook(t, reference.Handler(func(spec) scenarios.Decision { return scenarios.Deny }))
 	text, ok, err := Explain(t.Context(), w, b, v.ID)
 	if err != nil || ok {
 		t.Fatalf("%v %v", ok, err)
@@ -282,7 +282,7 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
 	}
-	if text, ok, err := Explain(t.Context(), serve(t, reference.Handler(b.Policy.Decide)), b, v.ID); err != nil || !ok || !strings.Contains(text, "\nright (level core)") {
+	if text, ok, err := Explain(t.Context(), startWebhook(t, reference.Handler(b.Policy.Decide)), b, v.ID); err != nil || !ok || !strings.Contains(text, "\nright (level core)") {
 		t.Errorf("%v %v\n%s", ok, err, text)
 	}
 	if _, _, err := Explain(t.Context(), w, b, "nothing"); err == nil {

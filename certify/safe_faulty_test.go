@@ -59,8 +59,8 @@ func allow(w http.ResponseWriter, version string) {
 	_, _ = w.Write(reference.Answer(version, scenarios.Allow))
 }
 
-// explain answers with no opinion and an error.
-func explain(problem string) func(w http.ResponseWriter, version string) {
+// explainFault answers with no opinion and an error.
+func explainFault(problem string) func(w http.ResponseWriter, version string) {
 	return func(w http.ResponseWriter, version string) {
 		_, _ = fmt.Fprintf(w, `{"apiVersion":%q,"kind":"SubjectAccessReview","status":{"allowed":false,"evaluationError":%q}}`, version, problem)
 	}
@@ -162,7 +162,7 @@ func safeAnswerFaults() []faultyAuthorizer {
 		answersIf("always-answers-v1", "wrong-api-version", "the answer has another apiVersion than the review", has(reference.V1beta1), func(w http.ResponseWriter, _ string) {
 			_, _ = w.Write(reference.Answer(reference.V1, scenarios.NoOpinion))
 		}),
-		answersIf("shows-a-stack", "shows-its-inside", "a verb that it does not know is answered with a stack trace", has(`"verb":"impersonate:`), explain("runtime error: index out of range [2]\ngoroutine 7 [running]:\nmain.parse(0x1)")),
-		answersIf("shows-a-backend", "shows-its-inside", "the error of a backend is handed on as it came", has(`"verb":"impersonate:`), explain("dial tcp 10.0.3.7:5432: connect: connection refused")),
+		answersIf("shows-a-stack", "shows-its-inside", "a verb that it does not know is answered with a stack trace", has(`"verb":"impersonate:`), explainFault("runtime error: index out of range [2]\ngoroutine 7 [running]:\nmain.parse(0x1)")),
+		answersIf("shows-a-backend", "shows-its-inside", "the error of a backend is handed on as it came", has(`"verb":"impersonate:`), explainFault("dial tcp 10.0.3.7:5432: connect: connection refused")),
 	}
 }

@@ -44,7 +44,7 @@ const safeSeed = 70
 // expectSafe asks an authorizer for level safe. It expects that the level is granted, with no findings but advice.
 func expectSafe(t *testing.T, seed int64, w *Webhook) *Run[Answer] {
 	t.Helper()
-	run := certify(t, safePlan(t, seed), w)
+	run := certifyAll(t, safePlan(t, seed), w)
 	for _, f := range run.Findings {
 		if !f.Advice {
 			t.Errorf("a false alarm: %s: %s", f.Reason, strings.Join(f.Examples, "\n"))
@@ -64,7 +64,7 @@ func TestSafeAcceptsTheReference(t *testing.T) {
 		"never allows":  func(spec) scenarios.Decision { return scenarios.NoOpinion },
 	} {
 		t.Run(name, func(t *testing.T) {
-			run := expectSafe(t, safeSeed, serve(t, reference.Handler(decide)))
+			run := expectSafe(t, safeSeed, startWebhook(t, reference.Handler(decide)))
 			checkRecord(t, safePlan(t, safeSeed), run)
 			if len(run.Findings) > 0 {
 				t.Errorf("there is advice: %+v", run.Findings)
@@ -96,7 +96,7 @@ func TestSafeDependsOnTheSeed(t *testing.T) {
 
 // TestSafeDenials asks an authorizer that denies what it does not allow. That is safe, and the report mentions it.
 func TestSafeDenials(t *testing.T) {
-	run := expectSafe(t, safeSeed, serve(t, reference.Handler(func(spec) scenarios.Decision { return scenarios.Deny })))
+	run := expectSafe(t, safeSeed, startWebhook(t, reference.Handler(func(spec) scenarios.Decision { return scenarios.Deny })))
 	if len(run.Findings) != 1 || run.Findings[0].Reason != "denies-what-is-not-granted" || !run.Findings[0].Advice {
 		t.Errorf("the findings are %+v", run.Findings)
 	}
@@ -121,12 +121,12 @@ func TestSafeForOneVersion(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := serve(t, oneVersion(api))
-		run := certify(t, b, w)
+		w := startWebhook(t, oneVersion(api))
+		run := certifyAll(t, b, w)
 		if len(run.Findings) > 0 || !slices.Equal(run.Levels, []CertificationLevel{Safe}) || !slices.Equal(run.ReviewVersions, []string{version}) {
 			t.Errorf("%s: levels %v, versions %v, findings %+v", version, run.Levels, run.ReviewVersions, run.Findings)
 		}
-		if run := certify(t, safePlan(t, safeSeed), w); len(run.Levels) > 0 {
+		if run := certifyAll(t, safePlan(t, safeSeed), w); len(run.Levels) > 0 {
 			t.Errorf("an authorizer that serves %s alone is granted both", version)
 		}
 	}
@@ -145,13 +145,13 @@ func TestSafeWithoutKind(t *testing.T) {
 			_, _ = io.WriteString(w, text)
 		})
 	}
-	run := expectSafe(t, safeSeed, serve(t, answer(not)))
+	run := expectSafe(t, safeSeed, startWebhook(t, answer(not)))
 	if len(run.Findings) != 1 || run.Findings[0].Reason != "answer-without-kind" {
 		t.Errorf("the findings are %+v", run.Findings)
 	}
 	for text, want := range map[string]authorizer.Decision{allowed: authorizer.DecisionAllow, not: authorizer.DecisionNoOpinion} {
 		for _, version := range []string{"v1", "v1beta1"} {
-			asked, err := webhook.New(serve(t, answer(text)).config, version, 0, 0, wait.Backoff{Steps: 1}, authorizer.DecisionDeny, nil, "webhook", noMetrics{}, authorizationcel.NewDefaultCompiler())
+			asked, err := webhook.New(startWebhook(t, answer(text)).config, version, 0, 0, wait.Backoff{Steps: 1}, authorizer.DecisionDeny, nil, "webhook", noMetrics{}, authorizationcel.NewDefaultCompiler())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -234,7 +234,7 @@ func safeScores(t *testing.T, b, safe *Plan) (scores []safeScore, byHand []strin
 	hand := safeScore{kind: "written by hand, in the table below"}
 	for _, r := range faultyAuthorizers() {
 		hand.made++
-		run := certify(t, safe, serve(t, r.Handler(b.Policy)))
+		run := certifyAll(t, safe, startWebhook(t, r.Handler(b.Policy)))
 		isWrong := slices.ContainsFunc(run.Findings, func(f Finding) bool { return !f.Advice })
 		if isWrong {
 			hand.rejected++
@@ -318,9 +318,9 @@ func trySafeFaults(t *testing.T) (made, found int) {
 	safe := safePlan(t, safeSeed)
 	for _, r := range safeFaults() {
 		made++
-		w := serve(t, r.Handler(safe.Policy))
+		w := startWebhook(t, r.Handler(safe.Policy))
 		w.Timeout = fastTimeout
-		run := certify(t, safe, w)
+		run := certifyAll(t, safe, w)
 		isFound := slices.ContainsFunc(run.Findings, func(f Finding) bool { return f.Reason == r.Finding && !f.Advice })
 		if !isFound || len(run.Levels) > 0 {
 			t.Errorf("%s is not rejected for %s: levels %v, findings %+v", r.ID, r.Finding, run.Levels, run.Findings)

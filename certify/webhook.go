@@ -65,7 +65,7 @@ func LoadWebhook(path, context string) (*Webhook, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := parseWebhook(raw, path, context)
+	w, err := parseWebhookAt(raw, path, context)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -74,10 +74,10 @@ func LoadWebhook(path, context string) (*Webhook, error) {
 
 // ParseWebhook does the same as LoadWebhook for a text that names no files.
 func ParseWebhook(raw []byte, context string) (*Webhook, error) {
-	return parseWebhook(raw, "", context)
+	return parseWebhookAt(raw, "", context)
 }
 
-func parseWebhook(raw []byte, path, context string) (_ *Webhook, err error) {
+func parseWebhookAt(raw []byte, path, context string) (_ *Webhook, err error) {
 	config, err := loadKubeconfig(raw, path)
 	if err != nil {
 		return nil, err

@@ -63,7 +63,7 @@ func TestServersSendWhatIsRecorded(t *testing.T) {
 	}
 	t.Parallel()
 	b, tap := *plan(t, 1), &wiretap{}
-	c, err := startCluster(t.Context(), &b, serve(t, tap.before(reference.Handler(b.Policy.Decide))), ClusterOptions{})
+	c, err := startCluster(t.Context(), &b, startWebhook(t, tap.before(reference.Handler(b.Policy.Decide))), ClusterOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func golden(t *testing.T) string {
 // be able to behave well only for the tester.
 func TestAsksAsServersDo(t *testing.T) {
 	b, tap := plan(t, 1), &wiretap{}
-	w := serve(t, tap.before(reference.Handler(b.Policy.Decide)))
+	w := startWebhook(t, tap.before(reference.Handler(b.Policy.Decide)))
 	v := usual()
 	body, err := v.body()
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/authzconf/authzconf/verdicts/evidencetest"
 )
 
-// newCell is a cell of a version.
-func newCell(t *testing.T, minor int, gate scenarios.Gate) server.Options {
+// makeCell is a cell of a version.
+func makeCell(t *testing.T, minor int, gate scenarios.Gate) server.Options {
 	t.Helper()
 	release, err := local.ParseRelease(fmt.Sprintf("1.%d", minor))
 	if err != nil {
@@ -88,8 +88,8 @@ func findResult(t *testing.T, r *reports.Report, group, name string) reports.Res
 // TestConclude judges a server that does one thing otherwise, and a case without evidence.
 func TestConclude(t *testing.T) {
 	texts := Texts{Set: evidencetest.Load(t), Scenarios: evidencetest.Scenarios, Fixtures: evidencetest.Fixtures}
-	on := newCell(t, 37, scenarios.GateOn)
-	p := NewPlan(PlanOptions{Texts: texts, Cells: []server.Options{on, newCell(t, 37, scenarios.GateOff)}, Seed: 42})
+	on := makeCell(t, 37, scenarios.GateOn)
+	p := NewPlan(PlanOptions{Texts: texts, Cells: []server.Options{on, makeCell(t, 37, scenarios.GateOff)}, Seed: 42})
 	const broken, lost = "kep-5284/user-info/list-pods-allowed", "kep-5284/user-info/list-pods-without-action-grant"
 	view := recordPlan(t, p, func(e *verdicts.Evidence) bool {
 		if e.Scenario == broken {
@@ -152,7 +152,7 @@ func TestChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := NewPlan(PlanOptions{Texts: texts, Seed: 1, Cells: []server.Options{
-		newCell(t, 37, scenarios.GateOn), newCell(t, 35, scenarios.GateOn), newCell(t, 36, scenarios.GateOn), newCell(t, 37, scenarios.GateOff),
+		makeCell(t, 37, scenarios.GateOn), makeCell(t, 35, scenarios.GateOn), makeCell(t, 36, scenarios.GateOn), makeCell(t, 37, scenarios.GateOff),
 	}})
 	view := recordPlan(t, p, func(e *verdicts.Evidence) bool {
 		is := func(minor string) bool { return strings.HasPrefix(e.Cell.Kubernetes, minor) }
@@ -203,7 +203,7 @@ func TestSelectTakesUpTheCells(t *testing.T) {
 		t.Fatal(err)
 	}
 	plan := func(leave func(product.Case) bool) (names []string) {
-		p := NewPlan(PlanOptions{Texts: texts, Cells: []server.Options{newCell(t, 37, scenarios.GateOn)}})
+		p := NewPlan(PlanOptions{Texts: texts, Cells: []server.Options{makeCell(t, 37, scenarios.GateOn)}})
 		p.Select(func(c product.Case) string {
 			if leave(c) {
 				return "does not match --focus"

@@ -92,7 +92,7 @@ func (ep *endpoint) observeRevocation(ctx context.Context, command string, e *pa
 // openWatch opens a watch of the first person, and notes when it ends.
 func (ep *endpoint) openWatch(ctx context.Context) (*revocation, error) {
 	r := &revocation{ep: ep, who: ep.people[0], seen: &revocationEvidence{Run: newRun()}, watchEnded: make(chan time.Time, 1)}
-	watch, err := r.request(ctx, "&watch=true&timeoutSeconds=600")
+	watch, err := r.request(ctx, "&watch=true&timeoutSeconds=600") //nolint:bodyclose // it is open until observeRevocation closes r.watch
 	if err != nil {
 		return nil, fmt.Errorf("the watch: %w", err)
 	}

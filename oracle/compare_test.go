@@ -52,7 +52,7 @@ func (p Prediction) Compare(e *scenarios.Expect) []Difference {
 	all, complete := p.Possibilities()
 	for _, possible := range all {
 		if before := len(out); before == 0 {
-			out = append(out, p.compare(stated, e.MessageMatches, possible)...)
+			out = append(out, p.compareWith(stated, e.MessageMatches, possible)...)
 			out = append(out, p.alternatives(e.OneOf, possible)...)
 		}
 	}
@@ -62,8 +62,8 @@ func (p Prediction) Compare(e *scenarios.Expect) []Difference {
 	return out
 }
 
-// compare compares what can vary with one of the things that are possible.
-func (p Prediction) compare(e scenarios.Alternative, pattern string, possible Possibility) (out differences) {
+// compareWith compares what can vary with one of the things that are possible.
+func (p Prediction) compareWith(e scenarios.Alternative, pattern string, possible Possibility) (out differences) {
 	if m := possible.Message; m != "" {
 		if e.Message != "" {
 			out.add("message", e.Message, m)
@@ -87,7 +87,7 @@ func (p Prediction) compare(e scenarios.Alternative, pattern string, possible Po
 func (p Prediction) alternatives(list []scenarios.Alternative, possible Possibility) (out differences) {
 	var all []string
 	for _, a := range list {
-		diffs := p.compare(a, "", possible)
+		diffs := p.compareWith(a, "", possible)
 		if len(diffs) == 0 {
 			return nil
 		}
@@ -102,7 +102,7 @@ func (p Prediction) alternatives(list []scenarios.Alternative, possible Possibil
 // idle finds alternatives that are never seen.
 func (p Prediction) idle(list []scenarios.Alternative, all []Possibility) (out differences) {
 	for i, a := range list {
-		if !slices.ContainsFunc(all, func(x Possibility) bool { return len(p.compare(a, "", x)) == 0 }) {
+		if !slices.ContainsFunc(all, func(x Possibility) bool { return len(p.compareWith(a, "", x)) == 0 }) {
 			out.add(fmt.Sprintf("oneOf[%d]", i), "is possible", "never happens")
 		}
 	}

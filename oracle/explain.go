@@ -266,7 +266,7 @@ func Play(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS) ([]Played, e
 	if err != nil {
 		return nil, err
 	}
-	return play(s, server, func(*Server) {}, fixtures)
+	return playSteps(s, server, func(*Server) {}, fixtures)
 }
 
 // Span is when a request was sent and when it was answered, from some moment on.
@@ -282,7 +282,7 @@ func PlayAt(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS, times []Sp
 			return nil, 0, err
 		}
 		rest := times
-		if both[i], err = play(s, server, func(server *Server) {
+		if both[i], err = playSteps(s, server, func(server *Server) {
 			server.Advance(rest[0].Sent - server.memory.now)
 			server.Takes(rest[0].Answered-rest[0].Sent, i == 1)
 			rest = rest[1:]
@@ -296,7 +296,7 @@ func PlayAt(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS, times []Sp
 	return both[0], sure, nil
 }
 
-func play(s *scenarios.Scenario, server *Server, before func(*Server), fixtures fs.FS) (out []Played, err error) {
+func playSteps(s *scenarios.Scenario, server *Server, before func(*Server), fixtures fs.FS) (out []Played, err error) {
 	for i, st := range s.Steps {
 		sent, err := exchanges(s, i, st)
 		if err != nil {

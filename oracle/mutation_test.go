@@ -25,7 +25,7 @@ func noticed(t *testing.T, server func(*Server), step func(*Server), prediction 
 				t.Fatal(err)
 			}
 			server(sv)
-			played, err := play(s, sv, step, fixtures.FS)
+			played, err := playSteps(s, sv, step, fixtures.FS)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,13 +17,13 @@ func same(a, b any) bool { return reflect.DeepEqual(generic(a), generic(b)) }
 // changeTo returns in words the first place at which two values differ, for example "reason: the report says x, the
 // command line y".
 func changeTo(other string, report, says any) string {
-	where, a, b := firstChange("", generic(report), generic(says))
+	where, a, b := findChange("", generic(report), generic(says))
 	return fmt.Sprintf("%s: the report says %s, %s %s", strings.TrimPrefix(where, "."), brief(a), other, brief(b))
 }
 
 // FirstChange returns the first place at which two decoded JSON values differ, and both values there.
 func FirstChange(a, b any) (where, left, right string) {
-	at, x, y := firstChange("", a, b)
+	at, x, y := findChange("", a, b)
 	return at, brief(x), brief(y)
 }
 
@@ -33,7 +33,7 @@ func Change(evidence, requested any) string {
 	if same(evidence, requested) {
 		return ""
 	}
-	where, a, b := firstChange("", generic(evidence), generic(requested))
+	where, a, b := findChange("", generic(evidence), generic(requested))
 	return fmt.Sprintf("%s: it has %s, the command line asks for %s", strings.TrimPrefix(where, "."), brief(a), brief(b))
 }
 
@@ -48,9 +48,9 @@ func generic(v any) (out any) {
 	return out
 }
 
-// firstChange returns the path of the first place, below the path at, at which two decoded JSON values differ, and both
+// findChange returns the path of the first place, below the path at, at which two decoded JSON values differ, and both
 // values there.
-func firstChange(at string, a, b any) (where string, left, right any) {
+func findChange(at string, a, b any) (where string, left, right any) {
 	if x, y, both := castBoth[map[string]any](a, b); both {
 		return firstChangedKey(at, x, y)
 	}
@@ -71,7 +71,7 @@ func firstChangedKey(at string, a, b map[string]any) (where string, left, right 
 	maps.Copy(keys, b)
 	for _, k := range slices.Sorted(maps.Keys(keys)) {
 		if !reflect.DeepEqual(a[k], b[k]) {
-			return firstChange(at+"."+k, a[k], b[k])
+			return findChange(at+"."+k, a[k], b[k])
 		}
 	}
 	return at, a, b
@@ -81,7 +81,7 @@ func firstChangedElement(at string, a, b []any) (where string, left, right any) 
 	shared := min(len(a), len(b))
 	for i := range shared {
 		if !reflect.DeepEqual(a[i], b[i]) {
-			return firstChange(fmt.Sprintf("%s[%d]", at, i), a[i], b[i])
+			return findChange(fmt.Sprintf("%s[%d]", at, i), a[i], b[i])
 		}
 	}
 	next := fmt.Sprintf("%s[%d]", at, shared)

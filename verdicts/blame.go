@@ -87,7 +87,7 @@ func findWrongDecision(s *scenarios.Scenario, e *Evidence) (string, bool) {
 		decided, _ := Fold(o.Reviews)
 		for _, d := range decided {
 			if !escalates(bound, o.Step) && contradictsGrants(d, grants) {
-				return fmt.Sprintf("%s was %s", describe(d.Spec), d.Decision), true
+				return fmt.Sprintf("%s was %s", describeSpec(d.Spec), d.Decision), true
 			}
 		}
 	}

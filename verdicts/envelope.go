@@ -169,7 +169,7 @@ func (v *stepJudge) checkWebhook() (problem string) {
 		}
 		if !v.isPossibleAnswer(r) {
 			want := scriptedDecisions[v.findRule(r).Answer]
-			return fmt.Sprintf("the webhook at %q is said to have answered %q to %s, by the scenario %q", r.Point, r.Decision, describe(r.Spec), want)
+			return fmt.Sprintf("the webhook at %q is said to have answered %q to %s, by the scenario %q", r.Point, r.Decision, describeSpec(r.Spec), want)
 		}
 	}
 	if v.s.Requires.Chain == "webhook-first" && v.isOnlyRules() { // when it breaks it is asked again

@@ -161,7 +161,7 @@ func (v *stepJudge) checkAuthorizationLatency(total time.Duration) {
 // Source: KEP-5284, Monitoring Requirements; writeLatencyToAnnotation in k8s.io/apiserver/pkg/endpoints/filters/audit.go.
 func (v *stepJudge) checkImpersonationLatency(total time.Duration, isTold bool) {
 	const field = "audit (latency of impersonation)"
-	isAttempted := v.event.ImpersonatedUser != nil || outcomeOf(v.o.Response.Code, v.status) == scenarios.ImpersonationForbidden
+	isAttempted := v.event.ImpersonatedUser != nil || outcomeOfAnswer(v.o.Response.Code, v.status) == scenarios.ImpersonationForbidden
 	asksForNobody := len(impersonationHeaders(v.o.Request)) == 0
 	text := v.event.Annotations[impersonationAnnotation]
 	part, err := time.ParseDuration(text)

@@ -294,7 +294,7 @@ func Behaviour(e *Evidence) []string {
 	}
 	lines := seq.Map(e.Problems, func(p Problem) string { return "problem: " + plain(p.Text) })
 	if u := e.Unheeded; u != nil {
-		lines = append(lines, plain(fmt.Sprintf("step %d: allowed=%v, not %v as its roles and bindings say: %s", u.Step, u.Answer.Allowed, u.Want, describe(u.Review))))
+		lines = append(lines, plain(fmt.Sprintf("step %d: allowed=%v, not %v as its roles and bindings say: %s", u.Step, u.Answer.Allowed, u.Want, describeSpec(u.Review))))
 	}
 	for i := range e.Steps {
 		for _, l := range stepBehaviour(&e.Steps[i]) {
@@ -332,7 +332,7 @@ func stepBehaviour(o *Observation) []string {
 	lines := []string{o.Request.Method + " " + o.Request.URL, answer}
 	decided, stray := Fold(o.Reviews)
 	lines = append(lines, reviewBehaviour(decided)...)
-	lines = append(lines, seq.Map(stray, func(r Review) string { return "stray review: " + describe(r.Spec) })...)
+	lines = append(lines, seq.Map(stray, func(r Review) string { return "stray review: " + describeSpec(r.Spec) })...)
 	if ev := AuditOf(o); ev != nil {
 		if u := ev.ImpersonatedUser; u != nil {
 			lines = append(lines, "audit: impersonated "+scenarios.UserOf(u.Username, u.UID, u.Groups, u.Extra).Render())

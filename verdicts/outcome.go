@@ -72,10 +72,10 @@ func AuditOf(o *Observation) *auditv1.Event {
 
 // OutcomeOf classifies an answer by its code and text alone. It returns "" where these are not enough (a 400 or a 5xx
 // that does not mention impersonation): then the audit event decides.
-func OutcomeOf(r Response) scenarios.Outcome { return outcomeOf(r.Code, StatusOf(r)) }
+func OutcomeOf(r Response) scenarios.Outcome { return outcomeOfAnswer(r.Code, StatusOf(r)) }
 
-// outcomeOf does the same as OutcomeOf for a status that is already decoded.
-func outcomeOf(code int, status *metav1.Status) scenarios.Outcome {
+// outcomeOfAnswer does the same as OutcomeOf for a status that is already decoded.
+func outcomeOfAnswer(code int, status *metav1.Status) scenarios.Outcome {
 	message := ptr.Deref(status, metav1.Status{}).Message
 	switch {
 	case code == codeUnauthorized:

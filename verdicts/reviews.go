@@ -212,8 +212,8 @@ func RenderAbout(r scenarios.Review) string {
 	return what
 }
 
-// describe returns an access review on one line, without its decision.
-func describe(spec authorizationv1.SubjectAccessReviewSpec) string {
+// describeSpec returns an access review on one line, without its decision.
+func describeSpec(spec authorizationv1.SubjectAccessReviewSpec) string {
 	return fmt.Sprintf("%q %s", spec.User, strings.TrimSuffix(RenderReview(Describe(Decided{Spec: spec})), " → "))
 }
 
@@ -286,7 +286,7 @@ func findUndecided(decided []Decided, spec authorizationv1.SubjectAccessReviewSp
 func (v *stepJudge) foldReviews(reviews []Review) []Decided {
 	decided, stray := Fold(reviews)
 	if len(stray) > 0 {
-		v.compare(chainField, "none that has not passed its beginning", describe(stray[0].Spec))
+		v.compare(chainField, "none that has not passed its beginning", describeSpec(stray[0].Spec))
 	}
 	return decided
 }

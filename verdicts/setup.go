@@ -75,7 +75,7 @@ func (j *judge) failSetup(d Difference) Result {
 // judgeUnheeded judges a grant that access reviews do not show. The API server contradicts itself, and has failed, if
 // its reviews differ from the roles and bindings that it shows, and if nothing else can be the cause.
 func (j *judge) judgeUnheeded(u *Unheeded) Result {
-	said := fmt.Sprintf("allowed=%v after %d reviews in %d ms: %s", u.Answer.Allowed, u.Asked, u.Millis, describe(u.Review))
+	said := fmt.Sprintf("allowed=%v after %d reviews in %d ms: %s", u.Answer.Allowed, u.Asked, u.Millis, describeSpec(u.Review))
 	switch {
 	case u.Answer.Allowed == u.Want || !u.hadTime() || j.mayFollowOthers(u):
 		return j.makeInvalid(BlameEnvironment, "whether a grant is in force could not be seen: "+said)

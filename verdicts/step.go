@@ -66,7 +66,7 @@ func (v *stepJudge) checkSubjects() {
 	}
 	for _, d := range v.decided {
 		if !slices.Contains(subjects, d.Spec.User) {
-			v.compare(aboutField, "nobody else", describe(d.Spec))
+			v.compare(aboutField, "nobody else", describeSpec(d.Spec))
 			return
 		}
 	}
@@ -146,7 +146,7 @@ func (v *stepJudge) checkOutcome() {
 // observedOutcome returns the class of the answer. It follows from the code and text, or from the audit event where
 // these are not enough.
 func (v *stepJudge) observedOutcome() scenarios.Outcome {
-	got := outcomeOf(v.o.Response.Code, v.status)
+	got := outcomeOfAnswer(v.o.Response.Code, v.status)
 	if got == "" && !v.isLeftOutByPolicy() {
 		got = outcomeFromAudit(v.o.Response.Code, v.event)
 	}

@@ -53,7 +53,7 @@ func (c *Campaign) Measure(ctx context.Context) error {
 			continue
 		}
 		group.Go(func() (err error) {
-			if cells[i], err = c.measure(inGroup, plan); err != nil {
+			if cells[i], err = c.measureCell(inGroup, plan); err != nil {
 				return fmt.Errorf("%s: %w", plan.Target.Cell.Name, err)
 			}
 			c.say("%s: the unmutated program passes %d scenarios, which reach %d mutants",

@@ -161,9 +161,9 @@ func (c *cellBaseline) needsStart(m Mutant) bool {
 	return len(c.reached[m.Number]) == 0 || m.File == cacheFile
 }
 
-// measure runs all scenarios of a cell against the program with no mutant chosen, which they have to pass, and
+// measureCell runs all scenarios of a cell against the program with no mutant chosen, which they have to pass, and
 // finds what each reaches. Scenarios that wait run side by side, and are taken to reach the same.
-func (c *Campaign) measure(ctx context.Context, plan conformance.CellPlan) (_ *cellBaseline, err error) {
+func (c *Campaign) measureCell(ctx context.Context, plan conformance.CellPlan) (_ *cellBaseline, err error) {
 	base := &cellBaseline{
 		target: plan.Target, mutants: c.Sources.Mutants, took: map[string]time.Duration{},
 		reached: map[int][]*scenarios.Scenario{}, atStart: map[int]bool{},

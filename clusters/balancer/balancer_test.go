@@ -70,8 +70,8 @@ func newEcho(t *testing.T, name string) *echo {
 	return e
 }
 
-// start starts a balancer, and proves at the end that nothing of it is left.
-func start(t *testing.T, backends ...string) *Balancer {
+// startBalancer starts a balancer, and proves at the end that nothing of it is left.
+func startBalancer(t *testing.T, backends ...string) *Balancer {
 	t.Helper()
 	b, err := Start(backends...)
 	if err != nil {
@@ -177,7 +177,7 @@ func TestInTurn(t *testing.T) {
 			if test.down != nil {
 				test.down.stop()
 			}
-			lb := start(t, test.backends...)
+			lb := startBalancer(t, test.backends...)
 			if got := names(t, lb, len(test.want)); got != test.want {
 				t.Errorf("reached %s, want %s", got, test.want)
 			}
@@ -188,7 +188,7 @@ func TestInTurn(t *testing.T) {
 // TestSet checks that a backend that is removed gets nothing new, and that open connections go on.
 func TestSet(t *testing.T) {
 	a, b := newEcho(t, "a"), newEcho(t, "b")
-	lb := start(t, a.addr, b.addr)
+	lb := startBalancer(t, a.addr, b.addr)
 	toA, nameA := talk(t, lb)
 	toB, nameB := talk(t, lb)
 	if nameA != "a" || nameB != "b" {
@@ -210,7 +210,7 @@ func TestSet(t *testing.T) {
 // TestHalfClosed checks that each direction of a connection can end without the other.
 func TestHalfClosed(t *testing.T) {
 	a := newEcho(t, "a")
-	lb := start(t, a.addr)
+	lb := startBalancer(t, a.addr)
 	c, _ := talk(t, lb)
 	long := strings.Repeat("0123456789", 100_000)
 	go func() {
@@ -229,7 +229,7 @@ func TestHalfClosed(t *testing.T) {
 // TestOneSideDies checks that a connection ends with its backend, and that a backend notices a client that is gone.
 func TestOneSideDies(t *testing.T) {
 	a, b := newEcho(t, "a"), newEcho(t, "b")
-	lb := start(t, a.addr, b.addr)
+	lb := startBalancer(t, a.addr, b.addr)
 	toA, _ := talk(t, lb)
 	toB, _ := talk(t, lb)
 	a.stop()
@@ -279,7 +279,7 @@ func TestClose(t *testing.T) {
 // none is lost or counted twice.
 func TestManyAtOnce(t *testing.T) {
 	a, b := newEcho(t, "a"), newEcho(t, "b")
-	lb := start(t, a.addr, b.addr)
+	lb := startBalancer(t, a.addr, b.addr)
 	const clients, each = 8, 20
 	var running sync.WaitGroup
 	errs := make(chan error, clients)

@@ -339,12 +339,12 @@ func (b *Binaries) PinnedModule(ctx context.Context, r Release) (string, error) 
 
 // GoOutput runs a go command in a folder, with the settings of builds, and returns what it prints.
 func (b *Binaries) GoOutput(ctx context.Context, dir string, args ...string) (string, error) {
-	return b.goOutput(ctx, newModule(dir), args...)
+	return b.runGo(ctx, newModule(dir), args...)
 }
 
-// goOutput runs a go command in a module. It returns what the command has printed even with an error, because some
+// runGo runs a go command in a module. It returns what the command has printed even with an error, because some
 // commands print there what is wrong.
-func (b *Binaries) goOutput(ctx context.Context, m module, args ...string) (string, error) {
+func (b *Binaries) runGo(ctx context.Context, m module, args ...string) (string, error) {
 	cmd := b.goCmd(ctx, m, args...)
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

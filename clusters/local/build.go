@@ -148,7 +148,7 @@ func isFile(path string) bool {
 
 // goVersion asks the go command for the version of the toolchain that the module selects.
 func (b *Binaries) goVersion(ctx context.Context, m module) (string, error) {
-	out, err := b.goOutput(ctx, m, "env", "GOVERSION")
+	out, err := b.runGo(ctx, m, "env", "GOVERSION")
 	if errors.Is(err, exec.ErrNotFound) {
 		return "", &usage.Error{
 			Problem: "control planes are built with the Go toolchain, and there is no go command",
@@ -214,7 +214,7 @@ func (b *Binaries) compile(ctx context.Context, p program, m module, target stri
 func (b *Binaries) count(ctx context.Context, p program, m module, output *buildOutput) {
 	before := guarded(&output.mu, &output.packages)
 	args := slices.Concat([]string{"list"}, m.flags, []string{"-trimpath", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}", p.pkg})
-	list, err := b.goOutput(ctx, m, args...)
+	list, err := b.runGo(ctx, m, args...)
 	if err != nil {
 		return // the number of compiled packages has to be enough then
 	}

@@ -222,14 +222,14 @@ type Pair struct {
 // Add writes keys that do not exist yet. Existing keys keep their value.
 func (s *Storage) Add(ctx context.Context, pairs []Pair) error {
 	for some := range slices.Chunk(pairs, transaction) {
-		if err := s.add(ctx, some); err != nil {
+		if err := s.addTogether(ctx, some); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Storage) add(ctx context.Context, pairs []Pair) error {
+func (s *Storage) addTogether(ctx context.Context, pairs []Pair) error {
 	ctx, cancel := context.WithTimeout(ctx, storageTimeout)
 	defer cancel()
 	var absent []clientv3.Cmp
@@ -246,7 +246,7 @@ func (s *Storage) add(ctx context.Context, pairs []Pair) error {
 		return nil
 	}
 	for _, p := range pairs {
-		if err := s.add(ctx, []Pair{p}); err != nil {
+		if err := s.addTogether(ctx, []Pair{p}); err != nil {
 			return err
 		}
 	}

@@ -32,7 +32,7 @@ func (b *Binaries) Resolve(ctx context.Context, remember Remember, versions ...s
 		}
 	}
 	for _, v := range versions {
-		one, err := b.resolve(ctx, remember, v)
+		one, err := b.resolveVersion(ctx, remember, v)
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +59,7 @@ func (b *Binaries) ResolveOne(ctx context.Context, remember Remember, version st
 	return resolved[0], nil
 }
 
-func (b *Binaries) resolve(ctx context.Context, remember Remember, version string) (string, error) {
+func (b *Binaries) resolveVersion(ctx context.Context, remember Remember, version string) (string, error) {
 	switch {
 	case version == SourceWord && b.sourceDir == "":
 		return "", &usage.Error{Problem: "the version " + SourceWord + " is that of a source tree, and no tree is named", Hint: "name it with --source DIR"}

@@ -102,7 +102,7 @@ func (b *Binaries) tryModule(ctx context.Context, p program) error {
 		return err
 	}
 	b.report("finding the modules of %s %s", p.name, p.version)
-	if _, err := b.goOutput(ctx, newUnfinishedModule(work), "mod", "tidy"); err != nil {
+	if _, err := b.runGo(ctx, newUnfinishedModule(work), "mod", "tidy"); err != nil {
 		return fmt.Errorf("%s", lastLine(err))
 	}
 	made, err := readModule(work)
@@ -130,7 +130,7 @@ func (b *Binaries) writeModule(ctx context.Context, dir, version string) error {
 	if err := os.WriteFile(filepath.Join(dir, modFile), []byte(head), 0o644); err != nil {
 		return err
 	}
-	out, err := b.goOutput(ctx, newUnfinishedModule(dir), "mod", "download", "-json", kubernetesModule+"@v"+version)
+	out, err := b.runGo(ctx, newUnfinishedModule(dir), "mod", "download", "-json", kubernetesModule+"@v"+version)
 	if err != nil {
 		return fmt.Errorf("%s", lastLine(downloadError(out, err)))
 	}

@@ -47,7 +47,7 @@ func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
 		return nil, fmt.Errorf("--agents %d: expected 0 to %d", f.agents, maxAgents)
 	}
 	f.binaries.Progress = i.Messages
-	stages, err := f.plan(i)
+	stages, err := f.planStages(i)
 	if err != nil {
 		return nil, err
 	}
@@ -68,8 +68,8 @@ func (f *flags) release(i *product.Invocation) (local.Release, error) {
 // maxAgents keeps a mistyped number from filling the machine with processes.
 const maxAgents = 200
 
-// plan returns the stages of the path, or of the one version.
-func (f *flags) plan(i *product.Invocation) ([]stage, error) {
+// planStages returns the stages of the path, or of the one version.
+func (f *flags) planStages(i *product.Invocation) ([]stage, error) {
 	if f.path == "" {
 		release, err := f.release(i)
 		if err != nil {

@@ -131,7 +131,7 @@ func soundly() *Seen {
 				constraint = "impersonate:associated-node"
 			}
 			e := event(l, constraint)
-			e.User.Username = account("x")
+			e.User.Username = accountOf("x")
 			s.Events = append(s.Events, e)
 		}
 	}

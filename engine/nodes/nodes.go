@@ -66,7 +66,7 @@ type Agents struct {
 
 const agentName = "node-agent-"
 
-func account(suffix string) string {
+func accountOf(suffix string) string {
 	return "system:serviceaccount:" + agentName + suffix + ":" + agentName + suffix
 }
 
@@ -74,7 +74,7 @@ func account(suffix string) string {
 // there (LoadAgent). Names are unique by suffix.
 func Deploy(ctx context.Context, c Cluster, suffix string) (_ *Agents, err error) {
 	name := agentName + suffix
-	a := &Agents{Name: name, User: account(suffix), cluster: c}
+	a := &Agents{Name: name, User: accountOf(suffix), cluster: c}
 	if a.client, err = klient.New(c.Admin()); err != nil {
 		return nil, err
 	}

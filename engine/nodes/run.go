@@ -135,7 +135,7 @@ func (o *Observation) Judge(suffix string) (*Judgement, error) {
 		return nil, fmt.Errorf("what was seen of the node agents cannot have been: %w", err)
 	}
 	j := &Judgement{Checks: map[Part][]Check{}}
-	j.judgeWork(s, account(suffix), o.Problem == "")
+	j.judgeWork(s, accountOf(suffix), o.Problem == "")
 	if s.Pod != nil {
 		j.judgePod(s, o.Problem == "")
 	}

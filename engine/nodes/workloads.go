@@ -30,7 +30,7 @@ func Account(suffix string, deputy bool) string {
 	if deputy {
 		return "system:serviceaccount:" + agentName + suffix + ":" + deputyName + "-" + suffix
 	}
-	return account(suffix)
+	return accountOf(suffix)
 }
 
 // The kinds of users for whom a deputy works, by what it is granted for them.

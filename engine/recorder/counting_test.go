@@ -12,7 +12,7 @@ import (
 )
 
 func TestCount(t *testing.T) {
-	r := start(t, Options{})
+	r := startRecorder(t, Options{})
 	c := peer(t, r.Kubeconfig(Front), true)
 	ask := func(p Point, body string) {
 		t.Helper()
@@ -71,7 +71,7 @@ func TestCount(t *testing.T) {
 // TestGivenUp has an API server that gives a review up before all of it is sent: in a storm that is no fault of the
 // recorder's.
 func TestGivenUp(t *testing.T) {
-	r := start(t, Options{})
+	r := startRecorder(t, Options{})
 	c := peer(t, r.Kubeconfig(Front), true)
 	r.Count(&Counting{
 		Arrived:  func(Point, string) { t.Error("half a review was counted") },

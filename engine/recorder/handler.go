@@ -62,7 +62,7 @@ func (r *Recorder) handle(w http.ResponseWriter, req *http.Request) {
 		r.pass()
 		noOpinion(w)
 	case counting != nil:
-		r.count(counting, w, req, m.point, asked.verb(), body)
+		r.countReview(counting, w, req, m.point, asked.verb(), body)
 	default:
 		r.record(w, req, m, asked)
 	}
@@ -88,7 +88,7 @@ func (r *Recorder) countAtOnce(counting *Counting, w http.ResponseWriter, req *h
 	}
 	verb, ok := writtenVerb(body)
 	if ok {
-		r.count(counting, w, req, m.point, verb, body)
+		r.countReview(counting, w, req, m.point, verb, body)
 	}
 	return ok
 }

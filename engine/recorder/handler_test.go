@@ -21,7 +21,7 @@ func TestScript(t *testing.T) {
 		"garbage": {Code: 200, Body: "<html>"},
 		"slow":    {Delay: time.Minute},
 	}
-	r := start(t, Options{Scripts: map[Point]Script{point: func(s authorizationv1.SubjectAccessReviewSpec) Answer {
+	r := startRecorder(t, Options{Scripts: map[Point]Script{point: func(s authorizationv1.SubjectAccessReviewSpec) Answer {
 		return answers[s.ResourceAttributes.Verb]
 	}}})
 	for verb, want := range map[string]authorizer.Decision{

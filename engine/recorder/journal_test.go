@@ -30,7 +30,7 @@ func summarize(records []Record) string {
 }
 
 func TestSince(t *testing.T) {
-	r := start(t, Options{})
+	r := startRecorder(t, Options{})
 	c := peer(t, r.Kubeconfig(Front), true)
 	post(t, c, r.URL(Front), "a", 1)
 	post(t, c, r.URL(Back), "a", 1)
@@ -87,7 +87,7 @@ func TestFlood(t *testing.T) {
 	if testing.Short() {
 		each = 250
 	}
-	r := start(t, Options{})
+	r := startRecorder(t, Options{})
 	var readers, senders sync.WaitGroup
 	var over atomic.Bool
 	readers.Go(func() {
@@ -138,7 +138,7 @@ func TestFlood(t *testing.T) {
 // TestStreams sends over one connection many reviews at a time, as a kube-apiserver
 // does, more of them than the streams that a connection may have.
 func TestStreams(t *testing.T) {
-	r := start(t, Options{})
+	r := startRecorder(t, Options{})
 	c := peer(t, r.Kubeconfig(Front), true)
 	post(t, c, r.URL(Front), "first", 0)
 	const users, each = 300, 5

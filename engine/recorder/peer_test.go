@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// start is a recorder that is closed with the test.
-func start(t *testing.T, o Options) *Recorder {
+// startRecorder is a recorder that is closed with the test.
+func startRecorder(t *testing.T, o Options) *Recorder {
 	t.Helper()
 	r, err := Start(o)
 	if err != nil {

@@ -238,7 +238,7 @@ type Counting struct {
 // malformed reviews are treated as ever, and counted ones take their place in the order.
 func (r *Recorder) Count(c *Counting) { r.counting.Store(c) }
 
-func (r *Recorder) count(c *Counting, w http.ResponseWriter, req *http.Request, p Point, verb string, body []byte) {
+func (r *Recorder) countReview(c *Counting, w http.ResponseWriter, req *http.Request, p Point, verb string, body []byte) {
 	begin := time.Now()
 	r.pass()
 	c.Arrived(p, verb)

@@ -15,7 +15,7 @@ import (
 )
 
 func TestAnswersNoOpinion(t *testing.T) {
-	r := start(t, Options{Scripts: map[Point]Script{"middle": nil}})
+	r := startRecorder(t, Options{Scripts: map[Point]Script{"middle": nil}})
 	for _, http2 := range []bool{true, false} {
 		c := peer(t, r.Kubeconfig(Front), http2)
 		for _, p := range []Point{Front, Back, "middle"} {
@@ -29,7 +29,7 @@ func TestAnswersNoOpinion(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	r := start(t, Options{})
+	r := startRecorder(t, Options{})
 	c := peer(t, r.Kubeconfig(Front), true)
 	big := strings.Repeat("x", maxBody+1)
 	for _, tc := range []struct {
@@ -62,7 +62,7 @@ func TestRefusals(t *testing.T) {
 type unsized struct{ io.Reader }
 
 func TestBodyOfUnknownLength(t *testing.T) {
-	r := start(t, Options{})
+	r := startRecorder(t, Options{})
 	for _, http2 := range []bool{true, false} {
 		code, _, err := send(peer(t, r.Kubeconfig(Front), http2), http.MethodPost, r.URL(Front), unsized{strings.NewReader(nodeAgentReview)})
 		if err != nil || code != http.StatusOK {
@@ -77,7 +77,7 @@ func TestBodyOfUnknownLength(t *testing.T) {
 }
 
 func TestBodyThatBreaksOff(t *testing.T) {
-	r := start(t, Options{})
+	r := startRecorder(t, Options{})
 	req := []byte("POST /front HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{\"half\"")
 	cert, err := tls.X509KeyPair(r.pki.ClientCert, r.pki.ClientKey)
 	if err != nil {
@@ -101,7 +101,7 @@ func TestBodyThatBreaksOff(t *testing.T) {
 }
 
 func TestOnlyItsOwnClients(t *testing.T) {
-	r, other := start(t, Options{}), start(t, Options{})
+	r, other := startRecorder(t, Options{}), startRecorder(t, Options{})
 	for _, tc := range []struct {
 		name   string
 		change func(own, stranger *clientcmdapi.AuthInfo)
@@ -143,7 +143,7 @@ func TestReachableFromElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := start(t, Options{Listener: l})
+	r := startRecorder(t, Options{Listener: l})
 	if !strings.HasPrefix(r.URL(Back), "https://127.0.0.2:") || !strings.HasSuffix(r.URL(Back), "/back") {
 		t.Errorf("URL %s", r.URL(Back))
 	}
@@ -209,7 +209,7 @@ func TestListenerThatDies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := start(t, Options{Listener: l})
+	r := startRecorder(t, Options{Listener: l})
 	c := peer(t, r.Kubeconfig(Front), true)
 	if code, _, err := send(c, http.MethodPost, r.URL(Front), strings.NewReader(nodeAgentReview)); err != nil || code != http.StatusOK || r.Err() != nil {
 		t.Fatalf("%d, %v, %v", code, err, r.Err())

@@ -110,7 +110,7 @@ func checks(t *testing.T) []asked {
 
 // TestKubernetesWebhook has Kubernetes' own webhook authorizer as the peer.
 func TestKubernetesWebhook(t *testing.T) {
-	r := start(t, Options{})
+	r := startRecorder(t, Options{})
 	var proto string
 	front, back := apiServer(t, r, Front, &proto), apiServer(t, r, Back, &proto)
 	var want []authorizationv1.SubjectAccessReviewSpec

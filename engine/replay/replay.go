@@ -74,7 +74,7 @@ func (r *Replayer) Replay(ctx context.Context, s *scenarios.Scenario, suffix str
 
 // ReplayAuthorized is Replay where another authorizer holds the grants, under the names that suffix makes: without roles.
 func (r *Replayer) ReplayAuthorized(ctx context.Context, s *scenarios.Scenario, suffix string) *verdicts.Evidence {
-	return r.prepare(ctx, s, suffix, source{authorizer: true}).Send(ctx)
+	return r.prepareFrom(ctx, s, suffix, source{authorizer: true}).Send(ctx)
 }
 
 // Prepared is a scenario that has on the target what its requests need, or whose evidence says why it has not.
@@ -89,7 +89,7 @@ type Prepared struct {
 // Prepare provisions what scenario s needs under names made unique by suffix, and sends nothing. Names are unique, so that
 // several scenarios can be prepared at once, and also while the requests of another are sent. Send has to be called.
 func (r *Replayer) Prepare(ctx context.Context, s *scenarios.Scenario, suffix string) *Prepared {
-	return r.prepare(ctx, s, suffix, source{})
+	return r.prepareFrom(ctx, s, suffix, source{})
 }
 
 // source is where what a scenario needs comes from, if it is not made for it.
@@ -100,7 +100,7 @@ type source struct {
 	authorizer bool
 }
 
-func (r *Replayer) prepare(ctx context.Context, s *scenarios.Scenario, suffix string, from source) *Prepared {
+func (r *Replayer) prepareFrom(ctx context.Context, s *scenarios.Scenario, suffix string, from source) *Prepared {
 	began := time.Now()
 	nodes, nodesErr := r.admin.realNodes(ctx, s)
 	bound, names := s.BindOn(suffix, nodes)
@@ -378,7 +378,7 @@ func KeptPaths(bound *scenarios.Scenario) []string {
 
 // ReplayKept is Replay with what Keep made, also on another API server than it was made on: with its tokens and objects.
 func (r *Replayer) ReplayKept(ctx context.Context, s *scenarios.Scenario, kept *Kept) *verdicts.Evidence {
-	return r.prepare(ctx, s, kept.Suffix, source{kept: kept}).Send(ctx)
+	return r.prepareFrom(ctx, s, kept.Suffix, source{kept: kept}).Send(ctx)
 }
 
 // Send sends the only request of a scenario with what its setup has, over a connection of its own, to host, which

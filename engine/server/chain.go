@@ -220,10 +220,10 @@ func (s *Server) Reload(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return s.reload(ctx, between, name)
+	return s.reloadChain(ctx, between, name)
 }
 
-func (s *Server) reload(ctx context.Context, between middle, name string) error {
+func (s *Server) reloadChain(ctx context.Context, between middle, name string) error {
 	cluster, reloads := s.cluster.(clusters.Reloader)
 	if !reloads {
 		return errors.New("the AuthorizationConfiguration of this cluster cannot be changed")
@@ -319,7 +319,7 @@ func (s *Server) ReloadAuthorizer(ctx context.Context, a Authorizer) error {
 	}
 	s.users.Lock()
 	defer s.users.Unlock()
-	return s.reload(ctx, between, fmt.Sprintf("%s %s", a.Webhook, a.Position))
+	return s.reloadChain(ctx, between, fmt.Sprintf("%s %s", a.Webhook, a.Position))
 }
 
 // silence is longer than the timeout of any webhook in fixtures/chains.

@@ -255,7 +255,7 @@ func (b *Batch) Close(ctx context.Context) (*Batched, error) {
 	records := t.recorder.Since(b.mark)
 	t.recorder.Reset()
 	seqs := seq.Map(records, func(r recorder.Record) uint64 { return r.Seq })
-	return &Batched{Reviews: t.reviews(records), Seqs: seqs, Metrics: metrics}, t.Err()
+	return &Batched{Reviews: t.toReviews(records), Seqs: seqs, Metrics: metrics}, t.Err()
 }
 
 // Audit waits for the audit event of a request that was answered.

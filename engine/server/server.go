@@ -359,7 +359,7 @@ func (s *Server) Observe(ctx context.Context, o *verdicts.Observation, send func
 	}
 	o.Backend, o.Admission = s.aggregated.take()
 	if o.Reviews == nil {
-		o.Reviews = s.reviews(s.recorder.Since(mark))
+		o.Reviews = s.toReviews(s.recorder.Since(mark))
 	}
 	o.Metrics, err = s.increases(ctx)
 	if o.Audit != nil {
@@ -380,7 +380,7 @@ func (s *Server) observeAudit(ctx context.Context, o *verdicts.Observation, mark
 	case o.Response.Held != "":
 		return nil // its events are those of a later end
 	case unaudited(o):
-		o.Reviews = s.reviews(s.recorder.Since(mark)) // before another request asks
+		o.Reviews = s.toReviews(s.recorder.Since(mark)) // before another request asks
 		if !s.answers(ctx) {
 			return errors.Join(errors.New("nothing says that no audit event will come"), s.Err())
 		}
@@ -410,10 +410,10 @@ func (s *Server) Event(ctx context.Context, auditID string) (json.RawMessage, er
 
 // Reviews returns the access reviews of these users, or of everybody, that have arrived since a mark, in order.
 func (s *Server) Reviews(mark uint64, users ...string) []verdicts.Review {
-	return s.reviews(s.recorder.Since(mark, users...))
+	return s.toReviews(s.recorder.Since(mark, users...))
 }
 
-func (s *Server) reviews(records []recorder.Record) []verdicts.Review {
+func (s *Server) toReviews(records []recorder.Record) []verdicts.Review {
 	seen := make([]verdicts.Review, 0, len(records))
 	for _, r := range records {
 		if s.others(r.Spec) {

@@ -98,7 +98,7 @@ func (p *Pool) Open(ctx context.Context) error {
 	group.SetLimit(16)
 	for i := range p.conns {
 		group.Go(func() error {
-			_, err := p.open(ctx, &p.conns[i])
+			_, err := p.openConn(ctx, &p.conns[i])
 			return err
 		})
 	}
@@ -120,12 +120,12 @@ func (p *Pool) Close() {
 
 // connect returns the connection of an agent.
 func (p *Pool) connect(ctx context.Context, agent int) (*http.ClientConn, error) {
-	return p.open(ctx, &p.conns[agent/p.shards/p.perConn])
+	return p.openConn(ctx, &p.conns[agent/p.shards/p.perConn])
 }
 
-// open returns the connection, and opens it if it is not open or is broken. Agents that share it wait for the one that
+// openConn returns the connection, and opens it if it is not open or is broken. Agents that share it wait for the one that
 // opens it.
-func (p *Pool) open(ctx context.Context, c *conn) (*http.ClientConn, error) {
+func (p *Pool) openConn(ctx context.Context, c *conn) (*http.ClientConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cc != nil && c.cc.Err() == nil {
@@ -153,7 +153,7 @@ func (p *Pool) reconnect(ctx context.Context, agent int, old *http.ClientConn) (
 		c.cc = nil
 	}
 	c.mu.Unlock()
-	return p.open(ctx, c)
+	return p.openConn(ctx, c)
 }
 
 // other is the class of errors that have no class of their own.

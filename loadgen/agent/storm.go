@@ -66,10 +66,10 @@ type Storm struct {
 	// them later.
 	Patient bool
 
-	tally *tally
-	alarm *alarm // of an open loop
-	room  atomic.Int64
-	group sync.WaitGroup
+	tally    *tally
+	alarm    *alarm // of an open loop
+	underWay atomic.Int64
+	group    sync.WaitGroup
 }
 
 // task is one request. turn counts the agent's requests in the schedule, so that what is asked follows from the
@@ -149,8 +149,8 @@ func (s *Storm) open(ctx, inner context.Context, schedule []pacer.Send) {
 		if s.Patient && !s.awaitRoom(ctx) {
 			return
 		}
-		if s.room.Add(1) > int64(s.Room) {
-			s.room.Add(-1)
+		if s.underWay.Add(1) > int64(s.Room) {
+			s.underWay.Add(-1)
 			s.tally.block.Planned++
 			s.tally.drop()
 			continue
@@ -167,7 +167,7 @@ func (s *Storm) open(ctx, inner context.Context, schedule []pacer.Send) {
 			}
 			due.At = first.At
 			s.retrying(inner, due, nil)
-			s.room.Add(-1)
+			s.underWay.Add(-1)
 		}()
 	}
 	// A watch continues to the end of the block.
@@ -179,7 +179,7 @@ const roomPause = time.Millisecond
 
 // awaitRoom returns when one more request may be under way, and false if ctx ends first.
 func (s *Storm) awaitRoom(ctx context.Context) bool {
-	for s.room.Load() >= int64(s.Room) {
+	for s.underWay.Load() >= int64(s.Room) {
 		if !clusters.Pause(ctx, roomPause) {
 			return false
 		}

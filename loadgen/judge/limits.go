@@ -15,8 +15,8 @@ import (
 	"github.com/authzconf/authzconf/reports/statistics"
 )
 
-// limit adds the judgement of a limit.
-func (r *Result) limit(of string, name LimitName, state State, format string, args ...any) {
+// addLimit adds the judgement of a limit.
+func (r *Result) addLimit(of string, name LimitName, state State, format string, args ...any) {
 	r.Limits = append(r.Limits, LimitResult{Of: of, Name: name, State: state, Detail: fmt.Sprintf(format, args...)})
 }
 
@@ -34,7 +34,7 @@ func (r *Result) judgeVariants(groups []VariantBlocks) {
 	}
 	for _, variant := range slices.Sorted(maps.Keys(r.Thresholds.Variants)) {
 		if !named[variant] {
-			r.limit(variant, ThresholdsUnused, Unknown, "there are thresholds for the variant, and it did not run")
+			r.addLimit(variant, ThresholdsUnused, Unknown, "there are thresholds for the variant, and it did not run")
 		}
 	}
 }
@@ -49,7 +49,7 @@ func (r *Result) judgeVariant(v Variant, g VariantBlocks) {
 	}
 	if limit := time.Duration(l.P99); limit > 0 {
 		state, detail := compareQuantile(v.P99, limit)
-		r.limit(v.Name, P99, state, "%s", detail)
+		r.addLimit(v.Name, P99, state, "%s", detail)
 	}
 	if l.ErrorRate != nil {
 		r.judgeErrors(v, *l.ErrorRate)
@@ -75,11 +75,11 @@ func (r *Result) judgeChecksAtOnce(name string, blocks []*run.Block, least int) 
 	case checks == 0:
 		r.noteUnjudged(name, ChecksAtOnce, "checks at once", "no check of an impersonation arrived at the recorder")
 	case checks < int64(least):
-		r.limit(name, ChecksAtOnce, Broken, "%s of impersonation under way at once, at most; expected %d at some moment", reports.Plural(int(checks), "check"), least)
+		r.addLimit(name, ChecksAtOnce, Broken, "%s of impersonation under way at once, at most; expected %d at some moment", reports.Plural(int(checks), "check"), least)
 	case areRequestsReviewed && requests < int64(least):
-		r.limit(name, ChecksAtOnce, Broken, "%s of requests themselves under way at once, at most, once they were impersonated; expected %d at some moment", reports.Plural(int(requests), "review"), least)
+		r.addLimit(name, ChecksAtOnce, Broken, "%s of requests themselves under way at once, at most, once they were impersonated; expected %d at some moment", reports.Plural(int(requests), "review"), least)
 	default:
-		r.limit(name, ChecksAtOnce, Holds, "up to %s of impersonation and %s of requests were under way at once, at least %d wanted", reports.Plural(int(checks), "check"), reports.Plural(int(requests), "review"), least)
+		r.addLimit(name, ChecksAtOnce, Holds, "up to %s of impersonation and %s of requests were under way at once, at least %d wanted", reports.Plural(int(checks), "check"), reports.Plural(int(requests), "review"), least)
 	}
 }
 
@@ -107,9 +107,9 @@ func compareInterval(low, high, limit float64) State {
 func (r *Result) judgePrediction(name string, blocks []*run.Block) {
 	switch verdict, finding := comparePrediction(blocks); verdict {
 	case AsPredicted:
-		r.limit(name, PredictedReviews, Holds, "in each of %s the reviews of every mode and decision are as many as its schedule leads to", reports.Plural(len(blocks), "block"))
+		r.addLimit(name, PredictedReviews, Holds, "in each of %s the reviews of every mode and decision are as many as its schedule leads to", reports.Plural(len(blocks), "block"))
 	case NotPredicted:
-		r.limit(name, PredictedReviews, Broken, "%s", describeFinding(finding, blocks))
+		r.addLimit(name, PredictedReviews, Broken, "%s", describeFinding(finding, blocks))
 	default:
 		r.noteUnjudged(name, PredictedReviews, "reviews per request against the prediction", verdict)
 	}
@@ -139,9 +139,9 @@ func (r *Result) judgeIdentities(name string, blocks []*run.Block) {
 	compared := fmt.Sprintf("%s about who the agent is, %s of requests themselves, %s", reports.Plural(int(answers), "answer"), reports.Plural(int(reviews), "review"), reports.Plural(int(refusals), "refusal"))
 	switch {
 	case len(wrong) > 0:
-		r.limit(name, IdentitiesWanted, Broken, "%s; compared were %s", strings.Join(wrong[:min(len(wrong), mostShown)], "; "), compared)
+		r.addLimit(name, IdentitiesWanted, Broken, "%s; compared were %s", strings.Join(wrong[:min(len(wrong), mostShown)], "; "), compared)
 	case answers+reviews+refusals > 0:
-		r.limit(name, IdentitiesWanted, Holds, "each is for the user that was wanted, and as granted: %s", compared)
+		r.addLimit(name, IdentitiesWanted, Holds, "each is for the user that was wanted, and as granted: %s", compared)
 	default:
 		r.noteUnjudged(name, IdentitiesWanted, "whom the server took the agents for", "no answer and no review shows it")
 	}
@@ -164,22 +164,22 @@ func (r *Result) judgeReviews(name string, reviews ReviewRate, limit float64) {
 	switch {
 	case limit <= 0:
 	case strings.HasPrefix(reviews.Of, impersonationAlone):
-		r.limit(name, ReviewsPerRequest, Unknown, "the checks of the requests themselves are not counted")
+		r.addLimit(name, ReviewsPerRequest, Unknown, "the checks of the requests themselves are not counted")
 	case rate.Estimate == 0:
 		// Even without impersonation a request has a review of its own.
-		r.limit(name, ReviewsPerRequest, Unknown, "the recorder received no review at all")
+		r.addLimit(name, ReviewsPerRequest, Unknown, "the recorder received no review at all")
 	default:
-		r.limit(name, ReviewsPerRequest, compareInterval(rate.Low, rate.High, limit), "%s reviews per request, at most %g", reviews, limit)
+		r.addLimit(name, ReviewsPerRequest, compareInterval(rate.Low, rate.High, limit), "%s reviews per request, at most %g", reviews, limit)
 	}
 }
 
 func (r *Result) judgeErrors(v Variant, limit float64) {
 	if v.Done == 0 {
-		r.limit(v.Name, ErrorRate, Unknown, "nothing was answered")
+		r.addLimit(v.Name, ErrorRate, Unknown, "nothing was answered")
 		return
 	}
 	rate := float64(v.Errors) / float64(v.Done)
-	r.limit(v.Name, ErrorRate, compareInterval(rate, rate, limit), "%d of %d answers are errors (%.3g %%), at most %.3g %%", v.Errors, v.Done, 100*rate, 100*limit)
+	r.addLimit(v.Name, ErrorRate, compareInterval(rate, rate, limit), "%d of %d answers are errors (%.3g %%), at most %.3g %%", v.Errors, v.Done, 100*rate, 100*limit)
 }
 
 // objectives are the objectives of Kubernetes for the p99 of a kind of request, from
@@ -209,7 +209,7 @@ func (r *Result) judgeObjectives(g VariantBlocks) {
 		}
 		objective, known := ObjectiveOf(kind)
 		if !known {
-			r.limit(g.Name, Objective(kind), Unknown, "there is no objective for this kind of request")
+			r.addLimit(g.Name, Objective(kind), Unknown, "there is no objective for this kind of request")
 			continue
 		}
 		p99 := BoundQuantile(new(latencies[kind]), 0.99)
@@ -218,10 +218,10 @@ func (r *Result) judgeObjectives(g VariantBlocks) {
 			r.noteUnjudged(g.Name, Objective(kind), fmt.Sprintf("the objective of Kubernetes for a %s is not judged", kind), detail)
 			continue
 		}
-		r.limit(g.Name, Objective(kind), state, "%s", detail)
+		r.addLimit(g.Name, Objective(kind), state, "%s", detail)
 	}
 	if len(latencies) == 0 {
-		r.limit(g.Name, ObjectivePrefix, Unknown, "no latencies by kind of request")
+		r.addLimit(g.Name, ObjectivePrefix, Unknown, "no latencies by kind of request")
 	}
 }
 
@@ -229,9 +229,9 @@ func (r *Result) judgeObjectives(g VariantBlocks) {
 func (r *Result) judgeGrowth(growth []run.Growth) {
 	for _, g := range growth {
 		if why := g.Exceeds(); why != "" {
-			r.limit(g.Server, ServerGrowth, Broken, "%s", why)
+			r.addLimit(g.Server, ServerGrowth, Broken, "%s", why)
 		} else {
-			r.limit(g.Server, ServerGrowth, Holds, "%s", g)
+			r.addLimit(g.Server, ServerGrowth, Holds, "%s", g)
 		}
 	}
 }
@@ -248,7 +248,7 @@ func (r *Result) judgeComparisons() {
 		}
 	}
 	if !judged && r.Thresholds.declareMargins() {
-		r.limit("the run", anyMargin, Unknown, "a margin was declared, and there is no comparison")
+		r.addLimit("the run", anyMargin, Unknown, "a margin was declared, and there is no comparison")
 	}
 }
 
@@ -263,13 +263,13 @@ func (r *Result) judgeEffect(c Comparison, name LimitName, e Effect) {
 	case statistics.Above:
 		state = Broken
 	}
-	r.limit(c.Name, name, state, "%s", e)
+	r.addLimit(c.Name, name, state, "%s", e)
 }
 
 func (r *Result) judgeMissing(groups []comparisonPairs) {
 	for _, name := range slices.Sorted(maps.Keys(r.Thresholds.Comparisons)) {
 		if !slices.ContainsFunc(groups, func(g comparisonPairs) bool { return g.key.name == name }) {
-			r.limit(name, ComparisonMissing, Unknown, "not judged: the profile has the comparison, and no block of it ran")
+			r.addLimit(name, ComparisonMissing, Unknown, "not judged: the profile has the comparison, and no block of it ran")
 		}
 	}
 }

@@ -91,7 +91,7 @@ func (p *Profile) keep(variants []string) error {
 			return fmt.Errorf("--variants %s: the profile %s has %s", name, p.Name, strings.Join(used, ", "))
 		}
 	}
-	sides := p.sides()
+	sides := p.allSides()
 	first := sides[slices.IndexFunc(sides, named)]
 	var kept []Comparison
 	for _, c := range p.Comparisons {

@@ -191,7 +191,7 @@ func (p *Profile) checkComparisons(c *checker) {
 				compared.B.Server, first, first+second)
 		}
 	}
-	cold := slices.ContainsFunc(p.sides(), func(s Side) bool { return s.Does().Cache == Cold })
+	cold := slices.ContainsFunc(p.allSides(), func(s Side) bool { return s.Does().Cache == Cold })
 	c.ok(cold || p.ColdShare == 0, "$.coldShare", "coldShare is for cold variants: expected one of them to be compared")
 	claims := slices.ContainsFunc(p.Comparisons, func(c Comparison) bool { return c.Margins != Margins{} })
 	needless := aa == 0 && !claims

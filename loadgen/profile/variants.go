@@ -118,7 +118,7 @@ func VariantNamed(name string) (Variant, error) {
 	return Variant{}, fmt.Errorf("variant %q: expected one of %s", name, strings.Join(names, ", "))
 }
 
-func (p *Profile) sides() (sides []Side) {
+func (p *Profile) allSides() (sides []Side) {
 	for _, c := range p.Comparisons {
 		sides = append(sides, c.A, c.B)
 	}
@@ -126,11 +126,11 @@ func (p *Profile) sides() (sides []Side) {
 }
 
 // Sides returns the sides that are compared, each once.
-func (p *Profile) Sides() []Side { return seq.AppendMissing(nil, p.sides()...) }
+func (p *Profile) Sides() []Side { return seq.AppendMissing(nil, p.allSides()...) }
 
 // Used are the names of the variants that are compared, in order of first use.
 func (p *Profile) Used() []string {
-	return seq.AppendMissing(nil, seq.Map(p.sides(), func(s Side) string { return s.Variant })...)
+	return seq.AppendMissing(nil, seq.Map(p.allSides(), func(s Side) string { return s.Variant })...)
 }
 
 // Does is the variant of a side. One that there is not is found when a profile is checked.
@@ -146,13 +146,13 @@ func (p *Profile) Variants() []Variant {
 
 // UsedOn reports whether a variant is compared on a server.
 func (p *Profile) UsedOn(variant string, server Server) bool {
-	return slices.Contains(p.sides(), Side{Variant: variant, Server: server})
+	return slices.Contains(p.allSides(), Side{Variant: variant, Server: server})
 }
 
 // Servers returns the servers that are used.
 func (p *Profile) Servers() []Server {
 	return slices.DeleteFunc(Servers(), func(server Server) bool {
-		return !slices.ContainsFunc(p.sides(), func(s Side) bool { return s.Server == server })
+		return !slices.ContainsFunc(p.allSides(), func(s Side) bool { return s.Server == server })
 	})
 }
 

@@ -168,7 +168,7 @@ func TestExistingServers(t *testing.T) {
 		&clientcmdapi.AuthInfo{ClientCertificateData: one.CertData, ClientKeyData: one.KeyData})
 	for want, hosts := range map[string][]string{
 		"the cluster has 2 API servers":              nil,
-		"only 1 of them are read":                     {two.Host},
+		"only 1 of them are read":                    {two.Host},
 		"those of --api-servers " + two.Host:         {two.Host, two.Host},
 		"those of --api-servers https://127.0.0.1:1": {"https://127.0.0.1:1"},
 	} {

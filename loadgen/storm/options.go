@@ -33,7 +33,7 @@ func (o *Options) Check() error {
 	case o.NodeImage != "" && !can.Nodes:
 		problem = "--kind-node-image is for --provider " + suitable(hasNodes)
 	case o.forForeign() && !can.Foreign:
-		problem = "--image, --api-servers and --node-objects kwok are for --provider " + suitable(isForeign)
+		problem = "--image, --api-servers and --node-objects kwok are for --provider " + suitable(hasForeignClusters)
 	case o.Image != "" && engine != Pods:
 		problem = fmt.Sprintf("--image is what pods run: expected --engine %s beside it", Pods)
 	case can.Foreign:

@@ -18,10 +18,10 @@ func (o *Options) can() clusters.Capabilities {
 	return providers.CapabilitiesOf(cmp.Or(o.Provider, providers.Default()))
 }
 
-func hasNodes(can clusters.Capabilities) bool  { return can.Nodes }
-func isForeign(can clusters.Capabilities) bool { return can.Foreign }
-func runsPods(can clusters.Capabilities) bool  { return can.Nodes || can.Foreign }
-func restarts(can clusters.Capabilities) bool  { return can.SeveralServers && can.Processes }
+func hasNodes(can clusters.Capabilities) bool           { return can.Nodes }
+func hasForeignClusters(can clusters.Capabilities) bool { return can.Foreign }
+func runsPods(can clusters.Capabilities) bool           { return can.Nodes || can.Foreign }
+func restarts(can clusters.Capabilities) bool           { return can.SeveralServers && can.Processes }
 
 // suitable returns the names of the providers whose clusters can do something.
 func suitable(can func(clusters.Capabilities) bool) string {

@@ -30,7 +30,7 @@ func TestServerThatDoesNotComeBack(t *testing.T) {
 	p.Arrivals = profile.Arrivals{Kind: "constant", Every: time.Second}
 	p.Block, p.Pairs = 4*time.Second, 5
 	p.Event = profile.Event{Kind: profile.Restart, After: time.Second}
-	out := execute(t.Context(), t, p, nil)
+	out := executeStorm(t.Context(), t, p, nil)
 	if len(out.Blocks) > 1 || len(out.Problems) == 0 {
 		t.Fatalf("%d blocks, problems %v", len(out.Blocks), out.Problems)
 	}

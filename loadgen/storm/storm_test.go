@@ -49,7 +49,7 @@ func burst(comparisons ...profile.Comparison) *profile.Profile {
 	return &p
 }
 
-func execute(ctx context.Context, t *testing.T, p *profile.Profile, change func(*Options)) *run.Run {
+func executeStorm(ctx context.Context, t *testing.T, p *profile.Profile, change func(*Options)) *run.Run {
 	t.Helper()
 	o := Options{Profile: p, Release: newest(), Binaries: &local.Binaries{}, Seed: 1, Shards: 1, Say: func(s string) { t.Log(s) }}
 	if change != nil {
@@ -83,7 +83,7 @@ func expectForetold(t *testing.T, shards int) {
 		profile.Comparison{Name: "denied", A: side("denied", profile.GateOffServer), B: side("denied", profile.GateOnServer)},
 	)
 	p.Arrivals.Every = 0
-	out := execute(t.Context(), t, p, func(o *Options) {
+	out := executeStorm(t.Context(), t, p, func(o *Options) {
 		o.Shards, o.Command = shards, []string{"/usr/bin/env", "AUTHZCONF_TEST_SHARD=1", os.Args[0]}
 	})
 	if len(out.Problems) > 0 || out.Interrupted || len(out.Blocks) != 6 {
@@ -145,7 +145,7 @@ func TestStormInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	begin := time.Now()
-	out := execute(ctx, t, p, func(o *Options) {
+	out := executeStorm(ctx, t, p, func(o *Options) {
 		o.Progress = func(at Progress) {
 			if at.Block == 2 {
 				cancel()
@@ -168,7 +168,7 @@ func TestServerDies(t *testing.T) {
 	p := burst(profile.Comparison{Name: "aa", A: side("none", profile.GateOffServer), B: side("none", profile.GateOffServer)})
 	p.Arrivals = profile.Arrivals{Kind: "constant", Every: time.Second}
 	p.Block, p.Pairs = 4*time.Second, 2
-	out := execute(t.Context(), t, p, func(o *Options) {
+	out := executeStorm(t.Context(), t, p, func(o *Options) {
 		o.Progress = func(at Progress) {
 			if at.Block == 2 && at.Elapsed < 3*time.Second {
 				kill(t)

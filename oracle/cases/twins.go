@@ -38,7 +38,7 @@ func AddTwins(s *scenarios.Scenario, denied []int) (*scenarios.Scenario, bool) {
 		}
 	}
 	for _, user := range sets.List(sets.New(users...)) {
-		if !isUnique(user) {
+		if !isUniqueUser(user) {
 			return s, false
 		}
 		for _, g := range everything {
@@ -52,8 +52,8 @@ func AddTwins(s *scenarios.Scenario, denied []int) (*scenarios.Scenario, bool) {
 	return out, true
 }
 
-// isUnique reports whether Bind makes a user's name unique.
-func isUnique(user string) bool {
+// isUniqueUser reports whether Bind makes a user's name unique.
+func isUniqueUser(user string) bool {
 	probe := scenarios.Scenario{Grants: []scenarios.Grant{{Subject: scenarios.Subject{User: user}}}}
 	bound, _ := probe.Bind("abc123")
 	return user != "" && bound.Grants[0].Subject.User != user

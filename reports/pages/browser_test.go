@@ -23,7 +23,7 @@ func openPage(t *testing.T, r *reports.Report) context.Context {
 		t.Skip("there is no chromium: apt-get install chromium")
 	}
 	file := filepath.Join(t.TempDir(), reports.HTMLFile)
-	if err := os.WriteFile(file, render(t, r)[reports.HTMLFile], 0o644); err != nil {
+	if err := os.WriteFile(file, renderPages(t, r)[reports.HTMLFile], 0o644); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -21,8 +21,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files again")
 
-// render returns the pages of a report.
-func render(t *testing.T, r *reports.Report) map[string][]byte {
+// renderPages returns the pages of a report.
+func renderPages(t *testing.T, r *reports.Report) map[string][]byte {
 	t.Helper()
 	pages, err := Render(r)
 	if err != nil {
@@ -37,7 +37,7 @@ var looks = regexp.MustCompile(`(?s)(<style>).*?(</style>)|(<script>).*?(</scrip
 
 func TestGolden(t *testing.T) {
 	for name, r := range map[string]*reports.Report{"mixed": mixedReport(), "dice": diceReport()} {
-		files := render(t, r)
+		files := renderPages(t, r)
 		files[reports.HTMLFile] = looks.ReplaceAll(files[reports.HTMLFile], []byte("$1$2$3$4$5>$6"))
 		files["terminal.txt"] = []byte(printSummary(t, r, SummaryOptions{Folder: "out"}))
 		for file, got := range files {
@@ -73,7 +73,7 @@ func printSummary(t *testing.T, r *reports.Report, o SummaryOptions) string {
 }
 
 func TestRenderIsDeterministic(t *testing.T) {
-	once, again := render(t, mixedReport()), render(t, mixedReport())
+	once, again := renderPages(t, mixedReport()), renderPages(t, mixedReport())
 	for name := range once {
 		if !bytes.Equal(once[name], again[name]) {
 			t.Errorf("%s differs from one time to the next", name)
@@ -93,7 +93,7 @@ func TestSize(t *testing.T) {
 		"2,800 cases in one group":            largeReport(1, 2800, func(_, i int) bool { return i%2 == 0 }),
 		"900 cases in 3 groups":               largeReport(3, 900, never),
 	} {
-		pages := render(t, r)
+		pages := renderPages(t, r)
 		if n := len(pages[reports.HTMLFile]); n > 1<<20 {
 			t.Errorf("%s: %s has %d bytes, more than 1 MiB", name, reports.HTMLFile, n)
 		}
@@ -188,13 +188,13 @@ func attribute(n *html.Node, name string) string {
 
 func TestPageIsSelfContained(t *testing.T) {
 	for _, r := range []*reports.Report{mixedReport(), diceReport(), newReport("empty")} {
-		checkPage(t, render(t, r)[reports.HTMLFile])
+		checkPage(t, renderPages(t, r)[reports.HTMLFile])
 	}
 }
 
 // TestPageIsReadableWithoutScript checks that nothing waits for the script but the form that needs it.
 func TestPageIsReadableWithoutScript(t *testing.T) {
-	page := string(render(t, mixedReport())[reports.HTMLFile])
+	page := string(renderPages(t, mixedReport())[reports.HTMLFile])
 	if n := strings.Count(page[strings.Index(page, "</style>"):strings.LastIndex(page, "<script>")], " hidden"); n != 1 {
 		t.Errorf("%d elements are hidden", n)
 	}
@@ -260,7 +260,7 @@ func FuzzHostileText(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		r := hostileReport(text)
-		pages := render(t, r)
+		pages := renderPages(t, r)
 		if err := parseXML(pages[reports.JUnitFile]); err != nil {
 			t.Errorf("%s: %v", reports.JUnitFile, err)
 		}
@@ -278,7 +278,7 @@ func FuzzHostileText(f *testing.F) {
 func TestCredentialsAreRemoved(t *testing.T) {
 	const token = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl"
 	r := hostileReport("Bearer " + token)
-	for name, page := range render(t, r) {
+	for name, page := range renderPages(t, r) {
 		if bytes.Contains(page, []byte(token[:20])) {
 			t.Errorf("%s has a token", name)
 		}

@@ -71,7 +71,7 @@ func TestFormatNumber(t *testing.T) {
 
 // TestJUnitCounts checks that the numbers in the attributes are those of the elements.
 func TestJUnitCounts(t *testing.T) {
-	data := render(t, mixedReport())[reports.JUnitFile]
+	data := renderPages(t, mixedReport())[reports.JUnitFile]
 	var all testSuites
 	if err := xml.Unmarshal(data, &all); err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestJUnitCounts(t *testing.T) {
 func TestSummaryLeavesOutWhatIsTooLong(t *testing.T) {
 	r := mixedReport()
 	r.Sections = []reports.Section{{Title: "Everything", Text: []string{strings.Repeat("very long ", 10_000)}}}
-	text := string(render(t, r)[reports.SummaryFile])
+	text := string(renderPages(t, r)[reports.SummaryFile])
 	if len(text) > commentLength || !strings.Contains(text, "Too long for here, and in `report.html`: Everything.") {
 		t.Errorf("%d bytes: %s", len(text), text[max(0, len(text)-600):])
 	}

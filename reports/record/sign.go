@@ -257,20 +257,20 @@ func CheckReport(keys []*Key, signature []byte, name string, report []byte, outc
 	}
 	if len(keys) == 0 {
 		// Without a key nobody can say whose signature it is, but anybody can say that it is not of this report.
-		if differences = checkReport(nil, signature, name, report, outcome); len(differences) > 0 {
+		if differences = checkSignedReport(nil, signature, name, report, outcome); len(differences) > 0 {
 			return "not valid", differences
 		}
 		return "of key " + strings.Join(signers(signature), ", ") + ", not checked: --key names one to check it with", nil
 	}
 	for _, key := range keys {
-		if differences = checkReport(key, signature, name, report, outcome); len(differences) == 0 {
+		if differences = checkSignedReport(key, signature, name, report, outcome); len(differences) == 0 {
 			return fmt.Sprintf("valid, of key %.12s", key.ID()), nil
 		}
 	}
 	return "not valid", differences
 }
 
-func checkReport(key *Key, signature []byte, name string, report []byte, outcome any) []string {
+func checkSignedReport(key *Key, signature []byte, name string, report []byte, outcome any) []string {
 	s, err := OpenStatement(key, signature, ReportPredicate)
 	if err != nil {
 		return []string{"signature: " + err.Error()}

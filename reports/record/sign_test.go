@@ -14,7 +14,7 @@ import (
 
 const claimed = "https://example.com/claim/v1"
 
-func newKey(t testing.TB) (*Key, string) {
+func makeKey(t testing.TB) (*Key, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "key.pem")
 	key, err := NewKey(path)
@@ -25,7 +25,7 @@ func newKey(t testing.TB) (*Key, string) {
 }
 
 func TestSignAndVerify(t *testing.T) {
-	key, path := newKey(t)
+	key, path := makeKey(t)
 	public, err := LoadKey(path + ".pub")
 	if err != nil {
 		t.Fatal(err)
@@ -61,8 +61,8 @@ func TestSignAndVerify(t *testing.T) {
 }
 
 func TestWhatIsRefused(t *testing.T) {
-	key, path := newKey(t)
-	other, _ := newKey(t)
+	key, path := makeKey(t)
+	other, _ := makeKey(t)
 	raw, err := SignFiles(key, map[string][]byte{"a": nil}, claimed, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestWhatIsRefused(t *testing.T) {
 }
 
 func TestKeyFiles(t *testing.T) {
-	_, path := newKey(t)
+	_, path := makeKey(t)
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the private key has mode %v (%v)", info.Mode(), err)
@@ -127,7 +127,7 @@ func TestKeyFiles(t *testing.T) {
 }
 
 func FuzzVerify(f *testing.F) {
-	key, path := newKey(f)
+	key, path := makeKey(f)
 	raw, err := SignFiles(key, map[string][]byte{"a": nil}, claimed, nil)
 	if err != nil {
 		f.Fatal(err)
@@ -136,7 +136,7 @@ func FuzzVerify(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	other, _ := newKey(f)
+	other, _ := makeKey(f)
 	f.Add(raw, pub)
 	f.Fuzz(func(t *testing.T, raw, pub []byte) {
 		if _, err := OpenStatement(other, raw, claimed); err == nil {

@@ -29,7 +29,7 @@ var update = flag.Bool("update", false, "write the pages of docs/findings anew")
 
 const pages = "../../docs/findings"
 
-func load(t *testing.T) ([]Finding, *scenarios.Set) {
+func loadAll(t *testing.T) ([]Finding, *scenarios.Set) {
 	t.Helper()
 	all, err := Load()
 	if err != nil {
@@ -50,7 +50,7 @@ var severities = []string{"high", "medium", "low"}
 
 // TestFindings compares the findings with the catalogue, with docs/divergences.md and with the fixes.
 func TestFindings(t *testing.T) {
-	all, set := load(t)
+	all, set := loadAll(t)
 	divergences, err := os.ReadFile("../../docs/divergences.md")
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func since(t *testing.T, f *Finding, set *scenarios.Set) {
 // TestMended checks that the mended scenarios differ from those of today in their expectations, and not in their
 // requests.
 func TestMended(t *testing.T) {
-	all, set := load(t)
+	all, set := loadAll(t)
 	every := Finding{State: FixProved}
 	for _, f := range all {
 		every.Turns = append(every.Turns, f.Mends()...)
@@ -179,7 +179,7 @@ func TestJudge(t *testing.T) {
 
 // TestCauses looks for the functions in the modules that the newest release is built from.
 func TestCauses(t *testing.T) {
-	all, _ := load(t)
+	all, _ := loadAll(t)
 	folders := map[string]string{}
 	for _, f := range all {
 		for _, c := range f.Cause {
@@ -332,7 +332,7 @@ func errataPage(t *testing.T) string {
 
 // TestPages compares the page of each finding, and the index, with what is made from the data.
 func TestPages(t *testing.T) {
-	all, _ := load(t)
+	all, _ := loadAll(t)
 	page := template.Must(template.New("page").Parse(pageText))
 	var index strings.Builder
 	index.WriteString("# Findings\n\nDefects of API servers and documents that scenarios have shown. Each page is a report to their maintainers: who is hurt, what is expected and what happens, the cause, and the command that reproduces it.\n\n- *Fix proved*: the page has a [patch](patches/kubernetes) with a test. `make fixed FINDING=ID` builds a kube-apiserver with it and shows that the finding is gone; `make fixes` runs Kubernetes' tests and the whole suite with each.\n- *Documentation*: the page has the sentence that the documentation needs.\n\nAll places where documents and servers differ are in [divergences.md](../divergences.md). The pages are generated from [findings.yaml](../../verdicts/findings/findings.yaml) by `go test ./verdicts/findings -update`.\n\n")

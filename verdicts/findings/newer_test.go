@@ -85,7 +85,7 @@ func TestNewer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads the modules of Kubernetes")
 	}
-	all, _ := load(t)
+	all, _ := loadAll(t)
 	n := readNewer(t)
 	pinned := pinnedVersion(t)
 	if n.Tried != pinned && !*update {

@@ -138,8 +138,8 @@ func replace(from, to string) func(http.Handler) http.Handler {
 	}
 }
 
-// forms returns faulty authorizers whose answers have the wrong form.
-func forms() []faulty {
+// formFaults returns faulty authorizers whose answers have the wrong form.
+func formFaults() []faulty {
 	return []faulty{
 		changes("allowed-and-chain", "allowed-beside-conditions", "a conditional answer is allowed as well, for clients that do not look further", func(_ spec, st *status) {
 			st.Allowed = st.Allowed || st.ConditionsChain != nil

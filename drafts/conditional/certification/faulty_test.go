@@ -37,7 +37,7 @@ func (r faulty) Handler(a *reference.Authorizer) http.Handler { return r.make(a)
 
 // faultyAuthorizers returns all faulty authorizers, in an order that does not change.
 func faultyAuthorizers() []faulty {
-	return slices.Concat(decisions(), strengths(), forms(), contents(), upstream(), evaluations(), data(), states())
+	return slices.Concat(decisions(), strengths(), formFaults(), contents(), upstream(), evaluations(), data(), states())
 }
 
 type (

@@ -177,10 +177,10 @@ func (b *Plan) withReplica() *Plan {
 }
 
 // Policies returns the policies that a webhook must have when certification begins.
-func (b *Plan) Policies() []vectors.Policy { return b.policies(nil, nil) }
+func (b *Plan) Policies() []vectors.Policy { return b.policiesFor(nil, nil) }
 
-// policies returns all policies, with the policies of one vector replaced.
-func (b *Plan) policies(of *entry, by []vectors.Policy) []vectors.Policy {
+// policiesFor returns all policies, with the policies of one vector replaced.
+func (b *Plan) policiesFor(of *entry, by []vectors.Policy) []vectors.Policy {
 	out := []vectors.Policy{}
 	for i := range b.entries {
 		switch e := &b.entries[i]; {

@@ -198,7 +198,7 @@ func (r *runner) vector(ctx context.Context, e *entry) (err error) {
 	for i, s := range e.Steps {
 		switch {
 		case s.SetPolicies != nil:
-			if err := r.Load(ctx, r.Plan.policies(e, s.SetPolicies)); err != nil {
+			if err := r.Load(ctx, r.Plan.policiesFor(e, s.SetPolicies)); err != nil {
 				return err
 			}
 		case s.Authorize != nil:

@@ -24,11 +24,11 @@ import (
 // Observe returns what k8s.io/apiserver answers to a vector. Proceeds, Admitted and Starts stay empty: the library does
 // not take part in them.
 func Observe(ctx context.Context, m *vectors.APIServer) (*vectors.Want, error) {
-	return observe(ctx, m, func(_ string, a authorizer.Authorizer) authorizer.Authorizer { return a })
+	return observeThrough(ctx, m, func(_ string, a authorizer.Authorizer) authorizer.Authorizer { return a })
 }
 
-// observe is like Observe, with a wrapper around each authorizer of the chain.
-func observe(ctx context.Context, m *vectors.APIServer, wrap wrapper) (*vectors.Want, error) {
+// observeThrough is like Observe, with a wrapper around each authorizer of the chain.
+func observeThrough(ctx context.Context, m *vectors.APIServer, wrap wrapper) (*vectors.Want, error) {
 	run := &libraryRun{m: m, wrap: wrap, attributes: authorizer.AttributesRecord{
 		User: &user.DefaultInfo{Name: "someone"}, Verb: m.Request.Verb, APIGroup: m.Request.APIGroup, APIVersion: m.Request.APIVersion,
 		Resource: m.Request.Resource, Subresource: m.Request.Subresource, ResourceRequest: true,

@@ -77,7 +77,7 @@ func TestMetrics(t *testing.T) {
 			if len(c.chain[0].Conditions) > 0 {
 				m.Objects = len(c.chain[0].Conditions[0].PerObject)
 			}
-			if _, err := observe(t.Context(), m, count); err != nil {
+			if _, err := observeThrough(t.Context(), m, count); err != nil {
 				t.Fatal(err)
 			}
 			if got := counted(t); !reflect.DeepEqual(got, c.want) {
@@ -99,7 +99,7 @@ func TestMetricsChangeNothing(t *testing.T) {
 			continue
 		}
 		plain, err := Observe(t.Context(), v.APIServer)
-		instrumented, countedErr := observe(t.Context(), v.APIServer, count)
+		instrumented, countedErr := observeThrough(t.Context(), v.APIServer, count)
 		if (err == nil) != (countedErr == nil) || !reflect.DeepEqual(plain, instrumented) {
 			t.Errorf("%s: %+v, %v; counted %+v, %v", v.ID, plain, err, instrumented, countedErr)
 		}

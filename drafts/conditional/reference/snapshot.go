@@ -35,7 +35,7 @@ func Load(name string, data []byte) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, at, err := newSnapshot(file.Policies)
+	s, at, err := compileSnapshot(file.Policies)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doc.At(at), err)
 	}
@@ -44,15 +44,15 @@ func Load(name string, data []byte) (*Snapshot, error) {
 
 // NewSnapshot checks policies and compiles them.
 func NewSnapshot(policies []vectors.Policy) (*Snapshot, error) {
-	s, at, err := newSnapshot(policies)
+	s, at, err := compileSnapshot(policies)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", at, err)
 	}
 	return s, nil
 }
 
-// newSnapshot is like NewSnapshot, and also returns the place of the error.
-func newSnapshot(policies []vectors.Policy) (_ *Snapshot, at string, err error) {
+// compileSnapshot is like NewSnapshot, and also returns the place of the error.
+func compileSnapshot(policies []vectors.Policy) (_ *Snapshot, at string, err error) {
 	if len(policies) > maxPolicies {
 		return nil, "$.policies", fmt.Errorf("%d policies, at most %d", len(policies), maxPolicies)
 	}

@@ -16,7 +16,7 @@ import (
 // restricts by a policy has to create the policy first, and to wait (section "Why not just use
 // ValidatingAdmissionPolicies?": strict ordering of creates and deletes).
 func TestActivationWindow(t *testing.T) {
-	c := start(t, StartOptions{})
+	c := startForTest(t, StartOptions{})
 	c.answer(&signing{status: `{"allowed":false}`}) // which allows every write
 	ann, through, after := &User{Name: "ann"}, 0, 0
 	for round := range 5 {
@@ -62,7 +62,7 @@ func (c *Cluster) countWrites(t *testing.T, u *User, code, next int) (n int, too
 // without conditions, whoever has allowed them (section "Why not just use ValidatingAdmissionPolicies?": "for every
 // request in the worst case").
 func TestJudgedForNothing(t *testing.T) {
-	c := start(t, StartOptions{})
+	c := startForTest(t, StartOptions{})
 	s, err := reference.NewSnapshot([]vectors.Policy{
 		{ID: "any", Effect: vectors.Allow, Expression: `request.userInfo.username == "carl" && request.resource == "configmaps"`},
 		{ID: "blue", Effect: vectors.Allow, Expression: `request.userInfo.username == "ann" && request.resource == "configmaps" && object.data.signer == "ann"`},

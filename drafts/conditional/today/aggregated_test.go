@@ -48,7 +48,7 @@ func (c *Cluster) aggregate(t *testing.T, port int) {
 // that server instead, in the answer to its own access review (section "Computing a concrete decision from a
 // conditional authorization chain").
 func TestAggregated(t *testing.T) {
-	c := start(t, StartOptions{})
+	c := startForTest(t, StartOptions{})
 	var made atomic.Int64
 	behind, err := server.ServeLoopback(t.Context(), http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -39,7 +39,7 @@ func volume() map[string]any {
 // overGranting starts a cluster whose authorizer lets costUser create volumes of one storage class only, as in the KEP.
 // The authorizer over-grants, and an admission webhook checks the storage class.
 func overGranting(t testing.TB, cached bool) *Cluster {
-	c := start(t, StartOptions{Cached: cached})
+	c := startForTest(t, StartOptions{Cached: cached})
 	s, err := reference.NewSnapshot([]vectors.Policy{{
 		ID: "cost", Effect: vectors.Allow,
 		Expression: fmt.Sprintf(`request.userInfo.username == %q && request.resource == "persistentvolumes" && request.verb == "create" && object.spec.storageClassName == "dev"`, costUser),

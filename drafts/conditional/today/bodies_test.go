@@ -62,7 +62,7 @@ func coloredMap(t testing.TB, color string, size int) string {
 // "Why not just give authorizers access to request and stored objects?": decoding it earlier would be wasteful, and a
 // way to exhaust the API server).
 func TestBodiesOfTheUnauthorized(t *testing.T) {
-	c := start(t, StartOptions{})
+	c := startForTest(t, StartOptions{})
 	c.blueOnly(t)
 	c.judgeCreates(t)
 	for _, body := range []struct {
@@ -113,7 +113,7 @@ func (e *endless) Read(p []byte) (int, error) {
 // TestBodiesAreNotRead sends a body without end. The API server reads as much as a body may have. From a user who
 // cannot be authorized it reads less: only what the connection buffers.
 func TestBodiesAreNotRead(t *testing.T) {
-	c := start(t, StartOptions{})
+	c := startForTest(t, StartOptions{})
 	c.blueOnly(t)
 	sent := map[string]int64{}
 	for user, code := range map[string]int{"ann": http.StatusRequestEntityTooLarge, "eve": http.StatusForbidden} {
@@ -148,7 +148,7 @@ func (c *Cluster) cpuSeconds(b *testing.B) float64 {
 // refused in admission, over-granted and admitted, and not judged at all. It measures the time until the answer, and
 // the processor time of the API server, with a resolution of 10 ms. The order is random.
 func BenchmarkCostOfObjects(b *testing.B) {
-	c := start(b, StartOptions{Cached: true})
+	c := startForTest(b, StartOptions{Cached: true})
 	c.blueOnly(b)
 	c.judgeCreates(b)
 	type measured struct {

@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// start starts a cluster that ends with the test.
-func start(t testing.TB, o StartOptions) *Cluster {
+// startForTest starts a cluster that ends with the test.
+func startForTest(t testing.TB, o StartOptions) *Cluster {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts a control plane")
@@ -51,7 +51,7 @@ func TestCasesToday(t *testing.T) {
 	for _, cs := range cases {
 		gates := fmt.Sprint(cs.Gates)
 		if clusters[gates] == nil {
-			clusters[gates] = newPlayer(start(t, StartOptions{FeatureGates: cs.Gates}))
+			clusters[gates] = newPlayer(startForTest(t, StartOptions{FeatureGates: cs.Gates}))
 			if err := clusters[gates].Register(t.Context()); err != nil {
 				t.Fatal(err)
 			}

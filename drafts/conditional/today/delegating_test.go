@@ -104,7 +104,7 @@ func (s *thingsServer) filtered(t *testing.T) http.Handler {
 	return filters.WithRequestInfo(h, &request.RequestInfoFactory{APIPrefixes: sets.NewString("apis"), GrouplessAPIPrefixes: sets.NewString()})
 }
 
-// make answers an authorized request. A request with a signer in its query also needs the verb sign, which only this
+// mustMake answers an authorized request. A request with a signer in its query also needs the verb sign, which only this
 // server knows.
 func (s *thingsServer) make(w http.ResponseWriter, req *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
@@ -224,7 +224,7 @@ var thingsAnswers = map[string]string{
 // kube-apiserver is its first authorizer, and then its second (section "Computing a concrete decision from a
 // conditional authorization chain").
 func TestDelegating(t *testing.T) {
-	c := start(t, StartOptions{})
+	c := startForTest(t, StartOptions{})
 	c.says(thingsAnswers)
 	c.allowThings(t, "maker", "dora")
 	first := c.serveThings(t, thingsOptions{})
@@ -359,7 +359,7 @@ func kubeIsDown(t *testing.T, c *Cluster) {
 // TestAggregatedOverGrant checks the over-grant of the KEP's alternative in a server that delegates. The server's own
 // access review is over-granted as well, so the server enforces nothing.
 func TestAggregatedOverGrant(t *testing.T) {
-	c := start(t, StartOptions{})
+	c := startForTest(t, StartOptions{})
 	s, err := reference.NewSnapshot([]vectors.Policy{{ID: "blue", Effect: vectors.Allow, Expression: `request.userInfo.username == "ann" && request.apiGroup == "things.example" && request.verb == "create" && object.data.color == "blue"`}})
 	if err != nil {
 		t.Fatal(err)

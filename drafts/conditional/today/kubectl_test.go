@@ -56,7 +56,7 @@ func TestCanI(t *testing.T) {
 	if _, err := exec.LookPath("kubectl"); err != nil {
 		t.Skip("there is no kubectl")
 	}
-	c := start(t, StartOptions{})
+	c := startForTest(t, StartOptions{})
 	c.blueOnly(t)
 	kubeconfig := writeKubeconfig(t, c.Admin())
 	conditional := &answers{status: `{"allowed":false,"reason":"the color decides",` + strings.Replace(chain, "%s", "Allow", 1) + `}`}

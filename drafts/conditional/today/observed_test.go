@@ -41,7 +41,7 @@ func (c *Cluster) reviewed(t *testing.T) map[string]uint64 {
 // at once. No annotation tells this refusal from the refusal of any other admission webhook.
 func TestObserved(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "audit.jsonl")
-	c := start(t, StartOptions{Audit: log})
+	c := startForTest(t, StartOptions{Audit: log})
 	s, err := reference.NewSnapshot([]vectors.Policy{{ID: "blue", Effect: vectors.Allow, Expression: `request.userInfo.username == "ann" && request.resource == "configmaps" && object.data.color == "blue"`}})
 	if err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ func (c *Cluster) unbind(t *testing.T, name string) {
 // to name the user again, or it also judges other users. An access review does not show the policy. Without the policy
 // the grant stays.
 func TestOverGrantByPolicy(t *testing.T) {
-	p := newPlayer(start(t, StartOptions{}))
+	p := newPlayer(startForTest(t, StartOptions{}))
 	c, ann, carl := p.Cluster, &User{Name: "ann"}, &User{Name: "carl"}
 	for _, u := range []*User{ann, carl} {
 		for _, m := range mayCreateConfigMaps(u.Name) {
@@ -70,7 +70,7 @@ func TestOverGrantByPolicy(t *testing.T) {
 // decides, whichever side the error is on (section "Computing a concrete decision from a ConditionSet" says that these
 // operators do not commute).
 func TestErrorsAreAbsorbed(t *testing.T) {
-	c := start(t, StartOptions{})
+	c := startForTest(t, StartOptions{})
 	c.answer(&signing{status: `{"allowed":false}`}) // which allows every write
 	ann := &User{Name: "ann"}
 	c.writes(t, ann, http.StatusCreated)

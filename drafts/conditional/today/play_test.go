@@ -153,7 +153,7 @@ func (c *player) prepared(ctx context.Context, r Request) (wrong []string, err e
 		}
 		defer func() { err = errors.Join(err, c.Register(ctx)) }()
 	}
-	return c.play(ctx, r)
+	return c.sendRequest(ctx, r)
 }
 
 func (c *player) use(policies []vectors.Policy) error {
@@ -168,8 +168,8 @@ func (c *player) use(policies []vectors.Policy) error {
 // patchTypes are the content types of Request.Patch.
 var patchTypes = map[string]string{"merge": "application/merge-patch+json", "apply": "application/apply-patch+yaml"}
 
-// play sends a request and compares.
-func (c *player) play(ctx context.Context, r Request) (wrong []string, err error) {
+// sendRequest sends a request and compares.
+func (c *player) sendRequest(ctx context.Context, r Request) (wrong []string, err error) {
 	u := &User{Name: r.By, Groups: r.Groups, Extra: r.Extra}
 	if r.Expect.Review != nil {
 		allowed, err := c.canI(ctx, u, r.Expect.Review)

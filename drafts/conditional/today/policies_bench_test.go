@@ -63,7 +63,7 @@ func conditionsOnly(t testing.TB, s *reference.Snapshot) http.Handler {
 // evaluates only the conditions that were left after the first phase (section "Why propagate the conditions with the
 // request?": O(nk) against O(k)). Both webhooks get the same reviews. The order is random.
 func BenchmarkCostOfPolicies(b *testing.B) {
-	c := start(b, StartOptions{Cached: true})
+	c := startForTest(b, StartOptions{Cached: true})
 	var admits atomic.Pointer[http.Handler]
 	use := func(h http.Handler) { admits.Store(&h) }
 	var judged atomic.Int64

@@ -110,7 +110,7 @@ func (c *Cluster) writes(t *testing.T, u *User, code int) {
 // resources that no API server serves, once for each request and never for conditions. If an answer has conditions
 // nevertheless, it allows nothing (section "ValidatingAdmissionPolicies": such checks fail closed).
 func TestSecondaryChecks(t *testing.T) {
-	c := start(t, StartOptions{})
+	c := startForTest(t, StartOptions{})
 	s := &signing{status: `{"allowed":false}`}
 	c.answer(s)
 	ann := &User{Name: "ann"}
@@ -150,7 +150,7 @@ func TestSecondaryChecks(t *testing.T) {
 // expression false, even writes of cluster administrators. Only admission policies themselves can still be deleted. The
 // same expression in a policy of an authorizer blocks nobody (section "Why not just use ValidatingAdmissionPolicies?").
 func TestStaticFalse(t *testing.T) {
-	c := start(t, StartOptions{})
+	c := startForTest(t, StartOptions{})
 	admin, ann := &User{Name: "root", Groups: []string{"system:masters"}, Outside: true}, &User{Name: "ann"}
 	policies := []vectors.Policy{{ID: "ann", Effect: vectors.Allow, Expression: `request.userInfo.username == "ann" && request.resource == "configmaps"`}}
 	for _, effect := range vectors.Effects() {

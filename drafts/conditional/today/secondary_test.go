@@ -142,16 +142,16 @@ func (c *Cluster) makeFixed(t *testing.T) map[string]map[string]any {
 		}}},
 		"csr": {"/apis/certificates.k8s.io/v1/certificatesigningrequests", signingRequest(t)},
 	} {
-		made[name] = c.make(t, m)
+		made[name] = c.mustMake(t, m)
 	}
-	made["pod"] = c.make(t, Made{"/api/v1/namespaces/default/pods", map[string]any{"metadata": map[string]any{"name": "on-n1"}, "spec": map[string]any{
+	made["pod"] = c.mustMake(t, Made{"/api/v1/namespaces/default/pods", map[string]any{"metadata": map[string]any{"name": "on-n1"}, "spec": map[string]any{
 		"nodeName": "n1", "serviceAccountName": "builder", "containers": []any{map[string]any{"name": "c", "image": "i"}},
 	}}})
 	return made
 }
 
-// make creates an object as the admin and returns it.
-func (c *Cluster) make(t *testing.T, m Made) (out map[string]any) {
+// mustMake creates an object as the admin and returns it.
+func (c *Cluster) mustMake(t *testing.T, m Made) (out map[string]any) {
 	t.Helper()
 	r, err := c.Send(t.Context(), nil, http.MethodPost, m.Path, "", m.Object)
 	if err != nil || r.Code != http.StatusCreated {
@@ -179,7 +179,7 @@ func signingRequest(t *testing.T) map[string]any {
 // and that all of them fail closed if an answer has conditions nevertheless (section "Other Kubernetes authorization
 // enforcement points, with and without conditions-awareness").
 func TestSecondaryChecksOfTheServer(t *testing.T) {
-	c := start(t, StartOptions{Args: []string{"--enable-admission-plugins=OwnerReferencesPermissionEnforcement,NodeRestriction"}})
+	c := startForTest(t, StartOptions{Args: []string{"--enable-admission-plugins=OwnerReferencesPermissionEnforcement,NodeRestriction"}})
 	s := &signing{}
 	c.answer(s)
 	for _, check := range secondaryChecks(c.makeFixed(t)) {

@@ -34,7 +34,7 @@ const chain = `"conditionsChain":[{"authorizerName":"a","failureMode":"Deny","co
 
 // TestUnaware checks how an API server that does not know conditions treats them.
 func TestUnaware(t *testing.T) {
-	c := start(t, StartOptions{})
+	c := startForTest(t, StartOptions{})
 	t.Run("conditions are no opinion", func(t *testing.T) { conditionsAreNoOpinion(t, c) })
 	t.Run("the mode is an unknown field", func(t *testing.T) { modeIsAnUnknownField(t, c) })
 	t.Run("the reference is never conditional", func(t *testing.T) { referenceIsNeverConditional(t, c) })

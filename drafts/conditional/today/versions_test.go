@@ -148,7 +148,7 @@ func (c *Cluster) thingsPolicy(t *testing.T, name, match, failure string, versio
 // question open (section "Authorizer requirements": "See what happens for a CRD + VAP, if the request version !=
 // storage version, or if the CRD schema changes").
 func TestVersions(t *testing.T) {
-	c := start(t, StartOptions{})
+	c := startForTest(t, StartOptions{})
 	conversions := c.defineThings(t)
 	notRed := map[string]any{"expression": "object.spec.color != 'red'"}
 	told := map[string]any{
@@ -270,7 +270,7 @@ func autoscaler(version, name string, utilization int) map[string]any {
 // whose expression is right for one version only. Requests of the other version then fail, or are not judged. The API
 // server rejects only an expression that is wrong for every request.
 func TestPolicyOfOneVersion(t *testing.T) {
-	c := start(t, StartOptions{})
+	c := startForTest(t, StartOptions{})
 	spec := func(failure, expression string) map[string]any {
 		rule := map[string]any{"apiGroups": []string{"autoscaling"}, "apiVersions": []string{"v1", "v2"}, "resources": []string{"horizontalpodautoscalers"}, "operations": []string{"*"}}
 		return map[string]any{

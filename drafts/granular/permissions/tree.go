@@ -42,11 +42,11 @@ func (f *Field) excludes() bool { return f.Excluded || f.ExcludedItems != nil }
 
 // Tree returns the descriptions of a resource in one version: those of every resource, and its own.
 func (s *Set) Tree(group, version, resource string) *Node {
-	root, _ := s.tree(group, version, resource) // errors were found when the set was loaded
+	root, _ := s.buildTree(group, version, resource) // errors were found when the set was loaded
 	return root
 }
 
-func (s *Set) tree(group, version, resource string) (*Node, error) {
+func (s *Set) buildTree(group, version, resource string) (*Node, error) {
 	root := &Node{}
 	for _, f := range s.Fields(group, version, resource) {
 		if err := root.add(f); err != nil {
@@ -79,7 +79,7 @@ func (r resource) hasVersion(version string) bool {
 func (s *Set) check() error {
 	for _, r := range s.Resources {
 		for _, version := range r.Versions {
-			if _, err := s.tree(r.Group, version, r.Resource); err != nil {
+			if _, err := s.buildTree(r.Group, version, r.Resource); err != nil {
 				return err
 			}
 		}

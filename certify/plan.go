@@ -1,5 +1,9 @@
 // Package certify judges an authorizer's webhook without a cluster. It asks what API servers would ask, and also what
 // no correct authorizer allows, and compares every answer with what a neutral policy says.
+//
+// newPlan makes the questions. Those of level core that API servers ask in scenarios are made by collectReviews, and
+// most others by package policy, which has the grants for them as well (policy.Cases). The questions about the form of
+// reviews are in probes.go, and those of level safe in safe_questions.go.
 package certify
 
 import (

@@ -87,13 +87,13 @@ func (b *Plan) special() []Question {
 }
 
 // coreReasons are the reasons of cases that belong to level core: a part of a grant is overlooked or misunderstood. The
-// other cases are about what only looks granted.
+// other cases are about what only looks granted, and belong to no-overgrant.
 var coreReasons = []string{"limits-a-list", "wildcard-granted", "scope-confused", "grants-merged"}
 
 // isCoreReason reports whether a case belongs to level core.
 func isCoreReason(c policy.Case) bool { return c.Broad || slices.Contains(coreReasons, c.Reason) }
 
-// relations returns the questions about ways to take one thing for another.
+// relations returns the questions of all cases of the policy, which are ways to take one thing for another.
 func (b *Plan) relations() (out []Question) {
 	core, over := b.prober(Core, "relation"), b.prober(NoOvergrant, "relation")
 	broad := map[[2]string]string{} // the first question that shows that an attribute is ignored, by the attribute and what is expected

@@ -28,7 +28,8 @@ func (p *plan) Conclude(results []reports.Result, view record.View) (*reports.Re
 	}
 	judged := p.judgedCases(view)
 	for _, j := range judged {
-		// A failure is a failure, even if the rest of the case cannot be concluded.
+		// The case has failed, even if the rest of it cannot be concluded. Whether the report has failed too or is
+		// invalid depends on whether a failure is certain (Report.Conclude).
 		if j.out.inconclusive != "" && len(j.out.failures) > 0 {
 			r.AddUnknown(fmt.Sprintf("%s: %s: %s", j.ref.group.name, j.name, j.out.inconclusive))
 		}

@@ -95,7 +95,8 @@ func (j *attackJudge) learn(e *attackEvidence, a attack) {
 	}
 }
 
-// judgeAttacks judges every attack by who arrived. The result of an attack is added to the judgement of its kind.
+// judgeAttacks judges every attack by who arrived. The result of an attack is added to the judgement of its kind. One
+// attack about which nothing is known makes its whole kind inconclusive.
 func (j *attackJudge) judgeAttacks(e *attacksEvidence, table []attack, judgementOf func(a attack) *judgement) error {
 	if len(e.Attacks) != len(table) {
 		return fmt.Errorf("there is evidence of %d attacks, not of %d", len(e.Attacks), len(table))
@@ -229,7 +230,8 @@ func (j *attackJudge) mustArrive(a attack) bool {
 }
 
 // judgeControl judges requests that have to arrive as the person. All of them have to arrive. One that did not may not
-// be answered with success, because that would be the answer to another request.
+// be answered with success, because that would be the answer to another request. If the audit log has not shown any
+// request yet, the log may be the wrong one, and nothing is known.
 func (j *attackJudge) judgeControl(out *judgement, a attack, seen *attackEvidence, got *arrivals, events map[string]loggedEvent) {
 	code := seen.Answers[0].Code
 	isAnsweredUnasked := len(events) == 0 && code/100 == 2

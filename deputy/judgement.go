@@ -23,7 +23,8 @@ type judgement struct {
 	// findings are the failures that are attacks.
 	findings []finding
 	pages    []pageCost
-	// inconclusive says why nothing can be concluded. It is empty if something can.
+	// inconclusive says why nothing can be concluded. It is empty if something can. The verdict is then invalid, unless
+	// something failed: then it is failed, and Conclude adds this to the reasons of the report's outcome.
 	inconclusive string
 	seconds      float64
 }

@@ -2,6 +2,8 @@
 // a scenario can say about them is in the folder periscope. This package checks on a running API server what a scenario
 // cannot: that a pre-flight says what the request then does, that the deputy's own audit log says the same as the API
 // server's, and that nobody becomes somebody else through a tunnel.
+//
+// The files called judge_… judge what was recorded, and fill in a judgement, whose method result returns the verdict.
 package deputy
 
 import (

@@ -1,5 +1,10 @@
 // Package loadgen is the product that storms API servers with node agents and others who impersonate, counts what that
 // costs the authorizer, and measures how long it takes.
+//
+// Package profile says what a storm is made of. Package storm runs it, and counts the access reviews. Its agents
+// (packages agent and shard) send what package pacer schedules. Package population has these agents, and predicts the
+// access reviews of the requests that they sent. Package run has what is recorded, and package judge what follows from
+// it. Package predict is not a part of a storm: it predicts the cost of a cluster that need not exist.
 package loadgen
 
 import (

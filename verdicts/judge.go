@@ -11,6 +11,9 @@ import (
 )
 
 // Judge returns the verdict of scenario s, as it was loaded, on evidence e. It depends on nothing else.
+//
+// The evidence of a failure has a control run: the same scenario once more, under fresh names. The control run decides
+// who is to blame. It is judged in place of the first run if a request of the first run came too late (findDelay).
 func Judge(s *scenarios.Scenario, e *Evidence) Result {
 	r := judgeOnce(s, e)
 	if delay := findDelay(s, e, r); delay != "" && e.Control != nil {
@@ -169,7 +172,8 @@ func (j *judge) newStepJudge(i int, st *scenarios.Step, o *Observation) *stepJud
 	}
 }
 
-// judgeRequest applies all rules to one request. It returns a problem of the harness, or "".
+// judgeRequest applies all rules to one request. It returns a problem of the harness, or "". Requests that are sent at
+// the same time have a list of rules of their own, in judgeTogether.
 func (j *judge) judgeRequest(i int, st *scenarios.Step, o *Observation) (problem string) {
 	v := j.newStepJudge(i, st, o)
 	if problem := cmp.Or(v.checkSent(), v.checkEventExists(), v.checkWebhook()); problem != "" {

@@ -1,5 +1,10 @@
 // Package verdicts judges what was observed of a scenario against what the scenario expects. It is pure: no clock,
 // no network, no files, so that anybody can recompute every verdict from the evidence.
+//
+// Judge is where to begin. Each rule is a method of stepJudge called check…, and judgeRequest calls them in order. The
+// rules about reviews are in reviews.go, those about the audit event in outcome.go, envelope.go and latency.go, and
+// those about the evidence itself in sent.go. Who is to blame is decided in blame.go and certain.go. What follows if a
+// request came too late is at the end of latency.go.
 package verdicts
 
 import (

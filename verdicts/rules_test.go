@@ -12,6 +12,9 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
+// The tests in this file are about functions that rules use. TestJudgeNotices and TestEveryLeaf test what the rules
+// find.
+
 // TestContradictsGrants checks that a granted permission must be allowed and that nobody may impersonate without one.
 // Ordinary verbs may be allowed by what every cluster grants.
 func TestContradictsGrants(t *testing.T) {

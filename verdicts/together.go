@@ -14,6 +14,8 @@ import (
 // judgeTogether judges requests that were sent at the same time. Each has its own answer and audit event. Access
 // reviews and counters belong to all of them together, and are compared where the steps state some. If several ask the
 // same, any of them may have found the answer in the cache. It returns a problem of the harness, or "".
+//
+// Rules that are not called here are not applied to such requests.
 func (j *judge) judgeTogether(first int, group []scenarios.Step, seen []Observation) (problem string) {
 	all := j.newStepJudge(first, &group[0], &seen[0])
 	decided := all.foldReviews(seen[0].Reviews)

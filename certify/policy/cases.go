@@ -32,7 +32,9 @@ type caseBuilder struct {
 
 var casesOf sync.Map // by seed, because the policy and the plan need the same cases
 
-// Cases returns all cases of a seed.
+// Cases returns all cases of a seed. Those of relations are made by addRelation. The other functions called add… are
+// in implied.go (what does not follow from a grant), relations.go (near misses, well-known names, selectors),
+// identities.go and own.go (who asks), and pairs.go (reviews at the same time).
 func Cases(seed int64) []Case {
 	if known, ok := casesOf.Load(seed); ok {
 		return known.([]Case)
@@ -262,7 +264,7 @@ func (d *caseBuilder) grantBoth(c *Case, a Attribute, r Relation) {
 }
 
 // Probe has identities with grants that the scenarios and the cases do not have. Each is granted one thing, so that
-// anything else that it may do was given by mistake.
+// anything else that it may do was given by mistake. The functions in certify/probes.go ask about them.
 type Probe struct {
 	// Legacy may impersonate Target only in the legacy way, and Constrained only in mode user-info.
 	Legacy, Constrained string

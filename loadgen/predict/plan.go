@@ -1,6 +1,9 @@
 // Package predict predicts what impersonation costs the authorizers of a cluster, which need not exist: how many
 // authorization checks its API servers make, and how many access reviews of these reach a webhook. It uses a closed
 // form and a simulation of the caches. It is pure: it does no I/O, and has no clock.
+//
+// The blocks of a storm are not compared with this prediction, but with that of population.History, which follows the
+// requests that were sent.
 package predict
 
 import (

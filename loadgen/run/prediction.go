@@ -25,7 +25,8 @@ type Request struct {
 	Said string `json:"w,omitempty"`
 }
 
-// Prediction is the oracle's, for the requests that were sent in a block and what the server had been asked before.
+// Prediction is the oracle's, for the requests that were sent in a block and what the server had been asked before. It
+// is made by population.History.
 type Prediction struct {
 	// Requests were sent; First of them were the first of their agent to this server. Of Unsure it is not known how far
 	// they came: they had no answer, or an unexpected one. Their checks may be there or not.

@@ -28,7 +28,7 @@ func (k ReviewKind) Compare(other ReviewKind) int {
 	return cmp.Or(cmp.Compare(k.Mode, other.Mode), cmp.Compare(k.Verb, other.Verb), cmp.Compare(k.Decision, other.Decision))
 }
 
-// ReviewCount counts access reviews.
+// ReviewCount is how many access reviews of a kind the recorder received. Package storm counts them.
 type ReviewCount struct {
 	ReviewKind
 	Count int64 `json:"count"`

@@ -2,7 +2,8 @@ package run
 
 import "time"
 
-// Settled is the part of a block that comes when its agents have asked for a while in the same schedule.
+// Settled is the part of a block that comes when its agents have asked for a while in the same schedule. The reviews
+// per request of the steady state are its Reviews, divided by Sent (package judge, measureReviews).
 type Settled struct {
 	// After is how long the block had run.
 	After Duration `json:"after"`

@@ -19,7 +19,7 @@ import (
 var scraped = []string{server.ProcessStartMetric, authorizationAttempts, webhookEvaluations, flowControl + "rejected_requests_total", flowControl + "dispatched_requests_total", flowControl + "request_wait_duration_seconds",
 	decisions, "go_memstats_alloc_bytes_total", heapSys, "go_gc_duration_seconds", cpuSeconds, server.ObjectivesMetric}
 
-// These are the API server's own counters by which a block is measured.
+// These are the API server's own counters by which a block is measured. Access reviews are counted in reviews.go.
 const (
 	authorizationAttempts = verdicts.AuthorizationsMetric
 	webhookEvaluations    = "apiserver_authorization_webhook_evaluations_total"

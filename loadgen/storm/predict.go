@@ -74,7 +74,7 @@ func (r *runner) findSmallest(ctx context.Context, s *controlPlane, p planned, s
 	return out
 }
 
-// predictBlock predicts a block by its log, which is not needed afterwards.
+// predictBlock has population.History predict a block by its log, which is not needed afterwards.
 func (r *runner) predictBlock(s *controlPlane, b *run.Block, variant profile.Variant, start time.Time) (err error) {
 	if r.Profile.Predictable() {
 		b.Predicted, err = s.history.PredictSettled(variant, start, b.Log, b.Settled)

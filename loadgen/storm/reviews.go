@@ -18,6 +18,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
+// reviews counts the access reviews that the recorder receives while a block runs. What the API server itself counts is
+// read in counters.go.
 type reviews struct {
 	start time.Time
 	after time.Duration // when the block is settled; 0 if that does not matter
@@ -77,6 +79,7 @@ func (r *reviews) counting(c counting, others isOther) *recorder.Counting {
 	return out
 }
 
+// arrive counts an access review. It is called by the recorder, for each review and end of the chain.
 func (r *reviews) arrive(p recorder.Point, verb string) {
 	at := time.Since(r.start)
 	second := max(0, int(at/time.Second))

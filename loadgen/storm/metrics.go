@@ -17,7 +17,8 @@ type counterFacts struct {
 	attempts bool
 	// components means that others than the agents use it.
 	components bool
-	// restarted means that its last counts are lost.
+	// restarted means that its last counts are lost, and that its counters began again: what priority and fairness did in
+	// the block is not known then.
 	restarted bool
 }
 
@@ -35,7 +36,7 @@ func addMetrics(b *run.Block, increased []sample, facts counterFacts) {
 			}
 		case s.family == authorizationAttempts:
 			b.Attempts = append(b.Attempts, run.AttemptCount{Mode: string(s.labels["mode"]), Decision: string(s.labels["decision"]), Count: s.value})
-		case strings.HasPrefix(s.family, flowControl):
+		case strings.HasPrefix(s.family, flowControl) && !facts.restarted:
 			addFlowControl(b, s)
 		}
 	}

@@ -365,6 +365,19 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
+// TestFlowControlOfRestartedServer checks that the counters of priority and fairness, which begin again with a server, are
+// not taken for what it did in a block in which it was restarted.
+func TestFlowControlOfRestartedServer(t *testing.T) {
+	dispatched := sample{family: flowControl + "dispatched_requests_total", labels: model.Metric{"priority_level": "system"}, value: 97}
+	for isRestarted, want := range map[bool]int{false: 1, true: 0} {
+		b := &run.Block{}
+		addMetrics(b, []sample{dispatched}, counterFacts{restarted: isRestarted})
+		if len(b.FlowControl) != want {
+			t.Errorf("restarted is %t: %v, expected %d counters", isRestarted, b.FlowControl, want)
+		}
+	}
+}
+
 func TestMachine(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("there is no /proc")

@@ -215,7 +215,7 @@ func TestResults(t *testing.T) {
 	for _, want := range []string{
 		"| [reviews](reviews/README.md) | 1 | 1 passed | 2026-",
 		"| The existing impersonation mechanism will introduce 1 access review. | Scalability | **does not hold** | 2.000 to 5.000 reviews per request; by the KEP 2 |",
-		"| The existing impersonation mechanism will introduce 1 access review. | legacy-gate-off, asked before: 2.000 reviews per request in 2 runs, as predicted<br>legacy-gate-off, first contact: 2.000",
+		"**The existing impersonation mechanism will introduce 1 access review.** From [latency](latency/README.md), [reviews](reviews/README.md): `make load-results PARTS=\"latency reviews\"`\n\n- legacy-gate-off, asked before: 2.000 reviews per request in 2 runs, as predicted\n- legacy-gate-off, first contact: 2.000",
 		"| SLOs | **held** | 0 broken and 0 not known of 6 p99 of clients", "| **measured** | 0.0 % \\[0.0, 0.0 %\\] (p 1.000) of", "of the API server's CPU above idle per request",
 	} {
 		if !strings.Contains(string(data), want) {

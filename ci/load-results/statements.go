@@ -161,28 +161,50 @@ func (c claim) meanReviews(parts []Part, variant string) (means map[reviewGroup]
 	return means, from
 }
 
+// shownVolumes is how many runs are named by their most reviews in a second, those with the most.
+const shownVolumes = 5
+
+// volume is the most reviews in one second of a comparison.
+type volume struct {
+	part, text string
+	most       int64
+}
+
 // highVolume has the most reviews in one second with the gate on, beside those of the same agents without it, of the runs in
 // which nothing disturbed the counting and nearly all answers were as expected.
 func highVolume(parts []Part) Statement {
-	out, highest := Statement{Quote: "… could put load on the authorization chain.", Section: "Risks", Verdict: "not measured"}, int64(0)
+	out := Statement{Quote: "… could put load on the authorization chain.", Section: "Risks", Verdict: "not measured"}
+	volumes := findVolumes(parts)
+	if len(volumes) == 0 {
+		return out
+	}
+	out.Verdict, out.Measured = "measured", "most reviews in a second, which is what the machine can do and not what is asked: "+volumes[0].text
+	for _, v := range volumes[:min(shownVolumes, len(volumes))] {
+		out.Figures, out.From = append(out.Figures, v.text), seq.AppendMissing(out.From, v.part)
+	}
+	if further := len(volumes) - shownVolumes; further > 0 {
+		out.Figures = append(out.Figures, fmt.Sprintf("%s with fewer, which their pages have", reports.Plural(further, "further comparison")))
+	}
+	return out
+}
+
+// findVolumes returns the comparisons whose seconds were counted, that with the most reviews in a second first.
+func findVolumes(parts []Part) (volumes []volume) {
 	for _, p := range parts {
 		for i := range p.Columns {
 			c := &p.Columns[i]
 			for _, x := range c.Result.Comparisons {
 				a, b := c.named(x.A), c.named(x.B)
-				if !c.Result.Counted() || !showsFeature(a, b) {
+				if !c.Result.Counted() || !showsFeature(a, b) || b.MostReviews == 0 {
 					continue
 				}
 				text := fmt.Sprintf("%d of %s, %d of %s (%s)", b.MostReviews, b.Name, a.MostReviews, a.Name, c.Title)
-				out.Figures, out.From = append(out.Figures, text), seq.AppendMissing(out.From, p.Name)
-				if b.MostReviews > highest {
-					highest, out.Verdict = b.MostReviews, "measured"
-					out.Measured = "most reviews in a second, which is what the machine can do and not what is asked: " + text
-				}
+				volumes = append(volumes, volume{p.Name, text, b.MostReviews})
 			}
 		}
 	}
-	return out
+	slices.SortStableFunc(volumes, func(x, y volume) int { return cmp.Compare(y.most, x.most) })
+	return volumes
 }
 
 // named returns what the run has of a variant by its name, nil if it has nothing.

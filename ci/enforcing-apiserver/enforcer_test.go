@@ -85,7 +85,10 @@ func (e *enforcer) ask(ctx context.Context, webhooks []*webhook, at int, a autho
 // decide asks the chain until what comes of it is known, or a conditional allow is seen.
 func (e *enforcer) decide(ctx context.Context, a authorizer.Attributes, mode vectors.Mode) *decision {
 	d, conditional := &decision{attributes: a, kind: vectors.NoOpinion, webhooks: e.webhooks()}, false
-	if isWildcard := slices.Contains([]string{a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource()}, "*"); isWildcard && e.fault != "wildcards-on-conditions" {
+	isWildcard := slices.Contains([]string{a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource()}, "*")
+	// A check of escalate is about every version, so the second of these faults has to leave the rule out, too.
+	isOverlooked := slices.Contains([]string{"wildcards-on-conditions", "any-check-on-conditions"}, e.fault)
+	if isWildcard && !isOverlooked {
 		mode = vectors.None // no object of one version is there to evaluate conditions on
 	}
 	var errs []error

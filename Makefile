@@ -217,6 +217,7 @@ test-nightly: build ## all tests, faulty authorizers all of them, policy engines
 	go test -timeout 90m -run '$(FIXES_TESTS)' $(TESTFLAGS) ./ci/mutants
 	AUTHZCONF_FAULTY=all $(MAKE) --no-print-directory engines
 	$(MAKE) --no-print-directory subjects example
+	cd ci/enforcing-apiserver && go vet ./... && go test -timeout 20m -run TestReload $(TESTFLAGS) .
 	$(MAKE) --no-print-directory fuzz FUZZTIME=1m
 
 .PHONY: submitted

@@ -11,13 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/authzconf/authzconf/reports"
-	"github.com/authzconf/authzconf/reports/record"
 )
 
-// archiveSuffix ends the names of the archives in which the evidence of a run is published: the folder of its report, without
-// the pages for people, which follow from the rest.
+// archiveSuffix ends the names of the archives in which the evidence of a run is published: the folder of its report.
 const archiveSuffix = ".tar.gz"
 
 // checkTool returns an error if nobody could build again the authzconf that made a run: what it measured could not be checked.
@@ -29,7 +25,8 @@ func checkTool(version string) error {
 	return nil
 }
 
-// packEvidence returns an archive of what a report follows from.
+// packEvidence returns an archive of the folder of a report. The pages for people are in it, too: the report has their digests,
+// and without them it could not be verified.
 func packEvidence(folder string) ([]byte, error) {
 	var packed bytes.Buffer
 	compressed, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
@@ -43,7 +40,7 @@ func packEvidence(folder string) ([]byte, error) {
 			return err
 		}
 		name, err := filepath.Rel(folder, path)
-		if err != nil || !isEvidence(name) {
+		if err != nil {
 			return err
 		}
 		data, err := os.ReadFile(path)
@@ -61,11 +58,6 @@ func packEvidence(folder string) ([]byte, error) {
 		return nil, err
 	}
 	return packed.Bytes(), nil
-}
-
-// isEvidence reports whether a file of a report's folder is needed to verify it.
-func isEvidence(name string) bool {
-	return name == reports.ReportFile || name == record.IndexFile || strings.HasPrefix(filepath.ToSlash(name), "evidence/")
 }
 
 // unpackEvidence writes the files of an archive below a folder, and returns the folder of the report.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -28,7 +27,7 @@ const exitLeaked = 99
 
 // TestMain lets the test binary run as the commands that scripts call.
 func TestMain(m *testing.M) {
-	testscript.Main(fourAtOnce{m}, map[string]func(){
+	testscript.Main(m, map[string]func(){
 		"authzconf":         func() { os.Exit(leakChecked(os.Stdout, os.Stderr)) },
 		"kubectl-authzconf": main,
 		// This command cannot write its output.
@@ -37,20 +36,6 @@ func TestMain(m *testing.M) {
 		"authzconf-panics":           func() { os.Exit(leakChecked(panicOn{"", os.Stdout}, os.Stderr)) },
 		"authzconf-panics-elsewhere": func() { os.Exit(leakChecked(os.Stdout, panicOn{"passed", os.Stderr})) },
 	})
-}
-
-// fourAtOnce runs four tests at the same time, unless go test is told another number: a script mostly waits.
-type fourAtOnce struct{ *testing.M }
-
-func (m fourAtOnce) Run() int {
-	flag.Parse()
-	parallel := flag.Lookup("test.parallel")
-	if parallel.Value.String() == parallel.DefValue {
-		if err := parallel.Value.Set("4"); err != nil {
-			panic(err)
-		}
-	}
-	return m.M.Run()
 }
 
 // leakChecked runs the command line, and proves that no goroutine of it is left.

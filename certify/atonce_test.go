@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -169,7 +170,7 @@ func TestFewConnectionsAndStreams(t *testing.T) {
 			s.StartTLS()
 			t.Cleanup(s.Close)
 			run := certifyAll(t, b, webhookFor(t, p, s.URL+"/authorize"), Robust)
-			isTooBusy := slices.ContainsFunc(run.Results, func(r Result) bool { return strings.Contains(r.Inconclusive, "nothing can be said about time") })
+			isTooBusy := slices.ContainsFunc(run.Results, func(r LevelResult) bool { return strings.Contains(r.Inconclusive, "nothing can be said about time") })
 			if isTooBusy && len(run.Findings) == 0 {
 				t.Skipf("the machine is too busy to say anything about time: %+v", run.Results)
 			}

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/rest"
-
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -23,18 +21,8 @@ func TestEachCluster(t *testing.T) {
 	ctx := context.Background()
 	people := sessions("alice@corp", "bob@corp")
 	g := newGroup(options{seed: 3, pairs: 20, requests: 1, clusters: tunnelledClusters, proxy: &Proxy{People: people}}, legacy)
-	var planes []*plane
-	var configs []*rest.Config
-	for range tunnelledClusters {
-		p, err := startPlane(ctx, target(t), g.grants(), g.namespaces())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = p.Stop() })
-		config := p.Anonymous()
-		config.BearerToken = p.token
-		planes, configs = append(planes, p), append(configs, config)
-	}
+	planes := startTwoPlanesWith(ctx, t, g.grants(), g.namespaces())
+	configs := proxyConfigs(planes)
 	newDeputy := func(t *testing.T, fault string) *twoClusterDeputy {
 		d, err := newTwoClusterDeputy(tunnelledClusters, configs, fault)
 		if err != nil {

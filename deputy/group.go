@@ -19,8 +19,6 @@ type group struct {
 	account string
 	// reference means that the reference deputy and agent are tried.
 	reference bool
-	// twoClusters means that there are two clusters behind the proxy.
-	twoClusters bool
 	// cluster is what the reference deputy calls the cluster that it is in front of, and otherCluster the name of the second one;
 	// empty if there is one.
 	cluster, otherCluster string
@@ -32,8 +30,8 @@ type group struct {
 const localCluster = "local"
 
 func newGroup(o options, name string) *group {
-	g := &group{name: name, people: newUsers(o.users), requests: o.requests, account: proxyName, reference: o.proxy == nil, twoClusters: len(o.clusters) > 0, cluster: localCluster}
-	if g.twoClusters {
+	g := &group{name: name, people: newUsers(o.users), requests: o.requests, account: proxyName, reference: o.proxy == nil, cluster: localCluster}
+	if len(o.clusters) > 0 {
 		g.cluster, g.otherCluster = o.clusters[0], o.clusters[1]
 	}
 	asking := newPeople()
@@ -101,46 +99,39 @@ func (g *group) judge(part string, e *partEvidence, logged bool) (judgements, er
 	return judgements{"": out}, err
 }
 
+// hasTwoClusters reports whether there are two clusters behind the proxy.
+func (g *group) hasTwoClusters() bool { return g.otherCluster != "" }
+
 // judgePreflight judges the pre-flight at each cluster.
 func (g *group) judgePreflight(e *partEvidence) (judgements, error) {
-	seen := []*preflightEvidence{e.Preflight, e.OtherPreflight}
-	return g.judgeEachCluster(e, func(n int, out *judgement) error {
-		if seen[n] == nil {
-			return g.lacksOther(preflightPart)
-		}
-		return seen[n].judge(out, g)
+	return judgeEachCluster(g, preflightPart, e, []*preflightEvidence{e.Preflight, e.OtherPreflight}, func(seen *preflightEvidence, out *judgement) error {
+		return seen.judge(out, g)
 	})
 }
 
 // judgeRevocation judges at each cluster what the person could still do.
 func (g *group) judgeRevocation(e *partEvidence) (judgements, error) {
-	seen := []*revocationEvidence{e.Revocation, e.OtherRevocation}
-	return g.judgeEachCluster(e, func(n int, out *judgement) error {
-		if seen[n] == nil {
-			return g.lacksOther(revocationPart)
-		}
-		seen[n].judge(out, g.people[0], !g.isForeign())
+	return judgeEachCluster(g, revocationPart, e, []*revocationEvidence{e.Revocation, e.OtherRevocation}, func(seen *revocationEvidence, out *judgement) error {
+		seen.judge(out, g.people[0], !g.isForeign())
 		return nil
 	})
 }
 
-// judgeEachCluster has what was seen in a part judged at each cluster, which has a number.
-func (g *group) judgeEachCluster(e *partEvidence, judge func(n int, out *judgement) error) (judgements, error) {
+// judgeEachCluster judges what was seen of a part at each cluster: at the first one, and at the second if there are two.
+func judgeEachCluster[E any](g *group, part string, e *partEvidence, seen []*E, judge func(*E, *judgement) error) (judgements, error) {
 	all := judgements{}
 	for n, kind := range g.clusterKinds() {
+		if seen[n] == nil {
+			return nil, fmt.Errorf("there is no evidence of the part %s at the cluster %s", part, g.otherCluster)
+		}
 		out := newJudgement()
 		out.seconds = e.Ended.Sub(e.Began).Seconds()
-		if err := judge(n, out); err != nil {
+		if err := judge(seen[n], out); err != nil {
 			return nil, err
 		}
 		all[kind] = out
 	}
 	return all, nil
-}
-
-// lacksOther returns the error that the evidence of a part has nothing about the second cluster.
-func (g *group) lacksOther(part string) error {
-	return fmt.Errorf("there is no evidence of the part %s at the cluster %s", part, g.otherCluster)
 }
 
 func (g *group) judgeAttacks(e *attacksEvidence, logged bool) (judgements, error) {

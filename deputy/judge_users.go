@@ -59,8 +59,8 @@ func (g *group) listWays() (ways []wayOfUse) {
 		deputy := wayOfUse{people: inSession(g.people), hasRows: true}
 		ways = append(ways, deputy, deputy)
 	}
-	if !g.reference || g.twoClusters {
-		ways = append(ways, wayOfUse{people: g.people, twoClusters: g.twoClusters})
+	if !g.reference || g.hasTwoClusters() {
+		ways = append(ways, wayOfUse{people: g.people, twoClusters: g.hasTwoClusters()})
 	}
 	return ways
 }

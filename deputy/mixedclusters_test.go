@@ -188,6 +188,15 @@ func (d *twoClusterDeputy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.send(w, out, name, "/"+rest+"?"+r.URL.RawQuery)
 }
 
+// proxyConfigs returns how the account of the proxy reaches each control plane.
+func proxyConfigs(planes []*plane) []*rest.Config {
+	return seq.Map(planes, func(p *plane) *rest.Config {
+		config := p.Anonymous()
+		config.BearerToken = p.token
+		return config
+	})
+}
+
 // isRevoked reports whether nobody is let in to a cluster any more.
 func (d *twoClusterDeputy) isRevoked(cluster string) bool {
 	isKept := d.fault == "keeps sessions elsewhere" && cluster == d.names[1]
@@ -297,12 +306,7 @@ func TestMixedClusters(t *testing.T) {
 	ctx := context.Background()
 	people := sessions("alice@corp", "bob@corp")
 	planes := startTwoPlanes(ctx, t, people)
-	var configs []*rest.Config
-	for _, p := range planes {
-		config := p.Anonymous()
-		config.BearerToken = p.token
-		configs = append(configs, config)
-	}
+	configs := proxyConfigs(planes)
 	caught := map[string]bool{}
 	faulty := slices.DeleteFunc(slices.Sorted(maps.Keys(mixedFaults)), func(fault string) bool { return mixedFaults[fault] == "" })
 	tried := sample.Some(5, faulty)

@@ -59,7 +59,7 @@ func (g *group) kindsOf(part string) (names []string) {
 	switch part {
 	case attacksPart:
 		for _, k := range attackKinds() {
-			if k.Kind != clustersKind || g.twoClusters {
+			if k.Kind != clustersKind || g.hasTwoClusters() {
 				names = append(names, k.Kind)
 			}
 		}
@@ -73,7 +73,7 @@ func (g *group) kindsOf(part string) (names []string) {
 // clusterKinds returns what distinguishes the cases of a part that is tried at each cluster: nothing at the first one, and the
 // name of the second.
 func (g *group) clusterKinds() []string {
-	if !g.twoClusters {
+	if !g.hasTwoClusters() {
 		return []string{""}
 	}
 	return []string{"", g.otherCluster}

@@ -15,7 +15,7 @@ type reply struct {
 	AuditID string `json:"auditID,omitempty"`
 	// Flow is the flow schema of the API server's priority and fairness. No answer of a proxy has one.
 	Flow string `json:"flowSchemaUID,omitempty"`
-	// Problem says why there is no answer, or only a part of one.
+	// Problem is the reason why no answer came, or only a part of one.
 	Problem string `json:"problem,omitempty"`
 	// Kind is the kind of the object in the answer, over HTTP/1.1.
 	Kind string `json:"kind,omitempty"`

@@ -143,7 +143,7 @@ func recordPlane(log *record.Log, events product.Observer, wanted server.Options
 func (o *observer) openEndpoint(ctx context.Context, g *group, planes []*plane) (*endpoint, error) {
 	proxy := o.options.proxy
 	switch {
-	case proxy == nil && g.twoClusters:
+	case proxy == nil && g.hasTwoClusters():
 		return openFront(ctx, o.options.clusters, planes, g.people)
 	case proxy == nil:
 		return planes[0].agent(ctx, planes[0].url, g.people)
@@ -202,7 +202,7 @@ func (o *observer) observePreflight(ctx context.Context, g *group, ep *endpoint)
 func observeAuditLogs(ctx context.Context, g *group, ep *endpoint) (e *auditLogsEvidence, err error) {
 	e = &auditLogsEvidence{}
 	if g.reference {
-		if e, err = ep.plane.useReferenceDeputies(ctx, ep, g.requests); err != nil || !g.twoClusters {
+		if e, err = ep.plane.useReferenceDeputies(ctx, ep, g.requests); err != nil || !g.hasTwoClusters() {
 			return e, err
 		}
 	}

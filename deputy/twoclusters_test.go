@@ -15,6 +15,8 @@ import (
 	"golang.org/x/net/websocket"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/authzconf/authzconf/scenarios"
 )
 
 // tunnelled is a hub with agents on clusters of their own, each of which has opened its tunnel itself.
@@ -27,10 +29,16 @@ type tunnelled struct {
 var tunnelledClusters = []string{"east", "west"}
 
 // startTwoPlanes starts a control plane for each of the clusters. The given people may read pods there.
-func startTwoPlanes(ctx context.Context, t *testing.T, people []*Identity) (planes []*plane) {
+func startTwoPlanes(ctx context.Context, t *testing.T, people []*Identity) []*plane {
+	t.Helper()
+	return startTwoPlanesWith(ctx, t, append(userGrants(people, 1), proxyGrants(nil, false)...), []string{Namespace})
+}
+
+// startTwoPlanesWith starts two control planes with the same grants and namespaces.
+func startTwoPlanesWith(ctx context.Context, t *testing.T, grants []scenarios.Grant, namespaces []string) (planes []*plane) {
 	t.Helper()
 	for range tunnelledClusters {
-		p, err := startPlane(ctx, target(t), append(userGrants(people, 1), proxyGrants(nil, false)...), []string{Namespace})
+		p, err := startPlane(ctx, target(t), grants, namespaces)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,7 @@ type Sent struct {
 	Fence string `json:"fence"`
 	// Correlation is the correlation ID that was sent with the request. It is empty if the trail has none.
 	Correlation string `json:"correlation,omitempty"`
-	// Code is the code of the answer. Problem says why there is no answer.
+	// Code is the code of the answer. Problem is the reason why none came.
 	Code    int    `json:"code,omitempty"`
 	Problem string `json:"problem,omitempty"`
 }

@@ -14,9 +14,6 @@ import (
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/rego"
-	openfgav1 "github.com/openfga/api/proto/openfga/v1"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/authzconf/authzconf/certify/policy"
@@ -126,18 +123,13 @@ func loadRego(t testing.TB, p *policy.Policy) func(spec) (bool, error) {
 
 // loadFGA starts a server of OpenFGA, and loads the policy as the adapter for webhooks does.
 func loadFGA(t testing.TB, p *policy.Policy) func(spec) (bool, error) {
-	address := startFGA(t)
-	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	w, closeConnection, err := connectFGA(ctx, startFGA(t), export(t, p, "openfga"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = connection.Close() })
-	w := &webhook{server: openfgav1.NewOpenFGAServiceClient(connection)}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if err := w.load(ctx, export(t, p, "openfga")); err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(func() { _ = closeConnection() })
 	return func(s spec) (bool, error) { return w.allowed(t.Context(), s) }
 }
 

@@ -51,21 +51,30 @@ func serveFGA(address, file, kubeconfig string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	w, closeConnection, err := connectFGA(ctx, address, rendered)
 	if err != nil {
-		return fmt.Errorf("--openfga: %w", err)
-	}
-	defer func() { _ = connection.Close() }()
-	w := &webhook{server: openfgav1.NewOpenFGAServiceClient(connection)}
-	if err := w.load(ctx, rendered); err != nil {
 		return fmt.Errorf("%s, to OpenFGA at %s: %w", file, address, err)
 	}
+	defer func() { _ = closeConnection() }()
 	closeServer, err := reference.ServeFor(w, kubeconfig, (*reference.Server).Kubeconfig)
 	if err != nil {
 		return err
 	}
 	<-ctx.Done()
 	return closeServer()
+}
+
+// connectFGA connects to OpenFGA and loads a policy. The caller has to close the connection.
+func connectFGA(ctx context.Context, address string, rendered []byte) (_ *webhook, closeConnection func() error, err error) {
+	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, nil, err
+	}
+	w := &webhook{server: openfgav1.NewOpenFGAServiceClient(connection)}
+	if err := w.load(ctx, rendered); err != nil {
+		return nil, nil, errors.Join(err, connection.Close())
+	}
+	return w, connection.Close, nil
 }
 
 // webhook answers reviews from one store.

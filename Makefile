@@ -175,10 +175,11 @@ RACED_BY_NIGHT := deputy
 
 # What the gate leaves to the night. OF_KUBERNETES are packages whose tests with real servers show what Kubernetes does,
 # whatever authzconf does. REPEATED are packages whose tests with real servers repeat what a stage of
-# .ci/run shows on every change (conformance, upgrade, mutants-sample); their other tests are run. NIGHTLY is a
+# .ci/run shows on every change (conformance, upgrade, mutants-sample); their other tests are run: SHORT is both. NIGHTLY is a
 # regular expression of the tests in ci/nightly-tests.txt; ci/README.md says what is tested when.
 OF_KUBERNETES := drafts/conditional/today
 REPEATED := ci/mutants|conformance/upgrade|suites
+SHORT := $(OF_KUBERNETES)|$(REPEATED)
 NIGHTLY := $(shell ci/nightly-tests)
 
 # The patches of findings: the gate applies them, and looks for the places of the faults; the night also runs Kubernetes' tests
@@ -199,11 +200,11 @@ TEST_PARTS := test-vet test-race test-plain test-repeated test-patches test-exam
 test-vet:
 	go vet ./...
 test-race:
-	AUTHZCONF_SAMPLE=$(SEED) go test $(RACE) -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN)|$(RACED_BY_NIGHT)|$(OF_KUBERNETES)|$(REPEATED))$$")
+	AUTHZCONF_SAMPLE=$(SEED) go test $(RACE) -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN)|$(RACED_BY_NIGHT)|$(SHORT))$$")
 test-plain:
-	AUTHZCONF_SAMPLE=$(SEED) go test -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN)|$(RACED_BY_NIGHT))$$" && $$1 !~ "^($(OF_KUBERNETES)|$(REPEATED))$$")
+	AUTHZCONF_SAMPLE=$(SEED) go test -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN)|$(RACED_BY_NIGHT))$$" && $$1 !~ "^($(SHORT))$$")
 test-repeated:
-	go test -short $(TESTFLAGS) $(call packages,$$1 ~ "^($(OF_KUBERNETES)|$(REPEATED))$$")
+	go test -short $(TESTFLAGS) $(call packages,$$1 ~ "^($(SHORT))$$")
 test-patches:
 	go test -timeout 30m -skip '$(NIGHTLY)' -run '$(FIXES_TESTS)' $(TESTFLAGS) ./ci/mutants
 test-example:

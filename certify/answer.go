@@ -32,7 +32,7 @@ type Answer struct {
 	// then Length is how long it was, and the fields below are what was read from it.
 	Raw    string `json:"raw,omitempty"`
 	Length int    `json:"length,omitempty"`
-	// Fault says why there is no answer that can be judged.
+	// Fault is the reason why no answer can be judged.
 	Fault string `json:"fault,omitempty"`
 	// APIVersion and Kind are given if they are not those of the review.
 	APIVersion string `json:"apiVersion,omitempty"`

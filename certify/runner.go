@@ -28,9 +28,9 @@ type Runner[A any] struct {
 
 	took map[string]time.Duration
 	mu   sync.Mutex
-	// faults counts the faults in a row, and undecidedReason the answers in a row that decide nothing.
-	faults          int
-	undecidedReason int
+	// faults counts the faults in a row, and undecided the answers in a row that decide nothing.
+	faults    int
+	undecided int
 	// stopped says why the run was ended early.
 	stopped string
 	err     error
@@ -99,8 +99,8 @@ var runEndingFaults = []string{"does-not-answer-in-time", "closes-the-connection
 func (r *Runner[A]) Continue(fault string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.undecidedReason++; fault == "" {
-		r.undecidedReason = 0
+	if r.undecided++; fault == "" {
+		r.undecided = 0
 	}
 	if slices.Contains(unreachable, fault) {
 		r.stop("the webhook cannot be asked: " + fault)
@@ -112,7 +112,7 @@ func (r *Runner[A]) Continue(fault string) bool {
 	if r.faults >= maxFaults {
 		r.stop(fmt.Sprintf("%d faults in a row: %s", maxFaults, fault))
 	}
-	if r.undecidedReason >= maxUseless {
+	if r.undecided >= maxUseless {
 		r.stop(fmt.Sprintf("%d answers in a row that decide nothing: %s", maxUseless, fault))
 	}
 	return r.stopped == ""

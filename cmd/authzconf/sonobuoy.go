@@ -40,7 +40,7 @@ func newSonobuoy() *cobra.Command {
 	return c
 }
 
-// handOver packs a report and announces it. If there is no report, the results say so.
+// handOver packs a report and announces it. Without a report, the results hold the failure instead.
 func handOver(results, folder string, code int) error {
 	if _, err := os.Stat(filepath.Join(folder, reports.ReportFile)); err != nil {
 		text, err := xml.Marshal(fmt.Sprintf("exit code %d, and no report: see the log of the plugin", code))

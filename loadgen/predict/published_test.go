@@ -197,7 +197,7 @@ func comparePublished(t *testing.T, r *publishedRun, name string, variant int) (
 		}
 	})
 	got, want := costOfBlock(t, p, length), v.Reviews.PerRequest.Estimate
-	sharesAction := v.Agents > 0 && accounts == profile.Shared && strings.HasPrefix(v.Variant, "associated-node")
+	sharesAction := accounts == profile.Shared && strings.HasPrefix(v.Variant, "associated-node")
 	if asksOnce := r.Population.Every == 0; asksOnce && sharesAction && r.Evidence != "" {
 		got += withWhoami(v.Agents)
 	}

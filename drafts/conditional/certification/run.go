@@ -23,7 +23,7 @@ type Exchange struct {
 	// Wire is the revision in which the question was asked. If it is empty, that is the seed.
 	Wire   string          `json:"wire,omitempty"`
 	HTTP   int             `json:"http,omitempty"`
-	Fault  string          `json:"fault,omitempty"`  // why there is no answer
+	Fault  string          `json:"fault,omitempty"`  // the reason why no answer came
 	Answer json.RawMessage `json:"answer,omitempty"` // the body, as text if it is not JSON
 }
 

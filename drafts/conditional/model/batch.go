@@ -59,7 +59,7 @@ type Review struct {
 type Evaluation struct {
 	// Answer is the AuthorizationConditionsReview as it was answered.
 	Answer json.RawMessage `json:"answer,omitempty"`
-	// Error says why there is no answer to judge.
+	// Error is the reason why no answer can be judged.
 	Error string `json:"error,omitempty"`
 }
 

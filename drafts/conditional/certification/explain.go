@@ -153,15 +153,11 @@ type askedAgain struct {
 
 // askAgain asks a question, after the questions that give its conditions.
 func (b *Plan) askAgain(ctx context.Context, w *wire.Revision, ends []*certify.Webhook, e *entry, step int) (*askedAgain, error) {
-	r := runner{Options: Options{Plan: b, Wire: w}, Runner: certify.NewRunner[Exchange](nil)}
-	for _, end := range ends {
-		p, err := end.Poster()
-		if err != nil {
-			return nil, err
-		}
-		defer p.Close()
-		r.to = append(r.to, p)
+	r, closeAll, err := newRunner(certify.NewRunner[Exchange](nil), Options{Plan: b, Wire: w, Webhooks: ends})
+	if err != nil {
+		return nil, err
 	}
+	defer closeAll()
 	steps := []int{step}
 	for e.Steps[steps[0]].Evaluate != nil {
 		steps = slices.Insert(steps, 0, e.Steps[steps[0]].Evaluate.Of)

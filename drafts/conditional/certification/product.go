@@ -23,13 +23,10 @@ var Product = product.Product{Name: "conditions certify", Command: "conditions c
 	f.Register(fs)
 	fs.StringVar(&f.conditionsContext, "conditions-context", reference.ConditionsContext, "the kubeconfig's context for AuthorizationConditionsReview")
 	fs.StringVar(&f.replica, "replica-kubeconfig", "", "the kubeconfig of another replica with the same policies, which has to answer as the first does and to evaluate the conditions that it gave")
-	fs.StringVar(&f.wire, "wire", auto, "the revision of KEP-5681's wire: "+wire.Names()+", or auto, which asks the webhook")
+	fs.StringVar(&f.wire, "wire", Auto, "the revision of KEP-5681's wire: "+wire.Names()+", or auto, which asks the webhook")
 	fs.StringVar(&f.language, "language", formJSON, "the language that the policies are written in: "+strings.Join(Forms(), ", ")+". What it cannot say is not applicable")
 	return f
 }}
-
-// auto is the --wire that has the webhook asked.
-const auto = "auto"
 
 // flags are the flags of conditions certify.
 type flags struct {
@@ -44,7 +41,7 @@ func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
 		return nil, err
 	}
 	var o Options
-	if f.wire != auto {
+	if f.wire != Auto {
 		if o.Wire, err = wire.Named(f.wire); err != nil {
 			return nil, fmt.Errorf("--wire: %w", err)
 		}

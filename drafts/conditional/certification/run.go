@@ -73,15 +73,11 @@ func Certify(ctx context.Context, o Options) (*certify.Run[Exchange], error) {
 
 // askAll asks all questions that are selected.
 func askAll(ctx context.Context, all *certify.Runner[Exchange], o Options) (err error) {
-	r := runner{Options: o, Runner: all}
-	for _, w := range o.Webhooks {
-		p, err := w.Poster()
-		if err != nil {
-			return err
-		}
-		defer p.Close()
-		r.to = append(r.to, p)
+	r, closeAll, err := newRunner(all, o)
+	if err != nil {
+		return err
 	}
+	defer closeAll()
 	all.Step(Step, func() { err = r.everything(ctx) })
 	return err
 }
@@ -119,6 +115,25 @@ type runner struct {
 
 const authorize, conditions, replicas = 0, 1, 2 // in to
 
+// newRunner returns a runner that is connected to the webhooks of the options. Its connections have to be closed.
+func newRunner(all *certify.Runner[Exchange], o Options) (r *runner, closeAll func(), err error) {
+	r = &runner{Options: o, Runner: all}
+	closeAll = func() {
+		for _, p := range r.to {
+			p.Close()
+		}
+	}
+	for _, w := range o.Webhooks {
+		p, err := w.Poster()
+		if err != nil {
+			closeAll()
+			return nil, nil, err
+		}
+		r.to = append(r.to, p)
+	}
+	return r, closeAll, nil
+}
+
 // everything asks all vectors, until an answer ends the run.
 func (r *runner) everything(ctx context.Context) error {
 	if r.Load != nil {
@@ -144,50 +159,6 @@ func (r *runner) everything(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// probe asks for conditions in the form of each revision, until an answer shows which revision the webhook speaks. If
-// no answer does, nothing else is asked: every other fault would follow from that, and there is one finding.
-func (r *runner) probe(ctx context.Context) *wire.Revision {
-	for _, q := range r.probes() {
-		body, err := q.way.AskAccess(q.spec)
-		answer := r.post(ctx, q.way, authorize, Exchange{Vector: q.vector, Step: q.step, Variant: Probe}, body, err)
-		if known := wire.Recognize(answer); len(known) > 0 {
-			return known[0]
-		}
-		if unknown := wire.FindUnknown(answer); len(unknown) > 0 {
-			r.End("an answer is in a form that no revision of the wire has")
-		}
-		if r.Ended() {
-			return wire.Newest()
-		}
-	}
-	r.End("no answer has conditions, in whichever way they are asked for")
-	return wire.Newest()
-}
-
-// probeQuestion is a question of a step that asks for conditions, in the form of a revision.
-type probeQuestion struct {
-	vector string
-	step   int
-	spec   vectors.SubjectAccessReviewSpec
-	way    *wire.Revision
-}
-
-// probes returns the questions that have to be answered with conditions, each in all ways.
-func (r *runner) probes() (all []probeQuestion) {
-	for _, e := range r.Plan.entries {
-		for i, s := range e.Steps {
-			isConditional := s.Authorize != nil && s.Authorize.Want.OneOf[0] == vectors.Conditional
-			if !isConditional || e.unsayable != "" {
-				continue
-			}
-			for _, way := range []*wire.Revision{wire.Newest(), wire.Seed} {
-				all = append(all, probeQuestion{e.id, i, s.Authorize.Spec, way})
-			}
-		}
-	}
-	return all
 }
 
 func (r *runner) vector(ctx context.Context, e *entry) (err error) {

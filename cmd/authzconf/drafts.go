@@ -105,18 +105,26 @@ func (f *selectionFlags) loadGranular() ([]*granular.Scenario, error) {
 func (f *selectionFlags) listDraft(w io.Writer, kep, output string) error {
 	switch kep {
 	case granularKEP:
-		if output != "" {
-			return fmt.Errorf("-o %q: the scenarios of KEP-3617 are listed as a table only", output)
-		}
-		all, err := f.loadGranular()
-		if err != nil {
-			return err
-		}
-		return renderTable(w, "granular scenarios", all, 0)
+		return f.listGranular(w, output)
 	case conditionalKEP:
 		return f.listVectors(w, output)
 	}
 	return unknownKEP(kep)
+}
+
+// listGranular prints the scenarios of KEP-3617 that the flags select.
+func (f *selectionFlags) listGranular(w io.Writer, output string) error {
+	all, err := f.loadGranular()
+	if err != nil {
+		return err
+	}
+	switch output {
+	case "":
+		return renderTable(w, "granular scenarios", all, 0)
+	case "json":
+		return printAs(w, output, "", all)
+	}
+	return fmt.Errorf("-o %q is not json", output)
 }
 
 func unknownKEP(kep string) error {

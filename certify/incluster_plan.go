@@ -83,9 +83,10 @@ const someInChain = 40
 // clusterPlan returns all checks of the chain. Each scenario is given to one of the places, because its names are those
 // of the policy, so that it can be replayed only once.
 func (b *Plan) clusterPlan() (out []clusterCheck) {
+	forChain, complete := b.questionsForChain(), b.completeScenarios()
 	for i, p := range places() {
-		out = append(out, b.questions(p)...)
-		for j, s := range b.completeScenarios() {
+		out = append(out, b.questionsAt(p, forChain)...)
+		for j, s := range complete {
 			if j%len(places()) == i {
 				out = append(out, clusterCheck{ID: p.String() + "/scenario/" + s.ID, Place: p, Phase: up, Scenario: s, Reason: "impersonation-differs"})
 			}
@@ -103,18 +104,27 @@ func (v Question) isForChain(i int) bool {
 	return v.Form == "" && isWanted
 }
 
-// questions returns the reviews that are asked in one place of the chain.
-func (b *Plan) questions(p place) []clusterCheck {
+// questionsForChain returns the questions that are also asked in the chain of an API server.
+func (b *Plan) questionsForChain() (out []Question) {
+	for i, v := range slices.Concat(b.special(), b.relations()) {
+		if v.isForChain(i) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// questionsAt returns the reviews that are asked in one place of the chain. forChain are those that are asked in every
+// place.
+func (b *Plan) questionsAt(p place, forChain []Question) []clusterCheck {
 	n := b.Policy.Probe
 	var out []clusterCheck
 	add := func(ph phase, name, reason string, expect scenarios.Decision, s spec) {
 		out = append(out, clusterCheck{ID: fmt.Sprintf("%s/%s/%s", p, ph, name), Place: p, Phase: ph, Spec: s, Expect: expect, Reason: reason})
 	}
 	for _, ph := range []phase{up, again} {
-		for i, v := range slices.Concat(b.special(), b.relations()) {
-			if v.isForChain(i) {
-				add(ph, v.ID, v.Reason, v.Expect, v.Spec)
-			}
+		for _, v := range forChain {
+			add(ph, v.ID, v.Reason, v.Expect, v.Spec)
 		}
 	}
 	behind := func(name string) spec { return on(b.behindUser(), "get", "", "configmaps", n.Namespace, name) }

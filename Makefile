@@ -141,11 +141,12 @@ profile: build ## say where the time of make conformance goes: programs, parts o
 	@AUTHZCONF_CPU_PROFILE=$(abspath _output/conformance.pprof) $(MAKE) --no-print-directory conformance REPORT_DIR=_output/profile >_output/profile.txt || { cat _output/profile.txt; exit 1; }
 	@go run ./ci/profile conformance _output/profile _output/conformance.pprof
 
+# PROFILED is the folder in which make test leaves where its time goes; without it, it leaves nothing.
 .PHONY: profile-tests
-profile-tests: ## say where the time of go test goes: compiling, linking, control planes, packages (PACKAGES, TESTFLAGS)
-	@mkdir -p _output && rm -f _output/starts.txt && : >_output/starts.txt
-	@AUTHZCONF_STARTS=$(abspath _output/starts.txt) go test -skip '$(NIGHTLY)' -debug-actiongraph=_output/actions.json $(TESTFLAGS) $(or $(PACKAGES),./...) >_output/profile-tests.txt || { cat _output/profile-tests.txt; exit 1; }
-	@go run ./ci/profile tests _output/actions.json _output/starts.txt
+profile-tests: ## say where the time of make test goes: compiling, linking, control planes, packages
+	@rm -rf _output/profile-tests && mkdir -p _output/profile-tests
+	@$(MAKE) --no-print-directory test PROFILED=$(abspath _output/profile-tests) >_output/profile-tests/output.txt || { cat _output/profile-tests/output.txt; exit 1; }
+	@go run ./ci/profile tests _output/profile-tests
 
 .PHONY: verify
 verify: build ## recompute the verdicts of the report from its evidence
@@ -189,9 +190,16 @@ FIXES_TESTS := ^(TestFixes|TestPatches|TestPatchTests|TestFaultsFindPlaces)$$
 # $(call packages,CONDITION): those of ours whose path below the module fits an awk condition on $$1.
 packages = $$(go list ./... | sed 's,^$(MODULE)/*,,' | awk '$(1) { print "./" $$1 }')
 
+# $(call profiled,PART): the flags by which go test leaves where the time of a part goes.
+profiled = $(if $(PROFILED),-debug-actiongraph=$(PROFILED)/$(1).json -exec '$(PROFILED)/profile run $(PROFILED)/times.txt')
+ifdef PROFILED
+export AUTHZCONF_STARTS := $(PROFILED)/starts.txt
+endif
+
 .PHONY: test
 test: build ## vet, and run all tests that are not for the night, those against real programs too
 	$(AUTHZCONF) control-planes --kubernetes $(KUBERNETES)
+	@[ -z "$(PROFILED)" ] || go build -o $(PROFILED)/profile ./ci/profile
 	@$(MAKE) --no-print-directory --keep-going $(TEST_PARTS)
 
 # All parts are run, even if one fails.
@@ -200,13 +208,13 @@ TEST_PARTS := test-vet test-race test-plain test-repeated test-patches test-exam
 test-vet:
 	go vet ./...
 test-race:
-	AUTHZCONF_SAMPLE=$(SEED) go test $(RACE) -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 !~ "^($(PLAIN)|$(RACED_BY_NIGHT)|$(SHORT))$$")
+	AUTHZCONF_SAMPLE=$(SEED) go test $(RACE) -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call profiled,race) $(call packages,$$1 !~ "^($(PLAIN)|$(RACED_BY_NIGHT)|$(SHORT))$$")
 test-plain:
-	AUTHZCONF_SAMPLE=$(SEED) go test -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call packages,$$1 ~ "^($(PLAIN)|$(RACED_BY_NIGHT))$$" && $$1 !~ "^($(SHORT))$$")
+	AUTHZCONF_SAMPLE=$(SEED) go test -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call profiled,plain) $(call packages,$$1 ~ "^($(PLAIN)|$(RACED_BY_NIGHT))$$" && $$1 !~ "^($(SHORT))$$")
 test-repeated:
-	go test -short $(TESTFLAGS) $(call packages,$$1 ~ "^($(SHORT))$$")
+	go test -short $(TESTFLAGS) $(call profiled,repeated) $(call packages,$$1 ~ "^($(SHORT))$$")
 test-patches:
-	go test -timeout 30m -skip '$(NIGHTLY)' -run '$(FIXES_TESTS)' $(TESTFLAGS) ./ci/mutants
+	go test -timeout 30m -skip '$(NIGHTLY)' -run '$(FIXES_TESTS)' $(TESTFLAGS) $(call profiled,patches) ./ci/mutants
 test-example:
 	cd ci/example && go vet ./... && go test -timeout 20m $(TESTFLAGS) ./suite
 

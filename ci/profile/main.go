@@ -1,24 +1,33 @@
 // Command profile says where the time of `make conformance` and of `make test` goes, as tables of Markdown:
 //
 //	profile conformance REPORT CPU-PROFILE
-//	profile tests ACTIONS [STARTS]
+//	profile tests FOLDER
+//	profile run FILE PROGRAM [ARGUMENT...]
 //
-// `make profile` and `make profile-tests` call it. REPORT is the folder of a report, CPU-PROFILE what authzconf wrote to the
-// file that AUTHZCONF_CPU_PROFILE names, ACTIONS what `go test -debug-actiongraph` wrote, and STARTS what control planes wrote
-// to the file that AUTHZCONF_STARTS names.
+// `make profile` and `make profile-tests` call it. REPORT is the folder of a report, and CPU-PROFILE what authzconf wrote to the
+// file that AUTHZCONF_CPU_PROFILE names. FOLDER has what `go test -debug-actiongraph` wrote of each part of the tests (*.json),
+// what control planes wrote to the file that AUTHZCONF_STARTS names (starts.txt), and the processor time of each package
+// (times.txt). The last is written by `profile run`, which `go test -exec` calls with the program of each package.
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"strings"
 )
 
-const usageText = "usage: profile conformance REPORT CPU-PROFILE, or profile tests ACTIONS [STARTS]"
+const usageText = "usage: profile conformance REPORT CPU-PROFILE, profile tests FOLDER, or profile run FILE PROGRAM [ARGUMENT...]"
 
 func main() {
-	if err := run(os.Args[1:], os.Stdout); err != nil {
+	err := run(os.Args[1:], os.Stdout)
+	var failed *exec.ExitError
+	switch {
+	case errors.As(err, &failed): // a test, which has said why
+		os.Exit(max(1, failed.ExitCode()))
+	case err != nil:
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(2)
 	}
@@ -29,9 +38,9 @@ func run(args []string, out io.Writer) error {
 	case len(args) == 3 && args[0] == "conformance":
 		return describeConformance(args[1], args[2], out)
 	case len(args) == 2 && args[0] == "tests":
-		return describeTests(args[1], "", out)
-	case len(args) == 3 && args[0] == "tests":
-		return describeTests(args[1], args[2], out)
+		return describeTests(args[1], out)
+	case len(args) >= 3 && args[0] == "run":
+		return runTimed(args[1], args[2:])
 	default:
 		return fmt.Errorf("%q is not a call of this program\n%s", strings.Join(args, " "), usageText)
 	}

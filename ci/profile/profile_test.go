@@ -2,8 +2,11 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -30,20 +33,44 @@ func TestFindPart(t *testing.T) {
 
 func TestDescribeTests(t *testing.T) {
 	dir := t.TempDir()
-	actions, starts := filepath.Join(dir, "actions"), filepath.Join(dir, "starts")
-	write(t, actions, `[
+	write(t, filepath.Join(dir, "plain.json"), `[
 		{"Mode":"build","Package":"github.com/authzconf/authzconf/verdicts","CmdUser":1500000000,"CmdSys":500000000},
 		{"Mode":"link","Package":"github.com/authzconf/authzconf/verdicts.test","CmdUser":3000000000},
 		{"Mode":"test run","Package":"github.com/authzconf/authzconf/verdicts","TimeStart":"2026-11-27T10:00:00Z","TimeDone":"2026-11-27T10:00:05Z"}]`)
-	write(t, starts, "2.5\n3\n")
+	write(t, filepath.Join(dir, "race.json"), `[{"Mode":"build","Package":"github.com/authzconf/authzconf/loadgen","CmdUser":1000000000}]`)
+	write(t, filepath.Join(dir, "starts.txt"), "2.5\n3\n")
+	write(t, filepath.Join(dir, "times.txt"), "verdicts 4.000\n")
 	var out bytes.Buffer
-	if err := run([]string{"tests", actions, starts}, &out); err != nil {
+	if err := run([]string{"tests", dir}, &out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"| compiling (processor time) | 2.0 | 20 % |", "| linking (processor time) | 3.0 | 30 % |", "5.5 s until 2 control planes were ready | 5.0 | 50 % |", "| verdicts (linked in 3.0 s) | 5.0 | 100 % |"} {
+	for _, want := range []string{
+		"| compiling | 3.0 | 30 % |", "| linking | 3.0 | 30 % |", "API servers that they start | 4.0 | 40 % |",
+		"2 control planes were started, and ready after a mean of 2.8 s.", "| verdicts | 4.0 | 100 % | 5.0 | 3.0 |",
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, out.String())
 		}
+	}
+}
+
+// TestRunTimed checks that the processor time of a program is kept with its package, and that it fails as the program
+// does.
+func TestRunTimed(t *testing.T) {
+	times := filepath.Join(t.TempDir(), "times.txt")
+	if err := run([]string{"run", times, "true"}, &bytes.Buffer{}); err != nil {
+		t.Fatal(err)
+	}
+	var failed *exec.ExitError
+	if err := run([]string{"run", times, "sh", "-c", "exit 7"}, &bytes.Buffer{}); !errors.As(err, &failed) || failed.ExitCode() != 7 {
+		t.Errorf("%v, want exit code 7", err)
+	}
+	kept, err := os.ReadFile(times)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !regexp.MustCompile(`^(ci/profile \d+\.\d{3}\n){2}$`).Match(kept) {
+		t.Errorf("%q", kept)
 	}
 }
 
@@ -56,8 +83,11 @@ func TestBadInput(t *testing.T) {
 	}{
 		"no arguments":            {nil, "usage: profile"},
 		"another word":            {[]string{"load", "x", "y"}, "is not a call"},
-		"actions that are none":   {[]string{"tests", text}, "-debug-actiongraph"},
-		"starts that are none":    {[]string{"tests", actionsOfNothing(t), text}, `text:1: "no JSON" is not a number of seconds`},
+		"a folder without parts":  {[]string{"tests", t.TempDir()}, "expected one of each part"},
+		"actions that are none":   {[]string{"tests", folderOf(t, "race.json", "no JSON")}, "-debug-actiongraph"},
+		"starts that are none":    {[]string{"tests", folderOf(t, "starts.txt", "never\n")}, `starts.txt:1: "never" ends with no number`},
+		"times that are none":     {[]string{"tests", folderOf(t, "times.txt", "verdicts\n")}, `times.txt:1: "verdicts": expected 2 words`},
+		"a program that is none":  {[]string{"run", text, filepath.Join(text, "none")}, "not a directory"},
 		"a folder without report": {[]string{"conformance", t.TempDir(), text}, "report"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -69,10 +99,12 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-func actionsOfNothing(t *testing.T) (path string) {
-	path = filepath.Join(t.TempDir(), "actions")
-	write(t, path, "[]")
-	return path
+// folderOf returns a folder of a profile in which one file has a text.
+func folderOf(t *testing.T, name, text string) (folder string) {
+	folder = t.TempDir()
+	write(t, filepath.Join(folder, "plain.json"), "[]")
+	write(t, filepath.Join(folder, name), text)
+	return folder
 }
 
 func write(t *testing.T, path, text string) {

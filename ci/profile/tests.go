@@ -4,9 +4,12 @@ import (
 	"bufio"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,47 +27,92 @@ type action struct {
 	CmdSys    time.Duration
 }
 
-// testTimes is what the test of a package took by the clock, in seconds, and what linking it took of the processors.
+// testTimes is what the test of a package took, in seconds: running it by the clock, and linking and running it of the
+// processors.
 type testTimes struct {
-	name      string
-	link, run float64
+	name            string
+	link, run, used float64
 }
 
-// describeTests prints where the time of the tests went: compiling, linking, the start of control planes and the tests themselves,
-// and the packages that took longest.
-func describeTests(actions, starts string, out io.Writer) error {
-	list, err := readActions(actions)
+// testProfile is where the time of the tests went, in seconds.
+type testProfile struct {
+	compile, link float64 // of the processors
+	tests         []*testTimes
+	starts        int     // how many control planes were started
+	startSeconds  float64 // until they were ready, by the clock
+}
+
+// startsFile and timesFile are files in a folder of `make profile-tests`. Beside them is what the go command wrote about
+// each part of `make test`.
+const startsFile, timesFile = "starts.txt", "times.txt"
+
+// describeTests prints where the time of the tests went: compiling, linking and running them, and the packages that needed most.
+func describeTests(folder string, out io.Writer) error {
+	p, err := readTestProfile(folder)
 	if err != nil {
 		return err
 	}
-	count, startSeconds, err := readStarts(starts)
-	if err != nil {
-		return err
-	}
-	compile, link, tests := sumActions(list)
 	run := 0.0
-	for _, t := range tests {
-		run += t.run
+	for _, t := range p.tests {
+		run += t.used
 	}
-	rows := []row{
-		{"compiling (processor time)", compile}, {"linking (processor time)", link},
-		{fmt.Sprintf("running tests (by the clock), of this %.1f s until %d control planes were ready", startSeconds, count), run},
-	}
-	if err := printTable(out, "step", rows, compile+link+run); err != nil {
+	rows := []row{{"compiling", p.compile}, {"linking", p.link}, {"running tests, with the API servers that they start", run}}
+	if err := printTable(out, "processor time", rows, p.compile+p.link+run); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintln(out); err != nil {
+	_, err = fmt.Fprintf(out, "\n%d control planes were started, and ready after a mean of %.1f s.\n\n", p.starts, p.startSeconds/max(1, float64(p.starts)))
+	if err != nil {
 		return err
 	}
-	slices.SortFunc(tests, func(a, b testTimes) int { return cmp.Compare(b.run, a.run) })
-	var longest []row
-	for _, t := range tests[:min(len(tests), longestListed)] {
-		longest = append(longest, row{fmt.Sprintf("%s (linked in %.1f s)", t.name, t.link), t.run})
-	}
-	return printTable(out, "package", longest, run)
+	return printPackages(out, p.tests, run)
 }
 
-const longestListed = 25
+const longestListed = 20
+
+// printPackages prints the packages whose tests needed most processor time.
+func printPackages(out io.Writer, tests []*testTimes, whole float64) error {
+	slices.SortFunc(tests, func(a, b *testTimes) int { return cmp.Compare(b.used, a.used) })
+	_, err := fmt.Fprintln(out, "| package | processor seconds | share | seconds by the clock | linked in |\n|---|--:|--:|--:|--:|")
+	for _, t := range tests[:min(len(tests), longestListed)] {
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(out, "| %s | %.1f | %.0f %% | %.1f | %.1f |\n", t.name, t.used, 100*t.used/max(whole, 1e-9), t.run, t.link)
+	}
+	return err
+}
+
+// readTestProfile reads what `make profile-tests` has left in a folder.
+func readTestProfile(folder string) (*testProfile, error) {
+	parts, err := filepath.Glob(filepath.Join(folder, "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	if len(parts) == 0 {
+		return nil, fmt.Errorf("%s: there is no file of go test -debug-actiongraph, expected one of each part of the tests", folder)
+	}
+	p, byName := &testProfile{}, map[string]*testTimes{}
+	find := func(name string) *testTimes {
+		if byName[name] == nil {
+			byName[name] = &testTimes{name: name}
+			p.tests = append(p.tests, byName[name])
+		}
+		return byName[name]
+	}
+	for _, part := range parts {
+		list, err := readActions(part)
+		if err != nil {
+			return nil, err
+		}
+		p.addActions(list, find)
+	}
+	used := func(fields []string) error { return addUsed(fields, find) }
+	if err := eachLine(filepath.Join(folder, timesFile), 2, used); err != nil {
+		return nil, err
+	}
+	p.tests = slices.DeleteFunc(p.tests, func(t *testTimes) bool { return t.run == 0 })
+	return p, eachLine(filepath.Join(folder, startsFile), 1, p.addStart)
+}
 
 func readActions(path string) (list []action, err error) {
 	raw, err := os.ReadFile(path)
@@ -77,53 +125,60 @@ func readActions(path string) (list []action, err error) {
 	return list, nil
 }
 
-// sumActions returns the processor time of compiling and linking, and the times of each test.
-func sumActions(list []action) (compile, link float64, tests []testTimes) {
-	byName := map[string]*testTimes{}
-	find := func(name string) *testTimes {
-		name = strings.TrimPrefix(strings.TrimSuffix(name, ".test"), module)
-		if byName[name] == nil {
-			byName[name] = &testTimes{name: name}
-		}
-		return byName[name]
-	}
+// addActions adds the go command's steps. find returns the times of a package by its folder.
+func (p *testProfile) addActions(list []action, find func(folder string) *testTimes) {
 	for _, a := range list {
 		used := (a.CmdUser + a.CmdSys).Seconds()
+		folder := strings.TrimPrefix(strings.TrimSuffix(a.Package, ".test"), module)
 		switch a.Mode {
 		case "build":
-			compile += used
+			p.compile += used
 		case "link":
-			link += used
-			find(a.Package).link += used
+			p.link += used
+			find(folder).link += used
 		case "test run":
-			find(a.Package).run += a.TimeDone.Sub(a.TimeStart).Seconds()
+			find(folder).run += a.TimeDone.Sub(a.TimeStart).Seconds()
 		}
 	}
-	for _, t := range byName {
-		if t.run > 0 {
-			tests = append(tests, *t)
-		}
-	}
-	return compile, link, tests
 }
 
-// readStarts returns how many control planes were started, and how many seconds that took; none without a file.
-func readStarts(path string) (count int, seconds float64, err error) {
-	if path == "" {
-		return 0, 0, nil
+// addUsed adds a line of timesFile.
+func addUsed(fields []string, find func(folder string) *testTimes) error {
+	seconds, err := strconv.ParseFloat(fields[1], 64)
+	if err == nil {
+		find(fields[0]).used += seconds
 	}
+	return err
+}
+
+// addStart adds a line of startsFile.
+func (p *testProfile) addStart(fields []string) error {
+	seconds, err := strconv.ParseFloat(fields[0], 64)
+	if err == nil {
+		p.starts, p.startSeconds = p.starts+1, p.startSeconds+seconds
+	}
+	return err
+}
+
+// eachLine reads a file of lines with so many words. A file that is not there has none.
+func eachLine(path string, words int, add func(fields []string) error) error {
 	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
 	defer func() { _ = file.Close() }()
 	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		took, err := strconv.ParseFloat(lines.Text(), 64)
-		if err != nil {
-			return 0, 0, fmt.Errorf("%s:%d: %q is not a number of seconds", path, count+1, lines.Text())
+	for number := 1; lines.Scan(); number++ {
+		fields := strings.Fields(lines.Text())
+		if len(fields) != words {
+			return fmt.Errorf("%s:%d: %q: expected %d words", path, number, lines.Text(), words)
 		}
-		count, seconds = count+1, seconds+took
+		if err := add(fields); err != nil {
+			return fmt.Errorf("%s:%d: %q ends with no number of seconds", path, number, lines.Text())
+		}
 	}
-	return count, seconds, lines.Err()
+	return lines.Err()
 }

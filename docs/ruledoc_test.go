@@ -33,8 +33,15 @@ type ruleReader struct {
 	constants map[string]string
 }
 
-// readRules returns the functions of a package whose doc comments say that they demand something, by file and place.
-func readRules(t *testing.T, folder string) (rules []rule) {
+// rulesOfPackage are the rules of a package, by file and place. silent are the functions that look like rules about API
+// servers, and whose doc comments do not say what they demand.
+type rulesOfPackage struct {
+	rules  []rule
+	silent []string
+}
+
+// readRules returns the functions of a package whose doc comments say that they demand something.
+func readRules(t *testing.T, folder string) (all rulesOfPackage) {
 	t.Helper()
 	r := &ruleReader{files: map[string]*ast.File{}, functions: map[string]*ast.FuncDecl{}, constants: map[string]string{}}
 	paths, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
@@ -58,13 +65,30 @@ func readRules(t *testing.T, folder string) (rules []rule) {
 			if !isFunction {
 				continue
 			}
-			if one, isRule := r.read(f); isRule {
+			one, isRule := r.read(f)
+			switch {
+			case isRule:
 				one.file = path
-				rules = append(rules, one)
+				all.rules = append(all.rules, one)
+			case isCheckOfStep(f):
+				all.silent = append(all.silent, f.Name.Name)
 			}
 		}
 	}
-	return rules
+	return all
+}
+
+// isCheckOfStep reports whether a function is a method of verdicts.stepJudge whose name says that it checks something.
+func isCheckOfStep(f *ast.FuncDecl) bool {
+	if f.Recv == nil || !strings.HasPrefix(f.Name.Name, "check") {
+		return false
+	}
+	pointer, isPointer := f.Recv.List[0].Type.(*ast.StarExpr)
+	if !isPointer {
+		return false
+	}
+	receiver, isName := pointer.X.(*ast.Ident)
+	return isName && receiver.Name == "stepJudge"
 }
 
 // collect notes the functions and the constants of the package by name.

@@ -27,7 +27,11 @@ func TestRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	examples := findExamples(t, set)
-	servers, evidence := splitRules(readRules(t, "verdicts"))
+	all := readRules(t, "verdicts")
+	for _, name := range all.silent {
+		t.Errorf("the doc comment of %s is not of the form \"%s demands ...\", so that the page of rules would not have it", name, name)
+	}
+	servers, evidence := splitRules(all.rules)
 	var b strings.Builder
 	b.WriteString("## API servers\n\n| rule | what it demands | source | a scenario that it judges |\n|---|---|---|---|\n")
 	for _, r := range servers {
@@ -42,7 +46,7 @@ func TestRules(t *testing.T) {
 		fmt.Fprintf(&b, "| %s | %s |\n", r.link(), escapeCell(r.demand))
 	}
 	b.WriteString("\n## Deputies\n\n| rule | what it demands |\n|---|---|\n")
-	for _, r := range readRules(t, "deputy") {
+	for _, r := range readRules(t, "deputy").rules {
 		fmt.Fprintf(&b, "| %s | %s |\n", r.link(), escapeCell(r.demand))
 	}
 	b.WriteString("\n## Authorizers\n\n")

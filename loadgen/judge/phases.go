@@ -42,8 +42,8 @@ func isPredicted(b *run.Block) bool { return b.Predicted != nil && b.Predicted.R
 
 // splitPhases returns the reviews of a variant in the steady state or, if there are none, where all agents had asked
 // before or, if there are none either, of all its blocks. It also returns those at first contact. steady means that
-// blocks are as long as a steady state needs. A block in which only some agents had asked before is in none of the
-// phases, but is judged.
+// blocks are as long as a steady state needs: then a whole block in which all agents had asked before is steady, too. A
+// block in which only some agents had asked before is in none of the phases, but is judged.
 func splitPhases(blocks []*run.Block, steady bool) (reviews ReviewRate, first *ReviewRate) {
 	var firsts, before, settled []*run.Block
 	for _, b := range blocks {

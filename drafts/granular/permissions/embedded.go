@@ -48,7 +48,7 @@ func (e embedding) check(r resource, earlier []embedding) error {
 	case r.Resource == "*":
 		return fmt.Errorf("path %q: embeds in every resource, expected them in a resource with a name", e.Path)
 	case !validFields.MatchString(e.Path):
-		return fmt.Errorf("path %q: expected names of fields joined by dots, for nothing is embedded in items", e.Path)
+		return fmt.Errorf("path %q: expected names of fields joined by dots (items of a list or map cannot be embedded resources)", e.Path)
 	case !isNamed || e.Version == "":
 		return fmt.Errorf("path %q: version is %q and resource %q, expected a version and the plural name of a resource", e.Path, e.Version, e.Resource)
 	}
@@ -66,7 +66,7 @@ func (e embedding) checkOuter(f *Field) error {
 	if f == nil || !f.excludes() || !isWithin(f.Path, e.Path) {
 		return nil
 	}
-	return fmt.Errorf("path %q: expected nothing excluded in %q, which embeds %s (what of %s is excluded is said where they are described)", f.Path, e.Path, e.Resource, e.Resource)
+	return fmt.Errorf("path %q: it belongs to %s, which %q embeds, expected it to be excluded only where %s are described", f.Path, e.Resource, e.Path, e.Resource)
 }
 
 // isWithin reports whether a path is another one, or below it.

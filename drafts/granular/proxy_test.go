@@ -197,7 +197,9 @@ func describesWhatThereIs(t *testing.T, b *Bench) {
 	slices.Sort(missing)
 	missing = slices.Compact(missing)
 	// In all resources and in all templates.
-	isFuture := func(f string) bool { return strings.HasSuffix(f, "metadata.liens") || strings.HasSuffix(f, "spec.schedulePaused") }
+	isFuture := func(f string) bool {
+		return strings.HasSuffix(f, "metadata.liens") || strings.HasSuffix(f, "spec.schedulePaused")
+	}
 	future, others := seq.Filter(missing, isFuture), slices.DeleteFunc(slices.Clone(missing), isFuture)
 	want := []string{
 		"configmaps spec", "configmaps status", "configmaps status.conditions", "configmaps status.conditions.*",

@@ -44,7 +44,7 @@ func (s *Set) Policies() ([]byte, error) {
 			return nil, err
 		}
 		// Two fields of one version may have the same verbs, and each has a policy.
-		all = append(all, slices.DeleteFunc(slices.Clone(policies), func(p policy) bool { return seen[p.id()] })...)
+		all = append(all, seq.Filter(policies, func(p policy) bool { return !seen[p.id()] })...)
 		for _, p := range policies {
 			seen[p.id()] = true
 		}

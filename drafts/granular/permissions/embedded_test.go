@@ -65,10 +65,10 @@ func TestEmbeds(t *testing.T) {
 	}
 	for _, version := range []string{"v1", "v2"} {
 		root := set.Tree("g", version, "sets").Child("spec").Child("template")
-		if secret := root.Child("spec").Child("secret"); !secret.Field.Permission("").Excluded || secret.Field.Permission("").Depth != 4 {
-			t.Errorf("%s: %+v", version, secret.Field)
+		if secret := root.Child("spec").Child("secret").Field; !secret.Excluded || secret.Path != "spec.template.spec.secret" {
+			t.Errorf("%s: %+v", version, secret)
 		}
-		if root.Child("labels").Items().Field.Permission("mine").Excluded {
+		if root.Child("labels").Items().Field.excludes() {
 			t.Errorf("%s: a rule about things is one about sets", version)
 		}
 	}

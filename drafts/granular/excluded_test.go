@@ -46,7 +46,7 @@ func enforcesExcludedFields(t *testing.T, b *Bench) {
 			t.Errorf("%s, without policies: %s", r.ID(), p)
 		}
 	}
-	if len(results) != len(without) || refused < 9 {
+	if len(results) != len(without) || refused < 12 {
 		t.Errorf("%d attempts with policies, %d of them refused, and %d without", len(results), refused, len(without))
 	}
 }

@@ -24,7 +24,7 @@ type faultyEnforcer struct {
 
 // faultyEnforcers returns all faulty enforcers.
 func faultyEnforcers() []faultyEnforcer {
-	return slices.Concat(bypasses(), diffs(), decisions(), questions())
+	return slices.Concat(bypasses(), diffs(), decisions(), questions(), embeddings())
 }
 
 // bypasses returns enforcers that let some requests through unchecked.

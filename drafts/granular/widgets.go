@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,22 +16,33 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-//go:embed widget.yaml
-var widgetYAML []byte
+var (
+	//go:embed widget.yaml
+	widgetYAML []byte
+	// The WidgetSet has a template of a Widget.
+	//
+	//go:embed widgetset.yaml
+	widgetSetYAML []byte
+)
 
 var widgets = schema.GroupVersion{Group: "granular.authzconf.dev", Version: "v1"}
 
-// installWidgets creates the custom resource of the scenarios, and waits until it is served in both versions.
+// installWidgets creates the custom resources of the scenarios, and waits until they are served in all versions.
 func (b *Bench) installWidgets(ctx context.Context) error {
-	var crd map[string]any
-	if err := yaml.UnmarshalStrict(widgetYAML, &crd); err != nil {
+	var crds []map[string]any
+	for _, text := range [][]byte{widgetYAML, widgetSetYAML} {
+		var crd map[string]any
+		if err := yaml.UnmarshalStrict(text, &crd); err != nil {
+			return err
+		}
+		crds = append(crds, crd)
+	}
+	if _, err := b.replayer.Provision(ctx, &scenarios.Scenario{ID: "widgets", Objects: crds}); err != nil {
 		return err
 	}
-	if _, err := b.replayer.Provision(ctx, &scenarios.Scenario{ID: "widgets", Objects: []map[string]any{crd}}); err != nil {
-		return err
-	}
-	for _, version := range []string{"v1", "v1beta1"} {
-		if err := b.waitServed(ctx, schema.GroupVersionResource{Group: widgets.Group, Version: version, Resource: "widgets"}); err != nil {
+	older := schema.GroupVersion{Group: widgets.Group, Version: "v1beta1"}
+	for _, gvr := range []schema.GroupVersionResource{widgets.WithResource("widgets"), older.WithResource("widgets"), widgets.WithResource("widgetsets")} {
+		if err := b.waitServed(ctx, gvr); err != nil {
 			return err
 		}
 	}
@@ -40,11 +52,12 @@ func (b *Bench) installWidgets(ctx context.Context) error {
 // waitServed waits until a custom resource is served and its schema is published, which is some moments later.
 func (b *Bench) waitServed(ctx context.Context, gvr schema.GroupVersionResource) error {
 	return poll(ctx, "the custom resource and its schema", func(ctx context.Context) (bool, error) {
-		_, err := b.admin.Resource(gvr).List(ctx, metav1.ListOptions{})
-		if err == nil {
-			_, err = b.client.Discovery().RESTClient().Get().AbsPath("/openapi/v3/apis/" + gvr.GroupVersion().String()).DoRaw(ctx)
+		if _, err := b.admin.Resource(gvr).List(ctx, metav1.ListOptions{}); err != nil {
+			return false, ignoreNotFound(err)
 		}
-		return err == nil, ignoreNotFound(err)
+		// The document has the paths of all resources of the version, and may have been published before this one was made.
+		document, err := b.client.Discovery().RESTClient().Get().AbsPath("/openapi/v3/apis/" + gvr.GroupVersion().String()).DoRaw(ctx)
+		return strings.Contains(string(document), gvr.Version+"/"+gvr.Resource+`"`), ignoreNotFound(err)
 	})
 }
 

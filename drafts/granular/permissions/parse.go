@@ -19,8 +19,20 @@ var (
 	validName = regexp.MustCompile(`^(\*|[a-z][a-z0-9-]*)$`)
 )
 
-// Parse reads one file of descriptions. name is for messages.
+// Parse reads one file of descriptions, which needs no other. name is for messages.
 func Parse(name string, data []byte) (*Set, error) {
+	set, err := parseFile(name, data)
+	if err != nil {
+		return nil, err
+	}
+	if err := set.checkKnown(); err != nil {
+		return nil, err
+	}
+	return set, nil
+}
+
+// parseFile reads one file of descriptions, which may embed resources that another file describes.
+func parseFile(name string, data []byte) (*Set, error) {
 	set := &Set{}
 	y, err := scenarios.DecodeKind(name, data, "a file of field permissions", "", Kind, set)
 	if err != nil {
@@ -31,9 +43,16 @@ func Parse(name string, data []byte) (*Set, error) {
 	}
 	known := verbs{}
 	for i, r := range set.Resources {
-		if at, err := checkResource(r, fmt.Sprintf("$.resources[%d]", i), known); err != nil {
+		path := fmt.Sprintf("$.resources[%d]", i)
+		if at, err := checkResource(r, path, known); err != nil {
 			return nil, fmt.Errorf("%s: %w", y.At(at), err)
 		}
+		for j := range r.Embeds {
+			r.Embeds[j].at = y.At(fmt.Sprintf("%s.embeds[%d]", path, j))
+		}
+	}
+	if err := set.checkEmbedded(); err != nil {
+		return nil, err
 	}
 	if err := set.check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -46,6 +65,9 @@ func Parse(name string, data []byte) (*Set, error) {
 func checkResource(r resource, path string, known verbs) (at string, err error) {
 	if err := checkNames(r); err != nil {
 		return path, err
+	}
+	if at, err := checkEmbeds(r, path); err != nil {
+		return at, err
 	}
 	root, seen := &Node{}, map[string]bool{}
 	for i, field := range r.Fields {
@@ -74,8 +96,8 @@ func checkNames(r resource) error {
 		return fmt.Errorf("resource is %q, expected the plural name of a resource, or *", r.Resource)
 	case (r.Group == "*") != (r.Resource == "*"):
 		return fmt.Errorf("group %q and resource %q: expected both to be *, or none", r.Group, r.Resource)
-	case len(r.Versions) == 0 || len(r.Fields) == 0:
-		return fmt.Errorf("resource %q: expected versions and fields", r.Resource)
+	case len(r.Versions) == 0 || len(r.Fields)+len(r.Embeds) == 0:
+		return fmt.Errorf("resource %q: expected versions and fields, or embeds", r.Resource)
 	}
 	return nil
 }
@@ -141,7 +163,7 @@ func (p *Parameter) check(path string) error {
 // Load reads every description in a file system.
 func Load(files fs.FS) (*Set, error) {
 	resources, err := scenarios.LoadAll(files, ".yaml", func(name string, data []byte) ([]resource, error) {
-		set, err := Parse(name, data)
+		set, err := parseFile(name, data)
 		if err != nil {
 			return nil, err
 		}
@@ -154,5 +176,10 @@ func Load(files fs.FS) (*Set, error) {
 		return nil, fmt.Errorf("it contains no descriptions (expected .yaml files of the kind %s)", Kind)
 	}
 	all := &Set{Resources: resources}
-	return all, all.check()
+	for _, check := range []func() error{all.checkEmbedded, all.checkKnown, all.check} {
+		if err := check(); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }

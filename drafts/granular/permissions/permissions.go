@@ -92,6 +92,8 @@ type resource struct {
 	Versions []string `yaml:"versions"`
 	Resource string   `yaml:"resource"`
 	Fields   []*Field `yaml:"fields"`
+	// Embeds are resources whose fields this one has too, below a path.
+	Embeds []embedding `yaml:"embeds"`
 }
 
 // Field is a field, or every item of a map or list, that carries a permission.

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"text/template"
+
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 var (
@@ -41,11 +43,10 @@ func (s *Set) Policies() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
+		// Two fields of one version may have the same verbs, and each has a policy.
+		all = append(all, seq.Filter(policies, func(p policy) bool { return !seen[p.id()] })...)
 		for _, p := range policies {
-			id := fmt.Sprint(r.Group, r.Resource, p.Verbs, p.Key)
-			if !seen[id] {
-				seen[id], all = true, append(all, p)
-			}
+			seen[p.id()] = true
 		}
 	}
 	if len(all) == 0 {
@@ -60,7 +61,7 @@ func (s *Set) Policies() ([]byte, error) {
 func (s *Set) policiesOf(r resource) (policies []policy, err error) {
 	fields := s.Fields(r.Group, r.Versions[0], r.Resource)
 	slices.SortStableFunc(fields, func(a, b *Field) int { return cmp.Compare(len(a.Path), len(b.Path)) })
-	for _, f := range r.Fields {
+	for _, f := range s.fieldsOf(r) {
 		names, keys := f.listGuarded()
 		if len(keys) == 0 {
 			continue
@@ -92,16 +93,20 @@ func canGuard(r resource, f *Field, names []string, fields []*Field) bool {
 	return r.Resource != "*" && !hasFields && isPath
 }
 
-// verbsOver returns the permissions of a field and of the fields around it, the most general first. A field that is
-// described for every resource and again for one resource is there twice.
+// verbsOver returns the permissions of a field and of the fields around it, the most general first, and each once: a
+// field that is described for every resource and again for one resource is there twice, and an embedded field may have
+// the verb of a field around it.
 func verbsOver(f *Field, key string, fields []*Field) (verbs []string) {
 	for _, over := range fields {
 		if strings.HasPrefix(f.Path+".", over.Path+".") {
 			verbs = append(verbs, over.Permission(key).Verb)
 		}
 	}
-	return slices.Compact(verbs)
+	return seq.AppendMissing(nil, verbs...)
 }
+
+// id returns the same for the policies of one field in different versions, whatever the field is called there.
+func (p policy) id() string { return fmt.Sprint(p.Group, p.resource.Resource, p.Verbs, p.Key) }
 
 // Changed returns the path of the field, or of the key.
 func (p policy) Changed() string { return strings.Replace(p.Path, "*", p.Key, 1) }

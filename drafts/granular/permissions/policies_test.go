@@ -22,7 +22,7 @@ func TestPolicies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if made, err := scenarios.Manifests("policies", text); err != nil || len(made) != 6 {
+	if made, err := scenarios.Manifests("policies", text); err != nil || len(made) != 8 {
 		t.Errorf("%d manifests, %v", len(made), err)
 	}
 	if *update {
@@ -49,6 +49,7 @@ func TestPoliciesPerVersion(t *testing.T) {
 		{"one more in another version", "{path: spec.a, verb: a, excluded: true}", "{path: spec.b, verb: b, excluded: true}", []string{".?spec.?a", ".?spec.?b"}, ""},
 		{"keys of a map", "{path: " + items + "}", "{path: " + items + "}", []string{`.?metadata.?labels[?"a.io/x"]`, `.?metadata.?labels[?"a.io/y-z"]`}, ""},
 		{"a name that CEL does not know", "{path: spec.a-b, verb: a, excluded: true}", "", nil, `things: path "spec.a-b": there is a policy only for`},
+		{"two of one verb", "{path: spec.a, verb: a, excluded: true}, {path: spec.b, verb: a, excluded: true}", "{path: spec.c, verb: a, excluded: true}", []string{".?spec.?a", ".?spec.?b"}, ""},
 		{"nothing", "{path: spec.a, verb: a}", "", nil, "no field is excluded"},
 		{"something described in it", "{path: spec, verb: a, excluded: true}, {path: spec.b, verb: b}", "", nil, `things: path "spec": there is a policy only for`},
 		{"items", "{path: spec.*, verb: a, excluded: true, parameter: {source: mapKey}}", "", nil, `things: path "spec.*": there is a policy only for`},

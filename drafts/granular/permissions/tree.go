@@ -56,14 +56,19 @@ func (s *Set) buildTree(group, version, resource string) (*Node, error) {
 	return root, nil
 }
 
-// Fields returns the descriptions that apply to a resource in one version.
+// Fields returns the descriptions that apply to a resource in one version, with those of what it embeds.
 func (s *Set) Fields(group, version, name string) (out []*Field) {
 	for _, r := range s.Resources {
-		if r.describes(group, name) && r.hasVersion(version) {
-			out = append(out, r.Fields...)
+		if r.applies(group, version, name) {
+			out = append(out, s.fieldsOf(r)...)
 		}
 	}
 	return out
+}
+
+// applies reports whether a description is of a resource in one version.
+func (r resource) applies(group, version, name string) bool {
+	return r.describes(group, name) && r.hasVersion(version)
 }
 
 func (r resource) describes(group, name string) bool {

@@ -91,7 +91,7 @@ type Guard struct {
 // Guards returns the described fields with the permission of each, in the order of the descriptions.
 func (s *Set) Guards() (out []Guard) {
 	for _, r := range s.Resources {
-		for _, f := range r.Fields {
+		for _, f := range s.fieldsOf(r) {
 			out = append(out, Guard{Resource: r.name(), Versions: strings.Join(r.Versions, ", "), Path: f.Path, Verb: f.describe(), Ordinary: f.describeOrdinary()})
 		}
 	}

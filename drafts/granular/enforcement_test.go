@@ -292,13 +292,16 @@ func (s *stranger) judge(ctx context.Context, r *admissionv1.AdmissionRequest) e
 	if s.forgets {
 		chains = nil
 	}
+	answers := map[string]bool{}
 	for _, c := range chains {
 		covered := c.Has(func(verb string) bool {
-			allowed := false
-			for range map[bool]int{false: 1, true: 2}[s.asksTwice] {
-				allowed = s.ask(ctx, client, r, verb)
+			if allowed, known := answers[verb]; known {
+				return allowed
 			}
-			return allowed
+			for range map[bool]int{false: 1, true: 2}[s.asksTwice] {
+				answers[verb] = s.ask(ctx, client, r, verb)
+			}
+			return answers[verb]
 		})
 		if !covered && s.silent {
 			return errors.New("no")

@@ -2,8 +2,11 @@ package granular
 
 import (
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/authzconf/authzconf/drafts/granular/enforcer"
 	"github.com/authzconf/authzconf/drafts/granular/permissions"
 )
 
@@ -50,6 +53,56 @@ func enforcesExcludedFields(t *testing.T, b *Bench) {
 		t.Errorf("%d attempts with policies, %d of them refused, and %d without", len(results), refused, len(without))
 	}
 }
+
+// enforcesExcludedValues checks excluded values where policies cannot enforce them: in the items of a list, and of a
+// field that the server fills in. The reference does. A policy sees an object with its defaults, so it also refuses
+// whoever creates an object without the field.
+func enforcesExcludedValues(t *testing.T, b *Bench) {
+	const folder = "testdata/values"
+	reference := Enforcement{Kind: Reference, Steps: enforcer.Reference()}
+	var err error
+	if reference.Descriptions, err = permissions.Load(os.DirFS(folder + "/descriptions")); err != nil {
+		t.Fatal(err)
+	}
+	all, err := Load(os.DirFS(folder + "/scenarios"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	results, err := b.Run(t.Context(), reference, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
+		for _, p := range r.problems() {
+			t.Errorf("%s: %s", r.ID(), p)
+		}
+	}
+	policies := Enforcement{Kind: Policies}
+	if policies.Descriptions, err = permissions.Parse("mode.yaml", []byte(`kind: FieldPermissions
+resources:
+  - group: granular.authzconf.dev
+    versions: [v1]
+    resource: widgets
+    fields: [{path: spec, verb: specification}, {path: spec.mode, verb: automation, excludedValues: [auto]}]
+`)); err != nil {
+		t.Fatal(err)
+	}
+	ofDefaults := slices.DeleteFunc(all, func(s *Scenario) bool { return !strings.HasPrefix(s.ID, "default-") })
+	results, err = b.Run(t.Context(), policies, ofDefaults)
+	b.remove(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
+		isDifferent := r.ID() == "default-on-creation/filled-in-by-the-server"
+		if problems := r.problems(); isDifferent != slices.ContainsFunc(problems, isRefusal) {
+			t.Errorf("%s by a policy: %q", r.ID(), problems)
+		}
+	}
+}
+
+// isRefusal reports whether a problem is that an attempt was refused that must be allowed.
+func isRefusal(problem string) bool { return strings.HasPrefix(problem, "code 403, expected 200") }
 
 // withoutPolicies returns scenarios in which every actor has the ordinary permission, with the outcomes on an API
 // server without policies.

@@ -202,7 +202,7 @@ func isText(v any) bool {
 }
 
 func isWhole(v any) bool {
-	_, is := v.(int)
+	_, is := v.(int64)
 	return is
 }
 

@@ -116,8 +116,6 @@ func isSame(a, b any) bool {
 // number returns a number. It is nil for everything else.
 func number(v any) *big.Rat {
 	switch v := v.(type) {
-	case int:
-		return new(big.Rat).SetInt64(int64(v))
 	case int64:
 		return new(big.Rat).SetInt64(v)
 	case float64:

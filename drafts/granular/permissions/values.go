@@ -57,7 +57,7 @@ func literal(v any) (string, error) {
 	switch v := v.(type) {
 	case string:
 		return strconv.Quote(v), nil
-	case bool, int, int64:
+	case bool, int64:
 		return fmt.Sprint(v), nil
 	case float64:
 		if v == math.Trunc(v) && math.Abs(v) <= maxExact {

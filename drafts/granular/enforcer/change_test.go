@@ -41,6 +41,30 @@ func TestChainOf(t *testing.T) {
 	}
 }
 
+// TestAtomicMap checks that a map without fields of its own in the schema changes as a whole, whatever is described in it.
+func TestAtomicMap(t *testing.T) {
+	set, err := permissions.Parse("atomic.yaml", []byte(`kind: FieldPermissions
+resources:
+  - group: g
+    versions: [v1]
+    resource: things
+    fields: [{path: spec, verb: specification}, {path: spec.selector.a, verb: selection, excluded: true}]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	selector := func(value string) map[string]any {
+		return map[string]any{"spec": map[string]any{"selector": map[string]any{"a": value}}}
+	}
+	fields, err := ChangedFields(set.Tree("g", "v1", "things"), Change{Type: thingType(t), Old: selector("1"), New: selector("2")})
+	if err != nil || len(fields) != 1 {
+		t.Fatalf("%v, %v", fields, err)
+	}
+	if got := verbs([]permissions.Chain{fields[0].Chain}); fields[0].Path != "spec.selector" || got[0] != "granular:specification@1" {
+		t.Errorf("%s needs %q", fields[0].Path, got)
+	}
+}
+
 // valuesTree is a tree with excluded values of every kind.
 func valuesTree(t testing.TB) *permissions.Node {
 	t.Helper()

@@ -87,8 +87,8 @@ resources:
 `)); err != nil {
 		t.Fatal(err)
 	}
-	apart := slices.DeleteFunc(all, func(s *Scenario) bool { return s.ID == "items-of-a-list" || s.ID == "two-fields" })
-	results, err = b.Run(t.Context(), policies, apart)
+	ofMode := slices.DeleteFunc(all, func(s *Scenario) bool { return s.ID == "items-of-a-list" || s.ID == "two-fields" })
+	results, err = b.Run(t.Context(), policies, ofMode)
 	b.remove(t)
 	if err != nil {
 		t.Fatal(err)

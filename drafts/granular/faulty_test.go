@@ -24,7 +24,7 @@ type faultyEnforcer struct {
 
 // faultyEnforcers returns all faulty enforcers.
 func faultyEnforcers() []faultyEnforcer {
-	return slices.Concat(bypasses(), diffs(), decisions(), questions(), embeddings())
+	return slices.Concat(bypasses(), diffs(), values(), decisions(), questions(), embeddings())
 }
 
 // bypasses returns enforcers that let some requests through unchecked.
@@ -150,6 +150,62 @@ func diffs() []faultyEnforcer {
 	}
 }
 
+// values returns enforcers that are wrong about excluded values.
+func values() []faultyEnforcer {
+	// described changes the descriptions for some changes.
+	described := func(change func(*permissions.Field), where func(enforcer.Change) bool) func(*enforcer.Steps) {
+		return func(s *enforcer.Steps) {
+			s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.Changed, error) {
+				if where(c) {
+					root = withFields(root, change)
+				}
+				return enforcer.ChangedFields(root, c)
+			}
+		}
+	}
+	forget := func(f *permissions.Field) { f.ExcludedValues = nil }
+	always := func(enforcer.Change) bool { return true }
+	isCreation := func(c enforcer.Change) bool { return c.Old == nil }
+	return []faultyEnforcer{
+		{"values-ignored", "the ordinary permission contains excluded values", described(forget, always)},
+		{"values-all", "every change of a field with excluded values needs its permission", described(func(f *permissions.Field) {
+			f.Excluded = f.Excluded || f.ExcludedValues != nil
+		}, always)},
+		{"values-before", "the value before the change is compared with the excluded ones", func(s *enforcer.Steps) {
+			s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.Changed, error) {
+				if c.Old == nil {
+					return enforcer.ChangedFields(withFields(root, forget), c)
+				}
+				c.Old, c.New = c.New, c.Old
+				return enforcer.ChangedFields(root, c)
+			}
+		}},
+		{"values-first", "only the first excluded value of a field is known", described(func(f *permissions.Field) {
+			f.ExcludedValues = f.ExcludedValues[:min(1, len(f.ExcludedValues))]
+		}, always)},
+		{"values-as-text", "excluded values are compared as text is, so numbers and booleans are never equal", described(func(f *permissions.Field) {
+			f.ExcludedValues = slices.DeleteFunc(slices.Clone(f.ExcludedValues), func(v any) bool { return !isText(v) })
+		}, always)},
+		{"values-by-type", "numbers of other types in Go are never equal", described(func(f *permissions.Field) {
+			f.ExcludedValues = slices.DeleteFunc(slices.Clone(f.ExcludedValues), isWhole)
+		}, always)},
+		{"values-on-update", "a created object may have excluded values", described(forget, isCreation)},
+		{"values-sent", "excluded values are looked for in objects that are sent, and not in JSON patches", described(forget, func(c enforcer.Change) bool {
+			return !isCreation(c) && c.Sent == nil
+		})},
+	}
+}
+
+func isText(v any) bool {
+	_, is := v.(string)
+	return is
+}
+
+func isWhole(v any) bool {
+	_, is := v.(int64)
+	return is
+}
+
 // decisions returns enforcers that ask for the right permissions in a wrong way.
 func decisions() []faultyEnforcer {
 	decide := func(d func([]enforcer.Changed, enforcer.Ask) (*enforcer.Missing, error)) func(*enforcer.Steps) {
@@ -247,17 +303,24 @@ func questions() []faultyEnforcer {
 
 // untreated is a tree without treatments.
 func untreated(n *permissions.Node) *permissions.Node {
-	out := &permissions.Node{Children: map[string]*permissions.Node{}}
-	if n.Field != nil {
-		f := *n.Field
+	return withFields(n, func(f *permissions.Field) {
 		if f.Parameter != nil {
 			p := *f.Parameter
 			p.Treatment, f.Parameter = permissions.Verbatim, &p
 		}
+	})
+}
+
+// withFields returns a tree whose fields are changed.
+func withFields(n *permissions.Node, change func(*permissions.Field)) *permissions.Node {
+	out := &permissions.Node{Children: map[string]*permissions.Node{}}
+	if n.Field != nil {
+		f := *n.Field
+		change(&f)
 		out.Field = &f
 	}
 	for name, c := range n.Children {
-		out.Children[name] = untreated(c)
+		out.Children[name] = withFields(c, change)
 	}
 	return out
 }

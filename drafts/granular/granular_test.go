@@ -60,6 +60,7 @@ func TestReference(t *testing.T) {
 	t.Run("in-server", func(t *testing.T) { rejectsWhatImplementsNothing(t, b) })
 	t.Run("policies", func(t *testing.T) { enforcesByPolicies(t, b) })
 	t.Run("excluded", func(t *testing.T) { enforcesExcludedFields(t, b) })
+	t.Run("values", func(t *testing.T) { enforcesExcludedValues(t, b) })
 	t.Run("webhooks", func(t *testing.T) { enforcesByWebhooks(t, b) })
 }
 

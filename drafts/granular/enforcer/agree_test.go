@@ -186,13 +186,17 @@ func (g objects) pair() pair {
 	return p
 }
 
-// verbs returns chains in a form that can be compared.
+// verbs returns chains in a form that can be compared. A permission with a "!" is not in the ordinary one.
 func verbs(chains []permissions.Chain) []string {
 	var out []string
 	for _, c := range chains {
 		var words []string
 		for _, p := range c {
-			words = append(words, fmt.Sprintf("%s@%d", p.Verb, p.Depth))
+			word := fmt.Sprintf("%s@%d", p.Verb, p.Depth)
+			if p.Excluded {
+				word += "!"
+			}
+			words = append(words, word)
 		}
 		out = append(out, strings.Join(words, " > "))
 	}
@@ -270,8 +274,14 @@ func (p pair) String() string {
 }
 
 func TestModelAndDiffAgree(t *testing.T) {
-	typ, root := thingType(t), widgetTree(t)
-	different := 0
+	for name, root := range map[string]*permissions.Node{"built-in": widgetTree(t), "values": valuesTree(t)} {
+		t.Run(name, func(t *testing.T) { compareWithModel(t, root) })
+	}
+}
+
+// compareWithModel compares the enforcer with the model on generated pairs of objects.
+func compareWithModel(t *testing.T, root *permissions.Node) {
+	typ, different, excluded := thingType(t), 0, 0
 	for seed := range uint64(2000) {
 		p := objects{rand.New(rand.NewPCG(seed, 1))}.pair()
 		agree := func(p pair) bool {
@@ -283,12 +293,16 @@ func TestModelAndDiffAgree(t *testing.T) {
 			enforced, predicted, _, _ := sides(t, typ, root, p)
 			t.Fatalf("seed %d, shrunk:\n%s\nenforcer: %q\nmodel:    %q", seed, p, enforced, predicted)
 		}
-		if enforced, _, _, _ := sides(t, typ, root, p); len(enforced) > 1 {
+		enforced, _, _, _ := sides(t, typ, root, p)
+		if len(enforced) > 1 {
 			different++
 		}
+		if strings.Contains(strings.Join(enforced, " "), "!") {
+			excluded++
+		}
 	}
-	if different < 500 {
-		t.Errorf("only %d cases with several permissions: the generator is no use", different)
+	if different < 500 || excluded < 500 {
+		t.Errorf("only %d cases with several permissions, and %d with excluded ones: the generator is no use", different, excluded)
 	}
 }
 

@@ -9,15 +9,15 @@ import (
 	"github.com/authzconf/authzconf/drafts/granular/permissions"
 )
 
-// ChainOf returns the permissions of a field.
-func ChainOf(root *permissions.Node, path fieldpath.Path) (out permissions.Chain) {
+// ChainOf returns the permissions of a field that changes. after is the object after the change.
+func ChainOf(root *permissions.Node, path fieldpath.Path, after map[string]any) (out permissions.Chain) {
 	parameter, node := "", root
-	for _, e := range path {
+	for i, e := range path {
 		if node = step(node, e, &parameter); node == nil {
 			break
 		}
 		if node.Field != nil {
-			out = append(out, node.Field.Permission(parameter))
+			out = append(out, node.Field.Permission(parameter, isAt(after, path[:i+1])))
 		}
 	}
 	return out

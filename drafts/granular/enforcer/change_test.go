@@ -1,12 +1,14 @@
 package enforcer
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/authzconf/authzconf/drafts/granular/permissions"
@@ -32,8 +34,101 @@ func TestChainOf(t *testing.T) {
 		{"undescribed", p("data", "a"), []string{""}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := verbs([]permissions.Chain{ChainOf(root, c.path)}); !slices.Equal(got, c.want) {
+			if got := verbs([]permissions.Chain{ChainOf(root, c.path, nil)}); !slices.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestAtomicMap checks that a map without fields of its own in the schema changes as a whole, whatever is described in it.
+func TestAtomicMap(t *testing.T) {
+	set, err := permissions.Parse("atomic.yaml", []byte(`kind: FieldPermissions
+resources:
+  - group: g
+    versions: [v1]
+    resource: things
+    fields: [{path: spec, verb: specification}, {path: spec.selector.a, verb: selection, excluded: true}]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	selector := func(value string) map[string]any {
+		return map[string]any{"spec": map[string]any{"selector": map[string]any{"a": value}}}
+	}
+	fields, err := ChangedFields(set.Tree("g", "v1", "things"), Change{Type: thingType(t), Old: selector("1"), New: selector("2")})
+	if err != nil || len(fields) != 1 {
+		t.Fatalf("%v, %v", fields, err)
+	}
+	if got := verbs([]permissions.Chain{fields[0].Chain}); fields[0].Path != "spec.selector" || got[0] != "granular:specification@1" {
+		t.Errorf("%s needs %q", fields[0].Path, got)
+	}
+}
+
+// valuesTree is a tree with excluded values of every kind.
+func valuesTree(t testing.TB) *permissions.Node {
+	t.Helper()
+	set, err := permissions.Parse("values.yaml", []byte(`kind: FieldPermissions
+resources:
+  - group: g
+    versions: [v1]
+    resource: things
+    fields:
+      - {path: metadata.labels, verb: labels}
+      - {path: metadata.labels.*, verb: label, parameter: {source: mapKey}, excludedItems: [a.io/x, plain], excludedValues: ["2"]}
+      - {path: spec.nodeName, verb: nodeAssignment, excludedValues: [n2]}
+      - {path: spec.replicas, verb: scale, excludedValues: [1.0, 2.5]}
+      - {path: spec.triggerSelfDestructOnSecurityBreach, verb: selfDestruction, excludedValues: [true]}
+      - {path: spec.parts.*, verb: part, parameter: {source: itemKey, key: name}}
+      - {path: spec.parts.*.image, verb: imageOf, parameter: {source: itemKey, key: name}, excludedValues: ["2"]}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set.Tree("g", "v1", "things")
+}
+
+// TestExcludedValues checks by which values after a change its permissions are excluded.
+func TestExcludedValues(t *testing.T) {
+	root, p := valuesTree(t), fieldpath.MakePathOrDie
+	imageOf := p("spec", "parts", fieldpath.KeyByFields("name", "a"), "image")
+	for _, c := range []struct {
+		name     string
+		path     fieldpath.Path
+		after    string
+		excluded bool
+	}{
+		{"boolean", p("spec", "triggerSelfDestructOnSecurityBreach"), `{"spec":{"triggerSelfDestructOnSecurityBreach":true}}`, true},
+		{"another boolean", p("spec", "triggerSelfDestructOnSecurityBreach"), `{"spec":{"triggerSelfDestructOnSecurityBreach":false}}`, false},
+		{"text that looks like the boolean", p("spec", "triggerSelfDestructOnSecurityBreach"), `{"spec":{"triggerSelfDestructOnSecurityBreach":"true"}}`, false},
+		{"removed", p("spec", "triggerSelfDestructOnSecurityBreach"), `{"spec":{}}`, false},
+		{"removed with what it was in", p("spec", "triggerSelfDestructOnSecurityBreach"), `{}`, false},
+		{"null", p("spec", "triggerSelfDestructOnSecurityBreach"), `{"spec":{"triggerSelfDestructOnSecurityBreach":null}}`, false},
+		{"string", p("spec", "nodeName"), `{"spec":{"nodeName":"n2"}}`, true},
+		{"string in another case", p("spec", "nodeName"), `{"spec":{"nodeName":"N2"}}`, false},
+		{"whole number", p("spec", "replicas"), `{"spec":{"replicas":1}}`, true},
+		{"whole number with a fraction", p("spec", "replicas"), `{"spec":{"replicas":1.0}}`, true},
+		{"fraction", p("spec", "replicas"), `{"spec":{"replicas":2.5}}`, true},
+		{"another number", p("spec", "replicas"), `{"spec":{"replicas":2}}`, false},
+		{"text that looks like the number", p("spec", "replicas"), `{"spec":{"replicas":"1"}}`, false},
+		{"map where a number should be", p("spec", "replicas", "a"), `{"spec":{"replicas":{"a":1}}}`, false},
+		{"key", p("metadata", "labels", "a.io/x"), `{"metadata":{"labels":{"a.io/x":"2"}}}`, true},
+		{"another value of the key", p("metadata", "labels", "a.io/x"), `{"metadata":{"labels":{"a.io/x":"1"}}}`, false},
+		{"another key", p("metadata", "labels", "a.io/y"), `{"metadata":{"labels":{"a.io/y":"2"}}}`, false},
+		{"field of an item", imageOf, `{"spec":{"parts":[{"name":"b","image":"1"},{"name":"a","image":"2"}]}}`, true},
+		{"another value in the item", imageOf, `{"spec":{"parts":[{"name":"b","image":"2"},{"name":"a","image":"1"}]}}`, false},
+		{"item removed", imageOf, `{"spec":{"parts":[{"name":"b","image":"2"}]}}`, false},
+		{"items that are none", imageOf, `{"spec":{"parts":["a"]}}`, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, unmarshal := range []func([]byte, any) error{json.Unmarshal, utiljson.Unmarshal} { // whole numbers become float64 and int64
+				var after map[string]any
+				if err := unmarshal([]byte(c.after), &after); err != nil {
+					t.Fatal(err)
+				}
+				if got := ChainOf(root, c.path, after).Excluded(); got != c.excluded {
+					t.Errorf("excluded %t", got)
+				}
 			}
 		})
 	}

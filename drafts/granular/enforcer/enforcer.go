@@ -79,7 +79,7 @@ func Reference() Steps {
 func ChangedFields(root *permissions.Node, c Change) ([]Changed, error) {
 	paths, err := c.Paths()
 	return seq.Map(paths, func(p fieldpath.Path) Changed {
-		return Changed{Path: strings.TrimPrefix(p.String(), "."), Chain: ChainOf(root, p)}
+		return Changed{Path: strings.TrimPrefix(p.String(), "."), Chain: ChainOf(root, p, c.New)}
 	}), err
 }
 

@@ -5,6 +5,7 @@ package model
 import (
 	"fmt"
 	"maps"
+	"math/big"
 	"reflect"
 	"slices"
 
@@ -86,7 +87,7 @@ func walk(node *permissions.Node, above permissions.Chain, parameter string, old
 	}
 	here := slices.Clone(above)
 	if node.Field != nil {
-		here = append(here, node.Field.Permission(parameter))
+		here = append(here, node.Field.Permission(parameter, func(value any) bool { return isSame(value, updated) }))
 	}
 	if len(node.Children) == 0 {
 		return []permissions.Chain{here}
@@ -101,6 +102,26 @@ func walk(node *permissions.Node, above permissions.Chain, parameter string, old
 		}
 	}
 	return []permissions.Chain{here}
+}
+
+// isSame reports whether two scalars are the same. Numbers are, if they are equal.
+func isSame(a, b any) bool {
+	x, y := number(a), number(b)
+	if x == nil || y == nil {
+		return a == b
+	}
+	return x.Cmp(y) == 0
+}
+
+// number returns a number. It is nil for everything else.
+func number(v any) *big.Rat {
+	switch v := v.(type) {
+	case int64:
+		return new(big.Rat).SetInt64(v)
+	case float64:
+		return new(big.Rat).SetFloat64(v)
+	}
+	return nil
 }
 
 func fields(v any) (map[string]any, bool) {

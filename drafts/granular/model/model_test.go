@@ -87,6 +87,43 @@ func TestCreate(t *testing.T) {
 	}
 }
 
+// TestExcludedValues checks which chains of a change the ordinary permission does not contain, by the values after it.
+func TestExcludedValues(t *testing.T) {
+	root := tree(t)
+	for _, c := range []struct{ name, old, new, want string }{
+		{"to the value", `{"spec":{"privileged":false}}`, `{"spec":{"privileged":true}}`, "specification > privilege"},
+		{"away from it", `{"spec":{"privileged":true}}`, `{"spec":{"privileged":false}}`, ""},
+		{"removed", `{"spec":{"privileged":true}}`, `{"spec":{}}`, ""},
+		{"removed with spec", `{"spec":{"privileged":true}}`, `{}`, ""},
+		{"with spec", `{}`, `{"spec":{"privileged":true,"exposure":"internal"}}`, "specification > privilege"},
+		{"unchanged", `{"spec":{"privileged":true,"replicas":1}}`, `{"spec":{"privileged":true,"replicas":2}}`, ""},
+		{"from one to another", `{"spec":{"exposure":"partners"}}`, `{"spec":{"exposure":"public"}}`, "specification > publication"},
+		{"text instead of the boolean", `{"spec":{}}`, `{"spec":{"privileged":"true"}}`, ""},
+		{"number", `{"spec":{}}`, `{"spec":{"priority":1000}}`, "specification > precedence"},
+		{"fraction", `{"spec":{}}`, `{"spec":{"priority":0.5}}`, "specification > precedence"},
+		{"another number", `{"spec":{}}`, `{"spec":{"priority":1000.5}}`, ""},
+		{"text instead of the number", `{"spec":{}}`, `{"spec":{"priority":"1000"}}`, ""},
+		{"list instead of the number", `{"spec":{}}`, `{"spec":{"priority":[1000]}}`, ""},
+		{"status", `{"status":{}}`, `{"status":{"review":"approved"}}`, "status > approval"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := strings.Join(words(Excluded(Update(root, object(t, c.old), object(t, c.new)))), ","); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+	for _, same := range [][2]any{{int64(1), 1.0}, {1.0, int64(1)}, {int64(1), int64(1)}, {0.5, 0.5}, {"a", "a"}, {true, true}} {
+		if !isSame(same[0], same[1]) {
+			t.Errorf("%[1]v (%[1]T) is not the same as %[2]v (%[2]T)", same[0], same[1])
+		}
+	}
+	for _, other := range [][2]any{{int64(1), "1"}, {int64(1), 1.5}, {true, "true"}, {int64(1 << 53), int64(1<<53 + 1)}, {"a", absent{}}, {int64(1), []any{int64(1)}}} {
+		if isSame(other[0], other[1]) {
+			t.Errorf("%[1]v (%[1]T) is the same as %[2]v (%[2]T)", other[0], other[1])
+		}
+	}
+}
+
 func TestCheck(t *testing.T) {
 	chain := func(verbs ...string) (out permissions.Chain) {
 		for i, v := range verbs {

@@ -110,6 +110,9 @@ func checkField(f *Field, seen map[string]bool) error {
 	if err := f.checkPath(seen); err != nil {
 		return err
 	}
+	if err := f.checkValues(); err != nil {
+		return err
+	}
 	isItem := strings.HasSuffix(f.Path, ".*")
 	switch {
 	case f.ExcludedItems != nil && !f.hasKeys():

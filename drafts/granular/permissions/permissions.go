@@ -53,7 +53,7 @@ type Permission struct {
 	Verb string // the verb that the authorizer is asked for
 	// Depth is the length of the path that has the permission. A shorter path has a more general permission.
 	Depth int
-	// Excluded is set if the ordinary permission does not contain the field of this permission.
+	// Excluded is set if the ordinary permission does not contain the change of the field of this permission.
 	Excluded bool
 }
 
@@ -71,13 +71,19 @@ func (c Chain) Excluded() bool {
 	return slices.ContainsFunc(c, func(p Permission) bool { return p.Excluded })
 }
 
-// Permission returns the permission of a field whose parameter, if it has one, is p.
-func (f *Field) Permission(p string) Permission {
-	out := Permission{Verb: GeneralVerb + ":" + f.Verb, Depth: len(f.Segments()), Excluded: f.Excluded || slices.Contains(f.ExcludedItems, p)}
+// Permission returns the permission that a change of a field needs. parameter is its parameter, if it has one. isNow
+// reports whether a value is what the field has after the change, if it has one.
+func (f *Field) Permission(parameter string, isNow func(value any) bool) Permission {
+	return Permission{Verb: f.verb(parameter), Depth: len(f.Segments()), Excluded: f.isExcluded(parameter, isNow)}
+}
+
+// verb returns the verb of a field whose parameter, if it has one, is p.
+func (f *Field) verb(p string) string {
+	verb := GeneralVerb + ":" + f.Verb
 	if f.Parameter != nil {
-		out.Verb += "(" + f.Parameter.Treatment.Apply(p) + ")"
+		verb += "(" + f.Parameter.Treatment.Apply(p) + ")"
 	}
-	return out
+	return verb
 }
 
 // Segments returns the parts of the path.
@@ -107,6 +113,10 @@ type Field struct {
 	// keys (KEP-3617, "Levels of schema control", case 3). A resource may have ExcludedItems of a field that is
 	// described for every resource.
 	ExcludedItems []string `yaml:"excludedItems"`
+	// ExcludedValues are scalars to which the ordinary permission does not contain a change, although it contains the
+	// other changes of the field (KEP-3617, "Levels of schema control", case 1). Beside ExcludedItems, they are values of
+	// these keys.
+	ExcludedValues []any `yaml:"excludedValues"`
 	// Parameter gives each key or item a permission of its own.
 	Parameter *Parameter `yaml:"parameter"`
 }

@@ -16,6 +16,7 @@ resources:
       - {path: spec.parts.*, verb: part, parameter: {source: itemKey, key: name}}
       - {path: spec.parts.*.image, verb: imageOf, parameter: {source: itemKey, key: name}}
       - {path: spec.secret, verb: secrecy, excluded: true}
+      - {path: spec.size, verb: greatness, excludedValues: [100, huge, true, 2.5]}
       - {path: labels.*, verb: label, parameter: {source: mapKey, treatment: slash-delimited-prefix}}
 `
 
@@ -31,17 +32,32 @@ func TestParse(t *testing.T) {
 		{"verb like a path", "verb: specification", "verb: apps.spec", `f.yaml:7:10: path "spec": verb is "apps.spec", expected lowerCamelCase`},
 		{"verb in capitals", "verb: specification", "verb: Specification", `f.yaml:7:10: path "spec": verb is "Specification"`},
 		{"item without parameter", ", parameter: {source: itemKey, key: name}}", "}", `f.yaml:8:10: path "spec.parts.*": expected a parameter`},
-		{"unknown source", "source: mapKey", "source: key", `f.yaml:11:10: path "labels.*": source is "key"`},
-		{"key without need", "source: mapKey", "source: mapKey, key: a", `f.yaml:11:10: path "labels.*": key is "a"`},
+		{"unknown source", "source: mapKey", "source: key", `f.yaml:12:10: path "labels.*": source is "key"`},
+		{"key without need", "source: mapKey", "source: mapKey, key: a", `f.yaml:12:10: path "labels.*": key is "a"`},
 		{"no key", "itemKey, key: name}}", "itemKey}}", `f.yaml:8:10: path "spec.parts.*": key is ""`},
-		{"unknown treatment", "slash-delimited-prefix", "lower-case", `f.yaml:11:10: path "labels.*": treatment is "lower-case"`},
+		{"unknown treatment", "slash-delimited-prefix", "lower-case", `f.yaml:12:10: path "labels.*": treatment is "lower-case"`},
 		{"parameter from nowhere", "verb: secrecy", "verb: secrecy, parameter: {source: mapKey}", `f.yaml:10:10: path "spec.secret": a parameter comes from an item`},
 		{"path twice", "path: spec.secret", "path: spec", `f.yaml:10:10: path "spec": described twice`},
-		{"names beside items", "path: labels.*", "path: spec.*", `f.yaml:11:10: path "spec.*": names and * in one place`},
-		{"items begin the path", "path: labels.*", `path: "*"`, `f.yaml:11:10: path "*": expected names of fields`},
+		{"names beside items", "path: labels.*", "path: spec.*", `f.yaml:12:10: path "spec.*": names and * in one place`},
+		{"items begin the path", "path: labels.*", `path: "*"`, `f.yaml:12:10: path "*": expected names of fields`},
 		{"items not described", "path: spec.parts.*,", "path: spec.pieces.*,", `f.yaml:9:10: path "spec.parts.*.image": expected "spec.parts.*" to be described before it`},
 		{"keys without a map", "excluded: true", "excludedItems: [a]", `f.yaml:10:10: path "spec.secret": excludedItems are keys of a map`},
 		{"keys of a list", "key: name}}", "key: name}, excludedItems: [a]}", `f.yaml:8:10: path "spec.parts.*": excludedItems are keys of a map`},
+		{"values of an excluded field", "excluded: true", "excluded: true, excludedValues: [a]", `f.yaml:10:10: path "spec.secret": excluded and excludedValues, expected either`},
+		{"no values", "[100, huge, true, 2.5]", "[]", `f.yaml:11:10: path "spec.size": excludedValues is empty`},
+		{"a value that is an object", "2.5]", "{a: b}]", `f.yaml:11:10: path "spec.size": excludedValues: {"a":"b"} is not a scalar (expected strings, booleans and numbers)`},
+		{"a value that is a list", "2.5]", "[a]]", `f.yaml:11:10: path "spec.size": excludedValues: ["a"] is not a scalar`},
+		{"a value that is null", "2.5]", "null]", `f.yaml:11:10: path "spec.size": excludedValues: null is not a scalar`},
+		{"a value that JSON does not have", "2.5]", ".inf]", "f.yaml:11:78: excludedValues is a number (expected a value that JSON can hold"},
+		{"a number that is too large", "2.5]", "18446744073709551615]", "f.yaml:11:78: excludedValues is a number (expected a value that JSON can hold"},
+		{"one value twice", "2.5]", "huge]", `f.yaml:11:10: path "spec.size": excludedValues has "huge" twice`},
+		{"one number in two forms", "2.5]", "100.0]", `f.yaml:11:10: path "spec.size": excludedValues has 100 twice`},
+		{"a number and a string", "2.5]", `"100"]`, ""},
+		{"values of every item", "key: name}}", "key: name}, excludedValues: [a]}", `f.yaml:8:10: path "spec.parts.*": expected excludedItems beside excludedValues`},
+		{"values of every key", "slash-delimited-prefix}", "slash-delimited-prefix}, excludedValues: [a]", `f.yaml:12:10: path "labels.*": expected excludedItems beside excludedValues`},
+		{"values of a key", "slash-delimited-prefix}", "slash-delimited-prefix}, excludedItems: [a], excludedValues: [b]", ""},
+		{"values of an object", "verb: specification", "verb: specification, excludedValues: [a]", `f.yaml:8:10: path "spec.parts.*": excludedValues of "spec" are scalars, expected nothing described inside it`},
+		{"values of a field of an item", "verb: imageOf", "verb: imageOf, excludedValues: [a]", ""},
 		{"verb with the field around it", "verb: secrecy", "verb: specSecrecy", `f.yaml:10:10: path "spec.secret": verb "specSecrecy" begins with "spec", which the field is in`},
 		{"verb with the resource", "verb: secrecy", "verb: thingSecrecy", `f.yaml:10:10: path "spec.secret": verb "thingSecrecy" begins with "thing"`},
 		{"one verb of two meanings", "verb: secrecy", "verb: part", `f.yaml:10:10: path "spec.secret": verb "part" has no parameter, and a parameter that is taken verbatim at path "spec.parts.*"`},
@@ -115,8 +131,57 @@ func TestPermission(t *testing.T) {
 		{Verbatim, "a/b", "granular:label(a/b)"},
 	} {
 		f := &Field{Path: "metadata.labels.*", Verb: "label", Parameter: &Parameter{Source: MapKey, Treatment: c.treatment}}
-		if p := f.Permission(c.parameter); p.Verb != c.verb || p.Depth != 3 {
+		if p := f.Permission(c.parameter, isNothing); p.Verb != c.verb || p.Depth != 3 {
 			t.Errorf("%s: %+v, expected %s", c.parameter, p, c.verb)
+		}
+	}
+}
+
+// isNothing is for fields whose values do not count.
+func isNothing(any) bool { return false }
+
+// TestExcludedValues checks which changes of a field and of the keys of a map are excluded by their values.
+func TestExcludedValues(t *testing.T) {
+	level := &Field{Path: "spec.level", Verb: "level", ExcludedValues: []any{"high", true}}
+	label := &Field{Path: "labels.*", Verb: "label", Parameter: &Parameter{Source: MapKey}, ExcludedItems: []string{"a", "b"}, ExcludedValues: []any{"high"}}
+	for _, c := range []struct {
+		field     *Field
+		parameter string
+		now       any
+		excluded  bool
+	}{
+		{level, "", "high", true},
+		{level, "", true, true},
+		{level, "", "low", false},
+		{level, "", false, false},
+		{level, "", nil, false},
+		{label, "a", "high", true},
+		{label, "b", "high", true},
+		{label, "a", "low", false},
+		{label, "c", "high", false},
+	} {
+		isNow := func(value any) bool { return value == c.now }
+		if got := c.field.Permission(c.parameter, isNow).Excluded; got != c.excluded {
+			t.Errorf("%s of %q is now %v: excluded %t", c.field.Path, c.parameter, c.now, got)
+		}
+	}
+}
+
+// TestGuards checks what the list of permissions says about the ordinary permission.
+func TestGuards(t *testing.T) {
+	for _, c := range []struct {
+		field *Field
+		want  string
+	}{
+		{&Field{}, "yes"},
+		{&Field{Excluded: true}, "no"},
+		{&Field{ExcludedItems: []string{"a", "b"}}, "but a, b"},
+		{&Field{ExcludedValues: []any{true}}, "but true"},
+		{&Field{ExcludedValues: []any{"true", 1.0, 0.5}}, `but "true", 1, 0.5`},
+		{&Field{ExcludedItems: []string{"a", "b"}, ExcludedValues: []any{"high"}}, `but a, b: "high"`},
+	} {
+		if got := c.field.describeOrdinary(); got != c.want {
+			t.Errorf("got %s, want %s", got, c.want)
 		}
 	}
 }
@@ -129,7 +194,7 @@ func TestExcludedItems(t *testing.T) {
 	}
 	labels := set.Tree("", "v1", "namespaces").Child("metadata").Child("labels").Items()
 	for key, excluded := range map[string]bool{"pod-security.kubernetes.io/enforce": true, "pod-security.kubernetes.io/warn": false, "team": false} {
-		if p := labels.Field.Permission(key); p.Excluded != excluded {
+		if p := labels.Field.Permission(key, isNothing); p.Excluded != excluded {
 			t.Errorf("%s: excluded %t", key, p.Excluded)
 		}
 	}
@@ -141,6 +206,7 @@ func TestExcludedItems(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(good))
 	f.Add([]byte(embedded))
+	f.Add([]byte(strings.Replace(good, "[100, huge, true, 2.5]", "[{a: b}, null, .nan, 1e400, 2001-01-01]", 1)))
 	f.Add([]byte("kind: FieldPermissions\nresources: [null]\n"))
 	f.Add([]byte("kind: FieldPermissions\nresources: [{group: a, versions: [v1], resource: b, fields: [null, {path: '*'}]}]\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -150,6 +216,11 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("no file in %q", err)
 			}
 			return
+		}
+		for _, g := range set.Guards() {
+			if g.Ordinary == "" {
+				t.Errorf("%s: the ordinary permission of it is unknown", g.Path)
+			}
 		}
 		for _, r := range set.Resources {
 			for _, version := range r.Versions {

@@ -19,7 +19,7 @@ var (
 	policyPage = template.Must(template.New("policies").Parse(policyText))
 )
 
-// policy guards an excluded field, or one excluded key of a map.
+// policy guards an excluded field, or one excluded key of a map, or excluded values of either.
 type policy struct {
 	resource
 	*Field
@@ -77,9 +77,10 @@ func (s *Set) policiesOf(r resource) (policies []policy, err error) {
 }
 
 // listGuarded returns what is excluded of a field: the names on the path to it, and the excluded keys in it. If the
-// whole field is excluded, the only key is "".
+// field itself or some of its values are excluded, the only key is "".
 func (f *Field) listGuarded() (names, keys []string) {
-	if f.Excluded {
+	hasValues := f.ExcludedValues != nil && f.ExcludedItems == nil
+	if f.Excluded || hasValues {
 		return f.Segments(), []string{""}
 	}
 	return strings.Split(strings.TrimSuffix(f.Path, ".*"), "."), f.ExcludedItems
@@ -99,7 +100,7 @@ func canGuard(r resource, f *Field, names []string, fields []*Field) bool {
 func verbsOver(f *Field, key string, fields []*Field) (verbs []string) {
 	for _, over := range fields {
 		if strings.HasPrefix(f.Path+".", over.Path+".") {
-			verbs = append(verbs, over.Permission(key).Verb)
+			verbs = append(verbs, over.verb(key))
 		}
 	}
 	return seq.AppendMissing(nil, verbs...)
@@ -110,6 +111,32 @@ func (p policy) id() string { return fmt.Sprint(p.Group, p.resource.Resource, p.
 
 // Changed returns the path of the field, or of the key.
 func (p policy) Changed() string { return strings.Replace(p.Path, "*", p.Key, 1) }
+
+// Value returns the CEL that selects what is guarded from an object, as an optional value.
+func (p policy) Value() string {
+	path := ".?" + strings.Join(p.Names, ".?")
+	if p.Key != "" {
+		path += fmt.Sprintf("[?%q]", p.Key)
+	}
+	return path
+}
+
+// OtherValues returns the CEL that is true unless the object gets an excluded value. It is empty if every change is
+// guarded.
+func (p policy) OtherValues() string {
+	return strings.Join(seq.Map(p.literals(), func(value string) string {
+		return fmt.Sprintf("object%s != optional.of(%s)", p.Value(), value)
+	}), " && ")
+}
+
+// Message returns the message of a denial.
+func (p policy) Message() string {
+	change := "change " + p.Changed()
+	if values := p.literals(); len(values) > 0 {
+		change = "set " + p.Changed() + " to " + strings.Join(values, " or ")
+	}
+	return strings.Join(p.Verbs, " or ") + " is needed to " + change
+}
 
 // Name returns the name of the policy and its binding.
 func (p policy) Name() string {

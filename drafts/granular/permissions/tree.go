@@ -37,8 +37,10 @@ func (n *Node) Excluded() bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(n.Children)), (*Node).Excluded)
 }
 
-// excludes reports whether the ordinary permission does not contain the field, or some items of it.
-func (f *Field) excludes() bool { return f.Excluded || f.ExcludedItems != nil }
+// excludes reports whether the ordinary permission does not contain the field, or some items or values of it.
+func (f *Field) excludes() bool {
+	return f.Excluded || f.ExcludedItems != nil || f.ExcludedValues != nil
+}
 
 // Tree returns the descriptions of a resource in one version: those of every resource, and its own.
 func (s *Set) Tree(group, version, resource string) *Node {
@@ -96,6 +98,9 @@ func (s *Set) check() error {
 func (n *Node) add(f *Field) error {
 	for _, s := range f.Segments() {
 		child, err := n.grow(s)
+		if err == nil {
+			err = n.checkInside()
+		}
 		if err != nil {
 			return fmt.Errorf("path %q: %w", f.Path, err)
 		}
@@ -107,6 +112,18 @@ func (n *Node) add(f *Field) error {
 		return fmt.Errorf("path %q: described twice", f.Path)
 	}
 	n.Field = f
+	if err := n.checkInside(); err != nil {
+		return fmt.Errorf("path %q: %w", f.Path, err)
+	}
+	return nil
+}
+
+// checkInside refuses descriptions inside a field with excluded values, because these are scalars.
+func (n *Node) checkInside() error {
+	hasValues := n.Field != nil && n.Field.ExcludedValues != nil
+	if hasValues && len(n.Children) > 0 {
+		return fmt.Errorf("excludedValues of %q are scalars, expected nothing described inside it", n.Field.Path)
+	}
 	return nil
 }
 

@@ -83,8 +83,8 @@ type Guard struct {
 	Resource, Versions, Path string
 	// Verb is the verb that an authorizer is asked for, with a placeholder for the parameter.
 	Verb string
-	// Ordinary says which part of the field the ordinary permission contains: "yes", "no", or "but" with the keys that
-	// it does not contain.
+	// Ordinary says which part of the field the ordinary permission contains: "yes", "no", or "but" with the keys and
+	// values that it does not contain.
 	Ordinary string
 }
 
@@ -146,11 +146,16 @@ func (f *Field) describe() string {
 
 // describeOrdinary returns whether the ordinary permission contains a field.
 func (f *Field) describeOrdinary() string {
+	values := strings.Join(f.literals(), ", ")
 	switch {
 	case f.Excluded:
 		return "no"
+	case len(f.ExcludedItems) > 0 && values != "":
+		return "but " + strings.Join(f.ExcludedItems, ", ") + ": " + values
 	case len(f.ExcludedItems) > 0:
 		return "but " + strings.Join(f.ExcludedItems, ", ")
+	case values != "":
+		return "but " + values
 	}
 	return "yes"
 }

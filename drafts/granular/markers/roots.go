@@ -35,15 +35,16 @@ func (r *typeReader) readRoots(p *goPackage) (roots []root, err error) {
 
 // isRoot reports whether a type is that of a resource. A list of resources is none.
 func (r *typeReader) isRoot(t *typeDeclaration) bool {
-	s, isStruct := t.Type.(*ast.StructType)
-	if !isStruct || embeds(s, "ListMeta") {
-		return false
-	}
 	isMarked := slices.ContainsFunc(r.lines(r.comments[t.TypeSpec]), func(line commentLine) bool {
 		return line.text == "+genclient" || line.text == "+kubebuilder:object:root=true"
 	})
+	s, isStruct := t.Type.(*ast.StructType)
+	if !isStruct {
+		return isMarked
+	}
 	isObject := embeds(s, "TypeMeta") && embeds(s, "ObjectMeta")
-	return isMarked || isObject
+	isResource := isMarked || isObject
+	return isResource && !embeds(s, "ListMeta")
 }
 
 // embeds reports whether a struct embeds a type of this name, of any package.

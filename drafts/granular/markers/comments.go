@@ -9,24 +9,12 @@ import (
 	"strings"
 )
 
-// attachComments adds the comments before each type, and before each field of a struct, in a file. Those are all
-// comments behind what is declared before it: an author may leave an empty line between markers and the comment that
-// documentation shows.
+// attachComments adds the comments before each type, and before each field of a struct, in a file.
 func attachComments(files *token.FileSet, file *ast.File, to map[ast.Node][]*ast.CommentGroup) {
-	between := func(from, until token.Pos) (out []*ast.CommentGroup) {
-		line := files.Position(from).Line
-		for _, group := range file.Comments {
-			isBetween := group.Pos() >= from && group.End() <= until
-			if isBetween && files.Position(group.Pos()).Line > line {
-				out = append(out, group)
-			}
-		}
-		return out
-	}
 	last := file.Name.End()
 	for _, d := range file.Decls {
 		if general, is := d.(*ast.GenDecl); is && general.Tok == token.TYPE {
-			attachToTypes(general, last, between, to)
+			attachToTypes(files, file, general, last, to)
 		}
 		last = d.End()
 	}
@@ -34,7 +22,7 @@ func attachComments(files *token.FileSet, file *ast.File, to map[ast.Node][]*ast
 		if s, is := n.(*ast.StructType); is {
 			last := s.Fields.Opening
 			for _, f := range s.Fields.List {
-				to[f] = between(last, f.Pos())
+				to[f] = findComments(files, file, last, f.Pos())
 				last = f.End()
 			}
 		}
@@ -43,16 +31,28 @@ func attachComments(files *token.FileSet, file *ast.File, to map[ast.Node][]*ast
 }
 
 // attachToTypes adds the comments before the types of one declaration. last is the end of what is declared before it.
-func attachToTypes(d *ast.GenDecl, last token.Pos, between func(from, until token.Pos) []*ast.CommentGroup, to map[ast.Node][]*ast.CommentGroup) {
-	if !d.Lparen.IsValid() {
-		to[d.Specs[0]] = between(last, d.Specs[0].Pos())
-		return
+func attachToTypes(files *token.FileSet, file *ast.File, d *ast.GenDecl, last token.Pos, to map[ast.Node][]*ast.CommentGroup) {
+	if d.Lparen.IsValid() {
+		last = d.Lparen
 	}
-	last = d.Lparen
 	for _, spec := range d.Specs {
-		to[spec] = between(last, spec.Pos())
+		to[spec] = findComments(files, file, last, spec.Pos())
 		last = spec.End()
 	}
+}
+
+// findComments returns the comments between two places of a file, but for one that begins in the line of the first. All
+// of them belong to what follows: an author may leave an empty line between markers and the comment that documentation
+// shows.
+func findComments(files *token.FileSet, file *ast.File, from, until token.Pos) (out []*ast.CommentGroup) {
+	line := files.Position(from).Line
+	for _, group := range file.Comments {
+		isBetween := group.Pos() >= from && group.End() <= until
+		if isBetween && files.Position(group.Pos()).Line > line {
+			out = append(out, group)
+		}
+	}
+	return out
 }
 
 // commentLine is a line of a comment, with its file and line.
@@ -95,17 +95,26 @@ func (l *loader) checkAttached(p *goPackage) error {
 	}
 	for _, file := range p.files {
 		for _, group := range file.Comments {
-			for _, line := range l.lines([]*ast.CommentGroup{group}) {
-				if !isMarker(line.text) {
-					continue
-				}
-				if _, err := parseMarker(line.text); err != nil {
-					return fmt.Errorf("%s: %w", line.at, err)
-				}
-				if !attached[group] {
-					return fmt.Errorf("%s: %s has no effect here, expected it in a line before a type or a field", line.at, line.text)
-				}
+			if err := l.checkGroup(group, attached[group]); err != nil {
+				return err
 			}
+		}
+	}
+	return nil
+}
+
+// checkGroup refuses the markers of a comment that are unknown. It refuses all of them if the comment is not attached to
+// a type or a field.
+func (l *loader) checkGroup(group *ast.CommentGroup, isAttached bool) error {
+	for _, line := range l.lines([]*ast.CommentGroup{group}) {
+		if !isMarker(line.text) {
+			continue
+		}
+		if _, err := parseMarker(line.text); err != nil {
+			return fmt.Errorf("%s: %w", line.at, err)
+		}
+		if !isAttached {
+			return fmt.Errorf("%s: %s has no effect here, expected it in a line before a type or a field", line.at, line.text)
 		}
 	}
 	return nil

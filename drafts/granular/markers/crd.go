@@ -12,11 +12,11 @@ import (
 	"github.com/authzconf/authzconf/drafts/granular/permissions"
 )
 
-// inSchemas is the prefix of markers in the schema of a CustomResourceDefinition.
-const inSchemas = "x-kubernetes-permission-"
+// schemaPrefix is the prefix of markers in the schema of a CustomResourceDefinition.
+const schemaPrefix = "x-kubernetes-permission-"
 
-var inCRDs = dialect{
-	prefix:   inSchemas,
+var crdDialect = dialect{
+	prefix:   schemaPrefix,
 	identity: "x-kubernetes-list-type: map with x-kubernetes-list-map-keys, or x-kubernetes-list-type: set",
 	keys:     "beside additionalProperties",
 }
@@ -24,7 +24,7 @@ var inCRDs = dialect{
 // ReadCRDs returns the descriptions in the schemas of the CustomResourceDefinitions in a YAML file, which may have other
 // documents as well. name is for messages.
 func ReadCRDs(name string, data []byte) (*permissions.Set, error) {
-	reader := &crdReader{name: name, read: map[*yaml.Node]bool{}, within: map[*yaml.Node]bool{}}
+	reader := &crdReader{name: name, read: map[*yaml.Node]bool{}, ancestors: map[*yaml.Node]bool{}}
 	var roots []root
 	for documents := yaml.NewDecoder(bytes.NewReader(data)); ; {
 		var document yaml.Node
@@ -35,16 +35,16 @@ func ReadCRDs(name string, data []byte) (*permissions.Set, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %s", name, strings.TrimPrefix(err.Error(), "yaml: "))
 		}
-		of, err := reader.readDocument(&document)
+		more, err := reader.readDocument(&document)
 		if err != nil {
 			return nil, err
 		}
-		roots = append(roots, of...)
+		roots = append(roots, more...)
 	}
 	if len(roots) == 0 {
 		return nil, fmt.Errorf("%s: expected a CustomResourceDefinition, with versions", name)
 	}
-	set, err := newSet("From the schemas of CustomResourceDefinitions.", roots, inCRDs)
+	set, err := newSet("From the schemas of CustomResourceDefinitions.", roots, crdDialect)
 	if errors.Is(err, ErrNothing) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -56,8 +56,8 @@ type crdReader struct {
 	name string
 	// read are the keys that are markers and were read, to find those that stand where they have no effect.
 	read map[*yaml.Node]bool
-	// within are the nodes around the one that is being read. An alias can name one of them.
-	within map[*yaml.Node]bool
+	// ancestors are the nodes that contain the one that is being read. An alias can stand for one of them.
+	ancestors map[*yaml.Node]bool
 }
 
 // readDocument returns the schemas in a document, one for each version. A document of another kind has none.
@@ -76,8 +76,8 @@ func (r *crdReader) readDocument(document *yaml.Node) (roots []root, err error) 
 	}
 	for _, version := range items(get(spec, "versions")) {
 		s := &schema{marks: marks{}}
-		if of := get(get(version, "schema"), "openAPIV3Schema"); of != nil {
-			if s, err = r.readSchema(of); err != nil {
+		if n := get(get(version, "schema"), "openAPIV3Schema"); n != nil {
+			if s, err = r.readSchema(n); err != nil {
 				return nil, err
 			}
 		}
@@ -89,18 +89,18 @@ func (r *crdReader) readDocument(document *yaml.Node) (roots []root, err error) 
 // readSchema returns a schema, with everything in it.
 func (r *crdReader) readSchema(n *yaml.Node) (s *schema, err error) {
 	n = follow(n)
-	if r.within[n] {
+	if r.ancestors[n] {
 		return nil, fmt.Errorf("%s: the alias stands for what it is in, expected a schema that has an end", r.at(n))
 	}
-	r.within[n] = true
-	defer delete(r.within, n)
+	r.ancestors[n] = true
+	defer delete(r.ancestors, n)
 	s = &schema{marks: marks{}, atomic: text(n, "x-kubernetes-map-type") == "atomic"}
 	if err := r.addMarkers(s, n); err != nil {
 		return nil, err
 	}
 	err = eachEntry(get(n, "properties"), func(key, value *yaml.Node) error {
-		of, err := r.readSchema(value)
-		s.fields = append(s.fields, field{key.Value, of})
+		property, err := r.readSchema(value)
+		s.fields = append(s.fields, field{key.Value, property})
 		return err
 	})
 	if err != nil {
@@ -129,26 +129,26 @@ func (r *crdReader) addItems(s *schema, n *yaml.Node) (err error) {
 // addMarkers adds the markers of a schema.
 func (r *crdReader) addMarkers(s *schema, n *yaml.Node) error {
 	err := eachEntry(n, func(key, value *yaml.Node) error {
-		after, isMarker := strings.CutPrefix(key.Value, inSchemas)
+		after, isMarker := strings.CutPrefix(key.Value, schemaPrefix)
 		if !isMarker {
 			return nil
 		}
-		of := markerName(after)
+		name := markerName(after)
 		r.read[key] = true
-		if err := checkName(inSchemas, of); err != nil {
+		if err := checkName(schemaPrefix, name); err != nil {
 			return fmt.Errorf("%s: %w", r.at(key), err)
 		}
 		value = follow(value)
 		switch isTrue := value.Tag == "!!bool" && value.Value == "true"; {
-		case of == permissionExcluded && !isTrue:
+		case name == permissionExcluded && !isTrue:
 			return fmt.Errorf("%s: %s is %q, expected true, or no such line", r.at(key), key.Value, value.Value)
-		case of != permissionExcluded && value.Tag != "!!str":
+		case name != permissionExcluded && value.Tag != "!!str":
 			return fmt.Errorf("%s: %s is %q, expected a string", r.at(key), key.Value, value.Value)
 		}
-		if err := checkValue(inSchemas, of, value.Value); err != nil {
+		if err := checkValue(schemaPrefix, name, value.Value); err != nil {
 			return fmt.Errorf("%s: %w", r.at(key), err)
 		}
-		return s.marks.add(of, value.Value, r.at(key), inSchemas)
+		return s.marks.add(name, value.Value, r.at(key), schemaPrefix)
 	})
 	s.ownSource = s.marks[parameterSource]
 	return err
@@ -162,7 +162,7 @@ func (r *crdReader) checkRead(n *yaml.Node, checked map[*yaml.Node]bool) error {
 	}
 	checked[n] = true
 	err := eachEntry(n, func(key, value *yaml.Node) error {
-		if strings.HasPrefix(key.Value, inSchemas) && !r.read[key] {
+		if strings.HasPrefix(key.Value, schemaPrefix) && !r.read[key] {
 			return fmt.Errorf("%s: %s has no effect here, expected it in the schema of properties, items or additionalProperties", r.at(key), key.Value)
 		}
 		return r.checkRead(value, checked)

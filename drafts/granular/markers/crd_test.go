@@ -77,6 +77,18 @@ func TestReadCRDs(t *testing.T) {
 	}
 }
 
+// TestCRDMerges checks that a schema that merges another one has the markers of that.
+func TestCRDMerges(t *testing.T) {
+	text := strings.Replace(goodCRD, "status: {", "status: {<<: *spec, ", 1)
+	set, err := ReadCRDs("f.yaml", []byte(strings.Replace(text, "properties: {phase: {type: string}}", "", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set.Tree("things.example.com", "v1", "things").Child("status").Child("replicas") == nil {
+		t.Error("the fields that are merged have lost their markers")
+	}
+}
+
 // TestCRDVersions checks that versions with different fields are described apart, and that a definition without
 // permissions is not described.
 func TestCRDVersions(t *testing.T) {
@@ -93,7 +105,7 @@ func TestCRDVersions(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", version, got, want)
 		}
 	}
-	bare := strings.ReplaceAll(goodCRD, inSchemas, "x-other-")
+	bare := strings.ReplaceAll(goodCRD, schemaPrefix, "x-other-")
 	if _, err := ReadCRDs("f.yaml", []byte(bare)); err == nil || err.Error() != "f.yaml: no field has a permission, expected x-kubernetes-permission-verb on one" {
 		t.Error(err)
 	}

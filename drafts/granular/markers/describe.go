@@ -174,8 +174,8 @@ func (w *walker) collect(s *schema, at place) error {
 }
 
 // addParameter gives a field the parameter that its markers name.
-func (w *walker) addParameter(f *permissions.Field, of marks, at place) error {
-	named, has := of[parameterizedBy]
+func (w *walker) addParameter(f *permissions.Field, m marks, at place) error {
+	named, has := m[parameterizedBy]
 	if !has {
 		return nil
 	}
@@ -186,7 +186,7 @@ func (w *walker) addParameter(f *permissions.Field, of marks, at place) error {
 	case p.item != at.lastItem():
 		return fmt.Errorf("%s: path %q: the parameter %q comes from %s, expected one of the last item, %s", named.at, at, named.value, p.item, at.lastItem())
 	}
-	f.Parameter = &permissions.Parameter{Source: p.source, Key: p.key, Treatment: permissions.Treatment(of[parameterTreatment].value)}
+	f.Parameter = &permissions.Parameter{Source: p.source, Key: p.key, Treatment: permissions.Treatment(m[parameterTreatment].value)}
 	return nil
 }
 

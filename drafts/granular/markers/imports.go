@@ -18,7 +18,7 @@ var predeclared = []string{
 
 // find returns the type that a name in a declaration stands for. It is nil for a type that Go predeclares.
 func (l *loader) find(name string, in *typeDeclaration) (*typeDeclaration, error) {
-	if t := in.of.types[name]; t != nil {
+	if t := in.pkg.types[name]; t != nil {
 		return t, nil
 	}
 	for _, spec := range in.file.Imports {
@@ -26,7 +26,7 @@ func (l *loader) find(name string, in *typeDeclaration) (*typeDeclaration, error
 		if !isDot {
 			continue
 		}
-		t, err := l.findIn(imported(spec, in.of), name)
+		t, err := l.findIn(findPackage(spec, in.pkg), name)
 		if t != nil || err != nil {
 			return t, err
 		}
@@ -34,14 +34,14 @@ func (l *loader) find(name string, in *typeDeclaration) (*typeDeclaration, error
 	if slices.Contains(predeclared, name) {
 		return nil, nil
 	}
-	return nil, fmt.Errorf("type %s is not declared in package %s", name, in.of.PkgPath)
+	return nil, fmt.Errorf("type %s is not declared in package %s", name, in.pkg.PkgPath)
 }
 
 // findImported returns the type of another package that a declaration names. It is nil for a type of the standard
 // library, which has no markers.
 func (l *loader) findImported(qualifier, name string, in *typeDeclaration) (*typeDeclaration, error) {
 	for _, spec := range in.file.Imports {
-		p := imported(spec, in.of)
+		p := findPackage(spec, in.pkg)
 		if p == nil || localName(spec, p) != qualifier {
 			continue
 		}
@@ -66,13 +66,13 @@ func (l *loader) findIn(p *packages.Package, name string) (*typeDeclaration, err
 	return parsed.types[name], nil
 }
 
-// imported returns the package that an import declaration of another one names, or nil.
-func imported(spec *ast.ImportSpec, by *goPackage) *packages.Package {
+// findPackage returns the package that an import declaration of another one names, or nil.
+func findPackage(spec *ast.ImportSpec, importer *goPackage) *packages.Package {
 	path, err := strconv.Unquote(spec.Path.Value)
 	if err != nil {
 		return nil
 	}
-	return by.Imports[path]
+	return importer.Imports[path]
 }
 
 // localName returns the name by which a file refers to a package that it imports.

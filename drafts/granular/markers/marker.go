@@ -56,8 +56,8 @@ func checkValue(prefix string, n markerName, value string) error {
 	return nil
 }
 
-// inComments is the prefix of markers in the comments of Go.
-const inComments = "+permission-"
+// commentPrefix is the prefix of markers in the comments of Go.
+const commentPrefix = "+permission-"
 
 // marker is a marker of a permission in a comment.
 type marker struct {
@@ -66,24 +66,24 @@ type marker struct {
 }
 
 // isMarker reports whether a line of a comment is meant as a marker of a permission.
-func isMarker(line string) bool { return strings.HasPrefix(strings.TrimSpace(line), inComments) }
+func isMarker(line string) bool { return strings.HasPrefix(strings.TrimSpace(line), commentPrefix) }
 
 // parseMarker reads a line of a comment that is a marker of a permission. Its value stands after a colon: between double
 // quotes, or as a bare word, since the KEP has both.
 func parseMarker(line string) (marker, error) {
 	text := strings.TrimSpace(line)
-	before, value, hasValue := strings.Cut(strings.TrimPrefix(text, inComments), ":")
+	before, value, hasValue := strings.Cut(strings.TrimPrefix(text, commentPrefix), ":")
 	m := marker{name: markerName(before)}
-	if before, _, hasEquals := strings.Cut(before, "="); hasEquals && checkName(inComments, markerName(before)) == nil {
+	if before, _, hasEquals := strings.Cut(before, "="); hasEquals && checkName(commentPrefix, markerName(before)) == nil {
 		return marker{}, fmt.Errorf("%s: expected : before the value, not =", text)
 	}
-	if err := checkName(inComments, m.name); err != nil {
+	if err := checkName(commentPrefix, m.name); err != nil {
 		return marker{}, err
 	}
 	takesValue := values[m.name].form != nil
 	switch {
 	case hasValue && !takesValue:
-		return marker{}, fmt.Errorf("%s: expected %s%s without a value", text, inComments, m.name)
+		return marker{}, fmt.Errorf("%s: expected %s%s without a value", text, commentPrefix, m.name)
 	case !hasValue && takesValue:
 		return marker{}, fmt.Errorf("%s: expected : and %s", text, values[m.name].expected)
 	}
@@ -95,13 +95,13 @@ func parseMarker(line string) (marker, error) {
 		value = unquoted
 	}
 	m.value = value
-	return m, checkValue(inComments, m.name, m.value)
+	return m, checkValue(commentPrefix, m.name, m.value)
 }
 
 // String returns the marker as a line of a comment.
 func (m marker) String() string {
 	if values[m.name].form == nil {
-		return inComments + string(m.name)
+		return commentPrefix + string(m.name)
 	}
-	return inComments + string(m.name) + ":" + strconv.Quote(m.value)
+	return commentPrefix + string(m.name) + ":" + strconv.Quote(m.value)
 }

@@ -51,12 +51,12 @@ func FuzzParseMarker(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line string) {
 		m, err := parseMarker(line)
 		if err != nil {
-			if m != (marker{}) && isMarker(line) && checkName(inComments, m.name) != nil {
+			if m != (marker{}) && isMarker(line) && checkName(commentPrefix, m.name) != nil {
 				t.Errorf("%q: an unknown marker was read as %+v", line, m)
 			}
 			return
 		}
-		if checkName(inComments, m.name) != nil || checkValue(inComments, m.name, m.value) != nil {
+		if checkName(commentPrefix, m.name) != nil || checkValue(commentPrefix, m.name, m.value) != nil {
 			t.Errorf("%q: read as %+v", line, m)
 		}
 		if again, err := parseMarker(m.String()); err != nil || again != m {

@@ -16,11 +16,12 @@
 //   - In a schema every marker begins with x-kubernetes-permission- instead. The KEP has x-kubernetes-permission-verb
 //     alone. A schema has no place for the keys of a map, so their parameter-source stands at the map.
 //
-// Go packages are found by golang.org/x/tools/go/packages, which the module needs anyway, and which asks the go command:
-// build tags, modules, workspaces and vendor folders are as everywhere. The rest is syntax. The two readers of markers
-// that Kubernetes has were the alternatives. sigs.k8s.io/controller-tools splits a marker at =, where the KEP has a
-// colon, and brings code generators along; k8s.io/gengo checks the types of every package that is imported, which takes
-// seconds, and fails where generated code is missing.
+// Go packages are found by golang.org/x/tools/go/packages, which is a dependency already and asks the go command, so that
+// build tags, modules, workspaces and vendor folders mean what they mean elsewhere. The rest is syntax: no types are
+// checked, so a package can be read before its generated half is there. The two readers of markers that Kubernetes has
+// were the alternatives. That of sigs.k8s.io/controller-tools takes what is before = as the name of a marker, and the KEP
+// writes values after a colon. That of k8s.io/gengo checks the types of everything that is imported, and keeps comments
+// without the file and the line that an error here has to name. Neither is a dependency yet.
 package markers
 
 import (
@@ -37,8 +38,8 @@ import (
 // ErrNothing is returned if there are resources, and no permission is on any of their fields.
 var ErrNothing = errors.New("no field has a permission")
 
-var inTypes = dialect{
-	prefix:   inComments,
+var typeDialect = dialect{
+	prefix:   commentPrefix,
 	identity: "+listType=map with +listMapKey, or +listType=set",
 	keys:     "on the type of the keys of a map",
 }
@@ -53,14 +54,14 @@ func ReadTypes(dir string) (*permissions.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	reader := &typeReader{loader: l, within: map[*typeDeclaration]string{}}
+	reader := &typeReader{loader: l, ancestors: map[*typeDeclaration]string{}}
 	var roots []root
 	for _, p := range found {
-		of, err := reader.readRoots(p)
+		more, err := reader.readRoots(p)
 		if err != nil {
 			return nil, err
 		}
-		roots = append(roots, of...)
+		roots = append(roots, more...)
 	}
 	for _, path := range slices.Sorted(maps.Keys(l.parsed)) {
 		if err := l.checkAttached(l.parsed[path]); err != nil {
@@ -70,7 +71,7 @@ func ReadTypes(dir string) (*permissions.Set, error) {
 	if len(roots) == 0 {
 		return nil, errors.New("no Go type is a resource, expected a struct that embeds TypeMeta and ObjectMeta, or has +kubebuilder:object:root=true")
 	}
-	return newSet("From the markers of Go types.", roots, inTypes)
+	return newSet("From the markers of Go types.", roots, typeDialect)
 }
 
 // newSet returns the descriptions of resources.

@@ -23,7 +23,7 @@ func (m marks) merge(ofType marks) error {
 	for n, theirs := range ofType {
 		ours, isThere := m[n]
 		if isThere && ours.value != theirs.value {
-			return fmt.Errorf("%s: %s%s is %q, and %q for the type at %s (expected one of them)", ours.at, inComments, n, ours.value, theirs.value, theirs.at)
+			return fmt.Errorf("%s: %s%s is %q, and %q for the type at %s (expected one of them)", ours.at, commentPrefix, n, ours.value, theirs.value, theirs.at)
 		}
 		if !isThere {
 			m[n] = theirs

@@ -31,7 +31,7 @@ type goPackage struct {
 type typeDeclaration struct {
 	*ast.TypeSpec
 	file *ast.File
-	of   *goPackage
+	pkg  *goPackage
 }
 
 // loader finds the packages that types come from. It parses each only when a type of it is needed, and checks no types:

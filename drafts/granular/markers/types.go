@@ -15,8 +15,8 @@ import (
 // typeReader makes schemas of Go types.
 type typeReader struct {
 	*loader
-	// within are the types that contain the one that is being read, each with the place where it contains itself, or "".
-	within map[*typeDeclaration]string
+	// ancestors are the types that contain the one that is being read, each with the place where it contains itself, or "".
+	ancestors map[*typeDeclaration]string
 }
 
 // read returns the schema of a type as a declaration writes it.
@@ -56,8 +56,8 @@ func (r *typeReader) readNamed(t *typeDeclaration, err error, use ast.Node) (*sc
 	case t.TypeParams != nil:
 		return nil, fmt.Errorf("%s: type %s is generic, expected one without type parameters", r.at(use), t.Name.Name)
 	}
-	if _, isWithin := r.within[t]; isWithin {
-		r.within[t] = r.at(use)
+	if _, isAncestor := r.ancestors[t]; isAncestor {
+		r.ancestors[t] = r.at(use)
 		return &schema{marks: marks{}}, nil
 	}
 	return r.readDeclared(t)
@@ -65,8 +65,8 @@ func (r *typeReader) readNamed(t *typeDeclaration, err error, use ast.Node) (*sc
 
 // readDeclared returns the schema of a type that has a name, with its markers and those of the type that it is made of.
 func (r *typeReader) readDeclared(t *typeDeclaration) (*schema, error) {
-	r.within[t] = ""
-	defer delete(r.within, t)
+	r.ancestors[t] = ""
+	defer delete(r.ancestors, t)
 	s, err := r.read(t.Type, t)
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (r *typeReader) readDeclared(t *typeDeclaration) (*schema, error) {
 	}
 	_, hasParameter := s.marks[parameterizedBy]
 	hasNoEnd := hasPermission || hasParameter
-	if again := r.within[t]; again != "" && hasNoEnd {
+	if again := r.ancestors[t]; again != "" && hasNoEnd {
 		return nil, fmt.Errorf("%s: type %s contains itself, and has permissions in it: expected them around it only, because a path has an end", again, t.Name.Name)
 	}
 	return s, nil
@@ -136,7 +136,7 @@ func (r *typeReader) addField(to *schema, name string, f *ast.Field, in *typeDec
 		return nil
 	}
 	if m, has := s.marks[permissionVerb]; has {
-		return fmt.Errorf("%s: %sverb on %s, whose fields are inlined at %s: expected it on fields of the struct, because the struct has no path of its own", m.at, inComments, typeName(f.Type), r.at(f))
+		return fmt.Errorf("%s: %sverb on %s, whose fields are inlined at %s: expected it on fields of the struct, because the struct has no path of its own", m.at, commentPrefix, typeName(f.Type), r.at(f))
 	}
 	to.fields = append(to.fields, s.fields...)
 	return nil
@@ -221,7 +221,7 @@ func (r *typeReader) addMarkers(s *schema, n ast.Node, isField bool) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", line.at, err)
 		}
-		if err := own.add(m.name, m.value, line.at, inComments); err != nil {
+		if err := own.add(m.name, m.value, line.at, commentPrefix); err != nil {
 			return err
 		}
 	}

@@ -200,7 +200,7 @@ func dropMarkers(value any) {
 			dropMarkers(item)
 		}
 	case map[string]any:
-		maps.DeleteFunc(v, func(key string, _ any) bool { return strings.HasPrefix(key, inSchemas) })
+		maps.DeleteFunc(v, func(key string, _ any) bool { return strings.HasPrefix(key, schemaPrefix) })
 		for _, item := range v {
 			dropMarkers(item)
 		}

@@ -15,12 +15,22 @@ func follow(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// eachEntry calls a function for each entry of a mapping, until it returns an error. Other nodes have no entries.
+// eachEntry calls a function for each entry of a mapping, those of mappings that it merges (<<) included, until it
+// returns an error. Other nodes have no entries.
 func eachEntry(n *yaml.Node, call func(key, value *yaml.Node) error) error {
 	n = follow(n)
 	for i := 0; n != nil && n.Kind == yaml.MappingNode && i < len(n.Content); i += 2 {
-		if err := call(n.Content[i], n.Content[i+1]); err != nil {
-			return err
+		key, value := n.Content[i], n.Content[i+1]
+		if key.Tag != "!!merge" {
+			if err := call(key, value); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, merged := range append(items(value), value) {
+			if err := eachEntry(merged, call); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

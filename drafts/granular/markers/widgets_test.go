@@ -2,21 +2,15 @@ package markers
 
 import (
 	"bytes"
-	"encoding/json"
 	"io/fs"
 	"maps"
 	"os"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"sigs.k8s.io/yaml"
 
-	"github.com/authzconf/authzconf/drafts/granular"
-	"github.com/authzconf/authzconf/drafts/granular/enforcer"
-	"github.com/authzconf/authzconf/drafts/granular/model"
 	"github.com/authzconf/authzconf/drafts/granular/permissions"
 )
 
@@ -76,108 +70,6 @@ func TestWidgetSchema(t *testing.T) {
 	if got, want := versionsOf(t, marked), versionsOf(t, installed); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-}
-
-// TestVerdicts decides attempts of the KEP's scenarios at Widgets with descriptions that were read from markers. The
-// model says which fields change, and the reference enforcer asks for their permissions. Each outcome, and each question
-// in its order, is the one that the scenario has, and has on a real API server with the descriptions written by hand.
-func TestVerdicts(t *testing.T) {
-	all, err := granular.Load(granular.Scenarios)
-	if err != nil {
-		t.Fatal(err)
-	}
-	general := parseBuiltin(t, "builtin.yaml").Resources
-	for name, read := range readWidgets(t) {
-		t.Run(name, func(t *testing.T) {
-			set := &permissions.Set{Resources: append(slices.Clone(general), read.Resources...)}
-			root := set.Tree("granular.authzconf.dev", "v1", "widgets")
-			decided := map[granular.Outcome]int{}
-			for _, s := range all {
-				for _, a := range s.Attempts {
-					if !isDecidable(s, a) {
-						continue
-					}
-					outcome, checks := decide(t, root, s, a)
-					if outcome != a.Outcome || !slices.Equal(checks, a.Checks) {
-						t.Errorf("%s/%s: %s after %q, expected %s after %q", s.ID, a.Name, outcome, checks, a.Outcome, a.Checks)
-					}
-					decided[outcome]++
-				}
-			}
-			t.Log(decided)
-			if decided[granular.Allowed] < 10 || decided[granular.Denied] < 10 {
-				t.Errorf("decided %v, expected at least 10 of each", decided)
-			}
-		})
-	}
-}
-
-// needServer are the scenarios whose outcome follows from what an API server makes of the object: it keeps the status of
-// an update, and fills in a default.
-var needServer = []string{"kep-3617/requests/status-is-apart", "kep-3617/requests/update-with-defaults"}
-
-// isDecidable reports whether an attempt can be decided without an API server: it changes a stored Widget by a merge
-// patch, in its version, and names no subresource and no object.
-func isDecidable(s *granular.Scenario, a *granular.Attempt) bool {
-	if slices.Contains(needServer, s.ID) {
-		return false
-	}
-	r := s.Wanted(a)
-	isPatch := r.Verb == "mergePatch" || r.Verb == "update"
-	isOrdinary := r.Version == "" && r.Subresource == "" && len(a.Names) == 0
-	isWidget := s.Object["kind"] == "Widget" && s.Object["apiVersion"] == "granular.authzconf.dev/v1"
-	return isPatch && isOrdinary && isWidget && a.Outcome != granular.Rejected && a.Reason == ""
-}
-
-// decide returns the outcome of an attempt, and the questions to the authorizer.
-func decide(t *testing.T, root *permissions.Node, s *granular.Scenario, a *granular.Attempt) (granular.Outcome, []string) {
-	t.Helper()
-	var checks []string
-	ask := func(verb string) (bool, error) {
-		isGranted := slices.Contains(a.Grants, verb)
-		checks = append(checks, map[bool]string{true: "yes ", false: "no "}[isGranted]+verb)
-		return isGranted, nil
-	}
-	ordinary := map[string]string{"mergePatch": "patch", "update": "update"}[s.Wanted(a).Verb]
-	chains := model.Update(root, patched(t, s.Object, map[string]any{}), patched(t, s.Object, s.Wanted(a).Change))
-	if mayDoIt, _ := ask(ordinary); mayDoIt {
-		chains = model.Excluded(chains)
-	} else if mayTry, _ := ask(permissions.GeneralVerb); !mayTry {
-		return granular.Denied, checks
-	}
-	var changed []enforcer.Changed
-	for _, c := range chains {
-		changed = append(changed, enforcer.Changed{Chain: c})
-	}
-	missing, err := enforcer.Decide(changed, ask)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if missing != nil {
-		return granular.Denied, checks
-	}
-	return granular.Allowed, checks
-}
-
-// patched returns an object after a merge patch, with the numbers of JSON.
-func patched(t *testing.T, object map[string]any, patch any) (out map[string]any) {
-	t.Helper()
-	before, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	change, err := json.Marshal(patch)
-	if err != nil {
-		t.Fatal(err)
-	}
-	after, err := jsonpatch.MergePatch(before, change)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(after, &out); err != nil {
-		t.Fatal(err)
-	}
-	return out
 }
 
 // versionsOf returns the versions of a definition in a file, without the markers in their schemas.

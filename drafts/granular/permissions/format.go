@@ -29,7 +29,7 @@ func (s *Set) Format() ([]byte, error) {
 // dropEmpty removes the entries of mappings that say nothing. A group stays, because the core group has no name.
 func dropEmpty(n *yaml.Node) {
 	for i := 0; n.Kind == yaml.MappingNode && i < len(n.Content); {
-		if n.Content[i].Value != "group" && isEmpty(n.Content[i+1]) {
+		if isEmpty(n.Content[i].Value, n.Content[i+1]) {
 			n.Content = slices.Delete(n.Content, i, i+2)
 			continue
 		}
@@ -40,12 +40,17 @@ func dropEmpty(n *yaml.Node) {
 	}
 }
 
-// isEmpty reports whether a value is the zero value of its type.
-func isEmpty(n *yaml.Node) bool {
-	if n.Kind != yaml.ScalarNode {
-		return len(n.Content) == 0
+// isEmpty reports whether an entry of a mapping can be left out. Only of excluded it is known that false says nothing.
+func isEmpty(key string, value *yaml.Node) bool {
+	switch {
+	case key == "group":
+		return false
+	case value.Kind != yaml.ScalarNode:
+		return len(value.Content) == 0
+	case value.Tag == "!!null" || value.Value == "":
+		return true
 	}
-	return n.Tag == "!!null" || slices.Contains([]string{"", "false", "0"}, n.Value)
+	return key == "excluded" && value.Value == "false"
 }
 
 // foldFields writes the versions, and each field, in one line.

@@ -9,12 +9,11 @@ import (
 	"go/scanner"
 	"go/token"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/packages"
-
-	"github.com/authzconf/authzconf/internal/usage"
 )
 
 // goPackage is a Go package whose files were parsed.
@@ -47,12 +46,15 @@ func (l *loader) load(dir string) ([]*goPackage, error) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return nil, errors.New("there is no such folder")
 	}
+	if _, err := exec.LookPath("go"); err != nil {
+		return nil, errors.New("there is no go command on the PATH, expected one, because it says which files a package has")
+	}
 	found, err := packages.Load(&packages.Config{
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedDeps | packages.NeedModule,
 		Dir:  dir,
 	}, "./...")
 	if err != nil {
-		return nil, &usage.Error{Problem: err.Error(), Hint: "reading Go types needs the go command, and a folder in a module", Err: err}
+		return nil, err
 	}
 	slices.SortFunc(found, func(a, b *packages.Package) int { return cmp.Compare(a.PkgPath, b.PkgPath) })
 	var out []*goPackage

@@ -159,3 +159,12 @@ func TestNoPackages(t *testing.T) {
 		}
 	}
 }
+
+// TestNoGoCommand reads types where there is no go command.
+func TestNoGoCommand(t *testing.T) {
+	writePackage(t, good)
+	t.Setenv("PATH", t.TempDir())
+	if _, err := ReadTypes("."); err == nil || !strings.HasPrefix(err.Error(), "there is no go command on the PATH, expected one") {
+		t.Error(err)
+	}
+}

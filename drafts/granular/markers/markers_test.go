@@ -5,6 +5,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/authzconf/authzconf/drafts/granular/model"
@@ -39,7 +40,8 @@ func TestKEP(t *testing.T) {
 	}
 }
 
-// TestKEPVerbs compares the verbs that an authorizer is asked for with those that the KEP has in its examples.
+// TestKEPVerbs compares the permissions of changes of a Pod with those that the KEP has in its examples, from the most
+// general to the most specific.
 func TestKEPVerbs(t *testing.T) {
 	set, err := ReadTypes("testdata/kep")
 	if err != nil {
@@ -47,27 +49,31 @@ func TestKEPVerbs(t *testing.T) {
 	}
 	pods := set.Tree("kep.example.com", "v1", "pods")
 	for _, c := range []struct {
-		path      []string
-		parameter string
-		want      permissions.Permission
+		name     string
+		after    map[string]any
+		verbs    string
+		excluded bool
 	}{
-		{[]string{"spec"}, "", permissions.Permission{Verb: "granular:specification", Depth: 1}},
-		{[]string{"spec", "nodeName"}, "", permissions.Permission{Verb: "granular:nodeAssignment", Depth: 2}},
-		{[]string{"metadata", "labels"}, "", permissions.Permission{Verb: "granular:labels", Depth: 2}},
-		{[]string{"metadata", "labels", "*"}, "mycompany.example.com/FooLabel", permissions.Permission{Verb: "granular:label(mycompany.example.com)", Depth: 3}},
-		{[]string{"spec", "triggerSelfDestructOnSecurityBreach"}, "", permissions.Permission{Verb: "granular:selfDestruction", Depth: 2, Excluded: true}},
-		{[]string{"status", "conditions", "*"}, "Ready", permissions.Permission{Verb: "granular:condition(Ready)", Depth: 3}},
+		{"everything in spec", map[string]any{"spec": map[string]any{"image": "a"}}, "granular:specification", false},
+		{"nodeName", map[string]any{"spec": map[string]any{"nodeName": "a"}}, "granular:specification granular:nodeAssignment", false},
+		{"a label", map[string]any{"metadata": map[string]any{"labels": map[string]any{"mycompany.example.com/FooLabel": "a"}}},
+			"granular:objectMeta granular:labels granular:label(mycompany.example.com)", false},
+		{"story 2", map[string]any{"spec": map[string]any{"triggerSelfDestructOnSecurityBreach": true}},
+			"granular:specification granular:selfDestruction", true},
+		{"a condition", map[string]any{"status": map[string]any{"conditions": []any{map[string]any{"type": "Ready"}}}},
+			"granular:status granular:conditions granular:condition(Ready)", false},
 	} {
-		at := pods
-		for _, name := range c.path {
-			at = at.Child(name)
-		}
-		if at == nil || at.Field == nil {
-			t.Errorf("%v has no permission", c.path)
+		chains := model.Update(pods, map[string]any{}, c.after)
+		if len(chains) != 1 {
+			t.Errorf("%s: the permissions are %+v, expected one chain of them", c.name, chains)
 			continue
 		}
-		if got := at.Field.Permission(c.parameter); got != c.want {
-			t.Errorf("%v: got %+v, want %+v", c.path, got, c.want)
+		var verbs []string
+		for _, p := range chains[0] {
+			verbs = append(verbs, p.Verb)
+		}
+		if got := strings.Join(verbs, " "); got != c.verbs || chains[0].Excluded() != c.excluded {
+			t.Errorf("%s: got %s, excluded %t, want %s, %t", c.name, got, chains[0].Excluded(), c.verbs, c.excluded)
 		}
 	}
 	foos := set.Tree("kep.example.com", "v1", "foos").Child("spec")

@@ -18,8 +18,14 @@ func TestFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, err := Parse("f.yaml", text)
-	if err != nil || !reflect.DeepEqual(again, set) {
-		t.Errorf("%v: read %+v, want %+v, from\n%s", err, again, set, text)
+	if err != nil {
+		t.Fatalf("%v, in\n%s", err, text)
+	}
+	if !reflect.DeepEqual(again.Guards(), set.Guards()) {
+		t.Errorf("read %+v, want %+v, from\n%s", again.Guards(), set.Guards(), text)
+	}
+	if twice, err := again.Format(); err != nil || string(twice) != string(text) {
+		t.Errorf("%v: written the second time\n%s\nand the first time\n%s", err, twice, text)
 	}
 	for _, line := range []string{
 		`  - group: ""`,

@@ -38,23 +38,6 @@ func newGranularPolicies() *cobra.Command {
 	return c
 }
 
-// newGranularPermissions returns the command that lists the described permissions, by field and by themselves.
-func newGranularPermissions() *cobra.Command {
-	var dir string
-	c := plainCommand("permissions", func(c *cobra.Command) error {
-		set, err := loadDescriptions(dir)
-		if err != nil {
-			return err
-		}
-		if err := renderTable(c.OutOrStdout(), "guards", set.Guards(), 0); err != nil {
-			return err
-		}
-		return renderTable(c.OutOrStdout(), "granular verbs", set.Verbs(), 0)
-	})
-	descriptionsFlag(c, &dir)
-	return c
-}
-
 // descriptionsFlag adds the flag that names a folder of descriptions.
 func descriptionsFlag(c *cobra.Command, dir *string) {
 	c.Flags().StringVar(dir, "descriptions", "", "folder of descriptions of fields to use instead of the built-in ones")

@@ -34,8 +34,8 @@ func readMarkedWidgets(t *testing.T) map[string]*permissions.Set {
 	return map[string]*permissions.Set{"types": types, "crd": crd}
 }
 
-// listUnmarked returns the permissions that guard something of the Widget by hand, and not by the markers: no marker
-// excludes single values of a field.
+// listUnmarked returns the permissions that guard something in the built-in descriptions, and nothing in those that are
+// read from markers.
 func listUnmarked(t *testing.T, marked *permissions.Set) (verbs []string) {
 	t.Helper()
 	byHand, err := permissions.Load(permissions.Descriptions)
@@ -113,7 +113,7 @@ func TestMarkers(t *testing.T) {
 
 // needServer are the scenarios whose outcome follows from what an API server makes of the object: it keeps the status of
 // an update, and fills in a default.
-var needServer = []string{"kep-3617/requests/status-is-apart", "kep-3617/requests/update-with-defaults"}
+var needServer = []string{"kep-3617/requests/status-is-apart", "kep-3617/requests/update-with-defaults", "kep-3617/levels/values-of-status"}
 
 // isDecidable reports whether an attempt can be decided without an API server: it changes a stored Widget by a merge
 // patch, in its version, and names no subresource and no object.

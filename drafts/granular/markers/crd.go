@@ -2,6 +2,7 @@ package markers
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -138,20 +139,36 @@ func (r *crdReader) addMarkers(s *schema, n *yaml.Node) error {
 		if err := checkName(schemaPrefix, name); err != nil {
 			return fmt.Errorf("%s: %w", r.at(key), err)
 		}
-		value = follow(value)
-		switch isTrue := value.Tag == "!!bool" && value.Value == "true"; {
-		case name == permissionExcluded && !isTrue:
-			return fmt.Errorf("%s: %s is %q, expected true, or no such line", r.at(key), key.Value, value.Value)
-		case name != permissionExcluded && value.Tag != "!!str":
-			return fmt.Errorf("%s: %s is %q, expected a string", r.at(key), key.Value, value.Value)
+		text, err := r.readValue(name, key, follow(value))
+		if err != nil {
+			return err
 		}
-		if err := checkValue(schemaPrefix, name, value.Value); err != nil {
+		if err := checkValue(schemaPrefix, name, text); err != nil {
 			return fmt.Errorf("%s: %w", r.at(key), err)
 		}
-		return s.marks.add(name, value.Value, r.at(key), schemaPrefix)
+		return s.marks.add(name, text, r.at(key), schemaPrefix)
 	})
 	s.ownSource = s.marks[parameterSource]
 	return err
+}
+
+// readValue returns the value of a marker as text, as a comment has it.
+func (r *crdReader) readValue(name markerName, key, value *yaml.Node) (string, error) {
+	isTrue := value.Tag == "!!bool" && value.Value == "true"
+	switch {
+	case name == excludedValues:
+		var list []any
+		if err := value.Decode(&list); err != nil {
+			return "", fmt.Errorf("%s: %s is no list, expected %s", r.at(key), key.Value, forms[name].expected)
+		}
+		text, err := json.Marshal(list)
+		return string(text), err
+	case name == permissionExcluded && !isTrue:
+		return "", fmt.Errorf("%s: %s is %q, expected true, or no such line", r.at(key), key.Value, value.Value)
+	case name != permissionExcluded && value.Tag != "!!str":
+		return "", fmt.Errorf("%s: %s is %q, expected a string", r.at(key), key.Value, value.Value)
+	}
+	return value.Value, nil
 }
 
 // checkRead refuses markers in a document that were not read, because they stand where a field cannot be described.

@@ -49,6 +49,8 @@ func TestReadCRDs(t *testing.T) {
 		{"verb with the field around it", "verb: scale\n", "verb: specScale\n", `f.yaml:14: path "spec.replicas": verb "specScale" begins with "spec", which the field is in`},
 		{"verb of two meanings", "verb: entry\n", "verb: scale\n", `f.yaml:18: path "spec.entries.*": verb "scale" has a parameter that is taken verbatim, and no parameter at path "spec.replicas"`},
 		{"excluded, or not", "verb: scale\n", "verb: scale\n                  x-kubernetes-permission-excluded: false\n", `f.yaml:15: x-kubernetes-permission-excluded is "false", expected true, or no such line`},
+		{"excluded values", "verb: scale\n", "verb: scale\n                  x-kubernetes-permission-excluded-values: [1, a, true]\n", ""},
+		{"excluded values without a list", "verb: scale\n", "verb: scale\n                  x-kubernetes-permission-excluded-values: 1\n", "f.yaml:15: x-kubernetes-permission-excluded-values is no list, expected a list as in JSON"},
 		{"excluded alone", "permission-verb: scale\n", "permission-excluded: true\n", "f.yaml:14: x-kubernetes-permission-excluded has no effect alone, expected x-kubernetes-permission-verb beside it"},
 		{"no source in the path", "parameter-source: entry-name", "parameter-source: other", `f.yaml:19: path "spec.entries.*": nothing in the path emits the parameter "entry-name", expected x-kubernetes-permission-parameter-source with it beside additionalProperties`},
 		{"source that identifies nothing", "permission-verb: scale\n                entries", "permission-parameter-source: a\n                entries", "f.yaml:14: x-kubernetes-permission-parameter-source has no effect here, expected it beside additionalProperties"},

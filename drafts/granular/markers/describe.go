@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/json"
+
 	"github.com/authzconf/authzconf/drafts/granular/permissions"
 )
 
@@ -166,10 +168,26 @@ func (w *walker) collect(s *schema, at place) error {
 	}
 	f := &permissions.Field{Path: at.String(), Verb: m.value}
 	_, f.Excluded = s.marks[permissionExcluded]
+	if err := w.addValues(f, s.marks); err != nil {
+		return err
+	}
 	if err := w.addParameter(f, s.marks, at); err != nil {
 		return err
 	}
 	w.fields, w.at = append(w.fields, f), append(w.at, m.at)
+	return nil
+}
+
+// addValues gives a field the excluded values that its markers name. Whole numbers are of the type that they have in a
+// file of descriptions.
+func (w *walker) addValues(f *permissions.Field, m marks) error {
+	values, has := m[excludedValues]
+	if !has {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(values.value), &f.ExcludedValues); err != nil {
+		return fmt.Errorf("%s: %s%s is %s, expected %s", values.at, w.prefix, excludedValues, values.value, forms[excludedValues].expected)
+	}
 	return nil
 }
 

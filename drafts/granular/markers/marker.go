@@ -13,22 +13,24 @@ import (
 // schema of a CustomResourceDefinition.
 type markerName string
 
-// The markers of KEP-3617, and excluded, which is ours.
+// The markers of KEP-3617, and excluded and excluded-values, which are ours.
 const (
 	permissionVerb     markerName = "verb"
+	excludedValues     markerName = "excluded-values"
 	permissionExcluded markerName = "excluded"
 	parameterSource    markerName = "parameter-source"
 	parameterizedBy    markerName = "parameterized-by"
 	parameterTreatment markerName = "parameter-treatment"
 )
 
-// values has the form of the value of each marker. A marker without a form has no value.
-var values = map[markerName]struct {
+// forms has the form of the value of each marker. A marker without a form has no value.
+var forms = map[markerName]struct {
 	form     *regexp.Regexp
 	expected string
 }{
 	permissionVerb:     {regexp.MustCompile(`^[a-z][a-zA-Z0-9]*$`), "a name in lowerCamelCase"},
 	permissionExcluded: {},
+	excludedValues:     {regexp.MustCompile(`^\[.+\]$`), `a list as in JSON, such as [true] or ["a", "b"]`},
 	parameterSource:    {validParameter, "the name of a parameter, such as label-key"},
 	parameterizedBy:    {validParameter, "the name of a parameter, such as label-key"},
 	parameterTreatment: {regexp.MustCompile(`^slash-delimited-prefix$`), "slash-delimited-prefix, or no treatment at all"},
@@ -38,11 +40,11 @@ var validParameter = regexp.MustCompile(`^[a-z][a-zA-Z0-9-]*$`)
 
 // checkName refuses the name of a marker that does not exist. prefix is for the message.
 func checkName(prefix string, n markerName) error {
-	if _, isKnown := values[n]; isKnown {
+	if _, isKnown := forms[n]; isKnown {
 		return nil
 	}
 	var known []string
-	for _, other := range slices.Sorted(maps.Keys(values)) {
+	for _, other := range slices.Sorted(maps.Keys(forms)) {
 		known = append(known, prefix+string(other))
 	}
 	return fmt.Errorf("unknown marker %s%s, expected one of %s", prefix, n, strings.Join(known, ", "))
@@ -50,8 +52,8 @@ func checkName(prefix string, n markerName) error {
 
 // checkValue refuses a value that does not have the form of its marker.
 func checkValue(prefix string, n markerName, value string) error {
-	if form := values[n].form; form != nil && !form.MatchString(value) {
-		return fmt.Errorf("%s%s is %q, expected %s", prefix, n, value, values[n].expected)
+	if form := forms[n].form; form != nil && !form.MatchString(value) {
+		return fmt.Errorf("%s%s is %q, expected %s", prefix, n, value, forms[n].expected)
 	}
 	return nil
 }
@@ -80,12 +82,12 @@ func parseMarker(line string) (marker, error) {
 	if err := checkName(commentPrefix, m.name); err != nil {
 		return marker{}, err
 	}
-	takesValue := values[m.name].form != nil
+	takesValue := forms[m.name].form != nil
 	switch {
 	case hasValue && !takesValue:
 		return marker{}, fmt.Errorf("%s: expected %s%s without a value", text, commentPrefix, m.name)
 	case !hasValue && takesValue:
-		return marker{}, fmt.Errorf("%s: expected : and %s", text, values[m.name].expected)
+		return marker{}, fmt.Errorf("%s: expected : and %s", text, forms[m.name].expected)
 	}
 	if strings.HasPrefix(value, `"`) {
 		unquoted, err := strconv.Unquote(value)
@@ -100,7 +102,7 @@ func parseMarker(line string) (marker, error) {
 
 // String returns the marker as a line of a comment.
 func (m marker) String() string {
-	if values[m.name].form == nil {
+	if forms[m.name].form == nil {
 		return commentPrefix + string(m.name)
 	}
 	return commentPrefix + string(m.name) + ":" + strconv.Quote(m.value)

@@ -44,7 +44,7 @@ func TestParseMarker(t *testing.T) {
 func FuzzParseMarker(f *testing.F) {
 	for _, line := range []string{
 		`+permission-verb:"specification"`, `+permission-verb:a`, `+permission-excluded`, `+permission-verb="a"`, `+permission-verb:"a`,
-		`+permission-parameter-treatment:slash-delimited-prefix`, `+permission-parameterized-by:"label-key"`, "+permission-verb:`a`", `+permission-`, ``,
+		`+permission-excluded-values:["a"]`, `+permission-parameter-treatment:slash-delimited-prefix`, `+permission-parameterized-by:"label-key"`, "+permission-verb:`a`", `+permission-`, ``,
 	} {
 		f.Add(line)
 	}

@@ -10,7 +10,7 @@
 // Some of what is read here is not in the KEP:
 //
 //   - +permission-excluded takes the field out of the ordinary permission. The KEP wants the schema to say so, and has
-//     no marker for it.
+//     no marker for it. +permission-excluded-values:[true] takes out changes to some values alone.
 //   - A parameter can also come from lists: its source is then a field by which the items are identified (+listType=map,
 //     +listMapKey), or the type of the items (+listType=set). The KEP leaves both as a TODO.
 //   - In a schema every marker begins with x-kubernetes-permission- instead. The KEP has x-kubernetes-permission-verb

@@ -35,7 +35,8 @@ func (m marks) merge(ofType marks) error {
 // check refuses markers that have no effect without another one.
 func (m marks) check(prefix string) error {
 	for _, rule := range []struct{ of, needs markerName }{
-		{permissionExcluded, permissionVerb}, {parameterizedBy, permissionVerb}, {parameterTreatment, parameterizedBy},
+		{permissionExcluded, permissionVerb}, {excludedValues, permissionVerb},
+		{parameterizedBy, permissionVerb}, {parameterTreatment, parameterizedBy},
 	} {
 		needing, has := m[rule.of]
 		if _, isThere := m[rule.needs]; has && !isThere {

@@ -78,7 +78,7 @@ func writePackage(t *testing.T, source string) {
 func TestReadTypes(t *testing.T) {
 	for _, c := range []struct{ name, old, new, want string }{
 		{"good", "", "", ""},
-		{"unknown marker", `+permission-verb:"scale"`, `+permission-verbs:"scale"`, "v1/types.go:25: unknown marker +permission-verbs, expected one of +permission-excluded, +permission-parameter-source, +permission-parameter-treatment, +permission-parameterized-by, +permission-verb"},
+		{"unknown marker", `+permission-verb:"scale"`, `+permission-verbs:"scale"`, "v1/types.go:25: unknown marker +permission-verbs, expected one of +permission-excluded, +permission-excluded-values, +permission-parameter-source, +permission-parameter-treatment, +permission-parameterized-by, +permission-verb"},
 		{"equals sign", `+permission-verb:"scale"`, `+permission-verb="scale"`, `v1/types.go:25: +permission-verb="scale": expected : before the value, not =`},
 		{"verb without a value", `+permission-verb:"scale"`, `+permission-verb`, "v1/types.go:25: +permission-verb: expected : and a name in lowerCamelCase"},
 		{"verb in capitals", `+permission-verb:"scale"`, `+permission-verb:"Scale"`, `v1/types.go:25: +permission-verb is "Scale", expected a name in lowerCamelCase`},
@@ -89,6 +89,11 @@ func TestReadTypes(t *testing.T) {
 		{"verb twice", `// +permission-verb:"scale"`, "// +permission-verb:\"scale\"\n\t// +permission-verb:\"scale\"", "v1/types.go:26: +permission-verb is given twice, expected it once (the first is at v1/types.go:25)"},
 		{"excluded alone", `+permission-verb:"scale"`, "+permission-excluded", "v1/types.go:25: +permission-excluded has no effect alone, expected +permission-verb beside it"},
 		{"excluded with a value", `+permission-verb:"scale"`, "+permission-excluded:true", "v1/types.go:25: +permission-excluded:true: expected +permission-excluded without a value"},
+		{"excluded values", `// +permission-verb:"scale"`, "// +permission-verb:\"scale\"\n\t// +permission-excluded-values:[1, 2.5]", ""},
+		{"excluded values alone", `+permission-verb:"scale"`, "+permission-excluded-values:[1]", "v1/types.go:25: +permission-excluded-values has no effect alone, expected +permission-verb beside it"},
+		{"excluded values without a list", `// +permission-verb:"scale"`, "// +permission-verb:\"scale\"\n\t// +permission-excluded-values:1", `v1/types.go:26: +permission-excluded-values is "1", expected a list as in JSON, such as [true] or ["a", "b"]`},
+		{"excluded values that are not JSON", `// +permission-verb:"scale"`, "// +permission-verb:\"scale\"\n\t// +permission-excluded-values:[a]", `v1/types.go:26: +permission-excluded-values is [a], expected a list as in JSON, such as [true] or ["a", "b"]`},
+		{"excluded value twice", `// +permission-verb:"scale"`, "// +permission-verb:\"scale\"\n\t// +permission-excluded-values:[1, 1.0]", `v1/types.go:25: path "spec.replicas": excludedValues has 1 twice`},
 		{"unknown treatment", `// +permission-parameterized-by:"label-key"`, "// +permission-parameterized-by:\"label-key\"\n// +permission-parameter-treatment:lower-case", `v1/types.go:16: +permission-parameter-treatment is "lower-case", expected slash-delimited-prefix, or no treatment at all`},
 		{"treatment alone", `+permission-parameterized-by:"label-key"`, "+permission-parameter-treatment:slash-delimited-prefix", "v1/types.go:15: +permission-parameter-treatment has no effect alone, expected +permission-parameterized-by beside it"},
 		{"no source in the path", "map[Key]Value", "map[string]Value", `v1/types.go:15: path "metadata.labels.*": nothing in the path emits the parameter "label-key", expected +permission-parameter-source with it on the type of the keys of a map`},

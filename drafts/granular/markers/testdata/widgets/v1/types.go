@@ -29,6 +29,18 @@ type WidgetSpec struct {
 	// +permission-excluded
 	TriggerSelfDestructOnSecurityBreach bool `json:"triggerSelfDestructOnSecurityBreach,omitempty"`
 
+	// +permission-verb:"privilege"
+	// +permission-excluded-values:[true]
+	Privileged bool `json:"privileged,omitempty"`
+
+	// +permission-verb:"publication"
+	// +permission-excluded-values:["partners", "public"]
+	Exposure string `json:"exposure,omitempty"`
+
+	// +permission-verb:"precedence"
+	// +permission-excluded-values:[1000, 0.5]
+	Priority float64 `json:"priority,omitempty"`
+
 	Mode string `json:"mode,omitempty"`
 
 	// +listType=map
@@ -54,6 +66,10 @@ type Part struct {
 // WidgetStatus is what was observed. Its permissions are those of every resource.
 type WidgetStatus struct {
 	Phase string `json:"phase,omitempty"`
+
+	// +permission-verb:"approval"
+	// +permission-excluded-values:["approved"]
+	Review string `json:"review,omitempty"`
 
 	// +listType=map
 	// +listMapKey=type

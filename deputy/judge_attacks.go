@@ -187,7 +187,7 @@ func (j *attackJudge) judgeArrivals(out *judgement, a attack, seen *attackEviden
 		if by == "" {
 			return nil, fmt.Errorf("the event %s is not that of this request", event.AuditID)
 		}
-		if why := verdicts.Contradicts(event.Event); j.ours && why != "" {
+		if why := verdicts.FindContradiction(event.Event); j.ours && why != "" {
 			out.fail(a.Name, wantConsistentLog, "%s", why)
 		}
 		out.foundBy[by]++

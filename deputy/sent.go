@@ -54,7 +54,7 @@ func (s sentRequests) check(who *Identity, r *scenarios.Request, o *verdicts.Obs
 	if o == nil {
 		return errors.New("there is no evidence of it")
 	}
-	if why := verdicts.NotSent(who.impersonate(r), scenarios.Requestor{User: who.Name}, o); why != "" {
+	if why := verdicts.CompareSentRequest(who.impersonate(r), scenarios.Requestor{User: who.Name}, o); why != "" {
 		return errors.New(why)
 	}
 	if o.Answered.Before(o.Sent) {

@@ -34,7 +34,7 @@ func (p *plan) Conclude(results []reports.Result, view record.View) (*reports.Re
 			r.AddUnknown(fmt.Sprintf("%s: %s: %s", j.ref.group.name, j.name, j.out.inconclusive))
 		}
 	}
-	r.Figures = figuresOf(judged)
+	r.Figures = newFigures(judged)
 	r.Sections = slices.Concat(attacksSection(judged), outcomesSection(judged), pagesSection(judged))
 	return r, nil
 }
@@ -115,24 +115,24 @@ func (p *plan) judgedCases(view record.View) (judged []judgedCase) {
 	return judged
 }
 
-func figuresOf(judged []judgedCase) []reports.Figure {
-	checks, tried, through := 0, 0, 0
+func newFigures(judged []judgedCase) []reports.Figure {
+	checks, tried, successful := 0, 0, 0
 	for _, j := range judged {
 		checks += j.out.checks
 		if j.ref.part == attacksPart {
 			tried += j.out.checks
-			through += j.out.attacksThrough()
+			successful += j.out.countSuccessfulAttacks()
 		}
 	}
 	figures := []reports.Figure{{Name: "checks", Value: float64(checks)}}
 	if tried > 0 {
-		figures = append(figures, reports.Figure{Name: "attacks tried", Value: float64(tried)}, reports.Figure{Name: "attacks that got through", Value: float64(through)})
+		figures = append(figures, reports.Figure{Name: "attacks tried", Value: float64(tried)}, reports.Figure{Name: "attacks that got through", Value: float64(successful)})
 	}
 	return figures
 }
 
-// attacksThrough returns how many attacks have a finding.
-func (j *judgement) attacksThrough() int {
+// countSuccessfulAttacks returns how many attacks have a finding.
+func (j *judgement) countSuccessfulAttacks() int {
 	return len(seq.UniqueBy(j.findings, func(f finding) string { return f.attack }))
 }
 
@@ -150,13 +150,13 @@ func attacksSection(judged []judgedCase) []reports.Section {
 		if j.ref.part != attacksPart {
 			continue
 		}
-		through, refused := j.out.attacksThrough(), j.out.outcomes[asNobody]+j.out.outcomes[refusedByProxy]+j.out.outcomes[refusedByServer]
+		successful, refused := j.out.countSuccessfulAttacks(), j.out.outcomes[asNobody]+j.out.outcomes[refusedByProxy]+j.out.outcomes[refusedByServer]
 		notTried, _ := j.out.notTried()
 		row := reports.Row{Cells: []string{j.ref.group.name, j.ref.kind, about[j.ref.kind]}}
-		for _, n := range []int{j.out.checks, j.out.outcomes[asPerson], refused, notTried, through} {
+		for _, n := range []int{j.out.checks, j.out.outcomes[asPerson], refused, notTried, successful} {
 			row.Cells = append(row.Cells, strconv.Itoa(n))
 		}
-		if through > 0 {
+		if successful > 0 {
 			row.Verdict = verdicts.Failed
 		}
 		t.Rows = append(t.Rows, row)

@@ -11,11 +11,11 @@ import (
 )
 
 // lines returns the header lines of the credentials. If they are to be shown, the person's name replaces secrets.
-func (id *Identity) lines(shown bool, nameCase func(string) string) string {
+func (id *Identity) lines(hidesCredentials bool, nameCase func(string) string) string {
 	var out []string
 	for _, h := range id.headers {
 		value := h.value
-		if shown && !id.public {
+		if hidesCredentials && !id.public {
 			value = "<" + id.Name + ">"
 		}
 		out = append(out, nameCase(h.name)+": "+value)

@@ -19,9 +19,9 @@ type group struct {
 	account string
 	// reference means that the reference deputy and agent are tried.
 	reference bool
-	// cluster is what the reference deputy calls the cluster that it is in front of, and otherCluster the name of the second one;
-	// empty if there is one.
-	cluster, otherCluster string
+	// cluster is what the reference deputy calls the cluster that it is in front of, and secondClusterName the name of
+	// the second one; empty if there is one.
+	cluster, secondClusterName string
 	// table has the attacks that are tried.
 	table []attack
 }
@@ -32,7 +32,7 @@ const localCluster = "local"
 func newGroup(o options, name string) *group {
 	g := &group{name: name, people: newUsers(o.users), requests: o.requests, account: proxyName, reference: o.proxy == nil, cluster: localCluster}
 	if len(o.clusters) > 0 {
-		g.cluster, g.otherCluster = o.clusters[0], o.clusters[1]
+		g.cluster, g.secondClusterName = o.clusters[0], o.clusters[1]
 	}
 	asking := newPeople()
 	if o.proxy != nil {
@@ -55,7 +55,7 @@ func (g *group) isForeign() bool { return g.name == existingCluster }
 func (g *group) grants() []scenarios.Grant {
 	step, reach := 1, []*Identity(nil)
 	if g.reference {
-		step, reach = everyOther, slices.Concat(g.fixture.people, g.people)
+		step, reach = everySecondPerson, slices.Concat(g.fixture.people, g.people)
 	}
 	return slices.Concat(g.fixture.grants, userGrants(g.people, step), proxyGrants(reach, g.name == constrained))
 }
@@ -100,7 +100,7 @@ func (g *group) judge(part string, e *partEvidence, logged bool) (judgements, er
 }
 
 // hasTwoClusters reports whether there are two clusters behind the proxy.
-func (g *group) hasTwoClusters() bool { return g.otherCluster != "" }
+func (g *group) hasTwoClusters() bool { return g.secondClusterName != "" }
 
 // judgePreflight judges the pre-flight at each cluster.
 func (g *group) judgePreflight(e *partEvidence) (judgements, error) {
@@ -122,7 +122,7 @@ func judgeEachCluster[E any](g *group, part string, e *partEvidence, seen []*E, 
 	all := judgements{}
 	for n, kind := range g.clusterKinds() {
 		if seen[n] == nil {
-			return nil, fmt.Errorf("there is no evidence of the part %s at the cluster %s", part, g.otherCluster)
+			return nil, fmt.Errorf("there is no evidence of the part %s at the cluster %s", part, g.secondClusterName)
 		}
 		out := newJudgement()
 		out.seconds = e.Ended.Sub(e.Began).Seconds()

@@ -75,7 +75,7 @@ func TestCommandEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.close() }()
-	for deadline := time.Now().Add(30 * time.Second); l.brokenBy() == nil && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); l.failure() == nil && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		continue
 	}
 	if _, err := l.find("mine"); err == nil || !strings.Contains(err.Error(), `the command ended (exit status 3): "no such log group`) {

@@ -65,8 +65,8 @@ func (s *http1Sender) send(r rawRequest, answer *reply) error {
 	if err := s.open(r); err != nil {
 		return err
 	}
-	_ = s.conn.SetDeadline(time.Now().Add(s.attack.wait()))
-	_, err := io.WriteString(s.conn, r.text())
+	_ = s.conn.SetDeadline(time.Now().Add(s.attack.answerTimeout()))
+	_, err := io.WriteString(s.conn, r.wireText())
 	waits := !s.attack.Pipelined && !r.HangUp
 	ended := false
 	if err == nil && waits {

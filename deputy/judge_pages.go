@@ -120,8 +120,8 @@ func (j *visitJudge) judgeReview(q question, text string, o *verdicts.Observatio
 		want = allowed
 	}
 	got, _, err := reviewAnswer(o)
-	isOtherwise := !j.group.isForeign() && got != want
-	if err != nil || isOtherwise {
+	isAgainstGrants := !j.group.isForeign() && got != want
+	if err != nil || isAgainstGrants {
 		j.fail("the review of %s says %q, by the grants it is %q (%v)", text, got, want, err)
 	}
 }

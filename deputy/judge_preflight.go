@@ -136,7 +136,7 @@ func isImpersonationRefused(o *verdicts.Observation) bool {
 // requestAnswer returns what became of a request according to its audit event. The answer's text is not enough, because
 // admission refuses in words like those of authorization.
 func (g *group) requestAnswer(out *judgement, q question, o *verdicts.Observation, marker string) (answer, error) {
-	event := decode(o.Audit)
+	event := decodeEvent(o.Audit)
 	switch {
 	case event == nil:
 		return "", fmt.Errorf("the request was answered %d and has no audit event: it did not arrive", o.Response.Code)

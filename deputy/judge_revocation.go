@@ -45,7 +45,7 @@ func (e *revocationEvidence) since(at time.Time) string {
 // judgeEvents judges who arrived, and reports whether the person was seen at all.
 func (e *revocationEvidence) judgeEvents(out *judgement, who *Identity, isOurs bool) (seen bool) {
 	for _, raw := range e.Events {
-		event := decode(raw)
+		event := decodeEvent(raw)
 		if event == nil || !strings.Contains(event.RequestURI, markerOf(e.Run, 0, 1)) {
 			continue
 		}

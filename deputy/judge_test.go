@@ -34,7 +34,7 @@ func TestUnlogged(t *testing.T) {
 		"a list that was refused":          {answer: reply{Code: 200, AuditID: "2", Kind: "PodList"}, want: true},
 		"a refusal that was a list":        {answer: reply{Code: 403, AuditID: "1", Kind: "Status"}, want: true},
 	} {
-		j := &attackJudge{known: known, flows: map[string]bool{"f": true}, ours: !c.theirs, namesRefusals: c.names}
+		j := &attackJudge{allEvents: known, flows: map[string]bool{"f": true}, ours: !c.theirs, namesRefusals: c.names}
 		if why := j.findUnlogged([]reply{c.answer}, c.logged); (why != "") != c.want {
 			t.Errorf("%s: %q", name, why)
 		}

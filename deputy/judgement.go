@@ -39,9 +39,9 @@ type finding struct {
 	sent    []string
 	answers []int
 	arrived string
-	// certain means that somebody else arrived according to an event with the attack's marker. Nothing that broke can
+	// isCertain means that somebody else arrived according to an event with the attack's marker. Nothing that broke can
 	// explain that.
-	certain bool
+	isCertain bool
 }
 
 func newJudgement() *judgement {
@@ -79,8 +79,8 @@ func (j *judgement) notTried() (n int, why []string) {
 // notTriedPrefix is the beginning of the outcomes of attacks that were not tried.
 const notTriedPrefix = "not tried: "
 
-// line returns the result in one line.
-func (j *judgement) line() string {
+// summaryLine returns the result in one line.
+func (j *judgement) summaryLine() string {
 	text := fmt.Sprintf("%s in %.1f s, %d failed", reports.Plural(j.checks, "check"), j.seconds, len(j.failures))
 	if len(j.outcomes) > 0 {
 		text += ": " + listCounts(j.outcomes)
@@ -102,13 +102,13 @@ const listedFailures = 50
 
 // result returns the verdict on the case, and what explains it.
 func (j *judgement) result() reports.Result {
-	r := reports.Result{Judged: j.checks, Seconds: j.seconds, Details: []string{j.line()}}
+	r := reports.Result{Judged: j.checks, Seconds: j.seconds, Details: []string{j.summaryLine()}}
 	notTried, why := j.notTried()
 	switch {
 	case len(j.failures) > 0:
 		first := j.failures[0]
 		r.Verdict = verdicts.Failed
-		r.Certain = slices.ContainsFunc(j.findings, func(f finding) bool { return f.certain })
+		r.Certain = slices.ContainsFunc(j.findings, func(f finding) bool { return f.isCertain })
 		r.Reason = fmt.Sprintf("%s: want %s, got %s; %s in %s", first.what, first.want, first.got, reports.Plural(len(j.failures), "failure"), reports.Plural(j.checks, "check"))
 	case j.inconclusive != "":
 		r.Verdict, r.Blame, r.Reason = verdicts.Invalid, verdicts.BlameEnvironment, j.inconclusive

@@ -51,8 +51,8 @@ type revocation struct {
 	watchEnded chan time.Time
 }
 
-// observeRevocation opens a watch at each cluster, takes the person's credentials away, and tries until the proxy refuses them. What
-// was seen is added to the evidence of the part.
+// observeRevocation opens a watch at each cluster, takes the person's credentials away, and tries until the proxy
+// refuses them. What was seen is added to the evidence of the part.
 func (ep *endpoint) observeRevocation(ctx context.Context, command string, e *partEvidence) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -62,7 +62,7 @@ func (ep *endpoint) observeRevocation(ctx context.Context, command string, e *pa
 			_ = r.watch.Close()
 		}
 	}()
-	for _, end := range ep.ends() {
+	for _, end := range ep.clusterEndpoints() {
 		r, err := end.openWatch(ctx)
 		if err != nil {
 			return err
@@ -73,7 +73,7 @@ func (ep *endpoint) observeRevocation(ctx context.Context, command string, e *pa
 	if err != nil {
 		return &usage.Error{Problem: fmt.Sprintf("--revoke-command: %v: %.300q", err, out)}
 	}
-	revoked := now()
+	revoked := truncatedNow()
 	tries, triesCtx := errgroup.WithContext(ctx)
 	for _, r := range all {
 		r.seen.Revoked = revoked
@@ -144,7 +144,7 @@ func (r *revocation) tryUntilRefused(ctx context.Context) (last lastRequest, err
 
 // try sends a list or a watch.
 func (r *revocation) try(ctx context.Context, watch bool) lastRequest {
-	last, query := lastRequest{At: now(), Watch: watch, Refused: true}, ""
+	last, query := lastRequest{At: truncatedNow(), Watch: watch, Refused: true}, ""
 	if watch {
 		query = "&watch=true&timeoutSeconds=1"
 	}

@@ -158,11 +158,11 @@ func (o *observer) openEndpoint(ctx context.Context, g *group, planes []*plane) 
 
 // observePart observes a part and records what was seen.
 func (o *observer) observePart(ctx context.Context, g *group, part string, ep *endpoint) (err error) {
-	e := &partEvidence{Began: now()}
+	e := &partEvidence{Began: truncatedNow()}
 	switch part {
 	case preflightPart:
 		if e.Preflight, err = o.observePreflight(ctx, g, ep); err == nil && ep.other != nil {
-			e.OtherPreflight, err = o.observePreflight(ctx, g, ep.otherEnd())
+			e.OtherPreflight, err = o.observePreflight(ctx, g, ep.secondEndpoint())
 		}
 	case auditLogsPart:
 		if e.AuditLogs, err = observeAuditLogs(ctx, g, ep); err == nil {
@@ -206,7 +206,7 @@ func observeAuditLogs(ctx context.Context, g *group, ep *endpoint) (e *auditLogs
 			return e, err
 		}
 	}
-	seen, err := ep.useByAll(ctx, g.requests)
+	seen, err := ep.sendForEverybody(ctx, g.requests)
 	e.Ways = append(e.Ways, wayEvidence{Attacks: seen})
 	return e, err
 }

@@ -64,8 +64,8 @@ func (p *plane) observeTunnel(ctx context.Context, agent *endpoint) (e *tunnelEv
 func (e *tunnelEvidence) judge(out *judgement) {
 	for _, name := range slices.Sorted(maps.Keys(streams)) {
 		out.checks++
-		if s := e.Streams[name]; !s.shows(name) {
-			out.fail(name, "a pod is seen through the tunnel as soon as it is made", "%s", cmp.Or(s.Problem, fmt.Sprintf("what came first is %.100q", s.Seen)))
+		if stream := e.Streams[name]; !stream.showsPod(name) {
+			out.fail(name, "a pod is seen through the tunnel as soon as it is made", "%s", cmp.Or(stream.Problem, fmt.Sprintf("what came first is %.100q", stream.Seen)))
 			continue
 		}
 		out.outcomes["streamed"]++
@@ -78,8 +78,8 @@ func (e *tunnelEvidence) judge(out *judgement) {
 	out.outcomes["down, and said so"]++
 }
 
-// shows reports whether the pod with the name of the stream came through.
-func (s streamEvidence) shows(name string) bool {
+// showsPod reports whether the pod with the name of the stream came through.
+func (s streamEvidence) showsPod(name string) bool {
 	return s.Problem == "" && strings.Contains(s.Seen, `"ADDED"`) && strings.Contains(s.Seen, `"name":"`+name+`"`)
 }
 

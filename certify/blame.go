@@ -19,7 +19,7 @@ type controls struct {
 	rates          map[string]Rate
 }
 
-func (b *Plan) controls(answers []Answer) controls {
+func (b *Plan) newControls(answers []Answer) controls {
 	c := controls{b, map[answerKey]Answer{}, map[answerKey]Answer{}, map[string]Rate{}}
 	var own []Answer
 	for _, a := range answers {
@@ -44,16 +44,16 @@ func (b *Plan) controls(answers []Answer) controls {
 
 // isWrong reports whether something is wrong with an answer, or whether it cannot be judged.
 func (b *Plan) isWrong(a Answer) bool {
-	if a.Seen != nil {
-		j, err := b.judgeSeen(a)
+	if a.ClusterObservation != nil {
+		j, err := b.judgeObservation(a)
 		failed := j.reason != "" || j.unclear
 		return err == nil && failed
 	}
-	v, known := b.vector(a.Vector)
+	v, known := b.findQuestion(a.Vector)
 	if !known {
 		return false
 	}
-	return len(judge(v, a)) > 0 || a.Opened > maxOpened
+	return len(judge(v, a)) > 0 || a.Connections > maxConnections
 }
 
 // blame returns whose fault a wrong answer is. If the authorizer cannot be reached, nothing of its decisions is seen,
@@ -61,7 +61,7 @@ func (b *Plan) isWrong(a Answer) bool {
 // question correctly. If the reference did not, it is the fault of the API server where one takes part, or else of the
 // harness. It is empty if the reference was not asked.
 func (c controls) blame(a Answer, reason string) verdicts.Blame {
-	if slices.Contains(unreachable, reason) {
+	if slices.Contains(unreachableFaults, reason) {
 		return verdicts.BlameEnvironment
 	}
 	if _, asked := c.answers[a.key()]; !asked {
@@ -73,7 +73,7 @@ func (c controls) blame(a Answer, reason string) verdicts.Blame {
 		return verdicts.BlameEnvironment
 	case !isWrong:
 		return verdicts.BlameAuthorizer
-	case wrong.Seen == nil:
+	case wrong.ClusterObservation == nil:
 		return verdicts.BlameHarness
 	case c.isUnclear(wrong):
 		return verdicts.BlameEnvironment
@@ -94,7 +94,7 @@ func (c controls) isOverloaded(check string) bool {
 
 // isUnclear reports whether nothing can be said about the answer of the reference either.
 func (c controls) isUnclear(a Answer) bool {
-	j, err := c.plan.judgeSeen(a)
+	j, err := c.plan.judgeObservation(a)
 	return err != nil || j.unclear
 }
 
@@ -103,14 +103,14 @@ func (c controls) isUnclear(a Answer) bool {
 func (c controls) contradicts(a Answer) bool {
 	if a.Check == revocation {
 		// When the webhook is asked directly, only the reference itself can have answered.
-		return a.Vector == "revoked/"+byWebhook || a.Vector == "granted/"+byWebhook
+		return a.Vector == "revoked/"+wayWebhook || a.Vector == "granted/"+wayWebhook
 	}
 	check := c.plan.clusterChecks()[a.Vector]
 	if check.Scenario != nil {
-		return verdicts.Judge(check.Scenario, a.Seen.Scenario).Blame == verdicts.BlameAuthorizer
+		return verdicts.Judge(check.Scenario, a.ClusterObservation.Scenario).Blame == verdicts.BlameAuthorizer
 	}
-	isUp := check.Phase == up || check.Phase == again
-	if !isUp || check.Reason == hides {
+	isUp := check.Phase == phaseUp || check.Phase == phaseRepeated
+	if !isUp || check.Reason == reasonHidesAuthorizers {
 		return false
 	}
 	return c.plan.Policy.Decide(check.Spec) != check.Expect
@@ -127,8 +127,9 @@ func (c controls) blameForRate(r Rate, reason string) verdicts.Blame {
 		return verdicts.BlameAuthorizer
 	}
 	sameProblem := slices.ContainsFunc(control.problems(), func(p problem) bool { return p.reason == reason })
-	slowAsWell := reason == slowsDown && len(r.P99s) > 0 && control.P99 > 2*r.P99s[0]+drifted
-	if sameProblem || slowAsWell || control.Inconclusive {
+	slowAsWell := reason == slowsDown && len(r.P99s) > 0 && control.P99 > 2*r.P99s[0]+slowdownMillis
+	hasProblem := sameProblem || slowAsWell
+	if hasProblem || control.Inconclusive {
 		return verdicts.BlameEnvironment
 	}
 	return verdicts.BlameAuthorizer

@@ -59,8 +59,8 @@ func readAnswers[A any](view record.View) (answers []A, err error) {
 	return answers, nil
 }
 
-// evidenceOf returns the files that have the answers of a level.
-func evidenceOf(view record.View, level string) (files []string) {
+// evidenceFiles returns the files that have the answers of a level.
+func evidenceFiles(view record.View, level string) (files []string) {
 	for _, key := range view.Keys(answersKey) {
 		if _, step, _ := strings.Cut(key, "-"); strings.HasPrefix(step, level) {
 			files = append(files, view.EvidenceFile(key))

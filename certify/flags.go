@@ -85,7 +85,7 @@ func (f *certifyFlags) Plan(i *product.Invocation) (product.Plan, error) {
 	if o.V1Only {
 		o.Plan = o.Plan.withoutV1beta1()
 	}
-	o.Plan.onCell(cellFor(f.release))
+	o.Plan.setCell(cellFor(f.release))
 	if f.inCluster != "" {
 		o.Cluster = f.clusterOptions(i.Messages)
 	}
@@ -143,7 +143,7 @@ func (f *certifyFlags) trial(o Options, challenge *Challenge, messages io.Writer
 				return err
 			}
 		}
-		err := askAll(ctx, r, o.selected(t.Planned, selects))
+		err := askAll(ctx, r, o.selectCases(t.Planned, selects))
 		var notLoaded *NotLoadedError
 		if errors.As(err, &notLoaded) {
 			return &usage.Error{Problem: notLoaded.Error(), Err: notLoaded}
@@ -160,13 +160,13 @@ func (o Options) trial(subject Subject, challenge *Challenge, planned []product.
 		Planned: planned, Examine: o.Plan.Judge,
 	}
 	t.Ask = func(ctx context.Context, r *Runner[Answer], selects func(string) bool) error {
-		return askAll(ctx, r, o.selected(t.Planned, selects))
+		return askAll(ctx, r, o.selectCases(t.Planned, selects))
 	}
 	return t
 }
 
-// caseOf returns the case of a part. why is the reason if it is not run.
-func caseOf(p part, why *product.NotRun) product.Case {
+// newCase returns the case of a part. why is the reason if it is not run.
+func newCase(p part, why *product.NotRun) product.Case {
 	depends := scenarios.Extended
 	if p.level == Core || p.level == Safe {
 		depends = scenarios.Core
@@ -178,23 +178,23 @@ func caseOf(p part, why *product.NotRun) product.Case {
 
 // directCases returns the cases of direct mode.
 func (o Options) directCases() []product.Case {
-	return seq.Map(o.Plan.planTally().parts, func(p part) product.Case { return caseOf(p, nil) })
+	return seq.Map(o.Plan.planTally().parts, func(p part) product.Case { return newCase(p, nil) })
 }
 
 // cases returns the cases that are judged, and those that would be judged with other flags.
 func (o Options) cases(inCluster, canLoad bool) (out []product.Case) {
-	add := func(p part, why *product.NotRun) { out = append(out, caseOf(p, why)) }
+	add := func(p part, why *product.NotRun) { out = append(out, newCase(p, why)) }
 	out = o.directCases()
 	var why *product.NotRun
 	if len(o.LoadOptions.Rates) == 0 {
-		why = notAskedFor("--load")
+		why = notRunWithout("--load")
 		o.LoadOptions.Rates, o.LoadOptions.Volume = LoadRates(), LoadVolume
 	}
 	for _, p := range o.LoadOptions.parts() {
 		add(p, why)
 	}
 	if why = nil; !inCluster {
-		why = notAskedFor("--in-cluster")
+		why = notRunWithout("--in-cluster")
 	}
 	for _, p := range o.Plan.clusterTally().parts {
 		add(p, why)
@@ -208,14 +208,14 @@ func (o Options) cases(inCluster, canLoad bool) (out []product.Case) {
 	return out
 }
 
-// notAskedFor returns the reason that a level is not tried: it needs a flag.
-func notAskedFor(flag string) *product.NotRun {
+// notRunWithout returns the reason that a level is not tried: it needs a flag.
+func notRunWithout(flag string) *product.NotRun {
 	return &product.NotRun{Cause: reports.CauseUser, Why: "it is tried with " + flag}
 }
 
-// selected returns the options for those cases that are run.
-func (o Options) selected(planned []product.Case, selects func(string) bool) Options {
-	o.selects = selects
+// selectCases returns the options for those cases that are run.
+func (o Options) selectCases(planned []product.Case, selects func(string) bool) Options {
+	o.isSelected = selects
 	o.Levels = []CertificationLevel{"none"}
 	has := func(level CertificationLevel) bool {
 		return slices.ContainsFunc(planned, func(c product.Case) bool { return c.Group == string(level) && c.NotRun == nil })

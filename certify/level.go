@@ -29,7 +29,8 @@ const (
 const (
 	// Load is about right answers in time at stated rates.
 	Load CertificationLevel = "load"
-	// InCluster is about the chain of a real API server: position, failure policy, caches, impersonation from end to end.
+	// InCluster is about the chain of a real API server: position, failure policy, caches, impersonation from end to
+	// end.
 	InCluster CertificationLevel = "in-cluster"
 	// Revocation is about how long something is still allowed after the grant was taken away. It needs a way to load
 	// another policy.

@@ -63,7 +63,8 @@ func truncatedNow() time.Time { return time.Now().Truncate(time.Microsecond) }
 // impersonated yet.
 func decodeEvent(raw json.RawMessage) *auditv1.Event {
 	var e auditv1.Event
-	if json.Unmarshal(raw, &e) != nil || e.AuditID == "" || e.Stage == auditv1.StageRequestReceived {
+	isEvent := json.Unmarshal(raw, &e) == nil && e.AuditID != ""
+	if !isEvent || e.Stage == auditv1.StageRequestReceived {
 		return nil
 	}
 	return &e

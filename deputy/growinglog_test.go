@@ -67,9 +67,9 @@ func TestGrowingLogs(t *testing.T) {
 	}
 }
 
-// TestCommandEnds checks that an error says that a command has ended, and what it printed, if the log lacks what it
+// TestEndedCommandIsReported checks that an error says that a command has ended, and what it printed, if the log lacks what it
 // should have.
-func TestCommandEnds(t *testing.T) {
+func TestEndedCommandIsReported(t *testing.T) {
 	l, err := openGrowing(context.Background(), "audit-log", "command:echo no such log group >&2; exit 3")
 	if err != nil {
 		t.Fatal(err)

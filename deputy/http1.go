@@ -72,7 +72,8 @@ func (s *http1Sender) send(r rawRequest, answer *reply) error {
 	if err == nil && waits {
 		ended, err = answer.read(s.reader, r.Method)
 	}
-	if err != nil || ended || r.HangUp {
+	isOver := ended || r.HangUp
+	if err != nil || isOver {
 		s.hangUp()
 	}
 	return err

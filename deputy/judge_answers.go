@@ -55,8 +55,9 @@ func (j *attackJudge) findUnlogged(answers []reply, logged bool) string {
 	for _, got := range answers {
 		event := j.allEvents[got.AuditID]
 		couldBeFound := got.AuditID != "" || !logged
+		isMissing := event == nil && couldBeFound
 		switch {
-		case event == nil && couldBeFound && j.isAnswerOfServer(got):
+		case isMissing && j.isAnswerOfServer(got):
 			return fmt.Sprintf("the API server answered %d with the audit ID %q, and there is no event of it", got.Code, got.AuditID)
 		case event != nil && contradictsEvent(got, event):
 			return fmt.Sprintf("the API server answered %d with the audit ID %s, and by its event %d", got.Code, got.AuditID, statusCode(event))

@@ -89,7 +89,8 @@ func (j *attackJudge) learnFrom(e *attackEvidence, a attack) {
 		if got.Flow != "" && isLogged {
 			j.flows[got.Flow] = true
 		}
-		if a.Who == senderNobody && got.AuditID != "" && !isLogged {
+		isRefusalByProxy := a.Who == senderNobody && !isLogged
+		if isRefusalByProxy && got.AuditID != "" {
 			j.namesRefusals = true
 		}
 	}
@@ -151,7 +152,8 @@ func (j *attackJudge) judgeAttack(out *judgement, a attack, evidence *attackEvid
 	if err != nil {
 		return err
 	}
-	if why := j.findForeignAnswer(a, evidence.Answers, got.arrived); why != "" && !got.isByTimeOnly && len(got.wrong) == 0 {
+	isRightByMarker := len(got.wrong) == 0 && !got.isByTimeOnly
+	if why := j.findForeignAnswer(a, evidence.Answers, got.arrived); why != "" && isRightByMarker {
 		got.wrong[why]++
 	}
 	if n := j.countReviews(evidence); n > reviewLimit {
@@ -167,7 +169,8 @@ func (j *attackJudge) judgeAttack(out *judgement, a attack, evidence *attackEvid
 	if len(got.wrong) > 0 {
 		return nil
 	}
-	if got.outcome == asPerson && a.sharesURL() && !slices.ContainsFunc(evidence.Answers, reply.revealsContent) {
+	couldShareAnswer := got.outcome == asPerson && a.sharesURL()
+	if couldShareAnswer && !slices.ContainsFunc(evidence.Answers, reply.revealsContent) {
 		got.outcome = unknownByAnswers
 	}
 	if j.mustArrive(a) {
@@ -211,7 +214,8 @@ func (j *attackJudge) judgeArrivals(out *judgement, a attack, evidence *attackEv
 // that look alike, that is the request of the person who arrived.
 func (j *attackJudge) requestOf(a attack, number string, event loggedEvent) int {
 	i, err := strconv.Atoi(number)
-	if err == nil && i >= 1 && i <= len(a.Requests) {
+	isNumber := err == nil && i >= 1
+	if isNumber && i <= len(a.Requests) {
 		return i
 	}
 	name := arrivingUser(event.Event).Username

@@ -50,12 +50,14 @@ func (e *revocationEvidence) judgeEvents(out *judgement, who *Identity, isOurs b
 			continue
 		}
 		name := arrivingUser(event).Username
-		seen = seen || name == who.Name
-		if isOurs && name == who.Name && e.isAllowedAfterRefusal(event) {
+		isPerson := name == who.Name
+		seen = seen || isPerson
+		isLetInLater := isPerson && e.isAllowedAfterRefusal(event)
+		if isOurs && isLetInLater {
 			out.fail(who.Name, wantRefusal, "was refused, and the API server allowed what came then")
 		}
 		isSomebody := name != "" && name != user.Anonymous
-		if isSomebody && name != who.Name {
+		if isSomebody && !isPerson {
 			out.fail(who.Name, wantRefusal, "a request was made as %q", name)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// TestUnlogged checks that an answer which only the API server can have given must have an event that agrees with it.
-func TestUnlogged(t *testing.T) {
+// TestUnloggedAnswersAreInconclusive checks that an answer which only the API server can have given must have an event that agrees with it.
+func TestUnloggedAnswersAreInconclusive(t *testing.T) {
 	known := map[string]*auditv1.Event{"1": {ResponseStatus: &metav1.Status{Code: 200}}, "2": {ResponseStatus: &metav1.Status{Code: 403}}}
 	for name, c := range map[string]struct {
 		answer reply

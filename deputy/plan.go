@@ -135,7 +135,9 @@ func (p *plan) isPartRun(g *group, part string) bool { return len(p.casesOf(g, p
 // casesOf returns the IDs of the cases of a part that are run.
 func (p *plan) casesOf(g *group, part string) (ids []string) {
 	for _, c := range p.cases {
-		if ref := p.refs[c.ID]; ref.group == g && ref.part == part && c.NotRun == nil {
+		ref := p.refs[c.ID]
+		isOfPart := ref.group == g && ref.part == part
+		if isOfPart && c.NotRun == nil {
 			ids = append(ids, c.ID)
 		}
 	}

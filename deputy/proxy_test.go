@@ -74,8 +74,8 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// TestProbe checks that an answer which is not one of a Kubernetes API is reported before anything is tried.
-func TestProbe(t *testing.T) {
+// TestProbeReportsOtherAnswers checks that an answer which is not one of a Kubernetes API is reported before anything is tried.
+func TestProbeReportsOtherAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
 		want   string
@@ -111,8 +111,8 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestOtherLog checks that a log which does not show what was sent is reported as that of another cluster.
-func TestOtherLog(t *testing.T) {
+// TestLogOfAnotherClusterIsReported checks that a log which does not show what was sent is reported as that of another cluster.
+func TestLogOfAnotherClusterIsReported(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "audit.log")
 	line := `{"kind":"Event","apiVersion":"audit.k8s.io/v1","auditID":"1","userAgent":"mine"}` + "\n"
 	if err := os.WriteFile(file, []byte(line+line), 0o600); err != nil {
@@ -160,8 +160,8 @@ func TestParseIdentities(t *testing.T) {
 	}
 }
 
-// TestSecrets checks that changed secrets are made only from secrets, and differ from them.
-func TestSecrets(t *testing.T) {
+// TestChangedSecretsDiffer checks that changed secrets are made only from secrets, and differ from them.
+func TestChangedSecretsDiffer(t *testing.T) {
 	id := &Identity{Name: "alice", headers: []header{{"X-Forwarded-User", "alice"}, {"Authorization", "Bearer head.claims.signature"}, {"Cookie", "session=0123456789A"}}}
 	for want, change := range map[string]func(string) string{
 		"Authorization: Bearer head.claims\r\nCookie: session=012345":                cutInHalf,
@@ -256,9 +256,9 @@ func TestCheckLikeControl(t *testing.T) {
 	}
 }
 
-// TestConfused checks that two people who are confused are found by the groups that each has to have, and by whose
+// TestConfusedPeopleAreFound checks that two people who are confused are found by the groups that each has to have, and by whose
 // answers they get.
-func TestConfused(t *testing.T) {
+func TestConfusedPeopleAreFound(t *testing.T) {
 	people := sessions("alice", "bob")
 	people[0].Groups, people[1].Groups = []string{"dev"}, []string{"ops"}
 	table := []attack{

@@ -8,8 +8,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// checkBackend demands that the aggregated API server is told of the expected users, gets the request as it was sent, and
-// gets no impersonation header.
+// checkBackend demands that the aggregated API server is told of the expected users, gets the request as it was sent,
+// and gets no impersonation header.
 //
 // Source: the reference page on the aggregation layer; k8s.io/kube-aggregator/pkg/apiserver/handler_proxy.go.
 func (v *stepJudge) checkBackend() {

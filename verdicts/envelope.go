@@ -399,8 +399,8 @@ var (
 	refusedUser     = regexp.MustCompile(`: User ("(?:[^"\\]|\\.)*") cannot (\w+)`)
 )
 
-// FindContradiction returns how an audit event contradicts itself about who asked and what was decided, or "" if it does not.
-// The event has to be of an API server on which only RBAC authorizes.
+// FindContradiction returns how an audit event contradicts itself about who asked and what was decided, or "" if it
+// does not. The event has to be of an API server on which only RBAC authorizes.
 func FindContradiction(e *auditv1.Event) string {
 	s := statementOf(e)
 	contradicts := s.isAllowedWithoutCause() || s.isReasonMisplaced() || s.isAnotherRefused() || s.isDecidedForNobody()

@@ -25,7 +25,8 @@ func Judge(s *scenarios.Scenario, e *Evidence) Result {
 	return r
 }
 
-// MatchingComparisons returns the comparisons in which the evidence is as the scenario expects. Their two sides are the same.
+// MatchingComparisons returns the comparisons in which the evidence is as the scenario expects. Their two sides are the
+// same.
 func MatchingComparisons(s *scenarios.Scenario, e *Evidence) []Difference {
 	j := &judge{e: e}
 	j.judgeScenario(s)

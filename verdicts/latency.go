@@ -75,7 +75,8 @@ const (
 // slowRequestFrom is the duration from which on the audit event of a request says where the time went.
 const slowRequestFrom = 500 * time.Millisecond
 
-// versionsWithoutSlowRequests matches the versions that measured a request before it had ended, and so called none slow (fixed in 1.35).
+// versionsWithoutSlowRequests matches the versions that measured a request before it had ended, and so called none slow
+// (fixed in 1.35).
 var versionsWithoutSlowRequests = regexp.MustCompile(`^v?1\.(?:[0-2]?\d|3[0-4])(?:\.|$)`)
 
 // versionsWithoutImpersonationTime matches the versions that do not measure impersonation.

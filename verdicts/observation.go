@@ -181,8 +181,8 @@ type SentRequest struct {
 	Claims json.RawMessage `json:"claims,omitempty"`
 }
 
-// IsUnreadable reports whether an API server cannot tell what the request is about. It answers such a request with an error,
-// and writes no audit event.
+// IsUnreadable reports whether an API server cannot tell what the request is about. It answers such a request with an
+// error, and writes no audit event.
 func (r SentRequest) IsUnreadable() bool {
 	address, err := url.Parse(r.URL)
 	if err == nil {
@@ -191,8 +191,8 @@ func (r SentRequest) IsUnreadable() bool {
 	return err != nil
 }
 
-// IsLongRunning reports whether the API server regards the request as long-running. It writes an audit event when the answer
-// to such a request begins (BasicLongRunningRequestCheck in k8s.io/apiserver/pkg/server/filters).
+// IsLongRunning reports whether the API server regards the request as long-running. It writes an audit event when the
+// answer to such a request begins (BasicLongRunningRequestCheck in k8s.io/apiserver/pkg/server/filters).
 func (r SentRequest) IsLongRunning() bool {
 	address, err := url.Parse(r.URL)
 	if err != nil {

@@ -245,10 +245,10 @@ type DecidedReview struct {
 	At       time.Time                               `json:"at"` // when it arrived at the front
 }
 
-// DeriveDecisions turns the reviews of one request, as they arrived at both points, into decisions. If a review reached the back,
-// no authorizer before it had an opinion. Otherwise one of them decided: the decision is Deny if the scripted webhook
-// denied, because no other authorizer ever does, and Allow if not. Reviews that arrived at a later point but not at the
-// front are returned as stray.
+// DeriveDecisions turns the reviews of one request, as they arrived at both points, into decisions. If a review reached
+// the back, no authorizer before it had an opinion. Otherwise one of them decided: the decision is Deny if the scripted
+// webhook denied, because no other authorizer ever does, and Allow if not. Reviews that arrived at a later point but
+// not at the front are returned as stray.
 func DeriveDecisions(reviews []Review) (decided []DecidedReview, stray []Review) {
 	for _, r := range reviews {
 		if r.Point == Front {
@@ -280,9 +280,9 @@ func findUndecided(decided []DecidedReview, spec authorizationv1.SubjectAccessRe
 	return nil
 }
 
-// deriveDecisions returns the decisions of reviews, and demands that none is stray. One recorder serves both points, so it
-// is the API server's fault if a review arrives only at a later point: it left out an authorizer, or asked two of them
-// different things.
+// deriveDecisions returns the decisions of reviews, and demands that none is stray. One recorder serves both points, so
+// it is the API server's fault if a review arrives only at a later point: it left out an authorizer, or asked two of
+// them different things.
 func (v *stepJudge) deriveDecisions(reviews []Review) []DecidedReview {
 	decided, stray := DeriveDecisions(reviews)
 	if len(stray) > 0 {

@@ -18,7 +18,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// CompareSentRequest returns how the recorded request differs from the one that a requestor was to send, or "" if it does not.
+// CompareSentRequest returns how the recorded request differs from the one that a requestor was to send, or "" if it
+// does not.
 func CompareSentRequest(r *scenarios.Request, by scenarios.Requestor, o *Observation) string {
 	return (&stepJudge{request: r, requestor: by, o: o}).checkSent()
 }
@@ -51,8 +52,8 @@ func (v *stepJudge) checkSent() (problem string) {
 	return v.checkCredential(got.Credential, want)
 }
 
-// checkFurtherCredentials demands that the request carried the credentials of the other requestors whom the scenario names, and no
-// more.
+// checkFurtherCredentials demands that the request carried the credentials of the other requestors whom the scenario
+// names, and no more.
 //
 // Source: the evidence itself: otherwise it says nothing about the API server.
 func (v *stepJudge) checkFurtherCredentials() (problem string) {

@@ -73,8 +73,8 @@ func (j *judge) failSetup(d Difference) Result {
 	return j.conclude()
 }
 
-// judgeUnappliedGrant judges a grant that access reviews do not show. The API server contradicts itself, and has failed, if
-// its reviews differ from the roles and bindings that it shows, and if nothing else can be the cause.
+// judgeUnappliedGrant judges a grant that access reviews do not show. The API server contradicts itself, and has
+// failed, if its reviews differ from the roles and bindings that it shows, and if nothing else can be the cause.
 func (j *judge) judgeUnappliedGrant(u *UnappliedGrant) Result {
 	answer := fmt.Sprintf("allowed=%v after %d reviews in %d ms: %s", u.Answer.Allowed, u.Reviews, u.Millis, describeSpec(u.Review))
 	isAsWanted := u.Answer.Allowed == u.Want
@@ -91,10 +91,10 @@ func (j *judge) judgeUnappliedGrant(u *UnappliedGrant) Result {
 // hadTime reports whether the API server had time to see the change, and was not too busy to answer.
 func (u *UnappliedGrant) hadTime() bool { return u.Reviews >= minReviews && u.Millis >= minMillis }
 
-// mayBeAnothersAnswer reports whether another authorizer than RBAC may have given the last answer. On an existing cluster
-// nobody here knows whether there is an RBAC authorizer at all. On targets of our own no authorizer before RBAC denies,
-// because webhooks have no opinion of what the harness asks. There are two exceptions: a webhook that could not be
-// reached, which the answer reports as an error, and another authorizer that has the grants.
+// mayBeAnothersAnswer reports whether another authorizer than RBAC may have given the last answer. On an existing
+// cluster nobody here knows whether there is an RBAC authorizer at all. On targets of our own no authorizer before RBAC
+// denies, because webhooks have no opinion of what the harness asks. There are two exceptions: a webhook that could not
+// be reached, which the answer reports as an error, and another authorizer that has the grants.
 func (j *judge) mayBeAnothersAnswer(u *UnappliedGrant) bool {
 	if j.e.Capabilities.Foreign() {
 		return true

@@ -10,21 +10,21 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-func rule(user, verb string, o object, namespace string, names ...string) scenarios.Grant {
+func newGrant(user, verb string, o object, namespace string, names ...string) scenarios.Grant {
 	return scenarios.Grant{Subject: scenarios.Subject{User: user}, Verbs: []string{verb}, APIGroups: []string{o.Group}, Resources: []string{scenarios.FullResource(o.Resource, o.Subresource)}, Namespace: namespace, Names: names}
 }
 
-func pathRule(user, verb string, paths ...string) scenarios.Grant {
+func newPathGrant(user, verb string, paths ...string) scenarios.Grant {
 	return scenarios.Grant{Subject: scenarios.Subject{User: user}, Verbs: []string{verb}, NonResourceURLs: paths}
 }
 
-func ask(user, verb string, o object, namespace, name string) spec {
+func newReview(user, verb string, o object, namespace, name string) spec {
 	return spec{User: user, Groups: []string{"system:authenticated"}, ResourceAttributes: &authorizationv1.ResourceAttributes{
 		Verb: verb, Group: o.Group, Version: "v1", Resource: o.Resource, Subresource: o.Subresource, Namespace: namespace, Name: name,
 	}}
 }
 
-func askPath(user, verb, path string) spec {
+func newPathReview(user, verb, path string) spec {
 	return spec{User: user, Groups: []string{"system:authenticated"}, NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: verb, Path: path}}
 }
 
@@ -33,53 +33,54 @@ var pods = object{Resource: "pods"}
 // addImplied adds the cases about what does not follow: one verb, mode, resource or scope from another.
 func (d *caseBuilder) addImplied() {
 	for _, verb := range d.Verbs {
-		one, rest, o, in, name := d.newName(), d.newName(), d.Resources[d.random.IntN(len(d.Resources))], d.newName(), d.newName()
+		one, otherVerbsUser, o, in, name := d.newName(), d.newName(), d.Resources[d.random.IntN(len(d.Resources))], d.newName(), d.newName()
 		others := slices.DeleteFunc(slices.Clone(d.Verbs), func(v string) bool { return v == verb })
-		all := rule(rest, "", o, in)
+		all := newGrant(otherVerbsUser, "", o, in)
 		all.Verbs = others
-		c := Case{Reason: "verb-implied", Grants: []scenarios.Grant{rule(one, verb, o, in), all}}
+		c := Case{Reason: "verb-implied", Grants: []scenarios.Grant{newGrant(one, verb, o, in), all}}
 		for _, v := range d.Verbs {
-			c.Asked = append(c.Asked, ask(one, v, o, in, ""), ask(one, v, o, in, name))
+			c.Reviews = append(c.Reviews, newReview(one, v, o, in, ""), newReview(one, v, o, in, name))
 		}
-		c.Asked = append(c.Asked, ask(rest, verb, o, in, ""), ask(rest, others[0], o, in, ""))
+		c.Reviews = append(c.Reviews, newReview(otherVerbsUser, verb, o, in, ""), newReview(otherVerbsUser, others[0], o, in, ""))
 		d.add(c)
 	}
 	for _, verb := range d.PathVerbs {
 		user, path := d.newName(), "/"+d.newName()
-		c := Case{Reason: "verb-implied", Grants: []scenarios.Grant{pathRule(user, verb, path)}}
-		c.Asked = seq.Map(d.PathVerbs, func(v string) spec { return askPath(user, v, path) })
+		c := Case{Reason: "verb-implied", Grants: []scenarios.Grant{newPathGrant(user, verb, path)}}
+		c.Reviews = seq.Map(d.PathVerbs, func(v string) spec { return newPathReview(user, v, path) })
 		d.add(c)
 	}
 	d.addModes()
-	d.addFollowed()
+	d.addSeemingConsequences()
 	d.addNarrowerGrants()
 	for _, o := range d.Resources {
 		user, verb, in := d.newName(), []string{"get", "list", "create", "impersonate", "impersonate-on:user-info:get"}[d.random.IntN(5)], d.newName()
 		if d.random.IntN(3) == 0 {
 			in = ""
 		}
-		c := Case{Reason: "resource-implied", Grants: []scenarios.Grant{rule(user, verb, o, in)}}
-		c.Asked = seq.Map(d.Resources, func(other object) spec { return ask(user, verb, other, in, "") })
+		c := Case{Reason: "resource-implied", Grants: []scenarios.Grant{newGrant(user, verb, o, in)}}
+		c.Reviews = seq.Map(d.Resources, func(other object) spec { return newReview(user, verb, other, in, "") })
 		d.add(c)
 	}
 	for _, in := range []string{"", d.newName(), "default", "kube-system", "kube-public"} {
-		user, sees := d.newName(), d.newName()
-		c := Case{Reason: "scope-confused", Grants: []scenarios.Grant{rule(user, "list", pods, in), rule(sees, "get", object{Resource: "namespaces"}, in)}}
+		user, namespaceReader := d.newName(), d.newName()
+		c := Case{Reason: "scope-confused", Grants: []scenarios.Grant{newGrant(user, "list", pods, in), newGrant(namespaceReader, "get", object{Resource: "namespaces"}, in)}}
 		for _, other := range append(slices.Clone(d.Namespaces), in, d.newName()) {
-			c.Asked = append(c.Asked, ask(user, "list", pods, other, ""), ask(user, "list", pods, other, d.newName()))
+			c.Reviews = append(c.Reviews, newReview(user, "list", pods, other, ""), newReview(user, "list", pods, other, d.newName()))
 		}
 		for _, verb := range []string{"get", "list", "watch"} { // a permission in a namespace does not imply that its holder may see the namespace
 			for _, s := range [][2]string{{in, in}, {"", in}, {in, ""}, {"", ""}} {
-				c.Asked = append(c.Asked, ask(user, verb, object{Resource: "namespaces"}, s[0], s[1]), ask(sees, verb, object{Resource: "namespaces"}, s[0], s[1]))
+				c.Reviews = append(c.Reviews, newReview(user, verb, object{Resource: "namespaces"}, s[0], s[1]), newReview(namespaceReader, verb, object{Resource: "namespaces"}, s[0], s[1]))
 			}
 		}
 		d.add(c)
 	}
 }
 
-// addFollowed adds the cases about what only seems to follow from a permission for something else on the same object.
-func (d *caseBuilder) addFollowed() {
-	for i, pair := range d.Follows {
+// addSeemingConsequences adds the cases about what only seems to follow from a permission for something else on the
+// same object.
+func (d *caseBuilder) addSeemingConsequences() {
+	for i, pair := range d.SeemingConsequences {
 		c, in, name := Case{Reason: "resource-implied"}, []string{"", d.newName()}[i%2], d.newName()
 		users := [2]string{d.newName(), d.newName()}
 		for side := range pair {
@@ -88,9 +89,9 @@ func (d *caseBuilder) addFollowed() {
 				at, names := append(strings.Split(words[1], "/"), ""), words[2:]
 				o := object{Group: at[0], Resource: at[1], Subresource: at[2]}
 				if side == 0 {
-					c.Grants = append(c.Grants, rule(user, words[0], o, in, names...))
+					c.Grants = append(c.Grants, newGrant(user, words[0], o, in, names...))
 				}
-				c.Asked = append(c.Asked, ask(user, words[0], o, in, strings.Join(append(names, name)[:1], "")))
+				c.Reviews = append(c.Reviews, newReview(user, words[0], o, in, strings.Join(append(names, name)[:1], "")))
 			}
 		}
 		d.add(c)
@@ -101,22 +102,22 @@ func (d *caseBuilder) addFollowed() {
 func (d *caseBuilder) addNarrowerGrants() {
 	for i := range 4 {
 		user, group, in, name := d.newName(), d.newName(), d.newName(), d.newName()
-		wide, narrow := rule(user, "get", pods, ""), rule(user, "delete", pods, in, name)
+		wide, narrow := newGrant(user, "get", pods, ""), newGrant(user, "delete", pods, in, name)
 		if i%2 == 0 {
 			narrow.Names = nil
 		}
 		if i > 1 {
 			wide.Subject = scenarios.Subject{Group: group}
 		}
-		c := Case{Reason: "grants-merged", Grants: []scenarios.Grant{wide, narrow, pathRule(user, "get", "/"+in+"/*"), pathRule(user, "post", "/"+in+"/x")}}
+		c := Case{Reason: "grants-merged", Grants: []scenarios.Grant{wide, narrow, newPathGrant(user, "get", "/"+in+"/*"), newPathGrant(user, "post", "/"+in+"/x")}}
 		for _, verb := range []string{"get", "delete"} {
 			for _, at := range [][2]string{{in, name}, {in, d.newName()}, {d.newName(), name}, {in, ""}} {
-				s := ask(user, verb, pods, at[0], at[1])
+				s := newReview(user, verb, pods, at[0], at[1])
 				s.Groups = append(s.Groups, group)
-				c.Asked = append(c.Asked, s)
+				c.Reviews = append(c.Reviews, s)
 			}
 		}
-		c.Asked = append(c.Asked, askPath(user, "get", "/"+in+"/x"), askPath(user, "post", "/"+in+"/x"), askPath(user, "post", "/"+in+"/y"))
+		c.Reviews = append(c.Reviews, newPathReview(user, "get", "/"+in+"/x"), newPathReview(user, "post", "/"+in+"/x"), newPathReview(user, "post", "/"+in+"/y"))
 		d.add(c)
 	}
 }
@@ -142,13 +143,13 @@ func (d *caseBuilder) addModes() {
 func (d *caseBuilder) addMode(verb string, verbs []string) {
 	users, core, sa := object{Group: "authentication.k8s.io", Resource: "users"}, object{Resource: "users"}, object{Resource: "serviceaccounts"}
 	user, target := d.newName(), d.newName()
-	c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{rule(user, verb, users, "", target), rule(user, verb, core, "", target)}}
+	c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{newGrant(user, verb, users, "", target), newGrant(user, verb, core, "", target)}}
 	for _, v := range append(slices.Clone(verbs), "impersonate:", "impersonate:*", "*", verb+":get") {
-		c.Asked = append(c.Asked, ask(user, v, users, "", target), ask(user, v, core, "", target))
+		c.Reviews = append(c.Reviews, newReview(user, v, users, "", target), newReview(user, v, core, "", target))
 	}
-	c.Grants = append(c.Grants, rule(user, verb, sa, target, "robot"))
-	c.Asked = append(c.Asked, ask(user, verb, sa, target, "robot"), ask(user, verb, users, "", "system:serviceaccount:"+target+":robot"),
-		ask(user, verb, core, "", "system:serviceaccount:"+target+":robot"), ask(user, verb, users, "", "system:node:"+target))
+	c.Grants = append(c.Grants, newGrant(user, verb, sa, target, "robot"))
+	c.Reviews = append(c.Reviews, newReview(user, verb, sa, target, "robot"), newReview(user, verb, users, "", "system:serviceaccount:"+target+":robot"),
+		newReview(user, verb, core, "", "system:serviceaccount:"+target+":robot"), newReview(user, verb, users, "", "system:node:"+target))
 	d.add(c)
 }
 
@@ -156,9 +157,9 @@ func (d *caseBuilder) addMode(verb string, verbs []string) {
 func (d *caseBuilder) addModePatterns(verbs []string) {
 	for _, pattern := range d.ModePatterns {
 		user, in := d.newName(), d.newName()
-		c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{rule(user, pattern, pods, in)}}
+		c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{newGrant(user, pattern, pods, in)}}
 		for _, v := range slices.Concat([]string{pattern}, d.PatternVerbs, verbs) {
-			c.Asked = append(c.Asked, ask(user, v, pods, in, ""))
+			c.Reviews = append(c.Reviews, newReview(user, v, pods, in, ""))
 		}
 		d.add(c)
 	}
@@ -167,40 +168,40 @@ func (d *caseBuilder) addModePatterns(verbs []string) {
 // addModeAction adds the case of one action in one mode.
 func (d *caseBuilder) addModeAction(mode, action string) {
 	user, in, verb := d.newName(), d.newName(), "impersonate-on:"+mode+":"
-	c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{rule(user, verb+action, pods, in)}}
+	c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{newGrant(user, verb+action, pods, in)}}
 	for _, v := range d.Actions {
-		c.Asked = append(c.Asked, ask(user, verb+v, pods, in, ""))
+		c.Reviews = append(c.Reviews, newReview(user, verb+v, pods, in, ""))
 	}
 	for _, m := range append(slices.Clone(d.Modes), "future-mode", "*", "") {
-		c.Asked = append(c.Asked, ask(user, "impersonate-on:"+m+":"+action, pods, in, ""))
+		c.Reviews = append(c.Reviews, newReview(user, "impersonate-on:"+m+":"+action, pods, in, ""))
 	}
 	for _, v := range []string{action, "impersonate", "impersonate:" + mode, verb + "*", verb, "impersonate-on", "impersonate-on:" + mode, verb + action + ":" + action, "impersonate-as:" + mode + ":" + action} {
-		c.Asked = append(c.Asked, ask(user, v, pods, in, ""))
+		c.Reviews = append(c.Reviews, newReview(user, v, pods, in, ""))
 	}
 	plain := d.newName()
-	c.Grants = append(c.Grants, rule(plain, action, pods, in))
-	c.Asked = append(c.Asked, ask(plain, action, pods, in, ""), ask(plain, verb+action, pods, in, ""))
-	acts := d.newName() // who may take an identity may not therefore do anything with it
-	c.Grants = append(c.Grants, rule(acts, "impersonate:"+mode, pods, in))
-	c.Asked = append(c.Asked, ask(acts, "impersonate:"+mode, pods, in, ""), ask(acts, verb+action, pods, in, ""))
+	c.Grants = append(c.Grants, newGrant(plain, action, pods, in))
+	c.Reviews = append(c.Reviews, newReview(plain, action, pods, in, ""), newReview(plain, verb+action, pods, in, ""))
+	impersonator := d.newName() // who may take an identity may not therefore do anything with it
+	c.Grants = append(c.Grants, newGrant(impersonator, "impersonate:"+mode, pods, in))
+	c.Reviews = append(c.Reviews, newReview(impersonator, "impersonate:"+mode, pods, in, ""), newReview(impersonator, verb+action, pods, in, ""))
 	d.add(c)
 }
 
-// addSubresourceVerbs adds the cases of the verbs of a subresource, none of which implies another. For any two verbs, somebody has
-// the one and lacks the other.
+// addSubresourceVerbs adds the cases of the verbs of a subresource, none of which implies another. For any two verbs,
+// somebody has the one and lacks the other.
 func (d *caseBuilder) addSubresourceVerbs() {
 	for _, o := range d.Resources {
 		for set := range 6 {
 			if o.Subresource == "" {
 				break
 			}
-			c, g := Case{Reason: "verb-implied"}, rule(d.newName(), "", o, d.newName())
+			c, g := Case{Reason: "verb-implied"}, newGrant(d.newName(), "", o, d.newName())
 			g.Verbs = nil
 			for i, verb := range d.Actions {
 				if i>>(set/2)&1 == set%2 {
 					g.Verbs = append(g.Verbs, verb)
 				}
-				c.Asked = append(c.Asked, ask(g.Subject.User, verb, o, g.Namespace, ""))
+				c.Reviews = append(c.Reviews, newReview(g.Subject.User, verb, o, g.Namespace, ""))
 			}
 			c.Grants = []scenarios.Grant{g}
 			d.add(c)
@@ -246,34 +247,34 @@ func (d *caseBuilder) addCrossed(a, b Attribute) {
 	s := d.drawSetting(Attribute{})
 	names := [4]string{d.newName(), d.newName(), d.newName(), d.newName()}
 	for side := range 2 {
-		g := s.grant(0, a, b)
-		a.grant(&g, names[side])
-		b.grant(&g, names[2+side])
+		g := s.newGrant(0, a, b)
+		a.addToGrant(&g, names[side])
+		b.addToGrant(&g, names[2+side])
 		c.Grants = append(c.Grants, g)
 	}
-	if !a.single && !b.single {
+	if !a.isSingle && !b.isSingle {
 		s.user, s.namespace = d.newName(), d.newName()
-		g := s.grant(0, a, b)
+		g := s.newGrant(0, a, b)
 		for side := range 2 {
-			a.grant(&g, names[side])
-			b.grant(&g, names[2+side])
+			a.addToGrant(&g, names[side])
+			b.addToGrant(&g, names[2+side])
 		}
 		c.Grants = append(c.Grants, g)
 	}
 	for _, user := range slices.Compact([]string{c.Grants[0].Subject.User, s.user}) {
 		for i := range 4 {
-			r := s.ask(a, 0, "")
+			r := s.newReview(a, 0, "")
 			r.User = user
 			if user != s.user {
 				r.ResourceAttributes.Namespace = c.Grants[0].Namespace
 			}
 			r.ResourceAttributes.Resource = s.Resource
-			a.ask(&r, names[i%2])
-			b.ask(&r, names[2+i/2])
+			a.setInReview(&r, names[i%2])
+			b.setInReview(&r, names[2+i/2])
 			if strings.HasPrefix(a.Name+b.Name, "subresource") || b.Name == "subresource" {
-				r.ResourceAttributes.Resource = withSub
+				r.ResourceAttributes.Resource = subresourceParent
 			}
-			c.Asked = append(c.Asked, r)
+			c.Reviews = append(c.Reviews, r)
 		}
 	}
 	d.add(c)
@@ -288,20 +289,20 @@ func (d *caseBuilder) addJoined(a, b Attribute) {
 		parts = append(parts, sep, d.newName()[:3])
 	}
 	value := name + strings.Join(parts, "")
-	g, forward := s.grant(0, a, b), b.grantable("{}", value)
+	g, forward := s.newGrant(0, a, b), b.canGrant("{}", value)
 	first, second := d.newName(), value
 	if !forward {
 		first, second = value, d.newName()
 	}
-	if !a.grantable("{}", first) || !b.grantable("{}", second) {
+	if !a.canGrant("{}", first) || !b.canGrant("{}", second) {
 		return
 	}
-	a.grant(&g, first)
-	b.grant(&g, second)
+	a.addToGrant(&g, first)
+	b.addToGrant(&g, second)
 	c.Grants = []scenarios.Grant{g}
 	put := func(x, y string) {
-		if a.askable(x) && b.askable(y) {
-			c.Asked = append(c.Asked, s.askBoth(a, b, x, y))
+		if a.canAskFor(x) && b.canAskFor(y) {
+			c.Reviews = append(c.Reviews, s.newReviewOfBoth(a, b, x, y))
 		}
 	}
 	put(first, second)
@@ -328,15 +329,15 @@ func separatorsBetween(a, b Attribute, all []string) []string {
 	return all
 }
 
-// askBoth returns a review with the values of two attributes.
-func (s setting) askBoth(a, b Attribute, x, y string) spec {
-	r := s.ask(a, 0, "")
+// newReviewOfBoth returns a review with the values of two attributes.
+func (s setting) newReviewOfBoth(a, b Attribute, x, y string) spec {
+	r := s.newReview(a, 0, "")
 	r.ResourceAttributes.Resource = s.Resource
 	if strings.HasSuffix(a.Name+b.Name, "subresource") || a.Name == "subresource" {
-		r.ResourceAttributes.Resource = withSub
+		r.ResourceAttributes.Resource = subresourceParent
 	}
-	a.ask(&r, x)
-	b.ask(&r, y)
+	a.setInReview(&r, x)
+	b.setInReview(&r, y)
 	return r
 }
 
@@ -344,11 +345,11 @@ func (s setting) askBoth(a, b Attribute, x, y string) spec {
 func (d *caseBuilder) addWildcards() {
 	in, path, known := d.newName(), "/"+d.newName(), d.newName()
 	for _, g := range []scenarios.Grant{
-		rule("", "*", pods, in), rule("", "get", object{Group: "*", Resource: known}, in), rule("", "get", object{Resource: "*"}, in), rule("", "get", object{Resource: "*/status"}, in),
-		rule("", "get", object{Resource: "*/x"}, in), rule("", "get", object{Resource: "*/*"}, in), rule("", "get", object{Resource: "a/status"}, in),
-		rule("", "*", object{Group: "*", Resource: "*"}, in), rule("", "get", object{Resource: "pods"}, in, "*"), rule("", "get", object{Resource: "pods/*"}, in),
-		rule("", "*", object{Group: known + ".example.com", Resource: "*"}, ""),
-		pathRule("", "get", path, path+"/sub/*"), pathRule("", "get", path+"*"), pathRule("", "get", path+"x*"), pathRule("", "*", path), pathRule("", "get", "*"), pathRule("", "get", "/*"), pathRule("", "*", "*"),
+		newGrant("", "*", pods, in), newGrant("", "get", object{Group: "*", Resource: known}, in), newGrant("", "get", object{Resource: "*"}, in), newGrant("", "get", object{Resource: "*/status"}, in),
+		newGrant("", "get", object{Resource: "*/x"}, in), newGrant("", "get", object{Resource: "*/*"}, in), newGrant("", "get", object{Resource: "a/status"}, in),
+		newGrant("", "*", object{Group: "*", Resource: "*"}, in), newGrant("", "get", object{Resource: "pods"}, in, "*"), newGrant("", "get", object{Resource: "pods/*"}, in),
+		newGrant("", "*", object{Group: known + ".example.com", Resource: "*"}, ""),
+		newPathGrant("", "get", path, path+"/sub/*"), newPathGrant("", "get", path+"*"), newPathGrant("", "get", path+"x*"), newPathGrant("", "*", path), newPathGrant("", "get", "*"), newPathGrant("", "get", "/*"), newPathGrant("", "*", "*"),
 	} {
 		g.Subject.User = d.newName()
 		d.addWildcard(g, in, path, known)
@@ -364,15 +365,15 @@ func (d *caseBuilder) addWildcard(g scenarios.Grant, in, path, known string) {
 			o.Resource = Form(o.Resource, known)
 			for _, group := range []string{"", known + ".example.com", "*"} {
 				o.Group = group
-				c.Asked = append(c.Asked, ask(user, verb, o, in, ""))
+				c.Reviews = append(c.Reviews, newReview(user, verb, o, in, ""))
 			}
 		}
 		for _, p := range []string{path, path + "/", path + "x", path + "/sub", path + "/sub/", path + "/sub/a/b", "/" + known, "/", "*"} {
-			c.Asked = append(c.Asked, askPath(user, verb, p))
+			c.Reviews = append(c.Reviews, newPathReview(user, verb, p))
 		}
 	}
 	for _, name := range []string{"*", known, ""} {
-		c.Asked = append(c.Asked, ask(user, "get", pods, in, name), ask(user, "get", pods, "", name), ask(user, "get", pods, known, name))
+		c.Reviews = append(c.Reviews, newReview(user, "get", pods, in, name), newReview(user, "get", pods, "", name), newReview(user, "get", pods, known, name))
 	}
 	d.add(c)
 }
@@ -381,13 +382,13 @@ func (d *caseBuilder) addWildcard(g scenarios.Grant, in, path, known string) {
 func (d *caseBuilder) addUserNamedStar(known string) {
 	c := Case{Reason: "wildcard-granted"}
 	for _, everybody := range []scenarios.Subject{{User: "*"}, {Group: "*"}} { // in a grant, too, that is an ordinary name
-		g := rule("", "get", pods, d.newName())
+		g := newGrant("", "get", pods, d.newName())
 		g.Subject = everybody
 		c.Grants = append(c.Grants, g)
 		for _, names := range [][]string{{known, "staff"}, {"*", "staff"}, {known, "*"}} {
-			s := ask(names[0], "get", pods, g.Namespace, "")
+			s := newReview(names[0], "get", pods, g.Namespace, "")
 			s.Groups = names[1:]
-			c.Asked = append(c.Asked, s)
+			c.Reviews = append(c.Reviews, s)
 		}
 	}
 	d.add(c)

@@ -19,7 +19,7 @@ func requestorKeys() []string {
 func (d *caseBuilder) addOwnAttributes() {
 	c, home, account := Case{Reason: "own-by-name"}, d.newName(), d.newName()
 	user := "system:serviceaccount:" + home + ":" + account
-	c.Grants = []scenarios.Grant{rule(user, "get", pods, home)}
+	c.Grants = []scenarios.Grant{newGrant(user, "get", pods, home)}
 	asker := spec{User: user, UID: d.newName(), Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + home, d.newName()}, Extra: map[string]authorizationv1.ExtraValue{}}
 	own := []string{asker.UID, asker.Groups[1], asker.Groups[2], home, account}
 	for _, key := range requestorKeys() {
@@ -30,15 +30,15 @@ func (d *caseBuilder) addOwnAttributes() {
 	for _, value := range own {
 		for _, s := range d.reviewsAbout(value, home) {
 			s.User, s.UID, s.Groups, s.Extra = asker.User, asker.UID, asker.Groups, asker.Extra
-			c.Asked = append(c.Asked, s)
+			c.Reviews = append(c.Reviews, s)
 		}
 	}
 	for _, key := range requestorKeys() { // the same values, as extra that the user asks to impersonate
-		s := ask(user, "impersonate", object{Group: "authentication.k8s.io", Resource: "userextras", Subresource: key}, "", asker.Extra[key][0])
+		s := newReview(user, "impersonate", object{Group: "authentication.k8s.io", Resource: "userextras", Subresource: key}, "", asker.Extra[key][0])
 		s.UID, s.Groups, s.Extra = asker.UID, asker.Groups, asker.Extra
 		other := *s.DeepCopy()
 		other.ResourceAttributes.Verb = "impersonate:user-info"
-		c.Asked = append(c.Asked, s, other)
+		c.Reviews = append(c.Reviews, s, other)
 	}
 	d.add(c)
 }
@@ -47,11 +47,11 @@ func (d *caseBuilder) addOwnAttributes() {
 func (d *caseBuilder) reviewsAbout(value, home string) []spec {
 	secrets, nodes, leases := object{Resource: "secrets"}, object{Resource: "nodes"}, object{Group: "coordination.k8s.io", Resource: "leases"}
 	return []spec{
-		ask("", "get", nodes, "", value), ask("", "patch", object{Resource: "nodes", Subresource: "status"}, "", value), ask("", "update", leases, "kube-node-lease", value),
-		ask("", "get", secrets, home, value), ask("", "get", secrets, value, value), ask("", "list", pods, value, ""), ask("", "delete", pods, home, value),
-		ask("", "create", object{Resource: "serviceaccounts", Subresource: "token"}, home, value), ask("", "get", object{Resource: "namespaces"}, "", value),
-		ask("", "impersonate", object{Resource: "users"}, "", value), ask("", "impersonate:arbitrary-node", object{Group: "authentication.k8s.io", Resource: "nodes"}, "", value),
-		askPath("", "get", "/"+value),
+		newReview("", "get", nodes, "", value), newReview("", "patch", object{Resource: "nodes", Subresource: "status"}, "", value), newReview("", "update", leases, "kube-node-lease", value),
+		newReview("", "get", secrets, home, value), newReview("", "get", secrets, value, value), newReview("", "list", pods, value, ""), newReview("", "delete", pods, home, value),
+		newReview("", "create", object{Resource: "serviceaccounts", Subresource: "token"}, home, value), newReview("", "get", object{Resource: "namespaces"}, "", value),
+		newReview("", "impersonate", object{Resource: "users"}, "", value), newReview("", "impersonate:arbitrary-node", object{Group: "authentication.k8s.io", Resource: "nodes"}, "", value),
+		newPathReview("", "get", "/"+value),
 	}
 }
 
@@ -64,21 +64,21 @@ func (d *caseBuilder) addCommonNames() {
 		for j, home := range homes {
 			user := "system:serviceaccount:" + home + ":" + account
 			if j == i {
-				c.Grants = append(c.Grants, rule(user, "get", pods, in, account))
+				c.Grants = append(c.Grants, newGrant(user, "get", pods, in, account))
 			}
-			s := ask(user, "get", pods, in, account)
+			s := newReview(user, "get", pods, in, account)
 			s.Groups = []string{"system:serviceaccounts", "system:serviceaccounts:" + home, "system:authenticated"}
-			c.Asked = append(c.Asked, s, ask(home+":"+account, "get", pods, in, account), ask(account, "get", pods, in, account))
+			c.Reviews = append(c.Reviews, s, newReview(home+":"+account, "get", pods, in, account), newReview(account, "get", pods, in, account))
 		}
 	}
-	byGroup := rule("", "list", pods, in)
+	byGroup := newGrant("", "list", pods, in)
 	byGroup.Subject = scenarios.Subject{Group: "system:serviceaccounts:" + homes[0]}
 	c.Grants = append(c.Grants, byGroup)
 	for _, home := range homes {
-		s := ask("system:serviceaccount:"+home+":default", "list", pods, in, "")
+		s := newReview("system:serviceaccount:"+home+":default", "list", pods, in, "")
 		bare := *s.DeepCopy()
 		s.Groups = append(slices.Clone(s.Groups), "system:serviceaccounts:"+home)
-		c.Asked = append(c.Asked, s, bare)
+		c.Reviews = append(c.Reviews, s, bare)
 	}
 	d.addNamesakes(&c, in)
 	d.add(c)
@@ -88,13 +88,13 @@ func (d *caseBuilder) addCommonNames() {
 func (d *caseBuilder) addNamesakes(c *Case, in string) {
 	for range 3 {
 		name, member := d.newName(), d.newName()
-		byName := rule("", "watch", pods, in)
+		byName := newGrant("", "watch", pods, in)
 		byName.Subject = scenarios.Subject{Group: name}
-		c.Grants = append(c.Grants, rule(name, "patch", pods, in), byName)
+		c.Grants = append(c.Grants, newGrant(name, "patch", pods, in), byName)
 		for _, verb := range []string{"watch", "patch"} {
-			user, both, other := ask(name, verb, pods, in, ""), ask(name, verb, pods, in, ""), ask(member, verb, pods, in, "")
+			user, both, other := newReview(name, verb, pods, in, ""), newReview(name, verb, pods, in, ""), newReview(member, verb, pods, in, "")
 			both.Groups, other.Groups = append(both.Groups, name), append(other.Groups, name)
-			c.Asked = append(c.Asked, user, other, both, ask(member, verb, pods, in, ""))
+			c.Reviews = append(c.Reviews, user, other, both, newReview(member, verb, pods, in, ""))
 		}
 	}
 }

@@ -128,7 +128,8 @@ func (j *Judge) readLog(cluster string, events []*auditv1.Event) {
 	j.fences[cluster] = fences
 	for _, event := range events {
 		at := event.RequestReceivedTimestamp.Time
-		if !j.isAbout(event) || at.Before(fences[0]) || !at.Before(fences[len(fences)-1]) {
+		isOutside := at.Before(fences[0]) || !at.Before(fences[len(fences)-1])
+		if isOutside || !j.isAbout(event) {
 			continue
 		}
 		if r, isReview := readReview(event); isReview {

@@ -21,13 +21,13 @@ type controls struct {
 
 func (b *Plan) newControls(answers []Answer) controls {
 	c := controls{b, map[answerKey]Answer{}, map[answerKey]Answer{}, map[string]Rate{}}
-	var own []Answer
+	var controlAnswers []Answer
 	for _, a := range answers {
 		if !a.Control {
 			continue
 		}
 		a.Control = false
-		own = append(own, a)
+		controlAnswers = append(controlAnswers, a)
 		if a.Stage != nil {
 			continue
 		}
@@ -36,7 +36,7 @@ func (b *Plan) newControls(answers []Answer) controls {
 			c.wrong[a.key()] = a
 		}
 	}
-	for _, r := range b.rates(own) {
+	for _, r := range b.rates(controlAnswers) {
 		c.rates[r.check()] = r
 	}
 	return c
@@ -49,8 +49,8 @@ func (b *Plan) isWrong(a Answer) bool {
 		failed := j.reason != "" || j.unclear
 		return err == nil && failed
 	}
-	v, known := b.findQuestion(a.Vector)
-	if !known {
+	v, isKnown := b.findQuestion(a.Vector)
+	if !isKnown {
 		return false
 	}
 	return len(judge(v, a)) > 0 || a.Connections > maxConnections
@@ -64,7 +64,7 @@ func (c controls) blame(a Answer, reason string) verdicts.Blame {
 	if slices.Contains(unreachableFaults, reason) {
 		return verdicts.BlameEnvironment
 	}
-	if _, asked := c.answers[a.key()]; !asked {
+	if _, isAnswered := c.answers[a.key()]; !isAnswered {
 		return ""
 	}
 	wrong, isWrong := c.wrong[a.key()]

@@ -10,13 +10,13 @@ import (
 // Judge returns what the answers show. It returns an error if an answer belongs to no planned question.
 func (b *Plan) Judge(answers []Answer) (*Certification, error) {
 	answers = b.readBodiesAgain(answers)
-	found, err := b.examine(answers)
+	findings, err := b.examine(answers)
 	if err != nil {
 		return nil, err
 	}
 	c := &Certification{
 		Seed: b.Policy.Seed, Mode: "direct", SuiteDigest: b.Digest, PolicyDigest: b.Policy.Digest(),
-		Findings: found.Sorted(allLevels()), Cases: map[string]CaseResult{},
+		Findings: findings.Sorted(allLevels()), Cases: map[string]CaseResult{},
 	}
 	if len(b.Policy.Grants) == 0 {
 		c.Mode, c.PolicyDigest = "direct, without a policy", ""
@@ -27,7 +27,7 @@ func (b *Plan) Judge(answers []Answer) (*Certification, error) {
 	if b.plainForm == v1beta1 {
 		c.ReviewVersions = []string{"v1beta1"}
 	}
-	j := &judgement{plan: b, answers: answers, ownAnswers: withoutControls(answers), findings: found, certification: c}
+	j := &judgement{plan: b, answers: answers, ownAnswers: withoutControls(answers), findings: findings, certification: c}
 	j.concludeDirect()
 	j.concludeLoad()
 	j.concludeCluster()
@@ -43,7 +43,7 @@ func (b *Plan) readBodiesAgain(answers []Answer) []Answer {
 	out := slices.Clone(answers)
 	for i, a := range out {
 		hasBody := a.Stage == nil && a.ClusterObservation == nil
-		if v, known := b.findQuestion(a.Vector); known && hasBody {
+		if v, isKnown := b.findQuestion(a.Vector); isKnown && hasBody {
 			out[i] = a.readBodyAgain(v)
 		}
 	}
@@ -70,9 +70,9 @@ func (j *judgement) conclude(r LevelResult, t *tally) {
 	r.Planned, r.Reviews = sum.planned, sum.answered
 	j.certification.Results = append(j.certification.Results, r.Conclude(complete, j.certification.Findings))
 	for _, p := range t.partsOf(r.Level) {
-		known := j.certification.Cases[p.id()]
-		known.Planned, known.Answered, known.Findings = t.counts[p].planned, t.counts[p].answered, j.findings.OfCase(p.id())
-		j.certification.Cases[p.id()] = known
+		result := j.certification.Cases[p.id()]
+		result.Planned, result.Answered, result.Findings = t.counts[p].planned, t.counts[p].answered, j.findings.OfCase(p.id())
+		j.certification.Cases[p.id()] = result
 	}
 }
 
@@ -113,8 +113,8 @@ func (j *judgement) concludeTime() map[CertificationLevel]string {
 		if !a.isTimeUnclear() {
 			continue
 		}
-		v, known := j.plan.findQuestion(a.Vector)
-		if !known {
+		v, isKnown := j.plan.findQuestion(a.Vector)
+		if !isKnown {
 			continue
 		}
 		p, why := partOf(a.Check, v), fmt.Sprintf("an answer took %d ms while the harness needed %d ms itself: nothing can be said about time", a.Millis, a.HarnessMs)
@@ -202,7 +202,7 @@ var minimumLoad = part{Load, "as-much-as-the-level"}
 func missingLoad(rates []Rate, answers []Answer) string {
 	isVolume := slices.ContainsFunc(answers, func(a Answer) bool { return isStage(a, volumeCheck) && a.Stage.Planned >= LoadVolume })
 	isIdle := slices.ContainsFunc(answers, func(a Answer) bool { return isStage(a, idleCheck) && a.Stage.IdleMs >= LoadIdle.Milliseconds() })
-	isFast := slices.ContainsFunc(rates, func(r Rate) bool { return r.Asked >= LoadMinimum })
+	isFast := slices.ContainsFunc(rates, func(r Rate) bool { return r.TargetRate >= LoadMinimum })
 	isLenient := slices.ContainsFunc(rates, func(r Rate) bool { return r.Limit > float64(LoadP99.Milliseconds()) })
 	isComplete := isVolume && isIdle && isFast && !isLenient
 	if isComplete {

@@ -42,9 +42,9 @@ func (r *runner) askControl(ctx context.Context, answers []Answer, findings []Fi
 	control.askLoad(ctx)
 	shortened := o.LoadOptions.Length < r.LoadOptions.Length
 	for _, a := range answers { // also ask what was answered wrongly later, in the part that the reference was not asked
-		v, known := r.Plan.findQuestion(a.Vector)
+		v, isKnown := r.Plan.findQuestion(a.Vector)
 		later := shortened && isLoadCheck(a.Check) && a.Stage == nil
-		if !known || !r.Plan.isWrong(a) {
+		if !isKnown || !r.Plan.isWrong(a) {
 			continue
 		}
 		if a.Check == firstCheck || later {
@@ -59,9 +59,9 @@ func (r *runner) askControl(ctx context.Context, answers []Answer, findings []Fi
 
 // controlledLevels returns the levels of those findings that the reference can explain.
 func controlledLevels(findings []Finding) (levels []CertificationLevel) {
-	asked := append(Levels(), Safe, Load)
+	askable := append(Levels(), Safe, Load)
 	for _, f := range findings {
-		isAnswer := slices.Contains(asked, f.Level) && !slices.Contains(unreachableFaults, f.Reason)
+		isAnswer := slices.Contains(askable, f.Level) && !slices.Contains(unreachableFaults, f.Reason)
 		if isAnswer && !f.Advice {
 			levels = seq.AppendMissing(levels, f.Level)
 		}

@@ -135,7 +135,7 @@ const preflightQuestions = 100
 // plan without grants has no first questions.
 func (r *runner) preflight(ctx context.Context) error {
 	questions := r.Plan.firstQuestions()
-	asked, loaded := 0, len(questions) == 0
+	grants, loaded := 0, len(questions) == 0
 	for _, v := range questions {
 		a := r.client.ask(ctx, firstCheck, v)
 		if slices.Contains(r.Levels, Core) {
@@ -145,14 +145,14 @@ func (r *runner) preflight(ctx context.Context) error {
 			return nil
 		}
 		if v.Expect == scenarios.Allow {
-			asked++
+			grants++
 			loaded = loaded || a.isMoreThanNo()
 		}
 	}
 	if loaded || ctx.Err() != nil {
 		return nil //nolint:nilerr // Execute records the interruption, and nobody knows whether the policy is loaded
 	}
-	return &NotLoadedError{asked, r.Plan.Policy.Seed}
+	return &NotLoadedError{grants, r.Plan.Policy.Seed}
 }
 
 // isMoreThanNo reports whether an answer differs from what an authorizer without a policy gives.
@@ -307,10 +307,10 @@ func (r *runner) findBlame(ctx context.Context) error {
 		return err
 	}
 	answers = r.Plan.readBodiesAgain(answers)
-	found, err := r.Plan.examine(answers)
+	findings, err := r.Plan.examine(answers)
 	if err != nil {
 		return err
 	}
-	r.Step(controlStep, func() { err = r.askControl(ctx, answers, found.Sorted(nil)) })
+	r.Step(controlStep, func() { err = r.askControl(ctx, answers, findings.Sorted(nil)) })
 	return err
 }

@@ -76,17 +76,17 @@ func (e *examination) add(a Answer) error {
 
 // addAnswer adds what is wrong with an answer. What follows from another wrong answer is not a finding of its own.
 func (e *examination) addAnswer(v Question, a Answer) {
-	id, known := partOf(a.Check, v).id(), e.causes[v.Base]
+	id, baseCause := partOf(a.Check, v).id(), e.causes[v.Base]
 	example := func() string { return e.plan.describeQuestion(v, a) + describePause(a) }
 	for _, reason := range judge(v, a) {
 		isTime := reason == reasonSlow
 		isRepeated := a.Check != plainCheck && e.causes[v.ID] != nil
 		switch {
 		case isTime:
-		case known != nil && a.Check == plainCheck:
-			e.findings.Add(known.caseID, known.finding, example)
+		case baseCause != nil && a.Check == plainCheck:
+			e.findings.Add(baseCause.caseID, baseCause.finding, example)
 			continue
-		case known != nil || isRepeated:
+		case baseCause != nil || isRepeated:
 			continue
 		}
 		f := Finding{Reason: reason, Level: levelOf(v, a), Blame: e.controls.blame(a, reason)}

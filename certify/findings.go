@@ -67,9 +67,9 @@ func (t findingTable) add(f Finding, example func() string) {
 	if t[key] == nil {
 		t[key] = &f
 	}
-	known := t[key]
-	if known.Count++; len(known.Examples) < maxExamples {
-		known.Examples = append(known.Examples, example())
+	finding := t[key]
+	if finding.Count++; len(finding.Examples) < maxExamples {
+		finding.Examples = append(finding.Examples, example())
 	}
 }
 

@@ -163,15 +163,15 @@ func (c *cluster) authorizerAt(p chainPlace) server.Authorizer {
 // runChecks carries out the selected checks of a plan, one place after the other.
 func (c *cluster) runChecks(ctx context.Context, plan []clusterCheck, progress func(string, int)) error {
 	for _, p := range chainPlaces() {
-		here := seq.Filter(plan, func(check clusterCheck) bool { return check.Place == p })
-		if len(here) == 0 {
+		checks := seq.Filter(plan, func(check clusterCheck) bool { return check.Place == p })
+		if len(checks) == 0 {
 			continue
 		}
-		progress(inCluster+" "+p.String(), len(here))
+		progress(inCluster+" "+p.String(), len(checks))
 		if err := c.target.ReloadAuthorizer(ctx, c.authorizerAt(p)); err != nil {
 			return err
 		}
-		if err := c.runChecksAt(ctx, here); err != nil {
+		if err := c.runChecksAt(ctx, checks); err != nil {
 			return err
 		}
 	}
@@ -219,24 +219,24 @@ const (
 func (c *cluster) askQuestion(ctx context.Context, check clusterCheck) Answer {
 	began := time.Now()
 	for {
-		seen := c.askReview(ctx, check.Spec)
-		waiting := check.Phase == phaseRestored && seen.Answer != string(check.Expect) && time.Since(began) < maxRecovery
+		observation := c.askReview(ctx, check.Spec)
+		waiting := check.Phase == phaseRestored && observation.Answer != string(check.Expect) && time.Since(began) < maxRecovery
 		if !waiting || ctx.Err() != nil {
-			return Answer{Check: inCluster, Vector: check.ID, ClusterObservation: seen, Millis: time.Since(began).Milliseconds()}
+			return Answer{Check: inCluster, Vector: check.ID, ClusterObservation: observation, Millis: time.Since(began).Milliseconds()}
 		}
 		clusters.Pause(ctx, pollInterval)
 	}
 }
 
 func (c *cluster) askReview(ctx context.Context, s spec) *ClusterObservation {
-	seen := &ClusterObservation{}
+	observation := &ClusterObservation{}
 	answer, err := c.replayer.Admin().AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: s}, metav1.CreateOptions{})
 	if err != nil {
-		seen.Error = cutWord(firstLine(err))
-		return seen
+		observation.Error = cutWord(firstLine(err))
+		return observation
 	}
-	seen.Answer = string(Answer{Denied: answer.Status.Denied, Allowed: answer.Status.Allowed}.decision())
-	return seen
+	observation.Answer = string(Answer{Denied: answer.Status.Denied, Allowed: answer.Status.Allowed}.decision())
+	return observation
 }
 
 // inCluster carries out the checks that need an API server.
@@ -248,8 +248,8 @@ func (r *runner) inCluster(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
 	plan := seq.Filter(r.Plan.clusterPlan(), func(check clusterCheck) bool {
-		wanted := c.o.isSelected == nil || c.o.isSelected(check)
-		return wanted && r.isTried(check.part())
+		isWanted := c.o.isSelected == nil || c.o.isSelected(check)
+		return isWanted && r.isTried(check.part())
 	})
 	r.Step(inCluster, func() {
 		err = c.runChecks(ctx, plan, r.Runner.Progress)

@@ -93,14 +93,14 @@ func judgeWindow(a Answer) (j observationResult, err error) {
 	if i < 0 {
 		return j, fmt.Errorf("the evidence is about a window %q, which there is not", a.Vector)
 	}
-	w, seen := all[i], a.ClusterObservation
-	j.text = fmt.Sprintf("%s: expected allowed=%t within %d ms, got allowed=%s after %d ms", w.ID, w.Allowed, seen.Limit, seen.Answer, seen.Window)
-	isLimit := w.limit(0).Milliseconds() <= seen.Limit && seen.Limit <= w.limit(MaxOwnCache).Milliseconds()
-	inTime := seen.Window <= seen.Limit
+	w, observation := all[i], a.ClusterObservation
+	j.text = fmt.Sprintf("%s: expected allowed=%t within %d ms, got allowed=%s after %d ms", w.ID, w.Allowed, observation.Limit, observation.Answer, observation.Window)
+	isLimit := w.limit(0).Milliseconds() <= observation.Limit && observation.Limit <= w.limit(MaxOwnCache).Milliseconds()
+	inTime := observation.Window <= observation.Limit
 	switch {
-	case seen.Error != "":
-		j.text, j.reason = w.ID+": "+seen.Error, "revocation-breaks"
-	case seen.Answer != fmt.Sprint(w.Allowed), !inTime, !isLimit:
+	case observation.Error != "":
+		j.text, j.reason = w.ID+": "+observation.Error, "revocation-breaks"
+	case observation.Answer != fmt.Sprint(w.Allowed), !inTime, !isLimit:
 		j.reason = w.Reason
 	}
 	return j, nil

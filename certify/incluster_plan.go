@@ -117,13 +117,13 @@ func (b *Plan) questionsAt(p chainPlace) []clusterCheck {
 			}
 		}
 	}
-	behind := func(name string) spec { return newReview(b.roleUser(), "get", "", "configmaps", n.Namespace, name) }
-	known := func(name string) spec { return newReview(n.Reader, "get", "", "configmaps", n.Namespace, name) }
+	unknownUser := func(name string) spec { return newReview(b.roleUser(), "get", "", "configmaps", n.Namespace, name) }
+	knownUser := func(name string) spec { return newReview(n.Reader, "get", "", "configmaps", n.Namespace, name) }
 	granted := func(name string) spec { return newReview(n.Reader, "get", "", "pods", n.Namespace, name) }
 	node := withGroups(newReview("system:node:certified", "get", "", "nodes", "", "certified"), "system:nodes", "system:authenticated")
 	for _, ph := range []phase{phaseUp, phaseRepeated} {
-		add(ph, "role-of-an-unknown-user", reasonHidesAuthorizers, scenarios.Allow, behind("one"))
-		add(ph, "role-of-a-known-user", reasonHidesAuthorizers, scenarios.Allow, known("one"))
+		add(ph, "role-of-an-unknown-user", reasonHidesAuthorizers, scenarios.Allow, unknownUser("one"))
+		add(ph, "role-of-a-known-user", reasonHidesAuthorizers, scenarios.Allow, knownUser("one"))
 		add(ph, "node-reads-itself", reasonHidesAuthorizers, scenarios.Allow, node)
 	}
 	add(phaseRepeated, "remembered", "does-not-allow-what-is-granted", scenarios.Allow, granted("remembered-"+b.roleUser()))
@@ -139,11 +139,11 @@ func (b *Plan) questionsAt(p chainPlace) []clusterCheck {
 	add(phaseDown, "remembered", "cache-not-used", scenarios.Allow, granted("remembered-"+b.roleUser()))
 	add(phaseDown, "granted-by-the-webhook", failure, refused, granted("down"))
 	add(phaseDown, "granted-by-nobody", failure, refused, newReview(n.Outsider, "get", "", "secrets", n.Namespace, "down"))
-	add(phaseDown, "role-of-an-unknown-user", failure, roles, behind("down"))
-	add(phaseDown, "role-of-a-known-user", failure, roles, known("down"))
+	add(phaseDown, "role-of-an-unknown-user", failure, roles, unknownUser("down"))
+	add(phaseDown, "role-of-a-known-user", failure, roles, knownUser("down"))
 	const recovers = "does-not-recover"
 	add(phaseRestored, "granted-by-the-webhook", recovers, scenarios.Allow, granted("back"))
-	add(phaseRestored, "role-of-an-unknown-user", recovers, scenarios.Allow, behind("back"))
+	add(phaseRestored, "role-of-an-unknown-user", recovers, scenarios.Allow, unknownUser("back"))
 	return out
 }
 

@@ -132,20 +132,20 @@ func TestChangesUnderLoadAreFound(t *testing.T) {
 		rate Rate
 		want string
 	}{
-		"steady":           {Rate{Asked: 100, Seconds: 600, P99s: []float64{5, 6, 7}, Limit: 100}, ""},
-		"slower":           {Rate{Asked: 100, Seconds: 600, P99s: []float64{5, 6, 25}, Limit: 100}, slowsDown},
-		"grows":            {Rate{Asked: 100, Seconds: 600, Memory: grows, Limit: 100}, memoryGrows},
-		"grows a little":   {Rate{Asked: 100, Seconds: 600, Memory: []int64{1, 10 << 20, 30 << 20}, Limit: 100}, ""},
-		"memory not known": {Rate{Asked: 100, Seconds: 600, Memory: make([]int64, 11), Limit: 100}, ""},
+		"steady":           {Rate{TargetRate: 100, Seconds: 600, P99s: []float64{5, 6, 7}, Limit: 100}, ""},
+		"slower":           {Rate{TargetRate: 100, Seconds: 600, P99s: []float64{5, 6, 25}, Limit: 100}, slowsDown},
+		"grows":            {Rate{TargetRate: 100, Seconds: 600, Memory: grows, Limit: 100}, memoryGrows},
+		"grows a little":   {Rate{TargetRate: 100, Seconds: 600, Memory: []int64{1, 10 << 20, 30 << 20}, Limit: 100}, ""},
+		"memory not known": {Rate{TargetRate: 100, Seconds: 600, Memory: make([]int64, 11), Limit: 100}, ""},
 	} {
 		found := c.rate.problems()
 		if (len(found) == 0) != (c.want == "") || len(found) > 0 && found[0].reason != c.want {
 			t.Errorf("%s: %v", name, found)
 		}
 	}
-	slow := Rate{Seconds: 600, Asked: 100, P99s: []float64{5, 25}, Limit: 100}
+	slow := Rate{Seconds: 600, TargetRate: 100, P99s: []float64{5, 25}, Limit: 100}
 	for p99, want := range map[float64]verdicts.Blame{6: verdicts.BlameAuthorizer, 30: verdicts.BlameEnvironment} {
-		c := controls{rates: map[string]Rate{"load-100": {Seconds: 60, Asked: 100, P99: p99, Limit: 100}}}
+		c := controls{rates: map[string]Rate{"load-100": {Seconds: 60, TargetRate: 100, P99: p99, Limit: 100}}}
 		if got := c.blameForRate(slow, slowsDown); got != want {
 			t.Errorf("the reference takes %.0f ms: %q", p99, got)
 		}
@@ -201,11 +201,11 @@ func TestTooLittleLoadIsNotGranted(t *testing.T) {
 		answers []Answer
 		less    bool
 	}{
-		"the level":    {Rate{Asked: LoadMinimum, Limit: 100}, all, false},
-		"a low rate":   {Rate{Asked: LoadMinimum - 1, Limit: 100}, all, true},
-		"a high limit": {Rate{Asked: LoadMinimum, Limit: 101}, all, true},
-		"no volume":    {Rate{Asked: LoadMinimum, Limit: 100}, all[1:], true},
-		"not idle":     {Rate{Asked: LoadMinimum, Limit: 100}, all[:1], true},
+		"the level":    {Rate{TargetRate: LoadMinimum, Limit: 100}, all, false},
+		"a low rate":   {Rate{TargetRate: LoadMinimum - 1, Limit: 100}, all, true},
+		"a high limit": {Rate{TargetRate: LoadMinimum, Limit: 101}, all, true},
+		"no volume":    {Rate{TargetRate: LoadMinimum, Limit: 100}, all[1:], true},
+		"not idle":     {Rate{TargetRate: LoadMinimum, Limit: 100}, all[:1], true},
 	} {
 		if got := missingLoad([]Rate{c.rate}, c.answers); (got != "") != c.less {
 			t.Errorf("%s: %q", name, got)

@@ -21,8 +21,8 @@ func (b *Plan) observe(answers []Answer) (o Observation) {
 	var begin, opens, closes int64
 	count := 0
 	for _, a := range answers {
-		v, known := b.findQuestion(a.Vector)
-		isOnce := known && a.Check == plainCheck && a.undecidedReason() == ""
+		v, isKnown := b.findQuestion(a.Vector)
+		isOnce := isKnown && a.Check == plainCheck && a.undecidedReason() == ""
 		if !isOnce {
 			continue
 		}

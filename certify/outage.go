@@ -39,8 +39,8 @@ func (b *Plan) outages(answers []Answer) (out []outage) {
 		if a.Check != plainCheck || a.Control {
 			continue
 		}
-		v, known := b.findQuestion(a.Vector)
-		if !known {
+		v, isKnown := b.findQuestion(a.Vector)
+		if !isKnown {
 			continue
 		}
 		if outcome := a.outcome(); outcome != now.outcome {
@@ -61,7 +61,7 @@ func (b *Plan) suspects(answers []Answer) (out []Question) {
 	for _, o := range all[:min(len(all), maxSuspectedOutages)] {
 		step := max(1, len(o.wrong)/retriesPerOutage)
 		for i := 0; i < len(o.wrong); i += step {
-			if v, known := b.findQuestion(answers[o.wrong[i]].Vector); known {
+			if v, isKnown := b.findQuestion(answers[o.wrong[i]].Vector); isKnown {
 				out = append(out, v)
 			}
 		}
@@ -91,15 +91,15 @@ func (b *Plan) transientOutages(answers []Answer) (out []outage) {
 // isOver reports whether some of the wrongly answered questions were asked again and all of these were answered
 // correctly.
 func (o outage) isOver(answers []Answer, isRight map[string]bool) bool {
-	asked := false
+	wasRetried := false
 	for _, i := range o.wrong {
-		right, known := isRight[answers[i].Vector]
-		if known && !right {
+		right, isRetried := isRight[answers[i].Vector]
+		if isRetried && !right {
 			return false
 		}
-		asked = asked || known
+		wasRetried = wasRetried || isRetried
 	}
-	return asked
+	return wasRetried
 }
 
 // describe returns from when to when an outage lasted, and an example of a wrong answer.

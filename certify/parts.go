@@ -140,14 +140,14 @@ func (b *Plan) clusterTally() *tally {
 // that is asked again counts only at its place in the order, because an answer to another question might otherwise
 // replace one that was wrong.
 func (t *tally) addAnswers(b *Plan, answers []Answer) {
-	seen, next, repeated := map[string]bool{}, map[string]int{}, b.repeatedQuestions()
+	counted, next, repeated := map[string]bool{}, map[string]int{}, b.repeatedQuestions()
 	for _, a := range answers {
 		isDirect := a.ClusterObservation == nil && !isLoadCheck(a.Check)
 		if a.Control || !isDirect {
 			continue
 		}
-		v, known := b.findQuestion(a.Vector)
-		if !known {
+		v, isKnown := b.findQuestion(a.Vector)
+		if !isKnown {
 			continue
 		}
 		switch all, n := repeated[a.Check], next[a.Check]; {
@@ -156,8 +156,8 @@ func (t *tally) addAnswers(b *Plan, answers []Answer) {
 				next[a.Check]++
 				t.countOf(partOf(a.Check, v)).answered++
 			}
-		case !seen[a.Vector]:
-			seen[a.Vector] = true
+		case !counted[a.Vector]:
+			counted[a.Vector] = true
 			t.countOf(partOfQuestion(v)).answered++
 		}
 	}

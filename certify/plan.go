@@ -51,16 +51,16 @@ func (b *Plan) Sample(n int, reasons ...string) *Plan {
 	out := *b
 	out.concurrentCount, out.driftCount = 200, 500
 	isWanted := func(v Question) bool {
-		named := slices.Contains(reasons, v.Reason) || slices.Contains(reasons, v.Blame)
-		return v.Level == Robust || v.Paired || named
+		isNamed := slices.Contains(reasons, v.Reason) || slices.Contains(reasons, v.Blame)
+		return v.Level == Robust || v.Paired || isNamed
 	}
-	sample := func(all []Question) (kept []Question) {
+	sample := func(all []Question) (selected []Question) {
 		for i, v := range all {
 			if i%n == 0 || isWanted(v) {
-				kept = append(kept, v)
+				selected = append(selected, v)
 			}
 		}
-		return kept
+		return selected
 	}
 	out.setQuestions(sample(b.Scenario), sample(b.Probes))
 	return &out
@@ -114,12 +114,12 @@ func (b *Plan) setQuestions(scenarioReviews []Question, probes ...[]Question) {
 }
 
 // findQuestion returns a question by its ID.
-func (b *Plan) findQuestion(id string) (v Question, known bool) {
-	i, known := b.byID[id]
-	if known {
+func (b *Plan) findQuestion(id string) (v Question, isKnown bool) {
+	i, isKnown := b.byID[id]
+	if isKnown {
 		v = b.all[i]
 	}
-	return v, known
+	return v, isKnown
 }
 
 // seal computes the digest. It also checks that each question agrees with the policy, because otherwise every

@@ -172,11 +172,11 @@ func (b *Plan) lookalikeQuestions() []Question {
 		if v.Expect != scenarios.Allow {
 			continue
 		}
-		for made, tried := 0, 0; made < lookalikesPerReview && tried < len(all); tried++ {
+		for madeCount, triedCount := 0, 0; madeCount < lookalikesPerReview && triedCount < len(all); triedCount++ {
 			l := all[at%len(all)]
 			at++
 			if s, ok := b.makeLookalike(v.Spec, l, seen); ok {
-				made++
+				madeCount++
 				p.addNotAllowed(l.reason(), s)
 			}
 		}

@@ -26,10 +26,10 @@ const (
 
 // Rate is what was measured at one rate. Times are in milliseconds.
 type Rate struct {
-	// Asked and Achieved are in reviews per second. Seconds is how long the rate was kept up.
-	Asked    int
-	Achieved float64
-	Seconds  float64
+	// TargetRate and Achieved are in reviews per second. Seconds is how long the rate was kept up.
+	TargetRate int
+	Achieved   float64
+	Seconds    float64
 	// P50, P99 and Max are times from when a review should have been sent to its answer. Limit is the limit of P99.
 	P50, P99, Max, Limit float64
 	// Wrong is how many answers are wrong, Late how many reviews were sent more than 50 ms late, and Dropped how many
@@ -43,7 +43,7 @@ type Rate struct {
 	Memory []int64
 }
 
-func (r Rate) check() string { return rateCheck(r.Asked) }
+func (r Rate) check() string { return rateCheck(r.TargetRate) }
 
 // length returns how long the rate was kept up.
 func (r Rate) length() time.Duration {
@@ -86,7 +86,7 @@ func (b *Plan) rates(answers []Answer) (out []Rate) {
 
 func newMeasurement(s *Stage) *measurement {
 	return &measurement{micros: s.Micros, Rate: Rate{
-		Asked: s.Rate, Seconds: float64(s.Planned) / float64(max(s.Rate, 1)), Limit: float64(s.LimitUs) / 1000, Dropped: s.Dropped, Memory: s.Memory,
+		TargetRate: s.Rate, Seconds: float64(s.Planned) / float64(max(s.Rate, 1)), Limit: float64(s.LimitUs) / 1000, Dropped: s.Dropped, Memory: s.Memory,
 	}}
 }
 

@@ -33,8 +33,8 @@ func (t *Trial[A]) Conclude(results []reports.Result, view record.View) (*report
 	}
 	r.AddNote("levels granted: " + cmp.Or(strings.Join(GrantedLevels(r.Groups), ", "), "none"))
 	for _, g := range r.Groups {
-		if left := describeInapplicable(g); left != "" {
-			r.AddNote(fmt.Sprintf("%s: %s", g.Name, left))
+		if omission := describeInapplicable(g); omission != "" {
+			r.AddNote(fmt.Sprintf("%s: %s", g.Name, omission))
 		}
 	}
 	for _, note := range run.safeAdvice() {
@@ -47,7 +47,7 @@ func (t *Trial[A]) Conclude(results []reports.Result, view record.View) (*report
 	r.Figures = append(r.Figures, reports.Figure{Name: "answers", Value: float64(run.answerCount)})
 	for _, result := range run.Results {
 		for _, rate := range result.Rates {
-			r.Figures = append(r.Figures, reports.Figure{Name: fmt.Sprintf("p99 at %d reviews/s", rate.Asked), Value: rate.P99, Unit: "ms"})
+			r.Figures = append(r.Figures, reports.Figure{Name: fmt.Sprintf("p99 at %d reviews/s", rate.TargetRate), Value: rate.P99, Unit: "ms"})
 		}
 	}
 	return r, nil
@@ -146,9 +146,9 @@ func (run *judgedRun) levelsSection(groups []reports.Group) reports.Section {
 			if word == granted {
 				row.Cells[1] += r.Terms()
 			}
-			left := seq.Count(g.NotRun, func(n reports.Omission) bool { return n.Cause == reports.CauseTarget })
-			if word == granted && left > 0 {
-				row.Cells[1] += fmt.Sprintf(", without %d that are not applicable", left)
+			omitted := seq.Count(g.NotRun, func(n reports.Omission) bool { return n.Cause == reports.CauseTarget })
+			if word == granted && omitted > 0 {
+				row.Cells[1] += fmt.Sprintf(", without %d that are not applicable", omitted)
 			}
 		}
 		table.Rows = append(table.Rows, row)
@@ -240,12 +240,12 @@ func rateTables(rates []Rate) []reports.Table {
 	for _, r := range rates {
 		ms := func(v float64) string { return fmt.Sprintf("%.2f ms", v) }
 		times.Rows = append(times.Rows, reports.Row{Cells: []string{
-			fmt.Sprint(r.Asked), fmt.Sprintf("%.1f", r.Achieved), ms(r.P50), ms(r.P99), ms(r.Limit), ms(r.Max), fmt.Sprint(r.Wrong), fmt.Sprint(r.Late), fmt.Sprint(r.Dropped),
+			fmt.Sprint(r.TargetRate), fmt.Sprintf("%.1f", r.Achieved), ms(r.P50), ms(r.P99), ms(r.Limit), ms(r.Max), fmt.Sprint(r.Wrong), fmt.Sprint(r.Late), fmt.Sprint(r.Dropped),
 		}})
 		if r.isSteady() {
 			memory := seq.Map(r.Memory, func(bytes int64) string { return fmt.Sprint(bytes >> 20) })
 			change.Rows = append(change.Rows, reports.Row{Cells: []string{
-				fmt.Sprint(r.Asked), r.length().String(), fmt.Sprint(r.P99s), strings.Join(memory, " "),
+				fmt.Sprint(r.TargetRate), r.length().String(), fmt.Sprint(r.P99s), strings.Join(memory, " "),
 			}})
 		}
 	}

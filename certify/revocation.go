@@ -118,11 +118,11 @@ func (c *cluster) changePolicy(ctx context.Context, direct *client, phase string
 
 // addUnready records that a window could not be measured.
 func (c *cluster) addUnready(w window, got bool, err error) {
-	seen := &ClusterObservation{Error: fmt.Sprintf("before the change allowed was %t", got)}
+	observation := &ClusterObservation{Error: fmt.Sprintf("before the change allowed was %t", got)}
 	if err != nil {
-		seen.Error = cutWord(firstLine(err))
+		observation.Error = cutWord(firstLine(err))
 	}
-	c.answers = append(c.answers, Answer{Check: revocation, Vector: w.ID, ClusterObservation: seen})
+	c.answers = append(c.answers, Answer{Check: revocation, Vector: w.ID, ClusterObservation: observation})
 }
 
 // watchWindows asks in every way of a phase until all of them show the change, or until that has taken too long.
@@ -136,14 +136,14 @@ func (c *cluster) watchWindows(ctx context.Context, direct *client, phase string
 			got, err := c.askWindow(ctx, direct, w)
 			took := time.Since(since)
 			limit := w.limit(c.o.OwnCache)
-			seen := &ClusterObservation{Answer: fmt.Sprint(got), Window: took.Milliseconds(), Limit: limit.Milliseconds()}
+			observation := &ClusterObservation{Answer: fmt.Sprint(got), Window: took.Milliseconds(), Limit: limit.Milliseconds()}
 			switch {
 			case err != nil:
-				seen.Error = cutWord(firstLine(err))
+				observation.Error = cutWord(firstLine(err))
 			case got != w.Allowed && took < limit+extraWait:
 				continue
 			}
-			c.answers = append(c.answers, Answer{Check: revocation, Vector: w.ID, ClusterObservation: seen})
+			c.answers = append(c.answers, Answer{Check: revocation, Vector: w.ID, ClusterObservation: observation})
 			delete(open, id)
 		}
 		clusters.Pause(ctx, pollInterval)
@@ -166,11 +166,11 @@ func (c *cluster) askWindow(ctx context.Context, direct *client, w window) (bool
 		}
 		return a.decision() == scenarios.Allow, nil
 	case wayReview:
-		seen := c.askReview(ctx, question)
-		if seen.Error != "" {
-			return false, errors.New(seen.Error)
+		observation := c.askReview(ctx, question)
+		if observation.Error != "" {
+			return false, errors.New(observation.Error)
 		}
-		return seen.Answer == string(scenarios.Allow), nil
+		return observation.Answer == string(scenarios.Allow), nil
 	case wayLegacy:
 		return c.tryImpersonation(ctx, n.Legacy, &scenarios.Request{Verb: "get", Path: "/version"})
 	}

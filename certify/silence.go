@@ -50,18 +50,18 @@ func (b *Plan) silenceRounds(rounds int) (out []Question) {
 // askInSilence asks after silences of all lengths. It reports whether it makes sense to go on.
 func (r *runner) askInSilence(ctx context.Context, questions []Question) bool {
 	r.Runner.Progress(silenceCheck, len(questions))
-	kept, err := r.newClient(false)
+	openClient, err := r.newClient(false)
 	if err != nil {
 		return false
 	}
-	defer kept.close()
+	defer openClient.close()
 	for i, idle := range silentPauses() {
 		for j, isNew := range []bool{false, true} {
 			at := (2*i + j) * questionsPerRound
 			if at >= len(questions) {
 				return true
 			}
-			answers := r.askAroundPause(ctx, silenceCheck, kept, idle, isNew, questions[at:at+questionsPerRound])
+			answers := r.askAroundPause(ctx, silenceCheck, openClient, idle, isNew, questions[at:at+questionsPerRound])
 			r.Answers = append(r.Answers, answers...)
 			if len(answers) < questionsPerRound || r.HasEnded() {
 				return false
@@ -74,15 +74,15 @@ func (r *runner) askInSilence(ctx context.Context, questions []Question) bool {
 // askAroundPause asks one question, then nothing for a while, and then three questions. The first of the three must be
 // refused. It is asked on a connection that was kept open, or on a new one; the second is asked on the other of the
 // two.
-func (r *runner) askAroundPause(ctx context.Context, check string, kept *client, idle time.Duration, isNew bool, round []Question) (answers []Answer) {
-	fresh, err := r.newClient(false)
+func (r *runner) askAroundPause(ctx context.Context, check string, openClient *client, idle time.Duration, isNew bool, round []Question) (answers []Answer) {
+	freshClient, err := r.newClient(false)
 	if err != nil {
 		return nil
 	}
-	defer fresh.close()
-	clients := [questionsPerRound]*client{kept, kept, fresh, kept}
+	defer freshClient.close()
+	clients := [questionsPerRound]*client{openClient, openClient, freshClient, openClient}
 	if isNew {
-		clients[firstAfter], clients[secondAfter] = fresh, kept
+		clients[firstAfter], clients[secondAfter] = freshClient, openClient
 	}
 	for i, q := range round {
 		if i == firstAfter && !clusters.Pause(ctx, idle) {

@@ -65,7 +65,7 @@ func (h *heldRequest) markReady() { h.ready.Do(func() { h.wave.readyCount.Add(1)
 
 // countAnswer counts the request as answered. It returns how many requests were in flight then, and since when. It
 // returns false if the request was not sent with the others.
-func (h *heldRequest) countAnswer() (inFlight int64, since time.Time, together bool) {
+func (h *heldRequest) countAnswer() (inFlight int64, since time.Time, wasSent bool) {
 	h.markReady()
 	if h.state.Swap(isAnswered) == isSent {
 		return h.wave.inFlight.Add(-1) + 1, h.wave.releasedAt, true

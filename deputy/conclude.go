@@ -56,11 +56,11 @@ func (p *plan) subject() reports.Subject {
 // describeGroup adds the control plane on which a group was tried, and what broke.
 func describeGroup(out *reports.Group, name string, view record.View) error {
 	if view.Has(targetKey(name)) {
-		found, err := record.Read[reports.Found](view, targetKey(name))
+		server, err := record.Read[reports.Found](view, targetKey(name))
 		if err != nil {
 			return err
 		}
-		out.Cell, out.Target, out.Witness = &found.Cell, &found.Facts, &found.Witness
+		out.Cell, out.Target, out.Witness = &server.Cell, &server.Facts, &server.Witness
 	}
 	if view.Has(problemKey(name)) {
 		problem, err := record.Read[problemEvidence](view, problemKey(name))
@@ -116,17 +116,17 @@ func (p *plan) judgedCases(view record.View) (judged []judgedCase) {
 }
 
 func newFigures(judged []judgedCase) []reports.Figure {
-	checks, tried, successful := 0, 0, 0
+	checks, attackCount, successful := 0, 0, 0
 	for _, j := range judged {
 		checks += j.out.checks
 		if j.ref.part == attacksPart {
-			tried += j.out.checks
+			attackCount += j.out.checks
 			successful += j.out.countSuccessfulAttacks()
 		}
 	}
 	figures := []reports.Figure{{Name: "checks", Value: float64(checks)}}
-	if tried > 0 {
-		figures = append(figures, reports.Figure{Name: "attacks tried", Value: float64(tried)}, reports.Figure{Name: "attacks that got through", Value: float64(successful)})
+	if attackCount > 0 {
+		figures = append(figures, reports.Figure{Name: "attacks tried", Value: float64(attackCount)}, reports.Figure{Name: "attacks that got through", Value: float64(successful)})
 	}
 	return figures
 }
@@ -216,9 +216,9 @@ func pagesSection(judged []judgedCase) []reports.Section {
 
 // cells returns the cost of a page as cells of a table. The way of impersonation is not among them.
 func (c pageCost) cells() []string {
-	asked, askedAgain, rules := "", "", ""
-	if len(c.asked) > 1 {
-		asked, askedAgain = strconv.Itoa(c.asked[0]), strconv.Itoa(c.asked[1])
+	first, again, rules := "", "", ""
+	if len(c.authorizerReviews) > 1 {
+		first, again = strconv.Itoa(c.authorizerReviews[0]), strconv.Itoa(c.authorizerReviews[1])
 	}
 	switch {
 	case c.rules && c.incomplete:
@@ -228,7 +228,7 @@ func (c pageCost) cells() []string {
 	}
 	return []string{
 		c.page, strconv.Itoa(c.reviews), milliseconds(c.took[0]), milliseconds(c.each[len(c.each)/2]), milliseconds(c.each[len(c.each)-1]),
-		milliseconds(c.took[allAtOnce]), asked, askedAgain, rules,
+		milliseconds(c.took[allAtOnce]), first, again, rules,
 	}
 }
 

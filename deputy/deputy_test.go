@@ -390,7 +390,7 @@ func testJudgeNotices(t *testing.T, p *plan, view record.View) {
 			editEvent(&e.Attacks.Attacks[0], `"authorization.k8s.io/decision":"allow"`, `"authorization.k8s.io/decision":"forbid"`)
 		}, "was decided"},
 		"a control that did not arrive": {attacksPart, func(e *partEvidence) { e.Attacks.Attacks[0].Events = nil }, "it is the answer to another request"},
-		"a stream that shows nothing":   {tunnelPart, func(e *partEvidence) { e.Tunnel.Streams["watch"] = streamEvidence{Seen: "{}"} }, "watch: what came first is"},
+		"a stream that shows nothing":   {tunnelPart, func(e *partEvidence) { e.Tunnel.Streams["watch"] = streamEvidence{Event: "{}"} }, "watch: what came first is"},
 		"a token that is given away":    {tunnelPart, func(e *partEvidence) { e.Tunnel.Down.Body += hiddenToken }, "a target that is down: "},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -104,15 +104,15 @@ func (g *group) hasTwoClusters() bool { return g.secondClusterName != "" }
 
 // judgePreflight judges the pre-flight at each cluster.
 func (g *group) judgePreflight(e *partEvidence) (judgements, error) {
-	return judgeEachCluster(g, preflightPart, e, []*preflightEvidence{e.Preflight, e.OtherPreflight}, func(seen *preflightEvidence, out *judgement) error {
-		return seen.judge(out, g)
+	return judgeEachCluster(g, preflightPart, e, []*preflightEvidence{e.Preflight, e.OtherPreflight}, func(evidence *preflightEvidence, out *judgement) error {
+		return evidence.judge(out, g)
 	})
 }
 
 // judgeRevocation judges at each cluster what the person could still do.
 func (g *group) judgeRevocation(e *partEvidence) (judgements, error) {
-	return judgeEachCluster(g, revocationPart, e, []*revocationEvidence{e.Revocation, e.OtherRevocation}, func(seen *revocationEvidence, out *judgement) error {
-		seen.judge(out, g.people[0], !g.isForeign())
+	return judgeEachCluster(g, revocationPart, e, []*revocationEvidence{e.Revocation, e.OtherRevocation}, func(evidence *revocationEvidence, out *judgement) error {
+		evidence.judge(out, g.people[0], !g.isForeign())
 		return nil
 	})
 }

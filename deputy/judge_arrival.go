@@ -37,13 +37,13 @@ func (j *attackJudge) judgeArrival(a attack, r rawRequest, logged loggedEvent) (
 		}
 	}
 	key := personKey(r.Who, logged.isOfSecondCluster)
-	control, known := j.controls[key]
-	if a.isControl() && !known {
+	control, hasControl := j.controls[key]
+	if a.isControl() && !hasControl {
 		j.controls[key] = got
 		wrong = j.checkGroups(person, got)
-	} else if known && a.NameSpelling == "" {
+	} else if hasControl && a.NameSpelling == "" {
 		wrong = checkLikeControl(got, control)
-	} else if known {
+	} else if hasControl {
 		wrong = checkNotAdministrator(got, control)
 	}
 	if wrong != "" {

@@ -186,19 +186,19 @@ func (j *attackJudge) judgeArrivals(out *judgement, a attack, evidence *attackEv
 	got := &arrivals{outcome: refusedByProxy, arrived: map[int]bool{}, wrong: map[string]int{}}
 	for _, key := range slices.Sorted(maps.Keys(events)) { // so that the result is the same each time
 		event := events[key]
-		by, request := evidence.identifyEvent(event.Event, marker)
-		if by == "" {
+		foundBy, request := evidence.identifyEvent(event.Event, marker)
+		if foundBy == "" {
 			return nil, fmt.Errorf("the event %s is not that of this request", event.AuditID)
 		}
 		if why := verdicts.FindContradiction(event.Event); j.ours && why != "" {
 			out.fail(a.Name, wantConsistentLog, "%s", why)
 		}
-		out.foundBy[by]++
-		j.logged, got.isByTimeOnly = true, got.isByTimeOnly || by == foundByTime
+		out.foundBy[foundBy]++
+		j.logged, got.isByTimeOnly = true, got.isByTimeOnly || foundBy == foundByTime
 		i := j.requestOf(a, request, event)
 		outcome, why := j.judgeArrival(a, a.Requests[i-1], event)
 		if why != "" {
-			if by == foundByTime {
+			if foundBy == foundByTime {
 				why += noMarkerAddendum
 			}
 			got.wrong[why]++

@@ -132,12 +132,12 @@ func failWithoutRow(out *judgement, event *auditv1.Event) {
 func (w *wayEvidence) judgeAnswers(out *judgement, g *group) {
 	grants := g.grants()
 	list := &authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods", Namespace: Namespace}
-	for n, seen := range w.Attacks.Attacks {
+	for n, evidence := range w.Attacks.Attacks {
 		want := http.StatusForbidden
 		if g.people[n/2].isGranted(grants, list) {
 			want = http.StatusOK
 		}
-		for i, got := range seen.Answers {
+		for i, got := range evidence.Answers {
 			if got.Code != want {
 				out.fail("request "+markerOf(w.Attacks.Run, n, i+1), wantAnswer, "code %d, want %d %s", got.Code, want, got.Problem)
 			}

@@ -35,10 +35,10 @@ type failure struct{ what, want, got string }
 // finding is an attack by which somebody else arrived, or a request that should have arrived and did not.
 type finding struct {
 	attack string
-	// sent shows what was sent. Each credential is replaced by the name of its owner.
-	sent    []string
-	answers []int
-	arrived string
+	// requests shows what was sent. Each credential is replaced by the name of its owner.
+	requests []string
+	answers  []int
+	arrived  string
 	// isCertain means that somebody else arrived according to an event with the attack's marker. Nothing that broke can
 	// explain that.
 	isCertain bool
@@ -57,7 +57,7 @@ func (j *judgement) fail(what, want, format string, args ...any) {
 
 // failAttack adds an attack that got through, or a request that should have arrived and did not.
 func (j *judgement) failAttack(a attack, e *attackEvidence, why string) {
-	j.findings = append(j.findings, finding{attack: a.Name, sent: e.Sent, answers: e.codes(), arrived: why})
+	j.findings = append(j.findings, finding{attack: a.Name, requests: e.Sent, answers: e.codes(), arrived: why})
 	want := "as the person who sent it, or not at all"
 	if a.isControl() {
 		want = asPerson
@@ -137,7 +137,7 @@ func tableOfFindings(findings []finding) reports.Table {
 	t := reports.Table{Title: "What was sent, and who arrived", Columns: []string{"attack", "arrived", "answered", "sent"}}
 	for _, f := range findings {
 		answers := strings.Join(seq.Map(f.answers, strconv.Itoa), ", ")
-		t.Rows = append(t.Rows, reports.Row{Cells: []string{f.attack, f.arrived, answers, strings.Join(f.sent, "\n")}, Verdict: verdicts.Failed})
+		t.Rows = append(t.Rows, reports.Row{Cells: []string{f.attack, f.arrived, answers, strings.Join(f.requests, "\n")}, Verdict: verdicts.Failed})
 	}
 	return t
 }

@@ -183,10 +183,10 @@ func missingEvidence(group string, view record.View) reports.Result {
 func (p *plan) judgePart(g *group, part string, view record.View) (judgements, error) {
 	key := partKey(g, part)
 	p.mu.Lock()
-	known := p.judged[key]
+	judged := p.judged[key]
 	p.mu.Unlock()
-	if known != nil {
-		return known, nil
+	if judged != nil {
+		return judged, nil
 	}
 	logged, err := p.hasLogShownEvents(g, part, view)
 	if err != nil {

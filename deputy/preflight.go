@@ -64,9 +64,9 @@ func (ep *endpoint) askAll(ctx context.Context, g *group, e *preflightEvidence) 
 	group.SetLimit(preflightWorkers)
 	for i, q := range g.questions {
 		group.Go(func() (err error) {
-			seen := &e.Questions[i]
-			if seen.Review, err = ep.ask(groupCtx, clients[q.who], q.who, q.review(), markerOf(e.Run, i, "said")); err == nil {
-				seen.Request, err = ep.ask(groupCtx, clients[q.who], q.who, q.request(), requestMarker(e.Run, i))
+			evidence := &e.Questions[i]
+			if evidence.Review, err = ep.ask(groupCtx, clients[q.who], q.who, q.review(), markerOf(e.Run, i, "said")); err == nil {
+				evidence.Request, err = ep.ask(groupCtx, clients[q.who], q.who, q.request(), requestMarker(e.Run, i))
 			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", q, err)

@@ -127,10 +127,10 @@ func stopPlanes(planes []*plane) (err error) {
 // recordPlane records the control plane that was started for a group if it is the one that was requested. Otherwise it
 // stops it.
 func recordPlane(log *record.Log, events product.Observer, wanted server.Options, group string, p *plane) error {
-	found := p.Found()
-	err := server.CheckFound(found, wanted.Wanted())
+	facts := p.Found()
+	err := server.CheckFound(facts, wanted.Wanted())
 	if err == nil {
-		err = log.Append(targetKey(group), found)
+		err = log.Append(targetKey(group), facts)
 	}
 	if err != nil {
 		return errors.Join(err, p.Stop())
@@ -206,7 +206,7 @@ func observeAuditLogs(ctx context.Context, g *group, ep *endpoint) (e *auditLogs
 			return e, err
 		}
 	}
-	seen, err := ep.sendForEverybody(ctx, g.requests)
-	e.Ways = append(e.Ways, wayEvidence{Attacks: seen})
+	attacks, err := ep.sendForEverybody(ctx, g.requests)
+	e.Ways = append(e.Ways, wayEvidence{Attacks: attacks})
 	return e, err
 }

@@ -62,14 +62,14 @@ func (ep *endpoint) sendAttacks(ctx context.Context, table []attack, atOnce int)
 	group.SetLimit(atOnce)
 	for n, a := range table {
 		group.Go(func() error {
-			seen := &e.Attacks[n]
-			seen.Began, seen.Sent = truncatedNow(), s.describeAttack(n, a)
-			ep.sendAttack(groupCtx, s, n, a, seen)
-			seen.Ended = time.Now()
+			evidence := &e.Attacks[n]
+			evidence.Began, evidence.Sent = truncatedNow(), s.describeAttack(n, a)
+			ep.sendAttack(groupCtx, s, n, a, evidence)
+			evidence.Ended = time.Now()
 			if err := groupCtx.Err(); err != nil {
 				return err
 			}
-			return seen.checkAnswers(a)
+			return evidence.checkAnswers(a)
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -123,36 +123,36 @@ func (ep *endpoint) countReviews(table []attack, e *attacksEvidence) error {
 }
 
 // sendAttack sends the requests of one attack, and keeps their answers.
-func (ep *endpoint) sendAttack(ctx context.Context, s requestWriter, n int, a attack, seen *attackEvidence) {
+func (ep *endpoint) sendAttack(ctx context.Context, s requestWriter, n int, a attack, evidence *attackEvidence) {
 	cert := s.People[a.Requests[0].Who].cert
 	if slices.ContainsFunc(a.Requests, func(r rawRequest) bool { return s.People[r.Who].cert != cert }) {
-		seen.NotTried = twoCertificates
+		evidence.NotTried = twoCertificates
 		return
 	}
 	switch {
 	case a.NameSpelling != "" && !s.People[senderMe].isKnownByName(a.NameSpelling):
-		seen.NotTried = notByName
+		evidence.NotTried = notByName
 		return
 	case a.needsTwoClusters() && ep.other == nil:
-		seen.NotTried = oneCluster
+		evidence.NotTried = oneCluster
 		return
 	}
 	requests := s.writeRequests(n, a)
 	if a.Protocol != protocol2 {
-		seen.Answers = sendOverHTTP1(func(from net.Addr) (net.Conn, error) {
+		evidence.Answers = sendOverHTTP1(func(from net.Addr) (net.Conn, error) {
 			return dial(ctx, ep.url, ep.tls, cert, "http/1.1", a.answerTimeout(), from)
 		}, requests, a)
 		return
 	}
 	conn, err := dial(ctx, ep.url, ep.tls, cert, "h2", a.answerTimeout(), nil)
 	if err == nil {
-		seen.Answers, err = sendOverHTTP2(conn, ep.url.Scheme, requests, a)
+		evidence.Answers, err = sendOverHTTP2(conn, ep.url.Scheme, requests, a)
 		_ = conn.Close()
 	}
 	if errors.Is(err, errNotOffered) {
-		seen.NotTried = errNotOffered.Error()
+		evidence.NotTried = errNotOffered.Error()
 	} else if err != nil {
-		seen.Answers = []reply{{Problem: err.Error()}}
+		evidence.Answers = []reply{{Problem: err.Error()}}
 	}
 }
 

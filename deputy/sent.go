@@ -20,8 +20,8 @@ func (s sentRequests) checkPreflight(g *group, e *preflightEvidence) error {
 		}
 	}
 	for i, q := range g.questions {
-		seen := e.Questions[i]
-		if err := errors.Join(s.check(q.who, q.review(), seen.Review), s.check(q.who, q.request(), seen.Request)); err != nil {
+		evidence := e.Questions[i]
+		if err := errors.Join(s.check(q.who, q.review(), evidence.Review), s.check(q.who, q.request(), evidence.Request)); err != nil {
 			return fmt.Errorf("%s: %w", q, err)
 		}
 	}

@@ -29,7 +29,7 @@ type tunnelEvidence struct {
 }
 
 type streamEvidence struct {
-	Seen    string `json:"seen,omitempty"`
+	Event   string `json:"seen,omitempty"`
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -51,8 +51,8 @@ const downLimit = 5 * time.Second
 func (p *plane) observeTunnel(ctx context.Context, agent *endpoint) (e *tunnelEvidence, err error) {
 	e = &tunnelEvidence{Streams: map[string]streamEvidence{}}
 	for name := range streams {
-		seen, err := p.stream(ctx, agent, name)
-		if e.Streams[name] = (streamEvidence{Seen: seen}); err != nil {
+		event, err := p.stream(ctx, agent, name)
+		if e.Streams[name] = (streamEvidence{Event: event}); err != nil {
 			e.Streams[name] = streamEvidence{Problem: err.Error()}
 		}
 	}
@@ -65,7 +65,7 @@ func (e *tunnelEvidence) judge(out *judgement) {
 	for _, name := range slices.Sorted(maps.Keys(streams)) {
 		out.checks++
 		if stream := e.Streams[name]; !stream.showsPod(name) {
-			out.fail(name, "a pod is seen through the tunnel as soon as it is made", "%s", cmp.Or(stream.Problem, fmt.Sprintf("what came first is %.100q", stream.Seen)))
+			out.fail(name, "a pod is seen through the tunnel as soon as it is made", "%s", cmp.Or(stream.Problem, fmt.Sprintf("what came first is %.100q", stream.Event)))
 			continue
 		}
 		out.outcomes["streamed"]++
@@ -80,7 +80,7 @@ func (e *tunnelEvidence) judge(out *judgement) {
 
 // showsPod reports whether the pod with the name of the stream came through.
 func (s streamEvidence) showsPod(name string) bool {
-	return s.Problem == "" && strings.Contains(s.Seen, `"ADDED"`) && strings.Contains(s.Seen, `"name":"`+name+`"`)
+	return s.Problem == "" && strings.Contains(s.Event, `"ADDED"`) && strings.Contains(s.Event, `"name":"`+name+`"`)
 }
 
 // isReported reports whether the agent said at once that its target is down, and revealed neither the address nor the

@@ -161,11 +161,11 @@ func (p *plane) useReferenceDeputies(ctx context.Context, agent *endpoint, reque
 func (p *plane) compareLogs(ctx context.Context, began time.Time, requests int, deputies ...*referenceDeputy) (*auditLogsEvidence, error) {
 	e, ids := &auditLogsEvidence{}, sets.New[string]()
 	for _, d := range deputies {
-		seen, err := d.sendForEverybody(ctx, requests)
+		evidence, err := d.sendForEverybody(ctx, requests)
 		if err != nil {
 			return nil, err
 		}
-		e.Ways = append(e.Ways, wayEvidence{seen, d.rows})
+		e.Ways = append(e.Ways, wayEvidence{evidence, d.rows})
 		ids.Insert(seq.Map(d.rows, func(row reference.Row) string { return row.AuditID })...)
 	}
 	others, err := p.EventsBy(proxyName)

@@ -255,10 +255,10 @@ func (d *caseBuilder) grantBoth(c *Case, a Attribute, r Relation) {
 	s, name := d.drawSetting(a), d.newNameFor(a)
 	for _, form := range r.Pairs[0] {
 		if v := Form(form, name); a.canGrant(form, v) {
-			g, asked := s.newGrant(0, a), s.newReview(a, 0, d.newName())
+			g, review := s.newGrant(0, a), s.newReview(a, 0, d.newName())
 			a.addToGrant(&g, v)
-			a.setInReview(&asked, v)
-			c.Grants, c.Reviews = append(c.Grants, g), append(c.Reviews, asked)
+			a.setInReview(&review, v)
+			c.Grants, c.Reviews = append(c.Grants, g), append(c.Reviews, review)
 		}
 	}
 }

@@ -33,15 +33,15 @@ var pods = object{Resource: "pods"}
 // addImplied adds the cases about what does not follow: one verb, mode, resource or scope from another.
 func (d *caseBuilder) addImplied() {
 	for _, verb := range d.Verbs {
-		one, otherVerbsUser, o, in, name := d.newName(), d.newName(), d.Resources[d.random.IntN(len(d.Resources))], d.newName(), d.newName()
+		verbUser, otherVerbsUser, o, namespace, name := d.newName(), d.newName(), d.Resources[d.random.IntN(len(d.Resources))], d.newName(), d.newName()
 		others := slices.DeleteFunc(slices.Clone(d.Verbs), func(v string) bool { return v == verb })
-		all := newGrant(otherVerbsUser, "", o, in)
+		all := newGrant(otherVerbsUser, "", o, namespace)
 		all.Verbs = others
-		c := Case{Reason: "verb-implied", Grants: []scenarios.Grant{newGrant(one, verb, o, in), all}}
+		c := Case{Reason: "verb-implied", Grants: []scenarios.Grant{newGrant(verbUser, verb, o, namespace), all}}
 		for _, v := range d.Verbs {
-			c.Reviews = append(c.Reviews, newReview(one, v, o, in, ""), newReview(one, v, o, in, name))
+			c.Reviews = append(c.Reviews, newReview(verbUser, v, o, namespace, ""), newReview(verbUser, v, o, namespace, name))
 		}
-		c.Reviews = append(c.Reviews, newReview(otherVerbsUser, verb, o, in, ""), newReview(otherVerbsUser, others[0], o, in, ""))
+		c.Reviews = append(c.Reviews, newReview(otherVerbsUser, verb, o, namespace, ""), newReview(otherVerbsUser, others[0], o, namespace, ""))
 		d.add(c)
 	}
 	for _, verb := range d.PathVerbs {
@@ -54,22 +54,22 @@ func (d *caseBuilder) addImplied() {
 	d.addSeemingConsequences()
 	d.addNarrowerGrants()
 	for _, o := range d.Resources {
-		user, verb, in := d.newName(), []string{"get", "list", "create", "impersonate", "impersonate-on:user-info:get"}[d.random.IntN(5)], d.newName()
+		user, verb, namespace := d.newName(), []string{"get", "list", "create", "impersonate", "impersonate-on:user-info:get"}[d.random.IntN(5)], d.newName()
 		if d.random.IntN(3) == 0 {
-			in = ""
+			namespace = ""
 		}
-		c := Case{Reason: "resource-implied", Grants: []scenarios.Grant{newGrant(user, verb, o, in)}}
-		c.Reviews = seq.Map(d.Resources, func(other object) spec { return newReview(user, verb, other, in, "") })
+		c := Case{Reason: "resource-implied", Grants: []scenarios.Grant{newGrant(user, verb, o, namespace)}}
+		c.Reviews = seq.Map(d.Resources, func(other object) spec { return newReview(user, verb, other, namespace, "") })
 		d.add(c)
 	}
-	for _, in := range []string{"", d.newName(), "default", "kube-system", "kube-public"} {
+	for _, namespace := range []string{"", d.newName(), "default", "kube-system", "kube-public"} {
 		user, namespaceReader := d.newName(), d.newName()
-		c := Case{Reason: "scope-confused", Grants: []scenarios.Grant{newGrant(user, "list", pods, in), newGrant(namespaceReader, "get", object{Resource: "namespaces"}, in)}}
-		for _, other := range append(slices.Clone(d.Namespaces), in, d.newName()) {
+		c := Case{Reason: "scope-confused", Grants: []scenarios.Grant{newGrant(user, "list", pods, namespace), newGrant(namespaceReader, "get", object{Resource: "namespaces"}, namespace)}}
+		for _, other := range append(slices.Clone(d.Namespaces), namespace, d.newName()) {
 			c.Reviews = append(c.Reviews, newReview(user, "list", pods, other, ""), newReview(user, "list", pods, other, d.newName()))
 		}
 		for _, verb := range []string{"get", "list", "watch"} { // a permission in a namespace does not imply that its holder may see the namespace
-			for _, s := range [][2]string{{in, in}, {"", in}, {in, ""}, {"", ""}} {
+			for _, s := range [][2]string{{namespace, namespace}, {"", namespace}, {namespace, ""}, {"", ""}} {
 				c.Reviews = append(c.Reviews, newReview(user, verb, object{Resource: "namespaces"}, s[0], s[1]), newReview(namespaceReader, verb, object{Resource: "namespaces"}, s[0], s[1]))
 			}
 		}
@@ -81,7 +81,7 @@ func (d *caseBuilder) addImplied() {
 // same object.
 func (d *caseBuilder) addSeemingConsequences() {
 	for i, pair := range d.SeemingConsequences {
-		c, in, name := Case{Reason: "resource-implied"}, []string{"", d.newName()}[i%2], d.newName()
+		c, namespace, name := Case{Reason: "resource-implied"}, []string{"", d.newName()}[i%2], d.newName()
 		users := [2]string{d.newName(), d.newName()}
 		for side := range pair {
 			for which, user := range users {
@@ -89,9 +89,9 @@ func (d *caseBuilder) addSeemingConsequences() {
 				at, names := append(strings.Split(words[1], "/"), ""), words[2:]
 				o := object{Group: at[0], Resource: at[1], Subresource: at[2]}
 				if side == 0 {
-					c.Grants = append(c.Grants, newGrant(user, words[0], o, in, names...))
+					c.Grants = append(c.Grants, newGrant(user, words[0], o, namespace, names...))
 				}
-				c.Reviews = append(c.Reviews, newReview(user, words[0], o, in, strings.Join(append(names, name)[:1], "")))
+				c.Reviews = append(c.Reviews, newReview(user, words[0], o, namespace, strings.Join(append(names, name)[:1], "")))
 			}
 		}
 		d.add(c)
@@ -101,23 +101,23 @@ func (d *caseBuilder) addSeemingConsequences() {
 // addNarrowerGrants adds pairs of grants about the same. The narrower one takes nothing away from the wider one.
 func (d *caseBuilder) addNarrowerGrants() {
 	for i := range 4 {
-		user, group, in, name := d.newName(), d.newName(), d.newName(), d.newName()
-		wide, narrow := newGrant(user, "get", pods, ""), newGrant(user, "delete", pods, in, name)
+		user, group, namespace, name := d.newName(), d.newName(), d.newName(), d.newName()
+		wide, narrow := newGrant(user, "get", pods, ""), newGrant(user, "delete", pods, namespace, name)
 		if i%2 == 0 {
 			narrow.Names = nil
 		}
 		if i > 1 {
 			wide.Subject = scenarios.Subject{Group: group}
 		}
-		c := Case{Reason: "grants-merged", Grants: []scenarios.Grant{wide, narrow, newPathGrant(user, "get", "/"+in+"/*"), newPathGrant(user, "post", "/"+in+"/x")}}
+		c := Case{Reason: "grants-merged", Grants: []scenarios.Grant{wide, narrow, newPathGrant(user, "get", "/"+namespace+"/*"), newPathGrant(user, "post", "/"+namespace+"/x")}}
 		for _, verb := range []string{"get", "delete"} {
-			for _, at := range [][2]string{{in, name}, {in, d.newName()}, {d.newName(), name}, {in, ""}} {
+			for _, at := range [][2]string{{namespace, name}, {namespace, d.newName()}, {d.newName(), name}, {namespace, ""}} {
 				s := newReview(user, verb, pods, at[0], at[1])
 				s.Groups = append(s.Groups, group)
 				c.Reviews = append(c.Reviews, s)
 			}
 		}
-		c.Reviews = append(c.Reviews, newPathReview(user, "get", "/"+in+"/x"), newPathReview(user, "post", "/"+in+"/x"), newPathReview(user, "post", "/"+in+"/y"))
+		c.Reviews = append(c.Reviews, newPathReview(user, "get", "/"+namespace+"/x"), newPathReview(user, "post", "/"+namespace+"/x"), newPathReview(user, "post", "/"+namespace+"/y"))
 		d.add(c)
 	}
 }
@@ -156,10 +156,10 @@ func (d *caseBuilder) addMode(verb string, verbs []string) {
 // addModePatterns adds the cases of verbs that look like patterns but are names.
 func (d *caseBuilder) addModePatterns(verbs []string) {
 	for _, pattern := range d.ModePatterns {
-		user, in := d.newName(), d.newName()
-		c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{newGrant(user, pattern, pods, in)}}
+		user, namespace := d.newName(), d.newName()
+		c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{newGrant(user, pattern, pods, namespace)}}
 		for _, v := range slices.Concat([]string{pattern}, d.PatternVerbs, verbs) {
-			c.Reviews = append(c.Reviews, newReview(user, v, pods, in, ""))
+			c.Reviews = append(c.Reviews, newReview(user, v, pods, namespace, ""))
 		}
 		d.add(c)
 	}
@@ -167,23 +167,23 @@ func (d *caseBuilder) addModePatterns(verbs []string) {
 
 // addModeAction adds the case of one action in one mode.
 func (d *caseBuilder) addModeAction(mode, action string) {
-	user, in, verb := d.newName(), d.newName(), "impersonate-on:"+mode+":"
-	c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{newGrant(user, verb+action, pods, in)}}
+	user, namespace, verb := d.newName(), d.newName(), "impersonate-on:"+mode+":"
+	c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{newGrant(user, verb+action, pods, namespace)}}
 	for _, v := range d.Actions {
-		c.Reviews = append(c.Reviews, newReview(user, verb+v, pods, in, ""))
+		c.Reviews = append(c.Reviews, newReview(user, verb+v, pods, namespace, ""))
 	}
 	for _, m := range append(slices.Clone(d.Modes), "future-mode", "*", "") {
-		c.Reviews = append(c.Reviews, newReview(user, "impersonate-on:"+m+":"+action, pods, in, ""))
+		c.Reviews = append(c.Reviews, newReview(user, "impersonate-on:"+m+":"+action, pods, namespace, ""))
 	}
 	for _, v := range []string{action, "impersonate", "impersonate:" + mode, verb + "*", verb, "impersonate-on", "impersonate-on:" + mode, verb + action + ":" + action, "impersonate-as:" + mode + ":" + action} {
-		c.Reviews = append(c.Reviews, newReview(user, v, pods, in, ""))
+		c.Reviews = append(c.Reviews, newReview(user, v, pods, namespace, ""))
 	}
 	plain := d.newName()
-	c.Grants = append(c.Grants, newGrant(plain, action, pods, in))
-	c.Reviews = append(c.Reviews, newReview(plain, action, pods, in, ""), newReview(plain, verb+action, pods, in, ""))
+	c.Grants = append(c.Grants, newGrant(plain, action, pods, namespace))
+	c.Reviews = append(c.Reviews, newReview(plain, action, pods, namespace, ""), newReview(plain, verb+action, pods, namespace, ""))
 	impersonator := d.newName() // who may take an identity may not therefore do anything with it
-	c.Grants = append(c.Grants, newGrant(impersonator, "impersonate:"+mode, pods, in))
-	c.Reviews = append(c.Reviews, newReview(impersonator, "impersonate:"+mode, pods, in, ""), newReview(impersonator, verb+action, pods, in, ""))
+	c.Grants = append(c.Grants, newGrant(impersonator, "impersonate:"+mode, pods, namespace))
+	c.Reviews = append(c.Reviews, newReview(impersonator, "impersonate:"+mode, pods, namespace, ""), newReview(impersonator, verb+action, pods, namespace, ""))
 	d.add(c)
 }
 
@@ -343,49 +343,49 @@ func (s setting) newReviewOfBoth(a, b Attribute, x, y string) spec {
 
 // addWildcards adds the cases of a * that stands alone in a grant: what it covers, and what it does not.
 func (d *caseBuilder) addWildcards() {
-	in, path, known := d.newName(), "/"+d.newName(), d.newName()
+	namespace, path, knownName := d.newName(), "/"+d.newName(), d.newName()
 	for _, g := range []scenarios.Grant{
-		newGrant("", "*", pods, in), newGrant("", "get", object{Group: "*", Resource: known}, in), newGrant("", "get", object{Resource: "*"}, in), newGrant("", "get", object{Resource: "*/status"}, in),
-		newGrant("", "get", object{Resource: "*/x"}, in), newGrant("", "get", object{Resource: "*/*"}, in), newGrant("", "get", object{Resource: "a/status"}, in),
-		newGrant("", "*", object{Group: "*", Resource: "*"}, in), newGrant("", "get", object{Resource: "pods"}, in, "*"), newGrant("", "get", object{Resource: "pods/*"}, in),
-		newGrant("", "*", object{Group: known + ".example.com", Resource: "*"}, ""),
+		newGrant("", "*", pods, namespace), newGrant("", "get", object{Group: "*", Resource: knownName}, namespace), newGrant("", "get", object{Resource: "*"}, namespace), newGrant("", "get", object{Resource: "*/status"}, namespace),
+		newGrant("", "get", object{Resource: "*/x"}, namespace), newGrant("", "get", object{Resource: "*/*"}, namespace), newGrant("", "get", object{Resource: "a/status"}, namespace),
+		newGrant("", "*", object{Group: "*", Resource: "*"}, namespace), newGrant("", "get", object{Resource: "pods"}, namespace, "*"), newGrant("", "get", object{Resource: "pods/*"}, namespace),
+		newGrant("", "*", object{Group: knownName + ".example.com", Resource: "*"}, ""),
 		newPathGrant("", "get", path, path+"/sub/*"), newPathGrant("", "get", path+"*"), newPathGrant("", "get", path+"x*"), newPathGrant("", "*", path), newPathGrant("", "get", "*"), newPathGrant("", "get", "/*"), newPathGrant("", "*", "*"),
 	} {
 		g.Subject.User = d.newName()
-		d.addWildcard(g, in, path, known)
+		d.addWildcard(g, namespace, path, knownName)
 	}
-	d.addUserNamedStar(known)
+	d.addUserNamedStar(knownName)
 }
 
 // addWildcard asks about everything that a grant with a * may seem to cover.
-func (d *caseBuilder) addWildcard(g scenarios.Grant, in, path, known string) {
+func (d *caseBuilder) addWildcard(g scenarios.Grant, namespace, path, knownName string) {
 	c, user := Case{Reason: "wildcard-granted", Grants: []scenarios.Grant{g}}, g.Subject.User
 	for _, verb := range d.WildcardVerbs {
 		for _, o := range d.WildcardObjects {
-			o.Resource = Form(o.Resource, known)
-			for _, group := range []string{"", known + ".example.com", "*"} {
+			o.Resource = Form(o.Resource, knownName)
+			for _, group := range []string{"", knownName + ".example.com", "*"} {
 				o.Group = group
-				c.Reviews = append(c.Reviews, newReview(user, verb, o, in, ""))
+				c.Reviews = append(c.Reviews, newReview(user, verb, o, namespace, ""))
 			}
 		}
-		for _, p := range []string{path, path + "/", path + "x", path + "/sub", path + "/sub/", path + "/sub/a/b", "/" + known, "/", "*"} {
+		for _, p := range []string{path, path + "/", path + "x", path + "/sub", path + "/sub/", path + "/sub/a/b", "/" + knownName, "/", "*"} {
 			c.Reviews = append(c.Reviews, newPathReview(user, verb, p))
 		}
 	}
-	for _, name := range []string{"*", known, ""} {
-		c.Reviews = append(c.Reviews, newReview(user, "get", pods, in, name), newReview(user, "get", pods, "", name), newReview(user, "get", pods, known, name))
+	for _, name := range []string{"*", knownName, ""} {
+		c.Reviews = append(c.Reviews, newReview(user, "get", pods, namespace, name), newReview(user, "get", pods, "", name), newReview(user, "get", pods, knownName, name))
 	}
 	d.add(c)
 }
 
 // addUserNamedStar adds grants to somebody who is named *.
-func (d *caseBuilder) addUserNamedStar(known string) {
+func (d *caseBuilder) addUserNamedStar(knownName string) {
 	c := Case{Reason: "wildcard-granted"}
 	for _, everybody := range []scenarios.Subject{{User: "*"}, {Group: "*"}} { // in a grant, too, that is an ordinary name
 		g := newGrant("", "get", pods, d.newName())
 		g.Subject = everybody
 		c.Grants = append(c.Grants, g)
-		for _, names := range [][]string{{known, "staff"}, {"*", "staff"}, {known, "*"}} {
+		for _, names := range [][]string{{knownName, "staff"}, {"*", "staff"}, {knownName, "*"}} {
 			s := newReview(names[0], "get", pods, g.Namespace, "")
 			s.Groups = names[1:]
 			c.Reviews = append(c.Reviews, s)

@@ -21,13 +21,13 @@ func (d *caseBuilder) addOwnAttributes() {
 	user := "system:serviceaccount:" + home + ":" + account
 	c.Grants = []scenarios.Grant{newGrant(user, "get", pods, home)}
 	asker := spec{User: user, UID: d.newName(), Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + home, d.newName()}, Extra: map[string]authorizationv1.ExtraValue{}}
-	own := []string{asker.UID, asker.Groups[1], asker.Groups[2], home, account}
+	ownValues := []string{asker.UID, asker.Groups[1], asker.Groups[2], home, account}
 	for _, key := range requestorKeys() {
 		value := d.newName()
 		asker.Extra[key] = authorizationv1.ExtraValue{value}
-		own = append(own, value)
+		ownValues = append(ownValues, value)
 	}
-	for _, value := range own {
+	for _, value := range ownValues {
 		for _, s := range d.reviewsAbout(value, home) {
 			s.User, s.UID, s.Groups, s.Extra = asker.User, asker.UID, asker.Groups, asker.Extra
 			c.Reviews = append(c.Reviews, s)
@@ -58,43 +58,43 @@ func (d *caseBuilder) reviewsAbout(value, home string) []spec {
 // addCommonNames adds identities with common names: the account default of several namespaces, a group with the name of
 // a user, a user with the name of a group. Each is granted something in a namespace that is made from the seed.
 func (d *caseBuilder) addCommonNames() {
-	c, in := Case{Reason: "common-names"}, d.newName()
+	c, namespace := Case{Reason: "common-names"}, d.newName()
 	homes := []string{d.newName(), d.newName(), d.newName()}
 	for i, account := range []string{"default", "builder", "admin"} {
 		for j, home := range homes {
 			user := "system:serviceaccount:" + home + ":" + account
 			if j == i {
-				c.Grants = append(c.Grants, newGrant(user, "get", pods, in, account))
+				c.Grants = append(c.Grants, newGrant(user, "get", pods, namespace, account))
 			}
-			s := newReview(user, "get", pods, in, account)
+			s := newReview(user, "get", pods, namespace, account)
 			s.Groups = []string{"system:serviceaccounts", "system:serviceaccounts:" + home, "system:authenticated"}
-			c.Reviews = append(c.Reviews, s, newReview(home+":"+account, "get", pods, in, account), newReview(account, "get", pods, in, account))
+			c.Reviews = append(c.Reviews, s, newReview(home+":"+account, "get", pods, namespace, account), newReview(account, "get", pods, namespace, account))
 		}
 	}
-	byGroup := newGrant("", "list", pods, in)
+	byGroup := newGrant("", "list", pods, namespace)
 	byGroup.Subject = scenarios.Subject{Group: "system:serviceaccounts:" + homes[0]}
 	c.Grants = append(c.Grants, byGroup)
 	for _, home := range homes {
-		s := newReview("system:serviceaccount:"+home+":default", "list", pods, in, "")
+		s := newReview("system:serviceaccount:"+home+":default", "list", pods, namespace, "")
 		bare := *s.DeepCopy()
 		s.Groups = append(slices.Clone(s.Groups), "system:serviceaccounts:"+home)
 		c.Reviews = append(c.Reviews, s, bare)
 	}
-	d.addNamesakes(&c, in)
+	d.addNamesakes(&c, namespace)
 	d.add(c)
 }
 
 // addNamesakes adds a user and a group with the same name and different grants.
-func (d *caseBuilder) addNamesakes(c *Case, in string) {
+func (d *caseBuilder) addNamesakes(c *Case, namespace string) {
 	for range 3 {
 		name, member := d.newName(), d.newName()
-		byName := newGrant("", "watch", pods, in)
+		byName := newGrant("", "watch", pods, namespace)
 		byName.Subject = scenarios.Subject{Group: name}
-		c.Grants = append(c.Grants, newGrant(name, "patch", pods, in), byName)
+		c.Grants = append(c.Grants, newGrant(name, "patch", pods, namespace), byName)
 		for _, verb := range []string{"watch", "patch"} {
-			user, both, other := newReview(name, verb, pods, in, ""), newReview(name, verb, pods, in, ""), newReview(member, verb, pods, in, "")
+			user, both, other := newReview(name, verb, pods, namespace, ""), newReview(name, verb, pods, namespace, ""), newReview(member, verb, pods, namespace, "")
 			both.Groups, other.Groups = append(both.Groups, name), append(other.Groups, name)
-			c.Reviews = append(c.Reviews, user, other, both, newReview(member, verb, pods, in, ""))
+			c.Reviews = append(c.Reviews, user, other, both, newReview(member, verb, pods, namespace, ""))
 		}
 	}
 }

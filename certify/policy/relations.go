@@ -109,8 +109,8 @@ var placeholder = regexp.MustCompile(`\{[a-z0-9]*\}`)
 func Form(form, s string) string {
 	s = cmp.Or(s, "x")
 	runes, last := []rune(s), len(s)-1
-	return placeholder.ReplaceAllStringFunc(form, func(found string) string {
-		switch found {
+	return placeholder.ReplaceAllStringFunc(form, func(token string) string {
+		switch token {
 		case "{}":
 			return s
 		case "{upper}":
@@ -134,12 +134,12 @@ func Form(form, s string) string {
 		case "{percent}":
 			return s[:last] + fmt.Sprintf("%%%02X", s[last])
 		}
-		if address, ok := addressOf(found, s); ok {
+		if address, ok := addressOf(token, s); ok {
 			return address
 		}
-		n, err := strconv.Atoi(strings.Trim(found, "{}"))
+		n, err := strconv.Atoi(strings.Trim(token, "{}"))
 		if err != nil {
-			return found
+			return token
 		}
 		return s + strings.Repeat("a", max(0, n-len(s)))
 	})

@@ -71,20 +71,20 @@ func nearMisses(s spec, sub string) (out []spec) {
 // addWellKnownNames adds the cases about names that everybody knows. They are granted something, or are names of what is
 // granted, and must be treated like any other name.
 func (d *caseBuilder) addWellKnownNames() {
-	c, user, group, in := Case{Reason: "shortcut-for-a-name"}, d.newName(), d.newName(), d.newName()
-	member, impersonator := newGrant("", "get", pods, in), newGrant(user, "impersonate", object{}, "")
+	c, user, group, namespace := Case{Reason: "shortcut-for-a-name"}, d.newName(), d.newName(), d.newName()
+	member, impersonator := newGrant("", "get", pods, namespace), newGrant(user, "impersonate", object{}, "")
 	member.Subject = scenarios.Subject{Group: group}
 	impersonator.Verbs, impersonator.Resources = []string{"impersonate", "impersonate:user-info"}, []string{"users", "groups"}
-	c.Grants = []scenarios.Grant{member, impersonator, newGrant(user, "get", pods, in), newPathGrant(user, "get", "*")}
+	c.Grants = []scenarios.Grant{member, impersonator, newGrant(user, "get", pods, namespace), newPathGrant(user, "get", "*")}
 	withGroup := func(s spec, group string) spec {
 		s.Groups = []string{"staff", group}
 		return s
 	}
 	for _, name := range d.Users {
-		c.Reviews = append(c.Reviews, withGroup(newReview(name, "get", pods, in, ""), group), newReview(user, impersonator.Verbs[len(c.Reviews)%2], object{Resource: "users"}, "", name))
+		c.Reviews = append(c.Reviews, withGroup(newReview(name, "get", pods, namespace, ""), group), newReview(user, impersonator.Verbs[len(c.Reviews)%2], object{Resource: "users"}, "", name))
 	}
 	for _, name := range d.Groups {
-		c.Reviews = append(c.Reviews, withGroup(newReview(user, "get", pods, in, ""), name), newReview(user, impersonator.Verbs[len(name)%2], object{Resource: "groups"}, "", cmp.Or(name, "system:masters")))
+		c.Reviews = append(c.Reviews, withGroup(newReview(user, "get", pods, namespace, ""), name), newReview(user, impersonator.Verbs[len(name)%2], object{Resource: "groups"}, "", cmp.Or(name, "system:masters")))
 	}
 	for _, path := range d.Paths {
 		if strings.HasPrefix(path, "/") {
@@ -96,17 +96,17 @@ func (d *caseBuilder) addWellKnownNames() {
 
 // addSelectors adds the cases about selectors. They narrow what is asked, and grant nothing, whatever they select.
 func (d *caseBuilder) addSelectors() {
-	c, user, oneNameUser, in, node := Case{Reason: "selectors-change-the-decision"}, d.newName(), d.newName(), d.newName(), "system:node:"+d.newName()
+	c, user, oneNameUser, namespace, node := Case{Reason: "selectors-change-the-decision"}, d.newName(), d.newName(), d.newName(), "system:node:"+d.newName()
 	verbs := []string{"list", "watch", "deletecollection", "impersonate-on:user-info:list", "impersonate-on:user-info:watch", "impersonate-on:user-info:deletecollection"}
-	all, one := newGrant(user, "", pods, in), newGrant(oneNameUser, "", pods, in, "one")
+	all, one := newGrant(user, "", pods, namespace), newGrant(oneNameUser, "", pods, namespace, "one")
 	all.Verbs, one.Verbs = verbs, verbs
 	getter := d.newName() // may get each object, but a list of objects with one name is not a get
-	c.Grants = []scenarios.Grant{all, one, newGrant(getter, "get", pods, in)}
+	c.Grants = []scenarios.Grant{all, one, newGrant(getter, "get", pods, namespace)}
 	type requirement = metav1.FieldSelectorRequirement
 	is, not, has, lacks := metav1.FieldSelectorOpIn, metav1.FieldSelectorOpNotIn, metav1.FieldSelectorOpExists, metav1.FieldSelectorOpDoesNotExist
 	for i, fields := range [][]requirement{
 		{{Key: "metadata.name", Operator: is, Values: []string{"one"}}}, {{Key: "metadata.name", Operator: not, Values: []string{"one"}}},
-		{{Key: "metadata.namespace", Operator: is, Values: []string{in}}},
+		{{Key: "metadata.namespace", Operator: is, Values: []string{namespace}}},
 		{{Key: "spec.nodeName", Operator: is, Values: []string{strings.TrimPrefix(node, "system:node:")}}},
 		{{Key: "status.phase", Operator: not, Values: []string{"Failed"}}, {Key: "spec.nodeName", Operator: is, Values: []string{""}}},
 		{{Key: "spec.owner", Operator: is, Values: []string{getter}}},
@@ -128,14 +128,14 @@ func (d *caseBuilder) addSelectors() {
 				c.Reviews = append(c.Reviews, s)
 			}
 			for _, verb := range verbs {
-				narrow(newReview(user, verb, pods, in, ""))
+				narrow(newReview(user, verb, pods, namespace, ""))
 			}
 			verb := verbs[i]
-			narrow(newReview(oneNameUser, verb, pods, in, ""))
-			narrow(newReview(oneNameUser, verb, pods, in, "one"))
-			narrow(newReview(getter, verb, pods, in, ""))
+			narrow(newReview(oneNameUser, verb, pods, namespace, ""))
+			narrow(newReview(oneNameUser, verb, pods, namespace, "one"))
+			narrow(newReview(getter, verb, pods, namespace, ""))
 			narrow(newReview(user, verb, pods, "", ""))
-			narrow(newReview(node, verb, pods, in, ""))
+			narrow(newReview(node, verb, pods, namespace, ""))
 			narrow(newReview(node, verb, pods, "", ""))
 		}
 	}

@@ -262,8 +262,8 @@ func (j *Judge) JudgeRequest(n int) *Findings {
 // judgeWanted judges what arrived for a request that had to arrive.
 func (j *Judge) judgeWanted(out *Findings, n int, want Attributes, answered string) {
 	r := j.file.Requests[n]
-	found := seq.Filter(j.windows[n], func(a arrival) bool { return a.fits(want) })
-	if len(found) == 0 {
+	arrivals := seq.Filter(j.windows[n], func(a arrival) bool { return a.fits(want) })
+	if len(arrivals) == 0 {
 		if !r.Refused {
 			out.fail(r.Name, want.String()+" as "+r.As, "%s; %s", j.describeNearest(n, want), answered)
 		} else if why := j.checkReview(out, r, want, j.fences[want.Cluster][n+1]); why != "" {
@@ -271,7 +271,7 @@ func (j *Judge) judgeWanted(out *Findings, n int, want Attributes, answered stri
 		}
 		return
 	}
-	for _, a := range found {
+	for _, a := range arrivals {
 		j.judgeArrival(out, r, want, a)
 	}
 }

@@ -48,14 +48,14 @@ func readReview(event *auditv1.Event) (r review, isReview bool) {
 // readObjects reads what a review asks and what it was answered, if the event has that.
 func (r *review) readObjects(event *auditv1.Event) {
 	if r.kind == RulesReview {
-		var asked authorizationv1.SelfSubjectRulesReview
-		r.isOpaque = event.RequestObject == nil || json.Unmarshal(event.RequestObject.Raw, &asked) != nil
-		r.attributes.Namespace = asked.Spec.Namespace
+		var question authorizationv1.SelfSubjectRulesReview
+		r.isOpaque = event.RequestObject == nil || json.Unmarshal(event.RequestObject.Raw, &question) != nil
+		r.attributes.Namespace = question.Spec.Namespace
 		return
 	}
-	var asked, answered authorizationv1.SelfSubjectAccessReview
-	r.isOpaque = event.RequestObject == nil || json.Unmarshal(event.RequestObject.Raw, &asked) != nil
-	if a := asked.Spec.ResourceAttributes; a != nil {
+	var question, answered authorizationv1.SelfSubjectAccessReview
+	r.isOpaque = event.RequestObject == nil || json.Unmarshal(event.RequestObject.Raw, &question) != nil
+	if a := question.Spec.ResourceAttributes; a != nil {
 		r.attributes = Attributes{Verb: a.Verb, APIGroup: a.Group, Resource: a.Resource, Namespace: a.Namespace, Name: a.Name}
 		if a.Subresource != "" {
 			r.attributes.Resource += "/" + a.Subresource

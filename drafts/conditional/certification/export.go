@@ -61,15 +61,15 @@ func FindInexpressible(form string, p vectors.Policy) (what string, err error) {
 
 // readDialect returns the dialect of a form other than JSON.
 func readDialect(form string) (*dialect, error) {
-	var known map[string]*dialect
+	var dialects map[string]*dialect
 	raw, err := rules.ReadFile("dialects.yaml")
 	if err == nil {
-		_, err = scenarios.Decode("dialects.yaml", raw, "dialects", &known)
+		_, err = scenarios.Decode("dialects.yaml", raw, "dialects", &dialects)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if d := known[form]; d != nil {
+	if d := dialects[form]; d != nil {
 		return d, nil
 	}
 	return nil, fmt.Errorf("%q is not a form of the policies (expected one of %s)", form, strings.Join(Forms(), ", "))
@@ -128,9 +128,9 @@ func (d *dialect) translate(all []vectors.Policy) (out []translated, err error) 
 			return nil, fmt.Errorf("policy %s: %w", p.ID, issues.Err())
 		}
 		t, e := &translation{dialect: d}, parsed.NativeRep().Expr()
-		one := translated{p, t.translateTruth(e, nil, true), t.translateTruth(e, nil, false), ""}
-		one.Cannot = t.cannot
-		out = append(out, one)
+		policy := translated{p, t.translateTruth(e, nil, true), t.translateTruth(e, nil, false), ""}
+		policy.Cannot = t.cannot
+		out = append(out, policy)
 	}
 	return out, nil
 }

@@ -103,12 +103,12 @@ func (j *judge) judgeProbe(e *entry, x Exchange) {
 	if !j.checkReadable(e, x, wire.AccessVersion, wire.AccessKind) || len(wire.Recognize(x.Answer)) > 0 {
 		return
 	}
-	ways := "a client asks for them by spec.authorizationOptions or by spec.conditionalAuthorization, and they come in " + wire.Fields()
+	requestForms := "a client asks for them by spec.authorizationOptions or by spec.conditionalAuthorization, and they come in " + wire.Fields()
 	if unknown := wire.FindUnknown(x.Answer); len(unknown) > 0 {
-		j.addFinding(e, x, false, unknownForm, "status.%s is in no revision of the wire that is known: %s", strings.Join(unknown, ", status."), ways)
+		j.addFinding(e, x, false, unknownForm, "status.%s is in no revision of the wire that is known: %s", strings.Join(unknown, ", status."), requestForms)
 		return
 	}
-	j.addFinding(e, x, false, noConditions, "no answer has conditions, whichever vector asks for them. Either the policies of this seed are not loaded, or conditions are asked for and answered in fields that the webhook does not know: %s", ways)
+	j.addFinding(e, x, false, noConditions, "no answer has conditions, whichever vector asks for them. Either the policies of this seed are not loaded, or conditions are asked for and answered in fields that the webhook does not know: %s", requestForms)
 }
 
 // conclude adds the results of vectors and levels.
@@ -117,7 +117,7 @@ func (j *judge) conclude(c *certify.Certification, byEntry map[*entry][]Exchange
 	for i := range j.plan.entries {
 		e := &j.plan.entries[i]
 		result := certify.CaseResult{Planned: 1, Findings: j.findings.OfCase(e.caseID()), Inapplicable: e.inapplicable(j.wire)}
-		if seen := byEntry[e]; len(seen) > 0 && j.isComplete(e, seen) {
+		if exchanges := byEntry[e]; len(exchanges) > 0 && j.isComplete(e, exchanges) {
 			result.Answered = 1
 			complete[e.level]++
 		}
@@ -132,23 +132,23 @@ func (j *judge) conclude(c *certify.Certification, byEntry map[*entry][]Exchange
 
 // isComplete reports whether a vector was asked all its questions, once and in order. A missing exchange could be one
 // that failed.
-func (j *judge) isComplete(e *entry, seen []Exchange) bool {
+func (j *judge) isComplete(e *entry, exchanges []Exchange) bool {
 	type exchangeKey struct {
 		step    int
 		variant Variant
 	}
 	var want []exchangeKey
 	for i, s := range e.Steps {
-		first := slices.IndexFunc(seen, func(x Exchange) bool {
+		first := slices.IndexFunc(exchanges, func(x Exchange) bool {
 			return s.Evaluate != nil && x.Step == s.Evaluate.Of && x.Variant == Original
 		})
-		hasConditions := first >= 0 && j.hasConditions(e, seen[first])
+		hasConditions := first >= 0 && j.hasConditions(e, exchanges[first])
 		if s.Authorize == nil && !hasConditions {
 			continue
 		}
 		want = append(want, seq.Map(e.variants(i, j.replica), func(v Variant) exchangeKey { return exchangeKey{i, v} })...)
 	}
-	return slices.Equal(want, seq.Map(seen, func(x Exchange) exchangeKey { return exchangeKey{x.Step, x.Variant} }))
+	return slices.Equal(want, seq.Map(exchanges, func(x Exchange) exchangeKey { return exchangeKey{x.Step, x.Variant} }))
 }
 
 // hasConditions reports whether an answer has conditions that can be sent back.
@@ -188,12 +188,12 @@ func (j *judge) checkReadable(e *entry, x Exchange, version, kind string) bool {
 // noteMixedRevision reports whether an answer is not in the revision of the wire, or is in several revisions at once.
 // Then it adds a finding.
 func (j *judge) noteMixedRevision(e *entry, x Exchange) bool {
-	known := seq.Map(wire.Recognize(x.Answer), func(w *wire.Revision) string { return fmt.Sprintf("%s (%s)", w.Name, w.Rules.Chain) })
+	revisions := seq.Map(wire.Recognize(x.Answer), func(w *wire.Revision) string { return fmt.Sprintf("%s (%s)", w.Name, w.Rules.Chain) })
 	switch {
-	case len(known) > 1:
-		j.addFinding(e, x, false, "several-revisions", "one answer is in the form of %s", strings.Join(known, " and of "))
-	case len(known) == 1 && wire.Recognize(x.Answer)[0] != j.wire:
-		j.addFinding(e, x, false, "another-revision", "it is in the form of %s, and this certification is of %s: a webhook speaks one revision at a time", known[0], j.wire.Name)
+	case len(revisions) > 1:
+		j.addFinding(e, x, false, "several-revisions", "one answer is in the form of %s", strings.Join(revisions, " and of "))
+	case len(revisions) == 1 && wire.Recognize(x.Answer)[0] != j.wire:
+		j.addFinding(e, x, false, "another-revision", "it is in the form of %s, and this certification is of %s: a webhook speaks one revision at a time", revisions[0], j.wire.Name)
 	default:
 		return false
 	}
@@ -201,9 +201,9 @@ func (j *judge) noteMixedRevision(e *entry, x Exchange) bool {
 }
 
 // decodeAnswer reports whether it could read an answer in the revision. If it could not, it adds a finding.
-func decodeAnswer[T any](j *judge, e *entry, x Exchange, by func([]byte) (T, error), into *T) bool {
+func decodeAnswer[T any](j *judge, e *entry, x Exchange, decode func([]byte) (T, error), into *T) bool {
 	var err error
-	if *into, err = by(x.Answer); err != nil {
+	if *into, err = decode(x.Answer); err != nil {
 		j.addFinding(e, x, false, "answer-unreadable", "%v", err)
 	}
 	return err == nil

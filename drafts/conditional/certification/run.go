@@ -154,8 +154,8 @@ func (r *runner) findRevision(ctx context.Context) *wire.Revision {
 	for _, q := range r.probeQuestions() {
 		body, err := q.revision.AskAccess(q.spec)
 		answer := r.post(ctx, q.revision, reviewEndpoint, Exchange{Vector: q.vector, Step: q.step, Variant: Probe}, body, err)
-		if known := wire.Recognize(answer); len(known) > 0 {
-			return known[0]
+		if revisions := wire.Recognize(answer); len(revisions) > 0 {
+			return revisions[0]
 		}
 		if unknown := wire.FindUnknown(answer); len(unknown) > 0 {
 			r.End("an answer is in a form that no revision of the wire has")
@@ -184,8 +184,8 @@ func (r *runner) probeQuestions() (all []probeQuestion) {
 			if !isConditional || e.inexpressible != "" {
 				continue
 			}
-			for _, way := range []*wire.Revision{wire.Newest(), wire.Seed} {
-				all = append(all, probeQuestion{e.id, i, s.Authorize.Spec, way})
+			for _, revision := range []*wire.Revision{wire.Newest(), wire.Seed} {
+				all = append(all, probeQuestion{e.id, i, s.Authorize.Spec, revision})
 			}
 		}
 	}
@@ -242,7 +242,7 @@ func (r *runner) askReview(ctx context.Context, e *entry, step int, spec vectors
 	for _, variant := range e.variants(step, len(r.posters) > replicaOffset)[1:] {
 		ask(variant)
 	}
-	if known := wire.Recognize(answer); slices.ContainsFunc(known, func(w *wire.Revision) bool { return w != r.Wire }) {
+	if revisions := wire.Recognize(answer); slices.ContainsFunc(revisions, func(w *wire.Revision) bool { return w != r.Wire }) {
 		r.End("an answer is in another revision of the wire than " + r.Wire.Name) // every other finding would follow from that
 		return nil
 	}
@@ -251,7 +251,7 @@ func (r *runner) askReview(ctx context.Context, e *entry, step int, spec vectors
 
 // readChain returns the conditions in an answer of a revision, if it has any that can be read.
 func readChain(w *wire.Revision, answer []byte) []vectors.ConditionSet {
-	if known := wire.Recognize(answer); len(known) != 1 || known[0] != w {
+	if revisions := wire.Recognize(answer); len(revisions) != 1 || revisions[0] != w {
 		return nil
 	}
 	status, err := w.ReadAccess(answer)

@@ -9,6 +9,7 @@ import (
 // answerKey identifies what was asked: a question in a check.
 type answerKey struct{ check, vector string }
 
+// key returns what was asked: the question and the check.
 func (a Answer) key() answerKey { return answerKey{a.Check, a.Vector} }
 
 // controls has what the reference authorizer answered where another authorizer was wrong.
@@ -19,6 +20,7 @@ type controls struct {
 	rates          map[string]Rate
 }
 
+// newControls collects the answers of the reference authorizer, and which of them are wrong.
 func (b *Plan) newControls(answers []Answer) controls {
 	c := controls{b, map[answerKey]Answer{}, map[answerKey]Answer{}, map[string]Rate{}}
 	var controlAnswers []Answer

@@ -31,6 +31,7 @@ const (
 	faultNoAnswerInTime = "does-not-answer-in-time"
 )
 
+// client sends requests to a webhook over connections of its own.
 type client struct {
 	*Webhook
 	http        *http.Client
@@ -38,6 +39,7 @@ type client struct {
 	lag         *lagMeter    // measures what the harness itself needs; nil if that is not measured
 }
 
+// newClient returns a client of the webhook. If http1 is true, it speaks HTTP/1.1 only.
 func (w *Webhook) newClient(http1 bool) (*client, error) {
 	return w.newClientOver(http1, (&net.Dialer{Timeout: w.Timeout}).DialContext)
 }
@@ -65,6 +67,7 @@ func (w *Webhook) newClientOver(http1 bool, dial func(ctx context.Context, netwo
 	}}, nil
 }
 
+// close closes the connections that are not in use.
 func (c *client) close() { c.http.CloseIdleConnections() }
 
 // request makes the same request that an API server sends to a webhook, so that a webhook cannot tell them apart. The
@@ -86,6 +89,7 @@ func (c *client) request(ctx context.Context, method string, body []byte) (*http
 	return req, nil
 }
 
+// reply is what came back for a request, or the fault because of which nothing did.
 type reply struct {
 	code, protocol int
 	body           []byte
@@ -111,6 +115,7 @@ func (c *client) send(ctx context.Context, method string, body []byte, held *hel
 	return got
 }
 
+// exchange sends a request and reads its answer.
 func (c *client) exchange(ctx context.Context, method string, body []byte, held *heldRequest) (r reply) {
 	req, err := c.request(ctx, method, body)
 	if err != nil {

@@ -52,6 +52,7 @@ func (v Question) expectedText() string {
 	return string(v.Expect)
 }
 
+// describeAnswer returns an answer in a few words: its decision, or its fault.
 func describeAnswer(a Answer) string {
 	if a.Fault != "" {
 		if a.HTTP != 0 {
@@ -68,6 +69,7 @@ func describeAnswer(a Answer) string {
 	return text
 }
 
+// describeGrant returns a grant on one line.
 func describeGrant(g scenarios.Grant) string {
 	who := fmt.Sprintf("user %+q", cutWord(g.Subject.User))
 	if g.Subject.Group != "" {

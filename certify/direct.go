@@ -242,7 +242,8 @@ func (r *runner) runConcurrentChecks(ctx context.Context, repeated map[string][]
 	return true
 }
 
-// askOverHTTP asks questions over one version of HTTP, and counts the connections that this takes.
+// askOverHTTP asks questions over one version of HTTP, and counts the connections that this takes. It reports whether it
+// makes sense to go on.
 func (r *runner) askOverHTTP(ctx context.Context, check string, questions []Question) bool {
 	c, err := r.newClient(check == http1Check)
 	if err != nil {
@@ -257,7 +258,7 @@ func (r *runner) askOverHTTP(ctx context.Context, check string, questions []Ques
 }
 
 // askDrift asks more questions than were asked before, on connections of its own, because another replica may answer
-// them.
+// them. It reports whether it makes sense to go on.
 func (r *runner) askDrift(ctx context.Context, questions []Question) bool {
 	r.Runner.Progress(driftCheck, r.Plan.driftCount)
 	clients := make([]*client, parallelAskers)

@@ -32,6 +32,7 @@ type stepRecorder[A any] struct {
 	pieces int
 }
 
+// record appends the answers of a step to the log, in pieces of chunkSize.
 func (r *stepRecorder[A]) record(step string, took time.Duration, answers []A) error {
 	parts := slices.Collect(slices.Chunk(answers, chunkSize))
 	for i, part := range parts {

@@ -62,6 +62,7 @@ func (e *examination) addOutages(answers []Answer) map[int]bool {
 	return isTransient
 }
 
+// add adds what an answer shows. It returns an error if the answer belongs to no planned question.
 func (e *examination) add(a Answer) error {
 	if a.ClusterObservation != nil {
 		return e.addObservation(a)

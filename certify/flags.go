@@ -45,6 +45,7 @@ type certifyFlags struct {
 	release    local.Release
 }
 
+// registerLoad adds the flags of level load.
 func (f *certifyFlags) registerLoad(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.tryLoad, "load", false, "try level load too: right answers in time at the rates of --load-rates")
 	fs.IntSliceVar(&f.load.Rates, "load-rates", LoadRates(), "rates of level load, in reviews per second")
@@ -54,6 +55,7 @@ func (f *certifyFlags) registerLoad(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.load.Idle, "load-idle", LoadIdle, "how long nothing is asked then, before some more")
 }
 
+// registerCluster adds the flags of the levels that need an API server.
 func (f *certifyFlags) registerCluster(fs *pflag.FlagSet) {
 	fs.StringVar(&f.inCluster, "in-cluster", "", "try levels in-cluster and revocation too, in the authorizer chain of an API server of this provider: local")
 	fs.StringVar(&f.kubernetes, "kubernetes", "", "version of that API server (default the newest)")
@@ -117,6 +119,7 @@ func (f *certifyFlags) check() (err error) {
 	return f.versions.check()
 }
 
+// clusterOptions returns the options of the levels that need an API server.
 func (f *certifyFlags) clusterOptions(messages io.Writer) *ClusterOptions {
 	f.binaries.Progress = messages
 	o := &ClusterOptions{Release: f.release, Binaries: &f.binaries, OwnCache: f.ownCache}
@@ -126,6 +129,7 @@ func (f *certifyFlags) clusterOptions(messages io.Writer) *ClusterOptions {
 	return o
 }
 
+// loadPolicy runs the policy hook with a policy.
 func (f *certifyFlags) loadPolicy(ctx context.Context, p *policy.Policy, messages io.Writer) error {
 	raw, err := p.JSON()
 	if err != nil {

@@ -114,6 +114,7 @@ func cellFor(release local.Release) verdicts.Cell {
 	return verdicts.Cell{Name: release.Minor + "-certify", Provider: server.Local, Kubernetes: release.Version, Gate: gate}
 }
 
+// start starts the API server, which knows the given webhooks by their kubeconfigs.
 func (c *cluster) start(ctx context.Context, webhooks map[string][]byte) (err error) {
 	release := cmp.Or(c.o.Release, local.Newest())
 	cell := cellFor(release)
@@ -141,6 +142,7 @@ func (c *cluster) createRole(ctx context.Context) error {
 	return c.replayer.Grant(ctx, s)
 }
 
+// stop stops everything that was started, in the reverse order.
 func (c *cluster) stop() error {
 	var err error
 	for _, stop := range slices.Backward(c.stops) {
@@ -228,6 +230,7 @@ func (c *cluster) askQuestion(ctx context.Context, check clusterCheck) Answer {
 	}
 }
 
+// askReview asks the API server a SubjectAccessReview as an administrator.
 func (c *cluster) askReview(ctx context.Context, s spec) *ClusterObservation {
 	observation := &ClusterObservation{}
 	answer, err := c.replayer.Admin().AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: s}, metav1.CreateOptions{})

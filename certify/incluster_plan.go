@@ -42,6 +42,7 @@ func (p chainPlace) String() string {
 	return string(p.position) + "/no-opinion"
 }
 
+// chainPlaces returns all places of the chain in which the authorizer is tried.
 func chainPlaces() (out []chainPlace) {
 	for _, position := range server.Positions() {
 		out = append(out, chainPlace{position, false}, chainPlace{position, true})

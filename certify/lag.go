@@ -88,6 +88,7 @@ func (m *lagMeter) measureOnSchedule(ctx context.Context, ask, done func()) {
 	}
 }
 
+// setDue records when the next measurement is due.
 func (m *lagMeter) setDue(due time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

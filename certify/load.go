@@ -82,6 +82,7 @@ const (
 	maxOutstanding = 5000
 )
 
+// isLoadCheck reports whether a check belongs to level load.
 func isLoadCheck(check string) bool { return strings.HasPrefix(check, loadPrefix) }
 
 // rateCheck returns the name of the check at a rate.

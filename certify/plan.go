@@ -69,6 +69,7 @@ func (b *Plan) Sample(n int, reasons ...string) *Plan {
 // NewPlan returns the plan for a seed.
 func NewPlan(set *scenarios.Set, seed int64) (*Plan, error) { return newPlan(set.All(), seed) }
 
+// newPlan makes the questions of the levels of direct mode from scenarios and the policy of a seed.
 func newPlan(all []*scenarios.Scenario, seed int64) (*Plan, error) {
 	bound := policy.Bound(all, seed)
 	b := &Plan{Policy: policy.New(bound, seed), levels: Levels(), concurrentCount: concurrentReviews, driftCount: driftReviews, scenarios: all}

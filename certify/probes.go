@@ -16,6 +16,7 @@ import (
 
 const authn = "authentication.k8s.io"
 
+// prober makes the questions of a level, and numbers their IDs.
 type prober struct {
 	plan  *Plan
 	level CertificationLevel
@@ -38,13 +39,17 @@ func (p *prober) add(reason string, expect scenarios.Decision, s spec) *Question
 	return &p.out[len(p.out)-1]
 }
 
+// addAllowed appends a review that the policy allows.
 func (p *prober) addAllowed(reason string, s spec) *Question {
 	return p.add(reason, scenarios.Allow, s)
 }
+
+// addNotAllowed appends a review about which the policy has no opinion.
 func (p *prober) addNotAllowed(reason string, s spec) *Question {
 	return p.add(reason, scenarios.NoOpinion, s)
 }
 
+// newReview returns a review that asks whether a user may do something to a resource.
 func newReview(user, verb, group, resource, namespace, name string) spec {
 	resource, sub, _ := strings.Cut(resource, "/")
 	return spec{User: user, Groups: []string{"system:authenticated"}, ResourceAttributes: &authorizationv1.ResourceAttributes{

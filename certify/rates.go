@@ -90,6 +90,7 @@ func newMeasurement(s *Stage) *measurement {
 	}}
 }
 
+// add counts the answer to a review of the rate.
 func (m *measurement) add(b *Plan, a Answer) {
 	took := time.Duration(a.Micros) * time.Microsecond
 	m.durations = append(m.durations, took)
@@ -105,6 +106,7 @@ func (m *measurement) add(b *Plan, a Answer) {
 	}
 }
 
+// finish returns the figures of the rate.
 func (m *measurement) finish() Rate {
 	r, h := m.Rate, &m.histogram
 	r.P50, r.P99, r.Max = milliseconds(h.Quantile(0.5)), milliseconds(h.Quantile(0.99)), milliseconds(h.Max())

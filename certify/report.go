@@ -231,6 +231,7 @@ func (run *judgedRun) observationSections() (out []reports.Section) {
 	return []reports.Section{s}
 }
 
+// rateTables returns the tables of rates: the times, and what changed while a rate was kept up.
 func rateTables(rates []Rate) []reports.Table {
 	times := reports.Table{
 		Columns: []string{"reviews/s", "achieved", "p50", "p99", "limit", "max", "wrong", "late", "dropped"},

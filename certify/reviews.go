@@ -42,6 +42,7 @@ func factsFor(s *scenarios.Scenario) (out []scenarios.Facts) {
 	return out
 }
 
+// reviewCollector collects reviews, each of them once.
 type reviewCollector struct {
 	seen map[string]bool
 	out  []scenarioReview

@@ -118,6 +118,7 @@ func (r *Runner[A]) Continue(fault string) bool {
 	return r.stopped == ""
 }
 
+// stop ends the run for a reason, unless it has ended already.
 func (r *Runner[A]) stop(why string) {
 	if r.stopped == "" {
 		r.stopped = why

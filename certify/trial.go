@@ -124,6 +124,7 @@ func (t *Trial[A]) judgeAll(view record.View) (*judgedRun, error) {
 	return t.judged, t.err
 }
 
+// judgeRecord judges the answers of a record, if they are to the questions of this suite.
 func (t *Trial[A]) judgeRecord(view record.View) (*judgedRun, error) {
 	run, err := record.Read[circumstances](view, circumstancesKey)
 	if err != nil {

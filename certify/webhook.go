@@ -37,6 +37,7 @@ type certificates struct {
 	digests []string
 }
 
+// record records the certificate that a server shows. It never refuses one.
 func (c *certificates) record(s tls.ConnectionState) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,6 +78,7 @@ func ParseWebhook(raw []byte, context string) (*Webhook, error) {
 	return parseWebhookAt(raw, "", context)
 }
 
+// parseWebhookAt reads a kubeconfig whose files are found relative to path.
 func parseWebhookAt(raw []byte, path, context string) (_ *Webhook, err error) {
 	config, err := loadKubeconfig(raw, path)
 	if err != nil {

@@ -39,6 +39,7 @@ func (p *plan) Conclude(results []reports.Result, view record.View) (*reports.Re
 	return r, nil
 }
 
+// subject returns what was tried.
 func (p *plan) subject() reports.Subject {
 	s := reports.Subject{Name: "the reference deputy and agent", Provider: local.Name}
 	if len(p.options.clusters) > 0 {
@@ -115,6 +116,7 @@ func (p *plan) judgedCases(view record.View) (judged []judgedCase) {
 	return judged
 }
 
+// newFigures counts the checks of all cases, and the attacks.
 func newFigures(judged []judgedCase) []reports.Figure {
 	checks, attackCount, successful := 0, 0, 0
 	for _, j := range judged {

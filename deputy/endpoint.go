@@ -24,6 +24,7 @@ type endpoint struct {
 	close func() error
 }
 
+// client returns an HTTP client that presents a person's client certificate, if the person has one.
 func (ep *endpoint) client(who *Identity) *http.Client {
 	config := ep.tls.Clone()
 	if who.cert != nil {

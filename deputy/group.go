@@ -29,6 +29,7 @@ type group struct {
 // localCluster is the name of the cluster if there is only one.
 const localCluster = "local"
 
+// newGroup returns what is tried with one way of impersonation.
 func newGroup(o options, name string) *group {
 	g := &group{name: name, people: newUsers(o.users), requests: o.requests, account: proxyName, reference: o.proxy == nil, cluster: localCluster}
 	if len(o.clusters) > 0 {
@@ -134,6 +135,7 @@ func judgeEachCluster[E any](g *group, part string, e *partEvidence, seen []*E, 
 	return all, nil
 }
 
+// judgeAttacks judges the attacks of all kinds. It returns one judgement for each kind.
 func (g *group) judgeAttacks(e *attacksEvidence, logged bool) (judgements, error) {
 	if e == nil {
 		return nil, fmt.Errorf("there is no evidence of the part %s", attacksPart)

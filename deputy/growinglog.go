@@ -65,6 +65,7 @@ func openGrowing(ctx context.Context, flag, source string) (l *growingLog, err e
 	return l, nil
 }
 
+// openFile notes how long the file is now, because the log begins there.
 func (l *growingLog) openFile() error {
 	info, err := os.Stat(l.path)
 	if err != nil {
@@ -114,6 +115,7 @@ func (l *growingLog) fail(err error) {
 	}
 }
 
+// failure returns why the log does not go on, or nil if it does.
 func (l *growingLog) failure() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -35,6 +35,7 @@ type http1Sender struct {
 	reader  *bufio.Reader
 }
 
+// hangUp closes the connection, if there is one.
 func (s *http1Sender) hangUp() {
 	if s.conn != nil {
 		_ = s.conn.Close()

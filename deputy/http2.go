@@ -60,6 +60,7 @@ func readAnswers(framer *http2.Framer, streams int, out []reply) error {
 	return nil
 }
 
+// writeStream writes a request as the stream with the given ID.
 func writeStream(framer *http2.Framer, encoder *hpack.Encoder, block *bytes.Buffer, id uint32, scheme string, r rawRequest) error {
 	field := func(name, value string) { _ = encoder.WriteField(hpack.HeaderField{Name: name, Value: value}) }
 	header := func(lines []string, end bool) error {

@@ -145,6 +145,7 @@ type arrivals struct {
 	wrong map[string]int
 }
 
+// judgeAttack judges one attack by its events, its answers, and the reviews that the proxy asked for.
 func (j *attackJudge) judgeAttack(out *judgement, a attack, evidence *attackEvidence, marker string) error {
 	out.checks++
 	events := evidence.eventsByKey()

@@ -80,6 +80,7 @@ type visitJudge struct {
 	name  string
 }
 
+// judge judges the reviews of the visit, and adds what they cost.
 func (j *visitJudge) judge(visit visitEvidence, cost *pageCost) error {
 	questions, requests := j.page.reviewsOf(j.who, j.group.fixture.namespaces[0])
 	if len(visit.Reviews) != len(requests) {

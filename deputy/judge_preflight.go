@@ -70,6 +70,7 @@ func (e *preflightEvidence) answersTo(out *judgement, g *group, i int, q questio
 	return got, errors.Join(review, request, rules)
 }
 
+// reviewDiffers says how the review and the request differ.
 func (a answers) reviewDiffers() string {
 	return fmt.Sprintf("the pre-flight says %q, the request is %q", a.review, a.request)
 }
@@ -128,6 +129,7 @@ func decodeReview(o *verdicts.Observation, review any) (answer, error) {
 	return allowed, json.Unmarshal([]byte(o.Response.Body), review)
 }
 
+// isImpersonationRefused reports whether the API server refused the impersonation itself.
 func isImpersonationRefused(o *verdicts.Observation) bool {
 	status := verdicts.StatusOf(o.Response)
 	return o.Response.Code == http.StatusForbidden && status != nil && strings.Contains(status.Message, "cannot impersonate")

@@ -124,6 +124,7 @@ func describeEvent(event *auditv1.Event) string {
 	return describeRow(row)
 }
 
+// failWithoutRow adds a failure about an event that has no row in the deputy's audit log.
 func failWithoutRow(out *judgement, event *auditv1.Event) {
 	out.fail("the event "+string(event.AuditID), wantRow, "%s as %+v has no row of the deputy", event.RequestURI, event.ImpersonatedUser)
 }

@@ -24,6 +24,7 @@ var buttonsFile []byte
 // pages returns the pages of a dashboard, with what each asks before it is shown.
 var pages = sync.OnceValue(func() []page { return fixtures.Table[[]page]("buttons.yaml", buttonsFile) })
 
+// page is a page of a dashboard, with the questions that it asks.
 type page struct {
 	Page string   `json:"page"`
 	Asks []string `json:"asks"`
@@ -122,6 +123,7 @@ func (v *visit) open(ctx context.Context) (*visitEvidence, error) {
 	return evidence, nil
 }
 
+// send sends the reviews of the page, and keeps their answers.
 func (v *visit) send(ctx context.Context, evidence *visitEvidence) error {
 	evidence.Reviews = make([]*verdicts.Observation, len(v.requests))
 	group, groupCtx := errgroup.WithContext(ctx)

@@ -40,6 +40,7 @@ func partKey(g *group, part string) string { return g.name + "/" + part }
 func targetKey(group string) string  { return group + "/target" }
 func problemKey(group string) string { return group + "/problem" }
 
+// newPlan makes the cases of all parts, for each way of impersonation.
 func newPlan(o options) *plan {
 	p := &plan{options: o, refs: map[string]caseRef{}, judged: map[string]judgements{}}
 	for _, way := range o.ways() {

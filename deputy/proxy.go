@@ -98,6 +98,7 @@ func (p *Proxy) parseURL() (*url.URL, error) {
 	return to, nil
 }
 
+// isWebScheme reports whether a scheme is http or https.
 func isWebScheme(scheme string) bool { return scheme == "http" || scheme == "https" }
 
 // checkBackend returns an error unless it is known what is behind the proxy.

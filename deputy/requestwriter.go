@@ -73,6 +73,7 @@ func markerOf(run string, attack int, request any) string {
 	return fmt.Sprintf("%s-%06d-%v", run, attack, request)
 }
 
+// podsIn returns the path of the pods of a namespace.
 func podsIn(namespace string) string { return "/api/v1/namespaces/" + namespace + "/pods" }
 
 // writeRequests returns the requests of the n-th attack as they are written.

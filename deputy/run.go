@@ -117,6 +117,7 @@ func planeGroups(group string, clusters []string) []string {
 	return []string{group, group + "/" + clusters[1]}
 }
 
+// stopPlanes stops control planes, and returns what broke in them.
 func stopPlanes(planes []*plane) (err error) {
 	for _, p := range planes {
 		err = errors.Join(err, p.ClusterErr(), p.Stop())

@@ -63,6 +63,7 @@ func (s sentRequests) check(who *Identity, r *scenarios.Request, o *verdicts.Obs
 	return s.add(o.Response.AuditID)
 }
 
+// add returns an error if another request had the same audit ID.
 func (s sentRequests) add(auditID string) error {
 	if s[auditID] {
 		return fmt.Errorf("its audit ID %s is also one of another request", auditID)

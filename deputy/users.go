@@ -29,6 +29,7 @@ func newUsers(n int) (users []*Identity) {
 	return users
 }
 
+// tierOf returns the group of the tier that the i-th person is in.
 func tierOf(i int) string { return reference.TierPrefix + reference.Tiers()[i%5] }
 
 // userGrants returns grants by which every n-th of the people may read pods, and may be redirected by the API server.

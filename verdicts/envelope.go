@@ -417,6 +417,7 @@ type statement struct {
 	refusal                   []string                  // what the expression refusedUser finds in the message
 }
 
+// statementOf returns what an audit event says of a decision.
 func statementOf(e *auditv1.Event) statement {
 	s := statement{user: effectiveUser(e), decision: e.Annotations[decisionAnnotation], reason: e.Annotations[reasonAnnotation]}
 	if e.ResponseStatus != nil {

@@ -217,6 +217,7 @@ func describeSpec(spec authorizationv1.SubjectAccessReviewSpec) string {
 	return fmt.Sprintf("%q %s", spec.User, strings.TrimSuffix(RenderReview(Describe(DecidedReview{Spec: spec})), " → "))
 }
 
+// renderExpectedReviews returns the expected reviews on one line.
 func renderExpectedReviews(want []scenarios.Review) string {
 	return renderLines(want, func(w scenarios.Review) string {
 		if len(w.Unordered) > 0 {
@@ -226,6 +227,7 @@ func renderExpectedReviews(want []scenarios.Review) string {
 	})
 }
 
+// renderDecidedReviews returns the observed reviews on one line.
 func renderDecidedReviews(got []DecidedReview) string {
 	return renderLines(got, func(d DecidedReview) string { return RenderReview(Describe(d)) })
 }

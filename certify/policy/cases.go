@@ -22,6 +22,7 @@ type Case struct {
 	Reviews []spec // the reviews, in order
 }
 
+// caseBuilder makes the cases of a seed.
 type caseBuilder struct {
 	*tables
 	random    *rand.Rand
@@ -109,6 +110,7 @@ func (d *caseBuilder) drawSetting(a Attribute) setting {
 	return s
 }
 
+// newGrant returns a grant of everything on one side except the given attributes, which are added to it later.
 func (s setting) newGrant(side int, except ...Attribute) scenarios.Grant {
 	isLeftOut := func(name string) bool {
 		return slices.ContainsFunc(except, func(a Attribute) bool { return a.Name == name })

@@ -36,6 +36,7 @@ func (p *Policy) Cedar() ([]byte, error) {
 	return out, nil
 }
 
+// cedarPermit appends a permit statement to a file.
 func cedarPermit(out []byte, annotation, principal string, verbs []string, resource string, when []string) []byte {
 	action := "action"
 	if !slices.Contains(verbs, "*") {
@@ -213,6 +214,8 @@ func (e *cedarExport) addImpersonation(g scenarios.Grant, permit func(verbs []st
 	}
 }
 
+// cedarPrincipal returns the file, the principal and the conditions for the subject of a grant. They are empty if the
+// model has no principal for it.
 func cedarPrincipal(s scenarios.Subject) (file, principal string, when []string) {
 	parts := strings.Split(s.User, ":")
 	isServiceAccount, isNodeLike := strings.HasPrefix(s.User, "system:serviceaccount:"), strings.HasPrefix(s.User, "system:node:")

@@ -10,20 +10,24 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
+// newGrant returns a grant of a verb for an object.
 func newGrant(user, verb string, o object, namespace string, names ...string) scenarios.Grant {
 	return scenarios.Grant{Subject: scenarios.Subject{User: user}, Verbs: []string{verb}, APIGroups: []string{o.Group}, Resources: []string{scenarios.FullResource(o.Resource, o.Subresource)}, Namespace: namespace, Names: names}
 }
 
+// newPathGrant returns a grant of a verb for paths.
 func newPathGrant(user, verb string, paths ...string) scenarios.Grant {
 	return scenarios.Grant{Subject: scenarios.Subject{User: user}, Verbs: []string{verb}, NonResourceURLs: paths}
 }
 
+// newReview returns a review that asks whether a user may do something to an object.
 func newReview(user, verb string, o object, namespace, name string) spec {
 	return spec{User: user, Groups: []string{"system:authenticated"}, ResourceAttributes: &authorizationv1.ResourceAttributes{
 		Verb: verb, Group: o.Group, Version: "v1", Resource: o.Resource, Subresource: o.Subresource, Namespace: namespace, Name: name,
 	}}
 }
 
+// newPathReview returns a review that asks whether a user may use a verb on a path.
 func newPathReview(user, verb, path string) spec {
 	return spec{User: user, Groups: []string{"system:authenticated"}, NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: verb, Path: path}}
 }

@@ -19,6 +19,7 @@ type Probe struct {
 	Target, Namespace, Other string
 }
 
+// newProbe returns the identities of the probes, with names that are made from a seed.
 func newProbe(seed int64) Probe {
 	suffix := scenarios.Suffix(seed, "certify", "probe")
 	name := func(s string) string { return s + "-" + suffix }
@@ -30,6 +31,7 @@ func newProbe(seed int64) Probe {
 	}
 }
 
+// grants returns what is granted to the identities of the probes.
 func (p Probe) grants() []scenarios.Grant {
 	const authn = "authentication.k8s.io"
 	users, services := object{Resource: "users"}, newGrant("", "list", object{Resource: "services"}, p.Namespace)

@@ -31,6 +31,7 @@ type Relation struct {
 	Pairs [][2]string `json:"pairs"` // the forms of two strings (see relations.yaml)
 }
 
+// object is what a grant or a review is about, with a verb in some tables.
 type object struct {
 	Group       string `json:"group"`
 	Resource    string `json:"resource"`
@@ -38,6 +39,7 @@ type object struct {
 	Verb        string `json:"verb"`
 }
 
+// tables are the lists in relations.yaml.
 type tables struct {
 	Relations []Relation `json:"relations"`
 	Verbs     []string   `json:"verbs"`

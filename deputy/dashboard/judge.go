@@ -55,10 +55,12 @@ type Findings struct {
 // Failure is something that should have been different.
 type Failure struct{ What, Want, Got string }
 
+// fail adds a failure: what was checked, what is demanded, and what was seen.
 func (f *Findings) fail(what, want, format string, args ...any) {
 	f.Failures = append(f.Failures, Failure{what, want, fmt.Sprintf(format, args...)})
 }
 
+// note counts something that is reported and not judged.
 func (f *Findings) note(what string, n int) {
 	if f.Notes == nil {
 		f.Notes = map[string]int{}
@@ -185,6 +187,7 @@ func (j *Judge) isAbout(event *auditv1.Event) bool {
 	return isPerson || event.User.Username == j.account
 }
 
+// arrivingUser returns the user as whom a request was made, according to its event.
 func arrivingUser(event *auditv1.Event) authenticationv1.UserInfo {
 	if event.ImpersonatedUser != nil {
 		return *event.ImpersonatedUser
@@ -192,6 +195,7 @@ func arrivingUser(event *auditv1.Event) authenticationv1.UserInfo {
 	return event.User
 }
 
+// newArrival returns the request of an event.
 func (j *Judge) newArrival(event *auditv1.Event) arrival {
 	a := arrival{event: event, user: arrivingUser(event)}
 	a.isByDashboard = a.user.Username == j.account
@@ -326,6 +330,7 @@ func (j *Judge) describeNearest(n int, want Attributes) string {
 	return "what arrived is " + strings.Join(seq.Map(alike, arrival.describe), ", ")
 }
 
+// describe returns what arrived and as whom, on one line.
 func (a arrival) describe() string {
 	if a.isByDashboard {
 		return a.Attributes.String() + " as the dashboard itself"

@@ -67,6 +67,7 @@ type TrailRow struct {
 	Correlation string `json:"correlation,omitempty"`
 }
 
+// findMistake returns what is wrong with the format, or "" if nothing is.
 func (t *TrailFormat) findMistake(clusters []string) string {
 	isHeaderUsed := t.Header != "" && t.Fields.Correlation == ""
 	hasTwoClusters := len(clusters) > 0

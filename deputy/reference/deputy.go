@@ -213,6 +213,7 @@ func isPlainConnection(h http.Header) bool {
 	return true
 }
 
+// refuse answers with a Status, as the Kubernetes API does.
 func refuse(w http.ResponseWriter, code int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)

@@ -106,6 +106,7 @@ type translated struct {
 	Cannot       string
 }
 
+// export writes policies by a template of the dialect.
 func (d *dialect) export(template string, all []vectors.Policy) ([]byte, error) {
 	out, err := d.translate(all)
 	if err != nil {
@@ -142,6 +143,8 @@ type translation struct {
 	variableCount int
 }
 
+// formatText writes operands in the format that the dialect has for an operator. If it has none, the expression cannot
+// be expressed.
 func (t *translation) formatText(what string, operands ...any) string {
 	format, ok := t.Formats[what]
 	if !ok && t.cannot == "" {
@@ -344,6 +347,7 @@ func (t *translation) translateBinary(name string, args []ast.Expr, vars map[str
 	return t.formatText(name, a, b), append(guards, more...)
 }
 
+// stringLiteral returns the text of an expression that is a literal string.
 func stringLiteral(e ast.Expr) (text string, ok bool) {
 	if e.Kind() == ast.LiteralKind {
 		text, ok = e.AsLiteral().Value().(string)
@@ -351,6 +355,7 @@ func stringLiteral(e ast.Expr) (text string, ok bool) {
 	return text, ok
 }
 
+// translateField returns the text of a field, and the guards that it exists.
 func (t *translation) translateField(owner ast.Expr, name string, vars map[string]string) (text string, guards []string) {
 	text, guards = t.translateOperand(owner, vars)
 	known := strings.HasPrefix(text+".", t.Root+"."+vectors.RequestVariable+".") && !strings.HasSuffix(text, ".extra")

@@ -209,6 +209,7 @@ func decodeAnswer[T any](j *judge, e *entry, x Exchange, decode func([]byte) (T,
 	return err == nil
 }
 
+// judgeReview judges the answer to a question of the first phase.
 func (j *judge) judgeReview(e *entry, x Exchange, step *vectors.AuthorizeStep) {
 	var s *vectors.SubjectAccessReviewStatus
 	if !j.checkReadable(e, x, wire.AccessVersion, wire.AccessKind) || j.noteMixedRevision(e, x) {
@@ -281,6 +282,7 @@ func (j *judge) judgeUnaware(e *entry, x Exchange, s *vectors.SubjectAccessRevie
 	}
 }
 
+// judgeEvaluation judges the answer to a question of the second phase.
 func (j *judge) judgeEvaluation(e *entry, x Exchange, step *vectors.EvaluateStep) {
 	isRefusal := x.Fault == "" && x.HTTP/100 == 4
 	if x.Variant == Foreign && isRefusal {
@@ -334,10 +336,12 @@ func (j *judge) judgeForm(e *entry, x Exchange, s *vectors.SubjectAccessReviewSt
 	return wrong
 }
 
+// conditionsOf returns all conditions of a status.
 func conditionsOf(s *vectors.SubjectAccessReviewStatus) []vectors.Condition {
 	return slices.Concat(seq.Map(vectors.Leaves(s.ConditionsChain), func(set vectors.ConditionSet) []vectors.Condition { return set.Conditions })...)
 }
 
+// effectsOf returns the effects of the conditions of a status, each of them once, in order.
 func effectsOf(s *vectors.SubjectAccessReviewStatus) []vectors.Decision {
 	return slices.Compact(slices.Sorted(slices.Values(seq.Map(conditionsOf(s), func(c vectors.Condition) vectors.Decision { return c.Effect }))))
 }
@@ -349,6 +353,7 @@ func residualsOf(s *vectors.SubjectAccessReviewStatus, typeCEL string) ([]string
 	return sortedExpressions(seq.Map(all, func(c vectors.Condition) string { return c.Condition })), !other
 }
 
+// sortedExpressions returns expressions in order, each written as CEL's own printer writes it.
 func sortedExpressions(in []string) []string {
 	out := make([]string, len(in))
 	for i, text := range in {
@@ -375,6 +380,7 @@ func canonicalText(s *vectors.SubjectAccessReviewStatus) string {
 	return string(raw)
 }
 
+// sortConditions returns a chain in which the conditions of each set are in the order of their IDs.
 func sortConditions(chain []vectors.ConditionSet) []vectors.ConditionSet {
 	out := slices.Clone(chain)
 	for i, set := range out {

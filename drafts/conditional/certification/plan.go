@@ -125,6 +125,7 @@ func bind(in *vectors.Webhook, suffix string) (*vectors.Webhook, error) {
 // domain begins the IDs of policies, so that they can be IDs of conditions in revisions whose IDs need a domain.
 const domain = "vector.authzconf.dev/"
 
+// qualify returns an ID with a domain in front, unless it has one.
 func qualify(id string) string {
 	if strings.Contains(id, "/") {
 		return id
@@ -216,4 +217,5 @@ func (b *Plan) uid(x Exchange) string {
 	return strings.Join([]string{text[:8], text[8:12], text[12:16], text[16:20], text[20:]}, "-")
 }
 
+// reason returns the name of a finding about the vector.
 func (e *entry) reason() string { return path.Base(e.id) }

@@ -192,6 +192,7 @@ func (r *runner) probeQuestions() (all []probeQuestion) {
 	return all
 }
 
+// askVector asks the questions of a vector, and replaces the policies where its steps say so.
 func (r *runner) askVector(ctx context.Context, e *entry) (err error) {
 	if e.level == Atomic {
 		defer func() { err = errors.Join(err, r.Load(ctx, r.Plan.Policies())) }()
@@ -307,6 +308,7 @@ func withForeignType(chain []vectors.ConditionSet) []vectors.ConditionSet {
 	return out
 }
 
+// post sends a question to an endpoint, and adds the exchange to the answers.
 func (r *runner) post(ctx context.Context, w *wire.Revision, to int, x Exchange, raw []byte, err error) (answer []byte) {
 	x.Wire = w.Name
 	if err != nil {

@@ -70,7 +70,7 @@ func startCluster(ctx context.Context, b *Plan, w *Webhook, o ClusterOptions) (_
 		}
 	}()
 	// The reference has the policy of another seed, so that its scenarios are new to the API server.
-	other, err := newPlan(b.scenarios, b.Policy.Seed+1)
+	other, err := makePlan(b.scenarios, b.Policy.Seed+1)
 	if err != nil {
 		return nil, err
 	}

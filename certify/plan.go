@@ -1,7 +1,7 @@
 // Package certify judges an authorizer's webhook without a cluster. It asks what API servers would ask, and also what
 // no correct authorizer allows, and compares every answer with what a neutral policy says.
 //
-// newPlan makes the questions. Those of level core that API servers ask in scenarios are made by collectReviews, and
+// makePlan makes the questions. Those of level core that API servers ask in scenarios are made by collectReviews, and
 // most others by package policy, which has the grants for them as well (policy.Cases). The questions about the form of
 // reviews are in probes.go, and those of level safe in safe_questions.go.
 package certify
@@ -67,10 +67,10 @@ func (b *Plan) Sample(n int, reasons ...string) *Plan {
 }
 
 // NewPlan returns the plan for a seed.
-func NewPlan(set *scenarios.Set, seed int64) (*Plan, error) { return newPlan(set.All(), seed) }
+func NewPlan(set *scenarios.Set, seed int64) (*Plan, error) { return makePlan(set.All(), seed) }
 
-// newPlan makes the questions of the levels of direct mode from scenarios and the policy of a seed.
-func newPlan(all []*scenarios.Scenario, seed int64) (*Plan, error) {
+// makePlan makes the questions of the levels of direct mode from scenarios and the policy of a seed.
+func makePlan(all []*scenarios.Scenario, seed int64) (*Plan, error) {
 	bound := policy.Bound(all, seed)
 	b := &Plan{Policy: policy.New(bound, seed), levels: Levels(), concurrentCount: concurrentReviews, driftCount: driftReviews, scenarios: all}
 	reviews, err := collectReviews(bound)

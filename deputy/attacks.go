@@ -150,6 +150,11 @@ func (a attack) sharesURL() bool {
 	return slices.ContainsFunc(a.Requests, func(r rawRequest) bool { return strings.Contains(r.Target, "{same}") })
 }
 
+// usesPortAgain reports whether one of the requests is sent from the port of the one before it.
+func (a attack) usesPortAgain() bool {
+	return slices.ContainsFunc(a.Requests, func(r rawRequest) bool { return r.SamePort })
+}
+
 // needsTwoClusters reports whether the attack is about a second cluster.
 func (a attack) needsTwoClusters() bool { return a.kind == clustersKind }
 

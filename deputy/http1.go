@@ -46,10 +46,13 @@ func (s *http1Sender) hangUp() {
 // open opens a connection, unless there is one that the request can use.
 func (s *http1Sender) open(r rawRequest) (err error) {
 	var from net.Addr
-	if r.SamePort && s.conn != nil {
+	switch {
+	case r.SamePort && s.conn != nil:
 		from = s.conn.LocalAddr()
 		resetConn(s.conn)
 		s.conn = nil
+	case s.attack.usesPortAgain():
+		from = &net.TCPAddr{} // a port that no other connection has, or it could not be used again
 	}
 	if s.conn == nil {
 		if s.conn, err = s.connect(from); err != nil {
